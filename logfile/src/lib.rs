@@ -7,7 +7,7 @@ pub mod access_list;
 mod credentials;
 mod walk;
 
-use nodeglass_protocol::ask::Audience;
+use nodeglass_protocol::request::Audience;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;

@@ -18,9 +18,9 @@ fn nanoseconds(clock: ClockId) -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
-/// Returns the time of day a duration ago, as `14:03:12 UTC`.
-pub fn time_of_day(ago: Duration) -> String {
-    let second = (wall_ns() / 1_000_000_000).saturating_sub(ago.as_secs()) % 86_400;
+/// Returns the time of day a duration before a time in ns since 1970, as `14:03:12 UTC`.
+pub fn time_of_day(wall_ns: u64, ago: Duration) -> String {
+    let second = (wall_ns / 1_000_000_000).saturating_sub(ago.as_secs()) % 86_400;
     format!("{:02}:{:02}:{:02} UTC", second / 3_600, second / 60 % 60, second % 60)
 }
 

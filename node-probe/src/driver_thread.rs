@@ -2,11 +2,12 @@
 //! thread is abandoned and a replacement continues without that GPU.
 
 use crate::{
+    backoff::exponential,
     clock,
     loop_event::LoopEvent,
-    source::{Absent, Inventory, Report, Session, Source, calls::CallTracker},
+    source::{Absent, Inventory, Report, Session, Source, WorkerId, calls::CallTracker},
 };
-use nodeglass_protocol::Text;
+use nodeglass_protocol::{Text, Vendor};
 use std::{
     collections::BTreeMap,
     io,
@@ -55,6 +56,14 @@ pub struct ReadRequest {
 /// Creates a source whose calls are tracked: one for the first thread and one per replacement.
 pub type SourceFactory = Box<dyn FnMut(Arc<CallTracker>) -> Box<dyn Source>>;
 
+/// How to create a source of a node.
+pub struct SourceConfig {
+    /// Vendor of its accelerators.
+    pub vendor: Vendor,
+    /// Creates it.
+    pub make: SourceFactory,
+}
+
 /// Maximum number of abandoned threads; each belongs to one GPU.
 const MAX_ABANDONED: usize = 32;
 /// Time limit of the first inventory: a driver without other users initializes each GPU on first
@@ -77,14 +86,13 @@ pub struct DriverThread {
     inventory: Option<Inventory>,
     /// Abandoned threads with the GPU whose call hangs.
     abandoned: Vec<(u32, Arc<CallTracker>)>,
-    /// GPUs with hung calls, by NVML index.
+    /// GPUs with hung calls, by index of the driver.
     hung: BTreeMap<u32, HungGpu>,
 }
 
 /// Handle of the current worker thread.
 struct WorkerHandle {
-    /// Distinguishes its reports from those of previous threads.
-    number: u32,
+    id: WorkerId,
     requests: SyncSender<ReadRequest>,
     calls: Arc<CallTracker>,
 }
@@ -117,17 +125,20 @@ pub enum DriverStatus {
 }
 
 impl DriverThread {
-    /// Starts the thread, which reports through [`LoopEvent::Report`].
+    /// Starts the thread of the source at this position, which reports through
+    /// [`LoopEvent::Report`].
     ///
     /// # Errors
     /// If no thread can be started.
     pub fn start(
+        source: usize,
         mut make: SourceFactory,
         timings: DriverTimings,
         events: Sender<LoopEvent>,
     ) -> io::Result<Self> {
+        let id = WorkerId { source, number: 0 };
         let worker =
-            WorkerHandle::start(0, &mut make, CallTracker::default(), None, timings, events.clone())?;
+            WorkerHandle::start(id, &mut make, CallTracker::default(), None, timings, events.clone())?;
         let (abandoned, hung) = (Vec::new(), BTreeMap::new());
         Ok(Self { make, events, timings, worker, inventory: None, abandoned, hung })
     }
@@ -143,8 +154,8 @@ impl DriverThread {
     }
 
     /// Whether a report is from the current worker, not from an abandoned one.
-    pub fn is_current(&self, number: u32) -> bool {
-        self.worker.number == number
+    pub fn is_current(&self, worker: WorkerId) -> bool {
+        self.worker.id == worker
     }
 
     /// Stores the inventory, so that hung GPUs keep their identity when the worker is replaced.
@@ -160,7 +171,7 @@ impl DriverThread {
     pub fn check(&mut self, limit: Duration) -> io::Result<DriverStatus> {
         let now = Instant::now();
         self.readmit(now);
-        let is_first = self.worker.number == 0 && !self.worker.calls.is_opened();
+        let is_first = self.worker.id.number == 0 && !self.worker.calls.is_opened();
         let limit = if is_first { limit.max(OPENING_LIMIT) } else { limit };
         match self.worker.calls.running() {
             Some((call_duration, Some(gpu)))
@@ -175,13 +186,17 @@ impl DriverThread {
     }
 
     fn replace_worker(&mut self, gpu: u32, call_duration: Duration, now: Instant) -> io::Result<()> {
-        let why = format!("no answer from the driver since {}", clock::time_of_day(call_duration));
+        let why = format!(
+            "no answer from the driver since {}",
+            clock::time_of_day(clock::wall_ns(), call_duration)
+        );
         let before = self.hung.remove(&gpu).filter(|hung| now.duration_since(hung.at) < BACKOFF_RESET);
         let times = before.map_or(1, |hung| hung.times.saturating_add(1));
         self.hung.insert(gpu, HungGpu { why: why.into(), times, at: now, readmit_at: None });
         let avoided = self.avoided(now);
+        let id = WorkerId { number: self.worker.id.number.wrapping_add(1), ..self.worker.id };
         let replacement = WorkerHandle::start(
-            self.worker.number.wrapping_add(1),
+            id,
             &mut self.make,
             CallTracker::for_replacement(self.inventory.clone(), avoided),
             self.inventory.clone(),
@@ -218,19 +233,14 @@ impl DriverThread {
     }
 }
 
-/// Pause before a GPU is called again after its hung call returned.
+/// Pause before a GPU is called again after its hung call returned; none after the first time.
 fn pause_after(times: u32) -> Duration {
-    match times.checked_sub(2) {
-        None => Duration::ZERO,
-        Some(again) => {
-            FIRST_PAUSE.saturating_mul(1_u32.checked_shl(again).unwrap_or(u32::MAX)).min(MAX_PAUSE)
-        }
-    }
+    exponential(FIRST_PAUSE, times.saturating_sub(1), MAX_PAUSE)
 }
 
 impl WorkerHandle {
     fn start(
-        number: u32,
+        id: WorkerId,
         make: &mut SourceFactory,
         calls: CallTracker,
         inventory: Option<Inventory>,
@@ -240,15 +250,15 @@ impl WorkerHandle {
         let (requests, inbox) = sync_channel(1);
         let calls = Arc::new(calls);
         let source = make(Arc::clone(&calls));
-        let worker = Worker { number, inbox, events, calls: Arc::clone(&calls), timings, inventory };
+        let worker = Worker { id, inbox, events, calls: Arc::clone(&calls), timings, inventory };
         thread::Builder::new().name("source".into()).stack_size(STACK).spawn(move || worker.run(source))?;
-        Ok(Self { number, requests, calls })
+        Ok(Self { id, requests, calls })
     }
 }
 
 /// The worker thread.
 struct Worker {
-    number: u32,
+    id: WorkerId,
     inbox: Receiver<ReadRequest>,
     events: Sender<LoopEvent>,
     calls: Arc<CallTracker>,
@@ -285,11 +295,11 @@ impl Worker {
 
     /// Reopens the source whenever it becomes unavailable, until the probe ends.
     fn run_sessions(mut self, mut source: Box<dyn Source>) {
-        let mut pause = self.timings.initial_backoff;
+        let mut failures = 0;
         loop {
             let ended = match self.timed(|_| source.open()) {
                 Ok(session) => {
-                    pause = self.timings.initial_backoff;
+                    failures = 0;
                     self.serve(session)
                 }
                 Err(absent) => Ok(absent),
@@ -297,6 +307,8 @@ impl Worker {
             if source.is_stuck() && self.report(Report::Stuck).is_err() {
                 return;
             }
+            failures += 1;
+            let pause = exponential(self.timings.initial_backoff, failures, self.timings.max_backoff);
             let rested = ended.and_then(|absent| {
                 self.inventory = None;
                 self.report(Report::Absent(absent))?;
@@ -305,7 +317,6 @@ impl Worker {
             if rested.is_err() {
                 return;
             }
-            pause = (pause * 2).min(self.timings.max_backoff);
         }
     }
 
@@ -373,7 +384,7 @@ impl Worker {
     /// Reports even if the worker was abandoned, because events can be taken from the driver only
     /// once.
     fn report(&self, report: Report) -> Result<(), Disconnected> {
-        self.events.send(LoopEvent::Report(self.number, report)).map_err(|_| Disconnected)?;
+        self.events.send(LoopEvent::Report(self.id, report)).map_err(|_| Disconnected)?;
         if self.calls.is_abandoned() { Err(Disconnected) } else { Ok(()) }
     }
 
@@ -398,7 +409,7 @@ mod tests {
         GpuProcessList, Inventory,
         scripted::{Act, Scene, ScriptedSource},
     };
-    use nodeglass_protocol::probe::{GpuSample, NvmlState};
+    use nodeglass_protocol::probe::{GpuSample, SourceVersions};
     use std::sync::mpsc::channel;
 
     const LONG: Duration = Duration::from_secs(20);
@@ -406,11 +417,7 @@ mod tests {
     const ASK: ReadRequest = ReadRequest { processes: true };
 
     fn inventory() -> Inventory {
-        Inventory {
-            nvml: NvmlState::Absent { why: "scripted".into() },
-            gpus: Vec::new(),
-            topology: Vec::new(),
-        }
+        Inventory { versions: SourceVersions::default(), gpus: Vec::new(), topology: Vec::new() }
     }
 
     fn start(acts: impl IntoIterator<Item = Act>) -> (DriverThread, Receiver<LoopEvent>) {
@@ -423,7 +430,7 @@ mod tests {
         };
         let mut acts = Some(acts.into_iter().collect::<Vec<_>>());
         let make = move |_| Box::new(ScriptedSource::new(acts.take().unwrap_or_default())) as Box<dyn Source>;
-        (DriverThread::start(Box::new(make), timings, events).unwrap(), inbox)
+        (DriverThread::start(0, Box::new(make), timings, events).unwrap(), inbox)
     }
 
     fn report(inbox: &Receiver<LoopEvent>) -> Report {

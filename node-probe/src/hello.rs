@@ -2,12 +2,12 @@
 
 use crate::{build, host, process};
 use nodeglass_protocol::Text;
-use nodeglass_protocol::probe::{Hello, NvmlState};
+use nodeglass_protocol::probe::{Hello, SourceState};
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use std::{fs, thread};
 
-/// Creates a hello without the source's part, which is absent for the given reason.
-pub fn of_this_node(stream: u64, why: Text) -> Hello {
+/// Creates a hello with the given sources and without GPUs.
+pub fn of_this_node(stream: u64, sources: Vec<SourceState>) -> Hello {
     let system = rustix::system::uname();
     let uid = rustix::process::geteuid().as_raw();
     Hello {
@@ -23,7 +23,7 @@ pub fn of_this_node(stream: u64, why: Text) -> Hello {
         mem_total_bytes: host::mem_total_bytes(),
         user: process::user_name(uid),
         pid: std::process::id(),
-        nvml: NvmlState::Absent { why },
+        sources,
         gpus: Vec::new(),
         topology: Vec::new(),
         cpu_model: cpu_model(),

@@ -5,6 +5,7 @@
 //! [`sampler`] numbers and encodes the readings, and [`output`] prints them as NDJSON. [`probe`]
 //! contains the event loop; everything that can hang or block runs elsewhere.
 
+mod backoff;
 pub mod build;
 pub mod clock;
 pub mod control;
@@ -17,6 +18,7 @@ pub mod once;
 pub mod output;
 pub mod panics;
 pub mod probe;
+pub(crate) mod proc;
 pub mod process;
 pub mod requests;
 pub mod ring;

@@ -1,7 +1,7 @@
 //! Events that wake the probe's event loop.
 
-use crate::source::Report;
-use nodeglass_protocol::probe::{Control, ProbeAnswer, ProcessList};
+use crate::source::{Report, WorkerId};
+use nodeglass_protocol::probe::{Control, ProbeResponse, ProcessList};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::{
     io::{self, Read},
@@ -23,14 +23,14 @@ pub enum LoopEvent {
     OutputClosed,
     /// SIGTERM, SIGINT or SIGHUP.
     Signal,
-    /// A report of a source, with the number of the worker thread.
-    Report(u32, Report),
+    /// A report of a source, with the worker thread that it comes from.
+    Report(WorkerId, Report),
     /// A resolved process list.
     Processes(ProcessList),
     /// An essential thread ended unexpectedly, for example by a panic; with a message.
     ThreadFailed(String),
     /// Response to a request.
-    Answer(Box<ProbeAnswer>),
+    Response(Box<ProbeResponse>),
     /// A newer probe of the same relay requests the handover.
     Successor(UnixStream),
 }

@@ -3,12 +3,13 @@
 use clap::Parser;
 use node_probe::{
     build,
-    driver_thread::{DriverTimings, SourceFactory},
+    driver_thread::{DriverTimings, SourceConfig},
     once,
     probe::{self, Settings},
     source::nvml::NvmlSource,
     takeover::RelayId,
 };
+use nodeglass_protocol::Vendor;
 use std::{
     io::{IsTerminal, Write},
     path::PathBuf,
@@ -96,19 +97,22 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let library = arguments.nvml.clone();
-    let source: SourceFactory =
-        Box::new(move |calls| Box::new(NvmlSource::with_calls(library.clone(), calls)));
+    let nvml = SourceConfig {
+        vendor: Vendor::Nvidia,
+        make: Box::new(move |calls| Box::new(NvmlSource::with_calls(library.clone(), calls))),
+    };
+    let sources = vec![nvml];
     if arguments.once {
-        return print_once(source, arguments);
+        return print_once(sources, arguments);
     }
     // A failure keeps the inherited priority.
     let _ = rustix::process::setpriority_process(None, NICENESS);
-    probe::run(source, &settings(arguments))?;
+    probe::run(sources, &settings(arguments))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_once(source: SourceFactory, arguments: &Arguments) -> std::io::Result<ExitCode> {
-    let report = once::collect(source)?;
+fn print_once(sources: Vec<SourceConfig>, arguments: &Arguments) -> std::io::Result<ExitCode> {
+    let report = once::collect(sources)?;
     let mut stdout = std::io::stdout().lock();
     let is_table = arguments.table || !arguments.json && stdout.is_terminal();
     if is_table {

@@ -5,8 +5,8 @@
 //! samples that do not fit the queue remain available in the ring.
 
 use crate::{clock, loop_event::LoopEvent};
-use nodeglass_protocol::ask::Answer;
-use nodeglass_protocol::probe::{Event, MAGIC, MAX_LINE, MAX_WHOLE, Piece, ProbeAnswer, ProbeLine};
+use nodeglass_protocol::probe::{Event, MAGIC, MAX_LINE, MAX_WHOLE, Piece, ProbeLine, ProbeResponse};
+use nodeglass_protocol::request::Response;
 use serde::Serialize;
 use std::{
     collections::VecDeque,
@@ -41,12 +41,12 @@ pub struct Output {
 
 #[derive(Debug, Default)]
 struct Shared {
-    queue: Mutex<Queue>,
+    queue: Mutex<OutputQueue>,
     changed: Condvar,
 }
 
 impl Shared {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, OutputQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -65,7 +65,7 @@ enum Kind {
     Event,
     /// Placeholder for dropped events.
     EventsLost,
-    Answer,
+    Response,
     Bye,
 }
 
@@ -81,7 +81,7 @@ impl Kind {
             // Lines are split into pieces only when they are written.
             ProbeLine::Heartbeat(_) | ProbeLine::Piece(_) => Self::Heartbeat,
             ProbeLine::Event(_) => Self::Event,
-            ProbeLine::Answer(_) => Self::Answer,
+            ProbeLine::Response(_) => Self::Response,
             ProbeLine::Bye(_) => Self::Bye,
         }
     }
@@ -100,13 +100,53 @@ impl Kind {
 
 /// Lines waiting for the pipe, oldest first.
 #[derive(Debug, Default)]
-struct Queue {
+pub struct OutputQueue {
     lines: VecDeque<(Kind, Vec<u8>)>,
     events_lost: u64,
     closed: bool,
 }
 
-impl Queue {
+impl OutputQueue {
+    /// Queues a line at a time in ns of `CLOCK_BOOTTIME`; it may be superseded by a newer one while
+    /// the pipe is full.
+    pub fn print(&mut self, line: &ProbeLine, mono_ns: u64) {
+        let mut bytes = Vec::new();
+        encode(line, &mut bytes);
+        self.push(Kind::of(line), bytes, mono_ns);
+    }
+
+    /// Queues an encoded sample if there is room. Otherwise it remains in the ring, and the gap in
+    /// sequence numbers tells the relay what to request.
+    pub fn offer_sample(&mut self, sample: Vec<u8>) -> bool {
+        self.offer_as(Kind::Sample, sample)
+    }
+
+    /// Queues encoded process readings if there is room; otherwise the next ones supersede them.
+    pub fn offer_readings(&mut self, readings: Vec<u8>) -> bool {
+        self.offer_as(Kind::Readings, readings)
+    }
+
+    /// Queues a heartbeat if there is room; otherwise enough lines are waiting.
+    pub fn offer_heartbeat(&mut self, heartbeat: &ProbeLine) -> bool {
+        let mut bytes = Vec::new();
+        encode(heartbeat, &mut bytes);
+        self.offer_as(Kind::Heartbeat, bytes)
+    }
+
+    fn offer_as(&mut self, kind: Kind, bytes: Vec<u8>) -> bool {
+        let has_room = self.has_room();
+        if has_room {
+            // None of these is an event, which alone needs the time.
+            self.push(kind, bytes, 0);
+        }
+        has_room
+    }
+
+    /// Whether no line waits.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
     fn bytes(&self) -> usize {
         self.lines.iter().map(|(_, line)| line.len()).sum()
     }
@@ -116,7 +156,7 @@ impl Queue {
     }
 
     /// Adds a line and removes those that it supersedes.
-    fn push(&mut self, kind: Kind, line: Vec<u8>) {
+    fn push(&mut self, kind: Kind, line: Vec<u8>, mono_ns: u64) {
         let unsent_hello = self.lines.iter().position(|(waiting, _)| *waiting == Kind::Hello);
         match (kind, unsent_hello) {
             // An inventory that was never sent is dropped together with the lines that depend on
@@ -135,20 +175,20 @@ impl Queue {
         }
         self.lines.push_back((kind, line));
         match kind {
-            Kind::Event => self.bound_events(),
-            Kind::Answer => self.bound_answers(),
+            Kind::Event => self.bound_events(mono_ns),
+            Kind::Response => self.bound_answers(),
             _ => {}
         }
     }
 
-    fn bound_events(&mut self) {
+    fn bound_events(&mut self, mono_ns: u64) {
         if self.lines.iter().filter(|(kind, _)| *kind == Kind::Event).count() <= MAX_EVENTS {
             return;
         }
         self.events_lost += 1;
         let text =
             format!("{} events before this one were not reported: the link was blocked", self.events_lost);
-        let notice = Event { mono_ns: clock::mono_ns(), gpu: None, xid: None, text: text.into() };
+        let notice = Event { mono_ns, gpu: None, xid: None, text: text.into() };
         let mut line = Vec::new();
         encode(&ProbeLine::Event(notice), &mut line);
         self.lines.retain(|(kind, _)| *kind != Kind::EventsLost);
@@ -159,16 +199,16 @@ impl Queue {
 
     fn bound_answers(&mut self) {
         let mut bytes: usize =
-            self.lines.iter().filter(|(kind, _)| *kind == Kind::Answer).map(|(_, line)| line.len()).sum();
+            self.lines.iter().filter(|(kind, _)| *kind == Kind::Response).map(|(_, line)| line.len()).sum();
         self.lines.retain(|(kind, line)| {
-            let drop = *kind == Kind::Answer && bytes > MAX_ANSWER_BYTES;
+            let drop = *kind == Kind::Response && bytes > MAX_ANSWER_BYTES;
             bytes -= if drop { line.len() } else { 0 };
             !drop
         });
     }
 
     /// Removes the next line to be written.
-    fn pop(&mut self) -> Option<Vec<u8>> {
+    pub fn pop(&mut self) -> Option<Vec<u8>> {
         let (kind, line) = self.lines.pop_front()?;
         if kind == Kind::EventsLost {
             self.events_lost = 0;
@@ -198,40 +238,33 @@ impl Output {
         Ok(Self { shared, finished })
     }
 
-    /// Queues a line, which may be superseded by a newer one while the pipe is full.
+    /// Queues a line; see [`OutputQueue::print`].
     pub fn print(&self, line: &ProbeLine) {
-        let mut bytes = Vec::new();
-        encode(line, &mut bytes);
-        self.shared.queue().push(Kind::of(line), bytes);
+        self.shared.queue().print(line, clock::mono_ns());
         self.shared.changed.notify_one();
     }
 
-    /// Queues an encoded sample if there is room. Otherwise it remains in the ring, and the gap in
-    /// sequence numbers tells the relay what to request.
+    /// Queues an encoded sample; see [`OutputQueue::offer_sample`].
     pub fn offer(&self, sample: Vec<u8>) -> bool {
-        self.offer_as(Kind::Sample, sample)
+        self.notify(self.shared.queue().offer_sample(sample))
     }
 
-    /// Queues encoded process readings if there is room; otherwise the next ones supersede them.
+    /// Queues encoded process readings; see [`OutputQueue::offer_readings`].
     pub fn offer_readings(&self, readings: Vec<u8>) -> bool {
-        self.offer_as(Kind::Readings, readings)
+        self.notify(self.shared.queue().offer_readings(readings))
     }
 
-    /// Queues a heartbeat if there is room; otherwise enough lines are waiting.
+    /// Queues a heartbeat; see [`OutputQueue::offer_heartbeat`].
     pub fn offer_heartbeat(&self, heartbeat: &ProbeLine) -> bool {
-        let mut bytes = Vec::new();
-        encode(heartbeat, &mut bytes);
-        self.offer_as(Kind::Heartbeat, bytes)
+        self.notify(self.shared.queue().offer_heartbeat(heartbeat))
     }
 
-    fn offer_as(&self, kind: Kind, bytes: Vec<u8>) -> bool {
-        let mut queue = self.shared.queue();
-        let has_room = queue.has_room();
-        if has_room {
-            queue.push(kind, bytes);
+    /// Wakes the output thread if a line was queued.
+    fn notify(&self, was_queued: bool) -> bool {
+        if was_queued {
             self.shared.changed.notify_one();
         }
-        has_room
+        was_queued
     }
 
     /// Waits until everything is written, up to a timeout.
@@ -243,11 +276,9 @@ impl Output {
     }
 }
 
-/// Writes queued lines until the queue is closed and empty; the first line is prefixed with the
-/// magic.
+/// Writes queued lines until the queue is closed and empty.
 fn write_all(mut stdout: File, shared: &Shared) -> io::Result<()> {
-    let mut split_lines = 0;
-    let mut magic = MAGIC.as_bytes();
+    let mut writer = LineWriter::default();
     loop {
         let line = {
             let mut queue = shared.queue();
@@ -259,13 +290,32 @@ fn write_all(mut stdout: File, shared: &Shared) -> io::Result<()> {
                 }
             }
         };
-        stdout.write_all(std::mem::take(&mut magic))?;
-        if line.len() <= MAX_LINE {
-            stdout.write_all(&line)?;
-        } else {
-            split_lines += 1;
-            pieces(&line, split_lines, |piece| stdout.write_all(piece))?;
+        writer.write(&line, |bytes| stdout.write_all(bytes))?;
+    }
+}
+
+/// Writes lines as they go through the pipe: the first one is prefixed with the magic, long ones are
+/// split into pieces.
+#[derive(Debug, Default)]
+pub struct LineWriter {
+    has_begun: bool,
+    split_lines: u32,
+}
+
+impl LineWriter {
+    /// Writes a line.
+    ///
+    /// # Errors
+    /// Errors of `write`.
+    pub fn write(&mut self, line: &[u8], mut write: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            write(MAGIC.as_bytes())?;
         }
+        if line.len() <= MAX_LINE {
+            return write(line);
+        }
+        self.split_lines += 1;
+        pieces(line, self.split_lines, write)
     }
 }
 
@@ -330,10 +380,10 @@ fn write_line<S: Serialize, V: Serialize>(line: &ProbeLine<S, V>, bytes: &mut Ve
 
 /// Substitute for a line that is too long even for pieces, which no list of this crate is.
 fn substitute(line: &ProbeLine) -> ProbeLine {
-    if let ProbeLine::Answer(answer) = line {
+    if let ProbeLine::Response(response) = line {
         let why = format!("the answer has more than {} MiB", MAX_WHOLE >> 20);
-        let answer = ProbeAnswer { number: answer.number, answer: Answer::Refused(why.into()) };
-        return ProbeLine::Answer(Box::new(answer));
+        let response = ProbeResponse { number: response.number, response: Response::Refused(why.into()) };
+        return ProbeLine::Response(Box::new(response));
     }
     let text = format!(
         "a report of this node's probe ({:?}) was left out: it has more than {} MiB",
@@ -430,16 +480,16 @@ mod tests {
         assert!(event.text.as_str().contains("was left out"), "{}", event.text);
     }
 
-    fn kinds(queue: &Queue) -> Vec<Kind> {
+    fn kinds(queue: &OutputQueue) -> Vec<Kind> {
         queue.lines.iter().map(|(kind, _)| *kind).collect()
     }
 
     #[test]
     fn the_newest_state_line_supersedes_queued_ones() {
-        let mut queue = Queue::default();
+        let mut queue = OutputQueue::default();
         for round in 0..1_000u32 {
             for kind in [Kind::Processes, Kind::Readings, Kind::Health, Kind::LinkRates, Kind::Heartbeat] {
-                queue.push(kind, round.to_le_bytes().to_vec());
+                queue.push(kind, round.to_le_bytes().to_vec(), 0);
             }
         }
         assert_eq!(
@@ -451,30 +501,30 @@ mod tests {
 
     #[test]
     fn an_unsent_inventory_is_dropped_with_its_dependent_lines() {
-        let mut queue = Queue::default();
+        let mut queue = OutputQueue::default();
         for kind in [Kind::Event, Kind::Hello, Kind::Sample, Kind::Event, Kind::Processes, Kind::Health] {
-            queue.push(kind, b"old".to_vec());
+            queue.push(kind, b"old".to_vec(), 0);
         }
-        queue.push(Kind::Hello, b"new".to_vec());
+        queue.push(Kind::Hello, b"new".to_vec(), 0);
         assert_eq!(kinds(&queue), [Kind::Event, Kind::Hello, Kind::Event, Kind::Processes]);
         assert_eq!(queue.lines[1].1, b"new");
         // An inventory that was already written stays valid for what follows it.
         (0..2).for_each(|_| drop(queue.pop()));
-        queue.push(Kind::Sample, Vec::new());
-        queue.push(Kind::Hello, Vec::new());
+        queue.push(Kind::Sample, Vec::new(), 0);
+        queue.push(Kind::Hello, Vec::new(), 0);
         assert_eq!(kinds(&queue), [Kind::Event, Kind::Processes, Kind::Sample, Kind::Hello]);
     }
 
     #[test]
     fn a_blocked_queue_is_bounded_and_counts_lost_events() {
-        let mut queue = Queue::default();
-        queue.push(Kind::Bye, encoded(&ProbeLine::Bye(Bye { why: "first".into() })));
+        let mut queue = OutputQueue::default();
+        queue.push(Kind::Bye, encoded(&ProbeLine::Bye(Bye { reason: "first".into() })), 0);
         for number in 0..1_000u64 {
             let event = Event { mono_ns: number, gpu: None, xid: None, text: format!("{number}").into() };
-            queue.push(Kind::Event, encoded(&ProbeLine::Event(event)));
-            queue.push(Kind::Answer, vec![b'x'; 100 << 10]);
+            queue.push(Kind::Event, encoded(&ProbeLine::Event(event)), 0);
+            queue.push(Kind::Response, vec![b'x'; 100 << 10], 0);
             if queue.has_room() {
-                queue.push(Kind::Sample, vec![b'x'; 4 << 10]);
+                queue.push(Kind::Sample, vec![b'x'; 4 << 10], 0);
             }
         }
         assert!(queue.bytes() <= MAX_ANSWER_BYTES + MAX_QUEUED_BYTES + (64 << 10), "{}", queue.bytes());

@@ -2,9 +2,9 @@
 
 use crate::{
     host::HostReadings,
-    output,
-    process::{self, bound},
+    output, process,
     ring::{Ring, RingEntry},
+    source::bound,
 };
 use nodeglass_protocol::probe::delta::{ProcessReadingsDiff, SampleDiff};
 use nodeglass_protocol::probe::{
@@ -40,6 +40,17 @@ pub struct Stamp {
     pub mono_ns: u64,
     /// `CLOCK_REALTIME` in ms.
     pub wall_ms: u64,
+}
+
+/// State that a probe hands over to its successor.
+#[derive(Debug)]
+pub struct HandoverState {
+    /// Id of the sample stream.
+    pub stream: u64,
+    /// Sequence number of the next sample.
+    pub next_seq: u64,
+    /// The samples of the last ten minutes.
+    pub ring: Ring,
 }
 
 /// Process line to be printed.
@@ -89,6 +100,11 @@ impl Sampler {
         &self.ring
     }
 
+    /// Ends the stream here; another sampler can continue it.
+    pub fn into_state(self) -> HandoverState {
+        HandoverState { stream: self.stream, next_seq: self.next_seq, ring: self.ring }
+    }
+
     /// Applies a new inventory, which redefines positions.
     pub fn set_gpus(&mut self, uuids: Vec<GpuUuid>) {
         let before = std::mem::take(&mut self.uuids).into_iter().zip(std::mem::take(&mut self.faults));
@@ -98,6 +114,11 @@ impl Sampler {
         self.health = None;
         self.previous = None;
         self.uuids = uuids;
+    }
+
+    /// Skips sequence numbers, of samples that were not taken.
+    pub fn skip(&mut self, count: u64) {
+        self.next_seq += count;
     }
 
     /// Assigns a sequence number to a sample.
@@ -390,13 +411,13 @@ mod tests {
         assert_eq!(sent(0, vec![process(1, 5)]), "1 listed");
         assert_eq!(
             sent(2, vec![process(1, 6)]),
-            "{\"process_vitals\":{\"list_ns\":0,\"sparse\":true,\"now\":[{\"gpu_mem_bytes\":6291456}]}}\n"
+            "{\"process_readings\":{\"list_ns\":0,\"sparse\":true,\"now\":[{\"gpu_mem_bytes\":6291456}]}}\n"
         );
         assert_eq!(sent(4, vec![process(1, 6), process(2, 6)]), "2 listed");
         assert_eq!(sent(6, vec![process(2, 7)]), "1 listed");
         assert_eq!(
             sent(15, vec![process(2, 7)]),
-            "{\"process_vitals\":{\"list_ns\":6000000000,\"sparse\":true,\"now\":[{}]}}\n"
+            "{\"process_readings\":{\"list_ns\":6000000000,\"sparse\":true,\"now\":[{}]}}\n"
         );
         assert_eq!(sent(16, vec![process(2, 8)]), "1 listed");
         assert_eq!(sent(18, Vec::new()), "0 listed");

@@ -8,6 +8,7 @@
 use crate::{
     loop_event::LoopEvent,
     ring::{Ring, RingEntry},
+    sampler::HandoverState,
 };
 use nodeglass_protocol::probe::ProbeLine;
 use rustix::net::sockopt::socket_peercred;
@@ -50,17 +51,6 @@ impl RelayId {
         let uid = rustix::process::geteuid().as_raw();
         SocketAddr::from_abstract_name(format!("nodeglass-probe/{uid}/{}", self.0))
     }
-}
-
-/// State that a probe hands over to its successor.
-#[derive(Debug)]
-pub struct HandoverState {
-    /// Id of the sample stream.
-    pub stream: u64,
-    /// Sequence number of the next sample.
-    pub next_seq: u64,
-    /// The samples of the last ten minutes.
-    pub ring: Ring,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -6,36 +6,28 @@
 //! * [`picture`] — the state of one viewer's topic, and how deltas update it.
 //!
 //! * [`gpu`], [`process`], [`host`], [`job`] — the entities that both wires describe.
-//! * [`ask`] — requests with a single response: process details, signals, job control, log tails.
+//! * [`source`] — a vendor's driver on a node, and its state.
+//! * [`request`] — requests with a single response: process details, signals, job control, log tails.
 //! * [`share`] — what a teammate may view, and until when.
 //!
 //! The crate does no I/O and builds for `wasm32-unknown-unknown`. `PROTOCOL.md` documents both
 //! wires.
 
-#[macro_use]
-pub mod reading;
-mod apply;
-pub mod ask;
-pub mod cell;
-pub mod detail;
-pub mod frame;
-pub mod gpu;
-pub mod handshake;
-pub mod host;
-pub mod id;
-pub mod job;
+pub mod field;
+mod id;
 pub mod live;
-pub mod packed;
-pub mod picture;
+mod model;
 pub mod probe;
-pub mod process;
-pub mod share;
-pub mod text;
-pub mod trace;
+mod reading;
+mod text;
 pub mod version;
 
-pub use cell::{Cell, GpuField, HostField, JobField, ProcessField, Row};
-pub use id::{GpuUuid, JobId, NodeName};
+pub use field::catalogue::{GpuField, HostField, JobField, ProcessField};
+pub use field::{Cell, Field, Row};
+pub use id::{GpuUuid, IdError, JobId, NodeName};
+pub use live::{frame, handshake};
+pub use model::{gpu, history, host, job, picture, process, request, share, source, trace};
 pub use picture::Picture;
-pub use reading::{Reading, Why};
+pub use reading::{FailureReason, Reading};
+pub use source::Vendor;
 pub use text::{LongText, Text};

@@ -6,69 +6,9 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{fmt, marker::PhantomData, ops::Deref};
 
-/// Defines a struct of readings. JSON omits readings that are not yet taken; `/ n` states how many
-/// of the reading's units make one of the field's units.
-macro_rules! readings {
-    (@per) => { 1 };
-    (@per $per:literal) => { $per };
-    ($(#[$doc:meta])* $kind:ident of $fields:ident {
-        $($(#[$fdoc:meta])* $field:ident $(/ $per:literal)? => $column:ident,)*
-    }) => {
-        readings! { $(#[$doc])* $kind of $fields {} and { $($(#[$fdoc])* $field $(/ $per)? => $column,)* } }
-    };
-    ($(#[$doc:meta])* $kind:ident of $fields:ident { $($(#[$pdoc:meta])* $plain:ident: $type:ty,)* }
-        and { $($(#[$fdoc:meta])* $field:ident $(/ $per:literal)? => $column:ident,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-        pub struct $kind {
-            $($(#[$pdoc])* pub $plain: $type,)*
-            $(
-                $(#[$fdoc])*
-                #[serde(default, skip_serializing_if = "crate::Reading::is_not_yet")]
-                pub $field: crate::Reading<u64>,
-            )*
-        }
-
-        impl $kind {
-            /// Iterates mutably over all readings in field order.
-            pub fn readings_mut(&mut self) -> impl Iterator<Item = &mut crate::Reading<u64>> {
-                [$(&mut self.$field,)*].into_iter()
-            }
-        }
-
-        impl crate::probe::delta::ReadingSet for $kind {
-            type Fields = crate::$fields;
-
-            fn reading(&self, field: crate::$fields) -> &crate::Reading<u64> {
-                match field { $(crate::$fields::$column => &self.$field,)* }
-            }
-
-            fn fault(&self) -> Option<&Option<crate::Text>> {
-                None $(.or(Some(&self.$plain)))*
-            }
-        }
-
-        impl crate::probe::delta::ReadingField for crate::$fields {
-            const READINGS: &'static [(&'static str, u64)] = {
-                const NAMES: [(&str, u64); <crate::$fields as crate::cell::Field>::ALL.len()] = {
-                    let mut names = [("", 1); <crate::$fields as crate::cell::Field>::ALL.len()];
-                    $(names[crate::$fields::$column as usize] =
-                        (stringify!($field), readings!(@per $($per)?));)*
-                    names
-                };
-                &NAMES
-            };
-            const FAULT: Option<&'static str> = {
-                let names: &[&'static str] = &[$(stringify!($plain),)*];
-                if names.is_empty() { None } else { Some(names[0]) }
-            };
-        }
-    };
-}
-
 /// One reading of one quantity.
 ///
-/// In JSON: the bare value, `"unsupported"`, `{"failed": "why"}`, or `null` (or left out) for not yet.
+/// In JSON: the bare value, `"unsupported"`, `{"failed": "reason"}`, or `null` (or left out) for not yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Reading<T> {
     /// Not taken yet.
@@ -77,8 +17,8 @@ pub enum Reading<T> {
     /// This card, driver or host does not offer it.
     Unsupported,
     /// The query failed this time, with the reason; or the value is withheld, see
-    /// [`Why::is_hidden`].
-    Failed(Why),
+    /// [`FailureReason::is_hidden`].
+    Failed(FailureReason),
     /// The value.
     Value(T),
 }
@@ -111,9 +51,9 @@ impl<T> Reading<T> {
 /// Reason of a failed reading. Boxed, so that the common successful reading stays small.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Why(Box<Text>);
+pub struct FailureReason(Box<Text>);
 
-impl Why {
+impl FailureReason {
     /// Prefix of reasons for values that are withheld by policy rather than failed.
     pub const HIDDEN: &str = "hidden";
 
@@ -123,13 +63,13 @@ impl Why {
     }
 }
 
-impl<T: Into<Text>> From<T> for Why {
+impl<T: Into<Text>> From<T> for FailureReason {
     fn from(why: T) -> Self {
         Self(Box::new(why.into()))
     }
 }
 
-impl Deref for Why {
+impl Deref for FailureReason {
     type Target = Text;
 
     fn deref(&self) -> &Text {
@@ -137,7 +77,7 @@ impl Deref for Why {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for FailureReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -148,7 +88,7 @@ impl fmt::Display for Why {
 enum Compact<T> {
     NotYet,
     Unsupported,
-    Failed(Why),
+    Failed(FailureReason),
     Value(T),
 }
 
@@ -197,7 +137,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for HumanVisitor<T> {
     type Value = Reading<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value, \"unsupported\", {\"failed\": why} or null")
+        f.write_str("a value, \"unsupported\", {\"failed\": reason} or null")
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
@@ -234,7 +174,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for HumanVisitor<T> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         match map.next_entry::<String, crate::Text>()? {
             Some((key, why)) if key == "failed" => Ok(Reading::Failed(why.into())),
-            _ => Err(de::Error::custom("expected {\"failed\": why}")),
+            _ => Err(de::Error::custom("expected {\"failed\": reason}")),
         }
     }
 }

@@ -37,10 +37,10 @@ fn instructions(byte: usize) -> u64 {
         .env(BYTE, byte.to_string())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stdout));
-    let count = said.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
-    count.unwrap_or_else(|| panic!("valgrind counted nothing: {said}"))
+    let output_text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{output_text}\n{}", String::from_utf8_lossy(&output.stdout));
+    let count = output_text.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
+    count.unwrap_or_else(|| panic!("valgrind counted nothing: {output_text}"))
 }
 
 #[test]

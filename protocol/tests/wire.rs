@@ -5,41 +5,41 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may end where it fails")]
 
-use nodeglass_protocol::ask::{
-    Answer, Ask, Audience, AuditEntry, JobOrder, LogRef, LogStream, ProbeAsk, ProcessRef, RetryTarget,
-    Signal, Tail,
-};
-use nodeglass_protocol::cell::{NamedCells, Row};
-use nodeglass_protocol::detail::DetailLevel;
+use nodeglass_protocol::field::{NamedCells, Row};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::gpu::{GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink};
 use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
 use nodeglass_protocol::host::{HostSample, JobReadings, JobUsage};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
+use nodeglass_protocol::live::codec::{Packer, RecordContext, SentRows};
+use nodeglass_protocol::live::detail::DetailLevel;
 use nodeglass_protocol::live::{
-    Change, ClientMessage, Delta, Farewell, HealthChange, Histories, KeyId, Mode, NodeReadings, Readings,
+    Change, ClientMessage, CloseReason, Delta, HealthChange, Histories, KeyId, Mode, NodeReadings, Readings,
     Role, RowReadings, ServerMessage, Snapshot, SnapshotWriter, Topic, Welcome,
 };
-use nodeglass_protocol::packed::{Packer, RecordContext, SentRows};
 use nodeglass_protocol::picture::{
     Evidence, GpuEvent, GpuPicture, History, JobUsagePicture, JobsHealth, Link, NodeFacts, NodeHead,
     NodePicture, Owner, Picture, ProcessPicture, RelayStatus,
 };
 use nodeglass_protocol::probe::{
-    Bye, Control, Event, GpuGap, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, LinkRates,
-    NvmlState, Piece, ProbeAnswer, ProbeLine, ProcessGap, ProcessList, ProcessListReadings, ProcessSample,
-    Sample,
+    Bye, Control, Event, GpuGap, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, LinkRates, Piece,
+    ProbeLine, ProbeResponse, ProcessGap, ProcessList, ProcessListReadings, ProcessSample, Sample,
+    SourceState, SourceVersions,
 };
 use nodeglass_protocol::process::{
     Container, ProcessDetail, ProcessFacts, ProcessKind, ProcessReadings, Rank, RelatedProcess, Runtime,
     Variable,
 };
+use nodeglass_protocol::request::{
+    Audience, AuditEntry, JobAction, LogRef, LogStream, ProbeRequest, ProcessRef, Request, Response,
+    RetryTarget, Signal, Tail,
+};
 use nodeglass_protocol::share::{
-    Hides, Scope, Share, ShareId, ShareLink, ShareRequest, ShareTerms, Sharing, Visitor,
+    HiddenParts, Scope, Share, ShareId, ShareLink, ShareRequest, ShareTerms, Sharing, Visitor,
 };
 use nodeglass_protocol::version::VersionRange;
 use nodeglass_protocol::{
-    Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName, ProcessField, Reading,
+    Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName, ProcessField, Reading, Vendor,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt::Debug;
@@ -90,7 +90,7 @@ fn job() -> Job {
         qos: None,
         state: JobState::Running,
         reason: None,
-        reason_words: Some("It waits.".into()),
+        reason_text: Some("It waits.".into()),
         dependency: None,
         submitted: Some(1_700_000_000),
         start: Some(1_700_000_100),
@@ -127,8 +127,21 @@ fn gpu() -> GpuPicture {
     }
 }
 
+fn sources() -> Vec<SourceState> {
+    let versions = SourceVersions {
+        driver: Reading::Value("550.54".into()),
+        library: Reading::Value("12.550".into()),
+        platform: Reading::NotYet,
+    };
+    vec![
+        SourceState::ready(Vendor::Nvidia, versions),
+        SourceState::absent(Vendor::Amd, "no AMD driver: not loaded"),
+    ]
+}
+
 fn facts() -> GpuFacts {
     GpuFacts {
+        vendor: Vendor::Nvidia,
         minor: Reading::Value(3),
         pci: Reading::Value("00000000:07:00.0".into()),
         name: Reading::Value("NVIDIA A100-SXM4-80GB".into()),
@@ -151,7 +164,7 @@ fn health_changes() -> Vec<HealthChange> {
     let link = health().nvlinks.swap_remove(0);
     vec![HealthChange {
         gpu: 1,
-        card: Some(Box::new(GpuHealth { nvlinks: Vec::new(), ..health() })),
+        health: Some(Box::new(GpuHealth { nvlinks: Vec::new(), ..health() })),
         link_count: Some(18),
         links: vec![(3, link)],
         rates: vec![(4, Reading::Value(1_200), Reading::Unsupported)],
@@ -208,9 +221,9 @@ fn usage() -> JobUsagePicture {
 fn audit_entry() -> AuditEntry {
     AuditEntry {
         wall_ms: 1_700_000_000_000,
-        what: "cancel job 17".into(),
+        action: "cancel job 17".into(),
         outcome: "cancelled".into(),
-        done: true,
+        succeeded: true,
     }
 }
 
@@ -222,12 +235,12 @@ fn share() -> Share {
     let terms = ShareTerms {
         label: "for Bob".into(),
         scope: Scope::Jobs(vec![JobId(17)]),
-        hides: Hides::default(),
+        hidden: HiddenParts::default(),
         to: None,
         expires_ms: 1_700_000_300_000,
         ends_with_job: true,
     };
-    Share { id: share_id(), made_ms: 1_700_000_000_000, terms }
+    Share { id: share_id(), created_ms: 1_700_000_000_000, terms }
 }
 
 fn share_link() -> ShareLink {
@@ -247,10 +260,12 @@ fn reference() -> ProcessRef {
 /// A past with every kind of step: none, small ones, large ones, and a gap.
 fn history() -> History {
     let mut history = History { is_summary: false, gpus: vec![Default::default()], host: Default::default() };
+    let (mut gpu, mut host) = (Row::default(), Row::default());
+    host.set(HostField::Cpu, Cell::steps(12));
     for (second, watts) in [(3_600, 70), (3_601, 70), (3_602, 71), (3_603, 400), (3_607, 60_000), (3_608, 1)]
     {
-        history.gpus[0][2].push(second * 1_000, Cell::steps(watts), 1_000);
-        history.host[0].push(second * 1_000, Cell::steps(12), 1_000);
+        gpu.set(GpuField::Power, Cell::steps(watts));
+        history.push(second * 1_000, [&gpu].into_iter(), &host, 1_000);
     }
     history
 }
@@ -258,12 +273,11 @@ fn history() -> History {
 fn node() -> NodePicture {
     let mut node = NodePicture {
         head: NodeHead {
-            link: Link::Down { why: "connection refused".into(), retry_at_ms: 9_000 },
+            link: Link::Down { reason: "connection refused".into(), retry_at_ms: 9_000 },
             facts: Some(NodeFacts {
                 host: "gpu-01".into(),
                 kernel: "6.1.0".into(),
-                driver: Reading::Value("550.54".into()),
-                cuda: Reading::Value("12.4".into()),
+                sources: sources(),
                 cpus: 64,
                 cpu_model: "EPYC".into(),
                 scratch: Some("/scratch".into()),
@@ -273,7 +287,7 @@ fn node() -> NodePicture {
                 ],
             }),
             no_gpu: None,
-            nvml_stuck_ms: Some(4_000),
+            driver_stuck_ms: Some(4_000),
             notes: vec!["a note".into()],
             events: vec![GpuEvent {
                 at_ms: 4_000,
@@ -297,8 +311,8 @@ fn node() -> NodePicture {
 }
 
 fn status() -> RelayStatus {
-    let why = "squeue did not answer".into();
-    let jobs = JobsHealth::Stale { last_ms: Some(4_000), why, retry_at_ms: 24_000 };
+    let reason = "squeue did not answer".into();
+    let jobs = JobsHealth::Stale { last_ms: Some(4_000), reason, retry_at_ms: 24_000 };
     RelayStatus { jobs, viewers: 2, cpu_ms: 41_000, coalesced: 3 }
 }
 
@@ -326,28 +340,28 @@ fn messages_of_the_page() {
     );
     both("proof", &ClientMessage::Proof { code: exchange().client_code(&Key::new([7; LEN])) });
     both(
-        "look",
-        &ClientMessage::Look(vec![Topic::Overview, Topic::Job(JobId(17)), Topic::Node(node_name())]),
+        "subscribe",
+        &ClientMessage::Subscribe(vec![Topic::Overview, Topic::Job(JobId(17)), Topic::Node(node_name())]),
     );
     both("resync", &ClientMessage::Resync(Topic::Job(JobId(17))));
-    let asks = [
-        Ask::Process { node: node_name(), process: reference(), environment: false },
-        Ask::Signal { node: node_name(), process: reference(), signal: Signal::Interrupt },
-        Ask::Job { job: JobId(17), order: JobOrder::Requeue },
-        Ask::Share(Box::new(ShareRequest {
+    let requests = [
+        Request::Process { node: node_name(), process: reference(), environment: false },
+        Request::Signal { node: node_name(), process: reference(), signal: Signal::Interrupt },
+        Request::Job { job: JobId(17), action: JobAction::Requeue },
+        Request::Share(Box::new(ShareRequest {
             label: "for Bob".into(),
             scope: Scope::Nodes(vec![node_name()]),
-            hides: Hides { logs: false, ..Hides::default() },
+            hidden: HiddenParts { logs: false, ..HiddenParts::default() },
             to: Some("bob".into()),
-            lasts_s: Some(3_600),
+            lifetime_s: Some(3_600),
         })),
-        Ask::ShareLink(share_id()),
-        Ask::Revoke(share_id()),
-        Ask::Retry(RetryTarget::Node(node_name())),
-        Ask::Retry(RetryTarget::Jobs),
-        Ask::Retry(RetryTarget::Everything),
+        Request::ShareLink(share_id()),
+        Request::Revoke(share_id()),
+        Request::Retry(RetryTarget::Node(node_name())),
+        Request::Retry(RetryTarget::Jobs),
+        Request::Retry(RetryTarget::Everything),
     ];
-    both("asks", &asks.map(|ask| ClientMessage::Ask { number: 5, ask }).to_vec());
+    both("requests", &requests.map(|request| ClientMessage::Request { number: 5, request }).to_vec());
     both("follow", &ClientMessage::Follow(vec![LogRef { job: JobId(17), stream: LogStream::Stderr }]));
 }
 
@@ -397,25 +411,25 @@ fn messages_of_the_relay() {
     both("snapshot", &message);
     both("gone", &ServerMessage::Gone(Topic::Node(node_name())));
     both("lagged", &ServerMessage::Lagged { missed: 4 });
-    both("pasts", &ServerMessage::Histories(Histories { topic: 3, nodes: vec![(1, history())] }));
-    for (name, farewell) in [
-        ("bye-refused", Farewell::Refused),
-        ("bye-version", Farewell::Version { relay: VersionRange::only(2) }),
-        ("bye-unreadable", Farewell::Unreadable),
-        ("bye-too-slow", Farewell::TooSlow),
-        ("bye-shutting-down", Farewell::ShuttingDown),
-        ("bye-not-the-owner", Farewell::NotTheOwner { user: Some("carol".into()) }),
-        ("bye-not-for-you", Farewell::NotForYou { to: "bob".into() }),
-        ("bye-revoked", Farewell::Revoked),
-        ("bye-expired", Farewell::Expired),
-        ("bye-not-by-proxy", Farewell::NotByProxy { other_user: true }),
+    both("histories", &ServerMessage::Histories(Histories { topic: 3, nodes: vec![(1, history())] }));
+    for (name, close_reason) in [
+        ("bye-refused", CloseReason::Refused),
+        ("bye-version", CloseReason::Version { relay: VersionRange::only(2) }),
+        ("bye-unreadable", CloseReason::Unreadable),
+        ("bye-too-slow", CloseReason::TooSlow),
+        ("bye-shutting-down", CloseReason::ShuttingDown),
+        ("bye-not-the-owner", CloseReason::NotTheOwner { user: Some("carol".into()) }),
+        ("bye-not-for-you", CloseReason::NotForYou { to: "bob".into() }),
+        ("bye-revoked", CloseReason::Revoked),
+        ("bye-expired", CloseReason::Expired),
+        ("bye-not-by-proxy", CloseReason::NotByProxy { other_user: true }),
     ] {
-        both(name, &ServerMessage::Bye(farewell));
+        both(name, &ServerMessage::Bye(close_reason));
     }
 }
 
 #[test]
-fn answers_of_the_relay() {
+fn responses_of_the_relay() {
     let detail = ProcessDetail {
         ancestors: vec![RelatedProcess {
             pid: 1,
@@ -430,14 +444,14 @@ fn answers_of_the_relay() {
     };
     let tail =
         Tail { end: 90, lines: vec!["epoch 1".into()], partial: Some("50 %".into()), ..Tail::default() };
-    for (name, answer) in [
-        ("answer-process", Answer::Process(Box::new(detail))),
-        ("answer-done", Answer::Done("done".into())),
-        ("answer-refused", Answer::Refused("not yours".into())),
-        ("answer-tail", Answer::Tail(tail.clone())),
-        ("answer-share", Answer::Share(Box::new(share_link()))),
+    for (name, response) in [
+        ("response-process", Response::Process(Box::new(detail))),
+        ("response-done", Response::Done("done".into())),
+        ("response-refused", Response::Refused("not yours".into())),
+        ("response-tail", Response::Tail(tail.clone())),
+        ("response-share", Response::Share(Box::new(share_link()))),
     ] {
-        both(name, &ServerMessage::Answer { number: 5, answer });
+        both(name, &ServerMessage::Response { number: 5, response });
     }
     let of = LogRef { job: JobId(17), stream: LogStream::Stdout };
     both("log", &ServerMessage::Log { of, tail });
@@ -525,8 +539,8 @@ fn every_state_of_a_link_and_a_job() {
         Link::Live,
         Link::Late,
         Link::Silent,
-        Link::Down { why: "w".into(), retry_at_ms: 1 },
-        Link::Refused { why: "w".into(), advice: "a".into() },
+        Link::Down { reason: "w".into(), retry_at_ms: 1 },
+        Link::Refused { reason: "w".into(), advice: "a".into() },
         Link::Ended,
     ];
     both("links", &links.to_vec());
@@ -551,11 +565,6 @@ fn every_state_of_a_link_and_a_job() {
 
 #[test]
 fn lines_of_the_probe() {
-    let nvml = NvmlState::Ready {
-        driver: Reading::Value("550.54".into()),
-        nvml: Reading::Value("12.550".into()),
-        cuda: Reading::NotYet,
-    };
     let hello = Hello {
         proto: VersionRange::only(2),
         build: "0123456789abcdef".into(),
@@ -567,7 +576,7 @@ fn lines_of_the_probe() {
         mem_total_bytes: 1 << 40,
         user: "alice".into(),
         pid: 1_234,
-        nvml,
+        sources: sources(),
         gpus: vec![facts()],
         topology: vec![vec![GpuPath::Same]],
         cpu_model: "EPYC".into(),
@@ -616,7 +625,7 @@ fn lines_of_the_probe() {
         }),
     );
     frozen(
-        "probe-process-vitals",
+        "probe-process-readings",
         json,
         &ProbeLine::<Sample, _>::ProcessReadings(ProcessListReadings {
             list_ns: 81_200_000_000,
@@ -627,12 +636,12 @@ fn lines_of_the_probe() {
     frozen("probe-health", json, &ProbeLine::<Sample>::Health(HealthReport { gpus: vec![health()] }));
     let rates = LinkRates { gpus: vec![GpuLinkRates::of(&health())] };
     frozen("probe-link-rates", json, &ProbeLine::<Sample>::LinkRates(rates));
-    let answer = ProbeAnswer { number: 3, answer: Answer::Done("SIGTERM sent to 41822".into()) };
-    frozen("probe-answer", json, &ProbeLine::<Sample>::Answer(Box::new(answer)));
+    let response = ProbeResponse { number: 3, response: Response::Done("SIGTERM sent to 41822".into()) };
+    frozen("probe-response", json, &ProbeLine::<Sample>::Response(Box::new(response)));
     frozen(
         "probe-heartbeat",
         json,
-        &ProbeLine::<Sample>::Heartbeat(Heartbeat { mono_ns: 5, nvml_stuck_ms: Some(4_000) }),
+        &ProbeLine::<Sample>::Heartbeat(Heartbeat { mono_ns: 5, driver_stuck_ms: Some(4_000) }),
     );
     frozen(
         "probe-event",
@@ -646,7 +655,7 @@ fn lines_of_the_probe() {
     );
     let piece = Piece { line: 1, part: 0, parts: 2, text: "{\"processes\":".to_owned() };
     frozen("probe-piece", json, &ProbeLine::<Sample>::Piece(piece));
-    frozen("probe-bye", json, &ProbeLine::<Sample>::Bye(Bye { why: "stdin was closed".into() }));
+    frozen("probe-bye", json, &ProbeLine::<Sample>::Bye(Bye { reason: "stdin was closed".into() }));
 }
 
 #[test]
@@ -660,11 +669,17 @@ fn lines_of_the_relay() {
             Control::Interval { ms: 1_000, phase_ms: 120 },
             Control::Backfill { stream: 99, after_seq: 7 },
             Control::Stop,
-            Control::Ask { number: 1, ask: ProbeAsk::Process { process: reference(), environment: true } },
-            Control::Ask { number: 2, ask: ProbeAsk::Signal { process: reference(), signal: Signal::Kill } },
-            Control::Ask {
+            Control::Request {
+                number: 1,
+                request: ProbeRequest::Process { process: reference(), environment: true },
+            },
+            Control::Request {
+                number: 2,
+                request: ProbeRequest::Signal { process: reference(), signal: Signal::Kill },
+            },
+            Control::Request {
                 number: 3,
-                ask: ProbeAsk::Tail {
+                request: ProbeRequest::Tail {
                     path: "/x/slurm-17.out".into(),
                     after: 9,
                     audience: Audience::Guest { since_s: 1_763_725_200 },

@@ -4,7 +4,7 @@
 //! [`Window::tail`] renders them, and [`Tail::end`] is the offset for the next read.
 
 use nodeglass_protocol::LongText;
-use nodeglass_protocol::ask::Tail;
+use nodeglass_protocol::request::Tail;
 
 /// Byte range of a file to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Window {
             skipped: first.saturating_sub(self.after),
             lines: newest_lines.split_inclusive(|byte| *byte == b'\n').map(shown).collect(),
             partial: (!partial.is_empty()).then_some(partial),
-            trouble: None,
+            error: None,
         }
     }
 

@@ -83,7 +83,7 @@ enum Expects {
 impl Reader {
     /// Masks one argument; `None` if nothing is left of it.
     fn argument(&mut self, argument: &str) -> Option<String> {
-        let of_script = std::mem::replace(&mut self.of_script, programs::takes_script(argument));
+        let of_script = std::mem::replace(&mut self.of_script, programs::next_is_script(argument));
         if !argument.contains(char::is_whitespace) {
             let shown = self.word(argument);
             self.end_argument();
@@ -133,7 +133,7 @@ impl Reader {
         }
         match std::mem::take(&mut self.expects) {
             Expects::Secret if !word.starts_with("--") => {
-                if self.program.goes_on() {
+                if self.program.another_secret_follows() {
                     self.expects = Expects::Secret;
                 }
                 return Some(MASK.to_owned());
@@ -186,8 +186,8 @@ impl Reader {
             }
             return format!("{}{MASK}", shapes::masked(&word[..at]));
         }
-        self.program.meet(word);
-        if let Some(option) = self.program.joined(word) {
+        self.program.advance(word);
+        if let Some(option) = self.program.option_joined_with_secret(word) {
             return format!("{option}{MASK}");
         }
         let word = shapes::masked(word);
@@ -224,7 +224,7 @@ impl Reader {
         if matches!(word, "Bearer" | "bearer") || self.program.next_is_secret(word) {
             return Expects::Secret;
         }
-        match self.program.next_is_login(word) {
+        match self.program.next_credentials_separator(word) {
             Some(between) => Expects::Login(between),
             None if word.starts_with('-') && names::takes_secret(word) => Expects::Value(word.to_owned()),
             None => Expects::Nothing,
@@ -268,8 +268,8 @@ impl Pair<'_> {
     fn hides(&self) -> bool {
         let value = names::start(self.value).split([',', ';', '&']).next().unwrap_or_default();
         match self.separator {
-            ':' if self.value.is_empty() && self.is_json() => names::say(self.name) > NameClass::Nothing,
-            ':' if self.value.is_empty() => names::say(self.name) > NameClass::Perhaps,
+            ':' if self.value.is_empty() && self.is_json() => names::classify(self.name) > NameClass::Nothing,
+            ':' if self.value.is_empty() => names::classify(self.name) > NameClass::Perhaps,
             // `auth-service:1.2` is a program, `token-node:29500` an address.
             ':' => names::hides_after_colon(self.name, value),
             _ => !self.value.is_empty() && names::hides(self.name, value),

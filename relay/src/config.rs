@@ -1,64 +1,177 @@
 //! Settings: each has one name, used as flag, environment variable and key of the file; the nearest layer
 //! wins.
 //!
-//! Flag before environment (`NODEGLASS_…`) before file before default. The command line, the file reader
-//! and `relay config` are all derived from [`SETTINGS`], so that they cannot disagree.
+//! Flag before environment (`NODEGLASS_…`) before file before default. [`Config`] declares each setting
+//! once: the command line, the file reader and `relay config` are all derived from it.
 
-pub mod base;
 pub mod bind;
 mod command;
 mod file;
 mod share;
 mod value;
 
-pub use base::BasePath;
 pub use bind::BindAddr;
-pub use command::{ReadError, Request, SETTINGS, Setting, read};
-pub use share::{ShareOrder, ShareWhat};
-pub use value::{LogLevel, Script, Watch};
+pub use command::{ReadError, Request, read, settings};
+pub use share::{ShareArgs, ShareCommand, ShareOrder};
+pub use value::{LauncherChoice, Script, Watch};
 
-use crate::access::proxies::Proxies;
+use crate::access::base_path::BasePath;
+use crate::access::peer::Peer;
+use crate::access::proxies::{Proxies, Proxy};
 use crate::access::trust::Trusted;
+use crate::access::user;
+use clap::{Arg, ArgAction};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tracing::Level;
 
 /// Minimum interval between polls of SLURM: one controller serves the whole cluster.
 pub const MIN_SLURM_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The configuration of a relay.
-#[derive(Clone, Debug, PartialEq)]
+/// Placeholder of a switch's value, which distinguishes switches from other settings.
+const SWITCH: &str = "BOOL";
+
+/// The configuration of a relay, in the order of the help. A doc comment is the setting's help.
+#[derive(Clone, Debug, PartialEq, clap::Args)]
 pub struct Config {
-    /// Addresses to listen on; at least one.
+    /// Addresses to listen on; at least one
+    #[arg(
+        help = "Listen here: 127.0.0.1:PORT, [::1]:PORT, unix:PATH, or any address with --tls-cert and --tls-key"
+    )]
+    #[arg(long, env = "NODEGLASS_BIND", value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    #[arg(value_delimiter = ',')]
     pub bind: Vec<BindAddr>,
-    /// The certificate, for addresses that other machines can reach.
-    pub tls: Option<TlsFiles>,
-    /// What to watch.
-    pub watch: Watch,
-    /// Which scripted cluster, if one is watched.
-    pub scenario: Script,
-    /// Login name whose jobs are shown; `None` for the user who starts the relay.
+
+    /// Certificate (PEM) for addresses that other machines can reach
+    #[arg(long, env = "NODEGLASS_TLS_CERT", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Private key (PEM), readable by you only
+    #[arg(long, env = "NODEGLASS_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Show a scripted cluster, without SLURM, SSH or GPUs
+    #[arg(long, env = "NODEGLASS_DEMO", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
+    pub demo: bool,
+
+    /// Show this scripted cluster: demo, large (one job of 512 GPUs), or a file
+    #[arg(long, env = "NODEGLASS_SCENARIO", value_name = "WHICH", value_parser = value::scenario)]
+    pub scenario: Option<Script>,
+
+    /// Watch this machine, even if it has SLURM
+    #[arg(long, env = "NODEGLASS_LOCAL", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
+    pub local: bool,
+
+    /// User whose jobs to show [default: you]
+    #[arg(long, env = "NODEGLASS_USER", value_name = "NAME", value_parser = value::user)]
     pub user: Option<String>,
-    /// Interval between polls of SLURM, at least [`MIN_SLURM_INTERVAL`].
+
+    /// Interval between polls of SLURM, at least 5s
+    #[arg(long, env = "NODEGLASS_SLURM_INTERVAL", value_name = "TIME", default_value = "15s")]
+    #[arg(value_parser = value::slurm_interval)]
     pub slurm_interval: Duration,
-    /// The probe to run on nodes; `None` for the one next to the relay.
-    pub probe: Option<PathBuf>,
-    /// Host names that requests may use, besides loopback; lower case.
-    pub allowed_hosts: Vec<String>,
-    /// Peers besides the owner that may present the owner's key.
-    pub trusted: Vec<Trusted>,
-    /// The path below which a proxy serves the relay.
-    pub base_path: BasePath,
-    /// The trusted proxies.
-    pub proxies: Proxies,
-    /// Whether shares are stored over a restart.
-    pub persist_shares: bool,
-    /// How probes are started.
+
+    /// How to start probes: auto, ssh2 or local
+    #[arg(long, env = "NODEGLASS_LAUNCHER", value_name = "HOW", default_value = "auto")]
+    #[arg(value_parser = value::launcher)]
     pub launcher: LauncherChoice,
-    /// Whether actions are disabled, even for the owner.
+
+    /// The node-probe to run [default: next to relay]
+    #[arg(long, env = "NODEGLASS_PROBE", value_name = "PATH", value_parser = value::probe)]
+    pub probe: Option<PathBuf>,
+
+    /// Additional host name that browsers may use, besides localhost
+    #[arg(long = "allowed-host", env = "NODEGLASS_ALLOWED_HOST", value_name = "NAME")]
+    #[arg(value_delimiter = ',', value_parser = value::host)]
+    pub allowed_hosts: Vec<String>,
+
+    /// The path below which a proxy serves the relay, such as /rnode/login1/8080
+    #[arg(long, env = "NODEGLASS_BASE_PATH", value_name = "PATH")]
+    pub base_path: Option<BasePath>,
+
+    /// Trust this proxy's forwarded headers: its user on this machine, or its address if it connects over TLS
+    #[arg(long, env = "NODEGLASS_TRUSTED_PROXY", value_name = "WHO")]
+    #[arg(value_delimiter = ',', value_parser = value::proxy)]
+    pub trusted_proxy: Vec<Proxy>,
+
+    /// Accept your key through trusted proxies that send your login name in this header, such as
+    /// X-Forwarded-User
+    #[arg(long, env = "NODEGLASS_PROXY_USER_HEADER", value_name = "NAME", value_parser = value::header)]
+    pub proxy_user_header: Option<String>,
+
+    /// Also accept your key from connections of this user: a login name or uid, unknown (the kernel cannot
+    /// say, as in containers), or remote (other machines, over TLS)
+    #[arg(long, env = "NODEGLASS_TRUST_UID", value_name = "WHO")]
+    #[arg(value_delimiter = ',', value_parser = value::trusted)]
+    pub trust_uid: Vec<Trusted>,
+
+    /// Disable actions: signals to processes and job control
+    #[arg(long, env = "NODEGLASS_READ_ONLY", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
     pub read_only: bool,
-    /// The log level of stderr.
-    pub log: LogLevel,
+
+    /// Store shares over a restart, without their keys, in ~/.local/state/nodeglass
+    #[arg(long, env = "NODEGLASS_PERSIST_SHARES", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
+    pub persist_shares: bool,
+
+    /// Log level: error, warn, info, debug or trace
+    #[arg(long, env = "NODEGLASS_LOG", value_name = "LEVEL", default_value = "warn")]
+    #[arg(value_parser = value::log)]
+    pub log: Level,
+}
+
+impl Config {
+    /// What to watch.
+    pub fn watch(&self) -> Watch {
+        match (&self.scenario, self.demo, self.local) {
+            (Some(script), ..) => Watch::Demo(script.clone()),
+            (None, true, _) => Watch::Demo(Script::Demo),
+            (None, false, true) => Watch::Local,
+            (None, false, false) => Watch::Auto,
+        }
+    }
+
+    /// The path below which a proxy serves the relay.
+    pub fn base_path(&self) -> BasePath {
+        self.base_path.clone().unwrap_or_default()
+    }
+
+    /// The certificate, for addresses that other machines can reach.
+    pub fn tls(&self) -> Option<TlsFiles> {
+        let (cert, key) = self.tls_cert.clone().zip(self.tls_key.clone())?;
+        Some(TlsFiles { cert, key })
+    }
+
+    /// The trusted proxies.
+    pub fn proxies(&self) -> Proxies {
+        let proxies = Proxies::new(self.trusted_proxy.clone());
+        match &self.proxy_user_header {
+            Some(header) => {
+                proxies.naming_visitors(header.clone(), Peer::owner().uid().and_then(user::name_of))
+            }
+            None => proxies,
+        }
+    }
+
+    /// Checks settings that depend on each other.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    fn check(&self) -> Result<(), ConfigError> {
+        if self.local && matches!(self.watch(), Watch::Demo(_)) {
+            return Err(ConfigError::DemoAndLocal);
+        }
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            return Err(ConfigError::HalfTls);
+        }
+        if self.tls_cert.is_some() && !self.bind.iter().any(|addr| matches!(addr, BindAddr::Tls(_))) {
+            return Err(ConfigError::UnusedTls);
+        }
+        if self.proxy_user_header.is_some() && self.trusted_proxy.is_empty() {
+            return Err(ConfigError::HeaderWithoutProxy);
+        }
+        Ok(())
+    }
 }
 
 /// Certificate and private key files, in PEM form.
@@ -68,18 +181,6 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// The key, readable by its owner alone.
     pub key: PathBuf,
-}
-
-/// How probes are started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LauncherChoice {
-    /// What works here: SSH on a cluster, a child process for this machine.
-    #[default]
-    Auto,
-    /// Over SSH, by libssh2.
-    Ssh2,
-    /// As a child process on this machine.
-    Local,
 }
 
 /// Which layer a value comes from, nearest first.
@@ -101,13 +202,13 @@ pub enum Source {
 }
 
 /// One line of `relay config`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Effective {
     /// The setting.
-    pub setting: &'static Setting,
-    /// Its value as it would be written in the file.
-    pub value: String,
-    /// Where the value comes from.
+    pub setting: Arg,
+    /// Its values; the default where no layer has any.
+    pub values: Vec<String>,
+    /// Where they come from.
     pub source: Source,
 }
 
@@ -132,7 +233,7 @@ pub enum ConfigError {
         /// The key.
         key: String,
         /// The most similar setting.
-        nearest: Option<&'static str>,
+        nearest: Option<String>,
     },
     /// The file is not TOML.
     #[error("{}:{line}: this is not valid TOML: {why}", path.display())]
@@ -182,23 +283,53 @@ pub enum ConfigError {
     DemoAndLocal,
 }
 
-fn suggest(nearest: &Option<&'static str>) -> String {
+fn suggest(nearest: &Option<String>) -> String {
     match nearest {
         Some(name) => format!("; did you mean {name:?}?"),
         None => "; `relay --help` lists them without their leading dashes".to_owned(),
     }
 }
 
-impl Source {
-    /// Where the user can change this.
-    fn place(&self, setting: &Setting) -> String {
-        match self {
-            Self::Flag => format!("--{}", setting.name),
-            Self::Env => setting.variable.to_owned(),
-            Self::File { path, line } => format!("{}:{line}: {}", path.display(), setting.name),
-            Self::Default => format!("default of {}", setting.name),
+impl Effective {
+    /// The name of the setting: its flag without dashes, and its key in the file.
+    pub fn name(&self) -> &str {
+        self.setting.get_long().expect("every setting has a flag")
+    }
+
+    /// Its value as it would be written in the file.
+    pub fn value(&self) -> String {
+        let quoted: Vec<_> = self.values.iter().map(|value| format!("{value:?}")).collect();
+        match (self.is_list(), is_switch(&self.setting)) {
+            (true, _) => format!("[{}]", quoted.join(", ")),
+            (false, true) => self.values.concat(),
+            (false, false) => quoted.first().cloned().unwrap_or_else(|| "\"\"".to_owned()),
         }
     }
+
+    /// Whether it may have several values.
+    fn is_list(&self) -> bool {
+        matches!(self.setting.get_action(), ArgAction::Append)
+    }
+
+    /// An error about its value, with the place where the user can change it.
+    fn error(&self, why: impl ToString) -> ConfigError {
+        let name = self.name();
+        let place = match &self.source {
+            Source::Flag => format!("--{name}"),
+            Source::Env => variable(&self.setting),
+            Source::File { path, line } => format!("{}:{line}: {name}", path.display()),
+            Source::Default => format!("default of {name}"),
+        };
+        ConfigError::Value { place, why: why.to_string() }
+    }
+}
+
+fn is_switch(setting: &Arg) -> bool {
+    setting.get_value_names().is_some_and(|names| names == [SWITCH])
+}
+
+fn variable(setting: &Arg) -> String {
+    setting.get_env().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 impl fmt::Display for Source {
@@ -223,8 +354,10 @@ pub fn default_file(xdg_config_home: Option<&Path>, home: Option<&Path>) -> Opti
 
 /// The effective settings as a table, in the form of a configuration file with the source as a comment.
 pub fn table(effective: &[Effective]) -> String {
-    let lines: Vec<_> =
-        effective.iter().map(|line| (format!("{} = {}", line.setting.name, line.value), line)).collect();
+    let lines: Vec<_> = effective
+        .iter()
+        .map(|setting| (format!("{} = {}", setting.name(), setting.value()), &setting.source))
+        .collect();
     let width = lines.iter().map(|(text, _)| text.chars().count()).max().unwrap_or(0).min(60);
-    lines.iter().map(|(text, line)| format!("{text:width$}  # {}\n", line.source)).collect()
+    lines.iter().map(|(text, source)| format!("{text:width$}  # {source}\n")).collect()
 }

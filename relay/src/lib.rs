@@ -1,22 +1,25 @@
 //! The relay: finds a user's jobs, runs a probe on each of their nodes, and shows the readings in a
 //! browser.
 //!
-//! A sample passes through `launch` → `nodes` → `fleet` → `hub` → `web`. The fleet is pure; modules that
+//! A sample passes through `launch` → `nodes` → `event_loop` (`fleet`) → `live` → `web`. The fleet is pure; modules that
 //! own a socket, a clock or a process are thin and sit at the edge.
 
 pub mod about;
 pub mod access;
 pub mod actions;
 pub mod app;
+pub mod auth;
+mod backoff;
 pub mod clock;
 pub mod config;
+pub mod event_loop;
 pub mod fleet;
-pub mod hub;
 pub mod launch;
+pub mod live;
 pub mod log;
 mod memory;
 pub mod nodes;
 pub mod share;
 pub mod slurm;
-pub mod terminal;
+mod token_bucket;
 pub mod web;

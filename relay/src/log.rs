@@ -78,11 +78,11 @@ impl Log {
         let meta = event.metadata();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.write_held(now_ms, self.shown);
-        if state.limiter.admit(key(event), now_ms) == Verdict::Hold {
+        if state.limiter.admit(key(event), now_ms) == Verdict::Suppress {
             return;
         }
         let line = Line::of(event);
-        state.limiter.remember(key(event), *meta.level(), line.summary());
+        state.limiter.set_example(key(event), *meta.level(), line.summary());
         state.write(*meta.level(), &line.at(now_ms), self.shown);
     }
 
@@ -95,7 +95,7 @@ impl Log {
 impl State {
     /// Writes how many lines were suppressed in completed windows.
     fn write_held(&mut self, now_ms: u64, shown: Level) {
-        for suppressed in self.limiter.due(now_ms) {
+        for suppressed in self.limiter.take_due(now_ms) {
             let at_ms = now_ms.min(Clock::wall_ms());
             let text = Line::text(suppressed.level, &suppressed.to_string());
             self.write(suppressed.level, &text.at(at_ms), shown);

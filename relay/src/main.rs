@@ -4,11 +4,11 @@
 use nodeglass_protocol::NodeName;
 use nodeglass_relay::access::key_file::{self, Running};
 use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
+use nodeglass_relay::app::{self, owner_commands, terminal};
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{self, Config, ReadError, Request, ShareOrder};
+use nodeglass_relay::log;
 use nodeglass_relay::log::ring::Ring;
-use nodeglass_relay::share::{self, tab_link};
-use nodeglass_relay::{app, log, terminal};
 use std::process::ExitCode;
 
 /// Threads of the runtime: the relay mostly waits.
@@ -48,7 +48,7 @@ fn run(config: Config, new: bool) -> anyhow::Result<ExitCode> {
     }
     // Without a safe directory there is no file; the relay reports that itself when it stores its key.
     let dir = RuntimeDir::open(&Places::from_env()).ok();
-    let _log = log::start(config.log.tracing(), dir.map(|dir| Ring::of(dir, std::process::id())));
+    let _log = log::start(config.log, dir.map(|dir| Ring::of(dir, std::process::id())));
     // A core dump would contain the key.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -59,13 +59,13 @@ fn run(config: Config, new: bool) -> anyhow::Result<ExitCode> {
 /// Executes `relay share`.
 fn share(order: ShareOrder) -> anyhow::Result<ExitCode> {
     let dir = dir_of(order.relay)?;
-    terminal::print(&asking()?.block_on(share::run(&dir, order))?);
+    terminal::print(&asking()?.block_on(owner_commands::share(&dir, order))?);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Requests a link for one tab from the running relay.
 fn show_tab_link() -> anyhow::Result<ExitCode> {
-    terminal::print(&asking()?.block_on(tab_link(&dir_of(None)?))?);
+    terminal::print(&asking()?.block_on(owner_commands::tab_link(&dir_of(None)?))?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -75,7 +75,7 @@ fn asking() -> std::io::Result<tokio::runtime::Runtime> {
 
 /// Tells the running relay to retry nodes.
 fn retry(node: Option<NodeName>) -> anyhow::Result<ExitCode> {
-    terminal::print(&asking()?.block_on(share::retry(&dir_of(None)?, node))?);
+    terminal::print(&asking()?.block_on(owner_commands::retry(&dir_of(None)?, node))?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,4 +1,4 @@
-//! Names that processes, jobs, users, comments, errors and logs can have when somebody means harm.
+//! Hostile names of processes, jobs, users, comments, errors and logs.
 //!
 //! Included by the tests of several crates. What runs as a script sets `window.pwned`.
 
@@ -82,7 +82,7 @@ pub fn all() -> Vec<Vec<u8>> {
     names
 }
 
-/// Whether a character has no business in anything that is shown.
+/// Whether a character must not appear in shown text.
 pub fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}')

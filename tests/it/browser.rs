@@ -39,7 +39,7 @@ async fn a_user_opens_the_link_and_sees_jobs_nodes_and_gpus() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_reload_comes_back_to_the_same_place() -> Result<()> {
+async fn a_reload_restores_the_same_view() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     browser.open(&relay.link().url).await?;
@@ -54,7 +54,7 @@ async fn a_reload_comes_back_to_the_same_place() -> Result<()> {
 }
 
 #[tokio::test]
-async fn keys_lead_through_jobs_and_help() -> Result<()> {
+async fn jobs_and_help_are_reachable_by_keyboard() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     browser.open(&relay.link().url).await?;

@@ -1,73 +1,86 @@
-//! What can be checked of the sources is checked here, so that the test command is the whole ritual.
+//! Static checks of the sources, so that the test command is the only routine.
+
+mod module_cycles;
+mod protocol_tables;
 
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A crate that is imported in its corner only, and the corner with its tests.
-const CORNERS: &[(&str, &[&str])] = &[
+/// A crate that is imported in its places only, and the places with its tests.
+const IMPORTERS: &[(&str, &[&str])] = &[
     ("nvml_wrapper", &["node-probe/src/source", "tests/fake-nvml/tests"]),
     ("nvml_wrapper_sys", &["node-probe/src/source", "tests/fake-nvml"]),
     ("ssh2", &["relay/src/launch", "relay/tests/ssh"]),
     ("libssh2_sys", &["relay/src/launch"]),
     ("axum", &["relay/src/web", "relay/src/app", "relay/tests/web"]),
-    ("tokio_rustls", &["relay/src/web/tls.rs", "tests/it/threats/tls.rs"]),
+    ("tokio_rustls", &["relay/src/web/server/tls.rs", "tests/it/threats/tls.rs"]),
+    // With its module, for modules of ours are called ring, too.
+    ("ring::signature", &["relay/src/launch/known_hosts/signature.rs"]),
     ("rusqlite", &["relay/src/share/store.rs"]),
-    ("gloo_net", &["frontend/src/feed"]),
+    ("gloo_net", &["frontend/src/net"]),
     ("fantoccini", &["tests/src/browser.rs"]),
 ];
 
-/// A pure place, and the crates that have no business there.
+/// Modules without I/O, and the crates that they must not use.
 const PURE: &[(&str, &[&str])] = &[
     ("protocol/src", &["std::fs", "std::net", "std::process", "std::time", "tokio", "rustix", "libc"]),
     ("redact/src", &["std::fs", "std::net", "std::process", "std::time", "tokio", "rustix", "libc"]),
+    (
+        "sim/src",
+        &["tokio", "std::fs", "std::net", "std::process", "std::time::Instant", "std::time::SystemTime"],
+    ),
     ("relay/src/fleet", &["tokio", "axum", "ssh2", "std::net", "std::process", "std::fs"]),
     ("relay/src/share/policy", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
     ("relay/src/share/table", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
     ("frontend/src/chart", &["leptos", "web_sys", "wasm_bindgen", "gloo_net", "gloo_timers"]),
+    ("frontend/src/describe", &["leptos", "web_sys", "wasm_bindgen", "gloo_net", "gloo_timers"]),
+    ("frontend/src/domain", &["leptos", "web_sys", "wasm_bindgen", "gloo_net", "gloo_timers"]),
+    ("frontend/src/table", &["leptos", "web_sys", "wasm_bindgen", "gloo_net", "gloo_timers"]),
 ];
 
-/// All that the protocol may depend on: encodings and codes, nothing that does I/O.
-const PROTOCOL_NEEDS: &[&str] = &["hmac", "postcard", "serde", "serde_json", "sha2", "subtle", "thiserror"];
+/// Allowed dependencies of the protocol: encodings and hashes, nothing that does I/O.
+const PROTOCOL_NEEDS: &[&str] =
+    &["base64ct", "hmac", "postcard", "serde", "serde_json", "sha2", "subtle", "thiserror"];
 
 #[test]
-fn each_file_begins_with_a_sentence_about_its_responsibility() {
-    let silent: Vec<_> = sources()
+fn each_file_starts_with_a_sentence_about_its_responsibility() {
+    let violations: Vec<_> = sources()
         .into_iter()
         .filter(|file| {
             let text = read(file);
             let first = text.lines().next().unwrap_or_default();
             let sentence = first.strip_prefix("//! ").unwrap_or_default();
-            // A sentence may go on in the next line, but it begins in the first and is no mere title.
+            // A sentence may continue on the next line, but starts on the first and is not only a title.
             sentence.split_whitespace().count() < 4
         })
-        .map(|file| shown(&file))
+        .map(|file| relative(&file))
         .collect();
-    assert!(silent.is_empty(), "these files do not begin with `//! ` and a sentence: {silent:#?}");
+    assert!(violations.is_empty(), "these files do not begin with `//! ` and a sentence: {violations:#?}");
 }
 
 #[test]
-fn each_outside_library_stays_in_its_corner() {
-    let strays = uses(CORNERS.iter().map(|(name, corner)| (*name, *corner)), |file, corner| {
-        !corner.iter().any(|place| file.starts_with(place))
+fn each_external_library_is_imported_only_where_allowed() {
+    let violations = uses(IMPORTERS.iter().map(|(name, places)| (*name, *places)), |file, places| {
+        !places.iter().any(|place| file.starts_with(place))
     });
-    assert!(strays.is_empty(), "used outside of their corner: {strays:#?}");
+    assert!(violations.is_empty(), "used outside of their places: {violations:#?}");
 }
 
 #[test]
-fn what_is_pure_knows_no_socket_clock_thread_or_page() {
+fn pure_modules_use_no_io_clock_thread_or_page() {
     let rules = PURE.iter().flat_map(|(place, names)| names.iter().map(move |name| (*name, place)));
-    let strays = uses(rules, |file, place| file.starts_with(place));
-    assert!(strays.is_empty(), "not pure any more: {strays:#?}");
+    let violations = uses(rules, |file, place| file.starts_with(place));
+    assert!(violations.is_empty(), "no longer free of I/O: {violations:#?}");
 }
 
-/// A rule for a folder that was renamed would hold of nothing.
+/// A rule for a folder that was renamed would check nothing.
 #[test]
-fn each_place_of_a_rule_exists() {
-    let corners = CORNERS.iter().flat_map(|(_, places)| places.iter().copied());
-    let places: Vec<&str> = corners.chain(PURE.iter().map(|(place, _)| *place)).collect();
-    let files: Vec<_> = sources().iter().map(|file| shown(file)).collect();
+fn each_path_of_a_rule_exists() {
+    let importers = IMPORTERS.iter().flat_map(|(_, places)| places.iter().copied());
+    let places: Vec<&str> = importers.chain(PURE.iter().map(|(place, _)| *place)).collect();
+    let files: Vec<_> = sources().iter().map(|file| relative(file)).collect();
     let nowhere: Vec<_> =
         places.iter().filter(|place| !files.iter().any(|file| file.starts_with(**place))).collect();
     assert!(nowhere.is_empty(), "no file is there: {nowhere:?}");
@@ -84,18 +97,18 @@ fn the_protocol_depends_on_nothing_that_does_io() {
         .filter(|name| !name.is_empty() && !name.starts_with('#'))
         .collect();
     assert!(needs.len() > 3, "the manifest was not understood: {needs:?}");
-    let strange: Vec<_> = needs.into_iter().filter(|name| !PROTOCOL_NEEDS.contains(name)).collect();
-    assert!(strange.is_empty(), "what do these do in the protocol? {strange:?}");
+    let unexpected: Vec<_> = needs.into_iter().filter(|name| !PROTOCOL_NEEDS.contains(name)).collect();
+    assert!(unexpected.is_empty(), "dependencies that the protocol may not have: {unexpected:?}");
 }
 
 #[test]
-fn the_protocol_document_is_of_these_sources() {
+fn the_protocol_document_matches_the_sources() {
     let mut hash = Sha256::new();
-    for file in sources().iter().filter(|file| shown(file).starts_with("protocol/src/")) {
+    for file in sources().iter().filter(|file| relative(file).starts_with("protocol/src/")) {
         let text = read(file);
-        // Tests come last in a file and are no part of the wire.
+        // Tests come last in a file and are not part of the wire.
         let wire = text.split("#[cfg(test)]").next().unwrap_or_default();
-        hash.update(shown(file));
+        hash.update(relative(file));
         hash.update(wire);
     }
     let hash = hash.finalize().iter().fold(String::new(), |mut out, byte| {
@@ -110,14 +123,14 @@ fn the_protocol_document_is_of_these_sources() {
 }
 
 #[test]
-fn each_crate_obeys_the_lints_of_the_workspace() {
-    let lawless: Vec<_> = files(root())
+fn each_crate_uses_the_lints_of_the_workspace() {
+    let violations: Vec<_> = files(root())
         .into_iter()
         .filter(|file| file.ends_with("Cargo.toml") && *file != root().join("Cargo.toml"))
         .filter(|file| !read(file).contains("[lints]\nworkspace = true"))
-        .map(|file| shown(&file))
+        .map(|file| relative(&file))
         .collect();
-    assert!(lawless.is_empty(), "without `[lints] workspace = true`: {lawless:?}");
+    assert!(violations.is_empty(), "without `[lints] workspace = true`: {violations:?}");
 }
 
 /// `([test](../tests/it/relay.rs "name_of_the_test"))` at the end of a cell.
@@ -128,7 +141,7 @@ fn named_test(cell: &str) -> Option<(&str, &str)> {
 
 #[test]
 fn each_implemented_feature_names_an_existing_test() {
-    let mut shown = 0;
+    let mut feature_count = 0;
     for line in read(&root().join("docs/FEATURES.md")).lines().filter(|line| line.starts_with("| ")) {
         let mut cells = line.trim_matches('|').split(" | ").map(str::trim);
         let (feature, ours) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
@@ -138,14 +151,14 @@ fn each_implemented_feature_names_an_existing_test() {
         let (path, test) = named_test(ours).unwrap_or_else(|| panic!("no test shows {feature:?}: {ours}"));
         let text = read(&root().join(path));
         assert!(text.contains(&format!("fn {test}(")), "{feature}: there is no test {test} in {path}");
-        shown += 1;
+        feature_count += 1;
     }
-    assert!(shown > 50, "only {shown} features are shown by a test: was the table read?");
+    assert!(feature_count > 50, "only {feature_count} features name a test: was the table read?");
 }
 
 /// The tables of review findings, whose rows begin with an id such as `S1`, name tests in their last column.
 #[test]
-fn each_finding_of_a_review_names_a_test_that_exists() {
+fn each_review_finding_names_an_existing_test() {
     let all: String = sources().iter().map(|file| read(file)).collect();
     for (document, findings) in [("docs/SECURITY.md", 12), ("CHANGELOG.md", 30)] {
         let text = read(&root().join(document));
@@ -170,11 +183,11 @@ fn each_finding_of_a_review_names_a_test_that_exists() {
     }
 }
 
-/// The threats of docs/SECURITY.md, each tried by a test that bears its number.
+/// Each threat of docs/SECURITY.md has a test whose name starts with its number.
 #[test]
-fn each_threat_is_tried_by_a_test() {
+fn each_threat_has_a_test() {
     let all: String = sources().iter().map(|file| read(file)).collect();
-    let untried: Vec<_> = (1..=34)
+    let uncovered: Vec<_> = (1..=34)
         .map(|number| format!("t{number:02}_"))
         .filter(|prefix| {
             let named = |line: &str| {
@@ -184,13 +197,13 @@ fn each_threat_is_tried_by_a_test() {
             !all.lines().any(named)
         })
         .collect();
-    assert!(untried.is_empty(), "no test tries {untried:?}");
+    assert!(uncovered.is_empty(), "no test covers {uncovered:?}");
 }
 
 /// The processor may compare whole keys at once or byte by byte; only `subtle` promises never to stop early.
 #[test]
 fn t12_keys_and_codes_are_compared_by_subtle_alone() {
-    let text = read(&root().join("protocol/src/handshake.rs"));
+    let text = read(&root().join("protocol/src/live/handshake.rs"));
     for secret in ["pub struct Key(", "pub struct Code("] {
         let (before, _) = text.split_once(secret).expect("the type is there");
         let derived = before.lines().rev().find(|line| line.starts_with("#[derive")).unwrap_or_default();
@@ -203,9 +216,9 @@ fn t12_keys_and_codes_are_compared_by_subtle_alone() {
     }
 }
 
-/// A style sheet has no other way to say "or", so that the light theme stands in it twice.
+/// CSS cannot combine a media query with a selector, so the light theme is defined twice.
 #[test]
-fn the_light_theme_is_the_same_by_choice_as_by_the_system() {
+fn the_chosen_light_theme_equals_the_systems() {
     let text = read(&root().join("frontend/styles/tokens.css"));
     let block = |head: &str| -> Vec<String> {
         let (_, rest) = text.split_once(head).unwrap_or_else(|| panic!("there is no {head}"));
@@ -218,30 +231,30 @@ fn the_light_theme_is_the_same_by_choice_as_by_the_system() {
 }
 
 #[test]
-fn nothing_moves_for_who_asked_for_less_motion() {
+fn nothing_is_animated_with_prefers_reduced_motion() {
     for file in files(&root().join("frontend/styles")) {
         let text = read(&file);
-        let mut depth_of_leave = None;
+        let mut media_query_depth = None;
         let mut depth = 0_usize;
         for (number, line) in text.lines().enumerate() {
             if line.contains("prefers-reduced-motion: no-preference") {
-                depth_of_leave = Some(depth);
+                media_query_depth = Some(depth);
             }
-            let moves = line.contains("transition:") || line.contains("animation:");
+            let is_animated = line.contains("transition:") || line.contains("animation:");
             assert!(
-                !moves || depth_of_leave.is_some(),
-                "{}:{}: it moves whether the user likes it or not",
-                shown(&file),
+                !is_animated || media_query_depth.is_some(),
+                "{}:{}: it is_animated whether the user likes it or not",
+                relative(&file),
                 number + 1
             );
             depth = depth + line.matches('{').count() - line.matches('}').count();
-            depth_of_leave = depth_of_leave.filter(|outer| depth > *outer);
+            media_query_depth = media_query_depth.filter(|outer| depth > *outer);
         }
     }
 }
 
 #[test]
-fn links_in_the_documents_lead_somewhere() {
+fn links_in_the_documents_resolve() {
     let mut broken = Vec::new();
     for file in files(root()).into_iter().filter(|file| file.extension().is_some_and(|kind| kind == "md")) {
         let text = read(&file);
@@ -250,7 +263,7 @@ fn links_in_the_documents_lead_somewhere() {
                 link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor)));
             let target = match path {
                 "" => file.clone(),
-                path => file.parent().expect("a file is in a folder").join(path),
+                path => file.parent().expect("a file has a parent folder").join(path),
             };
             let leads = match anchor {
                 _ if !target.exists() => false,
@@ -258,7 +271,7 @@ fn links_in_the_documents_lead_somewhere() {
                 None => true,
             };
             if !leads {
-                broken.push(format!("{}: {link}", shown(&file)));
+                broken.push(format!("{}: {link}", relative(&file)));
             }
         }
     }
@@ -266,27 +279,27 @@ fn links_in_the_documents_lead_somewhere() {
 }
 
 #[test]
-fn no_file_speaks_of_the_machine_it_was_written_on() {
+fn no_file_contains_a_path_of_this_machine() {
     let here = root().parent().map(|parent| format!("{}/", parent.display())).filter(|here| here.len() > 2);
     let Some(here) = here else { return };
-    let tattlers: Vec<_> = files(root())
+    let violations: Vec<_> = files(root())
         .into_iter()
         .filter(|file| fs::read(file).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(&here)))
-        .map(|file| shown(&file))
+        .map(|file| relative(&file))
         .collect();
-    assert!(tattlers.is_empty(), "these files speak of {here}: {tattlers:#?}");
+    assert!(violations.is_empty(), "these files contain the local path {here}: {violations:#?}");
 }
 
-/// The places where rules `(name, place)` are broken: a line of code names it, and the file is `wrong`.
+/// Violations of rules `(name, place)`: lines that use the name in a file that is `wrong`.
 fn uses<P: Copy>(
     rules: impl Iterator<Item = (&'static str, P)> + Clone,
     wrong: impl Fn(&Path, P) -> bool,
 ) -> Vec<String> {
     let mut found = Vec::new();
-    // This file's own examples of what to find are not found.
+    // The examples in this file do not count.
     for file in sources().into_iter().filter(|file| !file.ends_with(file!())) {
         let text = read(&file);
-        let short = PathBuf::from(shown(&file));
+        let short = PathBuf::from(relative(&file));
         for (name, _) in rules.clone().filter(|(_, place)| wrong(&short, *place)) {
             for (line, code) in text.lines().enumerate().filter(|(_, code)| names(code, name)) {
                 found.push(format!("{}:{}: {}", short.display(), line + 1, code.trim()));
@@ -324,7 +337,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests is a folder of the workspace")
 }
 
-fn shown(file: &Path) -> String {
+fn relative(file: &Path) -> String {
     file.strip_prefix(root()).unwrap_or(file).display().to_string()
 }
 
@@ -339,7 +352,7 @@ fn sources() -> Vec<PathBuf> {
     sources
 }
 
-/// Every file of the checkout that is written by people, in a fixed order.
+/// Every file of the checkout that is not generated, in a fixed order.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("the folder can be read") {
@@ -359,7 +372,7 @@ mod the_checks_can_fail {
     use super::{links, names, slug};
 
     #[test]
-    fn a_crate_is_seen_where_it_is_used_and_only_there() {
+    fn a_crate_is_found_only_where_it_is_used() {
         for code in [
             "use ssh2;",
             "use ssh2::Session;",
@@ -377,7 +390,7 @@ mod the_checks_can_fail {
     }
 
     #[test]
-    fn links_and_their_anchors_are_read_as_renderers_do() {
+    fn links_and_anchors_are_parsed_as_renderers_do() {
         let found: Vec<_> =
             links("see [a](docs/a.md#one-two) and [b](https://x.example) ![c](d.png)").collect();
         assert_eq!(found, ["docs/a.md#one-two", "d.png"]);

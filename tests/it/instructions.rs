@@ -17,7 +17,7 @@ const BAND: f64 = 0.1;
 const CARDS: &str = r#"{"gpus": [{}, {}, {}, {}, {}, {}, {}, {}]}"#;
 
 #[test]
-fn no_step_takes_a_tenth_more_instructions_than_it_did() -> Result<()> {
+fn no_step_takes_ten_percent_more_instructions_than_recorded() -> Result<()> {
     let Some([valgrind]) = skip::programs(["valgrind"]) else { return Ok(()) };
     let counts =
         STEPS.iter().map(|step| Ok((*step, count(&valgrind, step)?))).collect::<Result<BTreeMap<_, _>>>()?;
@@ -79,7 +79,7 @@ fn baseline_file() -> PathBuf {
 
 /// A comparison that cannot find a difference would show nothing.
 #[test]
-fn a_step_that_grew_or_shrank_by_more_than_a_tenth_is_named() {
+fn a_step_that_changed_by_more_than_ten_percent_is_named() {
     assert_eq!(judge("parse", 1_090, Some(1_000)), None);
     assert!(judge("parse", 1_110, Some(1_000)).is_some_and(|why| why.contains("+11 %")));
     assert!(judge("parse", 880, Some(1_000)).is_some_and(|why| why.contains("-12 %")));

@@ -105,7 +105,7 @@ fn gpus(job: &Job) -> String {
 }
 
 #[test]
-fn jobs_of_every_kind_are_seen_as_they_are() -> Result<()> {
+fn jobs_of_every_kind_are_parsed() -> Result<()> {
     let Some(lab) = lab(2)? else { return Ok(()) };
     let alice = |args: &[&str]| lab.sbatch("alice", args, "sleep 600");
     let two = alice(&["-N2", "--gres=gpu:2", "-t", "1:00:00"])?;
@@ -165,7 +165,7 @@ fn jobs_of_every_kind_are_seen_as_they_are() -> Result<()> {
 }
 
 #[test]
-fn a_job_that_does_not_want_to_end_keeps_its_gpus_while_it_completes() -> Result<()> {
+fn a_job_that_ignores_sigterm_keeps_its_gpus_while_completing() -> Result<()> {
     let Some(lab) = lab(1)? else { return Ok(()) };
     let stubborn = lab.sbatch("alice", &["--gres=gpu:2"], "trap '' TERM; while :; do sleep 1; done")?;
     lab.wait_until(stubborn, "RUNNING")?;
@@ -208,7 +208,7 @@ fn a_dead_controller_is_reported_in_ten_seconds_and_polled_again_once_back() -> 
 }
 
 #[test]
-fn a_cut_cable_a_crash_and_a_tunnel_are_real() -> Result<()> {
+fn the_lab_cuts_cables_crashes_nodes_and_opens_tunnels() -> Result<()> {
     let Some(lab) = lab(2)? else { return Ok(()) };
     let ssh = |host: &str| {
         let argv = ["ssh", "-n", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", host, "hostname"];
@@ -242,7 +242,7 @@ fn a_cut_cable_a_crash_and_a_tunnel_are_real() -> Result<()> {
 }
 
 #[test]
-fn a_dropped_command_and_a_dropped_cluster_leave_nothing() -> Result<()> {
+fn a_dropped_command_and_a_dropped_cluster_leave_no_process() -> Result<()> {
     let Some(lab) = lab(1)? else { return Ok(()) };
     let root: PathBuf = lab.host_path("gpu-node-01")?;
     let sleeper = lab.spawn("gpu-node-01", "bob", &["bash", "-c", "sleep 4242 & sleep 4243"])?;

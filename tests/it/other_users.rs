@@ -68,7 +68,7 @@ fn a_process_hidden_by_hidepid_is_not_reported_as_gone() -> Result<()> {
 }
 
 #[test]
-fn the_arguments_of_another_users_process_are_hidden_by_choice() -> Result<()> {
+fn the_arguments_of_another_users_process_are_hidden_by_policy() -> Result<()> {
     let Some([setpriv, unshare]) = skip::programs(["setpriv", "unshare"]) else { return Ok(()) };
     if !skip::root() {
         return Ok(());

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::Key;
-use nodeglass_protocol::live::{Farewell, Mode, Role, Topic};
+use nodeglass_protocol::live::{CloseReason, Mode, Role, Topic};
 use nodeglass_protocol::{GpuField, Picture};
 use nodeglass_tests::client::{Client, Known};
 use nodeglass_tests::http;
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use std::process::Command;
 
 #[tokio::test]
-async fn the_demo_shows_a_cluster_that_lives() -> Result<()> {
+async fn the_demo_shows_a_changing_cluster() -> Result<()> {
     let relay = TestRelay::demo()?;
     let mut client = Client::connect(relay.link(), Form::Binary).await?;
     assert_eq!(client.welcome().mode, Mode::Demo);
@@ -30,7 +30,7 @@ async fn the_demo_shows_a_cluster_that_lives() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_job_is_shown_with_its_past_and_its_processes() -> Result<()> {
+async fn a_job_is_shown_with_its_history_and_processes() -> Result<()> {
     let relay = TestRelay::demo()?;
     let mut client = Client::connect(relay.link(), Form::Binary).await?;
     client.subscribe(&[Topic::Overview]).await?;
@@ -99,15 +99,15 @@ async fn another_key_opens_nothing() -> Result<()> {
 async fn a_terminated_relay_notifies_clients_and_exits_with_success() -> Result<()> {
     let relay = TestRelay::demo()?;
     let client = Client::connect(relay.link(), Form::Binary).await?;
-    let farewell = tokio::spawn(client.farewell());
+    let close_reason = tokio::spawn(client.close_reason());
     let (status, said) = tokio::task::spawn_blocking(move || relay.terminate()).await??;
     ensure!(status.success(), "it ended with {status} and said:\n{said}");
-    assert_eq!(farewell.await??, Farewell::ShuttingDown);
+    assert_eq!(close_reason.await??, CloseReason::ShuttingDown);
     Ok(())
 }
 
 #[test]
-fn the_key_is_nowhere_but_in_the_link() -> Result<()> {
+fn the_key_appears_only_in_the_link() -> Result<()> {
     let relay = TestRelay::demo()?;
     let key = relay.link().key.reveal();
     let of_process = |file: &str| std::fs::read(format!("/proc/{}/{file}", relay.pid()));
@@ -127,12 +127,12 @@ fn an_unknown_flag_is_answered_with_one_sentence() -> Result<()> {
 }
 
 #[test]
-fn an_address_that_others_can_reach_is_refused_with_the_way_to_do_it() -> Result<()> {
+fn a_non_loopback_address_is_refused_with_advice() -> Result<()> {
     refuses(&["--bind", "0.0.0.0:8080"], &["0.0.0.0:8080", "ssh -L"])
 }
 
 #[test]
-fn an_address_that_is_none_is_refused() -> Result<()> {
+fn an_invalid_address_is_refused() -> Result<()> {
     refuses(&["--bind", "elsewhere"], &["elsewhere", "127.0.0.1:8080"])
 }
 
@@ -144,7 +144,7 @@ fn a_port_in_use_is_named() -> Result<()> {
 }
 
 #[test]
-fn a_relay_that_nohup_started_outlives_its_terminal_and_others_end_with_it() -> Result<()> {
+fn only_a_relay_started_by_nohup_outlives_its_terminal() -> Result<()> {
     for ignored in [true, false] {
         let home = tempfile::tempdir()?;
         let relay = TestRelay::command(home.path())?;

@@ -62,7 +62,7 @@ fn of_a_probe(cards: usize) -> Result<u64> {
 }
 
 #[test]
-fn a_probes_tick_allocates_nothing_for_each_card() -> Result<()> {
+fn a_probes_sample_allocates_nothing_per_gpu() -> Result<()> {
     let (few, many) = (of_a_probe(4)?, of_a_probe(64)?);
     ensure!(many <= few + GROWTH, "{few} allocations with 4 cards, {many} with 64");
     Ok(())
@@ -113,7 +113,7 @@ fn of_a_relay(cards: usize) -> Result<[u64; 3]> {
 }
 
 #[test]
-fn the_relay_allocates_nothing_for_each_card_of_a_sample() -> Result<()> {
+fn the_relay_allocates_nothing_per_gpu_of_a_sample() -> Result<()> {
     let (few, many) = (of_a_relay(4)?, of_a_relay(64)?);
     for (part, (few, many)) in ["read", "take in", "tell"].into_iter().zip(few.into_iter().zip(many)) {
         ensure!(many <= few + GROWTH, "to {part} it: {few} allocations with 4 cards, {many} with 64");

@@ -82,7 +82,7 @@ impl Browser {
             .capabilities(capabilities(chromium, profile.path(), arguments))
             .connect(&format!("http://127.0.0.1:{port}"))
             .await
-            .with_context(|| format!("start the browser; the driver said:\n{}", driver.output().text()))?;
+            .with_context(|| format!("start the browser; the driver printed:\n{}", driver.output().text()))?;
         Ok(Self { client, driver, _profile: profile, tolerates: false })
     }
 
@@ -108,8 +108,8 @@ impl Browser {
     /// If navigation fails.
     pub async fn open(&self, url: &str) -> Result<()> {
         // Its fragment may be a key, which must not appear in a report.
-        let shown = url.split('#').next().unwrap_or_default();
-        self.client.goto(url).await.with_context(|| format!("open {shown}"))
+        let without_key = url.split('#').next().unwrap_or_default();
+        self.client.goto(url).await.with_context(|| format!("open {without_key}"))
     }
 
     /// Evaluates a JavaScript expression.
@@ -134,9 +134,9 @@ impl Browser {
     /// # Errors
     /// If it is not within [`TIMEOUT`]; includes the page's text and the browser's log.
     pub async fn until(&self, what: &str, expression: &str) -> Result<()> {
-        let wished = format!("!!({expression})");
+        let condition = format!("!!({expression})");
         let waited = tokio::time::timeout(TIMEOUT, async {
-            while self.eval(&wished).await? != Value::Bool(true) {
+            while self.eval(&condition).await? != Value::Bool(true) {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
             anyhow::Ok(())
@@ -322,12 +322,12 @@ fn capabilities(chromium: &Path, profile: &Path, more: &[&str]) -> fantoccini::w
         // Chromium's sandbox refuses root; only our own pages are opened.
         args.push("--no-sandbox".to_owned());
     }
-    let wished = json!({
+    let wanted = json!({
         "browserName": "chrome",
         "goog:chromeOptions": { "binary": chromium, "args": args },
         "goog:loggingPrefs": { "browser": "ALL" },
     });
-    wished.as_object().cloned().unwrap_or_default()
+    wanted.as_object().cloned().unwrap_or_default()
 }
 
 /// A ChromeDriver command that is not part of WebDriver.

@@ -6,10 +6,10 @@ use crate::relay::Link;
 use anyhow::{Context, Result, bail, ensure};
 use futures_util::{SinkExt, StreamExt};
 use nodeglass_protocol::Picture;
-use nodeglass_protocol::ask::{Answer, Ask, LogRef};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Exchange, Key, Nonce};
-use nodeglass_protocol::live::{ClientMessage, Farewell, KeyId, ServerMessage, Topic, Welcome};
+use nodeglass_protocol::live::{ClientMessage, CloseReason, KeyId, ServerMessage, Topic, Welcome};
+use nodeglass_protocol::request::{LogRef, Request, Response};
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -34,7 +34,7 @@ pub struct Client {
     welcome: Welcome,
     known: BTreeMap<Topic, Known>,
     /// Answers to its questions, by number.
-    answers: BTreeMap<u32, Answer>,
+    responses: BTreeMap<u32, Response>,
     questions: u32,
     /// Lines of followed logs.
     logs: BTreeMap<LogRef, Vec<String>>,
@@ -83,7 +83,7 @@ impl Client {
     pub async fn connect_over(pipe: Box<dyn Pipe>, link: &Link, key: &Key, form: Form) -> Result<Self> {
         match Self::handshake(pipe, link, key, form).await? {
             Ok(client) => Ok(client),
-            Err(farewell) => bail!("the relay refused: {farewell:?}"),
+            Err(close_reason) => bail!("the relay refused: {close_reason:?}"),
         }
     }
 
@@ -91,7 +91,7 @@ impl Client {
     ///
     /// # Errors
     /// If the connection breaks, or the relay does not prove that it holds the key itself.
-    pub async fn authenticate(pipe: Box<dyn Pipe>, link: &Link) -> Result<Result<Self, Farewell>> {
+    pub async fn authenticate(pipe: Box<dyn Pipe>, link: &Link) -> Result<Result<Self, CloseReason>> {
         Self::handshake(pipe, link, &link.key, Form::Binary).await
     }
 
@@ -100,7 +100,7 @@ impl Client {
         link: &Link,
         key: &Key,
         form: Form,
-    ) -> Result<Result<Self, Farewell>> {
+    ) -> Result<Result<Self, CloseReason>> {
         let mut socket = open(link, form, pipe).await?;
         let client = Nonce(random()?);
         let whose = match (&link.share, &link.tab) {
@@ -113,14 +113,14 @@ impl Client {
         send(&mut socket, form, &hello).await?;
         let (nonce, code) = match receive(&mut socket, form).await? {
             ServerMessage::Challenge { nonce, code } => (nonce, code),
-            ServerMessage::Bye(farewell) => return Ok(Err(farewell)),
+            ServerMessage::Bye(close_reason) => return Ok(Err(close_reason)),
             other => bail!("the relay answered the hello with {other:?}"),
         };
         let exchange = Exchange { client, server: nonce, authority: &link.authority };
         if whose != KeyId::Owner && !exchange.accepts_server(key, &code) {
             // A relay does not reveal which shares and tabs exist, and proves a random key for unknown
             // ones.
-            return Ok(Err(Farewell::Refused));
+            return Ok(Err(CloseReason::Refused));
         }
         ensure!(exchange.accepts_server(key, &code), "the relay does not hold the key");
         send(&mut socket, form, &ClientMessage::Proof { code: exchange.client_code(key) }).await?;
@@ -131,13 +131,13 @@ impl Client {
                 session_key: exchange.session_key(key),
                 welcome: *welcome,
                 known: BTreeMap::new(),
-                answers: BTreeMap::new(),
+                responses: BTreeMap::new(),
                 questions: 0,
                 logs: BTreeMap::new(),
                 received_bytes: 0,
                 missed: 0,
             })),
-            ServerMessage::Bye(farewell) => Ok(Err(farewell)),
+            ServerMessage::Bye(close_reason) => Ok(Err(close_reason)),
             other => bail!("the relay answered the proof with {other:?}"),
         }
     }
@@ -168,7 +168,7 @@ impl Client {
     /// If the connection is broken.
     pub async fn subscribe(&mut self, topics: &[Topic]) -> Result<()> {
         self.known.retain(|topic, _| topics.contains(topic));
-        send(&mut self.socket, self.form, &ClientMessage::Look(topics.to_vec())).await
+        send(&mut self.socket, self.form, &ClientMessage::Subscribe(topics.to_vec())).await
     }
 
     /// Requests a topic's snapshot again.
@@ -183,14 +183,14 @@ impl Client {
     ///
     /// # Errors
     /// If the connection is broken, or no answer arrives within [`TIMEOUT`].
-    pub async fn ask(&mut self, ask: Ask) -> Result<Answer> {
+    pub async fn request(&mut self, request: Request) -> Result<Response> {
         self.questions += 1;
         let number = self.questions;
-        send(&mut self.socket, self.form, &ClientMessage::Ask { number, ask }).await?;
+        send(&mut self.socket, self.form, &ClientMessage::Request { number, request }).await?;
         let waited = tokio::time::timeout(TIMEOUT, async {
             loop {
-                if let Some(answer) = self.answers.remove(&number) {
-                    return anyhow::Ok(answer);
+                if let Some(response) = self.responses.remove(&number) {
+                    return anyhow::Ok(response);
                 }
                 self.step().await?;
             }
@@ -232,7 +232,7 @@ impl Client {
             Ok(result) => result.with_context(|| format!("waiting for {what}"))?,
             Err(_) => bail!("no {what} in time; the log is {:#?}", self.log(log)),
         }
-        self.log(log).context("a log that is as wished is there")
+        self.log(log).context("the expected log is there")
     }
 
     /// The state of a topic.
@@ -265,7 +265,7 @@ impl Client {
             Ok(result) => result.with_context(|| format!("waiting for {what}"))?,
             Err(_) => bail!("no {what} in time; the picture is {:#?}", self.picture(topic)),
         }
-        self.picture(topic).context("a picture that is as wished is there")
+        self.picture(topic).context("the expected picture is there")
     }
 
     /// Processes one message.
@@ -323,7 +323,7 @@ impl Client {
                 self.missed += missed;
                 self.known.values_mut().for_each(|known| known.behind = true);
             }
-            ServerMessage::Answer { number, answer } => drop(self.answers.insert(number, answer)),
+            ServerMessage::Response { number, response } => drop(self.responses.insert(number, response)),
             ServerMessage::Log { of, tail } => {
                 let lines = self.logs.entry(of).or_default();
                 if tail.restarted {
@@ -331,9 +331,9 @@ impl Client {
                 }
                 lines.extend(tail.lines.iter().map(ToString::to_string));
                 // The error of a log is shown in place of its lines.
-                lines.extend(tail.trouble.iter().map(|why| format!("trouble: {why}")));
+                lines.extend(tail.error.iter().map(|why| format!("trouble: {why}")));
             }
-            ServerMessage::Bye(farewell) => bail!("the relay said goodbye: {farewell:?}"),
+            ServerMessage::Bye(close_reason) => bail!("the relay closed the connection: {close_reason:?}"),
             other => bail!("{other:?} does not belong here"),
         }
         Ok(())
@@ -343,11 +343,11 @@ impl Client {
     ///
     /// # Errors
     /// If the connection ends without one.
-    pub async fn farewell(mut self) -> Result<Farewell> {
+    pub async fn close_reason(mut self) -> Result<CloseReason> {
         let waited = tokio::time::timeout(TIMEOUT, async {
             loop {
-                if let ServerMessage::Bye(farewell) = receive(&mut self.socket, self.form).await? {
-                    return Ok(farewell);
+                if let ServerMessage::Bye(close_reason) = receive(&mut self.socket, self.form).await? {
+                    return Ok(close_reason);
                 }
             }
         });
@@ -394,7 +394,8 @@ async fn receive(socket: &mut Socket, form: Form) -> Result<ServerMessage> {
 /// Receives a raw frame.
 async fn receive_frame(socket: &mut Socket, form: Form) -> Result<Bytes> {
     loop {
-        let frame = tokio::time::timeout(TIMEOUT, socket.next()).await.context("the relay is silent")?;
+        let frame =
+            tokio::time::timeout(TIMEOUT, socket.next()).await.context("no frame from the relay in time")?;
         match frame.context("the relay closed the connection")?? {
             Message::Binary(bytes) if form == Form::Binary => return Ok(bytes),
             Message::Text(text) if form == Form::Json => return Ok(text.into()),

@@ -164,12 +164,12 @@ async fn answer_like_a_relay(
     while let Some(frame) = socket.next().await {
         let Message::Binary(bytes) = frame? else { continue };
         let message: Option<ClientMessage> = FORM.decode(&bytes).ok();
-        let whole = message.filter(|message| FORM.encode(message) == bytes[..]);
-        let reply = whole.as_ref().and_then(|message| challenge(message, &key, port));
+        let decoded = message.filter(|message| FORM.encode(message) == bytes[..]);
+        let reply = decoded.as_ref().and_then(|message| challenge(message, &key, port));
         {
             let mut received = received.lock().unwrap_or_else(PoisonError::into_inner);
-            received.odd += usize::from(whole.is_none());
-            received.messages.extend(whole);
+            received.odd += usize::from(decoded.is_none());
+            received.messages.extend(decoded);
         }
         if let Some(reply) = reply {
             socket.send(Message::Binary(FORM.encode(&reply).into())).await?;

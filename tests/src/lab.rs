@@ -143,7 +143,7 @@ impl SlurmLab {
             .env("OWNER", pid.to_string())
             .output()
             .context("run the cluster script")?;
-        ensure!(output.status.success(), "the cluster did not come up:\n{}", said(&output));
+        ensure!(output.status.success(), "the cluster did not come up:\n{}", output_text(&output));
         Ok(lab)
     }
 
@@ -171,7 +171,7 @@ impl SlurmLab {
             output.status.success(),
             "{argv:?} on {host} ended with {}: {}",
             output.status,
-            said(&output)
+            output_text(&output)
         );
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -230,7 +230,7 @@ impl SlurmLab {
         let output = child.wait_with_output()?;
         let printed = String::from_utf8_lossy(&output.stdout);
         let id = printed.trim().split(';').next().unwrap_or_default().parse();
-        id.with_context(|| format!("sbatch said: {}", said(&output)))
+        id.with_context(|| format!("sbatch printed: {}", output_text(&output)))
     }
 
     /// Cancels a job.
@@ -250,7 +250,7 @@ impl SlurmLab {
         loop {
             let argv = ["timeout", "5", "squeue", "-h", "-t", "all", "-j", &id, "-o", "%T"];
             let output = self.exec("login", "root", &argv)?;
-            let now = said(&output);
+            let now = output_text(&output);
             if now.lines().any(|line| line.trim() == state) {
                 return Ok(());
             }
@@ -391,11 +391,11 @@ fn script() -> PathBuf {
 
 fn finish(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).output().context("run the cluster script")?;
-    ensure!(output.status.success(), "{command:?} failed:\n{}", said(&output));
+    ensure!(output.status.success(), "{command:?} failed:\n{}", output_text(&output));
     Ok(())
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     let both = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8_lossy(&both).trim().to_owned()
 }

@@ -11,11 +11,11 @@ use nodeglass_protocol::live::{ServerMessage, Topic};
 use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::probe::{ProbeLine, ProcessList, Sample};
 use nodeglass_protocol::{JobId, NodeName};
+use nodeglass_relay::fleet::NodeEvent;
 use nodeglass_relay::fleet::{Event, Fleet};
-use nodeglass_relay::hub::{Encoded, TopicFeed};
-use nodeglass_relay::launch::scripted::{LARGE, Scenario, ScenarioTime};
-use nodeglass_relay::nodes::NodeEvent;
+use nodeglass_relay::live::{Encoded, TopicFeed};
 use nodeglass_relay::share::Viewer;
+use nodeglass_sim::{LARGE, Scenario, ScenarioTime};
 
 /// The relay's clock at the start.
 const START_MS: u64 = 10_000_000;
@@ -172,12 +172,12 @@ impl Pipeline {
     ///
     /// # Errors
     /// If the job is missing, which would be a bug of the fleet.
-    pub fn new(names: Vec<NodeName>, said: impl Fn(&NodeName) -> Vec<ProbeLine>) -> Result<Self> {
+    pub fn new(names: Vec<NodeName>, initial_lines: impl Fn(&NodeName) -> Vec<ProbeLine>) -> Result<Self> {
         let mut fleet = Fleet::new();
         let job = Job { nodes: names.clone(), ..Job::new(JobId(1), "alice".into(), JobState::Running) };
         fleet.handle(Event::Jobs { jobs: vec![job], wall_s: 0 }, START_MS);
         for name in &names {
-            said(name).into_iter().for_each(|line| receive(&mut fleet, name, line.into(), START_MS));
+            initial_lines(name).into_iter().for_each(|line| receive(&mut fleet, name, line.into(), START_MS));
         }
         fleet.take_changes();
         let feed = TopicFeed::open(Topic::Job(JobId(1)), Viewer::Owner, 1, usize::MAX, &fleet, START_MS)

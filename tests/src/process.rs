@@ -84,10 +84,14 @@ impl Process {
                 if let Some(found) = self.output.lines().iter().find_map(|line| find(line)) {
                     return Ok(found);
                 }
-                bail!("{} ended with {status} without {what}; it said:\n{}", self.name, self.output.text());
+                bail!(
+                    "{} ended with {status} without {what}; it printed:\n{}",
+                    self.name,
+                    self.output.text()
+                );
             }
             if start.elapsed() > TIMEOUT {
-                bail!("{} did not give {what} in time; it said:\n{}", self.name, self.output.text());
+                bail!("{} did not print {what} in time; it printed:\n{}", self.name, self.output.text());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -113,7 +117,7 @@ impl Process {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        bail!("{} does not end; it said:\n{}", self.name, self.output.text())
+        bail!("{} does not end; it printed:\n{}", self.name, self.output.text())
     }
 
     fn id(&self) -> Result<Pid> {

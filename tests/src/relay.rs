@@ -3,7 +3,8 @@
 use crate::process::{Output, Process};
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::handshake::Key;
-use nodeglass_protocol::share::{ShareId, Ticket};
+use nodeglass_protocol::live::ticket::Ticket;
+use nodeglass_protocol::share::ShareId;
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -43,10 +44,10 @@ impl Link {
         // The query only makes the URL unique for the browser's cache.
         let rest = rest.split_once('?').map_or(rest, |(path, _)| path);
         let (authority, base) = rest.trim_end_matches('/').split_at(rest.find('/').unwrap_or(rest.len()));
-        let ticket = |shown: &str| shown.parse::<Ticket>().ok();
+        let ticket = |text: &str| text.parse::<Ticket>().ok();
         let (share, tab, key) = match fragment.split_at_checked(2)? {
-            ("s=", shown) => (Some(ticket(shown)?.id), None, ticket(shown)?.proof()),
-            ("t=", shown) => (None, Some(ticket(shown)?.id), ticket(shown)?.proof()),
+            ("s=", text) => (Some(ticket(text)?.id), None, ticket(text)?.proof()),
+            ("t=", text) => (None, Some(ticket(text)?.id), ticket(text)?.proof()),
             ("k=", key) => (None, None, key.parse().ok()?),
             _ => return None,
         };

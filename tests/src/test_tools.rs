@@ -22,9 +22,7 @@ pub fn deny() -> Option<PathBuf> {
 fn tool(variable: &str, what: &str) -> Option<PathBuf> {
     let found = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
     if found.is_none() {
-        skip::skip(&format!(
-            "{what} is not here: `cargo xtask test` fetches it and says where in {variable}"
-        ));
+        skip::skip(&format!("{what} is not here: `cargo xtask test` fetches it and sets {variable}"));
     }
     found
 }

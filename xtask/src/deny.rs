@@ -24,7 +24,7 @@ pub(crate) fn program(home: &Path) -> Result<PathBuf> {
             Err(error) => println!("  there is no program for this machine, so it is built: {error:#}"),
         }
     }
-    Ok(cargo_tool(home, "cargo-deny", "cargo-deny", VERSION, &["--locked"])?.join("cargo-deny"))
+    Ok(cargo_tool(home, "cargo-deny", "cargo-deny", VERSION, &["--locked"], "5 min")?.join("cargo-deny"))
 }
 
 /// Checks `deny.toml`.

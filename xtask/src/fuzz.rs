@@ -136,9 +136,12 @@ impl Fuzzer {
         fs::remove_dir_all(&corpus)?;
         let corpus = self.corpus(NEEDLE)?;
         let output = self.command(NEEDLE, NEEDLE_SECONDS).arg(&corpus).output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        if output.status.success() || !said.contains("the needle was found") {
-            bail!("it was not led: are the crates built with edges that count?\n{}", end_of(&said));
+        let output_text = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() || !output_text.contains("the needle was found") {
+            bail!(
+                "the fuzzer was not guided: are the crates built with edge counters?\n{}",
+                end_of(&output_text)
+            );
         }
         Ok(())
     }
@@ -156,12 +159,13 @@ impl Fuzzer {
             .args(&seeds)
             .output()
             .with_context(|| format!("start {}", self.program.display()))?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let output_text = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
             let what = "keep the input that it names in tests/fuzz/corpus/";
-            bail!("{}\n\n{what}{name}/ once the fault is mended", end_of(&said));
+            bail!("{}\n\n{what}{name}/ once the fault is fixed", end_of(&output_text));
         }
-        let course = Course::read(&said).with_context(|| format!("not understood:\n{}", end_of(&said)))?;
+        let course = Course::read(&output_text)
+            .with_context(|| format!("not understood:\n{}", end_of(&output_text)))?;
         if course.edges == 0 {
             bail!("it took no edge at all");
         }
@@ -238,11 +242,12 @@ struct Course {
 }
 
 impl Course {
-    fn read(said: &str) -> Option<Self> {
+    fn read(output_text: &str) -> Option<Self> {
         let edges = |line: &str| line.split_once(" cov: ")?.1.split(' ').next()?.parse().ok();
-        let mut steps = said.lines().filter_map(edges);
-        let before = said.lines().find(|line| line.contains("INITED")).and_then(edges)?;
-        let runs = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?;
+        let mut steps = output_text.lines().filter_map(edges);
+        let before = output_text.lines().find(|line| line.contains("INITED")).and_then(edges)?;
+        let runs =
+            output_text.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?;
         Some(Self { runs: runs.trim().parse().ok()?, edges_before: before, edges: steps.next_back()? })
     }
 }
@@ -260,8 +265,8 @@ impl std::fmt::Display for Course {
 }
 
 /// The last lines, without libFuzzer's dump of the input.
-fn end_of(said: &str) -> String {
-    let lines: Vec<_> = said.lines().filter(|line| !line.starts_with("0x")).collect();
+fn end_of(output_text: &str) -> String {
+    let lines: Vec<_> = output_text.lines().filter(|line| !line.starts_with("0x")).collect();
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
@@ -281,10 +286,10 @@ mod tests {
     }
 
     #[test]
-    fn how_far_it_came_is_read_from_what_libfuzzer_prints() {
-        let said = "#5\tINITED cov: 580 ft: 594 corp: 4/39Kb\n#6\tNEW    cov: 590 ft: 651\n\
+    fn progress_is_parsed_from_libfuzzers_output() {
+        let output_text = "#5\tINITED cov: 580 ft: 594 corp: 4/39Kb\n#6\tNEW    cov: 590 ft: 651\n\
                     #9\tDONE   cov: 612 ft: 700 corp: 9\nstat::number_of_executed_units: 7968\n";
-        let course = Course::read(said).unwrap();
+        let course = Course::read(output_text).unwrap();
         assert_eq!(course, Course { runs: 7_968, edges_before: 580, edges: 612 });
         assert_eq!(Course::read("nothing of the kind"), None);
     }

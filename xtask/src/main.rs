@@ -8,6 +8,7 @@ mod page;
 mod pins;
 mod report;
 mod run;
+mod scratch;
 mod screenshots;
 mod shell;
 mod system;

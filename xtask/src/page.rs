@@ -1,6 +1,6 @@
 //! Builds the page into `dist/`: optimised, pre-compressed, and without inline scripts.
 
-use crate::shell::{root, run, step, target};
+use crate::shell::{long_step, root, run, step, target};
 use crate::tools::PageTools;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
@@ -58,7 +58,7 @@ pub(crate) fn build_with(tools: &PageTools, names: Names) -> Result<()> {
     }
     // Removed first, so that an incomplete build is not mistaken for a complete one.
     let _ = fs::remove_file(&stamp);
-    step("building the page", || {
+    long_step("building the page", "3 min the first time", || {
         let mut trunk = tools.command("trunk");
         // Its errors are clearer without the stack of its own build.
         trunk.args(["build", "--release", "--offline"]).env("RUST_BACKTRACE", "0");
@@ -206,7 +206,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
     let mut folders = vec![path.to_owned()];
     while let Some(folder) = folders.pop() {
         let entries =
-            fs::read_dir(&folder).with_context(|| format!("look into the folder {}", folder.display()))?;
+            fs::read_dir(&folder).with_context(|| format!("read the folder {}", folder.display()))?;
         for entry in entries {
             let path = entry?.path();
             match path.file_name().and_then(|name| name.to_str()) {
@@ -261,7 +261,7 @@ init({ module_or_path: './app-1_bg.wasm' });
     }
 
     #[test]
-    fn a_script_lies_beside_the_modules_that_it_loads() {
+    fn a_script_is_next_to_the_modules_that_it_loads() {
         assert_eq!(base_of("import init from '/a/b/x.js';"), "/a/b/");
         assert_eq!(base_of("import init from \"./x.js\";"), "./");
         assert_eq!(base_of("console.log(1)"), "/");

@@ -1,7 +1,7 @@
 //! Pins packages from PyPI and npm by version and hash in `pins/`; nothing else is installed.
 
+use crate::scratch::Scratch;
 use crate::shell::{root, run, step};
-use crate::tools::Scratch;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
@@ -56,7 +56,7 @@ impl Pinned {
                 let name = file.file_name().context("a file has a name")?;
                 fs::copy(file, part.path().join(name)).with_context(|| format!("copy {}", file.display()))?;
             }
-            // `ci` installs exactly what the lock file says, and runs no scripts.
+            // `ci` installs exactly the versions of the lock file, and runs no scripts.
             let flags = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
             run(Command::new("npm").current_dir(part.path()).args(flags))?;
             part.become_(&dir)

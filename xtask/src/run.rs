@@ -1,6 +1,6 @@
 //! `cargo xtask run`: replaces itself by the relay, so that signals and the terminal belong to it.
 
-use crate::shell::{cargo, run as run_to_end, step, target};
+use crate::shell::{cargo, long_step, run as run_to_end, target};
 use crate::{page, system, tools};
 use anyhow::{Result, bail};
 use std::os::unix::process::CommandExt;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
 /// Builds probe and relay; the page must be in `dist/`, as the relay embeds it.
 pub(crate) fn binaries(profile: Profile) -> Result<()> {
     let openssl = system::for_building()?;
-    step("building node-probe and relay", || {
+    long_step("building node-probe and relay", "3 min the first time", || {
         run_to_end(
             cargo()
                 .args(["build", "-p", "node-probe", "-p", "nodeglass-relay"])

@@ -25,7 +25,16 @@ pub(crate) fn cargo() -> Command {
 
 /// Runs a long step, printing its name before and its duration after it.
 pub(crate) fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    println!("• {what} …");
+    timed_step(what, "", work)
+}
+
+/// The same for a step of the first run, with its usual duration on two cores.
+pub(crate) fn long_step<T>(what: &str, usually: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    timed_step(what, &format!(" (usually {usually} on two cores)"), work)
+}
+
+fn timed_step<T>(what: &str, note: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    println!("• {what}{note} …");
     let start = Instant::now();
     let result = work().with_context(|| format!("failed: {what}"))?;
     println!("  {what}: done in {}", duration(start.elapsed()));

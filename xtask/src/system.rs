@@ -50,7 +50,7 @@ impl OpenSsl {
 /// Ensures that the relay can be built.
 ///
 /// # Errors
-/// If OpenSSL's headers are missing and cannot be installed; says what to install.
+/// If OpenSSL's headers are missing and cannot be installed; names what to install.
 pub(crate) fn for_building() -> Result<OpenSsl> {
     if has_openssl() {
         return Ok(OpenSsl::System);

@@ -100,7 +100,7 @@ impl Selection {
         Ok(selection)
     }
 
-    fn wants(&self, tier: &Tier) -> bool {
+    fn selects(&self, tier: &Tier) -> bool {
         self.wants_named(tier.name)
     }
 
@@ -117,7 +117,7 @@ fn names() -> String {
 pub(crate) fn run(selection: &Selection) -> Result<ExitCode> {
     let test_tools = prepare(selection)?;
     let mut report = Report::default();
-    for tier in TIERS.iter().filter(|tier| selection.wants(tier)) {
+    for tier in TIERS.iter().filter(|tier| selection.selects(tier)) {
         println!("\n── {}: {} ──", tier.name, tier.description);
         let start = Instant::now();
         let mut tally = Tally::default();
@@ -156,7 +156,8 @@ fn prepare(selection: &Selection) -> Result<TestTools> {
 fn counted(openssl: OpenSsl) -> Command {
     let mut command = cargo();
     command.args(["build", "--workspace", "--example", "count"]).args(openssl.flags());
-    for package in ["nodeglass-protocol", "node-probe", "nodeglass-relay", "nodeglass-tests"] {
+    for package in ["nodeglass-protocol", "node-probe", "nodeglass-sim", "nodeglass-relay", "nodeglass-tests"]
+    {
         command.arg("--config").arg(format!("profile.dev.package.{package}.opt-level=2"));
     }
     command

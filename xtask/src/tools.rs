@@ -2,7 +2,8 @@
 //! checkouts.
 
 use crate::pins::Pinned;
-use crate::shell::{ask, cargo, root, run, step, which};
+use crate::scratch::Scratch;
+use crate::shell::{ask, cargo, long_step, root, run, step, which};
 use crate::system;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -47,10 +48,10 @@ pub(crate) fn page_tools() -> Result<PageTools> {
     let trunk_features = ["--locked", "--no-default-features", "--features", "rustls"];
     Ok(PageTools {
         bins: vec![
-            cargo_tool(&home, "trunk", "trunk", TRUNK, &trunk_features)?,
+            cargo_tool(&home, "trunk", "trunk", TRUNK, &trunk_features, "5 min")?,
             // Without `--locked`: the tool's own lock may name crates that a registry mirror no longer
             // serves.
-            cargo_tool(&home, "wasm-bindgen", "wasm-bindgen-cli", &bindgen, &[])?,
+            cargo_tool(&home, "wasm-bindgen", "wasm-bindgen-cli", &bindgen, &[], "2 min")?,
             wasm_opt(&home)?,
         ],
     })
@@ -82,13 +83,15 @@ pub(crate) fn wasm_target() -> Result<()> {
     step(&format!("adding the target {WASM}"), || run(Command::new("rustup").args(["target", "add", WASM])))
 }
 
-/// Installs a Rust program with a fast-compiling profile: it runs for seconds and is built once.
+/// Installs a Rust program with a fast-compiling profile: it runs for seconds and is built once. `usually` is how
+/// long that takes on two cores.
 pub(crate) fn cargo_tool(
     home: &Path,
     name: &str,
     package: &str,
     version: &str,
     flags: &[&str],
+    usually: &str,
 ) -> Result<PathBuf> {
     let dir = home.join(format!("{name}-{version}"));
     let bin = dir.join("bin");
@@ -96,16 +99,16 @@ pub(crate) fn cargo_tool(
         return Ok(bin);
     }
     system::for_building()?;
-    step(&format!("installing {package} {version} (once; takes some minutes)"), || {
+    long_step(&format!("installing {package} {version}, once"), usually, || {
         let part = Scratch::new(home, name)?;
         let build = Scratch::new(home, &format!("{name}-build"))?;
         run(cargo()
             .current_dir(home)
             .args(["install", package, "--version", version, "--quiet", "--root"])
-            .arg(&part.0)
+            .arg(part.path())
             .args(flags)
-            .env("CARGO_TARGET_DIR", &build.0)
-            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+            .env("CARGO_TARGET_DIR", build.path())
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
             .env("CARGO_PROFILE_RELEASE_LTO", "off")
             .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
             .env("CARGO_PROFILE_RELEASE_DEBUG", "0"))?;
@@ -136,34 +139,6 @@ fn version_in(lock: &str, name: &str) -> Option<String> {
     })?;
     let version = entry.lines().find_map(|line| line.strip_prefix("version = "))?;
     Some(version.trim_matches('"').to_owned())
-}
-
-/// A temporary folder that is renamed once it is complete.
-pub(crate) struct Scratch(PathBuf);
-
-impl Scratch {
-    pub(crate) fn new(home: &Path, name: &str) -> Result<Self> {
-        let dir = home.join(format!(".{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).with_context(|| format!("make the folder {}", dir.display()))?;
-        Ok(Self(dir))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// Renames it.
-    pub(crate) fn become_(self, dir: &Path) -> Result<()> {
-        // Replaces a broken or incomplete one.
-        let _ = std::fs::remove_dir_all(dir);
-        std::fs::rename(&self.0, dir).with_context(|| format!("put {} in its place", dir.display()))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 #[cfg(test)]

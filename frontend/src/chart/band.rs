@@ -1,36 +1,38 @@
-//! Many lines become a band: the lowest, the middle and the highest of each moment, and who leaves it.
+//! Aggregates many series into a band (minimum, median, maximum of each step) and finds outliers.
 
 use super::Series;
-use super::timeline::go_on;
+use super::timeline::advance;
 
-/// The lowest, the median and the highest of many series in each step.
+/// Minimum, median and maximum of many series in each step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Band {
-    /// The lowest.
+    /// Minimum.
     pub low: Series,
-    /// The median; of an even number the lower one of the two in the middle.
+    /// Median; of an even number of values the lower of the two in the middle.
     pub mid: Series,
-    /// The highest.
+    /// Maximum.
     pub high: Series,
 }
 
 impl Band {
-    /// Takes over what stays when a window goes on: so many steps are gone at the left, and those from the second number
-    /// on are made anew of some series of it. A step that nobody tells of is a gap.
-    pub fn go_on<'a>(
+    /// Advances with the window of `all_series`: drops `gone` steps at the left and recomputes those from
+    /// `first` on. A step without any value is a gap.
+    pub fn advance<'a>(
         &mut self,
-        step: (usize, usize),
-        all: impl IntoIterator<Item = &'a [Option<f32>]> + Clone,
+        (gone, first): (usize, usize),
+        all_series: impl IntoIterator<Item = &'a [Option<f32>]> + Clone,
     ) {
-        let steps = all.clone().into_iter().map(<[_]>::len).max().unwrap_or(0);
+        let steps = all_series.clone().into_iter().map(<[_]>::len).max().unwrap_or(0);
         for row in [&mut self.low, &mut self.mid, &mut self.high] {
-            go_on(row, step, []);
+            advance(row, (gone, first), []);
         }
-        let mut told: Vec<f32> = Vec::new();
-        for step in step.1..steps {
-            told.clear();
-            told.extend(all.clone().into_iter().filter_map(|series| series.get(step).copied().flatten()));
-            let (low, mid, high) = match spread(&mut told) {
+        let mut values_at_step: Vec<f32> = Vec::new();
+        for step in first..steps {
+            values_at_step.clear();
+            values_at_step.extend(
+                all_series.clone().into_iter().filter_map(|series| series.get(step).copied().flatten()),
+            );
+            let (low, mid, high) = match spread(&mut values_at_step) {
                 Some((low, mid, high)) => (Some(low), Some(mid), Some(high)),
                 None => (None, None, None),
             };
@@ -41,7 +43,7 @@ impl Band {
     }
 }
 
-/// The lowest, the median and the highest of some values, if there are any; their order is lost.
+/// Returns minimum, median and maximum of some values, if there are any; reorders them.
 pub fn spread(values: &mut [f32]) -> Option<(f32, f32, f32)> {
     let middle = values.len().checked_sub(1)? / 2;
     let (low, high) =
@@ -50,30 +52,33 @@ pub fn spread(values: &mut [f32]) -> Option<(f32, f32, f32)> {
     Some((low, *mid, high))
 }
 
-/// Who leaves the median: positions and mean distance over the last `recent` steps, the farthest first, at most three.
+/// Returns at most three series that deviate from the median, the largest deviation first: the index of the
+/// series, and its mean deviation over the last `recent` steps.
 ///
-/// Near is less than `near`, which is of the same kind as the values.
+/// Deviations below `min_deviation`, in the unit of the values, are ignored.
 pub fn outliers<'a>(
-    all: impl IntoIterator<Item = &'a [Option<f32>]>,
-    mid: &[Option<f32>],
+    all_series: impl IntoIterator<Item = &'a [Option<f32>]>,
+    median: &[Option<f32>],
     recent: usize,
-    near: f32,
+    min_deviation: f32,
 ) -> Vec<(usize, f32)> {
-    let from = mid.len().saturating_sub(recent);
-    let distance = |series: &[Option<f32>]| {
-        let pairs = series.iter().zip(mid).skip(from).filter_map(|(value, mid)| Some((*value)? - (*mid)?));
-        let (sum, count) = pairs.fold((0.0, 0u16), |(sum, count), away| (sum + away, count + 1));
+    let from = median.len().saturating_sub(recent);
+    let mean_deviation = |series: &[Option<f32>]| {
+        let deviations =
+            series.iter().zip(median).skip(from).filter_map(|(value, median)| Some((*value)? - (*median)?));
+        let (sum, count) =
+            deviations.fold((0.0, 0u16), |(sum, count), deviation| (sum + deviation, count + 1));
         (count > 0).then(|| sum / f32::from(count))
     };
-    let mut found: Vec<(usize, f32)> = all
+    let mut outliers: Vec<(usize, f32)> = all_series
         .into_iter()
         .enumerate()
-        .filter_map(|(index, series)| Some((index, distance(series)?)))
-        .filter(|(_, away)| away.abs() >= near)
+        .filter_map(|(index, series)| Some((index, mean_deviation(series)?)))
+        .filter(|(_, deviation)| deviation.abs() >= min_deviation)
         .collect();
-    found.sort_unstable_by(|(_, a), (_, b)| b.abs().total_cmp(&a.abs()));
-    found.truncate(3);
-    found
+    outliers.sort_unstable_by(|(_, a), (_, b)| b.abs().total_cmp(&a.abs()));
+    outliers.truncate(3);
+    outliers
 }
 
 #[cfg(test)]
@@ -82,12 +87,12 @@ mod tests {
 
     fn band<'a>(all: impl IntoIterator<Item = &'a [Option<f32>]> + Clone) -> Band {
         let mut band = Band::default();
-        band.go_on((0, 0), all);
+        band.advance((0, 0), all);
         band
     }
 
     #[test]
-    fn a_band_is_made_of_those_who_tell() {
+    fn a_band_ignores_series_without_a_value() {
         let all = [[Some(1.0), None], [Some(5.0), None], [Some(3.0), None]];
         let made = band(all.iter().map(|series| &series[..]));
         assert_eq!(
@@ -98,16 +103,16 @@ mod tests {
     }
 
     #[test]
-    fn a_band_that_goes_on_is_what_it_would_be_from_the_beginning() {
+    fn an_advanced_band_equals_a_recomputed_one() {
         let all = [[1.0, 9.0, 3.0, 5.0], [2.0, 0.0, 7.0, 6.0], [3.0, 4.0, 5.0, 4.0]].map(|row| row.map(Some));
         let rows = |from: usize| all.iter().map(move |row| &row[from..]);
         let mut made = band(all.iter().map(|row| &row[..3]));
-        made.go_on((1, 2), rows(1));
+        made.advance((1, 2), rows(1));
         assert_eq!(made, band(rows(1)));
     }
 
     #[test]
-    fn the_one_that_lags_is_found_and_the_others_are_not() {
+    fn only_the_series_that_lags_is_an_outlier() {
         let steady = [Some(0.95); 4];
         let late = [Some(0.95), Some(0.95), Some(0.60), Some(0.62)];
         let all = [&steady[..], &late, &steady, &[None; 4]];
@@ -119,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn at_most_three_are_named_the_farthest_first() {
+    fn at_most_three_outliers_are_returned_largest_first() {
         let flat = |value: f32| [Some(value); 2];
         let series = [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.1, 0.2, 0.3, 0.4].map(flat);
         let all = series.iter().map(|series| &series[..]);

@@ -1,4 +1,4 @@
-//! A row of points becomes the `d` of one SVG path, and a gap stays a gap.
+//! Converts a series to the `d` attribute of one SVG path; gaps stay gaps.
 
 use std::fmt::{self, Write};
 
@@ -9,26 +9,27 @@ pub struct Frame {
     pub width: f32,
     /// Height.
     pub height: f32,
-    /// Room left at top and bottom, so that the stroke is not cut.
+    /// Padding at top and bottom, so that the stroke is not cut.
     pub pad: f32,
 }
 
 impl Frame {
-    /// Where point `index` of `count` with a share of 0 to 1 is drawn.
-    fn place(self, index: usize, count: usize, share: f32) -> (f32, f32) {
+    /// Returns where point `index` of `count` with a value of 0 to 1 is drawn.
+    fn position(self, index: usize, count: usize, share: f32) -> (f32, f32) {
         let x = index as f32 / (count.max(2) - 1) as f32 * self.width;
         let y = self.height - self.pad - share.clamp(0.0, 1.0) * (self.height - 2.0 * self.pad);
         (x, y)
     }
 }
 
-/// The line through `points`, each a share of 0 to 1; a `None` breaks it, a lonely point is a dash.
+/// Returns the line through `points`, each from 0 to 1; a `None` breaks it, and a single point becomes a
+/// dash.
 pub fn line(points: &[Option<f32>], frame: Frame) -> String {
     let mut d = String::with_capacity(points.len() * 10);
     for run in runs(points) {
         let mut pen = 'M';
         for (index, share) in run.clone() {
-            let (x, y) = frame.place(index, points.len(), share);
+            let (x, y) = frame.position(index, points.len(), share);
             let _ = write!(d, "{pen}{} {}", Tenths(x), Tenths(y));
             pen = 'L';
         }
@@ -39,16 +40,16 @@ pub fn line(points: &[Option<f32>], frame: Frame) -> String {
     d
 }
 
-/// The same line closed down to the bottom, run by run.
+/// Returns the same line closed down to the bottom, run by run.
 pub fn area(points: &[Option<f32>], frame: Frame) -> String {
     let mut d = String::with_capacity(points.len() * 10);
     for run in runs(points) {
         let (Some((first, _)), Some((last, _))) = (run.clone().next(), run.clone().last()) else { continue };
-        let (left, _) = frame.place(first, points.len(), 0.0);
-        let (right, _) = frame.place(last, points.len(), 0.0);
+        let (left, _) = frame.position(first, points.len(), 0.0);
+        let (right, _) = frame.position(last, points.len(), 0.0);
         let _ = write!(d, "M{} {}", Tenths(left), Tenths(frame.height));
         for (index, share) in run {
-            let (x, y) = frame.place(index, points.len(), share);
+            let (x, y) = frame.position(index, points.len(), share);
             let _ = write!(d, "L{} {}", Tenths(x), Tenths(y));
         }
         let _ = write!(d, "L{} {}Z", Tenths(right), Tenths(frame.height));
@@ -56,7 +57,7 @@ pub fn area(points: &[Option<f32>], frame: Frame) -> String {
     d
 }
 
-/// A coordinate with one decimal, written by whole numbers, which is quicker and smaller.
+/// A coordinate with one decimal, formatted with integers, which is faster and smaller.
 struct Tenths(f32);
 
 impl fmt::Display for Tenths {
@@ -66,7 +67,7 @@ impl fmt::Display for Tenths {
     }
 }
 
-/// The unbroken runs of points, with their positions.
+/// Returns the unbroken runs of points with their positions.
 fn runs(points: &[Option<f32>]) -> impl Iterator<Item = impl ExactSizeIterator<Item = (usize, f32)> + Clone> {
     let mut start = 0;
     std::iter::from_fn(move || {
@@ -88,23 +89,23 @@ mod tests {
     const FRAME: Frame = Frame { width: 100.0, height: 10.0, pad: 0.0 };
 
     #[test]
-    fn a_line_goes_from_bottom_to_top() {
+    fn a_line_rises_from_bottom_to_top() {
         assert_eq!(line(&[Some(0.0), Some(0.5), Some(1.0)], FRAME), "M0.0 10.0L50.0 5.0L100.0 0.0");
     }
 
     #[test]
-    fn a_gap_lifts_the_pen() {
+    fn a_gap_breaks_the_line() {
         let points = [Some(0.0), Some(0.0), None, Some(1.0), Some(1.0)];
         assert_eq!(line(&points, FRAME), "M0.0 10.0L25.0 10.0M75.0 0.0L100.0 0.0");
     }
 
     #[test]
-    fn a_lonely_point_can_be_seen() {
+    fn a_single_point_is_visible() {
         assert_eq!(line(&[None, Some(0.0), None], FRAME), "M50.0 10.0h1");
     }
 
     #[test]
-    fn an_area_stands_on_the_bottom_and_does_not_fill_gaps() {
+    fn an_area_reaches_the_bottom_and_leaves_gaps_empty() {
         let points = [Some(1.0), Some(1.0), None, Some(0.5), Some(0.5)];
         assert_eq!(
             area(&points, FRAME),
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn values_beyond_the_scale_stay_in_the_frame() {
+    fn values_outside_the_scale_stay_in_the_frame() {
         assert_eq!(line(&[Some(-3.0), Some(7.0)], FRAME), "M0.0 10.0L100.0 0.0");
     }
 

@@ -1,7 +1,7 @@
-//! Charts are pure geometry: time lines become paths, strips and bands, without a document or a signal.
+//! Chart geometry: series become paths, strips and bands. Pure, without a document or a signal.
 
 pub mod band;
-pub mod lanes;
+pub mod intervals;
 pub mod line;
 pub mod range;
 pub mod scale;
@@ -9,9 +9,9 @@ pub mod strips;
 pub mod timeline;
 
 pub use band::{Band, outliers};
-pub use lanes::lane;
+pub use intervals::interval_path;
 pub use line::{Frame, area, line};
 pub use range::Range;
 pub use scale::{time_ticks, value_ticks};
 pub use strips::Strips;
-pub use timeline::{Kept, Mark, Series, Sums, Window, share};
+pub use timeline::{Point, Series, Sums, Window, WindowCache, share};

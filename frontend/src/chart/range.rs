@@ -1,13 +1,13 @@
-//! The stretch of time that is looked at is one for all graphs of a page: it follows now, or stands still.
+//! The time range that all graphs of a page fraction: it follows the current time, or is fixed.
 
 use nodeglass_protocol::trace::Trace;
 
-/// A stretch of the relay's time within what is kept.
+/// A range of the relay's time within the kept history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Its length in ms.
+    /// Length in ms.
     span_ms: u64,
-    /// Its end in ms of the relay's clock; `None` while it follows now.
+    /// End in ms of the relay's clock; `None` while it follows the current time.
     end_ms: Option<u64>,
 }
 
@@ -18,76 +18,77 @@ impl Default for Range {
 }
 
 impl Range {
-    /// All that is kept.
+    /// The whole history.
     pub const LONGEST_MS: u64 = Trace::CAPACITY as u64 * Trace::STEP_MS;
-    /// No closer look has more to show.
+    /// Shortest range; a shorter one would show no more detail.
     pub const SHORTEST_MS: u64 = 30_000;
 
-    /// Its length in ms.
+    /// Length in ms.
     pub fn span_ms(self) -> u64 {
         self.span_ms
     }
 
-    /// Whether it follows now.
+    /// Returns whether it follows the current time.
     pub fn is_live(self) -> bool {
         self.end_ms.is_none()
     }
 
-    /// Where it ends.
+    /// Returns where it ends.
     pub fn end_ms(self, now_ms: u64) -> u64 {
         self.end_ms.map_or(now_ms, |end_ms| end_ms.min(now_ms))
     }
 
-    /// Where it begins.
+    /// Returns where it begins.
     pub fn start_ms(self, now_ms: u64) -> u64 {
         self.end_ms(now_ms).saturating_sub(self.span_ms)
     }
 
-    /// The same length, up to now.
+    /// Returns a range of the same length that follows the current time.
     pub fn live(self) -> Self {
         Self { end_ms: None, ..self }
     }
 
-    /// `factor` times as long, while the moment at a share of its width stays where it is.
+    /// Returns a range `factor` times as long that keeps the moment at the position `at` (0 to 1) in place.
     pub fn zoomed(self, factor: f64, at: f64, now_ms: u64) -> Self {
         let span_ms = (self.span_ms as f64 * factor / 1_000.0).round() as u64 * 1_000;
         let span_ms = span_ms.clamp(Self::SHORTEST_MS, Self::LONGEST_MS);
         let moment = self.start_ms(now_ms) as f64 + at * self.span_ms as f64;
-        Self::settled(span_ms, (moment + (1.0 - at) * span_ms as f64) as u64, now_ms)
+        Self::clamped(span_ms, (moment + (1.0 - at) * span_ms as f64) as u64, now_ms)
     }
 
-    /// Moved by a share of its length; to the later where it is positive.
-    pub fn panned(self, share: f64, now_ms: u64) -> Self {
-        let end_ms = self.end_ms(now_ms) as f64 + share * self.span_ms as f64;
-        Self::settled(self.span_ms, end_ms.max(0.0) as u64, now_ms)
+    /// Returns the range moved by a fraction of its length; positive values move forward.
+    pub fn panned(self, fraction: f64, now_ms: u64) -> Self {
+        let end_ms = self.end_ms(now_ms) as f64 + fraction * self.span_ms as f64;
+        Self::clamped(self.span_ms, end_ms.max(0.0) as u64, now_ms)
     }
 
-    /// Within what is kept; where it reaches now, it follows now.
-    fn settled(span_ms: u64, end_ms: u64, now_ms: u64) -> Self {
+    /// Limits a range to the history; where it reaches the current time, it follows it.
+    fn clamped(span_ms: u64, end_ms: u64, now_ms: u64) -> Self {
         let earliest = now_ms.saturating_sub(Self::LONGEST_MS) + span_ms;
         let end_ms = end_ms.clamp(earliest.min(now_ms), now_ms);
         Self { span_ms, end_ms: (end_ms + Trace::STEP_MS < now_ms).then_some(end_ms) }
     }
 
-    /// As the URL says it: `120`, or `120-1763725200` where it ended at a second since 1970. `wall_ahead_s` is
-    /// the time of day less the relay's clock.
-    pub fn text(self, wall_ahead_s: i64) -> Option<String> {
+    /// Returns the value of the URL parameter: `120`, or `120-1763725200` with the end in seconds since 1970.
+    /// `wall_offset_s` is the wall clock minus the relay's clock.
+    pub fn text(self, wall_offset_s: i64) -> Option<String> {
         let seconds = self.span_ms / 1_000;
         match self.end_ms {
             None if self == Self::default() => None,
             None => Some(seconds.to_string()),
-            Some(end_ms) => Some(format!("{seconds}-{}", (end_ms / 1_000).cast_signed() + wall_ahead_s)),
+            Some(end_ms) => Some(format!("{seconds}-{}", (end_ms / 1_000).cast_signed() + wall_offset_s)),
         }
     }
 
-    /// The range of a text; what makes no sense is no range, and the past that is gone is the oldest there is.
-    pub fn of_text(text: &str, wall_ahead_s: i64, now_ms: u64) -> Option<Self> {
+    /// Parses the value of the URL parameter; `None` if malformed. A range older than the history becomes the oldest
+    /// range.
+    pub fn from_text(text: &str, wall_offset_s: i64, now_ms: u64) -> Option<Self> {
         let (seconds, end) = text.split_once('-').map_or((text, None), |(span, end)| (span, Some(end)));
         let span_ms = seconds.parse::<u64>().ok()?.checked_mul(1_000)?;
         let span_ms = span_ms.clamp(Self::SHORTEST_MS, Self::LONGEST_MS);
         let Some(end) = end else { return Some(Self { span_ms, end_ms: None }) };
-        let end_s = end.parse::<i64>().ok()?.checked_sub(wall_ahead_s)?;
-        Some(Self::settled(span_ms, u64::try_from(end_s).unwrap_or(0).saturating_mul(1_000), now_ms))
+        let end_s = end.parse::<i64>().ok()?.checked_sub(wall_offset_s)?;
+        Some(Self::clamped(span_ms, u64::try_from(end_s).unwrap_or(0).saturating_mul(1_000), now_ms))
     }
 }
 
@@ -112,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn neither_closer_than_something_to_see_nor_wider_than_what_is_kept() {
+    fn zooming_is_limited_to_the_shortest_and_longest_range() {
         assert_eq!(Range::default().zoomed(0.001, 1.0, NOW).span_ms(), Range::SHORTEST_MS);
         assert_eq!(Range::default().zoomed(7.0, 0.5, NOW), Range::default());
     }
 
     #[test]
-    fn panning_stands_still_in_the_past_and_follows_now_when_back() {
+    fn a_panned_range_is_fixed_until_it_reaches_the_present() {
         let close = Range::default().zoomed(0.1, 1.0, NOW);
         let past = close.panned(-1.0, NOW);
         assert_eq!((past.is_live(), past.end_ms(NOW)), (false, NOW - 60_000));
@@ -128,21 +129,21 @@ mod tests {
     }
 
     #[test]
-    fn a_range_comes_back_from_its_text() {
+    fn a_range_round_trips_through_its_text() {
         let past = Range::default().zoomed(0.2, 0.5, NOW);
         for range in [Range::default().zoomed(0.5, 1.0, NOW), past] {
             let text = range.text(1_700_000_000).unwrap();
-            assert_eq!(Range::of_text(&text, 1_700_000_000, NOW), Some(range), "{text}");
+            assert_eq!(Range::from_text(&text, 1_700_000_000, NOW), Some(range), "{text}");
         }
         assert_eq!(Range::default().text(0), None);
     }
 
     #[test]
-    fn a_text_without_sense_is_no_range() {
+    fn a_malformed_text_is_no_range() {
         for text in ["", "x", "-5", "10-", "10-x", "99999999999999999999", "1e3"] {
-            assert_eq!(Range::of_text(text, 0, NOW), None, "{text}");
+            assert_eq!(Range::from_text(text, 0, NOW), None, "{text}");
         }
-        let gone = Range::of_text("60-5", 0, NOW).unwrap();
+        let gone = Range::from_text("60-5", 0, NOW).unwrap();
         assert_eq!(gone.start_ms(NOW), NOW - Range::LONGEST_MS);
     }
 }

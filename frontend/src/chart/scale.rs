@@ -1,6 +1,6 @@
-//! Axes are labelled at round numbers: few enough to read, the same for every graph of a kind.
+//! Places axis labels at round numbers.
 
-/// Where an axis from 0 to `top` is labelled: at round values, at most five.
+/// Returns label positions on an axis from 0 to `top`: round values, at most five.
 pub fn value_ticks(top: f32) -> Vec<f32> {
     if top <= 0.0 || !top.is_finite() {
         return Vec::new();
@@ -18,7 +18,8 @@ pub fn value_ticks(top: f32) -> Vec<f32> {
     (0..=4).map(|index| index as f32 * step).take_while(|tick| *tick <= top * 1.001).collect()
 }
 
-/// Where a time axis of `span_s` seconds is labelled: seconds before its end, at round values, at most `most`.
+/// Returns label positions on a time axis of `span_s` seconds: seconds before its end, round values, at most
+/// `most`.
 pub fn time_ticks(span_s: u64, most: usize) -> Vec<u64> {
     const ROUND: [u64; 9] = [5, 10, 15, 30, 60, 120, 300, 600, 1_800];
     let step = ROUND.into_iter().find(|step| span_s / step <= most.max(1) as u64).unwrap_or(3_600);

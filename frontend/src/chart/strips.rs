@@ -1,64 +1,74 @@
-//! A heat map is strips, one a GPU, in groups, one a node: where each lies, and who is under a point.
+//! Layout of a heat map: strips, one per GPU, in groups, one per node.
 
-/// Where the strips of some groups lie, in pixels from the top.
+/// Positions of the strips, in pixels from the top.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strips {
     /// Thickness of a strip.
-    line: usize,
-    /// From the top of each group to the top of its successor, and how many strips it has.
-    groups: Vec<(usize, usize)>,
+    thickness: usize,
+    groups: Vec<Group>,
+}
+
+/// The strips of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Group {
+    /// Height including the gap below.
+    pitch: usize,
+    /// Number of strips.
+    count: usize,
 }
 
 impl Strips {
-    /// No strip is thicker, for it would say no more.
-    const THICKEST: usize = 9;
+    /// Maximum thickness; thicker strips would show no more detail.
+    const MAX_THICKNESS: usize = 9;
 
-    /// Strips of groups with so many each, as thick as fits into `height`, but never thinner than a pixel;
-    /// no group is lower than `lowest`, so that its name has room.
-    pub fn within(height: usize, counts: &[usize], lowest: usize) -> Self {
-        let lines: usize = counts.iter().map(|count| (*count).max(1)).sum();
-        let gap = |line: usize| if line > 2 { 4 } else { 2 };
-        let total = |line: usize| lines * line + counts.len() * gap(line);
-        let line = (1..=Self::THICKEST).rev().find(|line| total(*line) <= height).unwrap_or(1);
-        let pitch = |count: usize| (count.max(1) * line + gap(line)).max(lowest);
-        Self { line, groups: counts.iter().map(|count| (pitch(*count), *count)).collect() }
+    /// Lays out groups with the given numbers of strips, as thick as fits into `height` but at least one
+    /// pixel. Each group is at least `min_height` high, so that its name fits.
+    pub fn layout(height: usize, counts: &[usize], min_height: usize) -> Self {
+        let strips: usize = counts.iter().map(|count| (*count).max(1)).sum();
+        let gap = |thickness: usize| if thickness > 2 { 4 } else { 2 };
+        let total = |thickness: usize| strips * thickness + counts.len() * gap(thickness);
+        let thickness =
+            (1..=Self::MAX_THICKNESS).rev().find(|thickness| total(*thickness) <= height).unwrap_or(1);
+        let pitch = |count: usize| (count.max(1) * thickness + gap(thickness)).max(min_height);
+        let groups = counts.iter().map(|count| Group { pitch: pitch(*count), count: *count }).collect();
+        Self { thickness, groups }
     }
 
-    /// Height of all.
+    /// Total height.
     pub fn height(&self) -> usize {
-        self.groups.iter().map(|(pitch, _)| pitch).sum()
+        self.groups.iter().map(|group| group.pitch).sum()
     }
 
     /// Thickness of a strip.
-    pub fn line(&self) -> usize {
-        self.line
+    pub fn thickness(&self) -> usize {
+        self.thickness
     }
 
-    /// Height of a group with the gap to the next one.
+    /// Height of a group including the gap below it.
     pub fn pitch(&self, group: usize) -> usize {
-        self.groups.get(group).map_or(0, |(pitch, _)| *pitch)
+        self.groups.get(group).map_or(0, |group| group.pitch)
     }
 
-    /// How many strips there are.
+    /// Number of strips.
     pub fn len(&self) -> usize {
-        self.groups.iter().map(|(_, count)| count).sum()
+        self.groups.iter().map(|group| group.count).sum()
     }
 
-    /// The top of each strip, in order.
+    /// Returns the top of each strip, in order.
     pub fn tops(&self) -> impl Iterator<Item = usize> + '_ {
         let mut top = 0;
-        self.groups.iter().flat_map(move |(pitch, count)| {
-            // A low group's strips stand in its middle.
-            let first = top + (pitch - (count * self.line).min(*pitch)) / 2;
-            top += pitch;
-            (0..*count).map(move |index| first + index * self.line)
+        self.groups.iter().flat_map(move |group| {
+            // Strips of a group with spare height are centred.
+            let first = top + (group.pitch - (group.count * self.thickness).min(group.pitch)) / 2;
+            top += group.pitch;
+            (0..group.count).map(move |index| first + index * self.thickness)
         })
     }
 
-    /// The strip at or next to `y`.
-    pub fn at(&self, y: f64) -> Option<usize> {
-        let away = |top: usize| (top as f64 + self.line as f64 / 2.0 - y).abs();
-        let nearest = self.tops().enumerate().min_by(|(_, a), (_, b)| away(*a).total_cmp(&away(*b)));
+    /// Returns the index of the strip at or nearest to `y`, in pixels from the top.
+    pub fn nearest(&self, y: f64) -> Option<usize> {
+        let distance = |top: usize| (top as f64 + self.thickness as f64 / 2.0 - y).abs();
+        let nearest = self.tops().enumerate().min_by(|(_, a), (_, b)| distance(*a).total_cmp(&distance(*b)));
         nearest.map(|(index, _)| index)
     }
 }
@@ -68,40 +78,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sixty_four_nodes_of_eight_fit_a_screen() {
-        let strips = Strips::within(440, &[8; 22], 14);
-        assert_eq!((strips.line(), strips.pitch(0), strips.height()), (2, 18, 396));
+    fn twenty_two_nodes_of_eight_gpus_fit_into_the_height() {
+        let strips = Strips::layout(440, &[8; 22], 14);
+        assert_eq!((strips.thickness(), strips.pitch(0), strips.height()), (2, 18, 396));
         assert_eq!(strips.len(), 176);
     }
 
     #[test]
-    fn few_strips_are_thick_and_no_thicker_than_needed() {
-        assert_eq!(Strips::within(440, &[4], 14).line(), Strips::THICKEST);
-        assert_eq!(Strips::within(440, &[1], 20).pitch(0), 20);
+    fn few_strips_have_the_maximum_thickness() {
+        assert_eq!(Strips::layout(440, &[4], 14).thickness(), Strips::MAX_THICKNESS);
+        assert_eq!(Strips::layout(440, &[1], 20).pitch(0), 20);
     }
 
     #[test]
-    fn strips_are_never_thinner_than_a_pixel() {
-        let strips = Strips::within(10, &[8; 64], 12);
-        assert_eq!((strips.line(), strips.height()), (1, 64 * 12));
+    fn strips_are_at_least_one_pixel_thick() {
+        let strips = Strips::layout(10, &[8; 64], 12);
+        assert_eq!((strips.thickness(), strips.height()), (1, 64 * 12));
     }
 
     #[test]
-    fn who_is_under_a_point_is_the_nearest() {
-        let strips = Strips::within(440, &[2, 0, 2], 30);
+    fn the_nearest_strip_is_found() {
+        let strips = Strips::layout(440, &[2, 0, 2], 30);
         let tops: Vec<usize> = strips.tops().collect();
         for (index, top) in tops.iter().enumerate() {
-            assert_eq!(strips.at(*top as f64 + 1.0), Some(index));
+            assert_eq!(strips.nearest(*top as f64 + 1.0), Some(index));
         }
-        assert_eq!((strips.at(-50.0), strips.at(9_000.0)), (Some(0), Some(3)));
-        assert_eq!(Strips::within(440, &[], 14).at(3.0), None);
+        assert_eq!((strips.nearest(-50.0), strips.nearest(9_000.0)), (Some(0), Some(3)));
+        assert_eq!(Strips::layout(440, &[], 14).nearest(3.0), None);
     }
 
     #[test]
-    fn strips_do_not_lie_on_each_other() {
-        let strips = Strips::within(100, &[3, 1, 8], 14);
+    fn strips_do_not_overlap() {
+        let strips = Strips::layout(100, &[3, 1, 8], 14);
         let tops: Vec<usize> = strips.tops().collect();
-        assert!(tops.windows(2).all(|pair| pair[0] + strips.line() <= pair[1]), "{tops:?}");
-        assert!(tops.last().unwrap() + strips.line() <= strips.height());
+        assert!(tops.windows(2).all(|pair| pair[0] + strips.thickness() <= pair[1]), "{tops:?}");
+        assert!(tops.last().unwrap() + strips.thickness() <= strips.height());
     }
 }

@@ -1,4 +1,4 @@
-//! A trace is laid on a grid of time that stands still, so that a chart shifts and never shimmers.
+//! Resamples traces to a fixed time grid, so that a chart shifts without flickering.
 
 use nodeglass_protocol::Cell;
 use nodeglass_protocol::trace::Trace;
@@ -6,33 +6,33 @@ use nodeglass_protocol::trace::Trace;
 /// Values on the grid of a [`Window`], oldest first; `None` is a gap.
 pub type Series = Vec<Option<f32>>;
 
-/// The stretch of time a chart shows, in whole steps of the relay's clock.
+/// The time range that a chart shows, in whole steps of the relay's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Number of the newest step.
     newest: u64,
     /// Length of a step in ms.
     step_ms: u64,
-    /// How many steps.
+    /// Number of steps.
     steps: usize,
 }
 
 /// What is known of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Mark {
-    /// No sample: nothing was heard.
+pub enum Point {
+    /// No sample.
     #[default]
     Gap,
-    /// The card does not offer this reading.
+    /// The GPU does not offer this reading.
     Unsupported,
-    /// Reading failed.
+    /// The query failed.
     Failed,
-    /// The mean of what was read.
+    /// The mean of the samples.
     Value(f32),
 }
 
-impl Mark {
-    /// The value, if there is one.
+impl Point {
+    /// Returns the value, if there is one.
     pub fn value(self) -> Option<f32> {
         match self {
             Self::Value(value) => Some(value),
@@ -42,17 +42,18 @@ impl Mark {
 }
 
 impl Window {
-    /// Length of a step of [`Self::ten_minutes`], in ms: about what a sparkline can resolve.
+    /// Length of a step of [`Self::ten_minutes`], in ms: about the resolution of a sparkline.
     pub const STEP_MS: u64 = 3_000;
-    /// Lengths that a step may have, in ms.
+    /// Possible step lengths, in ms.
     const STEPS_MS: [u64; 6] = [1_000, 2_000, 3_000, 5_000, 10_000, 20_000];
 
-    /// Ten minutes that end with the last step that is over at `now_ms`, so that none is half empty.
+    /// Returns the ten minutes that end with the last complete step at `now_ms`.
     pub fn ten_minutes(now_ms: u64) -> Self {
         Self { newest: (now_ms / Self::STEP_MS).saturating_sub(1), step_ms: Self::STEP_MS, steps: 200 }
     }
 
-    /// The `span_ms` that end with the last step that is over at `end_ms`, in at most `most` steps if it can be.
+    /// Returns the `span_ms` that end with the last complete step at `end_ms`, in at most `most` steps if
+    /// possible.
     pub fn over(end_ms: u64, span_ms: u64, most: usize) -> Self {
         let fits = |step_ms: &&u64| span_ms.div_ceil(**step_ms) <= most.max(1) as u64;
         let step_ms = Self::STEPS_MS.iter().find(fits).copied().unwrap_or(20_000);
@@ -60,28 +61,28 @@ impl Window {
         Self { newest: (end_ms / step_ms).saturating_sub(1), step_ms, steps }
     }
 
-    /// How many steps there are.
+    /// Number of steps.
     pub fn steps(&self) -> usize {
         self.steps
     }
 
-    /// Where it begins, in ms.
+    /// Start in ms.
     pub fn start_ms(&self) -> u64 {
         self.oldest() * self.step_ms
     }
 
-    /// Where it ends, in ms.
+    /// End in ms.
     pub fn end_ms(&self) -> u64 {
         (self.newest + 1) * self.step_ms
     }
 
-    /// The beginning of a step, in ms.
+    /// Start of a step, in ms.
     pub fn at_ms(&self, step: usize) -> u64 {
         self.start_ms() + step as u64 * self.step_ms
     }
 
-    /// The step of a moment, if it lies within.
-    pub fn step_of(&self, at_ms: u64) -> Option<usize> {
+    /// Returns the step that contains a moment, if it lies within the window.
+    pub fn step_at(&self, at_ms: u64) -> Option<usize> {
         let step = (at_ms / self.step_ms).checked_sub(self.oldest())? as usize;
         (step < self.steps).then_some(step)
     }
@@ -91,7 +92,7 @@ impl Window {
         self.step_ms
     }
 
-    /// By how many steps it is later than another one of the same kind that it overlaps.
+    /// Returns by how many steps this window is later than an overlapping one of the same kind.
     pub fn ahead_of(&self, older: &Self) -> Option<usize> {
         let same = (self.step_ms, self.steps) == (older.step_ms, older.steps);
         let ahead = self.newest.checked_sub(older.newest).filter(|_| same)? as usize;
@@ -102,22 +103,22 @@ impl Window {
         (self.newest + 1).saturating_sub(self.steps as u64)
     }
 
-    /// The mean of a trace's values in each step.
+    /// Returns the mean of a trace's values in each step.
     pub fn series(&self, trace: &Trace) -> Series {
-        self.series_of(trace, |steps| steps as f32)
+        self.series_with(trace, |steps| steps as f32)
     }
 
-    /// The mean of what `measure` makes of a trace's values in each step.
-    pub fn series_of(&self, trace: &Trace, measure: impl Fn(u32) -> f32) -> Series {
-        self.marks(trace, 0, measure).into_iter().map(Mark::value).collect()
+    /// Returns the mean of a trace's values, converted with `measure`, in each step.
+    pub fn series_with(&self, trace: &Trace, measure: impl Fn(u32) -> f32) -> Series {
+        self.points(trace, 0, measure).into_iter().map(Point::value).collect()
     }
 
-    /// What is known of each step from the `first` on.
-    pub fn marks(&self, trace: &Trace, first: usize, measure: impl Fn(u32) -> f32) -> Vec<Mark> {
-        // A relay younger than the window leaves its left empty.
+    /// Returns what is known of each step from `first` on.
+    pub fn points(&self, trace: &Trace, first: usize, measure: impl Fn(u32) -> f32) -> Vec<Point> {
+        // While the relay is younger than the window, the left part is empty.
         let empty = self.steps - ((self.newest + 1 - self.oldest()) as usize).min(self.steps);
-        let mut marks = vec![Mark::Gap; self.steps.saturating_sub(first)];
-        let mut counts = vec![0u16; marks.len()];
+        let mut points = vec![Point::Gap; self.steps.saturating_sub(first)];
+        let mut counts = vec![0u16; points.len()];
         let from = self.oldest() + first.saturating_sub(empty) as u64;
         for (at_ms, cell) in trace.since(from * self.step_ms) {
             let step = at_ms / self.step_ms;
@@ -125,45 +126,46 @@ impl Window {
                 break;
             }
             let index = (step - self.oldest()) as usize + empty - first;
-            let (mark, count) = (&mut marks[index], &mut counts[index]);
+            let (mark, count) = (&mut points[index], &mut counts[index]);
             match (cell.map(|cell| (cell, cell.value())), *mark) {
-                (Some((_, Some(steps))), Mark::Value(mean)) => {
+                (Some((_, Some(steps))), Point::Value(mean)) => {
                     *count += 1;
-                    *mark = Mark::Value(mean + (measure(steps) - mean) / f32::from(*count));
+                    *mark = Point::Value(mean + (measure(steps) - mean) / f32::from(*count));
                 }
                 (Some((_, Some(steps))), _) => {
                     *count = 1;
-                    *mark = Mark::Value(measure(steps));
+                    *mark = Point::Value(measure(steps));
                 }
-                (_, Mark::Value(_)) | (None, _) => {}
-                (Some((Cell::UNSUPPORTED, _)), _) => *mark = Mark::Unsupported,
-                (Some(_), _) => *mark = Mark::Failed,
+                (_, Point::Value(_)) | (None, _) => {}
+                (Some((Cell::UNSUPPORTED, _)), _) => *mark = Point::Unsupported,
+                (Some(_), _) => *mark = Point::Failed,
             }
         }
-        marks
+        points
     }
 }
 
-/// How far what was worked out of a window's steps still holds when the window moves on.
+/// Tracks which steps of a cached row stay valid when the window advances.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Kept {
+pub struct WindowCache {
     window: Option<Window>,
     stamp: u64,
 }
 
-impl Kept {
-    /// Steps that are worked out again although they stay, for nodes do not tell at the same moment.
-    const LATE: usize = 3;
+impl WindowCache {
+    /// Steps that are recomputed although they are cached, because samples of different nodes arrive at
+    /// different times.
+    const RECOMPUTED_STEPS: usize = 3;
 
-    /// Goes on to a window. So many steps are gone at the left, and from the second number on they are to be worked out
-    /// anew: all of them if `stamp`, which grows when a past is another one, is not what it was. Nothing when nothing is
-    /// new.
-    pub fn go_on(&mut self, window: Window, stamp: u64) -> Option<(usize, usize)> {
+    /// Advances to a window. Returns how many steps are gone at the left, and from which step on to
+    /// recompute: all of them if `stamp`, which grows when a history is replaced, differs. Returns `None` if
+    /// nothing is new.
+    pub fn advance(&mut self, window: Window, stamp: u64) -> Option<(usize, usize)> {
         let before = self.window.replace(window).filter(|_| self.stamp == stamp);
         self.stamp = stamp;
         match before.and_then(|before| window.ahead_of(&before)) {
             Some(0) => None,
-            Some(ahead) => match window.steps().saturating_sub(ahead + Self::LATE) {
+            Some(ahead) => match window.steps().saturating_sub(ahead + Self::RECOMPUTED_STEPS) {
                 0 => Some((window.steps(), 0)),
                 first => Some((ahead, first)),
             },
@@ -172,46 +174,46 @@ impl Kept {
     }
 }
 
-/// Takes over of a row what stays when its window goes on, and adds what is worked out anew.
-pub(super) fn go_on<T>(row: &mut Vec<T>, (gone, first): (usize, usize), new: impl IntoIterator<Item = T>) {
+/// Drops the steps that are gone from a cached row and appends the recomputed ones.
+pub(super) fn advance<T>(row: &mut Vec<T>, (gone, first): (usize, usize), new: impl IntoIterator<Item = T>) {
     row.drain(..gone.min(row.len()));
     row.truncate(first);
     row.extend(new);
 }
 
-/// A series as shares of a whole; without a whole there is nothing to draw.
+/// Returns a series as fractions of `whole`; a gap everywhere if `whole` is zero.
 pub fn share(series: &[Option<f32>], whole: f32) -> Series {
     let whole = (whole > 0.0).then_some(whole);
     series.iter().map(|value| Some((*value)? / whole?)).collect()
 }
 
-/// Several rows of the same window as one: the sum of what is there over the sum of its wholes, so that a GPU without
-/// data at a moment neither lowers nor raises the line.
+/// Aggregates several series of one window: the sum of present values over the sum of their maxima, so that a
+/// GPU without data at a moment neither lowers nor raises the line.
 #[derive(Clone, Debug, Default)]
 pub struct Sums {
-    kept: Kept,
+    cache: WindowCache,
     sums: Vec<(f32, f32)>,
 }
 
 impl Sums {
-    /// Goes on to a window, and says from which step on everybody is to be added; none when nothing is new.
-    pub fn go_on(&mut self, window: Window, stamp: u64) -> Option<usize> {
-        let step = self.kept.go_on(window, stamp)?;
-        go_on(&mut self.sums, step, std::iter::repeat_n((0.0, 0.0), window.steps() - step.1));
+    /// Advances to a window and returns the step from which on to add rows; `None` if nothing is new.
+    pub fn advance(&mut self, window: Window, stamp: u64) -> Option<usize> {
+        let step = self.cache.advance(window, stamp)?;
+        advance(&mut self.sums, step, std::iter::repeat_n((0.0, 0.0), window.steps() - step.1));
         Some(step.1)
     }
 
-    /// Adds somebody's steps from the `first` on, of a whole.
-    pub fn add(&mut self, first: usize, marks: &[Mark], whole: f32) {
-        for ((sum, wholes), mark) in self.sums.iter_mut().skip(first).zip(marks) {
-            if let Mark::Value(value) = mark {
+    /// Adds a row's steps from `first` on, with its maximum.
+    pub fn add(&mut self, first: usize, points: &[Point], whole: f32) {
+        for ((sum, wholes), mark) in self.sums.iter_mut().skip(first).zip(points) {
+            if let Point::Value(value) = mark {
                 *sum += value;
                 *wholes += whole;
             }
         }
     }
 
-    /// What it comes to.
+    /// Returns the aggregate.
     pub fn series(&self) -> Series {
         self.sums.iter().map(|(sum, whole)| (*whole > 0.0).then(|| sum / whole)).collect()
     }
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_stand_still_when_time_goes_on() {
+    fn the_grid_stays_fixed_as_time_advances() {
         let mut trace = trace(&[(3, 10), (4, 20), (5, 30), (6, 40)]);
         let before = window(2, 3).series(&trace);
         trace.push(9_000, Cell::steps(1), 0);
@@ -249,31 +251,31 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_and_what_lies_outside_are_not_drawn() {
+    fn gaps_and_points_outside_the_window_are_not_drawn() {
         let trace = trace(&[(0, 5), (9, 7)]);
         assert_eq!(window(3, 3).series(&trace), [None, None, Some(7.0)]);
     }
 
     #[test]
-    fn a_relay_younger_than_the_window_leaves_the_left_empty() {
+    fn the_left_stays_empty_while_the_relay_is_younger_than_the_window() {
         assert_eq!(window(0, 3).series(&trace(&[(1, 5)])), [None, None, Some(5.0)]);
     }
 
     #[test]
-    fn a_failure_a_lack_and_a_gap_are_told_apart() {
+    fn failed_unsupported_and_missing_are_distinguished() {
         let mut trace = Trace::default();
         for (second, cell) in
             [(0, Cell::FAILED), (3, Cell::UNSUPPORTED), (9, Cell::steps(4)), (10, Cell::FAILED)]
         {
             trace.push(second * 1_000, cell, 0);
         }
-        let marks = window(3, 4).marks(&trace, 0, |steps| steps as f32);
-        assert_eq!(marks, [Mark::Failed, Mark::Unsupported, Mark::Gap, Mark::Value(4.0)]);
-        assert_eq!(window(3, 4).marks(&trace, 2, |steps| steps as f32), marks[2..]);
+        let points = window(3, 4).points(&trace, 0, |steps| steps as f32);
+        assert_eq!(points, [Point::Failed, Point::Unsupported, Point::Gap, Point::Value(4.0)]);
+        assert_eq!(window(3, 4).points(&trace, 2, |steps| steps as f32), points[2..]);
     }
 
     #[test]
-    fn steps_are_as_fine_as_there_is_room_for() {
+    fn the_step_length_fits_the_available_width() {
         let steps = |span_s: u64, most| {
             let window = Window::over(4_000_000, span_s * 1_000, most);
             (window.step_ms, window.steps)
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_window_of_the_same_kind_says_how_far_it_moved() {
+    fn a_later_window_knows_how_far_it_advanced() {
         assert_eq!(window(9, 5).ahead_of(&window(7, 5)), Some(2));
         assert_eq!(window(9, 5).ahead_of(&window(9, 4)), None);
         assert_eq!(window(7, 5).ahead_of(&window(9, 5)), None);
@@ -294,59 +296,59 @@ mod tests {
     }
 
     #[test]
-    fn of_a_window_that_goes_on_only_the_newest_steps_are_worked_out_anew() {
-        let mut kept = Kept::default();
-        assert_eq!(kept.go_on(window(9, 8), 1), Some((8, 0)));
-        assert_eq!(kept.go_on(window(9, 8), 1), None);
-        assert_eq!(kept.go_on(window(11, 8), 1), Some((2, 3)));
-        assert_eq!(kept.go_on(window(12, 8), 2), Some((8, 0)));
-        assert_eq!(kept.go_on(window(18, 8), 2), Some((8, 0)));
+    fn an_advanced_window_recomputes_only_the_newest_steps() {
+        let mut cache = WindowCache::default();
+        assert_eq!(cache.advance(window(9, 8), 1), Some((8, 0)));
+        assert_eq!(cache.advance(window(9, 8), 1), None);
+        assert_eq!(cache.advance(window(11, 8), 1), Some((2, 3)));
+        assert_eq!(cache.advance(window(12, 8), 2), Some((8, 0)));
+        assert_eq!(cache.advance(window(18, 8), 2), Some((8, 0)));
     }
 
     #[test]
-    fn a_row_that_goes_on_is_what_it_would_be_from_the_beginning() {
+    fn an_advanced_row_equals_a_recomputed_one() {
         let mut trace = trace(&[(0, 1), (3, 2), (6, 3), (9, 4), (12, 5), (15, 6), (18, 7)]);
-        let mut kept = Kept::default();
-        let mut row: Vec<Mark> = Vec::new();
+        let mut cache = WindowCache::default();
+        let mut row: Vec<Point> = Vec::new();
         for newest in [5, 6, 7, 9, 20] {
             trace.push(newest * 3_000, Cell::steps(newest as u32 * 10), 0);
             let window = window(newest, 6);
-            let step = kept.go_on(window, 0).unwrap();
-            go_on(&mut row, step, window.marks(&trace, step.1, |steps| steps as f32));
-            assert_eq!(row, window.marks(&trace, 0, |steps| steps as f32), "{newest}");
+            let step = cache.advance(window, 0).unwrap();
+            advance(&mut row, step, window.points(&trace, step.1, |steps| steps as f32));
+            assert_eq!(row, window.points(&trace, 0, |steps| steps as f32), "{newest}");
         }
     }
 
     #[test]
-    fn moments_and_steps_lead_to_each_other() {
+    fn moments_and_steps_convert_both_ways() {
         let window = window(9, 5);
         assert_eq!((window.start_ms(), window.end_ms()), (15_000, 30_000));
-        assert_eq!(window.step_of(window.at_ms(3) + 2_999), Some(3));
-        assert_eq!([window.step_of(14_999), window.step_of(30_000)], [None, None]);
+        assert_eq!(window.step_at(window.at_ms(3) + 2_999), Some(3));
+        assert_eq!([window.step_at(14_999), window.step_at(30_000)], [None, None]);
     }
 
     #[test]
-    fn a_missing_gpu_does_not_dent_the_sum() {
+    fn a_missing_gpu_does_not_change_the_aggregate() {
         let mut sums = Sums::default();
-        assert_eq!(sums.go_on(window(9, 2), 0), Some(0));
-        sums.add(0, &[Mark::Value(50.0), Mark::Value(50.0)], 100.0);
-        sums.add(0, &[Mark::Value(100.0), Mark::Gap], 100.0);
+        assert_eq!(sums.advance(window(9, 2), 0), Some(0));
+        sums.add(0, &[Point::Value(50.0), Point::Value(50.0)], 100.0);
+        sums.add(0, &[Point::Value(100.0), Point::Gap], 100.0);
         assert_eq!(sums.series(), [Some(0.75), Some(0.5)]);
     }
 
     #[test]
-    fn sums_that_go_on_keep_what_they_have() {
+    fn an_advanced_aggregate_keeps_cached_steps() {
         let mut sums = Sums::default();
-        sums.go_on(window(9, 8), 0);
-        sums.add(0, &[Mark::Value(10.0); 8], 100.0);
-        assert_eq!(sums.go_on(window(10, 8), 0), Some(4));
-        sums.add(4, &[Mark::Value(20.0); 4], 100.0);
+        sums.advance(window(9, 8), 0);
+        sums.add(0, &[Point::Value(10.0); 8], 100.0);
+        assert_eq!(sums.advance(window(10, 8), 0), Some(4));
+        sums.add(4, &[Point::Value(20.0); 4], 100.0);
         let series: Vec<f32> = sums.series().into_iter().flatten().collect();
         assert_eq!(series, [0.1, 0.1, 0.1, 0.1, 0.2, 0.2, 0.2, 0.2]);
     }
 
     #[test]
-    fn shares_need_a_whole() {
+    fn a_fraction_needs_a_maximum() {
         assert_eq!(share(&[Some(40.0), None], 80.0), [Some(0.5), None]);
         assert_eq!(share(&[Some(40.0)], 0.0), [None]);
     }

@@ -1,28 +1,28 @@
-//! Each thing that changes alone has one mark of its own, found by its identity and not by its place.
+//! Change notification per node and per GPU, keyed by identity rather than position.
 
-use crate::health::{self, Freshness, Health};
+use crate::domain::health::{self, Freshness, Health};
 use leptos::prelude::*;
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{GpuUuid, NodeName};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What changes alone. Who follows it is woken; who looks now and then sees by a count whether it changed.
+/// A revision counter. Subscribers are notified of changes; pollers compare counts.
 #[derive(Default)]
-pub struct Mark {
+pub struct Revision {
     count: AtomicU32,
     followed: AtomicBool,
     trigger: ArcTrigger,
 }
 
-impl Mark {
-    /// Wakes the caller when it changes.
+impl Revision {
+    /// Subscribes the caller.
     pub fn track(&self) {
         self.followed.store(true, Relaxed);
         self.trigger.track();
     }
 
-    /// It has changed. Most of what changes is followed by nobody, which costs nothing.
+    /// Counts a change. Most counters have no subscriber, which costs nothing.
     pub fn notify(&self) {
         self.count.fetch_add(1, Relaxed);
         if self.followed.swap(false, Relaxed) {
@@ -30,184 +30,184 @@ impl Mark {
         }
     }
 
-    /// How often it has changed; wakes nobody.
+    /// Returns the number of changes; does not subscribe.
     pub fn count(&self) -> u64 {
         self.count.load(Relaxed).into()
     }
 }
 
-/// The state of a node with what it was worked out from: the counts of its marks, and its age in seconds.
-type Known = (u64, u64, Arc<Health>);
+/// A node's cached health with its inputs: the revision counts, and the age in seconds.
+type CachedHealth = (u64, u64, Arc<Health>);
 
-/// A node's marks. Clones are the same node.
+/// A node's signals. Clones are the same node.
 #[derive(Clone)]
 pub struct NodeCell(Arc<Node>);
 
 struct Node {
     name: NodeName,
     position: AtomicUsize,
-    trust: AtomicU8,
-    head: Mark,
-    sampled: Mark,
-    past: Mark,
-    cards: Mark,
-    processes: Mark,
-    members: Mark,
-    uses: Mark,
-    used: Mark,
-    cores: Mark,
+    freshness: AtomicU8,
+    head: Revision,
+    samples: Revision,
+    history: Revision,
+    gpu_health: Revision,
+    processes: Revision,
+    process_set: Revision,
+    usage_jobs: Revision,
+    job_usage: Revision,
+    cores: Revision,
     gpus: ArcRwSignal<Vec<GpuCell>>,
-    state: Mutex<Option<Known>>,
+    state: Mutex<Option<CachedHealth>>,
 }
 
-/// A GPU's mark. Clones are the same GPU.
+/// A GPU's signals. Clones are the same GPU.
 #[derive(Clone)]
 pub struct GpuCell(Arc<Gpu>);
 
 struct Gpu {
     uuid: GpuUuid,
     position: AtomicUsize,
-    row: Mark,
+    row: Revision,
 }
 
 impl PartialEq for NodeCell {
-    /// The same node of the same scene, whatever is known of it now.
+    /// Compares identity: the same node of the same store.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
 impl PartialEq for GpuCell {
-    /// The same GPU of the same scene.
+    /// Compares identity: the same GPU of the same store.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
 impl NodeCell {
-    /// The cell of a node at a position of its picture.
+    /// Creates the cell of a node at a position of its picture.
     pub fn new(position: usize, node: &NodePicture) -> Self {
         let cell = Self(Arc::new(Node {
             name: node.name.clone(),
             position: AtomicUsize::new(position),
-            trust: AtomicU8::new(0),
-            head: Mark::default(),
-            sampled: Mark::default(),
-            past: Mark::default(),
-            cards: Mark::default(),
-            processes: Mark::default(),
-            members: Mark::default(),
-            uses: Mark::default(),
-            used: Mark::default(),
-            cores: Mark::default(),
+            freshness: AtomicU8::new(0),
+            head: Revision::default(),
+            samples: Revision::default(),
+            history: Revision::default(),
+            gpu_health: Revision::default(),
+            processes: Revision::default(),
+            process_set: Revision::default(),
+            usage_jobs: Revision::default(),
+            job_usage: Revision::default(),
+            cores: Revision::default(),
             gpus: ArcRwSignal::new(Vec::new()),
             state: Mutex::default(),
         }));
-        cell.renew_gpus(node);
+        cell.update_gpus(node);
         cell
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &NodeName {
         &self.0.name
     }
 
-    /// Where it was last in the picture.
+    /// Returns its last position in the picture.
     pub fn position(&self) -> usize {
         self.0.position.load(Relaxed)
     }
 
-    /// Moves it to another position.
+    /// Sets its position.
     pub fn move_to(&self, position: usize) {
         self.0.position.store(position, Relaxed);
     }
 
-    /// Takes in how far its values can be trusted by now, and says whether that is news. How old they are is news every
-    /// second; that they are not, once.
-    pub fn age(&self, now: Freshness) -> bool {
+    /// Stores the freshness of its values and returns whether subscribers should be notified: every second
+    /// while it is stale, otherwise once per change.
+    pub fn set_freshness(&self, now: Freshness) -> bool {
         let kind = match now {
             Freshness::Fresh => 0,
             Freshness::Stale(_) => 1,
             Freshness::Last => 2,
             Freshness::Never => 3,
         };
-        let is_news = self.0.trust.swap(kind, Relaxed) != kind || kind == 1;
-        if is_news {
+        let is_new = self.0.freshness.swap(kind, Relaxed) != kind || kind == 1;
+        if is_new {
             self.0.head.notify();
         }
-        is_news
+        is_new
     }
 
-    /// Its state, worked out once for all who show it.
+    /// Returns its health, computed once for all views.
     pub fn health(&self, node: &NodePicture, now_ms: u64) -> Arc<Health> {
         let age_s = match health::freshness(node, now_ms) {
             Freshness::Stale(age_ms) => 1 + age_ms / 1_000,
             _ => 0,
         };
-        let count = self.0.head.count() + self.0.sampled.count();
+        let count = self.0.head.count() + self.0.samples.count();
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
             Some((known, known_s, health)) if (*known, *known_s) == (count, age_s) => health.clone(),
             _ => {
-                let health = Arc::new(health::of_node(node, now_ms));
+                let health = Arc::new(health::for_node(node, now_ms));
                 *state = Some((count, age_s, health.clone()));
                 health
             }
         }
     }
 
-    /// Changes with its link, its facts, and its age once that is worth a word.
-    pub fn head(&self) -> &Mark {
+    /// Changes with its link, its facts, and its age once it is stale.
+    pub fn head(&self) -> &Revision {
         &self.0.head
     }
 
     /// Changes with every sample.
-    pub fn sampled(&self) -> &Mark {
-        &self.0.sampled
+    pub fn samples(&self) -> &Revision {
+        &self.0.samples
     }
 
-    /// Changes when its past is another one, not when the past merely grows.
-    pub fn past(&self) -> &Mark {
-        &self.0.past
+    /// Changes when its history is replaced, not when it merely grows.
+    pub fn history(&self) -> &Revision {
+        &self.0.history
     }
 
     /// Changes with the health of its GPUs.
-    pub fn cards(&self) -> &Mark {
-        &self.0.cards
+    pub fn gpu_health(&self) -> &Revision {
+        &self.0.gpu_health
     }
 
-    /// Changes with which jobs use anything of it.
-    pub fn uses(&self) -> &Mark {
-        &self.0.uses
+    /// Changes with which jobs have usage on it.
+    pub fn usage_jobs(&self) -> &Revision {
+        &self.0.usage_jobs
     }
 
-    /// Changes with how much jobs use of it.
-    pub fn used(&self) -> &Mark {
-        &self.0.used
+    /// Changes with the usage of its jobs.
+    pub fn job_usage(&self) -> &Revision {
+        &self.0.job_usage
     }
 
-    /// Changes with its CPUs one by one.
-    pub fn cores(&self) -> &Mark {
+    /// Changes with its per-CPU usage.
+    pub fn cores(&self) -> &Revision {
         &self.0.cores
     }
 
-    /// Changes with which processes it has, not with what they do.
-    pub fn members(&self) -> &Mark {
-        &self.0.members
+    /// Changes with its set of processes, not with their readings.
+    pub fn process_set(&self) -> &Revision {
+        &self.0.process_set
     }
 
     /// Changes with its processes.
-    pub fn processes(&self) -> &Mark {
+    pub fn processes(&self) -> &Revision {
         &self.0.processes
     }
 
-    /// Its GPUs; changes with which they are and to whom they belong.
+    /// Its GPUs; changes with the set of GPUs and their owners.
     pub fn gpus(&self) -> &ArcRwSignal<Vec<GpuCell>> {
         &self.0.gpus
     }
 
-    /// Brings its GPUs up to the picture, keeping the cells of those it knew.
-    pub fn renew_gpus(&self, node: &NodePicture) {
+    /// Updates its GPUs from the picture, keeping the cells of known ones.
+    pub fn update_gpus(&self, node: &NodePicture) {
         let old = self.0.gpus.get_untracked();
         let cell = |(position, gpu): (usize, &nodeglass_protocol::picture::GpuPicture)| {
             let known = old.iter().find(|cell| cell.0.uuid == gpu.facts.uuid).cloned();
@@ -218,31 +218,31 @@ impl NodeCell {
         self.0.gpus.set(node.gpus.iter().enumerate().map(cell).collect());
     }
 
-    /// Tells whoever looks at anything of it.
+    /// Notifies all subscribers of this node.
     pub fn notify_all(&self) {
         self.0.head.notify();
-        self.0.sampled.notify();
-        self.0.past.notify();
-        self.0.cards.notify();
+        self.0.samples.notify();
+        self.0.history.notify();
+        self.0.gpu_health.notify();
         self.0.processes.notify();
-        self.0.members.notify();
-        self.0.uses.notify();
-        self.0.used.notify();
+        self.0.process_set.notify();
+        self.0.usage_jobs.notify();
+        self.0.job_usage.notify();
         self.0.cores.notify();
         self.0.gpus.get_untracked().iter().for_each(|gpu| gpu.0.row.notify());
     }
 
-    /// Tells whoever looks at a row, by its place among GPUs, host, processes and uses.
+    /// Notifies the subscribers of a row, by its index among GPUs, host, processes and job usage.
     pub fn notify_row(&self, row: usize) {
         let gpus = self.0.gpus.get_untracked();
         match gpus.get(row) {
             Some(gpu) => gpu.0.row.notify(),
-            // The host's readings are shown as sums, which are renewed with every sample.
+            // The host's readings are shown as sums, which are recomputed with every sample.
             None if row == gpus.len() => {}
-            // Which of the two it is only the picture knows; whoever looks at one mostly looks at both.
+            // Only the picture knows which of the two it is; most views show both.
             None => {
                 self.0.processes.notify();
-                self.0.used.notify();
+                self.0.job_usage.notify();
             }
         }
     }
@@ -250,21 +250,21 @@ impl NodeCell {
 
 impl GpuCell {
     fn new(uuid: GpuUuid) -> Self {
-        Self(Arc::new(Gpu { uuid, position: AtomicUsize::new(0), row: Mark::default() }))
+        Self(Arc::new(Gpu { uuid, position: AtomicUsize::new(0), row: Revision::default() }))
     }
 
-    /// Its identity.
+    /// Returns its UUID.
     pub fn uuid(&self) -> &GpuUuid {
         &self.0.uuid
     }
 
-    /// Where it was last among the GPUs of its node.
+    /// Returns its last position among the GPUs of its node.
     pub fn position(&self) -> usize {
         self.0.position.load(Relaxed)
     }
 
     /// Changes with its readings, faults and owners.
-    pub fn row(&self) -> &Mark {
+    pub fn row(&self) -> &Revision {
         &self.0.row
     }
 }

@@ -1,8 +1,8 @@
-//! One GPU's sample wakes one subscriber, and what was missed is asked for.
+//! A sample of one GPU notifies one subscriber, and missed deltas are requested again.
 
 use super::*;
 use leptos::prelude::{ImmediateEffect, Owner, Track};
-use nodeglass_protocol::cell::NamedCells;
+use nodeglass_protocol::field::NamedCells;
 use nodeglass_protocol::live::{Mode, NodeReadings, Readings, Role, RowReadings, Snapshot};
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::version::LIVE_WIRE;
@@ -29,7 +29,7 @@ fn delta(seq: u32, changes: Vec<Change>) -> ServerMessage {
     ServerMessage::Delta(Delta { topic: 1, seq, elapsed_ms: 1_000, changes })
 }
 
-fn pasts(node: u32, past: nodeglass_protocol::picture::History) -> ServerMessage {
+fn histories(node: u32, past: nodeglass_protocol::picture::History) -> ServerMessage {
     ServerMessage::Histories(nodeglass_protocol::live::Histories { topic: 1, nodes: vec![(node, past)] })
 }
 
@@ -45,32 +45,32 @@ fn fleet() -> Fleet {
     fleet
 }
 
-fn gpu_cell(scene: &Scene, name: &str, index: usize) -> (NodeCell, GpuCell) {
-    let node = scene.cell(&NodeName::new(name).unwrap()).unwrap();
+fn gpu_cell(store: &TopicStore, name: &str, index: usize) -> (NodeCell, GpuCell) {
+    let node = store.cell(&NodeName::new(name).unwrap()).unwrap();
     let gpu = node.gpus().get_untracked()[index].clone();
     (node, gpu)
 }
 
-/// An effect that counts how often it ran, and keeps the utilisation it saw last.
+/// An effect that counts its runs and stores the last utilisation.
 fn watch(
-    scene: &Scene,
+    store: &TopicStore,
     name: &str,
     index: usize,
 ) -> (ImmediateEffect, Arc<AtomicUsize>, Arc<Mutex<Option<u64>>>) {
     let (runs, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(None)));
-    let (node, gpu) = gpu_cell(scene, name, index);
+    let (node, gpu) = gpu_cell(store, name, index);
     let effect = ImmediateEffect::new({
-        let (scene, runs, seen) = (scene.clone(), runs.clone(), seen.clone());
+        let (store, runs, seen) = (store.clone(), runs.clone(), seen.clone());
         move || {
             runs.fetch_add(1, Relaxed);
-            *seen.lock().unwrap() = scene.gpu(&node, &gpu, |gpu| gpu.row.value(GpuField::Util)).flatten();
+            *seen.lock().unwrap() = store.gpu(&node, &gpu, |gpu| gpu.row.value(GpuField::Util)).flatten();
         }
     });
     (effect, runs, seen)
 }
 
 #[test]
-fn the_change_of_one_gpu_wakes_the_one_who_looks_at_it_and_nobody_else() {
+fn a_change_of_one_gpu_notifies_only_its_subscriber() {
     Owner::new().with(|| {
         let fleet = fleet();
         let (_one, one_runs, one_seen) = watch(fleet.overview(), "n2", 1);
@@ -83,23 +83,23 @@ fn the_change_of_one_gpu_wakes_the_one_who_looks_at_it_and_nobody_else() {
 }
 
 #[test]
-fn several_deltas_in_one_frame_wake_once() {
+fn several_deltas_in_one_frame_notify_once() {
     Owner::new().with(|| {
         let fleet = fleet();
         let (_effect, runs, seen) = watch(fleet.overview(), "n1", 0);
-        assert!(fleet.ask_for_frame());
+        assert!(fleet.request_frame());
         fleet.receive(delta(11, vec![util(0, 0, 10)]), 1_000.0);
-        assert!(!fleet.ask_for_frame());
+        assert!(!fleet.request_frame());
         fleet.receive(delta(12, vec![util(0, 0, 20)]), 1_001.0);
         assert_eq!(runs.load(Relaxed), 1);
         fleet.flush();
         assert_eq!((runs.load(Relaxed), *seen.lock().unwrap()), (2, Some(20)));
-        assert!(fleet.ask_for_frame());
+        assert!(fleet.request_frame());
     });
 }
 
 #[test]
-fn a_frame_with_what_is_new_begins_the_second_and_many_frames_begin_one() {
+fn a_frame_with_new_data_ticks_and_many_frames_tick_once() {
     Owner::new().with(|| {
         let fleet = fleet();
         let seconds = || fleet.second().get_untracked();
@@ -108,12 +108,12 @@ fn a_frame_with_what_is_new_begins_the_second_and_many_frames_begin_one() {
         [10_016.0, 10_200.0, 10_600.0].into_iter().for_each(|at_ms| _ = fleet.frame(at_ms));
         assert_eq!(seconds(), 1);
         fleet.frame(10_990.0);
-        assert_eq!((seconds(), fleet.since_beat_ms(11_000.0)), (2, 10.0));
+        assert_eq!((seconds(), fleet.since_tick_ms(11_000.0)), (2, 10.0));
     });
 }
 
 #[test]
-fn sums_do_not_lag_behind_a_link_that_is_another_and_many_of_them_do_not_hurry_them() {
+fn structural_changes_tick_early_but_not_too_often() {
     Owner::new().with(|| {
         let fleet = fleet();
         let seconds = || fleet.second().get_untracked();
@@ -134,16 +134,16 @@ fn sums_do_not_lag_behind_a_link_that_is_another_and_many_of_them_do_not_hurry_t
 }
 
 #[test]
-fn a_change_is_told_once_a_frame_to_lists_that_look_for_themselves() {
+fn polling_lists_are_notified_once_per_frame() {
     Owner::new().with(|| {
         let fleet = fleet();
-        let scene = fleet.overview().clone();
-        let (one, two) = (gpu_cell(&scene, "n1", 0), gpu_cell(&scene, "n2", 1));
+        let store = fleet.overview().clone();
+        let (one, two) = (gpu_cell(&store, "n1", 0), gpu_cell(&store, "n2", 1));
         let runs = Arc::new(AtomicUsize::new(0));
         let _effect = ImmediateEffect::new({
-            let (scene, runs) = (scene.clone(), runs.clone());
+            let (store, runs) = (store.clone(), runs.clone());
             move || {
-                scene.pulse().track();
+                store.changed().track();
                 runs.fetch_add(1, Relaxed);
             }
         });
@@ -158,7 +158,7 @@ fn a_change_is_told_once_a_frame_to_lists_that_look_for_themselves() {
 }
 
 #[test]
-fn a_gap_in_the_numbers_asks_once_for_the_picture_and_then_waits_for_it() {
+fn a_missed_delta_requests_one_snapshot() {
     Owner::new().with(|| {
         let fleet = fleet();
         let reply = fleet.receive(delta(12, vec![util(0, 0, 10)]), 1_000.0);
@@ -170,7 +170,7 @@ fn a_gap_in_the_numbers_asks_once_for_the_picture_and_then_waits_for_it() {
 }
 
 #[test]
-fn a_delta_that_does_not_fit_asks_for_the_picture() {
+fn a_delta_that_does_not_apply_requests_a_snapshot() {
     Owner::new().with(|| {
         let fleet = fleet();
         let reply = fleet.receive(delta(11, vec![util(7, 0, 10)]), 1_000.0);
@@ -179,7 +179,7 @@ fn a_delta_that_does_not_fit_asks_for_the_picture() {
 }
 
 #[test]
-fn nodes_in_another_order_are_still_themselves() {
+fn reordered_nodes_keep_their_identity() {
     Owner::new().with(|| {
         let fleet = fleet();
         fleet.receive(delta(11, vec![util(0, 0, 11), util(1, 0, 22)]), 1_000.0);
@@ -196,52 +196,52 @@ fn nodes_in_another_order_are_still_themselves() {
 }
 
 #[test]
-fn another_run_of_the_relay_makes_the_page_forget() {
+fn another_run_of_the_relay_clears_the_state() {
     Owner::new().with(|| {
         let fleet = fleet();
-        fleet.welcomed(welcome(1), 0.0);
-        fleet.welcomed(welcome(1), 10.0);
+        fleet.on_welcome(welcome(1), 0.0);
+        fleet.on_welcome(welcome(1), 10.0);
         assert_eq!(fleet.overview().nodes().with_untracked(Vec::len), 2);
-        fleet.welcomed(welcome(2), 20.0);
+        fleet.on_welcome(welcome(2), 20.0);
         assert_eq!(fleet.overview().nodes().with_untracked(Vec::len), 0);
         assert!(fleet.receive(delta(11, vec![]), 30.0).is_none());
     });
 }
 
 #[test]
-fn what_was_left_is_no_longer_listened_to() {
+fn deltas_of_a_topic_that_was_left_are_ignored() {
     Owner::new().with(|| {
         let fleet = Fleet::default();
-        fleet.look_at(Some(Topic::Node(NodeName::new("n1").unwrap())));
+        fleet.show_detail(Some(Topic::Node(NodeName::new("n1").unwrap())));
         assert_eq!(fleet.topics().len(), 2);
         fleet.receive(snapshot(Topic::Node(NodeName::new("n1").unwrap()), &["n1"]), 0.0);
-        fleet.look_at(None);
+        fleet.show_detail(None);
         assert_eq!(fleet.topics(), [Topic::Overview]);
         assert!(fleet.receive(delta(99, vec![util(0, 0, 1)]), 1.0).is_none());
     });
 }
 
 #[test]
-fn a_page_that_nobody_sees_asks_for_no_more_than_it_notices_and_is_not_called_old_when_it_is_seen_again() {
+fn a_hidden_page_subscribes_to_less_and_is_not_shown_as_stale_when_visible() {
     Owner::new().with(|| {
         let fleet = Fleet::default();
         let node = Topic::Node(NodeName::new("n1").unwrap());
-        fleet.look_at(Some(node.clone()));
+        fleet.show_detail(Some(node.clone()));
         fleet.receive(snapshot(node.clone(), &["n1"]), 0.0);
         assert!(
-            !fleet.watch(true) && !fleet.watch(false),
-            "a page that is seen asks for the same either way"
+            !fleet.set_notifying(true) && !fleet.set_notifying(false),
+            "a visible page subscribes to the same topics either way"
         );
-        fleet.rest();
+        fleet.suspend();
         assert_eq!(fleet.topics(), []);
-        assert!(fleet.watch(true) && !fleet.watch(true));
+        assert!(fleet.set_notifying(true) && !fleet.set_notifying(true));
         assert_eq!(fleet.topics(), [Topic::Overview]);
-        // What comes while it rests does not wake it.
+        // Data that arrives while suspended does not resume the subscription.
         fleet.receive(snapshot(Topic::Overview, &["n1"]), 1_000.0);
         assert_eq!(fleet.topics(), [Topic::Overview]);
         let seconds = || fleet.second().get_untracked();
         fleet.frame(60_000.0);
-        assert!(fleet.wake(61_000.0) && !fleet.wake(61_000.0));
+        assert!(fleet.resume(61_000.0) && !fleet.resume(61_000.0));
         assert_eq!(fleet.topics(), [Topic::Overview, node.clone()]);
         fleet.frame(61_100.0);
         assert_eq!(seconds(), 0);
@@ -252,26 +252,26 @@ fn a_page_that_nobody_sees_asks_for_no_more_than_it_notices_and_is_not_called_ol
 }
 
 #[test]
-fn the_list_of_everything_is_seen_again_with_its_own_picture() {
+fn the_overview_resumes_with_its_own_snapshot() {
     Owner::new().with(|| {
         let fleet = Fleet::default();
-        fleet.rest();
-        assert!(fleet.is_resting() && fleet.wake(60_000.0) && !fleet.is_resting());
+        fleet.suspend();
+        assert!(fleet.is_suspended() && fleet.resume(60_000.0) && !fleet.is_suspended());
         assert_eq!(fleet.topics(), [Topic::Overview]);
-        fleet.beat(60_100.0);
+        fleet.tick(60_100.0);
         assert_eq!(fleet.second().get_untracked(), 0);
         fleet.receive(snapshot(Topic::Overview, &["n1"]), 60_200.0);
-        fleet.beat(60_300.0);
+        fleet.tick(60_300.0);
         assert_eq!(fleet.second().get_untracked(), 1);
     });
 }
 
 #[test]
-fn a_picture_whose_past_is_still_to_come_keeps_what_is_known_of_the_same_cards() {
+fn a_snapshot_without_history_keeps_that_of_the_same_gpus() {
     Owner::new().with(|| {
         let fleet = fleet();
         let past = || nodeglass_protocol::picture::History::default();
-        fleet.receive(pasts(0, past()), 500.0);
+        fleet.receive(histories(0, past()), 500.0);
         fleet.receive(snapshot(Topic::Overview, &["n1", "n2"]), 1_000.0);
         assert_eq!(fleet.overview().read(|picture| picture.nodes[0].history.clone()), Some(past()));
         assert_eq!(fleet.overview().read(|picture| picture.nodes[1].history.clone()), None);
@@ -279,38 +279,38 @@ fn a_picture_whose_past_is_still_to_come_keeps_what_is_known_of_the_same_cards()
 }
 
 #[test]
-fn a_page_that_gets_no_picture_goes_on_with_what_it_has() {
+fn without_a_snapshot_the_page_keeps_its_data() {
     Owner::new().with(|| {
         let fleet = Fleet::default();
-        fleet.look_at(Some(Topic::Node(NodeName::new("n1").unwrap())));
-        fleet.rest();
-        fleet.wake(10_000.0);
-        fleet.beat(11_000.0);
+        fleet.show_detail(Some(Topic::Node(NodeName::new("n1").unwrap())));
+        fleet.suspend();
+        fleet.resume(10_000.0);
+        fleet.tick(11_000.0);
         assert_eq!(fleet.second().get_untracked(), 0);
-        fleet.beat(12_500.0);
+        fleet.tick(12_500.0);
         assert_eq!(fleet.second().get_untracked(), 1);
     });
 }
 
 #[test]
-fn a_guest_who_was_sent_away_has_nothing_left() {
-    use nodeglass_protocol::ask::{LogStream, Tail};
+fn a_guest_whose_share_ended_has_no_data_left() {
+    use nodeglass_protocol::request::{LogStream, Tail};
     let fleet = fleet();
-    fleet.welcomed(welcome(1), 0.0);
-    fleet.look_at(Some(Topic::Node(NodeName::new("n1").unwrap())));
+    fleet.on_welcome(welcome(1), 0.0);
+    fleet.show_detail(Some(Topic::Node(NodeName::new("n1").unwrap())));
     fleet.receive(snapshot(Topic::Node(NodeName::new("n1").unwrap()), &["n1"]), 0.0);
-    let of = LogRef { job: nodeglass_protocol::JobId(17), stream: LogStream::Stdout };
-    let log = fleet.follow(&[of]).remove(0);
+    let log_ref = LogRef { job: nodeglass_protocol::JobId(17), stream: LogStream::Stdout };
+    let log = fleet.follow(&[log_ref]).remove(0);
     fleet.receive(
-        ServerMessage::Log { of, tail: Tail { lines: vec!["secret".into()], ..Tail::default() } },
+        ServerMessage::Log { of: log_ref, tail: Tail { lines: vec!["secret".into()], ..Tail::default() } },
         0.0,
     );
     fleet.forget();
     assert!(fleet.welcome().is_none() && fleet.followed().is_empty());
     assert_eq!(log.read(|log| log.lines.len()), 0);
-    for scene in fleet.scenes() {
-        assert_eq!(scene.read(Clone::clone), Picture::default());
-        assert!(scene.nodes().get_untracked().is_empty());
+    for store in fleet.stores() {
+        assert_eq!(store.read(Clone::clone), Picture::default());
+        assert!(store.nodes().get_untracked().is_empty());
     }
 }
 

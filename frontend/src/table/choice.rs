@@ -1,42 +1,42 @@
-//! Which columns are shown, and in which order, is remembered by their names.
+//! The user's choice of columns and their order, stored by column id.
 
 use super::column::{Column, find, fitting};
 
-/// What the user chose of a table's columns; nothing chosen is the default, which fits the room there is.
+/// The chosen columns of a table; without a choice, the default that fits the available width.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice(Option<Vec<usize>>);
 
 impl Choice {
-    /// Reads what was remembered; names that are not known any more are left out.
+    /// Parses a stored choice; drops unknown columns.
     pub fn parse(text: &str, columns: &[Column]) -> Self {
         let found: Vec<usize> = text.split(',').filter_map(|name| find(columns, name)).collect();
         Self((!found.is_empty()).then_some(found))
     }
 
-    /// As it is remembered; empty for the default.
+    /// Returns the form to store; empty for the default.
     pub fn text(&self, columns: &[Column]) -> String {
         let names = self.0.iter().flatten().map(|at| columns[*at].id);
         names.collect::<Vec<_>>().join(",")
     }
 
-    /// Whether it is the user's own.
+    /// Returns whether the user made a choice.
     pub fn is_own(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The columns to show in a room of so many px. The user's own are all shown: the table scrolls.
+    /// Returns the columns to show in a width in px. A user's choice is shown in full: the table scrolls.
     pub fn shown(&self, columns: &[Column], room: u32) -> Vec<usize> {
         self.0.clone().unwrap_or_else(|| fitting(columns, room))
     }
 
-    /// With a column shown that was not, or the other way round; the last one stays.
+    /// Returns the choice with a column shown or hidden; the last one stays.
     pub fn toggled(&self, column: usize, shown: &[usize]) -> Self {
         let mut own = shown.to_vec();
         match own.iter().position(|at| *at == column) {
             Some(_) if own.len() == 1 => {}
             Some(at) => drop(own.remove(at)),
             None => {
-                // Where it stands in the table by itself, as far as the others are in that order.
+                // At its default position, as far as the others are in the default order.
                 let at = own.iter().position(|other| *other > column).unwrap_or(own.len());
                 own.insert(at, column);
             }
@@ -44,7 +44,7 @@ impl Choice {
         Self(Some(own))
     }
 
-    /// With a shown column `step` places further.
+    /// Returns the choice with a shown column moved by `step`.
     pub fn moved(&self, column: usize, step: isize, shown: &[usize]) -> Self {
         let mut own = shown.to_vec();
         let from = own.iter().position(|at| *at == column);
@@ -64,12 +64,12 @@ mod tests {
     const COLUMNS: [Column; 4] = [
         Column::new("gpu", "GPU", Unit::Id, 40, "").rank(0),
         Column::new("sm", "SM", Unit::Percent, 50, "").rank(1),
-        Column::new("cwd", "Folder", Unit::Words, 200, ""),
+        Column::new("cwd", "Folder", Unit::Text, 200, ""),
         Column::new("mem", "Memory", Unit::Gib, 80, "").rank(1),
     ];
 
     #[test]
-    fn a_choice_comes_back_and_forgets_what_is_no_more() {
+    fn a_choice_round_trips_and_drops_unknown_columns() {
         let choice = Choice::parse("mem,gone,gpu", &COLUMNS);
         assert_eq!(choice.shown(&COLUMNS, 10), [3, 0]);
         assert_eq!(choice.text(&COLUMNS), "mem,gpu");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_comes_where_it_belongs_and_the_last_one_stays() {
+    fn a_column_is_inserted_in_default_order_and_the_last_one_stays() {
         let shown = Choice::default().shown(&COLUMNS, 500);
         let more = Choice::default().toggled(2, &shown);
         assert_eq!(more.shown(&COLUMNS, 0), [0, 1, 2, 3]);

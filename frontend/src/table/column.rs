@@ -1,50 +1,51 @@
-//! A column says what it is called, what it counts and how wide it is; how it is read is its table's affair.
+//! Description of a column: name, unit, width and style. How its value is read is the table's concern.
 
 use super::value::Unit;
+use nodeglass_protocol::field::{Aggregate, Field, FullScale, ValueKind};
 
 /// One column of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its name in filters, in the URL and in files: `sm`.
+    /// Its id in filters, in the URL and in files: `sm`.
     pub id: &'static str,
-    /// Other names by which a filter may call it.
+    /// Other names in filters.
     pub aliases: &'static [&'static str],
-    /// What stands in its head, without the unit.
+    /// Its title, without the unit.
     pub title: &'static str,
-    /// What it is, one phrase.
+    /// What it shows, one phrase.
     pub about: &'static str,
-    /// What its numbers count.
+    /// The unit of its numbers.
     pub unit: Unit,
     /// How it is drawn.
-    pub look: Look,
-    /// Its width in px; the least width, if it grows.
+    pub style: CellStyle,
+    /// Its width in px; the minimum if it grows.
     pub width: u16,
-    /// Whether it takes room that is left.
+    /// Whether it takes spare width.
     pub grows: bool,
-    /// Who stays when there is no room for all: 0 always, then 1, 2, …; [`Column::HIDDEN`] only when asked for.
+    /// Priority when width is scarce: 0 stays always, then 1, 2, …; [`Column::HIDDEN`] only on request.
     pub rank: u8,
-    /// What its sum is.
+    /// How it is aggregated.
     pub sum: Sum,
 }
 
 /// How a cell is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
-    /// As words or figures.
+pub enum CellStyle {
+    /// As text or figures.
     Plain,
     /// As a bar of utilisation.
     Util,
-    /// As a bar of another hue: the class.
+    /// As a bar with another hue: its CSS class.
     Bar(&'static str),
     /// As a command line: the program, then the rest.
     Command,
-    /// As its table draws it; the value is for filters and files.
-    Own,
-    /// As its table draws it, and there is nothing to sort or to export.
-    Picture,
+    /// By its table; the value serves filters and exports.
+    Custom,
+    /// By its table, without a value to sort or export.
+    Graphic,
 }
 
-/// What is shown of a column below all its rows.
+/// The aggregate in a table's footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sum {
     /// Nothing.
@@ -54,14 +55,14 @@ pub enum Sum {
     /// The mean.
     Mean,
     /// The largest.
-    Most,
+    Max,
 }
 
 impl Column {
-    /// The rank of a column that is shown only when it is asked for.
+    /// The rank of a column that is shown only on request.
     pub const HIDDEN: u8 = 255;
 
-    /// A column that is hidden until it is asked for.
+    /// Creates a column that is hidden by default.
     pub const fn new(
         id: &'static str,
         title: &'static str,
@@ -75,7 +76,7 @@ impl Column {
             title,
             about,
             unit,
-            look: Look::Plain,
+            style: CellStyle::Plain,
             width,
             grows: false,
             rank: Self::HIDDEN,
@@ -83,42 +84,67 @@ impl Column {
         }
     }
 
-    /// Shown by default; a smaller rank stays longer where there is little room.
+    /// Creates the column of a field as the catalogue describes it, hidden by default.
+    pub fn of_field<F: Field>(field: F) -> Self {
+        let metric = field.metric();
+        let unit = match metric.kind {
+            ValueKind::State => Unit::Id,
+            _ => Unit::of_catalogue(metric.unit),
+        };
+        let width = match metric.full_scale {
+            FullScale::Field(_) => unit.width().max(112),
+            _ => unit.width(),
+        };
+        let sum = match metric.aggregate {
+            Aggregate::None => Sum::None,
+            Aggregate::Sum => Sum::Total,
+            Aggregate::Mean => Sum::Mean,
+            Aggregate::Max => Sum::Max,
+        };
+        Self { sum, ..Self::new(metric.column_id(), metric.short, unit, width, metric.help) }
+    }
+
+    /// Sets its width.
+    pub const fn width(self, width: u16) -> Self {
+        Self { width, ..self }
+    }
+
+    /// Shows it by default; a smaller rank stays longer where width is scarce.
     pub const fn rank(self, rank: u8) -> Self {
         Self { rank, ..self }
     }
 
-    /// Takes room that is left.
+    /// Lets it take spare width.
     pub const fn grows(self) -> Self {
         Self { grows: true, ..self }
     }
 
-    /// Drawn in a way of its own.
-    pub const fn look(self, look: Look) -> Self {
-        Self { look, ..self }
+    /// Sets its style.
+    pub const fn style(self, style: CellStyle) -> Self {
+        Self { style, ..self }
     }
 
-    /// Summed up below all rows.
+    /// Sets its aggregate.
     pub const fn sum(self, sum: Sum) -> Self {
         Self { sum, ..self }
     }
 
-    /// Also called so in filters.
+    /// Sets other names for filters.
     pub const fn aliases(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
     }
 
-    /// Whether its figures stand at the right.
+    /// Returns whether its figures are right-aligned.
     pub fn is_right(&self) -> bool {
-        self.unit.is_number() && matches!(self.look, Look::Plain)
+        self.unit.is_number() && matches!(self.style, CellStyle::Plain)
     }
 
-    /// Whether rows can be sorted by it, and it can be told as text.
-    pub fn is_told(&self) -> bool {
-        self.look != Look::Picture
+    /// Returns whether rows can be sorted by it and it can be exported.
+    pub fn has_value(&self) -> bool {
+        self.style != CellStyle::Graphic
     }
 
-    /// Its title with its unit, as a text of its own needs it: `SM %`.
+    /// Returns the title with its unit, for use outside the table: `SM %`.
     pub fn full_title(&self) -> String {
         match self.unit.head() {
             "" => self.title.to_owned(),
@@ -127,13 +153,13 @@ impl Column {
         }
     }
 
-    /// Its name in a file, which says the unit: `gpu_mem_bytes`.
+    /// Returns the name in a file, which contains the unit: `gpu_mem_bytes`.
     pub fn file_name(&self) -> String {
         format!("{}{}", self.id, self.unit.suffix())
     }
 }
 
-/// The position of the column that a filter or the URL calls so.
+/// Returns the position of the column that a filter or the URL names.
 pub fn find(columns: &[Column], name: &str) -> Option<usize> {
     let named = |column: &Column| {
         column.id.eq_ignore_ascii_case(name)
@@ -142,13 +168,13 @@ pub fn find(columns: &[Column], name: &str) -> Option<usize> {
     columns.iter().position(named)
 }
 
-/// The columns that are shown by default in a room of so many px: those of the least rank are left out until
-/// the others fit.
+/// Returns the default columns that fit into a width in px: the highest ranks are dropped until the others
+/// fit.
 pub fn fitting(columns: &[Column], room: u32) -> Vec<usize> {
     let mut shown: Vec<usize> = (0..columns.len()).filter(|at| columns[*at].rank != Column::HIDDEN).collect();
     let width = |shown: &[usize]| shown.iter().map(|at| u32::from(columns[*at].width)).sum::<u32>();
     while width(&shown) > room {
-        // The last of those of the same rank goes first.
+        // The last of equal rank goes first.
         let Some(least) = shown.iter().copied().max_by_key(|at| columns[*at].rank) else { break };
         if columns[least].rank == 0 {
             break;
@@ -165,13 +191,13 @@ mod tests {
     const COLUMNS: [Column; 5] = [
         Column::new("gpu", "GPU", Unit::Id, 40, "").rank(0),
         Column::new("sm", "SM", Unit::Percent, 50, "").rank(2).aliases(&["util"]),
-        Column::new("cwd", "Folder", Unit::Words, 200, ""),
+        Column::new("cwd", "Folder", Unit::Text, 200, ""),
         Column::new("mem", "Memory", Unit::Gib, 80, "").rank(1),
-        Column::new("cmd", "Command", Unit::Words, 100, "").rank(2).grows(),
+        Column::new("cmd", "Command", Unit::Text, 100, "").rank(2).grows(),
     ];
 
     #[test]
-    fn what_matters_least_makes_room_first() {
+    fn the_least_important_columns_are_dropped_first() {
         assert_eq!(fitting(&COLUMNS, 1_000), [0, 1, 3, 4]);
         assert_eq!(fitting(&COLUMNS, 180), [0, 1, 3]);
         assert_eq!(fitting(&COLUMNS, 120), [0, 3]);
@@ -179,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn a_column_answers_to_each_of_its_names() {
+    fn a_column_is_found_by_each_of_its_names() {
         assert_eq!(find(&COLUMNS, "SM"), Some(1));
         assert_eq!(find(&COLUMNS, "util"), Some(1));
         assert_eq!(find(&COLUMNS, "smm"), None);
     }
 
     #[test]
-    fn a_title_says_its_unit_once() {
+    fn a_title_contains_its_unit_once() {
         assert_eq!(COLUMNS[3].full_title(), "Memory GiB");
         assert_eq!(COLUMNS[3].file_name(), "mem_bytes");
         assert_eq!(COLUMNS[0].full_title(), "GPU");

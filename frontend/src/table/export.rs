@@ -1,23 +1,23 @@
-//! What a table shows can be taken along: as text, as Markdown, as CSV, as JSON.
+//! Exports a table: as text, Markdown, CSV or JSON.
 
 use super::column::Column;
 use super::value::Value;
 use std::fmt::Write;
 
-/// A form in which a table can be taken along.
+/// An export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Columns of text under each other.
+    /// Aligned columns of text.
     Text,
     /// A table for an issue or a chat.
     Markdown,
-    /// For a spreadsheet: base units, said in the names of the columns.
+    /// For spreadsheets: base units, named in the column names.
     Csv,
-    /// For a program: the same names and units.
+    /// For programs: the same names and units.
     Json,
 }
 
-/// The table in a form.
+/// Returns the table in a format.
 pub fn write(form: Form, columns: &[&Column], rows: &[Vec<Value>]) -> String {
     match form {
         Form::Text => text(columns, rows),
@@ -72,10 +72,10 @@ fn markdown(columns: &[&Column], rows: &[Vec<Value>]) -> String {
     out
 }
 
-/// A text that is none of Markdown's pictures, links, tags or code, wherever the table is put.
-fn markdown_text(words: &str) -> String {
-    let mut out = String::with_capacity(words.len());
-    for letter in one_line(words).chars() {
+/// Escapes pictures, links, tags and code of Markdown, wherever the table is pasted.
+fn markdown_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in one_line(text).chars() {
         if matches!(letter, '\\' | '|' | '[' | ']' | '<' | '>' | '`' | '&') {
             out.push('\\');
         }
@@ -94,8 +94,8 @@ fn csv(columns: &[&Column], rows: &[Vec<Value>]) -> String {
             }
             match value {
                 Value::Absent(_) => {}
-                Value::Number(number) | Value::Of(number, _) => drop(write!(out, "{number}")),
-                Value::Text(words) => out.push_str(&csv_text(words)),
+                Value::Number(number) | Value::Part(number, _) => drop(write!(out, "{number}")),
+                Value::Text(text) => out.push_str(&csv_text(text)),
             }
         }
         out.push_str("\r\n");
@@ -103,16 +103,16 @@ fn csv(columns: &[&Column], rows: &[Vec<Value>]) -> String {
     out
 }
 
-/// A text for a spreadsheet, which would take one that begins like a formula for a formula, some also behind spaces or
-/// with the wide signs of East Asian keyboards.
-fn csv_text(words: &str) -> String {
-    let first = words.trim_start_matches(' ');
+/// Quotes a text for spreadsheets. Some treat text that begins like a formula as one, also after spaces or
+/// with full-width signs.
+fn csv_text(text: &str) -> String {
+    let first = text.trim_start_matches(' ');
     let is_formula = first.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
-    if is_formula || words.contains([',', '"', '\n', '\r', ';', '\t']) {
+    if is_formula || text.contains([',', '"', '\n', '\r', ';', '\t']) {
         let guard = if is_formula { "'" } else { "" };
-        return format!("\"{guard}{}\"", words.replace('"', "\"\""));
+        return format!("\"{guard}{}\"", text.replace('"', "\"\""));
     }
-    words.to_owned()
+    text.to_owned()
 }
 
 fn json(columns: &[&Column], rows: &[Vec<Value>]) -> String {
@@ -124,8 +124,8 @@ fn json(columns: &[&Column], rows: &[Vec<Value>]) -> String {
             let _ = write!(out, "{comma}\"{}\": ", column.file_name());
             match value {
                 Value::Absent(_) => out.push_str("null"),
-                Value::Number(number) | Value::Of(number, _) => drop(write!(out, "{number}")),
-                Value::Text(words) => json_text(words, &mut out),
+                Value::Number(number) | Value::Part(number, _) => drop(write!(out, "{number}")),
+                Value::Text(text) => json_text(text, &mut out),
             }
         }
         out.push('}');
@@ -134,9 +134,9 @@ fn json(columns: &[&Column], rows: &[Vec<Value>]) -> String {
     out
 }
 
-fn json_text(words: &str, out: &mut String) {
+fn json_text(text: &str, out: &mut String) {
     out.push('"');
-    for letter in words.chars() {
+    for letter in text.chars() {
         match letter {
             '"' | '\\' => out.extend(['\\', letter]),
             letter if letter < ' ' => drop(write!(out, "\\u{:04x}", letter as u32)),
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use crate::table::value::Unit;
 
-    const USER: Column = Column::new("user", "User", Unit::Words, 80, "");
+    const USER: Column = Column::new("user", "User", Unit::Text, 80, "");
     const MEM: Column = Column::new("mem", "Memory", Unit::Gib, 80, "");
 
     fn taken(form: Form, rows: &[Vec<Value>]) -> String {
@@ -167,27 +167,30 @@ mod tests {
     }
 
     fn rows() -> [Vec<Value>; 2] {
-        [vec![Value::text("alice"), Value::Of(70 << 30, 80 << 30)], vec![Value::text("b|ob"), Value::NOT_YET]]
+        [
+            vec![Value::text("alice"), Value::Part(70 << 30, 80 << 30)],
+            vec![Value::text("b|ob"), Value::NOT_YET],
+        ]
     }
 
     #[test]
-    fn text_stands_in_columns_with_figures_at_the_right() {
+    fn text_is_aligned_with_figures_to_the_right() {
         assert_eq!(taken(Form::Text, &rows()), "User   Memory GiB\nalice     70.0/80\nb|ob            –\n");
     }
 
     #[test]
-    fn markdown_is_not_broken_by_what_is_in_it() {
+    fn markdown_stays_intact_whatever_a_cell_contains() {
         let expected = "| User | Memory GiB |\n|---|--:|\n| alice | 70.0/80 |\n| b\\|ob | – |\n";
         assert_eq!(taken(Form::Markdown, &rows()), expected);
     }
 
     #[test]
-    fn csv_tells_bytes_and_leaves_empty_what_is_absent() {
+    fn csv_has_bytes_and_leaves_missing_values_empty() {
         assert_eq!(taken(Form::Csv, &rows()), "user,mem_bytes\r\nalice,75161927680\r\nb|ob,\r\n");
     }
 
     #[test]
-    fn t15_a_cell_that_looks_like_a_formula_is_none() {
+    fn t15_a_cell_that_looks_like_a_formula_is_quoted() {
         for evil in ["=cmd()", "+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "  =1", "＝1"] {
             let out = csv_text(evil);
             assert!(out.starts_with("\"'") && out.ends_with('"'), "{out}");
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_read_back_as_it_was() {
+    fn json_parses_to_the_same_values() {
         let rows = [vec![Value::text("a\"\\\n\u{1}ü"), Value::Number(7)], vec![Value::NONE, Value::NOT_YET]];
         let read: serde_json::Value = serde_json::from_str(&taken(Form::Json, &rows)).unwrap();
         assert_eq!(read[0]["user"], "a\"\\\n\u{1}ü");
@@ -231,9 +234,9 @@ mod tests {
     }
 
     #[test]
-    fn t15_no_hostile_name_breaks_out_of_its_cell_in_any_form() {
+    fn t15_no_hostile_name_breaks_out_of_its_cell_in_any_format() {
         for raw in hostile::all() {
-            // As it comes, for an export leans on nobody, and as the wire has it.
+            // Raw, because an export relies on nobody, and cleaned as on the wire.
             let raw = String::from_utf8_lossy(&raw).into_owned();
             for name in [raw.clone(), nodeglass_protocol::Text::new(&raw).as_str().to_owned()] {
                 let rows =
@@ -244,7 +247,7 @@ mod tests {
                 assert!(!shown.starts_with(['=', '+', '-', '@', '＝', '\t']), "{name:?}");
                 assert_eq!(read[1][0].trim_start_matches('\''), name.trim_start_matches('\''), "{name:?}");
                 let json: serde_json::Value = serde_json::from_str(&taken(Form::Json, &rows)).unwrap();
-                // An empty text is none.
+                // An empty text has no value.
                 assert_eq!(json[0]["user"].as_str().unwrap_or_default(), name);
                 let clean = nodeglass_protocol::Text::new(&name);
                 assert!(!csv_text(clean.as_str()).contains(hostile::is_harmful));

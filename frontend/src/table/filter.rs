@@ -1,13 +1,14 @@
-//! What is typed above a table is a filter, or an error that says in words what is wrong and where.
+//! The filter language of tables, and errors that say what is wrong and where.
 //!
-//! A filter is a row of terms that must all hold: `user:alice sm>50 mem>=10g node:gpu-0*,gpu-1? !docker
-//! command:"python train.py"`. A term is words that stand anywhere in a row, or a column, a relation and values;
-//! one of several values, parted by commas, is enough; `!` turns a term around; `none` means that nothing is read.
+//! A filter is a list of terms that must all match: `user:alice sm>50 mem>=10g node:gpu-0*,gpu-1? !docker
+//! command:"python train.py"`. A term is text to find anywhere in a row, or a column, a relation and values;
+//! of several values, separated by commas, one must match. `!` negates a term, and `none` matches missing
+//! values.
 
 use super::column::{self, Column};
 use super::value::{Unit, Value};
 
-/// A filter that can be applied.
+/// A parsed filter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter(Vec<Term>);
 
@@ -19,23 +20,23 @@ struct Term {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Test {
-    /// The words stand somewhere in the row.
+    /// The text occurs somewhere in the row.
     Anywhere(String),
-    /// One of the wishes holds for a column.
-    Column(usize, Vec<Wish>),
+    /// One of the conditions holds for a column.
+    Column(usize, Vec<Condition>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Wish {
-    /// Nothing is read there.
-    Nothing,
-    /// The text has this in it, or is as the pattern says, in small letters.
+enum Condition {
+    /// The value is missing.
+    Absent,
+    /// The text contains this in lowercase, or matches it as a pattern.
     Like(String),
-    /// The text is exactly this, in small letters.
+    /// The text equals this in lowercase.
     Is(String),
-    /// The number stands so to this one.
+    /// Compares the number.
     Number(Relation, u64),
-    /// The share of its whole, in %, stands so to this one.
+    /// Compares the percentage of the maximum.
     Share(Relation, u64),
 }
 
@@ -73,32 +74,34 @@ impl Relation {
     }
 }
 
-/// Why a text is no filter.
+/// Why a text is not a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
-    /// Where it is wrong, in characters from the beginning.
+    /// Position of the error, in characters from the start.
     pub at: usize,
     /// What is wrong, one sentence.
-    pub words: String,
+    pub message: String,
 }
 
 impl Filter {
-    /// Reads a filter for a table of these columns.
+    /// Parses a filter for a table with these columns.
     ///
     /// # Errors
-    /// [`FilterError`] for the first term that makes no sense.
+    /// Returns [`FilterError`] for the first invalid term.
     pub fn parse(text: &str, columns: &[Column]) -> Result<Self, FilterError> {
-        let terms = words(text)?;
-        let term = |word: Word| term(&word.text, columns).map_err(|words| FilterError { at: word.at, words });
+        let terms = tokens(text)?;
+        let term = |token: Token| {
+            term(&token.text, columns).map_err(|message| FilterError { at: token.at, message })
+        };
         terms.into_iter().map(term).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether it lets everything through.
+    /// Returns whether it matches every row.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a row passes; `value` reads one of its columns.
+    /// Returns whether a row matches; `value` reads one of its columns.
     pub fn passes(&self, columns: &[Column], value: &dyn Fn(usize) -> Value) -> bool {
         self.0.iter().all(|term| term.not != passes(&term.test, columns, value))
     }
@@ -106,25 +109,25 @@ impl Filter {
 
 fn passes(test: &Test, columns: &[Column], value: &dyn Fn(usize) -> Value) -> bool {
     match test {
-        Test::Anywhere(words) => (0..columns.len()).any(|at| {
+        Test::Anywhere(text) => (0..columns.len()).any(|at| {
             let column = &columns[at];
-            let searched = column.is_told() && matches!(column.unit, Unit::Words | Unit::Id);
-            searched && matches(words, &value(at).line(column.unit).to_lowercase())
+            let searched = column.has_value() && matches!(column.unit, Unit::Text | Unit::Id);
+            searched && matches(text, &value(at).line(column.unit).to_lowercase())
         }),
-        Test::Column(at, wishes) => {
+        Test::Column(at, conditions) => {
             let (value, unit) = (value(*at), columns[*at].unit);
-            wishes.iter().any(|wish| wish.holds(&value, unit))
+            conditions.iter().any(|condition| condition.holds(&value, unit))
         }
     }
 }
 
-impl Wish {
+impl Condition {
     fn holds(&self, value: &Value, unit: Unit) -> bool {
         if value.why_absent().is_some() {
-            return *self == Self::Nothing;
+            return *self == Self::Absent;
         }
         match self {
-            Self::Nothing => false,
+            Self::Absent => false,
             Self::Like(pattern) => matches(pattern, &value.line(unit).to_lowercase()),
             Self::Is(text) => *text == value.line(unit).to_lowercase(),
             Self::Number(relation, of) => value.as_number().is_some_and(|number| relation.holds(number, *of)),
@@ -136,15 +139,15 @@ impl Wish {
     }
 }
 
-/// A piece between blanks, and where it began.
-struct Word {
+/// A token and its position.
+struct Token {
     at: usize,
     text: String,
 }
 
-/// The pieces of a filter; what stands in quotes keeps its blanks, and the quotes.
-fn words(text: &str) -> Result<Vec<Word>, FilterError> {
-    let (mut words, mut open) = (Vec::<Word>::new(), None);
+/// Splits a filter at blanks; quoted text keeps its blanks and its quotes.
+fn tokens(text: &str) -> Result<Vec<Token>, FilterError> {
+    let (mut tokens, mut open) = (Vec::<Token>::new(), None);
     let mut inside = false;
     for (at, letter) in text.chars().enumerate() {
         if letter == '"' {
@@ -152,40 +155,40 @@ fn words(text: &str) -> Result<Vec<Word>, FilterError> {
         }
         if letter.is_whitespace() && open.is_none() {
             inside = false;
-        } else if let (true, Some(word)) = (inside, words.last_mut()) {
-            word.text.push(letter);
+        } else if let (true, Some(token)) = (inside, tokens.last_mut()) {
+            token.text.push(letter);
         } else {
-            words.push(Word { at, text: letter.into() });
+            tokens.push(Token { at, text: letter.into() });
             inside = true;
         }
     }
     match open {
-        Some(at) => Err(FilterError { at, words: "This quote is not closed.".to_owned() }),
-        None => Ok(words),
+        Some(at) => Err(FilterError { at, message: "This quote is not closed.".to_owned() }),
+        None => Ok(tokens),
     }
 }
 
-fn term(word: &str, columns: &[Column]) -> Result<Term, String> {
-    let (turned, rest) = match word.strip_prefix(['!', '-']) {
-        // Words may begin with two dashes, as options do.
-        Some(rest) if !rest.is_empty() && !word.starts_with("--") => (true, rest),
-        _ => (false, word),
+fn term(token: &str, columns: &[Column]) -> Result<Term, String> {
+    let (negated, rest) = match token.strip_prefix(['!', '-']) {
+        // Text may begin with two dashes, as options do.
+        Some(rest) if !rest.is_empty() && !token.starts_with("--") => (true, rest),
+        _ => (false, token),
     };
     let Some((name, relation, values)) = split(rest) else {
-        let words = unquoted(rest).to_lowercase();
-        return Ok(Term { not: turned, test: Test::Anywhere(words) });
+        let text = unquoted(rest).to_lowercase();
+        return Ok(Term { not: negated, test: Test::Anywhere(text) });
     };
-    let at = column::find(columns, name).filter(|at| columns[*at].is_told());
+    let at = column::find(columns, name).filter(|at| columns[*at].has_value());
     let at = at.ok_or_else(|| unknown(name, columns))?;
     if values.is_empty() {
         return Err(format!("After “{rest}” comes what it is compared with."));
     }
-    let wishes: Result<Vec<Wish>, String> =
-        parts(values).map(|value| wish(&columns[at], relation, &value)).collect();
-    Ok(Term { not: turned != (relation == Relation::IsNot), test: Test::Column(at, wishes?) })
+    let conditions: Result<Vec<Condition>, String> =
+        split_values(values).map(|value| condition(&columns[at], relation, &value)).collect();
+    Ok(Term { not: negated != (relation == Relation::IsNot), test: Test::Column(at, conditions?) })
 }
 
-/// Column, relation and values of a term, if it is of that kind.
+/// Splits a term into column, relation and values, if it has that form.
 fn split(term: &str) -> Option<(&str, Relation, &str)> {
     let end =
         term.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').filter(|end| *end > 0)?;
@@ -193,45 +196,45 @@ fn split(term: &str) -> Option<(&str, Relation, &str)> {
     Relation::ALL.iter().find_map(|(sign, relation)| Some((name, *relation, rest.strip_prefix(sign)?)))
 }
 
-/// The values between commas outside of quotes, without their quotes.
-fn parts(values: &str) -> impl Iterator<Item = String> {
+/// Returns the values between commas outside of quotes, without their quotes.
+fn split_values(values: &str) -> impl Iterator<Item = String> {
     let mut quoted = false;
-    let parts = values.split(move |letter| {
+    let split_values = values.split(move |letter| {
         quoted ^= letter == '"';
         letter == ',' && !quoted
     });
-    parts.map(unquoted).filter(|part| !part.is_empty())
+    split_values.map(unquoted).filter(|part| !part.is_empty())
 }
 
 fn unquoted(text: &str) -> String {
     text.replace('"', "")
 }
 
-fn wish(column: &Column, relation: Relation, value: &str) -> Result<Wish, String> {
+fn condition(column: &Column, relation: Relation, value: &str) -> Result<Condition, String> {
     if value == "none" || value == "-" {
-        return Ok(Wish::Nothing);
+        return Ok(Condition::Absent);
     }
     let small = value.to_lowercase();
     if !column.unit.is_number() {
         return match relation {
-            Relation::Like => Ok(Wish::Like(small)),
-            Relation::Is | Relation::IsNot => Ok(Wish::Is(small)),
+            Relation::Like => Ok(Condition::Like(small)),
+            Relation::Is | Relation::IsNot => Ok(Condition::Is(small)),
             _ => Err(format!("“{}” is words: it can be compared with : or = alone.", column.id)),
         };
     }
     if small.contains(['*', '?']) && relation == Relation::Like {
-        return Ok(Wish::Like(small));
+        return Ok(Condition::Like(small));
     }
     let percent = small.strip_suffix('%').filter(|_| column.unit != Unit::Percent);
     if let Some(percent) = percent.and_then(|digits| digits.parse().ok()) {
-        return Ok(Wish::Share(relation, percent));
+        return Ok(Condition::Share(relation, percent));
     }
     let number = quantity(&small, column.unit);
     let number = number.ok_or_else(|| format!("“{value}” is no {}.", measure(column.unit)))?;
-    Ok(Wish::Number(relation, number))
+    Ok(Condition::Number(relation, number))
 }
 
-/// A number with its unit in the base of a column's unit; without one it is in the unit that is shown.
+/// Parses a number with a unit into the base of a column's unit; without a unit it is in the displayed unit.
 fn quantity(text: &str, unit: Unit) -> Option<u64> {
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
@@ -240,8 +243,8 @@ fn quantity(text: &str, unit: Unit) -> Option<u64> {
     Some((number * scale).round() as u64)
 }
 
-/// A number without a sign. The standard library reads more kinds of them, by a table of 10 kB that the page would
-/// have to load for it.
+/// Parses an unsigned decimal. The standard library's parser accepts more forms and needs a table of 10 kB,
+/// which the page would have to load.
 fn decimal(text: &str) -> Option<f64> {
     let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
     let digits = format!("{whole}{rest}");
@@ -272,7 +275,7 @@ fn scale(suffix: &str, unit: Unit) -> Option<f64> {
     })
 }
 
-/// What is expected where a number of a unit should stand.
+/// Describes what is expected where a number of a unit should stand.
 fn measure(unit: Unit) -> &'static str {
     match unit {
         Unit::Gib => "amount of memory, such as 10g, 512m or 80%",
@@ -284,20 +287,20 @@ fn measure(unit: Unit) -> &'static str {
 }
 
 fn unknown(name: &str, columns: &[Column]) -> String {
-    let told = || columns.iter().filter(|column| column.is_told()).map(|column| column.id);
+    let names = || columns.iter().filter(|column| column.has_value()).map(|column| column.id);
     let small = name.to_lowercase();
     let near = |id: &&str| id.starts_with(&small) || small.starts_with(*id) || distance(id, &small) <= 1;
-    let near: Vec<&str> = told().filter(near).collect();
+    let near: Vec<&str> = names().filter(near).collect();
     if near.is_empty() {
         return format!(
             "There is no column “{name}” here. There are {}.",
-            told().collect::<Vec<_>>().join(", ")
+            names().collect::<Vec<_>>().join(", ")
         );
     }
     format!("There is no column “{name}” here. Do you mean {}?", near.join(" or "))
 }
 
-/// How many letters must be changed, put in or taken out to make one word of another, at most 2.
+/// Returns the edit distance of two words, at most 2.
 fn distance(one: &str, other: &str) -> usize {
     let (a, b) = (one.as_bytes(), other.as_bytes());
     let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
@@ -306,14 +309,14 @@ fn distance(one: &str, other: &str) -> usize {
     (a.len() - tail).max(b.len() - tail).min(2)
 }
 
-/// Whether a text has the pattern in it; with `*` or `?`, whether it is as the pattern says from end to end.
+/// Returns whether a text contains the pattern; with `*` or `?`, whether it matches from end to end.
 fn matches(pattern: &str, text: &str) -> bool {
     if !pattern.contains(['*', '?']) {
         return text.contains(pattern);
     }
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut at, mut here) = (0, 0);
-    // Where the last star was, and how much of the text it stands for.
+    // Position of the last star, and how much of the text it matches.
     let mut star = None;
     while here < text.len() {
         match pattern.get(at) {
@@ -335,24 +338,24 @@ fn matches(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::column::Look;
+    use crate::table::column::CellStyle;
 
     const COLUMNS: [Column; 8] = [
-        Column::new("user", "User", Unit::Words, 80, ""),
+        Column::new("user", "User", Unit::Text, 80, ""),
         Column::new("sm", "SM", Unit::Percent, 50, ""),
         Column::new("mem", "Memory", Unit::Gib, 80, ""),
-        Column::new("node", "Node", Unit::Words, 80, ""),
+        Column::new("node", "Node", Unit::Text, 80, ""),
         Column::new("rank", "Rank", Unit::Id, 40, ""),
         Column::new("time", "Run time", Unit::Clock, 80, "").aliases(&["runtime"]),
-        Column::new("command", "Command", Unit::Words, 80, ""),
-        Column::new("spark", "Last 10 min", Unit::Words, 80, "").look(Look::Picture),
+        Column::new("command", "Command", Unit::Text, 80, ""),
+        Column::new("spark", "Last 10 min", Unit::Text, 80, "").style(CellStyle::Graphic),
     ];
 
     fn row(at: usize) -> Value {
         match at {
             0 => Value::text("alice"),
             1 => Value::Number(60),
-            2 => Value::Of(20 << 30, 80 << 30),
+            2 => Value::Part(20 << 30, 80 << 30),
             3 => Value::text("gpu-07"),
             4 => Value::NONE,
             5 => Value::Number(7_200),
@@ -370,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn all_terms_must_hold_and_one_of_the_values() {
+    fn all_terms_must_match_and_one_of_several_values() {
         assert!(passes("user:alice sm>50 mem>10g node:gpu-0*"));
         assert!(!passes("user:alice sm>60"));
         assert!(passes("user:bob,ali rank:none"));
@@ -378,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn relations_read_as_they_look() {
+    fn relations_compare_as_written() {
         for text in ["sm>=60", "sm<=60", "sm=60", "sm:60", "sm!=61", "sm<61", "user!=bob", "user=ALICE"] {
             assert!(passes(text), "{text}");
         }
@@ -388,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_those_of_the_column() {
+    fn numbers_use_the_columns_unit() {
         for text in ["mem>19", "mem<21g", "mem>19.5gib", "mem<21000m", "mem<1t", "mem=25%", "mem<30%"] {
             assert!(passes(text), "{text}");
         }
@@ -398,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decimal_is_digits_with_one_point_or_none() {
+    fn a_decimal_is_digits_with_at_most_one_point() {
         let numbers =
             ["0", "19.5", ".5", "7.", "1024", "0.001", "1.2.3", ".", "", "1e3", "-1", "9999999999999999"];
         let read = numbers.map(decimal);
@@ -407,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_looked_for_anywhere_and_a_mark_turns_a_term_around() {
+    fn text_is_found_anywhere_and_a_mark_negates_a_term() {
         assert!(passes("docker"));
         assert!(!passes("!docker"));
         assert!(passes("-torch \"python train\""));
@@ -416,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_holds_from_end_to_end() {
+    fn a_pattern_matches_from_end_to_end() {
         assert!(passes("node:gpu-0?"));
         assert!(passes("node:*7"));
         assert!(!passes("node:gpu-?"));
@@ -427,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_is_neither_small_nor_large() {
+    fn a_missing_value_is_neither_small_nor_large() {
         assert!(!passes("rank<5"));
         assert!(!passes("rank>5"));
         assert!(!passes("rank=0"));
@@ -436,24 +439,24 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where_and_what() {
+    fn errors_have_a_position_and_a_reason() {
         let unknown = error("user:alice usr:bob");
         assert_eq!(
-            (unknown.at, unknown.words.as_str()),
+            (unknown.at, unknown.message.as_str()),
             (11, "There is no column “usr” here. Do you mean user?")
         );
-        assert!(error("foo:1").words.ends_with("There are user, sm, mem, node, rank, time, command."));
-        assert_eq!(error("sm>fast").words, "“fast” is no percentage, such as 50.");
-        assert_eq!(error("user>alice").words, "“user” is words: it can be compared with : or = alone.");
-        assert_eq!(error("x sm>").words, "After “sm>” comes what it is compared with.");
+        assert!(error("foo:1").message.ends_with("There are user, sm, mem, node, rank, time, command."));
+        assert_eq!(error("sm>fast").message, "“fast” is no percentage, such as 50.");
+        assert_eq!(error("user>alice").message, "“user” is words: it can be compared with : or = alone.");
+        assert_eq!(error("x sm>").message, "After “sm>” comes what it is compared with.");
         assert_eq!(error("ü \"open").at, 2);
-        assert!(error("spark:1").words.starts_with("There is no column"));
+        assert!(error("spark:1").message.starts_with("There is no column"));
     }
 
     #[test]
-    fn signs_that_begin_no_term_are_words() {
+    fn operators_that_begin_no_term_are_text() {
         assert!(passes("--docker"));
-        assert!(!passes("\"http://x\""), "in quotes it is words, and they are not in this row");
-        assert!(error("http://x").words.starts_with("There is no column “http” here."));
+        assert!(!passes("\"http://x\""), "quoted text is not a term, and it does not occur in this row");
+        assert!(error("http://x").message.starts_with("There is no column “http” here."));
     }
 }

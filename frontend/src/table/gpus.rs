@@ -1,14 +1,16 @@
-//! The columns of GPUs: everything that is known of a card, of which a dozen is shown by default.
+//! The columns of GPUs: everything that is known of one; about a dozen are shown by default.
 
-use super::column::{Column, Look, Sum};
+use super::column::{CellStyle, Column};
+use super::definition::{ColumnDef, computed, metric, styled, with_catalogue};
 use super::value::{Unit, Value};
-use super::{Told, by, field, part};
-use crate::throttle::REASONS;
-use crate::{flags, text};
+use crate::domain::flags;
+use crate::domain::text;
+use crate::domain::throttle::REASONS;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture, ProcessGap};
 use nodeglass_protocol::{Cell, GpuField as F};
+use std::sync::LazyLock;
 
-/// A GPU in its node.
+/// A GPU with its node.
 pub struct GpuRow<'a> {
     /// The node.
     pub node: &'a NodePicture,
@@ -16,229 +18,208 @@ pub struct GpuRow<'a> {
     pub gpu: &'a GpuPicture,
 }
 
-type Of = Told<fn(&GpuRow<'_>) -> Value, F>;
-
-const fn pct(id: &'static str, title: &'static str, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Percent, 58, about)
-}
+type Def = ColumnDef<fn(&GpuRow<'_>) -> Value, F>;
 
 const fn mhz(id: &'static str, title: &'static str, about: &'static str) -> Column {
     Column::new(id, title, Unit::Megahertz, 92, about)
-}
-
-const fn rate(id: &'static str, title: &'static str, about: &'static str) -> Column {
-    Column::new(id, title, Unit::MibPerSecond, 108, about)
 }
 
 const fn count(id: &'static str, title: &'static str, about: &'static str) -> Column {
     Column::new(id, title, Unit::Count, 76, about)
 }
 
-const fn words(id: &'static str, title: &'static str, width: u16, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Words, width, about)
+const fn text_column(id: &'static str, title: &'static str, width: u16, about: &'static str) -> Column {
+    Column::new(id, title, Unit::Text, width, about)
 }
 
-/// Position of the column that names the node; a table of one node leaves it out.
+/// Position of the column that names the node; omitted in a table of one node.
 pub const NODE: usize = 0;
 
-static COLUMNS: [Of; 62] = [
-    by(words("node", "Node", 112, "the node it is in").rank(0), |row| Value::text(row.node.name.as_str())),
-    by(
-        Column::new(
-            "gpu",
-            "GPU",
-            Unit::Id,
-            46,
-            "NVML's index on its node; of a MIG instance that of its GPU",
-        )
-        .rank(0)
-        .aliases(&["index"]),
-        index,
-    ),
-    by(words("name", "Name", 150, "model, or profile of a MIG instance").rank(5).aliases(&["model"]), name),
-    field(
-        Column::new("temp", "°C", Unit::Celsius, 40, "temperature of the core")
-            .rank(2)
-            .look(Look::Own)
-            .sum(Sum::Most),
-        F::Temp,
-    ),
-    field(
-        Column::new(
-            "util",
-            "Utilisation",
-            Unit::Percent,
-            96,
-            "share of the last second in which a kernel ran",
-        )
-        .rank(0)
-        .look(Look::Util)
-        .grows()
-        .sum(Sum::Mean),
-        F::Util,
-    ),
-    part(
-        Column::new("mem", "Memory", Unit::Gib, 112, "device memory in use of all there is")
-            .rank(1)
-            .grows()
-            .look(Look::Bar("hue-mem"))
-            .sum(Sum::Total),
-        F::MemUsed,
-        F::MemTotal,
-    ),
-    part(
-        Column::new("power", "Power", Unit::Watt, 112, "power drawn, of the limit in force")
-            .rank(3)
-            .sum(Sum::Total),
-        F::Power,
-        F::PowerLimit,
-    ),
-    by(mhz("clock", "SM", "clock of the SMs, of the largest").rank(6), sm_clock),
-    by(
-        words("spark", "Last 10 min", 110, "utilisation of the last ten minutes")
-            .rank(4)
-            .look(Look::Picture)
-            .grows(),
-        |_| Value::NONE,
-    ),
-    by(
-        words("flags", "Flags", 96, "what is worth a look, and whose it is if it is not this job's")
-            .rank(1)
-            .grows()
-            .look(Look::Own),
-        said_flags,
-    ),
-    field(pct("sm", "SM act.", "share of cycles in which an SM had work (GPM)"), F::SmActive),
-    field(pct("occupancy", "Occup.", "warps resident of those that could be (GPM)"), F::SmOccupancy),
-    field(pct("tensor", "Tensor", "share of cycles in which the tensor cores worked (GPM)"), F::TensorActive),
-    field(pct("dram", "DRAM", "share of the memory bandwidth in use (GPM)"), F::DramActive),
-    field(pct("mem_util", "Mem bus", "share of time in which memory was read or written"), F::MemUtil),
-    field(
-        pct("graphics_active", "Engine", "share of time in which the compute engine was active (GPM)"),
-        F::GraphicsActive,
-    ),
-    field(pct("fp_double", "FP64", "share of cycles in which FP64 units worked (GPM)"), F::Fp64Active),
-    field(pct("fp_single", "FP32", "share of cycles in which FP32 units worked (GPM)"), F::Fp32Active),
-    field(pct("fp_half", "FP16", "share of cycles in which FP16 units worked (GPM)"), F::Fp16Active),
-    field(Column::new("mem_temp", "Mem °C", Unit::Celsius, 66, "temperature of the memory"), F::MemTemp),
-    field(Column::new("power_now", "Now", Unit::Watt, 66, "power of this very moment"), F::PowerInstant),
-    field(
-        Column::new("energy", "Energy", Unit::WattHour, 92, "energy since the driver was loaded")
-            .sum(Sum::Total),
-        F::Energy,
-    ),
-    by(mhz("mem_clock", "Mem", "clock of the memory, of the largest"), mem_clock),
-    field(mhz("graphics_clock", "Graphics", "clock of the graphics engine"), F::GraphicsClock),
-    field(mhz("video_clock", "Video", "clock of the video engines"), F::VideoClock),
-    by(
-        words("throttle", "Clocks held by", 170, "why the clocks are not higher").aliases(&["clocks"]),
-        |row| throttle(row.gpu),
-    ),
-    field(rate("pcie_rx", "PCIe in", "received over PCIe").sum(Sum::Total), F::PcieRx),
-    field(rate("pcie_tx", "PCIe out", "sent over PCIe").sum(Sum::Total), F::PcieTx),
-    field(rate("nvlink_rx", "NVLink in", "received over all NVLinks").sum(Sum::Total), F::NvlinkRx),
-    field(rate("nvlink_tx", "NVLink out", "sent over all NVLinks").sum(Sum::Total), F::NvlinkTx),
-    by(
-        words(
-            "link",
-            "PCIe link",
-            96,
-            "generation and lanes of the PCIe link now, of the best that card and slot can do",
+static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
+    with_catalogue(vec![
+        computed(text_column("node", "Node", 112, "the node it is in").rank(0), |row| {
+            Value::text(row.node.name.as_str())
+        }),
+        computed(
+            Column::new(
+                "gpu",
+                "GPU",
+                Unit::Id,
+                46,
+                "NVML's index on its node; of a MIG instance that of its GPU",
+            )
+            .rank(0)
+            .aliases(&["index"]),
+            index,
         ),
-        pcie_link,
-    ),
-    by(words("nvlinks", "NVLinks", 78, "links that are up, of those there are"), nvlinks),
-    by(count("replays", "Replays", "PCIe replays since the driver was loaded"), |row| {
-        Value::counted(&row.gpu.health.pcie_replays)
-    }),
-    field(
-        count("ecc_bad", "ECC bad", "uncorrected memory errors since the driver was loaded"),
-        F::EccUncorrected,
-    ),
-    field(
-        count("ecc_mended", "ECC corr.", "corrected memory errors since the driver was loaded"),
-        F::EccCorrected,
-    ),
-    by(count("ecc_life_bad", "Life bad", "uncorrected memory errors of its whole life"), |row| {
-        Value::counted(&row.gpu.health.ecc_life_uncorrected)
-    }),
-    by(count("ecc_life_mended", "Life corr.", "corrected memory errors of its whole life"), |row| {
-        Value::counted(&row.gpu.health.ecc_life_corrected)
-    }),
-    by(count("retired", "Retired", "memory pages retired for an uncorrected error"), |row| {
-        Value::counted(&row.gpu.health.retired_uncorrected)
-    }),
-    by(count("remapped", "Remapped", "memory rows remapped for an uncorrected error"), |row| {
-        Value::counted(&row.gpu.health.remapped_uncorrected)
-    }),
-    by(
-        words("remap", "Remapping", 104, "whether a memory row waits for a reset, or could not be remapped"),
-        remap,
-    ),
-    field(pct("fan", "Fan", "speed of the fastest fan").sum(Sum::Most), F::Fan),
-    field(Column::new("pstate", "P", Unit::Id, 34, "performance state, 0 the fastest"), F::PState),
-    field(pct("enc", "Enc.", "video encoder"), F::Encoder),
-    field(pct("dec", "Dec.", "video decoder"), F::Decoder),
-    field(pct("jpeg", "JPEG", "JPEG decoder"), F::Jpeg),
-    field(pct("ofa", "Flow", "optical-flow accelerator"), F::Ofa),
-    field(
-        Column::new("mem_reserved", "Reserved", Unit::Gib, 92, "memory that driver and firmware keep")
-            .sum(Sum::Total),
-        F::MemReserved,
-    ),
-    by(Column::new("bar", "BAR1", Unit::Gib, 92, "BAR1 memory in use, of all there is"), bar1),
-    by(words("owners", "Jobs", 120, "jobs that have it").aliases(&["job"]), owners),
-    by(count("processes", "Procs", "processes on it"), processes),
-    by(words("architecture", "Architecture", 104, "architecture of the chip").aliases(&["arch"]), |row| {
-        Value::said(&row.gpu.facts.architecture)
-    }),
-    by(words("capability", "CC", 46, "CUDA compute capability"), |row| {
-        Value::said(&row.gpu.facts.compute_capability)
-    }),
-    by(count("cores", "Cores", "CUDA cores"), |row| Value::told(&row.gpu.facts.cores)),
-    by(Column::new("numa", "NUMA", Unit::Id, 58, "NUMA node that it is nearest to"), |row| {
-        Value::told(&row.gpu.facts.numa_node)
-    }),
-    by(words("affinity", "CPUs", 120, "CPUs that it is nearest to"), |row| {
-        Value::said(&row.gpu.facts.cpu_affinity)
-    }),
-    by(words("mode", "Compute mode", 122, "who may use it"), |row| Value::said(&row.gpu.facts.compute_mode)),
-    by(
-        words("persistence", "Persistence", 96, "whether the driver stays loaded when nobody uses the card"),
-        |row| Value::is(&row.gpu.facts.persistence, "on", "off"),
-    ),
-    by(words("ecc", "ECC", 52, "whether memory errors are corrected"), |row| {
-        Value::is(&row.gpu.facts.ecc_mode, "on", "off")
-    }),
-    by(words("pci", "PCI", 130, "its place on the PCI bus"), |row| Value::said(&row.gpu.facts.pci)),
-    by(words("uuid", "UUID", 300, "its identity"), |row| Value::text(row.gpu.facts.uuid.to_string())),
-    by(words("serial", "Serial", 120, "its serial number"), |row| Value::said(&row.gpu.facts.serial)),
-    by(words("vbios", "VBIOS", 120, "version of its firmware"), |row| Value::said(&row.gpu.facts.vbios)),
-];
+        computed(
+            text_column("name", "Name", 150, "model, or profile of a MIG instance")
+                .rank(5)
+                .aliases(&["model"]),
+            name,
+        ),
+        styled(F::Temp, |column| column.width(40).rank(2).style(CellStyle::Custom)),
+        styled(F::Util, |column| column.width(96).rank(0).style(CellStyle::Util).grows()),
+        styled(F::MemUsed, |column| column.rank(1).grows().style(CellStyle::Bar("hue-mem"))),
+        styled(F::Power, |column| column.rank(3)),
+        computed(mhz("clock", "SM", "clock of the SMs, of the largest").rank(6), sm_clock),
+        computed(
+            text_column("spark", "Last 10 min", 110, "utilisation of the last ten minutes")
+                .rank(4)
+                .style(CellStyle::Graphic)
+                .grows(),
+            |_| Value::NONE,
+        ),
+        computed(
+            text_column(
+                "flags",
+                "Flags",
+                96,
+                "what is worth a look, and whose it is if it is not this job's",
+            )
+            .rank(1)
+            .grows()
+            .style(CellStyle::Custom),
+            flags_text,
+        ),
+        metric(F::SmActive),
+        metric(F::SmOccupancy),
+        metric(F::TensorActive),
+        metric(F::DramActive),
+        metric(F::MemUtil),
+        metric(F::GraphicsActive),
+        metric(F::Fp64Active),
+        metric(F::Fp32Active),
+        metric(F::Fp16Active),
+        metric(F::MemTemp),
+        metric(F::PowerInstant),
+        metric(F::Energy),
+        computed(mhz("mem_clock", "Mem", "clock of the memory, of the largest"), mem_clock),
+        metric(F::GraphicsClock),
+        metric(F::VideoClock),
+        computed(
+            text_column("throttle", "Clocks held by", 170, "why the clocks are not higher")
+                .aliases(&["clocks"]),
+            |row| throttle(row.gpu),
+        ),
+        metric(F::PcieRx),
+        metric(F::PcieTx),
+        metric(F::NvlinkRx),
+        metric(F::NvlinkTx),
+        computed(
+            text_column(
+                "link",
+                "PCIe link",
+                96,
+                "generation and lanes of the PCIe link now, of the best that card and slot can do",
+            ),
+            pcie_link,
+        ),
+        computed(text_column("nvlinks", "NVLinks", 78, "links that are up, of those there are"), nvlinks),
+        computed(count("replays", "Replays", "PCIe replays since the driver was loaded"), |row| {
+            Value::count_reading(&row.gpu.health.pcie_replays)
+        }),
+        metric(F::EccUncorrected),
+        metric(F::EccCorrected),
+        computed(count("ecc_life_bad", "Life bad", "uncorrected memory errors of its whole life"), |row| {
+            Value::count_reading(&row.gpu.health.ecc_life_uncorrected)
+        }),
+        computed(
+            count("ecc_life_mended", "Life corr.", "corrected memory errors of its whole life"),
+            |row| Value::count_reading(&row.gpu.health.ecc_life_corrected),
+        ),
+        computed(count("retired", "Retired", "memory pages retired for an uncorrected error"), |row| {
+            Value::count_reading(&row.gpu.health.retired_uncorrected)
+        }),
+        computed(count("remapped", "Remapped", "memory rows remapped for an uncorrected error"), |row| {
+            Value::count_reading(&row.gpu.health.remapped_uncorrected)
+        }),
+        computed(
+            text_column(
+                "remap",
+                "Remapping",
+                104,
+                "whether a memory row waits for a reset, or could not be remapped",
+            ),
+            remap,
+        ),
+        metric(F::Fan),
+        metric(F::PState),
+        metric(F::Encoder),
+        metric(F::Decoder),
+        metric(F::Jpeg),
+        metric(F::Ofa),
+        metric(F::MemReserved),
+        computed(Column::new("bar", "BAR1", Unit::Gib, 92, "BAR1 memory in use, of all there is"), bar1),
+        computed(text_column("owners", "Jobs", 120, "jobs that have it").aliases(&["job"]), owners),
+        computed(count("processes", "Procs", "processes on it"), processes),
+        computed(
+            text_column("architecture", "Architecture", 104, "architecture of the chip").aliases(&["arch"]),
+            |row| Value::text_reading(&row.gpu.facts.architecture),
+        ),
+        computed(text_column("capability", "CC", 46, "CUDA compute capability"), |row| {
+            Value::text_reading(&row.gpu.facts.compute_capability)
+        }),
+        computed(count("cores", "Cores", "CUDA cores"), |row| Value::number_reading(&row.gpu.facts.cores)),
+        computed(Column::new("numa", "NUMA", Unit::Id, 58, "NUMA node that it is nearest to"), |row| {
+            Value::number_reading(&row.gpu.facts.numa_node)
+        }),
+        computed(text_column("affinity", "CPUs", 120, "CPUs that it is nearest to"), |row| {
+            Value::text_reading(&row.gpu.facts.cpu_affinity)
+        }),
+        computed(text_column("mode", "Compute mode", 122, "who may use it"), |row| {
+            Value::text_reading(&row.gpu.facts.compute_mode)
+        }),
+        computed(
+            text_column(
+                "persistence",
+                "Persistence",
+                96,
+                "whether the driver stays loaded when nobody uses the card",
+            ),
+            |row| Value::bool_reading(&row.gpu.facts.persistence, "on", "off"),
+        ),
+        computed(text_column("ecc", "ECC", 52, "whether memory errors are corrected"), |row| {
+            Value::bool_reading(&row.gpu.facts.ecc_mode, "on", "off")
+        }),
+        computed(text_column("pci", "PCI", 130, "its place on the PCI bus"), |row| {
+            Value::text_reading(&row.gpu.facts.pci)
+        }),
+        computed(text_column("uuid", "UUID", 300, "its identity"), |row| {
+            Value::text(row.gpu.facts.uuid.to_string())
+        }),
+        computed(text_column("serial", "Serial", 120, "its serial number"), |row| {
+            Value::text_reading(&row.gpu.facts.serial)
+        }),
+        computed(text_column("vbios", "VBIOS", 120, "version of its firmware"), |row| {
+            Value::text_reading(&row.gpu.facts.vbios)
+        }),
+    ])
+});
 
-/// The columns in the order they have by themselves.
+/// Returns the columns in their default order.
 pub fn columns() -> Vec<Column> {
-    COLUMNS.iter().map(|told| told.column).collect()
+    COLUMNS.iter().map(|column| column.column).collect()
 }
 
-/// What stands in a column.
+/// Returns the value of a column.
 pub fn value(row: &GpuRow<'_>, column: usize) -> Value {
-    let Some(told) = COLUMNS.get(column) else { return Value::NONE };
-    if row.gpu.fault.is_some() && !matches!(told.read, super::Read::By(_)) {
+    let Some(definition) = COLUMNS.get(column) else { return Value::NONE };
+    if row.gpu.fault.is_some() && !matches!(definition.read, super::definition::ColumnReader::Computed(_)) {
         return Value::Absent("the card cannot be read");
     }
-    told.value(&row.gpu.row, |read| read(row))
+    definition.value(&row.gpu.row, |read| read(row))
 }
 
-/// The GPU that a MIG instance is a part of, if it is one and its GPU is there.
-pub fn whole<'a>(node: &'a NodePicture, gpu: &GpuPicture) -> Option<&'a GpuPicture> {
+/// Returns the GPU that a MIG instance is a part of, if it is an instance and its GPU is listed.
+pub fn parent_gpu<'a>(node: &'a NodePicture, gpu: &GpuPicture) -> Option<&'a GpuPicture> {
     let parent = gpu.facts.mig_parent.as_ref()?;
-    node.gpus.iter().find(|whole| whole.facts.uuid == *parent)
+    node.gpus.iter().find(|parent_gpu| parent_gpu.facts.uuid == *parent)
 }
 
-/// The positions of a node's GPUs, each instance after the GPU it is a part of, with its depth: 1 of an instance.
-pub fn with_parts(node: &NodePicture, order: &[usize]) -> Vec<(usize, u8)> {
-    let is_part = |at: usize| whole(node, &node.gpus[at]).is_some();
+/// Returns the positions of a node's GPUs with their depth, each instance (depth 1) after its GPU.
+pub fn with_instances(node: &NodePicture, order: &[usize]) -> Vec<(usize, u8)> {
+    let is_part = |at: usize| parent_gpu(node, &node.gpus[at]).is_some();
     let mut rows = Vec::with_capacity(order.len());
     for at in order.iter().copied().filter(|at| !is_part(*at)) {
         rows.push((at, 0));
@@ -247,7 +228,7 @@ pub fn with_parts(node: &NodePicture, order: &[usize]) -> Vec<(usize, u8)> {
             (0..node.gpus.len()).filter(|part| node.gpus[*part].facts.mig_parent.as_ref() == Some(uuid));
         rows.extend(parts.map(|part| (part, 1)));
     }
-    // An instance that is seen without its GPU stands by itself.
+    // An instance without its GPU is listed by itself.
     let missing: Vec<(usize, u8)> =
         order.iter().filter(|at| rows.iter().all(|(row, _)| row != *at)).map(|at| (*at, 0)).collect();
     rows.extend(missing);
@@ -255,7 +236,7 @@ pub fn with_parts(node: &NodePicture, order: &[usize]) -> Vec<(usize, u8)> {
 }
 
 fn index(row: &GpuRow<'_>) -> Value {
-    Value::Number(whole(row.node, row.gpu).unwrap_or(row.gpu).facts.index.into())
+    Value::Number(parent_gpu(row.node, row.gpu).unwrap_or(row.gpu).facts.index.into())
 }
 
 fn name(row: &GpuRow<'_>) -> Value {
@@ -263,7 +244,7 @@ fn name(row: &GpuRow<'_>) -> Value {
     let Some(mig) = &facts.mig else {
         return match facts.name.value() {
             Some(name) => Value::text(text::model(name.as_str())),
-            None => Value::said(&facts.name),
+            None => Value::text_reading(&facts.name),
         };
     };
     let profile = mig.profile.as_ref().map_or("MIG".to_owned(), ToString::to_string);
@@ -271,8 +252,8 @@ fn name(row: &GpuRow<'_>) -> Value {
 }
 
 fn clock(row: &GpuRow<'_>, field: F, largest: &nodeglass_protocol::Reading<u32>) -> Value {
-    use nodeglass_protocol::cell::Field as _;
-    Value::of_whole(Value::cell(row.gpu.row.get(field), field.scale()), &Value::told(largest))
+    use nodeglass_protocol::field::Field as _;
+    Value::ratio(Value::cell(row.gpu.row.get(field), field.scale()), &Value::number_reading(largest))
 }
 
 fn sm_clock(row: &GpuRow<'_>) -> Value {
@@ -283,23 +264,23 @@ fn mem_clock(row: &GpuRow<'_>) -> Value {
     clock(row, F::MemClock, &row.gpu.facts.mem_clock_max_mhz)
 }
 
-/// Why the clocks are not higher, in words.
+/// Returns why the clocks are not higher.
 pub fn throttle(gpu: &GpuPicture) -> Value {
     match gpu.row.get(F::Throttle).value() {
-        Some(reasons) => in_words(reasons),
-        None => Value::cell(gpu.row.get(F::Throttle), nodeglass_protocol::cell::Scale::Linear(1)),
+        Some(reasons) => throttle_text(reasons),
+        None => Value::cell(gpu.row.get(F::Throttle), nodeglass_protocol::field::Scale::Linear(1)),
     }
 }
 
-fn in_words(reasons: u32) -> Value {
-    let held = REASONS.iter().filter(|reason| reasons & reason.bit != 0).map(|reason| reason.name);
-    Value::text(held.collect::<Vec<_>>().join(", "))
+fn throttle_text(reasons: u32) -> Value {
+    let names = REASONS.iter().filter(|reason| reasons & reason.bit != 0).map(|reason| reason.name);
+    Value::text(names.collect::<Vec<_>>().join(", "))
 }
 
-fn said_flags(row: &GpuRow<'_>) -> Value {
+fn flags_text(row: &GpuRow<'_>) -> Value {
     let mut parts: Vec<String> = row.gpu.fault.iter().map(ToString::to_string).collect();
     if row.gpu.fault.is_none() {
-        parts.extend(flags::of(&row.gpu.row).into_iter().map(|flag| flag.text));
+        parts.extend(flags::for_gpu(&row.gpu.row).into_iter().map(|flag| flag.text));
     }
     Value::text(parts.join(" "))
 }
@@ -307,7 +288,7 @@ fn said_flags(row: &GpuRow<'_>) -> Value {
 fn pcie_link(row: &GpuRow<'_>) -> Value {
     let (health, facts) = (&row.gpu.health, &row.gpu.facts);
     let (Some(generation), Some(width)) = (health.pcie_gen.value(), health.pcie_width.value()) else {
-        return Value::counted(&health.pcie_gen);
+        return Value::count_reading(&health.pcie_gen);
     };
     let best = facts.pcie_gen_max.value().zip(facts.pcie_width_max.value());
     let best = best.map(|(generation, width)| format!(" of {generation} ×{width}")).unwrap_or_default();
@@ -331,20 +312,24 @@ fn remap(row: &GpuRow<'_>) -> Value {
 
 fn bar1(row: &GpuRow<'_>) -> Value {
     let health = &row.gpu.health;
-    Value::of_whole(Value::counted(&health.bar1_used_bytes), &Value::counted(&health.bar1_total_bytes))
+    Value::ratio(
+        Value::count_reading(&health.bar1_used_bytes),
+        &Value::count_reading(&health.bar1_total_bytes),
+    )
 }
 
 fn owners(row: &GpuRow<'_>) -> Value {
     Value::text(row.gpu.owners.iter().map(|owner| owner.job.to_string()).collect::<Vec<_>>().join(", "))
 }
 
-/// How many processes are on a GPU, which a list that failed does not say.
+/// Returns the number of processes on a GPU; absent if its process list failed.
 fn processes(row: &GpuRow<'_>) -> Value {
     let mut count =
         row.node.processes.iter().filter(|process| process.facts.gpu == row.gpu.facts.uuid).count() as u64;
-    // The list of a divided GPU is that of its instances, too.
-    let whole = whole(row.node, row.gpu).filter(|whole| whole.facts.uuid != row.gpu.facts.uuid);
-    for gap in row.gpu.gaps.iter().chain(whole.into_iter().flat_map(|whole| &whole.gaps)) {
+    // The list of a partitioned GPU includes that of its instances.
+    let parent_gpu =
+        parent_gpu(row.node, row.gpu).filter(|parent_gpu| parent_gpu.facts.uuid != row.gpu.facts.uuid);
+    for gap in row.gpu.gaps.iter().chain(parent_gpu.into_iter().flat_map(|parent_gpu| &parent_gpu.gaps)) {
         match gap {
             ProcessGap::Unsupported => return Value::Absent(text::absence(Cell::UNSUPPORTED)),
             ProcessGap::Failed(_) => return Value::Absent("the process list could not be read"),
@@ -383,20 +368,29 @@ mod tests {
     }
 
     #[test]
-    fn instances_stand_under_their_gpu_and_have_its_index() {
+    fn every_field_of_the_catalogue_has_a_column() {
+        use nodeglass_protocol::field::Field as _;
+        let wholes = [F::MemTotal, F::PowerLimit];
+        for field in F::ALL.iter().filter(|field| !wholes.contains(field)) {
+            assert!(find(&columns(), field.metric().column_id()).is_some(), "{field:?}");
+        }
+    }
+
+    #[test]
+    fn instances_follow_their_gpu_and_share_its_index() {
         let node = node(vec![
             gpu("A", 0, None),
             gpu("B", 1, None),
             gpu("MIG-1", 9, Some("A")),
             gpu("MIG-2", 8, Some("gone")),
         ]);
-        assert_eq!(with_parts(&node, &[1, 0, 2, 3]), [(1, 0), (0, 0), (2, 1), (3, 0)]);
+        assert_eq!(with_instances(&node, &[1, 0, 2, 3]), [(1, 0), (0, 0), (2, 1), (3, 0)]);
         assert_eq!(at(&node, 2, "gpu"), Value::Number(0));
         assert_eq!(at(&node, 2, "name"), Value::text("3g.40gb · 2/0"));
     }
 
     #[test]
-    fn what_an_instance_does_not_tell_is_a_dash_with_a_reason() {
+    fn a_reading_that_an_instance_lacks_is_a_dash_with_a_reason() {
         let mut part = gpu("MIG-1", 9, Some("A"));
         part.row.set(F::Util, Cell::UNSUPPORTED);
         let node = node(vec![gpu("A", 0, None), part]);
@@ -404,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_card_tells_nothing_of_what_it_said_last() {
+    fn a_lost_gpu_shows_none_of_its_last_values() {
         let mut lost = gpu("A", 0, None);
         lost.row.set(F::Util, Cell::steps(97));
         lost.fault = Some("GPU is lost".into());
@@ -414,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_whose_process_list_failed_does_not_have_no_processes() {
+    fn a_failed_process_list_is_not_shown_as_no_processes() {
         let failed = ProcessGap::Failed("unknown error".into());
         let mut node = node(vec![gpu("A", 0, None), gpu("MIG-1", 9, Some("A")), gpu("B", 1, None)]);
         assert_eq!(at(&node, 2, "processes"), Value::Number(0));
@@ -427,16 +421,16 @@ mod tests {
     }
 
     #[test]
-    fn clocks_and_links_are_told_with_what_they_could_be() {
-        let mut card = gpu("A", 0, None);
-        card.row.set(F::SmClock, Cell::steps(94));
-        card.facts.sm_clock_max_mhz = nodeglass_protocol::Reading::Value(1_980);
-        card.health.pcie_gen = nodeglass_protocol::Reading::Value(4);
-        card.health.pcie_width = nodeglass_protocol::Reading::Value(16);
-        let node = node(vec![card]);
-        assert_eq!(at(&node, 0, "clock"), Value::Of(1_410, 1_980));
+    fn clocks_and_links_are_shown_with_their_maximum() {
+        let mut gpu = gpu("A", 0, None);
+        gpu.row.set(F::SmClock, Cell::steps(94));
+        gpu.facts.sm_clock_max_mhz = nodeglass_protocol::Reading::Value(1_980);
+        gpu.health.pcie_gen = nodeglass_protocol::Reading::Value(4);
+        gpu.health.pcie_width = nodeglass_protocol::Reading::Value(16);
+        let node = node(vec![gpu]);
+        assert_eq!(at(&node, 0, "clock"), Value::Part(1_410, 1_980));
         assert_eq!(at(&node, 0, "link"), Value::text("4 ×16"));
         assert!(at(&node, 0, "throttle").why_absent().is_some());
-        assert_eq!(in_words(0x4 | 0x20), Value::text("too hot (driver), power limit"));
+        assert_eq!(throttle_text(0x4 | 0x20), Value::text("too hot (driver), power limit"));
     }
 }

@@ -1,135 +1,151 @@
-//! The columns of jobs: what SLURM says of each, and how its GPUs do.
+//! The columns of jobs: what SLURM reports about each, and the state of its GPUs.
 
-use super::column::{Column, Look, Sum};
+use super::column::{CellStyle, Column, Sum};
+use super::definition::{ColumnDef, Now, computed};
 use super::nodes::share;
 use super::value::{Unit, Value};
-use super::{Now, Told, by};
-use crate::health::{Health, state_word};
-use crate::tell::job::{run_time, time_left, waits_because};
-use crate::totals::Totals;
+use crate::describe::job::{pending_reason, run_time, time_left};
+use crate::domain::health::{Health, state_label};
+use crate::domain::totals::Totals;
 use nodeglass_protocol::JobField;
 use nodeglass_protocol::job::{Job, JobState, Parent, TimeLimit};
 
-/// A job, with what its GPUs come to.
+/// A job with the totals of its GPUs.
 pub struct JobRow<'a> {
     /// The job.
     pub job: &'a Job,
-    /// What its GPUs come to.
+    /// The totals of its GPUs.
     pub totals: Totals,
-    /// Its state.
+    /// Its health.
     pub health: &'a Health,
-    /// The time, for what is left.
+    /// The current time, for what is left.
     pub now: Now,
 }
 
-// A job's row has no readings of its own: the kind of field stands for none.
-type Of = Told<fn(&JobRow<'_>) -> Value, JobField>;
+// A job's row has no readings of its own: the field type is a placeholder.
+type Def = ColumnDef<fn(&JobRow<'_>) -> Value, JobField>;
 
-const fn words(id: &'static str, title: &'static str, width: u16, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Words, width, about)
+const fn text_column(id: &'static str, title: &'static str, width: u16, about: &'static str) -> Column {
+    Column::new(id, title, Unit::Text, width, about)
 }
 
 const fn span(id: &'static str, title: &'static str, about: &'static str) -> Column {
     Column::new(id, title, Unit::Span, 88, about)
 }
 
-static COLUMNS: [Of; 27] = [
-    by(words("name", "Name", 150, "what it is called").rank(0).grows().look(Look::Own), |row| {
-        Value::text(row.job.name.as_str())
-    }),
-    by(words("job", "Job", 92, "its number").rank(2).aliases(&["id"]), |row| {
+static COLUMNS: [Def; 27] = [
+    computed(
+        text_column("name", "Name", 150, "what it is called").rank(0).grows().style(CellStyle::Custom),
+        |row| Value::text(row.job.name.as_str()),
+    ),
+    computed(text_column("job", "Job", 92, "its number").rank(2).aliases(&["id"]), |row| {
         Value::text(row.job.label.as_str())
     }),
-    by(
-        words("cells", "GPUs now", 120, "a cell for each GPU, brighter is busier")
+    computed(
+        text_column("cells", "GPUs now", 120, "a cell for each GPU, brighter is busier")
             .rank(4)
             .grows()
-            .look(Look::Picture),
+            .style(CellStyle::Graphic),
         |_| Value::NONE,
     ),
-    by(
+    computed(
         Column::new("util", "Utilisation", Unit::Percent, 110, "mean of its GPUs")
             .rank(1)
-            .look(Look::Util)
+            .style(CellStyle::Util)
             .sum(Sum::Mean),
         |row| Value::number(row.totals.util_pct()),
     ),
-    by(
+    computed(
         Column::new("gpus", "GPUs", Unit::Count, 56, "GPUs that it has or asks for").rank(3).sum(Sum::Total),
         |row| Value::number(row.job.gpu_count.map(Into::into)),
     ),
-    by(Column::new("nodes", "Nodes", Unit::Count, 60, "nodes that it has or asks for").rank(5), |row| {
-        Value::Number(row.job.node_count.into())
-    }),
-    by(
+    computed(
+        Column::new("nodes", "Nodes", Unit::Count, 60, "nodes that it has or asks for").rank(5),
+        |row| Value::Number(row.job.node_count.into()),
+    ),
+    computed(
         Column::new("mem", "Memory", Unit::Gib, 112, "device memory in use of all its GPUs")
             .rank(6)
             .sum(Sum::Total),
         |row| share(row.totals.mem),
     ),
-    by(
+    computed(
         Column::new("power", "Power", Unit::Watt, 124, "power of its GPUs, of the limits in force")
             .sum(Sum::Total),
         |row| share(row.totals.power),
     ),
-    by(words("state", "State", 190, "running, waiting and for what, or how it ended").rank(1).grows(), state),
-    by(span("left", "Left", "time until its limit").rank(0), left),
-    by(span("time", "Run time", "since it started"), |row| Value::number(run_time(row.job, row.now.wall_s))),
-    by(span("limit", "Limit", "how long it may run"), limit),
-    by(span("waits", "Waiting", "since it was submitted"), waits),
-    by(span("starts", "Starts in", "until SLURM expects to start it").rank(7), starts),
-    by(words("user", "User", 88, "whose it is"), |row| Value::text(row.job.user.as_str())),
-    by(words("partition", "Partition", 92, "where it runs, or may run").rank(7), |row| {
+    computed(
+        text_column("state", "State", 190, "running, waiting and for what, or how it ended").rank(1).grows(),
+        state,
+    ),
+    computed(span("left", "Left", "time until its limit").rank(0), left),
+    computed(span("time", "Run time", "since it started"), |row| {
+        Value::number(run_time(row.job, row.now.wall_s))
+    }),
+    computed(span("limit", "Limit", "how long it may run"), limit),
+    computed(span("waits", "Waiting", "since it was submitted"), waiting_time),
+    computed(span("starts", "Starts in", "until SLURM expects to start it").rank(7), starts),
+    computed(text_column("user", "User", 88, "whose it is"), |row| Value::text(row.job.user.as_str())),
+    computed(text_column("partition", "Partition", 92, "where it runs, or may run").rank(7), |row| {
         Value::text(row.job.partition.as_str())
     }),
-    by(words("account", "Account", 96, "who pays"), |row| said(row.job.account.as_ref())),
-    by(words("qos", "QOS", 84, "its quality of service"), |row| said(row.job.qos.as_ref())),
-    by(Column::new("cpus", "CPUs", Unit::Count, 64, "CPUs that it has or asks for").sum(Sum::Total), |row| {
-        Value::number(row.job.cpus.map(Into::into))
+    computed(text_column("account", "Account", 96, "who pays"), |row| text_or_none(row.job.account.as_ref())),
+    computed(text_column("qos", "QOS", 84, "its quality of service"), |row| {
+        text_or_none(row.job.qos.as_ref())
     }),
-    by(
+    computed(
+        Column::new("cpus", "CPUs", Unit::Count, 64, "CPUs that it has or asks for").sum(Sum::Total),
+        |row| Value::number(row.job.cpus.map(Into::into)),
+    ),
+    computed(
         Column::new("ram", "RAM", Unit::Gib, 90, "host memory that it has or asks for").sum(Sum::Total),
         |row| Value::number(row.job.mem_bytes),
     ),
-    by(
-        words("part_of", "Part of", 92, "the array or heterogeneous job that it belongs to")
+    computed(
+        text_column("part_of", "Part of", 92, "the array or heterogeneous job that it belongs to")
             .aliases(&["array"]),
         part_of,
     ),
-    by(words("dependency", "Waits for", 150, "jobs that must end first"), |row| {
-        said(row.job.dependency.as_ref())
+    computed(text_column("dependency", "Waits for", 150, "jobs that must end first"), |row| {
+        text_or_none(row.job.dependency.as_ref())
     }),
-    by(words("exit", "Exit", 58, "how it ended: code and signal"), |row| said(row.job.exit.as_ref())),
-    by(Column::new("restarts", "Restarts", Unit::Count, 76, "how often it was started again"), |row| {
+    computed(text_column("exit", "Exit", 58, "how it ended: code and signal"), |row| {
+        text_or_none(row.job.exit.as_ref())
+    }),
+    computed(Column::new("restarts", "Restarts", Unit::Count, 76, "how often it was started again"), |row| {
         Value::Number(row.job.restarts.into())
     }),
-    by(words("batch_host", "Batch node", 112, "where its script runs"), |row| {
-        said(row.job.batch_host.as_ref())
+    computed(text_column("batch_host", "Batch node", 112, "where its script runs"), |row| {
+        text_or_none(row.job.batch_host.as_ref())
     }),
-    by(words("workdir", "Folder", 220, "its working directory"), |row| said(row.job.workdir.as_ref())),
-    by(words("command", "Command", 220, "its script"), |row| said(row.job.command.as_ref())),
+    computed(text_column("workdir", "Folder", 220, "its working directory"), |row| {
+        text_or_none(row.job.workdir.as_ref())
+    }),
+    computed(text_column("command", "Command", 220, "its script"), |row| {
+        text_or_none(row.job.command.as_ref())
+    }),
 ];
 
-/// The columns in the order they have by themselves.
+/// Returns the columns in their default order.
 pub fn columns() -> Vec<Column> {
-    COLUMNS.iter().map(|told| told.column).collect()
+    COLUMNS.iter().map(|column| column.column).collect()
 }
 
-/// What stands in a column.
+/// Returns the value of a column.
 pub fn value(row: &JobRow<'_>, column: usize) -> Value {
-    match COLUMNS.get(column).map(|told| &told.read) {
-        Some(super::Read::By(read)) => read(row),
+    match COLUMNS.get(column).map(|column| &column.read) {
+        Some(super::definition::ColumnReader::Computed(read)) => read(row),
         _ => Value::NONE,
     }
 }
 
-/// Whether a job counts in the sums: one that waits or has ended has no GPUs now.
-pub fn adds(job: &Job) -> bool {
+/// Returns whether a job counts in the sums: a pending or ended one has no GPUs now.
+pub fn counts_in_totals(job: &Job) -> bool {
     job.is_active()
 }
 
-/// What a column comes to that is about GPUs, given what those of all the jobs come to together; `None`: it is the sum of
-/// what stands in it.
+/// Returns the aggregate of a column about GPUs, given the totals of all listed jobs; `None` where it is the
+/// sum of the column's values.
 pub fn sum(totals: &Totals, column: &str) -> Option<Value> {
     match column {
         "util" => Some(Value::number(totals.util_pct())),
@@ -158,7 +174,7 @@ fn limit(row: &JobRow<'_>) -> Value {
     }
 }
 
-fn waits(row: &JobRow<'_>) -> Value {
+fn waiting_time(row: &JobRow<'_>) -> Value {
     let waiting = row.job.submitted.filter(|_| row.job.state == JobState::Pending);
     Value::number(waiting.map(|since| row.now.wall_s.saturating_sub(since).max(0).cast_unsigned()))
 }
@@ -171,9 +187,9 @@ fn starts(row: &JobRow<'_>) -> Value {
 fn state(row: &JobRow<'_>) -> Value {
     let job = row.job;
     if job.state != JobState::Pending {
-        return Value::text(row.health.word.clone());
+        return Value::text(row.health.label.clone());
     }
-    Value::text(waits_because(job).unwrap_or_else(|| state_word(&job.state)))
+    Value::text(pending_reason(job).unwrap_or_else(|| state_label(&job.state)))
 }
 
 fn part_of(row: &JobRow<'_>) -> Value {
@@ -183,25 +199,25 @@ fn part_of(row: &JobRow<'_>) -> Value {
     }
 }
 
-fn said<T: ToString>(text: Option<&T>) -> Value {
+fn text_or_none<T: ToString>(text: Option<&T>) -> Value {
     Value::text(text.map(ToString::to_string).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health::Shape;
+    use crate::domain::severity::Severity;
     use crate::table::column::find;
     use nodeglass_protocol::JobId;
 
     fn at(job: &Job, id: &str) -> Value {
-        let health = Health { shape: Shape::Well, word: "running".to_owned() };
+        let health = Health { severity: Severity::Ok, label: "running".to_owned() };
         let now = Now { relay_ms: 0, wall_s: 1_100 };
         value(&JobRow { job, totals: Totals::default(), health: &health, now }, find(&columns(), id).unwrap())
     }
 
     #[test]
-    fn a_waiting_job_says_for_what_and_when_it_may_start() {
+    fn a_pending_job_shows_its_reason_and_expected_start() {
         let mut job = Job::new(JobId(4), "alice".into(), JobState::Pending);
         job.reason = Some("Priority".into());
         job.submitted = Some(1_000);
@@ -213,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_job_says_what_is_left() {
+    fn a_running_job_shows_the_time_left() {
         let mut job = Job::new(JobId(4), "alice".into(), JobState::Running);
         job.start = Some(1_000);
         job.limit = TimeLimit::Seconds(600);
@@ -224,10 +240,16 @@ mod tests {
     }
 
     #[test]
-    fn only_jobs_that_run_count_in_sums_and_gpus_are_summed_by_themselves() {
-        let adds = |state| adds(&Job::new(JobId(4), "alice".into(), state));
-        assert!(adds(JobState::Running) && adds(JobState::Suspended) && adds(JobState::Completing));
-        assert!(!adds(JobState::Pending) && !adds(JobState::Ended("CANCELLED".into())));
+    fn only_running_jobs_count_and_shared_gpus_count_once() {
+        let counts_in_totals = |state| counts_in_totals(&Job::new(JobId(4), "alice".into(), state));
+        assert!(
+            counts_in_totals(JobState::Running)
+                && counts_in_totals(JobState::Suspended)
+                && counts_in_totals(JobState::Completing)
+        );
+        assert!(
+            !counts_in_totals(JobState::Pending) && !counts_in_totals(JobState::Ended("CANCELLED".into()))
+        );
         let totals = Totals::default();
         for column in columns().iter().filter(|column| matches!(column.id, "util" | "mem" | "power")) {
             assert!(sum(&totals, column.id).is_some(), "{}", column.id);
@@ -236,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_slurm_does_not_say_is_a_dash() {
+    fn what_slurm_does_not_report_is_a_dash() {
         let job = Job::new(JobId(4), "alice".into(), JobState::Running);
         for id in ["gpus", "account", "util", "mem", "exit"] {
             assert!(at(&job, id).why_absent().is_some(), "{id}");

@@ -1,158 +1,131 @@
-//! The columns of nodes: the sums of their GPUs, and everything that their hosts tell.
+//! The columns of nodes: the totals of their GPUs, and the readings of their hosts.
 
-use super::column::{Column, Look, Sum};
+use super::column::{CellStyle, Column, Sum};
+use super::definition::{ColumnDef, computed, metric, styled, with_catalogue};
 use super::value::{Unit, Value};
-use super::{Told, by, field, part};
-use crate::health::Health;
-use crate::roster;
-use crate::totals::{Part, Totals};
+use crate::domain::health::Health;
+use crate::domain::ownership;
+use crate::domain::totals::{Part, Totals};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{HostField as F, JobId};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-/// A node with what is worked out once for all its columns.
+/// A node with what is computed once for all its columns.
 pub struct NodeRow<'a> {
     /// The node.
     pub node: &'a NodePicture,
-    /// What its GPUs come to.
+    /// The totals of its GPUs.
     totals: Totals,
-    /// Its state.
+    /// Its health.
     health: Arc<Health>,
 }
 
 impl<'a> NodeRow<'a> {
-    /// A node in this state, of which the GPUs of a job count if there is one.
+    /// Creates the row of a node, counting the GPUs of a job if there is one.
     pub fn new(node: &'a NodePicture, job: Option<JobId>, health: Arc<Health>) -> Self {
         let mut totals = Totals::default();
-        roster::counted(node, job).for_each(|gpu| totals.add(gpu));
+        ownership::counting_gpus(node, job).for_each(|gpu| totals.add(gpu));
         Self { node, totals, health }
     }
 }
 
-type Of = Told<fn(&NodeRow<'_>) -> Value, F>;
+type Def = ColumnDef<fn(&NodeRow<'_>) -> Value, F>;
 
-const fn rate(id: &'static str, title: &'static str, about: &'static str) -> Column {
-    Column::new(id, title, Unit::MibPerSecond, 108, about).sum(Sum::Total)
+const fn text_column(id: &'static str, title: &'static str, width: u16, about: &'static str) -> Column {
+    Column::new(id, title, Unit::Text, width, about)
 }
 
-const fn size(id: &'static str, title: &'static str, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Gib, 116, about)
-}
-
-const fn waits(id: &'static str, title: &'static str, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Percent, 92, about)
-}
-
-const fn words(id: &'static str, title: &'static str, width: u16, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Words, width, about)
-}
-
-static COLUMNS: [Of; 28] = [
-    by(words("node", "Node", 140, "its name in SLURM").rank(0).look(Look::Own), |row| {
-        Value::text(row.node.name.as_str())
-    }),
-    by(Column::new("gpus", "GPUs", Unit::Count, 52, "its GPUs that count").rank(5).sum(Sum::Total), |row| {
-        // Before a node was reached once, nobody knows whether it has any.
-        Value::number(row.node.head.facts.as_ref().map(|_| row.totals.gpus as u64))
-    }),
-    by(
-        words("heat", "Every GPU, last 10 min", 120, "a line for each GPU, brighter is busier")
-            .rank(2)
-            .grows()
-            .look(Look::Picture),
-        |_| Value::NONE,
-    ),
-    by(
-        Column::new("util", "Utilisation", Unit::Percent, 96, "mean of its GPUs")
-            .rank(0)
-            .look(Look::Util)
-            .sum(Sum::Mean),
-        |row| Value::number(row.totals.util_pct()),
-    ),
-    by(
-        Column::new("mem", "Memory", Unit::Gib, 120, "device memory in use of all there is")
-            .rank(3)
-            .sum(Sum::Total),
-        |row| share(row.totals.mem),
-    ),
-    by(
-        Column::new("power", "Power", Unit::Watt, 124, "power of its GPUs, of the limits in force")
-            .rank(4)
-            .sum(Sum::Total),
-        |row| share(row.totals.power),
-    ),
-    by(
-        Column::new("temp", "°C", Unit::Celsius, 44, "temperature of the hottest GPU").rank(6).sum(Sum::Most),
-        |row| Value::number(row.totals.hottest_c),
-    ),
-    field(
-        Column::new("cpu", "CPU", Unit::Percent, 62, "busy share of all CPUs of the host")
-            .rank(7)
-            .sum(Sum::Mean),
-        F::Cpu,
-    ),
-    part(
-        size("ram", "RAM", "memory of the host in use, of all there is").rank(7).sum(Sum::Total),
-        F::MemUsed,
-        F::MemTotal,
-    ),
-    by(words("state", "State", 130, "the link to it, and what is worth a look").rank(1), |row| {
-        Value::text(row.health.word.as_str())
-    }),
-    field(
-        Column::new("load", "Load", Unit::Hundredth, 62, "tasks that want to run, mean of a minute"),
-        F::Load1,
-    ),
-    part(size("swap", "Swap", "swap in use, of all there is"), F::SwapUsed, F::SwapTotal),
-    part(size("shm", "/dev/shm", "used of /dev/shm, of its size"), F::ShmUsed, F::ShmTotal),
-    part(size("tmp", "/tmp", "used of /tmp, of its size"), F::TmpUsed, F::TmpTotal),
-    part(
-        size("scratch", "Scratch", "used of the scratch disk, of its size"),
-        F::ScratchUsed,
-        F::ScratchTotal,
-    ),
-    field(rate("disk_read", "Disk in", "read from local disks"), F::DiskRead),
-    field(rate("disk_write", "Disk out", "written to local disks"), F::DiskWrite),
-    field(rate("net_rx", "Net in", "received from the network"), F::NetRx),
-    field(rate("net_tx", "Net out", "sent to the network"), F::NetTx),
-    field(rate("ib_rx", "IB in", "received over InfiniBand or RoCE"), F::IbRx),
-    field(rate("ib_tx", "IB out", "sent over InfiniBand or RoCE"), F::IbTx),
-    field(
-        Column::new(
-            "ib_errors",
-            "IB errors",
-            Unit::Count,
-            84,
-            "errors of the InfiniBand links since they came up",
+static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
+    with_catalogue(vec![
+        computed(
+            text_column("node", "Node", 140, "its name in SLURM").rank(0).style(CellStyle::Custom),
+            |row| Value::text(row.node.name.as_str()),
         ),
-        F::IbErrors,
-    ),
-    field(waits("psi_cpu", "Waits CPU", "share of 10 s in which a task waited for a CPU"), F::PsiCpu),
-    field(waits("psi_mem", "Waits mem", "share of 10 s in which a task waited for memory"), F::PsiMem),
-    field(waits("psi_io", "Waits disk", "share of 10 s in which a task waited for a disk"), F::PsiIo),
-    field(Column::new("uptime", "Up", Unit::Span, 84, "time since it was started"), F::Uptime),
-    by(words("driver", "Driver", 100, "version of NVIDIA's driver"), |row| {
-        row.node.head.facts.as_ref().map_or(Value::NOT_YET, |facts| Value::said(&facts.driver))
-    }),
-    by(words("kernel", "Kernel", 170, "release of its kernel"), |row| {
-        row.node.head.facts.as_ref().map_or(Value::NOT_YET, |facts| Value::text(facts.kernel.as_str()))
-    }),
-];
+        computed(
+            Column::new("gpus", "GPUs", Unit::Count, 52, "its GPUs that count").rank(5).sum(Sum::Total),
+            |row| {
+                // Before the first connection it is unknown whether a node has any.
+                Value::number(row.node.head.facts.as_ref().map(|_| row.totals.gpus as u64))
+            },
+        ),
+        computed(
+            text_column("heat", "Every GPU, last 10 min", 120, "a line for each GPU, brighter is busier")
+                .rank(2)
+                .grows()
+                .style(CellStyle::Graphic),
+            |_| Value::NONE,
+        ),
+        computed(
+            Column::new("util", "Utilisation", Unit::Percent, 96, "mean of its GPUs")
+                .rank(0)
+                .style(CellStyle::Util)
+                .sum(Sum::Mean),
+            |row| Value::number(row.totals.util_pct()),
+        ),
+        computed(
+            Column::new("mem", "Memory", Unit::Gib, 120, "device memory in use of all there is")
+                .rank(3)
+                .sum(Sum::Total),
+            |row| share(row.totals.mem),
+        ),
+        computed(
+            Column::new("power", "Power", Unit::Watt, 124, "power of its GPUs, of the limits in force")
+                .rank(4)
+                .sum(Sum::Total),
+            |row| share(row.totals.power),
+        ),
+        computed(
+            Column::new("temp", "°C", Unit::Celsius, 44, "temperature of the hottest GPU")
+                .rank(6)
+                .sum(Sum::Max),
+            |row| Value::number(row.totals.hottest_c),
+        ),
+        styled(F::Cpu, |column| column.width(62).rank(7)),
+        styled(F::MemUsed, |column| column.width(116).rank(7)),
+        computed(
+            text_column("state", "State", 130, "the link to it, and what is worth a look").rank(1),
+            |row| Value::text(row.health.label.as_str()),
+        ),
+        metric(F::Load1),
+        styled(F::SwapUsed, |column| column.width(116)),
+        styled(F::ShmUsed, |column| column.width(116)),
+        styled(F::TmpUsed, |column| column.width(116)),
+        styled(F::ScratchUsed, |column| column.width(116)),
+        metric(F::DiskRead),
+        metric(F::DiskWrite),
+        metric(F::NetRx),
+        metric(F::NetTx),
+        metric(F::IbRx),
+        metric(F::IbTx),
+        styled(F::IbErrors, |column| column.width(84)),
+        styled(F::PsiCpu, |column| column.width(92)),
+        styled(F::PsiMem, |column| column.width(92)),
+        styled(F::PsiIo, |column| column.width(92)),
+        metric(F::Uptime),
+        computed(text_column("driver", "Driver", 100, "version of the GPU driver"), |row| {
+            let driver = row.node.head.facts.as_ref().and_then(|facts| facts.drivers().next());
+            driver.map_or(Value::NOT_YET, |(_, versions)| Value::text_reading(&versions.driver))
+        }),
+        computed(text_column("kernel", "Kernel", 170, "release of its kernel"), |row| {
+            row.node.head.facts.as_ref().map_or(Value::NOT_YET, |facts| Value::text(facts.kernel.as_str()))
+        }),
+    ])
+});
 
-/// The columns in the order they have by themselves.
+/// Returns the columns in their default order.
 pub fn columns() -> Vec<Column> {
-    COLUMNS.iter().map(|told| told.column).collect()
+    COLUMNS.iter().map(|column| column.column).collect()
 }
 
-/// What stands in a column.
+/// Returns the value of a column.
 pub fn value(row: &NodeRow<'_>, column: usize) -> Value {
-    COLUMNS.get(column).map_or(Value::NONE, |told| told.value(&row.node.host, |read| read(row)))
+    COLUMNS.get(column).map_or(Value::NONE, |column| column.value(&row.node.host, |read| read(row)))
 }
 
-/// A part with its whole, as far as they are told.
+/// Returns a used amount with its maximum, as far as they are known.
 pub fn share(part: Part) -> Value {
     match (part.used, part.whole) {
-        (Some(used), Some(whole)) => Value::Of(used, whole),
+        (Some(used), Some(whole)) => Value::Part(used, whole),
         (Some(used), None) => Value::Number(used),
         (None, _) => Value::Absent("no GPU tells"),
     }
@@ -161,17 +134,17 @@ pub fn share(part: Part) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health;
+    use crate::domain::health;
     use crate::table::column::find;
     use nodeglass_protocol::picture::GpuPicture;
     use nodeglass_protocol::{Cell, GpuField, GpuUuid, NodeName};
 
     fn at(node: &NodePicture, id: &str) -> Value {
-        value(&NodeRow::new(node, None, Arc::new(health::of_node(node, 0))), find(&columns(), id).unwrap())
+        value(&NodeRow::new(node, None, Arc::new(health::for_node(node, 0))), find(&columns(), id).unwrap())
     }
 
     #[test]
-    fn a_node_is_the_sum_of_its_gpus_and_a_divided_one_counts_once() {
+    fn a_node_sums_its_gpus_and_counts_a_partitioned_one_once() {
         let mut node = NodePicture::new(NodeName::new("n1").unwrap());
         let mut gpu = GpuPicture::default();
         gpu.row.set(GpuField::Util, Cell::steps(50));
@@ -187,12 +160,12 @@ mod tests {
     }
 
     #[test]
-    fn a_host_tells_parts_of_wholes() {
+    fn a_host_shows_used_amounts_with_their_maximum() {
         let mut node = NodePicture::new(NodeName::new("n1").unwrap());
         node.host.set(F::MemUsed, Cell::steps(16));
         node.host.set(F::MemTotal, Cell::steps(64));
         node.host.set(F::SwapUsed, Cell::UNSUPPORTED);
-        assert_eq!(at(&node, "ram"), Value::Of(1 << 30, 4 << 30));
+        assert_eq!(at(&node, "ram"), Value::Part(1 << 30, 4 << 30));
         assert!(at(&node, "swap").why_absent().is_some());
         assert_eq!(at(&node, "driver"), Value::NOT_YET);
     }

@@ -1,167 +1,177 @@
-//! The columns of processes: everything that is known of one, of which what nvitop shows is shown by default.
+//! The columns of processes: everything that is known of one; the default shows what nvitop shows.
 
-use super::column::{Column, Look, Sum};
+use super::column::{CellStyle, Column, Sum};
+use super::definition::{ColumnDef, Now, computed, metric, styled, with_catalogue};
 use super::value::{Unit, Value};
-use super::{Now, Told, by, field};
-use crate::text;
+use crate::domain::text;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture, ProcessGap, ProcessPicture};
 use nodeglass_protocol::process::{Container, ProcessKind, ProcessState, Runtime};
 use nodeglass_protocol::{GpuField, ProcessField as F, Reading, Row};
+use std::sync::LazyLock;
 
-/// A process on a GPU of its node, or what is held there by none that can be seen.
+/// A process on a GPU of its node, or memory without a visible process.
 pub struct ProcessRow<'a> {
     /// The node.
     pub node: &'a NodePicture,
-    /// The GPU, if it is among those of the node.
+    /// The GPU, if it is listed for the node.
     pub gpu: Option<&'a GpuPicture>,
-    /// Who.
-    pub who: Who<'a>,
-    /// The time, for its run time.
+    /// What holds the memory.
+    pub holder: Holder<'a>,
+    /// The current time, for the run time.
     pub now: Now,
 }
 
-/// Who holds memory of a GPU.
+/// What holds memory of a GPU.
 #[derive(Clone, Copy)]
-pub enum Who<'a> {
+pub enum Holder<'a> {
     /// A process that NVML lists.
     Process(&'a ProcessPicture),
-    /// Nobody who can be seen: so many bytes.
-    Unseen(u64),
+    /// Memory in bytes that no visible process holds.
+    Unattributed(u64),
     /// Processes that may be missing from the list.
     Gap(&'a ProcessGap),
 }
 
-type Of = Told<fn(&ProcessRow<'_>) -> Value, F>;
+type Def = ColumnDef<fn(&ProcessRow<'_>) -> Value, F>;
 
-const fn pct(id: &'static str, title: &'static str, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Percent, 62, about)
-}
-
-const fn words(id: &'static str, title: &'static str, width: u16, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Words, width, about)
+const fn text_column(id: &'static str, title: &'static str, width: u16, about: &'static str) -> Column {
+    Column::new(id, title, Unit::Text, width, about)
 }
 
 const fn id(id: &'static str, title: &'static str, width: u16, about: &'static str) -> Column {
     Column::new(id, title, Unit::Id, width, about)
 }
 
-/// Position of the column that names the node; a table of one node leaves it out.
+/// Position of the column that names the node; omitted in a table of one node.
 pub const NODE: usize = 0;
 
-static COLUMNS: [Of; 25] = [
-    by(words("node", "Node", 112, "the node it runs on").rank(1), |row| Value::text(row.node.name.as_str())),
-    by(id("gpu", "GPU", 46, "NVML's index of its GPU").rank(0), gpu),
-    by(id("pid", "PID", 76, "its number on the node").rank(0), |row| {
-        of(row, |p| Value::Number(p.facts.pid.into()))
-    }),
-    by(words("user", "User", 88, "whose it is").rank(4), |row| of(row, |p| Value::said(&p.facts.user))),
-    by(words("type", "Type", 46, "C compute, G graphics, M multi-process service").rank(8), |row| {
-        of(row, |p| Value::text(kind(p.facts.kind)))
-    }),
-    by(
-        Column::new("mem", "GPU", Unit::Gib, 82, "device memory that it holds")
-            .rank(0)
-            .sum(Sum::Total)
-            .aliases(&["gpu_mem"]),
-        memory,
-    ),
-    field(pct("sm", "SM", "share of the SMs' time").rank(2), F::Sm),
-    field(pct("bw", "Mem", "share of the memory bandwidth's time").rank(6).aliases(&["mem_bw"]), F::MemBw),
-    field(pct("enc", "Enc.", "share of the video encoder"), F::Encoder),
-    field(pct("dec", "Dec.", "share of the video decoder"), F::Decoder),
-    field(pct("cpu", "CPU", "CPU time, 100 % is one core").rank(3).sum(Sum::Total), F::Cpu),
-    field(
-        Column::new("rss", "RAM", Unit::Gib, 78, "resident memory of the host").rank(5).aliases(&["ram"]),
-        F::Rss,
-    ),
-    field(Column::new("threads", "Threads", Unit::Count, 72, "its threads"), F::Threads),
-    by(Column::new("time", "Run time", Unit::Clock, 96, "since it started").rank(6), run_time),
-    by(words("state", "State", 96, "alive, waiting for a device, a zombie, or stopped"), state),
-    by(id("rank", "Rank", 54, "its place among the tasks of a parallel program").rank(4), |row| {
-        of(row, |p| Value::number(p.facts.rank.map(|rank| rank.global.into())))
-    }),
-    by(id("local", "Local", 58, "its place among the tasks on this node"), |row| {
-        of(row, |p| Value::number(p.facts.rank.and_then(|rank| rank.local).map(Into::into)))
-    }),
-    by(id("world", "World", 62, "how many tasks the program has"), |row| {
-        of(row, |p| Value::number(p.facts.rank.and_then(|rank| rank.world).map(Into::into)))
-    }),
-    by(words("job", "Job", 82, "SLURM's number of its job"), |row| {
-        of(row, |p| Value::text(p.facts.job.map(|job| job.to_string()).unwrap_or_default()))
-    }),
-    by(words("step", "Step", 78, "its step within the job"), |row| {
-        of(row, |p| Value::text(p.facts.step.as_ref().map(ToString::to_string).unwrap_or_default()))
-    }),
-    by(words("container", "Container", 150, "what it runs in"), |row| {
-        of(row, |p| Value::text(p.facts.container.as_ref().map(container).unwrap_or_default()))
-    }),
-    by(id("parent", "Parent", 76, "the pid of the process that started it").aliases(&["ppid"]), |row| {
-        of(row, |p| Value::told(&p.facts.parent))
-    }),
-    by(Column::new("share", "GPU mem", Unit::Percent, 84, "share of the GPU's memory that it holds"), share),
-    by(words("cwd", "Folder", 220, "its working directory").grows(), |row| {
-        of(row, |p| Value::said(&p.facts.cwd))
-    }),
-    by(
-        words("command", "Command", 130, "its command line")
-            .rank(0)
-            .grows()
-            .look(Look::Command)
-            .aliases(&["cmd", "args"]),
-        command,
-    ),
-];
+static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
+    with_catalogue(vec![
+        computed(text_column("node", "Node", 112, "the node it runs on").rank(1), |row| {
+            Value::text(row.node.name.as_str())
+        }),
+        computed(id("gpu", "GPU", 46, "NVML's index of its GPU").rank(0), gpu),
+        computed(id("pid", "PID", 76, "its number on the node").rank(0), |row| {
+            process_value(row, |p| Value::Number(p.facts.pid.into()))
+        }),
+        computed(text_column("user", "User", 88, "whose it is").rank(4), |row| {
+            process_value(row, |p| Value::text_reading(&p.facts.user))
+        }),
+        computed(
+            text_column("type", "Type", 46, "C compute, G graphics, M multi-process service").rank(8),
+            |row| process_value(row, |p| Value::text(kind(p.facts.kind))),
+        ),
+        computed(
+            Column::new("mem", "GPU", Unit::Gib, 82, "device memory that it holds")
+                .rank(0)
+                .sum(Sum::Total)
+                .aliases(&["gpu_mem"]),
+            memory,
+        ),
+        styled(F::Sm, |column| column.width(62).rank(2)),
+        styled(F::MemBw, |column| column.width(62).rank(6).aliases(&["mem_bw"])),
+        styled(F::Encoder, |column| column.width(62)),
+        styled(F::Decoder, |column| column.width(62)),
+        styled(F::Cpu, |column| column.width(62).rank(3)),
+        styled(F::Rss, |column| column.width(78).rank(5).aliases(&["ram"])),
+        metric(F::Threads),
+        computed(Column::new("time", "Run time", Unit::Clock, 96, "since it started").rank(6), run_time),
+        computed(
+            text_column("state", "State", 96, "alive, waiting for a device, a zombie, or stopped"),
+            state,
+        ),
+        computed(id("rank", "Rank", 54, "its place among the tasks of a parallel program").rank(4), |row| {
+            process_value(row, |p| Value::number(p.facts.rank.map(|rank| rank.global.into())))
+        }),
+        computed(id("local", "Local", 58, "its place among the tasks on this node"), |row| {
+            process_value(row, |p| Value::number(p.facts.rank.and_then(|rank| rank.local).map(Into::into)))
+        }),
+        computed(id("world", "World", 62, "how many tasks the program has"), |row| {
+            process_value(row, |p| Value::number(p.facts.rank.and_then(|rank| rank.world).map(Into::into)))
+        }),
+        computed(text_column("job", "Job", 82, "SLURM's number of its job"), |row| {
+            process_value(row, |p| Value::text(p.facts.job.map(|job| job.to_string()).unwrap_or_default()))
+        }),
+        computed(text_column("step", "Step", 78, "its step within the job"), |row| {
+            process_value(row, |p| {
+                Value::text(p.facts.step.as_ref().map(ToString::to_string).unwrap_or_default())
+            })
+        }),
+        computed(text_column("container", "Container", 150, "what it runs in"), |row| {
+            process_value(row, |p| Value::text(p.facts.container.as_ref().map(container).unwrap_or_default()))
+        }),
+        computed(
+            id("parent", "Parent", 76, "the pid of the process that started it").aliases(&["ppid"]),
+            |row| process_value(row, |p| Value::number_reading(&p.facts.parent)),
+        ),
+        computed(
+            Column::new("share", "GPU mem", Unit::Percent, 84, "share of the GPU's memory that it holds"),
+            share,
+        ),
+        computed(text_column("cwd", "Folder", 220, "its working directory").grows(), |row| {
+            process_value(row, |p| Value::text_reading(&p.facts.cwd))
+        }),
+        computed(
+            text_column("command", "Command", 130, "its command line")
+                .rank(0)
+                .grows()
+                .style(CellStyle::Command)
+                .aliases(&["cmd", "args"]),
+            command,
+        ),
+    ])
+});
 
-/// The columns in the order they have by themselves.
+/// Returns the columns in their default order.
 pub fn columns() -> Vec<Column> {
-    COLUMNS.iter().map(|told| told.column).collect()
+    COLUMNS.iter().map(|column| column.column).collect()
 }
 
-/// What stands in a column.
+/// Returns the value of a column.
 pub fn value(row: &ProcessRow<'_>, column: usize) -> Value {
-    let Some(told) = COLUMNS.get(column) else { return Value::NONE };
-    match row.who {
-        Who::Process(process) => told.value(&process.row, |read| read(row)),
-        Who::Unseen(_) | Who::Gap(_) => told.value(&Row::default(), |read| read(row)),
+    let Some(definition) = COLUMNS.get(column) else { return Value::NONE };
+    match row.holder {
+        Holder::Process(process) => definition.value(&process.row, |read| read(row)),
+        Holder::Unattributed(_) | Holder::Gap(_) => definition.value(&Row::default(), |read| read(row)),
     }
 }
 
-fn of(row: &ProcessRow<'_>, read: impl Fn(&ProcessPicture) -> Value) -> Value {
-    match row.who {
-        Who::Process(process) => read(process),
-        Who::Unseen(_) | Who::Gap(_) => Value::NONE,
+fn process_value(row: &ProcessRow<'_>, read: impl Fn(&ProcessPicture) -> Value) -> Value {
+    match row.holder {
+        Holder::Process(process) => read(process),
+        Holder::Unattributed(_) | Holder::Gap(_) => Value::NONE,
     }
 }
 
 fn gpu(row: &ProcessRow<'_>) -> Value {
     let Some(gpu) = row.gpu else { return Value::Absent("its GPU is not among those of the node") };
-    let whole = super::gpus::whole(row.node, gpu).unwrap_or(gpu);
+    let whole = super::gpus::parent_gpu(row.node, gpu).unwrap_or(gpu);
     Value::Number(whole.facts.index.into())
 }
 
 fn memory(row: &ProcessRow<'_>) -> Value {
-    use nodeglass_protocol::cell::Field as _;
-    match row.who {
-        Who::Process(process) => Value::cell(process.row.get(F::GpuMem), F::GpuMem.scale()),
-        Who::Unseen(bytes) => Value::Number(bytes),
-        Who::Gap(_) => Value::NONE,
+    use nodeglass_protocol::field::Field as _;
+    match row.holder {
+        Holder::Process(process) => Value::cell(process.row.get(F::GpuMem), F::GpuMem.scale()),
+        Holder::Unattributed(bytes) => Value::Number(bytes),
+        Holder::Gap(_) => Value::NONE,
     }
 }
 
 fn share(row: &ProcessRow<'_>) -> Value {
-    let held = memory(row);
+    let used = memory(row);
     let total = row.gpu.and_then(|gpu| gpu.row.value(GpuField::MemTotal)).filter(|total| *total > 0);
-    match (held.as_number(), total) {
-        (Some(held), Some(total)) => Value::Number((held * 100 + total / 2) / total),
+    match (used.as_number(), total) {
+        (Some(used), Some(total)) => Value::Number((used * 100 + total / 2) / total),
         (Some(_), None) => Value::NOT_YET,
-        (None, _) => held,
+        (None, _) => used,
     }
 }
 
 fn run_time(row: &ProcessRow<'_>) -> Value {
-    of(row, |process| {
+    process_value(row, |process| {
         let Some(started_ms) = process.facts.started_ms.value() else {
-            return Value::counted(&process.facts.started_ms);
+            return Value::count_reading(&process.facts.started_ms);
         };
         let seconds = row.now.wall_s.saturating_sub((started_ms / 1_000).cast_signed());
         Value::Number(seconds.max(0).cast_unsigned())
@@ -169,14 +179,14 @@ fn run_time(row: &ProcessRow<'_>) -> Value {
 }
 
 fn state(row: &ProcessRow<'_>) -> Value {
-    of(row, |process| match process.row.value(F::State) {
-        Some(number) => Value::text(state_word(ProcessState::of_number(number))),
-        None => Value::cell(process.row.get(F::State), nodeglass_protocol::cell::Scale::Linear(1)),
+    process_value(row, |process| match process.row.value(F::State) {
+        Some(number) => Value::text(state_label(ProcessState::of_number(number))),
+        None => Value::cell(process.row.get(F::State), nodeglass_protocol::field::Scale::Linear(1)),
     })
 }
 
-/// A state as a word.
-pub fn state_word(state: ProcessState) -> &'static str {
+/// Returns the label of a state.
+pub fn state_label(state: ProcessState) -> &'static str {
     match state {
         ProcessState::Alive => "alive",
         ProcessState::Uninterruptible => "waits for a device",
@@ -185,21 +195,21 @@ pub fn state_word(state: ProcessState) -> &'static str {
     }
 }
 
-/// Why a process has no name, as a sentence in the place of its command.
+/// Why a process has no name, in place of its command.
 const NAMELESS: &str = "not found on this node: it ended just now, or runs in another container";
 /// The same if the node hides it.
 const HIDDEN: &str = "hidden: this node's /proc shows you no processes of other users (mount option hidepid)";
-/// What is said of memory that nobody who can be seen holds.
-const UNSEEN: &str = "memory held by no visible process";
+/// Label of memory that no visible process holds.
+const UNATTRIBUTED: &str = "memory held by no visible process";
 
-/// What a row is that stands for processes that may be missing, for a title.
+/// Explains, in a tooltip, a row about processes that may be missing.
 pub const ABOUT_GAPS: &str = "The driver did not list all processes of this GPU. Those that it listed before are shown \
     as long as they run.";
-/// What a sentence in the place of a command begins with, so that no word of it is taken for a program.
+/// Marks a note in place of a command, so that its first word is not taken for a program.
 const NOTE: char = '▲';
 
-/// Why processes may be missing, in words.
-pub fn gap_words(gap: &ProcessGap) -> String {
+/// Returns why processes may be missing.
+pub fn gap_text(gap: &ProcessGap) -> String {
     match gap {
         ProcessGap::Unsupported => format!("{NOTE} the driver does not list the processes of this GPU"),
         ProcessGap::Failed(why) => format!("{NOTE} the process list of this GPU could not be read: {why}"),
@@ -211,10 +221,10 @@ pub fn gap_words(gap: &ProcessGap) -> String {
 }
 
 fn command(row: &ProcessRow<'_>) -> Value {
-    let process = match row.who {
-        Who::Process(process) => process,
-        Who::Unseen(_) => return Value::text(UNSEEN),
-        Who::Gap(gap) => return Value::Text(gap_words(gap)),
+    let process = match row.holder {
+        Holder::Process(process) => process,
+        Holder::Unattributed(_) => return Value::text(UNATTRIBUTED),
+        Holder::Gap(gap) => return Value::Text(gap_text(gap)),
     };
     let facts = &process.facts;
     match (facts.args.value(), &facts.command) {
@@ -222,14 +232,14 @@ fn command(row: &ProcessRow<'_>) -> Value {
         (_, Reading::Value(name)) => Value::text(name.as_str()),
         (_, Reading::Failed(why)) if why.is_hidden() => Value::text(HIDDEN),
         (_, Reading::Failed(_)) => Value::text(NAMELESS),
-        (_, other) => Value::said(other),
+        (_, other) => Value::text_reading(other),
     }
 }
 
-/// The program of a command line, and what follows it.
+/// Splits a command line into the program and the rest.
 pub fn split(command: &str) -> (String, String) {
     match command.split_once(' ') {
-        _ if [NAMELESS, HIDDEN, UNSEEN].contains(&command) || command.starts_with(NOTE) => {
+        _ if [NAMELESS, HIDDEN, UNATTRIBUTED].contains(&command) || command.starts_with(NOTE) => {
             (String::new(), command.to_owned())
         }
         Some((program, rest)) => (text::program(program).to_owned(), format!(" {rest}")),
@@ -266,76 +276,76 @@ mod tests {
         ProcessPicture { facts, row: Row::default() }
     }
 
-    fn at(who: Who<'_>, id: &str) -> Value {
+    fn at(holder: Holder<'_>, id: &str) -> Value {
         let mut node = NodePicture::new(NodeName::new("n1").unwrap());
         let mut gpu = GpuPicture::default();
         gpu.row.set(GpuField::MemTotal, Cell::steps(80 * 16));
         node.gpus.push(gpu);
         let now = Now { relay_ms: 0, wall_s: 10_000 };
-        let row = ProcessRow { node: &node, gpu: node.gpus.first(), who, now };
+        let row = ProcessRow { node: &node, gpu: node.gpus.first(), holder, now };
         value(&row, find(&columns(), id).unwrap())
     }
 
     #[test]
-    fn a_type_is_the_lists_it_is_in() {
+    fn the_type_names_the_lists_that_contain_the_process() {
         assert_eq!(kind(ProcessKind { compute: true, graphics: true, mps: false }), "CG");
         assert_eq!(kind(ProcessKind { mps: true, ..ProcessKind::default() }), "M");
     }
 
     #[test]
-    fn a_process_that_is_not_found_says_so_and_no_name() {
+    fn a_process_that_was_not_found_has_a_note_and_no_name() {
         let mut process = process();
-        assert!(at(Who::Process(&process), "command").why_absent().is_some());
+        assert!(at(Holder::Process(&process), "command").why_absent().is_some());
         process.facts.command = Reading::Failed("no such process".into());
-        let said = at(Who::Process(&process), "command").line(Unit::Words);
-        assert!(said.starts_with("not found on this node"), "{said}");
-        assert_eq!(split(&said).0, "", "no program is called so");
+        let line = at(Holder::Process(&process), "command").line(Unit::Text);
+        assert!(line.starts_with("not found on this node"), "{line}");
+        assert_eq!(split(&line).0, "", "a note has no program");
     }
 
     #[test]
-    fn memory_of_nobody_is_a_row_with_memory_and_no_pid() {
-        assert_eq!(at(Who::Unseen(8 << 30), "mem"), Value::Number(8 << 30));
-        assert_eq!(at(Who::Unseen(8 << 30), "share"), Value::Number(10));
+    fn unattributed_memory_is_a_row_without_a_pid() {
+        assert_eq!(at(Holder::Unattributed(8 << 30), "mem"), Value::Number(8 << 30));
+        assert_eq!(at(Holder::Unattributed(8 << 30), "share"), Value::Number(10));
         for id in ["pid", "user", "sm", "rank", "time"] {
-            assert!(at(Who::Unseen(1), id).why_absent().is_some(), "{id}");
+            assert!(at(Holder::Unattributed(1), id).why_absent().is_some(), "{id}");
         }
-        assert_eq!(at(Who::Unseen(1), "command"), Value::text("memory held by no visible process"));
+        assert_eq!(at(Holder::Unattributed(1), "command"), Value::text("memory held by no visible process"));
     }
 
     #[test]
-    fn processes_that_may_be_missing_are_a_row_that_says_why() {
+    fn possibly_missing_processes_are_a_row_with_the_reason() {
         let failed = ProcessGap::Failed("unknown error".into());
-        let words = "▲ the process list of this GPU could not be read: unknown error";
-        assert_eq!(at(Who::Gap(&failed), "command"), Value::text(words));
-        assert_eq!(split(words), (String::new(), words.to_owned()), "no program is called so");
+        let text = "▲ the process list of this GPU could not be read: unknown error";
+        assert_eq!(at(Holder::Gap(&failed), "command"), Value::text(text));
+        assert_eq!(split(text), (String::new(), text.to_owned()), "a note has no program");
         let more = ProcessGap::More(1_200);
         assert_eq!(
-            at(Who::Gap(&more), "command").line(Unit::Words),
+            at(Holder::Gap(&more), "command").line(Unit::Text),
             "▲ 1 200 more processes of this GPU are not listed".replace("1 200", &text::grouped(1_200))
         );
         for id in ["pid", "user", "mem", "sm", "time"] {
-            assert!(at(Who::Gap(&more), id).why_absent().is_some(), "{id}");
+            assert!(at(Holder::Gap(&more), id).why_absent().is_some(), "{id}");
         }
     }
 
     #[test]
-    fn a_clock_that_ran_ahead_gives_no_negative_time() {
+    fn a_start_in_the_future_gives_no_negative_run_time() {
         let mut process = process();
         process.facts.started_ms = Reading::Value(9_000_000);
-        assert_eq!(at(Who::Process(&process), "time"), Value::Number(1_000));
+        assert_eq!(at(Holder::Process(&process), "time"), Value::Number(1_000));
         process.facts.started_ms = Reading::Value(99_000_000);
-        assert_eq!(at(Who::Process(&process), "time"), Value::Number(0));
+        assert_eq!(at(Holder::Process(&process), "time"), Value::Number(0));
     }
 
     #[test]
-    fn states_are_words() {
+    fn states_have_labels() {
         let mut process = process();
         process.row.set(F::State, Cell::steps(2));
-        assert_eq!(at(Who::Process(&process), "state"), Value::text("zombie"));
+        assert_eq!(at(Holder::Process(&process), "state"), Value::text("zombie"));
     }
 
     #[test]
-    fn a_command_is_its_program_and_the_rest() {
+    fn a_command_is_split_into_program_and_rest() {
         assert_eq!(split("/usr/bin/python3 train.py -x"), ("python3".to_owned(), " train.py -x".to_owned()));
         assert_eq!(split("bash"), ("bash".to_owned(), String::new()));
     }

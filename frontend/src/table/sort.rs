@@ -1,38 +1,38 @@
-//! Rows are put in an order that keeps equals as they were, and those without a value at the end.
+//! Sorts rows: stable, with missing values last.
 
 use super::column::{self, Column};
 use super::value::Value;
 use std::cmp::Ordering;
 
-/// By what a table is sorted.
+/// The order of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sort {
     /// The column's position.
     pub column: usize,
-    /// Largest first.
+    /// Descending.
     pub down: bool,
 }
 
 impl Sort {
-    /// Reads it as the URL has it: `sm-` from the top, `gpu` or `gpu+` from the bottom.
+    /// Parses the form of the URL: `sm-` descending, `gpu` or `gpu+` ascending.
     pub fn parse(text: &str, columns: &[Column]) -> Option<Self> {
         let (name, down) = match text.strip_suffix('-') {
             Some(name) => (name, true),
             None => (text.trim_end_matches(['+', ' ']), false),
         };
-        let column = column::find(columns, name).filter(|at| columns[*at].is_told())?;
+        let column = column::find(columns, name).filter(|at| columns[*at].has_value())?;
         Some(Self { column, down })
     }
 
-    /// As the URL has it.
+    /// Returns the form of the URL.
     pub fn text(self, columns: &[Column]) -> String {
         format!("{}{}", columns[self.column].id, if self.down { "-" } else { "" })
     }
 
-    /// What a click on a head makes of it: first the order that one mostly wants, then the other way round,
-    /// then as it was.
-    pub fn clicked(now: Option<Self>, column: usize, columns: &[Column]) -> Option<Self> {
-        let first = Self::first(column, columns);
+    /// Returns the order after a click on a column's head: first its default direction, then the other one,
+    /// then none.
+    pub fn after_click(now: Option<Self>, column: usize, columns: &[Column]) -> Option<Self> {
+        let first = Self::default_for(column, columns);
         match now {
             Some(now) if now == first => Some(Self { down: !first.down, ..first }),
             Some(now) if now.column == column => None,
@@ -40,26 +40,26 @@ impl Sort {
         }
     }
 
-    /// The order that one mostly wants: large numbers first, names from the beginning of the alphabet.
-    fn first(column: usize, columns: &[Column]) -> Self {
+    /// Returns the default direction of a column: numbers descending, names ascending.
+    fn default_for(column: usize, columns: &[Column]) -> Self {
         let unit = columns[column].unit;
         Self { column, down: unit.is_number() && unit != super::value::Unit::Id }
     }
 
-    /// The order by the next of the shown columns, `step` further.
-    pub fn moved(now: Option<Self>, step: isize, shown: &[usize], columns: &[Column]) -> Option<Self> {
-        let told: Vec<usize> = shown.iter().copied().filter(|at| columns[*at].is_told()).collect();
-        let here = now.and_then(|now| told.iter().position(|at| *at == now.column));
+    /// Returns the order by the shown column `step` places further.
+    pub fn next_column(now: Option<Self>, step: isize, shown: &[usize], columns: &[Column]) -> Option<Self> {
+        let sortable: Vec<usize> = shown.iter().copied().filter(|at| columns[*at].has_value()).collect();
+        let here = now.and_then(|now| sortable.iter().position(|at| *at == now.column));
         let next = match (here, step) {
             (Some(here), _) => here.checked_add_signed(step)?,
             (None, 1..) => 0,
-            (None, _) => told.len().checked_sub(1)?,
+            (None, _) => sortable.len().checked_sub(1)?,
         };
-        told.get(next).map(|at| Self::first(*at, columns))
+        sortable.get(next).map(|at| Self::default_for(*at, columns))
     }
 
-    /// The other way round.
-    pub fn turned(self) -> Self {
+    /// Returns the reversed order.
+    pub fn reversed(self) -> Self {
         Self { down: !self.down, ..self }
     }
 
@@ -72,8 +72,8 @@ impl Sort {
     }
 }
 
-/// The positions of rows in their order. A row of depth above 0 belongs to the last one of depth 0 before it and
-/// goes where that one goes; a row that is kept keeps the one it belongs to.
+/// Returns the positions of the rows to show, in order. A row of depth above 0 belongs to the last row of
+/// depth 0 before it and moves with it; a row that is kept keeps its parent.
 pub fn ordered(
     depths: &[u8],
     keep: &dyn Fn(usize) -> bool,
@@ -96,15 +96,15 @@ pub fn ordered(
     }
     groups.retain(|group| !group.is_empty());
     if let Some(sort) = sort {
-        let by = |rows: &[usize]| rows.iter().map(|row| value(*row, sort.column)).collect::<Vec<_>>();
+        let keys = |rows: &[usize]| rows.iter().map(|row| value(*row, sort.column)).collect::<Vec<_>>();
         for group in groups.iter_mut().filter(|group| group.len() > 2) {
             let sorted =
-                sorted(&by(&group[1..]), sort).into_iter().map(|at| group[at + 1]).collect::<Vec<_>>();
+                sorted(&keys(&group[1..]), sort).into_iter().map(|at| group[at + 1]).collect::<Vec<_>>();
             group.truncate(1);
             group.extend(sorted);
         }
         let heads: Vec<usize> = groups.iter().map(|group| group[0]).collect();
-        let order = sorted(&by(&heads), sort);
+        let order = sorted(&keys(&heads), sort);
         return order.into_iter().flat_map(|at| groups[at].iter().copied()).collect();
     }
     groups.concat()
@@ -112,7 +112,7 @@ pub fn ordered(
 
 fn sorted(values: &[Value], sort: Sort) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
-    // With the position as the last word the order is stable, and the smaller code of an unstable sort will do.
+    // The position as the last key makes the order stable, so the smaller code of an unstable sort suffices.
     order.sort_unstable_by(|a, b| sort.compare(&values[*a], &values[*b]).then(a.cmp(b)));
     order
 }
@@ -123,7 +123,7 @@ mod tests {
     use crate::table::value::Unit;
 
     const COLUMNS: [Column; 3] = [
-        Column::new("node", "Node", Unit::Words, 80, ""),
+        Column::new("node", "Node", Unit::Text, 80, ""),
         Column::new("sm", "SM", Unit::Percent, 50, ""),
         Column::new("gpu", "GPU", Unit::Id, 50, ""),
     ];
@@ -133,27 +133,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_comes_last_whichever_way_and_equals_stay() {
+    fn missing_values_come_last_either_way_and_equal_rows_keep_their_order() {
         let values = [Some(5), None, Some(9), Some(5), Some(0)];
         assert_eq!(order(&[0; 5], &values, true), [2, 0, 3, 4, 1]);
         assert_eq!(order(&[0; 5], &values, false), [4, 0, 3, 2, 1]);
     }
 
     #[test]
-    fn parts_go_where_their_whole_goes() {
+    fn parts_move_with_their_parent() {
         let values = [Some(1), Some(10), Some(20), Some(30), Some(7)];
         assert_eq!(order(&[0, 1, 1, 0, 0], &values, true), [3, 4, 0, 2, 1]);
     }
 
     #[test]
-    fn a_part_that_is_kept_keeps_its_whole() {
+    fn a_kept_part_keeps_its_parent() {
         let value = |_: usize, _: usize| Value::NONE;
         assert_eq!(ordered(&[0, 1, 1, 0], &|row| row == 2, None, &value), [0, 2]);
         assert_eq!(ordered(&[0, 1, 1, 0], &|row| row == 0, None, &value), [0]);
     }
 
     #[test]
-    fn a_sort_comes_back_from_the_url() {
+    fn a_sort_round_trips_through_the_url() {
         for sort in [Sort { column: 1, down: true }, Sort { column: 2, down: false }] {
             assert_eq!(Sort::parse(&sort.text(&COLUMNS), &COLUMNS), Some(sort));
         }
@@ -162,21 +162,21 @@ mod tests {
     }
 
     #[test]
-    fn clicks_go_round_and_begin_with_what_one_wants() {
-        let first = Sort::clicked(None, 1, &COLUMNS);
+    fn clicks_cycle_through_the_orders() {
+        let first = Sort::after_click(None, 1, &COLUMNS);
         assert_eq!(first, Some(Sort { column: 1, down: true }));
-        let second = Sort::clicked(first, 1, &COLUMNS);
+        let second = Sort::after_click(first, 1, &COLUMNS);
         assert_eq!(second, Some(Sort { column: 1, down: false }));
-        assert_eq!(Sort::clicked(second, 1, &COLUMNS), None);
-        assert_eq!(Sort::clicked(second, 0, &COLUMNS), Some(Sort { column: 0, down: false }));
+        assert_eq!(Sort::after_click(second, 1, &COLUMNS), None);
+        assert_eq!(Sort::after_click(second, 0, &COLUMNS), Some(Sort { column: 0, down: false }));
     }
 
     #[test]
-    fn keys_walk_over_the_shown_columns_and_stop_at_the_ends() {
+    fn keys_step_through_the_shown_columns_and_stop_at_the_ends() {
         let at = |column| Some(Sort { column, down: column == 1 });
-        assert_eq!(Sort::moved(None, 1, &[2, 1], &COLUMNS), at(2));
-        assert_eq!(Sort::moved(at(2), 1, &[2, 1], &COLUMNS), at(1));
-        assert_eq!(Sort::moved(at(1), 1, &[2, 1], &COLUMNS), None);
-        assert_eq!(Sort::moved(None, -1, &[2, 1], &COLUMNS), at(1));
+        assert_eq!(Sort::next_column(None, 1, &[2, 1], &COLUMNS), at(2));
+        assert_eq!(Sort::next_column(at(2), 1, &[2, 1], &COLUMNS), at(1));
+        assert_eq!(Sort::next_column(at(1), 1, &[2, 1], &COLUMNS), None);
+        assert_eq!(Sort::next_column(None, -1, &[2, 1], &COLUMNS), at(1));
     }
 }

@@ -1,38 +1,38 @@
-//! What stands in a cell of a table is a value that can be shown, compared, searched and exported alike.
+//! The value of a table cell, which can be shown, compared, searched and exported.
 
-use crate::text;
-use nodeglass_protocol::cell::Scale;
+use crate::domain::text;
+use nodeglass_protocol::field::Scale;
 use nodeglass_protocol::{Cell, Reading};
 use std::cmp::Ordering;
 use std::fmt::Display;
 
-/// What stands in a cell.
+/// The value of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Nothing, and why.
+    /// Missing, and why.
     Absent(&'static str),
-    /// A quantity in the base of its column's unit: bytes, %, W, s.
+    /// A quantity in the base unit of its column: bytes, %, W, s.
     Number(u64),
-    /// A part of a whole, both in the base of the unit.
-    Of(u64, u64),
-    /// Words or a name.
+    /// A part and its maximum, both in the base unit.
+    Part(u64, u64),
+    /// Text or a name.
     Text(String),
 }
 
-/// What a column's numbers count, and how they are shown.
+/// The unit of a column's numbers, and how they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Words.
-    Words,
+    /// Text.
+    Text,
     /// A number that is a name, such as a pid: never grouped.
     Id,
-    /// How many.
+    /// A count.
     Count,
     /// %.
     Percent,
     /// Bytes, shown in GiB.
     Gib,
-    /// Bytes a second, shown in MiB.
+    /// Bytes per second, shown in MiB.
     MibPerSecond,
     /// W.
     Watt,
@@ -46,12 +46,44 @@ pub enum Unit {
     Hundredth,
     /// Seconds, shown as a clock.
     Clock,
-    /// Seconds, shown at a glance.
+    /// Seconds, shown rounded.
     Span,
 }
 
 impl Unit {
-    /// What stands in the head of a column, if anything.
+    /// Returns how a table shows values of a unit of the catalogue.
+    pub const fn of_catalogue(unit: nodeglass_protocol::field::Unit) -> Self {
+        use nodeglass_protocol::field::Unit as Catalogue;
+        match unit {
+            Catalogue::One => Self::Count,
+            Catalogue::Percent => Self::Percent,
+            Catalogue::Watt => Self::Watt,
+            Catalogue::WattHour => Self::WattHour,
+            Catalogue::Celsius => Self::Celsius,
+            Catalogue::Byte => Self::Gib,
+            Catalogue::BytePerSecond => Self::MibPerSecond,
+            Catalogue::Megahertz => Self::Megahertz,
+            Catalogue::Hundredth => Self::Hundredth,
+            Catalogue::Second => Self::Span,
+        }
+    }
+
+    /// Returns the default width of a column, in px.
+    pub const fn width(self) -> u16 {
+        match self {
+            Self::Id => 34,
+            Self::Percent => 58,
+            Self::Hundredth => 62,
+            Self::Watt | Self::Celsius => 66,
+            Self::Count => 76,
+            Self::Span => 84,
+            Self::Gib | Self::WattHour | Self::Megahertz => 92,
+            Self::Clock => 96,
+            Self::Text | Self::MibPerSecond => 108,
+        }
+    }
+
+    /// Returns the unit in the head of a column, if any.
     pub fn head(self) -> &'static str {
         match self {
             Self::Percent => "%",
@@ -61,11 +93,11 @@ impl Unit {
             Self::WattHour => "kWh",
             Self::Celsius => "°C",
             Self::Megahertz => "MHz",
-            Self::Words | Self::Id | Self::Count | Self::Hundredth | Self::Clock | Self::Span => "",
+            Self::Text | Self::Id | Self::Count | Self::Hundredth | Self::Clock | Self::Span => "",
         }
     }
 
-    /// What a name in a file ends with, so that it says its unit.
+    /// Returns the unit suffix of a name in a file.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::Percent => "_pct",
@@ -77,16 +109,16 @@ impl Unit {
             Self::Megahertz => "_mhz",
             Self::Hundredth => "_centi",
             Self::Clock | Self::Span => "_s",
-            Self::Words | Self::Id | Self::Count => "",
+            Self::Text | Self::Id | Self::Count => "",
         }
     }
 
-    /// Whether figures stand under each other.
+    /// Returns whether figures are aligned.
     pub fn is_number(self) -> bool {
-        self != Self::Words
+        self != Self::Text
     }
 
-    /// A number as it is shown.
+    /// Formats a number.
     pub fn show(self, number: u64) -> String {
         match self {
             Self::Gib => text::gib(number),
@@ -96,23 +128,23 @@ impl Unit {
             Self::Clock => text::clock(number),
             Self::Span => text::span(number),
             Self::Id | Self::Megahertz => number.to_string(),
-            Self::Words | Self::Count | Self::Percent | Self::Watt | Self::Celsius => text::grouped(number),
+            Self::Text | Self::Count | Self::Percent | Self::Watt | Self::Celsius => text::grouped(number),
         }
     }
 
-    /// The whole of a part as it is shown, which needs no decimals.
+    /// Formats the maximum of a part, which needs no decimals.
     fn show_whole(self, number: u64) -> String {
         if self == Self::Gib { text::whole_gib(number) } else { self.show(number) }
     }
 }
 
 impl Value {
-    /// Nothing is there to be told, which is no fault.
+    /// There is no value, which is not an error.
     pub const NONE: Self = Self::Absent("none");
-    /// It was not read yet.
+    /// Not read yet.
     pub const NOT_YET: Self = Self::Absent("not read yet");
 
-    /// A reading of a row in the base unit, by what the cell's steps are worth.
+    /// Converts a cell to the base unit, given the scale of its field.
     pub fn cell(cell: Cell, scale: Scale) -> Self {
         match cell.value() {
             Some(steps) => Self::Number(scale.value(u64::from(steps))),
@@ -120,72 +152,72 @@ impl Value {
         }
     }
 
-    /// A fact in words.
-    pub fn said<T: Display>(reading: &Reading<T>) -> Self {
-        Self::of(reading, |value| Self::Text(value.to_string()))
+    /// Converts a textual fact.
+    pub fn text_reading<T: Display>(reading: &Reading<T>) -> Self {
+        Self::from_reading(reading, |value| Self::Text(value.to_string()))
     }
 
-    /// A fact that is a number.
-    pub fn told(reading: &Reading<u32>) -> Self {
-        Self::of(reading, |value| Self::Number((*value).into()))
+    /// Converts a numeric fact.
+    pub fn number_reading(reading: &Reading<u32>) -> Self {
+        Self::from_reading(reading, |value| Self::Number((*value).into()))
     }
 
-    /// A fact that counts.
-    pub fn counted(reading: &Reading<u64>) -> Self {
-        Self::of(reading, |value| Self::Number(*value))
+    /// Converts a counter.
+    pub fn count_reading(reading: &Reading<u64>) -> Self {
+        Self::from_reading(reading, |value| Self::Number(*value))
     }
 
-    /// A fact that holds or does not.
-    pub fn is(reading: &Reading<bool>, yes: &str, no: &str) -> Self {
-        Self::of(reading, |value| Self::text(if *value { yes } else { no }))
+    /// Converts a boolean fact.
+    pub fn bool_reading(reading: &Reading<bool>, yes: &str, no: &str) -> Self {
+        Self::from_reading(reading, |value| Self::text(if *value { yes } else { no }))
     }
 
-    fn of<T>(reading: &Reading<T>, value: impl Fn(&T) -> Self) -> Self {
+    fn from_reading<T>(reading: &Reading<T>, value: impl Fn(&T) -> Self) -> Self {
         match reading {
-            Reading::Value(told) => value(told),
+            Reading::Value(number_reading) => value(number_reading),
             Reading::NotYet => Self::NOT_YET,
             Reading::Unsupported => Self::Absent(text::absence(Cell::UNSUPPORTED)),
             Reading::Failed(_) => Self::Absent(text::absence(Cell::FAILED)),
         }
     }
 
-    /// Words; empty ones are none.
-    pub fn text(words: impl Into<String>) -> Self {
-        let words = words.into();
-        if words.is_empty() { Self::NONE } else { Self::Text(words) }
+    /// Returns a text; an empty one is missing.
+    pub fn text(text: impl Into<String>) -> Self {
+        let text = text.into();
+        if text.is_empty() { Self::NONE } else { Self::Text(text) }
     }
 
-    /// A number, or none.
+    /// Returns a number, or a missing value.
     pub fn number(number: Option<u64>) -> Self {
         number.map_or(Self::NONE, Self::Number)
     }
 
-    /// A part with its whole, if both are there.
-    pub fn of_whole(part: Self, whole: &Self) -> Self {
+    /// Combines a part with its maximum, if both are known.
+    pub fn ratio(part: Self, whole: &Self) -> Self {
         match (part, whole) {
-            (Self::Number(part), Self::Number(whole)) => Self::Of(part, *whole),
+            (Self::Number(part), Self::Number(whole)) => Self::Part(part, *whole),
             (part, _) => part,
         }
     }
 
-    /// The number that it is compared by.
+    /// Returns the number to compare by.
     pub fn as_number(&self) -> Option<u64> {
         match self {
-            Self::Number(number) | Self::Of(number, _) => Some(*number),
+            Self::Number(number) | Self::Part(number, _) => Some(*number),
             Self::Absent(_) | Self::Text(_) => None,
         }
     }
 
-    /// Its share of the whole, 0 to 1: a percentage is one by itself.
+    /// Returns the fraction of the maximum, 0 to 1; a percentage is one by itself.
     pub fn share(&self, unit: Unit) -> Option<f64> {
         match self {
-            Self::Of(part, whole @ 1..) => Some(*part as f64 / *whole as f64),
+            Self::Part(part, whole @ 1..) => Some(*part as f64 / *whole as f64),
             Self::Number(percent) if unit == Unit::Percent => Some(*percent as f64 / 100.0),
             _ => None,
         }
     }
 
-    /// Why there is nothing, if there is nothing.
+    /// Returns why the value is missing, if it is.
     pub fn why_absent(&self) -> Option<&'static str> {
         match self {
             Self::Absent(why) => Some(why),
@@ -193,17 +225,17 @@ impl Value {
         }
     }
 
-    /// What is read in the cell; the whole of a part is told apart.
+    /// Returns the text of the cell, and the maximum separately.
     pub fn shown(&self, unit: Unit) -> (String, Option<String>) {
         match self {
             Self::Absent(_) => (text::ABSENT.to_owned(), None),
             Self::Number(number) => (unit.show(*number), None),
-            Self::Of(part, whole) => (unit.show(*part), Some(unit.show_whole(*whole))),
-            Self::Text(words) => (words.clone(), None),
+            Self::Part(part, whole) => (unit.show(*part), Some(unit.show_whole(*whole))),
+            Self::Text(text) => (text.clone(), None),
         }
     }
 
-    /// The same in one piece.
+    /// Returns the same as one text.
     pub fn line(&self, unit: Unit) -> String {
         match self.shown(unit) {
             (part, Some(whole)) => format!("{part}/{whole}"),
@@ -211,7 +243,7 @@ impl Value {
         }
     }
 
-    /// The order of two values of a column, what is absent left out: see [`super::sort`].
+    /// Compares two values of a column; for missing values see [`super::sort`].
     pub fn compare(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Text(a), Self::Text(b)) => natural(a, b),
@@ -220,7 +252,7 @@ impl Value {
     }
 }
 
-/// Compares texts as people do: `gpu-2` before `gpu-10`, without regard to case.
+/// Compares texts in natural order: `gpu-2` before `gpu-10`, ignoring case.
 pub fn natural(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -239,7 +271,7 @@ pub fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Takes the digits off the front of a text, without the zeros they begin with.
+/// Removes the leading digits of a text and returns them without leading zeros.
 fn digits<'a>(text: &mut &'a [u8]) -> &'a [u8] {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
@@ -253,14 +285,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_within_names_count() {
+    fn numbers_within_names_compare_by_value() {
         let mut names = ["gpu-10", "GPU-2", "gpu-1", "gpu-02b", "cpu-3"];
         names.sort_by(|a, b| natural(a, b));
         assert_eq!(names, ["cpu-3", "gpu-1", "GPU-2", "gpu-02b", "gpu-10"]);
     }
 
     #[test]
-    fn every_absence_is_a_dash_that_says_why_and_never_a_zero() {
+    fn a_missing_value_is_a_dash_with_a_reason_and_never_zero() {
         for cell in [Cell::NOT_YET, Cell::UNSUPPORTED, Cell::FAILED] {
             let value = Value::cell(cell, Scale::Linear(1));
             assert_eq!(value.line(Unit::Percent), text::ABSENT);
@@ -271,16 +303,16 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_shown_with_its_whole_and_compared_by_itself() {
-        let value = Value::of_whole(Value::Number(70 << 30), &Value::Number(80 << 30));
+    fn a_part_is_shown_with_its_maximum_and_compared_by_itself() {
+        let value = Value::ratio(Value::Number(70 << 30), &Value::Number(80 << 30));
         assert_eq!(value.line(Unit::Gib), "70.0/80");
         assert_eq!((value.as_number(), value.share(Unit::Gib)), (Some(70 << 30), Some(0.875)));
-        let lonely = Value::of_whole(Value::Number(3), &Value::NOT_YET);
+        let lonely = Value::ratio(Value::Number(3), &Value::NOT_YET);
         assert_eq!(lonely, Value::Number(3));
     }
 
     #[test]
-    fn a_pid_has_no_thousands() {
+    fn a_pid_has_no_thousands_separator() {
         assert_eq!(Unit::Id.show(41_822), "41822");
         assert_eq!(Unit::Count.show(41_822), "41,822");
         assert_eq!(Unit::MibPerSecond.show(3 << 30), "3,072");

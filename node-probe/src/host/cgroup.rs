@@ -1,7 +1,7 @@
 //! Finds the cgroups of SLURM jobs, of version 1 or 2, independent of site-specific names above
 //! them.
 
-use crate::process::job;
+use crate::proc::job;
 use nodeglass_protocol::JobId;
 use std::{
     collections::{BTreeMap, HashMap},

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn version_two_tells_use_and_limits() {
+    fn cgroup_v2_yields_usage_and_limits() {
         let root = tempfile::tempdir().unwrap();
         let job = root.path().join("system.slice/slurmstepd.scope/job_7");
         write(
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn version_one_tells_use_and_limits() {
+    fn cgroup_v1_yields_usage_and_limits() {
         let root = tempfile::tempdir().unwrap();
         let place = "slurm_gpu-01/uid_7/job_4";
         write(&root.path().join("cpuacct").join(place), &[("cpuacct.usage", "1000000000\n")]);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_site_does_not_constrain_is_unsupported_and_not_zero() {
+    fn an_unconstrained_resource_is_unsupported_and_not_zero() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("cpuset/slurm/uid_7/job_4")).unwrap();
         let now = &jobs(root.path()).read(SECOND)[0].now;

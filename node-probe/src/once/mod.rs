@@ -5,16 +5,16 @@ pub mod table;
 
 use crate::{
     clock,
-    driver_thread::{DriverStatus, DriverThread, DriverTimings, ReadRequest, SourceFactory},
+    driver_thread::{DriverStatus, DriverThread, DriverTimings, ReadRequest, SourceConfig},
     hello,
     host::Host,
     loop_event::LoopEvent,
     panics,
     process::Inspector,
-    source::Report,
+    source::{GpuProcessList, Report, multi::MultiSource},
 };
 use nodeglass_protocol::Text;
-use nodeglass_protocol::probe::{GpuGap, GpuHealth, Hello, NvmlState, ProcessGap, ProcessSample, Sample};
+use nodeglass_protocol::probe::{GpuGap, GpuHealth, GpuSample, Hello, ProcessGap, ProcessSample, Sample};
 use serde::Serialize;
 use std::{
     io,
@@ -50,15 +50,23 @@ pub struct NodeReport {
     pub process_gaps: Vec<GpuGap>,
 }
 
-/// Progress of a report.
-#[derive(Debug, Default)]
-struct Progress {
-    /// Number of samples taken.
-    reads: u32,
+/// The sources of a node while a report is collected.
+struct Collection {
+    sources: MultiSource,
+    drivers: Vec<Driver>,
     /// Time of the process list that is being resolved, in ns of `CLOCK_BOOTTIME`.
     inspected_ns: Option<u64>,
+}
+
+/// The driver of one source.
+struct Driver {
+    thread: DriverThread,
+    /// Number of samples taken.
+    reads: u32,
     /// Whether the source has reported everything.
     is_read: bool,
+    gpus: Vec<GpuSample>,
+    processes: Option<GpuProcessList>,
 }
 
 /// Collects a report.
@@ -66,22 +74,31 @@ struct Progress {
 /// # Errors
 /// If no thread can be started, or one panicked. A node without GPUs is not an error: see
 /// [`NodeReport::without_gpus`].
-pub fn collect(source: SourceFactory) -> io::Result<NodeReport> {
+pub fn collect(configs: Vec<SourceConfig>) -> io::Result<NodeReport> {
     let (events, inbox) = channel();
     panics::report_to(events.clone());
     let timings = DriverTimings { health_interval: Duration::ZERO, ..DriverTimings::default() };
-    let mut driver_thread = DriverThread::start(source, timings, events.clone())?;
+    let mut sources = MultiSource::new(configs.iter().map(|config| config.vendor));
+    for (source, config) in (0..).zip(&configs) {
+        sources.set_absent(source, format!("the {} driver does not answer", config.vendor.name()).into());
+    }
+    let drivers = (0..).zip(configs).map(|(source, config)| {
+        let thread = DriverThread::start(source, config.make, timings, events.clone())?;
+        Ok(Driver { thread, reads: 0, is_read: false, gpus: Vec::new(), processes: None })
+    });
+    let drivers = drivers.collect::<io::Result<_>>()?;
     let mut host = Host::new();
     host.read();
     let mut report = NodeReport {
-        hello: hello::of_this_node(0, "the NVIDIA driver does not answer".into()),
+        hello: hello::of_this_node(0, sources.states()),
         sample: Sample { seq: 1, ..Sample::default() },
         health: Vec::new(),
         processes: Vec::new(),
         process_gaps: Vec::new(),
     };
+    let mut collection = Collection { sources, drivers, inspected_ns: None };
     let inspector = Inspector::start(events)?;
-    if !report.gather(&mut driver_thread, &inspector, &inbox)? {
+    if !report.gather(&mut collection, &inspector, &inbox)? {
         thread::sleep(RATE_WINDOW);
     }
     let now = host.read();
@@ -92,33 +109,51 @@ pub fn collect(source: SourceFactory) -> io::Result<NodeReport> {
     Ok(report)
 }
 
+impl Collection {
+    fn is_complete(&self) -> bool {
+        self.inspected_ns.is_none() && self.drivers.iter().all(|driver| driver.is_read)
+    }
+
+    /// Replaces threads that hang, and repeats their requests.
+    fn check(&mut self) -> io::Result<()> {
+        for driver in &mut self.drivers {
+            if driver.thread.check(HUNG)? == DriverStatus::Replaced {
+                driver.thread.request(ReadRequest { processes: true });
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges the processes of the sources that were read.
+    fn processes(&self) -> GpuProcessList {
+        self.sources.merge_processes(|source| {
+            self.drivers[source].processes.clone().ok_or_else(|| "not read yet".into())
+        })
+    }
+}
+
 impl NodeReport {
-    /// Collects the source's reports until the timeout; returns whether that took the rate window.
+    /// Collects the sources' reports until the timeout; returns whether that took the rate window.
     fn gather(
         &mut self,
-        driver_thread: &mut DriverThread,
+        collection: &mut Collection,
         inspector: &Inspector,
         inbox: &Receiver<LoopEvent>,
     ) -> io::Result<bool> {
         let deadline = Instant::now() + TIMEOUT;
-        let mut progress = Progress::default();
-        while Instant::now() < deadline && !(progress.is_read && progress.inspected_ns.is_none()) {
-            let event = match inbox.recv_timeout(POLL_INTERVAL) {
-                Ok(event) => event,
-                Err(_) => {
-                    // The request to the hung thread is repeated to its replacement.
-                    if driver_thread.check(HUNG)? == DriverStatus::Replaced {
-                        driver_thread.request(ReadRequest { processes: true });
-                    }
-                    continue;
-                }
+        while Instant::now() < deadline && !collection.is_complete() {
+            let Ok(event) = inbox.recv_timeout(POLL_INTERVAL) else {
+                collection.check()?;
+                continue;
             };
             match event {
-                LoopEvent::Report(number, report) if driver_thread.is_current(number) => {
-                    self.take(report, &mut progress, driver_thread, inspector);
+                LoopEvent::Report(worker, report)
+                    if collection.drivers[worker.source].thread.is_current(worker) =>
+                {
+                    self.take(worker.source, report, collection, inspector);
                 }
                 LoopEvent::Processes(list) => {
-                    progress.inspected_ns = progress.inspected_ns.filter(|at_ns| *at_ns != list.mono_ns);
+                    collection.inspected_ns = collection.inspected_ns.filter(|at_ns| *at_ns != list.mono_ns);
                     (self.processes, self.process_gaps) = (list.processes, list.gaps);
                 }
                 LoopEvent::ThreadFailed(why) => {
@@ -127,48 +162,59 @@ impl NodeReport {
                 _ => {}
             }
         }
-        Ok(progress.reads > 1)
+        Ok(collection.drivers.iter().any(|driver| driver.reads > 1))
     }
 
-    /// Stores a report of the source.
-    fn take(
-        &mut self,
-        report: Report,
-        progress: &mut Progress,
-        driver_thread: &mut DriverThread,
-        inspector: &Inspector,
-    ) {
+    /// Stores a report of a source.
+    fn take(&mut self, source: usize, report: Report, collection: &mut Collection, inspector: &Inspector) {
+        let driver = &mut collection.drivers[source];
         match report {
             Report::Opened(inventory) => {
-                driver_thread.set_inventory(Some(&inventory));
-                (self.hello.nvml, self.hello.gpus) = (inventory.nvml, inventory.gpus);
-                self.hello.topology = inventory.topology;
-                driver_thread.request(ReadRequest { processes: true });
+                driver.thread.set_inventory(Some(&inventory));
+                driver.thread.request(ReadRequest { processes: true });
+                collection.sources.set_ready(source, inventory);
+                self.take_inventory(collection);
             }
             Report::Absent(absent) => {
-                (self.hello.nvml, self.hello.gpus) = (NvmlState::Absent { why: absent.0 }, Vec::new());
-                self.hello.topology = Vec::new();
-                (progress.is_read, progress.inspected_ns) = (true, None);
+                (driver.is_read, driver.gpus, driver.processes) = (true, Vec::new(), None);
+                collection.sources.set_absent(source, absent.0);
+                self.take_inventory(collection);
             }
             // The reason is reported next.
             Report::Stuck => {}
             Report::Read { gpus, processes, .. } => {
+                (driver.gpus, driver.processes) = (gpus, processes);
+                driver.reads += 1;
                 self.stamp();
-                self.sample.gpus = gpus;
-                progress.inspected_ns = processes.as_ref().map(|gpu_process_list| gpu_process_list.mono_ns);
-                processes.into_iter().for_each(|gpu_process_list| inspector.inspect(gpu_process_list));
-                progress.reads += 1;
+                self.take_inventory(collection);
+                let gpu_process_list = collection.processes();
+                collection.inspected_ns = Some(gpu_process_list.mono_ns);
+                inspector.inspect(gpu_process_list);
             }
             // Health is the last report of a sample; after the second sample all rates are known.
             Report::Health(gpus) => {
-                self.health = gpus;
-                if progress.reads > 1 {
-                    progress.is_read = true;
+                self.health = collection.sources.set_health(source, gpus);
+                if driver.reads > 1 {
+                    driver.is_read = true;
                     return;
                 }
                 thread::sleep(RATE_WINDOW);
-                driver_thread.request(ReadRequest { processes: true });
+                driver.thread.request(ReadRequest { processes: true });
             }
+        }
+    }
+
+    /// Stores the GPUs of all sources and their readings.
+    fn take_inventory(&mut self, collection: &mut Collection) {
+        let Collection { sources, drivers, inspected_ns } = collection;
+        self.hello.sources = sources.states();
+        (self.hello.gpus, self.hello.topology) = (sources.gpus(), sources.topology());
+        self.sample.gpus = match drivers.iter().any(|driver| !driver.gpus.is_empty()) {
+            true => sources.merge_readings(|source| drivers[source].gpus.clone()),
+            false => Vec::new(),
+        };
+        if sources.ready().next().is_none() {
+            *inspected_ns = None;
         }
     }
 
@@ -203,18 +249,20 @@ impl NodeReport {
 
     /// Returns the reason why no GPU has readings, if so.
     pub fn without_gpus(&self) -> Option<Text> {
-        match &self.hello.nvml {
-            NvmlState::Absent { why } => Some(why.clone()),
-            NvmlState::Ready { .. } if self.hello.gpus.is_empty() => {
-                Some("the NVIDIA driver is loaded but shows no GPU to this user".into())
-            }
-            NvmlState::Ready { .. } if self.sample.gpus.is_empty() => {
-                Some("the NVIDIA driver stopped answering".into())
-            }
-            NvmlState::Ready { .. } if self.sample.gpus.iter().all(|gpu| gpu.fault.is_some()) => {
-                Some("no GPU of this node can be read".into())
-            }
-            NvmlState::Ready { .. } => None,
+        let ready: Vec<_> = self.hello.sources.iter().filter(|source| source.versions().is_some()).collect();
+        let Some(driver) = ready.first().map(|source| source.vendor.name()) else {
+            let reasons = self.hello.sources.iter().filter_map(|source| source.absent_reason());
+            let reasons: Vec<_> = reasons.map(Text::as_str).collect();
+            return Some(reasons.join("; ").into());
+        };
+        if self.hello.gpus.is_empty() {
+            Some(format!("the {driver} driver is loaded but shows no GPU to this user").into())
+        } else if self.sample.gpus.is_empty() {
+            Some(format!("the {driver} driver stopped answering").into())
+        } else if self.sample.gpus.iter().all(|gpu| gpu.fault.is_some()) {
+            Some("no GPU of this node can be read".into())
+        } else {
+            None
         }
     }
 

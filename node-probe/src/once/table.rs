@@ -2,7 +2,9 @@
 //! values.
 
 use super::NodeReport;
-use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample, HostSample, NvmlState, ProcessSample};
+use nodeglass_protocol::probe::{
+    GpuFacts, GpuHealth, GpuSample, HostSample, ProcessSample, SourceState, SourceStatus,
+};
 use nodeglass_protocol::{Reading, Text};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -152,16 +154,22 @@ impl Page {
 
     fn title(&mut self, report: &NodeReport) {
         let hello = &report.hello;
-        let driver = match &hello.nvml {
-            NvmlState::Ready { driver, cuda, .. } => format!(
-                "NVIDIA driver {}, CUDA {}",
-                self.shown(Subject::Node, "NVIDIA driver version", driver, ToString::to_string),
-                self.shown(Subject::Node, "CUDA version", cuda, ToString::to_string)
-            ),
-            NvmlState::Absent { why } => why.to_string(),
-        };
-        let line = format!("{}  {driver}", hello.host);
+        let drivers: Vec<_> = hello.sources.iter().map(|source| self.driver(source)).collect();
+        let line = format!("{}  {}", hello.host, drivers.join("; "));
         self.line(&line);
+    }
+
+    /// Versions of a source, or why it is unavailable.
+    fn driver(&mut self, source: &SourceState) -> String {
+        let (vendor, platform) = (source.vendor.name(), source.vendor.platform());
+        match &source.status {
+            SourceStatus::Ready(versions) => format!(
+                "{vendor} driver {}, {platform} {}",
+                self.shown(Subject::Node, "driver version", &versions.driver, ToString::to_string),
+                self.shown(Subject::Node, "platform version", &versions.platform, ToString::to_string)
+            ),
+            SourceStatus::Absent { reason } => reason.to_string(),
+        }
     }
 
     /// Formats a reading; a missing one adds a note.

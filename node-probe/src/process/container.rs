@@ -1,6 +1,7 @@
 //! Detection of containers by cgroup, environment, mounts and ancestors.
 
-use super::{environ::Environ, stat::Stat};
+use super::stat::Stat;
+use crate::proc::environ::Environ;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::process::{Container, Runtime};
 use std::{fs, path::Path};

@@ -4,11 +4,11 @@
 use super::{
     OF_ANOTHER_USER,
     container::ContainerHints,
-    environ::Environ,
-    job::{self, CgroupJob},
     stat::{self, Stat},
     user,
 };
+use crate::proc::environ::Environ;
+use crate::proc::job::{self, CgroupJob};
 use nodeglass_protocol::probe::ProcessFacts;
 use nodeglass_protocol::process::{Container, ProcessState, Rank};
 use nodeglass_protocol::{JobId, Reading, Text};

@@ -3,16 +3,14 @@
 //! Runs on a thread of its own ([`Inspector`]), because files in `/proc` of a stuck process may
 //! block.
 
-pub(crate) mod bound;
 mod container;
-pub(crate) mod environ;
-mod info;
+pub(crate) mod info;
 mod inspector;
-pub(crate) mod job;
 pub(crate) mod stat;
 pub(crate) mod user;
 
 use crate::clock;
+use crate::source::bound;
 use crate::source::{GpuProcess, GpuProcessList, UnreadList};
 use info::{ProcContext, ProcessInfo};
 use nodeglass_protocol::probe::{

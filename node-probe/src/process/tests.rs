@@ -100,7 +100,7 @@ fn changed_readings_need_no_new_list_and_changed_facts_do() {
 }
 
 #[test]
-fn the_share_of_a_core_is_that_since_the_last_look() {
+fn cpu_usage_is_measured_since_the_last_sample() {
     let proc = Proc::new();
     let mut process_table = proc.process_table();
     let mut look = |second: u64, ticks: u64| {

@@ -1,6 +1,7 @@
 //! Login names of uids. A directory service may be slow or hang, so lookups run on a thread with a
 //! short timeout.
 
+use crate::backoff::exponential;
 use nix::unistd::{Uid, User};
 use nodeglass_protocol::Text;
 use std::{
@@ -100,9 +101,8 @@ impl Users {
         let known = self.known.entry(uid).or_default();
         known.is_asked = false;
         if name.is_none() {
-            let wait = FIRST_RETRY.saturating_mul(1 << known.failures.min(16)).min(LAST_RETRY);
             known.failures += 1;
-            known.retry_at = Some(now + wait);
+            known.retry_at = Some(now + exponential(FIRST_RETRY, known.failures, LAST_RETRY));
         }
         known.name = name;
     }

@@ -1,7 +1,8 @@
 //! Process details from `/proc`, for the owner of the relay.
 
 use super::ProcReader;
-use crate::process::{OF_ANOTHER_USER, environ::Environ, stat::Stat, user_name};
+use crate::proc::environ::Environ;
+use crate::process::{OF_ANOTHER_USER, stat::Stat, user_name};
 use nodeglass_protocol::process::{ProcessDetail, RelatedProcess, Variable};
 use nodeglass_protocol::{LongText, Reading, Text};
 use nodeglass_redact::mask;
@@ -31,7 +32,7 @@ impl ProcReader {
             open_files: reading(fs::read_dir(folder.join("fd"))).map(|entries| entries.count() as u64),
             read_bytes,
             written_bytes,
-            waits_in: waits_in(&folder),
+            wait_channel: wait_channel(&folder),
             environment: match (environment, own) {
                 (false, _) => Reading::NotYet,
                 (true, false) => Reading::Failed(OF_ANOTHER_USER.into()),
@@ -121,7 +122,7 @@ fn input_output(folder: &Path) -> [Reading<u64>; 2] {
 }
 
 /// Reads `/proc/PID/wchan`, which is `0` for a process that does not wait.
-fn waits_in(folder: &Path) -> Reading<Text> {
+fn wait_channel(folder: &Path) -> Reading<Text> {
     match reading(fs::read(folder.join("wchan"))) {
         Reading::Value(name) if name.is_empty() || name == b"0" => Reading::Unsupported,
         name => name.map(|name| Text::from_bytes(&name)),

@@ -12,8 +12,8 @@ use crate::{
         stat::{self, Stat},
     },
 };
-use nodeglass_protocol::ask::{Answer, ProbeAsk, ProcessRef};
-use nodeglass_protocol::probe::ProbeAnswer;
+use nodeglass_protocol::probe::ProbeResponse;
+use nodeglass_protocol::request::{ProbeRequest, ProcessRef, Response};
 use nodeglass_redact::mask;
 use std::{
     path::{Path, PathBuf},
@@ -51,7 +51,7 @@ struct ProcReader {
 }
 
 impl RequestHandler {
-    /// Creates a handler that responds through [`LoopEvent::Answer`].
+    /// Creates a handler that responds through [`LoopEvent::Response`].
     pub fn new(events: Sender<LoopEvent>) -> Self {
         let reader = ProcReader {
             proc: "/proc".into(),
@@ -62,16 +62,16 @@ impl RequestHandler {
     }
 
     /// Starts a request; returns a response immediately if it cannot be started.
-    pub fn handle(&self, number: u32, ask: ProbeAsk) -> Option<ProbeAnswer> {
-        let refused = |why: &str| Some(ProbeAnswer { number, answer: Answer::Refused(why.into()) });
+    pub fn handle(&self, number: u32, request: ProbeRequest) -> Option<ProbeResponse> {
+        let refused = |why: &str| Some(ProbeResponse { number, response: Response::Refused(why.into()) });
         let Some(permit) = Permit::acquire(&self.busy) else {
             return refused("earlier questions still wait, for a file system that does not answer");
         };
         let (events, reader, files) = (self.events.clone(), self.reader.clone(), Arc::clone(&self.files));
         let work = move || {
-            let answer = reader.answer(&files, ask);
+            let response = reader.respond(&files, request);
             // The event loop is gone if the probe is ending.
-            let _ = events.send(LoopEvent::Answer(Box::new(ProbeAnswer { number, answer })));
+            let _ = events.send(LoopEvent::Response(Box::new(ProbeResponse { number, response })));
             drop(permit);
         };
         match thread::Builder::new().name("answer".into()).stack_size(STACK).spawn(work) {
@@ -99,15 +99,15 @@ impl Drop for Permit {
 }
 
 impl ProcReader {
-    fn answer(&self, files: &Files, ask: ProbeAsk) -> Answer {
-        match ask {
-            ProbeAsk::Process { process, environment } => match self.find(process) {
-                Some(stat) => Answer::Process(Box::new(self.detail(process.pid, &stat, environment))),
-                None => Answer::Refused(GONE.into()),
+    fn respond(&self, files: &Files, request: ProbeRequest) -> Response {
+        match request {
+            ProbeRequest::Process { process, environment } => match self.find(process) {
+                Some(stat) => Response::Process(Box::new(self.detail(process.pid, &stat, environment))),
+                None => Response::Refused(GONE.into()),
             },
-            ProbeAsk::Signal { process, signal } => self.send(process, signal),
-            ProbeAsk::Tail { path, after, audience } => {
-                Answer::Tail(files.tail(Path::new(&path), after, audience))
+            ProbeRequest::Signal { process, signal } => self.send(process, signal),
+            ProbeRequest::Tail { path, after, audience } => {
+                Response::Tail(files.tail(Path::new(&path), after, audience))
             }
         }
     }
@@ -145,7 +145,7 @@ impl ProcReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeglass_protocol::ask::Audience;
+    use nodeglass_protocol::request::Audience;
     use std::sync::mpsc::channel;
 
     #[test]
@@ -154,13 +154,13 @@ mod tests {
         let request_handler = RequestHandler::new(events);
         let permits: Vec<_> =
             (0..MAX_CONCURRENT).map(|_| Permit::acquire(&request_handler.busy).unwrap()).collect();
-        let ask = || ProbeAsk::Tail { path: "/no".into(), after: 0, audience: Audience::Owner };
+        let request = || ProbeRequest::Tail { path: "/no".into(), after: 0, audience: Audience::Owner };
         assert!(matches!(
-            request_handler.handle(7, ask()).unwrap(),
-            ProbeAnswer { number: 7, answer: Answer::Refused(_) }
+            request_handler.handle(7, request()).unwrap(),
+            ProbeResponse { number: 7, response: Response::Refused(_) }
         ));
         drop(permits);
-        assert_eq!(request_handler.handle(8, ask()), None);
+        assert_eq!(request_handler.handle(8, request()), None);
     }
 
     #[test]
@@ -171,9 +171,14 @@ mod tests {
         let started_ms = stat::started_ms(process::boot_ms().unwrap(), own.started_ticks);
         for (started_ms, known) in [(started_ms, true), (started_ms + 10, false)] {
             let process = ProcessRef { pid: std::process::id(), started_ms };
-            assert_eq!(request_handler.handle(1, ProbeAsk::Process { process, environment: false }), None);
-            let LoopEvent::Answer(answer) = inbox.recv().unwrap() else { unreachable!("only answers come") };
-            assert_eq!(matches!(answer.answer, Answer::Process(_)), known);
+            assert_eq!(
+                request_handler.handle(1, ProbeRequest::Process { process, environment: false }),
+                None
+            );
+            let LoopEvent::Response(response) = inbox.recv().unwrap() else {
+                unreachable!("only answers come")
+            };
+            assert_eq!(matches!(response.response, Response::Process(_)), known);
         }
     }
 }

@@ -2,8 +2,8 @@
 //! pid is never signalled.
 
 use super::{GONE, ProcReader};
-use nodeglass_protocol::ask::{Answer, ProcessRef, Signal};
 use nodeglass_protocol::process::ProcessState;
+use nodeglass_protocol::request::{ProcessRef, Response, Signal};
 use rustix::{
     io::Errno,
     process::{self, Pid, PidfdFlags},
@@ -11,10 +11,10 @@ use rustix::{
 
 impl ProcReader {
     /// Sends a signal to an own process.
-    pub(super) fn send(&self, process: ProcessRef, signal: Signal) -> Answer {
+    pub(super) fn send(&self, process: ProcessRef, signal: Signal) -> Response {
         match self.try_send(process, signal) {
-            Ok(name) => Answer::Done(format!("sent {} to {} ({name})", signal.name(), process.pid).into()),
-            Err(why) => Answer::Refused(why.into()),
+            Ok(name) => Response::Done(format!("sent {} to {} ({name})", signal.name(), process.pid).into()),
+            Err(why) => Response::Refused(why.into()),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use nodeglass_logfile::{FileId, LogFile, OpenError};
 use nodeglass_protocol::Text;
-use nodeglass_protocol::ask::{Audience, Tail};
+use nodeglass_protocol::request::{Audience, Tail};
 use nodeglass_redact::log::Window;
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ impl Files {
     pub fn tail(&self, path: &Path, after: u64, audience: Audience) -> Tail {
         self.try_tail(path, after, audience).unwrap_or_else(|why| Tail {
             end: after,
-            trouble: Some(why),
+            error: Some(why),
             ..Tail::default()
         })
     }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_not_opened() {
+    fn only_regular_files_are_opened() {
         let folder = tempfile::tempdir().unwrap();
         let files = Files::default();
         let pipe = folder.path().join("pipe");
@@ -108,7 +108,7 @@ mod tests {
             (Path::new("job.out"), "must begin with /"),
         ] {
             let tail = files.tail(path, 5, Audience::Owner);
-            assert!(tail.trouble.as_ref().unwrap().as_str().contains(word), "{:?}", tail.trouble);
+            assert!(tail.error.as_ref().unwrap().as_str().contains(word), "{:?}", tail.error);
             assert_eq!(tail.end, 5);
         }
     }

@@ -1,12 +1,14 @@
 //! Sources of accelerator readings; NVML is one, a script for tests is another.
 
+pub(crate) mod bound;
 pub mod calls;
+pub mod multi;
 pub mod nvml;
 pub mod scripted;
+mod xids;
 
-use crate::process::bound;
 use nodeglass_protocol::probe::{
-    GpuFacts, GpuGap, GpuHealth, GpuPath, GpuSample, NvmlState, ProcessGap, ProcessKind, ProcessReadings,
+    GpuFacts, GpuGap, GpuHealth, GpuPath, GpuSample, ProcessGap, ProcessKind, ProcessReadings, SourceVersions,
 };
 use nodeglass_protocol::{GpuUuid, Text};
 use std::sync::Arc;
@@ -60,8 +62,8 @@ pub struct Absent(pub Text);
 /// Accelerators of a source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inventory {
-    /// State and versions of the source.
-    pub nvml: NvmlState,
+    /// Versions of driver and library.
+    pub versions: SourceVersions,
     /// GPUs and MIG instances.
     pub gpus: Vec<GpuFacts>,
     /// Connection between each pair of GPUs (no instances), in the order of `gpus`; empty if
@@ -141,6 +143,28 @@ pub struct DriverEvent {
     pub xid: Option<u64>,
     /// Message for the user.
     pub text: Text,
+}
+
+impl DriverEvent {
+    /// Describes an Xid error of a GPU, given as UUID and NVML index; of either, what is known.
+    pub fn of_xid(xid: Option<u64>, gpu: Option<(GpuUuid, u32)>) -> Self {
+        let number = xid.map_or_else(|| "of unknown number".to_owned(), |xid| xid.to_string());
+        let place = gpu.as_ref().map_or_else(|| "a GPU".to_owned(), |(_, index)| format!("GPU {index}"));
+        let text = match xid.and_then(xids::words) {
+            Some(words) => format!("Xid {number} on {place}: {words}").into(),
+            None => format!("Xid {number} on {place}").into(),
+        };
+        Self { gpu: gpu.map(|(uuid, _)| uuid), xid, text }
+    }
+}
+
+/// Identifies a worker thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerId {
+    /// Position of its source.
+    pub source: usize,
+    /// Number of the thread, which distinguishes it from those before it.
+    pub number: u32,
 }
 
 /// A report of a worker thread.

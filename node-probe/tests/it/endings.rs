@@ -45,10 +45,10 @@ fn pings_keep_it_alive_and_invalid_lines_do_not() {
     let mut probe = node().start(&["--silence-ms", "3000"]);
     let mut samples = 0;
     while samples < 10 {
-        probe.tell(&Control::Ping);
+        probe.send(&Control::Ping);
         match probe.line() {
             ProbeLine::Sample(_) => samples += 1,
-            ProbeLine::Bye(bye) => panic!("{}", bye.why),
+            ProbeLine::Bye(bye) => panic!("{}", bye.reason),
             _ => {}
         }
     }
@@ -56,13 +56,13 @@ fn pings_keep_it_alive_and_invalid_lines_do_not() {
         ProbeLine::Bye(bye) => Some(bye),
         _ => None,
     });
-    assert_eq!(bye.why.as_str(), "no word from the relay");
+    assert_eq!(bye.reason.as_str(), "no word from the relay");
 }
 
 #[test]
 fn it_exits_on_stop() {
     let mut probe = node().start(&[]);
-    probe.tell(&Control::Stop);
+    probe.send(&Control::Stop);
     assert_eq!(probe.bye(), "the relay said so");
     assert!(probe.ended().success());
 }
@@ -87,7 +87,7 @@ fn a_blocked_pipe_does_not_keep_it_from_exiting() {
 
 #[test]
 fn only_the_newest_list_follows_a_blocked_pipe() {
-    // Each look finds other processes: lists of 800 kB.
+    // Each list holds other processes and takes 800 kB.
     let crowd = |round: u32| {
         let processes: Vec<_> = (0..400).map(|pid| json!({"pid": 2_000_000 + round * 400 + pid})).collect();
         json!({"gpus": vec![json!({"processes": processes}); 8]})
@@ -96,7 +96,7 @@ fn only_the_newest_list_follows_a_blocked_pipe() {
     let mut command = node.command();
     command.args(["--retry-ms", "100", "--silence-ms", "60000"]);
     let mut probe = Probe::start_unread(command);
-    probe.tell(&Control::Interval { ms: 500, phase_ms: 0 });
+    probe.send(&Control::Interval { ms: 500, phase_ms: 0 });
     // Lists come at most every 1.9 s: four more of them, of which each would wait. Nothing shows from outside that one
     // was made.
     for round in 1..=4 {
@@ -126,10 +126,10 @@ fn it_exits_while_a_call_hangs() {
     probe.sample(|_| true);
     node.set(&json!({"hang_ms": {"nvmlDeviceGetPowerUsage": 60_000}, "gpus": [{}]}));
     probe.until(|line| match line {
-        ProbeLine::Heartbeat(beat) => beat.nvml_stuck_ms,
+        ProbeLine::Heartbeat(beat) => beat.driver_stuck_ms,
         _ => None,
     });
-    probe.tell(&Control::Stop);
+    probe.send(&Control::Stop);
     assert_eq!(probe.bye(), "the relay said so");
     assert!(probe.ended().success());
 }
@@ -140,11 +140,11 @@ fn invalid_lines_are_reported_on_stderr_and_ignored() {
     for garbage in
         ["rubbish", "{\"interval\":\"soon\"}", "{\"launch\":{}}", "\u{0}\u{1b}[31m", &"x".repeat(300_000)]
     {
-        probe.say(garbage);
+        probe.send_line(garbage);
     }
-    probe.tell(&Control::Interval { ms: 700, phase_ms: 0 });
+    probe.send(&Control::Interval { ms: 700, phase_ms: 0 });
     probe.sample(|sample| sample.interval_ms == 700);
-    probe.tell(&Control::Stop);
+    probe.send(&Control::Stop);
     assert!(probe.ended().success());
     let stderr = probe.stderr();
     assert!(
@@ -158,11 +158,11 @@ fn invalid_lines_are_reported_on_stderr_and_ignored() {
 #[test]
 fn an_interval_out_of_bounds_is_clamped() {
     let mut probe = node().start(&[]);
-    probe.tell(&Control::Interval { ms: 1, phase_ms: 0 });
+    probe.send(&Control::Interval { ms: 1, phase_ms: 0 });
     probe.sample(|sample| sample.interval_ms == 500);
-    probe.tell(&Control::Interval { ms: u32::MAX, phase_ms: 0 });
+    probe.send(&Control::Interval { ms: u32::MAX, phase_ms: 0 });
     // The next sample would be a minute away: until then it is alive by its heartbeat.
     probe.until(|line| {
-        matches!(line, ProbeLine::Heartbeat(beat) if beat.nvml_stuck_ms.is_none()).then_some(())
+        matches!(line, ProbeLine::Heartbeat(beat) if beat.driver_stuck_ms.is_none()).then_some(())
     });
 }

@@ -6,14 +6,14 @@ use nodeglass_protocol::gpu::{GpuFacts, GpuPath};
 use nodeglass_protocol::probe::{GpuSample, Sample};
 use serde_json::{Value as Json, json};
 
-/// A driver that knows every field.
+/// A driver that supports every field.
 const DRIVER: &str = "580.90.07";
 
 fn with(gpu: Json) -> Json {
     json!({"driver": DRIVER, "gpus": [gpu]})
 }
 
-fn told(of: &impl serde::Serialize) -> serde_json::Map<String, Json> {
+fn reported(of: &impl serde::Serialize) -> serde_json::Map<String, Json> {
     let json = serde_json::to_value(of).expect("types of the wire are JSON");
     json.as_object().cloned().expect("a struct is an object")
 }
@@ -48,7 +48,7 @@ fn every_reading_changes_with_the_driver() {
         "gpm": {"graphics": 88, "sm": 81, "occupancy": 33, "tensor": 55, "dram": 44, "fp64": 1, "fp32": 22, "fp16": 7},
     })));
     let moved = probe.sample(|sample| sample.gpus[0].util_pct == Value(91));
-    let after = told(&settled(&mut probe, moved.seq + 1).gpus[0]);
+    let after = reported(&settled(&mut probe, moved.seq + 1).gpus[0]);
     let wanted = json!({
         "util_pct": 91, "mem_util_pct": 42, "mem_used_bytes": 70000_u64 << 20, "mem_total_bytes": 80000_u64 << 20,
         "mem_reserved_bytes": 500 << 20, "temp_c": 61, "mem_temp_c": 77, "power_mw": 650000,
@@ -72,6 +72,10 @@ fn every_reading_changes_with_the_driver() {
                 let value = value.as_u64().unwrap();
                 assert!(value.abs_diff(rate) < rate / 4, "{name} {value} {rate}");
             }
+            // `throttle` 4 is the power limit.
+            (None, None) if name == "power_capped_pct" => {
+                assert!((90..=100).contains(&value.as_u64().unwrap()), "{name} {value}");
+            }
             (None, None) => {
                 assert_eq!(name, "energy_mj", "a reading that this test does not know");
                 assert!(value.as_u64().unwrap() > *before.gpus[0].energy_mj.value().unwrap() + 4_000_000);
@@ -86,7 +90,7 @@ fn every_reading_changes_with_the_driver() {
 fn a_gpu_with_all_features_has_every_fact() {
     let node = Node::new(&with(json!({"card": "h100"})));
     let hello = node.start(&[]).hello(|hello| !hello.gpus.is_empty());
-    for (name, value) in told(&hello.gpus[0]) {
+    for (name, value) in reported(&hello.gpus[0]) {
         let absent = value.is_null() || value == "unsupported" || value.get("failed").is_some();
         assert_eq!(absent, name == "mig" || name == "mig_parent", "{name}: {value}");
     }
@@ -109,7 +113,7 @@ fn every_fact_is_that_of_its_gpu() {
     let node = Node::new(&state);
     let hello = node.start(&[]).hello(|hello| !hello.gpus.is_empty());
     let wanted = json!({
-        "uuid": "GPU-x", "index": 0, "minor": 3, "pci": "00000000:4F:00.0", "name": "NVIDIA H100 NVL",
+        "uuid": "GPU-x", "index": 0, "vendor": "nvidia", "minor": 3, "pci": "00000000:4F:00.0", "name": "NVIDIA H100 NVL",
         "sm_clock_max_mhz": 1785, "mem_clock_max_mhz": 2600, "graphics_clock_max_mhz": 1780, "video_clock_max_mhz": 1600,
         "temp_slowdown_c": 88, "temp_shutdown_c": 93, "temp_gpu_max_c": 84, "temp_mem_max_c": 96,
         "power_default_mw": 600000, "power_min_mw": 210000, "power_max_mw": 610000, "pcie_gen_max": 5,
@@ -118,7 +122,7 @@ fn every_fact_is_that_of_its_gpu() {
         "compute_mode": "exclusive process", "persistence": false, "ecc_mode": false, "mig_mode": false,
         "confidential": true, "unified_memory": false, "mig_parent": null, "mig": null,
     });
-    assert_eq!(Json::Object(told(&hello.gpus[0])), wanted);
+    assert_eq!(Json::Object(reported(&hello.gpus[0])), wanted);
 }
 
 #[test]
@@ -137,7 +141,7 @@ fn a_rate_is_not_yet_known_at_the_first_sample() {
 
 #[test]
 fn gpus_before_hopper_have_counters_instead_of_gpm() {
-    // The counter of bytes has 32 bits: it wraps while this test looks.
+    // The counter of bytes has 32 bits: it wraps during this test.
     let near = u32::MAX as u64 - 100_000_000;
     let pcie = json!({"rx_kib_s": 200_000, "tx_kib_s": 100_000, "counted": [near, near]});
     let node = Node::new(&with(json!({"card": "a100-80g", "util": 50, "pcie": pcie})));
@@ -165,9 +169,9 @@ fn features_unknown_to_the_driver_are_unsupported() {
     let old = Node::with_old_driver(&json!({"driver": "470.57.02", "gpus": [{"card": "a100-80g"}]}));
     for node in [node, old] {
         let mut probe = node.start(&[]);
-        let hello = told(&probe.hello(|hello| !hello.gpus.is_empty()).gpus[0]);
-        let health = told(&probe.health(|_| true).gpus[0]);
-        let sample = told(&settled(&mut probe, 1).gpus[0]);
+        let hello = reported(&probe.hello(|hello| !hello.gpus.is_empty()).gpus[0]);
+        let health = reported(&probe.health(|_| true).gpus[0]);
+        let sample = reported(&settled(&mut probe, 1).gpus[0]);
         for (name, value) in hello.iter().chain(&sample).chain(&health) {
             assert!(value.get("failed").is_none(), "{name}: {value}");
         }

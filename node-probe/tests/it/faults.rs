@@ -3,14 +3,11 @@
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading::{Failed, Value};
 use nodeglass_protocol::Text;
-use nodeglass_protocol::probe::{Control, Event, Hello, NvmlState, ProbeLine, Sample};
+use nodeglass_protocol::probe::{Control, Event, Hello, ProbeLine, Sample};
 use serde_json::{Value as Json, json};
 
 fn absent(hello: &Hello) -> Option<&str> {
-    match &hello.nvml {
-        NvmlState::Absent { why } => Some(why.as_str()),
-        NvmlState::Ready { .. } => None,
-    }
+    hello.sources[0].absent_reason().map(|why| why.as_str())
 }
 
 fn event(probe: &mut Probe) -> Event {
@@ -30,8 +27,8 @@ fn a_lost_gpu_does_not_affect_others() {
     let lost = probe.sample(|sample| sample.gpus[1].fault.is_some());
     assert_eq!(lost.gpus[1].fault, Some(Text::new("GPU is lost")));
     assert_eq!(lost.gpus[0].util_pct, Value(50));
-    let told = event(&mut probe);
-    assert_eq!((told.gpu.unwrap().as_str(), told.text.as_str()), ("GPU-b", "GPU-b: GPU is lost"));
+    let reported = event(&mut probe);
+    assert_eq!((reported.gpu.unwrap().as_str(), reported.text.as_str()), ("GPU-b", "GPU-b: GPU is lost"));
     // Several enumerations later it still is who it was.
     let seq = lost.seq;
     probe.sample(|sample| sample.seq > seq + 3);
@@ -65,7 +62,7 @@ fn unbroken(probe: &mut Probe, seq: u64, wanted: impl Fn(&Sample) -> bool) -> Sa
     let mut next = seq;
     while next < seq + 200 {
         let ProbeLine::Sample(sample) = probe.line() else { continue };
-        probe.tell(&Control::Ping);
+        probe.send(&Control::Ping);
         assert_eq!(sample.seq, next);
         next += 1;
         assert!(sample.host.mem_used_bytes.value().is_some());
@@ -89,8 +86,11 @@ fn a_hung_gpu_blocks_neither_other_gpus_nor_the_host() {
         why.as_str().starts_with("no answer from the driver since ") && why.as_str().ends_with(" UTC"),
         "{why} {hung:?}"
     );
-    let told = event(&mut probe);
-    assert_eq!((told.gpu.unwrap().as_str(), told.text.as_str()), ("GPU-b", &*format!("GPU-b: {why}")));
+    let reported = event(&mut probe);
+    assert_eq!(
+        (reported.gpu.unwrap().as_str(), reported.text.as_str()),
+        ("GPU-b", &*format!("GPU-b: {why}"))
+    );
     // The others move on, and what happens to them is reported.
     let mut others = hanging("nvmlDeviceGetPowerUsage", 12_000);
     (others["gpus"][0]["util"], others["gpus"][2]["xids"]) = (json!(51), json!([31]));
@@ -134,7 +134,7 @@ fn two_gpus_may_hang_at_once_in_different_calls() {
     let later = unbroken(&mut probe, both.seq + 1, |sample| sample.seq >= both.seq + 8);
     assert_eq!(faults(&later), 2);
     assert!(std::fs::read_dir(format!("/proc/{}/task", probe.pid())).unwrap().count() <= before);
-    probe.tell(&Control::Stop);
+    probe.send(&Control::Stop);
     assert!(probe.ended().success());
 }
 
@@ -151,7 +151,7 @@ fn a_hung_driver_leaves_host_samples() {
     assert!(is_hung(&later));
     let stuck = |probe: &mut Probe| {
         probe.until(|line| match line {
-            ProbeLine::Heartbeat(beat) => beat.nvml_stuck_ms,
+            ProbeLine::Heartbeat(beat) => beat.driver_stuck_ms,
             _ => None,
         })
     };
@@ -167,10 +167,10 @@ fn a_hung_driver_leaves_host_samples() {
 fn a_slow_driver_is_reported() {
     let node = Node::new(&hanging("nvmlDeviceGetPowerUsage", 1_100));
     let mut probe = node.start(&[]);
-    let told = event(&mut probe);
-    let text = told.text.as_str();
+    let reported = event(&mut probe);
+    let text = reported.text.as_str();
     assert!(text.starts_with("the NVIDIA driver is slow: reading the GPUs takes 1."), "{text}");
-    assert_eq!(told.gpu, None);
+    assert_eq!(reported.gpu, None);
 }
 
 #[test]
@@ -254,9 +254,9 @@ fn an_xid_is_reported_once_with_its_gpu() {
     let mut probe = node.start(&[]);
     probe.sample(|_| true);
     node.set(&json!({"gpus": [{}, {"uuid": "GPU-b", "xids": [79]}]}));
-    let told = event(&mut probe);
+    let reported = event(&mut probe);
     assert_eq!(
-        (told.xid, told.gpu.unwrap().as_str(), told.text.as_str()),
+        (reported.xid, reported.gpu.unwrap().as_str(), reported.text.as_str()),
         (
             Some(79),
             "GPU-b",

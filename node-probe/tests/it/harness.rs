@@ -17,10 +17,10 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Long enough for the busiest machine; nothing here waits that long if it works.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+/// Longer than any wait on a busy machine; reached only if a test fails.
+pub const TIMEOUT: Duration = Duration::from_secs(40);
 
-/// A driver's library and the file that says what it tells.
+/// A driver library, and the state file that it reads.
 pub struct Node {
     folder: TempDir,
     library: PathBuf,
@@ -43,7 +43,7 @@ impl Node {
         node
     }
 
-    /// Moves the GPUs.
+    /// Replaces the state file.
     pub fn set(&self, state: &Value) {
         let state = serde_json::from_value(state.clone()).unwrap();
         install::write_state(&self.state_path(), &state).unwrap();
@@ -65,11 +65,11 @@ impl Node {
         command
     }
 
-    /// A probe that samples twice a second and is as patient as it is on a cluster: it takes an inventory
+    /// A probe that samples twice a second and retries as slowly as on a cluster: it takes an inventory
     /// every 30 s, unless it has a reason to take one sooner.
     pub fn start_patient(&self) -> Probe {
         let mut probe = Probe::start(self.command());
-        probe.tell(&Control::Interval { ms: 500, phase_ms: 0 });
+        probe.send(&Control::Interval { ms: 500, phase_ms: 0 });
         probe
     }
 
@@ -79,12 +79,12 @@ impl Node {
         fs::rename(new, &self.library).unwrap();
     }
 
-    /// A probe that samples twice a second and looks for a driver ten times a second.
+    /// A probe that samples twice a second and retries a missing driver ten times a second.
     pub fn start(&self, arguments: &[&str]) -> Probe {
         let mut command = self.command();
         command.args(["--retry-ms", "100"]).args(arguments);
         let mut probe = Probe::start(command);
-        probe.tell(&Control::Interval { ms: 500, phase_ms: 0 });
+        probe.send(&Control::Interval { ms: 500, phase_ms: 0 });
         probe
     }
 }
@@ -94,7 +94,7 @@ pub fn probe() -> Command {
     Command::new(env!("CARGO_BIN_EXE_node-probe"))
 }
 
-/// What was told last, from which the next lines leave things out.
+/// The last values, which following lines omit while they do not change.
 #[derive(Default)]
 struct Known {
     sample: Value,
@@ -104,7 +104,7 @@ struct Known {
 }
 
 impl Known {
-    /// A line with what it left out.
+    /// Adds the omitted values to a line.
     fn completed(&mut self, mut line: Value) -> Value {
         if let Some(sample) = line.get_mut("sample").filter(|sample| sample.get("replay").is_none()) {
             if let Some(since) = sample.get("since") {
@@ -130,12 +130,12 @@ impl Known {
             }
             return json!({"health": {"gpus": self.health}});
         }
-        if let Some(now) = line.pointer_mut("/process_vitals/now") {
+        if let Some(now) = line.pointer_mut("/process_readings/now") {
             assert_eq!(now.as_array().map(Vec::len), self.listed.as_array().map(Vec::len));
             *now = merged(self.listed.clone(), now.take());
         }
-        if let Some(vitals) = line.get("process_vitals") {
-            assert_eq!(vitals["list_ns"], self.list_ns, "it is of another list");
+        if let Some(vitals) = line.get("process_readings") {
+            assert_eq!(vitals["list_ns"], self.list_ns, "it belongs to another list");
         }
         line
     }
@@ -198,7 +198,7 @@ impl Probe {
         probe
     }
 
-    /// Reads on where nobody read before, and joins pieces; lines that continue others are as they are.
+    /// Reads a stdout that was unread so far and joins pieces; omitted values are not added.
     pub fn read_raw(&mut self) -> impl Iterator<Item = Value> + use<> {
         let stdout = self.stdout.take().unwrap();
         let mut whole = String::new();
@@ -211,7 +211,7 @@ impl Probe {
         })
     }
 
-    /// Starts with a stdout that nobody reads.
+    /// Starts without reading stdout.
     pub fn start_unread(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -219,16 +219,31 @@ impl Probe {
         Self { child, stdin, stdout, lines: None }
     }
 
+    /// Waits until its unread stdout has been full for three samples, twice a second.
+    pub fn wait_until_blocked(&self) {
+        let stdout = self.stdout.as_ref().expect("an unread probe");
+        let start = Instant::now();
+        let (mut unread, mut since) = (0, start);
+        while unread == 0 || since.elapsed() < Duration::from_millis(1_600) {
+            assert!(start.elapsed() < TIMEOUT, "the pipe did not fill");
+            let now_unread = rustix::io::ioctl_fionread(stdout).unwrap();
+            if now_unread != unread {
+                (unread, since) = (now_unread, Instant::now());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Says something; a probe that has just ended does not hear it.
-    pub fn tell(&mut self, control: &Control) {
-        self.say(&serde_json::to_string(control).unwrap());
+    /// Sends a control line; one to a probe that has just ended is lost.
+    pub fn send(&mut self, control: &Control) {
+        self.send_line(&serde_json::to_string(control).unwrap());
     }
 
-    pub fn say(&mut self, line: &str) {
+    pub fn send_line(&mut self, line: &str) {
         let _ = writeln!(self.stdin.as_mut().unwrap(), "{line}");
     }
 
@@ -242,21 +257,21 @@ impl Probe {
 
     /// The next line.
     pub fn line(&mut self) -> ProbeLine {
-        self.lines.as_ref().unwrap().recv_timeout(PATIENCE).expect("a line in time")
+        self.lines.as_ref().unwrap().recv_timeout(TIMEOUT).expect("a line in time")
     }
 
-    /// The first line of which `pick` makes something.
+    /// Waits for the first line for which `pick` returns a value.
     pub fn until<T>(&mut self, mut pick: impl FnMut(ProbeLine) -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline {
             if let Some(found) = pick(self.line()) {
                 return found;
             }
         }
-        panic!("the line that was waited for did not come");
+        panic!("the expected line did not arrive");
     }
 
-    /// The next hello that is as wanted.
+    /// The next hello that satisfies a predicate.
     pub fn hello(&mut self, wanted: impl Fn(&Hello) -> bool) -> Hello {
         self.until(|line| match line {
             ProbeLine::Hello(hello) if wanted(&hello) => Some(*hello),
@@ -264,7 +279,7 @@ impl Probe {
         })
     }
 
-    /// The next sample that is as wanted.
+    /// The next sample that satisfies a predicate.
     pub fn sample(&mut self, wanted: impl Fn(&Sample) -> bool) -> Sample {
         self.until(|line| match line {
             ProbeLine::Sample(sample) if wanted(&sample) => Some(*sample),
@@ -272,7 +287,7 @@ impl Probe {
         })
     }
 
-    /// The next process list that is as wanted.
+    /// The next process list that satisfies a predicate.
     pub fn processes(&mut self, wanted: impl Fn(&ProcessList) -> bool) -> ProcessList {
         self.until(|line| match line {
             ProbeLine::Processes(list) if wanted(&list) => Some(list),
@@ -280,7 +295,7 @@ impl Probe {
         })
     }
 
-    /// The next report of health that is as wanted.
+    /// The next health report that satisfies a predicate.
     pub fn health(&mut self, wanted: impl Fn(&HealthReport) -> bool) -> HealthReport {
         self.until(|line| match line {
             ProbeLine::Health(report) if wanted(&report) => Some(report),
@@ -288,7 +303,7 @@ impl Probe {
         })
     }
 
-    /// The next process list with processes and the next report of health, which come in either order.
+    /// The next process list with processes and the next health report, which arrive in either order.
     pub fn processes_and_health(&mut self) -> (ProcessList, HealthReport) {
         let (mut list, mut health) = (None, None);
         self.until(|line| {
@@ -301,17 +316,17 @@ impl Probe {
         })
     }
 
-    /// Its last words.
+    /// The reason in its `bye` line.
     pub fn bye(&mut self) -> String {
         self.until(|line| match line {
-            ProbeLine::Bye(bye) => Some(bye.why.to_string()),
+            ProbeLine::Bye(bye) => Some(bye.reason.to_string()),
             _ => None,
         })
     }
 
-    /// Waits for its end.
+    /// Waits until it exits.
     pub fn ended(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
@@ -321,7 +336,7 @@ impl Probe {
         panic!("the probe did not end");
     }
 
-    /// What it said on stderr; after its end.
+    /// Its stderr, after it has exited.
     pub fn stderr(&mut self) -> String {
         let mut text = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();

@@ -7,9 +7,9 @@ use serde_json::{Value as Json, json};
 
 /// Samples within which a change is noticed: one in which it is found out, one after the new inventory, and
 /// one that had begun before the change.
-const SOON: u64 = 3;
+const MAX_SAMPLES: u64 = 3;
 
-/// Changes the node, and says how many samples later one is as wanted.
+/// Changes the node; returns the number of samples until one is as expected.
 fn samples_until(probe: &mut Probe, node: &Node, state: &Json, wanted: impl Fn(&Sample) -> bool) -> u64 {
     let before = probe.sample(|_| true).seq;
     node.set(state);
@@ -27,7 +27,7 @@ fn a_gpu_lost_at_an_inventory_recovers_within_two_intervals() {
     let samples = samples_until(&mut probe, &node, &gpus(false), |sample| {
         sample.gpus[1].fault.is_none() && sample.gpus[1].util_pct == Value(7)
     });
-    assert!(samples <= SOON, "{samples}");
+    assert!(samples <= MAX_SAMPLES, "{samples}");
     let list = probe.processes(|list| !list.processes.is_empty());
     assert_eq!(list.processes[0].facts.gpu.as_str(), "GPU-b");
 }
@@ -50,7 +50,7 @@ fn a_gpu_that_recovers_under_its_old_handle_has_its_facts_at_once() {
         _ => None,
     });
     assert_eq!((facts.uuid.as_str(), facts.name), ("GPU-a", Value("NVIDIA L4".into())));
-    assert!(samples <= SOON, "{samples}");
+    assert!(samples <= MAX_SAMPLES, "{samples}");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_mig_mode_change_is_detected_within_two_intervals() {
         let samples = samples_until(&mut probe, &node, &state, |sample| {
             sample.gpus.len() == rows && sample.gpus[0].util_pct == utilisation
         });
-        assert!(samples <= SOON, "{samples} samples until {state}");
+        assert!(samples <= MAX_SAMPLES, "{samples} samples until {state}");
     }
 }
 
@@ -92,7 +92,7 @@ fn a_single_not_supported_error_costs_one_sample() {
     let samples = samples_until(&mut probe, &node, &errors(json!({})), |sample| {
         sample.gpus[0].util_pct == Value(60) && sample.gpus[0].mem_used_bytes.value().is_some()
     });
-    assert!(samples <= SOON, "{samples}");
+    assert!(samples <= MAX_SAMPLES, "{samples}");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn an_added_or_removed_gpu_is_detected_within_two_intervals() {
     probe.sample(|sample| sample.gpus.len() == 1);
     for count in [3, 2] {
         let samples = samples_until(&mut probe, &node, &gpus(count), |sample| sample.gpus.len() == count);
-        assert!(samples <= SOON, "{samples}");
+        assert!(samples <= MAX_SAMPLES, "{samples}");
     }
 }
 
@@ -121,5 +121,5 @@ fn a_forbidden_gpu_is_not_lost_and_appears_once_permitted() {
     assert_eq!((&sample.gpus[0].util_pct, &sample.gpus[0].power_mw), (&why, &why));
     let samples =
         samples_until(&mut probe, &node, &gpus(json!({})), |sample| sample.gpus[0].util_pct == Value(3));
-    assert!(samples <= SOON, "{samples}");
+    assert!(samples <= MAX_SAMPLES, "{samples}");
 }

@@ -15,5 +15,6 @@ mod pcie;
 mod processes;
 mod questions;
 mod readings;
+mod sources;
 mod succession;
 mod usage;

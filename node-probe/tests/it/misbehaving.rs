@@ -2,7 +2,7 @@
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading::{self, Failed, Unsupported, Value};
-use nodeglass_protocol::probe::{GpuSample, NvmlState, ProbeLine};
+use nodeglass_protocol::probe::{GpuSample, ProbeLine};
 use serde_json::{Value as Json, json};
 use std::fs;
 
@@ -52,7 +52,7 @@ fn implausible_values_fail_with_the_reported_number() {
     for (reading, why) in wanted {
         assert_eq!(*reading, failed(why));
     }
-    // What is said beside it is said as ever.
+    // The other readings are unaffected.
     assert!(gpu.mem_clock_mhz.value().is_some() && gpu.mem_total_bytes == Value(81_920 << 20));
 }
 
@@ -132,8 +132,8 @@ fn an_implausible_number_of_instances_is_rejected() {
 #[test]
 fn an_implausible_number_of_gpus_means_no_driver() {
     let absent = |line: ProbeLine| match line {
-        ProbeLine::Hello(hello) => match hello.nvml {
-            NvmlState::Absent { why } if why.as_str().contains("implausible") => Some(why.to_string()),
+        ProbeLine::Hello(hello) => match hello.sources[0].absent_reason() {
+            Some(why) if why.as_str().contains("implausible") => Some(why.to_string()),
             _ => None,
         },
         _ => None,

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
 
-fn look(mut command: Command, arguments: &[&str]) -> Output {
+fn run_once(mut command: Command, arguments: &[&str]) -> Output {
     command.arg("--once").args(arguments).env_remove("COLUMNS").output().unwrap()
 }
 
@@ -26,9 +26,9 @@ fn two_gpus() -> Node {
 }
 
 #[test]
-fn a_table_has_a_row_for_each_gpu_and_process_and_says_what_is_missing() {
+fn a_table_lists_each_gpu_and_process_and_names_missing_readings() {
     let node = two_gpus();
-    let output = look(node.command(), &["--table"]);
+    let output = run_once(node.command(), &["--table"]);
     let table = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{table}");
     let row = |first: &str| {
@@ -89,7 +89,7 @@ fn a_terminal_gets_a_table_in_colour_and_a_pipe_gets_json() {
     assert!(table.lines().all(|line| line.trim_end().len() < 200), "{table}");
     let table = on_terminal(node.command(), "1");
     assert!(table.contains("slowed by heat") && !table.contains('\u{1b}'), "{table}");
-    let json: Value = serde_json::from_slice(&look(node.command(), &[]).stdout).unwrap();
+    let json: Value = serde_json::from_slice(&run_once(node.command(), &[]).stdout).unwrap();
     assert_eq!(json["sample"]["gpus"][0]["util_pct"], 97);
     let mut forced = node.command();
     forced.arg("--json");
@@ -102,11 +102,11 @@ fn unreadable_gpus_are_listed_on_stderr() {
     let state =
         |second: bool| json!({"gpus": [{"uuid": "GPU-a", "lost": true}, {"uuid": "GPU-b", "lost": second}]});
     let node = Node::new(&state(false));
-    let output = look(node.command(), &[]);
+    let output = run_once(node.command(), &[]);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(text(&output.stderr), "node-probe: GPU 0: GPU is lost\n");
     node.set(&state(true));
-    let output = look(node.command(), &["--table"]);
+    let output = run_once(node.command(), &["--table"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stderr).ends_with("node-probe: no GPU of this node can be read\n"));
     assert_eq!(text(&output.stdout).matches("GPU is lost").count(), 2);
@@ -116,14 +116,14 @@ fn unreadable_gpus_are_listed_on_stderr() {
 fn a_node_without_a_driver_still_reports_its_host() {
     let mut command = probe();
     command.args(["--nvml", "libnvidia-ml-that-is-nowhere.so.1"]);
-    let output = look(command, &[]);
+    let output = run_once(command, &[]);
     assert_eq!(output.status.code(), Some(3));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(json["sample"]["mono_ns"].as_u64() > Some(0) && json["sample"]["wall_ms"].as_u64() > Some(0));
     assert!(text(&output.stderr).contains("no NVIDIA driver"));
     let mut command = probe();
     command.args(["--nvml", "libnvidia-ml-that-is-nowhere.so.1"]);
-    let table = text(&look(command, &["--table"]).stdout);
+    let table = text(&run_once(command, &["--table"]).stdout);
     assert!(table.contains("  no NVIDIA driver") && table.contains("Host  "), "{table}");
 }
 
@@ -133,7 +133,7 @@ fn a_hung_gpu_is_omitted_from_the_report() {
         {"uuid": "GPU-a", "util": 5},
         {"uuid": "GPU-b", "hang_ms": {"nvmlDeviceGetPowerUsage": 60_000}},
     ]}));
-    let output = look(node.command(), &["--table"]);
+    let output = run_once(node.command(), &["--table"]);
     let table = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{table}");
     assert!(table.contains(" 5 %") && table.contains("no answer from the driver since "), "{table}");
@@ -151,7 +151,7 @@ fn a_gpu_that_hangs_on_opening_is_omitted_from_the_report() {
         {"uuid": "GPU-a", "util": 5},
         {"uuid": "GPU-b", "hang_ms": {"nvmlDeviceGetName": 60_000}},
     ]}));
-    let output = look(node.command(), &["--table"]);
+    let output = run_once(node.command(), &["--table"]);
     let table = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{table}");
     assert!(table.contains(" 5 %") && table.contains("no answer from the driver since "), "{table}");

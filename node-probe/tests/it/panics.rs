@@ -2,10 +2,12 @@
 //! the probe, with a source that panics.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's own machinery fails as its test does")]
 
+use node_probe::driver_thread::SourceConfig;
 use node_probe::probe::{self, Settings};
 use node_probe::source::scripted::{Act, Scene, ScriptedSource};
 use node_probe::source::{Absent, DriverEvent, GpuProcessList, Inventory, Session, Source};
-use nodeglass_protocol::probe::{GpuHealth, GpuSample, MAGIC, NvmlState, ProbeLine};
+use nodeglass_protocol::Vendor;
+use nodeglass_protocol::probe::{GpuHealth, GpuSample, MAGIC, ProbeLine, SourceVersions};
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,8 +32,7 @@ struct PanickingSession {
 
 impl Session for PanickingSession {
     fn inventory(&mut self) -> Inventory {
-        let nvml = NvmlState::Absent { why: "scripted".into() };
-        Inventory { nvml, gpus: Vec::new(), topology: Vec::new() }
+        Inventory { versions: SourceVersions::default(), gpus: Vec::new(), topology: Vec::new() }
     }
 
     fn readings(&mut self) -> Result<Vec<GpuSample>, Absent> {
@@ -62,11 +63,8 @@ fn stand_in() {
     let Ok(which) = std::env::var(STAND_IN) else { return };
     let make: node_probe::driver_thread::SourceFactory = match which.as_str() {
         "none" => {
-            let inventory = Inventory {
-                nvml: NvmlState::Absent { why: "scripted".into() },
-                gpus: Vec::new(),
-                topology: Vec::new(),
-            };
+            let inventory =
+                Inventory { versions: SourceVersions::default(), gpus: Vec::new(), topology: Vec::new() };
             Box::new(move |_| {
                 let scenes = vec![Scene::default(); 1_000].into();
                 Box::new(ScriptedSource::new([Act::Open(inventory.clone(), scenes)]))
@@ -77,7 +75,8 @@ fn stand_in() {
             Box::new(move |_| Box::new(PanickingSource { on_another_thread }))
         }
     };
-    let failed = probe::run(make, &Settings::default()).is_err();
+    let sources = vec![SourceConfig { vendor: Vendor::Nvidia, make }];
+    let failed = probe::run(sources, &Settings::default()).is_err();
     std::process::exit(if failed { 1 } else { 0 });
 }
 
@@ -97,7 +96,7 @@ fn ended(which: &str) -> (String, Option<i32>) {
     let status = child.wait().unwrap();
     let mut lines = text.lines().map(|line| line.trim_start_matches(MAGIC));
     let bye = lines.find_map(|line| match serde_json::from_str(line) {
-        Ok(ProbeLine::<nodeglass_protocol::probe::Sample>::Bye(bye)) => Some(bye.why.to_string()),
+        Ok(ProbeLine::<nodeglass_protocol::probe::Sample>::Bye(bye)) => Some(bye.reason.to_string()),
         _ => None,
     });
     (bye.unwrap_or_else(|| panic!("no bye in {text}")), status.code())

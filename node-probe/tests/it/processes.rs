@@ -223,9 +223,9 @@ fn a_failed_list_is_not_an_empty_one() {
         assert_eq!(list.processes.len(), 2, "whoever was there may still be there");
         assert_eq!(list.processes[0].now.gpu_mem_bytes, Reading::Value(5 << 20));
         assert!(matches!(list.processes[1].now.gpu_mem_bytes, Reading::Failed(_)));
-        let look = node.command().arg("--once").output().unwrap();
-        let look: serde_json::Value = serde_json::from_slice(&look.stdout).unwrap();
-        assert_eq!(look["process_gaps"][0]["gpu"], "GPU-b");
+        let once = node.command().arg("--once").output().unwrap();
+        let once: serde_json::Value = serde_json::from_slice(&once.stdout).unwrap();
+        assert_eq!(once["process_gaps"][0]["gpu"], "GPU-b");
         // One that ends is gone, whether NVML lists it or not.
         drop(second);
         probe.processes(|list| list.processes.len() == 1 && !list.gaps.is_empty());
@@ -247,7 +247,7 @@ fn a_driver_without_process_lists_is_not_an_empty_list() {
     let list = probe.processes(|list| !list.gaps.is_empty());
     assert_eq!((&list.gaps[0].gap, list.gaps.len()), (&ProcessGap::Unsupported, 1));
     assert!(list.processes.is_empty());
-    // One that is not offered for a moment does not end anybody.
+    // A reading that is missing for one sample ends no process.
     node.set(&state(0));
     probe.processes(|list| list.processes.len() == 1 && list.gaps.is_empty());
     node.set(&state(3));
@@ -294,7 +294,7 @@ fn a_hung_user_database_delays_only_names() {
     let mut command = node.command();
     command.args(["--retry-ms", "100"]).env("LD_PRELOAD", &library).env("HANGING_NAMES", &down);
     let mut probe = crate::harness::Probe::start(command);
-    probe.tell(&Control::Interval { ms: 500, phase_ms: 0 });
+    probe.send(&Control::Interval { ms: 500, phase_ms: 0 });
     let list = probe.processes(|list| !list.processes.is_empty());
     let uid = rustix::process::geteuid().as_raw().to_string();
     assert_eq!(list.processes[0].facts.user, Reading::Value(uid.as_str().into()));
@@ -302,7 +302,7 @@ fn a_hung_user_database_delays_only_names() {
     while samples < 6 {
         match probe.line() {
             ProbeLine::Sample(_) => samples += 1,
-            ProbeLine::Heartbeat(beat) => assert_eq!(beat.nvml_stuck_ms, None, "it is not NVML that hangs"),
+            ProbeLine::Heartbeat(beat) => assert_eq!(beat.driver_stuck_ms, None, "it is not NVML that hangs"),
             _ => {}
         }
     }

@@ -3,9 +3,9 @@
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading;
-use nodeglass_protocol::ask::{Answer, Audience, ProbeAsk, ProcessRef, Signal, Tail};
 use nodeglass_protocol::probe::{Control, ProbeLine};
 use nodeglass_protocol::process::{Container, ProcessDetail, ProcessState, Runtime};
+use nodeglass_protocol::request::{Audience, ProbeRequest, ProcessRef, Response, Signal, Tail};
 use serde_json::json;
 use std::{
     fs,
@@ -37,12 +37,12 @@ impl Drop for Waiting {
     }
 }
 
-fn ask(probe: &mut Probe, ask: ProbeAsk) -> Answer {
+fn request(probe: &mut Probe, request: ProbeRequest) -> Response {
     static NUMBER: AtomicU32 = AtomicU32::new(1);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    probe.tell(&Control::Ask { number, ask });
+    probe.send(&Control::Request { number, request });
     probe.until(|line| match line {
-        ProbeLine::Answer(answer) if answer.number == number => Some(answer.answer),
+        ProbeLine::Response(response) if response.number == number => Some(response.response),
         _ => None,
     })
 }
@@ -57,16 +57,16 @@ fn probe_with(pid: u32) -> (Node, Probe, ProcessRef) {
 }
 
 fn detail(probe: &mut Probe, process: ProcessRef, environment: bool) -> ProcessDetail {
-    match ask(probe, ProbeAsk::Process { process, environment }) {
-        Answer::Process(detail) => *detail,
-        answer => panic!("{answer:?}"),
+    match request(probe, ProbeRequest::Process { process, environment }) {
+        Response::Process(detail) => *detail,
+        response => panic!("{response:?}"),
     }
 }
 
 fn tail(probe: &mut Probe, path: &str, after: u64) -> Tail {
-    match ask(probe, ProbeAsk::Tail { path: path.to_owned(), after, audience: Audience::Owner }) {
-        Answer::Tail(tail) => tail,
-        answer => panic!("{answer:?}"),
+    match request(probe, ProbeRequest::Tail { path: path.to_owned(), after, audience: Audience::Owner }) {
+        Response::Tail(tail) => tail,
+        response => panic!("{response:?}"),
     }
 }
 
@@ -99,14 +99,14 @@ fn a_signal_never_reaches_a_reused_pid() {
     let mut job = Waiting::shell("read x; :");
     let (_node, mut probe, process) = probe_with(job.0.id());
     let earlier = ProcessRef { started_ms: process.started_ms - 10, ..process };
-    let answer = ask(&mut probe, ProbeAsk::Signal { process: earlier, signal: Signal::Kill });
-    assert_eq!(answer, Answer::Refused("there is no such process any more".into()));
+    let response = request(&mut probe, ProbeRequest::Signal { process: earlier, signal: Signal::Kill });
+    assert_eq!(response, Response::Refused("there is no such process any more".into()));
     assert!(job.0.try_wait().unwrap().is_none());
-    let answer = ask(&mut probe, ProbeAsk::Signal { process, signal: Signal::Terminate });
-    assert!(matches!(&answer, Answer::Done(what) if what.as_str().contains("SIGTERM")), "{answer:?}");
+    let response = request(&mut probe, ProbeRequest::Signal { process, signal: Signal::Terminate });
+    assert!(matches!(&response, Response::Done(what) if what.as_str().contains("SIGTERM")), "{response:?}");
     assert_eq!(job.0.wait().unwrap().signal(), Some(15));
-    let answer = ask(&mut probe, ProbeAsk::Signal { process, signal: Signal::Kill });
-    assert_eq!(answer, Answer::Refused("there is no such process any more".into()));
+    let response = request(&mut probe, ProbeRequest::Signal { process, signal: Signal::Kill });
+    assert_eq!(response, Response::Refused("there is no such process any more".into()));
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn neither_the_probe_nor_pid_1_can_be_signalled() {
     let (_node, mut probe, _) = probe_with(job.0.id());
     for pid in [0, 1, probe.pid(), u32::MAX] {
         let process = ProcessRef { pid, started_ms: 0 };
-        let answer = ask(&mut probe, ProbeAsk::Signal { process, signal: Signal::Kill });
-        assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
+        let response = request(&mut probe, ProbeRequest::Signal { process, signal: Signal::Kill });
+        assert!(matches!(response, Response::Refused(_)), "{response:?}");
     }
     probe.sample(|_| true);
 }
@@ -135,8 +135,11 @@ fn a_zombie_is_reported_as_such() {
         };
         now.first().filter(|now| now.state == Reading::Value(ProcessState::Zombie as u64)).map(|_| ())
     });
-    let answer = ask(&mut probe, ProbeAsk::Signal { process, signal: Signal::Kill });
-    assert!(matches!(&answer, Answer::Refused(why) if why.as_str().contains("ended already")), "{answer:?}");
+    let response = request(&mut probe, ProbeRequest::Signal { process, signal: Signal::Kill });
+    assert!(
+        matches!(&response, Response::Refused(why) if why.as_str().contains("ended already")),
+        "{response:?}"
+    );
 }
 
 #[test]
@@ -187,7 +190,7 @@ fn a_log_is_followed_with_its_progress_bar_and_its_rotation() {
     let second = tail(&mut probe, path, first.end);
     assert_eq!(second.lines.iter().map(|line| line.as_str()).collect::<Vec<_>>(), ["100%|###|"]);
     fs::rename(&log, folder.path().join("job.out.1")).unwrap();
-    assert!(tail(&mut probe, path, second.end).trouble.unwrap().as_str().starts_with("no such file"));
+    assert!(tail(&mut probe, path, second.end).error.unwrap().as_str().starts_with("no such file"));
     fs::write(&log, "a new file that is longer than the one before it was, so that only its inode tells\n")
         .unwrap();
     let third = tail(&mut probe, path, second.end);
@@ -203,7 +206,7 @@ fn a_pipe_in_place_of_a_log_blocks_nothing() {
     let mut probe = node.start(&[]);
     let began = Instant::now();
     for _ in 0..8 {
-        assert!(tail(&mut probe, pipe.to_str().unwrap(), 0).trouble.unwrap().as_str().contains("a pipe"));
+        assert!(tail(&mut probe, pipe.to_str().unwrap(), 0).error.unwrap().as_str().contains("a pipe"));
     }
     assert!(began.elapsed() < Duration::from_secs(20));
     probe.sample(|_| true);
@@ -219,16 +222,19 @@ fn t09_for_a_guest_the_probe_reads_no_file_that_may_be_another_than_the_jobs_log
     let mut probe = node.start(&[]);
     let mut tail = |since_s| {
         let path = log.to_str().unwrap().to_owned();
-        match ask(&mut probe, ProbeAsk::Tail { path, after: 0, audience: Audience::Guest { since_s } }) {
-            Answer::Tail(tail) => tail,
-            answer => panic!("{answer:?}"),
+        match request(
+            &mut probe,
+            ProbeRequest::Tail { path, after: 0, audience: Audience::Guest { since_s } },
+        ) {
+            Response::Tail(tail) => tail,
+            response => panic!("{response:?}"),
         }
     };
     fs::write(&log, "epoch 1\n").unwrap();
     assert_eq!(tail(now_s).lines.len(), 1);
     let refused = tail(now_s + 1_000);
-    assert!(refused.lines.is_empty() && refused.trouble.unwrap().as_str().contains("older than the job"));
+    assert!(refused.lines.is_empty() && refused.error.unwrap().as_str().contains("older than the job"));
     fs::hard_link(&log, folder.join("other")).unwrap();
     let refused = tail(now_s);
-    assert!(refused.lines.is_empty() && refused.trouble.unwrap().as_str().contains("several names"));
+    assert!(refused.lines.is_empty() && refused.error.unwrap().as_str().contains("several names"));
 }

@@ -2,7 +2,8 @@
 
 use crate::harness::{Node, probe};
 use nodeglass_protocol::Reading::{self, Failed, Unsupported, Value};
-use nodeglass_protocol::probe::{GpuSample, NvmlState};
+use nodeglass_protocol::Vendor;
+use nodeglass_protocol::probe::{GpuSample, SourceState, SourceVersions};
 use serde_json::json;
 
 #[test]
@@ -16,13 +17,14 @@ fn the_first_line_identifies_probe_and_node() {
     assert!(
         hello.cpus > 0 && hello.mem_total_bytes > 0 && !hello.boot_id.is_empty() && !hello.user.is_empty()
     );
-    let versions = NvmlState::Ready {
+    let versions = SourceVersions {
         driver: Value("550.54.15".into()),
-        nvml: Value("12.550.54.15".into()),
-        cuda: Value("12.4".into()),
+        library: Value("12.550.54.15".into()),
+        platform: Value("12.4".into()),
     };
-    assert_eq!(hello.nvml, versions);
+    assert_eq!(hello.sources, [SourceState::ready(Vendor::Nvidia, versions)]);
     let gpu = &hello.gpus[0];
+    assert_eq!(gpu.vendor, Vendor::Nvidia);
     assert_eq!((gpu.uuid.as_str(), gpu.index, &gpu.minor), ("GPU-h", 0, &Value(5)));
     assert_eq!((&gpu.name, &gpu.pci), (&Value("NVIDIA H100".into()), &Value("00000000:4F:00.0".into())));
     assert_eq!(
@@ -42,7 +44,7 @@ fn each_reading_follows_the_driver() {
         "ecc_uncorrected": 2, "ecc_corrected": 9, "p_state": 2, "fan": 55,
     }]}));
     let after = probe.sample(|sample| sample.gpus[1].util_pct == Value(97));
-    // The file may change between two calls of one sample: look at a later one.
+    // The file may change between two calls of one sample: use a later one.
     let settled = probe.sample(|sample| sample.seq > after.seq);
     let mib = |mib: u64| Value(mib << 20);
     let wanted = GpuSample {
@@ -155,12 +157,12 @@ fn once_prints_json_and_its_exit_status_reports_gpus() {
     let node = Node::new(&json!({"gpus": [{"util": 12}]}));
     let output = node.command().arg("--once").output().unwrap();
     assert_eq!(output.status.code(), Some(0));
-    let look: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(look["sample"]["gpus"][0]["util_pct"], 12);
-    assert!(look["sample"]["host"]["cpu_pct"].is_u64() && look["processes"].is_array());
-    // Of two looks, so that rates are known.
-    assert!(look["sample"]["gpus"][0]["nvlink_rx_bytes_s"].is_u64());
-    assert!(look["health"][0]["nvlinks"][0]["rx_mib_s"].is_u64());
+    let once: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(once["sample"]["gpus"][0]["util_pct"], 12);
+    assert!(once["sample"]["host"]["cpu_pct"].is_u64() && once["processes"].is_array());
+    // Rates need two readings.
+    assert!(once["sample"]["gpus"][0]["nvlink_rx_bytes_s"].is_u64());
+    assert!(once["health"][0]["nvlinks"][0]["rx_mib_s"].is_u64());
     for (state, why) in [
         (json!({"init": 9}), "node-probe: no NVIDIA driver: its kernel module is not loaded\n"),
         (json!({}), "node-probe: the NVIDIA driver is loaded but shows no GPU to this user\n"),

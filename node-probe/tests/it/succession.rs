@@ -25,7 +25,7 @@ fn replayed(probe: &mut Probe, until_seq: u64) -> Vec<Sample> {
     found
 }
 
-/// What comes after a number was told without a gap, from the last one on that is told as a whole.
+/// The samples after `seq` arrived without a gap; the first may be the full sample before it.
 fn assert_all_after(seq: u64, numbers: &[u64]) {
     assert!(numbers[0] <= seq + 1, "{numbers:?}");
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
@@ -43,7 +43,7 @@ fn the_next_probe_continues_the_stream_and_the_old_one_exits() {
     assert_eq!(new.hello(|_| true).stream, stream);
     let first = new.sample(|_| true);
     assert!(first.seq >= 5, "{}", first.seq);
-    new.tell(&Control::Backfill { stream, after_seq: 1 });
+    new.send(&Control::Backfill { stream, after_seq: 1 });
     let numbers: Vec<_> = replayed(&mut new, first.seq - 1).iter().map(|sample| sample.seq).collect();
     assert_all_after(1, &numbers);
     // And a third one after the second.
@@ -62,7 +62,7 @@ fn a_probe_without_a_link_waits_for_its_successor() {
     let mut new = node.start(&["--relay", &relay]);
     assert!(old.ended().success());
     assert_eq!(new.hello(|_| true).stream, stream);
-    // And without an heir it ends by itself.
+    // Without a successor it exits by itself.
     new.close_stdin();
     assert_eq!(new.bye(), "the relay closed the pipe");
 }
@@ -70,18 +70,20 @@ fn a_probe_without_a_link_waits_for_its_successor() {
 #[test]
 fn a_probe_with_a_blocked_pipe_still_hands_over() {
     let relay = relay_id();
-    let node = Node::new(&json!({"gpus": vec![json!({}); 120]}));
+    // Measuring PCIe traffic of so many GPUs would take longer than an interval.
+    let gpu = json!({"pcie": {"measure_ms": 0}});
+    let node = Node::new(&json!({"gpus": vec![gpu; 120]}));
     let mut command = node.command();
     command.args(["--relay", &relay]);
     let mut old = Probe::start_unread(command);
-    old.tell(&Control::Interval { ms: 500, phase_ms: 0 });
-    std::thread::sleep(std::time::Duration::from_secs(4));
+    old.send(&Control::Interval { ms: 500, phase_ms: 0 });
+    old.wait_until_blocked();
     let mut new = node.start(&["--relay", &relay]);
     let stream = new.hello(|_| true).stream;
     assert!(old.ended().success());
     let first = new.sample(|_| true);
-    assert!(first.seq > 3);
-    new.tell(&Control::Backfill { stream, after_seq: 0 });
+    assert!(first.seq > 3, "samples continue while the pipe is blocked: {}", first.seq);
+    new.send(&Control::Backfill { stream, after_seq: 0 });
     assert_eq!(replayed(&mut new, first.seq - 1)[0].seq, 1);
 }
 
@@ -104,7 +106,7 @@ fn missed_samples_are_replayed_oldest_first_and_marked() {
     let mut probe = node().start(&[]);
     let stream = probe.hello(|_| true).stream;
     probe.sample(|sample| sample.seq == 5);
-    probe.tell(&Control::Backfill { stream, after_seq: 2 });
+    probe.send(&Control::Backfill { stream, after_seq: 2 });
     let numbers: Vec<_> = replayed(&mut probe, 5).iter().map(|sample| sample.seq).collect();
     assert_all_after(2, &numbers);
 }
@@ -114,7 +116,7 @@ fn another_stream_is_not_replayed() {
     let mut probe = node().start(&[]);
     let stream = probe.hello(|_| true).stream;
     probe.sample(|sample| sample.seq == 3);
-    probe.tell(&Control::Backfill { stream: stream ^ 1, after_seq: 0 });
+    probe.send(&Control::Backfill { stream: stream ^ 1, after_seq: 0 });
     let next = probe.sample(|sample| sample.seq > 5);
     assert!(!next.replay);
 }

@@ -5,55 +5,15 @@
 //! [`SampleDelta`]. No intermediate [`Reading`] is kept per field and no allocation is made per
 //! GPU.
 
-use crate::cell::{Field, Row};
+use super::line::{ProbeLine, ProcessListReadings, ProcessSample, Sample};
+use crate::field::{Field, ReadingSet, Row};
 use crate::host::{JobReadings, JobUsage};
-use crate::probe::{ProbeLine, ProcessListReadings, ProcessSample, Sample};
-use crate::{Cell, GpuField, HostField, JobField, JobId, ProcessField, Reading, Text};
+use crate::{Cell, GpuField, HostField, JobField, JobId, ProcessField, Text};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 use std::marker::PhantomData;
-
-/// A field that is filled by one reading of a probe.
-pub trait ReadingField: Field {
-    /// JSON name of each field's reading, and how many of the reading's units make one of the
-    /// field's units; in the order of [`Field::ALL`].
-    const READINGS: &'static [(&'static str, u64)];
-    /// JSON name of the entry that holds the reason why there are no readings, if the row has one.
-    const FAULT: Option<&'static str>;
-
-    /// Quantizes a reading to a cell.
-    fn cell(self, reading: &Reading<u64>) -> Cell {
-        match (reading, Self::READINGS[self.index()].1) {
-            (Reading::Value(value), per @ 2..) => {
-                Cell::of(self, &Reading::Value(value.saturating_add(per / 2) / per))
-            }
-            (reading, _) => Cell::of(self, reading),
-        }
-    }
-}
-
-/// A struct of readings, each of which fills one cell of a row.
-pub trait ReadingSet: Default {
-    /// The fields of that row.
-    type Fields: ReadingField;
-
-    /// Returns the reading that fills a field.
-    fn reading(&self, field: Self::Fields) -> &Reading<u64>;
-
-    /// Returns the reason why there are no readings, for rows that have such an entry.
-    fn fault(&self) -> Option<&Option<Text>>;
-
-    /// Quantizes all readings to a row.
-    fn row(&self) -> Row<Self::Fields> {
-        let mut row = Row::default();
-        for field in Self::Fields::ALL {
-            row.set(*field, field.cell(self.reading(*field)));
-        }
-        row
-    }
-}
 
 /// One updated cell of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +44,7 @@ impl<F> Default for RowsDelta<F> {
     }
 }
 
-impl<F: ReadingField> RowsDelta<F> {
+impl<F: Field> RowsDelta<F> {
     /// Applies the cells to a single row.
     pub fn apply(&self, row: &mut Row<F>) {
         self.cells.iter().for_each(|delta| row.set(delta.field, delta.cell));
@@ -204,7 +164,7 @@ impl From<ProbeLine> for ParsedLine {
             ProbeLine::LinkRates(rates) => Self::LinkRates(rates),
             ProbeLine::Heartbeat(heartbeat) => Self::Heartbeat(heartbeat),
             ProbeLine::Event(event) => Self::Event(event),
-            ProbeLine::Answer(answer) => Self::Answer(answer),
+            ProbeLine::Response(response) => Self::Response(response),
             ProbeLine::Bye(bye) => Self::Bye(bye),
             ProbeLine::Piece(piece) => Self::Piece(piece),
         }
@@ -294,10 +254,10 @@ impl<R: ReadingSet> Serialize for RowDiff<'_, R> {
         {
             row.serialize_entry(name, fault)?;
         }
-        for (field, (name, _)) in R::Fields::ALL.iter().zip(R::Fields::READINGS) {
+        for field in R::Fields::ALL {
             let (now, before) = (self.now.reading(*field), self.before.reading(*field));
             if now != before && field.cell(now) != field.cell(before) {
-                row.serialize_entry(name, now)?;
+                row.serialize_entry(field.metric().reading, now)?;
             }
         }
         row.end()
@@ -328,7 +288,7 @@ impl Serialize for JobUsageDiff<'_> {
     }
 }
 
-impl<'de, F: ReadingField> Deserialize<'de> for RowsDelta<F> {
+impl<'de, F: Field> Deserialize<'de> for RowsDelta<F> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(RowsVisitor(PhantomData))
     }
@@ -337,7 +297,7 @@ impl<'de, F: ReadingField> Deserialize<'de> for RowsDelta<F> {
 /// Parses one row or a list of rows.
 struct RowsVisitor<F>(PhantomData<F>);
 
-impl<'de, F: ReadingField> Visitor<'de> for RowsVisitor<F> {
+impl<'de, F: Field> Visitor<'de> for RowsVisitor<F> {
     type Value = RowsDelta<F>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -360,7 +320,7 @@ impl<'de, F: ReadingField> Visitor<'de> for RowsVisitor<F> {
 /// Parses one row and appends it.
 struct RowSeed<'a, F>(&'a mut RowsDelta<F>);
 
-impl<'de, F: ReadingField> DeserializeSeed<'de> for RowSeed<'_, F> {
+impl<'de, F: Field> DeserializeSeed<'de> for RowSeed<'_, F> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -368,7 +328,7 @@ impl<'de, F: ReadingField> DeserializeSeed<'de> for RowSeed<'_, F> {
     }
 }
 
-impl<'de, F: ReadingField> Visitor<'de> for RowSeed<'_, F> {
+impl<'de, F: Field> Visitor<'de> for RowSeed<'_, F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -408,7 +368,7 @@ enum EntryName {
 /// Parses an entry's name, starting the search at the expected position.
 struct NameSeed<F>(usize, PhantomData<F>);
 
-impl<'de, F: ReadingField> DeserializeSeed<'de> for NameSeed<F> {
+impl<'de, F: Field> DeserializeSeed<'de> for NameSeed<F> {
     type Value = EntryName;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<EntryName, D::Error> {
@@ -416,7 +376,7 @@ impl<'de, F: ReadingField> DeserializeSeed<'de> for NameSeed<F> {
     }
 }
 
-impl<F: ReadingField> Visitor<'_> for NameSeed<F> {
+impl<F: Field> Visitor<'_> for NameSeed<F> {
     type Value = EntryName;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -424,8 +384,8 @@ impl<F: ReadingField> Visitor<'_> for NameSeed<F> {
     }
 
     fn visit_str<E: de::Error>(self, name: &str) -> Result<EntryName, E> {
-        let (before, behind) = F::READINGS.split_at(self.0.min(F::READINGS.len()));
-        let at = |(known, _): &(&str, u64)| *known == name;
+        let (before, behind) = F::ALL.split_at(self.0.min(F::ALL.len()));
+        let at = |field: &F| field.metric().reading == name;
         let index = behind.iter().position(at).map(|index| before.len() + index);
         Ok(match index.or_else(|| before.iter().position(at)) {
             Some(index) => EntryName::Reading(index),
@@ -438,6 +398,8 @@ impl<F: ReadingField> Visitor<'_> for NameSeed<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use crate::Reading;
     use crate::host::HostSample;
     use crate::probe::GpuSample;
     use proptest::prelude::*;
@@ -563,17 +525,6 @@ mod tests {
             serde_json::to_string(&ProbeLine::<_, ProcessListReadings>::Sample(Box::new(since))).unwrap(),
             r#"{"sample":{"seq":8,"mono_ns":0,"wall_ms":0,"interval_ms":0,"since":7,"gpus":[{"temp_c":51},{}]}}"#
         );
-    }
-
-    #[test]
-    fn every_field_has_a_reading() {
-        fn names<F: ReadingField>() {
-            assert!(F::READINGS.iter().all(|(name, per)| !name.is_empty() && *per > 0), "{:?}", F::READINGS);
-        }
-        names::<GpuField>();
-        names::<HostField>();
-        names::<ProcessField>();
-        names::<JobField>();
     }
 
     #[test]

@@ -170,7 +170,7 @@ const ANSWERS: [&str; 13] =
 const MAX_LOOK: usize = 256;
 
 /// Returns what a name implies.
-pub fn say(name: &str) -> NameClass {
+pub fn classify(name: &str) -> NameClass {
     let words = words(name);
     let Some(last) = words.last() else { return NameClass::Nothing };
     let joined = words.concat();
@@ -210,7 +210,7 @@ fn last_word(words: &[String]) -> NameClass {
 
 /// Whether the value of this name must be masked.
 pub fn hides(name: &str, value: &str) -> bool {
-    let say = say(name);
+    let say = classify(name);
     if say == NameClass::Nothing {
         return false;
     }
@@ -230,7 +230,7 @@ pub fn hides(name: &str, value: &str) -> bool {
 
 /// As above, for a value after a colon, such as a port or a version.
 pub fn hides_after_colon(name: &str, value: &str) -> bool {
-    let name_of_program = words(name).last().is_none_or(|last| say(last) == NameClass::Nothing);
+    let name_of_program = words(name).last().is_none_or(|last| classify(last) == NameClass::Nothing);
     if value.starts_with("//") || (name_of_program && is_plain(start(value))) {
         return false;
     }
@@ -241,7 +241,7 @@ pub fn hides_after_colon(name: &str, value: &str) -> bool {
 /// Whether an option of this name takes a secret as the next word.
 pub fn takes_secret(option: &str) -> bool {
     let is_switch = words(option).first().is_some_and(|first| SWITCHES.contains(&first.as_str()));
-    !is_switch && say(option) != NameClass::Nothing
+    !is_switch && classify(option) != NameClass::Nothing
 }
 
 /// Whether a word describes the format of the secret after it.

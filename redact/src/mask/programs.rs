@@ -1,8 +1,9 @@
-//! Programs that take a secret by a short option, which means something else for other programs.
+//! Programs whose short options or positional arguments are secrets, and the state machine that finds them.
 
 use super::names::{self, NameClass};
 
-/// The last known program of a command line.
+/// The last known program of a command line, named after one of several with the same options, and how far its
+/// arguments were read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Program {
     /// No known program.
@@ -14,8 +15,8 @@ pub enum Program {
     Sshpass,
     /// `-p SECRET` after a login subcommand.
     Registry,
-    /// As above, after the login subcommand.
-    Login,
+    /// [`Self::Registry`], after the login subcommand.
+    RegistryLogin,
     /// `-a SECRET`.
     Redis,
     /// `-w SECRET`.
@@ -39,11 +40,11 @@ pub enum Program {
     Htpasswd(bool, u8),
     /// `config set NAME SECRET`, if the name announces a secret.
     Config,
-    /// As above, after the set subcommand.
+    /// [`Self::Config`], after the set subcommand.
     ConfigSet,
     /// `alias set NAME ADDRESS SECRET SECRET`.
     Minio,
-    /// As above, after the subcommand, with the number of words since.
+    /// [`Self::Minio`], after the set subcommand, with the number of words since.
     MinioSet(u8),
     /// `machine NAME login USER password SECRET`, as in a netrc file.
     Netrc,
@@ -53,11 +54,11 @@ pub enum Program {
     Openssl,
     /// The argument of `login` is the key itself.
     Wandb,
-    /// As above, after `login`.
+    /// [`Self::Wandb`], after `login`.
     WandbLogin,
 }
 
-/// Names of programs.
+/// Names of the executables that each program stands for. [`Program::Other`] ends the arguments of the one before.
 const PROGRAMS: [(Program, &[&str]); 20] = [
     (Program::Other, &["ssh", "scp", "sftp", "rsync", "psql", "python", "python3"]),
     (
@@ -150,13 +151,13 @@ const PROGRAMS: [(Program, &[&str]); 20] = [
 ];
 
 impl Program {
-    /// Handles a word that may be a program or a subcommand of the last one.
-    pub fn meet(&mut self, word: &str) {
+    /// Advances the state by a word that may be a program, or a subcommand of the last one.
+    pub fn advance(&mut self, word: &str) {
         let name = word.trim_matches(['"', '\'', '(', '`']).rsplit('/').next().unwrap_or_default();
         let known = PROGRAMS.iter().find(|(_, names)| names.contains(&name));
         *self = match (known, *self) {
             (Some((program, _)), _) => *program,
-            (None, Self::Registry) if word == "login" => Self::Login,
+            (None, Self::Registry) if word == "login" => Self::RegistryLogin,
             (None, Self::Wandb) if word == "login" => Self::WandbLogin,
             (None, Self::Config) if matches!(word, "set" | "config" | "modify") => Self::ConfigSet,
             (None, Self::Minio) if matches!(word, "set" | "add") => Self::MinioSet(0),
@@ -175,8 +176,8 @@ impl Program {
         };
     }
 
-    /// Returns the option of a word that contains both option and secret.
-    pub fn joined<'a>(&self, word: &'a str) -> Option<&'a str> {
+    /// Returns the option at the start of a word that contains both option and secret, such as `-pSECRET`.
+    pub fn option_joined_with_secret<'a>(&self, word: &'a str) -> Option<&'a str> {
         let letter = match self {
             Self::Mysql | Self::Sshpass => "-p",
             Self::Zip => "-P",
@@ -187,17 +188,17 @@ impl Program {
         let secret = word.strip_prefix(letter)?;
         let is_secret = match letter {
             "-u" => secret.contains(':'),
-            // Otherwise it is a cookie file.
+            // Without `=`, it is a cookie file.
             "-b" => secret.contains('='),
             _ => !secret.is_empty(),
         };
         is_secret.then(|| &word[..letter.len()])
     }
 
-    /// Whether the next word is a secret.
+    /// Returns whether the word after `word` is a secret.
     pub fn next_is_secret(&self, word: &str) -> bool {
         match self {
-            Self::Sshpass | Self::Login | Self::Mongo => word == "-p",
+            Self::Sshpass | Self::RegistryLogin | Self::Mongo => word == "-p",
             Self::Redis => word == "-a",
             Self::Ldap => word == "-w",
             Self::Zip => word == "-P",
@@ -205,25 +206,25 @@ impl Program {
             Self::WandbLogin => matches!(word, "login" | "--relogin" | "--cloud"),
             Self::Snmp => matches!(word, "-c" | "-A" | "-X"),
             Self::Htpasswd(true, 0) | Self::MinioSet(2) => true,
-            Self::ConfigSet => !word.starts_with('-') && names::say(word) > NameClass::Perhaps,
+            Self::ConfigSet => !word.starts_with('-') && names::classify(word) > NameClass::Perhaps,
             Self::Netrc => matches!(word, "password" | "passwd" | "account"),
             _ => false,
         }
     }
 
-    /// Whether the word after a secret is a secret too.
-    pub fn goes_on(&mut self) -> bool {
-        let goes_on = *self == Self::MinioSet(2);
-        if goes_on {
+    /// Returns whether the word after a secret is a secret too, and advances the state.
+    pub fn another_secret_follows(&mut self) -> bool {
+        let follows = *self == Self::MinioSet(2);
+        if follows {
             *self = Self::Minio;
         } else if matches!(self, Self::Htpasswd(..)) {
             *self = Self::Other;
         }
-        goes_on
+        follows
     }
 
-    /// Returns the separator between user and secret, if the next word consists of both.
-    pub fn next_is_login(&self, word: &str) -> Option<char> {
+    /// Returns the separator between user and secret, if the word after `word` consists of both.
+    pub fn next_credentials_separator(&self, word: &str) -> Option<char> {
         match (self, word) {
             (Self::Samba, "-U") => Some('%'),
             (Self::Lftp, "-u" | "--user") => Some(','),
@@ -237,8 +238,8 @@ impl Program {
     }
 }
 
-/// Whether the next argument is a script.
-pub fn takes_script(argument: &str) -> bool {
+/// Returns whether the argument after `argument` is a shell script.
+pub fn next_is_script(argument: &str) -> bool {
     let letters = argument.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
     let shell = letters.is_some_and(|letters| {
         letters.ends_with('c') && letters.len() <= 4 && letters.bytes().all(|byte| byte.is_ascii_lowercase())

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_relay_left_behind_is_swept_away() {
+    fn leftovers_of_a_killed_relay_are_removed() {
         let base = tempfile::tempdir().unwrap();
         let path = dir(&base).path().join("99.key");
         std::fs::write(&path, serde_json::to_vec(&one(99)).unwrap()).unwrap();

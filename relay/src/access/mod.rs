@@ -5,8 +5,7 @@
 //! that one user's attempts cannot lock out another and [`trust`] can reject a stolen key; [`hosts`]
 //! lists the accepted host names; [`key_file`] lets the owner read the link again.
 
-mod attempts;
-pub mod authenticator;
+pub mod base_path;
 pub mod cache_buster;
 pub mod hosts;
 pub mod key_file;
@@ -14,11 +13,10 @@ pub mod peer;
 pub mod proxies;
 pub mod runtime_dir;
 pub mod safe_path;
-mod tab_links;
 pub mod trust;
 pub mod user;
 
-use crate::config::BasePath;
+use base_path::BasePath;
 use cache_buster::CacheBuster;
 use nodeglass_protocol::handshake::{Key, LEN, Nonce};
 use nodeglass_protocol::share::ShareId;

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_cannot_be_asked_names_nobody() {
+    fn without_sock_diag_no_user_is_known() {
         let (_client, server) = pair("127.0.0.1:0");
         let (near, far) = (server.local_addr().unwrap(), server.peer_addr().unwrap());
         let file = std::fs::File::open("/dev/null").unwrap();

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t27_only_a_proxy_that_was_named_speaks_for_others() {
+    fn t27_only_a_trusted_proxy_may_forward() {
         let (near, far): (IpAddr, IpAddr) = ("10.0.0.9".parse().unwrap(), "10.0.0.8".parse().unwrap());
         let proxies = Proxies::new(vec![Proxy::User(33), Proxy::Address(near)]);
         assert!(proxies.include(Peer::User(33)) && proxies.include(Peer::Remote(near)));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn t27_a_visitor_is_the_owner_only_by_the_very_name_and_where_names_are_asked_for() {
+    fn t27_a_visitor_is_the_owner_only_by_the_exact_name_and_if_names_are_required() {
         let proxies = Proxies::new(vec![Proxy::User(33)]);
         assert_eq!(proxies.visitor(Some("alice")), Visitor::Unnamed);
         let naming = proxies.clone().naming_visitors("X-Forwarded-User".into(), Some("alice".into()));

@@ -235,7 +235,7 @@ fn open_private(path: &Path) -> Result<OwnedFd, RuntimeDirError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = fs::open(path, flags, Mode::empty()).map_err(|error| match error {
         Errno::LOOP | Errno::NOTDIR => RuntimeDirError::NotADirectory(path.to_owned()),
-        // Ours would be readable, so it belongs to another user; the path tells which.
+        // Ours would be readable, so it belongs to another user; the path names which.
         Errno::ACCESS => foreign(path).unwrap_or_else(|| io(path, error)),
         error => io(path, error),
     })?;
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_can_be_had_however_deep_the_directory_lies() {
+    fn a_socket_can_be_bound_in_a_deep_directory() {
         let base = tempfile::tempdir().unwrap();
         for deep in [base.path().to_owned(), base.path().join("d".repeat(120))] {
             std::fs::create_dir_all(&deep).unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sessions_own_directory_is_taken_if_it_is_private() {
+    fn the_session_directory_is_used_if_it_is_private() {
         let (session, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let places = Places { session: Some(session.path().into()), ..temporary(base.path()) };
         mode(session.path(), 0o700);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_another_user_took_is_passed_over_and_what_was_chosen_is_found_again() {
+    fn a_name_taken_by_another_user_is_skipped_and_the_chosen_one_found_again() {
         let base = tempfile::tempdir().unwrap();
         let (places, taken) = (temporary(base.path()), base.path().join(name()));
         create_dir(&taken).unwrap();

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_made_only_where_nobody_else_could_make_one() {
+    fn a_socket_is_created_only_where_no_other_user_could_create_it() {
         let base = tempfile::tempdir().unwrap();
         let folder = base.path().join("run");
         create_dir(&folder).unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_acl_lets_another_user_write_is_exposed() {
+    fn a_file_that_an_acl_lets_others_write_is_exposed() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("nodeglass");
         create_dir(&folder).unwrap();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_above_the_home_is_the_systems() {
+    fn folders_above_the_home_belong_to_the_system() {
         let base = tempfile::tempdir().unwrap();
         let home = base.path().join("alice");
         create_dir(&home).unwrap();

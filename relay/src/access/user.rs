@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_known_and_nobody_else_by_chance() {
+    fn root_is_looked_up_and_an_unknown_uid_has_no_name() {
         assert_eq!(uid_of("root"), Some(0));
         assert_eq!(uid_of("no-such-user-here"), None);
         assert_eq!(uid_of("a\0b"), None);

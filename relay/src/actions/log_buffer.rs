@@ -1,7 +1,7 @@
 //! The buffered end of one log, with a cursor per reader.
 
 use nodeglass_protocol::LongText;
-use nodeglass_protocol::ask::Tail;
+use nodeglass_protocol::request::Tail;
 use std::collections::VecDeque;
 
 /// Maximum size of the buffered lines in bytes, besides [`Tail::MAX_LINES`].
@@ -20,7 +20,7 @@ pub struct LogBuffer {
     generation: u64,
     partial: Option<LongText>,
     end: u64,
-    trouble: Option<nodeglass_protocol::Text>,
+    error: Option<nodeglass_protocol::Text>,
     /// Incremented with every change.
     version: u64,
 }
@@ -40,16 +40,16 @@ impl LogBuffer {
         let is_new = tail.restarted
             || !tail.lines.is_empty()
             || tail.partial != self.partial
-            || tail.trouble != self.trouble
+            || tail.error != self.error
             || self.version == 0;
         if !is_new {
             self.end = tail.end;
             return false;
         }
         self.version += 1;
-        if tail.trouble.is_some() && !tail.restarted {
+        if tail.error.is_some() && !tail.restarted {
             // Lines that were read before stay.
-            self.trouble = tail.trouble;
+            self.error = tail.error;
             return true;
         }
         if tail.restarted || tail.skipped > 0 {
@@ -62,7 +62,7 @@ impl LogBuffer {
         }
         self.bytes += tail.lines.iter().map(|line| line.as_str().len()).sum::<usize>();
         self.lines.extend(tail.lines);
-        (self.partial, self.end, self.trouble) = (tail.partial, tail.end, tail.trouble);
+        (self.partial, self.end, self.error) = (tail.partial, tail.end, tail.error);
         self.drop_oldest();
         true
     }
@@ -105,7 +105,7 @@ impl LogBuffer {
             skipped,
             lines: self.lines.iter().skip(start).cloned().collect(),
             partial: self.partial.clone(),
-            trouble: self.trouble.clone(),
+            error: self.error.clone(),
         })
     }
 }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_learns_how_much_it_missed() {
+    fn a_slow_reader_learns_the_number_of_missed_lines() {
         let (mut buffer, mut cursor) = (LogBuffer::default(), LogCursor::default());
         buffer.push(tail(&["first"]));
         buffer.read(&mut cursor);
@@ -188,12 +188,12 @@ mod tests {
     fn errors_are_reported_and_lines_stay() {
         let (mut buffer, mut cursor) = (LogBuffer::default(), LogCursor::default());
         buffer.push(Tail { partial: Some("half".into()), ..tail(&["one"]) });
-        buffer.push(Tail { trouble: Some("gone".into()), ..Tail::default() });
+        buffer.push(Tail { error: Some("gone".into()), ..Tail::default() });
         let got = buffer.read(&mut cursor).unwrap();
-        assert_eq!((lines(&got), &got.trouble), (vec!["one"], &Some("gone".into())));
+        assert_eq!((lines(&got), &got.error), (vec!["one"], &Some("gone".into())));
         assert_eq!(got.partial, Some("half".into()));
         buffer.push(tail(&["two"]));
         let got = buffer.read(&mut cursor).unwrap();
-        assert_eq!((lines(&got), &got.trouble), (vec!["two"], &None));
+        assert_eq!((lines(&got), &got.error), (vec!["two"], &None));
     }
 }

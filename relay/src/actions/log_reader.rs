@@ -2,7 +2,7 @@
 
 use nodeglass_logfile::{FileId, LogFile, OpenError};
 use nodeglass_protocol::Text;
-use nodeglass_protocol::ask::{Audience, Tail};
+use nodeglass_protocol::request::{Audience, Tail};
 use nodeglass_redact::log::Window;
 use std::path::Path;
 use std::sync::Arc;
@@ -60,13 +60,13 @@ impl LogReader {
     ) -> Result<LogRead, LogReadError> {
         let hangs = || LogReadError::Failed("its file system does not answer".into());
         let permit = self.0.clone().try_acquire_owned().map_err(|_| hangs())?;
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(move || {
             let _ = reply.send(read_tail(&path, after, before, audience));
             drop(permit);
         });
         thread.map_err(|error| LogReadError::Failed(format!("failed to start a thread: {error}").into()))?;
-        match timeout(READ_TIMEOUT, answer).await {
+        match timeout(READ_TIMEOUT, response).await {
             Ok(Ok(read)) => read,
             Ok(Err(_)) | Err(_) => Err(hangs()),
         }

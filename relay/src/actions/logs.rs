@@ -3,12 +3,12 @@
 use super::log_buffer::{LogBuffer, LogCursor};
 use super::log_reader::{LogRead, LogReadError, LogReader};
 use crate::access::user;
-use crate::hub::Hub;
+use crate::live::Hub;
 use crate::nodes::Probes;
 use nodeglass_logfile::FileId;
 use nodeglass_protocol::Text;
-use nodeglass_protocol::ask::{Answer, Audience, LogRef, LogStream, ProbeAsk, Tail};
 use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::request::{Audience, LogRef, LogStream, ProbeRequest, Response, Tail};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -185,7 +185,7 @@ impl TailTask {
                 Ok(tail) => tail,
                 Err(why) => {
                     self.log_refusal(&why);
-                    Tail { trouble: Some(why), end: self.after, ..Tail::default() }
+                    Tail { error: Some(why), end: self.after, ..Tail::default() }
                 }
             };
             if lock(&self.shared.buffer).push(tail) {
@@ -290,15 +290,15 @@ impl TailTask {
             };
         };
         let after = if self.location == Location::Node { self.after } else { 0 };
-        let ask = ProbeAsk::Tail { path: path.clone(), after, audience };
-        let why = match inner.probes.ask(node, ask).await {
-            Answer::Tail(Tail { trouble: Some(why), .. }) | Answer::Refused(why) => why.to_string(),
-            Answer::Tail(mut tail) => {
+        let request = ProbeRequest::Tail { path: path.clone(), after, audience };
+        let why = match inner.probes.request(node, request).await {
+            Response::Tail(Tail { error: Some(why), .. }) | Response::Refused(why) => why.to_string(),
+            Response::Tail(mut tail) => {
                 tail.restarted |= matches!(self.location, Location::Local(_));
                 (self.location, self.after) = (Location::Node, tail.end);
                 return Ok(tail);
             }
-            Answer::Done(_) | Answer::Process(_) | Answer::Share(_) => {
+            Response::Done(_) | Response::Process(_) | Response::Share(_) => {
                 "its probe answered a different question".to_owned()
             }
         };

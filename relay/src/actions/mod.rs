@@ -11,11 +11,13 @@ pub use logs::{FollowedLog, Logs, Recipient};
 
 use crate::clock::Clock;
 use crate::fleet::Event;
-use crate::hub::Hub;
+use crate::live::Hub;
 use crate::nodes::Probes;
 use crate::share::{ShareError, Shares};
 use crate::slurm::{JobController, PollReason, PollTrigger};
-use nodeglass_protocol::ask::{Answer, Ask, AuditEntry, JobOrder, ProbeAsk, ProcessRef, RetryTarget, Signal};
+use nodeglass_protocol::request::{
+    AuditEntry, JobAction, ProbeRequest, ProcessRef, Request, Response, RetryTarget, Signal,
+};
 use nodeglass_protocol::share::{ShareLink, ShareRequest, Sharing};
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::fmt;
@@ -62,7 +64,7 @@ pub struct ActionService {
 }
 
 impl ActionService {
-    /// A desk that works with these means.
+    /// Creates an action service from its dependencies.
     pub fn new(deps: Deps) -> Self {
         let logs =
             Logs::new(deps.hub.clone(), deps.probes.clone(), deps.local_host.clone(), deps.user.clone());
@@ -71,35 +73,35 @@ impl ActionService {
 
     /// Executes a request and returns the result. An action completes and is audited even if the caller
     /// is dropped.
-    pub async fn ask(&self, ask: Ask) -> Answer {
-        if ask.is_action() && self.deps.read_only {
-            return Answer::Refused("this relay was started with --read-only".into());
+    pub async fn request(&self, request: Request) -> Response {
+        if request.is_action() && self.deps.read_only {
+            return Response::Refused("this relay was started with --read-only".into());
         }
-        match ask {
-            Ask::Process { node, process, environment } => {
-                self.deps.probes.ask(&node, ProbeAsk::Process { process, environment }).await
+        match request {
+            Request::Process { node, process, environment } => {
+                self.deps.probes.request(&node, ProbeRequest::Process { process, environment }).await
             }
-            Ask::Signal { node, process, signal } => {
+            Request::Signal { node, process, signal } => {
                 let deps = self.deps.clone();
                 run_detached(async move { deps.signal(node, process, signal).await }).await
             }
-            Ask::Job { job, order } => {
+            Request::Job { job, action } => {
                 let deps = self.deps.clone();
-                run_detached(async move { deps.control_job(job, order).await }).await
+                run_detached(async move { deps.control_job(job, action).await }).await
             }
-            Ask::Share(request) => {
+            Request::Share(request) => {
                 let deps = self.deps.clone();
                 run_detached(async move { deps.share(*request).await }).await
             }
-            Ask::ShareLink(id) => linked(self.deps.shares.link(&id)),
-            Ask::Revoke(id) => {
+            Request::ShareLink(id) => linked(self.deps.shares.link(&id)),
+            Request::Revoke(id) => {
                 let shares = self.deps.shares.clone();
                 match run_blocking(move || shares.revoke(&id)).await {
-                    Ok(()) => Answer::Done("the share was revoked".into()),
-                    Err(error) => Answer::Refused(error.to_string().into()),
+                    Ok(()) => Response::Done("the share was revoked".into()),
+                    Err(error) => Response::Refused(error.to_string().into()),
                 }
             }
-            Ask::Retry(target) => self.deps.retry(target).await,
+            Request::Retry(target) => self.deps.retry(target).await,
         }
     }
 
@@ -119,10 +121,10 @@ impl ActionService {
     }
 }
 
-fn linked(made: Result<ShareLink, ShareError>) -> Answer {
+fn linked(made: Result<ShareLink, ShareError>) -> Response {
     match made {
-        Ok(link) => Answer::Share(Box::new(link)),
-        Err(error) => Answer::Refused(error.to_string().into()),
+        Ok(link) => Response::Share(Box::new(link)),
+        Err(error) => Response::Refused(error.to_string().into()),
     }
 }
 
@@ -135,13 +137,13 @@ async fn run_blocking<T: Send + 'static>(
 }
 
 /// Runs an action to completion even if the caller is dropped.
-async fn run_detached(action: impl Future<Output = Answer> + Send + 'static) -> Answer {
+async fn run_detached(action: impl Future<Output = Response> + Send + 'static) -> Response {
     let done = tokio::spawn(action).await;
-    done.unwrap_or_else(|_| Answer::Refused("internal error; see the relay's log".into()))
+    done.unwrap_or_else(|_| Response::Refused("internal error; see the relay's log".into()))
 }
 
 impl Deps {
-    async fn share(&self, request: ShareRequest) -> Answer {
+    async fn share(&self, request: ShareRequest) -> Response {
         if let Some(what) = self.hub.unwatched(request.scope.clone()).await {
             return linked(Err(ShareError::NotWatched(what)));
         }
@@ -149,39 +151,39 @@ impl Deps {
         linked(run_blocking(move || shares.create(request)).await)
     }
 
-    async fn signal(&self, node: NodeName, process: ProcessRef, signal: Signal) -> Answer {
+    async fn signal(&self, node: NodeName, process: ProcessRef, signal: Signal) -> Response {
         let what = format!("{} to {} on {node}", signal.name(), process.pid);
-        let answer = self.probes.ask(&node, ProbeAsk::Signal { process, signal }).await;
-        self.audit(what, &answer).await;
-        answer
+        let response = self.probes.request(&node, ProbeRequest::Signal { process, signal }).await;
+        self.audit(what, &response).await;
+        response
     }
 
-    async fn control_job(&self, id: JobId, order: JobOrder) -> Answer {
+    async fn control_job(&self, id: JobId, action: JobAction) -> Response {
         let Some(job) = self.hub.job(id).await else {
-            return Answer::Refused(format!("there is no job {id} in the list").into());
+            return Response::Refused(format!("there is no job {id} in the list").into());
         };
         if job.user != self.user {
-            return Answer::Refused(format!("job {} is {}'s, not yours", job.label, job.user).into());
+            return Response::Refused(format!("job {} is {}'s, not yours", job.label, job.user).into());
         }
         let outcome = match &self.job_control {
-            JobControl::Enabled(controller) => controller.execute(&job, order).await,
+            JobControl::Enabled(controller) => controller.execute(&job, action).await,
             JobControl::Disabled(why) => Err((*why).into()),
         };
-        let answer = match outcome {
-            Ok(done) => Answer::Done(done),
-            Err(why) => Answer::Refused(why),
+        let response = match outcome {
+            Ok(done) => Response::Done(done),
+            Err(why) => Response::Refused(why),
         };
-        self.audit(format!("{} job {}", verb(order), job.label), &answer).await;
+        self.audit(format!("{} job {}", verb(action), job.label), &response).await;
         self.poll_trigger.send(PollReason::Order);
-        answer
+        response
     }
 
     /// Allowed on a read-only relay, as it changes nothing on the cluster.
-    async fn retry(&self, target: RetryTarget) -> Answer {
+    async fn retry(&self, target: RetryTarget) -> Response {
         let node = match target {
             RetryTarget::Jobs => {
                 self.poll_trigger.send(PollReason::Retry);
-                return Answer::Done("asking SLURM for the job list".into());
+                return Response::Done("asking SLURM for the job list".into());
             }
             RetryTarget::Node(node) => Some(node),
             RetryTarget::Everything => {
@@ -193,24 +195,26 @@ impl Deps {
     }
 
     /// Records an action in the relay's log and in the audit log.
-    async fn audit(&self, what: String, answer: &Answer) {
-        let (done, outcome) = match answer {
-            Answer::Done(outcome) => (true, outcome.clone()),
-            Answer::Refused(why) => (false, why.clone()),
-            Answer::Process(_) | Answer::Tail(_) | Answer::Share(_) => (false, "unexpected answer".into()),
+    async fn audit(&self, what: String, response: &Response) {
+        let (done, outcome) = match response {
+            Response::Done(outcome) => (true, outcome.clone()),
+            Response::Refused(why) => (false, why.clone()),
+            Response::Process(_) | Response::Tail(_) | Response::Share(_) => {
+                (false, "unexpected answer".into())
+            }
         };
         tracing::info!(action.what = %what, action.outcome = %outcome, action.done = done, "action requested");
-        let entry = AuditEntry { wall_ms: Clock::wall_ms(), what: what.into(), outcome, done };
+        let entry = AuditEntry { wall_ms: Clock::wall_ms(), action: what.into(), outcome, succeeded: done };
         let _ = self.events.send(Event::Audit(entry)).await;
     }
 }
 
-fn verb(order: JobOrder) -> &'static str {
-    match order {
-        JobOrder::Cancel => "cancel",
-        JobOrder::Hold => "hold",
-        JobOrder::Release => "release",
-        JobOrder::Requeue => "requeue",
+fn verb(action: JobAction) -> &'static str {
+    match action {
+        JobAction::Cancel => "cancel",
+        JobAction::Hold => "hold",
+        JobAction::Release => "release",
+        JobAction::Requeue => "requeue",
     }
 }
 

@@ -5,7 +5,7 @@ use crate::actions::JobControl;
 use crate::config::{Config, LauncherChoice, Script, Watch};
 use crate::launch::Launcher;
 use crate::launch::local::LocalLauncher;
-use crate::launch::scripted::{self, ScriptedCluster};
+use crate::launch::scripted::ScriptedCluster;
 use crate::launch::ssh_config::Local;
 use crate::launch::ssh2::{Ssh2Launcher, Ssh2Options};
 use crate::launch::upload::ProbeBinary;
@@ -32,8 +32,8 @@ impl Watched {
     /// # Errors
     /// If what was configured is not available.
     pub async fn choose(config: &Config) -> anyhow::Result<Self> {
-        Ok(match config.watch {
-            Watch::Demo => Self::Demo(scripted(&config.scenario)?),
+        Ok(match config.watch() {
+            Watch::Demo(script) => Self::Demo(scripted(&script)?),
             Watch::Local => Self::ThisMachine(None),
             Watch::Auto => match slurm(config).await? {
                 Ok(slurm) => Self::Jobs(Box::new(slurm)),
@@ -145,7 +145,7 @@ fn jobs_of(uid: u32, cluster: Option<&Text>) -> Text {
 fn scripted(script: &Script) -> anyhow::Result<ScriptedCluster> {
     Ok(match script {
         Script::Demo => ScriptedCluster::demo(),
-        Script::Large => ScriptedCluster::from_toml(scripted::LARGE)?,
+        Script::Large => ScriptedCluster::from_toml(nodeglass_sim::LARGE)?,
         Script::File(path) => {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("the scenario {} cannot be read", path.display()))?;
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_terminal_says_whose_jobs_are_watched() {
+    fn the_terminal_names_the_user_whose_jobs_are_watched() {
         let own = rustix::process::getuid().as_raw();
         let cluster = Text::from("hpc");
         assert_eq!(jobs_of(own, Some(&cluster)).as_str(), "your jobs on hpc");

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_of_loopback_is_taken() {
+    fn every_form_of_loopback_is_accepted() {
         for (raw, shown) in [
             ("127.0.0.1:8080", "127.0.0.1:8080"),
             ("127.3.2.1:0", "127.3.2.1:0"),

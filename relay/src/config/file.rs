@@ -1,6 +1,6 @@
 //! Reads the configuration file key by key, so that errors have a line number and a suggestion.
 
-use super::{ConfigError, SETTINGS, Source};
+use super::{ConfigError, Source, settings};
 use crate::access::safe_path;
 use std::collections::BTreeMap;
 use std::env;
@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 #[derive(Debug, Default)]
 pub(super) struct File {
     path: PathBuf,
-    settings: BTreeMap<&'static str, (Vec<String>, usize)>,
+    settings: BTreeMap<String, (Vec<String>, usize)>,
 }
 
 impl File {
@@ -42,16 +42,17 @@ impl File {
             why: error.message().to_owned(),
         })?;
         let mut file = Self { path: path.to_owned(), settings: BTreeMap::new() };
+        let known = settings();
         for (key, value) in table.get_ref() {
-            let line = line_of(text, key.span().start);
-            let Some(setting) = SETTINGS.iter().find(|setting| setting.name == key.get_ref()) else {
-                return Err(unknown(path, line, key.get_ref()));
-            };
+            let (name, line) = (key.get_ref().as_ref(), line_of(text, key.span().start));
+            if !known.iter().any(|setting| setting.get_long() == Some(name)) {
+                return Err(unknown(path, line, name));
+            }
             let values = texts(value.get_ref()).ok_or_else(|| ConfigError::Value {
-                place: Source::File { path: path.to_owned(), line }.place(setting),
+                place: format!("{}:{line}: {name}", path.display()),
                 why: "the value must be a string, a number, true, false, or a list of strings".to_owned(),
             })?;
-            file.settings.insert(setting.name, (values, line));
+            file.settings.insert(name.to_owned(), (values, line));
         }
         Ok(file)
     }
@@ -64,13 +65,15 @@ impl File {
 }
 
 fn unknown(path: &Path, line: usize, key: &str) -> ConfigError {
-    let nearest = SETTINGS
-        .iter()
-        .map(|setting| (distance(setting.name, &key.replace('_', "-")), setting.name))
+    let key: String = key.chars().take(60).collect();
+    let (kebab, known) = (key.replace('_', "-"), settings());
+    let names = known.iter().filter_map(|setting| setting.get_long());
+    let nearest = names
+        .map(|name| (strsim::levenshtein(name, &kebab), name))
         .min()
         .filter(|(distance, name)| *distance <= name.len() / 3 + 1)
-        .map(|(_, name)| name);
-    ConfigError::UnknownKey { path: path.to_owned(), line, key: key.chars().take(60).collect(), nearest }
+        .map(|(_, name)| name.to_owned());
+    ConfigError::UnknownKey { path: path.to_owned(), line, key, nearest }
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
@@ -92,21 +95,6 @@ fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
             .collect(),
         _ => None,
     }
-}
-
-/// The Levenshtein distance of two words.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(64).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
@@ -139,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_reported_with_its_line() {
+    fn invalid_toml_is_reported_with_its_line() {
         let error = parse("demo = true\nbind = [\n").unwrap_err();
         assert!(error.starts_with("/etc/ng.toml:"), "{error}");
         assert!(error.contains("not valid TOML"), "{error}");

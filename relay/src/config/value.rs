@@ -1,30 +1,29 @@
 //! Parses the values of settings; errors say what would have been valid.
 
-use super::{LauncherChoice, MIN_SLURM_INTERVAL};
+use super::MIN_SLURM_INTERVAL;
 use crate::access::proxies::Proxy;
 use crate::access::trust::Trusted;
 use crate::access::user::uid_of;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+use tracing::Level;
 
 /// What a relay watches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
     /// The user's SLURM jobs if there is SLURM here, otherwise this machine.
-    #[default]
     Auto,
     /// This machine.
     Local,
     /// A scripted cluster.
-    Demo,
+    Demo(Script),
 }
 
 /// A scripted cluster that can be watched.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Script {
     /// A bit of everything.
-    #[default]
     Demo,
     /// One job on 64 nodes with 8 GPUs each.
     Large,
@@ -46,33 +45,15 @@ pub(super) fn scenario(raw: &str) -> Result<Script, String> {
     }
 }
 
-/// The least severe level that is logged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogLevel {
-    /// Only what someone should act on.
-    Error,
-    /// Also failures that recover.
-    #[default]
-    Warn,
-    /// Also normal events.
-    Info,
-    /// Also reasons.
-    Debug,
-    /// Everything.
-    Trace,
-}
-
-impl LogLevel {
-    /// The corresponding level of `tracing`.
-    pub fn tracing(self) -> tracing::Level {
-        match self {
-            Self::Error => tracing::Level::ERROR,
-            Self::Warn => tracing::Level::WARN,
-            Self::Info => tracing::Level::INFO,
-            Self::Debug => tracing::Level::DEBUG,
-            Self::Trace => tracing::Level::TRACE,
-        }
-    }
+/// How probes are started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LauncherChoice {
+    /// What works here: SSH on a cluster, a child process for this machine.
+    Auto,
+    /// Over SSH, by libssh2.
+    Ssh2,
+    /// As a child process on this machine.
+    Local,
 }
 
 pub(super) fn switch(raw: &str) -> Result<bool, String> {
@@ -83,24 +64,19 @@ pub(super) fn switch(raw: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses `15s`, `90m`, `8h`, `3d` or a bare number as seconds.
-pub(super) fn seconds(raw: &str) -> Option<u64> {
-    let digits = raw.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor = match &raw[digits.len()..] {
-        "s" | "" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(factor)
+/// Parses a duration such as `15s`, `90m`, `1h30m` or `3d`; a bare number is in seconds.
+pub(super) fn duration(raw: &str) -> Option<Duration> {
+    match raw.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        // A space is more likely a mistake in quoting than two durations.
+        Err(_) if raw.contains(char::is_whitespace) => None,
+        Err(_) => humantime::parse_duration(raw).ok(),
+    }
 }
 
 /// Parses `15s`, `2m`, `1h` or plain seconds.
 pub(super) fn slurm_interval(raw: &str) -> Result<Duration, String> {
-    let interval = seconds(raw)
-        .map(Duration::from_secs)
-        .ok_or_else(|| format!("{raw:?} is not a time; write 15s or 2m"))?;
+    let interval = duration(raw).ok_or_else(|| format!("{raw:?} is not a time; write 15s or 2m"))?;
     if interval < MIN_SLURM_INTERVAL {
         return Err(format!(
             "{raw} is too often for a controller that serves the whole cluster; {}s is the least",
@@ -122,13 +98,13 @@ pub(super) fn launcher(raw: &str) -> Result<LauncherChoice, String> {
     }
 }
 
-pub(super) fn log(raw: &str) -> Result<LogLevel, String> {
+pub(super) fn log(raw: &str) -> Result<Level, String> {
     match raw {
-        "error" => Ok(LogLevel::Error),
-        "warn" => Ok(LogLevel::Warn),
-        "info" => Ok(LogLevel::Info),
-        "debug" => Ok(LogLevel::Debug),
-        "trace" => Ok(LogLevel::Trace),
+        "error" => Ok(Level::ERROR),
+        "warn" => Ok(Level::WARN),
+        "info" => Ok(Level::INFO),
+        "debug" => Ok(Level::DEBUG),
+        "trace" => Ok(Level::TRACE),
         other => Err(format!("there is no log level {other:?}; it is error, warn, info, debug or trace")),
     }
 }
@@ -243,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_could_be_taken_for_options_are_refused() {
+    fn names_that_look_like_options_are_refused() {
         for raw in ["-u", "", "a b", "a;b", "../x", "a\nb"] {
             assert!(user(raw).is_err(), "{raw}");
             assert!(host(raw).is_err(), "{raw}");

@@ -4,6 +4,7 @@
 //! socket, clock, thread or signal. Every `…_ms` is of the relay's clock unless its name says `wall`.
 
 mod changes;
+mod event;
 mod joblist;
 mod node;
 mod ownership;
@@ -11,55 +12,17 @@ mod past;
 mod timeline;
 
 pub use changes::{Changes, NodeChanges};
+pub use event::{Event, NodeEvent};
 
-use crate::nodes::NodeEvent;
 use joblist::JobList;
 use node::Node;
-use nodeglass_protocol::ask::AuditEntry;
+use nodeglass_protocol::NodeName;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{JobsHealth, NodePicture, RelayStatus};
+use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Sharing;
-use nodeglass_protocol::{NodeName, Text};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// An event for the fleet.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// A job list, and the time in s since 1970.
-    Jobs {
-        /// All jobs in SLURM's list.
-        jobs: Vec<Job>,
-        /// The login node's clock.
-        wall_s: i64,
-    },
-    /// An action of the owner.
-    Audit(AuditEntry),
-    /// Shares or visitors changed.
-    Sharing(Sharing),
-    /// The poll failed.
-    JobsFailed {
-        /// The reason, a complete sentence.
-        why: Text,
-        /// When it is polled again, by the relay's clock.
-        retry_at_ms: u64,
-    },
-    /// There is no SLURM: only the hosts of [`Fleet::watch_hosts`] are watched.
-    NoSlurm,
-    /// An event of a node's session.
-    Node(NodeName, NodeEvent),
-    /// A second passed.
-    Tick,
-    /// The relay's own status.
-    Status {
-        /// Connected pages.
-        viewers: u32,
-        /// CPU time used, in ms.
-        cpu_ms: u64,
-        /// Deltas that lagging subscribers missed.
-        coalesced: u64,
-    },
-}
 
 /// The state of all jobs and nodes.
 #[derive(Debug, Default)]
@@ -109,7 +72,7 @@ impl Fleet {
                     JobsHealth::NotYet | JobsHealth::NoSlurm => None,
                 };
                 self.set_status(RelayStatus {
-                    jobs: JobsHealth::Stale { last_ms, why, retry_at_ms },
+                    jobs: JobsHealth::Stale { last_ms, reason: why, retry_at_ms },
                     ..self.status.clone()
                 });
             }

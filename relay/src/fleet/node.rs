@@ -4,19 +4,19 @@ use super::changes::NodeChanges;
 use super::ownership;
 use super::past::Replay;
 use super::timeline::Timeline;
-use crate::nodes::NodeEvent;
-use nodeglass_protocol::cell::Row;
+use crate::fleet::NodeEvent;
+use nodeglass_protocol::field::{ReadingSet as _, Row};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{
     GpuEvent, GpuPicture, History, JobUsagePicture, Link, NodeFacts, NodePicture, ProcessPicture,
 };
 use nodeglass_protocol::probe::delta::{
-    JobUsageDelta, ParsedLine, ProcessReadingsDelta, ReadingSet as _, RowsDelta, SampleDelta,
+    JobUsageDelta, ParsedLine, ProcessReadingsDelta, RowsDelta, SampleDelta,
 };
 use nodeglass_protocol::probe::{
-    Event, GpuGap, HealthReport, Hello, MAX_PROCESSES, NvmlState, ProbeLine, ProcessList, ProcessSample,
+    Event, GpuGap, HealthReport, Hello, MAX_PROCESSES, ProbeLine, ProcessList, ProcessSample, SourceState,
 };
-use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Reading, Text};
+use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Text};
 use std::collections::{HashMap, HashSet};
 
 /// A link without a line for this long is silent: its values are shown as stale.
@@ -73,7 +73,7 @@ impl Node {
         &self.picture
     }
 
-    /// What was known when a job ended at `ended_ms`, as it is kept: SLURM tells of an end some seconds
+    /// What was known when a job ended at `ended_ms`, as it is kept: SLURM reports an end some seconds
     /// later, when the job's GPUs are idle already and its processes are gone.
     pub fn last_picture(&self, job: JobId, ended_ms: u64) -> NodePicture {
         let mut picture = self.picture.clone();
@@ -91,8 +91,12 @@ impl Node {
     pub fn handle(&mut self, event: NodeEvent, now_ms: u64, changes: &mut NodeChanges) {
         match event {
             NodeEvent::Connecting { failures } => self.set_link(Link::Connecting { failures }, changes),
-            NodeEvent::Down { why, retry_at_ms } => self.set_link(Link::Down { why, retry_at_ms }, changes),
-            NodeEvent::Refused { why, advice } => self.set_link(Link::Refused { why, advice }, changes),
+            NodeEvent::Down { why, retry_at_ms } => {
+                self.set_link(Link::Down { reason: why, retry_at_ms }, changes)
+            }
+            NodeEvent::Refused { why, advice } => {
+                self.set_link(Link::Refused { reason: why, advice }, changes)
+            }
             NodeEvent::Ending => self.set_link(Link::Ended, changes),
             NodeEvent::Noise(text) => {
                 self.note(Text::new(format!("skipped before the probe's first line: {text}")), changes)
@@ -161,7 +165,7 @@ impl Node {
     fn take_line(&mut self, line: ParsedLine, now_ms: u64, changes: &mut NodeChanges) {
         let is_sample = matches!(line, ProbeLine::Sample(_));
         match &line {
-            ProbeLine::Heartbeat(heartbeat) => self.set_stuck(heartbeat.nvml_stuck_ms, changes),
+            ProbeLine::Heartbeat(heartbeat) => self.set_stuck(heartbeat.driver_stuck_ms, changes),
             ProbeLine::Hello(_) => self.set_stuck(None, changes),
             _ => {}
         }
@@ -178,9 +182,9 @@ impl Node {
                 }
             }
             // Answers go to their caller, and pieces have been reassembled before.
-            ProbeLine::Heartbeat(_) | ProbeLine::Answer(_) | ProbeLine::Piece(_) => {}
+            ProbeLine::Heartbeat(_) | ProbeLine::Response(_) | ProbeLine::Piece(_) => {}
             ProbeLine::Event(event) => self.take_event(event, now_ms, changes),
-            ProbeLine::Bye(bye) => self.note(Text::new(format!("the probe ended: {}", bye.why)), changes),
+            ProbeLine::Bye(bye) => self.note(Text::new(format!("the probe ended: {}", bye.reason)), changes),
         }
         // While the driver hangs, samples of the host continue, and each of their GPUs has a fault.
         let gpus = &self.picture.gpus;
@@ -190,8 +194,8 @@ impl Node {
     }
 
     fn set_stuck(&mut self, stuck_ms: Option<u64>, changes: &mut NodeChanges) {
-        if self.picture.head.nvml_stuck_ms != stuck_ms {
-            self.picture.head.nvml_stuck_ms = stuck_ms;
+        if self.picture.head.driver_stuck_ms != stuck_ms {
+            self.picture.head.driver_stuck_ms = stuck_ms;
             changes.head = true;
         }
     }
@@ -201,17 +205,11 @@ impl Node {
         self.settle_replay(now_ms);
         self.replay = Replay::default();
         let node = &mut self.picture;
-        let (driver, cuda, no_gpu) = match hello.nvml {
-            NvmlState::Ready { driver, cuda, .. } => {
-                (driver, cuda, hello.gpus.is_empty().then(|| Text::new("the NVIDIA driver lists no GPU")))
-            }
-            NvmlState::Absent { why } => (Reading::Unsupported, Reading::Unsupported, Some(why)),
-        };
+        let no_gpu = hello.gpus.is_empty().then(|| no_gpu_reason(&hello.sources));
         node.head.facts = Some(NodeFacts {
             host: hello.host,
             kernel: hello.kernel,
-            driver,
-            cuda,
+            sources: hello.sources,
             cpus: hello.cpus,
             cpu_model: hello.cpu_model,
             scratch: hello.scratch,
@@ -406,3 +404,15 @@ fn take_uses(uses: &mut Vec<JobUsagePicture>, delta: &[JobUsageDelta], is_whole:
 }
 
 const LOST: &str = "(lines that could not be read were skipped)";
+
+/// Why a node has no GPUs: its available drivers list none, or no driver is available.
+fn no_gpu_reason(sources: &[SourceState]) -> Text {
+    let ready: Vec<_> = sources.iter().filter(|source| source.versions().is_some()).collect();
+    let reasons: Vec<String> = match ready.is_empty() {
+        true => sources.iter().filter_map(|source| source.absent_reason()).map(Text::to_string).collect(),
+        false => {
+            ready.iter().map(|source| format!("the {} driver lists no GPU", source.vendor.name())).collect()
+        }
+    };
+    reasons.join("; ").into()
+}

@@ -1,7 +1,7 @@
 //! Enters backfilled samples into the history, once the node's clock is known.
 
 use super::timeline::Timeline;
-use nodeglass_protocol::cell::Row;
+use nodeglass_protocol::field::Row;
 use nodeglass_protocol::picture::{History, HistorySample};
 use nodeglass_protocol::probe::delta::SampleDelta;
 use nodeglass_protocol::{GpuField, HostField};

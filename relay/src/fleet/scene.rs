@@ -1,16 +1,17 @@
 //! Test fixtures: jobs, hellos and samples.
 
 use super::{Event, Fleet};
-use crate::nodes::NodeEvent;
+use crate::fleet::NodeEvent;
 use nodeglass_protocol::gpu::NvLink;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, TimeLimit};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::{
-    GpuFacts, GpuHealth, GpuSample, HealthReport, Heartbeat, Hello, HostSample, NvmlState, ProbeLine,
-    ProcessFacts, ProcessKind, ProcessList, ProcessListReadings, ProcessReadings, ProcessSample, Sample,
+    GpuFacts, GpuHealth, GpuSample, HealthReport, Heartbeat, Hello, HostSample, ProbeLine, ProcessFacts,
+    ProcessKind, ProcessList, ProcessListReadings, ProcessReadings, ProcessSample, Sample, SourceState,
+    SourceVersions,
 };
 use nodeglass_protocol::version::VersionRange;
-use nodeglass_protocol::{GpuUuid, JobId, NodeName, Reading};
+use nodeglass_protocol::{GpuUuid, JobId, NodeName, Reading, Vendor};
 
 pub fn name(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
@@ -56,7 +57,7 @@ pub fn hello(node: &str, minors: &[u32]) -> ProbeLine {
         mem_total_bytes: 1 << 36,
         user: "alice".into(),
         pid: 1,
-        nvml: NvmlState::Ready { driver: Reading::NotYet, nvml: Reading::NotYet, cuda: Reading::NotYet },
+        sources: vec![SourceState::ready(Vendor::Nvidia, SourceVersions::default())],
         gpus: gpus.collect(),
         topology: Vec::new(),
         cpu_model: "EPYC".into(),
@@ -98,8 +99,8 @@ pub fn since(since: Option<u64>, line: ProbeLine) -> ProbeLine {
     }
 }
 
-pub fn heartbeat(nvml_stuck_ms: Option<u64>) -> ProbeLine {
-    ProbeLine::Heartbeat(Heartbeat { mono_ns: 0, nvml_stuck_ms })
+pub fn heartbeat(driver_stuck_ms: Option<u64>) -> ProbeLine {
+    ProbeLine::Heartbeat(Heartbeat { mono_ns: 0, driver_stuck_ms })
 }
 
 /// One process of `job` on GPU `gpu`.

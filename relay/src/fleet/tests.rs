@@ -5,10 +5,11 @@ use super::*;
 use nodeglass_protocol::host::{JobReadings, JobUsage};
 use nodeglass_protocol::job::GpuSet;
 use nodeglass_protocol::picture::{Evidence, Link};
+use nodeglass_protocol::probe::SourceState;
 use nodeglass_protocol::probe::{
     GpuGap, GpuSample, ProbeLine, ProcessGap, ProcessList, ProcessListReadings, Sample,
 };
-use nodeglass_protocol::{GpuField, JobId, ProcessField, Reading};
+use nodeglass_protocol::{GpuField, JobId, ProcessField, Reading, Vendor};
 
 fn one_node() -> Fleet {
     let mut fleet = Fleet::new();
@@ -25,7 +26,7 @@ fn owners(fleet: &Fleet, on: &str) -> Vec<Vec<(u32, Evidence)>> {
 }
 
 #[test]
-fn only_nodes_of_active_jobs_are_wanted() {
+fn only_nodes_of_active_jobs_are_planned() {
     let mut fleet = Fleet::new();
     let mut waiting = job(2, &[("n2", &[])]);
     waiting.state = JobState::Pending;
@@ -134,7 +135,7 @@ fn when_slurm_is_silent_the_last_list_stays_with_its_age() {
 }
 
 #[test]
-fn an_ended_job_keeps_its_last_picture_while_its_node_goes_on() {
+fn an_ended_job_keeps_its_last_picture_while_its_node_continues() {
     let mut fleet = one_node();
     jobs(&mut fleet, vec![job(1, &[("n1", &[0])]), job(2, &[("n1", &[1])])], 2_000);
     jobs(&mut fleet, vec![job(2, &[("n1", &[1])])], 3_000);
@@ -242,7 +243,7 @@ fn a_job_that_has_as_many_gpus_as_the_node_has_them_all() {
 }
 
 #[test]
-fn what_was_missed_fills_the_gap_where_it_belongs() {
+fn missed_samples_fill_their_gap() {
     let mut fleet = one_node();
     line(&mut fleet, "n1", sample(60, &[50, 50]), 11_000);
     for second in 51..60 {
@@ -284,7 +285,7 @@ fn history_that_arrives_before_the_first_live_sample_is_kept() {
 }
 
 #[test]
-fn a_gpu_keeps_its_past_wherever_nvml_lists_it() {
+fn a_gpu_keeps_its_history_when_its_index_changes() {
     let mut fleet = one_node();
     let ProbeLine::Hello(mut again) = hello("n1", &[0, 1]) else { unreachable!() };
     again.gpus.reverse();
@@ -300,10 +301,10 @@ fn a_gpu_keeps_its_past_wherever_nvml_lists_it() {
 fn a_hung_nvml_is_reported_and_cleared() {
     let mut fleet = one_node();
     line(&mut fleet, "n1", heartbeat(Some(4_000)), 5_000);
-    assert_eq!(node(&fleet, "n1").head.nvml_stuck_ms, Some(4_000));
+    assert_eq!(node(&fleet, "n1").head.driver_stuck_ms, Some(4_000));
     assert_eq!(node(&fleet, "n1").head.link, Link::Live);
     line(&mut fleet, "n1", sample(60, &[1, 1]), 11_000);
-    assert_eq!(node(&fleet, "n1").head.nvml_stuck_ms, None);
+    assert_eq!(node(&fleet, "n1").head.driver_stuck_ms, None);
 }
 
 #[test]
@@ -318,15 +319,15 @@ fn samples_of_the_host_alone_do_not_take_a_hung_nvml_back() {
     };
     line(&mut fleet, "n1", heartbeat(Some(4_000)), 5_000);
     line(&mut fleet, "n1", without_answer(60, [true, true]), 6_000);
-    assert_eq!(node(&fleet, "n1").head.nvml_stuck_ms, Some(4_000));
+    assert_eq!(node(&fleet, "n1").head.driver_stuck_ms, Some(4_000));
     line(&mut fleet, "n1", heartbeat(Some(5_000)), 6_001);
-    assert_eq!(node(&fleet, "n1").head.nvml_stuck_ms, Some(5_000));
+    assert_eq!(node(&fleet, "n1").head.driver_stuck_ms, Some(5_000));
     line(&mut fleet, "n1", without_answer(61, [true, false]), 7_000);
-    assert_eq!(node(&fleet, "n1").head.nvml_stuck_ms, None);
+    assert_eq!(node(&fleet, "n1").head.driver_stuck_ms, None);
     // Another probe starts without it, even if it has no GPU to show.
     line(&mut fleet, "n1", heartbeat(Some(6_000)), 8_000);
     line(&mut fleet, "n1", hello("n1", &[0, 1]), 9_000);
-    assert_eq!(node(&fleet, "n1").head.nvml_stuck_ms, None);
+    assert_eq!(node(&fleet, "n1").head.driver_stuck_ms, None);
 }
 
 #[test]
@@ -334,13 +335,13 @@ fn a_machine_without_a_driver_is_a_host_with_a_sentence() {
     let mut fleet = Fleet::new();
     fleet.watch_hosts([name("n1")]);
     let ProbeLine::Hello(mut bare) = hello("n1", &[]) else { unreachable!() };
-    bare.nvml = nodeglass_protocol::probe::NvmlState::Absent { why: "no NVIDIA driver: not loaded".into() };
+    bare.sources = vec![SourceState::absent(Vendor::Nvidia, "no NVIDIA driver: not loaded")];
     line(&mut fleet, "n1", ProbeLine::Hello(bare), 0);
     assert_eq!(node(&fleet, "n1").head.no_gpu.as_ref().unwrap().as_str(), "no NVIDIA driver: not loaded");
 }
 
 #[test]
-fn a_node_nobody_asked_about_is_ignored() {
+fn a_node_outside_the_plan_is_ignored() {
     let mut fleet = one_node();
     line(&mut fleet, "stranger", sample(1, &[1]), 2_000);
     assert!(fleet.nodes_of(&Topic::Node(name("stranger"))).is_none());

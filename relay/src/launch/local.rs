@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_ignores_the_end_of_its_stdin_is_killed_when_nobody_listens() {
+    async fn a_probe_that_ignores_the_end_of_stdin_is_killed() {
         let folder = tempfile::tempdir().unwrap();
         let mut stream = launch(folder.path(), "echo $$; exec sleep 600").await;
         let pid = stream.stdout.recv().await.unwrap();

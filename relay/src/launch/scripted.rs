@@ -1,75 +1,31 @@
-//! Simulates a whole cluster from a scenario file: jobs, nodes and faults, through the same
-//! interfaces as a real one.
-//!
-//! It is the engine of `relay --demo` and of tests. [`Scenario`] is the pure core that computes
-//! readings and jobs for any time, reproducibly. A task per link speaks wire one.
+//! Launches the probes of a simulated cluster (`--demo`), and lists and controls its jobs, through
+//! the same interfaces as those of a real one.
 
-mod activity;
-mod answers;
 mod clock;
-mod compile;
-mod duration;
-mod energy;
-mod error;
-mod facts;
-mod file;
-mod gpu_model;
-mod health;
-mod host;
-mod hostlist;
-mod interventions;
-mod job_control;
-mod log;
-mod probe;
-mod processes;
-mod profile;
-mod readings;
-mod rng;
-mod sample_clock;
-mod sample_clocks;
-mod scenario;
-mod schedule;
-mod traffic;
-mod validate;
-mod window;
-mod workload;
 
-pub use error::{ScenarioError, ScenarioFault};
-pub use scenario::{Scenario, ScenarioTime};
-
-use super::{LaunchError, Launcher, NodeStream, PIPE_DEPTH};
+use super::{LaunchError, Launcher, NodeStream, PIPE_DEPTH, StreamEnd};
 use crate::slurm::{JobController, JobSource, JobsError};
 use async_trait::async_trait;
+use bytes::Bytes;
 use clock::ScenarioClock;
-use file::FaultKind;
-use nodeglass_protocol::ask::JobOrder;
 use nodeglass_protocol::job::Job;
+use nodeglass_protocol::request::JobAction;
 use nodeglass_protocol::{NodeName, Text};
-use probe::ScriptedProbe;
-use sample_clocks::SampleClocks;
-use std::sync::Arc;
-use std::time::Duration;
+use nodeglass_sim::{Cluster, ConnectError, ProbeEnd, Scenario, ScenarioError, ScenarioTime, SimulatedProbe};
 use tokio::sync::{mpsc, oneshot};
-
-/// The scenario of `relay --demo`: 16 nodes with 8 GPUs each, some of other kinds, and something of everything.
-pub const DEMO: &str = include_str!("../../scenarios/demo.toml");
-/// One job on 64 nodes with 8 GPUs each.
-pub const LARGE: &str = include_str!("../../scenarios/large.toml");
-/// Two nodes with two GPUs each whose readings never change.
-pub const QUIET: &str = include_str!("../../scenarios/quiet.toml");
 
 /// A cluster that plays a scenario, starting when it is created.
 #[derive(Clone, Debug)]
 pub struct ScriptedCluster {
-    scenario: Arc<Scenario>,
+    cluster: Cluster,
     clock: ScenarioClock,
-    sample_clocks: Arc<SampleClocks>,
 }
 
 impl ScriptedCluster {
     /// Creates the cluster of `relay --demo`.
     pub fn demo() -> Self {
-        Self::from_toml(DEMO).expect("the demo scenario is part of this binary, and a test reads it")
+        Self::from_toml(nodeglass_sim::DEMO)
+            .expect("the demo scenario is part of the binary, and a test reads it")
     }
 
     /// Creates a cluster that plays a scenario file.
@@ -77,13 +33,12 @@ impl ScriptedCluster {
     /// # Errors
     /// [`ScenarioError`] for the first invalid line.
     pub fn from_toml(text: &str) -> Result<Self, ScenarioError> {
-        let scenario = Arc::new(Scenario::from_toml(text)?);
-        Ok(Self { scenario, clock: ScenarioClock::start(), sample_clocks: Arc::default() })
+        Ok(Self { cluster: Cluster::new(Scenario::from_toml(text)?), clock: ScenarioClock::start() })
     }
 
     /// Returns the scenario.
     pub fn scenario(&self) -> &Scenario {
-        &self.scenario
+        self.cluster.scenario()
     }
 
     /// Returns the current time of the scenario.
@@ -102,7 +57,7 @@ impl ScriptedCluster {
     }
 }
 
-/// Launcher of scripted probes.
+/// Launcher of simulated probes.
 #[derive(Clone, Debug)]
 pub struct Scripted {
     cluster: ScriptedCluster,
@@ -115,30 +70,74 @@ impl Launcher for Scripted {
     }
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
-        let ScriptedCluster { scenario, clock, sample_clocks } = &self.cluster;
-        let unreachable = |why: String| LaunchError::Unreachable { why: Text::new(why) };
-        let index = scenario.by_name.get(node);
-        let index =
-            *index.ok_or_else(|| unreachable(format!("cannot find {node}: name or service not known")))?;
-        // Simulates connection latency, which differs between nodes.
-        tokio::time::sleep(Duration::from_millis(120 + scenario.rng.at(index as u64).number(41) % 500)).await;
-        let gone = [FaultKind::Dies, FaultKind::Unreachable];
-        if gone.iter().any(|kind| scenario.fault_age_ms(index, *kind, clock.now().t_ms).is_some()) {
-            return Err(unreachable(format!("cannot connect to {node} port 22: no route to host")));
-        }
+        let ScriptedCluster { cluster, clock } = &self.cluster;
+        let unreachable =
+            |error: ConnectError| LaunchError::Unreachable { why: Text::new(error.to_string()) };
+        tokio::time::sleep(cluster.latency(node).map_err(unreachable)?).await;
+        let probe = cluster.connect(node, clock.now()).map_err(unreachable)?;
         let (out, stdout) = mpsc::channel(PIPE_DEPTH);
-        let (stdin, job_control) = mpsc::channel(PIPE_DEPTH);
+        let (stdin, control) = mpsc::channel(PIPE_DEPTH);
         let (ended, end) = oneshot::channel();
-        let probe = ScriptedProbe::new(scenario.clone(), index, *clock, sample_clocks.clone(), out);
+        let link = Link { probe, clock: *clock, out };
         tokio::spawn(async move {
             // The receiver may be gone already.
-            let _ = ended.send(probe.run(job_control).await);
+            let _ = ended.send(link.run(control).await);
         });
         Ok(NodeStream { stdout, stdin, end })
     }
 }
 
-/// Job list and job control of a scripted cluster, equivalent to `squeue` and `scancel`.
+/// The link to a simulated probe: moves its clock and its bytes.
+struct Link {
+    probe: SimulatedProbe,
+    clock: ScenarioClock,
+    out: mpsc::Sender<Bytes>,
+}
+
+impl Link {
+    /// Runs until the probe ends or its pipe is closed.
+    async fn run(mut self, mut control: mpsc::Receiver<Bytes>) -> StreamEnd {
+        loop {
+            self.probe.advance(self.clock.now());
+            let Some(wake) = self.probe.next_wake() else { break };
+            tokio::select! {
+                biased;
+                // The reader is gone.
+                () = self.out.closed() => return exited(),
+                // The pipe has room.
+                Ok(permit) = self.out.reserve(), if self.probe.has_output() => {
+                    permit.send(self.probe.take_output().into());
+                }
+                // A control line, or the end of the link.
+                chunk = control.recv() => match chunk {
+                    Some(chunk) => self.probe.receive(&chunk),
+                    None => self.probe.input_ended(),
+                },
+                // Something is due. Computing the past takes a while, so other links get their turn.
+                () = tokio::time::sleep_until(self.clock.instant(wake.t_ms)) => {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        while self.probe.has_output() {
+            if self.out.send(self.probe.take_output().into()).await.is_err() {
+                break;
+            }
+        }
+        match self.probe.end() {
+            Some(ProbeEnd::Disconnected(why)) => {
+                StreamEnd { broken: Some(why.into()), ..StreamEnd::default() }
+            }
+            Some(ProbeEnd::Exited) | None => exited(),
+        }
+    }
+}
+
+fn exited() -> StreamEnd {
+    StreamEnd { exit: Some(0), ..StreamEnd::default() }
+}
+
+/// Job list and job control of a simulated cluster, equivalent to `squeue` and `scancel`.
 #[derive(Clone, Debug)]
 pub struct ScriptedJobs {
     cluster: ScriptedCluster,
@@ -147,14 +146,14 @@ pub struct ScriptedJobs {
 #[async_trait]
 impl JobSource for ScriptedJobs {
     async fn jobs(&mut self) -> Result<Vec<Job>, JobsError> {
-        Ok(self.cluster.scenario.jobs(self.cluster.now()))
+        Ok(self.cluster.scenario().jobs(self.cluster.now()))
     }
 }
 
 #[async_trait]
 impl JobController for ScriptedJobs {
-    async fn execute(&self, job: &Job, order: JobOrder) -> Result<Text, Text> {
-        job_control::apply(&self.cluster.scenario, self.cluster.now(), job, order)
+    async fn execute(&self, job: &Job, order: JobAction) -> Result<Text, Text> {
+        self.cluster.scenario().control_job(self.cluster.now(), job, order)
     }
 }
 

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ssh_is_asked_with_an_argument_list_and_an_odd_file_name() {
+    async fn ssh_is_called_with_an_argument_list_and_an_unusual_file_name() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a config; touch x");
         std::fs::write(&file, "Host n1\n HostName 10.0.0.9\n Port 2201\n").unwrap();

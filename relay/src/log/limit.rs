@@ -6,23 +6,23 @@ use tracing::Level;
 
 /// Maximum number of messages of one kind per [`WINDOW_MS`].
 pub const BURST: u32 = 5;
-/// Maximum number of lines per [`WINDOW_MS`] in total.
+/// Maximum number of messages written per [`WINDOW_MS`] in total.
 pub const LINES: u32 = 300;
-/// Length of a window.
+/// Length of the window over which messages are counted.
 pub const WINDOW_MS: u64 = 60_000;
-/// Maximum number of kinds counted separately; others share one count.
+/// Maximum number of kinds counted separately; further kinds share one count.
 const KINDS: usize = 512;
 
-/// The decision about a message.
+/// Whether a message is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Write it.
     Write,
-    /// Only count it.
-    Hold,
+    /// Do not write it; only count it.
+    Suppress,
 }
 
-/// Suppressed messages.
+/// Summary of the suppressed messages of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suppressed {
     /// How many.
@@ -31,8 +31,8 @@ pub struct Suppressed {
     pub over_ms: u64,
     /// Their level.
     pub level: Level,
-    /// Summary of the last one that was written; empty for several kinds together.
-    pub like: String,
+    /// Text of the last message of the kind that was written; empty for several kinds together.
+    pub example: String,
 }
 
 impl fmt::Display for Suppressed {
@@ -40,9 +40,9 @@ impl fmt::Display for Suppressed {
         let (count, seconds) = (self.count, self.over_ms.div_ceil(1_000));
         let over =
             if self.over_ms <= WINDOW_MS { "the last minute".to_owned() } else { format!("{seconds} s") };
-        match self.like.as_str() {
+        match self.example.as_str() {
             "" => write!(f, "… {count} more of other kinds in {over}"),
-            like => write!(f, "… {count} more in {over} like: {like}"),
+            example => write!(f, "… {count} more in {over} like: {example}"),
         }
     }
 }
@@ -51,11 +51,11 @@ impl fmt::Display for Suppressed {
 #[derive(Debug, Default)]
 pub struct Limiter {
     kinds: HashMap<u64, Count>,
-    /// Of messages beyond [`LINES`] or [`KINDS`].
-    rest: Count,
+    /// Messages beyond [`LINES`] or [`KINDS`].
+    overflow: Count,
     /// Lines written in this window.
     lines: Count,
-    /// No window is over before this.
+    /// Earliest end of a window, in ms.
     next_due_ms: u64,
 }
 
@@ -65,72 +65,73 @@ struct Count {
     written: u32,
     suppressed: u64,
     level: Level,
-    like: String,
+    example: String,
 }
 
 impl Default for Count {
     fn default() -> Self {
-        Self { since_ms: 0, written: 0, suppressed: 0, level: Level::WARN, like: String::new() }
+        Self { since_ms: 0, written: 0, suppressed: 0, level: Level::WARN, example: String::new() }
     }
 }
 
 impl Limiter {
-    /// Decides about one more message of a kind.
+    /// Counts a message of a kind and decides whether it is written.
     pub fn admit(&mut self, kind: u64, now_ms: u64) -> Verdict {
         if now_ms.saturating_sub(self.lines.since_ms) >= WINDOW_MS {
             self.lines = Count { since_ms: now_ms, ..Count::default() };
         }
         if self.lines.written >= LINES || (self.kinds.len() >= KINDS && !self.kinds.contains_key(&kind)) {
-            if self.rest.suppressed == 0 {
-                self.rest = Count { since_ms: now_ms, ..Count::default() };
-                self.wake(now_ms);
+            if self.overflow.suppressed == 0 {
+                self.overflow = Count { since_ms: now_ms, ..Count::default() };
+                self.schedule(now_ms);
             }
-            self.rest.suppressed += 1;
-            return Verdict::Hold;
+            self.overflow.suppressed += 1;
+            return Verdict::Suppress;
         }
         let count = self.kinds.entry(kind).or_insert_with(|| Count { since_ms: now_ms, ..Count::default() });
-        let verdict = if count.written < BURST { Verdict::Write } else { Verdict::Hold };
+        let verdict = if count.written < BURST { Verdict::Write } else { Verdict::Suppress };
         match verdict {
             Verdict::Write => {
                 count.written += 1;
                 self.lines.written += 1;
             }
-            Verdict::Hold => count.suppressed += 1,
+            Verdict::Suppress => count.suppressed += 1,
         }
-        self.wake(now_ms);
+        self.schedule(now_ms);
         verdict
     }
 
-    /// Stores a written message, to describe suppressed ones.
-    pub fn remember(&mut self, kind: u64, level: Level, summary: String) {
+    /// Stores a written message as the example of its kind, for the summary of suppressed ones.
+    pub fn set_example(&mut self, kind: u64, level: Level, summary: String) {
         if let Some(count) = self.kinds.get_mut(&kind) {
-            (count.level, count.like) = (level, summary);
+            (count.level, count.example) = (level, summary);
         }
     }
 
-    /// Suppressed messages of completed windows; each is returned once.
-    pub fn due(&mut self, now_ms: u64) -> Vec<Suppressed> {
+    /// Returns the suppressed messages of completed windows; each is returned once. With [`u64::MAX`] for `now_ms`
+    /// every window counts as completed.
+    pub fn take_due(&mut self, now_ms: u64) -> Vec<Suppressed> {
         if now_ms < self.next_due_ms {
             return Vec::new();
         }
-        let over = |count: &Count| now_ms.saturating_sub(count.since_ms) >= WINDOW_MS;
+        let is_over = |count: &Count| now_ms.saturating_sub(count.since_ms) >= WINDOW_MS;
         let mut suppressed: Vec<Suppressed> = Vec::new();
         self.kinds.retain(|_, count| {
-            let over = over(count);
+            let over = is_over(count);
             suppressed.extend((over && count.suppressed > 0).then(|| count.suppressed(now_ms)));
             !over
         });
-        if over(&self.rest) && self.rest.suppressed > 0 {
-            suppressed.push(self.rest.suppressed(now_ms));
-            self.rest = Count::default();
+        if is_over(&self.overflow) && self.overflow.suppressed > 0 {
+            suppressed.push(self.overflow.suppressed(now_ms));
+            self.overflow = Count::default();
         }
-        let rest = (self.rest.suppressed > 0).then_some(self.rest.since_ms);
-        let first = self.kinds.values().map(|count| count.since_ms).chain(rest).min();
+        let overflow_since_ms = (self.overflow.suppressed > 0).then_some(self.overflow.since_ms);
+        let first = self.kinds.values().map(|count| count.since_ms).chain(overflow_since_ms).min();
         self.next_due_ms = first.map_or(u64::MAX, |since_ms| since_ms.saturating_add(WINDOW_MS));
         suppressed
     }
 
-    fn wake(&mut self, now_ms: u64) {
+    fn schedule(&mut self, now_ms: u64) {
         self.next_due_ms = self.next_due_ms.min(now_ms.saturating_add(WINDOW_MS));
     }
 }
@@ -139,7 +140,7 @@ impl Count {
     fn suppressed(&self, now_ms: u64) -> Suppressed {
         // At the end of the log every window counts as completed.
         let over_ms = if now_ms == u64::MAX { WINDOW_MS } else { now_ms - self.since_ms };
-        Suppressed { count: self.suppressed, over_ms, level: self.level, like: self.like.clone() }
+        Suppressed { count: self.suppressed, over_ms, level: self.level, example: self.example.clone() }
     }
 }
 
@@ -155,11 +156,11 @@ mod tests {
     fn t25_the_same_message_is_written_five_times_a_minute_and_counted_beyond() {
         let mut limiter = Limiter::default();
         assert_eq!(admitted(&mut limiter, 1, 129, 1_000), BURST);
-        limiter.remember(1, Level::WARN, "no job list".into());
-        assert!(limiter.due(60_999).is_empty());
-        let [suppressed] = &limiter.due(61_000)[..] else { panic!("one summary") };
+        limiter.set_example(1, Level::WARN, "no job list".into());
+        assert!(limiter.take_due(60_999).is_empty());
+        let [suppressed] = &limiter.take_due(61_000)[..] else { panic!("one summary") };
         assert_eq!(suppressed.to_string(), "… 124 more in the last minute like: no job list");
-        assert!(limiter.due(61_000).is_empty(), "reported once");
+        assert!(limiter.take_due(61_000).is_empty(), "reported once");
         assert_eq!(admitted(&mut limiter, 1, 9, 61_001), BURST, "a new minute");
     }
 
@@ -176,7 +177,7 @@ mod tests {
         let written: u32 = (0..100_000).map(|kind| admitted(&mut limiter, kind, 2, 5)).sum();
         assert_eq!(written, LINES);
         assert!(limiter.kinds.len() <= KINDS);
-        let total: u64 = limiter.due(60_005).iter().map(|suppressed| suppressed.count).sum();
+        let total: u64 = limiter.take_due(60_005).iter().map(|suppressed| suppressed.count).sum();
         assert_eq!(total, 200_000 - u64::from(LINES), "none is lost");
         assert!(limiter.kinds.is_empty());
     }
@@ -185,7 +186,7 @@ mod tests {
     fn t25_pending_counts_are_written_when_the_log_ends() {
         let mut limiter = Limiter::default();
         admitted(&mut limiter, 1, 7, 1_000);
-        assert_eq!(limiter.due(u64::MAX).iter().map(|suppressed| suppressed.count).sum::<u64>(), 2);
+        assert_eq!(limiter.take_due(u64::MAX).iter().map(|suppressed| suppressed.count).sum::<u64>(), 2);
     }
 
     #[test]
@@ -193,7 +194,7 @@ mod tests {
         let mut limiter = Limiter::default();
         admitted(&mut limiter, 1, 9, 10_000_000);
         let written = (0..3).map(|minute| {
-            limiter.due(5_000 + minute * 10_000_000);
+            limiter.take_due(5_000 + minute * 10_000_000);
             admitted(&mut limiter, 1, 9, 5_000 + minute * 10_000_000)
         });
         assert!(written.sum::<u32>() >= BURST);

@@ -1,6 +1,7 @@
 //! Formats an event as one line of printable text, bounded and without keys, whatever its fields contain.
 
 use std::fmt::{self, Debug, Write};
+use std::time::{Duration, UNIX_EPOCH};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 
@@ -8,6 +9,8 @@ use tracing::{Event, Level};
 const MAX_VALUE: usize = 512;
 /// Maximum length of a line in bytes.
 pub const MAX_LINE: usize = 2_048;
+/// The last second of the year 9999, in seconds since 1970; later dates have no RFC 3339 form.
+const LAST_S: u64 = 253_402_300_799;
 /// Maximum length of a message in a summary of suppressed ones.
 const MAX_LIKE: usize = 160;
 
@@ -168,18 +171,8 @@ fn boundary(text: &str, at: usize) -> usize {
 
 /// `2026-11-21T22:51:40Z`.
 fn date(unix_s: u64) -> String {
-    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
-    // Howard Hinnant's algorithm: eras of 400 years, years that begin in March.
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let time = UNIX_EPOCH + Duration::from_secs(unix_s.min(LAST_S));
+    humantime::format_rfc3339_seconds(time).to_string()
 }
 
 #[cfg(test)]
@@ -188,7 +181,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn t14_nothing_in_a_field_ends_the_line_or_speaks_to_the_terminal() {
+    fn t14_no_field_ends_the_line_or_controls_the_terminal() {
         let text = harmless("a\nERROR forged\r\x1b]0;title\x07\u{9b}2J\u{202e}txt.exe\u{2028}\0");
         assert_eq!(
             text,
@@ -224,6 +217,7 @@ mod tests {
             (951_782_400, "2000-02-29T00:00:00Z"),
             (1_795_301_500, "2026-11-21T22:51:40Z"),
             (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (u64::MAX, "9999-12-31T23:59:59Z"),
         ] {
             assert_eq!(date(unix_s), text);
         }

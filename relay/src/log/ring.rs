@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn t23_what_waits_under_the_name_of_the_log_is_not_written_on() {
+    fn t23_an_existing_file_with_the_name_of_the_log_is_not_written() {
         let base = tempfile::tempdir().unwrap();
         let victim = base.path().join("victim");
         std::fs::write(&victim, "untouched").unwrap();

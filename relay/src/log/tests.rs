@@ -68,7 +68,7 @@ fn t25_messages_of_a_thousand_kinds_are_bounded_together() {
 }
 
 #[test]
-fn t08_no_key_is_written_whoever_writes_it() {
+fn t08_no_key_is_logged_by_any_module() {
     let key = crate::access::new_key().unwrap();
     let link = format!("http://127.0.0.1:8080/#k={}", key.reveal());
     let (shown, in_file) = logged(Level::TRACE, || {
@@ -93,7 +93,7 @@ fn t14_a_hostile_field_cannot_forge_a_line() {
 }
 
 #[test]
-fn the_file_has_what_the_screen_was_not_asked_to_show() {
+fn the_file_holds_lines_below_the_terminals_level() {
     let (shown, in_file) = logged(Level::ERROR, || {
         tracing::info!("it started");
         tracing::debug!("a detail");

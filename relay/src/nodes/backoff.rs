@@ -1,15 +1,18 @@
 //! Exponential back-off with jitter for reconnecting to nodes.
 
+use crate::backoff::exponential;
 use std::time::Duration;
 
 /// The first failures in a row are retried within this bound, so that a node is back within seconds of a
 /// short outage.
-const EARLY_MAX_MS: u64 = 8_000;
+const EARLY_MAX: Duration = Duration::from_secs(8);
 const EARLY_FAILURES: u32 = 12;
-const MAX_MS: u64 = 60_000;
-const MIN_MS: u64 = 250;
+/// Bound of the delay after the first failure.
+const FIRST: Duration = Duration::from_secs(1);
+const MAX: Duration = Duration::from_secs(60);
+const MIN: Duration = Duration::from_millis(250);
 /// SLURM needs a moment to set up a new job on the node; until then the login is denied.
-const MIN_DENIED_MS: u64 = 2_000;
+const MIN_DENIED: Duration = Duration::from_secs(2);
 /// A probe that lived shorter than this counts as short-lived.
 const SHORT_LIVED_MS: u64 = 30_000;
 /// Short-lived probes in a row that are restarted at once; after that the probe is broken and retried
@@ -36,13 +39,13 @@ pub enum RetryClass {
     },
 }
 
-/// The back-off state of a session.
+/// The back-off state of a session: what its last failures were.
 #[derive(Clone, Debug, Default)]
 pub struct Backoff {
     failures: u32,
     short_lived: u32,
     /// Whether the last failure was an exited probe.
-    has_ended: bool,
+    last_was_exit: bool,
 }
 
 impl Backoff {
@@ -51,8 +54,8 @@ impl Backoff {
         self.failures
     }
 
-    /// Records that a probe's link has lasted this long. (After [`STABLE_AFTER`] the probe itself may still be
-    /// broken.)
+    /// Records that a probe's connection has lasted for `up`. After [`STABLE_AFTER`] the connection counts as
+    /// stable, but the probe may still be short-lived.
     pub fn connected(&mut self, up: Duration) {
         if up >= STABLE_AFTER {
             self.failures = 0;
@@ -64,40 +67,41 @@ impl Backoff {
 
     /// Returns whether the last failure was an exited probe, too many times in a row.
     pub fn is_broken(&self) -> bool {
-        self.has_ended && self.short_lived > MAX_SHORT_LIVED
+        self.last_was_exit && self.short_lived > MAX_SHORT_LIVED
     }
 
     /// Records a failure and returns the delay; `random` is any number.
-    pub fn wait(&mut self, trouble: RetryClass, random: u64) -> Duration {
+    pub fn wait(&mut self, class: RetryClass, random: u64) -> Duration {
         self.failures = self.failures.saturating_add(1);
-        self.has_ended = matches!(trouble, RetryClass::ProbeEnded { .. });
-        match trouble {
+        self.last_was_exit = matches!(class, RetryClass::ProbeEnded { .. });
+        match class {
             RetryClass::ProbeEnded { after_ms } if after_ms < SHORT_LIVED_MS => {
                 self.short_lived = self.short_lived.saturating_add(1);
             }
             RetryClass::ProbeEnded { .. } => self.short_lived = 0,
             RetryClass::Link | RetryClass::Denied | RetryClass::Harmful => {}
         }
-        let is_rare = self.is_broken() || trouble == RetryClass::Harmful;
-        let bound = match trouble {
-            _ if is_rare => MAX_MS,
-            RetryClass::Denied => self.bound_ms().saturating_mul(4).min(MAX_MS),
-            _ => self.bound_ms(),
+        let is_slow = self.is_broken() || class == RetryClass::Harmful;
+        let bound = match class {
+            _ if is_slow => MAX,
+            RetryClass::Denied => self.bound().saturating_mul(4).min(MAX),
+            _ => self.bound(),
         };
         // Full jitter, but what is broken or harmful is retried at most every half minute.
-        let least = match trouble {
-            _ if is_rare => MAX_MS / 2,
-            RetryClass::Denied => MIN_DENIED_MS.min(bound),
-            _ => MIN_MS,
+        let min = match class {
+            _ if is_slow => MAX / 2,
+            RetryClass::Denied => MIN_DENIED.min(bound),
+            _ => MIN,
         };
-        Duration::from_millis(least + random % (bound - least + 1))
+        let spread_ms = (bound - min).as_millis() as u64;
+        min + Duration::from_millis(random % (spread_ms + 1))
     }
 
-    fn bound_ms(&self) -> u64 {
-        let doubled = |from: u64, times: u32| from.saturating_mul(1 << times.min(16));
-        match self.failures {
-            0..=EARLY_FAILURES => doubled(1_000, self.failures.saturating_sub(1)).min(EARLY_MAX_MS),
-            many => doubled(EARLY_MAX_MS, many - EARLY_FAILURES).min(MAX_MS),
+    fn bound(&self) -> Duration {
+        match self.failures.checked_sub(EARLY_FAILURES) {
+            None | Some(0) => exponential(FIRST, self.failures, EARLY_MAX),
+            // The first later bound continues from the last early one.
+            Some(further) => exponential(EARLY_MAX, further.saturating_add(1), MAX),
         }
     }
 }
@@ -118,8 +122,8 @@ mod tests {
         let mut backoff = Backoff::default();
         let most: Vec<u64> = (0..20).map(|_| longest(&mut backoff, RetryClass::Link)).collect();
         assert!(most[0] <= 1_000 && most.is_sorted_by(|a, b| a / 1_000 <= b / 1_000 + 4), "{most:?}");
-        assert!(most[..12].iter().all(|wait| *wait <= EARLY_MAX_MS));
-        assert!(most[19] > 40_000 && most[19] <= MAX_MS, "{most:?}");
+        assert!(most[..12].iter().all(|wait| *wait <= EARLY_MAX.as_millis() as u64));
+        assert!(most[19] > 40_000 && most[19] <= MAX.as_millis() as u64, "{most:?}");
     }
 
     #[test]
@@ -184,7 +188,7 @@ mod tests {
     fn the_failure_count_does_not_overflow() {
         let mut backoff = Backoff { failures: u32::MAX - 1, ..Backoff::default() };
         for _ in 0..3 {
-            assert!(backoff.wait(RetryClass::Link, u64::MAX) <= Duration::from_millis(MAX_MS));
+            assert!(backoff.wait(RetryClass::Link, u64::MAX) <= MAX);
         }
     }
 }

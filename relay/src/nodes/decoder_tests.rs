@@ -10,7 +10,7 @@ use proptest::prelude::*;
 const HEARTBEAT: &str = r#"{"heartbeat":{"mono_ns":7}}"#;
 
 fn beat() -> Found {
-    Found::Line(Box::new(ProbeLine::Heartbeat(Heartbeat { mono_ns: 7, nvml_stuck_ms: None })))
+    Found::Line(Box::new(ProbeLine::Heartbeat(Heartbeat { mono_ns: 7, driver_stuck_ms: None })))
 }
 
 fn decode(decoder: &mut Decoder, bytes: &[u8]) -> Result<Vec<Found>, DecodeError> {
@@ -41,7 +41,7 @@ fn endless_noise_ends_the_link_with_a_sample() {
 }
 
 #[test]
-fn broken_lines_are_counted_and_the_rest_is_read() {
+fn broken_lines_are_counted_and_the_others_are_read() {
     let mut decoder = started();
     let found =
         decode(&mut decoder, b"{\"sample\":NaN}\n{\"heartbeat\":{\"mono_ns\":7}}\n\xff\xfe\n").unwrap();
@@ -77,7 +77,7 @@ fn a_line_of_ten_megabytes_costs_no_more_than_the_limit_and_is_lost_once() {
 }
 
 #[test]
-fn a_kind_of_line_that_only_a_newer_probe_knows_is_skipped_in_silence() {
+fn an_unknown_kind_of_line_is_skipped_silently() {
     assert_eq!(decode(&mut started(), b"{\"nvlink\":{\"x\":[1,2]}}\n"), Ok(vec![]));
     assert_eq!(decode(&mut started(), b"\"later\"\n").unwrap().len(), 1, "that is no line of any version");
 }
@@ -90,7 +90,7 @@ fn another_version_is_reported_clearly() {
     }
     let hello =
         r#"{"hello":{"proto":{"min":3,"max":4},"build":"b","stream":1,"host":"h","boot_id":"i","kernel":"k",
-        "cpus":1,"mem_total_bytes":1,"user":"u","pid":1,"nvml":{"absent":{"why":"w"}}}}"#
+        "cpus":1,"mem_total_bytes":1,"user":"u","pid":1,"sources":[{"vendor":"nvidia","status":{"absent":{"reason":"w"}}}]}}"#
             .replace('\n', "");
     let error = decode(&mut Decoder::default(), format!("{MAGIC}{hello}\n").as_bytes()).unwrap_err();
     assert!(error.to_string().contains("speaks version 3–4 and this relay version 2"), "{error}");

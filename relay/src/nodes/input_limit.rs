@@ -1,5 +1,6 @@
 //! Rate limit for a node's output, with a burst for the backlog of a broken link; excess closes the link.
 
+use crate::token_bucket::TokenBucket;
 use tokio::time::Instant;
 
 /// Burst in bytes: a probe keeps 3 MiB of samples to resend, plus process lists.
@@ -14,27 +15,25 @@ const LINES_PER_S: f64 = 100.0;
 /// Cost of a hello in lines: the relay and every page reset the node.
 pub(super) const HELLO_LINES: usize = 400;
 
-/// The remaining input of a link: two token buckets.
+/// The remaining input of a link.
 #[derive(Clone, Debug)]
 pub(super) struct InputLimit {
-    bytes: f64,
-    lines: f64,
-    at: Instant,
+    bytes: TokenBucket,
+    lines: TokenBucket,
 }
 
 impl InputLimit {
     /// Full buckets.
     pub(super) fn new(now: Instant) -> Self {
-        Self { bytes: BURST_BYTES, lines: BURST_LINES, at: now }
+        Self {
+            bytes: TokenBucket::full(BURST_BYTES, BYTES_PER_S, now),
+            lines: TokenBucket::full(BURST_LINES, LINES_PER_S, now),
+        }
     }
 
     /// Charges the input and returns whether it was within the limit.
     pub(super) fn admits(&mut self, bytes: usize, lines: usize, now: Instant) -> bool {
-        let passed_s = now.saturating_duration_since(self.at).as_secs_f64();
-        self.at = now;
-        self.bytes = (self.bytes + passed_s * BYTES_PER_S).min(BURST_BYTES) - bytes as f64;
-        self.lines = (self.lines + passed_s * LINES_PER_S).min(BURST_LINES) - lines as f64;
-        self.bytes >= 0.0 && self.lines >= 0.0
+        self.bytes.take(bytes as f64, now) & self.lines.take(lines as f64, now)
     }
 }
 

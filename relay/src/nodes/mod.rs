@@ -6,52 +6,16 @@ pub mod decoder;
 mod input_limit;
 mod line_assembler;
 mod probe_connection;
-mod questions;
+mod probe_requests;
 mod session;
 mod supervisor;
 
-pub use questions::{ANSWER_LIMIT, Probes, Question, Request};
+pub use probe_requests::{ANSWER_TIMEOUT, Probes, QueuedRequest, Request};
 pub use supervisor::Supervisor;
 
-use nodeglass_protocol::{JobId, NodeName, Text, probe::delta::ParsedLine};
+use crate::fleet::NodeEvent;
+use nodeglass_protocol::{JobId, NodeName};
 use std::collections::BTreeMap;
-
-/// Events of a session for the fleet.
-#[derive(Clone, Debug, PartialEq)]
-pub enum NodeEvent {
-    /// A probe is being started.
-    Connecting {
-        /// Failed attempts before this one.
-        failures: u32,
-    },
-    /// A line was received.
-    Line(Box<ParsedLine>),
-    /// Unreadable lines were skipped.
-    Lost {
-        /// Number since the link was established.
-        lines: u64,
-        /// The beginning of one of them.
-        sample: Text,
-    },
-    /// Output of a login shell before the probe's first line, which was skipped.
-    Noise(Text),
-    /// The link is down and will be retried.
-    Down {
-        /// The cause, a complete sentence.
-        why: Text,
-        /// When it is retried, by the relay's clock.
-        retry_at_ms: u64,
-    },
-    /// The link is down until the user acts.
-    Refused {
-        /// The cause, a complete sentence.
-        why: Text,
-        /// What to do about it, a complete sentence.
-        advice: Text,
-    },
-    /// The link is down and not retried: the user's jobs on the node are completing.
-    Ending,
-}
 
 /// An event and its node.
 #[derive(Clone, Debug, PartialEq)]

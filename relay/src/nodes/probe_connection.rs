@@ -1,11 +1,11 @@
 //! The connection to a running probe: its deadlines, its control lines, and why it ended.
 
-use super::Question;
+use super::QueuedRequest;
 use super::auth_failures::FailureKind;
 use super::backoff::RetryClass;
 use super::decoder::{Decoder, Found, no_probe_message};
 use super::input_limit::InputLimit;
-use super::questions::PendingQuestions;
+use super::probe_requests::PendingProbeRequests;
 use crate::launch::{NodeStream, StreamEnd};
 use nodeglass_protocol::probe::delta::{ParsedLine, SampleDelta};
 use nodeglass_protocol::probe::{Control, ProbeLine};
@@ -72,8 +72,8 @@ pub(super) struct ProbeConnection {
     baseline_seq: Option<u64>,
     /// Why it exits, as reported by the probe.
     pub(super) bye: Option<Text>,
-    /// Unanswered questions; their callers are notified when the connection is dropped.
-    pending: PendingQuestions,
+    /// Unanswered requests; their callers are notified when the connection is dropped.
+    pending: PendingProbeRequests,
 }
 
 impl ProbeConnection {
@@ -93,7 +93,7 @@ impl ProbeConnection {
             got_hello: false,
             baseline_seq: None,
             bye: None,
-            pending: PendingQuestions::default(),
+            pending: PendingProbeRequests::default(),
         }
     }
 
@@ -151,21 +151,21 @@ impl ProbeConnection {
         }
     }
 
-    /// Sends a question.
-    pub(super) fn ask(&mut self, question: Question) {
+    /// Sends a request.
+    pub(super) fn request(&mut self, queued: QueuedRequest) {
         if !self.got_hello {
-            return question.refuse("its probe has not said hello yet; try again in a moment");
+            return queued.refuse("its probe has not said hello yet; try again in a moment");
         }
-        match self.pending.register(question) {
-            Ok((number, ask)) => self.send(&Control::Ask { number, ask }),
+        match self.pending.register(queued) {
+            Ok((number, request)) => self.send(&Control::Request { number, request }),
             Err(question) => question.refuse("its probe has too many questions open; try again in a moment"),
         }
     }
 
     /// Delivers an answer of the probe.
     pub(super) fn resolve(&mut self, line: ParsedLine) {
-        if let ProbeLine::Answer(answer) = line {
-            self.pending.resolve(answer.number, answer.answer);
+        if let ProbeLine::Response(response) = line {
+            self.pending.resolve(response.number, response.response);
         }
     }
 

@@ -5,8 +5,9 @@ use super::backoff::{Backoff, RetryClass};
 use super::decoder::{DecodeError, Found};
 use super::input_limit::HELLO_LINES;
 use super::probe_connection::{DisconnectReason, ProbeConnection};
-use super::{FromNode, JobList, NodeEvent, Question, SampleSchedule};
+use super::{FromNode, JobList, QueuedRequest, SampleSchedule};
 use crate::clock::Clock;
+use crate::fleet::NodeEvent;
 use crate::launch::{LaunchError, Launcher};
 use crate::slurm::{PollReason, PollTrigger};
 use bytes::Bytes;
@@ -44,8 +45,8 @@ pub(super) struct Session {
     pub(super) retry: Arc<Notify>,
     /// Whether it waits, so that a retry has an effect.
     pub(super) waits: Arc<AtomicBool>,
-    /// Questions to the probe.
-    pub(super) questions: mpsc::Receiver<Question>,
+    /// Requests to the probe.
+    pub(super) questions: mpsc::Receiver<QueuedRequest>,
     /// Position in the last sample stream, to request what a broken link lost.
     pub(super) position: Option<StreamPosition>,
     /// AuthFailureCache of all nodes, including this one's in earlier sessions.
@@ -232,7 +233,7 @@ impl Session {
         }
     }
 
-    /// Waits for a user request, for `until` if given, or for a change; questions meanwhile are refused
+    /// Waits for a user request, for `until` if given, or for a change; requests meanwhile are refused
     /// with `why`.
     async fn wait(&mut self, until: Option<Instant>, why: &Text) -> WakeReason {
         let over = async {
@@ -253,7 +254,7 @@ impl Session {
                 }
                 changed = self.job_lists.changed() => break if changed.is_err() { WakeReason::Stopped } else { WakeReason::Changed },
                 changed = self.credentials.changed() => break if changed.is_err() { WakeReason::Stopped } else { WakeReason::Changed },
-                Some(question) = self.questions.recv() => self.refuse_question(question, why),
+                Some(queued) = self.questions.recv() => self.refuse_request(queued, why),
             }
         };
         self.waits.store(false, Ordering::Release);
@@ -283,8 +284,8 @@ impl Session {
         }
     }
 
-    fn refuse_question(&self, question: Question, why: &Text) {
-        question.refuse(format!("{} cannot be reached: {why}", self.node));
+    fn refuse_request(&self, queued: QueuedRequest, why: &Text) {
+        queued.refuse(format!("{} cannot be reached: {why}", self.node));
     }
 
     /// Starts a probe and serves the connection until it ends, for whatever reason.
@@ -299,8 +300,8 @@ impl Session {
             tokio::select! {
                 launched = &mut launch => break launched.map_err(|error| self.disconnect_reason(error))?,
                 () = stopped(&mut self.wanted) => return Err(DisconnectReason::Stopped),
-                Some(question) = self.questions.recv() => {
-                    question.refuse(format!("{} is being connected; try again in a moment", self.node));
+                Some(queued) = self.questions.recv() => {
+                    queued.refuse(format!("{} is being connected; try again in a moment", self.node));
                 }
             }
         };
@@ -327,8 +328,8 @@ impl Session {
                         sent_interval = interval;
                     }
                 }
-                // A question to the probe.
-                Some(question) = self.questions.recv() => connection.ask(question),
+                // A request to the probe.
+                Some(queued) = self.questions.recv() => connection.request(queued),
             }
         }
     }
@@ -344,7 +345,7 @@ impl Session {
         let outcome = connection.decoder.feed(chunk, self.clock.now_ms(), &mut connection.found);
         for found in std::mem::take(&mut connection.found) {
             let event = match found {
-                Found::Line(line) if matches!(*line, ProbeLine::Answer(_)) => {
+                Found::Line(line) if matches!(*line, ProbeLine::Response(_)) => {
                     connection.line_received();
                     connection.resolve(*line);
                     continue;
@@ -425,7 +426,7 @@ impl Session {
                     position.seq = position.seq.max(sample.seq);
                 }
             }
-            ProbeLine::Bye(bye) => connection.bye = Some(bye.why.clone()),
+            ProbeLine::Bye(bye) => connection.bye = Some(bye.reason.clone()),
             _ => {}
         }
     }

@@ -1,14 +1,14 @@
 //! Runs exactly one session for each wanted node.
 
 use super::auth_failures::{AuthFailureCache, CredentialSnapshot};
-use super::questions::QUESTIONS_PER_NODE;
+use super::probe_requests::NODE_QUEUE_CAPACITY;
 use super::session::{Session, Target};
-use super::{FromNode, JobList, Plan, Question, Request, SampleSchedule};
+use super::{FromNode, JobList, Plan, QueuedRequest, Request, SampleSchedule};
 use crate::clock::Clock;
 use crate::launch::Launcher;
 use crate::slurm::PollTrigger;
 use nodeglass_protocol::NodeName;
-use nodeglass_protocol::ask::Answer;
+use nodeglass_protocol::request::Response;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +43,7 @@ struct Running {
     retry: Arc<Notify>,
     /// Whether it waits, for its time or for the user.
     waits: Arc<AtomicBool>,
-    questions: mpsc::Sender<Question>,
+    questions: mpsc::Sender<QueuedRequest>,
     task: JoinHandle<()>,
 }
 
@@ -85,7 +85,7 @@ impl Supervisor {
     /// Serves a request of a page.
     pub fn serve(&self, request: Request) {
         match request {
-            Request::Question(question) => self.ask(question),
+            Request::Probe(queued) => self.request(queued),
             Request::Retry { node, reply } => drop(reply.send(self.retry(node.as_ref()))),
         }
     }
@@ -110,23 +110,23 @@ impl Supervisor {
         }
     }
 
-    /// Forwards a question to the node's session, or refuses it.
-    pub(super) fn ask(&self, question: Question) {
-        let Some(running) = self.running.get(&question.node) else {
-            let why = format!("there is no probe on {}: none of your jobs is on it", question.node);
-            return question.refuse(why);
+    /// Forwards a request to the node's session, or refuses it.
+    pub(super) fn request(&self, queued: QueuedRequest) {
+        let Some(running) = self.running.get(&queued.node) else {
+            let why = format!("there is no probe on {}: none of your jobs is on it", queued.node);
+            return queued.refuse(why);
         };
-        match running.questions.try_send(question) {
+        match running.questions.try_send(queued) {
             Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(question)) => {
-                question.refuse("too many questions to this node at once; try again in a moment");
+            Err(mpsc::error::TrySendError::Full(queued)) => {
+                queued.refuse("too many questions to this node at once; try again in a moment");
             }
-            Err(mpsc::error::TrySendError::Closed(question)) => question.refuse("the link has just ended"),
+            Err(mpsc::error::TrySendError::Closed(queued)) => queued.refuse("the link has just ended"),
         }
     }
 
     /// Retries a waiting node now; without a node all of them.
-    pub(super) fn retry(&self, node: Option<&NodeName>) -> Answer {
+    pub(super) fn retry(&self, node: Option<&NodeName>) -> Response {
         let meant = self.running.iter().filter(|(name, _)| node.is_none_or(|node| node == *name));
         let waiting: Vec<_> = meant.filter(|(_, running)| running.waits.load(Ordering::Acquire)).collect();
         waiting.iter().for_each(|(_, running)| running.retry.notify_one());
@@ -135,14 +135,14 @@ impl Supervisor {
         let and_more = format!("{more} more");
         names.extend((more > 0).then_some(and_more.as_str()));
         match (node, names.as_slice()) {
-            (Some(node), _) if !self.running.contains_key(node) => Answer::Refused(
+            (Some(node), _) if !self.running.contains_key(node) => Response::Refused(
                 format!("none of your jobs runs on {node}, so the relay has no connection to it").into(),
             ),
             (Some(node), []) => {
-                Answer::Refused(format!("{node} is already connected, or is being connected").into())
+                Response::Refused(format!("{node} is already connected, or is being connected").into())
             }
-            (None, []) => Answer::Done("no node is waiting to be retried".into()),
-            (_, names) => Answer::Done(format!("trying {} again", names.join(", ")).into()),
+            (None, []) => Response::Done("no node is waiting to be retried".into()),
+            (_, names) => Response::Done(format!("trying {} again", names.join(", ")).into()),
         }
     }
 
@@ -162,7 +162,7 @@ impl Supervisor {
     fn start(&mut self, node: &NodeName, schedule: SampleSchedule) -> bool {
         let (wanted, schedule) = watch::channel(Target { schedule, stop: false });
         let (retry, waits) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
-        let (questions, asked) = mpsc::channel(QUESTIONS_PER_NODE);
+        let (questions, asked) = mpsc::channel(NODE_QUEUE_CAPACITY);
         let session = Session {
             node: node.clone(),
             launcher: Arc::clone(&self.launcher),

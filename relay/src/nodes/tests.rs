@@ -6,8 +6,9 @@ use crate::launch::{LaunchError, Launcher, NodeStream, StreamEnd};
 use crate::slurm::{PollReason, PollTrigger};
 use async_trait::async_trait;
 use bytes::Bytes;
-use nodeglass_protocol::ask::{Answer, Audience, ProbeAsk};
-use nodeglass_protocol::probe::{Bye, Control, Hello, MAGIC, NvmlState, ProbeAnswer, ProbeLine, Sample};
+use nodeglass_protocol::Vendor;
+use nodeglass_protocol::probe::{Bye, Control, Hello, MAGIC, ProbeLine, ProbeResponse, Sample, SourceState};
+use nodeglass_protocol::request::{Audience, ProbeRequest, Response};
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -114,7 +115,7 @@ fn hello(stream: u64) -> Hello {
         mem_total_bytes: 1,
         user: "u".into(),
         pid: 1,
-        nvml: NvmlState::Absent { why: "none".into() },
+        sources: vec![SourceState::absent(Vendor::Nvidia, "none")],
         gpus: Vec::new(),
         topology: Vec::new(),
         cpu_model: "c".into(),
@@ -258,7 +259,7 @@ async fn a_sparse_sample_without_baseline_is_dropped_and_a_full_one_requested() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_stream_is_not_asked_for_the_numbers_of_the_old_one() {
+async fn no_samples_of_the_old_stream_are_requested_from_a_new_one() {
     let mut harness = Harness::empty();
     let probe = harness.launcher.probe();
     let mut again = harness.launcher.probe();
@@ -389,7 +390,7 @@ async fn t34_changed_files_do_not_flood_a_node_with_connections() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_that_is_asked_for_twice_is_one_try() {
+async fn a_retry_requested_twice_is_one_attempt() {
     let mut harness = Harness::empty();
     for refuses in [false, true] {
         let before = harness.launcher.tries();
@@ -449,7 +450,7 @@ async fn a_fix_is_noticed_and_all_nodes_reconnect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t34_a_change_that_helps_nobody_costs_few_logins() {
+async fn t34_a_change_that_does_not_help_costs_few_logins() {
     let mut harness = Harness::empty();
     harness.launcher.credentials.store(1, Ordering::Relaxed);
     let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
@@ -639,14 +640,14 @@ async fn a_retry_names_the_nodes() {
     sleep(Duration::from_millis(1)).await;
     let sent_interval = |name: Option<&str>| harness.supervisor.retry(name.map(node).as_ref());
     let refused = |name| match sent_interval(Some(name)) {
-        Answer::Refused(why) => why.to_string(),
+        Response::Refused(why) => why.to_string(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(sent_interval(Some("bad1")), Answer::Done("trying bad1 again".into()));
+    assert_eq!(sent_interval(Some("bad1")), Response::Done("trying bad1 again".into()));
     assert!(refused("good").contains("is already connected"));
     assert!(refused("elsewhere").contains("none of your jobs runs on elsewhere"));
     sleep(Duration::from_millis(1)).await;
-    assert_eq!(sent_interval(None), Answer::Done("trying bad1, bad2, bad3, bad4, 3 more again".into()));
+    assert_eq!(sent_interval(None), Response::Done("trying bad1, bad2, bad3, bad4, 3 more again".into()));
     assert_eq!(harness.launcher.tries(), 1 + 7 + 1);
 }
 
@@ -749,7 +750,7 @@ async fn a_probes_own_reason_for_exiting_is_reported() {
     let probe = harness.launcher.probe();
     harness.set_targets();
     probe.hello(1).await;
-    probe.line(&ProbeLine::Bye(Bye { why: "another relay took over".into() })).await;
+    probe.line(&ProbeLine::Bye(Bye { reason: "another relay took over".into() })).await;
     drop(probe.stdout);
     let _ = probe.end.send(StreamEnd { exit: Some(0), ..StreamEnd::default() });
     assert_eq!(harness.down().await.0, "the probe ended: another relay took over");
@@ -768,7 +769,7 @@ async fn a_probe_of_another_version_is_not_restarted_over_and_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_probe_serves_a_node_however_often_it_is_wanted_and_stops_when_it_is_not() {
+async fn one_probe_serves_a_node_until_the_plan_drops_it() {
     let mut harness = Harness::empty();
     let mut probe = harness.launcher.probe();
     for _ in 0..5 {
@@ -786,7 +787,7 @@ async fn one_probe_serves_a_node_however_often_it_is_wanted_and_stops_when_it_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_wanted_again_waits_until_its_old_probe_has_gone() {
+async fn a_node_that_is_planned_again_waits_for_the_end_of_its_old_probe() {
     let mut harness = Harness::empty();
     let mut old = harness.launcher.probe();
     let _new = harness.launcher.probe();
@@ -805,7 +806,7 @@ async fn a_node_that_is_wanted_again_waits_until_its_old_probe_has_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopping_all_waits_for_the_probes_to_be_gone_but_not_for_ever() {
+async fn stopping_waits_for_the_probes_for_a_bounded_time() {
     let mut harness = Harness::empty();
     let (mut good, bad) = (harness.launcher.probe(), harness.launcher.probe());
     harness.supervisor.set_targets(&wanted(&["n1"], 1_000));
@@ -835,8 +836,8 @@ async fn dropping_the_supervisor_ends_every_probe() {
     timeout(Duration::from_secs(5), probe.stdout.closed()).await.expect("its pipes are closed");
 }
 
-fn question() -> ProbeAsk {
-    ProbeAsk::Tail { path: "/home/alice/slurm-1.out".into(), after: 0, audience: Audience::Owner }
+fn question() -> ProbeRequest {
+    ProbeRequest::Tail { path: "/home/alice/slurm-1.out".into(), after: 0, audience: Audience::Owner }
 }
 
 /// A supervisor that also takes questions, as the relay's task of it does.
@@ -851,9 +852,9 @@ fn questions(harness: Harness) -> (Probes, mpsc::Receiver<FromNode>, Arc<FakeLau
     (probes, events, launcher)
 }
 
-fn refused(answer: Answer) -> String {
-    match answer {
-        Answer::Refused(why) => why.to_string(),
+fn refused(response: Response) -> String {
+    match response {
+        Response::Refused(why) => why.to_string(),
         other => panic!("answered: {other:?}"),
     }
 }
@@ -868,17 +869,17 @@ async fn a_question_reaches_the_probe_and_its_answer_the_caller() {
     assert_eq!(probe.control().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     let asking = tokio::spawn({
         let probes = probes.clone();
-        async move { probes.ask(&node("n1"), question()).await }
+        async move { probes.request(&node("n1"), question()).await }
     });
-    let Some(Control::Ask { number, ask }) = probe.control().await else { panic!("not asked") };
-    assert_eq!(ask, question());
-    let answer = Answer::Tail(nodeglass_protocol::ask::Tail { end: 5, ..Default::default() });
-    probe.line(&ProbeLine::Answer(Box::new(ProbeAnswer { number, answer: answer.clone() }))).await;
-    assert_eq!(asking.await.unwrap(), answer);
+    let Some(Control::Request { number, request }) = probe.control().await else { panic!("not asked") };
+    assert_eq!(request, question());
+    let response = Response::Tail(nodeglass_protocol::request::Tail { end: 5, ..Default::default() });
+    probe.line(&ProbeLine::Response(Box::new(ProbeResponse { number, response: response.clone() }))).await;
+    assert_eq!(asking.await.unwrap(), response);
     probe.sample(1).await;
     sleep(Duration::from_millis(10)).await;
     while let Ok(FromNode { event, .. }) = events.try_recv() {
-        assert!(!matches!(event, NodeEvent::Line(line) if matches!(*line, ProbeLine::Answer(_))));
+        assert!(!matches!(event, NodeEvent::Line(line) if matches!(*line, ProbeLine::Response(_))));
     }
 }
 
@@ -891,14 +892,14 @@ async fn a_question_times_out_and_fails_at_once_if_the_probe_exits() {
     probe.hello(1).await;
     sleep(Duration::from_millis(10)).await;
     let n1 = node("n1");
-    let (asked, ()) = tokio::join!(probes.ask(&n1, question()), async {
+    let (asked, ()) = tokio::join!(probes.request(&n1, question()), async {
         for seq in 0..6 {
             probe.sample(seq).await;
             sleep(Duration::from_secs(2)).await;
         }
     });
     assert!(refused(asked).contains("did not answer within 10 s"));
-    let (asked, ()) = tokio::join!(probes.ask(&n1, question()), async {
+    let (asked, ()) = tokio::join!(probes.request(&n1, question()), async {
         sleep(Duration::from_secs(1)).await;
         drop(probe.stdout);
     });
@@ -911,12 +912,12 @@ async fn an_unlinked_node_refuses_questions_with_its_state() {
     harness.set_targets();
     harness.down().await;
     let (probes, _events, launcher) = questions(harness);
-    let why = refused(probes.ask(&node("n1"), question()).await);
+    let why = refused(probes.request(&node("n1"), question()).await);
     assert!(why.contains("n1 cannot be reached: nothing is prepared"), "{why}");
-    let why = refused(probes.ask(&node("n9"), question()).await);
+    let why = refused(probes.request(&node("n9"), question()).await);
     assert!(why.contains("no probe on n9"), "{why}");
     let _probe = launcher.probe();
     sleep(Duration::from_secs(4)).await;
-    let why = refused(probes.ask(&node("n1"), question()).await);
+    let why = refused(probes.request(&node("n1"), question()).await);
     assert!(why.contains("not said hello"), "{why}");
 }

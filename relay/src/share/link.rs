@@ -3,7 +3,8 @@
 //! are detected.
 
 use nodeglass_protocol::handshake::Key;
-use nodeglass_protocol::share::{Share, Ticket};
+use nodeglass_protocol::live::ticket::Ticket;
+use nodeglass_protocol::share::Share;
 
 /// The ticket of a share under this owner key.
 pub(super) fn ticket(share: &Share, owner: &Key) -> Ticket {
@@ -28,18 +29,18 @@ fn terms(share: &Share) -> Vec<u8> {
 mod tests {
     use super::*;
     use nodeglass_protocol::JobId;
-    use nodeglass_protocol::share::{Hides, Scope, ShareId, ShareTerms};
+    use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareTerms};
 
     fn share() -> Share {
         let terms = ShareTerms {
             label: "for Bob".into(),
             scope: Scope::Jobs(vec![JobId(17)]),
-            hides: Hides::default(),
+            hidden: HiddenParts::default(),
             to: None,
             expires_ms: 1,
             ends_with_job: true,
         };
-        Share { id: ShareId::new("abc").unwrap(), made_ms: 0, terms }
+        Share { id: ShareId::new("abc").unwrap(), created_ms: 0, terms }
     }
 
     #[test]
@@ -56,8 +57,8 @@ mod tests {
             |share| share.id = ShareId::new("abd").unwrap(),
             |share| share.terms.scope = Scope::All,
             |share| share.terms.scope = Scope::Jobs(vec![JobId(17), JobId(18)]),
-            |share| share.terms.hides.arguments = false,
-            |share| share.terms.hides.logs = false,
+            |share| share.terms.hidden.arguments = false,
+            |share| share.terms.hidden.logs = false,
             |share| share.terms.to = Some("bob".into()),
             |share| share.terms.expires_ms = 2,
             |share| share.terms.ends_with_job = false,

@@ -2,18 +2,15 @@
 //!
 //! [`policy`] decides what a viewer may see and [`table`] tracks open shares and visitors, both purely;
 //! [`shares`] owns the table and notifies when a share ends; [`store`] persists shares over a restart if
-//! configured; [`remote`] implements `relay share`, a client of the running relay.
+//! configured.
 
 mod link;
-mod output;
 mod policy;
-mod remote;
 mod shares;
 mod store;
 mod table;
 
 pub use policy::{NodeView, Viewer, Visibility};
-pub use remote::{retry, run, tab_link};
 pub use shares::{AccessGrant, ShareEndpoint, Shares, ViewerSession};
 pub use store::{Store, StoreError};
 pub use table::{EndReason, ShareError, ShareState};

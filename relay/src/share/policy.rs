@@ -1,15 +1,14 @@
 //! Access policy: filters what a share's holder is sent, before it is encoded.
 
 use crate::fleet::Fleet;
-use nodeglass_protocol::ask::AuditEntry;
 use nodeglass_protocol::gpu::GpuPath;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{
     GpuEvent, GpuPicture, History, JobsHealth, Link, NodeHead, NodePicture, ProcessPicture, RelayStatus,
 };
-use nodeglass_protocol::share::{Hides, Scope, ShareTerms, Sharing};
-use nodeglass_protocol::trace::Trace;
+use nodeglass_protocol::request::AuditEntry;
+use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms, Sharing};
 use nodeglass_protocol::{JobId, NodeName, Reading, Row, Text};
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -29,7 +28,7 @@ pub enum Viewer {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Visibility {
     scope: Scope,
-    hides: Hides,
+    hidden: HiddenParts,
     owner: Text,
 }
 
@@ -100,7 +99,7 @@ impl Viewer {
                 let jobs = match &status.jobs {
                     JobsHealth::Stale { last_ms, retry_at_ms, .. } => JobsHealth::Stale {
                         last_ms: *last_ms,
-                        why: "SLURM does not answer the relay".into(),
+                        reason: "SLURM does not answer the relay".into(),
                         retry_at_ms: *retry_at_ms,
                     },
                     other => other.clone(),
@@ -164,7 +163,7 @@ impl<'a> NodeView<'a> {
 impl Visibility {
     /// What these terms show of what `owner` watches.
     pub fn new(terms: &ShareTerms, owner: Text) -> Self {
-        Self { scope: terms.scope.clone(), hides: terms.hides, owner }
+        Self { scope: terms.scope.clone(), hidden: terms.hidden, owner }
     }
 
     /// Returns whether a job is in scope.
@@ -181,12 +180,12 @@ impl Visibility {
 
     /// Returns whether logs are shown at all.
     pub fn shows_logs(&self) -> bool {
-        !self.hides.logs
+        !self.hidden.logs
     }
 
     /// Returns whether a job's logs are shown.
     pub fn shows_logs_of(&self, id: JobId, jobs: &[Job]) -> bool {
-        !self.hides.logs && self.shows_job(id, jobs)
+        !self.hidden.logs && self.shows_job(id, jobs)
     }
 
     /// Returns whether a node's current state is in scope.
@@ -232,7 +231,7 @@ impl Visibility {
                 own.then_some(process.facts.job).flatten().is_none_or(|job| self.shows_job(job, jobs))
             }
         };
-        in_scope && (own || !self.hides.other_users)
+        in_scope && (own || !self.hidden.other_users)
     }
 
     /// A job as a viewer sees it; `None` if it is hidden.
@@ -241,15 +240,15 @@ impl Visibility {
             return None;
         }
         let mut job = job.clone();
-        if self.hides.paths {
+        if self.hidden.paths {
             (job.workdir, job.stdout, job.stderr) = (None, None, None);
         }
-        if self.hides.paths || self.hides.arguments {
+        if self.hidden.paths || self.hidden.arguments {
             job.command = None;
         }
         if self.scope != Scope::All && job.dependency.is_some() {
             // Both name other jobs.
-            (job.dependency, job.reason_words) = (None, None);
+            (job.dependency, job.reason_text) = (None, None);
         }
         if let Scope::Nodes(shown) = &self.scope {
             job.nodes.retain(|node| shown.contains(node));
@@ -290,21 +289,18 @@ impl Visibility {
 
     fn past(&self, past: &History, raw: &NodePicture, fleet: &Fleet) -> History {
         let shown = past.gpus.iter().zip(&raw.gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
-        let host = if self.shows_host(&raw.name, fleet) {
-            past.host.clone()
-        } else {
-            past.host.each_ref().map(Trace::without_cells)
-        };
+        let host =
+            if self.shows_host(&raw.name, fleet) { past.host.clone() } else { past.host.without_cells() };
         History { is_summary: past.is_summary, gpus: shown.map(|(traces, _)| traces.clone()).collect(), host }
     }
 
     fn process(&self, process: &ProcessPicture, jobs: &[Job]) -> ProcessPicture {
         let mut process = process.clone();
         let facts = &mut process.facts;
-        if self.hides.arguments {
+        if self.hidden.arguments {
             facts.args = Reading::NotYet;
         }
-        if self.hides.paths {
+        if self.hidden.paths {
             facts.cwd = Reading::NotYet;
             // A program's name may be a path, and whatever follows it.
             facts.command = std::mem::take(&mut facts.command).map(|command| base_name(&command));
@@ -320,16 +316,16 @@ impl Visibility {
     fn head(&self, raw: &NodePicture, jobs: &[Job]) -> NodeHead {
         let link = match &raw.head.link {
             Link::Down { retry_at_ms, .. } => {
-                Link::Down { why: "the relay cannot reach this node".into(), retry_at_ms: *retry_at_ms }
+                Link::Down { reason: "the relay cannot reach this node".into(), retry_at_ms: *retry_at_ms }
             }
             Link::Refused { .. } => {
-                Link::Refused { why: "the relay may not enter this node".into(), advice: Text::default() }
+                Link::Refused { reason: "the relay may not enter this node".into(), advice: Text::default() }
             }
             other => other.clone(),
         };
         let mut facts = raw.head.facts.clone();
         if let Some(facts) = &mut facts {
-            facts.scratch = facts.scratch.take().filter(|_| !self.hides.paths);
+            facts.scratch = facts.scratch.take().filter(|_| !self.hidden.paths);
             facts.topology = self.topology(&facts.topology, &raw.gpus);
         }
         let shown = |event: &&GpuEvent| match &event.gpu {
@@ -340,7 +336,7 @@ impl Visibility {
             link,
             facts,
             no_gpu: raw.head.no_gpu.clone(),
-            nvml_stuck_ms: raw.head.nvml_stuck_ms,
+            driver_stuck_ms: raw.head.driver_stuck_ms,
             notes: Vec::new(),
             events: raw.head.events.iter().filter(shown).map(|event| self.event(event)).collect(),
             interval_ms: raw.head.interval_ms,
@@ -357,7 +353,7 @@ impl Visibility {
     /// The text of an Xid may contain a process name and pid.
     fn event(&self, event: &GpuEvent) -> GpuEvent {
         match event.xid {
-            Some(xid) if self.hides.other_users => {
+            Some(xid) if self.hidden.other_users => {
                 GpuEvent { text: format!("Xid {xid}").into(), ..event.clone() }
             }
             _ => event.clone(),

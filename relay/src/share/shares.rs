@@ -9,8 +9,9 @@ use crate::access::{self, user};
 use crate::clock::Clock;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::Key;
+use nodeglass_protocol::live::ticket::Ticket;
 use nodeglass_protocol::share::{
-    Scope, Share, ShareId, ShareLink, ShareRequest, ShareTerms, Sharing, Ticket, Visitor,
+    Scope, Share, ShareId, ShareLink, ShareRequest, ShareTerms, Sharing, Visitor,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -87,7 +88,7 @@ impl Shares {
         let terms = self.table().terms(request, now_ms)?;
         let uid = terms.to.as_ref().map(uid_of).transpose()?;
         let id = access::new_share_id().map_err(|error| ShareError::Failed(error.to_string().into()))?;
-        let share = Share { id, made_ms: now_ms, terms };
+        let share = Share { id, created_ms: now_ms, terms };
         let ticket = ticket(&share, &self.key);
         let open = OpenShare::new(share.clone(), uid, &ticket);
         if let Some(store) = &self.store {
@@ -277,7 +278,7 @@ impl Drop for ViewerSession {
 mod tests {
     use super::*;
     use nodeglass_protocol::JobId;
-    use nodeglass_protocol::share::Hides;
+    use nodeglass_protocol::share::HiddenParts;
 
     fn shares() -> Arc<Shares> {
         let endpoint = ShareEndpoint { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
@@ -285,7 +286,7 @@ mod tests {
     }
 
     fn request(scope: Scope) -> ShareRequest {
-        ShareRequest { label: "".into(), scope, hides: Hides::default(), to: None, lasts_s: None }
+        ShareRequest { label: "".into(), scope, hidden: HiddenParts::default(), to: None, lifetime_s: None }
     }
 
     fn guest(shares: &Arc<Shares>, made: &ShareLink) -> ViewerSession {
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn t10_revoking_a_share_disconnects_its_guests_and_nobody_else() {
+    async fn t10_revoking_a_share_disconnects_only_its_guests() {
         let shares = shares();
         let one = shares.create(request(Scope::All)).unwrap();
         let other = shares.create(request(Scope::Jobs(vec![JobId(1)]))).unwrap();

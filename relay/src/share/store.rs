@@ -225,19 +225,20 @@ fn check_private(path: &Path) -> Result<(), StoreError> {
 mod tests {
     use super::super::link::ticket;
     use super::*;
-    use nodeglass_protocol::share::{Hides, Scope, ShareTerms, Ticket};
+    use nodeglass_protocol::live::ticket::Ticket;
+    use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
     use std::os::unix::fs::PermissionsExt;
 
     fn open(id: &str, expires_ms: u64, to: Option<(&str, u32)>) -> (OpenShare, Ticket) {
         let terms = ShareTerms {
             label: "".into(),
             scope: Scope::All,
-            hides: Hides::default(),
+            hidden: HiddenParts::default(),
             to: to.map(|(name, _)| name.into()),
             expires_ms,
             ends_with_job: false,
         };
-        let share = Share { id: ShareId::new(id).unwrap(), made_ms: 0, terms };
+        let share = Share { id: ShareId::new(id).unwrap(), created_ms: 0, terms };
         let ticket = ticket(&share, &Key::new([7; LEN]));
         (OpenShare::new(share, to.map(|(_, uid)| uid), &ticket), ticket)
     }
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_stored_by_a_build_that_kept_keys_are_dropped() {
+    fn shares_stored_with_keys_by_an_older_build_are_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("nodeglass");
         drop(Store::open(&folder, "login1".into()).unwrap());

@@ -3,14 +3,15 @@
 use super::link::seal;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::{Key, Verifier};
+use nodeglass_protocol::live::ticket::Ticket;
 use nodeglass_protocol::share::{
-    LoginNameError, Scope, Share, ShareId, ShareRequest, ShareTerms, Sharing, Ticket, Visitor, login_name,
+    LoginNameError, Scope, Share, ShareId, ShareRequest, ShareTerms, Sharing, Visitor, login_name,
 };
 use std::collections::{BTreeMap, VecDeque};
 
 /// Maximum number of open shares.
 pub const MAX_SHARES: usize = 64;
-/// How many ended shares are remembered, to tell their holders the reason.
+/// How many ended shares are remembered, so that their holders learn the reason.
 const REMEMBERED: usize = 256;
 
 /// Why a share ended.
@@ -118,17 +119,17 @@ impl Table {
         if !(1..=Scope::MAX_NAMED).contains(&named) {
             return Err(ShareError::Scope);
         }
-        let lasts_s = request.lasts_s.unwrap_or(ShareRequest::DEFAULT_S);
-        if !(60..=ShareRequest::MAX_S).contains(&lasts_s) {
+        let lifetime_s = request.lifetime_s.unwrap_or(ShareRequest::DEFAULT_S);
+        if !(60..=ShareRequest::MAX_S).contains(&lifetime_s) {
             return Err(ShareError::Lasts);
         }
         Ok(ShareTerms {
             label: request.label,
-            ends_with_job: request.lasts_s.is_none() && matches!(request.scope, Scope::Jobs(_)),
+            ends_with_job: request.lifetime_s.is_none() && matches!(request.scope, Scope::Jobs(_)),
             scope: request.scope,
-            hides: request.hides,
+            hidden: request.hidden,
             to: request.to.map(|to| login_name(to.as_str())).transpose()?,
-            expires_ms: now_ms + lasts_s * 1_000,
+            expires_ms: now_ms + lifetime_s * 1_000,
         })
     }
 
@@ -187,7 +188,7 @@ impl Table {
     /// Shares by age, visitors in order of arrival.
     pub fn sharing(&self) -> Sharing {
         let mut shares: Vec<_> = self.open.values().map(|open| open.share.clone()).collect();
-        shares.sort_by(|a, b| (a.made_ms, &a.id).cmp(&(b.made_ms, &b.id)));
+        shares.sort_by(|a, b| (a.created_ms, &a.id).cmp(&(b.created_ms, &b.id)));
         Sharing { shares, visitors: self.visitors.values().cloned().collect() }
     }
 }
@@ -196,14 +197,14 @@ impl Table {
 mod tests {
     use super::*;
     use nodeglass_protocol::JobId;
-    use nodeglass_protocol::share::Hides;
+    use nodeglass_protocol::share::HiddenParts;
 
     fn request(scope: Scope) -> ShareRequest {
-        ShareRequest { label: "".into(), scope, hides: Hides::default(), to: None, lasts_s: None }
+        ShareRequest { label: "".into(), scope, hidden: HiddenParts::default(), to: None, lifetime_s: None }
     }
 
     fn opened(id: &str, terms: ShareTerms) -> OpenShare {
-        let share = Share { id: ShareId::new(id).unwrap(), made_ms: 0, terms };
+        let share = Share { id: ShareId::new(id).unwrap(), created_ms: 0, terms };
         let ticket = Ticket::new(share.id.clone(), Key::new([7; 32]));
         OpenShare::new(share, None, &ticket)
     }
@@ -213,7 +214,7 @@ mod tests {
         let table = Table::default();
         let terms = table.terms(request(Scope::Jobs(vec![JobId(1)])), 5).unwrap();
         assert_eq!((terms.expires_ms, terms.ends_with_job), (86_400_005, true));
-        let explicit = ShareRequest { lasts_s: Some(60), ..request(Scope::Jobs(vec![JobId(1)])) };
+        let explicit = ShareRequest { lifetime_s: Some(60), ..request(Scope::Jobs(vec![JobId(1)])) };
         let terms = table.terms(explicit, 5).unwrap();
         assert_eq!((terms.expires_ms, terms.ends_with_job), (60_005, false));
         assert!(!table.terms(request(Scope::All), 5).unwrap().ends_with_job);
@@ -225,9 +226,9 @@ mod tests {
         let refused = |request| table.terms(request, 0).unwrap_err();
         assert_eq!(refused(request(Scope::Jobs(Vec::new()))), ShareError::Scope);
         assert_eq!(refused(request(Scope::Jobs(vec![JobId(1); 257]))), ShareError::Scope);
-        for lasts_s in [0, 59, ShareRequest::MAX_S + 1, u64::MAX] {
+        for lifetime_s in [0, 59, ShareRequest::MAX_S + 1, u64::MAX] {
             assert_eq!(
-                refused(ShareRequest { lasts_s: Some(lasts_s), ..request(Scope::All) }),
+                refused(ShareRequest { lifetime_s: Some(lifetime_s), ..request(Scope::All) }),
                 ShareError::Lasts
             );
         }
@@ -249,9 +250,9 @@ mod tests {
         assert!(open.is_unaltered(&client_key));
         let alterations: [fn(&mut OpenShare); 5] = [
             |open| open.share.terms.scope = Scope::All,
-            |open| open.share.terms.hides.logs = false,
+            |open| open.share.terms.hidden.logs = false,
             |open| open.share.terms.expires_ms += 1,
-            |open| open.share.made_ms = 1,
+            |open| open.share.created_ms = 1,
             |open| open.uid = Some(1),
         ];
         for alter in alterations {

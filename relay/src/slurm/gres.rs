@@ -1,7 +1,7 @@
 //! Parses SLURM's GRES text for the GPUs of a job on a node; ambiguous text yields no GPUs rather than
 //! wrong ones.
 
-use super::hostlist::split_outside_brackets;
+use nodeglass_hostlist::split_outside_brackets;
 use nodeglass_protocol::job::GpuSet;
 
 /// SLURM formats an index list into a buffer of 128 bytes (still so in 26.05); a full one may be

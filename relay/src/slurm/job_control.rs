@@ -1,19 +1,19 @@
 //! Controls jobs with `scancel` and `scontrol`, and returns SLURM's own error messages.
 
-use super::query::{self, Client, Commands, Printed, Program, QueryError};
+use super::query::{self, Client, Commands, Output, Program, QueryError};
 use async_trait::async_trait;
 use nodeglass_protocol::Text;
-use nodeglass_protocol::ask::JobOrder;
 use nodeglass_protocol::job::{Job, JobState, Parent};
+use nodeglass_protocol::request::JobAction;
 
 /// Controls jobs: SLURM, or a scripted cluster.
 #[async_trait]
 pub trait JobController: Send + Sync + 'static {
-    /// Executes an order on a job of the user.
+    /// Executes an action on a job of the user.
     ///
     /// # Errors
     /// A complete sentence, usually SLURM's own.
-    async fn execute(&self, job: &Job, order: JobOrder) -> Result<Text, Text>;
+    async fn execute(&self, job: &Job, action: JobAction) -> Result<Text, Text>;
 }
 
 /// Controls jobs with SLURM's commands.
@@ -29,57 +29,57 @@ impl<C: Client> SlurmJobControl<C> {
 
 #[async_trait]
 impl<C: Client + Clone + Sync> JobController for SlurmJobControl<C> {
-    async fn execute(&self, job: &Job, order: JobOrder) -> Result<Text, Text> {
-        if let Some(why) = pointless(job, order) {
+    async fn execute(&self, job: &Job, action: JobAction) -> Result<Text, Text> {
+        if let Some(why) = pointless(job, action) {
             return Err(why);
         }
-        let (program, args) = command(job, order);
-        match self.0.clone().ask(program, &args).await {
-            Ok(printed) => match complaint(&printed) {
+        let (program, args) = command(job, action);
+        match self.0.clone().run(program, &args).await {
+            Ok(output) => match complaint(&output) {
                 Some(why) => Err(why),
-                None => Ok(done(job, order)),
+                None => Ok(done(job, action)),
             },
-            Err(QueryError::Said(program, why)) => Err(format!("{program} said: {why}").into()),
-            Err(error) => Err(format!("{error}; it is not known whether the order was executed").into()),
+            Err(QueryError::Failed(program, why)) => Err(format!("{program} said: {why}").into()),
+            Err(error) => Err(format!("{error}; it is not known whether the action was executed").into()),
         }
     }
 }
 
-/// The command line of an order. Contains numbers only, so that nothing can be mistaken for an option.
-fn command(job: &Job, order: JobOrder) -> (Program, Vec<String>) {
+/// The command line of an action. Contains numbers only, so that nothing can be mistaken for an option.
+fn command(job: &Job, action: JobAction) -> (Program, Vec<String>) {
     let id = job.id.to_string();
     // The pending rest of an array has the id of the whole array; its running tasks are not meant.
     let is_rest = matches!(job.part_of, Some(Parent::Array { task: None, .. }));
-    let args: Vec<&str> = match order {
-        JobOrder::Cancel if is_rest => vec!["--state=PENDING", &id],
-        JobOrder::Cancel => vec![&id],
-        JobOrder::Hold => vec!["hold", &id],
-        JobOrder::Release => vec!["release", &id],
-        JobOrder::Requeue => vec!["requeue", &id],
+    let args: Vec<&str> = match action {
+        JobAction::Cancel if is_rest => vec!["--state=PENDING", &id],
+        JobAction::Cancel => vec![&id],
+        JobAction::Hold => vec!["hold", &id],
+        JobAction::Release => vec!["release", &id],
+        JobAction::Requeue => vec!["requeue", &id],
     };
-    let program = if order == JobOrder::Cancel { Program::Scancel } else { Program::Scontrol };
+    let program = if action == JobAction::Cancel { Program::Scancel } else { Program::Scontrol };
     (program, args.into_iter().map(str::to_owned).collect())
 }
 
 /// Some failures exit with 0.
-fn complaint(printed: &Printed) -> Option<Text> {
-    printed.err.contains("error").then(|| query::sentence(&printed.err).into())
+fn complaint(output: &Output) -> Option<Text> {
+    output.err.contains("error").then(|| query::error_message(&output.err).into())
 }
 
 /// SLURM silently accepts a hold or release of a running job, without any effect.
-fn pointless(job: &Job, order: JobOrder) -> Option<Text> {
+fn pointless(job: &Job, action: JobAction) -> Option<Text> {
     let waits = job.state == JobState::Pending;
-    let matters = !matches!(order, JobOrder::Hold | JobOrder::Release) || waits;
+    let matters = !matches!(action, JobAction::Hold | JobAction::Release) || waits;
     (!matters).then(|| format!("job {} is not pending: only a pending job can be held", job.label).into())
 }
 
-/// The message for an accepted order. Its effect shows in the job list.
-fn done(job: &Job, order: JobOrder) -> Text {
-    let verb = match order {
-        JobOrder::Cancel => "cancel",
-        JobOrder::Hold => "hold",
-        JobOrder::Release => "release",
-        JobOrder::Requeue => "requeue",
+/// The message for an accepted action. Its effect shows in the job list.
+fn done(job: &Job, action: JobAction) -> Text {
+    let verb = match action {
+        JobAction::Cancel => "cancel",
+        JobAction::Hold => "hold",
+        JobAction::Release => "release",
+        JobAction::Requeue => "requeue",
     };
     format!("SLURM accepted the order to {verb} job {}", job.label).into()
 }
@@ -93,25 +93,25 @@ mod tests {
     /// Returns the given answer and records what was run.
     #[derive(Clone)]
     struct Script {
-        answer: Result<Printed, QueryError>,
+        answer: Result<Output, QueryError>,
         ran: Arc<Mutex<Vec<String>>>,
     }
 
     #[async_trait]
     impl Client for Script {
-        async fn ask(&mut self, program: Program, args: &[String]) -> Result<Printed, QueryError> {
+        async fn run(&mut self, program: Program, args: &[String]) -> Result<Output, QueryError> {
             self.ran.lock().unwrap().push(format!("{program} {}", args.join(" ")));
             self.answer.clone()
         }
     }
 
     async fn run(
-        answer: Result<Printed, QueryError>,
+        answer: Result<Output, QueryError>,
         job: &Job,
-        order: JobOrder,
+        action: JobAction,
     ) -> (Result<Text, Text>, String) {
         let script = Script { answer, ran: Arc::default() };
-        let outcome = SlurmJobControl::new(script.clone()).execute(job, order).await;
+        let outcome = SlurmJobControl::new(script.clone()).execute(job, action).await;
         let ran = script.ran.lock().unwrap().join("; ");
         (outcome, ran)
     }
@@ -123,24 +123,24 @@ mod tests {
     #[tokio::test]
     async fn a_job_that_runs_is_neither_held_nor_released() {
         let running = Job { state: JobState::Running, ..job() };
-        for order in [JobOrder::Hold, JobOrder::Release] {
-            let (outcome, ran) = run(Ok(Printed::default()), &running, order).await;
+        for action in [JobAction::Hold, JobAction::Release] {
+            let (outcome, ran) = run(Ok(Output::default()), &running, action).await;
             assert!(outcome.unwrap_err().as_str().contains("is not pending"));
             assert_eq!(ran, "", "SLURM would accept it");
         }
-        assert!(run(Ok(Printed::default()), &running, JobOrder::Requeue).await.0.is_ok());
+        assert!(run(Ok(Output::default()), &running, JobAction::Requeue).await.0.is_ok());
     }
 
     #[tokio::test]
-    async fn each_order_is_one_command_with_the_job_id() {
-        for (order, command) in [
-            (JobOrder::Cancel, "scancel 17"),
-            (JobOrder::Hold, "scontrol hold 17"),
-            (JobOrder::Release, "scontrol release 17"),
-            (JobOrder::Requeue, "scontrol requeue 17"),
+    async fn each_action_is_one_command_with_the_job_id() {
+        for (action, command) in [
+            (JobAction::Cancel, "scancel 17"),
+            (JobAction::Hold, "scontrol hold 17"),
+            (JobAction::Release, "scontrol release 17"),
+            (JobAction::Requeue, "scontrol requeue 17"),
         ] {
-            let (outcome, ran) = run(Ok(Printed::default()), &job(), order).await;
-            assert!(outcome.is_ok_and(|error| error.as_str().contains("17")), "{order:?}");
+            let (outcome, ran) = run(Ok(Output::default()), &job(), action).await;
+            assert!(outcome.is_ok_and(|error| error.as_str().contains("17")), "{action:?}");
             assert_eq!(ran, command);
         }
     }
@@ -149,21 +149,22 @@ mod tests {
     async fn the_waiting_rest_of_an_array_is_cancelled_without_its_running_tasks() {
         let rest = Job { part_of: Some(Parent::Array { job: JobId(17), task: None }), ..job() };
         assert_eq!(
-            run(Ok(Printed::default()), &rest, JobOrder::Cancel).await.1,
+            run(Ok(Output::default()), &rest, JobAction::Cancel).await.1,
             "scancel --state=PENDING 17"
         );
     }
 
     #[tokio::test]
     async fn slurms_error_message_is_returned_verbatim() {
-        let error = QueryError::Said(Program::Scancel, "error: Access/permission denied".into());
-        let (outcome, _) = run(Err(error), &job(), JobOrder::Cancel).await;
+        let error = QueryError::Failed(Program::Scancel, "error: Access/permission denied".into());
+        let (outcome, _) = run(Err(error), &job(), JobAction::Cancel).await;
         assert_eq!(outcome, Err("scancel said: error: Access/permission denied".into()));
-        let printed =
-            Printed { err: "scancel: error: Kill job error on job id 17\n".into(), ..Printed::default() };
-        let (outcome, _) = run(Ok(printed), &job(), JobOrder::Cancel).await;
+        let output =
+            Output { err: "scancel: error: Kill job error on job id 17\n".into(), ..Output::default() };
+        let (outcome, _) = run(Ok(output), &job(), JobAction::Cancel).await;
         assert_eq!(outcome, Err("error: Kill job error on job id 17".into()));
-        let (outcome, _) = run(Err(QueryError::Silent(Program::Scancel, 10)), &job(), JobOrder::Cancel).await;
+        let (outcome, _) =
+            run(Err(QueryError::TimedOut(Program::Scancel, 10)), &job(), JobAction::Cancel).await;
         assert!(outcome.unwrap_err().as_str().contains("not known whether"));
     }
 }

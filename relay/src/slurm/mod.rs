@@ -7,25 +7,18 @@
 use async_trait::async_trait;
 use nodeglass_protocol::{Text, job::Job};
 
-mod detail_cache;
 mod gres;
-mod hostlist;
 mod job_control;
-mod job_fields;
-mod poll_schedule;
-mod poll_trigger;
+mod poll;
 pub mod query;
 mod reason;
 pub mod scontrol;
-mod source;
 pub mod squeue;
 
-pub use hostlist::{HostlistError, expand};
 pub use job_control::{JobController, SlurmJobControl};
-pub use poll_schedule::PollSchedule;
-pub use poll_trigger::{PollReason, PollTrigger};
+pub use nodeglass_hostlist::{HostlistError, expand};
+pub use poll::{NoSlurm, PollReason, PollSchedule, PollTrigger, Slurm};
 pub use reason::{explain, explanation};
-pub use source::{NoSlurm, Slurm};
 
 /// A source of jobs: SLURM, or a scripted cluster.
 #[async_trait]

@@ -34,14 +34,14 @@ impl fmt::Display for Program {
 
 /// The output of a command that exited with 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Printed {
+pub struct Output {
     /// Standard output.
     pub out: Vec<u8>,
     /// The beginning of standard error.
     pub err: String,
 }
 
-/// Why a command failed; complete sentences for the user.
+/// Why a command failed. The messages are complete sentences for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// It is not on the `PATH`.
@@ -50,15 +50,15 @@ pub enum QueryError {
     /// It failed to start for another reason.
     #[error("{0} could not be started: {1}")]
     NotStarted(Program, String),
-    /// It exceeded its time limit and was killed.
+    /// It exceeded its time limit, in seconds, and was killed.
     #[error("{0} did not answer within {1} s")]
-    Silent(Program, u64),
-    /// It exceeded the size limit and was killed.
+    TimedOut(Program, u64),
+    /// It exceeded the size limit, in MiB, and was killed.
     #[error("{0} printed more than {1} MiB")]
-    TooMuch(Program, usize),
-    /// It exited with an error; SLURM's message.
+    OutputTooLarge(Program, usize),
+    /// It exited with an error and this message.
     #[error("{0} said: {1}")]
-    Said(Program, String),
+    Failed(Program, String),
 }
 
 /// Runs SLURM's commands: on this machine, or scripted.
@@ -68,33 +68,37 @@ pub trait Client: Send + 'static {
     ///
     /// # Errors
     /// [`QueryError`]; no process is left behind.
-    async fn ask(&mut self, program: Program, args: &[String]) -> Result<Printed, QueryError>;
+    async fn run(&mut self, program: Program, args: &[String]) -> Result<Output, QueryError>;
 }
 
 /// Runs the commands on this machine.
 #[derive(Clone, Debug)]
 pub struct Commands {
-    limit: Duration,
+    time_limit: Duration,
     max_bytes: usize,
     environment: Vec<(OsString, OsString)>,
 }
 
 /// Variables that locate SLURM; any other could change the output (`SQUEUE_*`, `TZ`, …).
-const KEPT: [&str; 5] = ["PATH", "HOME", "SLURM_CONF", "SLURM_CONF_SERVER", "LD_LIBRARY_PATH"];
+const KEPT_VARIABLES: [&str; 5] = ["PATH", "HOME", "SLURM_CONF", "SLURM_CONF_SERVER", "LD_LIBRARY_PATH"];
 /// How much of standard error is kept; the rest is discarded.
 const MAX_ERR_BYTES: u64 = 16 << 10;
 
 impl Commands {
-    /// squeue alone hangs for 18 to 99 s when the controller is unreachable, so this limit is our own.
-    pub const LIMIT: Duration = Duration::from_secs(10);
-    /// 100,000 jobs print about 25 MiB.
+    /// Time limit of a command. By itself, squeue hangs for 18 to 99 s when the controller is unreachable.
+    pub const TIME_LIMIT: Duration = Duration::from_secs(10);
+    /// Size limit of standard output. A list of 100,000 jobs has about 25 MiB.
     pub const MAX_BYTES: usize = 64 << 20;
 
     /// Uses commands found on this process's `PATH`.
     pub fn new() -> Self {
-        let environment = KEPT.iter().filter_map(|name| Some(((*name).into(), std::env::var_os(name)?)));
-        let mut commands =
-            Self { limit: Self::LIMIT, max_bytes: Self::MAX_BYTES, environment: environment.collect() };
+        let environment =
+            KEPT_VARIABLES.iter().filter_map(|name| Some(((*name).into(), std::env::var_os(name)?)));
+        let mut commands = Self {
+            time_limit: Self::TIME_LIMIT,
+            max_bytes: Self::MAX_BYTES,
+            environment: environment.collect(),
+        };
         commands.environment.push(("LC_ALL".into(), "C".into()));
         commands.environment.push(("SLURM_TIME_FORMAT".into(), "%s".into()));
         commands
@@ -110,8 +114,8 @@ impl Commands {
 
     /// Sets other limits.
     #[must_use]
-    pub fn with_limits(self, limit: Duration, max_bytes: usize) -> Self {
-        Self { limit, max_bytes, ..self }
+    pub fn with_limits(self, time_limit: Duration, max_bytes: usize) -> Self {
+        Self { time_limit, max_bytes, ..self }
     }
 
     /// The path of a program on the `PATH`; its bare name if it is not found.
@@ -122,9 +126,9 @@ impl Commands {
         let name = program.to_string();
         let given = self.environment.iter().find(|(variable, _)| variable == "PATH");
         let folders = given.map(|(_, folders)| folders.as_os_str()).unwrap_or_default();
-        let is_there = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+        let is_executable = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
         let mut paths = std::env::split_paths(folders).map(|folder| folder.join(&name));
-        paths.find(is_there).unwrap_or_else(|| name.into())
+        paths.find(is_executable).unwrap_or_else(|| name.into())
     }
 
     fn start(&self, program: Program, args: &[String]) -> Result<Running, QueryError> {
@@ -153,16 +157,16 @@ impl Default for Commands {
 
 #[async_trait]
 impl Client for Commands {
-    async fn ask(&mut self, program: Program, args: &[String]) -> Result<Printed, QueryError> {
+    async fn run(&mut self, program: Program, args: &[String]) -> Result<Output, QueryError> {
         let mut running = self.start(program, args)?;
-        match timeout(self.limit, running.end(self.max_bytes)).await {
-            Err(_) => Err(QueryError::Silent(program, self.limit.as_secs())),
+        match timeout(self.time_limit, running.wait_with_output(self.max_bytes)).await {
+            Err(_) => Err(QueryError::TimedOut(program, self.time_limit.as_secs())),
             Ok(Err(error)) if error.kind() == io::ErrorKind::FileTooLarge => {
-                Err(QueryError::TooMuch(program, self.max_bytes >> 20))
+                Err(QueryError::OutputTooLarge(program, self.max_bytes >> 20))
             }
-            Ok(Err(error)) => Err(QueryError::Said(program, error.to_string())),
-            Ok(Ok((true, printed))) => Ok(printed),
-            Ok(Ok((false, printed))) => Err(QueryError::Said(program, sentence(&printed.err))),
+            Ok(Err(error)) => Err(QueryError::Failed(program, error.to_string())),
+            Ok(Ok((true, output))) => Ok(output),
+            Ok(Ok((false, output))) => Err(QueryError::Failed(program, error_message(&output.err))),
         }
     }
 }
@@ -171,18 +175,18 @@ impl Client for Commands {
 struct Running(Child);
 
 impl Running {
-    /// Returns whether it exited with 0, and its output.
+    /// Waits for the command to exit; returns whether it exited with 0, and its output.
     ///
     /// # Errors
     /// [`io::ErrorKind::FileTooLarge`] as soon as it has printed more than `max_bytes`.
-    async fn end(&mut self, max_bytes: usize) -> io::Result<(bool, Printed)> {
+    async fn wait_with_output(&mut self, max_bytes: usize) -> io::Result<(bool, Output)> {
         let (Some(out), Some(err)) = (self.0.stdout.take(), self.0.stderr.take()) else {
             return Err(io::Error::other("it has no output"));
         };
-        // Both at once, as a full pipe that nobody reads would block it; too much output ends both.
-        let (out, err) = tokio::try_join!(read_all(out, max_bytes as u64), read_beginning(err))?;
+        // Both are read at the same time, because a full pipe would block the command; too much output ends both.
+        let (out, err) = tokio::try_join!(read_all(out, max_bytes as u64), read_prefix(err))?;
         let status = self.0.wait().await?;
-        Ok((status.success(), Printed { out, err: String::from_utf8_lossy(&err).into_owned() }))
+        Ok((status.success(), Output { out, err: String::from_utf8_lossy(&err).into_owned() }))
     }
 }
 
@@ -202,15 +206,15 @@ async fn read_all(from: impl AsyncRead + Unpin, max: u64) -> io::Result<Vec<u8>>
     if bytes.len() as u64 > max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }
 
-async fn read_beginning(mut from: impl AsyncRead + Unpin) -> io::Result<Vec<u8>> {
+async fn read_prefix(mut from: impl AsyncRead + Unpin) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     (&mut from).take(MAX_ERR_BYTES).read_to_end(&mut bytes).await?;
     tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
     Ok(bytes)
 }
 
-/// The telling line of what SLURM wrote to standard error, without its own prefix.
-pub fn sentence(err: &str) -> String {
+/// Returns the most informative line of SLURM's standard error, without the name of the command.
+pub fn error_message(err: &str) -> String {
     let is_informative = |line: &&str| line.contains("fatal:") || line.contains("error");
     let mut lines = err.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines.clone().rfind(is_informative).or_else(|| lines.next());
@@ -239,12 +243,12 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    async fn ask(dir: &tempfile::TempDir, limit: Duration, args: &[&str]) -> Result<Printed, QueryError> {
+    async fn run(dir: &tempfile::TempDir, limit: Duration, args: &[&str]) -> Result<Output, QueryError> {
         let args: Vec<String> = args.iter().map(ToString::to_string).collect();
         let commands = Commands::new().with_path(dir.path()).with_limits(limit, 1 << 20);
         // Another test's fork may still hold the freshly written script open for writing.
         for _ in 0..50 {
-            match commands.clone().ask(Program::Squeue, &args).await {
+            match commands.clone().run(Program::Squeue, &args).await {
                 Err(QueryError::NotStarted(_, why)) if why.contains("Text file busy") => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
@@ -259,8 +263,8 @@ mod tests {
     #[tokio::test]
     async fn t16_arguments_arrive_as_they_are_and_the_environment_is_clean() {
         let dir = stub("printf '%s|' \"$@\"; env | grep -E 'SQUEUE|TZ=|LC_ALL|SLURM' | sort");
-        let printed = ask(&dir, LONG, &["a b", "$(x)", "'\"", "-o\u{1e}%A"]).await.unwrap();
-        let text = String::from_utf8(printed.out).unwrap();
+        let output = run(&dir, LONG, &["a b", "$(x)", "'\"", "-o\u{1e}%A"]).await.unwrap();
+        let text = String::from_utf8(output.out).unwrap();
         assert_eq!(text, "a b|$(x)|'\"|-o\u{1e}%A|LC_ALL=C\nSLURM_TIME_FORMAT=%s\n");
     }
 
@@ -270,8 +274,8 @@ mod tests {
         let pids = dir.path().join("pids");
         write_stub(dir.path(), "squeue", &format!("sleep 600 & echo $! $$ > {}; wait", pids.display()));
         let started = Instant::now();
-        let answer = ask(&dir, Duration::from_secs(1), &[]).await;
-        assert_eq!(answer, Err(QueryError::Silent(Program::Squeue, 1)));
+        let answer = run(&dir, Duration::from_secs(1), &[]).await;
+        assert_eq!(answer, Err(QueryError::TimedOut(Program::Squeue, 1)));
         assert!(started.elapsed() < LONG);
         for pid in fs::read_to_string(&pids).unwrap().split_whitespace() {
             assert!(gone(pid).await, "{pid} lives on");
@@ -283,7 +287,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let pids = dir.path().join("pids");
         write_stub(dir.path(), "squeue", &format!("echo $$ > {}; sleep 600", pids.display()));
-        let left = timeout(Duration::from_secs(1), ask(&dir, LONG, &[])).await;
+        let left = timeout(Duration::from_secs(1), run(&dir, LONG, &[])).await;
         assert!(left.is_err());
         assert!(gone(fs::read_to_string(&pids).unwrap().trim()).await);
     }
@@ -302,15 +306,15 @@ mod tests {
     #[tokio::test]
     async fn t18_a_flood_on_standard_output_is_cut_short() {
         let dir = stub("yes 0123456789 | head -c 100000000");
-        assert_eq!(ask(&dir, LONG, &[]).await, Err(QueryError::TooMuch(Program::Squeue, 1)));
+        assert_eq!(run(&dir, LONG, &[]).await, Err(QueryError::OutputTooLarge(Program::Squeue, 1)));
     }
 
     #[tokio::test]
     async fn t18_a_flood_on_standard_error_neither_blocks_nor_fills_the_memory() {
         let dir = stub("yes error | head -c 5000000 >&2; echo list");
-        let printed = ask(&dir, LONG, &[]).await.unwrap();
-        assert_eq!(printed.out, b"list\n");
-        assert_eq!(printed.err.len() as u64, MAX_ERR_BYTES);
+        let output = run(&dir, LONG, &[]).await.unwrap();
+        assert_eq!(output.out, b"list\n");
+        assert_eq!(output.err.len() as u64, MAX_ERR_BYTES);
     }
 
     #[tokio::test]
@@ -318,7 +322,7 @@ mod tests {
         let dir = stub(
             "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1",
         );
-        let why = ask(&dir, LONG, &[]).await.unwrap_err().to_string();
+        let why = run(&dir, LONG, &[]).await.unwrap_err().to_string();
         let want = "squeue said: slurm_load_jobs error: Unable to contact slurm controller (connect failure)";
         assert_eq!(why, want);
     }
@@ -326,15 +330,15 @@ mod tests {
     #[tokio::test]
     async fn a_missing_command_is_reported_as_missing() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(ask(&dir, LONG, &[]).await, Err(QueryError::Missing(Program::Squeue)));
+        assert_eq!(run(&dir, LONG, &[]).await, Err(QueryError::Missing(Program::Squeue)));
     }
 
     #[test]
     fn the_last_error_line_is_the_informative_one() {
         let err = "squeue: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n\
                    squeue: fatal: Could not establish a configuration source\n";
-        assert_eq!(sentence(err), "fatal: Could not establish a configuration source");
-        assert_eq!(sentence("\n  hello\n"), "hello");
-        assert_eq!(sentence(""), "nothing, and exited with an error");
+        assert_eq!(error_message(err), "fatal: Could not establish a configuration source");
+        assert_eq!(error_message("\n  hello\n"), "hello");
+        assert_eq!(error_message(""), "nothing, and exited with an error");
     }
 }

@@ -76,9 +76,9 @@ const SENTENCES: &[(&str, &str)] = &[
 
 /// Fills the explanation of its reason into a job that has none.
 pub fn explain(job: &mut Job) {
-    if job.reason_words.is_none() {
+    if job.reason_text.is_none() {
         let waits = !matches!(job.state, JobState::Ended(_));
-        job.reason_words = job.reason.as_ref().and_then(|reason| explanation(reason.as_str(), waits));
+        job.reason_text = job.reason.as_ref().and_then(|reason| explanation(reason.as_str(), waits));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::pacing::CpuBudget;
 use super::{Connection, WebState};
-use crate::access::authenticator::{AuthError, FAILURE_DELAY_MS, RateLimited};
+use crate::auth::authenticator::{AuthError, FAILURE_DELAY_MS, RateLimited};
 use crate::share::AccessGrant;
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -12,9 +12,9 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use nodeglass_protocol::Text;
-use nodeglass_protocol::ask::{Answer, Ask, RetryTarget};
 use nodeglass_protocol::frame::Form;
-use nodeglass_protocol::live::{Farewell, ServerMessage, Topic};
+use nodeglass_protocol::live::{CloseReason, ServerMessage, Topic};
+use nodeglass_protocol::request::{self, Request, RetryTarget};
 use nodeglass_protocol::share::{ShareId, ShareRequest};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -43,7 +43,7 @@ impl FromRequestParts<WebState> for Bearer {
             }
             Err(AuthError::RateLimited(why)) => Err(rate_limited(why).await),
             Err(AuthError::WrongKey) => Err(wrong_key()),
-            Err(AuthError::Forbidden(farewell)) => Err(forbidden(farewell)),
+            Err(AuthError::Forbidden(close_reason)) => Err(forbidden(close_reason)),
         }
     }
 }
@@ -71,17 +71,17 @@ fn wrong_key() -> Response {
     (StatusCode::UNAUTHORIZED, challenge, why).into_response()
 }
 
-fn forbidden(farewell: Farewell) -> Response {
-    let why = match farewell {
-        Farewell::Revoked => "the owner revoked this share\n".to_owned(),
-        Farewell::Expired => "this share has expired\n".to_owned(),
-        Farewell::NotForYou { to } => {
+fn forbidden(close_reason: CloseReason) -> Response {
+    let why = match close_reason {
+        CloseReason::Revoked => "the owner revoked this share\n".to_owned(),
+        CloseReason::Expired => "this share has expired\n".to_owned(),
+        CloseReason::NotForYou { to } => {
             format!("this share is for {to}, and the kernel says that you are not\n")
         }
-        Farewell::NotByProxy { other_user: true } => {
+        CloseReason::NotByProxy { other_user: true } => {
             "the proxy says that its visitor is another user than the one who runs this relay\n".to_owned()
         }
-        Farewell::NotByProxy { other_user: false } => {
+        CloseReason::NotByProxy { other_user: false } => {
             "the proxy does not say who its visitor is: set --proxy-user-header, or use a link of `relay link --tab`\n"
                 .to_owned()
         }
@@ -131,7 +131,7 @@ pub async fn share(
     request: Result<Json<ShareRequest>, JsonRejection>,
 ) -> Response {
     match request {
-        Ok(Json(request)) => respond(web.actions.ask(Ask::Share(Box::new(request))).await),
+        Ok(Json(request)) => respond(web.actions.request(Request::Share(Box::new(request))).await),
         Err(error) => {
             let form = "send the share request as JSON: {\"scope\":{\"jobs\":[17]}}";
             let why = Text::new(error.body_text());
@@ -143,7 +143,7 @@ pub async fn share(
 /// The link of an open share.
 pub async fn share_link(State(web): State<WebState>, _: OwnerBearer, Path(id): Path<String>) -> Response {
     match ShareId::new(id) {
-        Ok(id) => respond(web.actions.ask(Ask::ShareLink(id)).await),
+        Ok(id) => respond(web.actions.request(Request::ShareLink(id)).await),
         Err(error) => (StatusCode::BAD_REQUEST, format!("failed to {error}\n")).into_response(),
     }
 }
@@ -151,7 +151,7 @@ pub async fn share_link(State(web): State<WebState>, _: OwnerBearer, Path(id): P
 /// Revokes a share.
 pub async fn revoke(State(web): State<WebState>, _: OwnerBearer, Path(id): Path<String>) -> Response {
     match ShareId::new(id) {
-        Ok(id) => respond(web.actions.ask(Ask::Revoke(id)).await),
+        Ok(id) => respond(web.actions.request(Request::Revoke(id)).await),
         Err(error) => (StatusCode::BAD_REQUEST, format!("failed to {error}\n")).into_response(),
     }
 }
@@ -166,15 +166,19 @@ pub async fn retry(
         let why = "send what to retry as JSON: {\"node\":\"gpu-01\"}, \"jobs\" or \"everything\"\n";
         return (StatusCode::BAD_REQUEST, why).into_response();
     };
-    respond(web.actions.ask(Ask::Retry(target)).await)
+    respond(web.actions.request(Request::Retry(target)).await)
 }
 
-fn respond(answer: Answer) -> Response {
-    match answer {
-        Answer::Share(link) => Json(link).into_response(),
-        Answer::Done(done) => format!("{done}\n").into_response(),
-        Answer::Refused(why) => (StatusCode::UNPROCESSABLE_ENTITY, format!("{why}\n")).into_response(),
-        Answer::Process(_) | Answer::Tail(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+fn respond(response: request::Response) -> Response {
+    match response {
+        request::Response::Share(link) => Json(link).into_response(),
+        request::Response::Done(done) => format!("{done}\n").into_response(),
+        request::Response::Refused(why) => {
+            (StatusCode::UNPROCESSABLE_ENTITY, format!("{why}\n")).into_response()
+        }
+        request::Response::Process(_) | request::Response::Tail(_) => {
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Serves the page, which is embedded in the binary pre-compressed and identified by its build id.
 
 use super::{WebState, headers};
+use crate::access::base_path::BasePath;
 use crate::access::cache_buster::CacheBuster;
-use crate::config::BasePath;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{

@@ -1,36 +1,28 @@
 //! The web server: the page, a WebSocket, and a small HTTP API; nothing is served without the key.
 //!
-//! [`router`] lists every route. [`origin_check`] runs before each of them and [`headers`] after; `serve`
+//! [`router`] lists every route. [`origin_check`] runs before each of them and [`headers`] after; `server`
 //! bounds what an unauthenticated client can cost.
 
 pub mod api;
 pub mod assets;
-mod connection_limit;
 mod forwarded;
 pub mod headers;
-pub mod listen;
-pub mod live;
 pub mod origin_check;
 mod pacing;
-mod pending_requests;
 pub mod router;
-mod serve;
-mod socket;
-mod throttle;
-pub mod tls;
+mod server;
 mod ws;
 
-pub use connection_limit::Connection;
-pub use listen::{BindError, Listeners, bind};
 pub use router::router;
+pub use server::{BindError, Connection, Listeners, bind, serve, tls};
 
 use crate::about::About;
-use crate::access::authenticator::Authenticator;
+use crate::access::base_path::BasePath;
 use crate::access::hosts::AllowedHosts;
 use crate::access::proxies::Proxies;
 use crate::actions::ActionService;
-use crate::config::BasePath;
-use crate::hub::Hub;
+use crate::auth::authenticator::Authenticator;
+use crate::live::Hub;
 use crate::share::Shares;
 use assets::Assets;
 use std::sync::Arc;

@@ -1,9 +1,8 @@
 //! `Host` and origin checks: rejects requests that were meant for another host or made by another site's
 //! page.
 
-use super::WebState;
-use super::connection_limit::Connection;
 use super::forwarded::Forwarded;
+use super::{Connection, WebState};
 use crate::access::peer::Peer;
 use axum::Extension;
 use axum::extract::{Request, State};

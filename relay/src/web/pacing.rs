@@ -1,7 +1,8 @@
 //! Rate limit for snapshots, the only costly thing that a guest can request: a number per second and a
-//! share of a core. Requests wait for their turn, and a later `look` replaces an earlier one; deltas
+//! share of a core. Requests wait for their turn, and a later `subscribe` replaces an earlier one; deltas
 //! continue meanwhile. The owner is not limited.
 
+use crate::token_bucket::TokenBucket;
 use nodeglass_protocol::live::{ClientMessage, MAX_TOPICS, Topic};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,44 +20,13 @@ const CORE_BURST_S: f64 = 0.5;
 /// Cost of sending, in seconds per byte: about 200 MB/s, mostly kernel time.
 const S_PER_BYTE: f64 = 5e-9;
 
-/// A token bucket that may be overdrawn.
-#[derive(Debug)]
-struct Bucket {
-    left: f64,
-    at: Instant,
-    per_s: f64,
-    most: f64,
-}
-
-impl Bucket {
-    fn full(most: f64, per_s: f64) -> Self {
-        Self { left: most, at: Instant::now(), per_s, most }
-    }
-
-    fn take(&mut self, amount: f64, now: Instant) {
-        self.fill(now);
-        self.left -= amount;
-    }
-
-    /// The time at which at least `amount` is available.
-    fn available_at(&mut self, amount: f64, now: Instant) -> Instant {
-        self.fill(now);
-        now + Duration::from_secs_f64(((amount - self.left) / self.per_s).max(0.0))
-    }
-
-    fn fill(&mut self, now: Instant) {
-        let more = now.saturating_duration_since(self.at).as_secs_f64() * self.per_s;
-        (self.left, self.at) = (self.most.min(self.left + more), now);
-    }
-}
-
 /// CPU budget of one user's guest connections. Clones share the same budget.
 #[derive(Clone, Debug)]
-pub(super) struct CpuBudget(Arc<Mutex<Bucket>>);
+pub(crate) struct CpuBudget(Arc<Mutex<TokenBucket>>);
 
 impl Default for CpuBudget {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Bucket::full(CORE_BURST_S, CORE_SHARE))))
+        Self(Arc::new(Mutex::new(TokenBucket::full(CORE_BURST_S, CORE_SHARE, Instant::now()))))
     }
 }
 
@@ -81,7 +51,7 @@ impl CpuBudget {
         Arc::strong_count(&self.0) > 1
     }
 
-    fn bucket(&self) -> MutexGuard<'_, Bucket> {
+    fn bucket(&self) -> MutexGuard<'_, TokenBucket> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -89,25 +59,25 @@ impl CpuBudget {
 /// Rate-limited requests of one connection.
 #[derive(Debug)]
 pub(super) struct RequestPacer {
-    guest: Option<(CpuBudget, Bucket)>,
-    look: Option<Vec<Topic>>,
+    guest: Option<(CpuBudget, TokenBucket)>,
+    topics: Option<Vec<Topic>>,
     resyncs: VecDeque<Topic>,
 }
 
 impl RequestPacer {
     /// For the owner, who is not limited, or for a guest with this budget.
     pub(super) fn new(guest: Option<CpuBudget>) -> Self {
-        let guest = guest.map(|budget| (budget, Bucket::full(BURST, PER_S)));
-        Self { guest, look: None, resyncs: VecDeque::new() }
+        let guest = guest.map(|budget| (budget, TokenBucket::full(BURST, PER_S, Instant::now())));
+        Self { guest, topics: None, resyncs: VecDeque::new() }
     }
 
-    /// Queues a `look`, replacing any earlier one.
-    pub(super) fn queue_look(&mut self, mut topics: Vec<Topic>) {
+    /// Queues a `subscribe`, replacing any earlier one.
+    pub(super) fn queue_topics(&mut self, mut topics: Vec<Topic>) {
         if self.guest.is_some() {
             topics.truncate(MAX_GUEST_TOPICS);
         }
         self.resyncs.retain(|topic| topics.contains(topic));
-        self.look = Some(topics);
+        self.topics = Some(topics);
     }
 
     /// Queues a `resync`.
@@ -120,7 +90,7 @@ impl RequestPacer {
 
     /// When the next request may run; `None` if the queue is empty.
     pub(super) fn next_due(&mut self) -> Option<Instant> {
-        if self.look.is_none() && self.resyncs.is_empty() {
+        if self.topics.is_none() && self.resyncs.is_empty() {
             return None;
         }
         let now = Instant::now();
@@ -132,8 +102,8 @@ impl RequestPacer {
 
     /// Removes the next request.
     pub(super) fn next(&mut self) -> Option<ClientMessage> {
-        let look = self.look.take().map(ClientMessage::Look);
-        let next = look.or_else(|| self.resyncs.pop_front().map(ClientMessage::Resync))?;
+        let topics = self.topics.take().map(ClientMessage::Subscribe);
+        let next = topics.or_else(|| self.resyncs.pop_front().map(ClientMessage::Resync))?;
         if let Some((_, snapshots)) = &mut self.guest {
             snapshots.take(1.0, Instant::now());
         }
@@ -158,7 +128,7 @@ mod tests {
     async fn completed_requests(pacer: &mut RequestPacer, seconds: u64, cost: Duration) -> usize {
         let mut done = 0;
         for number in 0..seconds * 100 {
-            pacer.queue_look(vec![Topic::Job(JobId(number as u32))]);
+            pacer.queue_topics(vec![Topic::Job(JobId(number as u32))]);
             if pacer.next_due().is_some_and(|due| due <= Instant::now()) && pacer.next().is_some() {
                 pacer.charge(cost, 0);
                 done += 1;
@@ -184,7 +154,7 @@ mod tests {
         let mut spent = Duration::ZERO;
         for _ in 0..1_000 {
             for pacer in &mut pacers {
-                pacer.queue_look(vec![Topic::Overview]);
+                pacer.queue_topics(vec![Topic::Overview]);
                 if pacer.next_due().is_some_and(|due| due <= Instant::now()) && pacer.next().is_some() {
                     pacer.charge(cost, 0);
                     spent += cost;
@@ -196,17 +166,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn bytes_are_charged_and_the_last_look_is_kept() {
+    async fn bytes_are_charged_and_the_last_refill_is_stored() {
         let mut pacer = RequestPacer::new(Some(CpuBudget::default()));
         pacer.charge(Duration::ZERO, 1_000_000_000);
-        pacer.queue_look(vec![Topic::Job(JobId(1))]);
+        pacer.queue_topics(vec![Topic::Job(JobId(1))]);
         pacer.queue_resync(Topic::Job(JobId(1)));
-        pacer.queue_look((0..20).map(|id| Topic::Job(JobId(id + 1))).collect());
+        pacer.queue_topics((0..20).map(|id| Topic::Job(JobId(id + 1))).collect());
         let due = pacer.next_due().expect("something waits");
         assert!(due > Instant::now() + Duration::from_secs(30));
         advance(due - Instant::now()).await;
         assert!(
-            matches!(pacer.next(), Some(ClientMessage::Look(topics)) if topics.len() == MAX_GUEST_TOPICS)
+            matches!(pacer.next(), Some(ClientMessage::Subscribe(topics)) if topics.len() == MAX_GUEST_TOPICS)
         );
         assert!(matches!(pacer.next(), Some(ClientMessage::Resync(Topic::Job(JobId(1))))));
         assert!(pacer.next().is_none() && pacer.next_due().is_none());

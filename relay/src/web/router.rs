@@ -1,7 +1,7 @@
 //! All routes of the relay.
 
-use super::{WebState, api, assets, headers, live, origin_check};
-use crate::config::BasePath;
+use super::{WebState, api, assets, headers, origin_check, ws};
+use crate::access::base_path::BasePath;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::Uri;
@@ -28,7 +28,7 @@ pub fn router(state: WebState) -> Router {
         (ROUTES, state.base.clone());
     let routes = Router::new()
         // The WebSocket: from the relay's own page only, authenticated by its first messages.
-        .route(live, get(live::connect).layer(from_fn(origin_check::check_origin)))
+        .route(live, get(ws::connect).layer(from_fn(origin_check::check_origin)))
         // For scripts: the overview as JSON, with the key as bearer token.
         .route(picture, get(api::picture))
         // For `relay share`: with the owner's key, on the owner's own connections.

@@ -9,7 +9,7 @@ use nodeglass_relay::launch::{LaunchError, Launcher, NodeStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// Says hello, then repeats each line it is told, and ends with its stdin.
+/// Prints a hello, then echoes each line of stdin until that closes.
 pub const ECHO: &str = r#"printf '\036NODEGLASS1 {"hello":1}\n'
 while read -r line; do echo "got $line"; done
 echo bye >&2
@@ -61,26 +61,26 @@ pub fn node() -> NodeName {
 
 /// Reads stdout until it holds `wanted`; panics after 20 s or at the end.
 pub async fn expect(stream: &mut NodeStream, wanted: &str) -> String {
-    let mut heard: Vec<u8> = Vec::new();
+    let mut output: Vec<u8> = Vec::new();
     let reading = async {
-        let mut looked = 0;
-        while !heard[looked..].windows(wanted.len()).any(|window| window == wanted.as_bytes()) {
-            looked = heard.len().saturating_sub(wanted.len());
+        let mut searched = 0;
+        while !output[searched..].windows(wanted.len()).any(|window| window == wanted.as_bytes()) {
+            searched = output.len().saturating_sub(wanted.len());
             let Some(chunk) = stream.stdout.recv().await else {
                 panic!(
                     "the output ended after {:?}: {:?}",
-                    String::from_utf8_lossy(&heard),
+                    String::from_utf8_lossy(&output),
                     stream.end.try_recv()
                 );
             };
-            heard.extend_from_slice(&chunk);
+            output.extend_from_slice(&chunk);
         }
     };
     tokio::time::timeout(Duration::from_secs(20), reading).await.expect("it comes within 20 s");
-    String::from_utf8_lossy(&heard).into_owned()
+    String::from_utf8_lossy(&output).into_owned()
 }
 
-pub async fn say(stream: &NodeStream, line: &str) {
+pub async fn send_line(stream: &NodeStream, line: &str) {
     stream.stdin.send(format!("{line}\n").into()).await.unwrap();
 }
 

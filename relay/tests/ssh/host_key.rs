@@ -82,13 +82,13 @@ fn certified(options: &[&str]) -> Option<Sshd> {
 }
 
 #[tokio::test]
-async fn a_host_with_a_certificate_of_a_known_authority_needs_no_line_of_its_own() {
+async fn a_host_with_a_certificate_of_a_known_authority_needs_no_known_hosts_line() {
     let Some(sshd) = certified(&["-n", "127.0.0.1"]) else { return };
     let authority = format!("@cert-authority [127.0.0.*]:* {}\n", sshd.public("ca_key"));
     let user = User { known_hosts: authority, ..User::of(&sshd) };
     let mut stream = user.launch(&sshd.script(ECHO)).await.unwrap();
     expect(&mut stream, "hello").await;
-    // Who knows only the key itself gets the key itself.
+    // A client that knows only the plain host key negotiates that one.
     let mut stream = User::of(&sshd).launch(&sshd.script(ECHO)).await.unwrap();
     expect(&mut stream, "hello").await;
 }

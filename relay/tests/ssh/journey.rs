@@ -5,7 +5,8 @@ use super::sshd::Sshd;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_relay::clock::Clock;
-use nodeglass_relay::nodes::{FromNode, NodeEvent, Plan, SampleSchedule, Supervisor};
+use nodeglass_relay::fleet::NodeEvent;
+use nodeglass_relay::nodes::{FromNode, Plan, SampleSchedule, Supervisor};
 use nodeglass_relay::slurm::PollTrigger;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tokio::sync::mpsc;
 
 /// Speaks wire one: a hello, a heartbeat each second; ends on `stop` and with its stdin.
 const PROBE: &str = r#"printf '\036NODEGLASS1 {"hello":{"proto":{"min":2,"max":2},"build":"b","stream":1,"host":"h",'
-printf '"boot_id":"i","kernel":"k","cpus":1,"mem_total_bytes":1,"user":"u","pid":1,"nvml":{"absent":{"why":"w"}}}}\n'
+printf '"boot_id":"i","kernel":"k","cpus":1,"mem_total_bytes":1,"user":"u","pid":1,"sources":[]}}\n'
 while :; do echo '{"heartbeat":{"mono_ns":1}}'; sleep 1; done & beat=$!
 while read -r line; do case "$line" in *stop*) break;; esac; done
 kill $beat"#;

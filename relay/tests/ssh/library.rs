@@ -15,17 +15,20 @@ async fn t30_the_ssh_library_at_work_has_the_fixes_that_we_rely_on() {
     let Some(mut sshd) = Sshd::start() else { return };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     sshd.port = listener.local_addr().unwrap().port();
-    let heard = std::thread::spawn(move || {
+    let server = std::thread::spawn(move || {
         let (socket, _) = listener.accept().unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut line = String::new();
         BufReader::new(socket).read_line(&mut line).unwrap();
         line
     });
-    // It must fail: nobody answers. What counts is how our side introduces itself, in this very process.
+    // It must fail, as nobody answers. The test is about the client's identification string.
     assert!(User::of(&sshd).launcher(&sshd.script(ECHO)).launch(&node()).await.is_err());
-    let said = heard.join().unwrap();
-    let version = said.trim_end().strip_prefix("SSH-2.0-libssh2_").unwrap_or_else(|| panic!("{said:?}"));
+    let identification = server.join().unwrap();
+    let version = identification
+        .trim_end()
+        .strip_prefix("SSH-2.0-libssh2_")
+        .unwrap_or_else(|| panic!("{identification:?}"));
     assert!(numbers(version) >= AT_LEAST, "libssh2 {version} is too old");
     // The distribution's would be a shared object.
     assert!(

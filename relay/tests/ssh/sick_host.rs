@@ -1,6 +1,6 @@
 //! Hosts that hang, lie or chatter cost one slot for a bounded time and nothing else.
 
-use super::config::{ECHO, User, expect, node, say, until};
+use super::config::{ECHO, User, expect, node, send_line, until};
 use super::sshd::Sshd;
 use nodeglass_protocol::probe::MAGIC;
 use nodeglass_relay::launch::{LaunchError, Launcher};
@@ -59,7 +59,7 @@ async fn a_host_frozen_at_any_moment_can_be_left_without_waiting() {
     let mut stream = User::of(&sshd).launch(&sshd.script(ECHO)).await.unwrap();
     expect(&mut stream, "hello").await;
     sshd.signal(libc::SIGSTOP);
-    say(&stream, "into the void").await;
+    send_line(&stream, "into the void").await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let end = {
         let nodeglass_relay::launch::NodeStream { stdout, stdin, end } = stream;
@@ -93,9 +93,9 @@ async fn noise_half_lines_and_huge_lines_arrive_as_they_are() {
     let body = "echo 'more noise'; printf '\\036NODE'; sleep 0.2; printf 'GLASS1 {\"half'; sleep 0.2; printf '\"}\\n'\n\
         head -c 10000000 /dev/zero | tr '\\0' x; echo; echo the end; cat >/dev/null";
     let mut stream = User::of(&sshd).launch(&sshd.script(body)).await.unwrap();
-    let heard = expect(&mut stream, "the end\n").await;
-    assert!(heard.contains("more noise") && heard.contains(&format!("{MAGIC}{{\"half\"}}\n")));
-    assert!(heard.len() > 10_000_000);
+    let output = expect(&mut stream, "the end\n").await;
+    assert!(output.contains("more noise") && output.contains(&format!("{MAGIC}{{\"half\"}}\n")));
+    assert!(output.len() > 10_000_000);
 }
 
 #[tokio::test]
@@ -121,13 +121,13 @@ async fn a_login_script_that_never_ends_is_named_as_such() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_holds_the_node_back_and_loses_nothing() {
+async fn a_slow_reader_blocks_the_node_and_loses_nothing() {
     let Some(sshd) = Sshd::start() else { return };
     let body = "printf '\\036NODEGLASS1 x\\n'; seq 1 400000; echo the end; cat >/dev/null";
     let mut stream = User::of(&sshd).launch(&sshd.script(body)).await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let heard = expect(&mut stream, "the end\n").await;
-    let numbers = heard.lines().filter(|line| line.parse::<u32>().is_ok()).count();
+    let output = expect(&mut stream, "the end\n").await;
+    let numbers = output.lines().filter(|line| line.parse::<u32>().is_ok()).count();
     assert_eq!(numbers, 400_000);
 }
 
@@ -147,7 +147,7 @@ async fn twenty_nodes_at_once_need_no_thread_each() {
         streams.push(launch.await.unwrap().unwrap());
     }
     for (n, stream) in streams.iter_mut().enumerate() {
-        say(stream, &format!("to {n}")).await;
+        send_line(stream, &format!("to {n}")).await;
         expect(stream, &format!("got to {n}\n")).await;
     }
     drop(streams);

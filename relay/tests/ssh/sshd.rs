@@ -88,7 +88,7 @@ impl Sshd {
         path
     }
 
-    /// The public key of a file as known_hosts wants it: type and base64.
+    /// The public key of a file in the format of known_hosts: type and base64.
     pub fn public(&self, key: &str) -> String {
         let text = fs::read_to_string(self.path(&format!("{key}.pub"))).unwrap();
         text.split(' ').take(2).collect::<Vec<_>>().join(" ")

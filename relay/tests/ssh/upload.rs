@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Ends with 4 unless it lies in the cache; says which file it is and how it was called.
+/// Exits with 4 unless it is in the cache; prints its path and arguments.
 const ONLY_UPLOADED: &str = r#"p=$PWD/${0#./}; case "$p" in *.cache/nodeglass/*) ;; *) exit 4;; esac
 printf '\036NODEGLASS1 %s %s\n' "$p" "$*"; cat >/dev/null"#;
 
@@ -27,10 +27,10 @@ async fn a_probe_of_the_same_build_at_the_same_path_is_run_and_nothing_is_upload
     let probe = sshd.script(r#"printf '\036NODEGLASS1 %s %s\n' "$PWD/${0#./}" "$*"; cat >/dev/null"#);
     let mut stream = User::of(&sshd).launch(&probe).await.unwrap();
     let hash = ProbeBinary::find(Some(&probe)).unwrap().hash16().to_owned();
-    let heard = expect(&mut stream, "\n").await;
+    let output = expect(&mut stream, "\n").await;
     assert!(
-        heard.contains(&format!("{} --expect {hash} --relay 000000000000abcd", probe.display())),
-        "{heard}"
+        output.contains(&format!("{} --expect {hash} --relay 000000000000abcd", probe.display())),
+        "{output}"
     );
     assert!(cached(&sshd).is_empty());
 }
@@ -42,8 +42,8 @@ async fn another_build_there_is_replaced_by_ours_once_and_found_again() {
     let folder = sshd.home().join(".cache/nodeglass");
     for _ in 0..2 {
         let mut stream = User::of(&sshd).launch(&probe).await.unwrap();
-        let heard = expect(&mut stream, "\n").await;
-        assert!(heard.contains(".cache/nodeglass/node-probe-"), "{heard}");
+        let output = expect(&mut stream, "\n").await;
+        assert!(output.contains(".cache/nodeglass/node-probe-"), "{output}");
         let [file] = &cached(&sshd)[..] else { panic!("{:?}", cached(&sshd)) };
         assert_eq!(fs::read(file).unwrap(), fs::read(&probe).unwrap());
         assert_eq!((mode(file), mode(&folder)), (0o700, 0o700));
@@ -108,24 +108,24 @@ async fn t24_a_wrong_build_in_the_cache_is_replaced() {
     assert_eq!(fs::read(damaged).unwrap(), fs::read(&probe).unwrap());
 }
 
-/// Runs from wherever it was uploaded to, and says where that is.
-const WHEREVER: &str = r#"p=$PWD/${0#./}; case "$p" in */bin/node-probe) exit 4;; esac
+/// Prints the path that it runs from; exits with 4 at the path of the original.
+const PRINT_PATH: &str = r#"p=$PWD/${0#./}; case "$p" in */bin/node-probe) exit 4;; esac
 printf '\036NODEGLASS1 %s %s\n' "$p" "$*"; cat >/dev/null"#;
 
 /// Where a probe is put on a host whose `~/.cache` cannot be made.
 async fn put(sshd: &Sshd) -> String {
     let _ = fs::write(sshd.home().join(".cache"), "a file in the way");
-    let mut stream = User::of(sshd).launch(&sshd.script(WHEREVER)).await.unwrap();
+    let mut stream = User::of(sshd).launch(&sshd.script(PRINT_PATH)).await.unwrap();
     expect(&mut stream, "\n").await
 }
 
 #[tokio::test]
 async fn without_a_usable_home_the_probe_is_put_into_another_folder_of_the_user_alone() {
     let Some(sshd) = Sshd::start() else { return };
-    let heard = put(&sshd).await;
+    let output = put(&sshd).await;
     let uid = own_uid();
     let folder = sshd.path("tmp").join(format!("nodeglass-{uid}"));
-    assert!(heard.contains(&format!("{}/node-probe-", folder.display())), "{heard}");
+    assert!(output.contains(&format!("{}/node-probe-", folder.display())), "{output}");
     assert_eq!(mode(&folder), 0o700);
     // It is found there again, and the folder of the session comes first where there is one.
     let inode = |folder: &Path| {
@@ -137,8 +137,8 @@ async fn without_a_usable_home_the_probe_is_put_into_another_folder_of_the_user_
     assert_eq!(inode(&folder), before);
     fs::remove_dir_all(&folder).unwrap();
     fs::create_dir(sshd.path("run")).unwrap();
-    let heard = put(&sshd).await;
-    assert!(heard.contains(&format!("{}/nodeglass/node-probe-", sshd.path("run").display())), "{heard}");
+    let output = put(&sshd).await;
+    assert!(output.contains(&format!("{}/nodeglass/node-probe-", sshd.path("run").display())), "{output}");
 }
 
 fn own_uid() -> u32 {
@@ -147,7 +147,7 @@ fn own_uid() -> u32 {
 }
 
 #[tokio::test]
-async fn t24_what_others_left_in_a_folder_for_all_is_neither_used_nor_followed() {
+async fn t24_files_of_others_in_a_shared_folder_are_neither_used_nor_followed() {
     use std::os::unix::fs::{chown, symlink};
     let Some(sshd) = Sshd::start() else { return };
     let (tmp, run) = (sshd.path("tmp"), sshd.path("run"));
@@ -158,8 +158,8 @@ async fn t24_what_others_left_in_a_folder_for_all_is_neither_used_nor_followed()
     let ours = sshd.path("ours");
     fs::create_dir(&ours).unwrap();
     symlink(&ours, run.join("nodeglass")).unwrap();
-    let heard = put(&sshd).await;
-    assert!(heard.contains(&place.display().to_string()), "{heard}");
+    let output = put(&sshd).await;
+    assert!(output.contains(&place.display().to_string()), "{output}");
     assert_eq!((fs::read_dir(&ours).unwrap().count(), mode(&ours)), (0, 0o755));
     // A folder that others can write, with a program under the probe's name.
     let probe = fs::read_dir(&place).unwrap().next().unwrap().unwrap().path();
@@ -170,9 +170,9 @@ async fn t24_what_others_left_in_a_folder_for_all_is_neither_used_nor_followed()
             eprintln!("skipped: only root can give a folder away");
             return;
         }
-        let heard = put(&sshd).await;
+        let output = put(&sshd).await;
         assert!(!sshd.home().join("hacked").exists(), "{spoil:o}: it was run");
-        assert!(!heard.contains(&place.display().to_string()), "{heard}");
+        assert!(!output.contains(&place.display().to_string()), "{output}");
     }
     let _ = fs::remove_dir_all(format!("/dev/shm/nodeglass-{}", own_uid()));
 }
@@ -224,7 +224,7 @@ async fn nodes_that_share_a_home_get_the_probe_once_and_all_run_it() {
 async fn two_uploads_into_one_home_at_the_same_time_do_not_disturb_each_other() {
     let Some(sshd) = Sshd::start() else { return };
     let probe = sshd.script(&format!("{ONLY_UPLOADED}\nexit 0\n{}", "# padding\n".repeat(400_000)));
-    // Relays that know nothing of each other.
+    // Independent relays.
     let launchers: Vec<_> = (0..4).map(|_| User::of(&sshd).launcher(&probe)).collect();
     let node = super::config::node();
     let launches = launchers.iter().map(|launcher| launcher.launch(&node));
@@ -245,7 +245,7 @@ async fn a_node_with_an_unsupported_c_library_is_reported() {
         fs::set_permissions(tools.join(name), fs::Permissions::from_mode(0o755)).unwrap();
     };
     fs::write(sshd.home().join(".bashrc"), format!("PATH={}:$PATH\n", tools.display())).unwrap();
-    // This very program: it is built as the probe is. By its odd path it is not looked for on the node.
+    // This test's executable, which is built like the probe. The node has no file at its path.
     let folder = sshd.path("a folder");
     fs::create_dir(&folder).unwrap();
     let probe = folder.join("node-probe");
@@ -337,7 +337,7 @@ async fn t17_a_hostile_path_never_reaches_a_command_line() {
     assert_eq!(cached(&sshd).len(), 1, "it was uploaded instead");
 }
 
-/// Starts a script that is neither at the same path there nor in the cache; what it says shows that it was uploaded.
+/// Launches a script that the node has neither at its path nor in the cache; its output shows that it was uploaded.
 async fn uploads(sshd: &Sshd) {
     let mut stream = User::of(sshd).launch(&sshd.script(ONLY_UPLOADED)).await.unwrap();
     expect(&mut stream, ".cache/nodeglass/node-probe-").await;
@@ -375,7 +375,7 @@ async fn t24_a_probe_in_a_cache_that_others_can_write_is_replaced_and_not_run() 
 }
 
 #[tokio::test]
-async fn t24_a_probe_of_somebody_else_s_is_not_run_in_the_cache_nor_at_the_same_path() {
+async fn t24_another_users_probe_is_run_neither_from_the_cache_nor_at_the_same_path() {
     use std::os::unix::fs::chown;
     let Some(sshd) = Sshd::start() else { return };
     let place = place(&sshd);
@@ -387,7 +387,7 @@ async fn t24_a_probe_of_somebody_else_s_is_not_run_in_the_cache_nor_at_the_same_
     }
     uploads(&sshd).await;
     assert!(!sshd.home().join("hacked").exists(), "it was run");
-    // At the same path there lies somebody else's program: a folder for all is another one on each node.
+    // Another user's program has the same path on the node: shared folders such as /tmp are local to each.
     fs::remove_file(&place).unwrap();
     let path = sshd.script(ONLY_UPLOADED);
     let launcher = User::of(&sshd).launcher(&path);
@@ -428,14 +428,14 @@ async fn t24_a_cache_that_is_a_link_to_a_folder_of_another_is_not_used() {
     }
     fs::create_dir(sshd.home().join(".cache")).unwrap();
     symlink(&folder, sshd.home().join(".cache/nodeglass")).unwrap();
-    let mut stream = User::of(&sshd).launch(&sshd.script(WHEREVER)).await.unwrap();
-    let heard = expect(&mut stream, "\n").await;
-    assert!(heard.contains(&sshd.path("tmp").display().to_string()), "{heard}");
+    let mut stream = User::of(&sshd).launch(&sshd.script(PRINT_PATH)).await.unwrap();
+    let output = expect(&mut stream, "\n").await;
+    assert!(output.contains(&sshd.path("tmp").display().to_string()), "{output}");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "nothing was put there");
 }
 
 #[test]
-fn t24_a_probe_of_another_user_is_not_run_whatever_its_mode() {
+fn t24_another_users_probe_is_not_run_whatever_its_mode() {
     use std::os::unix::fs::chown;
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("theirs");
@@ -479,7 +479,7 @@ async fn t24_a_local_probe_that_was_exchanged_since_the_start_is_not_run() {
     write(&format!("touch {}", trace.display()));
     let error = launcher.launch(&super::config::node()).await.unwrap_err().to_string();
     assert!(error.contains("no longer the one this relay was started with"), "{error}");
-    // Nor one that somebody else can write by now, though it is the same.
+    // Nor a file with the same content that another user can write by now.
     fs::remove_file(&probe).unwrap();
     write("printf '\\036NODEGLASS1 x\\n'; cat >/dev/null");
     fs::set_permissions(&probe, fs::Permissions::from_mode(0o757)).unwrap();
@@ -489,7 +489,7 @@ async fn t24_a_local_probe_that_was_exchanged_since_the_start_is_not_run() {
 }
 
 #[test]
-fn t17_what_is_no_probe_is_refused_with_a_sentence() {
+fn t17_a_file_that_is_no_probe_is_refused_with_a_message() {
     let dir = tempfile::tempdir().unwrap();
     let empty = dir.path().join("empty");
     fs::write(&empty, "").unwrap();

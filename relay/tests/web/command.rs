@@ -1,4 +1,4 @@
-//! The relay's command says in one sentence what is wrong with its settings, and keeps its key to itself.
+//! The relay's command reports an invalid setting in one sentence and does not print its key.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -153,7 +153,7 @@ fn the_nearest_layer_wins_and_its_source_is_shown() {
 }
 
 #[test]
-fn a_switch_in_the_file_can_be_taken_back_by_a_flag() {
+fn a_flag_overrides_a_switch_of_the_file() {
     let home = Home::new();
     home.configure("demo = true\n");
     assert!(home.setting(&mut home.relay(&["config"]), "demo").starts_with("demo = true "));
@@ -169,7 +169,7 @@ fn several_addresses_may_be_given() {
 }
 
 #[test]
-fn what_config_prints_is_a_configuration_file() {
+fn config_prints_a_valid_configuration_file() {
     let home = Home::new();
     let first = home.run(&["config", "--bind", "127.0.0.1:1,[::1]:1", "--demo"]);
     home.configure(std::str::from_utf8(&first.stdout).unwrap());
@@ -184,14 +184,16 @@ fn what_config_prints_is_a_configuration_file() {
 
 #[test]
 fn every_variable_is_named_after_its_setting() {
-    for setting in &nodeglass_relay::config::SETTINGS {
-        let variable = format!("NODEGLASS_{}", setting.name.to_ascii_uppercase().replace('-', "_"));
-        assert_eq!(setting.variable, variable);
+    let settings = nodeglass_relay::config::settings();
+    assert_eq!(settings.len(), 18);
+    for setting in settings {
+        let name = setting.get_long().unwrap().to_ascii_uppercase().replace('-', "_");
+        assert_eq!(setting.get_env().unwrap().to_str().unwrap(), format!("NODEGLASS_{name}"));
     }
 }
 
 #[test]
-fn a_running_relay_gives_its_link_again_to_its_owner_only() {
+fn a_running_relay_prints_its_link_again_for_its_owner_only() {
     let home = Home::new();
     let (relay, link, _lines) = demo(&home);
     assert!(link.starts_with("http://127.0.0.1:") && link.contains("/?v=") && link.contains("#k="), "{link}");
@@ -220,16 +222,19 @@ fn a_running_relay_gives_its_link_again_to_its_owner_only() {
 }
 
 #[test]
-fn each_relay_has_a_socket_of_its_own_that_no_other_user_can_pose_as() {
+fn each_relay_has_its_own_socket_that_no_other_user_can_impersonate() {
     use std::io::{Read, Write};
     let home = Home::new();
     let (relay, _link, mut lines) = demo(&home);
     let path = home.path().join(format!("nodeglass/{}.sock", relay.0.id()));
-    let said: String = (0..3).fold(String::new(), |mut said, _| {
-        lines.read_line(&mut said).unwrap();
-        said
+    let output_text: String = (0..3).fold(String::new(), |mut output_text, _| {
+        lines.read_line(&mut output_text).unwrap();
+        output_text
     });
-    assert!(said.contains(&format!(":{} ", path.display())), "the tunnel that leads there is told: {said}");
+    assert!(
+        output_text.contains(&format!(":{} ", path.display())),
+        "the tunnel command is printed: {output_text}"
+    );
     let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n").unwrap();
     let mut reply = String::new();
@@ -244,11 +249,14 @@ fn a_second_relay_finds_the_first_and_doubles_nothing() {
     let home = Home::new();
     let (relay, link, _lines) = demo(&home);
     let second = home.run(&["--demo", "--bind", "127.0.0.1:0"]);
-    let said = String::from_utf8_lossy(&second.stdout);
+    let output_text = String::from_utf8_lossy(&second.stdout);
     assert!(second.status.success(), "{}", stderr(&second));
-    assert!(said.contains(&link) && said.contains("ssh -L "), "{said}");
-    assert!(said.contains(&format!("as process {}", relay.0.id())) && said.contains("relay --new"), "{said}");
-    // Whoever wants a second one gets it, and finds both later.
+    assert!(output_text.contains(&link) && output_text.contains("ssh -L "), "{output_text}");
+    assert!(
+        output_text.contains(&format!("as process {}", relay.0.id())) && output_text.contains("relay --new"),
+        "{output_text}"
+    );
+    // A second relay starts on request, and both are listed afterwards.
     let mut new = home.relay(&["--demo", "--new", "--bind", "127.0.0.1:0"]);
     let (another, other, _more) = started(&mut new);
     assert_ne!(link, other);
@@ -337,10 +345,10 @@ fn localhost_reaches_the_relay_over_ipv6_or_the_owner_is_warned() {
     let port = taken.local_addr().unwrap().port();
     let mut command = home.relay(&["--demo", "--bind", &format!("127.0.0.1:{port}")]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let mut output_text = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut output_text).unwrap();
     Running(child).end();
-    assert!(said.contains(&format!("another program listens on [::1]:{port}")), "{said}");
+    assert!(output_text.contains(&format!("another program listens on [::1]:{port}")), "{output_text}");
 }
 
 #[test]
@@ -398,7 +406,7 @@ async fn a_unix_socket_is_served_like_a_port() {
     let listeners = bind(&[format!("unix:{}", path.display()).parse().unwrap()], None).await.unwrap();
     let router = Router::new().route("/", get(|who: Connection| async move { format!("{:?}", who.peer) }));
     let (end, ending) = tokio::sync::watch::channel(false);
-    let serving = tokio::spawn(listeners.serve(router, Default::default(), ending));
+    let serving = tokio::spawn(nodeglass_relay::web::serve(listeners, router, Default::default(), ending));
     let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut reply = String::new();

@@ -15,13 +15,13 @@ async fn the_best_accepted_compression_is_sent() {
         ("identity", None, "\0asm plain"),
         ("", None, "\0asm plain"),
     ] {
-        let reply = relay.ask(WASM, &[("Accept-Encoding", accepted)]).await;
+        let reply = relay.request(WASM, &[("Accept-Encoding", accepted)]).await;
         assert_eq!((reply.status, reply.body.as_str()), (200, body), "{accepted}");
         assert_eq!(reply.header("content-encoding"), encoding, "{accepted}");
         assert_eq!(reply.header("content-type"), Some("application/wasm"));
         assert_eq!(reply.header("vary"), Some("accept-encoding"));
     }
-    let script = relay.ask("GET /start-0123456789abcdef.js", &[("Accept-Encoding", "br, gzip")]).await;
+    let script = relay.request("GET /start-0123456789abcdef.js", &[("Accept-Encoding", "br, gzip")]).await;
     assert_eq!(script.header("content-encoding"), Some("gzip"));
     assert_eq!(script.header("content-type"), Some("text/javascript; charset=utf-8"));
 }
@@ -30,30 +30,30 @@ async fn the_best_accepted_compression_is_sent() {
 async fn hashed_files_are_cached_and_others_revalidated() {
     let relay = TestRelay::start().await;
     assert_eq!(
-        relay.ask(WASM, &[]).await.header("cache-control"),
+        relay.request(WASM, &[]).await.header("cache-control"),
         Some("public, max-age=31536000, immutable")
     );
     for path in ["GET /", "GET /icon.svg", "GET /job/17"] {
-        assert_eq!(relay.ask(path, &[]).await.header("cache-control"), Some("no-cache"), "{path}");
+        assert_eq!(relay.request(path, &[]).await.header("cache-control"), Some("no-cache"), "{path}");
     }
 }
 
 #[tokio::test]
-async fn what_the_browser_has_is_not_sent_again() {
+async fn cached_files_are_not_sent_again() {
     let relay = TestRelay::start().await;
     let br = ("Accept-Encoding", "br");
-    let tag = relay.ask(WASM, &[br]).await.header("etag").unwrap().to_owned();
-    let again = relay.ask(WASM, &[br, ("If-None-Match", &tag)]).await;
+    let tag = relay.request(WASM, &[br]).await.header("etag").unwrap().to_owned();
+    let again = relay.request(WASM, &[br, ("If-None-Match", &tag)]).await;
     assert_eq!((again.status, again.body.as_str(), again.header("etag")), (304, "", Some(tag.as_str())));
     // Another form of the same file is another answer.
-    assert_eq!(relay.ask(WASM, &[("If-None-Match", &tag)]).await.status, 200);
+    assert_eq!(relay.request(WASM, &[("If-None-Match", &tag)]).await.status, 200);
 }
 
 #[tokio::test]
-async fn every_place_of_the_page_is_the_same_page_and_knows_its_build() {
+async fn every_path_of_the_page_is_the_same_document_with_its_build() {
     let relay = TestRelay::start().await;
     for path in ["/", "/index.html", "/job/17", "/job/17/node/gpu-01", "/node/gpu-01.cluster", "/?x=1"] {
-        let reply = relay.ask(&format!("GET {path}"), &[("Accept-Encoding", "br, gzip")]).await;
+        let reply = relay.request(&format!("GET {path}"), &[("Accept-Encoding", "br, gzip")]).await;
         assert_eq!((reply.status, reply.header("content-encoding")), (200, None), "{path}");
         assert_eq!(reply.header("content-type"), Some("text/html; charset=utf-8"));
         let build = format!("<meta name=\"nodeglass-build\" content=\"{}\">", relay.build);
@@ -71,7 +71,7 @@ async fn the_page_names_its_files_so_that_they_are_found_from_each_place_and_bel
     let relay = TestRelay::start().await;
     for (path, up) in [("/", "./"), ("/job/17", "../"), ("/job/17/node/gpu-01", "../../../")] {
         for base in ["", BASE] {
-            let reply = relay.ask(&format!("GET {base}{path}"), &[]).await;
+            let reply = relay.request(&format!("GET {base}{path}"), &[]).await;
             let source = reply.body.split("src=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
             let folder = source
                 .strip_prefix(up)
@@ -79,29 +79,29 @@ async fn the_page_names_its_files_so_that_they_are_found_from_each_place_and_bel
                 .filter(|folder| CacheBuster::is_one(folder));
             assert!(reply.status == 200 && folder.is_some(), "{base}{path}: {reply:?}");
             let file = format!("{base}/{}/start-0123456789abcdef.js", folder.unwrap());
-            assert_eq!(relay.ask(&format!("GET {file}"), &[]).await.status, 200, "{file}");
+            assert_eq!(relay.request(&format!("GET {file}"), &[]).await.status, 200, "{file}");
         }
     }
     for file in ["start-0123456789abcdef.js", "healthz"] {
-        assert_eq!(relay.ask(&format!("GET {BASE}/{file}"), &[]).await.status, 200, "{file}");
+        assert_eq!(relay.request(&format!("GET {BASE}/{file}"), &[]).await.status, 200, "{file}");
     }
-    // Without its last slash everything relative would be looked for one folder too high.
-    let reply = relay.ask(&format!("GET {BASE}"), &[]).await;
+    // Without the trailing slash, relative paths would resolve one level too high.
+    let reply = relay.request(&format!("GET {BASE}"), &[]).await;
     assert_eq!((reply.status, reply.header("location")), (307, Some("8080/")));
-    assert_eq!(relay.ask(&format!("GET {BASE}0/"), &[]).await.status, 404);
+    assert_eq!(relay.request(&format!("GET {BASE}0/"), &[]).await.status, 404);
 }
 
 #[tokio::test]
 async fn t03_after_a_link_was_opened_the_page_can_have_the_cache_cleared() {
     let relay = TestRelay::start().await;
-    let reply = relay.ask("GET /clear-cache", &[("Sec-Fetch-Site", "same-origin")]).await;
+    let reply = relay.request("GET /clear-cache", &[("Sec-Fetch-Site", "same-origin")]).await;
     assert_eq!((reply.status, reply.header("clear-site-data")), (204, Some("\"cache\"")));
-    let reply = relay.ask("GET /clear-cache", &[("Sec-Fetch-Site", "cross-site")]).await;
+    let reply = relay.request("GET /clear-cache", &[("Sec-Fetch-Site", "cross-site")]).await;
     assert_eq!((reply.status, reply.header("clear-site-data")), (403, None));
 }
 
 #[tokio::test]
-async fn t28_no_path_leads_out_of_the_page() {
+async fn t28_no_path_escapes_the_page() {
     let relay = TestRelay::start().await;
     let paths = [
         "/../Cargo.toml",
@@ -146,7 +146,7 @@ async fn t28_no_path_leads_out_of_the_page() {
     for path in paths {
         let absolute = format!("http://{host}{path}");
         for target in [path.to_owned(), format!("{BASE}{path}"), format!("{BASE}/..{path}"), absolute] {
-            let reply = relay.ask(&format!("GET {target}"), &[]).await;
+            let reply = relay.request(&format!("GET {target}"), &[]).await;
             assert!(matches!(reply.status, 400 | 404 | 421), "{target:?}: {reply:?}");
             assert!(!reply.body.contains("root:") && !reply.body.contains("<head>"), "{target:?}");
             assert!(reply.header("location").is_none(), "{target:?}");
@@ -157,6 +157,6 @@ async fn t28_no_path_leads_out_of_the_page() {
 #[tokio::test]
 async fn a_head_request_gets_the_head_alone() {
     let relay = TestRelay::start().await;
-    let reply = relay.ask("HEAD /icon.svg", &[]).await;
+    let reply = relay.request("HEAD /icon.svg", &[]).await;
     assert_eq!((reply.status, reply.header("content-length"), reply.body.as_str()), (200, Some("6"), ""));
 }

@@ -1,10 +1,10 @@
-//! Only who proves the key sees anything, and who does not is told no more than that.
+//! Only a client that proves the key receives data; any other learns only that it was refused.
 
 use crate::harness::{LONG, NONCE, Page, TestRelay, is_bye};
 use futures_util::{SinkExt, StreamExt};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Exchange, Key, LEN};
-use nodeglass_protocol::live::{ClientMessage, Farewell, KeyId, ServerMessage, Topic};
+use nodeglass_protocol::live::{ClientMessage, CloseReason, KeyId, ServerMessage, Topic};
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
@@ -18,8 +18,8 @@ async fn a_page_with_the_key_gets_the_picture_in_either_form() {
         };
         assert_eq!((welcome.proto, welcome.epoch, welcome.user.as_str()), (LIVE_WIRE, 17, "alice"));
         assert_eq!(welcome.build.as_str(), relay.build);
-        page.say(&ClientMessage::Look(vec![Topic::Overview])).await;
-        let Some(ServerMessage::Snapshot(snapshot)) = page.hear().await else { panic!("no snapshot") };
+        page.send(&ClientMessage::Subscribe(vec![Topic::Overview])).await;
+        let Some(ServerMessage::Snapshot(snapshot)) = page.receive().await else { panic!("no snapshot") };
         assert_eq!(snapshot.topic, Topic::Overview);
     }
 }
@@ -38,7 +38,7 @@ async fn t03_the_relay_proves_itself_before_the_page_does() {
 async fn a_wrong_key_is_refused() {
     let relay = TestRelay::start().await;
     let mut page = relay.page(Form::Binary).await;
-    assert!(is_bye(page.prove(&Key::new([8; LEN])).await, &Farewell::Refused));
+    assert!(is_bye(page.prove(&Key::new([8; LEN])).await, &CloseReason::Refused));
     assert_eq!(page.close_code().await, Some(1008));
 }
 
@@ -48,14 +48,14 @@ async fn a_proof_that_was_overheard_is_worth_nothing() {
     let mut first = relay.page(Form::Binary).await;
     let ServerMessage::Challenge { nonce, .. } = first.hello().await else { panic!("no challenge") };
     let code = Exchange { client: NONCE, server: nonce, authority: &relay.host() }.client_code(&relay.key);
-    first.say(&ClientMessage::Proof { code }).await;
-    assert!(matches!(first.hear().await, Some(ServerMessage::Welcome(_))));
+    first.send(&ClientMessage::Proof { code }).await;
+    assert!(matches!(first.receive().await, Some(ServerMessage::Welcome(_))));
 
     let mut second = relay.page(Form::Binary).await;
     let ServerMessage::Challenge { nonce: other, .. } = second.hello().await else { panic!("no challenge") };
     assert_ne!(nonce, other);
-    second.say(&ClientMessage::Proof { code }).await;
-    assert!(is_bye(second.hear().await, &Farewell::Refused));
+    second.send(&ClientMessage::Proof { code }).await;
+    assert!(is_bye(second.receive().await, &CloseReason::Refused));
 }
 
 #[tokio::test]
@@ -63,21 +63,21 @@ async fn a_proof_for_another_place_is_worth_nothing() {
     let relay = TestRelay::start().await;
     let mut page = relay.page(Form::Binary).await;
     page.host = "evil.example:8080".to_owned();
-    assert!(is_bye(page.prove(&relay.key).await, &Farewell::Refused));
+    assert!(is_bye(page.prove(&relay.key).await, &CloseReason::Refused));
 }
 
 #[tokio::test]
 async fn looking_before_the_proof_shows_nothing() {
     let relay = TestRelay::start().await;
-    let look = ClientMessage::Look(vec![Topic::Overview]);
+    let subscribe = ClientMessage::Subscribe(vec![Topic::Overview]);
     let mut page = relay.page(Form::Json).await;
-    page.say(&look).await;
-    assert!(is_bye(page.hear().await, &Farewell::Unreadable));
+    page.send(&subscribe).await;
+    assert!(is_bye(page.receive().await, &CloseReason::Unreadable));
     let mut page = relay.page(Form::Json).await;
     page.hello().await;
-    page.say(&look).await;
-    assert!(is_bye(page.hear().await, &Farewell::Unreadable));
-    assert!(page.hear().await.is_none());
+    page.send(&subscribe).await;
+    assert!(is_bye(page.receive().await, &CloseReason::Unreadable));
+    assert!(page.receive().await.is_none());
 }
 
 #[tokio::test]
@@ -85,8 +85,8 @@ async fn another_version_is_answered_with_the_relays() {
     let relay = TestRelay::start().await;
     let mut page = relay.page(Form::Json).await;
     let proto = VersionRange { min: LIVE_WIRE + 1, max: LIVE_WIRE + 3 };
-    page.say(&ClientMessage::Hello { proto, key: KeyId::Owner, nonce: NONCE }).await;
-    assert!(is_bye(page.hear().await, &Farewell::Version { relay: VersionRange::only(LIVE_WIRE) }));
+    page.send(&ClientMessage::Hello { proto, key: KeyId::Owner, nonce: NONCE }).await;
+    assert!(is_bye(page.receive().await, &CloseReason::Version { relay: VersionRange::only(LIVE_WIRE) }));
 }
 
 #[tokio::test]
@@ -96,13 +96,15 @@ async fn t11_a_share_or_tab_that_does_not_exist_is_challenged_and_refused() {
     for key in [KeyId::Share(id()), KeyId::Tab(id())] {
         let mut page = relay.page(Form::Json).await;
         let proto = VersionRange::only(LIVE_WIRE);
-        page.say(&ClientMessage::Hello { proto, key, nonce: NONCE }).await;
-        let Some(ServerMessage::Challenge { nonce, .. }) = page.hear().await else { panic!("no challenge") };
+        page.send(&ClientMessage::Hello { proto, key, nonce: NONCE }).await;
+        let Some(ServerMessage::Challenge { nonce, .. }) = page.receive().await else {
+            panic!("no challenge")
+        };
         let host = page.host.clone();
         let exchange = Exchange { client: NONCE, server: nonce, authority: &host };
         // Not even the owner's key fits.
-        page.say(&ClientMessage::Proof { code: exchange.client_code(&relay.key) }).await;
-        assert!(is_bye(page.hear().await, &Farewell::Refused));
+        page.send(&ClientMessage::Proof { code: exchange.client_code(&relay.key) }).await;
+        assert!(is_bye(page.receive().await, &CloseReason::Refused));
     }
 }
 
@@ -114,14 +116,14 @@ async fn garbage_instead_of_a_hello_is_rejected() {
         Message::Binary(Vec::new().into()),
         Message::Text("{}".into()),
         Message::Text("[".repeat(900).into()),
-        Message::Text(format!("{{\"look\":[{}]}}", "\"overview\",".repeat(90)).into()),
+        Message::Text(format!("{{\"subscribe\":[{}]}}", "\"overview\",".repeat(90)).into()),
         // Larger than any first message has to be, though it is one.
         Message::Text(format!("{{\"hello\":{{\"proto\":{}}}}}", " ".repeat(2000)).into()),
     ] {
         for form in [Form::Binary, Form::Json] {
             let mut page = relay.page(form).await;
             page.socket.send(rubbish.clone()).await.unwrap();
-            assert!(is_bye(page.hear().await, &Farewell::Unreadable), "{form:?} {rubbish:?}");
+            assert!(is_bye(page.receive().await, &CloseReason::Unreadable), "{form:?} {rubbish:?}");
             assert_eq!(page.close_code().await, Some(1008));
         }
     }
@@ -133,12 +135,12 @@ async fn a_message_too_large_ends_the_connection() {
     let mut page = relay.page(Form::Binary).await;
     // The relay may hang up before all of it is sent.
     let _ = page.socket.send(Message::Binary(vec![0; 1 << 20].into())).await;
-    assert!(page.hear().await.is_none());
+    assert!(page.receive().await.is_none());
 
     let mut page = relay.page(Form::Binary).await;
     assert!(matches!(page.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
     let _ = page.socket.send(Message::Binary(vec![0; 17 * 1024].into())).await;
-    assert!(page.hear().await.is_none());
+    assert!(page.receive().await.is_none());
 }
 
 #[tokio::test]
@@ -162,9 +164,9 @@ async fn t04_t06_only_the_relays_own_page_may_open_a_websocket() {
         }
     }
     // Not a WebSocket at all: no different without the right origin, and no data with it.
-    assert_eq!(relay.ask("GET /live", &[]).await.status, 403);
+    assert_eq!(relay.request("GET /live", &[]).await.status, 403);
     let own = format!("http://{}", relay.host());
-    assert_eq!(relay.ask("GET /live", &[("Origin", &own)]).await.status, 400);
+    assert_eq!(relay.request("GET /live", &[("Origin", &own)]).await.status, 400);
 }
 
 #[tokio::test]
@@ -211,7 +213,7 @@ async fn shutdown_is_announced_and_not_delayed_by_clients() {
     let deaf = relay.page(Form::Binary).await;
     let ended = tokio::spawn(relay.stop());
     for mut page in pages {
-        assert!(is_bye(page.hear().await, &Farewell::ShuttingDown));
+        assert!(is_bye(page.receive().await, &CloseReason::ShuttingDown));
         let close = tokio::time::timeout(LONG, page.socket.next()).await.unwrap();
         assert!(matches!(close, Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == 1001));
     }

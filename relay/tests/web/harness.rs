@@ -1,22 +1,22 @@
-//! A relay without nodes behind a real listener, and the three who come to it: a request, a page, a process.
+//! A relay without nodes behind a real listener, and its clients: requests, pages and processes.
 
 use futures_util::{SinkExt, StreamExt};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
-use nodeglass_protocol::live::{ClientMessage, Farewell, KeyId, Mode, ServerMessage};
+use nodeglass_protocol::live::{ClientMessage, CloseReason, KeyId, Mode, ServerMessage};
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use nodeglass_relay::about::About;
-use nodeglass_relay::access::authenticator::Authenticator;
 use nodeglass_relay::access::cache_buster::CacheBuster;
 use nodeglass_relay::access::hosts::AllowedHosts;
 use nodeglass_relay::access::peer::Peer;
 use nodeglass_relay::access::proxies::{Proxies, Proxy};
 use nodeglass_relay::access::trust::Trust;
 use nodeglass_relay::actions::{ActionService, Deps, JobControl};
+use nodeglass_relay::auth::authenticator::Authenticator;
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::BindAddr;
+use nodeglass_relay::event_loop::{EventLoop, Inputs, Options};
 use nodeglass_relay::fleet::Fleet;
-use nodeglass_relay::hub::{Core, CoreOptions, Inputs};
 use nodeglass_relay::nodes::Probes;
 use nodeglass_relay::share::{ShareEndpoint, Shares};
 use nodeglass_relay::web::assets::{Assets, PageFile};
@@ -32,13 +32,13 @@ use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message, client::IntoClientRequest, http::HeaderValue};
 
-/// Longer than anything here may take on the slowest machine; never waited for when all is well.
+/// Longer than anything here takes on a slow machine; reached only if a test fails.
 pub const LONG: Duration = Duration::from_secs(60);
 /// The name that this relay's settings allow.
 pub const PORTAL: &str = "portal.example.org";
-/// The header in which its proxy names who visits.
+/// The header in which its proxy names the visitor.
 pub const USER_HEADER: &str = "x-forwarded-user";
-/// The path below which it may be shown, too.
+/// A base path below which a proxy may show it.
 pub const BASE: &str = "/rnode/login1/8080";
 
 /// A page of three files, as the build leaves them.
@@ -71,7 +71,7 @@ pub struct TestRelay {
     pub build: String,
     shutdown: watch::Sender<bool>,
     serving: JoinHandle<()>,
-    // An input that is closed means that the relay ends.
+    // The relay exits once an input is closed.
     _inputs: Box<dyn std::any::Any + Send>,
 }
 
@@ -80,17 +80,17 @@ impl TestRelay {
         Self::start_with(Fleet::new()).await
     }
 
-    /// One that watches these nodes, of which none ever answers.
+    /// One with a fleet of which no node ever answers.
     pub async fn start_with(fleet: Fleet) -> Self {
         Self::start_as(fleet, false, JobControl::Disabled("there is no SLURM here")).await
     }
 
-    /// The same, as it was told: only looking or not, with somebody who takes orders or nobody.
+    /// The same with `--read-only` or not, and with job control or without.
     pub async fn start_as(fleet: Fleet, read_only: bool, job_control: JobControl) -> Self {
         Self::start_behind(Proxies::default(), fleet, read_only, job_control).await
     }
 
-    /// One that believes what is forwarded to it by whoever runs these tests.
+    /// One that trusts the forwarded headers of the user who runs these tests.
     pub async fn start_behind_us() -> Self {
         let Peer::User(us) = Peer::owner() else { panic!("the owner is a user") };
         let proxies =
@@ -108,7 +108,7 @@ impl TestRelay {
         let shares = Arc::new(Shares::new(key.clone(), "alice".into(), place, None));
         let inputs = Inputs { nodes, events, sharing: shares.watch() };
         let (trust, guests) = (Trust::new(Vec::new()), shares.clone());
-        let (core, hub, plan) = Core::new(fleet, clock, CoreOptions::default(), inputs);
+        let (core, hub, plan) = EventLoop::new(fleet, clock, Options::default(), inputs);
         tokio::spawn(core.run(ending.clone()));
         let (probes, questions) = Probes::new();
         let actions = ActionService::new(Deps {
@@ -137,7 +137,7 @@ impl TestRelay {
             proxies: proxies.clone(),
             assets: Arc::new(assets),
         };
-        let serving = tokio::spawn(listeners.serve(web::router(state), proxies, ending));
+        let serving = tokio::spawn(web::serve(listeners, web::router(state), proxies, ending));
         Self {
             addr,
             key,
@@ -159,15 +159,15 @@ impl TestRelay {
     }
 
     /// Sends a request with the right `Host` and these headers.
-    pub async fn ask(&self, request: &str, headers: &[(&str, &str)]) -> Reply {
+    pub async fn request(&self, request: &str, headers: &[(&str, &str)]) -> Reply {
         let mut all = vec![("Host", self.host())];
         all.extend(headers.iter().map(|(name, value)| (*name, (*value).to_owned())));
         let head: String = all.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        self.say(&format!("{request} HTTP/1.1\r\n{head}Connection: close\r\n\r\n")).await
+        self.send_raw(&format!("{request} HTTP/1.1\r\n{head}Connection: close\r\n\r\n")).await
     }
 
-    /// Sends these very bytes and reads until the relay closes.
-    pub async fn say(&self, bytes: &str) -> Reply {
+    /// Sends raw bytes and reads until the relay closes.
+    pub async fn send_raw(&self, bytes: &str) -> Reply {
         let mut stream = TcpStream::connect(self.addr).await.unwrap();
         stream.write_all(bytes.as_bytes()).await.unwrap();
         let mut out = Vec::new();
@@ -186,7 +186,7 @@ impl TestRelay {
         for (name, value) in headers {
             request.headers_mut().insert(*name, HeaderValue::from_str(value).unwrap());
         }
-        // A small buffer, so that a page that does not read is soon felt.
+        // A small buffer, so that a page that does not read soon blocks the relay.
         let stream = TcpSocket::new_v4()?;
         stream.set_recv_buffer_size(4096)?;
         let stream = stream.connect(self.addr).await?;
@@ -247,7 +247,7 @@ pub struct Page {
 pub const NONCE: Nonce = Nonce([5; LEN]);
 
 impl Page {
-    pub async fn say(&mut self, message: &ClientMessage) {
+    pub async fn send(&mut self, message: &ClientMessage) {
         let bytes = self.form.encode(message);
         let frame = match self.form {
             Form::Binary => Message::Binary(bytes.into()),
@@ -257,7 +257,7 @@ impl Page {
     }
 
     /// The next message; `None` once the relay has closed.
-    pub async fn hear(&mut self) -> Option<ServerMessage> {
+    pub async fn receive(&mut self) -> Option<ServerMessage> {
         loop {
             match timeout(LONG, self.socket.next()).await.expect("a message")? {
                 Ok(Message::Binary(bytes)) if self.form == Form::Binary => {
@@ -273,7 +273,7 @@ impl Page {
         }
     }
 
-    /// The code of the close frame, skipping what is said before.
+    /// The code of the close frame; messages before it are skipped.
     pub async fn close_code(&mut self) -> Option<u16> {
         loop {
             match timeout(LONG, self.socket.next()).await.expect("an end")? {
@@ -286,8 +286,8 @@ impl Page {
 
     pub async fn hello(&mut self) -> ServerMessage {
         let proto = VersionRange::only(LIVE_WIRE);
-        self.say(&ClientMessage::Hello { proto, key: KeyId::Owner, nonce: NONCE }).await;
-        self.hear().await.expect("a challenge")
+        self.send(&ClientMessage::Hello { proto, key: KeyId::Owner, nonce: NONCE }).await;
+        self.receive().await.expect("a challenge")
     }
 
     /// Hello, challenge, proof with a key; returns the relay's answer.
@@ -296,12 +296,12 @@ impl Page {
         let host = self.host.clone();
         let exchange = Exchange { client: NONCE, server: nonce, authority: &host };
         let _ = code;
-        self.say(&ClientMessage::Proof { code: exchange.client_code(key) }).await;
-        self.hear().await
+        self.send(&ClientMessage::Proof { code: exchange.client_code(key) }).await;
+        self.receive().await
     }
 }
 
-/// Whether the relay's last message says this.
-pub fn is_bye(message: Option<ServerMessage>, farewell: &Farewell) -> bool {
-    matches!(message, Some(ServerMessage::Bye(said)) if said == *farewell)
+/// Whether a message closes the connection for this reason.
+pub fn is_bye(message: Option<ServerMessage>, close_reason: &CloseReason) -> bool {
+    matches!(message, Some(ServerMessage::Bye(said)) if said == *close_reason)
 }

@@ -4,9 +4,9 @@ use crate::harness::{LONG, TestRelay, is_bye};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Key, LEN};
 use nodeglass_protocol::job::{Job, JobState};
-use nodeglass_protocol::live::{ClientMessage, Farewell, MAX_CLIENT_MESSAGE, ServerMessage, Topic};
+use nodeglass_protocol::live::{ClientMessage, CloseReason, MAX_CLIENT_MESSAGE, ServerMessage, Topic};
 use nodeglass_protocol::{JobId, NodeName};
-use nodeglass_relay::access::authenticator::{
+use nodeglass_relay::auth::authenticator::{
     FAILURE_DELAY_MS, HANDSHAKE_TIMEOUT_MS, MAX_FAILURES, MAX_PENDING_OWNER,
 };
 use nodeglass_relay::fleet::{Event, Fleet};
@@ -24,7 +24,7 @@ fn status(error: Result<crate::harness::Page, Error>) -> u16 {
 }
 
 #[tokio::test]
-async fn who_does_not_prove_the_key_in_time_is_shown_out() {
+async fn a_client_that_does_not_prove_the_key_in_time_is_closed() {
     let relay = TestRelay::start().await;
     let mut silent = relay.page(Form::Binary).await;
     let mut halfway = relay.page(Form::Json).await;
@@ -36,7 +36,7 @@ async fn who_does_not_prove_the_key_in_time_is_shown_out() {
 }
 
 #[tokio::test]
-async fn t19_only_so_many_may_wait_to_be_let_in() {
+async fn t19_the_number_of_unauthenticated_connections_is_limited() {
     let relay = TestRelay::start().await;
     let origin = format!("http://{}", relay.host());
     let own = [("Origin", origin.as_str())];
@@ -57,7 +57,7 @@ async fn wrong_keys_are_throttled_and_the_owner_is_shut_out_by_none_of_them() {
     assert!(matches!(inside.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
     let guess = async |number: usize| {
         let (mut page, began) = (relay.page(Form::Binary).await, Instant::now());
-        assert!(is_bye(page.prove(&Key::new([number as u8 + 100; LEN])).await, &Farewell::Refused));
+        assert!(is_bye(page.prove(&Key::new([number as u8 + 100; LEN])).await, &CloseReason::Refused));
         began.elapsed()
     };
     for number in 0..MAX_FAILURES {
@@ -71,26 +71,26 @@ async fn wrong_keys_are_throttled_and_the_owner_is_shut_out_by_none_of_them() {
     let mut page = relay.page(Form::Binary).await;
     assert!(matches!(page.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
     let right = format!("Bearer {}", relay.key.reveal());
-    assert_eq!(relay.ask("GET /api/v1/shares", &[("Authorization", &right)]).await.status, 200);
-    inside.say(&ClientMessage::Look(vec![Topic::Overview])).await;
-    assert!(matches!(inside.hear().await, Some(ServerMessage::Snapshot(_))));
+    assert_eq!(relay.request("GET /api/v1/shares", &[("Authorization", &right)]).await.status, 200);
+    inside.send(&ClientMessage::Subscribe(vec![Topic::Overview])).await;
+    assert!(matches!(inside.receive().await, Some(ServerMessage::Snapshot(_))));
 }
 
 #[tokio::test]
-async fn who_talks_without_end_is_cut_off() {
+async fn a_client_that_sends_too_much_is_closed() {
     let relay = TestRelay::start().await;
     let mut page = relay.page(Form::Binary).await;
     assert!(matches!(page.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
     for _ in 0..200 {
         use futures_util::SinkExt;
-        let look = page.form.encode(&ClientMessage::Look(Vec::new()));
-        if page.socket.send(tokio_tungstenite::tungstenite::Message::Binary(look.into())).await.is_err() {
+        let message = page.form.encode(&ClientMessage::Subscribe(Vec::new()));
+        if page.socket.send(tokio_tungstenite::tungstenite::Message::Binary(message.into())).await.is_err() {
             break;
         }
     }
     let code = page.close_code().await;
     assert!(matches!(code, Some(4429) | None), "{code:?}");
-    assert!(page.hear().await.is_none());
+    assert!(page.receive().await.is_none());
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn an_invalid_message_closes_the_connection() {
     assert!(matches!(page.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
     use futures_util::SinkExt;
     page.socket.send("{\"launch\":\"missiles\"}".into()).await.unwrap();
-    assert!(is_bye(page.hear().await, &Farewell::Unreadable));
+    assert!(is_bye(page.receive().await, &CloseReason::Unreadable));
 }
 
 /// A fleet whose snapshot is larger than what the sockets between relay and page hold.
@@ -116,45 +116,47 @@ fn large_fleet() -> Fleet {
 }
 
 #[tokio::test]
-async fn t20_who_does_not_read_is_left_behind() {
+async fn t20_a_client_that_does_not_read_is_closed() {
     use futures_util::StreamExt;
     let relay = TestRelay::start_with(large_fleet()).await;
-    let looking = async || {
+    let subscribed = async || {
         let mut page = relay.page(Form::Json).await;
         assert!(matches!(page.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
-        page.say(&ClientMessage::Look(vec![Topic::Overview])).await;
+        page.send(&ClientMessage::Subscribe(vec![Topic::Overview])).await;
         page
     };
-    let mut reader = looking().await;
-    let whole = loop {
+    let mut reader = subscribed().await;
+    let snapshot_len = loop {
         let message = timeout(LONG, reader.socket.next()).await.expect("a snapshot").unwrap().unwrap();
         if message.is_text() {
             break message.len();
         }
     };
     drop(reader);
-    let mut page = looking().await;
-    // Long enough for the relay to have begun to send far more than the sockets between hold.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    // From here on the clock jumps whenever everybody waits, so thirty seconds cost nothing.
+    let mut page = subscribed().await;
+    // Once the first bytes arrive, the relay is sending far more than the sockets in between hold.
+    timeout(LONG, page.socket.get_ref().readable()).await.expect("the snapshot begins").unwrap();
+    // A paused clock advances whenever every task waits, so these forty seconds cost nothing.
     tokio::time::pause();
     let before = Instant::now();
     tokio::time::sleep(Duration::from_secs(40)).await;
     tokio::time::resume();
     assert!(before.elapsed() >= Duration::from_secs(40));
-    // What was on its way still comes, but not the whole of the first snapshot.
+    // Buffered bytes still arrive, but not the whole snapshot.
     let mut rest = Vec::new();
-    let _ = timeout(LONG, page.socket.get_mut().read_to_end(&mut rest)).await.expect("the relay has hung up");
-    assert!(!rest.is_empty() && rest.len() < whole, "{} of {whole} bytes", rest.len());
+    let _ = timeout(LONG, page.socket.get_mut().read_to_end(&mut rest))
+        .await
+        .expect("the relay has closed the connection");
+    assert!(!rest.is_empty() && rest.len() < snapshot_len, "{} of {snapshot_len} bytes", rest.len());
 }
 
 #[tokio::test]
-async fn t19_a_head_that_trickles_in_is_not_waited_for() {
+async fn t19_a_slow_request_head_times_out() {
     let relay = TestRelay::start().await;
     let stream = TcpStream::connect(relay.addr).await.unwrap();
     let (mut from, mut to) = stream.into_split();
     to.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").await.unwrap();
-    // Never still for long, so that no limit on idleness would end it.
+    // Sent often enough that no idle timeout ends it.
     let trickle = async {
         while to.write_all(b"z").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(200)).await;
@@ -162,15 +164,15 @@ async fn t19_a_head_that_trickles_in_is_not_waited_for() {
     };
     let mut out = Vec::new();
     tokio::select! {
-        // The relay's own clock ends it.
+        // The relay's own timeout ends it.
         _ = from.read_to_end(&mut out) => {}
         () = trickle => {}
-        () = tokio::time::sleep(LONG) => panic!("the relay still waits"),
+        () = tokio::time::sleep(LONG) => panic!("the relay keeps waiting"),
     }
 }
 
 #[tokio::test]
-async fn t19_a_connection_that_asks_for_nothing_more_is_closed() {
+async fn t19_an_idle_connection_is_closed() {
     let relay = TestRelay::start().await;
     let mut idle = TcpStream::connect(relay.addr).await.unwrap();
     idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
@@ -194,20 +196,23 @@ const BINARY: u8 = 2;
 const CONTINUED: u8 = 0;
 
 #[tokio::test]
-async fn t19_a_frame_that_is_announced_too_large_is_not_waited_for() {
+async fn t19_a_frame_with_an_excessive_length_is_refused_at_once() {
     let relay = TestRelay::start().await;
     for len in [MAX_CLIENT_MESSAGE as u64 + 1, 1 << 20, 1 << 30, u64::MAX >> 1] {
         let mut page = relay.page(Form::Binary).await;
         assert!(matches!(page.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
         let started = Instant::now();
         page.socket.get_mut().write_all(&frame_head(BINARY, true, len)).await.unwrap();
-        assert!(page.hear().await.is_none(), "{len}");
-        assert!(started.elapsed() < Duration::from_secs(20), "{len}: not by its size, but by its silence");
+        assert!(page.receive().await.is_none(), "{len}");
+        assert!(
+            started.elapsed() < Duration::from_secs(20),
+            "{len}: closed by the idle timeout and not by its size"
+        );
     }
 }
 
 #[tokio::test]
-async fn t19_a_message_of_a_million_fragments_is_cut_off() {
+async fn t19_a_message_of_a_million_fragments_is_refused() {
     let relay = TestRelay::start().await;
     let mut page = relay.page(Form::Binary).await;
     assert!(matches!(page.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
@@ -223,15 +228,15 @@ async fn t19_a_message_of_a_million_fragments_is_cut_off() {
     };
     let mut rest = Vec::new();
     tokio::select! {
-        // The relay hangs up while we still speak.
+        // The relay closes while the client still sends.
         read = from.read_to_end(&mut rest) => drop(read),
         sent = send => assert!(sent.is_err()),
-        () = tokio::time::sleep(LONG) => panic!("the relay still listens"),
+        () = tokio::time::sleep(LONG) => panic!("the relay keeps reading"),
     }
 }
 
 #[tokio::test]
-async fn t19_a_head_without_end_is_cut_off() {
+async fn t19_an_endless_request_head_is_refused() {
     let relay = TestRelay::start().await;
     for head in [format!("X: {}\r\n", "y".repeat(256 * 1024)), "X: y\r\n".repeat(100)] {
         let mut stream = TcpStream::connect(relay.addr).await.unwrap();
@@ -246,34 +251,34 @@ async fn t19_a_head_without_end_is_cut_off() {
 
 /// Browsers send the cookies of every program on `localhost`, whatever its port.
 #[tokio::test]
-async fn cookies_of_other_programs_on_localhost_keep_nobody_out() {
+async fn cookies_of_other_programs_on_localhost_are_accepted() {
     let relay = TestRelay::start().await;
     let cookies = "session=0123456789; ".repeat(2_000);
-    assert_eq!(relay.ask("GET /healthz", &[("Cookie", cookies.trim_end())]).await.status, 200);
+    assert_eq!(relay.request("GET /healthz", &[("Cookie", cookies.trim_end())]).await.status, 200);
 }
 
 #[tokio::test]
 async fn t19_beyond_the_limit_a_connection_is_told_to_retry() {
     let relay = TestRelay::start().await;
-    let mut seated = Vec::new();
+    let mut open_connections = Vec::new();
     for _ in 0..320 {
         let mut stream = TcpStream::connect(relay.addr).await.unwrap();
-        // A whole answer shows that the seat is taken.
+        // A response shows that the connection holds a permit.
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
         let mut some = [0; 12];
         timeout(LONG, stream.read_exact(&mut some)).await.unwrap().unwrap();
         assert_eq!(&some, b"HTTP/1.1 200");
-        seated.push(stream);
+        open_connections.push(stream);
     }
-    let reply = relay.ask("GET /healthz", &[]).await;
+    let reply = relay.request("GET /healthz", &[]).await;
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("10")));
     assert!(reply.header("content-security-policy").is_some());
-    drop(seated.pop());
-    // Leaving is noticed by the relay a moment later.
+    drop(open_connections.pop());
+    // The relay notices a closed connection asynchronously.
     let served = async {
-        while relay.ask("GET /healthz", &[]).await.status != 200 {
+        while relay.request("GET /healthz", &[]).await.status != 200 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(LONG, served).await.expect("the seat is free again");
+    timeout(LONG, served).await.expect("a permit is free again");
 }

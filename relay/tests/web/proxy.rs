@@ -1,10 +1,10 @@
-//! A proxy that the owner named speaks for its visitors; what anybody else forwards changes nothing.
+//! Forwarded headers count from a trusted proxy only.
 
 use crate::harness::{NONCE, PORTAL, Page, TestRelay, USER_HEADER};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Exchange, Key};
 use nodeglass_protocol::live::{ClientMessage, ServerMessage};
-use nodeglass_relay::access::authenticator::MAX_FAILURES;
+use nodeglass_relay::auth::authenticator::MAX_FAILURES;
 use tokio_tungstenite::tungstenite::Error;
 
 type Headers<'a> = &'a [(&'static str, &'a str)];
@@ -13,7 +13,7 @@ type Headers<'a> = &'a [(&'static str, &'a str)];
 async fn status(relay: &TestRelay, host: &str, headers: Headers<'_>) -> u16 {
     let lines: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let request = format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n{lines}Connection: close\r\n\r\n");
-    relay.say(&request).await.status
+    relay.send_raw(&request).await.status
 }
 
 fn refusal(page: Result<Page, Error>) -> u16 {
@@ -24,14 +24,14 @@ fn refusal(page: Result<Page, Error>) -> u16 {
 }
 
 /// Whether a page that believes to be at `authority` is let in.
-async fn is_let_in(mut page: Page, key: &Key, authority: &str) -> bool {
+async fn is_admitted(mut page: Page, key: &Key, authority: &str) -> bool {
     let ServerMessage::Challenge { nonce, code } = page.hello().await else { panic!("no challenge") };
     let exchange = Exchange { client: NONCE, server: nonce, authority };
     if !exchange.accepts_server(key, &code) {
         return false;
     }
-    page.say(&ClientMessage::Proof { code: exchange.client_code(key) }).await;
-    matches!(page.hear().await, Some(ServerMessage::Welcome(_)))
+    page.send(&ClientMessage::Proof { code: exchange.client_code(key) }).await;
+    matches!(page.receive().await, Some(ServerMessage::Welcome(_)))
 }
 
 const SPOOFED: Headers<'static> = &[
@@ -42,7 +42,7 @@ const SPOOFED: Headers<'static> = &[
 ];
 
 #[tokio::test]
-async fn t27_what_a_direct_client_forwards_changes_nothing() {
+async fn t27_forwarded_headers_of_a_direct_client_are_ignored() {
     let relay = TestRelay::start().await;
     let host = relay.host();
     // Neither for the better …
@@ -57,14 +57,17 @@ async fn t27_what_a_direct_client_forwards_changes_nothing() {
     let own = format!("http://{host}");
     let headers: Vec<_> = SPOOFED.iter().copied().chain([("Origin", own.as_str())]).collect();
     let page = relay.page_with(Form::Binary, &headers).await.unwrap();
-    assert!(is_let_in(page, &relay.key, &host).await);
+    assert!(is_admitted(page, &relay.key, &host).await);
     // Guesses count for who makes them, whatever name they are made under.
     for guess in 0..MAX_FAILURES {
         let client = format!("203.0.113.{guess}");
         let headers = [("Authorization", "Bearer wrong"), ("X-Forwarded-For", client.as_str())];
-        assert_eq!(relay.ask("GET /api/v1/picture", &headers).await.status, 401);
+        assert_eq!(relay.request("GET /api/v1/picture", &headers).await.status, 401);
     }
-    assert_eq!(relay.ask("GET /api/v1/picture", &[("X-Forwarded-For", "203.0.113.99")]).await.status, 429);
+    assert_eq!(
+        relay.request("GET /api/v1/picture", &[("X-Forwarded-For", "203.0.113.99")]).await.status,
+        429
+    );
 }
 
 #[tokio::test]
@@ -94,9 +97,9 @@ async fn t27_through_a_trusted_proxy_the_page_is_that_of_the_proxys_origin() {
         ]
     };
     let page = relay.page_with(Form::Json, &by("https://portal.example.org", "https")).await.unwrap();
-    assert!(is_let_in(page, &relay.key, PORTAL).await);
+    assert!(is_admitted(page, &relay.key, PORTAL).await);
     let page = relay.page_with(Form::Json, &by("https://portal.example.org", "https")).await.unwrap();
-    assert!(!is_let_in(page, &relay.key, &relay.host()).await, "the proof is for another place");
+    assert!(!is_admitted(page, &relay.key, &relay.host()).await, "the proof is for another place");
     for (origin, scheme) in [
         ("http://portal.example.org", "https"),
         ("https://portal.example.org", "http"),
@@ -112,36 +115,36 @@ async fn t27_through_a_trusted_proxy_the_page_is_that_of_the_proxys_origin() {
 async fn t27_one_behind_a_proxy_cannot_shut_out_another() {
     let relay = TestRelay::start_behind_us().await;
     let right = format!("Bearer {}", relay.key.reveal());
-    let ask = async |key: &str, from: &str, user: &'static str| {
+    let request = async |key: &str, from: &str, user: &'static str| {
         // What stands before the last address was written by the visitor.
         let from = format!("198.51.100.7, {from}");
         let headers =
             [("Authorization", key), ("X-Forwarded-For", from.as_str()), ("X-Forwarded-User", user)];
-        relay.ask("GET /api/v1/picture", &headers).await.status
+        relay.request("GET /api/v1/picture", &headers).await.status
     };
     for _ in 0..MAX_FAILURES {
-        assert_eq!(ask("Bearer wrong", "203.0.113.9", "").await, 401);
+        assert_eq!(request("Bearer wrong", "203.0.113.9", "").await, 401);
     }
-    assert_eq!(ask("Bearer wrong", "203.0.113.9", "").await, 429);
-    assert_eq!(ask("Bearer wrong", "203.0.113.10", "").await, 401);
+    assert_eq!(request("Bearer wrong", "203.0.113.9", "").await, 429);
+    assert_eq!(request("Bearer wrong", "203.0.113.10", "").await, 401);
     for from in ["203.0.113.9", "203.0.113.10"] {
-        assert_eq!(ask(&right, from, "alice").await, 200, "{from}");
-        assert_eq!(ask(&right, from, "mallory").await, 403, "{from}");
+        assert_eq!(request(&right, from, "alice").await, 200, "{from}");
+        assert_eq!(request(&right, from, "mallory").await, 403, "{from}");
     }
-    assert_eq!(relay.ask("GET /api/v1/picture", &[("Authorization", &right)]).await.status, 200);
+    assert_eq!(relay.request("GET /api/v1/picture", &[("Authorization", &right)]).await.status, 200);
 }
 
 #[tokio::test]
 async fn t27_an_ambiguous_user_header_is_rejected() {
     let relay = TestRelay::start_behind_us().await;
     let right = format!("Bearer {}", relay.key.reveal());
-    let ask = async |users: &[&'static str]| {
+    let request = async |users: &[&'static str]| {
         let users = users.iter().map(|user| (USER_HEADER, *user));
         let named = [("Authorization", right.as_str()), ("X-Forwarded-For", "203.0.113.9")];
         let headers: Vec<_> = named.into_iter().chain(users).collect();
-        relay.ask("GET /api/v1/picture", &headers).await.status
+        relay.request("GET /api/v1/picture", &headers).await.status
     };
-    assert_eq!(ask(&["alice"]).await, 200);
+    assert_eq!(request(&["alice"]).await, 200);
     for (users, status) in [
         (&[][..], 403),
         (&[""], 403),
@@ -150,11 +153,11 @@ async fn t27_an_ambiguous_user_header_is_rejected() {
         (&["bob", "alice"], 400),
         (&["bob,alice"], 400),
     ] {
-        assert_eq!(ask(users).await, status, "{users:?}");
+        assert_eq!(request(users).await, status, "{users:?}");
     }
-    // Nobody but the proxy is believed, and nobody else needs it.
+    // Only the proxy is trusted, and only its requests need that.
     let direct = TestRelay::start().await;
     let key = format!("Bearer {}", direct.key.reveal());
     let headers = [("Authorization", key.as_str()), (USER_HEADER, "bob"), (USER_HEADER, "mallory")];
-    assert_eq!(direct.ask("GET /api/v1/picture", &headers).await.status, 200);
+    assert_eq!(direct.request("GET /api/v1/picture", &headers).await.status, 200);
 }

@@ -1,4 +1,4 @@
-//! Every way in asks for an allowed host, sends the same guards along, and says nothing without the key.
+//! Every route requires an allowed host, sends the security headers, and reveals nothing without the key.
 
 use crate::harness::{PORTAL, TestRelay};
 use nodeglass_relay::web::router::ROUTES;
@@ -8,7 +8,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; 
      frame-ancestors 'none'";
 
 /// Every kind of way in: the routes, the places of the page, its files, and what is not there.
-fn ways_in() -> Vec<String> {
+fn all_routes() -> Vec<String> {
     let others = ["/", "/index.html", "/job/17", "/node/n1", "/app-0123456789abcdef_bg.wasm", "/nothing"];
     ROUTES
         .iter()
@@ -27,10 +27,10 @@ fn the_table_of_routes_is_complete() {
 #[tokio::test]
 async fn t05_a_rebound_name_is_turned_away_on_every_route() {
     let relay = TestRelay::start().await;
-    for way in ways_in() {
+    for way in all_routes() {
         for host in ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "10.0.0.1:8080"] {
             let reply =
-                relay.say(&format!("{way} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")).await;
+                relay.send_raw(&format!("{way} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")).await;
             assert_eq!(reply.status, 421, "{way} at {host}");
         }
     }
@@ -47,7 +47,7 @@ async fn t05_a_missing_doubled_or_contradicted_host_is_turned_away() {
         format!("GET http://evil.example/healthz HTTP/1.1\r\nHost: localhost\r\n{close}"),
         format!("GET http://localhost/healthz HTTP/1.1\r\nHost: evil.example\r\n{close}"),
     ] {
-        assert_eq!(relay.say(&request).await.status, 421, "{request}");
+        assert_eq!(relay.send_raw(&request).await.status, 421, "{request}");
     }
 }
 
@@ -56,8 +56,9 @@ async fn loopback_and_allowed_names_are_welcome_with_any_port() {
     let relay = TestRelay::start().await;
     for host in ["localhost", "localhost:9999", "127.0.0.1:1", "[::1]:8080", PORTAL, "Portal.example.org:443"]
     {
-        let reply =
-            relay.say(&format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")).await;
+        let reply = relay
+            .send_raw(&format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
+            .await;
         assert_eq!((reply.status, reply.body.as_str()), (200, "ok\n"), "{host}");
     }
 }
@@ -66,9 +67,9 @@ async fn loopback_and_allowed_names_are_welcome_with_any_port() {
 async fn t07_every_answer_carries_the_guards_and_never_a_cookie_or_an_invitation() {
     let relay = TestRelay::start().await;
     let foreign = [("Origin", "http://evil.example"), ("Access-Control-Request-Method", "GET")];
-    for way in ways_in() {
+    for way in all_routes() {
         for headers in [&[][..], &foreign] {
-            let reply = relay.ask(&way, headers).await;
+            let reply = relay.request(&way, headers).await;
             assert_eq!(reply.header("content-security-policy"), Some(POLICY), "{way}");
             for (name, value) in [
                 ("x-content-type-options", "nosniff"),
@@ -87,14 +88,14 @@ async fn t07_every_answer_carries_the_guards_and_never_a_cookie_or_an_invitation
 }
 
 #[tokio::test]
-async fn t03_the_script_of_a_service_worker_is_nowhere_and_what_it_left_is_cleared() {
+async fn t03_no_service_worker_script_exists_and_its_storage_is_cleared() {
     let relay = TestRelay::start().await;
-    for way in ways_in() {
-        let reply = relay.ask(&way, &[("Service-Worker", "script")]).await;
+    for way in all_routes() {
+        let reply = relay.request(&way, &[("Service-Worker", "script")]).await;
         assert_eq!(reply.status, 404, "{way}");
         assert_eq!(reply.header("clear-site-data"), Some("\"storage\", \"cache\""), "{way}");
         let cleared = (way == "GET /clear-cache" || way == "HEAD /clear-cache").then_some("\"cache\"");
-        assert_eq!(relay.ask(&way, &[]).await.header("clear-site-data"), cleared, "{way}");
+        assert_eq!(relay.request(&way, &[]).await.header("clear-site-data"), cleared, "{way}");
     }
 }
 
@@ -102,7 +103,7 @@ async fn t03_the_script_of_a_service_worker_is_nowhere_and_what_it_left_is_clear
 async fn t33_repeated_fetch_metadata_is_rejected() {
     let relay = TestRelay::start().await;
     for name in ["Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest"] {
-        let reply = relay.ask("GET /healthz", &[(name, "cross-site"), (name, "same-origin")]).await;
+        let reply = relay.request("GET /healthz", &[(name, "cross-site"), (name, "same-origin")]).await;
         assert_eq!(reply.status, 400, "{name}");
     }
 }
@@ -111,15 +112,15 @@ async fn t33_repeated_fetch_metadata_is_rejected() {
 async fn t33_another_sites_page_gets_nothing_but_a_link_may_be_followed() {
     let relay = TestRelay::start().await;
     for site in ["cross-site", "same-site"] {
-        for way in ways_in() {
-            let reply = relay.ask(&way, &[("Sec-Fetch-Site", site), ("Sec-Fetch-Mode", "no-cors")]).await;
+        for way in all_routes() {
+            let reply = relay.request(&way, &[("Sec-Fetch-Site", site), ("Sec-Fetch-Mode", "no-cors")]).await;
             assert_eq!(reply.status, 403, "{way} from {site}");
         }
         let framed = [("Sec-Fetch-Site", site), ("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "iframe")];
-        assert_eq!(relay.ask("GET /job/17", &framed).await.status, 403);
+        assert_eq!(relay.request("GET /job/17", &framed).await.status, 403);
         let link = [("Sec-Fetch-Site", site), ("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "document")];
-        assert_eq!(relay.ask("GET /job/17", &link).await.status, 200);
-        assert_eq!(relay.ask("POST /job/17", &link).await.status, 403);
+        assert_eq!(relay.request("GET /job/17", &link).await.status, 200);
+        assert_eq!(relay.request("POST /job/17", &link).await.status, 403);
     }
 }
 
@@ -129,29 +130,29 @@ async fn the_picture_is_for_the_bearer_of_the_key() {
     let path = "GET /api/v1/picture";
     let bearer = |key: &str| format!("Bearer {key}");
     let right = bearer(&relay.key.reveal());
-    let reply = relay.ask(path, &[("Authorization", &right)]).await;
+    let reply = relay.request(path, &[("Authorization", &right)]).await;
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/json")));
     assert_eq!(reply.header("cache-control"), Some("no-store"));
     assert!(reply.body.contains("\"jobs\":[]") && reply.body.contains("\"nodes\":[]"), "{}", reply.body);
 
-    let missing = relay.ask(path, &[]).await;
+    let missing = relay.request(path, &[]).await;
     assert_eq!(
         (missing.status, missing.header("www-authenticate")),
         (401, Some("Bearer realm=\"nodeglass\""))
     );
     assert!(!missing.body.contains("jobs"));
     // Neither in the query, nor as bytes that are no key, nor cut short.
-    let query = relay.ask(&format!("{path}?key={}", relay.key.reveal()), &[]).await;
+    let query = relay.request(&format!("{path}?key={}", relay.key.reveal()), &[]).await;
     assert_eq!(query.status, 401);
     let short = relay.key.reveal()[..42].to_owned();
     for wrong in
         [String::new(), "é".into(), "A".repeat(43), short, "x".repeat(4000), "B".repeat(43), "C".repeat(43)]
     {
-        assert_eq!(relay.ask(path, &[("Authorization", &bearer(&wrong))]).await.status, 401, "{wrong}");
+        assert_eq!(relay.request(path, &[("Authorization", &bearer(&wrong))]).await.status, 401, "{wrong}");
     }
     // After the fifth guess a sixth is put off, and the right one is not.
-    assert_eq!(relay.ask(path, &[("Authorization", &right)]).await.status, 200);
-    let reply = relay.ask(path, &[("Authorization", &bearer("D"))]).await;
+    assert_eq!(relay.request(path, &[("Authorization", &right)]).await.status, 200);
+    let reply = relay.request(path, &[("Authorization", &bearer("D"))]).await;
     assert_eq!(reply.status, 429, "{reply:?}");
     assert!(
         reply.header("retry-after").is_some_and(|after| (55..=60).contains(&after.parse::<u32>().unwrap()))
@@ -162,8 +163,8 @@ async fn the_picture_is_for_the_bearer_of_the_key() {
 async fn the_wrong_method_is_refused() {
     let relay = TestRelay::start().await;
     for way in ["POST /", "PUT /api/v1/picture", "OPTIONS /healthz", "TRACE /", "POST /job/17"] {
-        assert_eq!(relay.ask(way, &[("Content-Length", "0")]).await.status, 405, "{way}");
+        assert_eq!(relay.request(way, &[("Content-Length", "0")]).await.status, 405, "{way}");
     }
     let own = format!("http://{}", relay.host());
-    assert_eq!(relay.ask("DELETE /live", &[("Origin", &own)]).await.status, 405);
+    assert_eq!(relay.request("DELETE /live", &[("Origin", &own)]).await.status, 405);
 }

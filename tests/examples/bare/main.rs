@@ -30,7 +30,7 @@ async fn serve(period: Duration, each: usize, frames: Vec<Bytes>) -> Result<()> 
     loop {
         tokio::select! {
             // Somebody comes.
-            Ok((socket, _)) = listener.accept() => drop(tokio::spawn(attend(socket, everybody.subscribe()))),
+            Ok((socket, _)) = listener.accept() => drop(tokio::spawn(serve_viewer(socket, everybody.subscribe()))),
             // Another round for all.
             _ = rounds.tick() => for frame in frames.by_ref().take(each) {
                 // Without anybody nothing is sent.
@@ -40,13 +40,13 @@ async fn serve(period: Duration, each: usize, frames: Vec<Bytes>) -> Result<()> 
     }
 }
 
-async fn attend(socket: TcpStream, mut frames: broadcast::Receiver<Bytes>) -> Result<()> {
+async fn serve_viewer(socket: TcpStream, mut frames: broadcast::Receiver<Bytes>) -> Result<()> {
     socket.set_nodelay(true)?;
     let (mut sink, mut stream) = tokio_tungstenite::accept_async(socket).await?.split();
     loop {
         tokio::select! {
             // Whoever leaves is not sent to any more.
-            said = stream.next() => if said.is_none_or(|said| said.is_err()) { return Ok(()) },
+            incoming = stream.next() => if incoming.is_none_or(|incoming| incoming.is_err()) { return Ok(()) },
             frame = frames.recv() => match frame {
                 Ok(frame) => sink.send(Message::Binary(frame)).await?,
                 Err(broadcast::error::RecvError::Lagged(_)) => {}

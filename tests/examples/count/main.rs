@@ -18,7 +18,7 @@ use std::hint::black_box;
 
 /// How often a step is counted, after one time that is not.
 const ROUNDS: i64 = 20;
-/// Nodes of the job that is looked at.
+/// Nodes of the subscribed job.
 const NODES: usize = 16;
 /// The second of the scenario from which on it is played; then nothing is broken there.
 const FROM: i64 = 20;
@@ -47,7 +47,7 @@ fn counted<T>(step: impl FnOnce() -> T) -> T {
 fn tick() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let library = install::install(folder.path())?;
-    // A driver that stands still: the same in each count. It looks for its file where an environment says.
+    // A driver without motion, so that each count is the same; an environment variable names its file.
     ensure!(std::env::var_os("FAKE_NVML_STATE").is_some(), "say where the driver's state is");
     let mut source = NvmlSource::new(Some(library));
     let mut session = source.open()?;
@@ -62,7 +62,7 @@ fn tick() -> Result<()> {
 
 fn one_tick(session: &mut dyn Session, sampler: &mut Sampler, second: i64) -> Result<Vec<u8>> {
     let gpus = session.readings()?;
-    // Nobody is on the cards: what `/proc` says of processes is another machine's on another machine.
+    // No processes: `/proc` differs between machines.
     ensure!(session.gpu_processes().processes.is_empty(), "nobody is on the cards");
     let stamp = Stamp { mono_ns: second.unsigned_abs() * 1_000_000_000, wall_ms: 0 };
     let sample = sampler.sample(stamp, 1_000, gpus, Default::default());
@@ -89,24 +89,26 @@ fn parse() -> Result<()> {
     Ok(())
 }
 
-/// A job of which everything was told.
+/// A job whose nodes have all sent everything.
 fn pipeline(nodes: &Nodes) -> Result<Pipeline> {
-    let said = |name: &NodeName| nodes.hello(name).into_iter().chain(nodes.lines(name, FROM)).collect();
-    Pipeline::new(nodes.names(NODES), said)
+    let decoded_lines =
+        |name: &NodeName| nodes.hello(name).into_iter().chain(nodes.lines(name, FROM)).collect();
+    Pipeline::new(nodes.names(NODES), decoded_lines)
 }
 
-/// What the nodes of a stage say at a second, and are heard to say.
-fn said(
+/// The lines of each node at a second, encoded and decoded.
+fn decoded_lines(
     nodes: &Nodes,
     pipeline: &Pipeline,
     printers: &mut [ProbeEncoder],
     second: i64,
 ) -> Result<Vec<(usize, ParsedLine)>> {
-    let mut said = Vec::new();
+    let mut decoded_lines = Vec::new();
     for (node, (name, encoder)) in pipeline.names().iter().zip(printers).enumerate() {
-        said.extend(encoder.round_trip(nodes.lines(name, second))?.into_iter().map(|line| (node, line)));
+        decoded_lines
+            .extend(encoder.round_trip(nodes.lines(name, second))?.into_iter().map(|line| (node, line)));
     }
-    Ok(said)
+    Ok(decoded_lines)
 }
 
 /// A printer for each node.
@@ -123,7 +125,7 @@ fn apply() -> Result<()> {
     let nodes = Nodes::scripted()?;
     let (mut pipeline, mut printers) = (pipeline(&nodes)?, printers());
     for second in FROM + 1..=FROM + ROUNDS {
-        let lines = said(&nodes, &pipeline, &mut printers, second)?;
+        let lines = decoded_lines(&nodes, &pipeline, &mut printers, second)?;
         pipeline.next_second();
         counted(|| receive(&mut pipeline, lines));
         pipeline.publish();
@@ -136,7 +138,7 @@ fn encode() -> Result<()> {
     let nodes = Nodes::scripted()?;
     let (mut pipeline, mut printers) = (pipeline(&nodes)?, printers());
     for second in FROM + 1..=FROM + ROUNDS {
-        let lines = said(&nodes, &pipeline, &mut printers, second)?;
+        let lines = decoded_lines(&nodes, &pipeline, &mut printers, second)?;
         pipeline.next_second();
         receive(&mut pipeline, lines);
         ensure!(counted(|| pipeline.publish()).is_some(), "something changed");
@@ -151,7 +153,7 @@ fn page_apply() -> Result<()> {
     let ServerMessage::Snapshot(snapshot) = pipeline.snapshot()? else { bail!("a snapshot comes first") };
     let mut picture = snapshot.picture;
     for second in FROM + 1..=FROM + ROUNDS {
-        let lines = said(&nodes, &pipeline, &mut printers, second)?;
+        let lines = decoded_lines(&nodes, &pipeline, &mut printers, second)?;
         pipeline.next_second();
         receive(&mut pipeline, lines);
         let frame = pipeline.publish().context("something changed")?.binary;

@@ -46,7 +46,7 @@ pub async fn measure(report: &Report) -> Result<()> {
     println!("nvnodetop: {theirs}");
     println!("nodeglass: {ours}");
     let note = format!("{NODES} nodes, login and nodes together; theirs {theirs}; ours {ours}");
-    report.value("probe.vs_nvnodetop_poll_cpu_ratio", ours.whole() / theirs.whole(), &note);
+    report.value("probe.vs_nvnodetop_poll_cpu_ratio", ours.total() / theirs.total(), &note);
     Ok(())
 }
 
@@ -72,7 +72,7 @@ struct Cost {
 }
 
 impl Cost {
-    fn whole(&self) -> f64 {
+    fn total(&self) -> f64 {
         self.login + self.node * f64::from(NODES)
     }
 }
@@ -134,7 +134,7 @@ async fn theirs(site: &Site, hosts: &Hosts) -> Result<Cost> {
     hosts.watch(std::future::pending()).await
 }
 
-/// A relay with one page that looks at the job.
+/// A relay with one page that shows the job.
 async fn ours(site: &Site, hosts: &Hosts) -> Result<Cost> {
     let relay = site.relay("alice")?;
     account(hosts, &relay.process)?;

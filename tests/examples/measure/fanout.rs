@@ -1,10 +1,10 @@
 //! How many frames a second reach many viewers, and what a frame costs beside the least that could be done.
 
 use crate::cpu::CpuClock;
-use crate::crowd::Crowd;
 use crate::report::Report;
 use crate::series::Series;
-use crate::site::{JOB, Manners, Site};
+use crate::site::{JOB, NodeOptions, SimulatedCluster};
+use crate::viewers::Viewers;
 use anyhow::{Context, Result};
 use futures_util::StreamExt;
 use nodeglass_protocol::NodeName;
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// As many as there are seats for, and a few left.
+/// A few less than the connection limit.
 const VIEWERS: usize = 240;
 /// Nodes print this often; faster than what the relay gathers before it tells.
 const PERIOD_MS: u32 = 10;
@@ -58,14 +58,15 @@ fn topics() -> Result<Vec<Topic>> {
     Ok(vec![Topic::Overview, Topic::Job(JOB), Topic::Node(NodeName::new("n0001")?)])
 }
 
-/// Lengths of the frames that the relay sends in a few seconds, in their order.
+/// Lengths of the frames that the relay sends in a few seconds, in order.
 async fn sizes() -> Result<Vec<usize>> {
-    let site = Site::start(1, Manners { fixed_ms: Some(PERIOD_MS), ..Manners::default() })?;
+    let site =
+        SimulatedCluster::start(1, NodeOptions { fixed_ms: Some(PERIOD_MS), ..NodeOptions::default() })?;
     let mut client = site.client().await?;
     site.settled(&mut client).await?;
     client.subscribe(&topics()?).await?;
     sleep(SETTLE).await;
-    // What came meanwhile is told all at once.
+    // Changes of the meantime arrive in one frame.
     for _ in 0..RECORDED {
         client.frame().await?;
     }
@@ -77,14 +78,15 @@ async fn sizes() -> Result<Vec<usize>> {
 }
 
 async fn of_a_relay() -> Result<Round> {
-    let site = Site::start(1, Manners { fixed_ms: Some(PERIOD_MS), ..Manners::default() })?;
+    let site =
+        SimulatedCluster::start(1, NodeOptions { fixed_ms: Some(PERIOD_MS), ..NodeOptions::default() })?;
     let mut client = site.client().await?;
     site.settled(&mut client).await?;
     client.subscribe(&topics()?).await?;
-    let mut crowd = Crowd::of(client);
-    crowd.grow_with(&site, VIEWERS, &topics()?).await?;
+    let mut viewers = Viewers::of(client);
+    viewers.grow_with(&site, VIEWERS, &topics()?).await?;
     sleep(SETTLE).await;
-    watch(&crowd, site.pid()).await
+    watch(&viewers, site.pid()).await
 }
 
 async fn of_a_bare_loop(sizes: &[usize]) -> Result<Round> {
@@ -93,25 +95,25 @@ async fn of_a_bare_loop(sizes: &[usize]) -> Result<Round> {
     command.args(sizes.iter().map(ToString::to_string));
     let mut server = Process::start(&mut command)?;
     let port = server.wait_for("a port", |line| line.strip_prefix("port ")?.parse::<u16>().ok())?;
-    let mut crowd = Crowd::default();
+    let mut viewers = Viewers::default();
     for _ in 0..VIEWERS {
         let (mut socket, _) = tokio_tungstenite::connect_async(format!("ws://127.0.0.1:{port}/")).await?;
-        let frames = crowd.counter();
-        crowd.read(async move {
+        let frames = viewers.counter();
+        viewers.read(async move {
             while let Some(Ok(_)) = socket.next().await {
                 frames.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
     sleep(SETTLE).await;
-    watch(&crowd, server.pid()).await
+    watch(&viewers, server.pid()).await
 }
 
-async fn watch(crowd: &Crowd, pid: u32) -> Result<Round> {
+async fn watch(viewers: &Viewers, pid: u32) -> Result<Round> {
     let clock = CpuClock::of(pid)?;
-    let (began, used, read) = (Instant::now(), clock.used()?, crowd.frames());
+    let (began, used, read) = (Instant::now(), clock.used()?, viewers.frames());
     sleep(WINDOW).await;
-    let frames = (crowd.frames() - read) as f64;
+    let frames = (viewers.frames() - read) as f64;
     let used = clock.used().context("the server runs on")? - used;
     let frames_per_s = frames / began.elapsed().as_secs_f64();
     Ok(Round { frames_per_s, us_per_frame: used.as_secs_f64() * 1e6 / frames })

@@ -97,7 +97,7 @@ impl Frame {
         }
     }
 
-    /// Writes the picture, and says what took most.
+    /// Writes the flame graph, and prints what took most.
     pub fn show(&self, path: &str, title: &str, per: f64) -> Result<()> {
         println!("{title}; by themselves:");
         for (name, ms) in self.top(40) {
@@ -126,7 +126,7 @@ impl Frame {
         self.calls.iter().for_each(|(name, frame)| frame.own(name, into));
     }
 
-    /// The picture; `per` says what the time in it is divided by, and the words are its title.
+    /// The flame graph with a title; times are divided by `per`.
     pub fn svg(&self, title: &str, per: f64) -> String {
         let scale = WIDTH / self.all_ms().max(f64::MIN_POSITIVE);
         let (mut body, mut deepest) = (String::new(), 0);

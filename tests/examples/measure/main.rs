@@ -3,7 +3,6 @@
 mod cgroup;
 mod cluster;
 mod cpu;
-mod crowd;
 mod fanout;
 mod flame;
 mod page;
@@ -15,6 +14,7 @@ mod series;
 mod site;
 mod sshd;
 mod trace;
+mod viewers;
 mod wire;
 
 use anyhow::{Context, Result, bail};
@@ -42,7 +42,7 @@ fn in_time(work: impl Future<Output = Result<()>>) -> Result<()> {
     tokio::runtime::Runtime::new().context("start a runtime")?.block_on(work)
 }
 
-/// The part of the probe's cost that needs a whole cluster, if it is asked for.
+/// The part of the probe's cost that needs a cluster, if it is selected.
 async fn cluster_too(report: &Report) -> Result<()> {
     if report.wants(&["probe.vs_nvnodetop_poll_cpu_ratio"]) {
         cluster::measure(report).await?;

@@ -10,7 +10,7 @@ const RATE: u32 = 1_999;
 /// How much of a stack is kept with each sample, in bytes.
 const STACK: u32 = 16_384;
 
-/// What is looked at.
+/// What is profiled.
 pub enum Target<'a> {
     /// A process that runs already, for so many seconds.
     Running(u32, u32),
@@ -58,10 +58,10 @@ fn stacks(data: &Path) -> Result<Frame> {
         .output()
         .context("start perf")?;
     ensure!(output.status.success(), "perf script: {}", String::from_utf8_lossy(&output.stderr));
-    let told = String::from_utf8_lossy(&output.stdout);
+    let output_text = String::from_utf8_lossy(&output.stdout);
     let mut root = Frame::default();
     // A block for each sample, the innermost function first: `  55d0c0de main`.
-    for sample in told.split("\n\n") {
+    for sample in output_text.split("\n\n") {
         let names = sample.lines().filter_map(|line| Some(line.trim().split_once(' ')?.1.trim()));
         let names: Vec<_> = names.filter(|name| !name.is_empty() && *name != "[unknown]").collect();
         if !names.is_empty() {

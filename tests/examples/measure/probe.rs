@@ -19,7 +19,7 @@ use tempfile::TempDir;
 const ROUNDS: usize = 7;
 /// Ticks or snapshots of one turn.
 const TICKS: &str = "20";
-/// Ticks that are looked at closely.
+/// Ticks that are profiled.
 const PROFILED: u32 = 400;
 /// Until the probe has opened everything and its ring has grown a little.
 const WARM_UP: Duration = Duration::from_secs(6);
@@ -39,7 +39,7 @@ pub fn measure(report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// Draws what a tick costs, by function: the picture goes where the one word says.
+/// Draws the flame graph of a tick; the argument is its path.
 pub fn flame(report: &Report) -> Result<()> {
     let path = report.only().context("where to?")?;
     let node = Node::new()?;
@@ -68,7 +68,7 @@ impl Node {
         Ok(Self { folder, library, _workers: workers })
     }
 
-    /// A command that finds the stand-in driver where it looks for the real one.
+    /// A command that finds the fake driver in place of the real one.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -86,22 +86,22 @@ impl Node {
     }
 
     fn tick_us(&self) -> Result<f64> {
-        let told = self.ask(&binary("examples/tick")?, &[&self.library.display().to_string(), TICKS])?;
-        if told["gpus"] != 8 {
-            bail!("the stand-in driver was not found: {told}");
+        let output = self.ask(&binary("examples/tick")?, &[&self.library.display().to_string(), TICKS])?;
+        if output["gpus"] != 8 {
+            bail!("the fake driver was not found: {output}");
         }
-        told["tick_us"].as_f64().context("the cost of a tick")
+        output["tick_us"].as_f64().context("the cost of a tick")
     }
 
     fn snapshot_us(&self, python: &Path, peer: &str) -> Result<f64> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/snapshot_cost.py");
-        let told = self.ask(python, &[&script.display().to_string(), peer, TICKS])?;
-        let costs = told.as_array().context("the costs of snapshots")?;
+        let output = self.ask(python, &[&script.display().to_string(), peer, TICKS])?;
+        let costs = output.as_array().context("the costs of snapshots")?;
         Ok(costs.iter().filter_map(Value::as_f64).collect::<Series>().median())
     }
 }
 
-/// A process that a GPU can be said to run.
+/// A process that the fake driver can list.
 struct Worker(Child);
 
 impl Worker {

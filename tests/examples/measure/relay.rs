@@ -1,12 +1,12 @@
 //! What the relay costs a login node: by nodes, by viewers, and how long a line takes from a node to a page.
 
 use crate::cpu::{CpuClock, rss_mb};
-use crate::crowd::Crowd;
 use crate::perf::{Target, record};
 use crate::report::Report;
 use crate::series::Series;
-use crate::site::{JOB, Manners, Site};
+use crate::site::{JOB, NodeOptions, SimulatedCluster};
 use crate::sshd::Sshd;
+use crate::viewers::Viewers;
 use anyhow::{Context, Result};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::live::Topic;
@@ -20,21 +20,21 @@ const SETTLE: Duration = Duration::from_secs(8);
 /// One of the times over which CPU is taken: back-to-back lists of processes come every ten seconds.
 const WINDOW: Duration = Duration::from_secs(10);
 const WINDOWS: usize = 3;
-/// Without anybody who looks, the relay slows its nodes down after a minute.
+/// Without viewers, the relay lengthens the interval of its nodes after a minute.
 const UNWATCHED: Duration = Duration::from_secs(66);
 /// How long lines are followed from the nodes to a page.
 const FOLLOWED: Duration = Duration::from_secs(30);
-/// Viewers that there is a seat for.
-const CROWDS: [usize; 4] = [1, 10, 100, 240];
+/// Numbers of viewers, up to the connection limit.
+const VIEWER_COUNTS: [usize; 4] = [1, 10, 100, 240];
 const FLEETS: [usize; 4] = [250, 500, 1_000, 2_000];
-/// How long it is looked at what the relay does, in s.
+/// Duration of the relay's CPU profile, in s.
 const PROFILED_S: u32 = 20;
 /// Nodes stamp their lines with the µs of their clock, after so many of which they begin anew.
 const STAMPS: u64 = 1_000_000_000;
 /// Nodes that are reached through SSH.
 const SESSIONS: usize = 200;
-/// Nodes on which the crowd grows.
-const CROWD_NODES: usize = 64;
+/// Nodes that the growing number of viewers watches.
+const VIEWER_NODES: usize = 64;
 
 /// Measures everything of this subject that is asked for.
 pub async fn measure(report: &Report) -> Result<()> {
@@ -42,7 +42,7 @@ pub async fn measure(report: &Report) -> Result<()> {
         a_group(report).await?;
     }
     if report.wants(&["relay.growth.viewers", "relay.growth"]) {
-        growing_crowd(report).await?;
+        growing_viewers(report).await?;
     }
     let of_fleets = ["relay.growth.nodes", "relay.growth", "relay.cpu_pct_1000n_1v", "relay.start_1000n_s"];
     let of_thousand = [
@@ -55,13 +55,13 @@ pub async fn measure(report: &Report) -> Result<()> {
         growing_fleet(report).await?;
     }
     if report.wants(&["relay.ssh2_200_cpu_pct", "relay.ssh2_200_rss_mb", "relay.ssh2_200_start_s"]) {
-        through_ssh(report).await?;
+        over_ssh(report).await?;
     }
     Ok(())
 }
 
-/// Two hundred nodes as they are on a cluster: each at the end of an SSH session.
-async fn through_ssh(report: &Report) -> Result<()> {
+/// Two hundred nodes, each over an SSH session as on a cluster.
+async fn over_ssh(report: &Report) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let Some(_sshd) = Sshd::start(folder.path())? else {
         println!("there is no sshd here, so that nothing is measured through SSH");
@@ -69,10 +69,10 @@ async fn through_ssh(report: &Report) -> Result<()> {
     };
     let probe = binary("examples/node")?.display().to_string();
     let arguments = ["--launcher", "ssh2", "--probe", &probe];
-    let site = Site::start_with(SESSIONS, folder, &arguments, Manners::default())?;
+    let site = SimulatedCluster::start_with(SESSIONS, folder, &arguments, NodeOptions::default())?;
     let mut client = site.client().await?;
     let took = site.settled(&mut client).await?;
-    let _crowd = Crowd::of(client);
+    let _viewers = Viewers::of(client);
     sleep(SETTLE).await;
     report.figure("relay.ssh2_200_cpu_pct", &shares(&site).await?);
     report.value("relay.ssh2_200_rss_mb", rss_mb(site.pid())?, "with one viewer");
@@ -81,19 +81,19 @@ async fn through_ssh(report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// Draws what a second of a thousand nodes costs, by function: the picture goes where the one word says.
+/// Draws the flame graph of a second of a thousand nodes; the argument is its path.
 pub async fn flame(report: &Report) -> Result<()> {
     let path = report.only().context("where to?")?;
-    let site = Site::start(1_000, Manners::default())?;
+    let site = SimulatedCluster::start(1_000, NodeOptions::default())?;
     let mut client = site.client().await?;
     site.settled(&mut client).await?;
-    let _crowd = Crowd::of(client);
+    let _viewers = Viewers::of(client);
     sleep(SETTLE).await;
     let pid = site.pid();
-    let looked = tokio::task::spawn_blocking(move || record(&Target::Running(pid, PROFILED_S))).await??;
-    let Some(frames) = looked else { return Ok(()) };
+    let recorded = tokio::task::spawn_blocking(move || record(&Target::Running(pid, PROFILED_S))).await??;
+    let Some(frames) = recorded else { return Ok(()) };
     let title = format!(
-        "A second of a relay with 1,000 nodes of eight busy cards, one page looks: {:.1} ms, {PROFILED_S} s together",
+        "A second of a relay with 1,000 nodes of eight busy cards, one viewer: {:.1} ms, {PROFILED_S} s together",
         frames.all_ms() / f64::from(PROFILED_S)
     );
     frames.show(path, &title, f64::from(PROFILED_S))
@@ -101,50 +101,53 @@ pub async fn flame(report: &Report) -> Result<()> {
 
 /// A research group's jobs: 64 nodes, one tab or none.
 async fn a_group(report: &Report) -> Result<()> {
-    let site = Site::start(64, Manners::default())?;
+    let site = SimulatedCluster::start(64, NodeOptions::default())?;
     let mut client = site.client().await?;
     site.settled(&mut client).await?;
-    let crowd = Crowd::of(client);
+    let viewers = Viewers::of(client);
     sleep(SETTLE).await;
     report.figure("relay.cpu_pct_64n_1v", &shares(&site).await?);
     report.value("relay.rss_mb_64n", rss_mb(site.pid())?, "with one viewer");
-    drop(crowd);
+    drop(viewers);
     if report.wants(&["relay.cpu_pct_64n_0v"]) {
-        println!("nobody looks for a minute …");
+        println!("no viewer for a minute …");
         sleep(UNWATCHED).await;
         report.figure("relay.cpu_pct_64n_0v", &shares(&site).await?);
     }
     Ok(())
 }
 
-/// More and more viewers of the same nodes.
-async fn growing_crowd(report: &Report) -> Result<()> {
-    let site = Site::start(CROWD_NODES, Manners::default())?;
+/// A growing number of viewers of the same nodes.
+async fn growing_viewers(report: &Report) -> Result<()> {
+    let site = SimulatedCluster::start(VIEWER_NODES, NodeOptions::default())?;
     let mut first = site.client().await?;
     site.settled(&mut first).await?;
-    let mut crowd = Crowd::of(first);
+    let mut viewers = Viewers::of(first);
     let mut points = Vec::new();
-    for clients in CROWDS {
-        crowd.grow(&site, clients).await?;
+    for clients in VIEWER_COUNTS {
+        viewers.grow(&site, clients).await?;
         sleep(SETTLE).await;
         let share = shares(&site).await?.median();
-        println!("{CROWD_NODES} nodes, {clients} viewers: {share:.2} % of a core");
+        println!("{VIEWER_NODES} nodes, {clients} viewers: {share:.2} % of a core");
         points.push((clients as f64, share));
     }
-    let note = format!("{CROWD_NODES} nodes; {}", words(&points, "viewers"));
+    let note = format!("{VIEWER_NODES} nodes; {}", words(&points, "viewers"));
     report.value("relay.growth.viewers", exponent(&points), &note);
     Ok(())
 }
 
-/// More and more nodes before one viewer; at a thousand of them everything else is asked too.
+/// A growing number of nodes with one viewer; with a thousand, further figures are measured.
 async fn growing_fleet(report: &Report) -> Result<()> {
     let mut points = Vec::new();
     let all = report.wants(&["relay.growth.nodes", "relay.growth"]);
     for nodes in FLEETS.into_iter().filter(|nodes| all || *nodes == 1_000) {
-        let site = Site::start(nodes, Manners { stamped: nodes == 1_000, ..Manners::default() })?;
+        let site = SimulatedCluster::start(
+            nodes,
+            NodeOptions { stamped: nodes == 1_000, ..NodeOptions::default() },
+        )?;
         let mut client = site.client().await?;
         let took = site.settled(&mut client).await?;
-        let mut crowd = Crowd::of(client);
+        let mut viewers = Viewers::of(client);
         sleep(SETTLE).await;
         let share = shares(&site).await?;
         println!("{nodes} nodes, 1 viewer: {:.2} % of a core", share.median());
@@ -156,7 +159,7 @@ async fn growing_fleet(report: &Report) -> Result<()> {
                 "all nodes are processes of this same machine",
             );
             report.figure("relay.cpu_pct_1000n_1v", &share);
-            a_thousand(report, &site, &mut crowd).await?;
+            thousand_nodes(report, &site, &mut viewers).await?;
         }
     }
     if all {
@@ -165,12 +168,12 @@ async fn growing_fleet(report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// A thousand nodes before a hundred viewers.
-async fn a_thousand(report: &Report, site: &Site, crowd: &mut Crowd) -> Result<()> {
-    crowd.grow(site, 100).await?;
+/// A thousand nodes and a hundred viewers.
+async fn thousand_nodes(report: &Report, site: &SimulatedCluster, viewers: &mut Viewers) -> Result<()> {
+    viewers.grow(site, 100).await?;
     sleep(SETTLE).await;
     report.figure("relay.cpu_pct_1000n_100v", &shares(site).await?);
-    report.value("relay.rss_mb_1000n", rss_mb(site.pid())?, "with a hundred viewers and a minute of past");
+    report.value("relay.rss_mb_1000n", rss_mb(site.pid())?, "with a hundred viewers and a minute of history");
     let delays = delays_ms(site).await?;
     let note = "from a node's write to a page's read, 101 viewers; nodes have the lowest priority, for they are other machines";
     report.value("relay.line_in_to_frame_out_p50_ms", delays.quantile(0.5), note);
@@ -179,16 +182,16 @@ async fn a_thousand(report: &Report, site: &Site, crowd: &mut Crowd) -> Result<(
 }
 
 /// Shares of a core that the relay uses, window by window.
-async fn shares(site: &Site) -> Result<Series> {
+async fn shares(site: &SimulatedCluster) -> Result<Series> {
     let clock = CpuClock::of(site.pid())?;
     tokio::task::spawn_blocking(move || (0..WINDOWS).map(|_| clock.share(WINDOW)).collect()).await?
 }
 
 /// How long each sample took from the node that stamped it to a page.
-async fn delays_ms(site: &Site) -> Result<Series> {
+async fn delays_ms(site: &SimulatedCluster) -> Result<Series> {
     let mut client = site.client().await?;
     site.settled(&mut client).await?;
-    // What is told of the past to who comes goes through the same line, and is not what is measured.
+    // The initial history is sent over the same connection and is not measured.
     let settled = Instant::now() + SETTLE;
     let mut stamps: HashMap<usize, u32> = HashMap::new();
     let mut delays = Series::default();

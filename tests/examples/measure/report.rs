@@ -1,8 +1,8 @@
-//! A figure is printed as soon as it is known, so that a long run that breaks off has said what it had.
+//! Prints each figure as soon as it is known, so that an interrupted run keeps its results.
 
 use crate::series::Series;
 
-/// What is asked for, and where it is said.
+/// The selected figures, and where they are printed.
 #[derive(Debug)]
 pub struct Report {
     wanted: Vec<String>,
@@ -41,7 +41,7 @@ impl Report {
     }
 
     fn line(&self, name: &str, numbers: &str, note: &str) {
-        // A part of a figure (`….some_trace`) is asked for with the whole.
+        // A part of a figure (`….some_trace`) is selected with the figure.
         let whole = name.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
         if !self.wants(&[name, &whole]) {
             return;

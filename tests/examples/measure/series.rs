@@ -1,4 +1,4 @@
-//! The same thing measured several times has a median, and a range that says how far to trust it.
+//! Repeated measurements: median and range.
 
 /// Values of one figure.
 #[derive(Clone, Debug, Default)]

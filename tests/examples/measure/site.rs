@@ -1,4 +1,4 @@
-//! A relay runs as its users start it, on a cluster of which SLURM and the nodes are played and everything between is real.
+//! Starts a real relay on a cluster whose SLURM commands and nodes are simulated.
 
 use anyhow::{Context, Result};
 use nodeglass_protocol::JobId;
@@ -16,43 +16,48 @@ use tempfile::TempDir;
 
 /// The one job.
 pub const JOB: JobId = JobId(7);
-/// Longest time until everything is there, on a machine that does much else.
+/// Time limit until every node is live, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// How nodes behave.
+/// Behaviour of the simulated nodes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Manners {
-    /// They print each so many ms, whatever the relay says.
+pub struct NodeOptions {
+    /// Fixed sampling interval in ms, whatever the relay requests.
     pub fixed_ms: Option<u32>,
-    /// Each line says when it left.
+    /// Each line holds the time at which it was written.
     pub stamped: bool,
 }
 
-/// A relay and its played cluster.
-pub struct Site {
+/// A relay and its simulated cluster.
+pub struct SimulatedCluster {
     relay: TestRelay,
     nodes: usize,
     started: Instant,
     _slurm: TempDir,
 }
 
-impl Site {
-    /// Starts a relay whose one job is on so many nodes; each of them is a process of its own at the end of a pipe.
-    pub fn start(nodes: usize, manners: Manners) -> Result<Self> {
+impl SimulatedCluster {
+    /// Starts a relay with one job on `nodes` nodes, each a process of its own behind a pipe.
+    pub fn start(nodes: usize, options: NodeOptions) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let probe = binary("examples/node")?;
         let arguments = ["--launcher", "local", "--probe", &probe.display().to_string()];
-        Self::start_with(nodes, folder, &arguments, manners)
+        Self::start_with(nodes, folder, &arguments, options)
     }
 
-    /// The same with other ways to reach the nodes; programs in `folder` are found before all others.
-    pub fn start_with(nodes: usize, folder: TempDir, arguments: &[&str], manners: Manners) -> Result<Self> {
-        play_slurm(folder.path(), nodes)?;
+    /// The same with other relay arguments; `folder` comes first in the search path.
+    pub fn start_with(
+        nodes: usize,
+        folder: TempDir,
+        arguments: &[&str],
+        options: NodeOptions,
+    ) -> Result<Self> {
+        write_slurm_stubs(folder.path(), nodes)?;
         let path = path_with(folder.path());
-        let fixed = manners.fixed_ms.map(|ms| OsString::from(ms.to_string()));
+        let fixed = options.fixed_ms.map(|ms| OsString::from(ms.to_string()));
         let mut environment = vec![("PATH", path.as_os_str())];
         environment.extend(fixed.as_ref().map(|ms| ("NODEGLASS_NODE_MS", ms.as_os_str())));
-        environment.extend(manners.stamped.then(|| ("NODEGLASS_NODE_STAMPED", "yes".as_ref())));
+        environment.extend(options.stamped.then(|| ("NODEGLASS_NODE_STAMPED", "yes".as_ref())));
         let started = Instant::now();
         let relay = TestRelay::start_in(arguments, environment)?;
         Ok(Self { relay, nodes, started, _slurm: folder })
@@ -68,19 +73,19 @@ impl Site {
         self.relay.link()
     }
 
-    /// What a page of the job looks at.
+    /// The topics of a page that shows the job.
     pub fn topics() -> [Topic; 2] {
         [Topic::Overview, Topic::Job(JOB)]
     }
 
-    /// Somebody comes who looks at the job.
+    /// Connects a client that shows the job.
     pub async fn client(&self) -> Result<Client> {
         let mut client = Client::connect(self.relay.link(), Form::Binary).await?;
         client.subscribe(&Self::topics()).await?;
         Ok(client)
     }
 
-    /// Waits until somebody sees every node live and sampled; how long that took since the start.
+    /// Waits until a client sees every node live with a sample; returns the time since the start.
     pub async fn settled(&self, client: &mut Client) -> Result<Duration> {
         let all_live = async {
             while !self.is_settled(client) {
@@ -101,8 +106,8 @@ impl Site {
     }
 }
 
-/// Puts a squeue and a scontrol into a folder that tell of one job on nodes `n0001` and so on.
-fn play_slurm(folder: &Path, nodes: usize) -> Result<()> {
+/// Writes a squeue and a scontrol that report one job on nodes `n0001` and so on.
+fn write_slurm_stubs(folder: &Path, nodes: usize) -> Result<()> {
     let uid = rustix::process::geteuid().as_raw();
     let fields = [
         ("A", "7"),

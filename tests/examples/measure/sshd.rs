@@ -31,7 +31,7 @@ impl Sshd {
         fs::create_dir(folder.join("home"))?;
         let (host_key, user_key) = (keygen(folder, "host_key")?, keygen(folder, "user_key")?);
         fs::copy(user_key.with_extension("pub"), folder.join("authorized_keys"))?;
-        // Free a moment ago; should another take it, sshd says so and ends.
+        // Free a moment ago; if another process takes it, sshd exits with an error.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         fs::write(folder.join("sshd_config"), server(folder, port))?;
         let key = fs::read_to_string(host_key.with_extension("pub"))?;
@@ -43,7 +43,7 @@ impl Sshd {
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if began.elapsed() > TIMEOUT {
-                bail!("sshd does not listen; it said:\n{}", process.output().text());
+                bail!("sshd does not listen; it printed:\n{}", process.output().text());
             }
             std::thread::sleep(Duration::from_millis(50));
         }

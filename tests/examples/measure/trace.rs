@@ -7,10 +7,10 @@ use nodeglass_protocol::probe::GpuSample;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-/// Where the traces are said to be.
+/// Names the folder of the traces.
 const VARIABLE: &str = "NODEGLASS_TRACES";
-/// Where they are looked for otherwise, beside the checkout.
-const BESIDE: &str = "../shared/data/traces";
+/// Their default place, next to the checkout.
+const SIBLING_FOLDER: &str = "../shared/data/traces";
 /// GPUs of a node that plays a trace.
 pub const GPUS: usize = 8;
 /// A stretch without any work counts as idle from this many seconds on.
@@ -33,7 +33,7 @@ pub struct Trace {
 /// When one cannot be read.
 pub fn all() -> Result<Vec<Trace>> {
     let Some(folder) = folder() else { return Ok(Vec::new()) };
-    let entries = std::fs::read_dir(&folder).with_context(|| format!("look into {}", folder.display()))?;
+    let entries = std::fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
     let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     files.retain(|file| file.to_string_lossy().ends_with(".csv.gz"));
     files.sort();
@@ -47,7 +47,7 @@ pub fn all() -> Result<Vec<Trace>> {
 }
 
 fn folder() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(|root| root.join(BESIDE));
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(|root| root.join(SIBLING_FOLDER));
     std::env::var_os(VARIABLE).map(PathBuf::from).or(beside).filter(|folder| folder.is_dir())
 }
 

@@ -12,7 +12,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Nodes of the job that is looked at; each plays the trace from another moment on.
+/// Nodes of the subscribed job; each replays the trace from another offset.
 const NODES: usize = 16;
 /// Seconds of a trace that are played at most.
 const SECONDS: usize = 600;
@@ -30,7 +30,7 @@ pub fn measure(report: &Report) -> Result<()> {
     }
     measure_core(report, &traces, "of real GPUs")?;
     for (part, kinds, what) in PARTS {
-        let bytes = told_of_everything(kinds)?;
+        let bytes = all_readings_cost(kinds)?;
         let name = format!("wire.bytes_per_gpu_sample_all_fields{part}");
         report.value(&name, bytes, &format!("{what}, of the demo's training"));
     }
@@ -40,7 +40,7 @@ pub fn measure(report: &Report) -> Result<()> {
 /// Whether a line is one of some kinds.
 type Kinds = fn(&ProbeLine) -> bool;
 
-/// What is told beyond the core, as a whole and in parts: the end of the name, which lines count, and what they are.
+/// What is sent beyond the core readings, in total and in parts: suffix of the figure, lines that count, description.
 const PARTS: [(&str, Kinds, &str); 3] = [
     ("", |_| true, "36 fields of a GPU, and its share of processes, host and jobs"),
     (".samples", |line| matches!(line, ProbeLine::Sample(_)), "the same without processes and health"),
@@ -132,7 +132,7 @@ fn sample(second: usize, node: usize, gpus: &[GpuSample]) -> ProbeLine {
     ProbeLine::Sample(Box::new(sample))
 }
 
-/// Bytes of the frame with which a viewer is told of a second.
+/// Bytes of the frame that carries one second to a viewer.
 fn published_bytes(pipeline: &mut Pipeline) -> usize {
     let header = |len: usize| if len <= SHORT { 2 } else { 4 };
     pipeline.publish().map_or(0, |encoded| encoded.binary.len() + header(encoded.binary.len()))
@@ -145,7 +145,7 @@ fn json_bytes(gpus: &[GpuSample]) -> usize {
 }
 
 /// Bytes for each GPU and second of everything that the demo's large job tells by lines of some kinds.
-fn told_of_everything(kinds: Kinds) -> Result<f64> {
+fn all_readings_cost(kinds: Kinds) -> Result<f64> {
     let nodes = Nodes::scripted()?;
     let first =
         |name: &NodeName| nodes.hello(name).into_iter().chain(nodes.lines(name, SCRIPTED.start)).collect();
@@ -182,7 +182,7 @@ fn scripted_traces() -> Result<Vec<Trace>> {
     Ok(vec![Trace { name: "demo".to_owned(), busy: true, seconds: SCRIPTED.map(second).collect() }])
 }
 
-/// The whole page or document that others send for the same seconds.
+/// The full page or document that other monitors send for the same seconds.
 fn beside_peers(report: &Report, traces: &[Trace], ours: &Cost, whose: &str) -> Result<()> {
     let names = ["wire.vs_gpustat_web_ratio", "wire.vs_gpu_hot_ratio"];
     if !report.wants(&names) {
@@ -192,11 +192,11 @@ fn beside_peers(report: &Report, traces: &[Trace], ours: &Cost, whose: &str) -> 
         println!("the peers are not here (no python3)");
         return Ok(());
     };
-    let told = documents(&Path::new(&bin).join("python"), traces)?;
+    let peer_bytes = documents(&Path::new(&bin).join("python"), traces)?;
     for (name, peer, what) in
         [(names[0], "gpustat_web", "the whole HTML of"), (names[1], "gpu_hot", "the whole JSON of")]
     {
-        let theirs = told[peer].as_f64().with_context(|| format!("bytes of {peer}: {told}"))?;
+        let theirs = peer_bytes[peer].as_f64().with_context(|| format!("bytes of {peer}: {peer_bytes}"))?;
         let note = format!("{whose}: {:.1} B against {theirs:.0} B, {what} a GPU", ours.each());
         report.value(name, ours.each() / theirs, &note);
     }

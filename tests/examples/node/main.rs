@@ -1,7 +1,7 @@
-//! A node of which only the lines are real: it prints through its pipe what a probe on eight busy cards prints.
+//! A simulated node: prints the lines of a probe on eight busy cards.
 //!
-//! Measurements give it to a relay as its probe (`--probe`), a thousand at once, so that the relay's own
-//! reading, parsing and telling is what costs. It obeys intervals and ends with its pipe.
+//! Measurements start a thousand of them as the relay's probe (`--probe`), so that the relay's own
+//! work is what they measure. It follows the requested interval and exits with its pipe.
 
 use anyhow::{Context, Result};
 use node_probe::clock::{mono_ns, until_next, wall_ms, wall_ns};
@@ -15,22 +15,22 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Seconds of the scenario that are played again and again, from this one on: then nothing is broken there.
+/// First second of the scenario that is repeated: from here on it has no faults.
 const FROM: i64 = 20;
 const SECONDS: i64 = 140;
-/// A line is made so long before it leaves, at most. Another machine would make it at its own cost: here all lines of a
-/// group would be made in the very moment that is measured.
-const AHEAD: Duration = Duration::from_millis(500);
+/// Maximum time between encoding and writing a line. Real nodes encode on their own CPU: here all lines of a
+/// group would otherwise be encoded during the measurement.
+const MAX_LEAD: Duration = Duration::from_millis(500);
 
-/// Stamps have ten digits, so that one can be written over another.
+/// Time stamps have ten digits, so that one can overwrite another.
 const STAMPS_FROM: u64 = 1_000_000_000;
-/// A real node is another machine: here a thousand of them get what the relay and its viewers leave.
+/// Lowers the priority: real nodes would take no CPU time from the relay and its viewers.
 const NICE: i32 = 15;
 
 fn main() -> Result<()> {
     let _ = rustix::process::nice(NICE);
-    let (ordered, orders) = mpsc::channel();
-    std::thread::spawn(move || obey(&ordered));
+    let (schedule_sender, schedules) = mpsc::channel();
+    std::thread::spawn(move || read_control_lines(&schedule_sender));
     let nodes = Nodes::single()?;
     let name = nodes.names(1).pop().context("the scenario has a node")?;
     let fixed_ms: Option<u32> = std::env::var("NODEGLASS_NODE_MS").ok().and_then(|ms| ms.parse().ok());
@@ -51,7 +51,7 @@ fn main() -> Result<()> {
                 sample.wall_ms = wall_ms() + ahead.as_millis() as u64;
                 sample.interval_ms = interval_ms;
                 if stamped {
-                    // A counter travels exactly: here it tells when this line left.
+                    // A counter is sent without rounding: here it holds the time of writing.
                     sample.gpus[0].ecc_corrected = Reading::Value(STAMPS_FROM + u64::from(seq));
                 }
             }
@@ -67,8 +67,8 @@ fn main() -> Result<()> {
         loop {
             let pause = until_next(wall_ns(), interval_ms, phase_ms);
             due = Instant::now() + pause;
-            let make_at = due - AHEAD.min(pause / 2);
-            match beating(&orders, &mut spoke, interval_ms, make_at) {
+            let make_at = due - MAX_LEAD.min(pause / 2);
+            match wait_with_heartbeats(&schedules, &mut spoke, interval_ms, make_at) {
                 Some((ms, phase)) => (interval_ms, phase_ms) = (fixed_ms.unwrap_or(ms), phase),
                 None => break,
             }
@@ -77,10 +77,10 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Waits for the moment in which the next line is made, and says now and then that it is alive; ends early with an
-/// order.
-fn beating(
-    orders: &Receiver<(u32, u32)>,
+/// Waits until the next line is encoded and prints heartbeats; returns early with a
+/// new schedule.
+fn wait_with_heartbeats(
+    schedules: &Receiver<(u32, u32)>,
     spoke: &mut Instant,
     interval_ms: u32,
     until: Instant,
@@ -88,28 +88,28 @@ fn beating(
     let beat_every = Duration::from_millis(heartbeat_ms(interval_ms) * 9 / 10);
     loop {
         let wake = until.min(*spoke + beat_every);
-        if let Ok(order) = orders.recv_timeout(wake.saturating_duration_since(Instant::now())) {
-            return Some(order);
+        if let Ok(schedule) = schedules.recv_timeout(wake.saturating_duration_since(Instant::now())) {
+            return Some(schedule);
         }
         if Instant::now() >= until {
             return None;
         }
         let mut bytes = Vec::new();
-        let beat = Heartbeat { mono_ns: mono_ns(), nvml_stuck_ms: None };
+        let beat = Heartbeat { mono_ns: mono_ns(), driver_stuck_ms: None };
         output::encode(&ProbeLine::Heartbeat(beat), &mut bytes);
         print(&bytes);
         *spoke = Instant::now();
     }
 }
 
-/// Prints, and ends with the pipe.
+/// Prints, and exits with the pipe.
 fn print(bytes: &[u8]) {
     if std::io::stdout().write_all(bytes).is_err() {
         exit(0);
     }
 }
 
-/// Writes the time in µs over a number in a line that is ready to leave.
+/// Overwrites a number in an encoded line with the time in µs.
 fn stamp(bytes: &mut [u8], number: u64) {
     let number = number.to_string();
     if let Some(at) = bytes.windows(number.len()).position(|window| window == number.as_bytes()) {
@@ -118,11 +118,11 @@ fn stamp(bytes: &mut [u8], number: u64) {
     }
 }
 
-/// Passes on what the relay says, and ends when it says nothing any more.
-fn obey(ordered: &Sender<(u32, u32)>) {
+/// Forwards schedules from stdin, and exits when it closes.
+fn read_control_lines(schedule_sender: &Sender<(u32, u32)>) {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            Ok(Control::Interval { ms, phase_ms }) if ordered.send((ms, phase_ms)).is_err() => break,
+            Ok(Control::Interval { ms, phase_ms }) if schedule_sender.send((ms, phase_ms)).is_err() => break,
             Ok(Control::Stop) => break,
             _ => {}
         }

@@ -1,9 +1,8 @@
-//! What NVML says now: the state file as it was last read, motion and real processes applied.
+//! The current state: the file as last read, with motion, real processes and counters applied.
 
 use crate::{
-    meter::Meters,
-    motion, procfs,
-    state::{Gpu, Process, State},
+    counters, motion, procfs,
+    state::{Counters, Gpu, Process, State},
 };
 use std::{
     fs,
@@ -17,69 +16,69 @@ use std::{
 const VARIABLE: &str = "FAKE_NVML_STATE";
 /// Where it is if the variable is not set: sshd and slurmd clean the environment.
 const DEFAULT_PATH: &str = "/etc/fake-nvml.json";
-/// Maximum age of the state: short for a person, long for a tick of a hundred calls.
-const FRESH: Duration = Duration::from_millis(20);
-/// Says another age in ms: whoever counts instructions wants the same picture however long that takes.
-const FRESH_VARIABLE: &str = "FAKE_NVML_FRESH_MS";
+/// Maximum age of the state: short for a person, long for a sample of a hundred calls.
+const MAX_AGE: Duration = Duration::from_millis(20);
+/// Overrides the age, in ms: an instruction count needs one state however long a sample takes.
+const MAX_AGE_VARIABLE: &str = "FAKE_NVML_FRESH_MS";
 
 static CURRENT: LazyLock<Mutex<Current>> = LazyLock::new(|| Mutex::new(Current::new()));
 
 /// The state as of now; `None` without a readable state file, which means that no driver is loaded.
 pub fn state() -> Option<Arc<State>> {
-    CURRENT.lock().unwrap_or_else(PoisonError::into_inner).look()
+    CURRENT.lock().unwrap_or_else(PoisonError::into_inner).refresh()
 }
 
-/// What is remembered between calls.
+/// State that is kept between calls.
 struct Current {
     path: PathBuf,
-    fresh: Duration,
-    looked: Option<Instant>,
+    max_age: Duration,
+    refreshed: Option<Instant>,
     stamp: Option<(u64, i64, i64, u64)>,
     file: Option<State>,
-    meters: Vec<Meters>,
+    counters: Vec<Counters>,
     now: Option<Arc<State>>,
 }
 
 impl Current {
     fn new() -> Self {
         let path = std::env::var_os(VARIABLE).map_or_else(|| DEFAULT_PATH.into(), PathBuf::from);
-        let fresh = std::env::var(FRESH_VARIABLE).ok().and_then(|ms| ms.parse().ok());
-        let fresh = fresh.map_or(FRESH, Duration::from_millis);
-        Self { path, fresh, looked: None, stamp: None, file: None, meters: Vec::new(), now: None }
+        let max_age = std::env::var(MAX_AGE_VARIABLE).ok().and_then(|ms| ms.parse().ok());
+        let max_age = max_age.map_or(MAX_AGE, Duration::from_millis);
+        Self { path, max_age, refreshed: None, stamp: None, file: None, counters: Vec::new(), now: None }
     }
 
-    fn look(&mut self) -> Option<Arc<State>> {
-        let fresh = self.file.as_ref().and_then(|state| state.fresh_ms);
-        let fresh = fresh.map_or(self.fresh, Duration::from_millis);
-        if self.looked.is_none_or(|at| at.elapsed() > fresh) {
+    fn refresh(&mut self) -> Option<Arc<State>> {
+        let max_age = self.file.as_ref().and_then(|state| state.fresh_ms);
+        let max_age = max_age.map_or(self.max_age, Duration::from_millis);
+        if self.refreshed.is_none_or(|at| at.elapsed() > max_age) {
             self.reload();
             let now = Instant::now();
-            self.now = self.file.clone().map(|state| Arc::new(self.metered(alive(state), now)));
-            self.looked = Some(now);
+            self.now = self.file.clone().map(|state| Arc::new(self.with_counters(with_activity(state), now)));
+            self.refreshed = Some(now);
         }
         self.now.clone()
     }
 
-    /// Lets the counters run on at the rates of now.
-    fn metered(&mut self, mut state: State, now: Instant) -> State {
-        self.meters.resize_with(state.gpus.len().max(self.meters.len()), Meters::default);
+    /// Continues the counters at the current rates.
+    fn with_counters(&mut self, mut state: State, now: Instant) -> State {
+        self.counters.resize_with(state.gpus.len().max(self.counters.len()), Counters::default);
         let written = self.stamp.map_or(Duration::ZERO, |(_, seconds, nanos, _)| {
             Duration::new(seconds.max(0) as u64, nanos.max(0) as u32)
         });
         let age = SystemTime::now().duration_since(UNIX_EPOCH + written).unwrap_or_default();
-        for (gpu, meters) in state.gpus.iter_mut().zip(&mut self.meters) {
-            meters.follow(gpu, now, age);
-            gpu.meters.clone_from(meters);
+        for (gpu, counters) in state.gpus.iter_mut().zip(&mut self.counters) {
+            counters::follow_readings(counters, gpu, now, age);
+            gpu.counters.clone_from(counters);
         }
         state
     }
 
-    /// Reads the file again if it changed; a half-written one is tried again at the next look.
+    /// Reads the file again if it changed; a half-written one is retried at the next refresh.
     fn reload(&mut self) {
         let Ok(meta) = fs::metadata(&self.path) else {
-            // Counters begin anew with the driver.
+            // Counters restart with the driver.
             (self.stamp, self.file) = (None, None);
-            self.meters.clear();
+            self.counters.clear();
             return;
         };
         let stamp = Some((meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.len()));
@@ -94,8 +93,8 @@ impl Current {
     }
 }
 
-/// Adds real processes, then motion, then what follows from both.
-fn alive(mut state: State) -> State {
+/// Adds real processes, then motion, then what is derived from both.
+fn with_activity(mut state: State) -> State {
     if state.train_processes {
         for trainer in procfs::trainers() {
             for index in trainer.gpus {
@@ -109,7 +108,7 @@ fn alive(mut state: State) -> State {
     for (index, gpu) in state.gpus.iter_mut().enumerate() {
         let busy = !state.train_processes || !gpu.processes.is_empty();
         if state.motion {
-            motion::move_on(gpu, index, busy, now_ms);
+            motion::apply_load(gpu, index, busy, now_ms);
         }
         gpu.mem_used_mib = gpu.mem_used_mib.or_else(|| gpu.mem_total_mib.map(|_| used_mib(gpu)));
     }

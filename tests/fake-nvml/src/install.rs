@@ -1,17 +1,17 @@
-//! Puts the library where a client looks for the driver's: for tests that depend on this crate.
+//! Installs the library at the path where a client finds the driver's, for tests that depend on this crate.
 //!
 //! Depending on it is what makes cargo build `libfake_nvml.so` beside the test.
 
-use crate::{since, state::State};
+use crate::{state::State, symbol_versions};
 use std::{
     collections::BTreeSet,
     env, fs, io,
     path::{Path, PathBuf},
 };
 
-/// Where the state file is inside a machine whose environment nobody controls.
+/// Path of the state file on a machine whose environment the test does not control.
 pub const STATE_PATH: &str = "/etc/fake-nvml.json";
-/// Names that clients look for.
+/// Library names that clients open.
 pub const NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
 /// A driver before MIG, whose process lists and memory are of the first version.
 const OLD: (u32, u32) = (440, 0);
@@ -39,13 +39,13 @@ pub fn install(folder: &Path) -> io::Result<PathBuf> {
 
 /// Like [`install`], but as a driver of version `driver` has it: newer symbols are truly absent.
 ///
-/// The version that the driver tells is the state file's.
+/// The version that the driver reports comes from the state file.
 ///
 /// # Errors
 /// What [`library`] and copying may fail with.
 pub fn install_driver(folder: &Path, driver: (u32, u32)) -> io::Result<PathBuf> {
     let mut bytes = fs::read(library()?)?;
-    let newer: BTreeSet<_> = since::newer_than(driver).collect();
+    let newer: BTreeSet<_> = symbol_versions::newer_than(driver).collect();
     let places: Vec<_> = symbols(&bytes).filter(|(_, name)| newer.contains(name)).collect();
     // A lookup finds the hash of such a name, but not the name.
     let ends: Vec<_> = places.into_iter().map(|(at, name)| at + name.len() - 1).collect();
@@ -74,7 +74,7 @@ pub fn install_old_driver(folder: &Path) -> io::Result<PathBuf> {
     install_driver(folder, OLD)
 }
 
-/// Replaces the state file at once, so that no reader sees half of it.
+/// Replaces the state file atomically.
 ///
 /// # Errors
 /// If the folder cannot be written.

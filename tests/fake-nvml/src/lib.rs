@@ -6,10 +6,10 @@
 //! Unsafe code lives in `abi` alone: a C ABI is raw pointers by nature.
 
 mod abi;
+mod counters;
 mod current;
 pub mod install;
-pub mod meter;
 mod motion;
 mod procfs;
-pub mod since;
 pub mod state;
+pub mod symbol_versions;

@@ -1,4 +1,4 @@
-//! GPUs that live: what a busy or idle card reads at a moment, the same for whoever asks.
+//! Simulated load: readings of a busy or idle card as a function of time.
 
 use crate::state::{Gpu, Mig};
 
@@ -9,23 +9,23 @@ const NO_LIMIT_MW: u32 = 140_000;
 /// The share of NVLink's speed that a full load takes.
 const NVLINK_FULL: f64 = 0.3;
 
-/// Overwrites the moving readings of a GPU with those of moment `ms`; one that idles has the power and
-/// the clocks that the state file gives it.
+/// Overwrites the changing readings of a GPU with those at time `ms`; an idle one keeps the power and
+/// the clocks of the state file.
 ///
-/// Readings that the state file says are not offered stay so.
-pub fn move_on(gpu: &mut Gpu, index: usize, busy: bool, ms: u64) {
-    let beat = Beat::of(index, busy, ms);
-    let load = beat.load;
+/// Readings that the state file marks as not offered stay absent.
+pub fn apply_load(gpu: &mut Gpu, index: usize, busy: bool, ms: u64) {
+    let phase_now = LoadPhase::of(index, busy, ms);
+    let load = phase_now.load;
     set(&mut gpu.util, (load * 100.0) as u32);
     set(&mut gpu.mem_util, (load * 62.0) as u32);
     let (idle, limit) = (gpu.power_mw.unwrap_or(0), gpu.power_limit_mw.unwrap_or(NO_LIMIT_MW));
     let drawn = if busy { f64::from(limit) * (0.15 + 0.8 * load) } else { f64::from(idle) };
-    set(&mut gpu.power_mw, (drawn + 900.0 * beat.fast) as u32);
-    set(&mut gpu.temp, (31.0 + 41.0 * load + 2.0 * beat.slow) as u32);
+    set(&mut gpu.power_mw, (drawn + 900.0 * phase_now.fast) as u32);
+    set(&mut gpu.temp, (31.0 + 41.0 * load + 2.0 * phase_now.slow) as u32);
     set(&mut gpu.fan, (30.0 + 45.0 * load) as u32);
     if busy {
         let clock = f64::from(gpu.sm_clock_max.unwrap_or(1_410));
-        set(&mut gpu.sm_clock, ((clock * (0.93 + 0.07 * beat.slow)) as u32) / 15 * 15);
+        set(&mut gpu.sm_clock, ((clock * (0.93 + 0.07 * phase_now.slow)) as u32) / 15 * 15);
         gpu.mem_clock = gpu.mem_clock.and(gpu.mem_clock_max);
         set(&mut gpu.p_state, 0);
     }
@@ -38,23 +38,23 @@ pub fn move_on(gpu: &mut Gpu, index: usize, busy: bool, ms: u64) {
         nvlink.rx_kib_s = (full * NVLINK_FULL * load * 0.98) as u64;
     }
     for (position, mig) in gpu.mig.iter_mut().enumerate() {
-        move_instance(mig, index * 7 + position, ms);
+        apply_instance_load(mig, index * 7 + position, ms);
     }
 }
 
 /// Moves an instance, which lives as its processes do.
-fn move_instance(mig: &mut Mig, index: usize, ms: u64) {
-    mig.util = (Beat::of(index, !mig.processes.is_empty(), ms).load * 100.0) as u32;
+fn apply_instance_load(mig: &mut Mig, index: usize, ms: u64) {
+    mig.util = (LoadPhase::of(index, !mig.processes.is_empty(), ms).load * 100.0) as u32;
 }
 
-/// Where a card is in its life at a moment.
-struct Beat {
+/// Load of a card at one time.
+struct LoadPhase {
     slow: f64,
     fast: f64,
     load: f64,
 }
 
-impl Beat {
+impl LoadPhase {
     fn of(index: usize, busy: bool, ms: u64) -> Self {
         let seconds = ms as f64 / 1_000.0;
         let phase = index as f64 * 1.7;
@@ -85,7 +85,7 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for second in 0..120 {
             let mut gpu = Gpu::default();
-            move_on(&mut gpu, 3, true, second * 1_000);
+            apply_load(&mut gpu, 3, true, second * 1_000);
             assert!(gpu.util.unwrap() <= 100 && gpu.power_mw <= gpu.power_limit_mw);
             assert!(gpu.pcie.rx_kib_s > Some(0) && gpu.nvlink.unwrap().tx_kib_s > 0);
             seen.insert(gpu.util);
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn an_idle_gpu_draws_little_and_moves_no_bytes() {
         let mut gpu = Gpu::default();
-        move_on(&mut gpu, 0, false, 5_000);
+        apply_load(&mut gpu, 0, false, 5_000);
         assert_eq!((gpu.util, gpu.throttle, gpu.pcie.tx_kib_s), (Some(0), Some(1), Some(0)));
         assert!(gpu.power_mw.unwrap() < 70_000 && gpu.nvlink.unwrap().rx_kib_s == 0);
     }
@@ -105,14 +105,14 @@ mod tests {
     fn a_card_that_wakes_up_leaves_its_idle_clocks() {
         let mut gpu: Gpu = serde_json::from_str(r#"{"card": "t4"}"#).unwrap();
         assert_eq!((gpu.p_state, gpu.mem_clock), (Some(8), Some(405)));
-        move_on(&mut gpu, 0, true, 1);
+        apply_load(&mut gpu, 0, true, 1);
         assert_eq!((gpu.p_state, gpu.mem_clock), (Some(0), Some(5_001)));
     }
 
     #[test]
     fn a_reading_that_the_card_lacks_stays_away() {
         let mut gpu = Gpu { temp: None, ..Gpu::default() };
-        move_on(&mut gpu, 0, true, 1);
+        apply_load(&mut gpu, 0, true, 1);
         assert_eq!((gpu.temp, gpu.fan), (None, None));
     }
 
@@ -120,7 +120,7 @@ mod tests {
     fn an_instance_is_busy_if_it_has_a_process() {
         let busy = Mig { processes: vec![crate::state::Process::default()], ..Mig::default() };
         let mut gpu = Gpu { mig: vec![Mig::default(), busy], ..Gpu::default() };
-        move_on(&mut gpu, 0, true, 1);
+        apply_load(&mut gpu, 0, true, 1);
         assert!(gpu.mig[0].util == 0 && gpu.mig[1].util > 50);
     }
 }

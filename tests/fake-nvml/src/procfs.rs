@@ -1,12 +1,12 @@
-//! Real processes of this machine stand in for CUDA programs by an argument, `--gpus=0,1`.
+//! Real processes with an argument `--gpus=0,1` are listed as CUDA programs.
 
 use crate::state::Process;
 use std::fs;
 
-/// Programs that carry another's arguments without using a GPU.
+/// Wrappers that hold another program's arguments and use no GPU.
 const CARRIERS: [&str; 5] = ["srun", "sbatch", "salloc", "env", "timeout"];
 
-/// A process that says that it uses GPUs.
+/// A process that claims to use GPUs.
 #[derive(Debug, PartialEq)]
 pub struct Trainer {
     /// GPU indices.
@@ -15,7 +15,7 @@ pub struct Trainer {
     pub process: Process,
 }
 
-/// Every process whose arguments hold `--gpus=LIST`, ordered by pid.
+/// Every process whose arguments hold `--gpus=LIST`, injected by pid.
 ///
 /// Arguments and not the environment: those of other users can be read too.
 pub fn trainers() -> Vec<Trainer> {

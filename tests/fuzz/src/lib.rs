@@ -1,4 +1,4 @@
-//! Every decoder of what comes from elsewhere takes any bytes, and says what holds of the outcome.
+//! Fuzz targets: every decoder of foreign data gets any bytes, and its results are checked.
 //!
 //! A target is an ordinary function that panics if something does not hold. `main.rs` gives it to libFuzzer, `corpus.rs`
 //! replays what was kept, and both find it by [`target`].

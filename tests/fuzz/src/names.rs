@@ -1,4 +1,4 @@
-//! The fuzz targets by name, for whoever only runs them: their corpus is the folder of that name.
+//! Names of the fuzz targets; each corpus is the folder of that name.
 
 /// A target's name, and folders of the workspace whose files are seeds for it besides its corpus.
 pub type Name = (&'static str, &'static [&'static str]);

@@ -21,7 +21,7 @@ const ON_TOP: &[(&str, &str, &str)] = &[
     ("the keys", "JOB", "press('?')"),
     ("the settings", "JOB", "press('S')"),
     ("the sheet of sharing", "JOB", "press('s')"),
-    ("the finder", "JOB", "press('k', true)"),
+    ("the command palette", "JOB", "press('k', true)"),
     ("a GPU's sheet", "NODE", "row()"),
     ("a process's sheet", "JOB/processes", "row()"),
 ];

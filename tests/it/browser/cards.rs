@@ -96,7 +96,7 @@ async fn a_failed_process_list_is_reported_and_its_processes_stay() -> Result<()
 }
 
 #[tokio::test]
-async fn a_card_lost_at_enumeration_keeps_no_other_from_being_shown() -> Result<()> {
+async fn a_gpu_lost_at_enumeration_does_not_hide_the_others() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let machine = Machine::start(&json!({ "gpus": [
         { "card": "h100", "lost_at_enumeration": true },
@@ -157,7 +157,7 @@ async fn a_reading_without_permission_fails_and_the_others_continue() -> Result<
 }
 
 #[tokio::test]
-async fn what_kinds_of_cards_do_not_have_is_named_and_never_zero() -> Result<()> {
+async fn unsupported_readings_of_each_card_are_named_and_never_zero() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let machine = Machine::start(&json!({ "gpus": [
         { "card": "gb10", "uuid": "GPU-gb10", "util": 41, "temp": 45, "power": { "energy_mj": 360_000_000 },
@@ -199,7 +199,7 @@ async fn what_kinds_of_cards_do_not_have_is_named_and_never_zero() -> Result<()>
 }
 
 #[tokio::test]
-async fn each_instance_of_a_divided_card_is_shown_with_its_part() -> Result<()> {
+async fn each_mig_instance_is_shown_with_its_share() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let machine = Machine::start(&json!({ "gpus": [{
         "card": "h100", "uuid": "GPU-a", "mig": [
@@ -226,7 +226,7 @@ async fn each_instance_of_a_divided_card_is_shown_with_its_part() -> Result<()> 
 }
 
 #[tokio::test]
-async fn an_old_driver_shows_what_it_knows_and_names_the_rest() -> Result<()> {
+async fn an_old_driver_shows_its_readings_and_names_the_unsupported_ones() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let machine = Machine::start_with_driver(
         (440, 0),

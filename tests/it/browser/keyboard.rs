@@ -51,7 +51,7 @@ async fn tab_to(browser: &Browser, words: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn keys_lead_to_a_job_its_nodes_and_a_sorted_and_filtered_table_that_a_reload_keeps() -> Result<()> {
+async fn keyboard_navigation_reaches_a_sorted_and_filtered_table_that_a_reload_restores() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     walk_to_job(&browser, &relay).await?;
@@ -91,7 +91,7 @@ async fn keys_lead_to_a_job_its_nodes_and_a_sorted_and_filtered_table_that_a_rel
 }
 
 #[tokio::test]
-async fn keys_open_a_process_show_its_environment_and_ask_before_a_signal() -> Result<()> {
+async fn keyboard_navigation_opens_a_process_and_confirms_a_signal() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     walk_to_job(&browser, &relay).await?;
@@ -145,7 +145,7 @@ async fn keys_open_a_process_show_its_environment_and_ask_before_a_signal() -> R
 }
 
 #[tokio::test]
-async fn keys_open_a_card_another_job_the_settings_and_the_help_and_lead_back() -> Result<()> {
+async fn keyboard_navigation_opens_a_gpu_another_job_settings_and_help_and_returns() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     walk_to_job(&browser, &relay).await?;
@@ -227,7 +227,7 @@ async fn keys_open_a_card_another_job_the_settings_and_the_help_and_lead_back() 
 }
 
 #[tokio::test]
-async fn sheets_open_though_the_relay_is_gone() -> Result<()> {
+async fn sheets_open_without_a_connection() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     browser.open(&relay.link().url).await?;

@@ -35,7 +35,7 @@ async fn middle(browser: &Browser) -> Result<Option<i64>> {
 }
 
 #[tokio::test]
-async fn a_long_table_is_filled_wherever_one_scrolls_and_however_large_the_window_is() -> Result<()> {
+async fn a_long_table_renders_all_visible_rows_at_any_scroll_position_and_size() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::start(&["--scenario", "large"])?;
     browser.resize(1_440, 700).await?;

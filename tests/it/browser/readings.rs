@@ -42,6 +42,7 @@ const READINGS: &[Line] = &[
     ("Clocks", "Graphics", "^1425 of 1990 MHz", "^1770 of 1990 MHz"),
     ("Clocks", "Video", "^1200 of 1700 MHz", "^1500 of 1700 MHz"),
     ("Clocks", "Performance state", "^P2", "^P0"),
+    ("Clocks", "Held by power limit", "^\\d+ %", "^\\d+ %"),
     ("What holds the clocks back", "Power limit", "^now, for", "^not now"),
     ("What holds the clocks back", "Too hot \\(hardware\\)", "", "^◆ now, for.*too hot"),
     ("Other engines", "Encoder", "^1 %", "^14 %"),
@@ -108,7 +109,7 @@ const PAGES: &[Line] = &[
 ];
 
 #[tokio::test]
-async fn every_reading_of_a_card_moves_in_its_sheet() -> Result<()> {
+async fn every_changed_reading_updates_in_the_gpu_sheet() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let machine = Machine::start(&before())?;
     let node = open_node(&browser, &machine).await?;

@@ -22,7 +22,7 @@ const NOTE_WHAT_IS_TAKEN: &str = "window.taken = []; \
     HTMLAnchorElement.prototype.click = function () { taken.push(['name', this.download]); };";
 
 #[tokio::test]
-async fn the_tab_tells_how_busy_a_job_is_and_warns_when_a_card_is_held_back() -> Result<()> {
+async fn the_tab_title_shows_utilisation_and_warns_of_throttling() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     browser.open(&relay.link().url).await?;
@@ -36,7 +36,7 @@ async fn the_tab_tells_how_busy_a_job_is_and_warns_when_a_card_is_held_back() ->
 }
 
 #[tokio::test]
-async fn the_tab_of_a_machine_changes_its_icon_with_its_cards() -> Result<()> {
+async fn the_tab_icon_of_a_node_follows_its_gpus() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let state = |throttle: u32| json!({ "gpus": [{ "card": "h100", "uuid": "GPU-a", "util": 90, "throttle": throttle }] });
     let machine = Machine::start(&state(4))?;
@@ -52,7 +52,7 @@ async fn the_tab_of_a_machine_changes_its_icon_with_its_cards() -> Result<()> {
 }
 
 #[tokio::test]
-async fn wall_mode_has_no_bars_and_goes_on_by_itself() -> Result<()> {
+async fn wall_mode_hides_bars_and_rotates_by_itself() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     browser.resize(1920, 1080).await?;
@@ -98,7 +98,7 @@ async fn a_read_only_relay_offers_no_action() -> Result<()> {
 }
 
 #[tokio::test]
-async fn commands_and_tables_are_taken_along_and_that_is_acknowledged() -> Result<()> {
+async fn copying_commands_and_tables_is_acknowledged() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     browser.resize(1440, 900).await?;

@@ -1,12 +1,12 @@
 //! What alice does from the page on a real cluster: she looks into processes, ends one, reads logs, holds and cancels jobs.
 
 use anyhow::{Context, Result, bail, ensure};
-use nodeglass_protocol::ask::{Answer, Ask, JobOrder, LogRef, LogStream, ProcessRef, Signal};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{Evidence, Link, NodePicture, Picture};
 use nodeglass_protocol::process::{ProcessFacts, Runtime};
+use nodeglass_protocol::request::{JobAction, LogRef, LogStream, ProcessRef, Request, Response, Signal};
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_tests::client::Client;
 use nodeglass_tests::lab::Site;
@@ -34,9 +34,9 @@ fn reference(facts: &ProcessFacts) -> Result<ProcessRef> {
     Ok(ProcessRef { pid: facts.pid, started_ms: *facts.started_ms.value().context("its start")? })
 }
 
-fn refused(answer: Answer) -> Result<String> {
-    match answer {
-        Answer::Refused(why) => Ok(why.to_string()),
+fn refused(response: Response) -> Result<String> {
+    match response {
+        Response::Refused(why) => Ok(why.to_string()),
         other => bail!("it was not refused: {other:?}"),
     }
 }
@@ -73,8 +73,8 @@ async fn ranks_are_shown_a_log_is_followed_and_a_process_is_killed() -> Result<(
     let (first, second) = (reference(tasks[0])?, reference(tasks[1])?);
 
     // One of them, looked into.
-    let ask = Ask::Process { node: node.clone(), process: first, environment: true };
-    let Answer::Process(detail) = client.ask(ask).await? else { bail!("no detail") };
+    let request = Request::Process { node: node.clone(), process: first, environment: true };
+    let Response::Process(detail) = client.request(request).await? else { bail!("no detail") };
     let environment = detail.environment.value().context("its environment")?;
     let job_id = environment.iter().find(|variable| variable.name.as_str() == "SLURM_JOB_ID");
     ensure!(job_id.is_some_and(|variable| variable.value.as_str() == id.to_string()), "{environment:?}");
@@ -92,16 +92,16 @@ async fn ranks_are_shown_a_log_is_followed_and_a_process_is_killed() -> Result<(
     ensure!(lines.iter().filter(|line| *line == "rank 0").count() == 1, "each line once: {lines:?}");
 
     // An end by pid and start: not for whoever got the pid, but for the one that is meant.
-    let signal = |process| Ask::Signal { node: node.clone(), process, signal: Signal::Kill };
+    let signal = |process| Request::Signal { node: node.clone(), process, signal: Signal::Kill };
     let other = ProcessRef { started_ms: first.started_ms + 60_000, ..second };
-    refused(client.ask(signal(other)).await?)?;
-    let Answer::Done(_) = client.ask(signal(second)).await? else { bail!("it was not done") };
+    refused(client.request(signal(other)).await?)?;
+    let Response::Done(_) = client.request(signal(second)).await? else { bail!("it was not done") };
     let gone = |picture: &Picture| !picture.nodes[0].processes.iter().any(|p| p.facts.pid == second.pid);
     client.until(&topic, "its end", |known| gone(&known.picture)).await?;
     let deeds = |picture: &Picture| picture.audit_log.len() == 2;
     let overview = client.until(&Topic::Overview, "both deeds", |known| deeds(&known.picture)).await?;
-    ensure!(!overview.audit_log[0].done && overview.audit_log[1].done, "{:?}", overview.audit_log);
-    ensure!(overview.audit_log[1].what.as_str() == format!("SIGKILL to {} on gpu-node-01", second.pid));
+    ensure!(!overview.audit_log[0].succeeded && overview.audit_log[1].succeeded, "{:?}", overview.audit_log);
+    ensure!(overview.audit_log[1].action.as_str() == format!("SIGKILL to {} on gpu-node-01", second.pid));
     Ok(())
 }
 
@@ -197,34 +197,41 @@ async fn jobs_are_controlled_from_the_page_unless_the_relay_is_read_only() -> Re
     let relay = site.relay("alice")?;
     let mut client = Client::connect(&relay.link, Form::Binary).await?;
     client.subscribe(&[Topic::Overview]).await?;
-    let order = |job, order| Ask::Job { job, order };
+    let control = |job, action| Request::Job { job, action };
     let reason = |picture: &Picture| {
         let job = job(picture, waiting)?;
-        Some((job.reason.as_ref()?.to_string(), job.reason_words.as_ref()?.to_string()))
+        Some((job.reason.as_ref()?.to_string(), job.reason_text.as_ref()?.to_string()))
     };
     let waits = |picture: &Picture| reason(picture).is_some_and(|(code, _)| code != "JobHeldUser");
     client.until(&Topic::Overview, "why it waits", |known| waits(&known.picture)).await?;
 
-    let Answer::Done(_) = client.ask(order(waiting, JobOrder::Hold)).await? else { bail!("not held") };
+    let Response::Done(_) = client.request(control(waiting, JobAction::Hold)).await? else {
+        bail!("not held")
+    };
     let held = |picture: &Picture| {
         reason(picture).is_some_and(|(code, words)| code == "JobHeldUser" && words.contains("release it"))
     };
     client.until(&Topic::Overview, "that it is held", |known| held(&known.picture)).await?;
-    let Answer::Done(_) = client.ask(order(waiting, JobOrder::Release)).await? else { bail!("not released") };
+    let Response::Done(_) = client.request(control(waiting, JobAction::Release)).await? else {
+        bail!("not released")
+    };
     client.until(&Topic::Overview, "that it waits", |known| waits(&known.picture)).await?;
 
     // SLURM's own refusal, and one that SLURM never hears of.
-    let why = refused(client.ask(order(running, JobOrder::Requeue)).await?)?;
+    let why = refused(client.request(control(running, JobAction::Requeue)).await?)?;
     ensure!(why.starts_with("scontrol said:"), "{why}");
-    let why = refused(client.ask(order(bobs, JobOrder::Cancel)).await?)?;
+    let why = refused(client.request(control(bobs, JobAction::Cancel)).await?)?;
     ensure!(why.contains("no job"), "{why}");
 
-    let Answer::Done(_) = client.ask(order(running, JobOrder::Cancel)).await? else { bail!("not cancelled") };
+    let Response::Done(_) = client.request(control(running, JobAction::Cancel)).await? else {
+        bail!("not cancelled")
+    };
     let ended = |picture: &Picture| {
         job(picture, running).is_some_and(|job| job.state == JobState::Ended("CANCELLED".into()))
     };
     let overview = client.until(&Topic::Overview, "its end", |known| ended(&known.picture)).await?;
-    let deeds: Vec<_> = overview.audit_log.iter().map(|deed| (deed.what.as_str(), deed.done)).collect();
+    let deeds: Vec<_> =
+        overview.audit_log.iter().map(|deed| (deed.action.as_str(), deed.succeeded)).collect();
     let said = |verb: &str, id| format!("{verb} job {id}");
     let (hold, release) = (said("hold", waiting), said("release", waiting));
     let (again, cancel) = (said("requeue", running), said("cancel", running));
@@ -236,14 +243,14 @@ async fn jobs_are_controlled_from_the_page_unless_the_relay_is_read_only() -> Re
     ensure!(!client.welcome().may_act, "it says so at the door");
     client.subscribe(&[Topic::Overview]).await?;
     client.until(&Topic::Overview, "the jobs", |known| job(&known.picture, waiting).is_some()).await?;
-    let why = refused(client.ask(order(waiting, JobOrder::Cancel)).await?)?;
+    let why = refused(client.request(control(waiting, JobAction::Cancel)).await?)?;
     ensure!(why.contains("--read-only"), "{why}");
     ensure!(site.lab.text("login", "alice", &["squeue", "-h", "-o", "%A"])?.contains(&waiting.to_string()));
     Ok(())
 }
 
 #[tokio::test]
-async fn two_jobs_on_one_node_have_each_its_own_gpus_and_processes() -> Result<()> {
+async fn two_jobs_on_one_node_have_their_own_gpus_and_processes() -> Result<()> {
     let Some(site) = Site::up_or_skip(1)? else { return Ok(()) };
     let ids = [site.train("alice", &["--gres=gpu:1"])?, site.train("alice", &["--gres=gpu:2"])?];
     for id in ids {

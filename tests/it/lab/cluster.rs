@@ -140,7 +140,7 @@ fn cover(site: &Site, node: &str, folder: &str, options: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_full_or_read_only_home_costs_no_node_and_the_reason_is_shown() -> Result<()> {
+async fn a_full_or_read_only_home_does_not_prevent_a_connection() -> Result<()> {
     let Some(site) = Site::up_or_skip(4)? else { return Ok(()) };
     let elsewhere = ["-N4", "--ntasks-per-node=1", "--gres=gpu:1", "--chdir=/tmp", "--output=/dev/null"];
     let id = site.train("alice", &elsewhere)?;
@@ -160,7 +160,7 @@ async fn a_full_or_read_only_home_costs_no_node_and_the_reason_is_shown() -> Res
     let live = |picture: &Picture| picture.nodes.iter().filter(|node| is_live(node)).count() == others.len();
     client.until(&topic, "three live nodes", |known| live(&known.picture)).await?;
     let why = |node: &NodePicture| match &node.head.link {
-        Link::Down { why, .. } => Some(why.to_string()),
+        Link::Down { reason: why, .. } => Some(why.to_string()),
         _ => None,
     };
     let said = |picture: &Picture| picture.nodes.iter().find_map(why);
@@ -176,7 +176,7 @@ async fn a_full_or_read_only_home_costs_no_node_and_the_reason_is_shown() -> Res
 }
 
 #[tokio::test]
-async fn a_pulled_cable_shows_and_leaves_no_false_gap() -> Result<()> {
+async fn an_interrupted_connection_is_shown_and_backfilled() -> Result<()> {
     let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };
     let id = site.train("alice", &["-N2", "--ntasks-per-node=1", "--gres=gpu:1"])?;
     site.lab.wait_until(id, "RUNNING")?;

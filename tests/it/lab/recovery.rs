@@ -30,7 +30,9 @@ async fn a_repaired_node_reconnects_by_itself_a_button_or_a_command() -> Result<
     client.subscribe(&[Topic::Overview]).await?;
     let refused = |picture: &Picture| matches!(link(picture), Some(Link::Refused { .. }));
     let picture = client.until(&Topic::Overview, "a refusal", |known| refused(&known.picture)).await?;
-    let Some(Link::Refused { why, advice }) = link(picture) else { unreachable!("it was waited for") };
+    let Some(Link::Refused { reason: why, advice }) = link(picture) else {
+        unreachable!("it was waited for")
+    };
     ensure!(why.as_str().contains("gate") && !advice.as_str().contains("launcher"), "{why}; {advice}");
     browser.open(&relay.link.url).await?;
     browser.until("a list of jobs", "document.querySelector('a[href*=\"/job/\"]')").await?;

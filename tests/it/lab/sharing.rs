@@ -1,9 +1,9 @@
 //! Alice shares one job of hers on a real cluster: bob sees that job and nothing else, and carol nothing at all.
 
 use anyhow::{Context, Result, bail, ensure};
-use nodeglass_protocol::ask::{Answer, Ask, JobOrder, LogRef, LogStream};
 use nodeglass_protocol::frame::Form;
-use nodeglass_protocol::live::{Farewell, Role, Topic};
+use nodeglass_protocol::live::{CloseReason, Role, Topic};
+use nodeglass_protocol::request::{JobAction, LogRef, LogStream, Request, Response};
 use nodeglass_protocol::{JobId, Row};
 use nodeglass_tests::client::Client;
 use nodeglass_tests::lab::{Site, Tunnel};
@@ -11,7 +11,7 @@ use nodeglass_tests::relay::Link;
 use tokio::net::TcpStream;
 
 /// Tries a link through somebody's tunnel.
-async fn knock(tunnel: &Tunnel, link: &Link) -> Result<Result<Client, Farewell>> {
+async fn knock(tunnel: &Tunnel, link: &Link) -> Result<Result<Client, CloseReason>> {
     let authority = format!("127.0.0.1:{}", tunnel.port());
     let pipe = TcpStream::connect(&authority).await?;
     Client::authenticate(Box::new(pipe), &link.at(&authority)).await
@@ -48,7 +48,7 @@ async fn exchange_the_log(site: &Site, bobs: &Tunnel, job: JobId) -> Result<()> 
 }
 
 #[tokio::test]
-async fn t02_t09_t10_a_teammate_sees_the_shared_job_and_nothing_else_until_it_is_taken_back() -> Result<()> {
+async fn t02_t09_t10_a_guest_sees_only_the_shared_job_until_it_is_revoked() -> Result<()> {
     let Some(site) = Site::up_or_skip(1)? else { return Ok(()) };
     // The folder of a project, to which bob may write as well.
     site.lab.text("login", "root", &["install", "-d", "-m", "2777", PROJECT])?;
@@ -98,9 +98,9 @@ async fn t02_t09_t10_a_teammate_sees_the_shared_job_and_nothing_else_until_it_is
     exchange_the_log(&site, &bobs, shared).await?;
 
     // He cannot act, and alice sees him.
-    match bob.ask(Ask::Job { job: shared, order: JobOrder::Cancel }).await? {
-        Answer::Refused(why) if why.as_str().contains("only the owner") => {}
-        answer => bail!("bob acted: {answer:?}"),
+    match bob.request(Request::Job { job: shared, action: JobAction::Cancel }).await? {
+        Response::Refused(why) if why.as_str().contains("only the owner") => {}
+        response => bail!("bob acted: {response:?}"),
     }
     let seen = |picture: &nodeglass_protocol::Picture| {
         picture.sharing.visitors.iter().any(|visitor| visitor.user == Some("bob".into()))
@@ -111,20 +111,20 @@ async fn t02_t09_t10_a_teammate_sees_the_shared_job_and_nothing_else_until_it_is
 
     // Carol got hold of both links.
     match knock(&carols, &relay.link).await? {
-        Err(Farewell::NotTheOwner { user }) => ensure!(user == Some("carol".into()), "{user:?}"),
+        Err(CloseReason::NotTheOwner { user }) => ensure!(user == Some("carol".into()), "{user:?}"),
         other => bail!("carol with alice's own link: {other:?}"),
     }
     match knock(&carols, &link).await? {
-        Err(Farewell::NotForYou { to }) => ensure!(to.as_str() == "bob"),
+        Err(CloseReason::NotForYou { to }) => ensure!(to.as_str() == "bob"),
         other => bail!("carol with bob's link: {other:?}"),
     }
 
     // Taken back, it ends at once, and stays ended.
     let id = link.share.clone().context("the id of the share")?;
-    let Answer::Done(_) = alice.ask(Ask::Revoke(id)).await? else { bail!("it was not revoked") };
-    ensure!(bob.farewell().await? == Farewell::Revoked);
+    let Response::Done(_) = alice.request(Request::Revoke(id)).await? else { bail!("it was not revoked") };
+    ensure!(bob.close_reason().await? == CloseReason::Revoked);
     match knock(&bobs, &link).await? {
-        Err(Farewell::Revoked) => {}
+        Err(CloseReason::Revoked) => {}
         other => bail!("bob came in again: {other:?}"),
     }
     ensure!(site.run_relay("alice", &["share", "list"])? == "nothing is shared\n");

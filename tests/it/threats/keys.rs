@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::Key;
-use nodeglass_protocol::live::{Farewell, Role, Topic};
+use nodeglass_protocol::live::{CloseReason, Role, Topic};
 use nodeglass_tests::TIMEOUT;
 use nodeglass_tests::client::{Client, Pipe};
 use nodeglass_tests::other_user::{self, NOBODY};
@@ -35,9 +35,9 @@ async fn get(mut pipe: Box<dyn Pipe>, link: &Link, path: &str, key: Option<&str>
     let head =
         format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{bearer}Connection: close\r\n\r\n", link.authority);
     pipe.write_all(head.as_bytes()).await?;
-    let mut answer = Vec::new();
-    tokio::time::timeout(TIMEOUT, pipe.read_to_end(&mut answer)).await??;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    let mut response = Vec::new();
+    tokio::time::timeout(TIMEOUT, pipe.read_to_end(&mut response)).await??;
+    Ok(String::from_utf8_lossy(&response).into_owned())
 }
 
 fn share(relay: &TestRelay, args: &[&str]) -> Result<Link> {
@@ -53,9 +53,9 @@ async fn t01_another_user_without_a_key_gets_no_data() -> Result<()> {
     let relay = TestRelay::demo()?;
     let link = relay.link();
     for path in ["/api/v1/picture", "/api/v1/shares", "/api/v1/shares/abc"] {
-        let answer = get(nobody(link)?, link, path, None).await?;
-        ensure!(answer.starts_with("HTTP/1.1 401"), "{path}: {answer}");
-        ensure!(!answer.contains("alice") && !answer.contains("gpu-"), "{path}: {answer}");
+        let response = get(nobody(link)?, link, path, None).await?;
+        ensure!(response.starts_with("HTTP/1.1 401"), "{path}: {response}");
+        ensure!(!response.contains("alice") && !response.contains("gpu-"), "{path}: {response}");
     }
     let wrong = Key::new([9; 32]);
     let refused = Client::connect_over(nobody(link)?, link, &wrong, Form::Json).await;
@@ -71,11 +71,14 @@ async fn t02_another_user_with_the_owners_link_is_refused_with_a_reason() -> Res
     let relay = TestRelay::demo()?;
     let link = relay.link();
     match Client::authenticate(nobody(link)?, link).await? {
-        Err(Farewell::NotTheOwner { user }) => ensure!(user == Some("nobody".into()), "{user:?}"),
+        Err(CloseReason::NotTheOwner { user }) => ensure!(user == Some("nobody".into()), "{user:?}"),
         other => bail!("nobody came in: {other:?}"),
     }
-    let answer = get(nobody(link)?, link, "/api/v1/picture", Some(&link.key.reveal())).await?;
-    ensure!(answer.starts_with("HTTP/1.1 403") && answer.contains("owner's own connections"), "{answer}");
+    let response = get(nobody(link)?, link, "/api/v1/picture", Some(&link.key.reveal())).await?;
+    ensure!(
+        response.starts_with("HTTP/1.1 403") && response.contains("owner's own connections"),
+        "{response}"
+    );
     // The same link in the owner's hands, at the same time.
     let own = TcpStream::connect(&link.authority).await?;
     ensure!(Client::authenticate(Box::new(own), link).await?.is_ok());
@@ -96,7 +99,7 @@ async fn t02_a_trusted_peer_may_present_the_owners_key() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_share_for_one_user_opens_for_that_user_alone() -> Result<()> {
+async fn a_share_for_one_user_admits_only_that_user() -> Result<()> {
     if alone() {
         return Ok(());
     }
@@ -109,14 +112,14 @@ async fn a_share_for_one_user_opens_for_that_user_alone() -> Result<()> {
     }
     let daemon = other_user::connect(1, &theirs.authority)?;
     match Client::authenticate(Box::new(daemon), &theirs).await? {
-        Err(Farewell::NotForYou { to }) => ensure!(to.as_str() == "nobody"),
+        Err(CloseReason::NotForYou { to }) => ensure!(to.as_str() == "nobody"),
         other => bail!("another came in: {other:?}"),
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn t09_a_share_as_bearer_reads_what_is_shared_and_makes_no_share() -> Result<()> {
+async fn t09_a_bearer_share_reads_its_scope_and_creates_no_share() -> Result<()> {
     let relay = TestRelay::demo()?;
     let link = share(&relay, &["--everything"])?;
     let shown = link.url.rsplit_once("#s=").context("a share's link")?.1.to_owned();
@@ -130,7 +133,7 @@ async fn t09_a_share_as_bearer_reads_what_is_shared_and_makes_no_share() -> Resu
 }
 
 #[tokio::test]
-async fn t10_a_revoked_share_ends_also_for_a_guest_who_reads_nothing() -> Result<()> {
+async fn t10_revoking_a_share_disconnects_a_guest_that_does_not_read() -> Result<()> {
     let relay = TestRelay::demo()?;
     let link = share(&relay, &["--everything"])?;
     let id = link.share.as_ref().context("its id")?.to_string();
@@ -145,7 +148,7 @@ async fn t10_a_revoked_share_ends_also_for_a_guest_who_reads_nothing() -> Result
     relay.run(&["share", "revoke", &id])?;
     let began = Instant::now();
     let Ok(listens) = listens else { bail!("refused") };
-    ensure!(listens.farewell().await? == Farewell::Revoked);
+    ensure!(listens.close_reason().await? == CloseReason::Revoked);
     // Whoever reads nothing is not waited for: the relay has one viewer less all the same.
     loop {
         let listed = relay.run(&["share", "list"])?;
@@ -164,31 +167,31 @@ async fn t10_a_revoked_share_ends_also_for_a_guest_who_reads_nothing() -> Result
 async fn get_sharing(relay: &TestRelay) -> Result<nodeglass_protocol::share::Sharing> {
     let link = relay.link();
     let pipe = Box::new(TcpStream::connect(&link.authority).await?);
-    let answer = get(pipe, link, "/api/v1/shares", Some(&link.key.reveal())).await?;
-    let (_, body) = answer.split_once("\r\n\r\n").context("an answer with a body")?;
+    let response = get(pipe, link, "/api/v1/shares", Some(&link.key.reveal())).await?;
+    let (_, body) = response.split_once("\r\n\r\n").context("an answer with a body")?;
     Ok(serde_json::from_str(body)?)
 }
 
 #[tokio::test]
-async fn t11_guessing_ids_of_shares_is_stopped() -> Result<()> {
+async fn t11_guessing_share_ids_is_rate_limited() -> Result<()> {
     let relay = TestRelay::demo()?;
     let key = "A".repeat(43);
     for guess in 0..20 {
         let pipe = Box::new(TcpStream::connect(&relay.link().authority).await?);
         let shown = format!("guess{guess}.{key}");
-        let answer = get(pipe, relay.link(), "/api/v1/picture", Some(&shown)).await?;
-        if answer.starts_with("HTTP/1.1 429") {
-            ensure!(answer.to_lowercase().contains("retry-after: "), "{answer}");
+        let response = get(pipe, relay.link(), "/api/v1/picture", Some(&shown)).await?;
+        if response.starts_with("HTTP/1.1 429") {
+            ensure!(response.to_lowercase().contains("retry-after: "), "{response}");
             ensure!(guess >= 3, "only {guess} guesses");
             return Ok(());
         }
-        ensure!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+        ensure!(response.starts_with("HTTP/1.1 401"), "{response}");
     }
     bail!("twenty guesses were heard")
 }
 
 #[tokio::test]
-async fn shares_outlive_the_relay_only_where_that_was_asked_for() -> Result<()> {
+async fn shares_outlive_the_relay_only_if_configured() -> Result<()> {
     let home = tempfile::tempdir()?;
     let state = home.path().join("state");
     let environment = || [("XDG_STATE_HOME", state.as_os_str())];
@@ -204,7 +207,7 @@ async fn shares_outlive_the_relay_only_where_that_was_asked_for() -> Result<()> 
         let knocked = Client::authenticate(Box::new(TcpStream::connect(&bind).await?), &link).await?;
         match (knocked, opens) {
             (Ok(guest), true) => ensure!(guest.welcome().role == Role::Guest),
-            (Err(Farewell::Refused), false) => {}
+            (Err(CloseReason::Refused), false) => {}
             (other, _) => bail!("{args:?}: {other:?}"),
         }
         second.terminate()?;
@@ -213,7 +216,7 @@ async fn shares_outlive_the_relay_only_where_that_was_asked_for() -> Result<()> 
 }
 
 #[tokio::test]
-async fn t08_the_key_is_nowhere_but_in_the_file_and_on_the_terminal() -> Result<()> {
+async fn t08_the_key_appears_only_in_its_file_and_on_the_terminal() -> Result<()> {
     let relay = TestRelay::start(&["--demo", "--log", "trace"])?;
     let link = share(&relay, &["--everything"])?;
     let own = relay.link().key.reveal();
@@ -268,7 +271,7 @@ fn aborted(mut command: Command) -> Result<ExitStatus> {
 }
 
 #[test]
-fn t08_a_relay_that_dies_leaves_no_core_with_the_key() -> Result<()> {
+fn t08_a_crashed_relay_leaves_no_core_dump() -> Result<()> {
     let home = tempfile::tempdir()?;
     let relay = TestRelay::command(home.path())?;
     let lifted = |argv: &[&std::ffi::OsStr]| {

@@ -79,21 +79,21 @@ fn statuses(relay: &Link, count: usize) -> Result<Vec<String>> {
         relay.key.reveal()
     );
     let mut open = Vec::new();
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for _ in 0..count {
         let mut stream = std::net::TcpStream::connect(&relay.authority)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(request.as_bytes())?;
-        let mut answer = [0; 4096];
-        let length = stream.read(&mut answer)?;
-        answers.push(String::from_utf8_lossy(&answer[..length]).into_owned());
+        let mut response = [0; 4096];
+        let length = stream.read(&mut response)?;
+        responses.push(String::from_utf8_lossy(&response[..length]).into_owned());
         open.push(stream);
     }
-    Ok(answers)
+    Ok(responses)
 }
 
 #[test]
-fn t19_a_relay_without_descriptors_says_so_and_accuses_nobody() -> Result<()> {
+fn t19_a_relay_without_file_descriptors_reports_that_and_blames_no_client() -> Result<()> {
     let home = tempfile::tempdir()?;
     let relay = TestRelay::command(home.path())?;
     let mut command = Command::new("sh");
@@ -102,11 +102,11 @@ fn t19_a_relay_without_descriptors_says_so_and_accuses_nobody() -> Result<()> {
     command.args(["--demo", "--bind", "127.0.0.1:0"]).current_dir(home.path());
     let mut relay = Process::start(&mut command)?;
     let link = relay.wait_for("a link", Link::find)?;
-    let answers = statuses(&link, 100)?;
-    let with = |status: &str| answers.iter().filter(|answer| answer.starts_with(status)).count();
+    let responses = statuses(&link, 100)?;
+    let with = |status: &str| responses.iter().filter(|response| response.starts_with(status)).count();
     let (served, sent_away) = (with("HTTP/1.1 200"), with("HTTP/1.1 503"));
-    ensure!(served > 0 && sent_away > 0 && served + sent_away == answers.len(), "{answers:#?}");
-    ensure!(answers.iter().any(|answer| answer.contains("no file descriptor left")), "{answers:#?}");
+    ensure!(served > 0 && sent_away > 0 && served + sent_away == responses.len(), "{responses:#?}");
+    ensure!(responses.iter().any(|response| response.contains("no file descriptor left")), "{responses:#?}");
     relay.wait_for("what it was", |line| line.contains("no file descriptor is left").then_some(()))?;
     ensure!(
         !relay.output().text().contains("somebody else has the owner's link"),
@@ -141,7 +141,7 @@ time.sleep(600)
 "#;
 
 #[tokio::test]
-async fn t19_four_users_who_take_all_they_can_do_not_keep_a_guest_out() -> Result<()> {
+async fn t19_four_users_at_their_connection_limit_do_not_keep_a_guest_out() -> Result<()> {
     if !skip::root() {
         return Ok(());
     }
@@ -206,7 +206,7 @@ const SLEEPERS: usize = 12;
 const SLEEP: Duration = Duration::from_secs(15);
 
 #[tokio::test]
-async fn t20_pages_that_ask_and_never_read_cost_little_memory_and_nobody_else_notices() -> Result<()> {
+async fn t20_pages_that_never_read_cost_little_memory_and_delay_no_other() -> Result<()> {
     let relay = TestRelay::demo()?;
     let topic = Topic::Overview;
     let full = |known: &Known| known.picture.nodes.len() >= 16 && known.deltas >= 2;

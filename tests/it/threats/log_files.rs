@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, ensure};
 use nodeglass_logfile::{Distrust, LogFile, OpenError};
-use nodeglass_protocol::ask::Audience;
+use nodeglass_protocol::request::Audience;
 use nodeglass_tests::other_user;
 use nodeglass_tests::skip::skip;
 use rustix::fs::{Gid, Uid};
@@ -100,7 +100,7 @@ fn site() -> Result<Option<Site>> {
 }
 
 #[test]
-fn t09_a_guest_cannot_put_a_link_in_the_place_of_a_shared_log() -> Result<()> {
+fn t09_a_guest_cannot_replace_a_shared_log_by_a_link() -> Result<()> {
     let Some(site) = site()? else { return Ok(()) };
     site.shows(&site.log())?;
     let (log, key) = (site.log(), site.home.join(".ssh/id_ed25519"));
@@ -152,7 +152,7 @@ fn t09_a_guest_cannot_rename_private_files_of_the_owner_into_a_shared_log() -> R
 }
 
 #[test]
-fn t09_a_second_name_for_a_file_of_the_owner_is_not_its_log() -> Result<()> {
+fn t09_a_hard_link_to_a_file_of_the_owner_is_not_its_log() -> Result<()> {
     let Some(site) = site()? else { return Ok(()) };
     // As a guest could where the kernel does not protect hard links: root can everywhere.
     fs::remove_file(site.log())?;
@@ -271,7 +271,7 @@ fn t09_a_user_whom_an_acl_lets_write_cannot_choose_what_a_guest_reads() -> Resul
 }
 
 #[test]
-fn t09_the_owner_of_a_folder_is_not_taken_for_a_member_of_its_group() -> Result<()> {
+fn t09_the_owner_of_a_folder_is_not_assumed_to_be_in_its_group() -> Result<()> {
     const OTHERS: u32 = 7_300;
     let Some(site) = site()? else { return Ok(()) };
     // As a setgid folder above it makes them: the guest's folder and the owner's files get a group that the guest lacks.

@@ -170,7 +170,7 @@ async fn unharmed(browser: &Browser, place: &str) -> Result<()> {
 
 /// The check sees what it is to see.
 #[tokio::test]
-async fn t13_what_is_harmful_is_seen() -> Result<()> {
+async fn t13_harmful_characters_are_detected() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     for evil in [
         "<img src=x onerror=window.pwned=1>",

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_protocol::frame::Form;
-use nodeglass_protocol::live::{Farewell, Role, Topic};
+use nodeglass_protocol::live::{CloseReason, Role, Topic};
 use nodeglass_tests::browser::Browser;
 use nodeglass_tests::client::Client;
 use nodeglass_tests::nginx::{Nginx, Prefix};
@@ -39,7 +39,7 @@ fn shown_to(prefix: Prefix, user: Option<&str>) -> Result<Option<Shown>> {
     shown(prefix, user, &args)
 }
 
-async fn knock(link: &Link) -> Result<Result<Client, Farewell>> {
+async fn knock(link: &Link) -> Result<Result<Client, CloseReason>> {
     Client::authenticate(Box::new(TcpStream::connect(&link.authority).await?), link).await
 }
 
@@ -83,7 +83,7 @@ async fn t27_a_proxy_may_strip_the_path_or_keep_it() -> Result<()> {
 }
 
 #[tokio::test]
-async fn t27_a_browser_sees_it_live_below_the_path() -> Result<()> {
+async fn t27_the_page_works_below_a_base_path() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let Some(shown) = shown_by_a_trusted_one(Prefix::Stripped)? else { return Ok(()) };
     browser.open(&shown.link.url).await?;
@@ -100,23 +100,23 @@ async fn t27_a_browser_sees_it_live_below_the_path() -> Result<()> {
 }
 
 #[tokio::test]
-async fn t27_below_a_path_of_another_site_its_programs_do_not_get_the_key() -> Result<()> {
+async fn t27_programs_below_another_path_of_the_site_do_not_get_the_key() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let Some(shown) = shown_by_a_trusted_one(Prefix::Stripped)? else { return Ok(()) };
     browser.open(&shown.link.url).await?;
     browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
-    let ask = format!(
+    let request = format!(
         "const done = arguments[arguments.length - 1]; const channel = new BroadcastChannel('nodeglass-key{BASE}'); \
          channel.onmessage = event => done(event.data); channel.postMessage('key?'); \
          setTimeout(() => done('nothing'), 1500);"
     );
-    let heard = browser.client().execute_async(&ask, Vec::new()).await?;
+    let heard = browser.client().execute_async(&request, Vec::new()).await?;
     ensure!(heard == "nothing", "another page of the same origin is told {heard}");
     Ok(())
 }
 
 #[tokio::test]
-async fn t27_where_the_proxy_names_nobody_a_link_opens_one_tab_in_a_browser() -> Result<()> {
+async fn t27_without_a_visitor_name_a_tab_link_opens_one_tab() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let Some(shown) = shown_to(Prefix::Stripped, None)? else { return Ok(()) };
     browser.open(&shown.link.url).await?;
@@ -139,7 +139,9 @@ async fn t27_through_a_proxy_the_owners_key_needs_the_proxy_to_name_the_owner() 
     for (user, other_user) in [(None, false), (Some("somebody-else"), true)] {
         let Some(shown) = shown_to(Prefix::Stripped, user)? else { return Ok(()) };
         match knock(&shown.link).await? {
-            Err(farewell) => ensure!(farewell == Farewell::NotByProxy { other_user }, "{farewell:?}"),
+            Err(close_reason) => {
+                ensure!(close_reason == CloseReason::NotByProxy { other_user }, "{close_reason:?}")
+            }
             Ok(_) => bail!("{user:?} came in with the owner's key"),
         }
         let key = format!("Bearer {}", shown.link.key.reveal());
@@ -160,7 +162,7 @@ async fn t27_through_a_proxy_the_owners_key_needs_the_proxy_to_name_the_owner() 
 }
 
 #[tokio::test]
-async fn t27_a_link_for_one_tab_opens_once_and_the_tab_comes_back() -> Result<()> {
+async fn t27_a_tab_link_opens_once_and_its_tab_can_reload() -> Result<()> {
     let Some(shown) = shown_to(Prefix::Stripped, None)? else { return Ok(()) };
     let printed = shown.relay.run(&["link", "--tab"])?;
     let link = Link::find(&printed).context("a link")?.at(&shown.link.authority);

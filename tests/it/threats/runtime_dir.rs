@@ -37,7 +37,7 @@ fn entries(dir: &Path) -> Result<usize> {
 }
 
 #[test]
-fn t23_a_runtime_directory_that_is_a_link_is_refused_and_nothing_goes_where_it_leads() -> Result<()> {
+fn t23_a_runtime_directory_that_is_a_symlink_is_refused_and_its_target_untouched() -> Result<()> {
     let (home, elsewhere) = (private_home()?, tempfile::tempdir()?);
     symlink(elsewhere.path(), home.path().join(DIR))?;
     refuses(home.path(), &["is not a directory of its own", "XDG_RUNTIME_DIR"])?;
@@ -74,7 +74,7 @@ fn t23_a_runtime_directory_of_another_user_is_refused() -> Result<()> {
 }
 
 #[test]
-fn t23_a_file_that_waits_under_the_name_of_the_key_is_neither_followed_nor_read() -> Result<()> {
+fn t23_a_file_with_the_name_of_the_key_is_neither_followed_nor_read() -> Result<()> {
     let home = private_home()?;
     let dir = home.path().join(DIR);
     fs::create_dir(&dir)?;
@@ -108,7 +108,7 @@ fn is_found_again(environment: &[(&str, &OsStr)]) -> Result<TestRelay> {
 }
 
 #[test]
-fn t23_a_name_in_tmp_that_another_user_took_keeps_nobody_from_starting() -> Result<()> {
+fn t23_a_name_in_tmp_taken_by_another_user_does_not_prevent_a_start() -> Result<()> {
     if !skip::root() {
         return Ok(());
     }

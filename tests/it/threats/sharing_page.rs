@@ -67,7 +67,7 @@ async fn click_on(browser: &Browser, css: &str, words: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn t09_a_guest_sees_the_shared_job_and_finds_no_way_to_more() -> Result<()> {
+async fn t09_a_guest_sees_the_shared_job_and_nothing_else() -> Result<()> {
     let Some(owner) = Browser::start().await? else { return Ok(()) };
     let Some(guest) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
@@ -169,7 +169,7 @@ async fn see_small_job(relay: &TestRelay, guest: &Browser) -> Result<()> {
 }
 
 #[tokio::test]
-async fn t10_a_share_that_is_taken_back_leaves_nothing_on_the_guests_page() -> Result<()> {
+async fn t10_a_revoked_share_clears_the_guests_page() -> Result<()> {
     let Some(owner) = Browser::start().await? else { return Ok(()) };
     let Some(guest) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
@@ -253,7 +253,7 @@ async fn t10_a_share_that_ends_with_its_job_clears_the_guests_page() -> Result<(
 }
 
 #[tokio::test]
-async fn t09_a_tab_is_the_owners_or_a_guests_and_stays_what_it_is() -> Result<()> {
+async fn t09_a_tab_stays_the_owners_or_a_guests() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     open_owner(&browser, &relay, SHARED).await?;
@@ -354,7 +354,7 @@ async fn tab_to(browser: &Browser, what: &str, is_expected: &str) -> Result<()> 
 }
 
 #[tokio::test]
-async fn a_share_is_made_and_taken_back_by_keyboard_alone() -> Result<()> {
+async fn a_share_is_created_and_revoked_by_keyboard_alone() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     browser.resize(1440, 900).await?;
@@ -429,7 +429,7 @@ async fn a_refused_share_is_explained_in_the_form_without_losing_input() -> Resu
 
 /// Pictures of every state, in both looks, wide and on a phone; and axe has nothing against any of them.
 #[tokio::test]
-async fn sharing_is_photographed_and_axe_finds_nothing() -> Result<()> {
+async fn axe_finds_no_violation_in_any_sharing_state() -> Result<()> {
     let Some(owner) = Browser::start().await? else { return Ok(()) };
     let Some(guest) = Browser::start().await? else { return Ok(()) };
     let axe = test_tools::axe().map(std::fs::read_to_string).transpose()?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_protocol::handshake::Key;
-use nodeglass_protocol::live::{Farewell, Role, Topic};
+use nodeglass_protocol::live::{CloseReason, Role, Topic};
 use nodeglass_tests::TestRelay;
 use nodeglass_tests::client::Client;
 use nodeglass_tests::http;
@@ -22,7 +22,7 @@ fn relay(state: &Path, bind: &str) -> Result<TestRelay> {
     )
 }
 
-async fn knock(link: &Link) -> Result<Result<Client, Farewell>> {
+async fn knock(link: &Link) -> Result<Result<Client, CloseReason>> {
     Client::authenticate(Box::new(TcpStream::connect(&link.authority).await?), link).await
 }
 
@@ -68,7 +68,7 @@ async fn t09_stored_shares_grant_no_more_when_read_or_altered() -> Result<()> {
     let third = relay(&state, &bind)?;
     ensure!(third.run(&["share", "list"])?.contains(OTHER), "the terms were not altered");
     match knock(&link).await? {
-        Err(Farewell::Revoked) => {}
+        Err(CloseReason::Revoked) => {}
         other => bail!("altered terms were let through: {other:?}"),
     }
     ensure!(third.run(&["share", "list"])? == "nothing is shared\n", "it is closed for good");

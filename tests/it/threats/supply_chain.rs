@@ -17,7 +17,7 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 const NAMESPACES: &str = "http://www.w3.org/";
 
 #[test]
-fn t30_the_relay_carries_its_ssh_library_in_itself() -> Result<()> {
+fn t30_the_relay_links_its_ssh_library_statically() -> Result<()> {
     let relay = TestRelay::demo()?;
     let loaded = fs::read_to_string(format!("/proc/{}/maps", relay.pid()))?;
     ensure!(loaded.contains("libc.so"), "nothing is known of what is loaded:\n{loaded}");
@@ -26,7 +26,7 @@ fn t30_the_relay_carries_its_ssh_library_in_itself() -> Result<()> {
 }
 
 #[test]
-fn t30_every_crate_is_of_the_registry_and_locked_to_the_byte() -> Result<()> {
+fn t30_every_crate_is_from_the_registry_and_locked_by_checksum() -> Result<()> {
     let lock = fs::read_to_string(root().join("Cargo.lock"))?;
     let strays = unlocked(&lock);
     ensure!(strays.is_empty(), "not from the registry, or without a checksum: {strays:#?}");
@@ -38,7 +38,7 @@ fn t30_every_crate_is_of_the_registry_and_locked_to_the_byte() -> Result<()> {
 }
 
 #[test]
-fn t30_every_tool_from_elsewhere_is_pinned_to_the_byte() -> Result<()> {
+fn t30_every_external_tool_is_pinned_by_checksum() -> Result<()> {
     let mut seen = 0;
     for entry in fs::read_dir(root().join("xtask/pins"))? {
         let path = entry?.path();
@@ -70,7 +70,7 @@ fn t30_every_tool_from_elsewhere_is_pinned_to_the_byte() -> Result<()> {
 }
 
 #[test]
-fn t30_what_comes_along_is_allowed() -> Result<()> {
+fn t30_licences_and_advisories_of_dependencies_are_checked() -> Result<()> {
     let Some(deny) = Deny::here()? else { return Ok(()) };
     let output =
         deny.check(&fs::read_to_string(root().join("deny.toml"))?, &["bans", "licenses", "sources"])?;
@@ -79,7 +79,7 @@ fn t30_what_comes_along_is_allowed() -> Result<()> {
 }
 
 #[test]
-fn t30_a_licence_that_nobody_allowed_is_refused() -> Result<()> {
+fn t30_a_licence_that_is_not_allowed_is_refused() -> Result<()> {
     let Some(deny) = Deny::here()? else { return Ok(()) };
     let rules = fs::read_to_string(root().join("deny.toml"))?.replacen("    \"BSD-3-Clause\",\n", "", 1);
     let output = deny.check(&rules, &["licenses"])?;
@@ -89,7 +89,7 @@ fn t30_a_licence_that_nobody_allowed_is_refused() -> Result<()> {
 }
 
 #[test]
-fn t30_a_crate_with_a_known_hole_is_refused() -> Result<()> {
+fn t30_a_crate_with_a_known_vulnerability_is_refused() -> Result<()> {
     let Some(deny) = Deny::here()? else { return Ok(()) };
     let rules = fs::read_to_string(root().join("deny.toml"))?;
     for (package, refused) in [("ssh2", true), ("no-crate-of-ours", false)] {
@@ -103,7 +103,7 @@ fn t30_a_crate_with_a_known_hole_is_refused() -> Result<()> {
 }
 
 #[test]
-fn t30_the_page_loads_nothing_from_elsewhere() -> Result<()> {
+fn t30_the_page_loads_nothing_from_other_hosts() -> Result<()> {
     let relay = TestRelay::demo()?;
     let index = get(relay.link(), "/")?;
     if !index.contains(".wasm") && !index.contains(".js") {
@@ -311,7 +311,7 @@ mod the_checks_can_fail {
     use super::{REGISTRY, foreign, loads, loose_of_npm, loose_of_pypi, unlocked};
 
     #[test]
-    fn t30_a_crate_from_elsewhere_or_without_a_checksum_is_seen() {
+    fn t30_a_crate_from_elsewhere_or_without_a_checksum_is_detected() {
         let good = format!("[[package]]\nname = \"a\"\nsource = \"{REGISTRY}\"\nchecksum = \"00\"\n");
         let ours = "[[package]]\nname = \"b\"\nversion = \"1.0.0\"\n";
         let from_git = "[[package]]\nname = \"c\"\nsource = \"git+https://x.example/c\"\n";
@@ -321,14 +321,14 @@ mod the_checks_can_fail {
     }
 
     #[test]
-    fn t30_a_loose_pin_is_seen() {
+    fn t30_a_loose_pin_is_detected() {
         assert_eq!(loose_of_pypi("# x\na==1 \\\n    --hash=sha256:00\nb==2\nc --hash=sha256:00\n").len(), 2);
         let lock = serde_json::json!({"packages": {"": {}, "a": {"integrity": "sha512-x"}, "b": {}}});
         assert_eq!(loose_of_npm(&lock), ["b"]);
     }
 
     #[test]
-    fn t30_a_load_from_elsewhere_is_seen() {
+    fn t30_a_load_from_another_host_is_detected() {
         let text =
             "<svg xmlns=\"http://www.w3.org/2000/svg\"> fetch('https://cdn.example/x.js') ws://${host}";
         assert_eq!(foreign(text), ["https://cdn.example/x.js", "ws://${host}"]);

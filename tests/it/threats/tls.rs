@@ -65,9 +65,9 @@ impl Identity {
         let mut stream = self.connect(authority).await?;
         let request = format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await?;
-        Ok(http::Reply::of(&answer))
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).await?;
+        Ok(http::Reply::of(&response))
     }
 }
 
@@ -82,7 +82,7 @@ fn by(link: &Link, host: &str) -> String {
 }
 
 #[tokio::test]
-async fn t29_an_address_that_others_can_reach_is_served_by_tls() -> Result<()> {
+async fn t29_a_non_loopback_address_is_served_by_tls() -> Result<()> {
     let identity = Identity::new()?;
     let relay = relay(&identity)?;
     let link = relay.link();
@@ -107,7 +107,7 @@ async fn t29_an_address_that_others_can_reach_is_served_by_tls() -> Result<()> {
 }
 
 #[test]
-fn t29_nothing_is_sent_there_without_encryption() -> Result<()> {
+fn t29_nothing_is_sent_without_encryption() -> Result<()> {
     let identity = Identity::new()?;
     let relay = relay(&identity)?;
     let at = by(relay.link(), "127.0.0.1");
@@ -151,7 +151,7 @@ fn t29_without_a_certificate_only_loopback_is_bound() -> Result<()> {
 }
 
 #[test]
-fn t19_who_never_finishes_the_greeting_of_tls_is_not_waited_for() -> Result<()> {
+fn t19_an_unfinished_tls_handshake_times_out() -> Result<()> {
     let identity = Identity::new()?;
     let relay = relay(&identity)?;
     let mut silent = std::net::TcpStream::connect(by(relay.link(), "127.0.0.1"))?;

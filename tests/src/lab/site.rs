@@ -1,4 +1,4 @@
-//! A site as its user alice sees it: GPUs in NVML, jobs that use them, a relay on the login host.
+//! A lab cluster as user alice sees it: GPUs in NVML, jobs that use them, a relay on the login host.
 
 use super::{LabOptions, SlurmLab, Tunnel};
 use crate::process::Process;
@@ -53,7 +53,7 @@ impl LoginRelay {
 }
 
 impl Site {
-    /// Starts one, or skips the test.
+    /// Starts a cluster, or skips the test.
     ///
     /// # Errors
     /// If it does not start.

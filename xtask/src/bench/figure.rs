@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_no_figures_and_a_strange_figure_is_an_error() {
+    fn text_is_no_figure_and_an_unknown_figure_is_an_error() {
         assert!(Figure::read("warming up").unwrap().is_none());
         assert!(Figure::read("= no.such 1").is_err());
         assert!(Figure::read("= probe.rss_mb five").is_err());

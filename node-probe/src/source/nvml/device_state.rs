@@ -1,6 +1,9 @@
 //! State of a GPU between sampling cycles: counters and unsupported queries.
 
-use super::{device::DeviceHandle, gpm::Gpm, pcie::Pcie, query_cache::QueryCache, usage::SampleCursor};
+use super::{
+    device::DeviceHandle, fields::FIELD_READINGS, gpm::Gpm, pcie::Pcie, query_cache::QueryCache,
+    sample_cursor::SampleCursor,
+};
 use crate::counter_rate::CounterRate;
 use nodeglass_protocol::{Reading, Text};
 
@@ -13,10 +16,8 @@ pub struct DeviceState<'nvml> {
     pub gpm: Gpm<'nvml>,
     /// PCIe throughput.
     pub pcie: Pcie,
-    /// KiB sent over all NVLinks.
-    pub nvlink_tx: CounterRate,
-    /// KiB received over all NVLinks.
-    pub nvlink_rx: CounterRate,
+    /// Rates of the field values that are counters.
+    pub field_rates: [CounterRate; FIELD_READINGS],
     /// NVLinks, once health was queried.
     pub links: Vec<LinkState>,
     /// Whether static facts of the links were queried since the last inventory.
@@ -49,8 +50,7 @@ impl<'nvml> DeviceState<'nvml> {
             queries: queries(handle),
             gpm: Gpm::default(),
             pcie: Pcie::default(),
-            nvlink_tx: CounterRate::default(),
-            nvlink_rx: CounterRate::default(),
+            field_rates: Default::default(),
             links: Vec::new(),
             links_known: false,
             usage: SampleCursor::default(),

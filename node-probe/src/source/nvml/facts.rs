@@ -4,7 +4,7 @@ use super::device::{DeviceHandle, HandleError};
 use super::{affinity, error, ffi, plausible};
 use nodeglass_protocol::gpu::MigFacts;
 use nodeglass_protocol::probe::GpuFacts;
-use nodeglass_protocol::{Reading, Text};
+use nodeglass_protocol::{Reading, Text, Vendor};
 use nvml_wrapper::enum_wrappers::device::{Clock, ComputeMode, TemperatureThreshold};
 use nvml_wrapper::enums::device::DeviceArchitecture;
 use nvml_wrapper::error::NvmlError;
@@ -22,6 +22,7 @@ const INTEGRATED_NAMES: [&str; 4] = ["GB10", "nvgpu", "Jetson", "Tegra"];
 /// Queries the facts of one inventory entry; of a lost GPU only its identity.
 pub fn of(nvml: &Nvml, handle: &DeviceHandle<'_>) -> GpuFacts {
     let blank = GpuFacts {
+        vendor: Vendor::Nvidia,
         mig_parent: handle.mig.as_ref().map(|mig| mig.parent.clone()),
         ..GpuFacts::new(handle.uuid.clone(), handle.index)
     };
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_is_what_the_name_of_an_instance_ends_in() {
+    fn the_profile_is_the_suffix_of_an_instances_name() {
         assert_eq!(profile("NVIDIA A100-SXM4-80GB MIG 3g.40gb"), Some("3g.40gb"));
         assert_eq!(profile("NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb"), Some("1c.3g.40gb"));
         assert_eq!(profile("NVIDIA H100 80GB HBM3"), None);

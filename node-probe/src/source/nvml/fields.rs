@@ -7,6 +7,9 @@ use nvml_wrapper::{Device, error::NvmlError};
 use nvml_wrapper_sys::bindings as sys;
 use nvml_wrapper_sys::bindings::field_id;
 
+/// Number of readings that are filled by field values; [`super::readings`] lists them.
+pub const FIELD_READINGS: usize = 7;
+
 /// Memory temperature in °C.
 pub const MEM_TEMPERATURE: u32 = field_id::NVML_FI_DEV_MEMORY_TEMP;
 /// Instantaneous power in mW.
@@ -25,6 +28,8 @@ pub const NVLINK_DL_ERRORS: [u32; 3] = [
     field_id::NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY,
     field_id::NVML_FI_DEV_NVLINK_ERROR_DL_CRC,
 ];
+/// Time in ns for which the power limit held the clocks down, since the driver was loaded.
+pub const POWER_CAPPED_NS: u32 = field_id::NVML_FI_DEV_PERF_POLICY_POWER;
 /// Scope that means all NVLinks together.
 pub const ALL_LINKS: u32 = u32::MAX;
 

@@ -16,18 +16,18 @@ mod plausible;
 mod processes;
 mod query_cache;
 mod readings;
+mod sample_cursor;
 mod topology;
 mod unload;
 mod usage;
 mod xid;
-mod xids;
 
 use super::{Absent, DriverEvent, GpuProcessList, Inventory, Session, Source, calls::CallTracker};
 use device::DeviceHandle;
 use device_state::DeviceState;
 use ffi_compat::RawList;
 use nodeglass_protocol::GpuUuid;
-use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuPath, GpuSample, NvmlState};
+use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuPath, GpuSample, SourceVersions};
 use nvml_wrapper::{Nvml, error::NvmlError};
 use pcie::MeasurementSchedule;
 use readings::ReadContext;
@@ -234,12 +234,12 @@ impl Session for NvmlSession<'_> {
             self.xids = XidWatch::start(self.nvml, &self.handles, self.calls);
         }
         self.calls.begin_driver_call();
-        let nvml = NvmlState::Ready {
+        let versions = SourceVersions {
             driver: error::text(self.nvml.sys_driver_version()),
-            nvml: error::text(self.nvml.sys_nvml_version()),
-            cuda: error::reading(self.nvml.sys_cuda_driver_version()).map(facts::cuda_version),
+            library: error::text(self.nvml.sys_nvml_version()),
+            platform: error::reading(self.nvml.sys_cuda_driver_version()).map(facts::cuda_version),
         };
-        Inventory { nvml, gpus, topology: self.topology.clone() }
+        Inventory { versions, gpus, topology: self.topology.clone() }
     }
 
     fn readings(&mut self) -> Result<Vec<GpuSample>, Absent> {

@@ -4,9 +4,10 @@
 //! for unknown (`0xff`, `u32::MAX`, `u64::MAX`, a negative number read as unsigned).
 
 use crate::source::GpuProcess;
+use nodeglass_protocol::field::{Unit, ValueKind};
 use nodeglass_protocol::gpu::{GpuFacts, GpuHealth};
 use nodeglass_protocol::probe::GpuSample;
-use nodeglass_protocol::{Reading, Text};
+use nodeglass_protocol::{Field as _, GpuField, Reading, Text};
 
 /// Maximum number of GPUs per machine (`nvmlDeviceGetCount`).
 pub const MAX_GPUS: u32 = 256;
@@ -115,42 +116,33 @@ fn check_part(part: &mut Reading<u64>, whole: &Reading<u64>) {
     }
 }
 
-/// Checks the readings of a sample.
+/// Checks the readings of a sample, each by its unit in the catalogue.
 pub fn sample(sample: &mut GpuSample) {
-    use Quantity::{
-        BytesPerSecond, Celsius, Count, FanPercent, Megahertz, Millijoules, Milliwatts, PState, Percent,
-    };
-    for (reading, quantity) in [
-        (&mut sample.util_pct, Percent),
-        (&mut sample.mem_util_pct, Percent),
-        (&mut sample.enc_pct, Percent),
-        (&mut sample.dec_pct, Percent),
-        (&mut sample.jpg_pct, Percent),
-        (&mut sample.ofa_pct, Percent),
-        (&mut sample.fan_pct, FanPercent),
-        (&mut sample.temp_c, Celsius),
-        (&mut sample.mem_temp_c, Celsius),
-        (&mut sample.power_mw, Milliwatts),
-        (&mut sample.power_instant_mw, Milliwatts),
-        (&mut sample.power_limit_mw, Milliwatts),
-        (&mut sample.energy_mj, Millijoules),
-        (&mut sample.sm_clock_mhz, Megahertz),
-        (&mut sample.mem_clock_mhz, Megahertz),
-        (&mut sample.graphics_clock_mhz, Megahertz),
-        (&mut sample.video_clock_mhz, Megahertz),
-        (&mut sample.ecc_corrected, Count),
-        (&mut sample.ecc_uncorrected, Count),
-        (&mut sample.p_state, PState),
-        (&mut sample.mem_total_bytes, Quantity::Bytes),
-        (&mut sample.mem_used_bytes, Quantity::Bytes),
-        (&mut sample.mem_reserved_bytes, Quantity::Bytes),
-        (&mut sample.nvlink_tx_bytes_s, BytesPerSecond),
-        (&mut sample.nvlink_rx_bytes_s, BytesPerSecond),
-    ] {
-        check(reading, quantity);
+    for (field, reading) in GpuField::ALL.iter().zip(sample.readings_mut()) {
+        if let Some(quantity) = quantity(*field) {
+            check(reading, quantity);
+        }
     }
     check_part(&mut sample.mem_used_bytes, &sample.mem_total_bytes);
     check_part(&mut sample.mem_reserved_bytes, &sample.mem_total_bytes);
+}
+
+/// What a reading measures; `None` if every value is plausible.
+fn quantity(field: GpuField) -> Option<Quantity> {
+    let metric = field.metric();
+    Some(match metric.unit {
+        Unit::Percent if field == GpuField::Fan => Quantity::FanPercent,
+        Unit::Percent => Quantity::Percent,
+        Unit::Watt => Quantity::Milliwatts,
+        Unit::WattHour => Quantity::Millijoules,
+        Unit::Celsius => Quantity::Celsius,
+        Unit::Byte => Quantity::Bytes,
+        Unit::BytePerSecond => Quantity::BytesPerSecond,
+        Unit::Megahertz => Quantity::Megahertz,
+        Unit::One if field == GpuField::PState => Quantity::PState,
+        Unit::One if metric.kind == ValueKind::Counter => Quantity::Count,
+        Unit::One | Unit::Hundredth | Unit::Second => return None,
+    })
 }
 
 /// Checks the facts of a GPU.
@@ -233,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cards_do_is_believed() {
+    fn values_of_real_cards_are_plausible() {
         for (value, quantity) in [
             (100_u64, Quantity::Percent),
             (110, Quantity::FanPercent),

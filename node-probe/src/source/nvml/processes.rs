@@ -5,7 +5,7 @@ use super::device::DeviceHandle;
 use super::error;
 use super::ffi_compat::{self, List, POISON, RawList};
 use crate::clock;
-use crate::process::bound::fair_cap;
+use crate::source::bound::fair_cap;
 use crate::source::{GpuProcess, GpuProcessList, calls::CallTracker};
 use nodeglass_protocol::probe::{MAX_PROCESSES, ProcessGap, ProcessKind, ProcessReadings};
 use nodeglass_protocol::{GpuUuid, Reading};

@@ -1,6 +1,7 @@
 //! Individual NVML queries of a GPU, and a cache of those that it does not support.
 
 use super::error;
+use super::fields::FIELD_READINGS;
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::error::NvmlError;
 
@@ -30,14 +31,8 @@ pub enum Query {
     Decoder,
     Jpg,
     Ofa,
-    MemTemperature,
-    PowerInstant,
-    PcieTx,
-    PcieRx,
     PcieThroughputTx,
     PcieThroughputRx,
-    NvLinkTx,
-    NvLinkRx,
     Processes,
     EccLifeCorrected,
     EccLifeUncorrected,
@@ -54,11 +49,30 @@ pub enum Query {
     LinkCrcFlit,
     LinkCrcData,
     LinkDlErrors,
+    /// The first field value; see [`Query::field`].
+    FieldValue,
 }
 
 impl Query {
     const fn bit(self) -> u64 {
         1 << self as u8
+    }
+
+    /// The query of the field value at this position of the table in [`super::readings`].
+    pub const fn field(index: usize) -> QueryBit {
+        QueryBit(1 << (Self::FieldValue as usize + index))
+    }
+}
+
+const _: () = assert!(Query::FieldValue as usize + FIELD_READINGS <= u64::BITS as usize);
+
+/// A query, or that of a field value, as a bit.
+#[derive(Clone, Copy, Debug)]
+pub struct QueryBit(u64);
+
+impl From<Query> for QueryBit {
+    fn from(query: Query) -> Self {
+        Self(query.bit())
     }
 }
 
@@ -136,12 +150,18 @@ impl QueryCache {
     }
 
     /// Whether the query is not known to be unsupported.
-    pub fn offers(&self, query: Query) -> bool {
-        self.refused & query.bit() == 0
+    pub fn offers(&self, query: impl Into<QueryBit>) -> bool {
+        let QueryBit(bit) = query.into();
+        self.refused & bit == 0
     }
 
     /// Executes a query, unless the GPU is lost or does not support it.
-    pub fn query<T>(&mut self, query: Query, call: impl FnOnce() -> Result<T, NvmlError>) -> Reading<T> {
+    pub fn query<T>(
+        &mut self,
+        query: impl Into<QueryBit>,
+        call: impl FnOnce() -> Result<T, NvmlError>,
+    ) -> Reading<T> {
+        let query = query.into();
         if !self.offers(query) {
             return Reading::Unsupported;
         }
@@ -151,8 +171,8 @@ impl QueryCache {
         let result = call();
         match &result {
             Ok(_) => {
-                self.answered |= query.bit();
-                self.doubted &= !query.bit();
+                self.answered |= query.0;
+                self.doubted &= !query.0;
                 self.gone_balance -= 1;
             }
             Err(error) if self.unsupported(error) => {
@@ -170,8 +190,7 @@ impl QueryCache {
 
     /// Records an unsupported query. It is not cached if it succeeded before, because a driver may
     /// deny it during a mode change.
-    fn refuse(&mut self, query: Query, for_good: bool) {
-        let bit = query.bit();
+    fn refuse(&mut self, QueryBit(bit): QueryBit, for_good: bool) {
         if self.answered & bit == 0 || for_good {
             self.refused |= bit;
         } else {

@@ -1,7 +1,7 @@
 //! Changing readings of a GPU; each is queried individually, so that failures are independent.
 
 use super::device::{DeviceHandle, HandleError};
-use super::fields::{self, Field};
+use super::fields::{self, FIELD_READINGS, Field};
 use super::gpm::{Metric, Metrics};
 use super::pcie::{Measure, PerDirection};
 use super::query_cache::{Query, QueryCache};
@@ -168,27 +168,75 @@ fn memory(handle: &DeviceHandle<'_>, device: &Device<'_>, queries: &mut QueryCac
     sample.mem_total_bytes = v1.map(|memory| memory.total);
 }
 
+/// A field value that fills a reading.
+#[derive(Clone, Copy)]
+struct FieldReading {
+    id: u32,
+    scope: u32,
+    /// The reading that it fills.
+    reading: fn(&mut GpuSample) -> &mut Reading<u64>,
+    conversion: Conversion,
+}
+
+/// How a field value becomes a reading.
+#[derive(Clone, Copy)]
+enum Conversion {
+    /// It is the reading.
+    Value,
+    /// A counter: its increments per second, times a factor.
+    Rate(u64),
+    /// A counter of ns: its increments in % of the time.
+    ShareOfTime,
+    /// A byte counter of PCIe, which has other sources, too: see [`pcie`].
+    Pcie,
+}
+
+/// ns per second in 1 % of the time.
+const NS_PER_PERCENT: u64 = 10_000_000;
+/// Share of time, in %, that differing clocks of driver and probe explain; more is implausible.
+const MAX_SHARE: u64 = 110;
+
 /// Field values that are queried in one batched call.
-const FIELDS: [(Query, u32, u32); 6] = [
-    (Query::MemTemperature, fields::MEM_TEMPERATURE, 0),
-    (Query::PowerInstant, fields::POWER_INSTANT, 0),
-    (Query::PcieTx, fields::PCIE_TX_BYTES, 0),
-    (Query::PcieRx, fields::PCIE_RX_BYTES, 0),
-    (Query::NvLinkTx, fields::NVLINK_TX_KIB, fields::ALL_LINKS),
-    (Query::NvLinkRx, fields::NVLINK_RX_KIB, fields::ALL_LINKS),
+const FIELDS: [FieldReading; FIELD_READINGS] = [
+    field(fields::MEM_TEMPERATURE, 0, |sample| &mut sample.mem_temp_c, Conversion::Value),
+    field(fields::POWER_INSTANT, 0, |sample| &mut sample.power_instant_mw, Conversion::Value),
+    field(fields::PCIE_TX_BYTES, 0, |sample| &mut sample.pcie_tx_bytes_s, Conversion::Pcie),
+    field(fields::PCIE_RX_BYTES, 0, |sample| &mut sample.pcie_rx_bytes_s, Conversion::Pcie),
+    field(
+        fields::NVLINK_TX_KIB,
+        fields::ALL_LINKS,
+        |sample| &mut sample.nvlink_tx_bytes_s,
+        Conversion::Rate(KIB),
+    ),
+    field(
+        fields::NVLINK_RX_KIB,
+        fields::ALL_LINKS,
+        |sample| &mut sample.nvlink_rx_bytes_s,
+        Conversion::Rate(KIB),
+    ),
+    field(fields::POWER_CAPPED_NS, 0, |sample| &mut sample.power_capped_pct, Conversion::ShareOfTime),
 ];
 
-/// Returns the PCIe byte counters and their time.
+const fn field(
+    id: u32,
+    scope: u32,
+    reading: fn(&mut GpuSample) -> &mut Reading<u64>,
+    conversion: Conversion,
+) -> FieldReading {
+    FieldReading { id, scope, reading, conversion }
+}
+
+/// Reads all field values; returns the PCIe byte counters and their time.
 fn counted(
     device: &Device<'_>,
     device_state: &mut DeviceState<'_>,
     sample: &mut GpuSample,
 ) -> (PerDirection<Reading<u64>>, u64) {
-    let mut request = FIELDS.map(|(_, id, scope)| Field::new(id, scope));
+    let mut request = FIELDS.map(|field| Field::new(field.id, field.scope));
     let mut requested = 0;
-    for (query, id, scope) in FIELDS {
-        if device_state.queries.offers(query) {
-            request[requested] = Field::new(id, scope);
+    for (index, field) in FIELDS.iter().enumerate() {
+        if device_state.queries.offers(Query::field(index)) {
+            request[requested] = Field::new(field.id, field.scope);
             requested += 1;
         }
     }
@@ -200,20 +248,30 @@ fn counted(
     let whole = whole.err().map(error::code);
     let mono_ns = clock::mono_ns();
     let mut answers = request[..requested].iter();
-    let [mem_temp, instant, pcie_tx, pcie_rx, nvlink_tx, nvlink_rx] = FIELDS.map(|(query, ..)| {
-        let answer = if device_state.queries.offers(query) { answers.next() } else { None };
-        device_state.queries.query(query, || match (&whole, answer) {
+    for (index, field) in FIELDS.iter().enumerate() {
+        let answer = if device_state.queries.offers(Query::field(index)) { answers.next() } else { None };
+        let value = device_state.queries.query(Query::field(index), || match (&whole, answer) {
             (Some(code), _) => Err(NvmlError::from(*code)),
             (None, Some(field)) => field.answer(),
             (None, None) => Err(NvmlError::NotSupported),
-        })
-    });
-    let bytes = |kib: u64| kib.saturating_mul(KIB);
-    sample.mem_temp_c = mem_temp;
-    sample.power_instant_mw = instant;
-    sample.nvlink_tx_bytes_s = device_state.nvlink_tx.rate(nvlink_tx, mono_ns).map(bytes);
-    sample.nvlink_rx_bytes_s = device_state.nvlink_rx.rate(nvlink_rx, mono_ns).map(bytes);
-    (PerDirection { tx: pcie_tx, rx: pcie_rx }, mono_ns)
+        });
+        let mut rate = |value| device_state.field_rates[index].rate(value, mono_ns);
+        *(field.reading)(sample) = match field.conversion {
+            Conversion::Value | Conversion::Pcie => value,
+            Conversion::Rate(factor) => rate(value).map(|rate| rate.saturating_mul(factor)),
+            Conversion::ShareOfTime => rate(value).map(share_of_time),
+        };
+    }
+    let [tx, rx] = [&mut sample.pcie_tx_bytes_s, &mut sample.pcie_rx_bytes_s].map(std::mem::take);
+    (PerDirection { tx, rx }, mono_ns)
+}
+
+/// Converts ns per second to % of the time.
+fn share_of_time(ns_per_s: u64) -> u64 {
+    match (ns_per_s + NS_PER_PERCENT / 2) / NS_PER_PERCENT {
+        100..=MAX_SHARE => 100,
+        share => share,
+    }
 }
 
 /// Selects between GPM, the counters and a measurement; see [`super::pcie`]. An instance has only

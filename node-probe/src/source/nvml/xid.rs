@@ -1,6 +1,6 @@
 //! Xid errors, polled without a waiting thread and reported once each.
 
-use super::{device::DeviceHandle, ffi, xids};
+use super::{device::DeviceHandle, ffi};
 use crate::source::{DriverEvent, calls::CallTracker};
 use nodeglass_protocol::GpuUuid;
 use nvml_wrapper::bitmasks::event::EventTypes;
@@ -64,16 +64,7 @@ impl<'nvml> XidWatch<'nvml> {
                     Some(XidError::Value(number)) => Some(number),
                     _ => None,
                 };
-                let number = xid.map_or_else(|| "of unknown number".to_owned(), |xid| xid.to_string());
-                let place = gpu.map_or_else(|| "a GPU".to_owned(), |(_, index)| format!("GPU {index}"));
-                DriverEvent {
-                    gpu: gpu.map(|(uuid, _)| uuid.clone()),
-                    xid,
-                    text: match xid.and_then(xids::words) {
-                        Some(words) => format!("Xid {number} on {place}: {words}").into(),
-                        None => format!("Xid {number} on {place}").into(),
-                    },
-                }
+                DriverEvent::of_xid(xid, gpu.cloned())
             })
             .collect()
     }

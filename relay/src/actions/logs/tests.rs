@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::clock::Clock;
+use crate::event_loop::{EventLoop, Inputs, Options};
 use crate::fleet::{Event, Fleet, scene};
-use crate::hub::{Core, CoreOptions, Inputs};
-use crate::nodes::{FromNode, Question, Request};
+use crate::nodes::{FromNode, QueuedRequest, Request};
 use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{JobId, LongText};
@@ -26,7 +26,7 @@ fn harness(jobs: Vec<Job>) -> Harness {
     let mut fleet = Fleet::new();
     fleet.handle(Event::Jobs { jobs, wall_s: 1 }, 0);
     let inputs = Inputs { nodes, events: event_rx, sharing: watch::channel(Sharing::default()).1 };
-    let (core, hub, _orders) = Core::new(fleet, Clock::start(), CoreOptions::default(), inputs);
+    let (core, hub, _orders) = EventLoop::new(fleet, Clock::start(), Options::default(), inputs);
     tokio::spawn(core.run(ending));
     let (probes, asked) = Probes::new();
     Harness {
@@ -37,9 +37,9 @@ fn harness(jobs: Vec<Job>) -> Harness {
 }
 
 /// The next question to a probe.
-async fn question(harness: &mut Harness) -> Question {
+async fn question(harness: &mut Harness) -> QueuedRequest {
     match harness.asked.recv().await {
-        Some(Request::Question(question)) => question,
+        Some(Request::Probe(question)) => question,
         other => panic!("no question: {other:?}"),
     }
 }
@@ -96,23 +96,25 @@ async fn a_log_that_exists_only_on_the_node_is_read_by_its_probe() {
     let path = "/nowhere/slurm-1.out";
     let mut harness = harness(vec![job(path)]);
     let mut followed = harness.logs.follow(LOG, Recipient::Owner);
-    let (answers, tail) = tokio::join!(
+    let (responses, tail) = tokio::join!(
         async {
             let mut after = Vec::new();
             for end in [4, 8] {
                 let question = question(&mut harness).await;
-                let (node, ask) = question.parts();
+                let (node, request) = question.parts();
                 assert_eq!(node, &scene::name("n1"));
-                let ProbeAsk::Tail { path: asked, after: from, .. } = ask else { panic!("{ask:?}") };
+                let ProbeRequest::Tail { path: asked, after: from, .. } = request else {
+                    panic!("{request:?}")
+                };
                 assert_eq!(asked, path);
                 after.push(*from);
-                question.answer(Answer::Tail(Tail { end, lines: vec!["row".into()], ..Tail::default() }));
+                question.respond(Response::Tail(Tail { end, lines: vec!["row".into()], ..Tail::default() }));
             }
             after
         },
         async { [next(&mut followed).await, next(&mut followed).await] }
     );
-    assert_eq!(answers, [0, 4]);
+    assert_eq!(responses, [0, 4]);
     assert_eq!((lines(&tail[0]), tail[0].restarted), (vec!["row"], true));
     assert_eq!((lines(&tail[1]), tail[1].restarted), (vec!["row"], false));
 }
@@ -137,15 +139,15 @@ async fn the_reason_why_a_log_cannot_be_read_is_reported() {
     ];
     for (jobs, why) in cases {
         let harness = harness(jobs);
-        let tail = next(&mut harness.logs.follow(LOG, Recipient::Owner)).await.trouble.unwrap_or_default();
+        let tail = next(&mut harness.logs.follow(LOG, Recipient::Owner)).await.error.unwrap_or_default();
         assert!(tail.as_str().contains(why), "{tail}");
     }
     let mut harness = harness(vec![job("/nowhere/x.out")]);
     let mut followed = harness.logs.follow(LOG, Recipient::Owner);
     let (tail, ()) = tokio::join!(next(&mut followed), async {
-        question(&mut harness).await.answer(Answer::Refused("no such file".into()));
+        question(&mut harness).await.respond(Response::Refused("no such file".into()));
     });
-    assert_eq!(tail.trouble.unwrap().as_str(), "/nowhere/x.out: no such file on login1; on n1: no such file");
+    assert_eq!(tail.error.unwrap().as_str(), "/nowhere/x.out: no such file on login1; on n1: no such file");
 }
 
 #[tokio::test]
@@ -158,7 +160,7 @@ async fn a_local_file_older_than_the_job_yields_to_the_nodes_file() {
     let mut followed = harness.logs.follow(LOG, Recipient::Owner);
     let (tail, ()) = tokio::join!(next(&mut followed), async {
         let tail = Tail { end: 4, lines: vec!["mine".into()], ..Tail::default() };
-        question(&mut harness).await.answer(Answer::Tail(tail));
+        question(&mut harness).await.respond(Response::Tail(tail));
     });
     assert_eq!(lines(&tail), ["mine"]);
 }
@@ -174,9 +176,9 @@ fn now_s() -> i64 {
 }
 
 /// Waits for an error.
-async fn trouble(followed: &mut FollowedLog) -> Text {
+async fn error(followed: &mut FollowedLog) -> Text {
     loop {
-        if let Some(why) = next(followed).await.trouble {
+        if let Some(why) = next(followed).await.error {
             return why;
         }
     }
@@ -200,11 +202,11 @@ async fn t09_a_guest_does_not_see_another_file_that_replaced_the_log() {
         assert_eq!(lines(&next(&mut guest).await), ["epoch 1"]);
         exchange();
         std::fs::rename(&other, &log).unwrap();
-        let (why, asked) = tokio::join!(trouble(&mut guest), async {
+        let (why, asked) = tokio::join!(error(&mut guest), async {
             // The node is asked as well, with the same rule.
             let question = question(&mut harness).await;
-            let ProbeAsk::Tail { audience, .. } = question.parts().1.clone() else { unreachable!() };
-            question.answer(Answer::Refused("it is not shown to guests".into()));
+            let ProbeRequest::Tail { audience, .. } = question.parts().1.clone() else { unreachable!() };
+            question.respond(Response::Refused("it is not shown to guests".into()));
             audience
         });
         assert!(why.as_str().contains("not shown to guests"), "{why}");
@@ -221,7 +223,7 @@ async fn t09_a_guest_does_not_see_logs_of_other_users_jobs() {
     std::fs::write(file.path(), "a secret\n").unwrap();
     let others = Job { user: "no-such-user-here".into(), ..own_job(file.path()) };
     let mut harness = harness(vec![others]);
-    let why = trouble(&mut harness.logs.follow(LOG, Recipient::Guest)).await;
+    let why = error(&mut harness.logs.follow(LOG, Recipient::Guest)).await;
     assert!(why.as_str().contains("other users' jobs"), "{why}");
     assert!(harness.asked.try_recv().is_err(), "its node is not asked either");
 }
@@ -232,6 +234,6 @@ async fn t09_a_guest_does_not_see_a_log_before_its_job_started() {
     std::fs::write(file.path(), "a secret\n").unwrap();
     let waiting = Job { state: JobState::Pending, start: Some(now_s()), ..own_job(file.path()) };
     let harness = harness(vec![waiting]);
-    let why = trouble(&mut harness.logs.follow(LOG, Recipient::Guest)).await;
+    let why = error(&mut harness.logs.follow(LOG, Recipient::Guest)).await;
     assert!(why.as_str().contains("it is pending"), "{why}");
 }

@@ -2,8 +2,10 @@
 //! type.
 //!
 //! Parsed by hand: `ssh-key` rejects certificates without an end date, which `ssh-keygen -s` creates by
-//! default. The signature is checked by `ssh-key`.
+//! default.
 
+use super::signature;
+use super::wire::{Wire, string};
 use ssh_key::{PublicKey, Signature};
 
 /// Type number of a host certificate (`SSH2_CERT_TYPE_HOST`).
@@ -94,44 +96,8 @@ impl HostCertificate {
     fn signature_holds(&self) -> bool {
         let Ok(authority) = PublicKey::from_bytes(&self.authority) else { return false };
         let Ok(signature) = Signature::try_from(self.signature.as_slice()) else { return false };
-        // An RSA signature with SHA-1 is no longer secure.
-        if matches!(signature.algorithm(), ssh_key::Algorithm::Rsa { hash: None }) {
-            return false;
-        }
-        signature::Verifier::verify(authority.key_data(), &self.signed, &signature).is_ok()
+        signature::holds(authority.key_data(), &self.signed, &signature)
     }
-}
-
-/// The rest of a message in SSH's encoding (RFC 4251 §5).
-struct Wire<'a>(&'a [u8]);
-
-impl<'a> Wire<'a> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (head, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
-        Some(*head)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_be_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_be_bytes)
-    }
-
-    fn string(&mut self) -> Option<&'a [u8]> {
-        let length = self.u32()? as usize;
-        let (head, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(head)
-    }
-}
-
-fn string(bytes: &[u8]) -> Vec<u8> {
-    let mut out = (bytes.len() as u32).to_be_bytes().to_vec();
-    out.extend_from_slice(bytes);
-    out
 }
 
 fn strings(packed: &[u8]) -> Option<Vec<Vec<u8>>> {

@@ -1,23 +1,15 @@
-//! One line of a known_hosts file.
+//! One line of a known_hosts file, parsed by `ssh-key`.
 
 use super::{Place, pattern::Hosts};
 use base64ct::{Base64, Encoding};
-
-/// What a line says of its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Marker {
-    /// It is the hosts' key.
-    None,
-    /// `@cert-authority`: it signs the hosts' certificates.
-    Authority,
-    /// `@revoked`: never accept it.
-    Revoked,
-}
+use ssh_key::known_hosts;
+pub(super) use ssh_key::known_hosts::Marker;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    pub(super) marker: Marker,
+    /// `None` for the hosts' key.
+    pub(super) marker: Option<Marker>,
     pub(super) hosts: Hosts,
     /// `ssh-ed25519`, …
     pub(super) key_type: String,
@@ -27,34 +19,25 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Reads a line; `None` for a comment, an empty line or one that makes no sense.
+    /// Parses a line; `None` for a comment, an empty line or an invalid one.
     pub(super) fn parse(line: &str, place: Place) -> Option<Self> {
-        let mut fields = line.split_ascii_whitespace().peekable();
-        let marker = match *fields.peek()? {
-            first if first.starts_with('#') => return None,
-            "@cert-authority" => Marker::Authority,
-            "@revoked" => Marker::Revoked,
-            unknown if unknown.starts_with('@') => return None,
-            _ => Marker::None,
-        };
-        if marker != Marker::None {
-            fields.next();
+        if line.trim_start().starts_with('#') {
+            return None;
         }
-        let hosts = Hosts::parse(fields.next()?)?;
-        let key_type = fields.next()?.to_owned();
-        let key = Base64::decode_vec(fields.next()?).ok()?;
-        (inner_type(&key) == Some(key_type.as_bytes())).then_some(Self {
-            marker,
-            hosts,
-            key_type,
-            key,
+        // `ssh-key` separates fields by one space; OpenSSH by any number of spaces and tabs.
+        let line = line.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        let entry: known_hosts::Entry = line.parse().ok()?;
+        let key = entry.public_key();
+        let blob = key.to_bytes().ok()?;
+        // `ssh-key` accepts some lengths that contradict the key; the line must be the key's only encoding.
+        let encoded = Base64::encode_string(&blob);
+        line.split(' ').find(|field| *field == encoded)?;
+        Some(Self {
+            marker: entry.marker().cloned(),
+            hosts: Hosts::new(entry.host_patterns()),
+            key_type: key.algorithm().as_str().to_owned(),
+            key: blob,
             place,
         })
     }
-}
-
-/// The type that a key blob itself names: its first string.
-fn inner_type(blob: &[u8]) -> Option<&[u8]> {
-    let (length, rest) = blob.split_first_chunk::<4>()?;
-    rest.get(..u32::from_be_bytes(*length) as usize)
 }

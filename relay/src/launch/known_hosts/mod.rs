@@ -6,6 +6,8 @@
 mod certificate;
 mod entry;
 mod pattern;
+mod signature;
+mod wire;
 
 use certificate::HostCertificate;
 use entry::{Entry, Marker};
@@ -97,10 +99,10 @@ impl KnownHosts {
     /// The algorithms to offer for this host, those that can be verified first. Never empty.
     pub fn algorithms(&self, host: &HostId) -> String {
         let mut chosen: Vec<&str> = Vec::new();
-        if self.of(host, Marker::Authority).next().is_some() {
+        if self.of(host, Some(Marker::CertAuthority)).next().is_some() {
             chosen.extend(CERTIFIED);
         }
-        for entry in self.of(host, Marker::None) {
+        for entry in self.of(host, None) {
             chosen.extend(algorithms_of(&entry.key_type));
         }
         // Unlisted algorithms come last: a host that has only such keys is then distinguished from one
@@ -116,7 +118,7 @@ impl KnownHosts {
         chosen.join(",")
     }
 
-    fn of(&self, host: &HostId, marker: Marker) -> impl Iterator<Item = &Entry> {
+    fn of(&self, host: &HostId, marker: Option<Marker>) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(move |entry| {
             entry.marker == marker && host.names.iter().any(|name| entry.hosts.matches(name))
         })
@@ -127,11 +129,12 @@ impl KnownHosts {
             Some(c) => entry.key == c.plain_key || entry.key == c.authority || entry.key == key,
             None => entry.key == key,
         };
-        self.of(host, Marker::Revoked).find(bad).map(|entry| &entry.place)
+        self.of(host, Some(Marker::Revoked)).find(bad).map(|entry| &entry.place)
     }
 
     fn certified(&self, host: &HostId, certificate: &HostCertificate, now: u64) -> Verdict {
-        let trusted = self.of(host, Marker::Authority).any(|entry| entry.key == certificate.authority);
+        let trusted =
+            self.of(host, Some(Marker::CertAuthority)).any(|entry| entry.key == certificate.authority);
         if !trusted {
             // Without its authority a certificate is worth as much as the key inside.
             return self.listed(host, &certificate.plain_key);
@@ -147,7 +150,7 @@ impl KnownHosts {
     fn listed(&self, host: &HostId, key: &[u8]) -> Verdict {
         for (rank, name) in host.names.iter().enumerate() {
             let mut other = None;
-            for entry in self.entries.iter().filter(|e| e.marker == Marker::None && e.hosts.matches(name)) {
+            for entry in self.entries.iter().filter(|e| e.marker.is_none() && e.hosts.matches(name)) {
                 if entry.key == key {
                     return Verdict::Known;
                 }

@@ -1,8 +1,8 @@
 //! Host patterns of known_hosts: `*`, `?`, negation and hashed names.
 
-use base64ct::{Base64, Encoding};
 use hmac::{Hmac, Mac};
 use sha1::Sha1;
+use ssh_key::known_hosts::HostPatterns;
 
 /// The hosts that a line is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,25 +12,25 @@ pub(super) enum Hosts {
         /// Key of the HMAC.
         salt: Vec<u8>,
         /// Its value.
-        mac: Vec<u8>,
+        mac: [u8; 20],
     },
     /// A list of patterns, lower case, each negated or not.
     Patterns(Vec<(bool, String)>),
 }
 
 impl Hosts {
-    /// Reads the first field of a line.
-    pub(super) fn parse(field: &str) -> Option<Self> {
-        if let Some(hashed) = field.strip_prefix("|1|") {
-            let (salt, mac) = hashed.split_once('|')?;
-            let decode = |part| Base64::decode_vec(part).ok();
-            return Some(Self::Hashed { salt: decode(salt)?, mac: decode(mac)? });
-        }
-        let pattern = |raw: &str| match raw.strip_prefix('!') {
+    /// Prepares the first field of a line for matching.
+    pub(super) fn new(parsed: &HostPatterns) -> Self {
+        let pattern = |raw: &String| match raw.strip_prefix('!') {
             Some(rest) => (true, rest.to_ascii_lowercase()),
             None => (false, raw.to_ascii_lowercase()),
         };
-        Some(Self::Patterns(field.split(',').filter(|raw| !raw.is_empty()).map(pattern).collect()))
+        match parsed {
+            HostPatterns::HashedName { salt, hash } => Self::Hashed { salt: salt.clone(), mac: *hash },
+            HostPatterns::Patterns(list) => {
+                Self::Patterns(list.iter().filter(|raw| !raw.is_empty()).map(pattern).collect())
+            }
+        }
     }
 
     /// Whether the line is for `name` (lower case). One negated pattern that fits rules the line out.
@@ -81,9 +81,10 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64ct::{Base64, Encoding};
 
     fn matches(field: &str, name: &str) -> bool {
-        Hosts::parse(field).is_some_and(|hosts| hosts.matches(name))
+        field.parse().is_ok_and(|hosts| Hosts::new(&hosts).matches(name))
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn several_files_are_read_as_one() {
 }
 
 #[test]
-fn another_port_needs_a_line_of_its_own_or_a_good_key_of_the_bare_name() {
+fn another_port_needs_its_own_line_or_a_valid_key_of_the_bare_name() {
     let host = HostId::new("gpu-01", 2222);
     let both = format!("[gpu-01]:2222 {}\ngpu-01 {}\n", key(HOST), key(CA));
     assert_eq!(verdict(&both, &host, HOST), Verdict::Known);
@@ -192,6 +192,14 @@ fn the_host_is_asked_first_for_keys_that_can_be_checked() {
     assert_eq!(rsa.matches("rsa-sha2-512").count(), 1);
 }
 
+/// Found by fuzzing: the length of the key is wrong, which `ssh-key` ignores and OpenSSH does not.
+#[test]
+fn t22_a_key_whose_length_contradicts_it_is_no_key() {
+    let forged = key(HOST).replacen("NTE5AAAAI", "NTE5AAAaI", 1);
+    assert_ne!(forged, key(HOST));
+    assert_eq!(verdict(&format!("gpu-01 {forged}\n"), &gpu01(), HOST), Verdict::Unknown);
+}
+
 #[test]
 fn lines_that_make_no_sense_are_skipped() {
     let type_lie = key(HOST).replacen("ssh-ed25519", "ssh-rsa", 1);
@@ -206,6 +214,13 @@ fn lines_that_make_no_sense_are_skipped() {
     let mut binary = KnownHosts::default();
     binary.read(Path::new("kh"), b"\xff\xfe gpu-01\n\0\0\0");
     assert_eq!(binary.verdict(&gpu01(), &blob(HOST), NOW), Verdict::Unknown);
+}
+
+#[test]
+fn fields_may_be_separated_by_several_spaces_and_tabs() {
+    let fields = |name: &str| format!("{name} {}", key(HOST)).replace(' ', "\t  ");
+    assert_eq!(verdict(&fields("gpu-01"), &gpu01(), HOST), Verdict::Known);
+    assert_eq!(verdict(&fields("@revoked *"), &gpu01(), HOST), Verdict::Revoked(place(1)));
 }
 
 proptest! {

@@ -1,6 +1,7 @@
-//! A scenario begins when it is loaded and goes on by the monotonic clock; its wall clock never jumps.
+//! A scenario begins when it is loaded and continues by the monotonic clock; its wall clock never
+//! jumps.
 
-use super::scenario::ScenarioTime;
+use nodeglass_sim::ScenarioTime;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -12,7 +13,8 @@ pub(super) struct ScenarioClock {
 }
 
 impl ScenarioClock {
-    /// A scenario that begins now, on a whole second, so that each run has its samples at the same times.
+    /// A scenario that begins now, on a whole second, so that each run has its samples at the same
+    /// times.
     pub fn start() -> Self {
         let wall_ms = crate::clock::Clock::wall_ms();
         let into_second = wall_ms % 1_000;
@@ -22,22 +24,12 @@ impl ScenarioClock {
         Self { start, start_wall_ms: (wall_ms - into_second) as i64 }
     }
 
-    /// This moment.
+    /// The current time.
     pub fn now(&self) -> ScenarioTime {
         ScenarioTime { t_ms: self.start.elapsed().as_millis() as i64, start_wall_ms: self.start_wall_ms }
     }
 
-    /// The moment of a wall-clock time in ms since 1970.
-    pub fn scenario_time(&self, wall_ms: u64) -> ScenarioTime {
-        ScenarioTime { t_ms: self.t_ms(wall_ms), start_wall_ms: self.start_wall_ms }
-    }
-
-    /// A wall-clock time, in ms since 1970, as ms since the scenario's start.
-    pub fn t_ms(&self, wall_ms: u64) -> i64 {
-        wall_ms as i64 - self.start_wall_ms
-    }
-
-    /// When it is so many ms since the start; the start itself for times before.
+    /// The instant at `t_ms` after the start; the start itself for negative times.
     pub fn instant(&self, t_ms: i64) -> Instant {
         self.start + Duration::from_millis(u64::try_from(t_ms).unwrap_or(0))
     }

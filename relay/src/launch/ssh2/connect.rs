@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_key_is_fixed_in_its_file_by_whoever_may_write_it() {
+    fn a_changed_key_names_the_file_and_who_may_write_it() {
         let dir = tempfile::tempdir().unwrap();
         let own = dir.path().join("known_hosts");
         std::fs::write(&own, "").unwrap();

@@ -12,21 +12,21 @@ use tokio::time::timeout;
 
 /// libssh2 occasionally reports a direction that it no longer waits for; a wait that includes *outbound*
 /// is therefore repeated after this long. An idle link waits for *inbound* only and costs nothing.
-const SECOND_LOOK: Duration = Duration::from_millis(200);
+const OUTBOUND_RECHECK: Duration = Duration::from_millis(200);
 
 /// Receive window of a channel.
 const WINDOW: u32 = 256 * 1024;
 /// Maximum packet size of a channel.
 const PACKET: u32 = 32 * 1024;
 
-/// Maximum bytes read per turn.
-const SLICE: usize = 128 * 1024;
+/// Maximum number of bytes read per call, after which other tasks run.
+const MAX_READ_PER_CALL: usize = 128 * 1024;
 /// Maximum input before authentication; a handshake needs some KiB.
-const TO_LOG_IN: usize = 1024 * 1024;
+const MAX_UNAUTHENTICATED_INPUT: usize = 1024 * 1024;
 /// Maximum input besides the output of programs.
-const BESIDES: usize = 16 * 1024 * 1024;
-/// Allowance per piece of output: packet overhead, and occasional rekeying.
-const WITH_A_PIECE: usize = 4 * 1024;
+const MAX_OTHER_INPUT: usize = 16 * 1024 * 1024;
+/// Allowance per chunk of output: packet overhead, and occasional rekeying.
+const OVERHEAD_PER_CHUNK: usize = 4 * 1024;
 
 /// Pauses between attempts to open a channel.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
@@ -46,7 +46,7 @@ pub struct Link {
 /// The result of one call.
 struct Step<T> {
     outcome: T,
-    /// It did not read all available input: no need to wait.
+    /// Whether it left input unread, so that the next call need not wait.
     has_more: bool,
 }
 
@@ -67,19 +67,19 @@ impl Link {
         session.set_tcp_stream(Arc::clone(&socket));
         session.set_blocking(false);
         budget::watch(&session);
-        Ok(Self { socket, session, allowance: TO_LOG_IN.into() })
+        Ok(Self { socket, session, allowance: MAX_UNAUTHENTICATED_INPUT.into() })
     }
 
-    /// Lifts the limit: the user is authenticated, and the host verified.
+    /// Raises the limit: the user is authenticated, and the host verified.
     pub fn trust(&self) {
-        self.allowance.store(BESIDES, Ordering::Relaxed);
+        self.allowance.store(MAX_OTHER_INPUT, Ordering::Relaxed);
     }
 
     /// Records bytes of output, which raise the limit.
     pub fn add_allowance(&self, bytes: usize) {
-        let more = bytes.saturating_mul(2).saturating_add(WITH_A_PIECE);
+        let more = bytes.saturating_mul(2).saturating_add(OVERHEAD_PER_CHUNK);
         let now = self.allowance.load(Ordering::Relaxed);
-        self.allowance.store(now.saturating_add(more).min(BESIDES), Ordering::Relaxed);
+        self.allowance.store(now.saturating_add(more).min(MAX_OTHER_INPUT), Ordering::Relaxed);
     }
 
     /// The remaining input budget.
@@ -98,9 +98,9 @@ impl Link {
     /// The error of the call, or that the host sends far more than it should.
     pub async fn drive<T, E: Again>(&self, mut call: impl FnMut(&Session) -> Result<T, E>) -> Result<T, E> {
         let mut step = self.step(|| call(&self.session));
-        while step.outcome.as_ref().is_err_and(E::says_again) {
+        while step.outcome.as_ref().is_err_and(E::is_again) {
             step = if step.has_more {
-                // The others' turn; time limits are looked at meanwhile.
+                // Yields to other tasks, so that time limits are checked meanwhile.
                 tokio::task::yield_now().await;
                 self.step(|| call(&self.session))
             } else {
@@ -110,13 +110,13 @@ impl Link {
         step.outcome
     }
 
-    // Yields to other tasks; time limits are checked meanwhile.
+    /// Makes one call within the input budget.
     fn step<T, E: Again>(&self, call: impl FnOnce() -> Result<T, E>) -> Step<Result<T, E>> {
         let allowed = self.allowance();
-        let (outcome, spent) = budget::within(allowed.min(SLICE), Beyond::Again, call);
+        let (outcome, spent) = budget::within(allowed.min(MAX_READ_PER_CALL), Beyond::Again, call);
         let left = allowed.saturating_sub(spent.cost);
         self.allowance.store(left, Ordering::Relaxed);
-        let is_flooded = spent.was_hit && allowed <= SLICE;
+        let is_flooded = spent.was_hit && allowed <= MAX_READ_PER_CALL;
         let outcome = if is_flooded && outcome.is_err() { Err(E::flooded()) } else { outcome };
         Step { outcome, has_more: spent.was_hit }
     }
@@ -134,19 +134,19 @@ impl Link {
         let ready = self.socket.ready(interest);
         let ready = match interest {
             Interest::READABLE => ready.await,
-            _ => timeout(SECOND_LOOK, ready).await.unwrap_or(Ok(Ready::EMPTY)),
+            _ => timeout(OUTBOUND_RECHECK, ready).await.unwrap_or(Ok(Ready::EMPTY)),
         };
         let ready = ready.map_err(|_| E::unwatched())?;
         if ready.is_empty() {
             return Ok(self.step(call));
         }
-        // `try_io` knows one direction at a time: given both, it never calls and never forgets.
+        // `try_io` handles one direction at a time: given both, it never calls and never clears.
         let direction = if ready.is_writable() { Interest::WRITABLE } else { Interest::READABLE };
         let mut step = None;
         let _ = self.socket.try_io(direction, || {
             let step = step.insert(self.step(call));
-            // `try_io` handles one direction at a time: given both, it never calls and never clears.
-            if step.outcome.as_ref().is_err_and(E::says_again) && !step.has_more {
+            // While there is unread data, the readiness must not be cleared.
+            if step.outcome.as_ref().is_err_and(E::is_again) && !step.has_more {
                 Err(io::ErrorKind::WouldBlock.into())
             } else {
                 Ok(())
@@ -155,7 +155,6 @@ impl Link {
         Ok(step.unwrap_or_else(|| Step { outcome: Err(E::again()), has_more: false }))
     }
 
-    // Unread data must keep its readiness.
     /// Opens a channel and starts `command` on it.
     ///
     /// # Errors
@@ -185,7 +184,7 @@ impl Link {
 /// The two error types that represent libssh2's "call again with the same arguments".
 pub trait Again {
     /// Returns whether it is this error.
-    fn says_again(&self) -> bool;
+    fn is_again(&self) -> bool;
     /// Creates this error.
     fn again() -> Self;
     /// The error for a socket that can no longer be polled.
@@ -197,7 +196,7 @@ pub trait Again {
 const FLOODED: &str = "the host sends far more than it was asked for";
 
 impl Again for ssh2::Error {
-    fn says_again(&self) -> bool {
+    fn is_again(&self) -> bool {
         self.code() == ErrorCode::Session(libssh2_sys::LIBSSH2_ERROR_EAGAIN)
     }
 
@@ -215,7 +214,7 @@ impl Again for ssh2::Error {
 }
 
 impl Again for io::Error {
-    fn says_again(&self) -> bool {
+    fn is_again(&self) -> bool {
         self.kind() == io::ErrorKind::WouldBlock
     }
 

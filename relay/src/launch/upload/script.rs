@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_that_failed_goes_on_with_the_next_place_and_ends_with_all_reasons() {
+    fn a_failed_upload_tries_the_next_folder_and_reports_all_reasons() {
         let full =
             end(INCOMPLETE, "motd\nnodeglass-upload: ~/.cache/nodeglass: No space left on device; |\nbye");
         let first = "~/.cache/nodeglass: No space left on device".to_owned();

@@ -5,13 +5,12 @@ use crate::fleet::Event;
 use crate::fleet::scene::{self, hello, jobs, line, process, sample};
 use nodeglass_protocol::host::HostSample;
 use nodeglass_protocol::probe::ProbeLine;
-use nodeglass_protocol::share::Hides;
-use nodeglass_protocol::trace::Trace;
+use nodeglass_protocol::share::HiddenParts;
 
-const NOTHING: Hides = Hides { arguments: false, paths: false, other_users: false, logs: false };
+const NOTHING: HiddenParts = HiddenParts { arguments: false, paths: false, other_users: false, logs: false };
 
-fn viewer(scope: Scope, hides: Hides) -> Viewer {
-    let terms = ShareTerms { label: "".into(), scope, hides, to: None, expires_ms: 0, ends_with_job: false };
+fn viewer(scope: Scope, hidden: HiddenParts) -> Viewer {
+    let terms = ShareTerms { label: "".into(), scope, hidden, to: None, expires_ms: 0, ends_with_job: false };
     Viewer::Guest(Arc::new(Visibility::new(&terms, "alice".into())))
 }
 
@@ -60,7 +59,7 @@ fn t09_of_a_shared_job_its_own_gpus_are_seen_and_no_other_job() {
     assert_eq!(nodes[0].past().unwrap().gpus.len(), 1);
     let listed = viewer.jobs(&fleet);
     assert_eq!(listed.iter().map(|job| job.id.0).collect::<Vec<_>>(), [1]);
-    assert_eq!((&listed[0].dependency, &listed[0].reason_words), (&None, &None));
+    assert_eq!((&listed[0].dependency, &listed[0].reason_text), (&None, &None));
     assert!(
         viewer.has_topic(&fleet, &Topic::Job(JobId(1))) && !viewer.has_topic(&fleet, &Topic::Job(JobId(2)))
     );
@@ -80,7 +79,7 @@ fn t09_of_the_host_of_a_shared_job_nothing_is_seen_that_other_jobs_do() {
             .unwrap()
             .host
             .iter()
-            .flat_map(Trace::points)
+            .flat_map(|(_, trace)| trace.points())
             .filter_map(|(_, cell)| cell)
             .collect();
         (nodes[0].now().clone(), past)
@@ -128,21 +127,21 @@ fn a_node_that_a_shared_job_left_is_hidden() {
 }
 
 #[test]
-fn what_is_hidden_of_a_process_is_not_there() {
+fn hidden_fields_of_a_process_are_absent() {
     let (fleet, scope) = (fleet(), Scope::All);
     let mut process =
         viewer(scope.clone(), NOTHING).nodes(&fleet, &Topic::Overview).unwrap()[0].now().processes[0].clone();
     process.facts.args = Reading::Value("--token secret".into());
     process.facts.cwd = Reading::Value("/home/alice/secret".into());
     process.facts.command = Reading::Value("/home/alice/secret/python3 x".into());
-    let shown = |hides: Hides| {
-        let Viewer::Guest(visibility) = viewer(scope.clone(), hides) else { unreachable!() };
+    let shown = |hidden: HiddenParts| {
+        let Viewer::Guest(visibility) = viewer(scope.clone(), hidden) else { unreachable!() };
         visibility.process(&process, fleet.jobs()).facts
     };
     assert_eq!(shown(NOTHING), process.facts);
-    let no_arguments = shown(Hides { arguments: true, ..NOTHING });
+    let no_arguments = shown(HiddenParts { arguments: true, ..NOTHING });
     assert_eq!((no_arguments.args, no_arguments.cwd), (Reading::NotYet, process.facts.cwd.clone()));
-    let no_paths = shown(Hides { paths: true, ..NOTHING });
+    let no_paths = shown(HiddenParts { paths: true, ..NOTHING });
     assert_eq!(
         (no_paths.args, no_paths.cwd, no_paths.command),
         (process.facts.args.clone(), Reading::NotYet, Reading::Value("python3".into()))
@@ -150,33 +149,33 @@ fn what_is_hidden_of_a_process_is_not_there() {
 }
 
 #[test]
-fn other_users_processes_are_hidden_and_so_are_those_of_nobody_known() {
+fn processes_of_other_and_of_unknown_users_are_hidden() {
     let fleet = fleet();
     let node = scene::node(&fleet, "n1");
     let mut process = node.processes[0].clone();
     process.facts.job = None;
     for user in [Reading::Value("bob".into()), Reading::NotYet, Reading::Failed("gone".into())] {
         process.facts.user = user;
-        for (scope, hides, shown) in [
-            (Scope::All, Hides::default(), false),
+        for (scope, hidden, shown) in [
+            (Scope::All, HiddenParts::default(), false),
             (Scope::All, NOTHING, true),
             (Scope::Jobs(vec![JobId(1)]), NOTHING, false),
         ] {
-            let Viewer::Guest(visibility) = viewer(scope, hides) else { unreachable!() };
+            let Viewer::Guest(visibility) = viewer(scope, hidden) else { unreachable!() };
             assert_eq!(visibility.shows_process(&process, fleet.jobs()), shown, "{:?}", process.facts.user);
         }
     }
 }
 
 #[test]
-fn what_is_the_owners_alone_is_never_seen() {
+fn data_of_the_owner_alone_is_never_visible() {
     let mut fleet = fleet();
     fleet.handle(
         Event::JobsFailed { why: "squeue: error: /etc/slurm/secret".into(), retry_at_ms: 9_000 },
         3_000,
     );
     let viewer = viewer(Scope::All, NOTHING);
-    let JobsHealth::Stale { why, .. } = viewer.status(&fleet).jobs else { panic!() };
+    let JobsHealth::Stale { reason: why, .. } = viewer.status(&fleet).jobs else { panic!() };
     assert!(!why.as_str().contains("secret"), "{why}");
     assert!(viewer.audit_log(&fleet).is_empty() && viewer.sharing(&fleet) == Sharing::default());
 }

@@ -1,4 +1,4 @@
-//! The one way that every call goes: hanging and failing on order, being initialised, finding its device.
+//! Common steps of every call: injected hangs and errors, initialisation, device lookup.
 
 use super::{
     DRIVER_NOT_LOADED, GPU_IS_LOST, INVALID_ARGUMENT, LIB_RM_VERSION_MISMATCH, NOT_SUPPORTED, UNINITIALIZED,
@@ -35,8 +35,8 @@ fn of_this_driver(state: &State) -> Answer<()> {
 
 pub(super) type Answer<T> = Result<T, nvmlReturn_t>;
 
-/// An answer, and the number that is ordered instead of it (of a list: instead of its length).
-pub(super) type AsOrdered<T> = (T, Option<u64>);
+/// An answer, and the injected number that replaces it (the length of a list).
+pub(super) type WithOverride<T> = (T, Option<u64>);
 
 /// What a device handle means: the GPU, and the instance if it is one's.
 #[derive(Clone, Copy)]
@@ -76,7 +76,7 @@ impl<'a> DeviceContext<'a> {
     }
 
     /// Hangs and fails if a symbol, a field or a metric of this name is to.
-    pub fn obeys(&self, name: &str) -> Answer<()> {
+    pub fn inject_faults(&self, name: &str) -> Answer<()> {
         hang(&self.gpu.hang_ms, name);
         if self.gpu.lost || self.gpu.lost_at_enumeration {
             return Err(GPU_IS_LOST);
@@ -84,25 +84,25 @@ impl<'a> DeviceContext<'a> {
         fail(&self.gpu.errors, name)
     }
 
-    /// The same for a part of a call, which the whole machine may be told of too.
-    pub fn obeys_for_part(&self, name: &str) -> Answer<()> {
+    /// The same for a part of a call; faults of the whole machine apply, too.
+    pub fn inject_faults_for_part(&self, name: &str) -> Answer<()> {
         hang(&self.state.hang_ms, name);
         fail(&self.state.errors, name)?;
-        self.obeys(name)
+        self.inject_faults(name)
     }
 }
 
-fn hang(orders: &BTreeMap<String, u64>, name: &str) {
-    if let Some(ms) = orders.get(name) {
+fn hang(faults: &BTreeMap<String, u64>, name: &str) {
+    if let Some(ms) = faults.get(name) {
         thread::sleep(Duration::from_millis(*ms));
     }
 }
 
-fn fail(orders: &BTreeMap<String, u32>, name: &str) -> Answer<()> {
-    orders.get(name).map_or(Ok(()), |code| Err(*code))
+fn fail(faults: &BTreeMap<String, u32>, name: &str) -> Answer<()> {
+    faults.get(name).map_or(Ok(()), |code| Err(*code))
 }
 
-/// What every call goes through: hanging, being initialised, failing on order.
+/// Common steps of every call: injected hang, initialisation check, injected error.
 pub(super) fn called<T>(symbol: &str, answer: impl FnOnce(&State) -> Answer<T>) -> Answer<T> {
     let state = current::state().ok_or(DRIVER_NOT_LOADED)?;
     hang(&state.hang_ms, symbol);
@@ -113,7 +113,7 @@ pub(super) fn called<T>(symbol: &str, answer: impl FnOnce(&State) -> Answer<T>) 
     if state.init == 0 { answer(&state) } else { Err(state.init) }
 }
 
-/// `nvmlInit` in its forms: hanging and failing on order, but before anything is initialised.
+/// `nvmlInit` and its variants, with injected hangs and errors, before anything is initialised.
 pub(super) fn init(symbol: &str) -> Answer<()> {
     let state = current::state().ok_or(DRIVER_NOT_LOADED)?;
     hang(&state.hang_ms, symbol);
@@ -150,28 +150,28 @@ pub(super) fn on_device<T>(
     called(symbol, |state| {
         let ctx = DeviceContext::find(state, device)?;
         of_this_driver(state)?;
-        ctx.obeys(symbol)?;
+        ctx.inject_faults(symbol)?;
         answer(ctx)
     })
 }
 
-/// The same, with the number that is ordered instead of the answer.
-pub(super) fn on_device_as_ordered<T>(
+/// The same, with the injected number that replaces the answer.
+pub(super) fn on_device_with_override<T>(
     symbol: &str,
     device: nvmlDevice_t,
     answer: impl FnOnce(DeviceContext<'_>) -> Answer<T>,
-) -> Answer<AsOrdered<T>> {
+) -> Answer<WithOverride<T>> {
     on_device(symbol, device, |ctx| {
-        let ordered = ctx.gpu.numbers.get(symbol).or_else(|| ctx.state.numbers.get(symbol)).copied();
-        Ok((answer(ctx)?, ordered))
+        let injected = ctx.gpu.numbers.get(symbol).or_else(|| ctx.state.numbers.get(symbol)).copied();
+        Ok((answer(ctx)?, injected))
     })
 }
 
 /// A call on the machine likewise.
-pub(super) fn called_as_ordered<T>(
+pub(super) fn called_with_override<T>(
     symbol: &str,
     answer: impl FnOnce(&State) -> Answer<T>,
-) -> Answer<AsOrdered<T>> {
+) -> Answer<WithOverride<T>> {
     called(symbol, |state| Ok((answer(state)?, state.numbers.get(symbol).copied())))
 }
 

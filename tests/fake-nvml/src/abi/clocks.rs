@@ -42,9 +42,9 @@ fn clock_by_id(ctx: &DeviceContext<'_>, kind: u32, id: u32) -> Answer<u32> {
     }
 }
 
-/// How long a reason of [`crate::meter::HELD`] has held the clocks down, in ns.
-pub(super) fn held_ns(gpu: &Gpu, reason: usize) -> u64 {
-    gpu.clocks.held_ns[reason] + gpu.meters.held[reason].at(Instant::now()) as u64
+/// How long a reason of [`crate::state::COUNTED_REASONS`] has held the clocks down, in ns.
+pub(super) fn throttled_ns(gpu: &Gpu, reason: usize) -> u64 {
+    gpu.clocks.throttled_ns[reason] + gpu.counters.throttled_ns[reason].at(Instant::now()) as u64
 }
 
 /// How long clocks were lower for the sake of an `nvmlPerfPolicyType_t`, in ns.
@@ -53,7 +53,7 @@ pub(super) fn violation_ns(gpu: &Gpu, policy: u32) -> Answer<u64> {
     const SYNC_BOOST: usize = 1;
     const THERMAL: [usize; 2] = [2, 3];
     const BRAKE: usize = 4;
-    let all = |reasons: &[usize]| reasons.iter().map(|reason| held_ns(gpu, *reason)).sum();
+    let all = |reasons: &[usize]| reasons.iter().map(|reason| throttled_ns(gpu, *reason)).sum();
     match policy {
         0 => Ok(all(&[POWER])),
         1 => Ok(all(&THERMAL)),

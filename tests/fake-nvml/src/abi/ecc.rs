@@ -42,7 +42,7 @@ fn in_sram(gpu: &Gpu, kind: u32, time: u32) -> u64 {
     if kind == 0 { ecc.sram_corrected[at] } else { ecc.sram_parity[at] + ecc.sram_secded[at] }
 }
 
-/// Those of a location. Cards from Ampere on know DRAM and SRAM, older ones the parts of the chip.
+/// Errors of one location. Cards from Ampere on distinguish DRAM and SRAM, older ones the units of the chip.
 pub(super) fn at_location(gpu: &Gpu, kind: u32, time: u32, location: u32) -> Answer<u64> {
     let total = total(gpu, kind, time)?;
     let sram = in_sram(gpu, kind, time);

@@ -92,7 +92,7 @@ unsafe extern "C" fn nvmlDeviceGetEncoderSessions(
     infos: *mut nvmlEncoderSessionInfo_t,
 ) -> nvmlReturn_t {
     let answer = on_device("nvmlDeviceGetEncoderSessions", device, |ctx| sessions(&ctx));
-    // Other lists are refused if there is no room; this one tells its length if it is asked for none.
+    // Other lists are refused if there is no room; this one returns its length for a count of zero.
     // SAFETY: by NVML's contract `count` is null or valid.
     if let (Ok(list), false) = (&answer, count.is_null())
         && unsafe { *count } == 0

@@ -19,10 +19,10 @@ use std::{
 
 /// `nvmlEventTypeXidCriticalError`.
 const XID_CRITICAL: u64 = 8;
-/// How often a waiting call looks for news.
-const LOOK: Duration = Duration::from_millis(25);
+/// Polling interval of a waiting call.
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// How many Xids of each GPU were delivered; one set is enough for any client we know.
+/// How many Xids of each GPU were delivered; every known client uses a single set.
 static DELIVERED: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
 
 #[unsafe(no_mangle)]
@@ -52,13 +52,13 @@ unsafe extern "C" fn nvmlDeviceGetSupportedEventTypes(device: nvmlDevice_t, out:
     unsafe { put(out, answer) }
 }
 
-/// The next Xid that nobody was told yet.
+/// The next Xid that was not yet delivered.
 fn next(state: &State) -> Option<nvmlEventData_t> {
     let mut delivered = DELIVERED.lock().unwrap_or_else(PoisonError::into_inner);
     state.gpus.iter().enumerate().find_map(|(index, gpu)| {
-        let told = delivered.entry(index).or_default();
-        let xid = *gpu.xids.get(*told)?;
-        *told += 1;
+        let count = delivered.entry(index).or_default();
+        let xid = *gpu.xids.get(*count)?;
+        *count += 1;
         Some(nvmlEventData_t {
             device: handle(index, None),
             eventType: XID_CRITICAL,
@@ -79,7 +79,7 @@ fn wait(symbol: &str, timeout_ms: u32) -> Answer<nvmlEventData_t> {
         if left.is_zero() {
             return Err(TIMEOUT);
         }
-        thread::sleep(left.min(LOOK));
+        thread::sleep(left.min(POLL_INTERVAL));
     }
 }
 

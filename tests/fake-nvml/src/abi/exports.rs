@@ -9,9 +9,9 @@ macro_rules! getters {
             $($arg: $ty,)*
             out: *mut $out,
         ) -> ::nvml_wrapper_sys::bindings::nvmlReturn_t {
-            let answer = $crate::abi::on_device_as_ordered(stringify!($symbol), device, |$ctx| $answer);
+            let answer = $crate::abi::on_device_with_override(stringify!($symbol), device, |$ctx| $answer);
             // SAFETY: by NVML's contract the last argument is null or points to the result.
-            unsafe { $crate::abi::put::put_as_ordered(out, answer) }
+            unsafe { $crate::abi::put::put_with_override(out, answer) }
         }
     )*};
 }
@@ -25,12 +25,12 @@ macro_rules! getters_of_each {
             device: ::nvml_wrapper_sys::bindings::nvmlDevice_t,
             $($out: *mut $ty,)*
         ) -> ::nvml_wrapper_sys::bindings::nvmlReturn_t {
-            let answer = $crate::abi::on_device_as_ordered(stringify!($symbol), device, |$ctx| $answer);
-            let ordered = answer.as_ref().map_or(None, |(_, ordered)| *ordered);
+            let answer = $crate::abi::on_device_with_override(stringify!($symbol), device, |$ctx| $answer);
+            let injected = answer.as_ref().map_or(None, |(_, injected)| *injected);
             // SAFETY: by NVML's contract each argument is null or points to a result.
             let code = unsafe { $crate::abi::put::put_each([$($out),*], answer.map(|(answer, _)| answer)) };
             // SAFETY: as above; the first result is what the others only explain.
-            unsafe { $crate::abi::put::overwrite([$($out),*][0], ordered) };
+            unsafe { $crate::abi::put::overwrite([$($out),*][0], injected) };
             code
         }
     )*};
@@ -65,15 +65,15 @@ macro_rules! getters_of_list {
             count: *mut u32,
             items: *mut $item,
         ) -> ::nvml_wrapper_sys::bindings::nvmlReturn_t {
-            let answer = $crate::abi::on_device_as_ordered(stringify!($symbol), device, |$ctx| $answer);
+            let answer = $crate::abi::on_device_with_override(stringify!($symbol), device, |$ctx| $answer);
             // SAFETY: by NVML's contract the buffer has as many elements as `count` says.
-            unsafe { $crate::abi::put::put_list_as_ordered(count, items, answer) }
+            unsafe { $crate::abi::put::put_list_with_override(count, items, answer) }
         }
     )*};
 }
 pub(super) use getters_of_list;
 
-/// Getters by a struct that says its version and may hold arguments.
+/// Getters with a versioned struct that may hold arguments.
 macro_rules! getters_by_version {
     ($($symbol:ident($ty:ty, $version:expr) = |$ctx:ident, $asked:ident| $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -95,9 +95,9 @@ macro_rules! getters_of_system {
     ($($symbol:ident -> $out:ty = |$state:ident| $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $symbol(out: *mut $out) -> ::nvml_wrapper_sys::bindings::nvmlReturn_t {
-            let answer = $crate::abi::called_as_ordered(stringify!($symbol), |$state| $answer);
+            let answer = $crate::abi::called_with_override(stringify!($symbol), |$state| $answer);
             // SAFETY: by NVML's contract the argument is null or points to the result.
-            unsafe { $crate::abi::put::put_as_ordered(out, answer) }
+            unsafe { $crate::abi::put::put_with_override(out, answer) }
         }
     )*};
 }

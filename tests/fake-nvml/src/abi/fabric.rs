@@ -8,7 +8,7 @@ use nvml_wrapper_sys::bindings::{
 
 /// `NVML_GPU_FABRIC_STATE_COMPLETED`.
 const COMPLETED: u8 = 3;
-/// Every part of `NVML_GPU_FABRIC_HEALTH_MASK_*` says that it has no fault (2), the last "none" (1).
+/// Every part of `NVML_GPU_FABRIC_HEALTH_MASK_*` reports no fault (2), the last "none" (1).
 const HEALTHY_MASK: u32 = 2 | 2 << 2 | 2 << 4 | 2 << 6 | 1 << 8;
 /// `NVML_GPU_FABRIC_HEALTH_SUMMARY_HEALTHY`.
 const HEALTHY: u8 = 1;

@@ -33,7 +33,7 @@ struct Samples {
     taken: HashMap<usize, Option<Sample>>,
 }
 
-/// What was seen at a moment.
+/// Readings at one moment.
 #[derive(Clone)]
 struct Sample {
     at: Instant,
@@ -67,15 +67,19 @@ fn whole(ctx: &DeviceContext<'_>) -> Answer<Sample> {
         of: (ctx.index, None),
         readings: monitor(gpu)?.readings(percent(gpu.util)),
         engines: [engines.decoder, engines.jpeg, engines.ofa].map(percent),
-        pcie: gpu.pcie.tx_kib_s.and(gpu.pcie.rx_kib_s).map(|_| gpu.meters.pcie.map(|meter| meter.at(at))),
+        pcie: gpu
+            .pcie
+            .tx_kib_s
+            .and(gpu.pcie.rx_kib_s)
+            .map(|_| gpu.counters.pcie.map(|counter| counter.at(at))),
         nvlink: gpu.nvlink.as_ref().map(|nvlink| {
             let up = (0..nvlink.links).map(|link| nvlink.up(link)).collect();
-            (up, gpu.meters.nvlink.map(|meter| meter.at(at)))
+            (up, gpu.counters.nvlink.map(|counter| counter.at(at)))
         }),
     })
 }
 
-/// A sample of a GPU instance: traffic is not told apart by instance.
+/// A sample of a GPU instance: traffic is not attributed to instances.
 fn instance(ctx: &DeviceContext<'_>, gi: u32) -> Answer<Sample> {
     monitor(ctx.board()?)?;
     let parts: Vec<&Mig> = ctx.gpu.mig.iter().filter(|mig| mig.gi == gi).collect();
@@ -181,11 +185,11 @@ fn described(id: u32) -> nvmlGpmMetric_t__bindgen_ty_1 {
     nvmlGpmMetric_t__bindgen_ty_1 { shortName: name, longName: name, unit }
 }
 
-/// Answers each metric, which can be told to hang and to fail as a call can.
+/// Answers each metric; hangs and errors can be injected as for a call.
 fn answer(state: &State, pair: &Pair, metric: &mut nvmlGpmMetric_t) {
     let ctx = DeviceContext::find(state, super::handle(pair.first.of.0, None));
-    let told = ctx.and_then(|ctx| ctx.obeys_for_part(&format!("gpm:{}", metric.metricId)));
-    match told.and_then(|()| pair.metric(metric.metricId)) {
+    let checked = ctx.and_then(|ctx| ctx.inject_faults_for_part(&format!("gpm:{}", metric.metricId)));
+    match checked.and_then(|()| pair.metric(metric.metricId)) {
         Ok(value) => {
             (metric.nvmlReturn, metric.value) = (SUCCESS, value);
             metric.metricInfo = described(metric.metricId);

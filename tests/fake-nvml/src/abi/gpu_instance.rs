@@ -13,7 +13,7 @@ use nvml_wrapper_sys::bindings::{
     nvmlGpuInstanceProfileInfo_v2_t, nvmlReturn_t,
 };
 
-/// What tells these handles from those of devices, whose numbers are smaller.
+/// Distinguishes these handles from those of devices, which are smaller.
 const GPU_INSTANCE: usize = 1 << 24;
 const COMPUTE_INSTANCE: usize = 1 << 25;
 /// The profiles of a card of seven slices, by NVML's number, as parts of its memory in eighths.
@@ -121,7 +121,7 @@ unsafe extern "C" fn nvmlDeviceGetGpuInstanceProfileInfoV(
     unsafe { put(out, answer) }
 }
 
-/// Fills a list whose room the caller knows from the profile, and says how many there are.
+/// Fills a list whose capacity follows from the profile, and writes its length.
 ///
 /// # Safety
 /// `count` is null or valid; `list` is null or has room for all.

@@ -12,7 +12,7 @@ use nvml_wrapper_sys::bindings::{
 };
 use std::ffi::c_char;
 
-/// `NVML_GSP_FIRMWARE_VERSION_BUF_SIZE`: the call does not say how long its buffer is.
+/// `NVML_GSP_FIRMWARE_VERSION_BUF_SIZE`: the call does not pass the length of its buffer.
 const GSP_LENGTH: u32 = 64;
 
 /// `00000000:07:00.0`, as NVML writes it.
@@ -130,7 +130,7 @@ getters_by_version! {
             ..asked
         })
     };
-    // Only racks know the place of a GPU; a server's says which module it is.
+    // Only racks report the position of a GPU; a server reports its module.
     nvmlDeviceGetPlatformInfo(nvmlPlatformInfo_v2_t, 2) = |ctx, asked| {
         ctx.board()?.nvlink.as_ref().ok_or(NOT_SUPPORTED)?;
         Ok(nvmlPlatformInfo_v2_t {

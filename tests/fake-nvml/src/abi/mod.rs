@@ -12,8 +12,8 @@ mod events;
 mod exports;
 mod fabric;
 mod fans;
-mod field;
-mod fields;
+mod field_ids;
+mod field_values;
 mod find;
 mod gpm;
 mod gpu_instance;
@@ -35,7 +35,8 @@ mod thermal;
 mod topology;
 
 use call::{
-    Answer, AsOrdered, DeviceContext, called, called_as_ordered, offered, on_device, on_device_as_ordered,
+    Answer, DeviceContext, WithOverride, called, called_with_override, offered, on_device,
+    on_device_with_override,
 };
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 

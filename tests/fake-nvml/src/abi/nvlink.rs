@@ -39,8 +39,8 @@ pub(super) fn link_up(gpu: &Gpu, number: u32) -> Answer<&NvLink> {
 /// KiB sent (0) or received (1) over one active link since the driver was loaded.
 pub(super) fn counted_kib(gpu: &Gpu, way: usize) -> Answer<u64> {
     let nvlink = nvlink(gpu)?;
-    let begun = nvlink.counted_kib[way] / u64::from(nvlink.active().max(1));
-    Ok(begun + gpu.meters.nvlink[way].at(Instant::now()) as u64)
+    let initial = nvlink.counted_kib[way] / u64::from(nvlink.active().max(1));
+    Ok(initial + gpu.counters.nvlink[way].at(Instant::now()) as u64)
 }
 
 /// An error counter of a link, as `nvmlNvLinkErrorCounter_t` numbers them.

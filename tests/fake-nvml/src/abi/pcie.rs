@@ -34,8 +34,8 @@ fn throughput(ctx: &DeviceContext<'_>, counter: u32) -> Answer<u32> {
 
 /// Bytes sent (0) or received (1) since the driver was loaded; the hardware has 32 bits for them.
 pub(super) fn counted_bytes(gpu: &Gpu, way: usize) -> Answer<u32> {
-    let begun = offered(gpu.pcie.counted)?[way];
-    Ok((begun + gpu.meters.pcie[way].at(Instant::now()) as u64) as u32)
+    let initial = offered(gpu.pcie.counted)?[way];
+    Ok((initial + gpu.counters.pcie[way].at(Instant::now()) as u64) as u32)
 }
 
 getters! {

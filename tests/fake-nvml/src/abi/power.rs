@@ -10,8 +10,8 @@ use std::time::Instant;
 
 /// What was drawn since the driver was loaded, in mJ.
 pub(super) fn energy_mj(gpu: &Gpu) -> Answer<u64> {
-    let begun = offered(gpu.power.energy_mj)?;
-    Ok(begun + gpu.meters.energy.at(Instant::now()) as u64)
+    let initial = offered(gpu.power.energy_mj)?;
+    Ok(initial + gpu.counters.energy.at(Instant::now()) as u64)
 }
 
 getters! {

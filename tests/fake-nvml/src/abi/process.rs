@@ -3,8 +3,8 @@
 use super::{
     Answer, DeviceContext, INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS,
     exports::getters_of_list,
-    on_device, on_device_as_ordered,
-    put::{put_list_as_ordered, version},
+    on_device, on_device_with_override,
+    put::{put_list_with_override, version},
 };
 use crate::state::Process;
 use nvml_wrapper_sys::bindings::{
@@ -12,9 +12,9 @@ use nvml_wrapper_sys::bindings::{
     nvmlProcessInfo_v2_t, nvmlReturn_t,
 };
 
-/// What NVML says for an id off MIG.
+/// NVML's id outside of MIG.
 const NO_INSTANCE: u32 = u32::MAX;
-/// What NVML says when memory is not known.
+/// NVML's value for unknown memory.
 const NOT_AVAILABLE: u64 = u64::MAX;
 /// The lists, as `mode` of the detailed one numbers them.
 const KINDS: [char; 3] = ['C', 'G', 'M'];
@@ -66,7 +66,7 @@ fn entry(info: &nvmlProcessInfo_v2_t, stride: usize) -> Vec<u8> {
 }
 
 /// Writes a list of the third version. A driver whose entries are longer than the caller's writes past
-/// the end of a buffer that is only as long as the header says: so do we.
+/// the end of a buffer that is only as long as the header says; this library reproduces it.
 ///
 /// # Safety
 /// `count` is null or valid; `out` is null or has `*count` entries of the driver's length.
@@ -101,13 +101,13 @@ macro_rules! third_version {
             count: *mut u32,
             infos: *mut nvmlProcessInfo_v2_t,
         ) -> nvmlReturn_t {
-            let answer = on_device_as_ordered(stringify!($symbol), device, |ctx| {
+            let answer = on_device_with_override(stringify!($symbol), device, |ctx| {
                 Ok((listed(&ctx, $kind), ctx.state.v3_stride))
             });
             if let (Ok((_, Some(_))), false) = (&answer, count.is_null()) {
-                let no_list = answer.map(|(_, ordered)| (Vec::<nvmlProcessInfo_v2_t>::new(), ordered));
+                let no_list = answer.map(|(_, injected)| (Vec::<nvmlProcessInfo_v2_t>::new(), injected));
                 // SAFETY: by NVML's contract `count` is valid; nothing is written into the buffer.
-                return unsafe { put_list_as_ordered(count, infos, no_list) };
+                return unsafe { put_list_with_override(count, infos, no_list) };
             }
             let answer = answer.map(|(list, _)| list);
             // SAFETY: by the contract of this driver the buffer has as many of its entries as `count` says.

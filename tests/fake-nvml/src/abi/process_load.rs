@@ -2,10 +2,10 @@
 
 use super::{
     Answer, DeviceContext, INVALID_ARGUMENT, NOT_FOUND, SUCCESS, VERSION_MISMATCH, on_device,
-    on_device_as_ordered,
-    put::{put_list, put_list_as_ordered, version},
+    on_device_with_override,
+    put::{put_list, put_list_with_override, version},
 };
-use crate::state::{Own, Process};
+use crate::state::{Overridable, Process};
 use nvml_wrapper_sys::bindings::{
     nvmlDevice_t, nvmlProcessUtilizationInfo_v1_t, nvmlProcessUtilizationSample_t,
     nvmlProcessesUtilizationInfo_v1_t, nvmlReturn_t,
@@ -15,21 +15,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// How often the driver takes a sample, in µs.
 const PERIOD_US: u64 = 200_000;
 
-/// The moment of the latest sample, in µs since 1970.
+/// Time of the latest sample, in µs since 1970.
 fn latest_us() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
     now / PERIOD_US * PERIOD_US
 }
 
 /// One sample of each process that did something and is younger than the caller has seen, or NOT_FOUND:
-/// NVML's way to say that there is none.
+/// NVML's value for "none".
 fn samples(ctx: &DeviceContext<'_>, seen_us: u64) -> Answer<Vec<nvmlProcessUtilizationInfo_v1_t>> {
     let gpu = ctx.physical_gpu()?;
     let mut processes: Vec<&Process> = gpu.processes.iter().collect();
     processes.sort_by_key(|process| process.pid);
     processes.dedup_by_key(|process| process.pid);
     let among = processes.len().max(1) as u32;
-    let share = |own: &Own<u32>, whole: Option<u32>| own.or(whole.map(|whole| whole / among)).unwrap_or(0);
+    let share =
+        |own: &Overridable<u32>, whole: Option<u32>| own.or(whole.map(|whole| whole / among)).unwrap_or(0);
     let latest = latest_us();
     let sample = |process: &Process| nvmlProcessUtilizationInfo_v1_t {
         timeStamp: latest.saturating_add_signed(-process.age_ms * 1_000),
@@ -67,10 +68,10 @@ unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
         decUtil: sample.decUtil,
     };
     let answer =
-        on_device_as_ordered("nvmlDeviceGetProcessUtilization", device, |ctx| samples(&ctx, seen_us));
-    let answer = answer.map(|(samples, ordered)| (samples.into_iter().map(short).collect(), ordered));
+        on_device_with_override("nvmlDeviceGetProcessUtilization", device, |ctx| samples(&ctx, seen_us));
+    let answer = answer.map(|(samples, injected)| (samples.into_iter().map(short).collect(), injected));
     // SAFETY: by NVML's contract the buffer has as many elements as `count` says.
-    unsafe { put_list_as_ordered(count, out, answer) }
+    unsafe { put_list_with_override(count, out, answer) }
 }
 
 #[unsafe(no_mangle)]

@@ -1,13 +1,13 @@
-//! How an answer gets to where the caller wants it.
+//! Writes answers through the caller's pointers.
 
 use super::{
-    Answer, AsOrdered, DeviceContext, INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, VERSION_MISMATCH,
+    Answer, DeviceContext, INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, VERSION_MISMATCH, WithOverride,
     on_device,
 };
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 use std::ffi::c_char;
 
-/// Writes an answer where the caller wants it, and turns it into a return code.
+/// Writes an answer to the caller's pointer and returns its return code.
 ///
 /// # Safety
 /// `out` is null or valid for writing.
@@ -61,7 +61,7 @@ pub(super) unsafe fn put_text(out: *mut c_char, length: u32, answer: Answer<Stri
     }
 }
 
-/// Copies a list into the caller's buffer, or says how large it must be.
+/// Copies a list into the caller's buffer, or writes the required size.
 ///
 /// # Safety
 /// `count` is null or valid; `out` is null or has `*count` elements.
@@ -83,14 +83,14 @@ pub(super) unsafe fn put_list<T>(count: *mut u32, out: *mut T, answer: Answer<Ve
     SUCCESS
 }
 
-/// The same, unless another length is ordered: then the list is said to have that one, and cannot be had.
+/// The same, unless another length is injected: then that one is written, with an error.
 ///
 /// # Safety
 /// As for [`put_list`].
-pub(super) unsafe fn put_list_as_ordered<T>(
+pub(super) unsafe fn put_list_with_override<T>(
     count: *mut u32,
     out: *mut T,
-    answer: Answer<AsOrdered<Vec<T>>>,
+    answer: Answer<WithOverride<Vec<T>>>,
 ) -> nvmlReturn_t {
     match answer {
         Ok((_, Some(number))) if !count.is_null() => {
@@ -103,23 +103,23 @@ pub(super) unsafe fn put_list_as_ordered<T>(
     }
 }
 
-/// Writes an answer, or the number that is ordered instead of it.
+/// Writes an answer, or the injected number that replaces it.
 ///
 /// # Safety
 /// `out` is null or valid for writing a `T`, which may have any bytes: numbers and structs of them.
-pub(super) unsafe fn put_as_ordered<T>(out: *mut T, answer: Answer<AsOrdered<T>>) -> nvmlReturn_t {
-    let ordered = answer.as_ref().map_or(None, |(_, ordered)| *ordered);
+pub(super) unsafe fn put_with_override<T>(out: *mut T, answer: Answer<WithOverride<T>>) -> nvmlReturn_t {
+    let injected = answer.as_ref().map_or(None, |(_, injected)| *injected);
     // SAFETY: by the caller's word.
     let code = unsafe { put(out, answer.map(|(answer, _)| answer)) };
     // SAFETY: as above.
-    unsafe { overwrite(out, ordered) };
+    unsafe { overwrite(out, injected) };
     code
 }
 
 /// Writes as many bytes of a number over an answer as there is room for.
 ///
 /// # Safety
-/// As for [`put_as_ordered`].
+/// As for [`put_with_override`].
 pub(super) unsafe fn overwrite<T>(out: *mut T, number: Option<u64>) {
     if let (Some(number), false) = (number, out.is_null()) {
         let bytes = number.to_ne_bytes();

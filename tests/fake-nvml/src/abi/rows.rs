@@ -9,7 +9,7 @@ use super::{
 use crate::state::{Gpu, Remapped, Retired};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t, nvmlRowRemapperHistogramValues_t};
 
-/// When every retired page was retired: NVML wants a time, nobody compares it. In s since 1970.
+/// When every retired page was retired: NVML requires a time, which no client compares. In s since 1970.
 const RETIRED_AT: u64 = 1_700_000_000;
 
 /// A card's retired pages.
@@ -17,7 +17,7 @@ pub(super) fn retired(gpu: &Gpu) -> Answer<&Retired> {
     gpu.retired.as_ref().ok_or(NOT_SUPPORTED)
 }
 
-/// A card's remapped rows; with instances on it, it does not tell.
+/// A card's remapped rows; not offered while it has instances.
 pub(super) fn remapped(gpu: &Gpu) -> Answer<&Remapped> {
     if gpu.mig.is_empty() { gpu.remapped.as_ref().ok_or(NOT_SUPPORTED) } else { Err(NOT_SUPPORTED) }
 }

@@ -60,7 +60,7 @@ unsafe extern "C" fn nvmlDeviceGetSamples(
     // SAFETY: neither is null, and by NVML's contract both are valid.
     unsafe { *value_type = UNSIGNED };
     if out.is_null() {
-        // Asked without a buffer, it says how large one can be needed.
+        // Without a buffer it returns the largest size that may be needed.
         // SAFETY: as above.
         unsafe { *count = KEPT as u32 };
         return SUCCESS;

@@ -1,4 +1,4 @@
-//! Initialising, versions, and what is said of the machine as a whole.
+//! Initialisation, versions, and calls about the whole machine.
 
 use super::{
     SUCCESS, UNINITIALIZED, call, called,

@@ -27,7 +27,7 @@ fn temperature(ctx: &DeviceContext<'_>, sensor: u32) -> Answer<u32> {
     if sensor == 0 { offered(ctx.board()?.temp) } else { Err(INVALID_ARGUMENT) }
 }
 
-/// How far it is to where clocks are lowered, in °C: on cards that tell their limits that way.
+/// Margin to the slow-down threshold in °C, on cards that report thresholds as T.Limits.
 fn margin(gpu: &Gpu) -> Option<i32> {
     let [_, slowdown, ..] = gpu.thermal.tlimit?;
     Some(gpu.temp_slowdown? as i32 + slowdown - gpu.temp? as i32)

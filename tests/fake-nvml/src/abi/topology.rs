@@ -20,10 +20,10 @@ const BY_NVLINK: u32 = 2;
 /// `nvmlBrandType_t`: boards for data centres, which reach each other over PCIe too.
 const DATA_CENTRE: u32 = 14;
 
-/// How far two GPUs are apart: as the file says, or pairs share switches and halves a NUMA node.
+/// Topology level between two GPUs: from the file, or pairs share switches and halves a NUMA node.
 fn level(state: &State, one: usize, other: usize) -> u32 {
-    let said = state.topology.as_ref().and_then(|rows| rows.get(one)?.get(other));
-    match said {
+    let given = state.topology.as_ref().and_then(|rows| rows.get(one)?.get(other));
+    match given {
         Some(level) => *level,
         None if one == other => INTERNAL,
         None if state.socket(one) != state.socket(other) => SYSTEM,
@@ -70,7 +70,7 @@ getters! {
     };
 }
 
-/// Fills a list of handles; asked with a count of zero, it tells how many there are.
+/// Fills a list of handles; with a count of zero, it writes their number.
 ///
 /// # Safety
 /// `count` is null or valid; `devices` is null or has `*count` elements.

@@ -1,6 +1,6 @@
 //! What does not change while a card runs: who made it, what it can do, where it sits, and its modes.
 
-use super::Own;
+use super::Overridable;
 use serde::{Deserialize, Serialize};
 
 /// Identity, place and modes of a card.
@@ -32,15 +32,15 @@ pub struct Board {
     /// PCI subsystem, vendor first likewise.
     pub pci_subsystem: String,
     /// `nvmlDeviceGetModuleId`; follows the position from 1.
-    pub module: Own<u32>,
+    pub module: Overridable<u32>,
     /// The NUMA node whose CPUs are near; GPUs are spread over two nodes in order if it follows.
-    pub socket: Own<u32>,
+    pub socket: Overridable<u32>,
     /// CPUs that are near, as `0-31,64-95`; those of the NUMA node if it follows.
-    pub cpus: Own<String>,
+    pub cpus: Overridable<String>,
     /// The NUMA node that the GPU's own memory is, on Grace machines.
     pub numa_node: Option<u32>,
     /// `nvmlDeviceGetGspFirmwareVersion`; follows the driver's version.
-    pub gsp: Own<String>,
+    pub gsp: Overridable<String>,
     /// Persistence mode.
     pub persistence: Option<bool>,
     /// `nvmlComputeMode_t`: 0 default, 2 prohibited, 3 exclusive process.
@@ -56,9 +56,9 @@ pub struct Board {
     /// Whether the card can be divided by MIG.
     pub mig_capable: bool,
     /// Whether MIG mode is on; follows whether there are instances.
-    pub mig_mode: Own<bool>,
+    pub mig_mode: Overridable<bool>,
     /// Whether it will be after a reset; follows the current mode.
-    pub mig_pending: Own<bool>,
+    pub mig_pending: Overridable<bool>,
 }
 
 impl Default for Board {
@@ -76,11 +76,11 @@ impl Default for Board {
             slice_multiprocessors: 14,
             pci_device: "10de:20b2".into(),
             pci_subsystem: "10de:1463".into(),
-            module: Own::Follows,
-            socket: Own::Follows,
-            cpus: Own::Follows,
+            module: Overridable::Follows,
+            socket: Overridable::Follows,
+            cpus: Overridable::Follows,
             numa_node: None,
-            gsp: Own::Follows,
+            gsp: Overridable::Follows,
             persistence: Some(true),
             compute_mode: 0,
             display_connected: false,
@@ -88,8 +88,8 @@ impl Default for Board {
             virtualization: 0,
             c2c: [0, 0],
             mig_capable: true,
-            mig_mode: Own::Follows,
-            mig_pending: Own::Follows,
+            mig_mode: Overridable::Follows,
+            mig_pending: Overridable::Follows,
         }
     }
 }

@@ -79,7 +79,7 @@ pub enum Remote {
     Switch,
     /// A CPU's unit.
     Npu,
-    /// NVML does not know.
+    /// Not known to NVML.
     Unknown,
 }
 

@@ -1,6 +1,6 @@
 //! What the performance monitor of Hopper and later sees inside the SMs.
 
-use super::Own;
+use super::Overridable;
 use serde::{Deserialize, Serialize};
 
 /// GPM readings in %. What follows is a share of the utilisation: a plain picture of a training step.
@@ -8,29 +8,29 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct Gpm {
     /// Any engine at work (metric 1).
-    pub graphics: Own<f64>,
+    pub graphics: Overridable<f64>,
     /// SMs at work (2).
-    pub sm: Own<f64>,
+    pub sm: Overridable<f64>,
     /// Warps of the most there could be (3).
-    pub occupancy: Own<f64>,
+    pub occupancy: Overridable<f64>,
     /// Integer pipe (4).
-    pub integer: Own<f64>,
+    pub integer: Overridable<f64>,
     /// Tensor pipes (5).
-    pub tensor: Own<f64>,
+    pub tensor: Overridable<f64>,
     /// Tensor pipe in double precision (6).
-    pub dfma: Own<f64>,
+    pub dfma: Overridable<f64>,
     /// Tensor pipe in half precision (7).
-    pub hmma: Own<f64>,
+    pub hmma: Overridable<f64>,
     /// Tensor pipe on integers (9).
-    pub imma: Own<f64>,
+    pub imma: Overridable<f64>,
     /// Memory bandwidth (10).
-    pub dram: Own<f64>,
+    pub dram: Overridable<f64>,
     /// FP64 pipe (11).
-    pub fp64: Own<f64>,
+    pub fp64: Overridable<f64>,
     /// FP32 pipe (12).
-    pub fp32: Own<f64>,
+    pub fp32: Overridable<f64>,
     /// FP16 pipe (13).
-    pub fp16: Own<f64>,
+    pub fp16: Overridable<f64>,
     /// Whether samples are streamed, which takes them from other clients.
     pub streaming: bool,
 }
@@ -41,7 +41,7 @@ pub const METRICS: usize = 14;
 impl Gpm {
     /// All readings by NVML's number of the metric; `None` for those that are not offered.
     pub fn readings(&self, util: Option<f64>) -> [Option<f64>; METRICS] {
-        let of = |own: &Own<f64>, share: f64| own.or(util.map(|util| util * share));
+        let of = |own: &Overridable<f64>, share: f64| own.or(util.map(|util| util * share));
         let mut all = [None; METRICS];
         all[1] = of(&self.graphics, 1.0);
         all[2] = of(&self.sm, 0.9);

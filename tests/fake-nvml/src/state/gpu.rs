@@ -1,19 +1,21 @@
 //! One GPU of the state file: what it is, and what it reads now.
 
 use super::{
-    Accounting, Board, Clocks, Ecc, Engines, Gpm, Mig, NvLink, Pcie, Power, Process, Remapped, Retired,
-    Thermal, card,
+    Accounting, Board, Clocks, Counters, Ecc, Engines, Gpm, Mig, NvLink, Pcie, Power, Process, Remapped,
+    Retired, Thermal,
 };
-use crate::meter::Meters;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// The card whose defaults apply if none is named.
+pub(super) const DEFAULT_CARD: &str = "a100-80g";
 
 /// One GPU. `null` for a reading means that this card does not offer it. What is left out is as the
 /// card named by `card` has it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(remote = "Self", default = "Gpu::bare", deny_unknown_fields)]
 pub struct Gpu {
-    /// The card whose defaults these are; [`card::NAMES`] lists them.
+    /// The card whose defaults these are; [`super::card::names`] lists them.
     pub card: String,
     /// `nvmlDeviceGetName`.
     pub name: String,
@@ -79,7 +81,7 @@ pub struct Gpu {
     pub retired: Option<Retired>,
     /// Remapped rows; cards before Ampere have none.
     pub remapped: Option<Remapped>,
-    /// What the GPU wants done (field 230): 0 nothing, 1 a reset, 2 a reboot, 3 and 4 to be drained.
+    /// Recovery action (field 230): 0 nothing, 1 a reset, 2 a reboot, 3 and 4 a drain.
     pub recovery_action: Option<u32>,
     /// Performance state.
     pub p_state: Option<u32>,
@@ -95,9 +97,9 @@ pub struct Gpu {
     pub nvlink: Option<NvLink>,
     /// Accounting; `null` where it is not supported.
     pub accounting: Option<Accounting>,
-    /// No handle can be had: GPU_IS_LOST at enumeration.
+    /// GPU_IS_LOST at enumeration, so that there is no handle.
     pub lost_at_enumeration: bool,
-    /// Every call on the handle says GPU_IS_LOST.
+    /// Every call on the handle returns GPU_IS_LOST.
     pub lost: bool,
     /// Calls that fail on this GPU: symbol, `field:186` or `gpm:5` → return code.
     pub errors: BTreeMap<String, u32>,
@@ -111,16 +113,16 @@ pub struct Gpu {
     pub processes: Vec<Process>,
     /// MIG instances; if there is one, the GPU is in MIG mode.
     pub mig: Vec<Mig>,
-    /// Counters, which the state file only gives rates and beginnings of.
+    /// Counters; the state file gives only their rates and initial values.
     #[serde(skip)]
-    pub meters: Meters,
+    pub counters: Counters,
 }
 
 impl Gpu {
     /// What every card begins from: an idle A100 with everything that any card has.
     pub(super) fn bare() -> Self {
         Self {
-            card: card::DEFAULT.into(),
+            card: DEFAULT_CARD.into(),
             name: "NVIDIA A100-SXM4-80GB".into(),
             uuid: None,
             minor: None,
@@ -169,7 +171,7 @@ impl Gpu {
             xids: Vec::new(),
             processes: Vec::new(),
             mig: Vec::new(),
-            meters: Meters::default(),
+            counters: Counters::default(),
         }
     }
 
@@ -179,30 +181,12 @@ impl Gpu {
     }
 }
 
-impl Default for Gpu {
-    fn default() -> Self {
-        card::gpu(serde_json::Map::new()).unwrap_or_else(|_| Self::bare())
-    }
-}
-
-impl Serialize for Gpu {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Self::serialize(self, serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Gpu {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        card::gpu(serde_json::Map::deserialize(deserializer)?).map_err(D::Error::custom)
-    }
-}
-
 /// The GPU that a whole description makes, without a card's defaults.
-pub(super) fn plain(description: serde_json::Value) -> serde_json::Result<Gpu> {
+pub(super) fn from_value(description: serde_json::Value) -> serde_json::Result<Gpu> {
     Gpu::deserialize(description)
 }
 
 /// A GPU's whole description.
-pub(super) fn described(gpu: &Gpu) -> serde_json::Result<serde_json::Value> {
+pub(super) fn to_value(gpu: &Gpu) -> serde_json::Result<serde_json::Value> {
     Gpu::serialize(gpu, serde_json::value::Serializer)
 }

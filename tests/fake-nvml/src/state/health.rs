@@ -1,6 +1,6 @@
-//! What a card knows of its own faults: ECC, retired pages, remapped rows, what it wants done.
+//! Faults that a card reports: ECC errors, retired pages, remapped rows.
 
-use super::Own;
+use super::Overridable;
 use serde::{Deserialize, Serialize};
 
 /// ECC beyond the volatile totals, which are `ecc_corrected` and `ecc_uncorrected` of the GPU.
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct Ecc {
     /// Whether ECC is on; follows whether there is a total.
-    pub mode: Own<bool>,
+    pub mode: Overridable<bool>,
     /// Whether it will be after a reset; follows the current mode.
-    pub pending: Own<bool>,
+    pub pending: Overridable<bool>,
     /// Corrected errors of the card's life; follows the volatile total.
-    pub aggregate_corrected: Own<u64>,
+    pub aggregate_corrected: Overridable<u64>,
     /// Uncorrected errors of the card's life; follows the volatile total.
-    pub aggregate_uncorrected: Own<u64>,
+    pub aggregate_uncorrected: Overridable<u64>,
     /// How many of the corrected ones were in SRAM: volatile, aggregate. The rest were in DRAM.
     pub sram_corrected: [u64; 2],
     /// How many of the uncorrected ones were in SRAM and found by parity: volatile, aggregate.

@@ -1,4 +1,4 @@
-//! MIG instances, and what the name of a profile says of them.
+//! MIG instances and their profiles.
 
 use super::{Gpm, Gpu, Process};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub struct Mig {
     pub mem_total_mib: Option<u64>,
     /// Used memory in MiB; left out, what the processes use and 12 more.
     pub mem_used_mib: Option<u64>,
-    /// Load in %. NVML does not tell it; GPM readings follow it.
+    /// Load in %. NVML does not report it; GPM readings are derived from it.
     pub util: u32,
     /// GPM of the GPU instance, on cards that have it.
     pub gpm: Gpm,
@@ -59,7 +59,7 @@ impl Mig {
         (total, self.mem_used_mib.unwrap_or_else(|| listed() + 12))
     }
 
-    /// What its profile says.
+    /// Its profile's sizes.
     pub fn shape(&self) -> Profile {
         Profile::named(&self.profile)
     }
@@ -116,7 +116,7 @@ impl Profile {
         }
     }
 
-    /// The id by which the driver and `nvidia-smi mig -lgip` know it.
+    /// Its id in the driver and in `nvidia-smi mig -lgip`.
     pub fn id(self, gpu: &Gpu) -> u32 {
         match self.number(gpu) {
             0 => 19,

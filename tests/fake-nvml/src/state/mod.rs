@@ -1,23 +1,25 @@
-//! The state file: what a test or a demonstration wants NVML to say, with a default for everything.
+//! The state file: what NVML reports, with a default for every value.
 
 mod board;
 mod bus;
 pub mod card;
+mod counter_rates;
 mod gpm;
 mod gpu;
 mod health;
 mod instance;
-mod own;
+mod overridable;
 mod physics;
 mod process;
 
 pub use board::Board;
 pub use bus::{NvLink, Pcie, Remote};
+pub use counter_rates::{COUNTED_REASONS, CounterRate, Counters};
 pub use gpm::{Gpm, METRICS};
 pub use gpu::Gpu;
 pub use health::{Ecc, Remapped, Retired};
 pub use instance::{Mig, Profile};
-pub use own::Own;
+pub use overridable::Overridable;
 pub use physics::{Clocks, Engines, Power, Session, Thermal};
 pub use process::{Account, Accounting, Process};
 
@@ -55,8 +57,8 @@ pub struct State {
     pub hang_ms: BTreeMap<String, u64>,
     /// Calls that fail on every device: symbol, `field:186` or `gpm:5` → return code.
     pub errors: BTreeMap<String, u32>,
-    /// Calls that answer another number than the state says: symbol → number. Of a list, it is how many
-    /// entries the list is said to have, and the list itself cannot be had.
+    /// Calls that return another number than the state has: symbol → number. For a list, it is the
+    /// reported length, and the list itself is not returned.
     pub numbers: BTreeMap<String, u64>,
     /// How often the driver was replaced. To a library that was loaded before, each call on a device and
     /// each opening is a version mismatch from then on; it still counts its GPUs.

@@ -1,6 +1,6 @@
 //! Heat, power and clocks of a card beyond the few that every test sets.
 
-use super::Own;
+use super::Overridable;
 use serde::{Deserialize, Serialize};
 
 /// Temperatures in °C.
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct Thermal {
     /// Memory (field 82); follows the GPU's temperature at a distance of 6.
-    pub mem: Own<u32>,
+    pub mem: Overridable<u32>,
     /// Shutdown threshold.
     pub shutdown: Option<u32>,
     /// Where the GPU's clocks are lowered by software.
@@ -24,7 +24,7 @@ pub struct Thermal {
 impl Default for Thermal {
     fn default() -> Self {
         Self {
-            mem: Own::Follows,
+            mem: Overridable::Follows,
             shutdown: Some(95),
             gpu_max: Some(85),
             mem_max: Some(95),
@@ -39,11 +39,11 @@ impl Default for Thermal {
 #[serde(default, deny_unknown_fields)]
 pub struct Power {
     /// Average of a second (field 185); follows the draw.
-    pub average: Own<u32>,
+    pub average: Overridable<u32>,
     /// Instantaneous draw (field 186); follows the draw.
-    pub instant: Own<u32>,
+    pub instant: Overridable<u32>,
     /// Limit that was set; follows the enforced one.
-    pub requested: Own<u32>,
+    pub requested: Overridable<u32>,
     /// Limit after a boot.
     pub default: Option<u32>,
     /// Least limit that can be set.
@@ -61,9 +61,9 @@ pub struct Power {
 impl Default for Power {
     fn default() -> Self {
         Self {
-            average: Own::Follows,
-            instant: Own::Follows,
-            requested: Own::Follows,
+            average: Overridable::Follows,
+            instant: Overridable::Follows,
+            requested: Overridable::Follows,
             default: Some(400_000),
             min: Some(100_000),
             max: Some(400_000),
@@ -79,32 +79,32 @@ impl Default for Power {
 #[serde(default, deny_unknown_fields)]
 pub struct Clocks {
     /// Follows the SM clock.
-    pub graphics: Own<u32>,
+    pub graphics: Overridable<u32>,
     /// Follows the largest SM clock.
-    pub graphics_max: Own<u32>,
+    pub graphics_max: Overridable<u32>,
     /// Follows the SM clock, at 13/15 of it.
-    pub video: Own<u32>,
+    pub video: Overridable<u32>,
     /// Follows the largest SM clock likewise.
-    pub video_max: Own<u32>,
+    pub video_max: Overridable<u32>,
     /// What applications get: graphics (and SM), memory.
     pub applications: Option<[u32; 2]>,
     /// Reasons that the card can give for lower clocks, NVML's bit mask.
     pub reasons: u64,
     /// How long each reason has held before the state file was written, in ns: power cap, sync
     /// boost, thermal by software, thermal by hardware, power brake.
-    pub held_ns: [u64; 5],
+    pub throttled_ns: [u64; 5],
 }
 
 impl Default for Clocks {
     fn default() -> Self {
         Self {
-            graphics: Own::Follows,
-            graphics_max: Own::Follows,
-            video: Own::Follows,
-            video_max: Own::Follows,
+            graphics: Overridable::Follows,
+            graphics_max: Overridable::Follows,
+            video: Overridable::Follows,
+            video_max: Overridable::Follows,
             applications: Some([1_275, 1_593]),
             reasons: 0x1ff,
-            held_ns: [0; 5],
+            throttled_ns: [0; 5],
         }
     }
 }

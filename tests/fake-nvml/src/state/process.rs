@@ -1,6 +1,6 @@
 //! Who uses a card: processes of now, and those that accounting remembers.
 
-use super::Own;
+use super::Overridable;
 use serde::{Deserialize, Serialize};
 
 /// One process on a GPU.
@@ -14,9 +14,9 @@ pub struct Process {
     /// Lists it is in: any of `C`, `G`, `M`.
     pub kind: String,
     /// Utilisation of the SMs in %; follows an equal share of the GPU's, `null` is a process that idles.
-    pub sm: Own<u32>,
+    pub sm: Overridable<u32>,
     /// Utilisation of the memory in %; follows likewise.
-    pub mem: Own<u32>,
+    pub mem: Overridable<u32>,
     /// Encoder in %.
     pub enc: u32,
     /// Decoder in %.
@@ -35,8 +35,8 @@ impl Default for Process {
             pid: 1,
             mem_mib: Some(1_024),
             kind: "C".into(),
-            sm: Own::Follows,
-            mem: Own::Follows,
+            sm: Overridable::Follows,
+            mem: Overridable::Follows,
             enc: 0,
             dec: 0,
             jpg: 0,

@@ -1,4 +1,4 @@
-//! Each card is the one that its name says, to whoever asks.
+//! Each card reports the identity and the limits of its model.
 
 use crate::machine::{Machine, versioned, zeros};
 use nvml_wrapper::{
@@ -22,7 +22,7 @@ fn capability(gpu: &Device<'_>) -> (i32, i32) {
 }
 
 #[test]
-fn without_a_name_it_is_an_a100_that_knows_who_it_is() {
+fn without_a_name_it_is_an_a100_with_its_identity() {
     let machine = Machine::new(&json!({"gpus": [{}, {}]}));
     let gpu = machine.gpu(1);
     assert_eq!(gpu.name().unwrap(), "NVIDIA A100-SXM4-80GB");
@@ -93,7 +93,7 @@ fn temperature_is_reported_with_its_thresholds() {
     assert_eq!(limit(&gamer, TemperatureThreshold::AcousticCurr).unwrap(), 83);
     lacks!(limit(&a100, TemperatureThreshold::AcousticMin));
     assert_eq!(a100.temperature(TemperatureSensor::Gpu).unwrap(), 60);
-    // Memory: warmer than the GPU, as told, or not to be had.
+    // Memory temperature: above the GPU's, given, or not offered.
     assert_eq!((machine.field(&a100, 82, 0), machine.field(&h100, 82, 0)), (Ok(66), Ok(71)));
     assert_eq!(machine.field(&gamer, 82, 0), Err(3));
     // Limits relative to the margin are signed, and Hopper's.
@@ -151,7 +151,7 @@ fn a_grace_hopper_is_a_numa_node_with_links_to_its_cpu() {
 }
 
 #[test]
-fn what_older_and_newer_cards_gave_up_is_told_in_their_own_ways() {
+fn retired_pages_and_remapped_rows_are_reported_by_generation() {
     let t4 = json!({"card": "t4", "retired": {"single_bit": [4096], "double_bit": [8192, 12288], "pending": [false, true]}});
     let a100 = json!({"remapped": {"corrected": 3, "uncorrected": 1, "pending": true, "histogram": [638, 1, 1, 0, 0]}});
     let machine = Machine::new(&json!({"gpus": [t4, a100]}));

@@ -32,7 +32,7 @@ fn energy_is_power_by_time_also_when_the_power_changes() {
 
 #[test]
 fn bytes_over_pcie_are_counted_in_32_bits_by_drivers_that_count_them() {
-    let pcie = |kib_s: u64, begun: u64| json!({"tx_kib_s": 0, "rx_kib_s": kib_s, "counted": [7, begun]});
+    let pcie = |kib_s: u64, initial: u64| json!({"tx_kib_s": 0, "rx_kib_s": kib_s, "counted": [7, initial]});
     let state = |driver, pcie| json!({"driver": driver, "gpus": [{"pcie": pcie}]});
     let machine = Machine::new(&state("560.35.03", pcie(1 << 20, 0)));
     let gpu = machine.gpu(0);
@@ -46,7 +46,7 @@ fn bytes_over_pcie_are_counted_in_32_bits_by_drivers_that_count_them() {
 }
 
 #[test]
-fn measuring_throughput_takes_the_caller_twenty_milliseconds() {
+fn measuring_throughput_blocks_the_caller_for_twenty_milliseconds() {
     use nvml_wrapper::enum_wrappers::device::PcieUtilCounter::{Receive, Send};
     let machine =
         Machine::new(&json!({"gpus": [{"pcie": {"tx_kib_s": 111, "rx_kib_s": 222, "replays": [3, 1]}}]}));
@@ -63,7 +63,7 @@ fn measuring_throughput_takes_the_caller_twenty_milliseconds() {
 fn the_time_that_a_clock_is_held_down_is_counted_by_reason() {
     use nvml_wrapper::enum_wrappers::device::PerformancePolicy;
     let machine = Machine::new(
-        &json!({"driver": "580.95.05", "gpus": [{"throttle": 0x44, "clocks": {"held_ns": [0, 5, 0, 0, 9]}}]}),
+        &json!({"driver": "580.95.05", "gpus": [{"throttle": 0x44, "clocks": {"throttled_ns": [0, 5, 0, 0, 9]}}]}),
     );
     let gpu = machine.gpu(0);
     let (before, after, seconds) = over(WHILE, || machine.field(&gpu, 74, 0).unwrap());
@@ -78,7 +78,7 @@ fn the_time_that_a_clock_is_held_down_is_counted_by_reason() {
 }
 
 #[test]
-fn with_motion_everything_lives_and_stays_possible() {
+fn with_motion_readings_change_within_their_bounds() {
     let machine = Machine::new(&json!({"driver": "560.35.03", "motion": true, "gpus": [{"card": "h100"}]}));
     let gpu = machine.gpu(0);
     let util = gpu.utilization_rates().unwrap().gpu;

@@ -1,4 +1,4 @@
-//! No exported symbol goes past the one way: each fails on order, before it looks at its arguments.
+//! Every exported symbol returns an injected error before it reads its arguments.
 #![expect(clippy::unwrap_used, reason = "a test's own machinery fails as its test does")]
 
 use crate::machine::{Machine, raw};
@@ -9,7 +9,7 @@ use std::{
     ffi::{CString, c_void},
 };
 
-/// A code that nothing but an order gives.
+/// A return code that only an injected error has.
 const ORDERED: u32 = 77;
 /// Symbols that have no answer to refuse, and the one by which the test gets its device.
 const SPARED: [&str; 3] = ["nvmlErrorString", "nvmlShutdown", "nvmlDeviceGetHandleByIndex_v2"];
@@ -63,19 +63,19 @@ fn answer(machine: &Machine, name: &str, call: Any) -> u32 {
 }
 
 #[test]
-fn each_fails_on_order_on_all_gpus_and_those_of_a_device_on_one() {
+fn each_symbol_fails_by_injection_on_all_gpus_or_on_one() {
     let machine = Machine::new(&json!({"gpus": [{}]}));
     let mut symbols = exported(&machine);
     symbols.retain(|(name, _)| !SPARED.contains(&name.as_str()));
     assert!(symbols.len() > 200, "only {} symbols were found", symbols.len());
-    let orders: Map<String, Value> = symbols.iter().map(|(name, _)| (name.clone(), json!(ORDERED))).collect();
+    let faults: Map<String, Value> = symbols.iter().map(|(name, _)| (name.clone(), json!(ORDERED))).collect();
     let disobedient = |wanted: fn(&str) -> bool| {
         let calls = symbols.iter().filter(|(name, _)| wanted(name));
         let answers = calls.map(|(name, call)| (name.as_str(), answer(&machine, name, *call)));
         answers.filter(|(_, code)| *code != ORDERED).collect::<Vec<_>>()
     };
-    machine.set(&json!({"errors": orders, "gpus": [{}]}));
+    machine.set(&json!({"errors": faults, "gpus": [{}]}));
     assert_eq!(disobedient(|_| true), []);
-    machine.set(&json!({"gpus": [{"errors": orders}]}));
+    machine.set(&json!({"gpus": [{"errors": faults}]}));
     assert_eq!(disobedient(of_a_device), []);
 }

@@ -1,4 +1,4 @@
-//! Every call hangs, fails and is lost on order, in the one way that all of them go.
+//! Injected hangs, errors and lost GPUs affect every call.
 
 use crate::machine::Machine;
 use nvml_wrapper::{enum_wrappers::device::TemperatureSensor, error::NvmlError};
@@ -98,7 +98,7 @@ fn a_call_a_field_and_a_metric_can_hang() {
 }
 
 #[test]
-fn a_driver_that_goes_takes_every_answer_with_it() {
+fn an_unloaded_driver_answers_no_call() {
     let machine = with(json!({}), json!({}));
     let gpu = machine.gpu(0);
     machine.set(&json!({"init": 18, "gpus": [{}]}));

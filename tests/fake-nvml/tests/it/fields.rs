@@ -29,7 +29,7 @@ fn a_failure_of_a_field_can_be_of_every_gpu_or_of_one() {
 
 #[test]
 fn clock_event_reasons_have_the_number_that_the_driver_gives_them() {
-    let held = json!({"held_ns": [1, 2, 3, 4, 5]});
+    let held = json!({"throttled_ns": [1, 2, 3, 4, 5]});
     for (driver, ids) in
         [("575.57.08", [251, 252, 253]), ("580.65.06", [251, 252, 253]), ("580.82.07", [269, 270, 271])]
     {

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::{thread, time::Duration};
 
 /// More than the driver takes to refresh what it samples.
-const APART: Duration = Duration::from_millis(150);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(150);
 
 /// The values of metrics between two samples.
 fn values(machine: &Machine, pair: &[GpmSample<'_>; 2], ids: &[GpmMetricId]) -> Vec<f64> {
@@ -19,7 +19,7 @@ fn values(machine: &Machine, pair: &[GpmSample<'_>; 2], ids: &[GpmMetricId]) -> 
 }
 
 #[test]
-fn two_samples_tell_what_the_state_says() {
+fn two_samples_yield_the_metrics_of_the_state() {
     let gpm = json!({"tensor": 61.5, "occupancy": 20.0});
     let state = json!({"gpus": [{"card": "h100", "util": 80, "gpm": gpm,
         "pcie": {"rx_kib_s": 102_400}, "nvlink": {"tx_kib_s": 1_843_200, "down": [17]}}]});
@@ -28,7 +28,7 @@ fn two_samples_tell_what_the_state_says() {
     assert!(gpu.gpm_support().unwrap() && !gpu.gpm_streaming_enabled().unwrap());
     let sample = || gpu.gpm_sample().unwrap();
     let pair = [sample(), {
-        thread::sleep(APART);
+        thread::sleep(SAMPLE_INTERVAL);
         sample()
     }];
     let found =
@@ -86,7 +86,7 @@ fn a_metric_can_fail_alone() {
     let gpu = machine.gpu(0);
     let sample = || gpu.gpm_sample().unwrap();
     let (first, second) = (sample(), {
-        thread::sleep(APART);
+        thread::sleep(SAMPLE_INTERVAL);
         sample()
     });
     let metrics = gpm_metrics_get(&machine, &first, &second, &[SmUtil, AnyTensorUtil, Fp64Util]).unwrap();
@@ -102,7 +102,7 @@ fn each_instance_has_its_own_by_way_of_its_gpu() {
     let gpu = machine.gpu(0);
     let sample = |gi| gpu.gpm_mig_sample(gi).unwrap();
     let (three, five) = (sample(3), sample(5));
-    thread::sleep(APART);
+    thread::sleep(SAMPLE_INTERVAL);
     assert_eq!(values(&machine, &[three, sample(3)], &[SmUtil, AnyTensorUtil]), [45.0, 25.0]);
     assert_eq!(values(&machine, &[five, sample(5)], &[SmUtil, AnyTensorUtil]), [9.0, 0.0]);
     let pair = [sample(3), sample(3)];

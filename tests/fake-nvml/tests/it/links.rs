@@ -18,7 +18,7 @@ use std::{
 const ALL: u32 = u32::MAX;
 
 #[test]
-fn each_link_is_up_or_down_and_leads_somewhere() {
+fn each_link_is_up_or_down_and_has_a_remote_end() {
     let nvlink = json!({"down": [3], "errors": [[1, 2, 3, 4, 5]]});
     let machine = Machine::new(&json!({"gpus": [{"nvlink": nvlink}, {"nvlink": null}]}));
     let gpu = machine.gpu(0);
@@ -79,8 +79,8 @@ fn gpu_distance_follows_from_sockets_unless_specified() {
     );
     let near: Vec<_> = first.topology_nearest_gpus(TopologyLevel::Node).unwrap();
     assert_eq!(near.iter().map(|gpu| gpu.index().unwrap()).collect::<Vec<_>>(), [2, 3]);
-    let said = json!([[0, 10], [10, 0]]);
-    let machine = Machine::new(&json!({"topology": said, "gpus": [{}, {}]}));
+    let levels = json!([[0, 10], [10, 0]]);
+    let machine = Machine::new(&json!({"topology": levels, "gpus": [{}, {}]}));
     assert_eq!(machine.gpu(0).topology_common_ancestor(machine.gpu(1)).unwrap(), TopologyLevel::Single);
 }
 

@@ -1,4 +1,4 @@
-//! A machine with a driver of its own: each test loads another copy of the library.
+//! A machine with its own driver: each test loads its own copy of the library.
 #![expect(clippy::unwrap_used, reason = "a test's own machinery fails as its test does")]
 
 use fake_nvml::install;
@@ -15,10 +15,10 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The library looks for news this often, and a little more.
-const FRESH: Duration = Duration::from_millis(30);
-/// Held from naming the state file until the library has looked where it is.
-static NAMING: Mutex<()> = Mutex::new(());
+/// A little longer than the library caches the state file.
+const CACHE_TIME: Duration = Duration::from_millis(30);
+/// Held from setting the variable until the library has read it.
+static STATE_VARIABLE: Mutex<()> = Mutex::new(());
 
 /// A machine with a loaded, initialised library; it stays loaded, as the process ends soon.
 pub struct Machine {
@@ -35,7 +35,7 @@ impl Machine {
         Self::load(folder, library, state)
     }
 
-    /// A machine whose driver is as old as that.
+    /// A machine with a driver of this version.
     pub fn with_driver(driver: (u32, u32), state: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let library = install::install_driver(&folder.path().join("lib"), driver).unwrap();
@@ -45,22 +45,22 @@ impl Machine {
     fn load(folder: TempDir, library: PathBuf, state: &Value) -> Self {
         let path = folder.path().join("state.json");
         install::write_state(&path, &serde_json::from_value(state.clone()).unwrap()).unwrap();
-        let naming = NAMING.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = STATE_VARIABLE.lock().unwrap_or_else(PoisonError::into_inner);
         #[expect(unsafe_code, reason = "nobody else here reads or writes the environment meanwhile")]
         // SAFETY: only this function changes it, under a lock, and std guards its own readers.
         unsafe {
             std::env::set_var("FAKE_NVML_STATE", &path);
         }
         let nvml = Nvml::builder().lib_path(library.as_os_str()).init().unwrap();
-        drop(naming);
+        drop(guard);
         Self { nvml: ManuallyDrop::new(nvml), library, folder }
     }
 
-    /// Moves the GPUs, and waits until the library has seen it.
+    /// Replaces the state file, and waits until the library has read it.
     pub fn set(&self, state: &Value) {
         let state = serde_json::from_value(state.clone()).unwrap();
         install::write_state(&self.folder.path().join("state.json"), &state).unwrap();
-        thread::sleep(FRESH);
+        thread::sleep(CACHE_TIME);
     }
 
     /// Where the library was loaded from.
@@ -109,7 +109,7 @@ pub fn raw(device: &Device<'_>) -> nvmlDevice_t {
     }
 }
 
-/// A field to be asked for.
+/// A field before it is queried.
 fn blank(id: u32, scope: u32) -> nvmlFieldValue_t {
     nvmlFieldValue_t {
         fieldId: id,
@@ -130,18 +130,18 @@ fn bits(field: &nvmlFieldValue_t) -> u64 {
     if field.valueType == 3 { bits } else { bits & u64::from(u32::MAX) }
 }
 
-/// A call of NVML's by a struct alone.
+/// A call of NVML with a struct as its only argument.
 pub type ByStruct<T> = unsafe extern "C" fn(nvmlDevice_t, *mut T) -> nvmlReturn_t;
 
-/// A call by a struct, which is `begun` except for the version in its first field.
+/// A call with a struct `initial`, whose first field is set to its version.
 pub fn versioned<T>(
     device: &Device<'_>,
     call: &Result<ByStruct<T>, impl Sized>,
     number: u32,
-    begun: T,
+    initial: T,
 ) -> Result<T, nvmlReturn_t> {
     let call = call.as_ref().ok().expect("the driver has this call");
-    let mut asked = begun;
+    let mut asked = initial;
     #[expect(unsafe_code, reason = "nvml-wrapper does not make this call")]
     // SAFETY: such a struct begins with its version, a u32, and the call takes a pointer to it.
     let code = unsafe {
@@ -153,7 +153,7 @@ pub fn versioned<T>(
 
 /// A struct of zeros.
 pub fn zeros<T: Copy>() -> T {
-    #[expect(unsafe_code, reason = "C structs are begun so")]
+    #[expect(unsafe_code, reason = "C structs are initialised with zeros")]
     // SAFETY: used for NVML's structs only, which are numbers and pointers.
     unsafe {
         std::mem::zeroed()

@@ -54,7 +54,7 @@ fn lists_are_by_kind_and_report_the_required_size() {
 }
 
 #[test]
-fn what_processes_do_is_sampled_of_those_that_do_something() {
+fn utilisation_is_sampled_for_active_processes() {
     let processes = json!([{"pid": 1}, {"pid": 2}, {"pid": 3, "sm": null, "mem": null}, {"pid": 4, "sm": 250, "enc": 9, "age_ms": 60_000}]);
     let machine = Machine::new(&json!({"gpus": [{"util": 80, "mem_util": 40, "processes": processes}, {}]}));
     let gpu = machine.gpu(0);
@@ -82,12 +82,12 @@ fn the_newer_call_reports_more_engines_and_the_required_size() {
     let call = &machine.lib().nvmlDeviceGetProcessesUtilizationInfo;
     let mut room: [nvmlProcessUtilizationInfo_v1_t; 4] = zeros();
     let ask = |gpu, count, buffer| {
-        let begun = nvmlProcessesUtilizationInfo_v1_t {
+        let initial = nvmlProcessesUtilizationInfo_v1_t {
             processSamplesCount: count,
             procUtilArray: buffer,
             ..zeros()
         };
-        versioned(&machine.gpu(gpu), call, 1, begun)
+        versioned(&machine.gpu(gpu), call, 1, initial)
             .map(|done| (done.processSamplesCount, done.lastSeenTimeStamp))
     };
     assert_eq!(ask(0, 0, std::ptr::null_mut()), Err(7));

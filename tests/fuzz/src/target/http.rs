@@ -5,17 +5,18 @@ use hyper::{Method, Request, Response, StatusCode};
 use nodeglass_protocol::handshake::{Key, LEN};
 use nodeglass_protocol::live::Mode;
 use nodeglass_relay::about::About;
-use nodeglass_relay::access::authenticator::Authenticator;
+use nodeglass_relay::access::base_path::BasePath;
 use nodeglass_relay::access::cache_buster::CacheBuster;
 use nodeglass_relay::access::hosts::AllowedHosts;
 use nodeglass_relay::access::peer::Peer;
 use nodeglass_relay::access::proxies::{Proxies, Proxy};
 use nodeglass_relay::access::trust::Trust;
 use nodeglass_relay::actions::{ActionService, Deps, JobControl};
+use nodeglass_relay::auth::authenticator::Authenticator;
 use nodeglass_relay::clock::Clock;
-use nodeglass_relay::config::BasePath;
+use nodeglass_relay::event_loop::{EventLoop, Inputs, Options};
 use nodeglass_relay::fleet::Fleet;
-use nodeglass_relay::hub::{Core, CoreOptions, Hub, Inputs};
+use nodeglass_relay::live::Hub;
 use nodeglass_relay::nodes::Probes;
 use nodeglass_relay::share::{ShareEndpoint, Shares};
 use nodeglass_relay::web::assets::{Assets, PageFile};
@@ -65,10 +66,10 @@ pub(crate) fn request(bytes: &[u8]) {
             assert!(status == StatusCode::MISDIRECTED_REQUEST, "{status} under another name");
         }
         if is_api && status.is_success() {
-            assert!(who != Who::Stranger, "a stranger was let in");
+            assert!(who != Who::Stranger, "another user was admitted");
             let key = key.as_ref().map(HeaderValue::as_bytes).unwrap_or_default();
             let right = Key::new([7; LEN]).reveal();
-            assert!(key.windows(right.len()).any(|said| said == right.as_bytes()), "without the key");
+            assert!(key.windows(right.len()).any(|part| part == right.as_bytes()), "without the key");
         }
     }
 }
@@ -98,7 +99,7 @@ struct Relay {
     hub: Hub,
     actions: ActionService,
     shares: Arc<Shares>,
-    // An input that is closed means that the relay ends.
+    // The relay exits once an input is closed.
     _inputs: Box<dyn std::any::Any>,
 }
 
@@ -110,7 +111,7 @@ impl Relay {
         let place = ShareEndpoint { address: None, tunnel: "ssh -L …".into() };
         let shares = Arc::new(Shares::new(Key::new([7; LEN]), "alice".into(), place, None));
         let inputs = Inputs { nodes, events, sharing: shares.watch() };
-        let (core, hub, wanted) = Core::new(Fleet::new(), Clock::start(), CoreOptions::default(), inputs);
+        let (core, hub, wanted) = EventLoop::new(Fleet::new(), Clock::start(), Options::default(), inputs);
         runtime.spawn(core.run(ending));
         let (probes, questions) = Probes::new();
         let actions = runtime.block_on(async {

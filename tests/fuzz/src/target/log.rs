@@ -1,7 +1,7 @@
-//! A log is any bytes, growing: what is shown of it is clean and bounded, and following it loses nothing unsaid.
+//! Growing logs of any bytes: shown lines are clean and bounded, and lost lines are reported.
 
 use nodeglass_protocol::LongText;
-use nodeglass_protocol::ask::Tail;
+use nodeglass_protocol::request::Tail;
 use nodeglass_redact::log::Window;
 
 /// Two bytes say in which steps the file grows, the rest is the file.
@@ -9,7 +9,7 @@ pub(crate) fn log(bytes: &[u8]) {
     let Some((step, file)) = bytes.split_first_chunk::<2>() else { return };
     let step = usize::from(u16::from_le_bytes(*step)).max(1);
     let mut after = 0;
-    // A thousand looks show what there is to see.
+    // A thousand reads reach the end.
     let sizes = (0..file.len()).step_by(step.max(file.len() / 1_000 + 1)).chain([file.len(), file.len()]);
     for size in sizes {
         let window = Window::of(after, size as u64, true);
@@ -20,11 +20,11 @@ pub(crate) fn log(bytes: &[u8]) {
         tail.lines.iter().chain(&tail.partial).for_each(clean);
         after = tail.end;
     }
-    // A file that was cut off or replaced is begun anew.
+    // A truncated or replaced file is read from its start.
     let window = Window::of(file.len() as u64 + 1, file.len() as u64, true);
     let tail = window.tail(&file[window.from as usize..]);
     assert!(tail.restarted && tail.end <= file.len() as u64);
-    // One that is shorter than it was said to be.
+    // One that is shorter than announced.
     let window = Window::of(0, u64::MAX, false);
     let _ = window.tail(file);
 }

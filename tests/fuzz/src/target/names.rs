@@ -24,7 +24,7 @@ pub(crate) fn names(bytes: &[u8]) {
         assert!(id.to_string().parse::<JobId>() == Ok(id));
     }
     if let Ok(key) = raw.parse::<Key>() {
-        assert!(key.reveal().parse::<Key>() == Ok(key), "a key that changes when it is told");
+        assert!(key.reveal().parse::<Key>() == Ok(key), "a key that changes when it is printed");
     }
 }
 

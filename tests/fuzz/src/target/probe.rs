@@ -3,18 +3,18 @@
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{ServerMessage, Topic};
-use nodeglass_protocol::share::{Hides, Scope, ShareTerms};
+use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
 use nodeglass_protocol::{JobId, NodeName, Picture, Reading, Text};
+use nodeglass_relay::fleet::NodeEvent;
 use nodeglass_relay::fleet::{Event, Fleet};
-use nodeglass_relay::hub::TopicFeed;
-use nodeglass_relay::nodes::NodeEvent;
+use nodeglass_relay::live::TopicFeed;
 use nodeglass_relay::nodes::decoder::{DecodeError, Decoder, Found};
 use nodeglass_relay::share::{Viewer, Visibility};
 use std::sync::Arc;
 
 /// When it all begins, by the relay's clock.
 const START_MS: u64 = nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
-/// What an ordinary probe says first, so that much can follow.
+/// The first lines of an ordinary probe, so that the input reaches later states.
 const MAGIC: &str = nodeglass_protocol::probe::MAGIC;
 
 /// What a node's channel may bring.
@@ -39,7 +39,7 @@ fn pieces(pieces: &[&[u8]]) -> (Vec<Found>, Option<DecodeError>) {
     (found, error)
 }
 
-/// A page that looks at a topic.
+/// A page that subscribes to a topic.
 struct Page {
     is_guest: bool,
     feed: TopicFeed,
@@ -64,7 +64,7 @@ fn snapshot(feed: &mut TopicFeed, fleet: &Fleet) -> Picture {
     }
 }
 
-/// Hands it all to the fleet, and tells pages, of which each must end up with the whole picture.
+/// Feeds all lines to the fleet and its pages; each page must end up with the full picture.
 fn show(found: Vec<Found>) {
     let node = NodeName::new("n1").expect("a plain name");
     let job = Job { nodes: vec![node.clone()], ..Job::new(JobId(17), "alice".into(), JobState::Running) };
@@ -89,10 +89,10 @@ fn show(found: Vec<Found>) {
         fleet.handle(Event::Tick, now_ms);
         let changes = fleet.take_changes();
         for page in pages.iter_mut().flatten() {
-            let Some(told) = page.feed.advance(&fleet, &changes, now_ms, true) else { continue };
-            let json = told.json.expect("JSON was asked for");
+            let Some(update) = page.feed.advance(&fleet, &changes, now_ms, true) else { continue };
+            let json = update.json.expect("JSON was requested");
             let _: ServerMessage = Form::Json.decode(&json).expect("a delta in JSON can be read");
-            let message = Form::Binary.decode(&told.binary).expect("a delta can be read");
+            let message = Form::Binary.decode(&update.binary).expect("a delta can be read");
             let ServerMessage::Delta(delta) = message else { unreachable!("a delta became {message:?}") };
             page.picture.apply(&delta, |_| ()).expect("a delta fits what came before it");
         }
@@ -111,7 +111,7 @@ fn visibility() -> Visibility {
     let terms = ShareTerms {
         label: Text::default(),
         scope: Scope::Jobs(vec![JobId(17)]),
-        hides: Hides::default(),
+        hidden: HiddenParts::default(),
         to: None,
         expires_ms: u64::MAX,
         ends_with_job: false,
@@ -119,13 +119,13 @@ fn visibility() -> Visibility {
     Visibility::new(&terms, "alice".into())
 }
 
-/// What is hidden is in no picture of a guest's, whatever the node says.
+/// Hidden values appear in no guest's picture, whatever the node sends.
 fn hides_what_it_should(picture: &Picture) {
     for process in picture.nodes.iter().flat_map(|node| &node.processes) {
         let facts = &process.facts;
         for hidden in [&facts.args, &facts.cwd] {
-            assert!(!matches!(hidden, Reading::Value(_)), "a guest was shown {hidden:?}");
+            assert!(!matches!(hidden, Reading::Value(_)), "a guest received {hidden:?}");
         }
-        assert!(facts.job == Some(JobId(17)), "a guest was shown a process of {:?}", facts.job);
+        assert!(facts.job == Some(JobId(17)), "a guest received a process of {:?}", facts.job);
     }
 }

@@ -1,4 +1,4 @@
-//! What SLURM prints holds other people's bytes: jobs come out of it, or nothing does, but never somebody else's.
+//! SLURM's output contains other users' bytes: parsing it yields the user's jobs or none, never another's.
 
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{NodeName, Text};

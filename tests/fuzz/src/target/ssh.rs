@@ -22,7 +22,7 @@ pub(crate) fn known_hosts(bytes: &[u8]) {
         if verdict == Verdict::Known && !is_certificate(key) {
             assert!(String::from_utf8_lossy(file).contains(&encoded), "known from nowhere");
         }
-        // Whatever else the file says, a key that is revoked for all is not accepted.
+        // A key that is revoked for all hosts is not accepted, whatever else the file contains.
         let revoked = format!("\n@revoked * ssh-ed25519 {encoded}\n");
         let again = hosts(&[file, revoked.as_bytes()]).verdict(&host, key, NOW);
         assert!(again != Verdict::Known || !is_key(key), "a revoked key was accepted");

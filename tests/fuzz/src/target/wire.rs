@@ -60,7 +60,7 @@ pub(crate) fn relay_to_page_for_long(mut bytes: &[u8]) {
     look_at(picture);
 }
 
-/// A message that can be read can be written, and then says the same.
+/// Decoding, encoding and decoding again yields the same message.
 fn read<M: Serialize + DeserializeOwned>(form: Form, bytes: &[u8]) -> Option<M> {
     let message: M = form.decode(bytes).ok()?;
     let written = form.encode(&message);
@@ -73,7 +73,7 @@ fn apply(picture: &mut Picture, delta: &Delta) {
     let mut touched = Vec::new();
     let outcome = picture.apply(delta, |what| touched.push(what));
     if outcome.is_ok() {
-        // The page renews the rows it is told of, after all changes: the last words on a node hold.
+        // The page updates its rows after all changes, so that the last change of a node wins.
         assert!(touched.len() <= 1_000_000, "{} things touched by one delta", touched.len());
     }
 }
@@ -88,8 +88,12 @@ fn look_at(mut picture: Picture) {
         assert!(node.row(node.row_count()).is_none());
         if let Some(past) = &node.history {
             let summary = past.summary();
-            let traces = summary.gpus.iter().flatten().chain(&summary.host).chain(past.gpus.iter().flatten());
-            for trace in traces {
+            let gpus = summary
+                .gpus
+                .iter()
+                .chain(&past.gpus)
+                .flat_map(|traces| traces.iter().map(|(_, trace)| trace));
+            for trace in gpus.chain(past.host.iter().map(|(_, trace)| trace)) {
                 assert!(trace.since(at_ms).count() <= trace.points().count());
             }
         }

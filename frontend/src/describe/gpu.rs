@@ -1,0 +1,414 @@
+//! The details of a GPU in groups: utilisation, memory, power, temperature, clocks, traffic, modes, identity.
+
+use super::fact::{self, Emphasis, Fact, FactGroup, bytes, energy, rate, yes_no};
+use crate::domain::ownership;
+use crate::domain::text;
+use nodeglass_protocol::field::Group;
+use nodeglass_protocol::picture::{GpuPicture, NodeFacts};
+use nodeglass_protocol::{GpuField as F, Reading, Text};
+
+/// What the details need besides the GPU itself.
+pub struct GpuContext<'a> {
+    /// The facts of its node, once known.
+    pub node: Option<&'a NodeFacts>,
+    /// Returns a job's name.
+    pub job_name: &'a dyn Fn(nodeglass_protocol::JobId) -> String,
+}
+
+/// Returns the groups of readings and facts of a GPU.
+pub fn groups(gpu: &GpuPicture) -> Vec<FactGroup> {
+    vec![
+        busy(gpu),
+        memory(gpu),
+        power(gpu),
+        temperature(gpu),
+        clocks(gpu),
+        engines(gpu),
+        traffic(gpu),
+        modes(gpu),
+    ]
+}
+
+/// Returns the jobs that own it, and how that is known.
+pub fn owners(gpu: &GpuPicture, around: &GpuContext<'_>) -> FactGroup {
+    let owner = |owner: &nodeglass_protocol::picture::Owner| {
+        Fact::new(format!("Job {}", owner.job), (around.job_name)(owner.job))
+            .with_note(ownership::evidence_text(owner.by))
+    };
+    let group = FactGroup::new("Whose", gpu.owners.iter().map(owner));
+    if gpu.owners.is_empty() { group.with_note("Of no job known here.") } else { group }
+}
+
+/// Appends what else the catalogue lists in a group.
+fn with_catalogue(gpu: &GpuPicture, group: Group, hue: &'static str, facts: Vec<Fact>) -> Vec<Fact> {
+    fact::with_catalogue(facts, group, &gpu.row, |field| gpu.full_scale(field), hue)
+}
+
+fn busy(gpu: &GpuPicture) -> FactGroup {
+    let share = |label, field, note: &str| Fact::percent(label, &gpu.row, field, "hue-busy").with_note(note);
+    let group = FactGroup::new(
+        "Busy, honestly",
+        with_catalogue(
+            gpu,
+            Group::Activity,
+            "hue-busy",
+            vec![
+                share("Utilisation", F::Util, "of the time some kernel ran, however small"),
+                share("SM active", F::SmActive, "of the multiprocessors had work"),
+                share("SM occupancy", F::SmOccupancy, "of the warps that would fit were there"),
+                share("Tensor cores", F::TensorActive, "of the cycles they worked"),
+                share("DRAM bandwidth", F::DramActive, "of what the memory can move"),
+                share("FP64", F::Fp64Active, "of the cycles its units worked"),
+                share("FP32", F::Fp32Active, "of the cycles its units worked"),
+                share("FP16", F::Fp16Active, "of the cycles its units worked"),
+                share("Graphics", F::GraphicsActive, "of the time graphics or compute was active"),
+                share("Memory utilisation", F::MemUtil, "of the time memory was read or written"),
+            ],
+        ),
+    );
+    if gpu.row.get(F::SmActive) == nodeglass_protocol::Cell::UNSUPPORTED {
+        return group.with_note(
+            "This card counts only whether anything ran at all; from Hopper on it also counts how much (GPM).",
+        );
+    }
+    group
+}
+
+fn memory(gpu: &GpuPicture) -> FactGroup {
+    let health = &gpu.health;
+    let bar1 = Fact::read("BAR1", &health.bar1_used_bytes, |used| match health.bar1_total_bytes.value() {
+        Some(total) => format!("{} of {}", bytes(*used), bytes(*total)),
+        None => bytes(*used),
+    });
+    let group = FactGroup::new(
+        "Memory",
+        with_catalogue(
+            gpu,
+            Group::Memory,
+            "hue-mem",
+            vec![
+                Fact::part("Used", &gpu.row, F::MemUsed, F::MemTotal, "hue-mem"),
+                Fact::cell("Reserved", &gpu.row, F::MemReserved, bytes).with_note("by driver and firmware"),
+                bar1.with_note("window through which the host reaches it"),
+            ],
+        ),
+    );
+    if gpu.facts.unified_memory {
+        return group.with_note("It shares its memory with the host: what is used here is used there.");
+    }
+    group
+}
+
+fn power(gpu: &GpuPicture) -> FactGroup {
+    let (row, facts) = (&gpu.row, &gpu.facts);
+    let limit = row.value(F::PowerLimit).filter(|limit| *limit > 0);
+    let share = row.value(F::Power).zip(limit).map(|(power, limit)| power as f64 / limit as f64);
+    let watts = |value: u64| format!("{} W", text::grouped(value));
+    let milli = |value: &u32| watts(u64::from(*value).div_ceil(1_000));
+    let set_lower = limit.zip(facts.power_default_mw.value().map(|mw| u64::from(*mw) / 1_000));
+    let lowered = set_lower.is_some_and(|(limit, default)| limit + 1 < default);
+    FactGroup::new(
+        "Power",
+        with_catalogue(
+            gpu,
+            Group::Power,
+            "hue-power",
+            vec![
+                Fact {
+                    bar: share.map(|share| (share, "hue-power")),
+                    ..Fact::cell("Draw", row, F::Power, watts)
+                },
+                Fact::cell("At this moment", row, F::PowerInstant, watts),
+                Fact::cell("Limit in force", row, F::PowerLimit, watts).with_note(if lowered {
+                    "set lower than as delivered"
+                } else {
+                    ""
+                }),
+                Fact::read("Limit as delivered", &facts.power_default_mw, milli),
+                Fact::read("Smallest limit", &facts.power_min_mw, milli),
+                Fact::read("Largest limit", &facts.power_max_mw, milli),
+                Fact::cell("Energy", row, F::Energy, energy).with_note("since the driver was loaded"),
+            ],
+        ),
+    )
+}
+
+fn temperature(gpu: &GpuPicture) -> FactGroup {
+    let (row, facts) = (&gpu.row, &gpu.facts);
+    let degrees = |value: u64| format!("{value} °C");
+    let threshold = |value: &u32| format!("{value} °C");
+    let near = |field, limit: &Reading<u32>| {
+        let limit = limit.value().map(|limit| u64::from(*limit));
+        row.value(field).zip(limit).is_some_and(|(now, limit)| now + 5 >= limit)
+    };
+    FactGroup::new(
+        "Temperature",
+        with_catalogue(
+            gpu,
+            Group::Temperature,
+            "hue-busy",
+            vec![
+                Fact::cell("Core", row, F::Temp, degrees)
+                    .with_emphasis_if(near(F::Temp, &facts.temp_slowdown_c), Emphasis::Warning),
+                Fact::cell("Memory", row, F::MemTemp, degrees)
+                    .with_emphasis_if(near(F::MemTemp, &facts.temp_mem_max_c), Emphasis::Warning),
+                Fact::read("Slows down at", &facts.temp_slowdown_c, threshold),
+                Fact::read("Shuts down at", &facts.temp_shutdown_c, threshold),
+                Fact::read("Core in normal use up to", &facts.temp_gpu_max_c, threshold),
+                Fact::read("Memory in normal use up to", &facts.temp_mem_max_c, threshold),
+                Fact::cell("Fan", row, F::Fan, |value| format!("{value} %")),
+            ],
+        ),
+    )
+}
+
+fn clocks(gpu: &GpuPicture) -> FactGroup {
+    let (row, facts) = (&gpu.row, &gpu.facts);
+    let clock = |label, field, max: &Reading<u32>| {
+        Fact::cell(label, row, field, |now| match max.value() {
+            Some(max) => format!("{now} of {max} MHz"),
+            None => format!("{now} MHz"),
+        })
+    };
+    FactGroup::new(
+        "Clocks",
+        with_catalogue(
+            gpu,
+            Group::Clocks,
+            "hue-busy",
+            vec![
+                clock("SM", F::SmClock, &facts.sm_clock_max_mhz),
+                clock("Memory", F::MemClock, &facts.mem_clock_max_mhz),
+                clock("Graphics", F::GraphicsClock, &facts.graphics_clock_max_mhz),
+                clock("Video", F::VideoClock, &facts.video_clock_max_mhz),
+                Fact::cell("Performance state", row, F::PState, |state| format!("P{state}"))
+                    .with_note("P0 is the fastest"),
+            ],
+        ),
+    )
+}
+
+fn engines(gpu: &GpuPicture) -> FactGroup {
+    let share = |label, field| Fact::percent(label, &gpu.row, field, "hue-busy");
+    FactGroup::new(
+        "Other engines",
+        with_catalogue(
+            gpu,
+            Group::Engines,
+            "hue-busy",
+            vec![
+                share("Encoder", F::Encoder),
+                share("Decoder", F::Decoder),
+                share("JPEG", F::Jpeg),
+                share("Optical flow", F::Ofa),
+            ],
+        ),
+    )
+}
+
+fn traffic(gpu: &GpuPicture) -> FactGroup {
+    let flow = |label, field| Fact::cell(label, &gpu.row, field, rate);
+    let health = &gpu.health;
+    let link = Fact::read("PCIe link", &health.pcie_gen, |generation| {
+        let width = health.pcie_width.value().map_or(String::new(), |width| format!(" ×{width}"));
+        format!("generation {generation}{width}")
+    });
+    let facts = &gpu.facts;
+    let best = Fact::read("PCIe link at best", &facts.pcie_gen_max, |generation| {
+        let width = facts.pcie_width_max.value().map_or(String::new(), |width| format!(" ×{width}"));
+        format!("generation {generation}{width}")
+    });
+    let (text, emphasis) = pcie_note(gpu);
+    let replays = health.pcie_replays.value().is_some_and(|count| *count > 0);
+    FactGroup::new(
+        "Links",
+        with_catalogue(
+            gpu,
+            Group::Links,
+            "hue-busy",
+            vec![
+                link.with_note(text).with_emphasis_if(emphasis != Emphasis::Plain, emphasis),
+                best,
+                Fact::read("PCIe replays", &health.pcie_replays, |count| text::grouped(*count)).with_note(
+                    if replays {
+                        "sent again since the driver was loaded; many mean a bad contact"
+                    } else {
+                        ""
+                    },
+                ),
+                flow("PCIe received", F::PcieRx),
+                flow("PCIe sent", F::PcieTx),
+                flow("NVLink received", F::NvlinkRx),
+                flow("NVLink sent", F::NvlinkTx),
+            ],
+        ),
+    )
+}
+
+/// Explains a link that is slower or narrower than its maximum.
+fn pcie_note(gpu: &GpuPicture) -> (&'static str, Emphasis) {
+    let less = |now: &Reading<u64>, max: &Reading<u32>| {
+        now.value().zip(max.value()).is_some_and(|(now, max)| *now < u64::from(*max))
+    };
+    let busy = gpu.row.value(F::Util).is_some_and(|util| util >= 20);
+    if less(&gpu.health.pcie_width, &gpu.facts.pcie_width_max) {
+        return (
+            "fewer lanes than card and slot can do: copies to and from the host are slower",
+            Emphasis::Warning,
+        );
+    }
+    match (less(&gpu.health.pcie_gen, &gpu.facts.pcie_gen_max), busy) {
+        (true, true) => ("slower than card and slot can do, though it is busy", Emphasis::Warning),
+        (true, false) => ("slower while idle, which is normal", Emphasis::Plain),
+        _ => ("", Emphasis::Plain),
+    }
+}
+
+fn modes(gpu: &GpuPicture) -> FactGroup {
+    let facts = &gpu.facts;
+    let text_fact = |label, reading: &Reading<Text>| Fact::read(label, reading, ToString::to_string);
+    let mut entries = vec![
+        text_fact("Compute mode", &facts.compute_mode),
+        Fact::read("Persistence", &facts.persistence, yes_no),
+        Fact::read("ECC", &facts.ecc_mode, yes_no),
+        Fact::read("MIG", &facts.mig_mode, yes_no),
+        Fact::read("Confidential computing", &facts.confidential, yes_no),
+    ];
+    if let Some(mig) = &facts.mig {
+        entries.push(Fact::new(
+            "MIG instance",
+            format!("GPU instance {}, compute instance {}", mig.gpu_instance, mig.compute_instance),
+        ));
+        entries.extend(mig.profile.as_ref().map(|profile| Fact::new("Profile", profile.as_str())));
+        entries.extend(mig.multiprocessors.map(|count| Fact::new("Multiprocessors", count.to_string())));
+        entries.extend(facts.mig_parent.as_ref().map(|parent| Fact::new("Part of", parent.as_str())));
+    }
+    FactGroup::new("Modes", entries)
+}
+
+/// Returns its identity, and its driver.
+pub fn identity(gpu: &GpuPicture, around: &GpuContext<'_>) -> FactGroup {
+    let facts = &gpu.facts;
+    let text_fact = |label, reading: &Reading<Text>| Fact::read(label, reading, ToString::to_string);
+    let mut entries = vec![
+        text_fact("Model", &facts.name),
+        Fact::new("UUID", facts.uuid.as_str()),
+        text_fact("Serial number", &facts.serial),
+        Fact::new(format!("{} index", facts.vendor.library()), facts.index.to_string()),
+        Fact::read("Device file", &facts.minor, |minor| format!("/dev/nvidia{minor}")),
+        text_fact("PCI address", &facts.pci),
+        text_fact("Architecture", &facts.architecture),
+        text_fact("Compute capability", &facts.compute_capability),
+        Fact::read("CUDA cores", &facts.cores, |cores| text::grouped(u64::from(*cores))),
+        Fact::read("NUMA node", &facts.numa_node, u32::to_string),
+        text_fact("Nearest CPUs", &facts.cpu_affinity),
+        text_fact("VBIOS", &facts.vbios),
+    ];
+    let drivers = around.node.into_iter().flat_map(|node| node.drivers());
+    for (vendor, versions) in drivers.filter(|(vendor, _)| *vendor == facts.vendor) {
+        entries.push(text_fact("Driver", &versions.driver));
+        entries.push(Fact::read(
+            &format!("{} of the driver", vendor.platform()),
+            &versions.platform,
+            ToString::to_string,
+        ));
+    }
+    FactGroup::new("Identity", entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::Cell;
+    use nodeglass_protocol::picture::{Evidence, Owner};
+
+    fn around() -> GpuContext<'static> {
+        GpuContext { node: None, job_name: &|job| format!("name of {job}") }
+    }
+
+    fn find<'a>(groups: &'a [FactGroup], label: &str) -> &'a Fact {
+        groups.iter().flat_map(|group| &group.facts).find(|fact| fact.label == label).unwrap()
+    }
+
+    #[test]
+    fn every_field_of_the_catalogue_is_shown_unless_another_section_does() {
+        use nodeglass_protocol::field::Field as _;
+        let mut gpu = GpuPicture::default();
+        F::ALL.iter().for_each(|field| gpu.row.set(*field, Cell::steps(1)));
+        let shown: Vec<_> = groups(&gpu).into_iter().flat_map(|group| group.facts).collect();
+        let elsewhere = [F::Throttle, F::MemTotal];
+        for field in F::ALL.iter().filter(|field| field.metric().group != Group::Errors) {
+            let is_shown = shown.iter().any(|fact| fact.field == Some(field.name()));
+            assert_eq!(is_shown, !elsewhere.contains(field), "{field:?}");
+        }
+    }
+
+    #[test]
+    fn a_gpu_without_readings_shows_no_zero_anywhere() {
+        let groups =
+            [groups(&GpuPicture::default()), vec![identity(&GpuPicture::default(), &around())]].concat();
+        let readings = groups.iter().flat_map(|group| &group.facts);
+        let named = ["UUID", "GPU driver index"];
+        for fact in readings.filter(|fact| !named.contains(&fact.label.as_str())) {
+            assert_eq!(
+                (fact.value.as_str(), fact.emphasis),
+                ("not read yet", Emphasis::Absent),
+                "{}",
+                fact.label
+            );
+        }
+    }
+
+    #[test]
+    fn a_gpu_without_gpm_is_described_as_such() {
+        let mut gpu = GpuPicture::default();
+        gpu.row.set(F::SmActive, Cell::UNSUPPORTED);
+        assert!(busy(&gpu).note.contains("GPM"));
+        gpu.row.set(F::SmActive, Cell::steps(40));
+        assert_eq!(busy(&gpu).note, "");
+    }
+
+    #[test]
+    fn a_slow_link_is_normal_when_idle_and_a_warning_when_busy() {
+        let mut gpu = GpuPicture::default();
+        gpu.facts.pcie_gen_max = Reading::Value(5);
+        gpu.health.pcie_gen = Reading::Value(1);
+        gpu.row.set(F::Util, Cell::steps(0));
+        assert_eq!(pcie_note(&gpu).1, Emphasis::Plain);
+        gpu.row.set(F::Util, Cell::steps(90));
+        assert_eq!(pcie_note(&gpu).1, Emphasis::Warning);
+        gpu.health.pcie_gen = Reading::Value(5);
+        assert_eq!(pcie_note(&gpu), ("", Emphasis::Plain));
+        gpu.facts.pcie_width_max = Reading::Value(16);
+        gpu.health.pcie_width = Reading::Value(8);
+        assert_eq!(pcie_note(&gpu).1, Emphasis::Warning);
+    }
+
+    #[test]
+    fn heat_is_a_warning_near_the_slowdown_temperature() {
+        let mut gpu = GpuPicture::default();
+        gpu.facts.temp_slowdown_c = Reading::Value(90);
+        gpu.row.set(F::Temp, Cell::steps(84));
+        assert_eq!(find(&[temperature(&gpu)], "Core").emphasis, Emphasis::Plain);
+        gpu.row.set(F::Temp, Cell::steps(86));
+        assert_eq!(find(&[temperature(&gpu)], "Core").emphasis, Emphasis::Warning);
+    }
+
+    #[test]
+    fn owners_are_shown_with_their_evidence() {
+        let mut gpu = GpuPicture::default();
+        assert_eq!(owners(&gpu, &around()).note, "Of no job known here.");
+        gpu.owners.push(Owner { job: nodeglass_protocol::JobId(17), by: Evidence::GresIndex });
+        let group = owners(&gpu, &around());
+        assert_eq!(group.facts[0].value, "name of 17");
+        assert_eq!(group.facts[0].note, "SLURM gave it to the job");
+    }
+
+    #[test]
+    fn energy_has_a_suitable_unit() {
+        assert_eq!(
+            [812, 9_999, 1_234_567].map(energy),
+            ["812 Wh", "9,999 Wh", "1234.6 kWh"].map(String::from)
+        );
+    }
+}

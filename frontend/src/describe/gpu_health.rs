@@ -1,0 +1,203 @@
+//! The details of a GPU's health: memory errors and their repair, its NVLinks, and its events.
+
+use super::fact::{Emphasis, Fact, FactGroup};
+use crate::domain::text;
+use nodeglass_protocol::gpu::NvLink;
+use nodeglass_protocol::picture::{GpuEvent, GpuPicture};
+use nodeglass_protocol::{GpuField, Reading};
+
+/// Describes a GPU's memory errors, with advice.
+pub fn errors(gpu: &GpuPicture) -> FactGroup {
+    let (row, health) = (&gpu.row, &gpu.health);
+    let counter = |label, reading: &Reading<u64>| Fact::read(label, reading, |count| text::grouped(*count));
+    let is_nonzero = |reading: &Reading<u64>| reading.value().is_some_and(|count| *count > 0);
+    let is_set = |reading: &Reading<bool>| reading.value() == Some(&true);
+    let has_uncorrected = row.value(GpuField::EccUncorrected).is_some_and(|count| count > 0);
+    let yes = |value: &bool| if *value { "yes" } else { "no" }.to_owned();
+    let note_if = |applies, text: &'static str| if applies { text } else { "" };
+    let since_load = |label, field| Fact::cell(label, row, field, text::grouped);
+    FactGroup::new(
+        "Memory errors",
+        [
+            since_load("Uncorrected, since driver load", GpuField::EccUncorrected)
+                .with_note(note_if(
+                    has_uncorrected,
+                    "results may be wrong: check them, and tell the administrators",
+                ))
+                .with_emphasis_if(has_uncorrected, Emphasis::Error),
+            since_load("Corrected, since driver load", GpuField::EccCorrected),
+            counter("Uncorrected, in its life", &health.ecc_life_uncorrected),
+            counter("Corrected, in its life", &health.ecc_life_corrected),
+            counter("Pages retired, uncorrected", &health.retired_uncorrected),
+            counter("Pages retired, corrected", &health.retired_corrected),
+            Fact::read("Pages wait to be retired", &health.retired_pending, yes)
+                .with_note(note_if(
+                    is_set(&health.retired_pending),
+                    "the node needs a reboot; until then the page is used",
+                ))
+                .with_emphasis_if(is_set(&health.retired_pending), Emphasis::Warning),
+            counter("Rows remapped, uncorrected", &health.remapped_uncorrected)
+                .with_emphasis_if(is_nonzero(&health.remapped_uncorrected), Emphasis::Warning),
+            counter("Rows remapped, corrected", &health.remapped_corrected),
+            Fact::read("A row waits to be remapped", &health.remap_pending, yes)
+                .with_note(note_if(
+                    is_set(&health.remap_pending),
+                    "the card needs a reset: tell the administrators",
+                ))
+                .with_emphasis_if(is_set(&health.remap_pending), Emphasis::Warning),
+            Fact::read("Remapping failed", &health.remap_failed, yes)
+                .with_note(note_if(
+                    is_set(&health.remap_failed),
+                    "the card is to be replaced: move the job away",
+                ))
+                .with_emphasis_if(is_set(&health.remap_failed), Emphasis::Error),
+        ],
+    )
+}
+
+/// Describes each NVLink of a GPU; `None` if it has none.
+pub fn nvlinks(gpu: &GpuPicture) -> Option<FactGroup> {
+    let links = &gpu.health.nvlinks;
+    let up = links.iter().filter(|link| link.up.value() == Some(&true)).count();
+    let group = FactGroup::new("NVLinks", links.iter().map(nvlink));
+    (!links.is_empty())
+        .then(|| group.with_note(format!("{up} of {} up", text::count(links.len(), "link", "links"))))
+}
+
+fn nvlink(link: &NvLink) -> Fact {
+    let remote = link.remote.value().map_or_else(|| "peer not told".to_owned(), ToString::to_string);
+    let rate =
+        |reading: &Reading<u64>| reading.value().map_or(text::ABSENT.to_owned(), |mib| text::grouped(*mib));
+    let errors = link.errors.value().copied().unwrap_or(0);
+    let value = match &link.up {
+        Reading::Value(false) => "down".to_owned(),
+        // The rates are only sent to viewers of the node itself.
+        Reading::Value(true) if link.rx_mib_s.is_not_yet() && link.tx_mib_s.is_not_yet() => "up".to_owned(),
+        Reading::Value(true) => {
+            format!("↓ {} ↑ {} MiB/s", rate(&link.rx_mib_s), rate(&link.tx_mib_s))
+        }
+        other => return Fact::read(&format!("Link {}", link.link), other, |_| String::new()),
+    };
+    let version = link.version.value().map_or(String::new(), |version| format!(", NVLink {version}"));
+    let wrong = if errors > 0 { format!(", {} errors", text::grouped(errors)) } else { String::new() };
+    Fact::new(format!("Link {}", link.link), value)
+        .with_note(format!("to {remote}{version}{wrong}"))
+        .with_emphasis_if(errors > 0 || link.up.value() == Some(&false), Emphasis::Warning)
+}
+
+/// Returns the events of a GPU, newest first; `when` formats how long ago a moment is.
+pub fn events<'a>(
+    all: impl DoubleEndedIterator<Item = &'a GpuEvent>,
+    gpu: &GpuPicture,
+    when: impl Fn(u64) -> String,
+) -> Option<FactGroup> {
+    let own_events = all.rev().filter(|event| event.gpu.as_ref().is_none_or(|uuid| *uuid == gpu.facts.uuid));
+    let entries: Vec<Fact> = own_events
+        .map(|event| {
+            let meaning = event.xid.and_then(xid);
+            let fact = Fact::new(when(event.at_ms), event.text.as_str());
+            match meaning {
+                Some((text, is_program_error)) => fact.with_note(text).with_emphasis_if(
+                    true,
+                    if is_program_error { Emphasis::Warning } else { Emphasis::Error },
+                ),
+                None => fact.with_emphasis_if(event.xid.is_some(), Emphasis::Warning),
+            }
+        })
+        .collect();
+    (!entries.is_empty()).then(|| FactGroup::new("What happened", entries))
+}
+
+/// Explains an Xid number, and whether the program rather than the GPU is the likely cause.
+///
+/// After NVIDIA's "Xid Errors" catalogue.
+pub fn xid(number: u64) -> Option<(&'static str, bool)> {
+    Some(match number {
+        8 => ("the card stopped answering a channel: mostly a program that hangs", true),
+        13 => ("a kernel did something illegal, mostly an index out of bounds", true),
+        31 => ("a kernel reached for memory that is not mapped", true),
+        43 => ("the program hung on the card and was stopped; the card is well", true),
+        45 => ("the program's work was removed after an earlier error or a kill", true),
+        48 => ("memory error of two bits that could not be corrected", false),
+        61 | 62 => ("the card's own firmware halted: it needs a reset", false),
+        63 => ("a row of memory was remapped, or a page retired", false),
+        64 => ("remapping a row failed: the card is to be replaced if it comes again", false),
+        68 => ("the video engine failed", false),
+        69 => ("the graphics engine failed on an illegal command", true),
+        74 => ("an NVLink failed: look at the other end, too", false),
+        79 => ("the card has fallen off the bus: the node needs a reboot or a repair", false),
+        92 => ("many single-bit memory errors were corrected", false),
+        94 => ("a memory error was contained: only the programs that met it were stopped", false),
+        95 => ("a memory error was not contained: the card needs a reset", false),
+        109 => ("switching between programs took too long and was stopped", true),
+        119 | 120 => ("the card's system processor (GSP) does not answer: it needs a reset", false),
+        121 => ("a C2C link corrected an error", false),
+        140 => ("memory errors that could not be recovered: the card needs a reset", false),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_remapping_comes_with_advice() {
+        let mut gpu = GpuPicture::default();
+        gpu.health.remap_failed = Reading::Value(false);
+        let of = |gpu: &GpuPicture| {
+            errors(gpu).facts.into_iter().find(|fact| fact.label == "Remapping failed").unwrap()
+        };
+        assert_eq!(
+            (of(&gpu).value.as_str(), of(&gpu).note.as_str(), of(&gpu).emphasis),
+            ("no", "", Emphasis::Plain)
+        );
+        gpu.health.remap_failed = Reading::Value(true);
+        assert_eq!(of(&gpu).emphasis, Emphasis::Error);
+        assert!(of(&gpu).note.contains("replaced"));
+    }
+
+    #[test]
+    fn links_show_state_flow_and_errors() {
+        let mut gpu = GpuPicture::default();
+        assert_eq!(nvlinks(&gpu), None);
+        let up = NvLink {
+            link: 0,
+            up: Reading::Value(true),
+            rx_mib_s: Reading::Value(1_200),
+            ..NvLink::default()
+        };
+        let down =
+            NvLink { link: 1, up: Reading::Value(false), errors: Reading::Value(3), ..NvLink::default() };
+        gpu.health.nvlinks = vec![up, down, NvLink { link: 2, ..NvLink::default() }];
+        let group = nvlinks(&gpu).unwrap();
+        assert_eq!(group.note, "1 of 3 links up");
+        assert_eq!(group.facts[0].value, "↓ 1,200 ↑ – MiB/s");
+        assert_eq!((group.facts[1].value.as_str(), group.facts[1].emphasis), ("down", Emphasis::Warning));
+        assert_eq!(group.facts[2].value, "not read yet");
+    }
+
+    #[test]
+    fn events_are_newest_first_and_exclude_other_gpus() {
+        let gpu = GpuPicture::default();
+        let event = |at_ms, gpu: Option<&str>, xid| GpuEvent {
+            at_ms,
+            gpu: gpu.map(nodeglass_protocol::GpuUuid::new),
+            xid,
+            text: "Xid".into(),
+        };
+        let all = [event(1, None, Some(31)), event(2, Some("GPU-other"), Some(79)), event(3, None, Some(79))];
+        let group = events(all.iter(), &gpu, |at| at.to_string()).unwrap();
+        let entries: Vec<(&str, Emphasis)> =
+            group.facts.iter().map(|fact| (fact.label.as_str(), fact.emphasis)).collect();
+        assert_eq!(entries, [("3", Emphasis::Error), ("1", Emphasis::Warning)]);
+        assert_eq!(events([].iter(), &gpu, |at| at.to_string()), None);
+    }
+
+    #[test]
+    fn an_unknown_xid_is_shown_by_its_number() {
+        assert_eq!(xid(9_999), None);
+        assert!(xid(79).is_some_and(|(_, is_program_error)| !is_program_error));
+        assert!(xid(31).is_some_and(|(_, is_program_error)| is_program_error));
+    }
+}

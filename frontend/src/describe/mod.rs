@@ -1,0 +1,13 @@
+//! Details as groups of facts. Each fact has a value, or a reason why it is missing.
+
+pub mod commands;
+mod fact;
+pub mod gpu;
+pub mod gpu_health;
+pub mod host;
+pub mod job;
+pub mod process;
+pub mod share;
+pub mod throttle;
+
+pub use fact::{Emphasis, Fact, FactGroup};

@@ -1,0 +1,345 @@
+//! Texts about a share for its owner and its guest: what it shows and hides, how long it lasts, and who uses
+//! it.
+
+use crate::domain::route::{JobTab, Route};
+use crate::domain::text;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
+
+/// Number of jobs or nodes that are named before the rest is counted.
+const NAMED: usize = 3;
+/// Maximum number of jobs offered for sharing on a page that shows no job or node.
+const OFFERED: usize = 8;
+/// Remaining time, in seconds, below which the expiry is shown as a warning.
+pub const SHORT_S: u64 = 600;
+
+/// Offered durations, with their length in s; `None` is the relay's default.
+pub const DURATIONS: [(&str, Option<u64>); 6] = [
+    ("24 h, or until the job ends", None),
+    ("1 h", Some(3_600)),
+    ("8 h", Some(8 * 3_600)),
+    ("24 h", Some(24 * 3_600)),
+    ("3 days", Some(3 * 86_400)),
+    ("7 days", Some(7 * 86_400)),
+];
+
+/// Parts that may be hidden: the field's name in a form, and a description.
+pub const HIDEABLE_PARTS: [(&str, &str); 4] = [
+    ("arguments", "arguments of processes"),
+    ("paths", "folders and files"),
+    ("other_users", "processes of other users"),
+    ("logs", "logs"),
+];
+
+/// Something that may be shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The text of the choice.
+    pub label: String,
+    /// What would be shared.
+    pub scope: Scope,
+}
+
+/// Returns what may be shared, the smallest scope first: what is in view, then everything.
+pub fn offers(route: &Route, jobs: &[Job]) -> Vec<Offer> {
+    let mut offers = Vec::new();
+    match route {
+        Route::Job(id, tab) => {
+            let job = jobs.iter().find(|job| job.id == *id);
+            offers.push(Offer { label: job_label(*id, job), scope: Scope::Jobs(vec![*id]) });
+            let nodes = match tab {
+                JobTab::Node(name) => vec![name.clone()],
+                _ => job.map(|job| job.nodes.clone()).unwrap_or_default(),
+            };
+            if (1..=Scope::MAX_NAMED).contains(&nodes.len()) {
+                let scope = Scope::Nodes(nodes);
+                let their = if scope_len(&scope) == 1 { "its" } else { "their" };
+                offers.push(Offer {
+                    label: format!("{}, with all of {their} jobs", scope_text(&scope)),
+                    scope,
+                });
+            }
+        }
+        Route::Node(name) => {
+            let scope = Scope::Nodes(vec![name.clone()]);
+            offers.push(Offer { label: format!("{}, with all of its jobs", scope_text(&scope)), scope });
+        }
+        Route::AllJobs | Route::Nowhere => {
+            let running = jobs.iter().filter(|job| job.is_active()).take(OFFERED);
+            offers.extend(
+                running.map(|job| Offer {
+                    label: job_label(job.id, Some(job)),
+                    scope: Scope::Jobs(vec![job.id]),
+                }),
+            );
+        }
+    }
+    offers.push(Offer { label: "everything, also what comes later".to_owned(), scope: Scope::All });
+    offers
+}
+
+fn job_label(id: JobId, job: Option<&Job>) -> String {
+    match job {
+        Some(job) if !job.name.is_empty() => format!("job {} {}", job.label, job.name),
+        _ => format!("job {id}"),
+    }
+}
+
+fn scope_len(scope: &Scope) -> usize {
+    match scope {
+        Scope::Jobs(jobs) => jobs.len(),
+        Scope::Nodes(nodes) => nodes.len(),
+        Scope::All => usize::MAX,
+    }
+}
+
+/// Describes a scope: `job 4711`, `nodes gpu-01, gpu-02, gpu-03 and 5 more`, `everything`.
+pub fn scope_text(scope: &Scope) -> String {
+    match scope {
+        Scope::Jobs(jobs) => list_names("job", jobs.iter().map(ToString::to_string)),
+        Scope::Nodes(nodes) => list_names("node", nodes.iter().map(ToString::to_string)),
+        Scope::All => "everything".to_owned(),
+    }
+}
+
+fn list_names(what: &str, names: impl ExactSizeIterator<Item = String>) -> String {
+    let count = names.len();
+    let few = names.take(NAMED).collect::<Vec<_>>().join(", ");
+    let plural = if count == 1 { "" } else { "s" };
+    match count.saturating_sub(NAMED) {
+        0 => format!("{what}{plural} {few}"),
+        more => format!("{what}{plural} {few} and {more} more"),
+    }
+}
+
+/// Describes what is hidden: `arguments of processes, folders and files`; empty if nothing is.
+pub fn hidden_text(parts: &HiddenParts) -> String {
+    let is_hidden = [parts.arguments, parts.paths, parts.other_users, parts.logs];
+    let hidden = HIDEABLE_PARTS
+        .into_iter()
+        .zip(is_hidden)
+        .filter(|(_, is_hidden)| *is_hidden)
+        .map(|((_, what), _)| what);
+    hidden.collect::<Vec<_>>().join(", ")
+}
+
+/// Tells a guest what is hidden.
+pub fn hidden_sentence(terms: &ShareTerms) -> String {
+    let hidden = hidden_text(&terms.hidden);
+    if hidden.is_empty() {
+        return "Nothing of it is hidden but environments of processes, which are never shared.".to_owned();
+    }
+    format!("Hidden: {hidden}. Environments of processes are never shared.")
+}
+
+/// Returns how long a share lasts, in s: until its terms or its job's limit end it.
+pub fn remaining_s(terms: &ShareTerms, now_ms: u64, job_left_s: Option<u64>) -> u64 {
+    let remaining_s = terms.expires_ms.saturating_sub(now_ms) / 1_000;
+    job_left_s.filter(|_| terms.ends_with_job).map_or(remaining_s, |job_left_s| job_left_s.min(remaining_s))
+}
+
+/// Describes when a share ends: `ends in 3 h 12, or with the job`.
+pub fn expiry_text(terms: &ShareTerms, now_ms: u64, job_left_s: Option<u64>) -> String {
+    let (by_terms, remaining_s) = (remaining_s(terms, now_ms, None), remaining_s(terms, now_ms, job_left_s));
+    let job = if scope_len(&terms.scope) == 1 { "the job" } else { "its last job" };
+    match remaining_s {
+        0 => "ends now".to_owned(),
+        remaining_s if remaining_s < by_terms => {
+            format!("ends with {job}, in {} at most", text::span(remaining_s))
+        }
+        remaining_s if terms.ends_with_job => format!("ends in {}, or with {job}", text::span(remaining_s)),
+        remaining_s => format!("ends in {}", text::span(remaining_s)),
+    }
+}
+
+/// Describes who may use it.
+pub fn audience_text(terms: &ShareTerms) -> String {
+    match &terms.to {
+        Some(user) => format!("only for {user}"),
+        None => "for whoever has the link".to_owned(),
+    }
+}
+
+/// Returns a message with everything a teammate needs; `until` is the formatted end.
+pub fn message(link: &ShareLink, url: &str, owner: &str, until: &str) -> String {
+    let terms = &link.share.terms;
+    let only = terms.to.as_ref().map_or(String::new(), |user| format!(" and works only for {user}"));
+    let job = if terms.ends_with_job { ", or with the job" } else { "" };
+    format!(
+        "{owner} shares {} with you in nodeglass, to look at live.\n\
+         1. On your own machine, and leave it running: {}\n\
+         2. In a browser there: {url}\n\
+         The link is read-only{only}. It ends {until}{job}.\n",
+        scope_text(&terms.scope),
+        link.tunnel,
+    )
+}
+
+/// A user who views, in however many tabs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShareViewer {
+    /// The user; `None` if the kernel does not name one.
+    pub user: Option<String>,
+    /// Number of tabs.
+    pub tabs: usize,
+    /// Since when at least one is open, in ms since 1970.
+    pub since_ms: u64,
+}
+
+/// Groups the visitors of a share, or those with the owner's key, by user, in the order of their arrival.
+pub fn viewers(visitors: &[Visitor], share: Option<&ShareId>) -> Vec<ShareViewer> {
+    let mut viewers: Vec<ShareViewer> = Vec::new();
+    for visitor in visitors.iter().filter(|visitor| visitor.share.as_ref() == share) {
+        let user = visitor.user.as_ref().map(ToString::to_string);
+        match viewers.iter_mut().find(|viewer| viewer.user == user) {
+            Some(viewer) => {
+                viewer.tabs += 1;
+                viewer.since_ms = viewer.since_ms.min(visitor.since_ms);
+            }
+            None => viewers.push(ShareViewer { user, tabs: 1, since_ms: visitor.since_ms }),
+        }
+    }
+    viewers
+}
+
+/// Describes a viewer: `bob since 14:03, 2 tabs`; `when` formats a time in seconds since 1970.
+pub fn viewer_text(viewer: &ShareViewer, when: &dyn Fn(i64) -> String) -> String {
+    let who = viewer.user.as_deref().unwrap_or("an unknown user");
+    let since = when((viewer.since_ms / 1_000).cast_signed());
+    let tabs = if viewer.tabs > 1 { format!(", {} tabs", viewer.tabs) } else { String::new() };
+    format!("{who} since {since}{tabs}")
+}
+
+/// Returns the number of viewers besides the owner.
+pub fn guests(sharing: &Sharing) -> usize {
+    sharing.shares.iter().map(|share| viewers(&sharing.visitors, Some(&share.id)).len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::NodeName;
+    use nodeglass_protocol::job::JobState;
+    use nodeglass_protocol::share::Share;
+
+    const H: u64 = 3_600_000;
+
+    fn terms(scope: Scope) -> ShareTerms {
+        ShareTerms {
+            label: "for bob".into(),
+            scope,
+            hidden: HiddenParts::default(),
+            to: None,
+            expires_ms: 10 * H,
+            ends_with_job: true,
+        }
+    }
+
+    fn node(name: &str) -> NodeName {
+        NodeName::new(name).unwrap()
+    }
+
+    fn job(id: u32, state: JobState) -> Job {
+        Job {
+            name: "train".into(),
+            label: id.to_string().into(),
+            nodes: vec![node("n1"), node("n2")],
+            ..Job::new(JobId(id), "alice".into(), state)
+        }
+    }
+
+    #[test]
+    fn a_scope_is_named_and_a_long_one_counted() {
+        assert_eq!(scope_text(&Scope::Jobs(vec![JobId(4711)])), "job 4711");
+        let nodes = ["a", "b", "c", "d", "e"].map(node).to_vec();
+        assert_eq!(scope_text(&Scope::Nodes(nodes)), "nodes a, b, c and 2 more");
+        assert_eq!(scope_text(&Scope::All), "everything");
+    }
+
+    #[test]
+    fn the_time_left_is_the_lesser_of_terms_and_job_limit() {
+        let mut terms = terms(Scope::Jobs(vec![JobId(17)]));
+        assert_eq!(expiry_text(&terms, 7 * H, None), "ends in 3 h, or with the job");
+        assert_eq!(expiry_text(&terms, 7 * H, Some(86_400)), "ends in 3 h, or with the job");
+        assert_eq!(expiry_text(&terms, 7 * H, Some(1_800)), "ends with the job, in 30 min at most");
+        terms.ends_with_job = false;
+        assert_eq!(expiry_text(&terms, 7 * H, Some(1_800)), "ends in 3 h");
+        assert_eq!(expiry_text(&terms, 10 * H, None), "ends now");
+        assert_eq!(expiry_text(&terms, 99 * H, None), "ends now");
+        assert_eq!(remaining_s(&terms, 10 * H - 1_500, None), 1);
+    }
+
+    #[test]
+    fn hidden_parts_are_named_and_environments_always_are() {
+        let mut terms = terms(Scope::All);
+        assert_eq!(
+            hidden_sentence(&terms),
+            "Hidden: arguments of processes, folders and files, processes of other users, logs. \
+             Environments of processes are never shared."
+        );
+        terms.hidden = HiddenParts { logs: true, arguments: false, paths: false, other_users: false };
+        assert!(hidden_sentence(&terms).starts_with("Hidden: logs."));
+        terms.hidden.logs = false;
+        assert!(hidden_sentence(&terms).contains("environments"));
+    }
+
+    #[test]
+    fn the_smallest_scope_is_offered_first_and_everything_last() {
+        let jobs = [job(17, JobState::Running), job(18, JobState::Pending)];
+        let scopes =
+            |route: &Route| offers(route, &jobs).into_iter().map(|offer| offer.scope).collect::<Vec<_>>();
+        let (one, all) = (Scope::Jobs(vec![JobId(17)]), Scope::All);
+        let nodes = Scope::Nodes(vec![node("n1"), node("n2")]);
+        assert_eq!(scopes(&Route::Job(JobId(17), JobTab::Processes)), [one.clone(), nodes, all.clone()]);
+        let second = Scope::Nodes(vec![node("n2")]);
+        assert_eq!(
+            scopes(&Route::Job(JobId(17), JobTab::Node(node("n2")))),
+            [one.clone(), second.clone(), all.clone()]
+        );
+        assert_eq!(scopes(&Route::Node(node("n2"))), [second, all.clone()]);
+        assert_eq!(scopes(&Route::AllJobs), [one, all.clone()]);
+        // A job that is not listed yet may be shared.
+        assert_eq!(scopes(&Route::Job(JobId(9), JobTab::Nodes)), [Scope::Jobs(vec![JobId(9)]), all]);
+        assert_eq!(offers(&Route::AllJobs, &jobs)[0].label, "job 17 train");
+    }
+
+    #[test]
+    fn a_message_has_everything_a_teammate_needs() {
+        let share = Share {
+            id: ShareId::new("abc").unwrap(),
+            created_ms: 0,
+            terms: ShareTerms { to: Some("bob".into()), ..terms(Scope::Jobs(vec![JobId(17)])) },
+        };
+        let link = ShareLink { share, link: None, tunnel: "ssh -L 8080:127.0.0.1:8080 login".into() };
+        let message = message(&link, "http://127.0.0.1:8080/#s=abc.KEY", "alice", "Sat 18:20");
+        for part in
+            ["alice", "job 17", "ssh -L 8080", "/#s=abc.KEY\n", "only for bob", "Sat 18:20, or with the job"]
+        {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+    }
+
+    #[test]
+    fn the_tabs_of_one_user_are_one_viewer_and_the_owner_is_no_guest() {
+        let id = ShareId::new("abc").unwrap();
+        let visitor = |share: Option<&ShareId>, user: Option<&str>, since_ms| Visitor {
+            share: share.cloned(),
+            user: user.map(Into::into),
+            since_ms,
+        };
+        let share = Share { id: id.clone(), created_ms: 0, terms: terms(Scope::All) };
+        let visitors = vec![
+            visitor(None, Some("alice"), 1),
+            visitor(Some(&id), Some("bob"), 9_000),
+            visitor(Some(&id), Some("bob"), 5_000),
+            visitor(Some(&id), None, 7_000),
+        ];
+        let when = |at: i64| format!("{at} s");
+        let label: Vec<String> =
+            viewers(&visitors, Some(&id)).iter().map(|viewer| viewer_text(viewer, &when)).collect();
+        assert_eq!(label, ["bob since 5 s, 2 tabs", "an unknown user since 7 s"]);
+        assert_eq!(viewers(&visitors, None).len(), 1);
+        assert_eq!(guests(&Sharing { shares: vec![share], visitors }), 2);
+    }
+}

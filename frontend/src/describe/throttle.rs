@@ -1,0 +1,77 @@
+//! The details of throttling: each reason with its share of the time. A power cap and idleness are normal.
+
+use super::fact::{Emphasis, Fact, FactGroup};
+use crate::domain::text;
+use crate::domain::throttle::ThrottleSummary;
+
+/// Describes the reasons of the last ten minutes; `since` formats how long ago a moment is.
+pub fn group(intervals: &[ThrottleSummary], since: impl Fn(u64) -> String) -> FactGroup {
+    let fact = |one: &ThrottleSummary| {
+        let value = match one.since_ms {
+            Some(at_ms) if one.or_longer => format!("now, for {} or longer", since(at_ms)),
+            Some(at_ms) => format!("now, for {}", since(at_ms)),
+            None => "not now".to_owned(),
+        };
+        let note = format!("{} of the last 10 min. {}", share(one.share), one.reason.why);
+        let is_odd = !one.reason.is_normal && one.since_ms.is_some();
+        Fact::new(capitalised(one.reason.name), value)
+            .with_note(note)
+            .with_emphasis_if(is_odd, Emphasis::Warning)
+    };
+    let group = FactGroup::new("What holds the clocks back", intervals.iter().map(fact));
+    if intervals.is_empty() {
+        group.with_note("Nothing did in the last 10 min, as far as is known.")
+    } else {
+        group
+    }
+}
+
+/// Formats a fraction in whole per cent; a non-zero one is never shown as zero.
+fn share(share: f32) -> String {
+    let percent = (share.clamp(0.0, 1.0) * 100.0).round() as u64;
+    if percent == 0 { "less than 1 %".to_owned() } else { format!("{} %", text::grouped(percent)) }
+}
+
+fn capitalised(name: &str) -> String {
+    let mut letters = name.chars();
+    letters.next().map_or(String::new(), |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::throttle::summarize;
+    use nodeglass_protocol::Cell;
+    use nodeglass_protocol::trace::Trace;
+
+    fn describe(slots: &[(u64, u32)]) -> FactGroup {
+        let mut trace = Trace::default();
+        slots.iter().for_each(|(second, bits)| trace.push(second * 1_000, Cell::steps(*bits), 0));
+        group(&summarize(&trace, 0, 600_000), |at_ms| format!("{} s", 20 - at_ms / 1_000))
+    }
+
+    #[test]
+    fn the_power_cap_and_idleness_are_normal_and_heat_is_not() {
+        for (bits, emphasis) in [
+            (0x1, Emphasis::Plain),
+            (0x4, Emphasis::Plain),
+            (0x40, Emphasis::Warning),
+            (0x80, Emphasis::Warning),
+        ] {
+            assert_eq!(describe(&[(10, bits), (11, bits)]).facts[0].emphasis, emphasis, "{bits:#x}");
+        }
+    }
+
+    #[test]
+    fn a_reason_has_a_share_and_a_start() {
+        let group = describe(&[(10, 0), (11, 0x40), (12, 0x40), (13, 0x40)]);
+        assert_eq!(group.facts[0].value, "now, for 9 s");
+        assert!(group.facts[0].note.starts_with("75 % of the last 10 min."));
+        assert_eq!(describe(&[(10, 0x40), (11, 0)]).facts[0].value, "not now");
+    }
+
+    #[test]
+    fn without_data_the_group_says_so() {
+        assert!(describe(&[]).note.contains("as far as is known"));
+    }
+}

@@ -1,0 +1,193 @@
+//! The health of a node or a job: a severity and a label, decided in one place.
+
+use crate::domain::flags;
+use crate::domain::severity::Severity;
+use crate::domain::text;
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::picture::{Link, NodePicture};
+
+/// A severity with a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// How severe it is; decides the symbol.
+    pub severity: Severity,
+    /// The label: `live`, `stale 12 s`, `refused`.
+    pub label: String,
+}
+
+impl Health {
+    fn new(severity: Severity, label: impl Into<String>) -> Self {
+        Self { severity, label: label.into() }
+    }
+}
+
+/// How current a node's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// Current.
+    Fresh,
+    /// This many ms old; shown dimmed.
+    Stale(u64),
+    /// The job has ended; they are its last.
+    Last,
+    /// There are none yet.
+    Never,
+}
+
+/// Age from which values count as stale: three intervals, as in the relay.
+fn late_after_ms(node: &NodePicture) -> u64 {
+    3 * u64::from(node.head.interval_ms.max(1_000)) + 500
+}
+
+/// Returns how current a node's values are by the relay's clock, whatever the connection's state.
+pub fn freshness(node: &NodePicture, now_ms: u64) -> Freshness {
+    let Some(sampled) = node.sampled_at_ms else { return Freshness::Never };
+    let age = now_ms.saturating_sub(sampled);
+    match node.head.link {
+        Link::Ended => Freshness::Last,
+        Link::Live if age < late_after_ms(node) => Freshness::Fresh,
+        _ => Freshness::Stale(age),
+    }
+}
+
+/// Returns the health of a node.
+pub fn for_node(node: &NodePicture, now_ms: u64) -> Health {
+    let stale = || match freshness(node, now_ms) {
+        Freshness::Stale(age) => format!("stale {}", text::span(age / 1_000)),
+        _ => "no sample yet".to_owned(),
+    };
+    match &node.head.link {
+        Link::Waiting => Health::new(Severity::Pending, "waiting"),
+        Link::Connecting { failures: 0 } => Health::new(Severity::Pending, "connecting"),
+        Link::Connecting { .. } => Health::new(Severity::Error, "connecting again"),
+        Link::Late => Health::new(Severity::Warning, stale()),
+        Link::Silent => Health::new(Severity::Error, format!("silent, {}", stale())),
+        Link::Down { .. } => Health::new(Severity::Error, "down"),
+        Link::Refused { .. } => Health::new(Severity::Error, "refused"),
+        Link::Ended => Health::new(Severity::Ended, "ended"),
+        Link::Live => for_live_node(node, now_ms),
+    }
+}
+
+fn for_live_node(node: &NodePicture, now_ms: u64) -> Health {
+    if node.head.driver_stuck_ms.is_some() {
+        return Health::new(Severity::Error, format!("{} hangs", node.head.vendor().library()));
+    }
+    if node.gpus.iter().any(|gpu| gpu.fault.is_some()) {
+        return Health::new(Severity::Error, "a GPU cannot be read");
+    }
+    match freshness(node, now_ms) {
+        Freshness::Never => return Health::new(Severity::Pending, "first sample is on its way"),
+        Freshness::Stale(age) => {
+            return Health::new(Severity::Warning, format!("stale {}", text::span(age / 1_000)));
+        }
+        Freshness::Fresh | Freshness::Last => {}
+    }
+    if let Some(label) = worst_flag(node) {
+        return Health::new(Severity::Warning, label);
+    }
+    if node.head.no_gpu.is_some() {
+        return Health::new(Severity::Pending, "no GPU to show");
+    }
+    Health::new(Severity::Ok, "live")
+}
+
+/// Returns the most severe flag of a node's GPUs, if it is a warning or error: `GPU 1 !THERM`.
+fn worst_flag(node: &NodePicture) -> Option<String> {
+    let flags = node.gpus.iter().filter_map(|gpu| Some((gpu, flags::for_gpu(&gpu.row).into_iter().next()?)));
+    let (gpu, flag) =
+        flags.filter(|(_, flag)| flag.severity >= Severity::Warning).max_by_key(|(_, flag)| flag.severity)?;
+    Some(format!("GPU {} {}", gpu.facts.index, flag.text))
+}
+
+/// Returns the health of a job: SLURM's state, and the worst of its nodes while it runs.
+pub fn for_job<'a>(job: &Job, nodes: impl Iterator<Item = &'a NodePicture>, now_ms: u64) -> Health {
+    let label = state_label(&job.state);
+    match job.state {
+        JobState::Pending => return Health::new(Severity::Pending, label),
+        JobState::Ended(_) => return Health::new(Severity::Ended, label),
+        _ => {}
+    }
+    let worst = nodes.map(|node| (for_node(node, now_ms), node)).max_by_key(|(health, _)| health.severity);
+    match worst {
+        Some((health, node)) if health.severity > Severity::Ended => {
+            Health::new(health.severity, format!("{label}; {}: {}", node.name, health.label))
+        }
+        _ => Health::new(Severity::Ok, label),
+    }
+}
+
+/// Returns the label of a job's state.
+pub fn state_label(state: &JobState) -> String {
+    match state {
+        JobState::Pending => "waiting".to_owned(),
+        JobState::Configuring => "nodes are being prepared".to_owned(),
+        JobState::Running => "running".to_owned(),
+        JobState::Suspended => "suspended".to_owned(),
+        JobState::Completing => "completing".to_owned(),
+        JobState::Ended(how) if how.is_empty() => "ended".to_owned(),
+        JobState::Ended(how) | JobState::Other(how) => how.as_str().to_ascii_lowercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::picture::GpuPicture;
+    use nodeglass_protocol::{Cell, GpuField, NodeName};
+
+    fn node(link: Link, sampled_at_ms: Option<u64>) -> NodePicture {
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        node.head.link = link;
+        node.head.interval_ms = 1_000;
+        node.sampled_at_ms = sampled_at_ms;
+        node.gpus = vec![GpuPicture::default()];
+        node
+    }
+
+    #[test]
+    fn a_silent_node_is_shown_as_silent_not_idle() {
+        let health = for_node(&node(Link::Silent, Some(10_000)), 48_000);
+        assert_eq!((health.severity, health.label.as_str()), (Severity::Error, "silent, stale 38 s"));
+    }
+
+    #[test]
+    fn values_become_stale_even_if_the_relay_does_not_report_it() {
+        let node = node(Link::Live, Some(10_000));
+        assert_eq!(freshness(&node, 12_000), Freshness::Fresh);
+        assert_eq!(freshness(&node, 22_000), Freshness::Stale(12_000));
+        assert_eq!(for_node(&node, 22_000).label, "stale 12 s");
+    }
+
+    #[test]
+    fn an_ended_node_keeps_its_last_picture_without_an_age() {
+        let node = node(Link::Ended, Some(10_000));
+        assert_eq!(freshness(&node, 900_000), Freshness::Last);
+        assert_eq!(for_node(&node, 900_000).severity, Severity::Ended);
+    }
+
+    #[test]
+    fn a_power_cap_is_healthy_and_heat_is_not() {
+        let mut node = node(Link::Live, Some(10_000));
+        node.gpus[0].row.set(GpuField::Throttle, Cell::steps(0x4));
+        assert_eq!(for_node(&node, 10_100).severity, Severity::Ok);
+        node.gpus[0].row.set(GpuField::Throttle, Cell::steps(0x40));
+        let hot = for_node(&node, 10_100);
+        assert_eq!((hot.severity, hot.label.as_str()), (Severity::Warning, "GPU 0 !THERM"));
+    }
+
+    #[test]
+    fn a_hanging_driver_and_a_lost_gpu_are_errors() {
+        let mut hung = node(Link::Live, Some(10_000));
+        hung.head.driver_stuck_ms = Some(9_000);
+        assert_eq!(for_node(&hung, 10_100).label, "GPU driver hangs");
+        let mut lost = node(Link::Live, Some(10_000));
+        lost.gpus[0].fault = Some("GPU is lost".into());
+        assert_eq!(for_node(&lost, 10_100).severity, Severity::Error);
+    }
+
+    #[test]
+    fn a_sample_from_the_future_has_no_negative_age() {
+        assert_eq!(freshness(&node(Link::Live, Some(10_000)), 9_000), Freshness::Fresh);
+    }
+}

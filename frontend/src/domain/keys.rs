@@ -1,0 +1,159 @@
+//! The table of keyboard shortcuts, which the help, the command palette and the keyboard share.
+
+/// What a key does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Moves the selection in the job list by this many entries; negative is up.
+    Job(isize),
+    /// Moves by this many node tabs; negative is left.
+    Node(isize),
+    /// Shows all nodes of the job.
+    Overview,
+    /// Shows the processes of the job, or goes back.
+    Processes,
+    /// Shows every job.
+    AllJobs,
+    /// Switches to the next theme (light or dark).
+    Theme,
+    /// Switches to the next colour scheme of the charts.
+    ColorScheme,
+    /// Opens the settings.
+    Settings,
+    /// Opens the sheet for sharing.
+    Share,
+    /// Opens the command palette.
+    Palette,
+    /// Focuses a table's filter.
+    Filter,
+    /// Sorts a table by the column this many places to the right; negative is left.
+    Sort(isize),
+    /// Reverses a table's sort order.
+    ReverseSort,
+    /// Opens or closes the help.
+    Help,
+    /// Closes the topmost layer.
+    Close,
+}
+
+/// Keys and their command.
+#[derive(Clone, Copy, Debug)]
+pub struct Binding {
+    /// The keys as `KeyboardEvent.key` names them.
+    pub keys: &'static [&'static str],
+    /// The command that each of them runs.
+    pub command: Command,
+    /// Description for the help and the command palette.
+    pub description: &'static str,
+}
+
+const fn binding(keys: &'static [&'static str], command: Command, description: &'static str) -> Binding {
+    Binding { keys, command, description }
+}
+
+/// The shortcuts that apply everywhere on the page. The arrows are those of nvnodetop, the letters those of vi.
+pub const BINDINGS: &[Binding] = &[
+    binding(&["ArrowUp", "k"], Command::Job(-1), "job above"),
+    binding(&["ArrowDown", "j"], Command::Job(1), "job below"),
+    binding(&["ArrowLeft", ",", "h"], Command::Node(-1), "node to the left"),
+    binding(&["ArrowRight", ".", "l"], Command::Node(1), "node to the right"),
+    binding(&["o"], Command::Overview, "all nodes of the job"),
+    binding(&["p"], Command::Processes, "processes of the job, and back"),
+    binding(&["a"], Command::AllJobs, "all jobs"),
+    binding(&["/"], Command::Filter, "filter a table; Esc clears it, Enter goes to its rows"),
+    binding(&["<"], Command::Sort(-1), "sort a table by the column to the left"),
+    binding(&[">"], Command::Sort(1), "sort a table by the column to the right"),
+    binding(&["r"], Command::ReverseSort, "sort a table the other way round"),
+    binding(&["t"], Command::Theme, "theme: of the system, dark, light"),
+    binding(&["c"], Command::ColorScheme, "colours: one hue, nvnodetop, nvitop, your own"),
+    binding(&["S"], Command::Settings, "settings"),
+    binding(&["s"], Command::Share, "share what you see, and who looks"),
+    binding(&["?"], Command::Help, "this help"),
+    binding(&["Escape"], Command::Close, "close what lies on top"),
+];
+
+/// Keys with the same meaning, and a description.
+type Keys = (&'static [&'static str], &'static str);
+
+/// Shortcuts that apply only while a part of the page has the focus, for the help: title, then keys.
+pub const FOCUS_BINDINGS: &[(&str, &[Keys])] = &[
+    (
+        "A table",
+        &[
+            (&["↑", "↓"], "row above and below"),
+            (&["Enter"], "open it"),
+            (&["Home", "End"], "first and last row"),
+        ],
+    ),
+    (
+        "Graphs",
+        &[
+            (&["+", "-"], "less and more time"),
+            (&["[", "]"], "earlier and later"),
+            (&["0"], "now again, ten minutes"),
+        ],
+    ),
+    (
+        "A process's sheet",
+        &[(&["I"], "interrupt it"), (&["T"], "terminate it"), (&["K"], "kill it; each asks first")],
+    ),
+];
+
+/// Returns the shortcuts available to a viewer.
+pub fn bindings(is_owner: bool) -> impl Iterator<Item = &'static Binding> {
+    BINDINGS.iter().filter(move |binding| is_owner || binding.command != Command::Share)
+}
+
+impl Command {
+    /// Returns the command of a key as `KeyboardEvent.key` names it.
+    pub fn from_key(key: &str) -> Option<Self> {
+        let binding = BINDINGS.iter().find(|binding| binding.keys.contains(&key))?;
+        Some(binding.command)
+    }
+
+    /// Returns the command of a key pressed together with Ctrl or ⌘.
+    pub fn from_chord(key: &str) -> Option<Self> {
+        matches!(key, "k" | "K").then_some(Self::Palette)
+    }
+}
+
+/// Returns the label of a key as printed on a keycap.
+pub fn keycap(key: &'static str) -> &'static str {
+    match key {
+        "ArrowUp" => "↑",
+        "ArrowDown" => "↓",
+        "ArrowLeft" => "←",
+        "ArrowRight" => "→",
+        "Escape" => "Esc",
+        key => key,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_has_two_meanings() {
+        let mut keys: Vec<_> = BINDINGS.iter().flat_map(|binding| binding.keys).collect();
+        keys.sort_unstable();
+        let all = keys.len();
+        keys.dedup();
+        assert_eq!(keys.len(), all);
+        assert!(BINDINGS.iter().all(|binding| Command::from_key(binding.keys[0]) == Some(binding.command)));
+    }
+
+    #[test]
+    fn a_guest_is_not_offered_the_owners_keys() {
+        let shares = |is_owner| bindings(is_owner).any(|binding| binding.command == Command::Share);
+        assert!(shares(true) && !shares(false));
+        assert_eq!(bindings(false).count(), BINDINGS.len() - 1);
+    }
+
+    #[test]
+    fn other_keys_are_left_to_the_browser() {
+        for key in ["Tab", "Enter", " ", "F5", "x"] {
+            assert_eq!(Command::from_key(key), None);
+        }
+        assert_eq!(Command::from_chord("c"), None, "Ctrl C still copies");
+    }
+}

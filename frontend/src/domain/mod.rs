@@ -1,0 +1,20 @@
+//! Rules and texts of the page: health, flags, ownership, totals, routes. Pure, without a document or a signal.
+
+pub mod colour_scheme;
+pub mod flags;
+pub mod fuzzy_search;
+pub mod health;
+pub mod job_groups;
+pub mod keys;
+pub mod log_lines;
+pub mod metric;
+pub mod notices;
+pub mod ownership;
+pub mod pending_action;
+pub mod query;
+pub mod route;
+pub mod severity;
+pub mod tab_title;
+pub mod text;
+pub mod throttle;
+pub mod totals;

@@ -1,0 +1,185 @@
+//! Which GPUs of a node belong to a job. Unknown ownership is never treated as a no.
+
+use crate::domain::health::{Freshness, freshness};
+use crate::domain::totals::Totals;
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::picture::{Evidence, GpuPicture, NodePicture};
+use nodeglass_protocol::{GpuUuid, JobId, NodeName, Picture};
+use std::collections::HashSet;
+
+/// Returns whether a GPU counts as the job's. If the node's ownership is unknown, every GPU counts; if it is
+/// known that the job has none, none does.
+pub fn belongs_to_job(node: &NodePicture, gpu: &GpuPicture, job: Option<JobId>) -> bool {
+    let Some(job) = job else { return true };
+    let has_none = || node.head.without_gpus.binary_search(&job).is_ok();
+    owns(gpu, job) || (!has_none() && !node.gpus.iter().any(|gpu| owns(gpu, job)))
+}
+
+fn owns(gpu: &GpuPicture, job: JobId) -> bool {
+    gpu.owners.iter().any(|owner| owner.job == job)
+}
+
+/// Returns whether a GPU counts in the job's sums. A MIG instance counts only where the job does not have the
+/// whole GPU, whose readings include those of its instances.
+pub fn counts(node: &NodePicture, gpu: &GpuPicture, job: Option<JobId>) -> bool {
+    let has = |uuid: &GpuUuid| {
+        node.gpus.iter().any(|gpu| gpu.facts.uuid == *uuid && belongs_to_job(node, gpu, job))
+    };
+    belongs_to_job(node, gpu, job) && !gpu.facts.mig_parent.as_ref().is_some_and(has)
+}
+
+/// Returns the GPUs of a node that count for a job, each once.
+pub fn counting_gpus(node: &NodePicture, job: Option<JobId>) -> impl Iterator<Item = &GpuPicture> {
+    node.gpus.iter().filter(move |gpu| counts(node, gpu, job))
+}
+
+/// Returns the indices of a node's GPUs, the job's first, each group in NVML's order.
+pub fn job_gpus_first(node: &NodePicture, job: Option<JobId>) -> Vec<usize> {
+    let theirs = |index: &usize| belongs_to_job(node, &node.gpus[*index], job);
+    let (mut order, others): (Vec<usize>, Vec<usize>) = (0..node.gpus.len()).partition(theirs);
+    order.extend(others);
+    order
+}
+
+/// Returns the positions of a job's nodes in a picture, in SLURM's order.
+pub fn job_nodes(job: &Job, picture: &Picture) -> Vec<usize> {
+    let mut next = 0;
+    let position = |name: &NodeName| {
+        let is = |at: &usize| picture.nodes.get(*at).is_some_and(|node| node.name == *name);
+        // The order is mostly the same, which avoids a search for each node.
+        let at = Some(next).filter(is).or_else(|| (0..picture.nodes.len()).find(is))?;
+        next = at + 1;
+        Some(at)
+    };
+    job.nodes.iter().filter_map(position).collect()
+}
+
+/// Returns the totals over the GPUs of some jobs, each GPU once even if several jobs share it. Stale ones are
+/// counted but left out of the sums.
+pub fn combined_totals(picture: &Picture, jobs: &HashSet<JobId>, now_ms: u64) -> Totals {
+    let mut totals = Totals::default();
+    for node in &picture.nodes {
+        let here = |job: &&Job| jobs.contains(&job.id) && job.nodes.contains(&node.name);
+        let here: Vec<JobId> = picture.jobs.iter().filter(here).map(|job| job.id).collect();
+        let old = matches!(freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never);
+        for gpu in &node.gpus {
+            if here.iter().any(|job| counts(node, gpu, Some(*job))) {
+                if old { totals.leave_out() } else { totals.add(gpu) }
+            }
+        }
+    }
+    totals
+}
+
+/// Returns the model of a job's GPUs, if known: `A100-SXM4-80GB`; of several models the first, and `…`.
+pub fn gpu_model(job: &Job, picture: &Picture) -> Option<String> {
+    let nodes = job_nodes(job, picture);
+    let gpus = nodes.iter().flat_map(|node| {
+        let node = &picture.nodes[*node];
+        node.gpus.iter().filter(|gpu| belongs_to_job(node, gpu, Some(job.id)))
+    });
+    let mut names = gpus.filter_map(|gpu| gpu.facts.name.value());
+    let first = names.next()?;
+    let more = if names.any(|name| name != first) { " …" } else { "" };
+    Some(format!("{}{more}", crate::domain::text::model(first.as_str())))
+}
+
+/// Returns how the ownership of a GPU is known, as a sentence.
+pub fn evidence_text(by: Evidence) -> &'static str {
+    match by {
+        Evidence::GresIndex => "SLURM gave it to the job",
+        Evidence::Process => "a process of the job runs on it",
+        Evidence::WholeNode => "the job has every GPU of the node",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::picture::Owner;
+
+    fn node(owners: &[Option<u32>]) -> NodePicture {
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        node.gpus = owners
+            .iter()
+            .map(|job| GpuPicture {
+                owners: job
+                    .map(|job| Owner { job: JobId(job), by: Evidence::GresIndex })
+                    .into_iter()
+                    .collect(),
+                ..GpuPicture::default()
+            })
+            .collect();
+        node
+    }
+
+    #[test]
+    fn the_jobs_own_gpus_come_first_on_a_shared_node() {
+        let node = node(&[Some(8), Some(7), None, Some(7)]);
+        assert_eq!(job_gpus_first(&node, Some(JobId(7))), [1, 3, 0, 2]);
+        assert!(!belongs_to_job(&node, &node.gpus[0], Some(JobId(7))));
+    }
+
+    #[test]
+    fn every_gpu_counts_where_ownership_is_unknown() {
+        let node = node(&[None, None]);
+        assert!(belongs_to_job(&node, &node.gpus[1], Some(JobId(7))));
+        assert_eq!(job_gpus_first(&node, Some(JobId(7))), [0, 1]);
+    }
+
+    #[test]
+    fn a_job_known_to_have_no_gpu_counts_none_unless_it_uses_one() {
+        let mut node = node(&[None, Some(8)]);
+        node.head.without_gpus = vec![JobId(7), JobId(8)];
+        assert_eq!(counting_gpus(&node, Some(JobId(7))).count(), 0);
+        assert!(!belongs_to_job(&node, &node.gpus[0], Some(JobId(7))));
+        // A process of the job on a GPU is evidence, whatever SLURM allocated.
+        assert_eq!(counting_gpus(&node, Some(JobId(8))).count(), 1);
+        assert_eq!(counting_gpus(&node, Some(JobId(9))).count(), 2, "nothing is known of the other job");
+    }
+
+    #[test]
+    fn gpus_shared_by_several_jobs_count_once() {
+        use nodeglass_protocol::job::JobState;
+        use nodeglass_protocol::picture::Link;
+        use nodeglass_protocol::{Cell, GpuField};
+        let mut node = node(&[None, None, Some(9)]);
+        node.head.link = Link::Live;
+        node.head.without_gpus = vec![JobId(8)];
+        node.sampled_at_ms = Some(1_000);
+        for gpu in &mut node.gpus {
+            gpu.row.set(GpuField::Util, Cell::steps(50));
+        }
+        let job = |id| Job {
+            nodes: vec![node.name.clone()],
+            ..Job::new(JobId(id), "alice".into(), JobState::Running)
+        };
+        let jobs = vec![job(6), job(7), job(8), job(9)];
+        let picture = Picture { jobs, nodes: vec![node.clone()], ..Picture::default() };
+        let of =
+            |ids: &[u32]| combined_totals(&picture, &ids.iter().copied().map(JobId).collect(), 1_500).gpus;
+        assert_eq!([of(&[9]), of(&[8]), of(&[8, 9]), of(&[6, 7]), of(&[6, 7, 8, 9])], [1, 0, 1, 3, 3]);
+        assert_eq!(combined_totals(&picture, &HashSet::from([JobId(9)]), 1_500).util_pct(), Some(50));
+        assert_eq!(combined_totals(&picture, &HashSet::from([JobId(9)]), 90_000).old, 1);
+    }
+
+    #[test]
+    fn an_instance_counts_where_the_job_does_not_have_the_whole_gpu() {
+        let mut node = node(&[None, Some(7), Some(8)]);
+        node.gpus[0].facts.uuid = GpuUuid::new("whole");
+        for part in [1, 2] {
+            node.gpus[part].facts.uuid = GpuUuid::new(format!("part-{part}"));
+            node.gpus[part].facts.mig_parent = Some(GpuUuid::new("whole"));
+        }
+        let counting_gpus =
+            |job| counting_gpus(&node, job).map(|gpu| gpu.facts.uuid.as_str()).collect::<Vec<_>>();
+        assert_eq!(counting_gpus(None), ["whole"]);
+        assert_eq!(counting_gpus(Some(JobId(7))), ["part-1"]);
+    }
+
+    #[test]
+    fn without_a_job_no_gpu_is_foreign() {
+        let node = node(&[Some(8), None]);
+        assert!(node.gpus.iter().all(|gpu| belongs_to_job(&node, gpu, None)));
+    }
+}

@@ -1,0 +1,137 @@
+//! Actions that await confirmation. Each names its target exactly.
+
+use nodeglass_protocol::NodeName;
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::picture::ProcessPicture;
+use nodeglass_protocol::request::{JobAction, ProcessRef, Request, Signal};
+
+/// An action that the user may confirm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PendingAction {
+    /// What the relay is asked to do.
+    pub request: Request,
+    /// The question, with the target's full name.
+    pub question: String,
+    /// What the action does.
+    pub effect: &'static str,
+    /// Label of the button that confirms it.
+    pub confirm_label: &'static str,
+    /// Label of the button that offers it.
+    pub offer_label: &'static str,
+}
+
+/// Returns the actions that a job's state allows.
+pub fn for_job(job: &Job) -> Vec<PendingAction> {
+    let orders: &[JobAction] = match job.state {
+        JobState::Ended(_) | JobState::Completing => &[],
+        JobState::Pending if is_held(job) => &[JobAction::Release, JobAction::Cancel],
+        JobState::Pending => &[JobAction::Hold, JobAction::Cancel],
+        _ => &[JobAction::Requeue, JobAction::Cancel],
+    };
+    orders.iter().map(|order| job_action(job, *order)).collect()
+}
+
+fn is_held(job: &Job) -> bool {
+    job.reason.as_ref().is_some_and(|code| code.as_str().starts_with("JobHeld"))
+}
+
+fn job_action(job: &Job, order: JobAction) -> PendingAction {
+    let (offer_label, confirm_label, effect) = match order {
+        JobAction::Cancel => {
+            ("Cancel", "Cancel the job", "It ends at once, and what it has not saved is lost.")
+        }
+        JobAction::Hold => ("Hold", "Hold the job", "It waits until you release it."),
+        JobAction::Release => ("Release", "Release the job", "It waits for its turn again."),
+        JobAction::Requeue => {
+            ("Requeue", "Requeue the job", "It ends and starts again from the beginning when its turn comes.")
+        }
+    };
+    let name = if job.name.is_empty() { String::new() } else { format!(" “{}”", job.name) };
+    PendingAction {
+        request: Request::Job { job: job.id, action: order },
+        question: format!("{offer_label} job {}{name}?", job.label),
+        effect,
+        confirm_label,
+        offer_label,
+    }
+}
+
+/// Returns the signals that may be sent to a process, each with its key.
+pub fn for_process(process: &ProcessPicture, node: &NodeName) -> Vec<(&'static str, PendingAction)> {
+    let facts = &process.facts;
+    let Some(started_ms) = facts.started_ms.value().copied() else { return Vec::new() };
+    let command = facts.args.value().or(facts.command.value());
+    let name = command.map_or(String::new(), |command| format!(": {}", truncated(command.as_str())));
+    let action = |(key, signal, offer_label, confirm_label, effect)| {
+        let request = Request::Signal {
+            node: node.clone(),
+            process: ProcessRef { pid: facts.pid, started_ms },
+            signal,
+        };
+        let question = format!("{offer_label} {} on {node}{name}?", facts.pid);
+        (key, PendingAction { request, question, effect, confirm_label, offer_label })
+    };
+    [
+        ("I", Signal::Interrupt, "Interrupt", "Send SIGINT", "As Ctrl-C does: most programs save and end."),
+        ("T", Signal::Terminate, "Terminate", "Send SIGTERM", "It is asked to end, and may save before."),
+        ("K", Signal::Kill, "Kill", "Send SIGKILL", "It ends at once, and what it has not saved is lost."),
+    ]
+    .map(action)
+    .into()
+}
+
+/// Shortens a command line to fit into a question.
+fn truncated(command: &str) -> String {
+    const LONGEST: usize = 80;
+    if command.chars().count() <= LONGEST {
+        return command.to_owned();
+    }
+    command.chars().take(LONGEST).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::process::{ProcessFacts, ProcessKind};
+    use nodeglass_protocol::{GpuUuid, JobId, Reading, Row};
+
+    fn offers(state: JobState, reason: Option<&str>) -> Vec<&'static str> {
+        let job = Job { reason: reason.map(Into::into), ..Job::new(JobId(17), "alice".into(), state) };
+        for_job(&job).iter().map(|action| action.offer_label).collect()
+    }
+
+    #[test]
+    fn the_offered_actions_match_the_jobs_state() {
+        assert_eq!(offers(JobState::Running, None), ["Requeue", "Cancel"]);
+        assert_eq!(offers(JobState::Pending, Some("Priority")), ["Hold", "Cancel"]);
+        assert_eq!(offers(JobState::Pending, Some("JobHeldUser")), ["Release", "Cancel"]);
+        assert!(offers(JobState::Ended("COMPLETED".into()), None).is_empty());
+    }
+
+    #[test]
+    fn a_question_names_the_job_exactly() {
+        let job = Job {
+            name: "train".into(),
+            label: "3_0".into(),
+            ..Job::new(JobId(17), "a".into(), JobState::Running)
+        };
+        let action = &for_job(&job)[1];
+        assert_eq!(action.question, "Cancel job 3_0 “train”?");
+        assert_eq!(action.request, Request::Job { job: JobId(17), action: JobAction::Cancel });
+    }
+
+    #[test]
+    fn a_process_without_a_start_time_cannot_be_signalled() {
+        let mut facts = ProcessFacts::new(GpuUuid::new("GPU-1"), 4711, ProcessKind::default());
+        let node = NodeName::new("n1").unwrap();
+        let mut process = ProcessPicture { facts: facts.clone(), row: Row::default() };
+        assert!(for_process(&process, &node).is_empty());
+        facts.started_ms = Reading::Value(5);
+        facts.command = Reading::Value("python".into());
+        process.facts = facts;
+        let intents = for_process(&process, &node);
+        assert_eq!(intents[2].1.question, "Kill 4711 on n1: python?");
+        let process = ProcessRef { pid: 4711, started_ms: 5 };
+        assert_eq!(intents[2].1.request, Request::Signal { node, process, signal: Signal::Kill });
+    }
+}

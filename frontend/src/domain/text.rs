@@ -1,0 +1,229 @@
+//! Formats numbers, durations and names the same way everywhere on the page.
+
+use nodeglass_protocol::Cell;
+
+/// Placeholder of a missing reading; never a zero.
+pub const ABSENT: &str = "–";
+
+/// Returns why a cell has no value, for a tooltip; empty if it has one.
+pub fn absence(cell: Cell) -> &'static str {
+    match cell {
+        Cell::NOT_YET => "not read yet",
+        Cell::UNSUPPORTED => "not supported by this card or driver",
+        Cell::FAILED => "reading failed this time",
+        _ => "",
+    }
+}
+
+/// Returns a value's text, or [`ABSENT`].
+pub fn or_absent(value: Option<String>) -> String {
+    value.unwrap_or_else(|| ABSENT.to_owned())
+}
+
+/// Formats bytes in GiB: one decimal below 1,000, none above: `70.8`, `1,008`.
+pub fn gib(bytes: u64) -> String {
+    let gib = bytes as f64 / f64::from(1u32 << 30);
+    if gib >= 999.95 { grouped(gib.round() as u64) } else { tenths(gib) }
+}
+
+/// Formats bytes in whole GiB, such as a total: `80`, `1,008`.
+pub fn whole_gib(bytes: u64) -> String {
+    grouped((bytes as f64 / f64::from(1u32 << 30)).round() as u64)
+}
+
+/// Formats a non-negative number with one decimal, using integers: float formatting is a tenth of the page.
+pub fn tenths(value: f64) -> String {
+    let tenths = (value.max(0.0) * 10.0).round() as u64;
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+/// Formats a fraction of 0 to 1 with three decimals, for CSS.
+pub fn share(share: f64) -> String {
+    let thousandths = (share.clamp(0.0, 1.0) * 1_000.0).round() as u32;
+    format!("{}.{:03}", thousandths / 1_000, thousandths % 1_000)
+}
+
+/// Formats used and total memory with the unit of the total: `70.8` and `/ 80 GiB`.
+pub fn memory_parts(used: u64, whole: Option<u64>) -> (String, String) {
+    const TIB: f64 = (1u64 << 40) as f64;
+    if whole.unwrap_or(used) < 10_000 << 30 {
+        let used = if whole >= Some(1_000 << 30) { whole_gib(used) } else { gib(used) };
+        return (used, whole.map_or("GiB".to_owned(), |whole| format!("/ {} GiB", whole_gib(whole))));
+    }
+    let tib = |bytes: u64| tenths(bytes as f64 / TIB);
+    (tib(used), whole.map_or("TiB".to_owned(), |whole| format!("/ {} TiB", tib(whole))))
+}
+
+/// Formats power and limit with the unit of the limit: `1,412` and `/ 1,600 W`.
+pub fn power_parts(watts: u64, limit: Option<u64>) -> (String, String) {
+    if limit.unwrap_or(watts) < 10_000 {
+        return (grouped(watts), limit.map_or("W".to_owned(), |limit| format!("/ {} W", grouped(limit))));
+    }
+    let kilo = |watts: u64| tenths(watts as f64 / 1_000.0);
+    (kilo(watts), limit.map_or("kW".to_owned(), |limit| format!("/ {} kW", kilo(limit))))
+}
+
+/// Groups digits by three: `1,412`.
+pub fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Formats a duration as a clock: `06:57:21`, `2-06:57:21`.
+pub fn clock(seconds: u64) -> String {
+    let (days, hours, minutes, seconds) =
+        (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    if days > 0 {
+        format!("{days}-{hours:02}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{hours:02}:{minutes:02}:{seconds:02}")
+    }
+}
+
+/// Formats a duration so that it changes rarely: `12 s`, `4 min`, `6 h 57`, `2 d 6 h`.
+pub fn span(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{minutes} min"),
+        3_600..86_400 if minutes == 0 => format!("{hours} h"),
+        3_600..86_400 => format!("{hours} h {minutes:02}"),
+        _ if hours == 0 => format!("{days} d"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+/// Formats the age of a sample: tenths below ten seconds, then as [`span`].
+pub fn age(ms: u64) -> String {
+    if ms < 9_950 { format!("{} s", tenths(ms as f64 / 1_000.0)) } else { span((ms + 50) / 1_000) }
+}
+
+/// Formats a count: `1 node`, `4 nodes`.
+pub fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(number as u64), if number == 1 { one } else { many })
+}
+
+/// Strips the vendor's prefix from a model name: `A100-SXM4-80GB`.
+pub fn model(name: &str) -> &str {
+    name.strip_prefix("NVIDIA ").unwrap_or(name)
+}
+
+/// Returns the last part of a command's path: `/usr/bin/python3` is `python3`.
+pub fn program(command: &str) -> &str {
+    command.rsplit('/').next().unwrap_or(command)
+}
+
+/// Explains SLURM's reason code where it is not plain.
+pub fn reason(code: &str) -> &str {
+    match code {
+        "Priority" => "jobs with a higher priority come first",
+        "Resources" => "waiting for free resources",
+        "Dependency" => "waiting for another job",
+        "DependencyNeverSatisfied" => "the job it depends on can no longer succeed",
+        "BeginTime" => "its start time has not come",
+        "JobHeldUser" => "held by its user",
+        "JobHeldAdmin" => "held by an administrator",
+        "ReqNodeNotAvail" => "a node it asks for is not available",
+        "PartitionDown" => "its partition is down",
+        "QOSMaxGRESPerUser" | "QOSMaxGRESPerAccount" => "the limit of GPUs is reached",
+        "AssocGrpGRES" | "AssocGrpCpuLimit" | "AssocGrpGRESMinutes" => "the account's limit is reached",
+        "JobArrayTaskLimit" => "as many tasks of the array run as may run at once",
+        "None" => "not looked at by the scheduler yet",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_has_one_decimal_where_it_matters() {
+        assert_eq!(gib(70 << 30), "70.0");
+        assert_eq!(gib((70 << 30) + (820 << 20)), "70.8");
+        assert_eq!(gib(0), "0.0");
+        assert_eq!(gib(1_008 << 30), "1,008");
+        assert_eq!(gib((1_000 << 30) - 1), "1,000");
+        assert_eq!(whole_gib(80 << 30), "80");
+    }
+
+    #[test]
+    fn used_and_total_share_a_unit() {
+        let pair = |(part, whole): (String, String)| format!("{part} {whole}");
+        assert_eq!(pair(memory_parts(70 << 30, Some(80 << 30))), "70.0 / 80 GiB");
+        assert_eq!(pair(memory_parts(412 << 30, Some(1_008 << 30))), "412 / 1,008 GiB");
+        assert_eq!(pair(memory_parts(36_192 << 30, Some(40_960 << 30))), "35.3 / 40.0 TiB");
+        assert_eq!(pair(power_parts(1_412, Some(1_600))), "1,412 / 1,600 W");
+        assert_eq!(pair(power_parts(340_269, Some(358_400))), "340.3 / 358.4 kW");
+        assert_eq!(pair(power_parts(300, None)), "300 W");
+    }
+
+    #[test]
+    fn decimals_are_rounded_and_never_below_zero() {
+        assert_eq!(
+            [0.0, 0.04, 0.05, 9.96, -3.0].map(tenths),
+            ["0.0", "0.0", "0.1", "10.0", "0.0"].map(String::from)
+        );
+        assert_eq!(
+            [0.0, 0.5, 0.9996, 7.0].map(share),
+            ["0.000", "0.500", "1.000", "1.000"].map(String::from)
+        );
+    }
+
+    #[test]
+    fn digits_are_grouped_from_the_right() {
+        assert_eq!(
+            [0, 999, 1_412, 1_000_000].map(grouped),
+            ["0", "999", "1,412", "1,000,000"].map(String::from)
+        );
+    }
+
+    #[test]
+    fn durations_are_formatted_as_clock_and_rounded() {
+        assert_eq!(clock(25_041), "06:57:21");
+        assert_eq!(clock(86_400 * 2 + 25_041), "2-06:57:21");
+        assert_eq!(span(12), "12 s");
+        assert_eq!(span(240), "4 min");
+        assert_eq!(span(25_041), "6 h 57");
+        assert_eq!(span(86_400 * 2 + 25_041), "2 d 6 h");
+        assert_eq!([3_600, 86_400].map(span), ["1 h", "1 d"].map(String::from));
+    }
+
+    #[test]
+    fn young_ages_have_tenths_and_old_ones_do_not() {
+        assert_eq!([420, 2_000].map(age), ["0.4 s", "2.0 s"].map(String::from));
+        assert_eq!(age(9_949), "9.9 s");
+        assert_eq!(age(10_400), "10 s");
+        assert_eq!(age(125_000), "2 min");
+    }
+
+    #[test]
+    fn every_kind_of_absence_has_its_own_reason_and_zero_has_none() {
+        let reasons = [Cell::NOT_YET, Cell::UNSUPPORTED, Cell::FAILED].map(absence);
+        assert!(reasons.iter().all(|reason| !reason.is_empty()));
+        assert_ne!(reasons[0], reasons[1]);
+        assert_ne!(reasons[1], reasons[2]);
+        assert_eq!(absence(Cell::steps(0)), "");
+    }
+
+    #[test]
+    fn names_lose_the_vendor_prefix() {
+        assert_eq!(model("NVIDIA A100-SXM4-80GB"), "A100-SXM4-80GB");
+        assert_eq!(model("Tesla V100"), "Tesla V100");
+        assert_eq!(program("/usr/bin/python3"), "python3");
+        assert_eq!(program("python3"), "python3");
+    }
+
+    #[test]
+    fn a_reason_without_explanation_is_shown_as_its_code() {
+        assert_eq!(reason("Priority"), "jobs with a higher priority come first");
+        assert_eq!(reason("SomethingNew"), "SomethingNew");
+    }
+}

@@ -1,0 +1,178 @@
+//! Totals over GPUs and hosts, with the number of GPUs they cover. Missing values are left out, not taken as
+//! zero.
+
+use crate::domain::text;
+use nodeglass_protocol::picture::GpuPicture;
+use nodeglass_protocol::{GpuField, HostField, Row};
+
+/// Totals over several GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// Number of GPUs.
+    pub gpus: usize,
+    /// How many of them are left out: their values are stale, or they cannot be read.
+    pub old: usize,
+    /// Whether the values are those at the end of a job.
+    pub at_end: bool,
+    /// Sum of utilisations in %, and their number.
+    util: (u64, u64),
+    /// Memory used and in total, in bytes, of the GPUs that report both.
+    pub mem: Part,
+    /// Power and limits in W, of the GPUs that report both.
+    pub power: Part,
+    /// The highest temperature, in °C.
+    pub hottest_c: Option<u64>,
+}
+
+/// A used amount and its maximum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// The used amount; `None` if unknown.
+    pub used: Option<u64>,
+    /// The maximum; `None` if unknown.
+    pub whole: Option<u64>,
+}
+
+impl Part {
+    /// Adds a reading. One without a maximum, such as power without a limit, still counts.
+    fn add(&mut self, used: Option<u64>, whole: Option<u64>) {
+        let sum = |a: Option<u64>, b: Option<u64>| a.map_or(b, |a| Some(a + b.unwrap_or(0)));
+        if used.is_some() {
+            self.used = sum(self.used, used);
+            self.whole = sum(self.whole, whole);
+        }
+    }
+}
+
+impl Totals {
+    /// Adds a GPU; one that cannot be read counts as left out.
+    pub fn add(&mut self, gpu: &GpuPicture) {
+        if gpu.fault.is_some() {
+            return self.leave_out();
+        }
+        self.gpus += 1;
+        let value = |field| gpu.row.value(field);
+        if let Some(util) = value(GpuField::Util) {
+            self.util = (self.util.0 + util, self.util.1 + 1);
+        }
+        self.mem.add(value(GpuField::MemUsed), value(GpuField::MemTotal));
+        self.power.add(value(GpuField::Power), value(GpuField::PowerLimit));
+        self.hottest_c = self.hottest_c.max(value(GpuField::Temp));
+    }
+
+    /// Counts a GPU without current values: they are stale, or it cannot be read.
+    pub fn leave_out(&mut self) {
+        self.gpus += 1;
+        self.old += 1;
+    }
+
+    /// Returns how many GPUs the totals cover: `16`, or `12 of 16` if some are left out.
+    pub fn counted(&self) -> String {
+        match self.old {
+            0 => text::grouped(self.gpus as u64),
+            old => {
+                format!("{} of {}", text::grouped((self.gpus - old) as u64), text::grouped(self.gpus as u64))
+            }
+        }
+    }
+
+    /// Returns the title of the mean utilisation.
+    pub fn util_title(&self) -> String {
+        let when = if self.at_end { " at the end" } else { "" };
+        match self.gpus {
+            0 | 1 => format!("Utilisation{when}"),
+            _ => format!("Utilisation{when}, mean of {}", self.counted()),
+        }
+    }
+
+    /// Returns the mean utilisation in %, of the GPUs that report it.
+    pub fn util_pct(&self) -> Option<u64> {
+        (self.util.1 > 0).then(|| (self.util.0 + self.util.1 / 2) / self.util.1)
+    }
+}
+
+/// Totals over several hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HostTotals {
+    cpu: (u64, u64),
+    /// Memory used and in total, in bytes.
+    pub mem: Part,
+}
+
+impl HostTotals {
+    /// Adds a host.
+    pub fn add(&mut self, row: &Row<HostField>) {
+        if let Some(cpu) = row.value(HostField::Cpu) {
+            self.cpu = (self.cpu.0 + cpu, self.cpu.1 + 1);
+        }
+        self.mem.add(row.value(HostField::MemUsed), row.value(HostField::MemTotal));
+    }
+
+    /// Returns the mean CPU use in %.
+    pub fn cpu_pct(&self) -> Option<u64> {
+        (self.cpu.1 > 0).then(|| (self.cpu.0 + self.cpu.1 / 2) / self.cpu.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::Cell;
+
+    fn gpu(util: Option<u32>) -> GpuPicture {
+        let mut gpu = GpuPicture::default();
+        gpu.row.set(GpuField::Util, util.map_or(Cell::UNSUPPORTED, Cell::steps));
+        gpu
+    }
+
+    fn totals(gpus: &[GpuPicture]) -> Totals {
+        let mut totals = Totals::default();
+        gpus.iter().for_each(|gpu| totals.add(gpu));
+        totals
+    }
+
+    #[test]
+    fn a_gpu_without_a_reading_does_not_lower_the_mean() {
+        let totals = totals(&[gpu(Some(90)), gpu(None), gpu(Some(95))]);
+        assert_eq!((totals.gpus, totals.util_pct()), (3, Some(93)));
+    }
+
+    #[test]
+    fn stale_values_are_left_out_and_counted() {
+        let mut totals = totals(&[gpu(Some(90))]);
+        assert_eq!(totals.counted(), "1");
+        totals.leave_out();
+        assert_eq!((totals.util_pct(), totals.counted().as_str()), (Some(90), "1 of 2"));
+    }
+
+    #[test]
+    fn totals_of_an_ended_job_are_those_of_its_end() {
+        let sums = |gpus: usize, at_end| Totals { gpus, at_end, ..Totals::default() }.util_title();
+        assert_eq!([sums(1, false), sums(8, false)], ["Utilisation", "Utilisation, mean of 8"]);
+        assert_eq!(
+            [sums(1, true), sums(8, true)],
+            ["Utilisation at the end", "Utilisation at the end, mean of 8"]
+        );
+    }
+
+    #[test]
+    fn without_data_there_is_no_total_rather_than_zero() {
+        let totals = totals(&[gpu(None)]);
+        assert_eq!((totals.util_pct(), totals.mem.used, totals.power.whole), (None, None, None));
+    }
+
+    #[test]
+    fn the_last_values_of_a_lost_gpu_are_left_out() {
+        let lost = GpuPicture { fault: Some("GPU is lost".into()), ..gpu(Some(100)) };
+        assert_eq!(totals(&[gpu(Some(10)), lost]).util_pct(), Some(10));
+    }
+
+    #[test]
+    fn a_part_without_a_maximum_has_no_fraction() {
+        let mut part = Part::default();
+        part.add(Some(300), None);
+        assert_eq!((part.used, part.whole), (Some(300), None));
+        part.add(Some(100), Some(400));
+        assert_eq!((part.used, part.whole), (Some(400), Some(400)));
+    }
+}

@@ -1,0 +1,148 @@
+//! The handle of the feed: the connection's state, subscriptions, and requests.
+
+use super::credential::Credential;
+use super::disconnect::DisconnectReason;
+use super::pending_requests::{PendingRequests, messages};
+use crate::fleet::{Fleet, LogCell};
+use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures_util::future::{Either, select};
+use gloo_timers::future::TimeoutFuture;
+use leptos::prelude::*;
+use nodeglass_protocol::live::ClientMessage;
+use nodeglass_protocol::request::{LogRef, Request, Response};
+use std::sync::Arc;
+
+/// Time limit for a response, in ms: SLURM's own commands time out after 10 s.
+const ANSWER_MS: u32 = 20_000;
+
+/// State of the connection to the relay.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LinkState {
+    /// Looking for a key.
+    Starting,
+    /// There is no key; the user must provide one.
+    NoKey,
+    /// The first connection is being established.
+    Connecting,
+    /// Connected.
+    Live,
+    /// Lost, and being retried.
+    Lost(DisconnectReason),
+    /// Ended for good until the user acts.
+    Stopped(DisconnectReason),
+}
+
+/// Handle of the feed for the views. Clones share the same feed.
+#[derive(Clone)]
+pub struct Feed {
+    link: ArcRwSignal<LinkState>,
+    last_message_ms: ArcStoredValue<f64>,
+    commands: UnboundedSender<FeedCommand>,
+    pending: Arc<PendingRequests>,
+}
+
+/// Commands from the views to the feed.
+#[derive(Debug)]
+pub enum FeedCommand {
+    /// Send a message to the relay.
+    Send(ClientMessage),
+    /// Use this key from now on.
+    UseKey(Credential),
+    /// Reconnect without waiting.
+    ReconnectNow,
+    /// Disconnect: the page is being left, and the browser may keep it for the back button.
+    Leave,
+}
+
+impl Feed {
+    /// Creates the handle, and the receiver of its commands.
+    pub fn new() -> (Self, UnboundedReceiver<FeedCommand>) {
+        let (commands, inbox) = unbounded();
+        let feed = Self {
+            link: ArcRwSignal::new(LinkState::Starting),
+            last_message_ms: ArcStoredValue::new(0.0),
+            commands,
+            pending: Arc::default(),
+        };
+        (feed, inbox)
+    }
+
+    /// Returns the state of the connection.
+    pub fn link(&self) -> LinkState {
+        self.link.get()
+    }
+
+    /// Returns when the last message arrived, on the page's clock.
+    pub fn last_message_ms(&self) -> f64 {
+        self.last_message_ms.get_value()
+    }
+
+    /// Records that a message arrived.
+    pub fn note_message(&self, page_ms: f64) {
+        self.last_message_ms.set_value(page_ms);
+    }
+
+    /// Subscribes to the topics that the fleet shows now.
+    pub fn subscribe(&self, fleet: &Fleet) {
+        let _ = self.commands.unbounded_send(FeedCommand::Send(ClientMessage::Subscribe(fleet.topics())));
+    }
+
+    /// Follows these logs from now on, and no others.
+    pub fn follow_logs(&self, fleet: &Fleet, wanted: &[LogRef]) -> Vec<LogCell> {
+        let cells = fleet.follow(wanted);
+        let _ = self.commands.unbounded_send(FeedCommand::Send(ClientMessage::Follow(wanted.to_vec())));
+        cells
+    }
+
+    /// Sends a request and awaits its response. Without a connection it is refused with a message.
+    pub async fn request(&self, request: Request) -> Response {
+        if self.link.get_untracked() != LinkState::Live {
+            return Response::Refused(messages::NO_LINK.into());
+        }
+        let (number, response) = self.pending.register();
+        let _ = self.commands.unbounded_send(FeedCommand::Send(ClientMessage::Request { number, request }));
+        match select(response, TimeoutFuture::new(ANSWER_MS)).await {
+            Either::Left((Ok(response), _)) => response,
+            Either::Left((Err(_), _)) => Response::Refused(messages::LINK_LOST.into()),
+            Either::Right(_) => {
+                self.pending.cancel(number);
+                Response::Refused(messages::NO_ANSWER.into())
+            }
+        }
+    }
+
+    /// Delivers the response to a request.
+    pub fn resolve(&self, number: u32, response: Response) {
+        self.pending.resolve(number, response);
+    }
+
+    /// Tries a key that the user entered.
+    pub fn use_key(&self, key: Credential) {
+        let _ = self.commands.unbounded_send(FeedCommand::UseKey(key));
+    }
+
+    /// Reconnects now.
+    pub fn reconnect_now(&self) {
+        let _ = self.commands.unbounded_send(FeedCommand::ReconnectNow);
+    }
+
+    /// Disconnects because the page is being left.
+    pub fn leave(&self) {
+        let _ = self.commands.unbounded_send(FeedCommand::Leave);
+    }
+
+    /// Returns the state of the connection; does not subscribe.
+    pub fn link_untracked(&self) -> LinkState {
+        self.link.get_untracked()
+    }
+
+    /// Sets the state of the connection.
+    pub fn set_link(&self, link: LinkState) {
+        self.link.set(link);
+    }
+
+    /// Fails every pending request because the connection is lost.
+    pub fn fail_pending(&self) {
+        self.pending.fail_all(messages::LINK_LOST);
+    }
+}

@@ -1,0 +1,255 @@
+//! The context that all views share: fleet, feed, route, clock and settings.
+
+use crate::chart::Window;
+use crate::domain::health::{Freshness, Health, freshness};
+use crate::domain::pending_action::PendingAction;
+use crate::domain::route::Route;
+use crate::domain::severity::Severity;
+use crate::fleet::{Fleet, LogCell, NodeCell, TopicStore};
+use crate::net::Feed;
+use crate::platform;
+use crate::state::address::Address;
+use crate::state::settings::Settings;
+use leptos::prelude::*;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::live::Role;
+use nodeglass_protocol::request::{LogRef, Request, Response};
+use nodeglass_protocol::share::{Scope, ShareTerms};
+use std::sync::Arc;
+
+/// The outcome of an action, shown for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toast {
+    /// Its number.
+    pub number: u32,
+    /// One sentence.
+    pub text: String,
+    /// Whether the action succeeded.
+    pub is_good: bool,
+}
+
+/// The part of the sheet for sharing that gets the focus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareSheetView {
+    /// The form.
+    Create,
+    /// The list of viewers.
+    Viewers,
+}
+
+/// What all views share; a Leptos context.
+#[derive(Clone)]
+pub struct Page {
+    /// The state of the fleet.
+    pub fleet: Fleet,
+    /// The connection to the relay.
+    pub feed: Feed,
+    /// The current route.
+    pub route: Memo<Route>,
+    /// The user's settings.
+    pub settings: Settings,
+    /// The job list as last received.
+    pub jobs: Memo<Arc<Vec<Job>>>,
+    /// Changes once a second while the page is visible.
+    pub second: RwSignal<u64>,
+    /// Changes with every step of the charts.
+    pub step: RwSignal<u64>,
+    /// Whether the help is open.
+    pub help: RwSignal<bool>,
+    /// Whether the command palette is open.
+    pub command_palette: RwSignal<bool>,
+    /// Whether the settings are open.
+    pub settings_open: RwSignal<bool>,
+    /// Whether the sheet for sharing is open, and which part of it has the focus.
+    pub sharing: RwSignal<Option<ShareSheetView>>,
+    /// Whether the job list is open, where the page is too narrow to show it permanently.
+    pub drawer: RwSignal<bool>,
+    /// The action that awaits confirmation.
+    pub pending_action: RwSignal<Option<PendingAction>>,
+    /// The outcomes of the last actions.
+    pub toasts: RwSignal<Vec<Toast>>,
+    /// Whether a service worker was found here and removed.
+    pub removed_worker: RwSignal<bool>,
+    /// Source of the route, and the way to navigate.
+    pub address: Address,
+}
+
+impl Page {
+    /// Creates the context.
+    pub fn new(fleet: Fleet, feed: Feed, address: Address, settings: Settings) -> Self {
+        let route = {
+            let address = address.clone();
+            Memo::new(move |_| address.route())
+        };
+        let second = RwSignal::from(fleet.second().clone());
+        let jobs = Memo::new({
+            let overview = fleet.overview().clone();
+            move |_| {
+                overview.jobs().track();
+                Arc::new(overview.read(|picture| picture.jobs.clone()))
+            }
+        });
+        let step = RwSignal::new(fleet.relay_ms(platform::now_ms()) / Window::STEP_MS);
+        Effect::new({
+            let fleet = fleet.clone();
+            move || {
+                second.track();
+                let fleet = fleet.clone();
+                // One frame later than sums, so that updating rows and summing do not add up to one long task.
+                platform::on_next_frame(move || {
+                    let now = fleet.relay_ms(platform::now_ms()) / Window::STEP_MS;
+                    if step.try_get_untracked().is_some_and(|shown| shown != now) {
+                        step.set(now);
+                    }
+                });
+            }
+        });
+        let closed = || RwSignal::new(false);
+        let (help, command_palette, settings_open, drawer) = (closed(), closed(), closed(), closed());
+        let (pending_action, toasts) = (RwSignal::new(None), RwSignal::new(Vec::new()));
+        Self {
+            fleet,
+            feed,
+            route,
+            settings,
+            jobs,
+            second,
+            step,
+            help,
+            command_palette,
+            settings_open,
+            sharing: RwSignal::new(None),
+            drawer,
+            pending_action,
+            toasts,
+            removed_worker: RwSignal::new(false),
+            address,
+        }
+    }
+
+    /// Returns the context of the calling view.
+    pub fn from_context() -> Self {
+        expect_context()
+    }
+
+    /// Returns the relay's clock; changes once a second.
+    pub fn now_ms(&self) -> u64 {
+        self.second.track();
+        self.fleet.relay_ms(platform::now_ms())
+    }
+
+    /// Returns the cluster's time of day in seconds since 1970; changes once a second.
+    pub fn wall_s(&self) -> i64 {
+        self.second.track();
+        self.fleet.wall_s(platform::now_ms())
+    }
+
+    /// Returns the time range of the charts; changes with every step.
+    pub fn window(&self) -> Window {
+        Window::ten_minutes(self.step.get() * Window::STEP_MS)
+    }
+
+    /// Sends a request; a refusal is a sentence for the user.
+    pub async fn request(&self, request: Request) -> Response {
+        self.feed.request(request).await
+    }
+
+    /// Follows these logs from now on, and no others.
+    pub fn follow_logs(&self, wanted: &[LogRef]) -> Vec<LogCell> {
+        self.feed.follow_logs(&self.fleet, wanted)
+    }
+
+    /// Asks the user to confirm an action.
+    pub fn propose(&self, pending_action: PendingAction) {
+        self.pending_action.set(Some(pending_action));
+    }
+
+    /// Returns whether the viewer may act: only then are actions shown.
+    pub fn may_act(&self) -> bool {
+        self.fleet.welcome().is_some_and(|welcome| welcome.may_act)
+    }
+
+    /// Returns whether the viewer is the owner: only the owner may request details, act or share.
+    pub fn is_owner(&self) -> bool {
+        self.fleet.welcome().is_some_and(|welcome| welcome.role == Role::Owner)
+    }
+
+    /// Returns the user who runs the relay.
+    pub fn owner(&self) -> String {
+        self.fleet.welcome().map_or(String::new(), |welcome| welcome.user.to_string())
+    }
+
+    /// Returns a guest's share terms; `None` for the owner.
+    pub fn share(&self) -> Option<ShareTerms> {
+        self.fleet.welcome()?.share.as_deref().cloned()
+    }
+
+    /// Returns the only job that a guest may see, if it is a single one.
+    pub fn only_job(&self) -> Option<JobId> {
+        match self.share()?.scope {
+            Scope::Jobs(jobs) => jobs.first().copied().filter(|_| jobs.len() == 1),
+            Scope::Nodes(_) | Scope::All => None,
+        }
+    }
+
+    /// Returns whether job logs are shown.
+    pub fn shows_logs(&self) -> bool {
+        self.share().is_none_or(|terms| !terms.hidden.logs)
+    }
+
+    /// Returns the link to a route.
+    pub fn href(&self, route: &Route) -> String {
+        self.address.href(route)
+    }
+
+    /// Returns a job as last received.
+    pub fn job(&self, id: JobId) -> Option<Job> {
+        self.jobs.with(|jobs| jobs.iter().find(|job| job.id == id).cloned())
+    }
+
+    /// Returns a job's name, or its number if the job is not listed.
+    pub fn job_name(&self, id: JobId) -> String {
+        self.jobs.with(|jobs| {
+            let job = jobs.iter().find(|job| job.id == id);
+            job.map_or_else(|| format!("job {id}"), |job| job.name.to_string())
+        })
+    }
+
+    /// Returns a job's name as last received; does not subscribe.
+    pub fn job_name_untracked(&self, id: JobId) -> Option<String> {
+        self.jobs.with_untracked(|jobs| jobs.iter().find(|job| job.id == id).map(|job| job.name.to_string()))
+    }
+
+    /// Returns the cells of a job's nodes in a store, in SLURM's order.
+    pub fn job_nodes(&self, store: &TopicStore, id: JobId) -> Memo<Vec<NodeCell>> {
+        let (page, store) = (self.clone(), store.clone());
+        let names = Memo::new(move |_| page.job(id).map(|job| job.nodes).unwrap_or_default());
+        Memo::new(move |_| names.with(|names| names.iter().filter_map(|name| store.cell(name)).collect()))
+    }
+
+    /// Returns whether a node's values are stale and must not look current.
+    pub fn is_stale(&self, store: &TopicStore, node: &NodeCell) -> Memo<bool> {
+        let (page, store, node) = (self.clone(), store.clone(), node.clone());
+        Memo::new(move |_| {
+            node.head().track();
+            is_stale(&page, &store, &node)
+        })
+    }
+}
+
+/// Like [`Page::is_stale`], without subscribing the caller.
+pub fn is_stale(page: &Page, store: &TopicStore, node: &NodeCell) -> bool {
+    let now_ms = page.fleet.shown_ms();
+    let fresh = store.node(node, |node| {
+        node.head.driver_stuck_ms.is_none() && freshness(node, now_ms) == Freshness::Fresh
+    });
+    fresh != Some(true)
+}
+
+/// Returns the current health of a node; does not subscribe.
+pub fn node_health(page: &Page, store: &TopicStore, node: &NodeCell) -> Arc<Health> {
+    let now_ms = page.fleet.shown_ms();
+    let unknown = || Arc::new(Health { severity: Severity::Pending, label: "not known".to_owned() });
+    store.health(node, now_ms).unwrap_or_else(unknown)
+}

@@ -1,0 +1,210 @@
+//! The state that all graphs of a page share: time range, cursor, and the highlighted GPU.
+
+use crate::chart::{Range, Window};
+use crate::domain::metric::Metric;
+use crate::domain::query::RANGE;
+use crate::platform::{self, Listener};
+use crate::state::page::Page;
+use leptos::prelude::*;
+use nodeglass_protocol::{GpuUuid, NodeName};
+
+/// What the graphs share; a Leptos context. Clones share the same state.
+#[derive(Clone)]
+pub struct Time {
+    page: Page,
+    range: RwSignal<Range>,
+    /// The moment under the cursor, in ms of the relay's clock.
+    pub cursor: RwSignal<Option<u64>>,
+    hovered: RwSignal<Option<GpuRef>>,
+    pinned: RwSignal<Option<GpuRef>>,
+    metric: RwSignal<Metric>,
+    width: RwSignal<f64>,
+    system_theme_changes: RwSignal<u64>,
+}
+
+/// A GPU, identified across nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GpuRef {
+    /// Its node.
+    pub node: NodeName,
+    /// The GPU.
+    pub gpu: GpuUuid,
+}
+
+/// Query parameter of the metric.
+const METRIC: &str = "m";
+
+impl Time {
+    /// Creates the state from the URL and keeps both in sync.
+    pub fn start(page: &Page) -> Self {
+        let time = Self {
+            page: page.clone(),
+            range: RwSignal::new(Range::default()),
+            cursor: RwSignal::new(None),
+            hovered: RwSignal::new(None),
+            pinned: RwSignal::new(None),
+            metric: RwSignal::new(Metric::default()),
+            width: RwSignal::new(platform::width()),
+            system_theme_changes: RwSignal::new(0),
+        };
+        let changes = time.system_theme_changes;
+        StoredValue::new_local(platform::on_system_theme(move |_| {
+            platform::clear_token_cache();
+            changes.update(|changes| *changes += 1);
+        }));
+        let width = time.width;
+        StoredValue::new_local(Listener::new(window(), "resize", move |_| width.set(platform::width())));
+        time.read_url();
+        time.write_url();
+        time
+    }
+
+    /// Returns the state of the calling view's page.
+    pub fn from_context() -> Self {
+        expect_context()
+    }
+
+    /// Returns the time range.
+    pub fn range(&self) -> Range {
+        self.range.get()
+    }
+
+    /// Changes the range, given the current one and the relay's clock.
+    pub fn set_range(&self, at: impl FnOnce(Range, u64) -> Range) {
+        let now_ms = self.page.fleet.relay_ms(platform::now_ms());
+        let range = at(self.range.get_untracked(), now_ms);
+        if range != self.range.get_untracked() {
+            self.range.set(range);
+        }
+    }
+
+    /// Returns the window of a graph with at most `most` steps; changes when a step passes.
+    pub fn window(&self, most: Signal<usize>) -> Memo<Window> {
+        let time = self.clone();
+        Memo::new(move |_| {
+            let (range, now_ms) = (time.range.get(), time.now_ms());
+            Window::over(range.end_ms(now_ms), range.span_ms(), most.get())
+        })
+    }
+
+    /// Returns the relay's clock: changes every second while graphs follow it, and stays otherwise.
+    pub fn now_ms(&self) -> u64 {
+        if self.range.get().is_live() {
+            self.page.now_ms()
+        } else {
+            self.page.fleet.relay_ms(platform::now_ms())
+        }
+    }
+
+    /// Subscribes to theme (the system's, too) and colour scheme; the number changes with the system's theme.
+    pub fn track_colours(&self) -> u64 {
+        self.page.settings.theme();
+        self.page.settings.scheme();
+        self.system_theme_changes.get()
+    }
+
+    /// Returns the width of the viewport in CSS pixels.
+    pub fn width(&self) -> f64 {
+        self.width.get()
+    }
+
+    /// Returns the moment under the cursor, in ms of the relay's clock.
+    pub fn cursor(&self) -> Option<u64> {
+        self.cursor.get()
+    }
+
+    /// Moves the cursor.
+    pub fn set_cursor(&self, at_ms: Option<u64>) {
+        if self.cursor.get_untracked() != at_ms {
+            self.cursor.set(at_ms);
+        }
+    }
+
+    /// Returns the highlighted GPU: the hovered one, or else the pinned one.
+    pub fn highlighted(&self) -> Option<GpuRef> {
+        self.hovered.get().or_else(|| self.pinned.get())
+    }
+
+    /// Sets the hovered GPU.
+    pub fn hover_gpu(&self, highlighted: Option<GpuRef>) {
+        if self.hovered.with_untracked(|known| *known != highlighted) {
+            self.hovered.set(highlighted);
+        }
+    }
+
+    /// Pins a GPU, or unpins it if it was pinned.
+    pub fn toggle_pinned(&self, highlighted: Option<GpuRef>) {
+        let is_pinned = self.pinned.with_untracked(|known| *known == highlighted);
+        self.pinned.set(highlighted.filter(|_| !is_pinned));
+    }
+
+    /// Returns the metric that heat map and overlay show.
+    pub fn metric(&self) -> Metric {
+        self.metric.get()
+    }
+
+    /// Sets the metric.
+    pub fn set_metric(&self, metric: Metric) {
+        self.metric.set(metric);
+        self.page
+            .address
+            .set_query(METRIC, (metric != Metric::default()).then(|| metric.name().into_owned()));
+    }
+
+    /// Converts a moment to the cluster's time of day, in seconds since 1970.
+    pub fn wall_s(&self, at_ms: u64) -> i64 {
+        (at_ms / 1_000).cast_signed() + self.wall_offset_s()
+    }
+
+    /// Formats a moment in the cluster's time of day, with seconds.
+    pub fn clock(&self, at_ms: u64) -> String {
+        platform::clock_of_day(self.wall_s(at_ms))
+    }
+
+    fn wall_offset_s(&self) -> i64 {
+        let page_ms = platform::now_ms();
+        self.page.fleet.wall_s(page_ms) - (self.page.fleet.relay_ms(page_ms) / 1_000).cast_signed()
+    }
+
+    fn read_url(&self) {
+        let (range, metric) = (self.page.address.query(RANGE), self.page.address.query(METRIC));
+        let time = self.clone();
+        // The relay's clock is unknown before its first message.
+        let known = Memo::new({
+            let fleet = self.page.fleet.clone();
+            move |_| fleet.welcome().is_some()
+        });
+        Effect::new(move || {
+            let text = range.get();
+            if !known.get() || text == time.range_text() {
+                return;
+            }
+            let now_ms = time.page.fleet.relay_ms(platform::now_ms());
+            let range = text.and_then(|text| Range::from_text(&text, time.wall_offset_s(), now_ms));
+            time.range.set(range.unwrap_or_default());
+        });
+        let time = self.clone();
+        Effect::new(move || {
+            let named = metric.get().and_then(|name| Metric::from_name(&name));
+            time.metric.set(named.unwrap_or_default());
+        });
+    }
+
+    fn range_text(&self) -> Option<String> {
+        self.range.get_untracked().text(self.wall_offset_s())
+    }
+
+    /// Updates the URL once a second: browsers throttle more frequent updates.
+    fn write_url(&self) {
+        let time = self.clone();
+        let last = StoredValue::new(self.range.get_untracked());
+        Effect::new(move || {
+            time.page.second.track();
+            let range = time.range.get_untracked();
+            if range != last.get_value() {
+                last.set_value(range);
+                time.page.address.set_query(RANGE, time.range_text());
+            }
+        });
+    }
+}

@@ -1,0 +1,225 @@
+//! Exports of a graph: a picture with title and time, or the underlying numbers.
+
+use super::gpu_groups::{GpuEntry, NodeGroup};
+use crate::domain::metric::Metric;
+use crate::fleet::TopicStore;
+use crate::platform;
+use crate::state::page::Page;
+use crate::state::time::Time;
+use leptos::prelude::*;
+use nodeglass_protocol::Cell;
+use std::fmt::Write;
+use wasm_bindgen::JsCast;
+use web_sys::{CanvasRenderingContext2d, Element, HtmlAnchorElement, HtmlCanvasElement, MouseEvent};
+
+/// Elements of a panel that are drawn into a picture, besides its title.
+const PARTS: &str = "canvas, .axis span, .heat-map__names a > span, .heat-map__states span, .legend i, .legend span, .read-out, .graph__tick, .graph__title, .lane span";
+
+/// The exports of one graph.
+#[derive(Clone)]
+pub struct Export {
+    page: Page,
+    time: Time,
+    store: TopicStore,
+    groups: Memo<Vec<NodeGroup>>,
+    metric: Memo<Metric>,
+}
+
+/// Space for title and legend above a picture, and around it, in pixels.
+const HEAD: f64 = 58.0;
+const EDGE: f64 = 20.0;
+
+impl Export {
+    /// Creates the exports of a metric of some GPUs.
+    pub fn new(
+        page: &Page,
+        time: &Time,
+        store: &TopicStore,
+        groups: Memo<Vec<NodeGroup>>,
+        metric: Memo<Metric>,
+    ) -> Self {
+        Self { page: page.clone(), time: time.clone(), store: store.clone(), groups, metric }
+    }
+
+    /// Returns the buttons.
+    pub fn buttons(&self) -> AnyView {
+        let (picture, copy, numbers) = (self.clone(), self.clone(), self.clone());
+        view! {
+            <span class="exports">
+                <button class="btn" title="Save the graph as a PNG" on:click=move |event| picture.save(&event)>"PNG"</button>
+                <button class="btn" title="Save the numbers behind the graph as CSV" on:click=move |_| numbers.save_numbers()>"CSV"</button>
+                <button class="btn" title="Copy the numbers behind the graph as CSV" on:click=move |_| platform::copy(&copy.numbers())>"Copy"</button>
+            </span>
+        }
+        .into_any()
+    }
+
+    fn title(&self) -> String {
+        let now_ms = self.page.fleet.relay_ms(platform::now_ms());
+        let range = untrack(|| self.time.range());
+        let name = untrack(|| self.page.route.get().job().map(|id| self.page.job_name(id)));
+        let day = platform::time_of_day(self.time.wall_s(range.end_ms(now_ms)));
+        format!(
+            "{}{} · {}–{} ({day})",
+            name.map(|name| format!("{name} · ")).unwrap_or_default(),
+            self.metric.get_untracked().title(),
+            self.time.clock(range.start_ms(now_ms)),
+            self.time.clock(range.end_ms(now_ms)),
+        )
+    }
+
+    fn file(&self, kind: &str) -> String {
+        format!("nodeglass-{}.{kind}", self.metric.get_untracked().name())
+    }
+
+    /// Returns a CSV with one line per second and one column per GPU, in the unit named in the first line;
+    /// empty where unknown.
+    pub fn numbers(&self) -> String {
+        let (metric, groups) = (self.metric.get_untracked(), self.groups.get_untracked());
+        let now_ms = self.page.fleet.relay_ms(platform::now_ms());
+        let range = untrack(|| self.time.range());
+        let (from, to) = (range.start_ms(now_ms) / 1_000, range.end_ms(now_ms) / 1_000);
+        let mut columns: Vec<Vec<Option<u32>>> = Vec::new();
+        let mut out = String::from("unix_s");
+        for (group, gpu) in groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu))) {
+            let _ = write!(out, ",{} {} {}", group.node.name(), gpu.label.replace(',', " "), metric.name());
+            columns.push(self.column(group, gpu, metric, from, to));
+        }
+        out.push('\n');
+        for second in from..to {
+            let _ = write!(out, "{}", self.time.wall_s(second * 1_000));
+            for column in &columns {
+                out.push(',');
+                if let Some(steps) = column[(second - from) as usize] {
+                    // One decimal, formatted with integers as everywhere.
+                    let tenths = (metric.measure(steps) * 10.0).round() as u64;
+                    let _ = write!(out, "{}", tenths / 10);
+                    if !tenths.is_multiple_of(10) {
+                        let _ = write!(out, ".{}", tenths % 10);
+                    }
+                }
+            }
+            out.push('\n');
+        }
+        out
+    }
+
+    fn column(
+        &self,
+        group: &NodeGroup,
+        gpu: &GpuEntry,
+        metric: Metric,
+        from: u64,
+        to: u64,
+    ) -> Vec<Option<u32>> {
+        let mut column = vec![None; (to - from) as usize];
+        group.with_history(&self.store, gpu, metric, |_, trace| {
+            let slots =
+                trace.since(from * 1_000).map(|(at_ms, cell)| (at_ms / 1_000, cell.and_then(Cell::value)));
+            slots
+                .take_while(|(second, _)| *second < to)
+                .for_each(|(second, value)| column[(second - from) as usize] = value);
+        });
+        column
+    }
+
+    fn save_numbers(&self) {
+        let numbers = String::from(js_sys::encode_uri_component(&self.numbers()));
+        save(&format!("data:text/csv;charset=utf-8,{numbers}"), &self.file("csv"));
+    }
+
+    /// Saves the panel that contains the clicked button, canvases and texts, as one picture.
+    fn save(&self, event: &MouseEvent) {
+        let button = event.target().and_then(|target| target.dyn_into::<Element>().ok());
+        let Some(panel) = button.and_then(|button| button.closest(".panel").ok().flatten()) else { return };
+        if let Some(url) = picture(&panel, &self.title()) {
+            save(&url, &self.file("png"));
+        }
+    }
+}
+
+fn save(url: &str, name: &str) {
+    let anchor =
+        document().create_element("a").ok().and_then(|anchor| anchor.dyn_into::<HtmlAnchorElement>().ok());
+    if let Some(anchor) = anchor {
+        anchor.set_href(url);
+        anchor.set_download(name);
+        anchor.click();
+    }
+}
+
+/// Returns the panel as the data URL of a PNG with twice the screen's resolution.
+fn picture(panel: &Element, title: &str) -> Option<String> {
+    const FINE: f64 = 2.0;
+    let [body_left, body_top, body_width, body_height] = platform::bounding_rect(panel);
+    let (width, height) = (body_width, body_height + HEAD - 24.0);
+    let canvas: HtmlCanvasElement = document().create_element("canvas").ok()?.dyn_into().ok()?;
+    canvas.set_width((width * FINE) as u32);
+    canvas.set_height((height * FINE) as u32);
+    let context: CanvasRenderingContext2d = canvas.get_context("2d").ok()??.dyn_into().ok()?;
+    let _ = context.scale(FINE, FINE);
+    let ink = |name: &str| context.set_fill_style_str(&platform::token(name));
+    ink("--panel");
+    context.fill_rect(0.0, 0.0, width, height);
+    ink("--text");
+    context.set_font("600 15px Inter, system-ui, sans-serif");
+    let _ = context.fill_text(title, EDGE, 26.0);
+    context.set_image_smoothing_enabled(false);
+    context.set_text_baseline("middle");
+    for element in platform::query_all(panel, PARTS) {
+        let [left, top, own_width, own_height] = platform::bounding_rect(&element);
+        let (x, y) = (left - body_left, top - body_top + HEAD - 24.0);
+        if element.tag_name() == "I" {
+            swatch(&context, &element.class_name(), [x, y, own_width, own_height]);
+            continue;
+        }
+        // A legend's text begins after its swatch.
+        let swatch =
+            element.query_selector("i").ok().flatten().map(|swatch| platform::bounding_rect(&swatch));
+        let x = x + swatch.map_or(0.0, |[_, _, width, _]| width + 5.0);
+        match element.dyn_ref::<HtmlCanvasElement>() {
+            Some(graph) => {
+                let _ = context
+                    .draw_image_with_html_canvas_element_and_dw_and_dh(graph, x, y, own_width, own_height);
+            }
+            None => {
+                ink("--dim");
+                context.set_font("11px Inter, system-ui, sans-serif");
+                let _ =
+                    context.fill_text(&element.text_content().unwrap_or_default(), x, y + own_height / 2.0);
+            }
+        }
+    }
+    canvas.to_data_url().ok()
+}
+
+/// Draws a legend's swatch as the style sheet does.
+fn swatch(context: &CanvasRenderingContext2d, class: &str, [x, y, width, height]: [f64; 4]) {
+    let bar = |token: &str, from: f64, to: f64, thick: f64| {
+        context.set_fill_style_str(&platform::token(token));
+        context.fill_rect(x + from * width, y + (height - thick) / 2.0, (to - from) * width, thick);
+    };
+    let dashes = |token: &str, count: u32, thick: f64| {
+        (0..count).map(f64::from).for_each(|dash| {
+            bar(token, dash / f64::from(count), (dash + 0.6) / f64::from(count), thick);
+        });
+    };
+    match class {
+        "legend__ramp" => ["--util-0", "--util-1", "--util-2", "--util-3"]
+            .iter()
+            .zip([0.0, 0.25, 0.5, 0.75])
+            .for_each(|(token, from)| bar(token, from, from + 0.25, height)),
+        "legend__gap" => dashes("--faint", 8, height),
+        "legend__failed" => dashes("--bad", 3, height),
+        "legend__lack" => bar("--faint", 0.0, 1.0, 1.0),
+        "legend__line" => bar("--util-line", 0.0, 1.0, 2.0),
+        "legend__pick" => bar("--accent", 0.0, 1.0, 3.0),
+        "legend__far" => dashes("--warn", 3, 2.0),
+        "legend__band" => {
+            context.set_global_alpha(0.25);
+            bar("--util-line", 0.0, 1.0, height);
+            context.set_global_alpha(1.0);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,140 @@
+//! The GPUs of a scope, grouped by node, with their names and values for graphs.
+
+use crate::chart::{Point, Window};
+use crate::domain::metric::Metric;
+use crate::domain::throttle;
+use crate::fleet::{GpuCell, NodeCell, TopicStore};
+use crate::state::time::GpuRef;
+use crate::view::scope::Scope;
+use leptos::prelude::*;
+use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture};
+use nodeglass_protocol::trace::Trace;
+use nodeglass_protocol::{Cell, GpuField};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A node and those of its GPUs that count.
+#[derive(Clone, PartialEq)]
+pub struct NodeGroup {
+    /// The node.
+    pub node: NodeCell,
+    /// Its GPUs.
+    pub gpus: Vec<GpuEntry>,
+}
+
+/// A GPU with its label in graphs.
+#[derive(Clone, PartialEq)]
+pub struct GpuEntry {
+    /// The GPU.
+    pub cell: GpuCell,
+    /// `GPU 1`, or `GPU 1 · 3g.40gb` of a MIG instance.
+    pub label: String,
+}
+
+/// Returns every GPU of a scope; subscribes to the set of GPUs.
+pub fn gpu_groups(scope: &Scope) -> Vec<NodeGroup> {
+    let group = |node: NodeCell| {
+        let entry = |cell: GpuCell| {
+            let gpu = scope.store.node(&node, |node| node.gpus.get(cell.position()).map(gpu_label));
+            GpuEntry { label: gpu.flatten().unwrap_or_default(), cell }
+        };
+        let gpus = scope.job_gpus(&node).into_iter().map(entry).collect();
+        NodeGroup { node, gpus }
+    };
+    scope.nodes.get().into_iter().map(group).collect()
+}
+
+/// Returns whether these nodes show the end of a job; does not subscribe.
+pub fn is_over(store: &TopicStore, groups: &[NodeGroup]) -> bool {
+    let is_over = |group: &NodeGroup| store.node(&group.node, |node| node.head.link == Link::Ended);
+    !groups.is_empty() && groups.iter().all(|group| is_over(group) == Some(true))
+}
+
+/// Grows when the set of GPUs changes or a history is replaced; not when a history merely grows.
+pub fn history_revision(groups: Memo<Vec<NodeGroup>>) -> Memo<u64> {
+    let turns = AtomicU64::new(0);
+    Memo::new(move |_| {
+        groups.with(|groups| groups.iter().for_each(|group| group.node.history().track()));
+        turns.fetch_add(1, Relaxed)
+    })
+}
+
+fn gpu_label(gpu: &GpuPicture) -> String {
+    let part = gpu.facts.mig.as_ref().map(|mig| match &mig.profile {
+        Some(profile) => format!(" · {profile}"),
+        None => format!(" · MIG {}", mig.gpu_instance),
+    });
+    format!("GPU {}{}", gpu.facts.index, part.unwrap_or_default())
+}
+
+impl NodeGroup {
+    /// Returns the identity of one of its GPUs.
+    pub fn gpu_ref(&self, gpu: &GpuEntry) -> GpuRef {
+        GpuRef { node: self.node.name().clone(), gpu: gpu.cell.uuid().clone() }
+    }
+
+    /// Returns a GPU's full name: `gpu-06 GPU 1, rank 41`.
+    pub fn name(&self, store: &TopicStore, gpu: &GpuEntry) -> String {
+        let rank = store.node(&self.node, |node| rank(node, gpu)).flatten();
+        let rank = rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
+        format!("{} {}{rank}", self.node.name(), gpu.label)
+    }
+
+    /// Reads one of its GPUs and the history of a metric.
+    pub fn with_history<R>(
+        &self,
+        store: &TopicStore,
+        gpu: &GpuEntry,
+        metric: Metric,
+        read: impl FnOnce(&GpuPicture, &Trace) -> R,
+    ) -> Option<R> {
+        let at = gpu.cell.position();
+        store.node(&self.node, |node| {
+            Some(read(node.gpus.get(at)?, node.history.as_ref()?.gpu(at, metric.field())?))
+        })?
+    }
+
+    /// Returns what is known of a GPU in each step of a window from `first` on, as fractions of its scale.
+    pub fn points(
+        &self,
+        store: &TopicStore,
+        gpu: &GpuEntry,
+        metric: Metric,
+        window: &Window,
+        first: usize,
+    ) -> Vec<Point> {
+        let points = self.with_history(store, gpu, metric, |picture, trace| {
+            let top = metric.scale_max(picture).filter(|top| *top > 0.0)?;
+            Some(window.points(trace, first, |steps| metric.measure(steps) / top))
+        });
+        points.flatten().unwrap_or_else(|| vec![Point::Gap; window.steps().saturating_sub(first)])
+    }
+
+    /// Returns the current value in the metric's unit; `None` for a GPU that cannot be read.
+    pub fn now(&self, store: &TopicStore, gpu: &GpuEntry, metric: Metric) -> Option<f32> {
+        let cell = store.node(&self.node, |node| {
+            let picture = node.gpus.get(gpu.cell.position()).filter(|picture| picture.fault.is_none());
+            picture.map(|picture| picture.row.get(metric.field()))
+        });
+        cell.flatten().and_then(Cell::value).map(|steps| metric.measure(steps))
+    }
+
+    /// Formats the value at a moment.
+    pub fn text_at(&self, store: &TopicStore, gpu: &GpuEntry, metric: Metric, at_ms: u64) -> String {
+        let cell = self.with_history(store, gpu, metric, |_, trace| trace.at(at_ms));
+        match cell.flatten() {
+            None => "no data".to_owned(),
+            Some(Cell::UNSUPPORTED) => "not offered by this card".to_owned(),
+            Some(cell) => match cell.value() {
+                Some(bits) if metric.field() == GpuField::Throttle => throttle::names(bits),
+                Some(steps) => metric.format(metric.measure(steps)),
+                None => "reading failed".to_owned(),
+            },
+        }
+    }
+}
+
+/// Returns the rank of a program on a GPU, if one reports its rank.
+fn rank(node: &NodePicture, gpu: &GpuEntry) -> Option<u32> {
+    let mut here = node.processes.iter().filter(|process| process.facts.gpu == *gpu.cell.uuid());
+    here.find_map(|process| process.facts.rank).map(|rank| rank.global)
+}

@@ -1,0 +1,164 @@
+//! A line graph of some GPUs over time that highlights the hovered one.
+
+use super::gpu_groups::{NodeGroup, history_revision};
+use super::plot::Plot;
+use super::plot_area::{PlotArea, PlotHandlers};
+use super::plot_paint::paint;
+use super::time_bar::TimeAxis;
+use crate::chart::value_ticks;
+use crate::domain::metric::Metric;
+use crate::domain::text;
+use crate::fleet::TopicStore;
+use crate::platform::Observer;
+use crate::state::time::Time;
+use leptos::html::Canvas;
+use leptos::prelude::*;
+use std::sync::Arc;
+
+/// A plot that is updated incrementally.
+pub type Plots = Memo<Plot>;
+
+/// Returns the plot of some GPUs, updated when a step passes.
+pub fn plot_memo(
+    time: &Time,
+    store: &TopicStore,
+    groups: Memo<Vec<NodeGroup>>,
+    metric: Memo<Metric>,
+    most: usize,
+) -> Plots {
+    let (window, store) = (time.window(Signal::stored(most)), store.clone());
+    let history_revision = history_revision(groups);
+    Memo::new_owning(move |before| {
+        groups.with(|groups| {
+            Plot::update(before, &store, groups, metric.get(), window.get(), history_revision.get())
+        })
+    })
+}
+
+/// A line graph with its scale at the left.
+#[component]
+pub fn Graph(
+    /// The lines.
+    plot: Plots,
+    /// The metric.
+    metric: Memo<Metric>,
+    /// The alternative text.
+    #[prop(into)]
+    label: Signal<String>,
+    /// The CSS token of its colour.
+    hue: &'static str,
+    /// Height in pixels.
+    #[prop(default = 96)]
+    height: u32,
+) -> impl IntoView {
+    let (time, canvas) = (Time::from_context(), NodeRef::<Canvas>::new());
+    let window = Memo::new(move |_| plot.with(|plot| plot.window));
+    let size = RwSignal::new((0, 0));
+    let sizes = StoredValue::new_local(None);
+    Effect::new(move || {
+        let Some(canvas) = canvas.get() else { return };
+        let seen = canvas.clone();
+        let measure = move || size.set((seen.client_width(), seen.client_height()));
+        sizes.set_value(Observer::sizes(&canvas, measure));
+    });
+    let drawn = time.clone();
+    Effect::new(move || {
+        let (Some(canvas), size) = (canvas.get(), size.get()) else { return };
+        drawn.track_colours();
+        let gpu_ref = drawn.highlighted();
+        plot.with(|plot| paint(&canvas, size, plot, gpu_ref.as_ref(), hue));
+    });
+    let ticks = move || {
+        let top = plot.with(|plot| plot.top);
+        let tick = |tick: f32| {
+            let bottom = format!("{}%", tick / top * 100.0);
+            view! { <span class="graph__tick" style:bottom=bottom>{short(metric.get(), tick)}</span> }
+        };
+        value_ticks(top).into_iter().map(tick).collect_view()
+    };
+    view! {
+        <div class="graph">
+            <Title plot metric/>
+            <div class="graph__ticks" aria-hidden="true">{move || ticks()}</div>
+            <PlotArea label window handlers=handlers(&time, plot, height)>
+                <canvas node_ref=canvas style:height=format!("{height}px")></canvas>
+            </PlotArea>
+            <TimeAxis/>
+        </div>
+    }
+}
+
+/// The title, and the value at the cursor or the current one.
+#[component]
+fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
+    let time = Time::from_context();
+    let sentence = move || {
+        let metric = metric.get();
+        let (cursor, gpu_ref) = (time.cursor(), time.highlighted());
+        plot.with(|plot| {
+            let step = cursor.and_then(|at_ms| plot.window.step_at(at_ms));
+            let (at, at_end) = step.map_or_else(|| plot.newest(), |step| (step, false));
+            let value_text = |values: &[Option<f32>]| match values.get(at).copied().flatten() {
+                Some(value) => metric.format(value),
+                None => "no data".to_owned(),
+            };
+            let highlighted_value = gpu_ref.and_then(|gpu_ref| {
+                plot.line_for(&gpu_ref).map(|(_, line)| format!("{} {}", line.name, value_text(&line.values)))
+            });
+            let all = match (&plot.band, plot.lines.as_slice()) {
+                (Some(band), _) if band.mid.get(at).is_none_or(Option::is_none) => Some("no data".to_owned()),
+                (Some(band), _) => Some(format!(
+                    "median {}, {} to {}",
+                    value_text(&band.mid),
+                    value_text(&band.low),
+                    value_text(&band.high)
+                )),
+                (None, [one]) => Some(value_text(&one.values)),
+                (None, [one, other]) => {
+                    Some(format!("{} and {}", value_text(&one.values), value_text(&other.values)))
+                }
+                (None, _) => None,
+            };
+            let text = [highlighted_value, all].into_iter().flatten().collect::<Vec<_>>().join(" · ");
+            if at_end { format!("at the end: {text}") } else { text }
+        })
+    };
+    view! {
+        <div class="graph__title"><b>{move || metric.get().title()}</b> " " {move || sentence()}</div>
+    }
+}
+
+/// Formats a value of the scale as short as possible.
+fn short(metric: Metric, value: f32) -> String {
+    match metric {
+        Metric::THROTTLE => String::new(),
+        Metric::MEMORY => format!("{} G", value.round() as u64),
+        // Without its unit, which the title contains.
+        Metric::CLOCK => text::grouped(value.round() as u64),
+        _ => metric.format(value),
+    }
+}
+
+fn handlers(time: &Time, plot: Plots, height: u32) -> PlotHandlers {
+    let (over, left, down, open) = (time.clone(), time.clone(), time.clone(), time.clone());
+    PlotHandlers {
+        over: Arc::new(move |step, y| {
+            let share = 1.0 - (y as f32 / height as f32).clamp(0.0, 1.0);
+            let gpu_ref = plot
+                .with_untracked(|plot| plot.nearest(step, share * plot.top).map(|line| line.gpu_ref.clone()));
+            over.hover_gpu(gpu_ref);
+        }),
+        left: Arc::new(move || left.hover_gpu(None)),
+        down: Arc::new(move |by| {
+            let gpu_ref = untrack(|| down.highlighted());
+            let next = plot.with_untracked(|plot| {
+                let here = gpu_ref.and_then(|gpu_ref| plot.line_for(&gpu_ref).map(|(at, _)| at));
+                let last = plot.lines.len().saturating_sub(1);
+                let at = here.map_or(0, |here| here.saturating_add_signed(by).min(last));
+                plot.lines.get(at).map(|line| line.gpu_ref.clone())
+            });
+            down.hover_gpu(next);
+        }),
+        open: Arc::new(move || open.toggle_pinned(untrack(|| open.highlighted()))),
+    }
+}

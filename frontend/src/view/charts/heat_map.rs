@@ -1,0 +1,309 @@
+//! The heat map: every GPU of a job or the cluster over time, one line each, grouped by node.
+
+use super::colour_map::ColourMap;
+use super::export::Export;
+use super::gpu_groups::{GpuEntry, NodeGroup, gpu_groups, history_revision};
+use super::heat_map_paint::{Brush, paint};
+use super::plot_area::{PlotArea, PlotHandlers};
+use super::summary::{legend, metric_menu, summary};
+use super::time_bar::{TimeAxis, TimeBar};
+use crate::chart::Strips;
+use crate::domain::health::Health;
+use crate::domain::metric::Metric;
+use crate::domain::route::{JobTab, Route};
+use crate::domain::severity::Severity;
+use crate::domain::text;
+use crate::state::page::{Page, is_stale, node_health};
+use crate::state::time::Time;
+use crate::view::scope::Scope;
+use crate::view::widgets::dot::dot;
+use leptos::html::Canvas;
+use leptos::prelude::*;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Number of nodes in a column before another column is started.
+const MAX_ROWS: usize = 22;
+/// Height that a column should not exceed, in pixels: about half a screen.
+const HEIGHT: usize = 440;
+/// Width of a node's name and state beside its strips, in pixels.
+const NAMES_PX: f64 = 210.0;
+
+/// The heat map of a scope's GPUs.
+#[component]
+pub fn HeatMap(
+    /// The scope.
+    scope: Scope,
+    /// Whether only the overview is subscribed: then only the history of utilisation is known.
+    #[prop(optional)]
+    glance: bool,
+) -> impl IntoView {
+    let (page, time) = (Page::from_context(), Time::from_context());
+    let groups = Memo::new({
+        let scope = scope.clone();
+        move |_| gpu_groups(&scope)
+    });
+    let metric = {
+        let time = time.clone();
+        Memo::new(move |_| if glance { Metric::UTIL } else { time.metric() })
+    };
+    let columns = {
+        let time = time.clone();
+        Memo::new(move |_| {
+            let room = ((room(time.width()) / 340.0) as usize).max(1);
+            groups.with(Vec::len).div_ceil(MAX_ROWS).clamp(1, room)
+        })
+    };
+    // The hovered value is announced to screen readers; periodic changes are not.
+    let live = {
+        let time = time.clone();
+        Memo::new(move |_| time.cursor().is_some())
+    };
+    let label = summary(&page, &time, &scope.store, groups, metric);
+    let gpus =
+        Memo::new(move |_| groups.with(|groups| groups.iter().map(|group| group.gpus.len()).sum::<usize>()));
+    let export = Export::new(&page, &time, &scope.store, groups, metric);
+    let blocks = {
+        let scope = scope.clone();
+        move || {
+            let (scope, all) = (scope.clone(), columns.get());
+            (0..all)
+                .map(move |column| {
+                    let part = Memo::new(move |_| {
+                        let per = groups.with(Vec::len).div_ceil(all).max(1);
+                        groups.with(|groups| {
+                            groups.iter().skip(column * per).take(per).cloned().collect::<Vec<_>>()
+                        })
+                    });
+                    view! { <Block scope=scope.clone() groups=part metric label columns=all/> }
+                })
+                .collect_view()
+        }
+    };
+    view! {
+        <section class="panel heat-map" aria-label="Every GPU over time">
+            <div class="panel__head">
+                <h2>"Every GPU" <small>{move || format!("{} · one line each, {}", text::count(gpus.get(), "GPU", "GPUs"), metric.get().title().to_lowercase())}</small></h2>
+                {(!glance).then(|| metric_menu(&time))}
+                <span class="spring"></span>
+                {export.buttons()}
+            </div>
+            <TimeBar/>
+            <div class="heat-map__blocks">{move || blocks()}</div>
+            {legend(metric)}
+            <p class="read-out" aria-live=move || if live.get() { "polite" } else { "off" }>{move || label.get()}</p>
+        </section>
+    }
+}
+
+/// Returns the width of the page's main area, in pixels.
+fn room(width: f64) -> f64 {
+    if width > 760.0 { width - 330.0 } else { width - 48.0 }
+}
+
+/// A column of nodes.
+#[component]
+fn Block(
+    scope: Scope,
+    groups: Memo<Vec<NodeGroup>>,
+    metric: Memo<Metric>,
+    label: Signal<String>,
+    columns: usize,
+) -> impl IntoView {
+    let (page, time) = (Page::from_context(), Time::from_context());
+    let strips = {
+        let time = time.clone();
+        Memo::new(move |_| {
+            let lowest = if time.width() > 760.0 { 16 } else { 13 };
+            let counts: Vec<usize> =
+                groups.with(|groups| groups.iter().map(|group| group.gpus.len()).collect());
+            Strips::layout(HEIGHT, &counts, lowest)
+        })
+    };
+    let window = {
+        let time = time.clone();
+        let width = time.clone();
+        time.window(Signal::derive(move || {
+            ((room(width.width()) / columns as f64 - NAMES_PX) as usize).clamp(100, 600)
+        }))
+    };
+    let canvas = NodeRef::<Canvas>::new();
+    keep_painted(&page, &scope, groups, metric, strips, window, canvas);
+    // Names and states are two columns of one list.
+    let beside = |draw: fn(Row) -> AnyView| {
+        let (page, scope) = (page.clone(), scope.clone());
+        move || {
+            let row = |(index, group): (usize, &NodeGroup)| {
+                let pitch = strips.with(|strips| strips.pitch(index));
+                let (page, scope, group) = (page.clone(), scope.clone(), group.clone());
+                untrack(|| draw(Row { page, scope, group, metric, pitch }))
+            };
+            groups.with(|groups| groups.iter().enumerate().map(row).collect_view())
+        }
+    };
+    let (names, states) = (beside(name), beside(state));
+    let highlight = {
+        let time = time.clone();
+        move || {
+            let gpu_ref = time.highlighted()?;
+            let at = groups.with(|groups| line_index(groups, |group, gpu| group.gpu_ref(gpu) == gpu_ref))?;
+            let (top, line) = strips.with(|strips| (strips.tops().nth(at), strips.thickness()));
+            let style = format!("top:{}px;height:{}px", top?, line);
+            Some(view! { <i class="heat-map__pick" style=style></i> }.into_any())
+        }
+    };
+    view! {
+        <div class="heat-map__block">
+            <div class="heat-map__names">{names}</div>
+            <PlotArea label window handlers=handlers(&page, &time, &scope, groups, strips)>
+                <canvas class="heat" node_ref=canvas style:height=move || format!("{}px", strips.with(Strips::height))></canvas>
+                {move || highlight()}
+            </PlotArea>
+            <div class="heat-map__states">{states}</div>
+            <span></span>
+            <TimeAxis most={if columns > 1 { 3 } else { 5 }}/>
+        </div>
+    }
+}
+
+/// Paints the new steps when a step passes, and everything when anything else changes.
+fn keep_painted(
+    page: &Page,
+    scope: &Scope,
+    groups: Memo<Vec<NodeGroup>>,
+    metric: Memo<Metric>,
+    strips: Memo<Strips>,
+    window: Memo<crate::chart::Window>,
+    canvas: NodeRef<Canvas>,
+) {
+    let (page, time, store) = (page.clone(), Time::from_context(), scope.store.clone());
+    let history_revision = history_revision(groups);
+    let last = RefCell::new(None);
+    Effect::new(move || {
+        let Some(canvas) = canvas.get() else { return };
+        page.settings.theme();
+        time.track_colours();
+        let metric = metric.get();
+        let scheme = if matches!(metric, Metric::UTIL | Metric::SM_ACTIVE) {
+            page.settings.scheme()
+        } else {
+            Default::default()
+        };
+        let brush = Brush {
+            window: window.get(),
+            strips: strips.get(),
+            palette: ColourMap::from_tokens(scheme),
+            metric,
+            history_revision: history_revision.get(),
+        };
+        groups.with(|groups| paint(&canvas, &store, groups, &mut last.borrow_mut(), brush));
+    });
+}
+
+/// Returns the index of a GPU among the lines.
+fn line_index(groups: &[NodeGroup], is: impl Fn(&NodeGroup, &GpuEntry) -> bool) -> Option<usize> {
+    groups
+        .iter()
+        .flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)))
+        .position(|(group, gpu)| is(group, gpu))
+}
+
+fn handlers(
+    page: &Page,
+    time: &Time,
+    scope: &Scope,
+    groups: Memo<Vec<NodeGroup>>,
+    strips: Memo<Strips>,
+) -> PlotHandlers {
+    let at = move |line: usize| {
+        groups.with_untracked(|groups| {
+            let mut all = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
+            all.nth(line).map(|(group, gpu)| group.gpu_ref(gpu))
+        })
+    };
+    let here = {
+        let time = time.clone();
+        move || {
+            let gpu_ref = untrack(|| time.highlighted())?;
+            groups.with_untracked(|groups| line_index(groups, |group, gpu| group.gpu_ref(gpu) == gpu_ref))
+        }
+    };
+    let (over, left, down) = (time.clone(), time.clone(), time.clone());
+    let (page, time, job) = (page.clone(), time.clone(), scope.job);
+    PlotHandlers {
+        over: Arc::new(move |_, y| {
+            over.hover_gpu(strips.with_untracked(|strips| strips.nearest(y)).and_then(at))
+        }),
+        left: Arc::new(move || left.hover_gpu(None)),
+        down: Arc::new(move |by| {
+            let last = strips.with_untracked(Strips::len).saturating_sub(1);
+            let line = here().map_or(0, |line| line.saturating_add_signed(by).min(last));
+            down.hover_gpu(at(line));
+        }),
+        open: Arc::new(move || {
+            if let Some(gpu_ref) = untrack(|| time.highlighted()) {
+                page.address.navigate(match job {
+                    Some(job) => Route::Job(job, JobTab::Node(gpu_ref.node)),
+                    None => Route::Node(gpu_ref.node),
+                });
+            }
+        }),
+    }
+}
+
+/// A node's group of lines, for the columns beside them.
+struct Row {
+    page: Page,
+    scope: Scope,
+    group: NodeGroup,
+    metric: Memo<Metric>,
+    pitch: usize,
+}
+
+impl Row {
+    /// Returns the node's health, updated once a second.
+    fn health(&self) -> Memo<Arc<Health>> {
+        let (page, store, node) = (self.page.clone(), self.scope.store.clone(), self.group.node.clone());
+        Memo::new(move |_| {
+            store.nodes().track();
+            page.second.track();
+            node_health(&page, &store, &node)
+        })
+    }
+}
+
+/// A node's name beside its lines; with a symbol unless it is healthy.
+fn name(row: Row) -> AnyView {
+    let name = row.group.node.name();
+    let route = match row.scope.job {
+        Some(job) => Route::Job(job, JobTab::Node(name.clone())),
+        None => Route::Node(name.clone()),
+    };
+    let (href, name_text, height) = (row.page.href(&route), name.to_string(), format!("{}px", row.pitch));
+    let health = row.health();
+    let unwell = move || health.with(|health| (health.severity != Severity::Ok).then(|| dot(health)));
+    view! { <a href=href style:height=height>{move || unwell()} <span>{name_text}</span></a> }.into_any()
+}
+
+/// A node's current state: its mean, or the label of what is wrong.
+fn state(row: Row) -> AnyView {
+    let health = row.health();
+    let Row { page, scope, group, metric, pitch } = row;
+    let sentence = move || {
+        page.second.track();
+        let health = health.get();
+        // A warning about a GPU does not replace the mean; stale values do.
+        if !matches!(health.severity, Severity::Ok | Severity::Warning)
+            || is_stale(&page, &scope.store, &group.node)
+        {
+            return health.label.clone();
+        }
+        let metric = metric.get();
+        let values: Vec<f32> =
+            group.gpus.iter().filter_map(|gpu| group.now(&scope.store, gpu, metric)).collect();
+        text::or_absent(
+            (!values.is_empty()).then(|| metric.format(values.iter().sum::<f32>() / values.len() as f32)),
+        )
+    };
+    view! { <span class="num" style:line-height=format!("{pitch}px")>{move || sentence()}</span> }.into_any()
+}

@@ -1,0 +1,171 @@
+//! A plot: lines of GPUs on one scale and one time range, ready to be drawn, read and compared.
+
+use super::gpu_groups::{GpuEntry, NodeGroup, is_over};
+use crate::chart::{Band, Point, Series, Window, WindowCache, outliers};
+use crate::domain::metric::Metric;
+use crate::fleet::TopicStore;
+use crate::state::time::GpuRef;
+
+/// Up to this many GPUs have a line each; of more, only the outliers.
+const MOST_LINES: usize = 16;
+
+/// Lines of GPUs.
+pub struct Plot {
+    /// The steps.
+    pub window: Window,
+    /// The maximum of the scale in the metric's unit.
+    pub top: f32,
+    /// A line per GPU, in the metric's unit.
+    pub lines: Vec<Line>,
+    /// Minimum, median and maximum, if there are several.
+    pub band: Option<Band>,
+    /// Positions of the outliers, and their deviation.
+    pub outliers: Vec<(usize, f32)>,
+    is_over: bool,
+    metric: Metric,
+    cache: WindowCache,
+    programs: u64,
+}
+
+/// The line of a GPU.
+pub struct Line {
+    /// The GPU.
+    pub gpu_ref: GpuRef,
+    /// Its name.
+    pub name: String,
+    /// Its values.
+    pub values: Series,
+}
+
+impl Line {
+    /// Keeps the cached steps and appends new ones; a GPU without data has no values.
+    fn advance(&mut self, (gone, first): (usize, usize), points: &[Point], steps: usize) {
+        self.values.drain(..gone.min(self.values.len()));
+        self.values.truncate(first);
+        self.values.resize(first, None);
+        self.values.extend(points.iter().map(|point| point.value()));
+        self.values.resize(steps, None);
+    }
+}
+
+impl Plot {
+    /// Updates the plot of a metric of some GPUs from the previous one as far as that is valid; returns
+    /// whether it changed. `history_revision` grows when a history is replaced, or when the set of GPUs changes.
+    pub fn update(
+        before: Option<Self>,
+        store: &TopicStore,
+        groups: &[NodeGroup],
+        metric: Metric,
+        window: Window,
+        history_revision: u64,
+    ) -> (Self, bool) {
+        let mut plot = before.filter(|before| before.metric == metric).unwrap_or_else(|| Self {
+            window,
+            top: 0.0,
+            lines: Vec::new(),
+            band: None,
+            outliers: Vec::new(),
+            is_over: false,
+            metric,
+            cache: WindowCache::default(),
+            programs: 0,
+        });
+        let Some(step) = plot.cache.advance(window, history_revision) else { return (plot, false) };
+        plot.window = window;
+        plot.is_over = is_over(store, groups);
+        // The names contain the rank that runs there.
+        let programs = groups.iter().map(|group| group.node.process_set().count()).sum();
+        let same_names = std::mem::replace(&mut plot.programs, programs) == programs && step.1 > 0;
+        plot.top = 0.0;
+        let all = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
+        let mut lines = std::mem::take(&mut plot.lines).into_iter().filter(|_| step.1 > 0);
+        let line = |(group, gpu): (&NodeGroup, &GpuEntry)| {
+            let mut line = lines.next().unwrap_or_else(|| Line {
+                gpu_ref: group.gpu_ref(gpu),
+                name: String::new(),
+                values: Series::new(),
+            });
+            if !same_names {
+                line.name = group.name(store, gpu);
+            }
+            let past = group.with_history(store, gpu, metric, |picture, trace| {
+                (metric.scale_max(picture), window.points(trace, step.1, |steps| metric.measure(steps)))
+            });
+            let (top, points) = past.unwrap_or_default();
+            plot.top = top.unwrap_or(0.0).max(plot.top);
+            line.advance(step, &points, window.steps());
+            line
+        };
+        plot.lines = all.map(line).collect();
+        let rows = || plot.lines.iter().map(|line| line.values.as_slice());
+        plot.band = (plot.lines.len() > 2).then(|| {
+            let mut band = plot.band.take().filter(|_| step.1 > 0).unwrap_or_default();
+            band.advance(step, rows());
+            band
+        });
+        plot.outliers = plot.band.as_ref().map_or_else(Vec::new, |band| {
+            // The last minute: a GPU that deviated once and returned is no outlier.
+            let recent = (60_000 / window.step_ms()) as usize;
+            outliers(rows(), &band.mid, recent, plot.top * metric.outlier_threshold())
+        });
+        (plot, true)
+    }
+
+    /// Returns whether each GPU has its line.
+    pub fn shows_every_line(&self) -> bool {
+        self.lines.len() <= MOST_LINES
+    }
+
+    /// Returns the newest step with a value, and whether that is the end of a job. The last steps may still
+    /// be in transit; older ones are not current, unless the job has ended.
+    pub fn newest(&self) -> (usize, bool) {
+        let rows = self.lines.iter().map(|line| line.values.as_slice());
+        newest(rows, self.window.steps().saturating_sub(1), self.is_over)
+    }
+
+    /// Returns the line nearest to a value at a step.
+    pub fn nearest(&self, step: usize, value: f32) -> Option<&Line> {
+        let away = |line: &&Line| line.values.get(step).copied().flatten().map(|here| (here - value).abs());
+        let having_value = self.lines.iter().filter(|line| away(line).is_some());
+        having_value.min_by(|a, b| away(a).unwrap_or(f32::MAX).total_cmp(&away(b).unwrap_or(f32::MAX)))
+    }
+
+    /// Returns the line of a GPU.
+    pub fn line_for(&self, gpu_ref: &GpuRef) -> Option<(usize, &Line)> {
+        self.lines.iter().enumerate().find(|(_, line)| line.gpu_ref == *gpu_ref)
+    }
+}
+
+/// How many of the last steps may be in transit.
+const IN_TRANSIT_STEPS: usize = 5;
+
+fn newest<'a>(
+    rows: impl Iterator<Item = &'a [Option<f32>]> + Clone,
+    last: usize,
+    is_over: bool,
+) -> (usize, bool) {
+    let has_value = |step: &usize| rows.clone().any(|row| row.get(*step).is_some_and(Option::is_some));
+    let from = if is_over { 0 } else { last.saturating_sub(IN_TRANSIT_STEPS) };
+    let step = (from..=last).rev().find(has_value);
+    (step.unwrap_or(last), is_over && step.is_some_and(|step| step < last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_step_is_the_end_of_an_ended_job_but_not_of_a_silent_node() {
+        let row = |having_value: usize| {
+            (0..20).map(|step| (step < having_value).then_some(1.0)).collect::<Series>()
+        };
+        let having_value =
+            |having_value: usize, is_over| newest([row(having_value).as_slice()].into_iter(), 19, is_over);
+        assert_eq!(having_value(20, false), (19, false));
+        assert_eq!(having_value(17, false), (16, false), "the last steps may be in transit");
+        assert_eq!(having_value(3, false), (19, false), "a silent node has no newest value");
+        assert_eq!(having_value(3, true), (2, true));
+        assert_eq!(having_value(20, true), (19, false), "the range ends before the job did");
+        assert_eq!(having_value(0, true), (19, false));
+    }
+}

@@ -1,0 +1,100 @@
+//! A node's time line: each metric of its GPUs over the same range, and the throttle lanes.
+
+use super::export::Export;
+use super::gpu_groups::{NodeGroup, gpu_groups};
+use super::graph::{Graph, plot_memo};
+use super::summary::{metric_menu, summary};
+use super::throttle_lanes::ThrottleLanes;
+use super::time_bar::TimeBar;
+use crate::domain::metric::Metric;
+use crate::state::page::Page;
+use crate::state::time::{GpuRef, Time};
+use crate::view::scope::Scope;
+use leptos::prelude::*;
+
+/// The metrics, each with the CSS token of its colour.
+const GRAPHS: [(Metric, &str); 6] = [
+    (Metric::UTIL, "--util-line"),
+    (Metric::MEMORY, "--mem"),
+    (Metric::POWER, "--power"),
+    (Metric::TEMP, "--temp"),
+    (Metric::CLOCK, "--host"),
+    (Metric::SM_ACTIVE, "--util-line"),
+];
+
+/// The time line of a scope's GPUs.
+#[component]
+pub fn TimeLine(
+    /// The scope: one node.
+    scope: Scope,
+) -> impl IntoView {
+    let (page, time) = (Page::from_context(), Time::from_context());
+    let groups = Memo::new({
+        let scope = scope.clone();
+        move |_| gpu_groups(&scope)
+    });
+    let shown = {
+        let time = time.clone();
+        Memo::new(move |_| time.metric())
+    };
+    let export = Export::new(&page, &time, &scope.store, groups, shown);
+    let graphs = GRAPHS.map(|(metric, hue)| {
+        let fixed = Memo::new(move |_| metric);
+        let plot = plot_memo(&time, &scope.store, groups, fixed, 240);
+        let label = summary(&page, &time, &scope.store, groups, fixed);
+        // A GPU without these counters has no such graph.
+        let has_values = Memo::new(move |_| {
+            plot.with(|plot| plot.lines.iter().any(|line| line.values.iter().any(Option::is_some)))
+        });
+        move || {
+            (metric != Metric::SM_ACTIVE || has_values.get())
+                .then(|| view! { <Graph plot metric=fixed label hue/> }.into_any())
+        }
+    });
+    let none = Memo::new(move |_| groups.with(|groups| groups.iter().all(|group| group.gpus.is_empty())));
+    view! {
+        <section class="panel time-line" aria-label="Time line" hidden=move || none.get()>
+            <div class="panel__head">
+                <h2>"Time line"</h2>
+                <span class="spring"></span>
+                <small>"numbers of"</small>
+                {metric_menu(&time)}
+                {export.buttons()}
+            </div>
+            <TimeBar/>
+            {chips(&time, groups)}
+            <div class="graphs">{graphs}</div>
+            <ThrottleLanes store=scope.store groups/>
+        </section>
+    }
+}
+
+/// The GPUs by name: hovering highlights one, clicking pins it.
+fn chips(time: &Time, groups: Memo<Vec<NodeGroup>>) -> AnyView {
+    let time = time.clone();
+    let chip = move |gpu_ref: GpuRef, label: String| {
+        let (over, out, click, here) = (time.clone(), time.clone(), time.clone(), time.clone());
+        let (pointed, chosen, known) = (gpu_ref.clone(), gpu_ref.clone(), gpu_ref);
+        view! {
+            <button
+                class="chip"
+                aria-pressed=move || if here.highlighted().as_ref() == Some(&known) { "true" } else { "false" }
+                on:pointerenter=move |_| over.hover_gpu(Some(pointed.clone()))
+                on:pointerleave=move |_| out.hover_gpu(None)
+                on:click=move |_| click.toggle_pinned(Some(chosen.clone()))
+            >
+                {label}
+            </button>
+        }
+    };
+    let list = move || {
+        groups.with(|groups| {
+            let all = groups
+                .iter()
+                .flat_map(|group| group.gpus.iter().map(move |gpu| (group.gpu_ref(gpu), gpu.label.clone())));
+            all.map(|(gpu_ref, label)| chip(gpu_ref, label)).collect_view()
+        })
+    };
+    view! { <div class="chips" role="group" aria-label="GPUs of the graphs">{move || list()}</div> }
+        .into_any()
+}

@@ -1,0 +1,177 @@
+//! The overview of all jobs, one row each.
+
+use super::job_entry::{Cells, job_health, overview_scope};
+use super::job_list::NoJobs;
+use crate::domain::health::{self, Freshness, freshness};
+use crate::domain::ownership;
+use crate::domain::route::{JobTab, Route};
+use crate::domain::totals::Totals;
+use crate::fleet::Phase;
+use crate::platform;
+use crate::state::page::Page;
+use crate::table::jobs::{self, JobRow};
+use crate::table::{Column, Now, Value};
+use crate::view::charts::heat_map::HeatMap;
+use crate::view::scope::Scope;
+use crate::view::tables::grid::{
+    self, CustomCell, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames,
+};
+use crate::view::widgets::dot::Dot;
+use leptos::prelude::*;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::live::Mode;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// All jobs.
+#[component]
+pub fn AllJobs() -> impl IntoView {
+    let fleet = Page::from_context().fleet;
+    let (on_welcome, overview) = (fleet.clone(), fleet.overview().clone());
+    let local = Memo::new(move |_| on_welcome.welcome().is_some_and(|welcome| welcome.mode == Mode::Local));
+    view! {
+        <div class="head head--line"><h1>{move || if local.get() { "Machines" } else { "All jobs" }}</h1></div>
+        <Show when=move || overview.phase() != Phase::Pending><JobTable/></Show>
+    }
+}
+
+/// The heat map of all nodes, and the table of jobs.
+#[component]
+fn JobTable() -> impl IntoView {
+    let page = Page::from_context();
+    let store = page.fleet.overview().clone();
+    let nodes = {
+        let store = store.clone();
+        Memo::new(move |_| store.nodes().get())
+    };
+    let any = Memo::new(move |_| nodes.with(|nodes| !nodes.is_empty()));
+    let heat = move || {
+        let scope = Scope { store: store.clone(), nodes, job: None };
+        any.get().then(|| view! { <HeatMap scope glance=true/> }.into_any())
+    };
+    view! {
+        {move || heat()}
+        <Table source=Arc::new(Jobs { page })/>
+        <NoJobs/>
+    }
+}
+
+/// Rows of jobs.
+struct Jobs {
+    page: Page,
+}
+
+impl Jobs {
+    fn at<R>(&self, entry: &RowEntry, read: impl FnOnce(&JobRow<'_>) -> R) -> Option<R> {
+        let RowSubject::Job(id) = entry.subject else { return None };
+        let job = untrack(|| self.page.job(id))?;
+        let page_ms = platform::now_ms();
+        let now =
+            Now { relay_ms: self.page.fleet.relay_ms(page_ms), wall_s: self.page.fleet.wall_s(page_ms) };
+        let (totals, health) = self.page.fleet.overview().read(|picture| {
+            let nodes = ownership::job_nodes(&job, picture);
+            let nodes = || nodes.iter().map(|at| &picture.nodes[*at]);
+            let mut totals = Totals::default();
+            // The nodes of an ended job may serve another job by now.
+            for node in nodes().filter(|_| job.is_active()) {
+                let old = matches!(freshness(node, now.relay_ms), Freshness::Stale(_) | Freshness::Never);
+                let add = |gpu| if old { totals.leave_out() } else { totals.add(gpu) };
+                ownership::counting_gpus(node, Some(id)).for_each(add);
+            }
+            (totals, health::for_job(&job, nodes(), now.relay_ms))
+        });
+        Some(read(&JobRow { job: &job, totals, health: &health, now }))
+    }
+}
+
+impl RowSource for Jobs {
+    fn names(&self) -> TableNames {
+        TableNames {
+            id: "jobs",
+            title: "Jobs",
+            rows: ("job", "jobs"),
+            filter: "fj",
+            sort: "sj",
+            example: "util<50 left<1h state:running part_of:4711",
+        }
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        jobs::columns()
+    }
+
+    fn entries(&self) -> Vec<RowEntry> {
+        let entry = |job: &Job| RowEntry {
+            key: job.id.to_string().into(),
+            depth: 0,
+            subject: RowSubject::Job(job.id),
+        };
+        self.page.jobs.with(|jobs| jobs.iter().map(entry).collect())
+    }
+
+    fn track(&self) {
+        self.page.jobs.track();
+        self.page.second.track();
+    }
+
+    fn revision(&self, _: &RowEntry) -> u64 {
+        // Many columns are durations, and the rest are totals: rows are updated with every tick.
+        platform::now_ms().to_bits()
+    }
+
+    fn values(&self, entry: &RowEntry, columns: &[usize], into: &mut Vec<Value>) {
+        let values =
+            self.at(entry, |row| into.extend(columns.iter().map(|column| jobs::value(row, *column))));
+        if values.is_none() {
+            into.extend(columns.iter().map(|_| Value::NONE));
+        }
+    }
+
+    fn row_flags(&self, _: &RowEntry) -> RowFlags {
+        RowFlags::default()
+    }
+
+    fn counts_in_totals(&self, entry: &RowEntry) -> bool {
+        let RowSubject::Job(id) = entry.subject else { return false };
+        untrack(|| self.page.job(id)).is_some_and(|job| jobs::counts_in_totals(&job))
+    }
+
+    fn sum(&self, entries: &[RowEntry], column: &'static str) -> Option<Value> {
+        let shown: HashSet<JobId> = entries
+            .iter()
+            .filter(|entry| self.counts_in_totals(entry))
+            .filter_map(|entry| match entry.subject {
+                RowSubject::Job(id) => Some(id),
+                _ => None,
+            })
+            .collect();
+        let now_ms = self.page.fleet.relay_ms(platform::now_ms());
+        let overview = self.page.fleet.overview();
+        jobs::sum(&overview.read(|picture| ownership::combined_totals(picture, &shown, now_ms)), column)
+    }
+
+    fn custom_cell(&self, entry: &RowEntry, column: &'static str) -> CustomCell {
+        let RowSubject::Job(id) = entry.subject else { return CustomCell::self_updating(()) };
+        let (page, scope) = (self.page.clone(), overview_scope(&self.page, id));
+        if column != "name" {
+            return CustomCell::self_updating(view! { <Cells scope/> });
+        }
+        let job = Memo::new({
+            let page = page.clone();
+            move |_| page.job(id)
+        });
+        let health = job_health(&page, &scope, job);
+        let dot = view! { <Dot health/> }.into_any();
+        CustomCell::self_updating(grid::link(page.href(&Route::Job(id, JobTab::Nodes)), dot, {
+            let page = page.clone();
+            move || page.job_name(id)
+        }))
+    }
+
+    fn open(&self, entry: &RowEntry) {
+        if let RowSubject::Job(id) = entry.subject {
+            self.page.address.navigate(Route::Job(id, JobTab::Nodes));
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! A job in the list: its health, its name, the time left, and a cell per GPU.
+
+use crate::describe::job::time_left;
+use crate::domain::health::{self, Health};
+use crate::domain::ownership;
+use crate::domain::route::{JobTab, Route};
+use crate::domain::severity::Severity;
+use crate::domain::text;
+use crate::domain::totals::Totals;
+use crate::fleet::{GpuCell, NodeCell};
+use crate::platform;
+use crate::state::page::{Page, is_stale};
+use crate::view::scope::Scope;
+use crate::view::widgets::dot::Dot;
+use leptos::prelude::*;
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::{GpuField, JobId};
+
+/// Above this many GPUs a cell represents a node.
+const MOST_CELLS: usize = 64;
+
+/// A job in the list.
+#[component]
+pub fn JobEntry(
+    /// The job.
+    id: JobId,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let job = {
+        let page = page.clone();
+        Memo::new(move |_| page.job(id))
+    };
+    let scope = overview_scope(&page, id);
+    let health = job_health(&page, &scope, job);
+    let name = move || job.with(|job| job.as_ref().map(|job| job.name.to_string()));
+    let what = move || job.with(|job| job.as_ref().map(what));
+    let when = {
+        let page = page.clone();
+        Memo::new(move |_| {
+            job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default()
+        })
+    };
+    let here = page.route;
+    view! {
+        <li>
+            <a
+                class="job"
+                href=page.href(&Route::Job(id, JobTab::Nodes))
+                aria-current=move || (here.with(Route::job) == Some(id)).then_some("page")
+            >
+                <Dot health/>
+                <b class="job__name" title=name>{move || name()}</b>
+                <span class="job__when"><span class="num">{move || when.get().0}</span> " " <small>{move || when.get().1}</small></span>
+                <small class="job__what">{move || what()}</small>
+                <Cells scope/>
+            </a>
+        </li>
+    }
+}
+
+/// Returns a job's nodes in the overview.
+pub fn overview_scope(page: &Page, id: JobId) -> Scope {
+    let store = page.fleet.overview().clone();
+    let all = page.job_nodes(&store, id);
+    let page = page.clone();
+    // The nodes of an ended job may serve another job by now; its last picture is on its own page.
+    let nodes =
+        Memo::new(
+            move |_| if page.job(id).is_some_and(|job| job.is_active()) { all.get() } else { Vec::new() },
+        );
+    Scope { store, nodes, job: Some(id) }
+}
+
+/// Returns a job's health, updated once a second: the worst of its nodes while it runs.
+pub fn job_health(page: &Page, scope: &Scope, job: Memo<Option<Job>>) -> Memo<Health> {
+    let (page, scope) = (page.clone(), scope.clone());
+    Memo::new(move |_| {
+        scope.nodes.track();
+        let now_ms = page.now_ms();
+        let health = job.with(|job| {
+            let job = job.as_ref()?;
+            Some(scope.store.read(|picture| {
+                let nodes = ownership::job_nodes(job, picture);
+                health::for_job(job, nodes.iter().map(|node| &picture.nodes[*node]), now_ms)
+            }))
+        });
+        health.unwrap_or_else(|| Health { severity: Severity::Pending, label: "not known".to_owned() })
+    })
+}
+
+/// Summarises a job: its number, its nodes, its GPUs.
+pub fn what(job: &Job) -> String {
+    let mut parts = vec![job.label.to_string()];
+    match job.nodes.as_slice() {
+        [only] => parts.push(only.to_string()),
+        _ => parts.push(text::count(job.node_count as usize, "node", "nodes")),
+    }
+    parts.extend(job.gpu_count.map(|gpus| text::count(gpus as usize, "GPU", "GPUs")));
+    parts.join(" · ")
+}
+
+/// Returns the relevant time of a job, and its meaning.
+pub fn when(job: &Job, now_s: i64) -> (String, &'static str) {
+    match job.state {
+        JobState::Pending => match job.start {
+            Some(start) => (format!("~{}", platform::time_of_day(start)), "start"),
+            None => (String::new(), ""),
+        },
+        JobState::Ended(_) => {
+            let ago = job.ended.map(|at| text::span(now_s.saturating_sub(at).max(0).cast_unsigned()));
+            (ago.unwrap_or_default(), "ago")
+        }
+        _ => match time_left(job, now_s) {
+            Some(left) => (text::span(left), "left"),
+            None => (String::new(), ""),
+        },
+    }
+}
+
+/// A cell per GPU of a scope, or per node if there are too many GPUs.
+#[component]
+pub fn Cells(scope: Scope) -> impl IntoView {
+    let squares = {
+        let scope = scope.clone();
+        Memo::new(move |_| squares(&scope))
+    };
+    let page = Page::from_context();
+    let classes = Memo::new(move |_| {
+        scope.store.nodes().track();
+        page.second.track();
+        let scheme = page.settings.scheme();
+        let class = |square: &Square| {
+            let hue = scheme.class(square.util(&scope));
+            let stale = is_stale(&page, &scope.store, square.node());
+            if stale { format!("{hue} is-stale") } else { hue.to_owned() }
+        };
+        squares.with(|squares| squares.iter().map(class).collect::<Vec<_>>())
+    });
+    let cells = move || {
+        let cell = |class: String| view! { <i class=class></i> };
+        classes.get().into_iter().map(cell).collect_view()
+    };
+    view! { <span class="cells" aria-hidden="true">{move || cells()}</span> }
+}
+
+/// What one cell represents.
+#[derive(Clone, PartialEq)]
+enum Square {
+    Gpu(NodeCell, GpuCell),
+    Node(NodeCell),
+}
+
+impl Square {
+    fn node(&self) -> &NodeCell {
+        match self {
+            Self::Gpu(node, _) | Self::Node(node) => node,
+        }
+    }
+
+    /// Returns the utilisation in %, of the GPUs that report it.
+    fn util(&self, scope: &Scope) -> Option<u64> {
+        let now = scope.store.node(self.node(), |node| match self {
+            Self::Gpu(_, gpu) => {
+                let gpu = node.gpus.get(gpu.position()).filter(|gpu| gpu.fault.is_none())?;
+                gpu.row.value(GpuField::Util)
+            }
+            Self::Node(_) => {
+                let mut totals = Totals::default();
+                ownership::counting_gpus(node, scope.job).for_each(|gpu| totals.add(gpu));
+                totals.util_pct()
+            }
+        });
+        now.flatten()
+    }
+}
+
+fn squares(scope: &Scope) -> Vec<Square> {
+    let nodes = scope.nodes.get();
+    let of_node = |node: &NodeCell| {
+        let node = node.clone();
+        scope.job_gpus(&node).into_iter().map(move |gpu| Square::Gpu(node.clone(), gpu))
+    };
+    let squares: Vec<Square> = nodes.iter().flat_map(of_node).collect();
+    if squares.len() > MOST_CELLS {
+        return nodes.into_iter().map(Square::Node).collect();
+    }
+    squares
+}

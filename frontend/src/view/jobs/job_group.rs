@@ -1,0 +1,98 @@
+//! A group of array tasks in the job list, which expands to show them.
+
+use super::section::Section;
+use crate::domain::health::{self, Health};
+use crate::domain::job_groups;
+use crate::domain::ownership;
+use crate::domain::route::Route;
+use crate::domain::severity::Severity;
+use crate::state::page::Page;
+use crate::view::widgets::dot::Dot;
+use leptos::prelude::*;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::Job;
+
+/// Which groups the user expanded or collapsed; others are expanded while one of their jobs is shown.
+#[derive(Clone, Copy)]
+pub struct ExpandedGroups(RwSignal<Vec<(JobId, bool)>>);
+
+impl ExpandedGroups {
+    /// Creates the initial state.
+    pub fn new() -> Self {
+        Self(RwSignal::new(Vec::new()))
+    }
+
+    /// Returns whether a group is expanded.
+    pub fn is_open(self, page: &Page, of: JobId) -> bool {
+        let chosen = self
+            .0
+            .with(|folds| folds.iter().find(|(parent_job, _)| *parent_job == of).map(|(_, open)| *open));
+        chosen.unwrap_or_else(|| {
+            let here = page.route.with(Route::job);
+            here.and_then(|id| page.job(id)).is_some_and(|job| job_groups::parent_job(&job) == Some(of))
+        })
+    }
+
+    fn set(self, of: JobId, open: bool) {
+        self.0.update(|folds| {
+            folds.retain(|(parent_job, _)| *parent_job != of);
+            folds.push((of, open));
+        });
+    }
+}
+
+/// The entry of a group.
+#[component]
+pub fn JobGroup(
+    /// The parent's number.
+    of: JobId,
+    /// The section of the list.
+    section: Section,
+    /// Which groups are expanded.
+    folds: ExpandedGroups,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let members = {
+        let page = page.clone();
+        Memo::new(move |_| page.jobs.with(|jobs| members(jobs, section, of)))
+    };
+    let open = {
+        let page = page.clone();
+        Memo::new(move |_| folds.is_open(&page, of))
+    };
+    let health = Memo::new(move |_| members.with(|members| worst(&page, members)));
+    let name = move || members.with(|members| members.first().map(|job| job.name.to_string()));
+    let summary = move || members.with(|members| job_groups::summary(of, members.iter()));
+    view! {
+        <li>
+            <button
+                class="job job--bundle"
+                aria-expanded=move || if open.get() { "true" } else { "false" }
+                on:click=move |_| folds.set(of, !open.get_untracked())
+            >
+                <Dot health/>
+                <b class="job__name">{move || name()}</b>
+                <span class="job__when" aria-hidden="true">{move || if open.get() { "▾" } else { "▸" }}</span>
+                <small class="job__what">{move || summary()}</small>
+            </button>
+        </li>
+    }
+}
+
+fn members(jobs: &[Job], section: Section, of: JobId) -> Vec<Job> {
+    let belongs = |job: &&Job| Section::for_job(job) == section && job_groups::parent_job(job) == Some(of);
+    jobs.iter().filter(belongs).cloned().collect()
+}
+
+/// Returns the worst health of the members.
+fn worst(page: &Page, members: &[Job]) -> Health {
+    let now_ms = page.now_ms();
+    let worst = page.fleet.overview().read(|picture| {
+        let health = |job: &Job| {
+            let nodes = ownership::job_nodes(job, picture);
+            health::for_job(job, nodes.iter().map(|at| &picture.nodes[*at]), now_ms)
+        };
+        members.iter().map(health).max_by_key(|health| health.severity)
+    });
+    worst.unwrap_or_else(|| Health { severity: Severity::Pending, label: "not known".to_owned() })
+}

@@ -1,0 +1,126 @@
+//! The head of a job's page: name, allocation, and time left.
+
+use crate::describe::job::{SHORT_S, exit_text, pending_reason, run_time, time_left};
+use crate::domain::health::{self, Health};
+use crate::domain::ownership;
+use crate::domain::severity::Severity;
+use crate::domain::text;
+use crate::platform;
+use crate::state::page::{Page, ShareSheetView};
+use crate::view::widgets::dot::Dot;
+use leptos::prelude::*;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::{Job, JobState, TimeLimit};
+
+/// The head of a job.
+#[component]
+pub fn JobHead(
+    /// The job.
+    id: JobId,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let job = {
+        let page = page.clone();
+        Memo::new(move |_| page.job(id))
+    };
+    let model = {
+        let overview = page.fleet.overview().clone();
+        Memo::new(move |_| {
+            overview.nodes().track();
+            job.with(|job| overview.read(|picture| ownership::gpu_model(job.as_ref()?, picture)))
+        })
+    };
+    move || match job.get() {
+        None => view! { <div class="head"><h1>{format!("Job {id}")}</h1></div> }.into_any(),
+        Some(job) => {
+            let time = job.is_active().then(|| view! { <TimeLeft job=job.clone()/> }.into_any());
+            view! {
+                <div class="head">
+                    <div class="head__what">
+                        <div class="head__title"><h1>{job.name.to_string()}</h1> <ShareIt/></div>
+                        <Meta job=job.clone() model/>
+                        {pending_notice(&job)}
+                    </div>
+                    {time}
+                </div>
+            }
+            .into_any()
+        }
+    }
+}
+
+/// The owner's button to share it.
+#[component]
+fn ShareIt() -> impl IntoView {
+    let page = Page::from_context();
+    move || {
+        let open = page.sharing;
+        page.is_owner().then(|| {
+            view! { <button class="btn btn--small" on:click=move |_| open.set(Some(ShareSheetView::Create))>"Share this job"</button> }.into_any()
+        })
+    }
+}
+
+/// Why a job is pending, and its expected start.
+fn pending_notice(job: &Job) -> AnyView {
+    let Some(reason_text) = pending_reason(job) else { return ().into_any() };
+    let start = job.start.map(|at| format!(" Expected to start: {}.", platform::time_of_day(at)));
+    view! { <p class="head__why">"It waits: " {reason_text} {start}</p> }.into_any()
+}
+
+#[component]
+fn Meta(job: Job, model: Memo<Option<String>>) -> impl IntoView {
+    let severity = match job.state {
+        JobState::Pending => Severity::Pending,
+        JobState::Ended(_) => Severity::Ended,
+        _ => Severity::Ok,
+    };
+    let label = health::state_label(&job.state);
+    let health = Health { severity, label: label.clone() };
+    let gpus = job.gpu_count.map(|gpus| {
+        let model = move || model.get().map(|model| format!(" × {model}"));
+        view! { <span>"GPUs " <b class="num">{gpus}</b><b>{model}</b></span> }
+    });
+    let started = job.start.filter(|_| !matches!(job.state, JobState::Pending));
+    let ended = matches!(job.state, JobState::Ended(_));
+    let reason = job.reason.as_ref().filter(|_| ended).map(|code| text::reason(code.as_str()).to_owned());
+    let exit = job.exit.as_ref().filter(|exit| ended && exit.as_str() != "0:0").map(|exit| {
+        let reason_text = exit_text(exit.as_str());
+        view! { <span>"Exit code " <b class="num">{exit.to_string()}</b> " " {reason_text}</span> }
+    });
+    view! {
+        <div class="meta">
+            <span class="meta__state"><Dot health=Signal::stored(health)/> <b>{label}</b></span>
+            <span>"Job " <b class="num">{job.label.to_string()}</b></span>
+            <span>"User " <b>{job.user.to_string()}</b></span>
+            <span>"Partition " <b>{job.partition.to_string()}</b></span>
+            <span>"Nodes " <b class="num">{job.node_count}</b></span>
+            {gpus}
+            {started.map(|at| view! { <span>"Started " <b class="num">{platform::time_of_day(at)}</b></span> })}
+            {job.ended.map(|at| view! { <span>"Ended " <b class="num">{platform::time_of_day(at)}</b></span> })}
+            {reason.map(|reason| view! { <span>{reason}</span> })}
+            {exit}
+        </div>
+    }
+}
+
+#[component]
+fn TimeLeft(job: Job) -> impl IntoView {
+    let page = Page::from_context();
+    let TimeLimit::Seconds(limit) = job.limit else {
+        let ran = move || run_time(&job, page.wall_s()).map(text::clock);
+        return view! { <div class="time"><span>"Running for "</span><b class="num">{move || ran()}</b></div> }
+            .into_any();
+    };
+    let left = Memo::new(move |_| time_left(&job, page.wall_s()));
+    let share = move || left.get().map_or(0.0, |left| 1.0 - left as f64 / limit.max(1) as f64);
+    view! {
+        <div class="time" class:time--short=move || left.get().is_some_and(|left| left < SHORT_S)>
+            <span>"Time left "</span>
+            <b class="num">{move || text::or_absent(left.get().map(text::clock))}</b>
+            <span>" of " {text::span(limit)}</span>
+            <div class="time__bar"><i style:--share=move || text::share(share())></i></div>
+        </div>
+    }
+    .into_any()
+}

@@ -1,0 +1,136 @@
+//! The job list: running, pending and ended jobs, and machines without a job of the user.
+
+use super::job_entry::{Cells, JobEntry};
+use super::job_group::{ExpandedGroups, JobGroup};
+use super::section::Section;
+use crate::domain::health::Health;
+use crate::domain::job_groups::{self, ListEntry};
+use crate::domain::route::{JobTab, Route};
+use crate::fleet::NodeCell;
+use crate::state::page::{Page, node_health};
+use crate::view::scope::{Scope, alone};
+use crate::view::widgets::dot::Dot;
+use leptos::prelude::*;
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::live::Mode;
+use nodeglass_protocol::picture::JobsHealth;
+use nodeglass_protocol::{JobId, NodeName};
+
+/// Returns the routes of the list, from top to bottom.
+pub fn listed_routes(page: &Page) -> Vec<Route> {
+    // A group expands when a shortcut moves into it.
+    let jobs = Section::ALL.into_iter().flat_map(|section| entries(page, section, |_| true));
+    let jobs = jobs.filter_map(|entry| match entry {
+        ListEntry::Job(id) => Some(id),
+        ListEntry::Group(_) => None,
+    });
+    let machines = machines(page).into_iter().map(|cell| Route::Node(cell.name().clone()));
+    jobs.map(|id| Route::Job(id, JobTab::Nodes)).chain(machines).collect()
+}
+
+fn entries(page: &Page, section: Section, is_open: impl Fn(JobId) -> bool) -> Vec<ListEntry> {
+    page.jobs.with(|jobs| {
+        let jobs: Vec<&Job> = jobs.iter().filter(|job| Section::for_job(job) == section).collect();
+        job_groups::entries(&jobs, is_open)
+    })
+}
+
+/// Returns the nodes that no listed job has.
+fn machines(page: &Page) -> Vec<NodeCell> {
+    let cells = page.fleet.overview().nodes().get();
+    let taken = |name: &NodeName| page.jobs.with(|jobs| jobs.iter().any(|job| job.nodes.contains(name)));
+    cells.into_iter().filter(|cell| !taken(cell.name())).collect()
+}
+
+/// The list.
+#[component]
+pub fn JobList() -> impl IntoView {
+    let (page, folds) = (Page::from_context(), ExpandedGroups::new());
+    let section = |section: Section| {
+        let page = page.clone();
+        let entries = Memo::new(move |_| entries(&page, section, |of| folds.is_open(&page, of)));
+        let some = Memo::new(move |_| entries.with(|entries| !entries.is_empty()));
+        move || some.get().then(|| view! { <Jobs section entries folds/> }.into_any())
+    };
+    view! {
+        <nav class="jobs" aria-label="Jobs">
+            {Section::ALL.map(section)}
+            <Machines/>
+            <NoJobs/>
+        </nav>
+    }
+}
+
+#[component]
+fn Jobs(section: Section, entries: Memo<Vec<ListEntry>>, folds: ExpandedGroups) -> impl IntoView {
+    let entry = move |entry: ListEntry| match entry {
+        ListEntry::Job(id) => view! { <JobEntry id/> }.into_any(),
+        ListEntry::Group(of) => view! { <JobGroup of section folds/> }.into_any(),
+    };
+    view! {
+        <h2>{section.title()}</h2>
+        <ul><For each=move || entries.get() key=ListEntry::clone children=entry/></ul>
+    }
+}
+
+#[component]
+fn Machines() -> impl IntoView {
+    let page = Page::from_context();
+    let cells = Memo::new({
+        let page = page.clone();
+        move |_| machines(&page)
+    });
+    let entry = move |cell: NodeCell| {
+        let scope = Scope { store: page.fleet.overview().clone(), nodes: alone(cell.clone()), job: None };
+        let route = Route::Node(cell.name().clone());
+        let (href, here, name) = (page.href(&route), page.route, cell.name().to_string());
+        let health = {
+            let (page, store, cell) = (page.clone(), scope.store.clone(), cell.clone());
+            Memo::new(move |_| {
+                page.second.track();
+                Health::clone(&node_health(&page, &store, &cell))
+            })
+        };
+        view! {
+            <li>
+                <a class="job job--machine" href=href aria-current=move || (here.get() == route).then_some("page")>
+                    <Dot health/>
+                    <b class="job__name">{name}</b>
+                    <Cells scope/>
+                </a>
+            </li>
+        }
+        .into_any()
+    };
+    let some = Memo::new(move |_| cells.with(|cells| !cells.is_empty()));
+    move || {
+        let entry = entry.clone();
+        some.get().then(|| {
+            view! {
+                <h2>"Machines"</h2>
+                <ul><For each=move || cells.get() key=|cell| cell.name().clone() children=entry/></ul>
+            }
+            .into_any()
+        })
+    }
+}
+
+/// Says why the list is empty; shown on the page, too, because on a phone the list is collapsed.
+#[component]
+pub fn NoJobs() -> impl IntoView {
+    let page = Page::from_context();
+    let sentence = Memo::new(move |_| {
+        page.fleet.overview().relay().track();
+        let health = page.fleet.overview().read(|picture| picture.relay.jobs.clone());
+        let none = page.jobs.with(|jobs| jobs.is_empty());
+        let local = page.fleet.welcome().is_none_or(|welcome| welcome.mode == Mode::Local);
+        match health {
+            _ if !none || local => None,
+            _ if page.share().is_some() => Some("No job runs now in what is shared with you."),
+            JobsHealth::NotYet => Some("Asking SLURM for your jobs …"),
+            JobsHealth::Stale { .. } => Some("SLURM does not answer. Your jobs appear as soon as it does."),
+            _ => Some("You have no jobs now. One that you submit appears here by itself."),
+        }
+    });
+    move || sentence.get().map(|sentence| view! { <p class="jobs__none">{sentence}</p> })
+}

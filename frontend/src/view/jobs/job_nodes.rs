@@ -1,0 +1,34 @@
+//! The tab with all nodes of a job: heat map, tables of nodes and GPUs, and other jobs on them.
+
+use crate::view::charts::heat_map::HeatMap;
+use crate::view::charts::overlay::Overlay;
+use crate::view::scope::Scope;
+use crate::view::tables::gpu_table::GpuTable;
+use crate::view::tables::job_usage_table::JobUsageTable;
+use crate::view::tables::node_list::NodeList;
+use leptos::prelude::*;
+use nodeglass_protocol::JobId;
+
+/// Up to this many nodes leave space for the overlay beside the heat map.
+const MOST_BESIDE: usize = 16;
+
+/// The nodes of a job.
+#[component]
+pub fn JobNodes(
+    /// The nodes and the job.
+    scope: Scope,
+    /// The job.
+    job: JobId,
+) -> impl IntoView {
+    let nodes = scope.nodes;
+    let beside = Memo::new(move |_| nodes.with(Vec::len) <= MOST_BESIDE);
+    view! {
+        <div class:pair=move || beside.get()>
+            <HeatMap scope=scope.clone()/>
+            <Overlay scope=scope.clone()/>
+        </div>
+        <NodeList scope=scope.clone() job/>
+        <GpuTable scope=scope.clone() several=true/>
+        <JobUsageTable scope several=true/>
+    }
+}

@@ -1,0 +1,91 @@
+//! A job's page: its head, its tabs, and the tab that the URL names.
+
+use super::job_about::JobAbout;
+use super::job_head::JobHead;
+use super::job_nodes::JobNodes;
+use super::logs::Logs;
+use super::node_tabs::NodeTabs;
+use crate::domain::route::{JobTab, Route};
+use crate::fleet::{Phase, TopicStore};
+use crate::state::page::Page;
+use crate::view::node::node_page::NodeByName;
+use crate::view::node::tiles::Tiles;
+use crate::view::scope::Scope;
+use crate::view::tables::process_table::ProcessTable;
+use leptos::prelude::*;
+use nodeglass_protocol::JobId;
+
+/// A job.
+#[component]
+pub fn JobPage(
+    /// The job.
+    id: JobId,
+    /// Its store.
+    store: TopicStore,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let names = {
+        let page = page.clone();
+        Memo::new(move |_| page.job(id).map(|job| job.nodes).unwrap_or_default())
+    };
+    let nodes = page.job_nodes(&store, id);
+    let scope = Scope { store: store.clone(), nodes, job: Some(id) };
+    let route = page.route;
+    let tab = Memo::new(move |_| match route.get() {
+        Route::Job(_, tab) => tab,
+        _ => JobTab::Nodes,
+    });
+    let side = {
+        let scope = scope.clone();
+        move || side(&scope, id, tab.get())
+    };
+    let waiting = Memo::new(move |_| names.with(Vec::is_empty));
+    let body = move || {
+        if waiting.get() {
+            return view! { <NoNodes id store=store.clone()/> <JobAbout id/> }.into_any();
+        }
+        view! { <NodeTabs scope=scope.clone() job=id names/> {side.clone()} }.into_any()
+    };
+    view! { <JobHead id/> {move || body()} }
+}
+
+fn side(scope: &Scope, id: JobId, tab: JobTab) -> AnyView {
+    let (scope, store) = (scope.clone(), scope.store.clone());
+    // Before the nodes are known, a table would show that there are none.
+    let is_here = move || store.phase() != Phase::Pending;
+    match tab {
+        JobTab::Nodes => view! {
+            <Tiles scope=scope.clone()/>
+            <Show when=is_here><JobNodes scope=scope.clone() job=id/></Show>
+        }
+        .into_any(),
+        JobTab::Processes => {
+            view! { <Show when=is_here><ProcessTable scope=scope.clone() several=true/></Show> }.into_any()
+        }
+        JobTab::Logs if !untrack(|| Page::from_context().shows_logs()) => {
+            view! { <p class="empty">"Logs are not shared with you."</p> }.into_any()
+        }
+        JobTab::Logs => view! { <Show when=is_here><Logs scope=scope.clone() id/></Show> }.into_any(),
+        JobTab::About => view! { <JobAbout id/> }.into_any(),
+        JobTab::Node(name) => view! { <NodeByName store=scope.store name job=Some(id)/> }.into_any(),
+    }
+}
+
+/// A job without nodes: what it waits for, or that it is unknown.
+#[component]
+fn NoNodes(id: JobId, store: TopicStore) -> impl IntoView {
+    let page = Page::from_context();
+    let sentence = move || {
+        if page.job(id).is_some() {
+            return "This job has no nodes yet. Its GPUs appear here when it starts.".to_owned();
+        }
+        match store.phase() {
+            Phase::Pending => String::new(),
+            _ if page.share().is_some() => format!("Job {id} is not shared with you, or has ended."),
+            _ => format!(
+                "SLURM does not list job {id}. It may have ended long ago, or belong to someone else."
+            ),
+        }
+    };
+    view! { <p class="empty">{move || sentence()}</p> }
+}

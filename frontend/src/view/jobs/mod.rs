@@ -1,0 +1,13 @@
+//! The job list, and the page of a job with its tabs.
+
+pub mod all_jobs;
+pub mod job_about;
+pub mod job_entry;
+pub mod job_group;
+pub mod job_head;
+pub mod job_list;
+pub mod job_nodes;
+pub mod job_page;
+pub mod logs;
+pub mod node_tabs;
+pub mod section;

@@ -1,0 +1,37 @@
+//! The sections of the job list.
+
+use nodeglass_protocol::job::{Job, JobState};
+
+/// The section of the list that a job belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// It has nodes.
+    Running,
+    /// It is pending.
+    Waiting,
+    /// It has ended.
+    Ended,
+}
+
+impl Section {
+    /// Every section, from top to bottom.
+    pub const ALL: [Self; 3] = [Self::Running, Self::Waiting, Self::Ended];
+
+    /// Returns its title.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Running => "Running",
+            Self::Waiting => "Waiting",
+            Self::Ended => "Ended",
+        }
+    }
+
+    /// Returns the section of a job.
+    pub fn for_job(job: &Job) -> Self {
+        match job.state {
+            JobState::Pending => Self::Waiting,
+            JobState::Ended(_) => Self::Ended,
+            _ => Self::Running,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! A node's page: notices, totals, GPUs, processes.
+
+use super::host_panel::HostPanel;
+use super::node_notice::NodeNotice;
+use super::tiles::Tiles;
+use super::topology::Topology;
+use crate::describe::commands::on_node;
+use crate::domain::text;
+use crate::fleet::{NodeCell, TopicStore};
+use crate::state::page::Page;
+use crate::view::charts::time_line::TimeLine;
+use crate::view::scope::{Scope, alone};
+use crate::view::tables::gpu_table::GpuTable;
+use crate::view::tables::job_usage_table::JobUsageTable;
+use crate::view::tables::process_table::ProcessTable;
+use crate::view::widgets::copy::commands;
+use leptos::prelude::*;
+use nodeglass_protocol::{JobId, NodeName};
+
+/// A node of a store, found by name.
+#[component]
+pub fn NodeByName(
+    /// The store.
+    store: TopicStore,
+    /// The name.
+    name: NodeName,
+    /// The job it is shown for.
+    #[prop(optional_no_strip)]
+    job: Option<JobId>,
+) -> impl IntoView {
+    let cell = {
+        let (store, name) = (store.clone(), name.clone());
+        Memo::new(move |_| store.cell(&name))
+    };
+    move || match cell.get() {
+        Some(cell) => {
+            let scope = Scope { store: store.clone(), nodes: alone(cell.clone()), job };
+            view! { <NodePage scope cell/> }.into_any()
+        }
+        None => view! { <p class="empty">{format!("Nothing is known of {name} yet.")}</p> }.into_any(),
+    }
+}
+
+/// A node.
+#[component]
+pub fn NodePage(
+    /// The node, shown for a job if there is one.
+    scope: Scope,
+    /// Its cell.
+    cell: NodeCell,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let store = scope.store.clone();
+    let stale = page.is_stale(&store, &cell);
+    let no_gpus = {
+        let cell = cell.clone();
+        Memo::new(move |_| cell.gpus().with(Vec::is_empty))
+    };
+    let table = {
+        let scope = scope.clone();
+        move || (!no_gpus.get()).then(|| view! { <GpuTable scope=scope.clone()/> }.into_any())
+    };
+    // A shell on the node, for viewers who come from one of its jobs.
+    let ways = {
+        let (page, name, job) = (page.clone(), cell.name().clone(), scope.job);
+        move || {
+            // A guest cannot enter another user's job.
+            let lines = page
+                .job(job.filter(|_| page.is_owner())?)
+                .map(|job| on_node(&job, &name))
+                .filter(|lines| !lines.is_empty())?;
+            Some(view! { <div class="ways">{commands(lines)}</div> }.into_any())
+        }
+    };
+    view! {
+        <NodeNotice store=store.clone() node=cell.clone()/>
+        <div class="node" class:is-stale=move || stale.get()>
+            <Tiles scope=scope.clone()/>
+            {move || table()}
+            <TimeLine scope=scope.clone()/>
+            <ProcessTable scope=scope.clone()/>
+            <HostPanel store=store.clone() node=cell.clone()/>
+            <JobUsageTable scope=scope.clone()/>
+        </div>
+        <Topology store=store.clone() node=cell.clone()/>
+        {move || ways()}
+        <Facts store node=cell/>
+    }
+}
+
+/// The constant facts of a node, in one line.
+#[component]
+fn Facts(store: TopicStore, node: NodeCell) -> impl IntoView {
+    let facts = move || {
+        node.head().track();
+        store.node(&node, |node| {
+            let facts = node.head.facts.as_ref()?;
+            let host = facts.host.as_str();
+            let mut parts: Vec<String> =
+                (host != node.name.as_str()).then(|| host.to_owned()).into_iter().collect();
+            for (vendor, versions) in facts.drivers() {
+                let platform = vendor.platform();
+                parts.extend(versions.driver.value().map(|driver| format!("driver {driver}")));
+                parts.extend(versions.platform.value().map(|version| format!("{platform} {version}")));
+            }
+            parts.push(format!("kernel {}", facts.kernel));
+            parts.push(text::count(facts.cpus as usize, "CPU", "CPUs"));
+            let interval_ms = u64::from(node.head.interval_ms);
+            let whole = interval_ms.is_multiple_of(1_000);
+            let every = if whole { text::span(interval_ms / 1_000) } else { text::age(interval_ms) };
+            parts.push(format!("a sample every {every}"));
+            parts.extend(node.head.notes.iter().map(ToString::to_string));
+            Some(parts.join(" · "))
+        })
+    };
+    view! { <p class="facts">{move || facts().flatten()}</p> }
+}

@@ -1,0 +1,78 @@
+//! Tiles with the totals of a scope: utilisation, memory, power, and hosts.
+
+use crate::domain::text;
+use crate::state::page::Page;
+use crate::view::charts::sparkline::Area;
+use crate::view::scope::Scope;
+use leptos::prelude::*;
+use nodeglass_protocol::GpuField;
+use nodeglass_protocol::share::Scope as ShareScope;
+
+/// The tiles of a scope.
+#[component]
+pub fn Tiles(scope: Scope) -> impl IntoView {
+    let page = Page::from_context();
+    let totals = Memo::new({
+        let (scope, page) = (scope.clone(), page.clone());
+        move |_| scope.totals(&page)
+    });
+    let hosts = Memo::new({
+        let (scope, page) = (scope.clone(), page.clone());
+        move |_| scope.hosts(&page)
+    });
+    let chart = |field: Option<GpuField>, hue: &'static str| chart(&scope, field, hue);
+    let title = move || totals.get().util_title();
+    let util_now = move || totals.get().util_pct().map(|pct| (pct.to_string(), "%".to_owned()));
+    let mem_now = move || totals.get().mem.used.map(|used| text::memory_parts(used, totals.get().mem.whole));
+    let power_now =
+        move || totals.get().power.used.map(|used| text::power_parts(used, totals.get().power.whole));
+    let host_now = move || {
+        let of_job = page.share().is_some_and(|terms| matches!(terms.scope, ShareScope::Jobs(_)));
+        let ram = hosts.get().mem;
+        let ram = ram
+            .used
+            .map(|used| text::memory_parts(used, ram.whole))
+            .map(|(used, of)| format!("· {used} {of}"));
+        let host =
+            hosts.get().cpu_pct().map(|pct| (pct.to_string(), format!("% {}", ram.unwrap_or_default())));
+        // A guest of a job receives no host readings if other jobs use the host, too.
+        host.or_else(|| of_job.then(|| ("–".to_owned(), "not shared: other jobs use it, too".to_owned())))
+    };
+    view! {
+        <section class="tiles" aria-label="Sums">
+            <Tile title=Signal::derive(title) now=Signal::derive(util_now) chart=chart(Some(GpuField::Util), "hue-util")/>
+            <Tile title="GPU memory" now=Signal::derive(mem_now) chart=chart(Some(GpuField::MemUsed), "hue-mem")/>
+            <Tile title="Power" now=Signal::derive(power_now) chart=chart(Some(GpuField::Power), "hue-power")/>
+            <Tile title="Host CPU · RAM" now=Signal::derive(host_now) chart=chart(None, "hue-host")/>
+        </section>
+    }
+}
+
+/// One total: its value, a suffix in small print, and its history.
+#[component]
+fn Tile(
+    #[prop(into)] title: Signal<String>,
+    now: Signal<Option<(String, String)>>,
+    chart: AnyView,
+) -> impl IntoView {
+    let value = move || now.get().map(|(value, _)| value);
+    view! {
+        <div class="tile">
+            <div class="tile__title">{move || title.get()}</div>
+            <div class="tile__value">
+                {move || text::or_absent(value())} " " <small>{move || now.get().map(|(_, rest)| rest)}</small>
+            </div>
+            {chart}
+        </div>
+    }
+}
+
+/// The history of a tile over ten minutes: a field of the scope's GPUs, or the hosts' CPU use.
+fn chart(scope: &Scope, field: Option<GpuField>, hue: &'static str) -> AnyView {
+    let page = Page::from_context();
+    let series = match field {
+        Some(field) => scope.series(&page, field),
+        None => scope.host_series(&page),
+    };
+    view! { <Area series hue/> }.into_any()
+}

@@ -1,0 +1,49 @@
+//! The help: every keyboard shortcut.
+
+use crate::domain::keys::{FOCUS_BINDINGS, bindings, keycap};
+use crate::state::page::Page;
+use crate::view::widgets::sheet::Sheet;
+use leptos::prelude::*;
+use std::sync::Arc;
+
+/// The help, while it is open.
+#[component]
+pub fn Help() -> impl IntoView {
+    let page = Page::from_context();
+    let open = page.help;
+    let line = |keys: Vec<&'static str>, what: &'static str| {
+        let keys = keys.into_iter().map(|key| view! { <kbd>{keycap(key)}</kbd> " " }).collect_view();
+        view! { <dt>{keys}</dt> <dd>{what}</dd> }
+    };
+    let keys = move |is_owner: bool| {
+        let everywhere =
+            bindings(is_owner).map(|binding| line(binding.keys.to_vec(), binding.description)).collect_view();
+        let palette = line(vec!["Ctrl", "K"], "palette: a word leads anywhere");
+        // The keys of a process are signals.
+        let local = FOCUS_BINDINGS.iter().filter(|(title, _)| is_owner || !title.contains("process")).map(
+            |(title, lines)| {
+                let lines = lines.iter().map(|(keys, what)| line(keys.to_vec(), what)).collect_view();
+                view! { <h2>{*title}</h2> <dl>{lines}</dl> }
+            },
+        );
+        view! { <h2>"Keys"</h2> <dl>{everywhere} {palette}</dl> {local.collect_view()} }
+    };
+    move || {
+        let is_owner = untrack(|| page.is_owner());
+        open.get().then(|| {
+            view! {
+                <Sheet class="ask help" label="Keys" close=Arc::new(move || open.set(false))>
+                    {keys(is_owner)}
+                    <h2>"Shapes"</h2>
+                    <dl class="help__shapes">
+                        <dt><i class="dot dot--well"></i></dt> <dd>"live, all is well"</dd>
+                        <dt><i class="dot dot--attention"></i></dt> <dd>"worth a look: late, or a flag"</dd>
+                        <dt><i class="dot dot--bad"></i></dt> <dd>"silent, down, refused, or a card is lost"</dd>
+                        <dt><i class="dot dot--waiting"></i></dt> <dd>"waiting"</dd>
+                        <dt><i class="dot dot--ended"></i></dt> <dd>"ended; the last picture stays"</dd>
+                    </dl>
+                </Sheet>
+            }.into_any()
+        })
+    }
+}

@@ -1,0 +1,326 @@
+//! The sheet with all details of one process, which the URL names; some are requested from the node.
+
+use crate::chart::Series;
+use crate::describe::{commands as shell_commands, process};
+use crate::domain::pending_action;
+use crate::domain::query::PROCESS;
+use crate::domain::text;
+use crate::fleet::{NodeCell, TopicStore};
+use crate::net::LinkState;
+use crate::state::page::Page;
+use crate::view::charts::sparkline::Spark;
+use crate::view::widgets::actions::{Toasts, offers};
+use crate::view::widgets::copy::{commands, copy_button};
+use crate::view::widgets::fact_list::fact_groups;
+use crate::view::widgets::sheet::Sheet;
+use leptos::prelude::*;
+use nodeglass_protocol::picture::ProcessPicture;
+use nodeglass_protocol::process::ProcessDetail;
+use nodeglass_protocol::request::{ProcessRef, Request, Response};
+use nodeglass_protocol::{NodeName, ProcessField, Reading};
+use std::sync::Arc;
+
+/// The fields whose history is recorded while the sheet is open.
+const SPARK_FIELDS: [(&str, ProcessField, &str); 4] = [
+    ("SM time", ProcessField::Sm, "stroke-util"),
+    ("GPU memory", ProcessField::GpuMem, "stroke-mem"),
+    ("CPU", ProcessField::Cpu, "stroke-host"),
+    ("Memory", ProcessField::Rss, "stroke-host"),
+];
+/// Length of that history in seconds.
+const SECONDS: usize = 300;
+/// Minimum width of the charts in seconds.
+const MIN_SECONDS: usize = 60;
+
+/// A process as the URL names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessQuery {
+    /// Its node.
+    pub node: NodeName,
+    /// Its pid and start time.
+    pub process: ProcessRef,
+}
+
+impl ProcessQuery {
+    /// Parses `NODE/PID/STARTED_MS`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('/');
+        let node = parts.next()?.parse().ok()?;
+        let process =
+            ProcessRef { pid: parts.next()?.parse().ok()?, started_ms: parts.next()?.parse().ok()? };
+        parts.next().is_none().then_some(Self { node, process })
+    }
+}
+
+/// State of the request for details.
+#[derive(Clone, Default)]
+enum DetailState {
+    #[default]
+    Asked,
+    Detail(Arc<ProcessDetail>),
+    Refused(String),
+}
+
+/// The sheet of the process that the URL names, if any.
+#[component]
+pub fn ProcessSheet() -> impl IntoView {
+    let page = Page::from_context();
+    let query = {
+        let text = page.address.query(PROCESS);
+        Memo::new(move |_| ProcessQuery::parse(&text.get()?))
+    };
+    move || query.get().map(|query| open(&page, query))
+}
+
+fn open(page: &Page, query: ProcessQuery) -> AnyView {
+    let address = page.address.clone();
+    let close = Arc::new(move || address.set_query(PROCESS, None));
+    let found: Memo<Option<(TopicStore, NodeCell)>> = {
+        let (page, name) = (page.clone(), query.node.clone());
+        Memo::new(move |_| {
+            let store = page.fleet.detail()?;
+            let node = store.cell(&name)?;
+            Some((store, node))
+        })
+    };
+    let process: Memo<Option<ProcessPicture>> = {
+        let query = query.clone();
+        Memo::new(move |_| {
+            let (store, node) = found.get()?;
+            node.processes().track();
+            store.node(&node, |node| {
+                node.processes.iter().find(|process| matches_query(process, &query)).cloned()
+            })?
+        })
+    };
+    let keys = {
+        let (page, query) = (page.clone(), query.clone());
+        Arc::new(move |key: &str| {
+            let Some(process) = process.get_untracked().filter(|process| is_own(&page, process)) else {
+                return;
+            };
+            let intents = pending_action::for_process(&process, &query.node);
+            if let Some((_, intent)) = intents.into_iter().find(|(its, _)| *its == key) {
+                page.propose(intent);
+            }
+        })
+    };
+    let title = {
+        let query = query.clone();
+        let name = move || {
+            let process = process.get()?;
+            process.facts.command.value().map(|command| text::program(command.as_str()).to_owned())
+        };
+        move || format!("{} · {}", name().unwrap_or_else(|| "process".to_owned()), query.process.pid)
+    };
+    let gone = move || {
+        process.get().is_none().then_some("It is not among the processes on these GPUs now: it has ended, or this page does not show its node.")
+    };
+    let label = format!("Process {}", query.process.pid);
+    let (actions, sparks) = (actions(page, process, &query), sparks(page, process));
+    let (facts, where_) = (facts(page, process), query.node.to_string());
+    // Only the owner may send requests to the node.
+    let detail_view = {
+        let page = page.clone();
+        move || page.is_owner().then(|| detail_view(&page, process, query.clone()))
+    };
+    view! {
+        <Sheet class="sheet" label close keys=Some(keys)>
+            <h2 class="sheet__title">{move || title()}</h2>
+            <p class="sheet__where">{where_}</p>
+            <p class="told__note">{move || gone()}</p>
+            <Toasts/>
+            {actions}
+            {sparks}
+            <div class="told-columns">{facts}</div>
+            {move || detail_view()}
+        </Sheet>
+    }
+    .into_any()
+}
+
+fn matches_query(process: &ProcessPicture, query: &ProcessQuery) -> bool {
+    let started = process.facts.started_ms.value();
+    process.facts.pid == query.process.pid
+        && started.is_none_or(|started| *started == query.process.started_ms)
+}
+
+/// Returns whether the process is the viewer's own and actions are enabled, so that it may be signalled.
+fn is_own(page: &Page, process: &ProcessPicture) -> bool {
+    let user = page.fleet.welcome().map(|welcome| welcome.user.clone());
+    page.may_act() && user.as_ref() == process.facts.user.value()
+}
+
+fn actions(page: &Page, process: Memo<Option<ProcessPicture>>, query: &ProcessQuery) -> AnyView {
+    let (page, node) = (page.clone(), query.node.clone());
+    // Buttons are recreated only when they change.
+    let offered = {
+        let page = page.clone();
+        Memo::new(move |_| {
+            let process = process.get().filter(|process| is_own(&page, process));
+            process.map(|process| pending_action::for_process(&process, &node)).unwrap_or_default()
+        })
+    };
+    (move || offers(&page, offered.get())).into_any()
+}
+
+/// Charts of the readings since the sheet was opened, each on its own scale.
+fn sparks(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
+    let samples: RwSignal<Vec<[Option<f32>; SPARK_FIELDS.len()]>> = RwSignal::new(Vec::new());
+    let second = page.second;
+    Effect::new(move || {
+        second.track();
+        let process = process.get_untracked();
+        let value =
+            |field| process.as_ref().and_then(|process| process.row.value(field)).map(|value| value as f32);
+        let now = SPARK_FIELDS.map(|(_, field, _)| value(field));
+        samples.update(|samples| {
+            samples.push(now);
+            let surplus = samples.len().saturating_sub(SECONDS);
+            samples.drain(..surplus);
+        });
+    });
+    let one = |(index, (title, field, hue)): (usize, (&'static str, ProcessField, &'static str))| {
+        let series = Memo::new(move |_| samples.with(|samples| series(samples, index, field)));
+        view! { <div class="mini"><span>{title}</span><Spark series hue/></div> }
+    };
+    view! { <div class="minis" aria-hidden="true">{SPARK_FIELDS.into_iter().enumerate().map(one).collect_view()}</div> }.into_any()
+}
+
+/// Returns one recorded field up to now, as fractions of 100 % or of its own maximum.
+fn series(samples: &[[Option<f32>; SPARK_FIELDS.len()]], index: usize, field: ProcessField) -> Series {
+    let values = samples.iter().map(|row| row[index]);
+    let largest = values.clone().flatten().fold(0.0f32, f32::max);
+    let whole = if field == ProcessField::Sm { 100.0 } else { (largest * 1.1).max(1.0) };
+    let empty = std::iter::repeat_n(None, MIN_SECONDS.saturating_sub(samples.len()));
+    empty.chain(values.map(|value| value.map(|value| value / whole))).collect()
+}
+
+fn facts(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
+    let page = page.clone();
+    let groups = move || {
+        let process = process.get()?;
+        let started_s = process.facts.started_ms.value().map(|ms| (ms / 1_000).cast_signed());
+        let ran = started_s.map(|started| page.wall_s().saturating_sub(started).max(0).cast_unsigned());
+        Some(fact_groups(process::groups(&process, ran)))
+    };
+    groups.into_any()
+}
+
+/// Details that only the node can report: the whole command line, files, family, and the environment on
+/// request.
+fn detail_view(page: &Page, process: Memo<Option<ProcessPicture>>, query: ProcessQuery) -> AnyView {
+    let state = RwSignal::new(DetailState::default());
+    let ask = {
+        let (page, query) = (page.clone(), query.clone());
+        move |environment: bool| {
+            let page = page.clone();
+            let request = Request::Process { node: query.node.clone(), process: query.process, environment };
+            leptos::task::spawn_local(async move {
+                let answer = match page.request(request).await {
+                    Response::Process(detail) => DetailState::Detail(Arc::from(detail)),
+                    Response::Refused(why) => DetailState::Refused(why.to_string()),
+                    Response::Done(_) | Response::Tail(_) | Response::Share(_) => {
+                        DetailState::Refused("The relay answered something else.".to_owned())
+                    }
+                };
+                // The sheet may be closed by now.
+                state.try_set(answer);
+            });
+        }
+    };
+    // The sheet may be opened by a link before the page is connected.
+    let (first, feed) = (ask.clone(), page.feed.clone());
+    let was_asked = StoredValue::new(false);
+    Effect::new(move || {
+        if feed.link() == LinkState::Live && !was_asked.get_value() {
+            was_asked.set_value(true);
+            first(false);
+        }
+    });
+    let job = Memo::new(move |_| process.get().and_then(|process| process.facts.job));
+    let pid = query.process.pid;
+    let detail = move || match state.get() {
+        DetailState::Asked => view! { <p class="told__note">"Asking the node …"</p> }.into_any(),
+        DetailState::Refused(why) => {
+            let again = ask.clone();
+            view! {
+                <div class="notice notice--attention"><span>"◆"</span><div>{why}</div></div>
+                <button class="btn" on:click=move |_| again(false)>"Ask again"</button>
+            }
+            .into_any()
+        }
+        DetailState::Detail(detail) => detail_content(&detail, pid, ask.clone()),
+    };
+    let tools = move || commands(shell_commands::for_process(pid, &query.node, job.get()));
+    view! {
+        {move || detail()}
+        <h2 class="told__head">"Look into it"</h2>
+        {move || tools()}
+    }
+    .into_any()
+}
+
+fn detail_content(detail: &ProcessDetail, pid: u32, ask: impl Fn(bool) + Clone + Send + 'static) -> AnyView {
+    let branch = |branch: process::Branch| {
+        view! {
+            <li class:tree__self=branch.is_self style:--depth=branch.depth.to_string()>
+                <span class="num">{branch.pid.to_string()}</span> " " <code>{branch.command}</code>
+            </li>
+        }
+    };
+    let tree = process::family(detail, pid).into_iter().map(branch).collect_view();
+    let copy = detail
+        .args
+        .value()
+        .map(|args| view! { <p class="told__note">"The command line: " {copy_button(args.to_string())}</p> });
+    let environment = match &detail.environment {
+        Reading::Value(variables) => {
+            let variable = |variable: &nodeglass_protocol::process::Variable| {
+                view! { <li><b>{variable.name.to_string()}</b> "=" {variable.value.to_string()}</li> }
+            };
+            view! { <ul class="env">{variables.iter().map(variable).collect_view()}</ul> }.into_any()
+        }
+        Reading::Failed(why) if why.is_hidden() => {
+            view! { <p class="told__note">{why.to_string()}</p> }.into_any()
+        }
+        Reading::Failed(why) => view! { <p class="told__note">{format!("failed: {why}")}</p> }.into_any(),
+        Reading::Unsupported => view! { <p class="told__note">"not offered"</p> }.into_any(),
+        Reading::NotYet => view! {
+            <button class="btn" on:click=move |_| ask(true)>"Show its environment"</button>
+            " " <small class="told__note">"values that look like secrets are masked"</small>
+        }
+        .into_any(),
+    };
+    view! {
+        <div class="told-columns told-columns--one">{fact_groups(vec![process::detail(detail)])}</div>
+        {copy}
+        <h2 class="told__head">"Family"</h2>
+        <ul class="tree">{tree}</ul>
+        <h2 class="told__head">"Environment"</h2>
+        {environment}
+    }
+    .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_in_the_url_is_node_pid_and_start() {
+        let query = ProcessQuery::parse("gpu-01/4711/1760000000000").unwrap();
+        assert_eq!((query.node.as_str(), query.process.pid), ("gpu-01", 4711));
+        for text in ["", "n1", "n1/4711", "n1/x/1", "-o/1/2", "n1/1/2/3"] {
+            assert_eq!(ProcessQuery::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn recorded_samples_end_at_now_and_leave_gaps() {
+        let samples = [[Some(50.0), Some(10.0), None, None], [None, Some(20.0), None, None]];
+        let sm = series(&samples, 0, ProcessField::Sm);
+        assert_eq!((sm.len(), sm[MIN_SECONDS - 2], sm[MIN_SECONDS - 1]), (MIN_SECONDS, Some(0.5), None));
+        assert!(series(&samples, 1, ProcessField::GpuMem)[MIN_SECONDS - 1].is_some_and(|share| share > 0.9));
+    }
+}

@@ -1,0 +1,34 @@
+//! The link of a share, the tunnel, and a message with both.
+
+use crate::describe::commands::ShellCommand;
+use crate::describe::share::message;
+use crate::platform;
+use crate::state::page::Page;
+use crate::view::widgets::copy::{commands, copy_button};
+use leptos::prelude::*;
+use nodeglass_protocol::share::ShareLink;
+
+/// The link, the tunnel, and a message with both, each to copy.
+pub fn link_lines(page: &Page, link: &ShareLink) -> AnyView {
+    let Some(url) = &link.link else {
+        return view! {
+            <p class="told__note">
+                "The key of this link is not kept, so that it cannot be shown again. Create a new one and revoke this one."
+            </p>
+        }
+        .into_any();
+    };
+    let line = |purpose: &str, command: String| ShellCommand { purpose: purpose.to_owned(), command };
+    let owner = untrack(|| page.fleet.welcome()).map_or(String::new(), |welcome| welcome.user.to_string());
+    let until = platform::time_of_day((link.share.terms.expires_ms / 1_000).cast_signed());
+    let message = message(link, url, &owner, &until);
+    let lines = vec![line("The link", url.clone()), line("Their tunnel", link.tunnel.to_string())];
+    view! {
+        {commands(lines)}
+        <div class="share__message">
+            <pre class="command">{message.clone()}</pre>
+            {copy_button(message)}
+        </div>
+    }
+    .into_any()
+}

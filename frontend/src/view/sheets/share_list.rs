@@ -1,0 +1,179 @@
+//! The list of shares: each with its end, its viewers, its link, and a button that revokes it.
+
+use super::share_link::link_lines;
+use crate::describe::share::{audience_text, expiry_text, hidden_text, scope_text, viewer_text, viewers};
+use crate::platform;
+use crate::state::page::Page;
+use leptos::html::H2;
+use leptos::prelude::*;
+use nodeglass_protocol::request::{Request, Response};
+use nodeglass_protocol::share::{Share, ShareId, ShareLink, Sharing};
+
+/// Returns the shares and visitors as last received.
+pub fn sharing(page: &Page) -> Memo<Sharing> {
+    let overview = page.fleet.overview().clone();
+    Memo::new(move |_| {
+        overview.sharing().track();
+        overview.read(|picture| picture.sharing.clone())
+    })
+}
+
+/// The list.
+#[component]
+pub fn ShareList(
+    /// Whether it gets the focus.
+    first: bool,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let sharing = sharing(&page);
+    let head = NodeRef::<H2>::new();
+    let focus = move || {
+        if let Some(head) = head.get_untracked() {
+            let _ = head.focus();
+        }
+    };
+    Effect::new(move || {
+        if first && head.get().is_some() {
+            // After the sheet itself, which focuses its first element.
+            platform::on_next_frame(focus);
+        }
+    });
+    let status = RwSignal::new(String::new());
+    let shares = Memo::new(move |_| sharing.with(|sharing| sharing.shares.clone()));
+    let gone = move |text: String| {
+        status.try_set(text);
+        focus();
+    };
+    let entry = move |share| entry(&page, share, sharing, gone);
+    let none = move || shares.with(Vec::is_empty).then_some("Nothing is shared now.");
+    let own = move || {
+        let own = sharing.with(|sharing| viewers(&sharing.visitors, None));
+        let text: Vec<String> =
+            own.iter().map(|viewer| viewer_text(viewer, &platform::time_of_day)).collect();
+        (!text.is_empty()).then(|| format!("By the owner's key: {}.", text.join("; ")))
+    };
+    view! {
+        <section class="shares" aria-label="Who may look">
+            <h2 class="caption" tabindex="-1" node_ref=head><b>"Who may look"</b></h2>
+            <p class="told__note" role="status">{move || status.get()}</p>
+            <p class="told__note">{move || none()}</p>
+            <ul><For each=move || shares.get() key=|share| share.id.clone() children=entry/></ul>
+            <p class="told__note">{own}</p>
+        </section>
+    }
+}
+
+/// State of an entry after one of its buttons was used.
+#[derive(Clone, Default)]
+enum EntryState {
+    #[default]
+    Nothing,
+    Link(ShareLink),
+    Refused(String),
+}
+
+fn entry(
+    page: &Page,
+    share: Share,
+    sharing: Memo<Sharing>,
+    gone: impl Fn(String) + Copy + Send + Sync + 'static,
+) -> AnyView {
+    let (id, terms) = (share.id, share.terms);
+    let what = scope_text(&terms.scope);
+    let (title, its_scope) = match terms.label.as_str() {
+        "" => (what.clone(), String::new()),
+        label => (label.to_owned(), format!("{what} · ")),
+    };
+    let hidden = hidden_text(&terms.hidden);
+    let hidden = if hidden.is_empty() { "nothing hidden".to_owned() } else { format!("hidden: {hidden}") };
+    let about = format!("{its_scope}{} · {hidden}", audience_text(&terms));
+    let ends = {
+        let page = page.clone();
+        move || expiry_text(&terms, page.wall_s().unsigned_abs() * 1_000, None)
+    };
+    let who = {
+        let id = id.clone();
+        move || {
+            let viewers = sharing.with(|sharing| viewers(&sharing.visitors, Some(&id)));
+            let text: Vec<String> =
+                viewers.iter().map(|viewer| viewer_text(viewer, &platform::time_of_day)).collect();
+            if text.is_empty() {
+                "○ nobody looks now".to_owned()
+            } else {
+                format!("◉ {}", text.join("; "))
+            }
+        }
+    };
+    let state = RwSignal::new(EntryState::default());
+    let show = {
+        let (page, id) = (page.clone(), id.clone());
+        move |_| {
+            let (page, id) = (page.clone(), id.clone());
+            leptos::task::spawn_local(async move {
+                state.try_set(match page.request(Request::ShareLink(id)).await {
+                    Response::Share(link) => EntryState::Link(*link),
+                    Response::Refused(why) => EntryState::Refused(why.to_string()),
+                    _ => EntryState::Refused("The relay answered something else.".to_owned()),
+                });
+            });
+        }
+    };
+    let below = {
+        let page = page.clone();
+        move || match state.get() {
+            EntryState::Nothing => ().into_any(),
+            EntryState::Link(link) => link_lines(&page, &link),
+            EntryState::Refused(why) => view! { <p class="gate__wrong" role="alert">{why}</p> }.into_any(),
+        }
+    };
+    view! {
+        <li class="share-entry">
+            <div class="share-entry__head">
+                <div>
+                    <b>{title}</b>
+                    <p class="told__note">{about}</p>
+                    <p class="told__note"><span class="num-prose">{move || ends()}</span> " · " <b>{move || who()}</b></p>
+                </div>
+                <button class="btn btn--small" on:click=show>"Show the link"</button>
+                {revoke(page, id, what, state, gone)}
+            </div>
+            {move || below()}
+        </li>
+    }
+    .into_any()
+}
+
+/// The button that revokes a share when pressed twice.
+fn revoke(
+    page: &Page,
+    id: ShareId,
+    what: String,
+    state: RwSignal<EntryState>,
+    gone: impl Fn(String) + Copy + Send + Sync + 'static,
+) -> AnyView {
+    let (page, armed) = (page.clone(), RwSignal::new(false));
+    let press = move |_| {
+        if !armed.get_untracked() {
+            armed.set(true);
+            return;
+        }
+        armed.set(false);
+        let (page, id, what) = (page.clone(), id.clone(), what.clone());
+        leptos::task::spawn_local(async move {
+            let why = match page.request(Request::Revoke(id)).await {
+                Response::Done(_) => {
+                    return gone(format!("✓ Taken back: {what}. Who looked through it was sent away."));
+                }
+                Response::Refused(why) => why.to_string(),
+                _ => "The relay answered something else.".to_owned(),
+            };
+            state.try_set(EntryState::Refused(why));
+        });
+    };
+    view! {
+        <button class="btn btn--small btn--bad" aria-live="polite" on:click=press on:blur=move |_| armed.set(false)>
+            {move || if armed.get() { "Revoke now" } else { "Revoke" }}
+        </button>
+    }
+    .into_any()
+}

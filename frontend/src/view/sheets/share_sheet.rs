@@ -1,0 +1,165 @@
+//! The owner's sheet for sharing: a form that creates a share, its result, and the list of shares.
+
+use super::share_link::link_lines;
+use super::share_list::ShareList;
+use crate::describe::share::{DURATIONS, HIDEABLE_PARTS, audience_text, expiry_text, offers, scope_text};
+use crate::state::page::{Page, ShareSheetView};
+use crate::view::widgets::sheet::Sheet;
+use leptos::html::H2;
+use leptos::prelude::*;
+use nodeglass_protocol::request::{Request, Response};
+use nodeglass_protocol::share::{HiddenParts, LoginNameError, Scope, ShareLink, ShareRequest, login_name};
+use std::sync::Arc;
+use wasm_bindgen::JsCast;
+use web_sys::{FormData, HtmlFormElement};
+
+/// The sheet, while it is open.
+#[component]
+pub fn ShareSheet() -> impl IntoView {
+    let open = Page::from_context().sharing;
+    move || {
+        open.get().map(|wanted| {
+            view! {
+                <Sheet class="sheet sharing" label="Sharing" close=Arc::new(move || open.set(None))>
+                    <Create first=wanted == ShareSheetView::Create/>
+                    <ShareList first=wanted == ShareSheetView::Viewers/>
+                </Sheet>
+            }
+        })
+    }
+}
+
+/// The form, replaced by its result.
+#[component]
+fn Create(first: bool) -> impl IntoView {
+    let page = Page::from_context();
+    let created: RwSignal<Option<ShareLink>> = RwSignal::new(None);
+    move || match created.get() {
+        None => form(&page, created, first),
+        Some(link) => view! {
+            <Created link/>
+            <button class="btn" on:click=move |_| created.set(None)>"Share something else"</button>
+        }
+        .into_any(),
+    }
+}
+
+fn form(page: &Page, created: RwSignal<Option<ShareLink>>, first: bool) -> AnyView {
+    let offers = untrack(|| page.jobs.with(|jobs| offers(&page.route.get(), jobs)));
+    let scopes: Arc<Vec<Scope>> = Arc::new(offers.iter().map(|offer| offer.scope.clone()).collect());
+    let (wrong, waits) = (RwSignal::new(String::new()), RwSignal::new(false));
+    let page = page.clone();
+    let submit = move |event: web_sys::SubmitEvent| {
+        event.prevent_default();
+        let form = event.target().and_then(|form| form.dyn_into::<HtmlFormElement>().ok());
+        let filled = form.and_then(|form| FormData::new_with_form(&form).ok());
+        let request = match filled.and_then(|filled| request(&filled, &scopes)) {
+            Some(Ok(request)) => request,
+            Some(Err(error)) => return wrong.set(format!("Failed to {error}.")),
+            None => return,
+        };
+        let page = page.clone();
+        waits.set(true);
+        leptos::task::spawn_local(async move {
+            let answer = page.request(Request::Share(Box::new(request))).await;
+            // The sheet may be closed by now.
+            waits.try_set(false);
+            let why = match answer {
+                Response::Share(link) => {
+                    created.try_set(Some(*link));
+                    return;
+                }
+                Response::Refused(why) => why.to_string(),
+                _ => "The relay answered something else.".to_owned(),
+            };
+            wrong.try_set(why);
+        });
+    };
+    let scope = |(at, offer): (usize, crate::describe::share::Offer)| {
+        view! {
+            <label class="choice">
+                <input type="radio" name="scope" value=at.to_string() checked=at == 0 autofocus=first && at == 0/>
+                {offer.label}
+            </label>
+        }
+    };
+    let lasts = |(at, (label, _)): (usize, (&'static str, Option<u64>))| {
+        view! { <option value=at.to_string()>{label}</option> }
+    };
+    let hide = |(name, what): (&'static str, &'static str)| {
+        view! { <label class="choice"><input type="checkbox" name=name checked=true/> {what}</label> }
+    };
+    view! {
+        <form class="share settings" on:submit=submit>
+            <h2 class="sheet__title">"Share"</h2>
+            <p class="settings__why">"Whoever has the link sees this page live, through a tunnel of their own, and can change nothing."</p>
+            <fieldset>
+                <legend>"What is shown"</legend>
+                {offers.into_iter().enumerate().map(scope).collect_view()}
+            </fieldset>
+            <fieldset>
+                <legend>"What is hidden of it"</legend>
+                <div class="share__hides">{HIDEABLE_PARTS.map(hide).into_iter().collect_view()}</div>
+                <p class="settings__why">"Environments of processes are never shared."</p>
+            </fieldset>
+            <div class="share__fields">
+                <label><span>"For how long"</span>
+                    <select class="field" name="lasts">{DURATIONS.into_iter().enumerate().map(lasts).collect_view()}</select>
+                </label>
+                <label><span>"Only for the user"</span>
+                    <input class="field" name="to" maxlength="64" autocomplete="off" autocapitalize="none" spellcheck="false" placeholder="login name; empty: whoever has the link"/>
+                </label>
+                <label><span>"Label, for yourself"</span>
+                    <input class="field" name="label" maxlength="120" autocomplete="off" placeholder="such as: Bob looks at the stall"/>
+                </label>
+            </div>
+            <p class="gate__wrong" role="alert">{move || wrong.get()}</p>
+            <button class="btn btn--primary" type="submit" disabled=move || waits.get()>"Make the link"</button>
+        </form>
+    }
+    .into_any()
+}
+
+/// Returns the request in the form.
+fn request(filled: &FormData, scopes: &[Scope]) -> Option<Result<ShareRequest, LoginNameError>> {
+    let field = |name: &str| filled.get(name).as_string().unwrap_or_default();
+    let chosen = |name: &str| field(name).parse::<usize>().ok();
+    let to = field("to");
+    let to = match to.trim() {
+        "" => None,
+        name => match login_name(name) {
+            Ok(name) => Some(name),
+            Err(error) => return Some(Err(error)),
+        },
+    };
+    let [arguments, paths, other_users, logs] = HIDEABLE_PARTS.map(|(name, _)| filled.has(name));
+    Some(Ok(ShareRequest {
+        label: field("label").into(),
+        scope: scopes.get(chosen("scope")?)?.clone(),
+        hidden: HiddenParts { arguments, paths, other_users, logs },
+        to,
+        lifetime_s: DURATIONS.get(chosen("lasts")?)?.1,
+    }))
+}
+
+/// The new link; it gets the focus, and is announced to screen readers.
+#[component]
+fn Created(link: ShareLink) -> impl IntoView {
+    let page = Page::from_context();
+    let head = NodeRef::<H2>::new();
+    Effect::new(move || {
+        if let Some(head) = head.get() {
+            let _ = head.focus();
+        }
+    });
+    let terms = &link.share.terms;
+    let title = format!("✓ Shared: {}", scope_text(&terms.scope));
+    let now_ms = untrack(|| page.wall_s()).unsigned_abs() * 1_000;
+    let how = format!("It is read-only, {}, and {}.", audience_text(terms), expiry_text(terms, now_ms, None));
+    let lines = link_lines(&page, &link);
+    view! {
+        <h2 class="sheet__title" tabindex="-1" node_ref=head>{title}</h2>
+        <p class="sheet__where">{how}</p>
+        {lines}
+    }
+}

@@ -1,0 +1,104 @@
+//! Keyboard shortcuts of the whole page.
+
+use crate::domain::keys::Command;
+use crate::domain::query;
+use crate::domain::route::{JobTab, Route, neighbour};
+use crate::platform::{self, Listener};
+use crate::state::page::Page;
+use crate::state::page::ShareSheetView;
+use crate::state::time::Time;
+use crate::view::charts::plot_area::handle_key as handle_graph_key;
+use crate::view::jobs::job_list;
+use crate::view::tables::grid::Grids;
+use leptos::prelude::*;
+use wasm_bindgen::JsCast;
+use web_sys::{HtmlElement, KeyboardEvent};
+
+/// Handles keys for as long as the calling owner lives.
+pub fn listen(page: &Page, time: &Time) {
+    let (page, time, grids) = (page.clone(), time.clone(), Grids::from_context());
+    let listener = Listener::new(document(), "keydown", move |event| {
+        let Some(event) = event.dyn_ref::<KeyboardEvent>() else { return };
+        // A sheet handles its keys itself, also when nothing in it has the focus.
+        if platform::top_sheet().is_some() {
+            return;
+        }
+        let has_modifier = event.ctrl_key() || event.meta_key();
+        if event.alt_key() || !has_modifier && is_text_input(event) {
+            return;
+        }
+        let key = event.key();
+        if !has_modifier && handle_graph_key(&time, &key) {
+            event.prevent_default();
+            return;
+        }
+        let command = if has_modifier { Command::from_chord(&key) } else { Command::from_key(&key) };
+        let Some(command) = command else { return };
+        if has_modifier || matches!(command, Command::Job(_) | Command::Node(_) | Command::Filter) {
+            event.prevent_default();
+        }
+        if let Some(route) = run_command(&page, grids, command) {
+            event.prevent_default();
+            page.address.navigate(route);
+        }
+    });
+    StoredValue::new_local(listener);
+}
+
+fn is_text_input(event: &KeyboardEvent) -> bool {
+    let target = event.target().and_then(|target| target.dyn_into::<HtmlElement>().ok());
+    target.is_some_and(|target| matches!(target.tag_name().as_str(), "INPUT" | "TEXTAREA" | "SELECT"))
+}
+
+/// Runs a command; returns the route to navigate to, if any.
+pub fn run_command(page: &Page, grids: Grids, command: Command) -> Option<Route> {
+    let route = page.route.get_untracked();
+    match command {
+        Command::Theme => page.settings.next_theme(),
+        Command::ColorScheme => page.settings.next_scheme(),
+        Command::Settings => page.settings_open.set(true),
+        Command::Share if untrack(|| page.is_owner()) => page.sharing.set(Some(ShareSheetView::Create)),
+        Command::Share => {}
+        Command::Palette => page.command_palette.set(true),
+        Command::Filter => {
+            grids.focus_filter();
+        }
+        Command::Sort(step) => grids.sort_next(step),
+        Command::ReverseSort => grids.reverse_sort(),
+        Command::Help => page.help.update(|open| *open = !*open),
+        Command::Close => {
+            page.help.set(false);
+            page.drawer.set(false);
+            page.pending_action.set(None);
+            page.address.set_query(query::GPU, None);
+            page.address.set_query(query::PROCESS, None);
+        }
+        Command::AllJobs => return Some(Route::AllJobs),
+        Command::Overview => return route.job().map(|id| Route::Job(id, JobTab::Nodes)),
+        Command::Processes => {
+            let id = route.job()?;
+            let back = matches!(route, Route::Job(_, JobTab::Processes));
+            return Some(Route::Job(id, if back { JobTab::Nodes } else { JobTab::Processes }));
+        }
+        Command::Job(step) => return next_job(page, &route, step),
+        Command::Node(step) => return next_node(page, &route, step),
+    }
+    None
+}
+
+/// Returns the neighbour in the job list, which starts with the route of all jobs.
+fn next_job(page: &Page, route: &Route, step: isize) -> Option<Route> {
+    let listed_routes = untrack(|| job_list::listed_routes(page));
+    let all: Vec<Route> = std::iter::once(Route::AllJobs).chain(listed_routes).collect();
+    let here = route.job().map_or_else(|| route.clone(), |id| Route::Job(id, JobTab::Nodes));
+    neighbour(&all, Some(&here), step)
+}
+
+/// Returns the neighbour among a job's tabs, which start with all its nodes.
+fn next_node(page: &Page, route: &Route, step: isize) -> Option<Route> {
+    let Route::Job(id, tab) = route else { return next_job(page, route, step) };
+    let nodes = untrack(|| page.job(*id))?.nodes;
+    let all: Vec<JobTab> =
+        std::iter::once(JobTab::Nodes).chain(nodes.into_iter().map(JobTab::Node)).collect();
+    neighbour(&all, Some(tab), step).map(|tab| Route::Job(*id, tab))
+}

@@ -1,0 +1,114 @@
+//! The shell: top bar, job list, the current route, status bar, and all sheets.
+
+mod command_palette;
+mod guest_banner;
+pub mod keyboard;
+mod link_banner;
+mod login;
+mod status_bar;
+mod top_bar;
+
+use crate::domain::route::Route;
+use crate::fleet::{Phase, TopicStore};
+use crate::net::LinkState;
+use crate::state::page::Page;
+use crate::view::jobs::all_jobs::AllJobs;
+use crate::view::jobs::job_list::JobList;
+use crate::view::jobs::job_page::JobPage;
+use crate::view::node::node_page::NodeByName;
+use crate::view::sheets::gpu_sheet::GpuSheet;
+use crate::view::sheets::help::Help;
+use crate::view::sheets::process_sheet::ProcessSheet;
+use crate::view::sheets::settings_panel::SettingsPanel;
+use crate::view::sheets::share_sheet::ShareSheet;
+use crate::view::widgets::actions::{Confirm, Toasts};
+use command_palette::CommandPalette;
+use guest_banner::GuestBanner;
+use leptos::prelude::*;
+use link_banner::LinkBanner;
+use login::Login;
+use nodeglass_protocol::NodeName;
+use nodeglass_protocol::live::Topic;
+use status_bar::StatusBar;
+use top_bar::TopBar;
+
+/// The page, or the login page without access.
+#[component]
+pub fn Shell() -> impl IntoView {
+    let page = Page::from_context();
+    let feed = page.feed.clone();
+    // Once data was here it stays, whatever happens to the connection.
+    let login_reason = Memo::new(move |_| match feed.link() {
+        LinkState::NoKey => Some(None),
+        LinkState::Stopped(parting) => Some(Some(parting)),
+        _ => None,
+    });
+    let drawer = page.drawer;
+    let (guest, alone) = {
+        let (page, other) = (page.clone(), page.clone());
+        (Memo::new(move |_| page.share().is_some()), Memo::new(move |_| other.only_job().is_some()))
+    };
+    move || match login_reason.get() {
+        Some(why) => view! { <Login why/> }.into_any(),
+        None => view! {
+            <div class="shell" class:drawer-open=move || drawer.get()
+                class:shell--guest=move || guest.get() class:shell--alone=move || alone.get()>
+                <TopBar/>
+                <GuestBanner/>
+                <JobList/>
+                <main class="main" id="main" tabindex="-1">
+                    <LinkBanner/>
+                    <RouteView/>
+                </main>
+                <StatusBar/>
+                <Sheets/>
+            </div>
+        }
+        .into_any(),
+    }
+}
+
+/// Everything that may lie above the page.
+#[component]
+fn Sheets() -> impl IntoView {
+    view! { <Toasts/> <Help/> <GpuSheet/> <ProcessSheet/> <Confirm/> <CommandPalette/> <SettingsPanel/> <ShareSheet/> }
+}
+
+/// The view of the current route.
+#[component]
+fn RouteView() -> impl IntoView {
+    let page = Page::from_context();
+    let fleet = page.fleet.clone();
+    // A store is one per topic, so the view is recreated only when the topic changes.
+    let subject = Memo::new(move |_| fleet.detail());
+    let route = page.route;
+    let nowhere = Memo::new(move |_| route.get() == Route::Nowhere);
+    move || match subject.get() {
+        _ if nowhere.get() => {
+            view! { <p class="empty">"This address leads nowhere. The jobs are at the left."</p> }.into_any()
+        }
+        None => view! { <AllJobs/> }.into_any(),
+        Some(store) => match store.topic().clone() {
+            Topic::Job(id) => view! { <JobPage id store/> }.into_any(),
+            Topic::Node(name) => view! { <NodeView name store/> }.into_any(),
+            Topic::Overview => view! { <AllJobs/> }.into_any(),
+        },
+    }
+}
+
+/// One node, whatever runs there.
+#[component]
+fn NodeView(name: NodeName, store: TopicStore) -> impl IntoView {
+    let page = Page::from_context();
+    let title = name.to_string();
+    let body = move || match store.phase() {
+        Phase::Gone => {
+            let why =
+                if page.share().is_some() { "is not shared with you" } else { "is not watched by the relay" };
+            view! { <p class="empty">{format!("{name} {why}.")}</p> }.into_any()
+        }
+        Phase::Pending => ().into_any(),
+        Phase::Ready => view! { <NodeByName store=store.clone() name=name.clone() job=None/> }.into_any(),
+    };
+    view! { <div class="head head--line"><h1>{title}</h1></div> {move || body()} }
+}

@@ -1,0 +1,141 @@
+//! The status bar: connection, freshness of the nodes, and cost of the relay.
+
+use crate::domain::health::{Freshness, freshness};
+use crate::domain::text;
+use crate::net::LinkState;
+use crate::platform;
+use crate::state::page::Page;
+use crate::view::widgets::actions;
+use leptos::prelude::*;
+use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
+use nodeglass_protocol::picture::JobsHealth;
+use nodeglass_protocol::request::RetryTarget;
+
+/// The status bar.
+#[component]
+pub fn StatusBar() -> impl IntoView {
+    let page = Page::from_context();
+    view! {
+        <footer class="foot">
+            <LinkState/>
+            <Nodes/>
+            <Viewers/>
+            <JobsAge/>
+            <span class="spring"></span>
+            <span class="hide-m">
+                <kbd>"←"</kbd> " " <kbd>"→"</kbd> " node   " <kbd>"↑"</kbd> " " <kbd>"↓"</kbd> " job   "
+                <kbd>"p"</kbd> " processes   " <kbd>"?"</kbd> " keys"
+            </span>
+            <Cost page/>
+        </footer>
+    }
+}
+
+/// The state of the connection. Only its changes are announced to screen readers.
+#[component]
+fn LinkState() -> impl IntoView {
+    let feed = Page::from_context().feed;
+    let state = Memo::new(move |_| match feed.link() {
+        LinkState::Live => ("foot__link is-live", "● live"),
+        LinkState::Starting | LinkState::Connecting => ("foot__link", "○ connecting"),
+        LinkState::NoKey => ("foot__link is-bad", "▲ no key"),
+        LinkState::Lost(_) => ("foot__link is-bad", "▲ link lost, trying again"),
+        LinkState::Stopped(_) => ("foot__link is-bad", "▲ stopped"),
+    });
+    view! { <span class=move || state.get().0 role="status" aria-live="polite">{move || state.get().1}</span> }
+}
+
+#[component]
+fn Nodes() -> impl IntoView {
+    let page = Page::from_context();
+    let overview = page.fleet.overview().clone();
+    let sentence = move || {
+        let now_ms = page.now_ms();
+        overview.nodes().track();
+        overview.read(|picture| {
+            let fresh =
+                picture.nodes.iter().filter(|node| freshness(node, now_ms) == Freshness::Fresh).count();
+            let newest = picture.nodes.iter().filter_map(|node| node.sampled_at_ms).max();
+            let age = newest.map(|at| format!(", newest sample {}", text::age(now_ms.saturating_sub(at))));
+            match picture.nodes.len() {
+                0 => String::new(),
+                all => format!(
+                    "{fresh} of {} fresh{}",
+                    text::count(all, "node", "nodes"),
+                    age.unwrap_or_default()
+                ),
+            }
+        })
+    };
+    view! { <span class="num-prose">{move || sentence()}</span> }
+}
+
+#[component]
+fn Viewers() -> impl IntoView {
+    let overview = Page::from_context().fleet.overview().clone();
+    let sentence = move || {
+        overview.relay().track();
+        match overview.read(|picture| picture.relay.viewers) {
+            0 | 1 => String::new(),
+            viewers => format!("{} looking", text::count(viewers as usize, "tab", "tabs")),
+        }
+    };
+    view! { <span class="hide-s">{move || sentence()}</span> }
+}
+
+/// The age of a stale job list, and the reason.
+#[component]
+fn JobsAge() -> impl IntoView {
+    let page = Page::from_context();
+    let (overview, shown) = (page.fleet.overview().clone(), page.clone());
+    let stale = Memo::new(move |_| {
+        overview.relay().track();
+        match overview.read(|picture| picture.relay.jobs.clone()) {
+            JobsHealth::Stale { last_ms, reason, retry_at_ms } => {
+                let age = last_ms.map(|at| text::span(page.now_ms().saturating_sub(at) / 1_000));
+                let age =
+                    age.map_or("SLURM has not answered yet".to_owned(), |age| format!("job list {age} old"));
+                Some((age, reason.to_string(), next_try(retry_at_ms, page.now_ms())))
+            }
+            _ => None,
+        }
+    });
+    move || {
+        stale.get().map(|(age, why, next)| {
+            let button = actions::retry(&shown, RetryTarget::Jobs, "Ask now");
+            view! { <span class="foot__stale" title=why>"◆ " {age} ", " {next} " " {button}</span> }
+        })
+    }
+}
+
+/// Formats when something is retried.
+fn next_try(retry_at_ms: u64, now_ms: u64) -> String {
+    match retry_at_ms.saturating_sub(now_ms).div_ceil(1_000) {
+        0 => "trying now".to_owned(),
+        wait => format!("next try in {}", text::span(wait)),
+    }
+}
+
+/// The relay's CPU use so far.
+#[component]
+fn Cost(page: Page) -> impl IntoView {
+    let overview = page.fleet.overview().clone();
+    let sentence = move || {
+        overview.relay().track();
+        let cpu_ms = overview.read(|picture| picture.relay.cpu_ms);
+        let up_s = page.fleet.relay_ms(platform::now_ms()).saturating_sub(CLOCK_STARTS_AT_MS) / 1_000;
+        (cpu_ms > 0).then(|| format!("relay: {} CPU in {}", text::age(cpu_ms), text::span(up_s)))
+    };
+    view! { <span class="hide-s num-prose" title="CPU time the relay has used since it started">{move || sentence()}</span> }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_job_list_shows_when_it_is_polled_again() {
+        assert_eq!(next_try(90_000, 50_000), "next try in 40 s");
+        assert_eq!([next_try(50_000, 50_000), next_try(1, 50_000)], ["trying now"; 2]);
+    }
+}

@@ -1,0 +1,81 @@
+//! The top bar: whose cluster this is, and the page's buttons.
+
+use crate::describe::share::guests;
+use crate::domain::route::Route;
+use crate::state::page::{Page, ShareSheetView};
+use crate::view::sheets::share_list::sharing;
+use leptos::prelude::*;
+use nodeglass_protocol::live::Mode;
+
+/// The top bar.
+#[component]
+pub fn TopBar() -> impl IntoView {
+    let page = Page::from_context();
+    let (settings, help, drawer) = (page.settings, page.help, page.drawer);
+    let (finder, settings_open) = (page.command_palette, page.settings_open);
+    let fleet = page.fleet.clone();
+    let title = move || {
+        fleet.welcome().map(|welcome| {
+            let cluster =
+                welcome.cluster.as_ref().map(|name| format!(" · cluster {name}")).unwrap_or_default();
+            let mode = match welcome.mode {
+                Mode::Slurm => "",
+                Mode::Local => " · this machine, no SLURM",
+                Mode::Demo => " · demo, a scripted cluster",
+            };
+            format!("{} @ {}{cluster}{mode}", welcome.user, welcome.host)
+        })
+    };
+    view! {
+        <header class="top">
+            <button class="btn top__drawer" aria-label="Jobs" aria-expanded=move || drawer.get().to_string()
+                on:click=move |_| drawer.update(|open| *open = !*open)>"☰"</button>
+            <a class="brand" href=page.href(&Route::AllJobs) aria-label="nodeglass: all jobs">
+                <svg viewBox="0 0 18 18" fill="none" stroke="currentColor" stroke-width="1.6" aria-hidden="true">
+                    <rect x="2" y="2" width="14" height="14" rx="3.2"></rect>
+                    <path class="brand__line" d="M5 11.5 7.6 8l2.3 2.4L13 6"></path>
+                </svg>
+                "nodeglass"
+            </a>
+            <span class="top__whose">{move || title()}</span>
+            <span class="spring"></span>
+            <Shares/>
+            <button class="btn hide-s" title="Jobs, nodes and commands by a few letters" on:click=move |_| finder.set(true)>
+                "Find " <kbd>"Ctrl"</kbd> " " <kbd>"K"</kbd>
+            </button>
+            <button class="btn hide-s" title="Colours of utilisation (c)" on:click=move |_| settings.next_scheme()>
+                <span class="swatches" aria-hidden="true">
+                    <i class="heat-0"></i><i class="heat-1"></i><i class="heat-2"></i><i class="heat-3"></i>
+                </span>
+                <span class="top__scheme">{move || settings.scheme().title()}</span>
+            </button>
+            <button class="btn" title="Settings (S)" on:click=move |_| settings_open.set(true)>"Settings"</button>
+            // A phone has no keyboard.
+            <button class="btn hide-s" title="Keys (?)" aria-label="Keys" on:click=move |_| help.update(|open| *open = !*open)>"?"</button>
+        </header>
+    }
+}
+
+/// The owner's button to share, and the number of viewers, if there are any.
+#[component]
+fn Shares() -> impl IntoView {
+    let page = Page::from_context();
+    let (open, sharing) = (page.sharing, sharing(&page));
+    let watching = Memo::new(move |_| sharing.with(guests));
+    let indicator = move || {
+        let count = watching.get();
+        (count > 0).then(|| {
+            view! {
+                <button class="btn top__watching" title="Who looks" on:click=move |_| open.set(Some(ShareSheetView::Viewers))>
+                    "◉ " {count.to_string()} <span class="hide-s">" watching"</span>
+                </button>
+            }.into_any()
+        })
+    };
+    let share = move || {
+        page.is_owner().then(|| {
+            view! { <button class="btn" title="Share what you see (s)" on:click=move |_| open.set(Some(ShareSheetView::Create))>"Share"</button> }.into_any()
+        })
+    };
+    view! { {move || indicator()} {move || share()} }
+}

@@ -1,0 +1,298 @@
+//! The table of GPUs, of one node or of a whole job, with totals.
+
+use super::grid::{self, CustomCell, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames};
+use crate::domain::flags::{self, Flag};
+use crate::domain::health::{Freshness, freshness};
+use crate::domain::ownership;
+use crate::domain::query;
+use crate::domain::severity::Severity;
+use crate::fleet::{GpuCell, NodeCell};
+use crate::state::page::Page;
+use crate::table::{Column, Unit, Value, gpus};
+use crate::view::charts::sparkline::{spark, spark_line};
+use crate::view::scope::{Scope, gpu_series, is_left_out};
+use leptos::prelude::*;
+use nodeglass_protocol::GpuField;
+use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// The GPUs of a scope, the job's first.
+#[component]
+pub fn GpuTable(
+    /// The scope.
+    scope: Scope,
+    /// Whether the node is a column because there are several; GPUs of other jobs are then left out.
+    #[prop(optional)]
+    several: bool,
+) -> impl IntoView {
+    view! { <Table source=Arc::new(Gpus { scope, several, page: Page::from_context() })/> }
+}
+
+/// Rows of GPUs.
+#[derive(Clone)]
+struct Gpus {
+    scope: Scope,
+    several: bool,
+    page: Page,
+}
+
+impl Gpus {
+    /// Reads a GPU and its node; does not subscribe.
+    fn at<R>(&self, entry: &RowEntry, read: impl FnOnce(&NodePicture, &GpuPicture) -> R) -> Option<R> {
+        let RowSubject::Gpu(node, gpu) = &entry.subject else { return None };
+        self.scope.store.node(node, |node| find(node, gpu).map(|gpu| read(node, gpu)))?
+    }
+
+    fn node_entries(&self, cell: &NodeCell) -> Vec<RowEntry> {
+        let cells = cell.gpus().get();
+        let rows = self.scope.store.node(cell, |node| {
+            let is_included = |at: &usize| {
+                !self.several || ownership::belongs_to_job(node, &node.gpus[*at], self.scope.job)
+            };
+            let order: Vec<usize> =
+                ownership::job_gpus_first(node, self.scope.job).into_iter().filter(is_included).collect();
+            gpus::with_instances(node, &order)
+        });
+        let entry = |(at, depth): (usize, u8)| {
+            let gpu = cells.get(at)?.clone();
+            let key = format!("{}/{}", cell.name(), gpu.uuid()).into();
+            Some(RowEntry { key, depth, subject: RowSubject::Gpu(cell.clone(), gpu) })
+        };
+        rows.unwrap_or_default().into_iter().filter_map(entry).collect()
+    }
+
+    /// Returns the owner of a GPU that is not the job's.
+    fn foreign_owner(&self, node: &NodePicture, gpu: &GpuPicture) -> Option<String> {
+        // A partitioned GPU has no owner: its instances have.
+        let divided = node.gpus.iter().any(|part| part.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid));
+        if divided || ownership::belongs_to_job(node, gpu, self.scope.job) {
+            return None;
+        }
+        let owner = gpu.owners.first().map(|owner| owner.job);
+        Some(owner.map_or_else(
+            || "of no job known here".to_owned(),
+            |job| format!("of {}", self.page.job_name(job)),
+        ))
+    }
+
+    /// Returns the flags of a GPU, including those of its driver and its kind of memory.
+    fn flags(&self, node: &NodePicture, gpu: &GpuPicture) -> Vec<Flag> {
+        let mut flags: Vec<Flag> = Vec::new();
+        if let Some(why) = &gpu.fault {
+            flags.push(Flag {
+                text: format!("▲ {why}"),
+                why: "The card cannot be read.",
+                severity: Severity::Error,
+            });
+        } else {
+            flags = flags::for_gpu(&gpu.row);
+        }
+        if node.head.driver_stuck_ms.is_some() {
+            let why = "A call into the driver does not return: the values are those of before.";
+            flags.insert(
+                0,
+                Flag {
+                    text: format!("▲ {} hangs", gpu.facts.vendor.library()),
+                    why,
+                    severity: Severity::Error,
+                },
+            );
+        }
+        if gpu.facts.unified_memory {
+            let why = "Its memory is the host's: what is used of it is used of the host's.";
+            flags.push(Flag { text: "unified".to_owned(), why, severity: Severity::Ok });
+        }
+        flags
+    }
+
+    /// Returns the temperature, and whether it is within 5 °C of the slowdown temperature.
+    fn temperature(&self, entry: &RowEntry) -> (Value, bool) {
+        let now = self.at(entry, |_, gpu| {
+            let (temp, limit) = (gpu.row.get(GpuField::Temp), gpu.facts.temp_slowdown_c.value().copied());
+            let is_hot = temp.value().zip(limit).is_some_and(|(temp, limit)| temp + 5 >= limit);
+            let value = if gpu.fault.is_some() {
+                Value::Absent("the card cannot be read")
+            } else {
+                Value::cell(temp, nodeglass_protocol::field::Scale::Linear(1))
+            };
+            (value, is_hot)
+        });
+        now.unwrap_or((Value::NONE, false))
+    }
+
+    /// Returns the owner of a GPU that is not the job's, and its flags.
+    fn owner_and_flags(&self, entry: &RowEntry) -> (Option<String>, Vec<Flag>) {
+        self.at(entry, |node, gpu| (self.foreign_owner(node, gpu), self.flags(node, gpu))).unwrap_or_default()
+    }
+
+    /// Returns the path of its sparkline.
+    fn spark(&self, entry: &RowEntry) -> String {
+        let RowSubject::Gpu(node, gpu) = &entry.subject else { return String::new() };
+        spark_line(&gpu_series(&self.page, &self.scope.store, node, gpu, GpuField::Util))
+    }
+
+    fn title(&self, entry: &RowEntry) -> String {
+        let lines = self.at(entry, |_, gpu| {
+            let mut lines = vec![gpu.facts.uuid.to_string()];
+            lines.extend(gpu.facts.pci.value().map(|pci| format!("PCI {pci}")));
+            lines.extend(gpu.facts.minor.value().map(|minor| format!("/dev/nvidia{minor}")));
+            lines.extend(
+                gpu.owners
+                    .iter()
+                    .map(|owner| format!("job {}: {}", owner.job, ownership::evidence_text(owner.by))),
+            );
+            lines.join("\n")
+        });
+        lines.unwrap_or_default()
+    }
+}
+
+/// Returns the picture of a GPU in its node.
+pub fn find<'a>(node: &'a NodePicture, gpu: &GpuCell) -> Option<&'a GpuPicture> {
+    let here = node.gpus.get(gpu.position()).filter(|here| here.facts.uuid == *gpu.uuid());
+    here.or_else(|| node.gpus.iter().find(|here| here.facts.uuid == *gpu.uuid()))
+}
+
+impl RowSource for Gpus {
+    fn names(&self) -> TableNames {
+        TableNames {
+            id: if self.several { "gpus-of-job" } else { "gpus" },
+            title: "GPUs",
+            rows: ("GPU", "GPUs"),
+            filter: "fg",
+            sort: "sg",
+            example: "util<50 mem>90% node:gpu-0* !throttle:heat",
+        }
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let mut columns = gpus::columns();
+        // One node needs no column that names it; with several nodes there is no space for what is alike.
+        let spare = if self.several { "name" } else { columns[gpus::NODE].id };
+        columns
+            .iter_mut()
+            .filter(|column| column.id == spare)
+            .for_each(|column| column.rank = Column::HIDDEN);
+        columns
+    }
+
+    fn entries(&self) -> Vec<RowEntry> {
+        self.scope.nodes.get().iter().flat_map(|cell| self.node_entries(cell)).collect()
+    }
+
+    fn track(&self) {
+        self.scope.store.changed().track();
+    }
+
+    fn revision(&self, entry: &RowEntry) -> u64 {
+        let RowSubject::Gpu(node, gpu) = &entry.subject else { return 0 };
+        gpu.row().count() + node.gpu_health().count() + node.head().count() + node.history().count()
+    }
+
+    fn values(&self, entry: &RowEntry, columns: &[usize], into: &mut Vec<Value>) {
+        let values = self.at(entry, |node, gpu| {
+            let row = gpus::GpuRow { node, gpu };
+            into.extend(columns.iter().map(|column| gpus::value(&row, *column)));
+        });
+        if values.is_none() {
+            into.extend(columns.iter().map(|_| Value::NONE));
+        }
+    }
+
+    fn row_flags(&self, entry: &RowEntry) -> RowFlags {
+        let now_ms = self.page.fleet.shown_ms();
+        let row_flags = self.at(entry, |node, gpu| RowFlags {
+            foreign: !ownership::belongs_to_job(node, gpu, self.scope.job),
+            lost: gpu.fault.is_some(),
+            // A table of one node is dimmed as a whole.
+            stale: self.several
+                && (node.head.driver_stuck_ms.is_some() || freshness(node, now_ms) != Freshness::Fresh),
+        });
+        row_flags.unwrap_or_default()
+    }
+
+    /// The same GPUs as in the tiles above: on a shared node those of the job.
+    fn counts_in_totals(&self, entry: &RowEntry) -> bool {
+        let (now_ms, all) = (self.page.fleet.shown_ms(), self.scope.nodes.with_untracked(Vec::len));
+        let counts_in_totals = |node: &NodePicture, gpu: &GpuPicture| {
+            ownership::counts(node, gpu, self.scope.job) && !is_left_out(node, all, now_ms)
+        };
+        self.at(entry, counts_in_totals) == Some(true)
+    }
+
+    fn custom_cell(&self, entry: &RowEntry, column: &'static str) -> CustomCell {
+        match column {
+            "temp" => watched_cell(self, entry, Self::temperature, |(value, is_hot)| {
+                let class = if *is_hot { "is-hot" } else { "" };
+                view! { <span class=class>{grid::figure(value, Unit::Celsius)}</span> }.into_any()
+            }),
+            "flags" => {
+                let title = self.title(entry);
+                let flags = watched_cell(self, entry, Self::owner_and_flags, |(whose, flags)| {
+                    flag_list(whose.as_ref(), flags)
+                });
+                CustomCell {
+                    view: view! { <span class="flags" title=title>{flags.view}</span> }.into_any(),
+                    ..flags
+                }
+            }
+            _ => spark_cell(self, entry),
+        }
+    }
+
+    fn open(&self, entry: &RowEntry) {
+        if let RowSubject::Gpu(_, gpu) = &entry.subject {
+            self.page.address.push_query(query::GPU, Some(gpu.uuid().to_string()));
+        }
+    }
+}
+
+/// Creates a cell that is redrawn when the value it shows changes.
+fn watched_cell<T: PartialEq + Send + Sync + 'static>(
+    gpus: &Gpus,
+    entry: &RowEntry,
+    read: fn(&Gpus, &RowEntry) -> T,
+    custom_cell: fn(&T) -> AnyView,
+) -> CustomCell {
+    let (gpus, entry) = (gpus.clone(), entry.clone());
+    let shown = RwSignal::new(read(&gpus, &entry));
+    CustomCell::updated_by_row(
+        move || shown.with(custom_cell),
+        move || {
+            let now = read(&gpus, &entry);
+            if shown.with_untracked(|shown| *shown != now) {
+                shown.set(now);
+            }
+        },
+    )
+}
+
+/// Creates the sparkline cell, redrawn when the charts take a step.
+fn spark_cell(gpus: &Gpus, entry: &RowEntry) -> CustomCell {
+    let RowSubject::Gpu(node, _) = entry.subject.clone() else { return CustomCell::self_updating(()) };
+    let (gpus, entry) = (gpus.clone(), entry.clone());
+    let version = move |gpus: &Gpus| (gpus.page.step.get_untracked(), node.history().count());
+    let last = Cell::new(version(&gpus));
+    let line = RwSignal::new(gpus.spark(&entry));
+    CustomCell::updated_by_row(spark(move || line.get(), "stroke-util"), move || {
+        let now = version(&gpus);
+        if last.replace(now) != now {
+            line.set(gpus.spark(&entry));
+        }
+    })
+}
+
+fn flag_list(whose: Option<&String>, flags: &[Flag]) -> AnyView {
+    let whose = whose.map(|whose| view! { <small class="whose" title=whose.clone()>{whose.clone()}</small> });
+    view! { {whose} {flags.iter().cloned().map(flag).collect_view()} }.into_any()
+}
+
+fn flag(flag: Flag) -> impl IntoView {
+    let class = match flag.severity {
+        Severity::Warning => "flag",
+        Severity::Error => "flag flag--alarm",
+        _ => "flag flag--quiet",
+    };
+    view! { <span class=class title=flag.why>{flag.text}</span> }
+}

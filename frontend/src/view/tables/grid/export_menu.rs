@@ -1,0 +1,47 @@
+//! The menu that copies a table to the clipboard or saves it as a file.
+
+use super::menu::Menu;
+use super::state::Grid;
+use crate::platform;
+use crate::table::export::Form;
+use leptos::prelude::*;
+use std::sync::Arc;
+
+/// The export menu.
+#[component]
+pub fn ExportMenu(
+    /// The table.
+    grid: Grid,
+) -> impl IntoView {
+    let open = RwSignal::new(false);
+    let inside = Arc::new(move || inside(&grid, open));
+    view! { <Menu title="Copy" about="take along what is shown" open inside/> }
+}
+
+fn inside(grid: &Grid, open: RwSignal<bool>) -> AnyView {
+    let item = |title: &'static str, form: Form| {
+        let grid = grid.clone();
+        let export = move |_| {
+            export(&grid, form);
+            open.set(false);
+        };
+        view! { <button class="menu__item" on:click=export>{title}</button> }
+    };
+    view! {
+        {item("Copy as text", Form::Text)}
+        {item("Copy as Markdown", Form::Markdown)}
+        {item("Download CSV", Form::Csv)}
+        {item("Download JSON", Form::Json)}
+    }
+    .into_any()
+}
+
+fn export(grid: &Grid, form: Form) {
+    let text = grid.export(form);
+    let name = |ending| format!("nodeglass-{}.{ending}", grid.names.id);
+    match form {
+        Form::Text | Form::Markdown => platform::copy(&text),
+        Form::Csv => platform::save(&name("csv"), "text/csv", &text),
+        Form::Json => platform::save(&name("json"), "application/json", &text),
+    }
+}

@@ -1,0 +1,64 @@
+//! The head of a table: each column's title with its unit, and a button that sorts.
+
+use super::state::Grid;
+use crate::table::Column;
+use crate::table::sort::Sort;
+use leptos::prelude::*;
+
+/// The columns' widths and titles.
+#[component]
+pub fn Head(
+    /// The table.
+    grid: Grid,
+    /// Its shown columns.
+    shown: Vec<usize>,
+) -> impl IntoView {
+    let width = |at: &usize| {
+        let column = &grid.columns[*at];
+        let width = (!column.grows).then(|| format!("{}px", column.width));
+        view! { <col style:width=width/> }
+    };
+    let widths = shown.iter().map(width).collect_view();
+    let titles = shown.iter().map(|at| title(&grid, *at)).collect_view();
+    view! {
+        <colgroup>{widths}</colgroup>
+        <thead>
+            <tr aria-rowindex="1">{titles}</tr>
+        </thead>
+    }
+}
+
+fn title(grid: &Grid, at: usize) -> AnyView {
+    let column = grid.columns[at];
+    let class = if column.is_right() { "right" } else { "" };
+    if !column.has_value() {
+        return view! { <th class=class scope="col" title=column.about>{column.title}</th> }.into_any();
+    }
+    let sort = grid.sort;
+    let grid = grid.clone();
+    let here = move || sort.get().filter(|sort| sort.column == at);
+    let arrow = move || here().map(|sort| if sort.down { "↓" } else { "↑" });
+    let order = move || here().map(|sort| if sort.down { "descending" } else { "ascending" });
+    let click = move |_| grid.sort_by(Sort::after_click(sort.get_untracked(), at, &grid.columns));
+    view! {
+        <th class=class scope="col" aria-sort=order title=about(&column)>
+            <button class="grid__sort" tabindex="-1" on:click=click>
+                {column.title}
+                {unit(&column)}
+                <i aria-hidden="true">{move || arrow()}</i>
+            </button>
+        </th>
+    }
+    .into_any()
+}
+
+fn about(column: &Column) -> String {
+    format!("{} ({})", column.about, column.id)
+}
+
+/// Returns the unit, unless the title is the unit itself.
+fn unit(column: &Column) -> Option<AnyView> {
+    let unit = Some(column.unit.head()).filter(|unit| !unit.is_empty() && *unit != column.title);
+    let unit = unit.filter(|_| !column.title.ends_with("°C"))?;
+    Some(view! { <small>" " {unit}</small> }.into_any())
+}

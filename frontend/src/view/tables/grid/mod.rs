@@ -1,0 +1,100 @@
+//! The table component: sorted, filtered, configured, exported, and rendered only near the viewport.
+
+mod body;
+mod cell;
+mod column_menu;
+mod export_menu;
+mod head;
+mod keys;
+mod menu;
+mod row_values;
+mod source;
+mod state;
+mod toolbar;
+mod updater;
+
+pub use cell::{figure, link};
+pub use source::{
+    CustomCell, ProcessKey, RowEntry, RowFlags, RowSource, RowSubject, SharedSource, TableNames,
+};
+pub use state::{Grid, Grids};
+
+use crate::platform::Listener;
+use crate::state::page::Page;
+use leptos::prelude::*;
+
+/// A table with its filter and its menus.
+#[component]
+pub fn Table(
+    /// The rows it shows.
+    source: SharedSource,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let grid = Grid::new(&page, source);
+    Grids::from_context().add(&grid);
+    measure(&grid);
+    let empty = grid.is_empty();
+    let names = grid.names;
+    view! {
+        <section class=format!("grid grid--{}", names.id) aria-label=names.title>
+            <toolbar::Toolbar grid=grid.clone()/>
+            <Box grid=grid.clone() empty/>
+            {move || empty.get().then(|| view! { <p class="grid__none">{format!("No {} to see here.", names.rows.1)}</p> }.into_any())}
+        </section>
+    }
+}
+
+#[component]
+fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
+    let names = grid.names;
+    let (scroll, over, out) = (grid.clone(), grid.clone(), grid.clone());
+    let count = grid.order;
+    let (key, active, width) = (grid.clone(), grid.clone(), grid.clone());
+    let inside = {
+        let grid = grid.clone();
+        // Other columns recreate the table; other rows do not.
+        move || {
+            let shown = grid.shown.get();
+            view! {
+                <head::Head grid=grid.clone() shown=shown.clone()/>
+                <body::Body grid=grid.clone() shown=shown.clone()/>
+                <body::Footer grid=grid.clone() shown/>
+            }
+        }
+    };
+    view! {
+        <div
+            class="grid__box"
+            node_ref=grid.outer
+            hidden=move || empty.get()
+            on:scroll=move |_| scroll.on_scroll()
+            on:pointerenter=move |_| over.is_hovered.set(true)
+            on:pointerleave=move |_| out.is_hovered.set(false)
+        >
+            <table
+                class="table"
+                role="grid"
+                tabindex="0"
+                aria-label=names.title
+                aria-rowcount=move || (count.with(Vec::len) + 1).to_string()
+                aria-activedescendant=move || active.active_row()
+                style:min-width=move || width.min_width()
+                on:keydown=move |event| keys::handle_key(&key, &event)
+            >
+                {inside}
+            </table>
+        </div>
+    }
+}
+
+/// Observes the available width, and which part of the table is visible.
+fn measure(grid: &Grid) {
+    let (first, later) = (grid.clone(), grid.clone());
+    let visibility = StoredValue::new_local(None);
+    Effect::new(move || {
+        first.outer.track();
+        first.measure();
+        visibility.set_value(first.observe_visibility());
+    });
+    StoredValue::new_local(Listener::new(window(), "resize", move |_| later.measure()));
+}

@@ -1,0 +1,140 @@
+//! Row sources: which rows a table has, their values, and what opens when one is chosen.
+
+use crate::fleet::{GpuCell, NodeCell};
+use crate::table::{Column, Value};
+use leptos::prelude::{AnyView, IntoAny};
+use nodeglass_protocol::{GpuUuid, JobId};
+use std::sync::Arc;
+
+/// A row source that can be shared between threads, as views require.
+pub type SharedSource = Arc<dyn RowSource + Send + Sync>;
+
+/// The rows of a table.
+pub trait RowSource {
+    /// Returns its names.
+    fn names(&self) -> TableNames;
+    /// Returns its columns in their default order.
+    fn columns(&self) -> Vec<Column>;
+    /// Returns its rows in their default order; subscribes to the set of rows.
+    fn entries(&self) -> Vec<RowEntry>;
+    /// Subscribes to any change of the rows, all of them together.
+    fn track(&self);
+    /// Returns a number that changes when a row may have changed; does not subscribe.
+    fn revision(&self, entry: &RowEntry) -> u64;
+    /// Appends the current values of some columns of a row; does not subscribe.
+    fn values(&self, entry: &RowEntry, columns: &[usize], into: &mut Vec<Value>);
+    /// Returns the current value of a column of a row; does not subscribe.
+    fn value(&self, entry: &RowEntry, column: usize) -> Value {
+        let mut values = Vec::with_capacity(1);
+        self.values(entry, &[column], &mut values);
+        values.pop().unwrap_or(Value::NONE)
+    }
+    /// Returns the current flags of a row; does not subscribe.
+    fn row_flags(&self, entry: &RowEntry) -> RowFlags;
+    /// Returns an explanation of a special row, for a tooltip.
+    fn about(&self, _: &RowEntry) -> Option<&'static str> {
+        None
+    }
+    /// Returns whether a row counts in the totals: instances are included in their GPU, and stale rows are
+    /// not current.
+    fn counts_in_totals(&self, entry: &RowEntry) -> bool {
+        entry.depth == 0 && !self.row_flags(entry).stale
+    }
+    /// Returns the aggregate of a column, unless it is that of the rows' values: rows that share a GPU count
+    /// it once.
+    fn sum(&self, _: &[RowEntry], _: &'static str) -> Option<Value> {
+        None
+    }
+    /// Creates a cell with [`crate::table::CellStyle::Custom`].
+    fn custom_cell(&self, entry: &RowEntry, column: &'static str) -> CustomCell;
+    /// Opens what a row represents.
+    fn open(&self, entry: &RowEntry);
+}
+
+/// A cell that is rendered by its table.
+pub struct CustomCell {
+    /// Its content.
+    pub view: AnyView,
+    /// Updates it if its value changed; called when the row changed or the charts took a step. `None` if it
+    /// updates itself.
+    pub write: Option<Box<dyn Fn()>>,
+}
+
+impl CustomCell {
+    /// Creates a cell that its row updates.
+    pub fn updated_by_row(view: impl IntoAny, write: impl Fn() + 'static) -> Self {
+        Self { view: view.into_any(), write: Some(Box::new(write)) }
+    }
+
+    /// Creates a cell that updates itself, or never changes.
+    pub fn self_updating(view: impl IntoAny) -> Self {
+        Self { view: view.into_any(), write: None }
+    }
+}
+
+/// The names of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct TableNames {
+    /// In storage and in the ids of its rows.
+    pub id: &'static str,
+    /// The title above it.
+    pub title: &'static str,
+    /// One row, and several.
+    pub rows: (&'static str, &'static str),
+    /// Query parameter of its filter.
+    pub filter: &'static str,
+    /// Query parameter of its order.
+    pub sort: &'static str,
+    /// An example of a filter.
+    pub example: &'static str,
+}
+
+/// One row.
+#[derive(Clone, PartialEq)]
+pub struct RowEntry {
+    /// Its identity, without blanks.
+    pub key: Arc<str>,
+    /// 1 for a part of the last row of depth 0 above it.
+    pub depth: u8,
+    /// What it represents.
+    pub subject: RowSubject,
+}
+
+/// What a row represents.
+#[derive(Clone, PartialEq)]
+pub enum RowSubject {
+    /// A job.
+    Job(JobId),
+    /// A node.
+    Node(NodeCell),
+    /// A GPU of a node.
+    Gpu(NodeCell, GpuCell),
+    /// A process on a GPU of a node, with its last position in the list.
+    Process(NodeCell, ProcessKey, usize),
+    /// Memory of a GPU that no visible process holds.
+    Unattributed(NodeCell, GpuCell),
+    /// Why processes of a GPU may be missing, by the index of the gap.
+    Gap(NodeCell, GpuCell, usize),
+    /// What a job uses of a node.
+    JobUsage(NodeCell, JobId),
+}
+
+/// Identifies a process on a GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessKey {
+    /// The GPU.
+    pub gpu: GpuUuid,
+    /// The process.
+    pub pid: u32,
+}
+
+/// Flags of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowFlags {
+    /// It belongs to another job.
+    pub foreign: bool,
+    /// It cannot be read.
+    pub lost: bool,
+    /// Its values are stale.
+    pub stale: bool,
+}

@@ -1,0 +1,468 @@
+//! The state of a table: from the URL, the browser's storage, and derived from both.
+
+use super::source::{RowEntry, SharedSource, TableNames};
+use crate::domain::colour_scheme::ColourScheme;
+use crate::platform::{self, Observer, Visibility};
+use crate::state::page::Page;
+use crate::state::settings::{Settings, Theme};
+use crate::state::time::Time;
+use crate::table::choice::Choice;
+use crate::table::filter::{Filter, FilterError};
+use crate::table::sort::{Sort, ordered};
+use crate::table::window::{MAX_UNWINDOWED, Window, scroll_to_reveal};
+use crate::table::{Column, Value, export};
+use gloo_timers::callback::Timeout;
+use leptos::html;
+use leptos::prelude::*;
+use std::sync::Arc;
+use wasm_bindgen::JsCast;
+use web_sys::{Element, HtmlElement, Node};
+
+/// Height of a row in px, as in the style sheet.
+const ROW_PX: u32 = 26;
+/// Height of head and footer together in px.
+const EDGES_PX: u32 = 58;
+/// Width of the table's frame besides its columns, in px.
+const FRAME_PX: u32 = 4;
+/// A filter that takes this long until the next frame waits for a pause in typing, in ms: three frames.
+const SLOW_FILTER_MS: f64 = 50.0;
+/// Length of that pause, in ms.
+const TYPING_PAUSE_MS: u32 = 250;
+
+/// The state of a table. Clones share the same state.
+#[derive(Clone)]
+pub struct Grid {
+    /// The source of its rows.
+    pub source: SharedSource,
+    /// Its names.
+    pub names: TableNames,
+    /// Its columns.
+    pub columns: Arc<Vec<Column>>,
+    /// The positions of the shown columns.
+    pub shown: Memo<Vec<usize>>,
+    /// The user's choice of columns.
+    pub choice: RwSignal<Choice>,
+    /// The text of the filter.
+    pub filter_text: Memo<Option<String>>,
+    /// Why the text is not a filter, if so.
+    pub error: Memo<Option<FilterError>>,
+    /// The order.
+    pub sort: Memo<Option<Sort>>,
+    /// All rows.
+    pub entries: Memo<Vec<RowEntry>>,
+    /// The matching rows in order.
+    pub order: Memo<Vec<RowEntry>>,
+    /// Which of them are rendered.
+    pub window: Memo<Window>,
+    /// Which of them are visible, or soon will be; empty while the table is out of view.
+    pub in_view: Memo<Window>,
+    /// The selected row.
+    pub selected: RwSignal<Option<Arc<str>>>,
+    /// Whether the pointer is over it: rows keep their place.
+    pub is_hovered: RwSignal<bool>,
+    /// The scrolling element.
+    pub outer: NodeRef<html::Div>,
+    /// The filter's input.
+    pub input: NodeRef<html::Input>,
+    /// Whether any part of it is visible.
+    pub is_in_view: Memo<bool>,
+    scroll: RwSignal<u32>,
+    visibility: RwSignal<Visibility>,
+    /// Height of the viewport.
+    viewport_height: RwSignal<u32>,
+    available_width: RwSignal<u32>,
+    /// How long the last filter took until the next frame, in ms.
+    filter_cost_ms: StoredValue<f64>,
+    /// Applies what was typed, after a pause.
+    typing: StoredValue<Option<Timeout>, LocalStorage>,
+    page: Page,
+    time: Time,
+}
+
+impl Grid {
+    /// Creates the state of a table from the URL and the browser's storage.
+    pub fn new(page: &Page, source: SharedSource) -> Self {
+        let (names, columns) = (source.names(), Arc::new(source.columns()));
+        let remembered = platform::load_item(platform::local(), &storage_name(names)).unwrap_or_default();
+        let choice = RwSignal::new(Choice::parse(&remembered, &columns));
+        let available_width = RwSignal::new(platform::width() as u32);
+        let (scroll, is_hovered) = (RwSignal::new(0), RwSignal::new(false));
+        let visibility = RwSignal::new(Visibility::Part(0, 0));
+        let viewport_height = RwSignal::new(platform::height());
+        let is_in_view = Memo::new(move |_| visibility.get() != Visibility::Hidden);
+        let shown = Memo::new({
+            let columns = columns.clone();
+            move |_| choice.with(|choice| choice.shown(&columns, available_width.get()))
+        });
+        let filter_text = page.address.query(names.filter);
+        let (filter, error) = filter(filter_text, &columns);
+        let sort = Memo::new({
+            let (text, columns) = (page.address.query(names.sort), columns.clone());
+            move |_| text.with(|text| Sort::parse(text.as_deref()?, &columns))
+        });
+        let entries = Memo::new({
+            let source = source.clone();
+            move |_| source.entries()
+        });
+        let order = Memo::new({
+            let (source, columns, step) = (source.clone(), columns.clone(), page.step);
+            move |_| {
+                let (sort, filter) = (sort.get(), filter.get());
+                // An order or filter that depends on readings is re-evaluated now and then, but not under the
+                // pointer or out of view.
+                if (sort.is_some() || !filter.is_empty()) && !is_hovered.get() && is_in_view.get() {
+                    step.track();
+                }
+                entries.with(|entries| in_order(&source, &columns, entries, &filter, sort))
+            }
+        });
+        // While out of view, the rendered part stays.
+        let last = StoredValue::new((0, 0));
+        let part = Memo::new(move |_| {
+            match visibility.get() {
+                Visibility::Hidden => {}
+                Visibility::Part(from, height) => last.set_value((scroll.get() + from, height)),
+                Visibility::Full => last.set_value((scroll.get(), viewport_height.get())),
+            }
+            last.get_value()
+        });
+        let window = Memo::new(move |_| {
+            let (top, height) = part.get();
+            Window::over(order.with(Vec::len), top, height, ROW_PX)
+        });
+        let in_view = Memo::new(move |_| {
+            let (top, height) = if is_in_view.get() { part.get() } else { (0, 0) };
+            Window::in_view(order.with(Vec::len), top, height, ROW_PX)
+        });
+        let selected = RwSignal::new(None);
+        let (outer, input) = (NodeRef::new(), NodeRef::new());
+        let page = page.clone();
+        Self {
+            source,
+            names,
+            columns,
+            shown,
+            choice,
+            filter_text,
+            error,
+            sort,
+            entries,
+            order,
+            window,
+            in_view,
+            selected,
+            is_hovered,
+            outer,
+            input,
+            is_in_view,
+            scroll,
+            visibility,
+            viewport_height,
+            available_width,
+            filter_cost_ms: StoredValue::new(0.0),
+            typing: StoredValue::new_local(None),
+            page,
+            time: Time::from_context(),
+        }
+    }
+
+    /// Returns whether there are no rows at all, matching or not.
+    pub fn is_empty(&self) -> Memo<bool> {
+        let entries = self.entries;
+        Memo::new(move |_| entries.with(Vec::is_empty))
+    }
+
+    /// Returns the rendered rows.
+    pub fn rendered(&self) -> Memo<Vec<RowEntry>> {
+        let (order, window) = (self.order, self.window);
+        Memo::new(move |_| {
+            let window = window.get();
+            order.with(|order| order.get(window.first..window.end).unwrap_or_default().to_vec())
+        })
+    }
+
+    /// Returns the height of the spacers above and below, in px.
+    pub fn spaces(&self) -> (Memo<u32>, Memo<u32>) {
+        let (order, window) = (self.order, self.window);
+        let above = Memo::new(move |_| window.get().first as u32 * ROW_PX);
+        let below = Memo::new(move |_| order.with(Vec::len).saturating_sub(window.get().end) as u32 * ROW_PX);
+        (above, below)
+    }
+
+    /// Sets the filter: at once, or after a pause in typing where that takes long.
+    pub fn type_filter(&self, text: String) {
+        let (address, name, cost_ms) = (self.page.address.clone(), self.names.filter, self.filter_cost_ms);
+        let is_cleared = text.is_empty();
+        let apply = move || {
+            let began_ms = platform::now_ms();
+            address.set_query(name, Some(text));
+            platform::on_next_frame(move || _ = cost_ms.try_set_value(platform::now_ms() - began_ms));
+        };
+        if is_cleared || cost_ms.get_value() < SLOW_FILTER_MS {
+            self.typing.set_value(None);
+            apply();
+        } else {
+            // Replaces the timer of the key before.
+            self.typing.set_value(Some(Timeout::new(TYPING_PAUSE_MS, apply)));
+        }
+    }
+
+    /// Sets the order.
+    pub fn sort_by(&self, sort: Option<Sort>) {
+        self.page.address.set_query(self.names.sort, sort.map(|sort| sort.text(&self.columns)));
+    }
+
+    /// Sets and stores the choice of columns.
+    pub fn choose(&self, choice: Choice) {
+        platform::store_item(platform::local(), &storage_name(self.names), &choice.text(&self.columns));
+        self.choice.set(choice);
+    }
+
+    /// Selects a row and scrolls it into view.
+    pub fn select(&self, index: usize) {
+        let Some(key) = self.order.with_untracked(|order| order.get(index).map(|entry| entry.key.clone()))
+        else {
+            return;
+        };
+        let id = self.row_id(&key);
+        self.selected.set(Some(key));
+        let Some(outer) = self.outer.get_untracked() else { return };
+        if self.order.with_untracked(Vec::len) > MAX_UNWINDOWED {
+            let (top, height) = (self.scroll.get_untracked(), outer.client_height().max(0).cast_unsigned());
+            if let Some(top) = scroll_to_reveal(index, top, height.saturating_sub(EDGES_PX), ROW_PX) {
+                outer.set_scroll_top(top.cast_signed());
+            }
+        } else if let Some(row) = document().get_element_by_id(&id) {
+            platform::scroll_into_view(&row);
+        }
+    }
+
+    /// Returns the index of the selection among the rows.
+    pub fn selection(&self) -> Option<usize> {
+        let key = self.selected.get_untracked()?;
+        self.order.with_untracked(|order| order.iter().position(|entry| entry.key == key))
+    }
+
+    /// Opens what a row represents.
+    pub fn open(&self, index: usize) {
+        if let Some(entry) = self.order.with_untracked(|order| order.get(index).cloned()) {
+            self.source.open(&entry);
+        }
+    }
+
+    /// Moves the focus from the filter to the rows.
+    pub fn focus_rows(&self) {
+        if self.selection().is_none() {
+            self.select(0);
+        }
+        let table = self.outer.get_untracked().and_then(|outer| outer.query_selector("table").ok()?);
+        if let Some(table) = table.and_then(|table| table.dyn_into::<HtmlElement>().ok()) {
+            let _ = table.focus();
+        }
+    }
+
+    /// Returns the id of a row's element.
+    pub fn row_id(&self, key: &str) -> String {
+        format!("{}:{key}", self.names.id)
+    }
+
+    /// Returns the id of the selected row, if it is rendered.
+    pub fn active_row(&self) -> Option<String> {
+        let key = self.selected.get()?;
+        let window = self.window.get();
+        let drawn = self.order.with(|order| {
+            order.get(window.first..window.end).unwrap_or_default().iter().any(|entry| entry.key == key)
+        });
+        drawn.then(|| self.row_id(&key))
+    }
+
+    /// Returns the width below which it scrolls horizontally: only for a user's choice of columns.
+    pub fn min_width(&self) -> Option<String> {
+        let own = self.choice.with(Choice::is_own);
+        let width: u32 =
+            self.shown.with(|shown| shown.iter().map(|at| u32::from(self.columns[*at].width)).sum());
+        own.then(|| format!("{width}px"))
+    }
+
+    /// Returns what is shown in an export format.
+    pub fn export(&self, form: export::Form) -> String {
+        let shown: Vec<usize> =
+            self.shown.get_untracked().into_iter().filter(|at| self.columns[*at].has_value()).collect();
+        let columns: Vec<&Column> = shown.iter().map(|at| &self.columns[*at]).collect();
+        let row = |entry: &RowEntry| -> Vec<Value> {
+            shown.iter().map(|at| self.source.value(entry, *at)).collect()
+        };
+        let rows: Vec<Vec<Value>> = self.order.with_untracked(|order| order.iter().map(row).collect());
+        export::write(form, &columns, &rows)
+    }
+
+    /// Returns the user's settings, including the colours of utilisation.
+    pub fn settings(&self) -> Settings {
+        self.page.settings
+    }
+
+    /// Returns what determines the look of rows besides their values.
+    pub fn appearance(&self) -> (Theme, ColourScheme, u64) {
+        (self.page.settings.theme(), self.page.settings.scheme(), self.time.track_colours())
+    }
+
+    /// Returns the step of the charts.
+    pub fn step(&self) -> u64 {
+        self.page.step.get()
+    }
+
+    /// Changes once a second, for aggregates.
+    pub fn second(&self) -> u64 {
+        self.page.second.get()
+    }
+
+    /// Observes which part of it is visible, until the guard is dropped.
+    pub fn observe_visibility(&self) -> Option<Observer> {
+        let visibility = self.visibility;
+        let guard = Observer::visibility(self.outer.get_untracked()?.as_ref(), move |in_view| {
+            if visibility.get_untracked() != in_view {
+                visibility.set(in_view);
+            }
+        });
+        if guard.is_none() {
+            visibility.set(Visibility::Full);
+        }
+        guard
+    }
+
+    /// Reads the scroll offset.
+    pub fn on_scroll(&self) {
+        if let Some(outer) = self.outer.get_untracked() {
+            let at = outer.scroll_top().max(0).cast_unsigned();
+            if self.scroll.get_untracked() != at {
+                self.scroll.set(at);
+            }
+        }
+    }
+
+    /// Reads the available width.
+    pub fn measure(&self) {
+        let Some(outer) = self.outer.get_untracked() else { return };
+        // A hidden box has no width; the section around it has.
+        let parent: Option<Element> = outer.parent_element().and_then(|parent| parent.dyn_into().ok());
+        let width = parent.map_or(0, |parent| parent.client_width()).max(0).cast_unsigned();
+        if width > 0 {
+            self.available_width.set(width.saturating_sub(FRAME_PX));
+        }
+        self.viewport_height.set(platform::height());
+        self.on_scroll();
+    }
+}
+
+fn in_order(
+    source: &SharedSource,
+    columns: &[Column],
+    entries: &[RowEntry],
+    filter: &Filter,
+    sort: Option<Sort>,
+) -> Vec<RowEntry> {
+    if filter.is_empty() && sort.is_none() {
+        return entries.to_vec();
+    }
+    let depths: Vec<u8> = entries.iter().map(|entry| entry.depth).collect();
+    let keep = |row: usize| filter.passes(columns, &|column| source.value(&entries[row], column));
+    let order = ordered(&depths, &keep, sort, &|row, column| source.value(&entries[row], column));
+    order.into_iter().map(|row| entries[row].clone()).collect()
+}
+
+/// Returns the filter of a text, and its error; an invalid text keeps the last valid filter.
+fn filter(
+    filter_text: Memo<Option<String>>,
+    columns: &Arc<Vec<Column>>,
+) -> (Memo<Filter>, Memo<Option<FilterError>>) {
+    let parsed = Memo::new({
+        let columns = columns.clone();
+        move |_| {
+            filter_text
+                .with(|filter_text| Filter::parse(filter_text.as_deref().unwrap_or_default(), &columns))
+        }
+    });
+    let last = StoredValue::new(Filter::default());
+    let filter = Memo::new(move |_| {
+        parsed.with(|parsed| {
+            parsed.as_ref().ok().cloned().into_iter().for_each(|filter| last.set_value(filter))
+        });
+        last.get_value()
+    });
+    (filter, Memo::new(move |_| parsed.with(|parsed| parsed.as_ref().err().cloned())))
+}
+
+fn storage_name(names: TableNames) -> String {
+    format!("nodeglass-columns-{}", names.id)
+}
+
+/// The tables of the page, for keys that apply to one of them.
+#[derive(Clone, Copy)]
+pub struct Grids(RwSignal<Vec<Grid>>);
+
+impl Default for Grids {
+    fn default() -> Self {
+        Self(RwSignal::new(Vec::new()))
+    }
+}
+
+impl Grids {
+    /// Returns the tables of the calling view's page.
+    pub fn from_context() -> Self {
+        expect_context()
+    }
+
+    /// Registers a table for as long as the calling owner lives.
+    pub fn add(self, grid: &Grid) {
+        self.0.update_untracked(|grids| grids.push(grid.clone()));
+        let (all, is_hovered) = (self.0, grid.is_hovered);
+        on_cleanup(move || {
+            all.try_update_untracked(|grids| grids.retain(|grid| grid.is_hovered != is_hovered));
+        });
+    }
+
+    /// Returns the table that a key applies to: the focused one, or else the topmost.
+    pub fn active(self) -> Option<Grid> {
+        let focus = document().active_element();
+        let has_focus = |grid: &&Grid| {
+            let outer = grid.outer.get_untracked();
+            outer
+                .and_then(|outer| outer.parent_element())
+                .is_some_and(|section| section.contains(focus.as_deref()))
+        };
+        let is_above = |one: &Grid, other: &Grid| {
+            let elements = one.outer.get_untracked().zip(other.outer.get_untracked());
+            elements.is_some_and(|(one, other)| {
+                one.compare_document_position(&other) & Node::DOCUMENT_POSITION_FOLLOWING != 0
+            })
+        };
+        let grids = self.0.get_untracked();
+        let filled = || grids.iter().filter(|grid| !grid.entries.with_untracked(Vec::is_empty));
+        grids
+            .iter()
+            .find(has_focus)
+            .or_else(|| filled().reduce(|first, grid| if is_above(grid, first) { grid } else { first }))
+            .cloned()
+    }
+
+    /// Focuses the filter.
+    pub fn focus_filter(self) -> bool {
+        let input = self.active().and_then(|grid| grid.input.get_untracked());
+        input.is_some_and(|input| input.focus().is_ok())
+    }
+
+    /// Sorts by the column `step` further.
+    pub fn sort_next(self, step: isize) {
+        let Some(grid) = self.active() else { return };
+        let sort = grid.sort.get_untracked();
+        let moved = grid.shown.with_untracked(|shown| Sort::next_column(sort, step, shown, &grid.columns));
+        grid.sort_by(moved);
+    }
+
+    /// Reverses the order.
+    pub fn reverse_sort(self) {
+        if let Some(grid) = self.active() {
+            grid.sort_by(grid.sort.get_untracked().map(Sort::reversed));
+        }
+    }
+}

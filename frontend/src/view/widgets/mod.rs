@@ -1,0 +1,8 @@
+//! Small components that several parts of the page use.
+
+pub mod actions;
+pub mod copy;
+pub mod dot;
+pub mod fact_list;
+pub mod meter;
+pub mod sheet;

@@ -1,0 +1,97 @@
+//! A modal sheet: the browser keeps the focus in it, Esc closes it, and the focus returns.
+
+use crate::platform::{self, Listener};
+use leptos::html::Dialog;
+use leptos::prelude::*;
+use std::sync::Arc;
+use wasm_bindgen::JsCast;
+
+/// Called when the user closes the sheet.
+pub type Close = Arc<dyn Fn() + Send + Sync>;
+
+/// Called with the name of a pressed key.
+pub type Keys = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A modal sheet at the right, or the whole page on a phone.
+#[component]
+pub fn Sheet(
+    /// Class of its form: `sheet` or `ask`.
+    class: &'static str,
+    /// Its accessible name.
+    #[prop(into)]
+    label: Signal<String>,
+    /// Called when the user closes it.
+    close: Close,
+    /// Handles keys while it is open; the page's shortcuts are disabled.
+    #[prop(optional_no_strip)]
+    keys: Option<Keys>,
+    /// Its content.
+    children: Children,
+) -> impl IntoView {
+    let dialog = NodeRef::<Dialog>::new();
+    Effect::new(move || {
+        if let Some(dialog) = dialog.get()
+            && !dialog.open()
+        {
+            let _ = dialog.show_modal();
+        }
+    });
+    // Closed before it is removed: only then does the browser return the focus.
+    on_cleanup(move || {
+        if let Some(dialog) = dialog.get_untracked() {
+            dialog.close();
+        }
+    });
+    let (by_escape, by_click, by_button) = (close.clone(), close.clone(), close);
+    let on_cancel = move |event: web_sys::Event| {
+        event.prevent_default();
+        by_escape();
+    };
+    let on_click = move |event: web_sys::MouseEvent| {
+        let on_veil = event.target().is_some_and(|target| {
+            target.dyn_into::<web_sys::Element>().is_ok_and(|target| target.tag_name() == "DIALOG")
+        });
+        if on_veil {
+            by_click();
+        }
+    };
+    let handle_key = move |event: &web_sys::KeyboardEvent| {
+        let typing = event.target().is_some_and(|target| {
+            target.dyn_into::<web_sys::Element>().is_ok_and(|target| target.tag_name() == "INPUT")
+        });
+        if let Some(keys) = keys.as_ref().filter(|_| !typing && !event.ctrl_key() && !event.meta_key()) {
+            keys(&event.key());
+        }
+    };
+    let on_keydown = {
+        let handle_key = handle_key.clone();
+        move |event: web_sys::KeyboardEvent| {
+            event.stop_propagation();
+            handle_key(&event);
+        }
+    };
+    // The focused element may disappear, such as a button after its answer: then only the document receives
+    // keys.
+    StoredValue::new_local(Listener::new(document(), "keydown", move |event| {
+        let Some(event) = event.dyn_ref::<web_sys::KeyboardEvent>() else { return };
+        let own = dialog.get_untracked().map(web_sys::Element::from);
+        if own.is_some() && platform::top_sheet() == own {
+            handle_key(event);
+        }
+    }));
+    view! {
+        <dialog
+            class=class
+            node_ref=dialog
+            aria-label=move || label.get()
+            on:cancel=on_cancel
+            on:click=on_click
+            on:keydown=on_keydown
+        >
+            <div class="sheet__in">
+                <button class="btn sheet__close" on:click=move |_| by_button()>"Close " <kbd>"Esc"</kbd></button>
+                {children()}
+            </div>
+        </dialog>
+    }
+}

@@ -1,0 +1,295 @@
+//! Keeps sampling the host while the driver hangs, and reports a hanging or slow driver.
+
+use super::{Engine, Phase, environment::Environment};
+use crate::{
+    clock,
+    driver_thread::{DriverStatus, ReadRequest},
+    sampler::Stamp,
+    source::{DriverEvent, GpuProcessList},
+};
+use nodeglass_protocol::probe::{Event, GpuSample, ProbeLine};
+use nodeglass_protocol::{GpuUuid, Text, Vendor};
+use std::time::Duration;
+
+/// Duration after which a call counts as hung.
+const HUNG: Duration = Duration::from_secs(3);
+/// Duration after which readings count as slow,
+const SLOW: Duration = Duration::from_secs(1);
+/// and number of consecutive slow readings after which the driver does, until as many were fast.
+const CONSECUTIVE: u32 = 3;
+/// A recent event: GPU, Xid, and time printed in ns.
+pub(super) type RecentEvent = (Option<GpuUuid>, Option<u64>, u64);
+/// Number of recent events kept, so that a late thread does not report them again.
+const MAX_RECENT: usize = 32;
+/// Time within which two reports of an Xid by two threads are the same event, in ns.
+const SAME_EVENT_NS: u64 = 60_000_000_000;
+
+/// Responses of one source's driver.
+pub(super) struct Driver {
+    watch: DriverWatch,
+    /// Whether it hung as a whole at the last check.
+    is_hung: bool,
+    /// Time of the request that it has not answered yet.
+    requested_at: Option<Duration>,
+    /// Its readings for the pending sample.
+    answer: Option<Answer>,
+}
+
+/// Readings of one source.
+struct Answer {
+    gpus: Vec<GpuSample>,
+    processes: Option<GpuProcessList>,
+    driver_events: Vec<DriverEvent>,
+}
+
+impl Driver {
+    pub(super) fn new(vendor: Vendor) -> Self {
+        Self { watch: DriverWatch::new(vendor), is_hung: false, requested_at: None, answer: None }
+    }
+
+    /// Forgets everything about a source that became unavailable.
+    pub(super) fn reset(&mut self) {
+        *self = Self::new(self.watch.vendor);
+    }
+
+    /// Whether readings of a pending sample are still expected from it.
+    fn is_awaited(&self) -> bool {
+        self.requested_at.is_some() && !self.is_hung
+    }
+}
+
+/// Responsiveness of a driver.
+#[derive(Debug)]
+struct DriverWatch {
+    vendor: Vendor,
+    /// Reason why the GPUs have no readings, while the driver hangs.
+    hang_reason: Option<Text>,
+    is_slow: bool,
+    /// Number of consecutive readings that deviate from the current state.
+    deviating: u32,
+}
+
+impl DriverWatch {
+    fn new(vendor: Vendor) -> Self {
+        Self { vendor, hang_reason: None, is_slow: false, deviating: 0 }
+    }
+
+    /// Records that the driver hangs; returns a message if that is new.
+    fn record_hang(&mut self, wall_ns: u64, since: Duration) -> Option<Text> {
+        if self.hang_reason.is_some() {
+            return None;
+        }
+        let vendor = self.vendor.name();
+        let why =
+            format!("the {vendor} driver has not answered since {}", clock::time_of_day(wall_ns, since));
+        Some(self.hang_reason.insert(why.into()).clone())
+    }
+
+    /// Records that the driver answered; returns a message if it hung before.
+    fn record_answer(&mut self, took: Duration) -> Option<Text> {
+        self.hang_reason.take()?;
+        Some(format!("the {} driver answers again after {} s", self.vendor.name(), took.as_secs()).into())
+    }
+
+    /// Records the duration of readings; returns a message if the driver has become slow.
+    fn record_duration(&mut self, took: Duration) -> Option<Text> {
+        let is_deviating = (took >= SLOW) != self.is_slow;
+        self.deviating = if is_deviating { self.deviating + 1 } else { 0 };
+        if self.deviating < CONSECUTIVE {
+            return None;
+        }
+        (self.is_slow, self.deviating) = (!self.is_slow, 0);
+        let (vendor, seconds) = (self.vendor.name(), took.as_secs_f64());
+        let text = format!("the {vendor} driver is slow: reading the GPUs takes {seconds:.1} s");
+        self.is_slow.then(|| text.into())
+    }
+}
+
+impl<E: Environment> Engine<E> {
+    /// Requests the readings of a sample. GPUs of a driver that does not answer in time have a
+    /// fault; if none answers, the sample contains the host only.
+    pub(super) fn request_readings(&mut self, now: Duration, stamp: Stamp, processes: bool) {
+        let ready: Vec<_> = self.sources.ready().collect();
+        for source in &ready {
+            self.check_ready_driver(*source, now, stamp);
+        }
+        if ready.iter().all(|source| self.drivers[*source].is_hung) {
+            self.pending = Some((stamp, self.env.read_host()));
+            self.finish_sample();
+            self.print_heartbeat();
+            return;
+        }
+        if ready.iter().any(|source| self.drivers[*source].is_awaited()) {
+            // It may just be slow. A hanging call started later than the request and should be
+            // detected first, because it identifies the GPU.
+            return;
+        }
+        // Only now known to wait for a driver that hangs.
+        if self.pending.is_some() {
+            self.finish_sample();
+        }
+        let mut is_requested = false;
+        for source in ready {
+            let driver = &mut self.drivers[source];
+            if !driver.is_hung && self.env.request_readings(source, ReadRequest { processes }) {
+                (driver.requested_at, driver.answer) = (Some(now), None);
+                is_requested = true;
+            }
+        }
+        if is_requested {
+            self.pending = Some((stamp, self.env.read_host()));
+            self.last_processes = if processes { Some(now) } else { self.last_processes };
+        }
+    }
+
+    /// Runs the watchdog check of an available source.
+    fn check_ready_driver(&mut self, source: usize, now: Duration, stamp: Stamp) {
+        let driver = &mut self.drivers[source];
+        let overdue = driver.requested_at.map(|at| now.saturating_sub(at)).filter(|age| *age >= HUNG + SLOW);
+        let hung_since = match (self.env.check_driver(source, HUNG), overdue) {
+            (DriverStatus::Responsive, overdue) => overdue,
+            (DriverStatus::Hung { since }, _) => Some(since),
+            (DriverStatus::Replaced, _) => {
+                (driver.requested_at, driver.answer, self.pending) = (None, None, None);
+                // A hang of one GPU is not one of the whole driver.
+                self.print_heartbeat();
+                None
+            }
+        };
+        let wall_ns = self.env.now().wall_ns;
+        let driver = &mut self.drivers[source];
+        driver.is_hung = hung_since.is_some();
+        if let Some(since) = hung_since
+            && let Some(event) = driver.watch.record_hang(wall_ns, since)
+        {
+            self.print_event(stamp.mono_ns, event);
+        }
+    }
+
+    /// Runs the watchdog check of every driver.
+    pub(super) fn check_drivers(&mut self) {
+        (0..self.drivers.len()).for_each(|source| _ = self.env.check_driver(source, HUNG));
+    }
+
+    /// Returns for how long no driver has answered; `None` if one does.
+    pub(super) fn unanswered_for(&self) -> Option<Duration> {
+        let is_relevant = |source: &usize| self.sources.is_ready(*source) || self.phase() != Phase::Ready;
+        let relevant = (0..self.drivers.len()).filter(is_relevant);
+        // `None` is less than any duration.
+        relevant.map(|source| self.env.driver_call_duration(source)).min().flatten()
+    }
+
+    /// Takes the readings of a source, and prints the sample if it is complete.
+    pub(super) fn take_readings(
+        &mut self,
+        source: usize,
+        gpus: Vec<GpuSample>,
+        processes: Option<GpuProcessList>,
+        driver_events: Vec<DriverEvent>,
+    ) {
+        let now = self.env.now();
+        let driver = &mut self.drivers[source];
+        // Without a request it is a late answer from before the source became unavailable.
+        let Some(took) = driver.requested_at.take().map(|at| now.elapsed.saturating_sub(at)) else { return };
+        let events = [driver.watch.record_answer(took), driver.watch.record_duration(took)];
+        driver.answer = Some(Answer { gpus, processes, driver_events });
+        let mono_ns = self.pending.as_ref().map_or(now.mono_ns, |(stamp, _)| stamp.mono_ns);
+        events.into_iter().flatten().for_each(|event| self.print_event(mono_ns, event));
+        if self.pending.is_none() {
+            self.take_late_answer(source);
+        }
+        let is_complete = !self.sources.ready().any(|source| self.drivers[source].is_awaited());
+        if self.pending.is_some() && is_complete {
+            self.finish_sample();
+        }
+    }
+
+    /// Starts a sample for an answer that came after a hang, unless other drivers answer on time.
+    fn take_late_answer(&mut self, source: usize) {
+        let others = self.sources.ready().filter(|other| *other != source);
+        if others.into_iter().all(|other| self.drivers[other].is_hung) {
+            self.pending = Some((self.env.now().stamp(), self.env.read_host()));
+        } else if let Some(answer) = self.drivers[source].answer.take() {
+            let mono_ns = self.env.now().mono_ns;
+            self.print_driver_events(mono_ns, answer.driver_events);
+        }
+    }
+
+    /// Prints the pending sample with the readings that were taken for it.
+    fn finish_sample(&mut self) {
+        let Some((stamp, host)) = self.pending.take() else { return };
+        let mut answers: Vec<_> = self.drivers.iter_mut().map(|driver| driver.answer.take()).collect();
+        let reason = |source: usize| self.drivers[source].watch.hang_reason.clone();
+        let gpus = self.sources.merge_readings(|source| match &mut answers[source] {
+            Some(answer) => std::mem::take(&mut answer.gpus),
+            None => {
+                let fault = GpuSample { fault: reason(source), ..GpuSample::default() };
+                vec![fault; self.sources.gpus_of(source).len()]
+            }
+        });
+        let is_listed = |answer: &Answer| answer.processes.is_some();
+        let has_processes = answers.iter().any(Option::is_some) && answers.iter().flatten().all(is_listed);
+        let processes = has_processes.then(|| {
+            self.sources.merge_processes(|source| {
+                let list = answers[source].as_mut().and_then(|answer| answer.processes.take());
+                list.ok_or_else(|| reason(source).unwrap_or_else(|| "not read yet".into()))
+            })
+        });
+        match answers.iter().any(Option::is_some) {
+            true => self.print_sample(stamp, gpus, host),
+            // One event covers all GPUs.
+            false => self.print_sample_line(stamp, gpus, host),
+        }
+        if let Some(gpu_process_list) = processes {
+            self.look_up_processes(gpu_process_list);
+        }
+        let driver_events = answers.into_iter().flatten().flat_map(|answer| answer.driver_events);
+        self.print_driver_events(stamp.mono_ns, driver_events.collect());
+    }
+
+    /// Prints driver events.
+    pub(super) fn print_driver_events(&mut self, mono_ns: u64, driver_events: Vec<DriverEvent>) {
+        for DriverEvent { gpu, xid, text } in driver_events {
+            if self.recent_events.len() >= MAX_RECENT {
+                self.recent_events.pop_front();
+            }
+            self.recent_events.push_back((gpu.clone(), xid, mono_ns));
+            self.print(&ProbeLine::Event(Event { mono_ns, gpu, xid, text }));
+        }
+    }
+
+    /// Prints events of an abandoned thread that its replacement has not reported.
+    pub fn print_late_driver_events(&mut self, mut driver_events: Vec<DriverEvent>) {
+        let now_ns = self.env.now().mono_ns;
+        let same = |one: &DriverEvent, (gpu, xid, at_ns): &(_, _, u64)| {
+            (gpu, xid) == (&one.gpu, &one.xid) && now_ns.saturating_sub(*at_ns) < SAME_EVENT_NS
+        };
+        driver_events.retain(|one| !self.recent_events.iter().any(|printed| same(one, printed)));
+        self.print_driver_events(now_ns, driver_events);
+    }
+
+    fn print_event(&mut self, mono_ns: u64, text: Text) {
+        self.print(&ProbeLine::Event(Event { mono_ns, gpu: None, xid: None, text }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_driver_is_reported_once() {
+        let mut driver_watch = DriverWatch::new(Vendor::Nvidia);
+        let mut said = |millis: &[u64]| {
+            let paces = millis
+                .iter()
+                .filter_map(|millis| driver_watch.record_duration(Duration::from_millis(*millis)));
+            paces.map(|text| text.to_string()).collect::<Vec<_>>()
+        };
+        assert!(said(&[3_000, 20, 3_000, 3_000, 20]).is_empty());
+        let slow = ["the NVIDIA driver is slow: reading the GPUs takes 3.0 s"];
+        assert_eq!(said(&[3_000, 3_000, 3_000, 3_000, 3_000, 20, 20, 3_000]), slow);
+        assert!(said(&[20, 20, 20, 3_000, 3_000]).is_empty());
+        assert_eq!(said(&[3_000]), slow);
+    }
+}

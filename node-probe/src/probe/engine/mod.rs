@@ -1,0 +1,306 @@
+//! The probe's state machine: which line is printed when, given events and the clocks of its
+//! [`Environment`].
+//!
+//! It has no threads, files or clocks of its own. The probe's event loop drives it with those of a
+//! node ([`super::node`]); a simulation drives it with a virtual clock.
+
+mod driver_watch;
+pub mod environment;
+mod printing;
+
+use crate::{
+    clock::until_next,
+    control,
+    host::HostReadings,
+    sampler::{HandoverState, Sampler, Stamp},
+    source::{Inventory, Report, multi::MultiSource},
+};
+use driver_watch::{Driver, RecentEvent};
+use environment::{Environment, Moment};
+use nodeglass_protocol::probe::{Control, Hello, PING_TIMEOUT_MS, ProbeResponse, ProcessList, heartbeat_ms};
+use nodeglass_protocol::{Text, Vendor};
+use std::{collections::VecDeque, time::Duration};
+
+/// Initial sampling interval in ms.
+pub const FIRST_INTERVAL_MS: u32 = 1_000;
+/// Maximum time that the first line waits for the source.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Time limits of a probe without a relay.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// Time without a control line after which it exits.
+    pub control: Duration,
+    /// Time to wait for a successor once the pipe is closed.
+    pub successor: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { control: Duration::from_millis(PING_TIMEOUT_MS), successor: Duration::ZERO }
+    }
+}
+
+/// What the probe samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// No line was printed, because a source has not reported yet.
+    Opening,
+    /// GPUs and the host: at least one source is available.
+    Ready,
+    /// Only the host.
+    HostOnly,
+}
+
+/// The state machine of one probe. Times are [`Moment::elapsed`].
+pub struct Engine<E> {
+    pub(super) env: E,
+    pub(super) sampler: Sampler,
+    pub(super) hello: Hello,
+    pub(super) sources: MultiSource,
+    /// The driver of each source, in the order of `sources`.
+    drivers: Vec<Driver>,
+    /// Whether the first line was printed.
+    is_greeted: bool,
+    /// The sample that waits for readings.
+    pub(super) pending: Option<(Stamp, HostReadings)>,
+    /// Driver events that were printed recently.
+    pub(super) recent_events: VecDeque<RecentEvent>,
+    pub(super) interval_ms: u32,
+    phase_ms: u32,
+    timeouts: Timeouts,
+    started: Duration,
+    next_sample: Duration,
+    pub(super) last_line: Duration,
+    last_control: Duration,
+    pub(super) last_processes: Option<Duration>,
+    /// Process lists older than this, in ns of `CLOCK_BOOTTIME`, are obsolete.
+    pub(super) processes_ns: u64,
+    /// Deadline for a successor, and the reason to exit then, once the pipe is closed.
+    orphaned_until: Option<(Duration, &'static str)>,
+    /// Replay in progress: last number sent, last number to send, and earliest time of the next
+    /// batch.
+    pub(super) replay: Option<(u64, u64, Duration)>,
+}
+
+impl<E: Environment> Engine<E> {
+    /// Creates the state machine of a probe, which starts or continues a stream of samples.
+    ///
+    /// `hello` describes the node without its sources, which are reported later; `vendors` are theirs.
+    pub fn new(env: E, vendors: &[Vendor], hello: Hello, state: HandoverState, timeouts: Timeouts) -> Self {
+        let now = env.now();
+        let sources = MultiSource::new(vendors.iter().copied());
+        let HandoverState { stream, next_seq, ring } = state;
+        Self {
+            env,
+            sampler: Sampler::new(stream, next_seq, ring),
+            hello: Hello { stream, sources: sources.states(), ..hello },
+            sources,
+            drivers: vendors.iter().map(|vendor| Driver::new(*vendor)).collect(),
+            is_greeted: false,
+            pending: None,
+            recent_events: VecDeque::new(),
+            interval_ms: FIRST_INTERVAL_MS,
+            phase_ms: 0,
+            timeouts,
+            started: now.elapsed,
+            next_sample: now.elapsed + until_next(now.wall_ns, FIRST_INTERVAL_MS, 0),
+            last_line: now.elapsed,
+            last_control: now.elapsed,
+            last_processes: None,
+            processes_ns: 0,
+            orphaned_until: None,
+            replay: None,
+        }
+    }
+
+    /// The node.
+    pub fn environment(&self) -> &E {
+        &self.env
+    }
+
+    /// The node, to give it what the state machine is not concerned with.
+    pub fn environment_mut(&mut self) -> &mut E {
+        &mut self.env
+    }
+
+    /// The stream of samples.
+    pub fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+
+    /// Sampling interval and phase, both in ms.
+    pub fn schedule(&self) -> (u32, u32) {
+        (self.interval_ms, self.phase_ms)
+    }
+
+    /// Ends the probe: returns its node, and the state for a successor.
+    pub fn into_parts(self) -> (E, HandoverState) {
+        (self.env, self.sampler.into_state())
+    }
+
+    /// Runs due tasks; returns the reason to exit, if there is one.
+    pub fn run_due_tasks(&mut self) -> Option<&'static str> {
+        let now = self.env.now().elapsed;
+        if now >= self.last_control + self.timeouts.control {
+            return Some("no word from the relay");
+        }
+        if let Some((_, why)) = self.orphaned_until.filter(|(until, _)| now >= *until) {
+            return Some(why);
+        }
+        if self.phase() == Phase::Opening && now >= self.started + HELLO_TIMEOUT {
+            for source in self.sources.opening().collect::<Vec<_>>() {
+                let vendor = self.sources.vendor(source).name();
+                self.set_absent(source, format!("the {vendor} driver does not answer").into());
+            }
+        }
+        if now >= self.next_sample {
+            self.start_sample(now);
+            self.schedule_sample();
+        }
+        if self.replay.is_some_and(|(.., not_before)| now >= not_before) {
+            self.replay_batch(now);
+        }
+        if self.phase() != Phase::Opening && now >= self.next_heartbeat() {
+            self.print_heartbeat();
+        }
+        None
+    }
+
+    /// Returns the time at which [`Self::run_due_tasks`] has something to do.
+    pub fn next_deadline(&self) -> Duration {
+        let mut next = self.next_sample.min(self.last_control + self.timeouts.control);
+        match self.phase() {
+            Phase::Opening => next = next.min(self.started + HELLO_TIMEOUT),
+            Phase::Ready | Phase::HostOnly => next = next.min(self.next_heartbeat()),
+        }
+        let next = self.orphaned_until.map_or(next, |(until, _)| next.min(until));
+        self.replay.map_or(next, |(.., not_before)| next.min(not_before))
+    }
+
+    /// Time of the next heartbeat if nothing else is printed: earlier than [`heartbeat_ms`], to
+    /// allow for latency.
+    fn next_heartbeat(&self) -> Duration {
+        self.last_line + Duration::from_millis(heartbeat_ms(self.interval_ms) * 9 / 10)
+    }
+
+    /// Schedules the next sample at the next aligned time.
+    fn schedule_sample(&mut self) {
+        let Moment { elapsed, wall_ns, .. } = self.env.now();
+        self.next_sample = elapsed + until_next(wall_ns, self.interval_ms, self.phase_ms);
+    }
+
+    /// Records that the reader is gone. The ring is kept until the time limit for a successor.
+    pub fn orphan(&mut self, why: &'static str) {
+        let until = self.env.now().elapsed + self.timeouts.successor;
+        self.orphaned_until.get_or_insert((until, why));
+    }
+
+    /// Handles a control line; returns the reason to exit, if it is one.
+    pub fn handle_control(&mut self, control: Control) -> Option<&'static str> {
+        self.last_control = self.env.now().elapsed;
+        match control {
+            Control::Ping => {}
+            Control::Stop => return Some("the relay said so"),
+            Control::Interval { ms, phase_ms } => {
+                self.phase_ms = phase_ms;
+                self.interval_ms = ms.clamp(*control::INTERVAL_MS.start(), *control::INTERVAL_MS.end());
+                self.schedule_sample();
+                // The relay may have set it again because it could not decode the last sample.
+                self.sampler.force_full_sample();
+            }
+            // Another stream is the responsibility of the probe that took it over.
+            Control::Backfill { stream, after_seq } if stream == self.sampler.stream() => {
+                let newest = self.sampler.next_seq().saturating_sub(1);
+                let start = self.sampler.ring().replay_start(after_seq);
+                self.replay = Some((start, newest, self.env.now().elapsed));
+            }
+            Control::Backfill { .. } => {}
+            Control::Request { number, request } => {
+                if let Some(response) = self.env.respond(number, request) {
+                    self.print_response(response);
+                }
+            }
+        }
+        None
+    }
+
+    /// The vendor of a source.
+    pub fn vendor(&self, source: usize) -> Vendor {
+        self.sources.vendor(source)
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        match self.is_greeted {
+            false => Phase::Opening,
+            true if self.sources.ready().next().is_some() => Phase::Ready,
+            true => Phase::HostOnly,
+        }
+    }
+
+    /// Handles a report of a source; [`Report::Stuck`] is the caller's, because it concerns the
+    /// whole process.
+    pub fn handle_report(&mut self, source: usize, report: Report) {
+        match report {
+            Report::Opened(inventory) => self.set_ready(source, inventory),
+            Report::Absent(absent) => self.set_absent(source, absent.0),
+            Report::Stuck => {}
+            Report::Read { gpus, processes, driver_events } => {
+                self.take_readings(source, gpus, processes, driver_events)
+            }
+            Report::Health(gpus) => {
+                let all = self.sources.set_health(source, gpus);
+                self.print_health(all);
+            }
+        }
+    }
+
+    /// Handles a resolved process list, unless a newer one was printed.
+    pub fn handle_processes(&mut self, list: ProcessList) {
+        if list.mono_ns > self.processes_ns {
+            self.print_processes(list);
+        }
+    }
+
+    /// Handles the response to a request.
+    pub fn handle_response(&mut self, response: ProbeResponse) {
+        self.print_response(response);
+    }
+
+    fn set_ready(&mut self, source: usize, inventory: Inventory) {
+        self.env.set_inventory(source, Some(&inventory));
+        self.sources.set_ready(source, inventory);
+        self.renew_inventory();
+        // Sample immediately, so that the page is not empty until the next aligned time.
+        self.next_sample = self.env.now().elapsed;
+    }
+
+    /// Reports that a source is unavailable, if that is new.
+    fn set_absent(&mut self, source: usize, reason: Text) {
+        self.pending = None;
+        self.drivers[source].reset();
+        self.env.set_inventory(source, None);
+        if self.sources.set_absent(source, reason) {
+            self.renew_inventory();
+            if self.phase() == Phase::HostOnly {
+                let mono_ns = self.env.now().mono_ns;
+                self.print_processes(ProcessList { mono_ns, ..ProcessList::default() });
+            }
+        }
+    }
+
+    /// Prints the GPUs of all sources, once each of them has reported.
+    fn renew_inventory(&mut self) {
+        if !self.is_greeted && self.sources.opening().next().is_some() {
+            return;
+        }
+        self.is_greeted = true;
+        self.sampler.set_gpus(self.sources.uuids());
+        self.hello.sources = self.sources.states();
+        (self.hello.gpus, self.hello.topology) = (self.sources.gpus(), self.sources.topology());
+        self.print_hello();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! Tests of the state machine on a virtual clock.
+
+use super::environment::{Environment, Moment};
+use super::{Engine, Timeouts};
+use crate::driver_thread::{DriverStatus, ReadRequest};
+use crate::hello;
+use crate::host::HostReadings;
+use crate::ring::Ring;
+use crate::sampler::HandoverState;
+use crate::source::{GpuProcessList, Inventory, Report};
+use nodeglass_protocol::probe::{
+    Control, GpuFacts, GpuSample, PING_TIMEOUT_MS, ProbeLine, ProbeResponse, Sample, SourceVersions,
+};
+use nodeglass_protocol::request::ProbeRequest;
+use nodeglass_protocol::{GpuUuid, Vendor};
+use std::time::Duration;
+
+/// Time of the start, in ms since 1970: not a multiple of any interval.
+const START_MS: u64 = 1_767_225_600_123;
+
+/// A node with one GPU whose clock is moved by hand.
+struct TestNode {
+    elapsed: Duration,
+    /// Start of the driver call that hangs.
+    hung_at: Option<Duration>,
+    requests: u32,
+    has_room: bool,
+    lines: Vec<ProbeLine>,
+}
+
+impl TestNode {
+    fn offer(&mut self, line: &[u8]) -> bool {
+        if self.has_room {
+            self.lines.push(serde_json::from_slice(line).unwrap());
+        }
+        self.has_room
+    }
+}
+
+impl Environment for TestNode {
+    fn now(&self) -> Moment {
+        let ms = self.elapsed.as_millis() as u64;
+        Moment {
+            elapsed: self.elapsed,
+            mono_ns: (ms + 60_000) * 1_000_000,
+            wall_ns: (START_MS + ms) * 1_000_000,
+        }
+    }
+
+    fn check_driver(&mut self, source: usize, limit: Duration) -> DriverStatus {
+        match self.driver_call_duration(source) {
+            Some(since) if since >= limit => DriverStatus::Hung { since },
+            _ => DriverStatus::Responsive,
+        }
+    }
+
+    fn request_readings(&mut self, _: usize, _: ReadRequest) -> bool {
+        self.requests += 1;
+        true
+    }
+
+    fn driver_call_duration(&self, _: usize) -> Option<Duration> {
+        Some(self.elapsed - self.hung_at?)
+    }
+
+    fn set_inventory(&mut self, _: usize, _: Option<&Inventory>) {}
+
+    fn read_host(&mut self) -> HostReadings {
+        HostReadings::default()
+    }
+
+    fn look_up_processes(&mut self, _: GpuProcessList) {}
+
+    fn lookup_duration(&self) -> Option<Duration> {
+        None
+    }
+
+    fn respond(&mut self, _: u32, _: ProbeRequest) -> Option<ProbeResponse> {
+        None
+    }
+
+    fn print(&mut self, line: &ProbeLine) {
+        self.lines.push(line.clone());
+    }
+
+    fn offer_sample(&mut self, line: Vec<u8>) -> bool {
+        self.offer(&line)
+    }
+
+    fn offer_readings(&mut self, line: Vec<u8>) -> bool {
+        self.offer(&line)
+    }
+
+    fn offer_heartbeat(&mut self, heartbeat: &ProbeLine) -> bool {
+        self.print(heartbeat);
+        true
+    }
+}
+
+/// A probe whose source has just been opened.
+fn probe() -> Engine<TestNode> {
+    let node =
+        TestNode { elapsed: Duration::ZERO, hung_at: None, requests: 0, has_room: true, lines: Vec::new() };
+    let state = HandoverState { stream: 7, next_seq: 1, ring: Ring::default() };
+    let hello = hello::of_this_node(7, Vec::new());
+    let mut probe = Engine::new(node, &[Vendor::Nvidia], hello, state, Timeouts::default());
+    let gpus = vec![GpuFacts::new(GpuUuid::new("GPU-1"), 0)];
+    let inventory = Inventory { versions: SourceVersions::default(), gpus, topology: Vec::new() };
+    probe.handle_report(0, Report::Opened(inventory));
+    probe
+}
+
+/// Runs a probe until `to_ms`; its driver answers at once unless it hangs. Returns the reason to
+/// exit, if there is one.
+fn run(probe: &mut Engine<TestNode>, to_ms: u64) -> Option<&'static str> {
+    let to = Duration::from_millis(to_ms);
+    loop {
+        let wake = probe.next_deadline().max(probe.environment().elapsed);
+        probe.environment_mut().elapsed = wake.min(to);
+        if wake > to {
+            return None;
+        }
+        if let Some(why) = probe.run_due_tasks() {
+            return Some(why);
+        }
+        if probe.environment().hung_at.is_none() && std::mem::take(&mut probe.environment_mut().requests) > 0
+        {
+            let gpus = vec![GpuSample::default()];
+            probe.handle_report(0, Report::Read { gpus, processes: None, driver_events: Vec::new() });
+        }
+    }
+}
+
+/// Takes the samples that were printed.
+fn samples(probe: &mut Engine<TestNode>) -> Vec<Sample> {
+    let lines = std::mem::take(&mut probe.environment_mut().lines);
+    let sample = |line| if let ProbeLine::Sample(sample) = line { Some(*sample) } else { None };
+    lines.into_iter().filter_map(sample).collect()
+}
+
+/// Numbers and times, in ms since the start of the minute, of the samples that were printed.
+fn ticks(probe: &mut Engine<TestNode>) -> Vec<(u64, u64)> {
+    samples(probe).iter().map(|sample| (sample.seq, sample.wall_ms % 60_000)).collect()
+}
+
+fn set_interval(probe: &mut Engine<TestNode>, ms: u32) {
+    assert_eq!(probe.handle_control(Control::Interval { ms, phase_ms: 0 }), None);
+}
+
+#[test]
+fn numbers_have_no_gap_when_the_interval_changes() {
+    let mut probe = probe();
+    run(&mut probe, 3_077);
+    // The first one is not aligned, because nobody should wait for it.
+    assert_eq!(ticks(&mut probe), [(1, 123), (2, 1_000), (3, 2_000), (4, 3_000)]);
+    set_interval(&mut probe, 5_000);
+    run(&mut probe, 9_977);
+    assert_eq!(ticks(&mut probe), [(5, 5_000), (6, 10_000)]);
+    set_interval(&mut probe, 500);
+    run(&mut probe, 10_877);
+    assert_eq!(ticks(&mut probe), [(7, 10_500), (8, 11_000)]);
+}
+
+#[test]
+fn the_last_interval_before_a_sample_wins() {
+    let mut probe = probe();
+    run(&mut probe, 2_377);
+    set_interval(&mut probe, 10_000);
+    run(&mut probe, 2_477);
+    set_interval(&mut probe, 1_000);
+    run(&mut probe, 3_900);
+    assert_eq!(ticks(&mut probe), [(1, 123), (2, 1_000), (3, 2_000), (4, 3_000), (5, 4_000)]);
+}
+
+#[test]
+fn an_absurd_interval_is_bounded() {
+    let mut probe = probe();
+    set_interval(&mut probe, 0);
+    assert_eq!(probe.schedule().0, 500);
+    set_interval(&mut probe, u32::MAX);
+    assert_eq!(probe.schedule().0, 60_000);
+}
+
+#[test]
+fn a_probe_exits_when_the_relay_falls_silent() {
+    let mut probe = probe();
+    assert_eq!(run(&mut probe, PING_TIMEOUT_MS - 1), None);
+    probe.handle_control(Control::Ping);
+    assert_eq!(run(&mut probe, 2 * PING_TIMEOUT_MS - 2), None);
+    assert_eq!(run(&mut probe, 2 * PING_TIMEOUT_MS), Some("no word from the relay"));
+}
+
+#[test]
+fn a_replay_waits_until_the_pipe_has_room() {
+    let mut probe = probe();
+    run(&mut probe, 20_000);
+    samples(&mut probe);
+    probe.environment_mut().has_room = false;
+    probe.handle_control(Control::Backfill { stream: 7, after_seq: 0 });
+    run(&mut probe, 25_000);
+    assert_eq!(samples(&mut probe), []);
+    probe.environment_mut().has_room = true;
+    run(&mut probe, 25_200);
+    let replayed = samples(&mut probe).into_iter().filter(|sample| sample.replay);
+    // Those taken since the request are not part of it.
+    assert!(replayed.map(|sample| sample.seq).eq(1..=21));
+}
+
+#[test]
+fn the_host_is_sampled_while_the_driver_hangs() {
+    let mut probe = probe();
+    run(&mut probe, 2_000);
+    samples(&mut probe);
+    probe.environment_mut().hung_at = Some(Duration::from_millis(2_000));
+    run(&mut probe, 10_000);
+    let hung = samples(&mut probe);
+    assert!(hung.len() >= 4, "{}", hung.len());
+    let faults = |sample: &Sample| sample.gpus.first().map(|gpu| gpu.fault.is_some());
+    // Later samples omit what has not changed.
+    assert_eq!(faults(&hung[0]), Some(true));
+    assert!(hung[1..].iter().all(|sample| faults(sample) != Some(false)));
+    probe.environment_mut().hung_at = None;
+    run(&mut probe, 12_000);
+    assert!(samples(&mut probe).iter().any(|sample| faults(sample) == Some(false)));
+}

@@ -1,0 +1,4 @@
+//! Files of `/proc/PID` that both the host's and the processes' readings are derived from.
+
+pub(crate) mod environ;
+pub(crate) mod job;

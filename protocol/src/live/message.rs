@@ -1,0 +1,230 @@
+//! Messages between relay and page, one enum per direction.
+
+use super::change::Change;
+use super::handshake::{Code, Nonce};
+use super::topic::Topic;
+use crate::Text;
+use crate::picture::{History, Picture};
+use crate::request::{LogRef, Request, Response, Tail};
+use crate::share::{ShareId, ShareTerms};
+use crate::version::VersionRange;
+use serde::{Deserialize, Serialize};
+
+/// Messages from the page.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientMessage {
+    /// First message, within 5 s.
+    Hello {
+        /// Versions of wire two that the page supports.
+        proto: VersionRange,
+        /// Identifies the key that it holds.
+        key: KeyId,
+        /// A fresh nonce.
+        nonce: Nonce,
+    },
+    /// Second message: proves possession of the key.
+    Proof {
+        /// See [`super::handshake`].
+        code: Code,
+    },
+    /// Replaces the set of subscribed topics.
+    Subscribe(Vec<Topic>),
+    /// Requests a new snapshot of a topic, because a delta could not be applied.
+    Resync(Topic),
+    /// A request, answered by [`ServerMessage::Response`] with the same number; owner only.
+    Request {
+        /// Number chosen by the page.
+        number: u32,
+        /// The request.
+        request: Request,
+    },
+    /// Replaces the set of followed logs; owner only.
+    Follow(Vec<LogRef>),
+}
+
+/// Identifies a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyId {
+    /// The key of the owner, who started the relay.
+    Owner,
+    /// The key of a share, by its id.
+    Share(ShareId),
+    /// The owner's key for a single tab, by the id of the link that opened it: first the link's
+    /// key, then the session key that both ends derive from it.
+    Tab(ShareId),
+}
+
+/// Messages from the relay.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerMessage {
+    /// Response to `Hello`: proves that the relay can verify the key.
+    Challenge {
+        /// A fresh nonce.
+        nonce: Nonce,
+        /// See [`super::handshake`].
+        code: Code,
+    },
+    /// Response to `Proof`: the page is authenticated.
+    Welcome(Box<Welcome>),
+    /// Complete state of a topic.
+    Snapshot(Box<Snapshot>),
+    /// Changes of a topic since the previous message.
+    Delta(Delta),
+    /// The topic does not exist or was removed.
+    Gone(Topic),
+    /// The viewer was too slow and missed this many deltas; a snapshot follows.
+    Lagged {
+        /// Number of missed deltas.
+        missed: u32,
+    },
+    /// Last message: the reason for closing the connection.
+    Bye(CloseReason),
+    /// Response to a request.
+    Response {
+        /// Number chosen by the page.
+        number: u32,
+        /// The response.
+        response: Response,
+    },
+    /// New content of a followed log.
+    Log {
+        /// The log.
+        of: LogRef,
+        /// The new content.
+        tail: Tail,
+    },
+    /// Histories that exceeded the size budget of a topic's snapshot or delta.
+    Histories(Histories),
+}
+
+/// Parameters of the connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Negotiated version of wire two.
+    pub proto: u16,
+    /// Build id of the relay; a page of another build offers to reload.
+    pub build: Text,
+    /// Random number of this run of the relay; when it changes, all cached state is invalid.
+    pub epoch: u32,
+    /// The relay's clock now, in ms; it read [`CLOCK_STARTS_AT_MS`] when the relay started.
+    pub at_ms: u64,
+    /// The same moment in ms since 1970, by the login node's clock.
+    pub wall_ms: u64,
+    /// Login name of the owner.
+    pub user: Text,
+    /// Host name of the relay.
+    pub host: Text,
+    /// SLURM cluster name, if configured.
+    pub cluster: Option<Text>,
+    /// Operating mode of the relay.
+    pub mode: Mode,
+    /// Role of the viewer.
+    pub role: Role,
+    /// Whether actions (signals, job control) are permitted: for the owner, unless the relay is
+    /// read-only.
+    pub may_act: bool,
+    /// The `ssh -L` command that re-establishes the tunnel.
+    pub tunnel: Text,
+    /// Terms of the share, for guests.
+    pub share: Option<Box<ShareTerms>>,
+}
+
+/// Operating mode of a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Monitors the jobs of a SLURM user.
+    Slurm,
+    /// Monitors this machine only, without SLURM.
+    Local,
+    /// Simulates a scripted cluster.
+    Demo,
+}
+
+/// What a viewer may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Unrestricted.
+    Owner,
+    /// Read-only.
+    Guest,
+}
+
+/// Reason for closing a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CloseReason {
+    /// Wrong key or invalid proof.
+    Refused,
+    /// No version in common.
+    Version {
+        /// Versions that the relay supports.
+        relay: VersionRange,
+    },
+    /// The page sent an invalid message.
+    Unreadable,
+    /// The page read nothing for 30 s.
+    TooSlow,
+    /// The relay is shutting down.
+    ShuttingDown,
+    /// The owner's key is valid, but according to the kernel the peer is another user.
+    NotTheOwner {
+        /// Login name of the peer, if known.
+        user: Option<Text>,
+    },
+    /// The share is restricted to another user.
+    NotForYou {
+        /// The permitted user.
+        to: Text,
+    },
+    /// The owner revoked the share.
+    Revoked,
+    /// The share expired, or its jobs ended.
+    Expired,
+    /// The owner's key is valid, but the connection comes from a proxy that did not authenticate
+    /// the owner.
+    NotByProxy {
+        /// Whether it authenticated another user; otherwise it does not report users.
+        other_user: bool,
+    },
+}
+
+/// Complete state of a topic.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The topic.
+    pub topic: Topic,
+    /// Identifies the topic in deltas of this connection.
+    pub number: u32,
+    /// Sequence number of the last delta included.
+    pub seq: u32,
+    /// Unrestricted.
+    pub picture: Picture,
+}
+
+/// Changes of a topic. Idempotent: decoded values are absolute.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Delta {
+    /// The topic's number.
+    pub topic: u32,
+    /// Sequence number, one more than the previous (wrapping); a gap means that deltas were missed.
+    pub seq: u32,
+    /// Time since the topic's last delta or the snapshot's `at_ms`, by the relay's clock.
+    pub elapsed_ms: u32,
+    /// The changes, in order.
+    pub changes: Vec<Change>,
+}
+
+/// Complete histories of some nodes of a topic. They change nothing else, have no sequence number
+/// and may be interleaved with deltas.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Histories {
+    /// The topic's number.
+    pub topic: u32,
+    /// Histories by node position.
+    pub nodes: Vec<(u32, History)>,
+}

@@ -1,0 +1,12 @@
+//! The entities that both wires describe.
+
+pub mod gpu;
+pub mod history;
+pub mod host;
+pub mod job;
+pub mod picture;
+pub mod process;
+pub mod request;
+pub mod share;
+pub mod source;
+pub mod trace;

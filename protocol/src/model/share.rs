@@ -1,0 +1,255 @@
+//! A share: read-only access for a teammate, restricted by terms and limited in time.
+
+use crate::{JobId, NodeName, Text};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::{fmt, str::FromStr};
+
+/// Public id of a share: 1 to [`ShareId::MAX_BYTES`] of `a-z0-9`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct ShareId(String);
+
+/// Error of parsing a share id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("read the id of a share: it is made of small letters and digits, as `relay share list` shows it")]
+pub struct ShareIdError;
+
+impl ShareId {
+    /// Longest id, in bytes.
+    pub const MAX_BYTES: usize = 32;
+
+    /// Validates and wraps an id.
+    ///
+    /// # Errors
+    /// [`ShareIdError`] if it is empty, too long, or contains anything but lowercase letters and
+    /// digits.
+    pub fn new(raw: impl Into<String>) -> Result<Self, ShareIdError> {
+        let raw = raw.into();
+        let ok = (1..=Self::MAX_BYTES).contains(&raw.len())
+            && raw.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        if ok { Ok(Self(raw)) } else { Err(ShareIdError) }
+    }
+
+    /// The id.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ShareId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl FromStr for ShareId {
+    type Err = ShareIdError;
+    fn from_str(raw: &str) -> Result<Self, ShareIdError> {
+        Self::new(raw)
+    }
+}
+
+impl<'de> Deserialize<'de> for ShareId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// What the holder of a share may view.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// These jobs: only their GPUs, processes and usage on their nodes.
+    Jobs(Vec<JobId>),
+    /// These nodes, and the jobs on them.
+    Nodes(Vec<NodeName>),
+    /// Everything that the relay monitors, including future jobs.
+    All,
+}
+
+impl Scope {
+    /// Maximum number of jobs or nodes in a scope.
+    pub const MAX_NAMED: usize = 256;
+}
+
+/// What is hidden within the scope. Process environments are never shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HiddenParts {
+    /// Process arguments; only the name is shown.
+    pub arguments: bool,
+    /// Paths of processes, jobs and nodes.
+    pub paths: bool,
+    /// Processes of other users on the same nodes.
+    pub other_users: bool,
+    /// Job logs.
+    pub logs: bool,
+}
+
+impl Default for HiddenParts {
+    fn default() -> Self {
+        Self { arguments: true, paths: true, other_users: true, logs: true }
+    }
+}
+
+/// Request for a new share. Unknown fields are an error, because a misspelt restriction must not
+/// widen a share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShareRequest {
+    /// Description by the owner; may be empty.
+    #[serde(default)]
+    pub label: Text,
+    /// What its holder may view.
+    pub scope: Scope,
+    /// What is hidden.
+    #[serde(default)]
+    pub hidden: HiddenParts,
+    /// Login name of the only permitted user; see [`login_name`].
+    #[serde(default, deserialize_with = "some_login_name")]
+    pub to: Option<Text>,
+    /// Lifetime in s. By default [`ShareRequest::DEFAULT_S`] or until its jobs end, whichever is
+    /// earlier.
+    #[serde(default)]
+    pub lifetime_s: Option<u64>,
+}
+
+impl ShareRequest {
+    /// Default lifetime: 24 h.
+    pub const DEFAULT_S: u64 = 24 * 3_600;
+    /// Maximum lifetime: 30 days.
+    pub const MAX_S: u64 = 30 * 24 * 3_600;
+}
+
+/// Error of parsing a login name. Messages read well after "failed to".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoginNameError {
+    /// Empty, such as an unset variable.
+    #[error(
+        "read whom the share is for: the name is empty; leave it out only if whoever has the link may use it"
+    )]
+    Empty,
+    /// Sanitizing would change it.
+    #[error("read whom the share is for: a login name has no space around it and no invisible characters")]
+    Strange,
+}
+
+/// Validates the login name of the only permitted user. It is accepted verbatim or not at all: a
+/// name that sanitizing empties would create a share for everybody.
+///
+/// # Errors
+/// [`LoginNameError`].
+pub fn login_name(raw: &str) -> Result<Text, LoginNameError> {
+    let name = Text::new(raw);
+    match raw.trim() {
+        "" => Err(LoginNameError::Empty),
+        trimmed if trimmed == raw && name.as_str() == raw => Ok(name),
+        _ => Err(LoginNameError::Strange),
+    }
+}
+
+fn some_login_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Text>, D::Error> {
+    let raw = Option::<String>::deserialize(deserializer)?;
+    raw.map(|raw| login_name(&raw)).transpose().map_err(serde::de::Error::custom)
+}
+
+/// Terms of a share, fixed at its creation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ShareTerms {
+    /// Description by the owner; may be empty.
+    pub label: Text,
+    /// What its holder may view.
+    pub scope: Scope,
+    /// What is hidden.
+    pub hidden: HiddenParts,
+    /// Login name of the only permitted user.
+    pub to: Option<Text>,
+    /// Expiry in ms since 1970 by the login node's clock.
+    pub expires_ms: u64,
+    /// Whether it also ends with its last job.
+    pub ends_with_job: bool,
+}
+
+/// An active share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// Its id.
+    pub id: ShareId,
+    /// Creation time in ms since 1970 by the login node's clock.
+    pub created_ms: u64,
+    /// Its terms.
+    pub terms: ShareTerms,
+}
+
+/// A connected viewer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Visitor {
+    /// The share used; none for the owner's key.
+    pub share: Option<ShareId>,
+    /// Login name of the peer, as far as the kernel reports it.
+    pub user: Option<Text>,
+    /// Connection time in ms since 1970 by the login node's clock.
+    pub since_ms: u64,
+}
+
+/// Active shares and connected viewers; sent to the owner only.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sharing {
+    /// Active shares, oldest first.
+    pub shares: Vec<Share>,
+    /// Connected pages in order of connection.
+    pub visitors: Vec<Visitor>,
+}
+
+/// A share with its link, which contains the key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShareLink {
+    /// The share.
+    pub share: Share,
+    /// The link for a machine with the tunnel; none if the relay stores only a verifier.
+    pub link: Option<String>,
+    /// The `ssh -L` command for the teammate, with their own login.
+    pub tunnel: Text,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_consists_of_lowercase_letters_and_digits() {
+        assert!(ShareId::new("k3jq9x0a2b").is_ok());
+        for wrong in ["", "A", "a b", "a/b", "../a", "ä", &"a".repeat(33)] {
+            assert!(ShareId::new(wrong).is_err(), "{wrong}");
+            assert!(serde_json::from_value::<ShareId>(wrong.into()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn t09_a_share_for_nobody_or_with_a_misspelt_term_is_not_asked_for() {
+        for wrong in [
+            r#"{"scope":"all","to":""}"#,
+            r#"{"scope":"all","to":" "}"#,
+            r#"{"scope":"all","to":"\u202e"}"#,
+            r#"{"scope":"all","to":"bob\u200b"}"#,
+            r#"{"scope":"all","to":"bob "}"#,
+            r#"{"scope":"all","To":"bob"}"#,
+            r#"{"scope":"all","expires_s":60}"#,
+            r#"{"scope":"all","hidden":{"args":true}}"#,
+        ] {
+            assert!(serde_json::from_str::<ShareRequest>(wrong).is_err(), "{wrong}");
+        }
+        let request: ShareRequest = serde_json::from_str(r#"{"scope":"all","to":"AD\\bob smith"}"#).unwrap();
+        assert_eq!(request.to, Some("AD\\bob smith".into()));
+        let request: ShareRequest = serde_json::from_str(r#"{"scope":"all","to":null}"#).unwrap();
+        assert_eq!(request.to, None);
+    }
+
+    #[test]
+    fn everything_is_hidden_by_default() {
+        let request: ShareRequest =
+            serde_json::from_str(r#"{"scope":{"jobs":[17]},"hidden":{"logs":false}}"#).unwrap();
+        assert_eq!(request.hidden, HiddenParts { logs: false, ..HiddenParts::default() });
+        assert!(request.hidden.arguments && request.hidden.paths && request.hidden.other_users);
+    }
+}

@@ -1,0 +1,116 @@
+//! A source of accelerator readings: the vendor's driver of a node, and its state.
+
+use crate::{Reading, Text};
+use serde::{Deserialize, Serialize};
+
+/// Vendor of an accelerator and of its driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Vendor {
+    /// Not reported.
+    #[default]
+    Unknown,
+    /// NVIDIA, read through NVML.
+    Nvidia,
+    /// AMD.
+    Amd,
+    /// Intel.
+    Intel,
+}
+
+impl Vendor {
+    /// Name before a noun: `NVIDIA`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "GPU",
+            Self::Nvidia => "NVIDIA",
+            Self::Amd => "AMD",
+            Self::Intel => "Intel",
+        }
+    }
+
+    /// Name of its compute platform, whose version the driver states: `CUDA`.
+    pub const fn platform(self) -> &'static str {
+        match self {
+            Self::Unknown => "Compute platform",
+            Self::Nvidia => "CUDA",
+            Self::Amd => "ROCm",
+            Self::Intel => "Level Zero",
+        }
+    }
+
+    /// Name of the library that readings come from: `NVML`.
+    pub const fn library(self) -> &'static str {
+        match self {
+            Self::Unknown => "GPU driver",
+            Self::Nvidia => "NVML",
+            Self::Amd => "AMD SMI",
+            Self::Intel => "Sysman",
+        }
+    }
+}
+
+/// One source of a probe: a vendor's driver on this node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SourceState {
+    /// Vendor of its accelerators.
+    pub vendor: Vendor,
+    /// Whether it is available.
+    pub status: SourceStatus,
+}
+
+/// Availability of a source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceStatus {
+    /// The driver answers.
+    Ready(SourceVersions),
+    /// There are no accelerators at present.
+    Absent {
+        /// Message for the user (`no NVIDIA driver: …`).
+        reason: Text,
+    },
+}
+
+/// Versions of a source.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SourceVersions {
+    /// Version of the kernel driver (`nvmlSystemGetDriverVersion`).
+    #[serde(default)]
+    pub driver: Reading<Text>,
+    /// Version of the library that readings come from (`nvmlSystemGetNVMLVersion`).
+    #[serde(default)]
+    pub library: Reading<Text>,
+    /// Newest version of [`Vendor::platform`] that the driver supports, as `12.4`
+    /// (`nvmlSystemGetCudaDriverVersion_v2`).
+    #[serde(default)]
+    pub platform: Reading<Text>,
+}
+
+impl SourceState {
+    /// An unavailable source.
+    pub fn absent(vendor: Vendor, reason: impl Into<Text>) -> Self {
+        Self { vendor, status: SourceStatus::Absent { reason: reason.into() } }
+    }
+
+    /// An available source.
+    pub const fn ready(vendor: Vendor, versions: SourceVersions) -> Self {
+        Self { vendor, status: SourceStatus::Ready(versions) }
+    }
+
+    /// Returns the versions of an available source.
+    pub const fn versions(&self) -> Option<&SourceVersions> {
+        match &self.status {
+            SourceStatus::Ready(versions) => Some(versions),
+            SourceStatus::Absent { .. } => None,
+        }
+    }
+
+    /// Returns the reason why it is unavailable, if so.
+    pub const fn absent_reason(&self) -> Option<&Text> {
+        match &self.status {
+            SourceStatus::Ready(_) => None,
+            SourceStatus::Absent { reason } => Some(reason),
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! Assembles the relay, runs it, and shuts it down so that no process is left behind anywhere.
+
+pub mod owner_commands;
+mod share_output;
+pub mod terminal;
+mod watched;
+
+use crate::about::About;
+use crate::access;
+use crate::access::cache_buster::CacheBuster;
+use crate::access::hosts::AllowedHosts;
+use crate::access::key_file::{self, KeyFile, Running};
+use crate::access::runtime_dir::{MAX_SOCKET_PATH, Places, RuntimeDir};
+use crate::access::trust::Trust;
+use crate::actions::{ActionService, Deps};
+use crate::auth::authenticator::Authenticator;
+use crate::clock::Clock;
+use crate::config::{BindAddr, Config};
+use crate::event_loop::{EventLoop, Inputs, Options};
+use crate::fleet::{Event, Fleet};
+use crate::live::Hub;
+use crate::nodes::{Plan, Probes, Request, Supervisor};
+use crate::share::{ShareEndpoint, Shares, Store, StoreError};
+use crate::slurm::{self, JobSource, PollSchedule, PollTrigger};
+use crate::web::assets::{self, Assets};
+use crate::web::{self, Listeners, WebState, tls::Tls};
+use anyhow::Context;
+use nodeglass_protocol::handshake::Key;
+use nodeglass_protocol::{NodeName, Text};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use terminal::{StartMessage, Terminal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+use watched::Watched;
+
+/// Capacity of the channel of node events; sessions wait when it is full.
+const NODE_EVENTS: usize = 4_096;
+/// Capacity of the channel of job lists and audit entries.
+const EVENTS: usize = 8;
+/// Time limit for probes to exit at shutdown.
+const PROBES_LEAVE: Duration = Duration::from_secs(5);
+
+/// Runs a relay until SIGINT, SIGTERM or SIGHUP.
+///
+/// # Errors
+/// Whatever prevents the start, as a complete sentence for the user.
+pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
+    // Before anything that needs cleaning up, so that an early signal is handled.
+    let signals = Signals::listen()?;
+    let tls = config.tls().as_ref().map(Tls::load).transpose()?;
+    let mut listeners = web::bind(&config.bind, tls.as_ref()).await?;
+    let dir = RuntimeDir::open(&Places::from_env())?;
+    let pid = std::process::id();
+    let own = listeners.open_private(&dir, &key_file::socket_name(pid));
+    let watched = Watched::choose(&config).await?;
+    let key = access::new_key()?;
+    let about = Arc::new(about(&config, &watched, &listeners)?);
+    let endpoint = share_endpoint(&listeners, &config, &about);
+    let relay = Relay::start(&config, about, watched, key.clone(), endpoint)?;
+
+    let running = Running {
+        pid,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        since_s: Clock::wall_ms() / 1_000,
+        watches: relay.watching.to_string(),
+        links: links(&listeners, &config, &relay.about.cache_buster, &key),
+        tunnel: relay.about.tunnel.to_string(),
+        own_tunnel: own.as_ref().ok().and_then(|path| own_tunnel(path, &listeners, &relay.about)),
+    };
+    let _key_file = KeyFile::write(dir, &running).context("failed to keep the link for `relay link`")?;
+    let terminal = Terminal::new();
+    terminal.open(&StartMessage { running: &running, read_only: config.read_only });
+    for port in listeners.ports_taken_on_ipv6() {
+        terminal.warn(
+            &format!(
+                "another program listens on [::1]:{port}, so that `localhost:{port}` may lead to it: \
+                 write 127.0.0.1 in the ssh line, as it stands above"
+            )
+            .into(),
+        );
+    }
+    if let Err(error) = own {
+        terminal.warn(&format!("{error}; the relay continues without a private socket").into());
+    }
+
+    relay.serve(listeners, signals, &terminal).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The running parts.
+struct Relay {
+    about: Arc<About>,
+    /// What is watched, as a sentence for the terminal.
+    watching: Text,
+    web: WebState,
+    shutdown: watch::Sender<bool>,
+    core: tokio::task::JoinHandle<()>,
+    nodes: tokio::task::JoinHandle<()>,
+}
+
+impl Relay {
+    fn start(
+        config: &Config,
+        about: Arc<About>,
+        watched: Watched,
+        key: Key,
+        endpoint: ShareEndpoint,
+    ) -> anyhow::Result<Self> {
+        let (shutdown, ending) = watch::channel(false);
+        let (node_events, nodes) = mpsc::channel(NODE_EVENTS);
+        let (events, event_rx) = mpsc::channel(EVENTS);
+        let watching = watched.sentence();
+        let mut fleet = Fleet::new();
+        let launcher = watched.launcher(config)?;
+        let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
+        let poll_trigger = PollTrigger::default();
+        match watched.into_jobs() {
+            Some(jobs) => {
+                let poll_schedule = PollSchedule::new(config.slurm_interval);
+                tokio::spawn(poll(jobs, poll_schedule, about.clock, events.clone(), poll_trigger.clone()));
+            }
+            None => {
+                fleet.watch_hosts([here()]);
+                fleet.handle(Event::NoSlurm, about.clock.now_ms());
+            }
+        }
+        let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), endpoint, store(config, &about)?));
+        let inputs = Inputs { nodes, events: event_rx, sharing: shares.watch() };
+        let (core, hub, plan) = EventLoop::new(fleet, about.clock, Options::default(), inputs);
+        let supervisor = Supervisor::new(launcher, about.clock, node_events, poll_trigger.clone());
+        let (probes, questions) = Probes::new();
+        let actions = ActionService::new(Deps {
+            hub: hub.clone(),
+            probes,
+            job_control,
+            events: events.clone(),
+            poll_trigger,
+            user: about.user.clone(),
+            local_host: has_local_logs.then(|| about.host.clone()),
+            read_only: about.read_only,
+            shares: shares.clone(),
+        });
+        let ends = hub.clone();
+        tokio::spawn(shares.clone().run_expiry(move |scope| {
+            let hub = ends.clone();
+            async move { hub.has_ended(scope).await }
+        }));
+        Ok(Self {
+            web: web_state(config, about.clone(), (hub, actions), (key, shares)),
+            about,
+            watching,
+            shutdown,
+            core: tokio::spawn(core.run(ending.clone())),
+            nodes: tokio::spawn(follow_plan(supervisor, plan, questions, ending)),
+        })
+    }
+
+    /// Serves clients until a signal arrives, then shuts down in order: clients are notified, probes are
+    /// stopped and awaited.
+    async fn serve(self, listeners: Listeners, signals: Signals, terminal: &Terminal) {
+        let proxies = self.web.proxies.clone();
+        let serving =
+            tokio::spawn(web::serve(listeners, web::router(self.web), proxies, self.shutdown.subscribe()));
+        signals.wait().await;
+        terminal.notice(&"stopping the probes on every node …".into());
+        let _ = self.shutdown.send(true);
+        let _ = tokio::join!(self.core, self.nodes, serving);
+    }
+}
+
+/// The store for shares, if configured.
+fn store(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
+    if !config.persist_shares {
+        return Ok(None);
+    }
+    Store::open(&Store::folder()?, about.host.clone()).map(Some)
+}
+
+fn web_state(
+    config: &Config,
+    about: Arc<About>,
+    (hub, actions): (Hub, ActionService),
+    (key, shares): (Key, Arc<Shares>),
+) -> WebState {
+    let assets = Arc::new(Assets::embedded(&config.base_path(), &about.cache_buster));
+    WebState {
+        about,
+        hub,
+        actions,
+        authenticator: Arc::new(Authenticator::new(
+            key,
+            Trust::new(config.trust_uid.clone()),
+            shares.clone(),
+        )),
+        shares,
+        hosts: Arc::new(AllowedHosts::new(config.allowed_hosts.clone())),
+        base: config.base_path(),
+        proxies: Arc::new(config.proxies()),
+        assets,
+    }
+}
+
+/// Polls the job list until its receiver is dropped, earlier when requested.
+async fn poll(
+    mut jobs: Box<dyn JobSource>,
+    mut poll_schedule: PollSchedule,
+    clock: Clock,
+    events: mpsc::Sender<Event>,
+    poll_trigger: PollTrigger,
+) {
+    let mut last = Vec::new();
+    loop {
+        let answer = jobs.jobs().await;
+        let (event, wait) = match answer {
+            Ok(mut list) => {
+                list.iter_mut().for_each(slurm::explain);
+                let now: Vec<_> =
+                    list.iter().map(|job| (job.id, job.state.clone(), job.nodes.clone())).collect();
+                let changed = std::mem::replace(&mut last, now) != last;
+                let wait = poll_schedule.after_success(jobs.requests(), changed);
+                let wall_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
+                (Event::Jobs { jobs: list, wall_s }, wait)
+            }
+            Err(error) => {
+                let wait = poll_schedule.after_failure();
+                tracing::warn!(why = %error.why, retry_s = wait.as_secs(), "no job list");
+                let retry_at_ms = clock.now_ms() + wait.as_millis() as u64;
+                (Event::JobsFailed { why: error.why, retry_at_ms }, wait)
+            }
+        };
+        if events.send(event).await.is_err() {
+            return;
+        }
+        rest(wait, &mut poll_schedule, &poll_trigger).await;
+    }
+}
+
+/// Waits until the next poll is due, or is requested and may be brought forward.
+async fn rest(wait: Duration, poll_schedule: &mut PollSchedule, poll_trigger: &PollTrigger) {
+    let asked = Instant::now();
+    let mut due = asked + wait;
+    let mut is_hurried = false;
+    loop {
+        tokio::select! {
+            // The poll is due.
+            () = sleep_until(due) => break,
+            // An early poll was requested.
+            reason = poll_trigger.next() => if let Some(gap) = poll_schedule.requested(reason, asked.elapsed()) {
+                is_hurried |= Instant::now() + gap < due;
+                due = due.min(Instant::now() + gap);
+            }
+        }
+    }
+    if !is_hurried {
+        poll_schedule.was_due();
+    }
+}
+
+/// Applies the plan to the supervisor, and stops all probes at shutdown.
+async fn follow_plan(
+    mut supervisor: Supervisor,
+    mut plan: watch::Receiver<Plan>,
+    mut requests: mpsc::Receiver<Request>,
+    mut ending: watch::Receiver<bool>,
+) {
+    let planned = plan.borrow_and_update().clone();
+    supervisor.follow(&planned);
+    loop {
+        tokio::select! {
+            // The plan changed, or SLURM was polled.
+            changed = plan.changed() => {
+                if changed.is_err() {
+                    break;
+                }
+                let planned = plan.borrow_and_update().clone();
+                supervisor.follow(&planned);
+            }
+            // A question to a node, or a retry.
+            Some(request) = requests.recv() => supervisor.serve(request),
+            // Shutdown.
+            _ = ending.wait_for(|ending| *ending) => break,
+        }
+    }
+    supervisor.stop_all(PROBES_LEAVE).await;
+}
+
+/// The signals that stop a relay.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// `None` if the relay was started so as to survive its terminal, as with `nohup`.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    /// Installs the handlers; from now on none of these signals kills the process.
+    fn listen() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("failed to listen for signals");
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: (!is_ignored(SignalKind::hangup())).then(|| listen(SignalKind::hangup())).transpose()?,
+        })
+    }
+
+    /// Waits for the first signal.
+    async fn wait(mut self) {
+        tokio::select! {
+            // Ctrl-C.
+            _ = self.interrupt.recv() => {}
+            // `kill`, or the end of a session.
+            _ = self.terminate.recv() => {}
+            // The terminal was closed.
+            () = received(self.hangup.as_mut()) => {}
+        }
+    }
+}
+
+/// Waits for a signal; pending forever if it is not handled.
+async fn received(signal: Option<&mut Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns whether this process ignores a signal, as its parent intended. Reads the kernel's list rather
+/// than calling a function that could change the disposition.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & 1 << (kind.as_raw_value() - 1) != 0
+}
+
+/// The name of this machine as a node.
+fn here() -> NodeName {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    NodeName::new(name).unwrap_or_else(|_| NodeName::new("localhost").expect("a valid name"))
+}
+
+fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> anyhow::Result<About> {
+    let user = watched.user();
+    let host = Text::new(here().as_str());
+    let mut epoch = [0; 4];
+    // A fixed epoch would only make pages show an old picture for a moment.
+    let _ = getrandom::fill(&mut epoch);
+    Ok(About {
+        build: Text::new(assets::embedded_build()),
+        cache_buster: CacheBuster::random()?,
+        epoch: u32::from_ne_bytes(epoch),
+        clock: Clock::start(),
+        tunnel: tunnel(listeners, &user, &host),
+        guests_tunnel: guests_tunnel(listeners, &host),
+        read_only: config.read_only,
+        user,
+        host,
+        cluster: watched.cluster(),
+        mode: watched.mode(),
+    })
+}
+
+/// The `ssh -L` command to the first address that needs one.
+fn tunnel(listeners: &Listeners, user: &Text, host: &Text) -> Text {
+    let tunnel = |addr| terminal::tunnel(&addr, user, host);
+    listeners.addresses().into_iter().find_map(tunnel).unwrap_or_default()
+}
+
+/// The same for a teammate, with their own login.
+fn guests_tunnel(listeners: &Listeners, host: &Text) -> Text {
+    let tunnel = |addr| terminal::guests_tunnel(&addr, host);
+    listeners.addresses().into_iter().find_map(tunnel).unwrap_or_default()
+}
+
+/// The `ssh -L` command to the private socket, if ssh can reach it and no other command does.
+fn own_tunnel(path: &Path, listeners: &Listeners, about: &About) -> Option<String> {
+    let first = listeners.addresses().into_iter().next()?;
+    let BindAddr::Tcp(first) = first else { return None };
+    let fits = path.as_os_str().len() <= MAX_SOCKET_PATH;
+    fits.then(|| terminal::tunnel_to_socket(first.port(), path, &about.user, &about.host).to_string())
+}
+
+/// Where a teammate connects: a socket that only its owner may open is no way for them.
+fn share_endpoint(listeners: &Listeners, config: &Config, about: &About) -> ShareEndpoint {
+    let name = config.allowed_hosts.first().map(String::as_str);
+    let open = listeners.addresses().into_iter().find(|addr| !matches!(addr, BindAddr::Unix(_)));
+    let address = open.map(|addr| {
+        access::address(&terminal::origin(&addr, name), &config.base_path(), &about.cache_buster)
+    });
+    ShareEndpoint { address, tunnel: about.guests_tunnel.clone() }
+}
+
+/// One link per address.
+fn links(listeners: &Listeners, config: &Config, buster: &CacheBuster, key: &Key) -> Vec<String> {
+    let name = config.allowed_hosts.first().map(String::as_str);
+    let address = |addr| access::address(&terminal::origin(&addr, name), &config.base_path(), buster);
+    listeners.addresses().into_iter().map(|addr| access::link(&address(addr), key)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slurm::PollReason;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_action_advances_the_next_poll_unless_slurm_is_failing() {
+        let (mut poll_schedule, poll_trigger) =
+            (PollSchedule::new(Duration::from_secs(15)), PollTrigger::default());
+        let rested = async |poll_schedule: &mut PollSchedule, wait| {
+            let began = Instant::now();
+            rest(wait, poll_schedule, &poll_trigger).await;
+            began.elapsed().as_secs()
+        };
+        let wait = poll_schedule.after_success(2, true);
+        assert_eq!(rested(&mut poll_schedule, wait).await, 15);
+        for reason in [PollReason::Order, PollReason::Doubt] {
+            poll_trigger.send(reason);
+            assert_eq!(rested(&mut poll_schedule, wait).await, PollSchedule::MIN_GAP.as_secs());
+        }
+        let wait = poll_schedule.after_failure();
+        poll_trigger.send(PollReason::Order);
+        assert_eq!(rested(&mut poll_schedule, wait).await, 10);
+        // The owner's request brings it forward, even after minutes of silence.
+        let wait = (0..9).map(|_| poll_schedule.after_failure()).last().unwrap();
+        poll_trigger.send(PollReason::Retry);
+        assert_eq!(
+            (wait.as_secs(), rested(&mut poll_schedule, wait).await),
+            (120, PollSchedule::MIN_GAP.as_secs())
+        );
+    }
+}

@@ -1,0 +1,169 @@
+//! Output of `relay share`: aligned, with the link on a line of its own.
+
+use super::terminal::duration;
+use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
+use std::fmt::Display;
+use std::fmt::Write as _;
+
+/// A created share, with what to hand on.
+pub(super) fn created(made: &ShareLink, now_ms: u64) -> String {
+    let (share, mut out) = (&made.share, String::from("\n"));
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(out, "  {name:<8} {value}");
+    };
+    line("shared", &format!("{}, read-only", scope(&share.terms.scope)));
+    line("hidden", &hidden(share.terms.hidden));
+    line("for", &audience(&share.terms));
+    line("ends", &ends(&share.terms, now_ms));
+    if let Some(link) = &made.link {
+        line("link", link);
+    }
+    if !made.tunnel.is_empty() {
+        line("tunnel", &format!("{}   (on their laptop)", made.tunnel));
+    }
+    line("revoke", &format!("relay share revoke {}", share.id));
+    out.push('\n');
+    out
+}
+
+/// The open shares and their visitors.
+pub(super) fn list(sharing: &Sharing, now_ms: u64) -> String {
+    if sharing.shares.is_empty() {
+        return "nothing is shared\n".to_owned();
+    }
+    let mut rows = vec![["ID", "SHARES", "FOR", "ENDS", "HIDES", "VIEWERS", "LABEL"].map(str::to_owned)];
+    rows.extend(sharing.shares.iter().map(|share| {
+        let viewers = sharing.visitors.iter().filter(|visitor| visitor.share.as_ref() == Some(&share.id));
+        [
+            share.id.to_string(),
+            scope(&share.terms.scope),
+            audience(&share.terms),
+            ends(&share.terms, now_ms),
+            hidden(share.terms.hidden),
+            visitors(viewers, now_ms),
+            share.terms.label.to_string(),
+        ]
+    }));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..7).map(width).collect();
+    let mut out = String::new();
+    for row in &rows {
+        let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let _ = writeln!(out, "{}", cells.join("  ").trim_end());
+    }
+    out
+}
+
+/// The revoked shares.
+pub(super) fn revoked(ids: &[ShareId]) -> String {
+    match ids {
+        [] => "nothing was shared\n".to_owned(),
+        [id] => format!("{id} was revoked\n"),
+        ids => format!("{} shares were revoked\n", ids.len()),
+    }
+}
+
+fn scope(scope: &Scope) -> String {
+    fn named<T: Display>(what: &str, names: &[T]) -> String {
+        match names {
+            [one] => format!("{what} {one}"),
+            [one, two] => format!("{what}s {one}, {two}"),
+            [one, rest @ ..] => format!("{what}s {one} and {} more", rest.len()),
+            [] => String::new(),
+        }
+    }
+    match scope {
+        Scope::Jobs(jobs) => named("job", jobs),
+        Scope::Nodes(nodes) => named("node", nodes),
+        Scope::All => "everything".to_owned(),
+    }
+}
+
+fn hidden(hidden: HiddenParts) -> String {
+    let what = [
+        (hidden.arguments, "arguments"),
+        (hidden.paths, "paths"),
+        (hidden.other_users, "users"),
+        (hidden.logs, "logs"),
+    ];
+    let hidden: Vec<_> = what.into_iter().filter_map(|(hidden, what)| hidden.then_some(what)).collect();
+    if hidden.is_empty() { "-".to_owned() } else { hidden.join(", ") }
+}
+
+fn audience(terms: &ShareTerms) -> String {
+    terms.to.as_ref().map_or_else(|| "whoever has the link".to_owned(), |to| format!("{to} only"))
+}
+
+fn ends(terms: &ShareTerms, now_ms: u64) -> String {
+    let left = duration(terms.expires_ms.saturating_sub(now_ms) / 1_000);
+    if terms.ends_with_job { format!("in {left} or with the job") } else { format!("in {left}") }
+}
+
+fn visitors<'a>(visitors: impl Iterator<Item = &'a Visitor>, now_ms: u64) -> String {
+    let one = |visitor: &Visitor| {
+        let user = visitor.user.as_ref().map_or("somebody", |user| user.as_str());
+        format!("{user} for {}", duration(now_ms.saturating_sub(visitor.since_ms) / 1_000))
+    };
+    let visitors: Vec<_> = visitors.map(one).collect();
+    if visitors.is_empty() { "-".to_owned() } else { visitors.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::JobId;
+    use nodeglass_protocol::share::Share;
+
+    fn share(scope: Scope) -> Share {
+        let terms = ShareTerms {
+            label: "for Bob".into(),
+            scope,
+            hidden: HiddenParts { logs: false, ..HiddenParts::default() },
+            to: Some("bob".into()),
+            expires_ms: 86_400_000,
+            ends_with_job: true,
+        };
+        Share { id: ShareId::new("k3jq9x8a2b").unwrap(), created_ms: 0, terms }
+    }
+
+    #[test]
+    fn a_created_share_is_printed_with_everything_its_holder_needs() {
+        let link = Some("http://127.0.0.1:8080/#s=k3jq9x8a2b.KEY".to_owned());
+        let tunnel = "ssh -L 8080:127.0.0.1:8080 login1".into();
+        let printed =
+            created(&ShareLink { share: share(Scope::Jobs(vec![JobId(17)])), link, tunnel }, 60_000);
+        assert_eq!(
+            printed,
+            "
+  shared   job 17, read-only
+  hidden   arguments, paths, users
+  for      bob only
+  ends     in 23 h 59 min or with the job
+  link     http://127.0.0.1:8080/#s=k3jq9x8a2b.KEY
+  tunnel   ssh -L 8080:127.0.0.1:8080 login1   (on their laptop)
+  revoke   relay share revoke k3jq9x8a2b
+
+"
+        );
+    }
+
+    #[test]
+    fn shares_are_printed_in_columns_with_their_visitors() {
+        let share = share(Scope::Jobs(vec![JobId(1), JobId(2), JobId(3)]));
+        let visitor = |user: Option<&str>, since_ms| Visitor {
+            share: Some(share.id.clone()),
+            user: user.map(Into::into),
+            since_ms,
+        };
+        let visitors = vec![visitor(Some("bob"), 0), visitor(None, 59_000)];
+        let printed = list(&Sharing { shares: vec![share.clone()], visitors }, 180_000);
+        assert_eq!(
+            printed,
+            "\
+ID          SHARES             FOR       ENDS                            HIDES                    VIEWERS                            LABEL
+k3jq9x8a2b  jobs 1 and 2 more  bob only  in 23 h 57 min or with the job  arguments, paths, users  bob for 3 min, somebody for 2 min  for Bob
+"
+        );
+        assert_eq!(list(&Sharing::default(), 0), "nothing is shared\n");
+    }
+}

@@ -1,0 +1,528 @@
+//! The event loop: one task owns the fleet, applies events, and publishes deltas to subscribers.
+
+mod sample_groups;
+mod scope;
+
+use crate::clock::Clock;
+use crate::fleet::{Event, Fleet, NodeEvent};
+use crate::live::{Encoded, Hub, Mailbox, Request, TopicFeed};
+use crate::memory;
+use crate::nodes::{FromNode, JobList, Plan, SampleSchedule};
+use crate::share::Viewer;
+use bytes::Bytes;
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::live::{CloseReason, ServerMessage, Topic};
+use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_protocol::share::Sharing;
+use nodeglass_protocol::{JobId, NodeName};
+use sample_groups::SampleGroups;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+/// Lines of many nodes arrive together and share a frame: changes are flushed once the last node of a
+/// group has reported (see [`SampleGroups`]), else once no line arrived for this long,
+const FLUSH_QUIET: Duration = Duration::from_millis(5);
+/// or at the latest this long after the first.
+const FLUSH_MAX_DELAY: Duration = Duration::from_millis(30);
+/// How long lagging subscribers are collected before they are resynchronised: they lag together when the
+/// machine is busy, and one encoding serves them all.
+const CATCH_UP_DELAY: Duration = Duration::from_millis(250);
+/// Maximum number of lines per batch.
+const BATCH: usize = 512;
+/// Without subscribers, nodes are sampled slowly only after this long: reloading a page must not slow
+/// them down.
+const IDLE_AFTER_MS: u64 = 60_000;
+/// Free memory is returned to the system this long after the last subscriber left.
+const TRIM_AFTER_MS: u64 = 5_000;
+
+/// Sampling intervals and frame sizes.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Sampling interval of nodes whose node or job topic is subscribed to.
+    pub detail_interval_ms: u32,
+    /// Sampling interval of other nodes while there are subscribers.
+    pub overview_interval_ms: u32,
+    /// Sampling interval without subscribers.
+    pub idle_interval_ms: u32,
+    /// Approximate number of history bytes per frame; further history is sent in separate frames, each
+    /// after the subscriber has read the one before.
+    pub history_budget: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            detail_interval_ms: 1_000,
+            overview_interval_ms: 2_000,
+            idle_interval_ms: 10_000,
+            history_budget: 96 * 1024,
+        }
+    }
+}
+
+/// The inputs of the event loop.
+#[derive(Debug)]
+pub struct Inputs {
+    /// Events of the node sessions.
+    pub nodes: mpsc::Receiver<FromNode>,
+    /// Job lists and other events for the fleet.
+    pub events: mpsc::Receiver<Event>,
+    /// Open shares and current visitors.
+    pub sharing: watch::Receiver<Sharing>,
+}
+
+/// The task that owns the fleet and the feed of every topic that is subscribed to.
+#[derive(Debug)]
+pub struct EventLoop {
+    fleet: Fleet,
+    clock: Clock,
+    options: Options,
+    inputs: Inputs,
+    requests: mpsc::Receiver<Request>,
+    departures: mpsc::UnboundedReceiver<u64>,
+    plan: watch::Sender<Plan>,
+    groups: SampleGroups,
+    feeds: HashMap<FeedKey, TopicFeed>,
+    subscribers: HashMap<u64, SubscriberState>,
+    /// Subscribers that lag and await a snapshot.
+    lagging: Vec<u64>,
+    next_subscriber_id: u64,
+    next_feed: u32,
+    last_subscriber_ms: u64,
+    /// Whether memory freed by departed subscribers has not been returned yet.
+    needs_trim: bool,
+    coalesced: u64,
+}
+
+/// A topic as filtered for a viewer.
+type FeedKey = (Topic, Viewer);
+
+#[derive(Debug)]
+struct SubscriberState {
+    form: Form,
+    viewer: Viewer,
+    mailbox: Arc<Mailbox>,
+    topics: Vec<Topic>,
+    /// Nodes whose history is still to be sent.
+    pending_history: Vec<(Topic, VecDeque<NodeName>)>,
+}
+
+impl EventLoop {
+    /// Creates the event loop, its handle, and the plan for the supervisor.
+    pub fn new(
+        fleet: Fleet,
+        clock: Clock,
+        options: Options,
+        inputs: Inputs,
+    ) -> (Self, Hub, watch::Receiver<Plan>) {
+        let (hub, requests, departures) = Hub::channel();
+        let (plan, plan_rx) = watch::channel(Plan::default());
+        let event_loop = Self {
+            fleet,
+            clock,
+            options,
+            inputs,
+            requests,
+            departures,
+            plan,
+            groups: SampleGroups::default(),
+            feeds: HashMap::new(),
+            subscribers: HashMap::new(),
+            lagging: Vec::new(),
+            next_subscriber_id: 0,
+            next_feed: 0,
+            last_subscriber_ms: clock.now_ms(),
+            needs_trim: false,
+            coalesced: 0,
+        };
+        (event_loop, hub, plan_rx)
+    }
+
+    /// Runs until `shutdown` becomes true, then notifies every subscriber.
+    pub async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
+        let mut tick = interval(Duration::from_secs(1));
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut lines = Vec::with_capacity(BATCH);
+        let (mut flush_at, mut flush_by): (Option<Instant>, Option<Instant>) = (None, None);
+        let mut catch_up_at: Option<Instant> = None;
+        self.update_plan();
+        loop {
+            tokio::select! {
+                // Lines of probes.
+                1.. = self.inputs.nodes.recv_many(&mut lines, BATCH) => {
+                    let now = Instant::now();
+                    flush_at = match self.handle_lines(&mut lines) {
+                        // Nothing to wait for.
+                        true if !self.subscribers.is_empty() => Some(now),
+                        _ => flush_by.map(|by| by.min(now + FLUSH_QUIET)),
+                    };
+                }
+                // A job list or an action.
+                Some(event) = self.inputs.events.recv() => self.handle_event(event),
+                // Shares or visitors changed.
+                Ok(()) = self.inputs.sharing.changed() => self.handle_sharing(),
+                // A subscriber's request.
+                Some(request) = self.requests.recv() => self.handle_request(request),
+                // A subscriber left.
+                Some(subscriber) = self.departures.recv() => self.leave(subscriber),
+                // Accumulated changes are due.
+                () = sleep_until(flush_at.unwrap_or_else(Instant::now)), if flush_at.is_some() => {
+                    (flush_at, flush_by) = (None, None);
+                    self.flush_changes();
+                }
+                // Lagging subscribers are resynchronised.
+                () = sleep_until(catch_up_at.unwrap_or_else(Instant::now)), if catch_up_at.is_some() => {
+                    catch_up_at = None;
+                    self.catch_up();
+                }
+                // Timeouts are checked once a second.
+                _ = tick.tick() => self.tick(),
+                _ = shutdown.wait_for(|down| *down) => break,
+            }
+            // Without subscribers, changes wait for the next tick, which avoids wake-ups.
+            if flush_by.is_none() && self.fleet.has_changes() && !self.subscribers.is_empty() {
+                let now = Instant::now();
+                (flush_at, flush_by) = (flush_at.or(Some(now + FLUSH_QUIET)), Some(now + FLUSH_MAX_DELAY));
+            }
+            if catch_up_at.is_none() && !self.lagging.is_empty() {
+                catch_up_at = Some(Instant::now() + CATCH_UP_DELAY);
+            }
+        }
+        self.shut_down();
+    }
+
+    /// Returns whether a group of nodes has reported completely.
+    fn handle_lines(&mut self, lines: &mut Vec<FromNode>) -> bool {
+        let mut is_complete = false;
+        for FromNode { node, at_ms, event } in lines.drain(..) {
+            if let NodeEvent::Line(line) = &event
+                && let ProbeLine::Sample(sample) = &**line
+                && !sample.replay
+            {
+                is_complete |= self.groups.report(&node, at_ms, sample.interval_ms);
+            }
+            self.fleet.handle(Event::Node(node, event), at_ms);
+        }
+        is_complete
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        let is_fresh_list = match &event {
+            Event::Jobs { .. } => Some(true),
+            Event::JobsFailed { .. } => Some(false),
+            _ => None,
+        };
+        self.fleet.handle(event, self.clock.now_ms());
+        self.update_plan();
+        // After updating the plan, so that a task that waits for this list sees its effect.
+        if let Some(is_fresh) = is_fresh_list {
+            self.plan.send_modify(|plan| {
+                plan.list = JobList { number: plan.list.number + 1, is_fresh };
+            });
+        }
+    }
+
+    fn handle_sharing(&mut self) {
+        let sharing = self.inputs.sharing.borrow_and_update().clone();
+        self.fleet.handle(Event::Sharing(sharing), self.clock.now_ms());
+    }
+
+    fn tick(&mut self) {
+        let now_ms = self.clock.now_ms();
+        self.fleet.handle(Event::Tick, now_ms);
+        let (viewers, coalesced) = (self.subscribers.len() as u32, self.coalesced);
+        // CPU time is reported in whole seconds, so that it is not itself a change every second.
+        let cpu_ms = cpu_time_ms() / 1_000 * 1_000;
+        self.fleet.handle(Event::Status { viewers, cpu_ms, coalesced }, now_ms);
+        self.update_plan();
+        if self.subscribers.is_empty() {
+            self.flush_changes();
+        }
+        // Not for every reload of a page: it walks all free memory.
+        if self.needs_trim && now_ms.saturating_sub(self.last_subscriber_ms) > TRIM_AFTER_MS {
+            self.needs_trim = false;
+            memory::trim();
+        }
+    }
+
+    fn handle_request(&mut self, request: Request) {
+        match request {
+            Request::Join { form, viewer, mailbox, id } => {
+                self.next_subscriber_id += 1;
+                let state = SubscriberState {
+                    form,
+                    viewer,
+                    mailbox,
+                    topics: Vec::new(),
+                    pending_history: Vec::new(),
+                };
+                self.subscribers.insert(self.next_subscriber_id, state);
+                if id.send(self.next_subscriber_id).is_err() {
+                    self.subscribers.remove(&self.next_subscriber_id);
+                }
+            }
+            Request::SetTopics { subscriber, topics, done } => {
+                let cost = self.set_topics(subscriber, topics);
+                let _ = done.send(cost);
+            }
+            Request::Resync { subscriber, topic, done } => {
+                self.flush_changes();
+                let began = Instant::now();
+                if self.subscribers.get(&subscriber).is_some_and(|state| state.topics.contains(&topic)) {
+                    self.send_snapshot(subscriber, &topic);
+                }
+                let _ = done.send(began.elapsed());
+            }
+            Request::CatchUp { subscriber } => self.lagging.push(subscriber),
+            Request::More { subscriber } => self.send_history(subscriber),
+            Request::Picture { topic, viewer, form, reply } => {
+                self.flush_changes();
+                let now_ms = self.clock.now_ms();
+                let key = (topic, viewer);
+                let known = self.feeds.get_mut(&key).and_then(|feed| feed.full_snapshot(&self.fleet, form));
+                let frame = known.or_else(|| {
+                    TopicFeed::open(key.0, key.1, 0, self.options.history_budget, &self.fleet, now_ms)?
+                        .full_snapshot(&self.fleet, form)
+                });
+                let _ = reply.send(frame);
+            }
+            Request::Job { id, reply } => {
+                let job = self.fleet.jobs().iter().find(|job| job.id == id);
+                let _ = reply.send(job.cloned());
+            }
+            Request::Unwatched { scope, reply } => {
+                let _ = reply.send(scope::unwatched(&self.fleet, &scope));
+            }
+            Request::HasEnded { scope, reply } => {
+                let _ = reply.send(scope::has_ended(&self.fleet, &scope));
+            }
+        }
+    }
+
+    /// Changes the topics of a subscriber. Returns the time spent on snapshots, without flushing earlier
+    /// changes.
+    fn set_topics(&mut self, subscriber: u64, topics: Vec<Topic>) -> Duration {
+        self.flush_changes();
+        let began = Instant::now();
+        let Some(state) = self.subscribers.get_mut(&subscriber) else { return Duration::ZERO };
+        let before = std::mem::replace(&mut state.topics, topics.clone());
+        state.pending_history.retain(|(topic, _)| topics.contains(topic));
+        for topic in topics.iter().filter(|topic| !before.contains(topic)) {
+            self.send_snapshot(subscriber, topic);
+        }
+        let cost = began.elapsed();
+        self.close_unwatched_feeds();
+        self.update_plan();
+        cost
+    }
+
+    fn leave(&mut self, subscriber: u64) {
+        self.subscribers.remove(&subscriber);
+        self.last_subscriber_ms = self.clock.now_ms();
+        self.close_unwatched_feeds();
+        self.update_plan();
+        self.needs_trim = true;
+    }
+
+    fn close_unwatched_feeds(&mut self) {
+        let subscribers = &self.subscribers;
+        self.feeds.retain(|(topic, viewer), _| {
+            subscribers.values().any(|state| state.viewer == *viewer && state.topics.contains(topic))
+        });
+    }
+
+    /// Sends a topic's snapshot. Changes have been flushed before, so that the next delta applies to it.
+    fn send_snapshot(&mut self, subscriber: u64, topic: &Topic) {
+        let Some(state) = self.subscribers.get_mut(&subscriber) else { return };
+        let key = (topic.clone(), state.viewer.clone());
+        if !self.feeds.contains_key(&key) {
+            self.next_feed += 1;
+            let (number, history_budget) = (self.next_feed, self.options.history_budget);
+            let ((topic, viewer), now_ms) = (key.clone(), self.clock.now_ms());
+            if let Some(feed) = TopicFeed::open(topic, viewer, number, history_budget, &self.fleet, now_ms) {
+                self.feeds.insert(key.clone(), feed);
+            }
+        }
+        state.pending_history.retain(|(pending_history, _)| pending_history != topic);
+        match self.feeds.get_mut(&key).and_then(|feed| feed.initial_snapshot(&self.fleet, state.form)) {
+            Some((frame, pending_history)) => {
+                state.mailbox.push(frame);
+                state.add_pending_history(topic, &pending_history);
+            }
+            None => state.mailbox.push(Bytes::from(state.form.encode(&ServerMessage::Gone(topic.clone())))),
+        }
+    }
+
+    /// Sends snapshots to lagging subscribers.
+    fn catch_up(&mut self) {
+        self.flush_changes();
+        for subscriber in std::mem::take(&mut self.lagging) {
+            let Some(state) = self.subscribers.get(&subscriber) else { continue };
+            let (topics, missed) = (state.topics.clone(), state.mailbox.catch_up());
+            state.mailbox.push(Bytes::from(state.form.encode(&ServerMessage::Lagged { missed })));
+            topics.iter().for_each(|topic| self.send_snapshot(subscriber, topic));
+        }
+    }
+
+    /// Sends the next part of the pending history.
+    fn send_history(&mut self, subscriber: u64) {
+        let Some(state) = self.subscribers.get_mut(&subscriber) else { return };
+        // A lagging subscriber does not know these nodes; snapshots will queue their history again.
+        if state.mailbox.is_lagging() {
+            return;
+        }
+        while let Some((topic, pending_history)) = state.pending_history.first_mut() {
+            let feed = self.feeds.get(&(topic.clone(), state.viewer.clone()));
+            let frame = feed.and_then(|feed| feed.history(&self.fleet, state.form, pending_history));
+            if pending_history.is_empty() || frame.is_none() {
+                state.pending_history.remove(0);
+            }
+            if let Some(frame) = frame {
+                state.mailbox.push(frame);
+                break;
+            }
+        }
+        if !state.pending_history.is_empty() {
+            state.mailbox.signal_more();
+        }
+    }
+
+    /// Publishes accumulated changes, encoded once per topic and viewer.
+    fn flush_changes(&mut self) {
+        if !self.fleet.has_changes() {
+            return;
+        }
+        let changes = self.fleet.take_changes();
+        let now_ms = self.clock.now_ms();
+        let mut gone = Vec::new();
+        for (key, feed) in &mut self.feeds {
+            let with_json = self
+                .subscribers
+                .values()
+                .any(|state| state.form == Form::Json && state.is_subscribed_to(key));
+            if let Some(encoded) = feed.advance(&self.fleet, &changes, now_ms, with_json) {
+                self.coalesced += deliver(&mut self.subscribers, key, &encoded, now_ms);
+            } else if (changes.jobs || changes.membership) && feed.is_gone(&self.fleet) {
+                gone.push(key.clone());
+            }
+        }
+        // One wake-up for all topics, so that their frames are sent together.
+        self.subscribers.values().for_each(|state| state.mailbox.wake());
+        for key in gone {
+            self.feeds.remove(&key);
+            for state in self.subscribers.values_mut().filter(|state| state.is_subscribed_to(&key)) {
+                state.mailbox.push(Bytes::from(state.form.encode(&ServerMessage::Gone(key.0.clone()))));
+            }
+        }
+        // A job that appears, or reappears, while its topic is subscribed to is sent without another
+        // request.
+        let waiting: Vec<_> = self
+            .subscribers
+            .iter()
+            .flat_map(|(subscriber, state)| {
+                state.topics.iter().map(|topic| (*subscriber, (topic.clone(), state.viewer.clone())))
+            })
+            .filter(|(_, key)| !self.feeds.contains_key(key) && key.1.has_topic(&self.fleet, &key.0))
+            .collect();
+        waiting.iter().for_each(|(subscriber, (topic, _))| self.send_snapshot(*subscriber, topic));
+    }
+
+    /// Updates the plan: which nodes are wanted, at which sampling interval.
+    fn update_plan(&mut self) {
+        let now_ms = self.clock.now_ms();
+        if !self.subscribers.is_empty() {
+            self.last_subscriber_ms = now_ms;
+        }
+        let idle = now_ms.saturating_sub(self.last_subscriber_ms) > IDLE_AFTER_MS;
+        let slow = if idle { self.options.idle_interval_ms } else { self.options.overview_interval_ms };
+        let wanted = self.fleet.wanted();
+        self.groups.set_nodes(&wanted);
+        let on_nodes = self.fleet.jobs_on_nodes();
+        let ordered = |name: NodeName| {
+            let phase_ms = self.groups.phase_ms(&name);
+            let active = on_nodes.get(&name).map(Vec::as_slice).unwrap_or_default();
+            let completes = |job: &&&Job| job.state == JobState::Completing;
+            let jobs: Vec<JobId> = active.iter().filter(|job| !completes(job)).map(|job| job.id).collect();
+            let is_ending = jobs.is_empty() && !active.is_empty() && !self.fleet.is_watched_host(&name);
+            (name, SampleSchedule { interval_ms: slow, phase_ms, jobs, is_ending })
+        };
+        let mut schedules: BTreeMap<_, _> = wanted.into_iter().map(ordered).collect();
+        // Every subscribed topic has a feed.
+        for (topic, viewer) in self.feeds.keys().filter(|(topic, _)| *topic != Topic::Overview) {
+            for node in viewer.nodes(&self.fleet, topic).unwrap_or_default() {
+                if let Some(schedule) = schedules.get_mut(node.name()) {
+                    schedule.interval_ms = self.options.detail_interval_ms;
+                }
+            }
+        }
+        self.plan.send_if_modified(|plan| {
+            let changed = plan.nodes != schedules;
+            plan.nodes = schedules;
+            changed
+        });
+    }
+
+    fn shut_down(&self) {
+        for state in self.subscribers.values() {
+            state
+                .mailbox
+                .push(Bytes::from(state.form.encode(&ServerMessage::Bye(CloseReason::ShuttingDown))));
+            state.mailbox.close();
+        }
+    }
+}
+
+impl SubscriberState {
+    /// Adds nodes whose history is still to be sent.
+    fn add_pending_history(&mut self, topic: &Topic, names: &[NodeName]) {
+        if names.is_empty() {
+            return;
+        }
+        match self.pending_history.iter_mut().find(|(pending_history, _)| pending_history == topic) {
+            Some((_, pending_history)) => {
+                // History is sent as of when it is sent, so that once is enough.
+                let again: HashSet<_> = names.iter().collect();
+                pending_history.retain(|name| !again.contains(name));
+                pending_history.extend(names.iter().cloned());
+            }
+            None => self.pending_history.push((topic.clone(), names.iter().cloned().collect())),
+        }
+        self.mailbox.signal_more();
+    }
+
+    fn is_subscribed_to(&self, (topic, viewer): &FeedKey) -> bool {
+        self.viewer == *viewer && self.topics.contains(topic)
+    }
+}
+
+/// Pushes a delta to all subscribers of the topic; returns how many dropped it.
+fn deliver(
+    subscribers: &mut HashMap<u64, SubscriberState>,
+    key: &FeedKey,
+    encoded: &Encoded,
+    now_ms: u64,
+) -> u64 {
+    let mut dropped = 0;
+    for state in subscribers.values_mut().filter(|state| state.is_subscribed_to(key)) {
+        let frame = match state.form {
+            Form::Binary => encoded.binary.clone(),
+            Form::Json => encoded.json.clone().unwrap_or_default(),
+        };
+        dropped += u64::from(state.mailbox.push_delta(frame, now_ms));
+        state.add_pending_history(&key.0, &encoded.pending_history);
+    }
+    dropped
+}
+
+/// CPU time of this process, user and system, in ms (`CLOCK_PROCESS_CPUTIME_ID`).
+fn cpu_time_ms() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! Events: the only inputs of the fleet.
+
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::probe::delta::ParsedLine;
+use nodeglass_protocol::request::AuditEntry;
+use nodeglass_protocol::share::Sharing;
+use nodeglass_protocol::{NodeName, Text};
+
+/// An event for the fleet.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A job list, and the time in s since 1970.
+    Jobs {
+        /// All jobs in SLURM's list.
+        jobs: Vec<Job>,
+        /// The login node's clock.
+        wall_s: i64,
+    },
+    /// An action of the owner.
+    Audit(AuditEntry),
+    /// Shares or visitors changed.
+    Sharing(Sharing),
+    /// The poll failed.
+    JobsFailed {
+        /// The reason, a complete sentence.
+        why: Text,
+        /// When it is polled again, by the relay's clock.
+        retry_at_ms: u64,
+    },
+    /// There is no SLURM: only the hosts of [`Fleet::watch_hosts`] are watched.
+    NoSlurm,
+    /// An event of a node's session.
+    Node(NodeName, NodeEvent),
+    /// A second passed.
+    Tick,
+    /// The relay's own status.
+    Status {
+        /// Connected pages.
+        viewers: u32,
+        /// CPU time used, in ms.
+        cpu_ms: u64,
+        /// Deltas that lagging subscribers missed.
+        coalesced: u64,
+    },
+}
+
+/// Events of a session for the fleet.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeEvent {
+    /// A probe is being started.
+    Connecting {
+        /// Failed attempts before this one.
+        failures: u32,
+    },
+    /// A line was received.
+    Line(Box<ParsedLine>),
+    /// Unreadable lines were skipped.
+    Lost {
+        /// Number since the link was established.
+        lines: u64,
+        /// The beginning of one of them.
+        sample: Text,
+    },
+    /// Output of a login shell before the probe's first line, which was skipped.
+    Noise(Text),
+    /// The link is down and will be retried.
+    Down {
+        /// The cause, a complete sentence.
+        why: Text,
+        /// When it is retried, by the relay's clock.
+        retry_at_ms: u64,
+    },
+    /// The link is down until the user acts.
+    Refused {
+        /// The cause, a complete sentence.
+        why: Text,
+        /// What to do about it, a complete sentence.
+        advice: Text,
+    },
+    /// The link is down and not retried: the user's jobs on the node are completing.
+    Ending,
+}

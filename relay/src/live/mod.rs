@@ -1,0 +1,167 @@
+//! Publishes the fleet to subscribers: each gets a snapshot of its topics, then deltas.
+
+mod feed;
+mod mailbox;
+
+pub use feed::{Encoded, TopicFeed};
+pub(crate) use mailbox::Mailbox;
+
+use crate::share::Viewer;
+use bytes::Bytes;
+use mailbox::Mail;
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::live::{MAX_TOPICS, Topic};
+use nodeglass_protocol::share::Scope;
+use nodeglass_protocol::{JobId, Text};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// Capacity of the request channel.
+const REQUESTS: usize = 256;
+
+/// Handle to the event loop. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Hub {
+    requests: mpsc::Sender<Request>,
+    /// Unbounded because `Drop` cannot wait; limited by the number of subscribers.
+    departures: mpsc::UnboundedSender<u64>,
+}
+
+/// Requests of subscribers to the event loop.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Join { form: Form, viewer: Viewer, mailbox: Arc<Mailbox>, id: oneshot::Sender<u64> },
+    SetTopics { subscriber: u64, topics: Vec<Topic>, done: oneshot::Sender<Duration> },
+    Resync { subscriber: u64, topic: Topic, done: oneshot::Sender<Duration> },
+    CatchUp { subscriber: u64 },
+    More { subscriber: u64 },
+    Picture { topic: Topic, viewer: Viewer, form: Form, reply: oneshot::Sender<Option<Bytes>> },
+    Job { id: JobId, reply: oneshot::Sender<Option<Job>> },
+    Unwatched { scope: Scope, reply: oneshot::Sender<Option<Text>> },
+    HasEnded { scope: Scope, reply: oneshot::Sender<Option<bool>> },
+}
+
+impl Hub {
+    /// Creates a hub, and what the event loop receives from it: requests, and the ids of subscribers
+    /// that left.
+    pub(crate) fn channel() -> (Self, mpsc::Receiver<Request>, mpsc::UnboundedReceiver<u64>) {
+        let (requests, request_rx) = mpsc::channel(REQUESTS);
+        let (departures, departure_rx) = mpsc::unbounded_channel();
+        (Self { requests, departures }, request_rx, departure_rx)
+    }
+
+    /// Registers a subscriber; `None` if the relay is shutting down.
+    pub async fn join(&self, form: Form, viewer: Viewer) -> Option<Subscriber> {
+        let mailbox = Arc::new(Mailbox::default());
+        let (id, joined) = oneshot::channel();
+        self.requests.send(Request::Join { form, viewer, mailbox: mailbox.clone(), id }).await.ok()?;
+        Some(Subscriber { id: joined.await.ok()?, mailbox, hub: self.clone() })
+    }
+
+    /// The current snapshot of a topic for a viewer; `None` if there is no such topic.
+    pub async fn picture(&self, topic: Topic, viewer: Viewer, form: Form) -> Option<Bytes> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::Picture { topic, viewer, form, reply }).await.ok()?;
+        response.await.ok()?
+    }
+
+    /// The current state of a job; `None` if it is not in the list.
+    pub async fn job(&self, id: JobId) -> Option<Job> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::Job { id, reply }).await.ok()?;
+        response.await.ok()?
+    }
+
+    /// Describes what a scope names and the relay does not watch; `None` if it watches all of it.
+    pub async fn unwatched(&self, scope: Scope) -> Option<Text> {
+        let (reply, response) = oneshot::channel();
+        let gone = || Some("the relay is ending".into());
+        if self.requests.send(Request::Unwatched { scope, reply }).await.is_err() {
+            return gone();
+        }
+        response.await.unwrap_or_else(|_| gone())
+    }
+
+    /// Whether all jobs of a scope have ended; `None` unless the job list is fresh.
+    pub async fn has_ended(&self, scope: Scope) -> Option<bool> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::HasEnded { scope, reply }).await.ok()?;
+        response.await.ok()?
+    }
+}
+
+/// A registered subscriber; dropping it unsubscribes.
+#[derive(Debug)]
+pub struct Subscriber {
+    id: u64,
+    mailbox: Arc<Mailbox>,
+    hub: Hub,
+}
+
+impl Subscriber {
+    /// Subscribes to these topics, at most [`MAX_TOPICS`]. Completes once a snapshot of each new topic is
+    /// queued, so that a client that subscribes repeatedly without reading cannot pile them up. Returns
+    /// the time that the relay spent on it.
+    pub async fn set_topics(&mut self, mut topics: Vec<Topic>) -> Duration {
+        topics.sort();
+        topics.dedup();
+        topics.truncate(MAX_TOPICS);
+        let (done, cost) = oneshot::channel();
+        let _ = self.hub.requests.send(Request::SetTopics { subscriber: self.id, topics, done }).await;
+        cost.await.unwrap_or_default()
+    }
+
+    /// Requests a topic's snapshot again; otherwise like [`Subscriber::set_topics`].
+    pub async fn resync(&mut self, topic: Topic) -> Duration {
+        let (done, cost) = oneshot::channel();
+        let _ = self.hub.requests.send(Request::Resync { subscriber: self.id, topic, done }).await;
+        cost.await.unwrap_or_default()
+    }
+
+    /// The next frame to send, if one is queued.
+    pub fn try_next(&mut self) -> Option<Bytes> {
+        self.mailbox.try_next()
+    }
+
+    /// The next frame to send; `None` on shutdown. Cancel safe.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            match self.mailbox.next().await {
+                Mail::Frame(frame) => return Some(frame),
+                Mail::Lagging => self.request(Request::CatchUp { subscriber: self.id }),
+                Mail::More => self.request(Request::More { subscriber: self.id }),
+                Mail::Closed => return None,
+            }
+        }
+    }
+}
+
+impl Subscriber {
+    /// Spawned rather than awaited: the request must not be lost if the caller is cancelled while the
+    /// queue is full.
+    fn request(&self, request: Request) {
+        let requests = self.hub.requests.clone();
+        tokio::spawn(async move { requests.send(request).await });
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        let _ = self.hub.departures.send(self.id);
+    }
+}
+
+#[cfg(test)]
+impl Subscriber {
+    /// Reads frames until it is notified that it lags, without a request for snapshots.
+    pub(crate) async fn read_until_lagging(&mut self) {
+        while !matches!(self.mailbox.next().await, Mail::Lagging) {}
+    }
+
+    /// Requests the snapshots that [`Subscriber::next`] would request now.
+    pub(crate) async fn catch_up(&self) {
+        self.hub.requests.send(Request::CatchUp { subscriber: self.id }).await.unwrap();
+    }
+}

@@ -1,0 +1,282 @@
+//! SLURM as a job source: one squeue per poll, and scontrol only for what is new.
+
+mod detail_cache;
+mod schedule;
+mod trigger;
+
+pub use schedule::PollSchedule;
+pub use trigger::{PollReason, PollTrigger};
+
+use crate::slurm::{
+    JobSource, JobsError,
+    query::{self, Client, Commands, Output, Program, QueryError},
+    scontrol::{self, Detail},
+    squeue::{self, Delimiter},
+};
+use async_trait::async_trait;
+use detail_cache::{DetailCache, DetailQuery};
+use nodeglass_protocol::{
+    JobId, Text,
+    job::{Job, JobState},
+};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// Why SLURM cannot be used on this machine; a complete sentence for the user.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSlurm {
+    /// There is no `squeue`.
+    #[error("no SLURM on this machine: squeue is not on the PATH")]
+    NotInstalled,
+    /// The commands are installed but not configured for a cluster.
+    #[error(
+        "no SLURM on this machine: it is installed but has no slurm.conf; set SLURM_CONF if it is in an unusual place"
+    )]
+    NotConfigured,
+}
+
+/// How often the cluster name is queried if it was not available at first.
+const CLUSTER_TRIES: u32 = 3;
+/// Requests to the controller per run of squeue: the user's jobs, and the partitions, which it always
+/// loads (counted with `sdiag` on 22.05; no option avoids the second).
+const SQUEUE_REQUESTS: u32 = 2;
+/// The same for `scontrol --details show job`: jobs and nodes.
+const SCONTROL_REQUESTS: u32 = 2;
+/// Up to this many jobs that a list omits are queried one by one before the list is accepted.
+const DOUBTED_JOBS: usize = 3;
+
+/// The jobs of one user on this machine's cluster.
+#[derive(Debug)]
+pub struct Slurm<C = Commands> {
+    client: C,
+    uid: u32,
+    cluster: Option<Text>,
+    cluster_tries: u32,
+    cache: DetailCache,
+    /// Whether there has been a list, which the caller may keep showing.
+    listed: bool,
+    /// Jobs that were listed before they ended, and may be shown as ended.
+    met: HashSet<JobId>,
+    /// Jobs of the last list that had not ended.
+    open: BTreeSet<JobId>,
+    /// Requests made by the last poll.
+    requests: u32,
+}
+
+impl Slurm<Commands> {
+    /// Detects SLURM on this machine, for the jobs of the user who runs this process.
+    ///
+    /// A controller that does not answer now does not prevent detection.
+    ///
+    /// # Errors
+    /// [`NoSlurm`] if there is none; the caller watches this machine instead and shows the sentence.
+    pub async fn detect() -> Result<Self, NoSlurm> {
+        Self::detect_with(Commands::new(), rustix::process::getuid().as_raw()).await
+    }
+}
+
+impl<C: Client> Slurm<C> {
+    /// Detects SLURM through `client`, for the jobs of the user with this uid.
+    ///
+    /// # Errors
+    /// [`NoSlurm`] if there is none.
+    pub async fn detect_with(client: C, uid: u32) -> Result<Self, NoSlurm> {
+        let mut slurm = Self {
+            client,
+            uid,
+            cluster: None,
+            cluster_tries: 0,
+            cache: DetailCache::default(),
+            listed: false,
+            met: HashSet::new(),
+            open: BTreeSet::new(),
+            requests: 0,
+        };
+        match slurm.query_cluster_name().await {
+            Err(QueryError::Missing(_)) => Err(NoSlurm::NotInstalled),
+            Err(QueryError::Failed(_, why)) if why.contains("configuration source") => {
+                Err(NoSlurm::NotConfigured)
+            }
+            Err(_) | Ok(()) => Ok(slurm),
+        }
+    }
+
+    /// Whose jobs it watches.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// The cluster's name (`ClusterName`), once known.
+    pub fn cluster(&self) -> Option<&Text> {
+        self.cluster.as_ref()
+    }
+
+    async fn query_cluster_name(&mut self) -> Result<(), QueryError> {
+        self.cluster_tries += 1;
+        let output = self.client.run(Program::Scontrol, &scontrol::config_args()).await?;
+        self.cluster = scontrol::cluster_name(&output.out).map(Text::from);
+        Ok(())
+    }
+
+    async fn list(&mut self) -> Result<Vec<Job>, JobsError> {
+        let delimiter = Delimiter::random();
+        self.requests += SQUEUE_REQUESTS;
+        let result = self.client.run(Program::Squeue, &squeue::args(self.uid, &delimiter)).await;
+        let output = result.map_err(|error| self.sentence(&error))?;
+        let list = squeue::read(&output.out, self.uid, &delimiter);
+        self.refuse_if_no_list(&output, &list)?;
+        self.refuse_if_jobs_are_missing(&output, &list).await?;
+        if list.refused > 0 || list.noise || has_error(&output) {
+            tracing::warn!(
+                refused = list.refused,
+                stderr = %query::error_message(&output.err),
+                "squeue printed something that is no job of this user; it was skipped"
+            );
+        }
+        self.listed = true;
+        let open = list.jobs.iter().filter(|job| !matches!(job.state, JobState::Ended(_)));
+        self.open = open.map(|job| job.id).collect();
+        Ok(list.jobs)
+    }
+
+    fn sentence(&self, error: &QueryError) -> JobsError {
+        self.keep_last(&error.to_string())
+    }
+
+    fn keep_last(&self, why: &str) -> JobsError {
+        let suffix = if self.listed { "; showing the last list" } else { "; trying again" };
+        JobsError { why: format!("{why}{suffix}").into() }
+    }
+
+    /// Output is a list only from the column titles to the end of its last line: some errors of squeue
+    /// exit with 0, and a pipe may truncate its output.
+    fn refuse_if_no_list(&self, output: &Output, list: &squeue::List) -> Result<(), JobsError> {
+        let is_whole = list.titled && !list.cut_off;
+        if !is_whole && has_error(output) {
+            return Err(
+                self.sentence(&QueryError::Failed(Program::Squeue, query::error_message(&output.err)))
+            );
+        }
+        if !list.titled && list.jobs.is_empty() {
+            let start = Text::from_bytes(&output.out[..output.out.len().min(60)]);
+            let what = match start.as_str() {
+                "" => "nothing, not even column titles".to_owned(),
+                start => format!("something other than a job list (“{start}”)"),
+            };
+            let why = format!("squeue printed {what}; is another squeue first on the PATH?");
+            return Err(JobsError { why: why.into() });
+        }
+        if !is_whole {
+            return Err(self.keep_last(&format!(
+                "squeue printed only a part of its list, {} jobs of it",
+                list.jobs.len()
+            )));
+        }
+        Ok(())
+    }
+
+    /// A job that has just ended is listed for as long as SLURM remembers it (`MinJobAge`). One that is
+    /// missing altogether was either forgotten at once, or the list is incomplete: scontrol decides.
+    async fn refuse_if_jobs_are_missing(
+        &mut self,
+        output: &Output,
+        list: &squeue::List,
+    ) -> Result<(), JobsError> {
+        let mut missing = self.open.clone();
+        missing.retain(|id| list.jobs.iter().all(|job| job.id != *id));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        if has_error(output) {
+            return Err(
+                self.sentence(&QueryError::Failed(Program::Squeue, query::error_message(&output.err)))
+            );
+        }
+        for id in missing.into_iter().take(DOUBTED_JOBS) {
+            self.requests += SCONTROL_REQUESTS;
+            match self.client.run(Program::Scontrol, &scontrol::job_args(Some(id))).await {
+                Ok(output) if scontrol::goes_on(&output.out, id) == Some(true) => {
+                    let why = format!("squeue left out job {id}, which scontrol still shows");
+                    return Err(self.keep_last(&why));
+                }
+                Ok(_) => {}
+                Err(QueryError::Failed(_, why)) if why.contains("Invalid job id") => {}
+                Err(error) => return Err(self.sentence(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops jobs that had ended before this source ever listed them.
+    fn keep_met(&mut self, jobs: &mut Vec<Job>) {
+        let listed: HashSet<JobId> = jobs.iter().map(|job| job.id).collect();
+        self.met.retain(|id| listed.contains(id));
+        let ended = |job: &Job| matches!(job.state, JobState::Ended(_));
+        self.met.extend(jobs.iter().filter(|job| !ended(job)).map(|job| job.id));
+        jobs.retain(|job| self.met.contains(&job.id));
+    }
+
+    /// Queries missing details. A failure does not hold back the list.
+    async fn query_details(&mut self, jobs: &[Job]) {
+        match self.cache.plan(jobs) {
+            DetailQuery::All => {
+                let Ok(mut found) = self.query_detail(None).await else { return };
+                for job in jobs {
+                    // What is missing here is queried one by one in the next polls.
+                    if let Some(Some(detail)) = found.remove(&job.id) {
+                        self.cache.record(job, Some(detail));
+                    }
+                }
+            }
+            DetailQuery::Each(wanted) => {
+                for job in jobs.iter().filter(|job| wanted.contains(&job.id)) {
+                    let Ok(mut found) = self.query_detail(Some(job.id)).await else { return };
+                    self.cache.record(job, found.remove(&job.id).flatten());
+                }
+            }
+        }
+    }
+
+    async fn query_detail(
+        &mut self,
+        id: Option<JobId>,
+    ) -> Result<HashMap<JobId, Option<Detail>>, QueryError> {
+        self.requests += SCONTROL_REQUESTS;
+        match self.client.run(Program::Scontrol, &scontrol::job_args(id)).await {
+            Ok(output) => Ok(scontrol::read(&output.out, self.uid)),
+            // The job ended between the two queries.
+            Err(QueryError::Failed(_, why)) if why.contains("Invalid job id") => Ok(HashMap::new()),
+            Err(error) => {
+                tracing::warn!("{error}; details of new jobs are not available yet");
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Whether a command that exited with 0 printed an error all the same.
+fn has_error(output: &Output) -> bool {
+    output.err.contains("error")
+}
+
+#[async_trait]
+impl<C: Client> JobSource for Slurm<C> {
+    fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    async fn jobs(&mut self) -> Result<Vec<Job>, JobsError> {
+        self.requests = 0;
+        let mut jobs = self.list().await?;
+        self.keep_met(&mut jobs);
+        self.query_details(&jobs).await;
+        self.cache.fill(&mut jobs);
+        if self.cluster.is_none() && self.cluster_tries < CLUSTER_TRIES {
+            self.requests += 1;
+            let _ = self.query_cluster_name().await;
+        }
+        Ok(jobs)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! The WebSocket endpoint: authenticates the client, then serves its topics until either side closes.
+
+mod connection;
+mod pending_requests;
+mod socket;
+
+use super::origin_check::Authority;
+use super::pacing::RequestPacer;
+use super::{Connection, WebState, api};
+use crate::access;
+use crate::access::peer::Peer;
+use crate::auth::authenticator::{AuthAttempt, Authenticated, HANDSHAKE_TIMEOUT_MS, close_reason};
+use crate::live::Subscriber;
+use crate::share::Viewer;
+use axum::Extension;
+use axum::extract::{FromRequestParts, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use connection::{ConnectionEnd, MessageQuota, WsConnection, close};
+use nodeglass_protocol::live::{ClientMessage, CloseReason, ServerMessage, Welcome};
+use pending_requests::{GuestLogs, PendingRequests, Permissions};
+use socket::Upgrade;
+use std::convert::Infallible;
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use tokio_tungstenite::tungstenite::protocol::Message;
+
+/// Ping interval; a client that sent nothing for three intervals is considered gone.
+const PING_EVERY: Duration = Duration::from_secs(20);
+
+/// Upgrades a request to a WebSocket, unless its user has too many pending or failed attempts.
+pub(super) async fn connect(
+    State(web): State<WebState>,
+    Extension(Authority(authority)): Extension<Authority>,
+    connection: Connection,
+    upgrade: Result<Upgrade, <Upgrade as FromRequestParts<WebState>>::Rejection>,
+) -> Response {
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(why) => return why.into_response(),
+    };
+    let attempt = match web.authenticator.begin(connection.origin()) {
+        Ok(attempt) => attempt,
+        Err(why) => return api::rate_limited(why).await,
+    };
+    upgrade.on_upgrade(move |socket| async move {
+        let mut ws = WsConnection::new(socket);
+        let reason = tokio::select! {
+            reason = serve(&mut ws, &web, attempt, &authority, &connection) => reason,
+            // Evicted in favour of users with fewer connections.
+            () = connection.evicted() => ConnectionEnd::Close(close::RATE_LIMIT, "others need this connection"),
+        };
+        tracing::debug!(?reason, "WebSocket closed");
+        ws.close(reason).await;
+        // Release the permit only after the connection is closed.
+        drop(connection);
+    })
+}
+
+/// Authenticates the client and serves it until either side closes.
+async fn serve(
+    ws: &mut WsConnection,
+    web: &WebState,
+    attempt: AuthAttempt,
+    authority: &str,
+    connection: &Connection,
+) -> ConnectionEnd {
+    let time_limit = Duration::from_millis(HANDSHAKE_TIMEOUT_MS);
+    let (authenticated, peer) = match timeout(time_limit, authenticate(ws, web, &attempt, authority)).await {
+        Ok(Ok(authenticated)) => authenticated,
+        Ok(Err(reason)) => {
+            sleep(Duration::from_millis(attempt.failure_delay_ms(web.about.clock.now_ms()))).await;
+            return reason;
+        }
+        Err(_) => return ConnectionEnd::Close(close::TOO_SLOW, "the proof of the key did not come in time"),
+    };
+    drop(attempt);
+    if !connection.mark_authenticated() {
+        return ConnectionEnd::Close(close::RATE_LIMIT, "too many connections");
+    }
+    let _tab = authenticated.tab.map(|id| web.authenticator.connect_tab(id, web.about.clock));
+    let mut session = web.shares.session(authenticated.grant, peer);
+    let viewer = session.viewer();
+    let mut pacer = RequestPacer::new(viewer.is_guest().then(|| connection.budget()));
+    let mut requests = PendingRequests::new(permissions(web, &viewer));
+    let Some(mut subscriber) = web.hub.join(ws.form(), viewer).await else {
+        return ConnectionEnd::Bye(CloseReason::ShuttingDown);
+    };
+    if matches!(requests.permissions(), Permissions::Owner(_)) {
+        web.actions.refresh_jobs();
+    }
+    let welcome = web.about.welcome(authenticated.proto, &session);
+    tokio::select! {
+        // First, so that nothing is sent to a guest whose share has ended.
+        biased;
+        // The share ends; nothing more is written, however slowly the client reads.
+        ending = session.ended() => ConnectionEnd::Bye(close_reason(ending)),
+        // Serves the client until either side closes.
+        reason = message_loop(ws, &mut subscriber, &mut requests, &mut pacer, welcome) => match reason {
+            Ok(never) => match never {},
+            Err(reason) => reason,
+        },
+    }
+}
+
+/// The permissions of a viewer.
+fn permissions(web: &WebState, viewer: &Viewer) -> Permissions {
+    match viewer {
+        Viewer::Owner => Permissions::Owner(web.actions.clone()),
+        Viewer::Guest(visibility) if visibility.shows_logs() => Permissions::Guest(Some(GuestLogs {
+            logs: web.actions.logs().clone(),
+            hub: web.hub.clone(),
+            visibility: visibility.clone(),
+        })),
+        Viewer::Guest(_) => Permissions::Guest(None),
+    }
+}
+
+/// Performs the handshake: hello, challenge, proof; see [`nodeglass_protocol::handshake`].
+async fn authenticate(
+    ws: &mut WsConnection,
+    web: &WebState,
+    attempt: &AuthAttempt,
+    authority: &str,
+) -> Result<(Authenticated, Peer), ConnectionEnd> {
+    let ClientMessage::Hello { proto, key, nonce } = ws.recv_first().await? else {
+        return Err(ConnectionEnd::Bye(CloseReason::Unreadable));
+    };
+    let fresh = access::new_nonce().map_err(|error| {
+        tracing::error!(%error, "failed to generate a nonce for a client");
+        ConnectionEnd::Close(close::GOING_AWAY, "the relay has no random numbers")
+    })?;
+    let now_ms = web.about.clock.now_ms();
+    let challenge =
+        attempt.hello(proto, &key, nonce, fresh, authority, now_ms).map_err(ConnectionEnd::Bye)?;
+    ws.send(&attempt.challenge(&challenge)).await?;
+    let ClientMessage::Proof { code } = ws.recv_first().await? else {
+        return Err(ConnectionEnd::Bye(CloseReason::Unreadable));
+    };
+    let (now_ms, peer) = (web.about.clock.now_ms(), attempt.peer());
+    Ok((attempt.prove(challenge, &code, now_ms).map_err(ConnectionEnd::Bye)?, peer))
+}
+
+/// Serves a client until either side closes.
+async fn message_loop(
+    ws: &mut WsConnection,
+    subscriber: &mut Subscriber,
+    requests: &mut PendingRequests,
+    pacer: &mut RequestPacer,
+    welcome: Welcome,
+) -> Result<Infallible, ConnectionEnd> {
+    ws.send(&ServerMessage::Welcome(Box::new(welcome))).await?;
+    let mut quota = MessageQuota::new(Instant::now());
+    let mut last_recv = Instant::now();
+    let mut ping = interval(PING_EVERY);
+    ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        // A due request is respond before the next message is read: a client that sends requests without
+        // reading the answers is held back by its own connection, and neither queue grows.
+        while pacer.next_due().is_some_and(|due| due <= Instant::now()) {
+            run_next_request(ws, subscriber, pacer).await?;
+        }
+        tokio::select! {
+            // The client sent a message, or a pong.
+            message = ws.recv() => {
+                last_recv = Instant::now();
+                quota.spend(last_recv)?;
+                handle_message(requests, pacer, message?).await;
+            }
+            // A rate-limited request is due.
+            () = sleep_until_some(pacer.next_due()) => {}
+            // The hub has a frame for this client.
+            frame = subscriber.next() => send_frame(ws, subscriber, pacer, frame.ok_or(ConnectionEnd::ShuttingDown)?).await?,
+            // A question was respond, or a followed log grew.
+            message = requests.next() => ws.send(&message).await?,
+            // Detects a dead connection: a tunnel can break silently.
+            _ = ping.tick() => {
+                if last_recv.elapsed() > 3 * PING_EVERY {
+                    return Err(ConnectionEnd::Disconnected);
+                }
+                ws.send_raw(Message::Ping(Bytes::new())).await?;
+            }
+        }
+    }
+}
+
+/// Computes the snapshots of the next request and sends them.
+async fn run_next_request(
+    ws: &mut WsConnection,
+    subscriber: &mut Subscriber,
+    pacer: &mut RequestPacer,
+) -> Result<(), ConnectionEnd> {
+    let cost = match pacer.next() {
+        Some(ClientMessage::Subscribe(topics)) => subscriber.set_topics(topics).await,
+        Some(ClientMessage::Resync(topic)) => subscriber.resync(topic).await,
+        _ => Duration::ZERO,
+    };
+    pacer.charge(cost, 0);
+    match subscriber.try_next() {
+        Some(frame) => send_frame(ws, subscriber, pacer, frame).await,
+        None => Ok(()),
+    }
+}
+
+/// Sleeps until `due`, or forever.
+async fn sleep_until_some(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Sends a frame and all others that are queued by then.
+async fn send_frame(
+    ws: &mut WsConnection,
+    subscriber: &mut Subscriber,
+    pacer: &RequestPacer,
+    first: Bytes,
+) -> Result<(), ConnectionEnd> {
+    let mut bytes = first.len();
+    let more = || subscriber.try_next().inspect(|frame| bytes += frame.len());
+    let sent = ws.send_frame(first, more).await;
+    pacer.charge(Duration::ZERO, bytes);
+    sent
+}
+
+/// Handles a message, or queues it for its turn. Pings and repeated proofs are ignored.
+async fn handle_message(
+    requests: &mut PendingRequests,
+    pacer: &mut RequestPacer,
+    message: Option<ClientMessage>,
+) {
+    match message {
+        Some(ClientMessage::Subscribe(topics)) => pacer.queue_topics(topics),
+        Some(ClientMessage::Resync(topic)) => pacer.queue_resync(topic),
+        Some(ClientMessage::Request { number, request }) => requests.start(number, request),
+        Some(ClientMessage::Follow(logs)) => requests.follow(logs).await,
+        Some(ClientMessage::Hello { .. } | ClientMessage::Proof { .. }) | None => {}
+    }
+}

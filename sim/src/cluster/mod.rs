@@ -1,0 +1,6 @@
+//! What the cluster does at any time: SLURM's schedule, and the workload of each GPU.
+
+pub(crate) mod activity;
+pub(crate) mod job_control;
+pub(crate) mod schedule;
+pub(crate) mod workload;

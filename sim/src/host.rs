@@ -1,0 +1,157 @@
+//! The host of a scripted node works for its GPUs: data loaders, launch threads, checkpoints, the network.
+
+use crate::cluster::activity::{Activity, activity};
+use crate::scenario::Scenario;
+use nodeglass_protocol::probe::{HostSample, JobReadings, JobUsage};
+use nodeglass_protocol::{JobId, Reading};
+use std::collections::BTreeMap;
+
+const GIB: f64 = (1u64 << 30) as f64;
+const MIB: f64 = (1u64 << 20) as f64;
+
+/// What the jobs of a node do together.
+#[derive(Debug, Default)]
+struct Bustle {
+    /// Share of the GPUs whose processes work.
+    busy: f64,
+    /// Share of the GPUs that take part in a job of several nodes, times how much it computes.
+    across: f64,
+    /// How many processes write a checkpoint.
+    writers: f64,
+    /// How many processes load a model.
+    loaders: f64,
+}
+
+fn bustle(scenario: &Scenario, node: usize, t_ms: i64) -> Bustle {
+    let script = &scenario.nodes[node];
+    let share = 1.0 / script.assignments.len().max(1) as f64;
+    let mut all = Bustle::default();
+    for gres_index in 0..script.assignments.len() {
+        let Activity { job, workload, .. } = activity(scenario, node, gres_index, t_ms);
+        if !workload.process {
+            continue;
+        }
+        let model = script.model_at(gres_index);
+        let work = ((workload.power_w - model.waiting_w) / (model.cap_w - model.waiting_w)).clamp(0.0, 1.0);
+        all.busy += share * if workload.util > 10 { 1.0 } else { 0.35 };
+        if job.is_some_and(|(job, ..)| job.nodes.len() > 1 && job.array.is_none()) {
+            all.across += share * work;
+        }
+        all.loaders += f64::from(u8::from(workload.memory < 1.0));
+        all.writers += f64::from(u8::from(workload.memory >= 1.0 && (1..5).contains(&workload.util)));
+    }
+    all
+}
+
+/// The readings of the host.
+pub(crate) fn sample(scenario: &Scenario, node: usize, t_ms: i64) -> HostSample {
+    let script = &scenario.nodes[node];
+    let rng = scenario.rng.at(node as u64);
+    let Bustle { busy, across, writers, loaders } = bustle(scenario, node, t_ms);
+    let load1 = f64::from(script.cpus) * (0.012 + busy * (0.30 + 0.04 * rng.smooth_noise(23, t_ms, 60_000)));
+    let memory = 0.035 + busy * (0.31 + 0.02 * rng.smooth_noise(24, t_ms, 120_000));
+    let near = |what, value: f64| {
+        Reading::Value((value * (0.9 + 0.2 * rng.unit(what, t_ms.div_euclid(500)))).max(0.0) as u64)
+    };
+    let slow = |what, value: f64| {
+        Reading::Value((value * (1.0 + 0.02 * rng.smooth_noise(what, t_ms, 300_000))).max(0.0) as u64)
+    };
+    let bytes = |gib: f64| Reading::Value((gib * GIB) as u64);
+    let (_, booted_ms) = scenario.boot(node, t_ms);
+    let up_ms = if rng.is_constant() { 0 } else { t_ms } - booted_ms;
+    HostSample {
+        cpu_pct: Reading::Value(cpu_pct(scenario, node, busy, t_ms)),
+        load1_centi: Reading::Value((load1 * 100.0) as u64),
+        mem_used_bytes: Reading::Value((script.mem_bytes as f64 * memory) as u64),
+        mem_total_bytes: Reading::Value(script.mem_bytes),
+        swap_used_bytes: Reading::Value(0),
+        swap_total_bytes: bytes(8.0),
+        disk_read_bytes_s: near(81, (0.3 + 22.0 * busy + 240.0 * loaders) * MIB),
+        disk_write_bytes_s: near(82, (0.8 + 4.0 * busy + 110.0 * writers) * MIB),
+        net_rx_bytes_s: near(83, (0.4 + 46.0 * busy + 900.0 * loaders) * MIB),
+        net_tx_bytes_s: near(84, (0.3 + 3.0 * busy + 640.0 * writers) * MIB),
+        ib_rx_bytes_s: near(85, across * 86_000.0 * MIB),
+        ib_tx_bytes_s: near(86, across * 85_000.0 * MIB),
+        ib_errors: Reading::Value(0),
+        shm_used_bytes: slow(87, (0.2 + busy * 38.0) * GIB),
+        shm_total_bytes: Reading::Value(script.mem_bytes / 2),
+        tmp_used_bytes: slow(88, 3.4 * GIB),
+        tmp_total_bytes: bytes(96.0),
+        scratch_used_bytes: slow(89, (410.0 + 900.0 * rng.unit(90, 0)) * GIB),
+        scratch_total_bytes: bytes(3_492.0),
+        psi_cpu_pct: near(91, busy * 1.6),
+        psi_mem_pct: Reading::Value(0),
+        psi_io_pct: near(92, 0.4 + 7.0 * writers.min(4.0) + 4.0 * loaders.min(8.0)),
+        uptime_s: Reading::Value(u64::try_from(up_ms / 1_000).unwrap_or(0)),
+    }
+}
+
+fn cpu_pct(scenario: &Scenario, node: usize, busy: f64, t_ms: i64) -> u64 {
+    let rng = scenario.rng.at(node as u64);
+    let share =
+        1.5 + busy * (27.0 + 6.0 * rng.smooth_noise(21, t_ms, 6_000)) + rng.unit(22, t_ms.div_euclid(500));
+    share.clamp(0.0, 100.0) as u64
+}
+
+/// How busy each CPU is, in %: a few work hard, most wait.
+pub(crate) fn cores(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<u8> {
+    let rng = scenario.rng.at(node as u64);
+    let busy = bustle(scenario, node, t_ms).busy;
+    let mean = cpu_pct(scenario, node, busy, t_ms) as f64;
+    // Threads move between CPUs every few seconds.
+    let turn = t_ms.div_euclid(4_000);
+    let core = |core: u32| {
+        let rng = rng.at(9_000 + u64::from(core));
+        let works = rng.unit(93, turn) < mean / 72.0;
+        let near = rng.unit(94, t_ms.div_euclid(500));
+        if works { 50.0 + 46.0 * near } else { 5.0 * near }
+    };
+    (0..scenario.nodes[node].cpus).map(|number| core(number) as u8).collect()
+}
+
+/// What each job uses of a node, by its cgroup.
+pub(crate) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUsage> {
+    let script = &scenario.nodes[node];
+    let mut uses = BTreeMap::<JobId, Share>::new();
+    for gres_index in 0..script.assignments.len() {
+        let Activity { job: Some((_, _, run)), workload, .. } = activity(scenario, node, gres_index, t_ms)
+        else {
+            continue;
+        };
+        let share = uses.entry(run.id).or_default();
+        share.gpus += 1.0;
+        if workload.process {
+            share.processes += 1.0;
+            share.busy += workload.util as f64 / 100.0;
+        }
+    }
+    let of = scenario.rng.at(node as u64);
+    let per_gpu = 1.0 / script.assignments.len().max(1) as f64;
+    let job = |(job, share): (JobId, Share)| {
+        let rng = of.at(u64::from(job.0));
+        let near = 0.92 + 0.16 * rng.unit(95, t_ms.div_euclid(500));
+        let cpus = (f64::from(script.cpus) * share.gpus * per_gpu).floor().max(1.0);
+        let limit = script.mem_bytes as f64 * 0.95 * share.gpus * per_gpu;
+        let steady = 1.0 + 0.03 * rng.smooth_noise(96, t_ms, 180_000);
+        let used = limit * (0.002 + (0.12 + 0.18 * rng.unit(97, 0)) * steady * share.processes / share.gpus);
+        let whole = |value: f64| Reading::Value(value as u64);
+        let now = JobReadings {
+            cpu_pct: whole(((0.6 + 240.0 * share.busy + 95.0 * share.processes) * near).min(cpus * 100.0)),
+            cpu_limit_pct: whole(cpus * 100.0),
+            mem_used_bytes: whole(used),
+            mem_limit_bytes: whole(limit),
+            shmem_bytes: whole(used * 0.11),
+            oom_kills: Reading::Value(0),
+        };
+        JobUsage { job, now }
+    };
+    uses.into_iter().map(job).collect()
+}
+
+/// What a job has and does on a node.
+#[derive(Debug, Default)]
+struct Share {
+    gpus: f64,
+    processes: f64,
+    busy: f64,
+}

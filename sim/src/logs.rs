@@ -1,0 +1,202 @@
+//! Logs of a scripted job: training steps, occasional warnings, and a progress bar.
+
+use crate::scenario::file::Behaviour;
+use crate::scenario::{JobScript, Scenario, ScenarioTime};
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::request::Tail;
+use nodeglass_redact::log::Window;
+
+/// Length of a line in bytes; equal for all lines, so that offsets can be computed.
+const LINE: u64 = 160;
+/// Time between two of the first lines, in ms.
+const FIRST_MS: i64 = 6_000;
+
+/// Returns the tail of a file after an offset.
+pub(crate) fn tail(scenario: &Scenario, node: usize, at: ScenarioTime, path: &str, after: u64) -> Tail {
+    let name = &scenario.nodes[node].name;
+    let Some(log) = Log::find(scenario, at, path) else {
+        return Tail { error: Some(format!("no such file on {name}").into()), ..Tail::default() };
+    };
+    let size = log.size();
+    let window = Window::of(after, size, true);
+    window.tail(&log.bytes(window.from, window.from + window.length))
+}
+
+/// One of a job's logs at one time.
+struct Log<'a> {
+    script: &'a JobScript,
+    is_stderr: bool,
+    /// Time since the start of the job, up to its end.
+    age_ms: i64,
+    /// Start time in ms since 1970.
+    start_ms: i64,
+    first: Vec<String>,
+}
+
+impl<'a> Log<'a> {
+    fn find(scenario: &'a Scenario, at: ScenarioTime, path: &str) -> Option<Self> {
+        let is = |known: &Option<nodeglass_protocol::LongText>| {
+            known.as_ref().is_some_and(|known| known.as_str() == path)
+        };
+        let jobs = scenario.jobs(at);
+        let job = jobs.iter().find(|job| is(&job.stdout) || is(&job.stderr))?;
+        let script = scenario.jobs.iter().find(|script| script.name == job.name)?;
+        let start_ms = job.start? * 1_000;
+        let until_ms = job.ended.map_or(at.wall_ms() as i64, |ended| ended * 1_000);
+        let is_stderr = is(&job.stderr) && !is(&job.stdout);
+        let first = if is_stderr { warnings(script) } else { greeting(script, job) };
+        (job.is_active() || job.ended.is_some()).then_some(Self {
+            script,
+            is_stderr,
+            age_ms: (until_ms - start_ms).max(0),
+            start_ms,
+            first,
+        })
+    }
+
+    /// Number of complete lines.
+    fn lines(&self) -> i64 {
+        let first = self.first.len() as i64;
+        let into_ms = self.age_ms - first * FIRST_MS;
+        match self.step_ms() {
+            Some(step_ms) if into_ms > 0 => first + into_ms / step_ms,
+            _ => (self.age_ms / FIRST_MS).min(first),
+        }
+    }
+
+    /// Time between two lines; `None` after the last one.
+    fn step_ms(&self) -> Option<i64> {
+        match (self.is_stderr, self.script.behaviour) {
+            (true, Behaviour::Bursty | Behaviour::InputBound) => None,
+            (true, _) => Some(780_000),
+            (false, Behaviour::Notebook) => Some(120_000),
+            (false, Behaviour::Inference) => Some(10_000),
+            (false, Behaviour::Bursty) => Some(20_000),
+            (false, Behaviour::IdleGpu) => None,
+            (false, _) => Some(2_000),
+        }
+    }
+
+    fn size(&self) -> u64 {
+        self.lines() as u64 * LINE + self.bar().len() as u64
+    }
+
+    /// Returns the bytes of a range.
+    fn bytes(&self, from: u64, upto: u64) -> Vec<u8> {
+        let lines = self.lines();
+        let first = (from / LINE) as i64;
+        let last = upto.div_ceil(LINE) as i64;
+        let mut bytes = Vec::new();
+        for number in first..last.min(lines) {
+            let mut line = self.line(number).into_bytes();
+            line.resize(LINE as usize - 1, b' ');
+            line.push(b'\n');
+            bytes.extend_from_slice(&line);
+        }
+        if last > lines {
+            bytes.extend_from_slice(self.bar().as_bytes());
+        }
+        let skip = (from - first as u64 * LINE) as usize;
+        bytes.drain(..skip.min(bytes.len()));
+        bytes.truncate((upto - from) as usize);
+        bytes
+    }
+
+    fn line(&self, number: i64) -> String {
+        let first = self.first.len() as i64;
+        if let Some(line) = usize::try_from(number).ok().and_then(|number| self.first.get(number)) {
+            return line.clone();
+        }
+        let step = number - first + 1;
+        let at_ms = self.start_ms + first * FIRST_MS + step * self.step_ms().unwrap_or(FIRST_MS);
+        let clock = clock(at_ms);
+        if self.is_stderr {
+            return format!(
+                "{clock} UserWarning: the gradient norm was clipped in {} of the last 400 steps",
+                3 + step % 11
+            );
+        }
+        self.output(step, &clock)
+    }
+
+    fn output(&self, step: i64, clock: &str) -> String {
+        let wobble = ((step * 7_919) % 97) as f64 / 97.0;
+        let kill_effect = 1.62 + 6.4 / (1.0 + step as f64 / 160.0).sqrt() + 0.06 * wobble;
+        match self.script.behaviour {
+            Behaviour::Notebook => format!("[I {clock} ServerApp] Saving file at /probe-attention.ipynb"),
+            Behaviour::Inference => format!(
+                "INFO {clock} metrics.py:417] prompt {:.1} tokens/s, generation {:.1} tokens/s, running {} reqs, pending 0, KV cache {:.1}%",
+                2_400.0 + 1_900.0 * wobble,
+                610.0 + 380.0 * wobble,
+                12 + step % 31,
+                34.0 + 41.0 * wobble
+            ),
+            Behaviour::Bursty => format!(
+                "{clock} task {step:>3}: acc {:.4}  acc_norm {:.4}",
+                0.5 + 0.3 * wobble,
+                0.52 + 0.3 * wobble
+            ),
+            _ if step % 150 == 0 => {
+                format!("{clock} saving checkpoint to checkpoints/step-{step} ... done in 24.6 s")
+            }
+            _ => format!(
+                "{clock} epoch {} step {step:>6}  loss {kill_effect:.4}  grad_norm {:.3}  lr {:.2e}  {:>6.0} tokens/s  mfu {:.1}%",
+                step / 18_000,
+                0.3 + 0.4 * wobble,
+                3e-4 / (1.0 + step as f64 / 20_000.0),
+                41_200.0 - 900.0 * wobble,
+                43.0 - 1.4 * wobble
+            ),
+        }
+    }
+
+    /// A progress bar that is redrawn in place, without a newline.
+    fn bar(&self) -> String {
+        let draws = matches!(
+            (self.is_stderr, self.script.behaviour),
+            (true, Behaviour::Bursty | Behaviour::InputBound)
+        );
+        if !draws || self.lines() < self.first.len() as i64 {
+            return String::new();
+        }
+        let (all, into_s) = (1_251, self.age_ms / 1_000 % 417);
+        let done = into_s * 3;
+        let full = (done * 20 / all) as usize;
+        format!(
+            "{:>3}%|{}{}| {done}/{all} [{:02}:{:02}<{:02}:{:02}, 3.00it/s]",
+            done * 100 / all,
+            "█".repeat(full),
+            " ".repeat(20 - full),
+            into_s / 60,
+            into_s % 60,
+            (417 - into_s) / 60,
+            (417 - into_s) % 60,
+        )
+    }
+}
+
+fn greeting(script: &JobScript, job: &Job) -> Vec<String> {
+    let gpus = job.gpu_count.unwrap_or_default();
+    let nodes: Vec<&str> = job.nodes.iter().map(nodeglass_protocol::NodeName::as_str).take(8).collect();
+    let mut args = script.args.as_ref().map_or_else(String::new, ToString::to_string);
+    args.truncate(args.char_indices().map(|(at, _)| at).take_while(|at| *at <= 140).last().unwrap_or(0));
+    vec![
+        format!("== job {} on {} ({gpus} GPUs) ==", job.label, nodes.join(" ")).chars().take(140).collect(),
+        format!("+ {args}"),
+        format!("torch 2.6.0+cu126, NCCL 2.21.5, world size {gpus}"),
+        "loading weights: 30 shards from /scratch/models".to_owned(),
+    ]
+}
+
+fn warnings(script: &JobScript) -> Vec<String> {
+    vec![
+        "[W socket.cpp:697] the IPv6 network address of the rendezvous cannot be retrieved (No such file or directory)".to_owned(),
+        format!("{}: FutureWarning: `torch.cuda.amp.autocast(args...)` is deprecated; use `torch.amp.autocast('cuda', args...)`", script.command),
+    ]
+}
+
+/// Formats the time of day.
+fn clock(wall_ms: i64) -> String {
+    let of_day = wall_ms.div_euclid(1_000).rem_euclid(86_400);
+    format!("{:02}:{:02}:{:02}", of_day / 3_600, of_day / 60 % 60, of_day % 60)
+}
