@@ -3,7 +3,7 @@
 use crate::chart::{Range, Window};
 use crate::domain::metric::Metric;
 use crate::domain::query::RANGE;
-use crate::platform::{self, Listener};
+use crate::platform::{self, FrameQueue, Listener};
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::{GpuUuid, NodeName};
@@ -20,6 +20,8 @@ pub struct Time {
     metric: RwSignal<Metric>,
     width: RwSignal<f64>,
     system_theme_changes: RwSignal<u64>,
+    /// The graphs that have yet to follow the clock.
+    frames: FrameQueue,
 }
 
 /// A GPU, identified across nodes.
@@ -46,6 +48,7 @@ impl Time {
             metric: RwSignal::new(Metric::default()),
             width: RwSignal::new(platform::width()),
             system_theme_changes: RwSignal::new(0),
+            frames: FrameQueue::new(),
         };
         let changes = time.system_theme_changes;
         StoredValue::new_local(platform::on_system_theme(move |_| {
@@ -71,29 +74,42 @@ impl Time {
 
     /// Changes the range, given the current one and the relay's clock.
     pub fn set_range(&self, at: impl FnOnce(Range, u64) -> Range) {
-        let now_ms = self.page.fleet.relay_ms(platform::now_ms());
+        let now_ms = self.now_ms();
         let range = at(self.range.get_untracked(), now_ms);
         if range != self.range.get_untracked() {
             self.range.set(range);
         }
     }
 
-    /// Returns the window of a graph with at most `most` steps; changes when a step passes.
+    /// Returns the window of a graph with at most `most` steps; changes when a step passes. Graphs follow the
+    /// clock one after another, each in a frame of its own: a page has up to ten.
     pub fn window(&self, most: Signal<usize>) -> Memo<Window> {
-        let time = self.clone();
+        let clock_ms = {
+            let page = self.page.clone();
+            move || page.fleet.relay_ms(platform::now_ms())
+        };
+        let shown_ms = RwSignal::new(clock_ms());
+        let (second, frames, read_ms) = (self.page.second, self.frames, clock_ms.clone());
+        Effect::watch(
+            move || second.get(),
+            move |_, _, _| {
+                let read_ms = read_ms.clone();
+                // The view may be gone by then.
+                frames.push(move || _ = shown_ms.try_set(read_ms()));
+            },
+            false,
+        );
+        let range = self.range;
         Memo::new(move |_| {
-            let (range, now_ms) = (time.range.get(), time.now_ms());
+            let range = range.get();
+            let now_ms = if range.is_live() { shown_ms.get() } else { clock_ms() };
             Window::over(range.end_ms(now_ms), range.span_ms(), most.get())
         })
     }
 
-    /// Returns the relay's clock: changes every second while graphs follow it, and stays otherwise.
+    /// Returns the relay's clock without subscribing the caller.
     pub fn now_ms(&self) -> u64 {
-        if self.range.get().is_live() {
-            self.page.now_ms()
-        } else {
-            self.page.fleet.relay_ms(platform::now_ms())
-        }
+        self.page.fleet.relay_ms(platform::now_ms())
     }
 
     /// Subscribes to theme (the system's, too) and colour scheme; the number changes with the system's theme.
@@ -179,7 +195,7 @@ impl Time {
             if !known.get() || text == time.range_text() {
                 return;
             }
-            let now_ms = time.page.fleet.relay_ms(platform::now_ms());
+            let now_ms = time.now_ms();
             let range = text.and_then(|text| Range::from_text(&text, time.wall_offset_s(), now_ms));
             time.range.set(range.unwrap_or_default());
         });
