@@ -3,7 +3,7 @@
 use crate::chart::{Range, Window};
 use crate::domain::metric::Metric;
 use crate::domain::query::RANGE;
-use crate::platform::{self, FrameQueue, Listener};
+use crate::platform::{self, Listener};
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::{GpuUuid, NodeName};
@@ -20,8 +20,6 @@ pub struct Time {
     metric: RwSignal<Metric>,
     width: RwSignal<f64>,
     system_theme_changes: RwSignal<u64>,
-    /// The graphs that have yet to follow the clock.
-    frames: FrameQueue,
 }
 
 /// A GPU, identified across nodes.
@@ -48,7 +46,6 @@ impl Time {
             metric: RwSignal::new(Metric::default()),
             width: RwSignal::new(platform::width()),
             system_theme_changes: RwSignal::new(0),
-            frames: FrameQueue::new(),
         };
         let changes = time.system_theme_changes;
         StoredValue::new_local(platform::on_system_theme(move |_| {
@@ -89,7 +86,7 @@ impl Time {
             move || page.fleet.relay_ms(platform::now_ms())
         };
         let shown_ms = RwSignal::new(clock_ms());
-        let (second, frames, read_ms) = (self.page.second, self.frames, clock_ms.clone());
+        let (second, frames, read_ms) = (self.page.second, self.page.frames, clock_ms.clone());
         Effect::watch(
             move || second.get(),
             move |_, _, _| {
