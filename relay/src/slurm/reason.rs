@@ -1,7 +1,7 @@
 //! Explains SLURM's reason codes: why a job is pending or failed, and what the user can do.
 //!
 //! Codes are those of `job_reason_string` in SLURM's sources, 20.02 to 26.05. An unknown code gets no
-//! explanation; the page shows SLURM's own word in any case.
+//! explanation; the page shows SLURM's own code in any case.
 
 use nodeglass_protocol::LongText;
 use nodeglass_protocol::job::{Job, JobState};
@@ -20,9 +20,9 @@ const SENTENCES: &[(&str, &str)] = &[
     ("JobHeldUser", "You hold it; release it so that it can be scheduled."),
     ("JobHeldAdmin", "An administrator holds it; ask them why."),
     ("JobHoldMaxRequeue", "It was requeued too often and is held now; find out why it failed, then release it."),
-    ("Reservation", "It waits for the reservation that it asked for to begin."),
-    ("ReservationDeleted", "The reservation that it asked for was deleted; submit it to another, or without one."),
-    ("Licenses", "A software licence that it asked for is in use; it starts when one is free."),
+    ("Reservation", "It waits for the requested reservation to begin."),
+    ("ReservationDeleted", "The requested reservation was deleted; submit it to another, or without one."),
+    ("Licenses", "A requested software licence is in use; it starts when one is free."),
     ("JobArrayTaskLimit", "Its array is at its limit of concurrent tasks (the number after %); the others follow."),
     ("Prolog", "Its nodes are being prepared."),
     ("Cleaning", "It was requeued and its last run is still being cleaned up."),
@@ -118,9 +118,11 @@ fn limit(code: &str) -> Option<String> {
     };
     let what = thing(what)?;
     Some(match (kind, per) {
-        ("Min", _) => format!("It asks for fewer {what} than {whose} demands; ask for more, or use another."),
+        ("Min", _) => {
+            format!("It requests fewer {what} than {whose} requires; request more, or use another.")
+        }
         (_, Some("Job" | "Node")) => {
-            format!("It asks for more {what} than {whose} allows for one job; ask for less, or use another.")
+            format!("It requests more {what} than {whose} allows for one job; request less, or use another.")
         }
         (_, Some("User")) => format!(
             "Your jobs have as much of the {what} as {whose} allows a user; it starts when others of your jobs end."
@@ -138,7 +140,7 @@ fn limit(code: &str) -> Option<String> {
     })
 }
 
-/// What is limited, in words.
+/// The limited resource, as text.
 fn thing(code: &str) -> Option<&'static str> {
     Some(match code.to_ascii_lowercase().as_str() {
         "cpu" | "cpus" => "CPUs",

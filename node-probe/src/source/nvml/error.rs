@@ -28,7 +28,7 @@ const UNNAMED: [(u32, &str); 8] = [
 /// the call.
 const NOT_OFFERED: [u32; 2] = [25, 26];
 
-/// Returns a short message, in the words of `nvidia-smi` where it has one.
+/// Returns a short message, the one of `nvidia-smi` if it has one.
 pub fn of(error: &NvmlError) -> Text {
     let fragment = match error {
         NvmlError::GpuLost => "GPU is lost",
@@ -60,7 +60,7 @@ pub fn of(error: &NvmlError) -> Text {
         NvmlError::UnexpectedVariant(number) => match UNNAMED.iter().find(|(code, _)| code == number) {
             Some((_, fragment)) => fragment,
             // Either a return code or an enumeration value; the wrapper does not distinguish them.
-            None => return format!("NVML answered {number}, whose meaning is not known").into(),
+            None => return format!("NVML returned the unknown error {number}").into(),
         },
         error => return error.to_string().into(),
     };
