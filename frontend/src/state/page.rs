@@ -9,6 +9,7 @@ use crate::fleet::{Fleet, LogCell, NodeCell, TopicStore};
 use crate::net::Feed;
 use crate::platform;
 use crate::state::address::Address;
+use crate::state::attention::Attention;
 use crate::state::settings::Settings;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
@@ -71,6 +72,8 @@ pub struct Page {
     pub toasts: RwSignal<Vec<Toast>>,
     /// Whether a service worker was found here and removed.
     pub removed_worker: RwSignal<bool>,
+    /// What needs attention.
+    pub attention: Attention,
     /// Source of the route, and the way to navigate.
     pub address: Address,
 }
@@ -107,6 +110,7 @@ impl Page {
         });
         let closed = || RwSignal::new(false);
         let (help, command_palette, settings_open, drawer) = (closed(), closed(), closed(), closed());
+        let attention = Attention::new(&fleet, &feed, second);
         let (pending_action, toasts) = (RwSignal::new(None), RwSignal::new(Vec::new()));
         Self {
             fleet,
@@ -124,6 +128,7 @@ impl Page {
             pending_action,
             toasts,
             removed_worker: RwSignal::new(false),
+            attention,
             address,
         }
     }
