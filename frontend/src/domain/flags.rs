@@ -2,7 +2,7 @@
 
 use crate::domain::severity::Severity;
 use crate::domain::text;
-use nodeglass_protocol::picture::GpuPicture;
+use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuField, Reading};
 
 /// The NVML clock-event reasons that raise a flag (`nvmlClocksEventReason…`).
@@ -67,8 +67,8 @@ impl Flag {
     }
 }
 
-/// Returns the flags of a GPU, the most severe first. A reading that is missing raises none.
-pub fn for_gpu(gpu: &GpuPicture) -> Vec<Flag> {
+/// Returns the flags of a GPU of a node, the most severe first. A reading that is missing raises none.
+pub fn for_gpu(node: &NodePicture, gpu: &GpuPicture) -> Vec<Flag> {
     let reasons = gpu.row.value(GpuField::Throttle).unwrap_or(0);
     let errors = |field| gpu.row.value(field).filter(|count| *count > 0);
     let mut flags = Vec::new();
@@ -78,7 +78,7 @@ pub fn for_gpu(gpu: &GpuPicture) -> Vec<Flag> {
     }));
     add_memory_repairs(gpu, &mut flags);
     add_throttling(reasons, &mut flags);
-    add_links(gpu, &mut flags);
+    add_links(node, gpu, &mut flags);
     if reasons & reason::SW_POWER_CAP != 0 {
         let why = "Works at its power limit, as busy GPUs do.";
         flags.push(Flag::new(FlagKind::PowerCap, "PWR cap", Severity::Ok, why));
@@ -124,12 +124,29 @@ fn add_throttling(reasons: u64, flags: &mut Vec<Flag>) {
     }
 }
 
-/// Adds links that are down or narrower than they could be.
-fn add_links(gpu: &GpuPicture, flags: &mut Vec<Flag>) {
+/// Returns the numbers of a GPU's NVLinks that are down, although they are wired: others of the same GPU, or the
+/// same link of another GPU, are up. NVML also reports a link as down that leads nowhere.
+pub fn links_down(node: &NodePicture, gpu: &GpuPicture) -> Vec<u32> {
     let links = &gpu.health.nvlinks;
-    let down = links.iter().filter(|link| link.up.value() == Some(&false)).count();
-    // With every link down it is a GPU that is wired without NVLink, or a fabric that was never set up.
-    if down > 0 && (down < links.len() || links.iter().any(|link| link.remote.value().is_some())) {
+    let is_down = |gpu: &GpuPicture, number: u32| {
+        gpu.health.nvlinks.iter().any(|link| link.link == number && link.up.value() == Some(&false))
+    };
+    let has_others_up = links.iter().any(|link| link.up.value() == Some(&true));
+    // A summary has only the links that are down; then the other GPUs tell.
+    let is_peer = |peer: &&GpuPicture| {
+        peer.facts.uuid != gpu.facts.uuid
+            && peer.facts.mig_parent.is_none()
+            && peer.facts.name == gpu.facts.name
+    };
+    let is_wired =
+        |number| has_others_up || node.gpus.iter().filter(is_peer).any(|peer| !is_down(peer, number));
+    links.iter().map(|link| link.link).filter(|number| is_down(gpu, *number) && is_wired(*number)).collect()
+}
+
+/// Adds links that are down or narrower than they could be.
+fn add_links(node: &NodePicture, gpu: &GpuPicture, flags: &mut Vec<Flag>) {
+    let down = links_down(node, gpu).len();
+    if down > 0 {
         let why = "NVLinks are down: transfers between GPUs are slower, or fail.";
         let text = format!("{} down", text::count(down, "NVLink", "NVLinks"));
         flags.push(Flag::new(FlagKind::NvLinkDown, text, Severity::Warning, why));
@@ -150,10 +167,15 @@ mod tests {
     use nodeglass_protocol::Cell;
     use nodeglass_protocol::gpu::NvLink;
 
+    /// The flags of a GPU that is alone on its node.
+    fn of(gpu: &GpuPicture) -> Vec<Flag> {
+        for_gpu(&NodePicture::new("n1".parse().unwrap()), gpu)
+    }
+
     fn texts(throttle: u32) -> Vec<String> {
         let mut gpu = GpuPicture::default();
         gpu.row.set(GpuField::Throttle, Cell::steps(throttle));
-        for_gpu(&gpu).into_iter().map(|flag| flag.text).collect()
+        of(&gpu).into_iter().map(|flag| flag.text).collect()
     }
 
     #[test]
@@ -167,7 +189,7 @@ mod tests {
     fn the_power_cap_is_never_a_warning() {
         let mut gpu = GpuPicture::default();
         gpu.row.set(GpuField::Throttle, Cell::steps(0x4));
-        let flags = for_gpu(&gpu);
+        let flags = of(&gpu);
         assert_eq!((flags.len(), flags[0].text.as_str(), flags[0].severity), (1, "PWR cap", Severity::Ok));
     }
 
@@ -192,9 +214,9 @@ mod tests {
         let mut gpu = GpuPicture::default();
         gpu.row.set(GpuField::EccUncorrected, Cell::steps(0));
         gpu.row.set(GpuField::EccCorrected, Cell::steps(1));
-        assert_eq!(for_gpu(&gpu)[0].text, "ECC 1 corr");
+        assert_eq!(of(&gpu)[0].text, "ECC 1 corr");
         gpu.row.set(GpuField::EccUncorrected, Cell::steps(3));
-        assert_eq!((for_gpu(&gpu)[0].text.as_str(), for_gpu(&gpu)[0].severity), ("ECC:3", Severity::Error));
+        assert_eq!((of(&gpu)[0].text.as_str(), of(&gpu)[0].severity), ("ECC:3", Severity::Error));
     }
 
     #[test]
@@ -202,7 +224,7 @@ mod tests {
         let mut gpu = GpuPicture::default();
         gpu.row.set(GpuField::Throttle, Cell::UNSUPPORTED);
         gpu.row.set(GpuField::EccUncorrected, Cell::FAILED);
-        assert!(for_gpu(&gpu).is_empty());
+        assert!(of(&gpu).is_empty());
     }
 
     #[test]
@@ -210,7 +232,7 @@ mod tests {
         let mut gpu = GpuPicture::default();
         gpu.row.set(GpuField::Throttle, Cell::steps(0x40 | 0x80));
         gpu.row.set(GpuField::EccUncorrected, Cell::steps(1));
-        let flags: Vec<_> = for_gpu(&gpu).into_iter().map(|flag| (flag.kind, flag.severity)).collect();
+        let flags: Vec<_> = of(&gpu).into_iter().map(|flag| (flag.kind, flag.severity)).collect();
         assert_eq!(
             flags,
             [
@@ -227,10 +249,10 @@ mod tests {
         gpu.health.remap_pending = Reading::Value(true);
         gpu.health.retired_pending = Reading::Value(true);
         gpu.health.remap_failed = Reading::Value(false);
-        let texts = |gpu: &GpuPicture| for_gpu(gpu).into_iter().map(|flag| flag.text).collect::<Vec<_>>();
+        let texts = |gpu: &GpuPicture| of(gpu).into_iter().map(|flag| flag.text).collect::<Vec<_>>();
         assert_eq!(texts(&gpu), ["REMAP", "RETIRE"]);
         gpu.health.remap_failed = Reading::Value(true);
-        assert_eq!((texts(&gpu)[0].as_str(), for_gpu(&gpu)[0].severity), ("!REMAP", Severity::Error));
+        assert_eq!((texts(&gpu)[0].as_str(), of(&gpu)[0].severity), ("!REMAP", Severity::Error));
     }
 
     #[test]
@@ -239,11 +261,33 @@ mod tests {
         let link = |link, up| NvLink { link, up: Reading::Value(up), ..NvLink::default() };
         gpu.health.nvlinks = vec![link(0, true), link(1, false), NvLink::default()];
         gpu.health.pcie_width = Reading::Value(8);
-        assert_eq!(for_gpu(&gpu)[0].text, "1 NVLink down");
-        assert_eq!(for_gpu(&gpu).len(), 1, "the maximum width is unknown");
+        assert_eq!(of(&gpu)[0].text, "1 NVLink down");
+        assert_eq!(of(&gpu).len(), 1, "the maximum width is unknown");
         gpu.facts.pcie_width_max = Reading::Value(16);
-        assert_eq!(for_gpu(&gpu)[1].text, "PCIe ×8");
-        gpu.health.nvlinks = vec![link(0, false), link(1, false)];
-        assert!(for_gpu(&gpu).iter().all(|flag| flag.kind != FlagKind::NvLinkDown), "not wired");
+        assert_eq!(of(&gpu)[1].text, "PCIe ×8");
+        assert_eq!(of(&gpu).len(), 2);
+    }
+
+    #[test]
+    fn a_link_that_is_down_on_every_gpu_leads_nowhere() {
+        let down = |numbers: &[u32]| {
+            let link = |link: &u32| NvLink { link: *link, up: Reading::Value(false), ..NvLink::default() };
+            numbers.iter().map(link).collect::<Vec<_>>()
+        };
+        let mut node = NodePicture::new("n1".parse().unwrap());
+        node.gpus = (0..3u32)
+            .map(|index| {
+                let mut gpu = GpuPicture::default();
+                gpu.facts.uuid = nodeglass_protocol::GpuUuid::new(index.to_string());
+                gpu.health.nvlinks = down(&[4, 5]);
+                gpu
+            })
+            .collect();
+        let count =
+            |node: &NodePicture| node.gpus.iter().filter(|gpu| !for_gpu(node, gpu).is_empty()).count();
+        assert_eq!(count(&node), 0, "not wired");
+        node.gpus[1].health.nvlinks = down(&[4]);
+        assert_eq!(links_down(&node, &node.gpus[0]), [5], "link 5 is up elsewhere");
+        assert_eq!(links_down(&node, &node.gpus[1]), [0u32; 0]);
     }
 }

@@ -97,7 +97,8 @@ fn for_live_node(node: &NodePicture, now_ms: u64) -> Health {
 /// Returns the most severe flag of a node's GPUs, if it is a warning or error: `GPU 1 !THERM`. Whose GPU it is
 /// does not matter here: it is the node's health, not that of a job.
 fn worst_flag(node: &NodePicture) -> Option<Health> {
-    let flags = node.gpus.iter().flat_map(|gpu| flags::for_gpu(gpu).into_iter().map(move |flag| (gpu, flag)));
+    let flags =
+        node.gpus.iter().flat_map(|gpu| flags::for_gpu(node, gpu).into_iter().map(move |flag| (gpu, flag)));
     let worst = flags.filter(|(_, flag)| flag.severity.needs_attention());
     // Of equal severity the first.
     let (gpu, flag) = worst.reduce(|a, b| if b.1.severity > a.1.severity { b } else { a })?;

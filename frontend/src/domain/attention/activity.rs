@@ -15,6 +15,8 @@ pub const IDLE_MS: u64 = 300_000;
 const IDLE_PCT: u64 = 5;
 /// A job looks hung if its GPUs seem busy at the power of waiting for this long, in ms.
 const HUNG_MS: u64 = 120_000;
+/// Without a history of power, how long it must stay low, in ms: longer than between two steps of work.
+const CONFIRM_MS: u64 = 15_000;
 /// Utilisation in % from which a GPU seems busy.
 const BUSY_PCT: u32 = 95;
 /// What a waiting GPU draws at most, as a fraction of its limit: a third. Real work draws more, also where it
@@ -71,14 +73,13 @@ fn hung(job: &Job, units: &[Unit<'_>], now: Now) -> Option<Item> {
     if units.len() < 2 || !units.iter().all(|unit| seems_to_wait(unit.gpu)) {
         return None;
     }
-    let mut since = Since { at_ms: 0, or_earlier: false };
-    for unit in units {
-        let start = waiting_since(unit)?;
-        if start.at_ms > since.at_ms {
-            since = start;
-        }
-    }
-    if since.at_ms + HUNG_MS > now.relay_ms {
+    let later = |a: Since, b: Since| if b.at_ms > a.at_ms { b } else { a };
+    let busy = units.iter().map(busy_since).collect::<Option<Vec<_>>>()?.into_iter().reduce(later)?;
+    let waiting = units.iter().map(waiting_since).collect::<Option<Vec<_>>>();
+    let waiting = waiting.and_then(|starts| starts.into_iter().reduce(later));
+    // The overview has no history of power: that it stays low is seen by watching it for a moment.
+    let since = waiting.map(|waiting| later(busy, waiting));
+    if since.unwrap_or(busy).at_ms + HUNG_MS > now.relay_ms {
         return None;
     }
     let sum = |field| units.iter().filter_map(|unit| unit.gpu.row.value(field)).sum::<u64>();
@@ -94,7 +95,8 @@ fn hung(job: &Job, units: &[Unit<'_>], now: Now) -> Option<Item> {
                    Python stacks of its processes"
             .to_owned();
     item.reason = "looks hung".to_owned();
-    item.since = Some(since);
+    item.since = since;
+    item.confirm_ms = if since.is_some() { 0 } else { CONFIRM_MS };
     item.cost = Some(Cost { gpus: units.len(), label: "lost" });
     item.spark = Some(spark(&units[0], GpuField::Power));
     Some(item)
@@ -114,12 +116,15 @@ fn seems_to_wait(gpu: &GpuPicture) -> bool {
     util >= BUSY_PCT.into() && power * u64::from(WAITING_POWER) <= limit && !works
 }
 
-/// Returns since when a GPU seems busy at the power of waiting without a break; `None` without a history.
+/// Returns since when a GPU seems busy without a break; `None` without a history.
+fn busy_since(unit: &Unit<'_>) -> Option<Since> {
+    run_start(unit.trace(GpuField::Util)?, |util| util >= BUSY_PCT)
+}
+
+/// Returns since when a GPU draws the power of waiting without a break; `None` without a history.
 fn waiting_since(unit: &Unit<'_>) -> Option<Since> {
     let limit = unit.gpu.row.get(GpuField::PowerLimit).value()?;
-    let busy = run_start(unit.trace(GpuField::Util)?, |util| util >= BUSY_PCT)?;
-    let waiting = run_start(unit.trace(GpuField::Power)?, |power| power * WAITING_POWER <= limit)?;
-    Some(if busy.at_ms >= waiting.at_ms { busy } else { waiting })
+    run_start(unit.trace(GpuField::Power)?, |power| power * WAITING_POWER <= limit)
 }
 
 /// Returns the start of the last run of values that hold, whether or not the trace shows what was before. Gaps
@@ -144,14 +149,16 @@ fn idle(job: &Job, units: &[Unit<'_>], started_ms: u64, now: Now) -> Option<Item
     if units.is_empty() || from_ms + IDLE_MS > now.relay_ms {
         return None;
     }
+    // A GPU that does not report its utilisation, such as one divided by MIG, may be busy.
+    let now_pct: Vec<u64> =
+        units.iter().map(|unit| unit.gpu.row.value(GpuField::Util)).collect::<Option<_>>()?;
+    // The traces are read only if a GPU is idle at the moment; mostly none is.
+    if now_pct.iter().all(|now_pct| *now_pct > IDLE_PCT) {
+        return None;
+    }
     let mut starts = Vec::new();
     for unit in units {
-        // A GPU that does not report its utilisation, such as one divided by MIG, may be busy.
-        let now_pct = unit.gpu.row.value(GpuField::Util)?;
-        // Only the traces of GPUs that may be idle are read.
-        if now_pct <= IDLE_PCT
-            && let Some(start) = idle_since(unit.trace(GpuField::Util)?, started_ms, now.relay_ms)
-        {
+        if let Some(start) = idle_since(unit.trace(GpuField::Util)?, started_ms, now.relay_ms) {
             starts.push((unit, start));
         }
     }
@@ -271,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_history_of_power_no_hang_is_known() {
+    fn without_the_history_of_power_a_hang_must_be_confirmed() {
         let mut node = with_history(node("n1", &[1, 1]), &[(100, 148); 400]);
         node.history = node.history.map(|history| {
             let mut bare = nodeglass_protocol::picture::History::default();
@@ -281,6 +288,9 @@ mod tests {
             }
             bare
         });
+        let item = only(&job(1, "n1"), node.clone()).unwrap();
+        assert_eq!((item.confirm_ms, item.since), (CONFIRM_MS, None));
+        node.gpus[0].row.set(GpuField::Power, Cell::steps(500));
         assert_eq!(only(&job(1, "n1"), node), None);
     }
 

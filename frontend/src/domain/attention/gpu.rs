@@ -123,7 +123,8 @@ fn add_problems<'a>(
         .filter(|event| event.at_ms + XID_MS > now.relay_ms)
         .filter_map(|event| Some((*event, event.xid?)))
         .collect();
-    add_memory(gpu, &recent, &mut add);
+    let flags = flags::for_gpu(node, gpu);
+    add_memory(&flags, &recent, &mut add);
     for (at, (event, number)) in recent.iter().enumerate() {
         let is_latest = recent[at + 1..].iter().all(|(_, later)| later != number);
         // The program that caused it may have ended.
@@ -133,7 +134,7 @@ fn add_problems<'a>(
             add(Kind::Xid(*number), xid::severity(*number), Some(since(event)), Some(*number));
         }
     }
-    for flag in flags::for_gpu(gpu).iter().filter(|flag| flag.severity.needs_attention()) {
+    for flag in flags.iter().filter(|flag| flag.severity.needs_attention()) {
         let (kind, is_momentary) = match flag.kind {
             FlagKind::Thermal => (Kind::Thermal, true),
             FlagKind::PowerBrake => (Kind::PowerBrake, true),
@@ -155,7 +156,7 @@ fn add_problems<'a>(
 
 /// Adds errors and pending repairs of a GPU's memory, which are one problem.
 fn add_memory(
-    gpu: &GpuPicture,
+    flags: &[Flag],
     recent: &[(&GpuEvent, u64)],
     add: &mut impl FnMut(Kind, Severity, Option<Since>, Option<u64>),
 ) {
@@ -168,7 +169,7 @@ fn add_memory(
                 | FlagKind::RetirePending
         )
     };
-    let flagged = flags::for_gpu(gpu).into_iter().filter(is_memory).map(|flag| flag.severity).max();
+    let flagged = flags.iter().filter(|flag| is_memory(flag)).map(|flag| flag.severity).max();
     let event = recent.iter().rev().find(|(_, number)| xid::is_memory_error(*number));
     let severity = flagged.max(event.map(|(_, number)| xid::severity(*number)));
     if let Some(severity) = severity {
@@ -290,11 +291,8 @@ fn sentence(group: &Group<'_>) -> Sentence {
             format!("{short} slowed down"),
         ),
         Kind::NvLink => {
-            let down = |place: &Place<'_>| {
-                let links = place.gpu.health.nvlinks.iter().filter(|link| link.up.value() == Some(&false));
-                links.map(|link| link.link.to_string()).collect::<Vec<_>>()
-            };
-            let links = down(first);
+            let links: Vec<String> =
+                flags::links_down(first.node, first.gpu).iter().map(ToString::to_string).collect();
             let title = match links.as_slice() {
                 [one] if is_one => format!("{whole}: NVLink {one} is down"),
                 many if is_one => format!("{whole}: NVLinks {} are down", many.join(", ")),
@@ -341,7 +339,8 @@ fn sentence(group: &Group<'_>) -> Sentence {
 }
 
 fn memory_sentence(group: &Group<'_>, whole: &str) -> Sentence {
-    let flags: Vec<Flag> = group.places.iter().flat_map(|place| flags::for_gpu(place.gpu)).collect();
+    let flags: Vec<Flag> =
+        group.places.iter().flat_map(|place| flags::for_gpu(place.node, place.gpu)).collect();
     let has = |kind| flags.iter().any(|flag| flag.kind == kind);
     let errors: u64 =
         group.places.iter().filter_map(|place| place.gpu.row.value(GpuField::EccUncorrected)).sum();
@@ -358,7 +357,8 @@ fn memory_sentence(group: &Group<'_>, whole: &str) -> Sentence {
     } else if has(FlagKind::RetirePending) {
         ("a page retirement is pending".to_owned(), "page retirement pending")
     } else {
-        (number.and_then(xid::meaning).map_or("memory error", |(text, _)| text).to_owned(), "memory error")
+        let what = number.and_then(xid::meaning).map_or("memory error", |(text, _)| text);
+        (what.to_owned(), if number == Some(63) { "row remapped" } else { "memory error" })
     };
     let number = number.map(|number| format!(" (Xid {number})")).unwrap_or_default();
     let mut parts = Vec::new();

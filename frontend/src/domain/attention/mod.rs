@@ -58,6 +58,8 @@ pub struct Item {
     pub since: Option<Since>,
     /// What it costs, if known.
     pub cost: Option<Cost>,
+    /// For how long it must be found before it is listed, in ms; 0 if the history shows that it lasts.
+    pub confirm_ms: u64,
     /// Whether the job has ended; such items follow those that can still be helped.
     pub is_past: bool,
     /// Where it is shown.
@@ -165,6 +167,7 @@ impl Item {
             reason: String::new(),
             since: None,
             cost: None,
+            confirm_ms: 0,
             is_past: false,
             target: Target { route: Route::Job(job.id, JobTab::Nodes), gpu: None },
             spark: None,
@@ -189,6 +192,7 @@ impl Item {
             reason: String::new(),
             since: None,
             cost: None,
+            confirm_ms: 0,
             is_past: false,
             target: Target { route, gpu: None },
             spark: None,

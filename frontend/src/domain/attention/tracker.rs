@@ -23,6 +23,8 @@ pub struct Tracker {
     /// Each with the time at which it was last found, in ms.
     entries: Vec<(Entry, u64)>,
     updated_ms: Option<u64>,
+    /// Items that are yet to be confirmed, each with the time at which it was first found, in ms.
+    candidates: Vec<(String, u64)>,
     /// Starts known elsewhere, by key.
     starts: Vec<(String, Option<Since>)>,
 }
@@ -63,7 +65,16 @@ impl Tracker {
             .updated_ms
             .replace(now_ms)
             .map(|last_ms| Since { at_ms: now_ms, or_earlier: now_ms.saturating_sub(last_ms) > GAP_MS });
+        let candidates = std::mem::take(&mut self.candidates);
         for mut item in found.into_iter().flatten() {
+            if item.confirm_ms > 0 {
+                let first_ms =
+                    candidates.iter().find(|(key, _)| *key == item.key).map_or(now_ms, |(_, ms)| *ms);
+                if now_ms.saturating_sub(first_ms) < item.confirm_ms {
+                    self.candidates.push((item.key, first_ms));
+                    continue;
+                }
+            }
             let known = self.starts.iter().find(|(key, _)| *key == item.key).and_then(|(_, since)| *since);
             item.since = earlier(known, item.since).or(first_seen);
             self.entries.push((Entry { item, is_over: false }, now_ms));
@@ -128,6 +139,18 @@ mod tests {
         assert_eq!(shown(&held), [(1, true), (2, false), (3, false)]);
         let after = tracker.update(vec![item(3, Severity::Error), item(2, Severity::Warning)], 21_000, false);
         assert_eq!(shown(&after), [(3, false), (2, false)]);
+    }
+
+    #[test]
+    fn what_must_be_confirmed_is_listed_once_it_lasted() {
+        let mut tracker = Tracker::default();
+        let found = || vec![Item { confirm_ms: 10_000, ..item(1, Severity::Error) }];
+        assert!(tracker.update(found(), 0, false).is_empty());
+        assert!(tracker.update(vec![], 5_000, false).is_empty());
+        assert!(tracker.update(found(), 6_000, false).is_empty());
+        assert!(tracker.update(found(), 15_000, false).is_empty(), "it was interrupted");
+        assert_eq!(tracker.update(found(), 16_000, false).len(), 1);
+        assert_eq!(tracker.update(found(), 17_000, false).len(), 1);
     }
 
     #[test]

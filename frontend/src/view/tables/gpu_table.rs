@@ -87,7 +87,7 @@ impl Gpus {
                 severity: Severity::Error,
             });
         } else {
-            flags = flags::for_gpu(gpu);
+            flags = flags::for_gpu(node, gpu);
         }
         if node.head.driver_stuck_ms.is_some() {
             let why = "A call into the driver does not return: the values are those of before.";
