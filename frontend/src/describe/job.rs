@@ -1,6 +1,7 @@
 //! The details of a job: why it waits, what it has, how long it may still run.
 
 use super::fact::{Emphasis, Fact, FactGroup, bytes};
+use crate::domain::outcome::Exit;
 use crate::domain::text;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, Parent, TimeLimit};
 
@@ -46,7 +47,7 @@ fn times(job: &Job, when: When<'_>) -> FactGroup {
     let pending = matches!(job.state, JobState::Pending);
     let start = if pending {
         at("Expected to start", job.start)
-            .unwrap_or_else(|| Fact::new("Expected to start", "SLURM does not say yet"))
+            .unwrap_or_else(|| Fact::new("Expected to start", "not estimated yet"))
     } else {
         at("Started", job.start).unwrap_or_default()
     };
@@ -70,27 +71,10 @@ fn times(job: &Job, when: When<'_>) -> FactGroup {
 
 /// Explains SLURM's `code:signal`, unless it is plain.
 pub fn exit_text(exit: &str) -> String {
-    let mut parts = exit.split(':').map(|part| part.parse::<u32>().ok());
-    match (parts.next().flatten(), parts.next().flatten()) {
-        (Some(0), Some(0)) => "ended well".to_owned(),
-        (_, Some(signal)) if signal > 0 => format!("ended by {}", signal_name(signal)),
-        (Some(code), _) if code > 128 && code < 160 => format!("ended by {}", signal_name(code - 128)),
-        _ => String::new(),
+    match Exit::parse(exit) {
+        None | Some(Exit::Code(_)) => String::new(),
+        Some(exit) => exit.text(),
     }
-}
-
-fn signal_name(signal: u32) -> String {
-    let name = match signal {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        9 => "SIGKILL, mostly for memory or time",
-        11 => "SIGSEGV",
-        15 => "SIGTERM",
-        _ => return format!("signal {signal}"),
-    };
-    name.to_owned()
 }
 
 fn resources(job: &Job) -> FactGroup {
@@ -109,7 +93,7 @@ fn resources(job: &Job) -> FactGroup {
     facts.extend(job.cpus.map(|cpus| Fact::new("CPUs", cpus.to_string())));
     facts.extend(job.mem_bytes.map(|mem| Fact::new("Memory", bytes(mem))));
     let pending = matches!(job.state, JobState::Pending);
-    FactGroup::new(if pending { "What it asks for" } else { "What it has" }, facts)
+    FactGroup::new(if pending { "Requested" } else { "Allocated" }, facts)
 }
 
 /// Describes which GPUs of a node, as precisely as SLURM reports it.
@@ -148,7 +132,7 @@ fn origin(job: &Job) -> FactGroup {
         text_fact("QOS", job.qos.as_ref()),
         job.batch_host.as_ref().map(|host| Fact::new("Script runs on", host.as_str())),
     ];
-    FactGroup::new("What SLURM says", facts.into_iter().flatten().filter(|fact| !fact.value.is_empty()))
+    FactGroup::new("SLURM", facts.into_iter().flatten().filter(|fact| !fact.value.is_empty()))
 }
 
 fn files(job: &Job) -> FactGroup {
@@ -220,9 +204,9 @@ pub mod tests {
 
     #[test]
     fn exit_codes_name_their_signal() {
-        assert_eq!(exit_text("0:0"), "ended well");
+        assert_eq!(exit_text("0:0"), "success");
         assert_eq!(exit_text("0:15"), "ended by SIGTERM");
-        assert_eq!(exit_text("137:0"), "ended by SIGKILL, mostly for memory or time");
+        assert_eq!(exit_text("0:125"), "out of memory");
         assert_eq!(exit_text("1:0"), "");
         assert_eq!(exit_text("odd"), "");
     }

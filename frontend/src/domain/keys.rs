@@ -13,6 +13,8 @@ pub enum Command {
     Processes,
     /// Shows every job.
     AllJobs,
+    /// Shows the next item that needs attention.
+    NextItem,
     /// Switches to the next theme (light or dark).
     Theme,
     /// Switches to the next colour scheme of the charts.
@@ -59,6 +61,7 @@ pub const BINDINGS: &[Binding] = &[
     binding(&["o"], Command::Overview, "all nodes of the job"),
     binding(&["p"], Command::Processes, "processes of the job, and back"),
     binding(&["a"], Command::AllJobs, "all jobs"),
+    binding(&["n"], Command::NextItem, "next problem that needs attention"),
     binding(&["/"], Command::Filter, "filter a table; Esc clears it, Enter goes to its rows"),
     binding(&["<"], Command::Sort(-1), "sort a table by the column to the left"),
     binding(&[">"], Command::Sort(1), "sort a table by the column to the right"),

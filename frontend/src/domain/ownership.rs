@@ -87,7 +87,7 @@ pub fn gpu_model(job: &Job, picture: &Picture) -> Option<String> {
 /// Returns how the ownership of a GPU is known, as a sentence.
 pub fn evidence_text(by: Evidence) -> &'static str {
     match by {
-        Evidence::GresIndex => "SLURM gave it to the job",
+        Evidence::GresIndex => "allocated by SLURM",
         Evidence::Process => "a process of the job runs on it",
         Evidence::WholeNode => "the job has every GPU of the node",
     }

@@ -9,6 +9,7 @@ use crate::fleet::{Fleet, LogCell, NodeCell, TopicStore};
 use crate::net::Feed;
 use crate::platform::{self, FrameQueue};
 use crate::state::address::Address;
+use crate::state::attention::Attention;
 use crate::state::settings::Settings;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
@@ -73,6 +74,8 @@ pub struct Page {
     pub toasts: RwSignal<Vec<Toast>>,
     /// Whether a service worker was found here and removed.
     pub removed_worker: RwSignal<bool>,
+    /// What needs attention.
+    pub attention: Attention,
     /// Source of the route, and the way to navigate.
     pub address: Address,
 }
@@ -109,6 +112,7 @@ impl Page {
         });
         let closed = || RwSignal::new(false);
         let (help, command_palette, settings_open, drawer) = (closed(), closed(), closed(), closed());
+        let attention = Attention::new(&fleet, &feed, second);
         let (pending_action, toasts) = (RwSignal::new(None), RwSignal::new(Vec::new()));
         Self {
             fleet,
@@ -127,6 +131,7 @@ impl Page {
             pending_action,
             toasts,
             removed_worker: RwSignal::new(false),
+            attention,
             address,
         }
     }

@@ -280,7 +280,7 @@ fn throttle_text(reasons: u32) -> Value {
 fn flags_text(row: &GpuRow<'_>) -> Value {
     let mut parts: Vec<String> = row.gpu.fault.iter().map(ToString::to_string).collect();
     if row.gpu.fault.is_none() {
-        parts.extend(flags::for_gpu(&row.gpu.row).into_iter().map(|flag| flag.text));
+        parts.extend(flags::for_gpu(row.node, row.gpu).into_iter().map(|flag| flag.text));
     }
     Value::text(parts.join(" "))
 }

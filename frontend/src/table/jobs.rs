@@ -75,7 +75,10 @@ static COLUMNS: [Def; 27] = [
         |row| share(row.totals.power),
     ),
     computed(
-        text_column("state", "State", 190, "running, waiting and for what, or how it ended").rank(1).grows(),
+        text_column("state", "State", 190, "what is wrong, why it waits, or how it ended")
+            .rank(1)
+            .grows()
+            .style(CellStyle::Custom),
         state,
     ),
     computed(span("left", "Left", "time until its limit").rank(0), left),
@@ -185,11 +188,16 @@ fn starts(row: &JobRow<'_>) -> Value {
 }
 
 fn state(row: &JobRow<'_>) -> Value {
-    let job = row.job;
-    if job.state != JobState::Pending {
-        return Value::text(row.health.label.clone());
-    }
-    Value::text(pending_reason(job).unwrap_or_else(|| state_label(&job.state)))
+    let (text, state) = (state_text(row.job, row.health), state_label(&row.job.state));
+    // A filter finds a job by its state, too, whatever is wrong with it.
+    let is_said = text.contains(&state) || row.job.state == JobState::Pending;
+    Value::text(if is_said { text } else { format!("{text}; {state}") })
+}
+
+/// Returns a job's state in words: what is wrong with it, or why it is pending, or its state.
+pub fn state_text(job: &Job, health: &Health) -> String {
+    let reason = pending_reason(job).map(|reason| reason.trim_end_matches('.').to_owned());
+    reason.unwrap_or_else(|| health.label.clone())
 }
 
 fn part_of(row: &JobRow<'_>) -> Value {
@@ -236,6 +244,15 @@ mod tests {
         assert_eq!((at(&job, "left"), at(&job, "time")), (Value::Number(500), Value::Number(100)));
         job.limit = TimeLimit::Unlimited;
         assert_eq!(at(&job, "left"), Value::Absent("no limit"));
+        assert_eq!(at(&job, "state"), Value::text("running"));
+        let hot = Health::new(Severity::Warning, "GPU 3 too hot");
+        let row = JobRow {
+            job: &job,
+            totals: Totals::default(),
+            health: &hot,
+            now: Now { relay_ms: 0, wall_s: 0 },
+        };
+        assert_eq!(state(&row), Value::text("GPU 3 too hot; running"), "also found by its state");
         assert!(at(&job, "waits").why_absent().is_some());
     }
 

@@ -1,7 +1,9 @@
 //! A job in the list: its health, its name, the time left, and a cell per GPU.
 
 use crate::describe::job::time_left;
-use crate::domain::health::{self, Health};
+use crate::domain::attention::Entry;
+use crate::domain::health::Health;
+use crate::domain::job_health;
 use crate::domain::ownership;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
@@ -15,6 +17,7 @@ use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{GpuField, JobId};
+use std::sync::Arc;
 
 /// Above this many GPUs a cell represents a node.
 const MOST_CELLS: usize = 64;
@@ -51,7 +54,7 @@ pub fn JobEntry(
                 <Dot health/>
                 <b class="job__name" title=name>{move || name()}</b>
                 <span class="job__when"><span class="num">{move || when.get().0}</span> " " <small>{move || when.get().1}</small></span>
-                <small class="job__what">{move || what()}</small>
+                <small class="job__what">{move || health.with(reason)} {move || what()}</small>
                 <Cells scope/>
             </a>
         </li>
@@ -71,17 +74,36 @@ pub fn overview_scope(page: &Page, id: JobId) -> Scope {
     Scope { store, nodes, job: Some(id) }
 }
 
-/// Returns a job's health, updated once a second: the worst of its nodes while it runs.
+/// Returns what is wrong with a job, for its second line; nothing if all is well.
+pub fn reason(health: &Health) -> AnyView {
+    if !health.severity.needs_attention() {
+        return ().into_any();
+    }
+    view! { <span class=health.severity.text_class()>{health.label.clone()}</span> " · " }.into_any()
+}
+
+/// Returns a job's health by the overview, updated once a second.
 pub fn job_health(page: &Page, scope: &Scope, job: Memo<Option<Job>>) -> Memo<Health> {
+    health_by(page, scope, job, page.attention.entries())
+}
+
+/// Returns a job's health by these items, updated once a second.
+pub fn health_by(
+    page: &Page,
+    scope: &Scope,
+    job: Memo<Option<Job>>,
+    entries: Memo<Arc<Vec<Entry>>>,
+) -> Memo<Health> {
     let (page, scope) = (page.clone(), scope.clone());
     Memo::new(move |_| {
+        let entries = entries.get();
         scope.nodes.track();
         let now_ms = page.now_ms();
         let health = job.with(|job| {
             let job = job.as_ref()?;
             Some(scope.store.read(|picture| {
                 let nodes = ownership::job_nodes(job, picture);
-                health::for_job(job, nodes.iter().map(|node| &picture.nodes[*node]), now_ms)
+                job_health::for_job(job, nodes.iter().map(|node| &picture.nodes[*node]), &entries, now_ms)
             }))
         });
         health.unwrap_or_else(|| Health { severity: Severity::Pending, label: "not known".to_owned() })

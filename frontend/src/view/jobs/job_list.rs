@@ -29,8 +29,13 @@ pub fn listed_routes(page: &Page) -> Vec<Route> {
 }
 
 fn entries(page: &Page, section: Section, is_open: impl Fn(JobId) -> bool) -> Vec<ListEntry> {
+    let attention = page.attention.jobs().get();
     page.jobs.with(|jobs| {
-        let jobs: Vec<&Job> = jobs.iter().filter(|job| Section::for_job(job) == section).collect();
+        let mut jobs: Vec<&Job> =
+            jobs.iter().filter(|job| Section::for_job(job, &attention) == section).collect();
+        if section == Section::Attention {
+            jobs.sort_by_key(|job| attention.iter().position(|id| *id == job.id));
+        }
         job_groups::entries(&jobs, is_open)
     })
 }
@@ -46,6 +51,7 @@ fn machines(page: &Page) -> Vec<NodeCell> {
 #[component]
 pub fn JobList() -> impl IntoView {
     let (page, folds) = (Page::from_context(), ExpandedGroups::new());
+    let (entered, left) = (page.attention.clone(), page.attention.clone());
     let section = |section: Section| {
         let page = page.clone();
         let entries = Memo::new(move |_| entries(&page, section, |of| folds.is_open(&page, of)));
@@ -53,7 +59,12 @@ pub fn JobList() -> impl IntoView {
         move || some.get().then(|| view! { <Jobs section entries folds/> }.into_any())
     };
     view! {
-        <nav class="jobs" aria-label="Jobs">
+        <nav
+            class="jobs"
+            aria-label="Jobs"
+            on:pointerenter=move |_| entered.hold_jobs(true)
+            on:pointerleave=move |_| left.hold_jobs(false)
+        >
             {Section::ALL.map(section)}
             <Machines/>
             <NoJobs/>

@@ -20,8 +20,12 @@ pub fn listen(page: &Page, time: &Time) {
     let listener = Listener::new(document(), "keydown", move |event| {
         let Some(event) = event.dyn_ref::<KeyboardEvent>() else { return };
         // A sheet handles its keys itself, also when nothing in it has the focus.
-        if platform::top_sheet().is_some() {
-            return;
+        if let Some(sheet) = platform::top_sheet() {
+            // Except that the next problem may follow the GPU of the one before.
+            let is_next = Command::from_key(&event.key()) == Some(Command::NextItem);
+            if !is_next || sheet.get_attribute("aria-label").as_deref() != Some("GPU") {
+                return;
+            }
         }
         let has_modifier = event.ctrl_key() || event.meta_key();
         if event.alt_key() || !has_modifier && is_text_input(event) {
@@ -74,6 +78,12 @@ pub fn run_command(page: &Page, grids: Grids, command: Command) -> Option<Route>
             page.address.set_query(query::PROCESS, None);
         }
         Command::AllJobs => return Some(Route::AllJobs),
+        Command::NextItem => {
+            if let Some(item) = page.attention.next() {
+                page.address.navigate(item.target.route);
+                page.address.set_query(query::GPU, item.target.gpu.map(|uuid| uuid.to_string()));
+            }
+        }
         Command::Overview => return route.job().map(|id| Route::Job(id, JobTab::Nodes)),
         Command::Processes => {
             let id = route.job()?;

@@ -1,7 +1,7 @@
 //! The table of GPUs, of one node or of a whole job, with totals.
 
 use super::grid::{self, CustomCell, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames};
-use crate::domain::flags::{self, Flag};
+use crate::domain::flags::{self, Flag, FlagKind};
 use crate::domain::health::{Freshness, freshness};
 use crate::domain::ownership;
 use crate::domain::query;
@@ -81,18 +81,20 @@ impl Gpus {
         let mut flags: Vec<Flag> = Vec::new();
         if let Some(why) = &gpu.fault {
             flags.push(Flag {
+                kind: FlagKind::Other,
                 text: format!("▲ {why}"),
                 why: "The card cannot be read.",
                 severity: Severity::Error,
             });
         } else {
-            flags = flags::for_gpu(&gpu.row);
+            flags = flags::for_gpu(node, gpu);
         }
         if node.head.driver_stuck_ms.is_some() {
             let why = "A call into the driver does not return: the values are those of before.";
             flags.insert(
                 0,
                 Flag {
+                    kind: FlagKind::Other,
                     text: format!("▲ {} hangs", gpu.facts.vendor.library()),
                     why,
                     severity: Severity::Error,
@@ -101,7 +103,12 @@ impl Gpus {
         }
         if gpu.facts.unified_memory {
             let why = "Its memory is the host's: what is used of it is used of the host's.";
-            flags.push(Flag { text: "unified".to_owned(), why, severity: Severity::Ok });
+            flags.push(Flag {
+                kind: FlagKind::Other,
+                text: "unified".to_owned(),
+                why,
+                severity: Severity::Ok,
+            });
         }
         flags
     }
@@ -289,10 +296,5 @@ fn flag_list(whose: Option<&String>, flags: &[Flag]) -> AnyView {
 }
 
 fn flag(flag: Flag) -> impl IntoView {
-    let class = match flag.severity {
-        Severity::Warning => "flag",
-        Severity::Error => "flag flag--alarm",
-        _ => "flag flag--quiet",
-    };
-    view! { <span class=class title=flag.why>{flag.text}</span> }
+    view! { <span class=flag.severity.tag_class() title=flag.why>{flag.text}</span> }
 }
