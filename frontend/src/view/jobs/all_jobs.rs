@@ -1,6 +1,7 @@
 //! The overview of all jobs, one row each.
 
-use super::job_entry::{Cells, job_health, overview_scope};
+use super::gpu_cells::Cells;
+use super::job_entry::{job_health, overview_scope};
 use super::job_list::NoJobs;
 use crate::domain::health::{self, Freshness, freshness};
 use crate::domain::ownership;

@@ -1,6 +1,7 @@
 //! The job list, and the page of a job with its tabs.
 
 pub mod all_jobs;
+mod gpu_cells;
 pub mod job_about;
 pub mod job_entry;
 pub mod job_group;
