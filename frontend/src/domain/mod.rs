@@ -8,6 +8,7 @@ pub mod job_groups;
 pub mod keys;
 pub mod log_lines;
 pub mod metric;
+pub mod node_order;
 pub mod notices;
 pub mod ownership;
 pub mod pending_action;

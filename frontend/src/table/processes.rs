@@ -44,14 +44,16 @@ const fn id(id: &'static str, title: &'static str, width: u16, about: &'static s
 
 /// Position of the column that names the node; omitted in a table of one node.
 pub const NODE: usize = 0;
+/// Position of the pid, which gives way to the node on a phone.
+pub const PID: usize = 2;
 
 static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
     with_catalogue(vec![
-        computed(text_column("node", "Node", 112, "the node it runs on").rank(1), |row| {
+        computed(text_column("node", "Node", 100, "the node it runs on").rank(0), |row| {
             Value::text(row.node.name.as_str())
         }),
         computed(id("gpu", "GPU", 46, "NVML's index of its GPU").rank(0), gpu),
-        computed(id("pid", "PID", 76, "its number on the node").rank(0), |row| {
+        computed(id("pid", "PID", 76, "its number on the node").rank(1), |row| {
             process_value(row, |p| Value::Number(p.facts.pid.into()))
         }),
         computed(text_column("user", "User", 88, "whose it is").rank(4), |row| {
@@ -220,7 +222,8 @@ pub fn gap_text(gap: &ProcessGap) -> String {
     }
 }
 
-fn command(row: &ProcessRow<'_>) -> Value {
+/// Returns the command line, or the note in its place.
+pub fn command(row: &ProcessRow<'_>) -> Value {
     let process = match row.holder {
         Holder::Process(process) => process,
         Holder::Unattributed(_) => return Value::text(UNATTRIBUTED),

@@ -152,6 +152,15 @@ impl RowSource for Jobs {
         jobs::sum(&overview.read(|picture| ownership::combined_totals(picture, &shown, now_ms)), column)
     }
 
+    fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
+        let state =
+            jobs::columns().iter().position(|column| column.id == "state").filter(|_| !is_shown("state"))?;
+        match self.value(entry, state) {
+            Value::Text(state) => Some(state),
+            _ => None,
+        }
+    }
+
     fn custom_cell(&self, entry: &RowEntry, column: &'static str) -> CustomCell {
         let RowSubject::Job(id) = entry.subject else { return CustomCell::self_updating(()) };
         let (page, scope) = (self.page.clone(), overview_scope(&self.page, id));

@@ -10,5 +10,6 @@ pub mod job_list;
 pub mod job_nodes;
 pub mod job_page;
 pub mod logs;
+mod node_picker;
 pub mod node_tabs;
 pub mod section;
