@@ -42,14 +42,16 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             |row| Value::text(row.node.name.as_str()),
         ),
         computed(
-            Column::new("gpus", "GPUs", Unit::Count, 52, "its GPUs that count").rank(5).sum(Sum::Total),
+            Column::new("gpus", "GPUs", Unit::Count, 52, "its GPUs, of the job if there is one")
+                .rank(5)
+                .sum(Sum::Total),
             |row| {
                 // Before the first connection it is unknown whether a node has any.
                 Value::number(row.node.head.facts.as_ref().map(|_| row.totals.gpus as u64))
             },
         ),
         computed(
-            text_column("heat", "Every GPU, last 10 min", 120, "a line for each GPU, brighter is busier")
+            text_column("heat", "All GPUs, last 10 min", 120, "one line per GPU; brighter is busier")
                 .rank(2)
                 .grows()
                 .style(CellStyle::Graphic),
@@ -63,7 +65,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             |row| Value::number(row.totals.util_pct()),
         ),
         computed(
-            Column::new("mem", "Memory", Unit::Gib, 120, "device memory in use of all there is")
+            Column::new("mem", "Memory", Unit::Gib, 120, "GPU memory in use, of all there is")
                 .rank(3)
                 .sum(Sum::Total),
             |row| share(row.totals.mem),

@@ -30,7 +30,7 @@ pub fn aggregate<'a>(sum: Sum, values: impl Iterator<Item = &'a Value>) -> Value
 pub fn label(sum: Sum) -> &'static str {
     match sum {
         Sum::None => "",
-        Sum::Total => "total",
+        Sum::Total => "Σ",
         Sum::Mean => "mean",
         Sum::Max => "max",
     }

@@ -25,6 +25,9 @@ use nodeglass_protocol::live::Mode;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// Up to this many bytes, a narrow column shows a job's state in full.
+const FULL_STATE: usize = 22;
+
 /// All jobs.
 #[component]
 pub fn AllJobs() -> impl IntoView {
@@ -153,12 +156,10 @@ impl RowSource for Jobs {
     }
 
     fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
-        let state =
-            jobs::columns().iter().position(|column| column.id == "state").filter(|_| !is_shown("state"))?;
-        match self.value(entry, state) {
-            Value::Text(state) => Some(state),
-            _ => None,
-        }
+        let state = jobs::columns().iter().position(|column| column.id == "state")?;
+        let Value::Text(state) = self.value(entry, state) else { return None };
+        let is_cut = !is_shown("state") || state.len() > FULL_STATE;
+        Some(state).filter(|state| is_cut && state != "running")
     }
 
     fn custom_cell(&self, entry: &RowEntry, column: &'static str) -> CustomCell {

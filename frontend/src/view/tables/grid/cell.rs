@@ -41,21 +41,31 @@ pub fn cell(
 /// Creates a cell of the footer.
 pub fn sum(grid: &Grid, sums: Memo<RowValues>, at: usize, column: usize) -> AnyView {
     let column = grid.columns[column];
-    let label = Some(sums::label(column.sum)).filter(|label| !label.is_empty());
     // A bar beside a longer figure is shorter than those above it, as if it stood for less.
     let shown = if column.sum == Sum::Total { Column { style: CellStyle::Plain, ..column } } else { column };
     let class = class(&shown);
     let settings = grid.settings();
+    let aggregate = move |value: &Value| {
+        let label = sums::label(column.sum);
+        // The maximum of a sum has more digits than those above it, and a line of its own.
+        let (value, label) = match (column.sum, value) {
+            (Sum::Total, Value::Part(part, _)) => {
+                let whole = value.shown(column.unit).1.unwrap_or_default();
+                (Value::Number(*part), format!("{label} of {whole}"))
+            }
+            _ => (value.clone(), label.to_owned()),
+        };
+        view! { {content(&shown, &value, settings)} <small>{label}</small> }.into_any()
+    };
     let inside = move || match column.sum {
         Sum::None if at == 0 => {
-            view! { <abbr title="All rows together; rows with stale values are left out">"Σ"</abbr> }
+            view! { <abbr title="All rows together; rows with stale values are left out">"All"</abbr> }
                 .into_any()
         }
         Sum::None => ().into_any(),
-        _ => sums.with(|line| content(&shown, line.value(at), settings)),
+        _ => sums.with(|line| aggregate(line.value(at))),
     };
-    view! { <td class=class>{move || inside()} {label.map(|label| view! { <small>{label}</small> })}</td> }
-        .into_any()
+    view! { <td class=class>{move || inside()}</td> }.into_any()
 }
 
 fn class(column: &Column) -> String {
