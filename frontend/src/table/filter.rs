@@ -230,7 +230,7 @@ fn condition(column: &Column, relation: Relation, value: &str) -> Result<Conditi
         return Ok(Condition::Share(relation, percent));
     }
     let number = quantity(&small, column.unit);
-    let number = number.ok_or_else(|| format!("“{value}” is no {}.", measure(column.unit)))?;
+    let number = number.ok_or_else(|| format!("“{value}” is not {}.", measure(column.unit)))?;
     Ok(Condition::Number(relation, number))
 }
 
@@ -278,11 +278,11 @@ fn scale(suffix: &str, unit: Unit) -> Option<f64> {
 /// Describes what is expected where a number of a unit should stand.
 fn measure(unit: Unit) -> &'static str {
     match unit {
-        Unit::Gib => "amount of memory, such as 10g, 512m or 80%",
-        Unit::MibPerSecond => "rate, such as 100m or 2g",
-        Unit::Clock | Unit::Span => "length of time, such as 90s, 10m, 6h or 2d",
-        Unit::Percent => "percentage, such as 50",
-        _ => "number",
+        Unit::Gib => "an amount of memory (try 10g, 512m or 80%)",
+        Unit::MibPerSecond => "a rate (try 100m or 2g)",
+        Unit::Clock | Unit::Span => "a duration (try 90s, 10m, 6h or 2d)",
+        Unit::Percent => "a percentage (try 50)",
+        _ => "a number",
     }
 }
 
@@ -446,7 +446,7 @@ mod tests {
             (11, "There is no column “usr” here. Do you mean user?")
         );
         assert!(error("foo:1").message.ends_with("There are user, sm, mem, node, rank, time, command."));
-        assert_eq!(error("sm>fast").message, "“fast” is no percentage, such as 50.");
+        assert_eq!(error("sm>fast").message, "“fast” is not a percentage (try 50).");
         assert_eq!(error("user>alice").message, "“user” is words: it can be compared with : or = alone.");
         assert_eq!(error("x sm>").message, "After “sm>” comes what it is compared with.");
         assert_eq!(error("ü \"open").at, 2);

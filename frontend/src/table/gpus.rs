@@ -37,7 +37,7 @@ pub const NODE: usize = 0;
 
 static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
     with_catalogue(vec![
-        computed(text_column("node", "Node", 112, "the node it is in").rank(0), |row| {
+        computed(text_column("node", "Node", 100, "the node it is in").rank(0), |row| {
             Value::text(row.node.name.as_str())
         }),
         computed(

@@ -151,6 +151,8 @@ pub fn counts_in_totals(job: &Job) -> bool {
 /// sum of the column's values.
 pub fn sum(totals: &Totals, column: &str) -> Option<Value> {
     match column {
+        // Jobs may share a GPU, and what they ask for need not be what they have.
+        "gpus" => Some(Value::Number(totals.gpus as u64)),
         "util" => Some(Value::number(totals.util_pct())),
         "mem" => Some(share(totals.mem)),
         "power" => Some(share(totals.power)),
@@ -268,10 +270,14 @@ mod tests {
             !counts_in_totals(JobState::Pending) && !counts_in_totals(JobState::Ended("CANCELLED".into()))
         );
         let totals = Totals::default();
-        for column in columns().iter().filter(|column| matches!(column.id, "util" | "mem" | "power")) {
+        for column in columns().iter().filter(|column| matches!(column.id, "gpus" | "util" | "mem" | "power"))
+        {
             assert!(sum(&totals, column.id).is_some(), "{}", column.id);
         }
-        assert_eq!(sum(&totals, "gpus"), None);
+        let mut shared = totals;
+        shared.gpus = 148;
+        assert_eq!(sum(&shared, "gpus"), Some(Value::Number(148)));
+        assert_eq!(sum(&totals, "cpus"), None);
     }
 
     #[test]

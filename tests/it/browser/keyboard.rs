@@ -178,7 +178,7 @@ async fn keyboard_navigation_opens_a_gpu_another_job_settings_and_help_and_retur
     browser
         .until(
             "the palette",
-            &format!("{} && document.activeElement.matches('[role=combobox]')", on_top("Palette")),
+            &format!("{} && document.activeElement.matches('[role=combobox]')", on_top("Find")),
         )
         .await?;
     browser.write("dpo").await?;
@@ -216,7 +216,7 @@ async fn keyboard_navigation_opens_a_gpu_another_job_settings_and_help_and_retur
     browser.press(ESCAPE).await?;
     browser.until("no settings", BARE).await?;
     browser.press('?').await?;
-    browser.until("the help", &on_top("Keys")).await?;
+    browser.until("the help", &on_top("Help")).await?;
     browser.press(ESCAPE).await?;
     browser.until("no help", BARE).await?;
     browser.client().back().await?;

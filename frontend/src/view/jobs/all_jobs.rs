@@ -1,7 +1,8 @@
 //! The overview of all jobs, one row each.
 
 use super::attention_list::AttentionList;
-use super::job_entry::{Cells, job_health as health_of, overview_scope};
+use super::gpu_cells::Cells;
+use super::job_entry::{job_health as health_of, overview_scope};
 use super::job_list::NoJobs;
 use crate::domain::health::{Freshness, Health, freshness};
 use crate::domain::job_health;
@@ -26,6 +27,9 @@ use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Mode;
 use std::collections::HashSet;
 use std::sync::Arc;
+
+/// Up to this many bytes, a narrow column shows a job's state in full.
+const FULL_STATE: usize = 22;
 
 /// All jobs.
 #[component]
@@ -192,6 +196,13 @@ impl RowSource for Jobs {
         let now_ms = self.page.fleet.relay_ms(platform::now_ms());
         let overview = self.page.fleet.overview();
         jobs::sum(&overview.read(|picture| ownership::combined_totals(picture, &shown, now_ms)), column)
+    }
+
+    fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
+        let state = jobs::columns().iter().position(|column| column.id == "state")?;
+        let Value::Text(state) = self.value(entry, state) else { return None };
+        let is_cut = !is_shown("state") || state.len() > FULL_STATE;
+        Some(state).filter(|state| is_cut && state != "running")
     }
 
     fn custom_cell(&self, entry: &RowEntry, column: &'static str) -> CustomCell {

@@ -1,6 +1,7 @@
 //! The job list: running, pending and ended jobs, and machines without a job of the user.
 
-use super::job_entry::{Cells, JobEntry};
+use super::gpu_cells::Cells;
+use super::job_entry::JobEntry;
 use super::job_group::{ExpandedGroups, JobGroup};
 use super::section::Section;
 use crate::domain::health::Health;

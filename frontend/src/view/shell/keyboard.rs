@@ -44,9 +44,25 @@ pub fn listen(page: &Page, time: &Time) {
         if let Some(route) = run_command(&page, grids, command) {
             event.prevent_default();
             page.address.navigate(route);
+            platform::on_next_frame(follow_with_focus);
         }
     });
     StoredValue::new_local(listener);
+}
+
+/// Moves the focus within the job list or the tabs to the current entry, so that both agree on what is chosen;
+/// a focus elsewhere stays. Scrolls the current job into view.
+fn follow_with_focus() {
+    let focus = document().active_element();
+    for list in [".jobs", ".tabs"] {
+        let current = document().query_selector(&format!("{list} [aria-current]")).ok().flatten();
+        let Some(current) = current else { continue };
+        let is_here = focus.as_ref().is_some_and(|focus| focus.closest(list).ok().flatten().is_some());
+        if let Some(current) = current.dyn_ref::<HtmlElement>().filter(|_| is_here) {
+            let _ = current.focus();
+        }
+        platform::scroll_into_view(&current);
+    }
 }
 
 fn is_text_input(event: &KeyboardEvent) -> bool {

@@ -15,6 +15,7 @@ use crate::state::page::Page;
 use crate::view::jobs::all_jobs::AllJobs;
 use crate::view::jobs::job_list::JobList;
 use crate::view::jobs::job_page::JobPage;
+use crate::view::node::node_head::NodeHead;
 use crate::view::node::node_page::NodeByName;
 use crate::view::sheets::gpu_sheet::GpuSheet;
 use crate::view::sheets::help::Help;
@@ -31,6 +32,7 @@ use nodeglass_protocol::NodeName;
 use nodeglass_protocol::live::Topic;
 use status_bar::StatusBar;
 use top_bar::TopBar;
+use wasm_bindgen::JsCast;
 
 /// The page, or the login page without access.
 #[component]
@@ -51,6 +53,7 @@ pub fn Shell() -> impl IntoView {
     move || match login_reason.get() {
         Some(why) => view! { <Login why/> }.into_any(),
         None => view! {
+            <a class="skip" href="#main" on:click=skip>"Skip to content"</a>
             <div class="shell" class:drawer-open=move || drawer.get()
                 class:shell--guest=move || guest.get() class:shell--alone=move || alone.get()>
                 <TopBar/>
@@ -66,6 +69,14 @@ pub fn Shell() -> impl IntoView {
         }
         .into_any(),
     }
+}
+
+/// Moves the focus to the content. The address stays: its fragment may hold the key.
+fn skip(event: web_sys::MouseEvent) {
+    event.prevent_default();
+    let main = document().get_element_by_id("main");
+    let main = main.and_then(|main| main.dyn_into::<web_sys::HtmlElement>().ok());
+    main.into_iter().for_each(|main| drop(main.focus()));
 }
 
 /// Everything that may lie above the page.
@@ -85,7 +96,8 @@ fn RouteView() -> impl IntoView {
     let nowhere = Memo::new(move |_| route.get() == Route::Nowhere);
     move || match subject.get() {
         _ if nowhere.get() => {
-            view! { <p class="empty">"This address leads nowhere. The jobs are at the left."</p> }.into_any()
+            let all_jobs = page.href(&Route::AllJobs);
+            view! { <p class="empty">"Page not found. " <a class="link" href=all_jobs>"Go to all jobs"</a> "."</p> }.into_any()
         }
         None => view! { <AllJobs/> }.into_any(),
         Some(store) => match store.topic().clone() {
@@ -100,15 +112,17 @@ fn RouteView() -> impl IntoView {
 #[component]
 fn NodeView(name: NodeName, store: TopicStore) -> impl IntoView {
     let page = Page::from_context();
-    let title = name.to_string();
+    let head = view! { <NodeHead store=store.clone() name=name.clone()/> };
     let body = move || match store.phase() {
         Phase::Gone => {
-            let why =
-                if page.share().is_some() { "is not shared with you" } else { "is not watched by the relay" };
-            view! { <p class="empty">{format!("{name} {why}.")}</p> }.into_any()
+            let why = match page.share() {
+                Some(_) => format!("{name} is not shared with you."),
+                None => format!("No job of yours runs on {name}."),
+            };
+            view! { <p class="empty">{why}</p> }.into_any()
         }
         Phase::Pending => ().into_any(),
         Phase::Ready => view! { <NodeByName store=store.clone() name=name.clone() job=None/> }.into_any(),
     };
-    view! { <div class="head head--line"><h1>{title}</h1></div> {move || body()} }
+    view! { {head} {move || body()} }
 }

@@ -22,7 +22,7 @@ pub fn StatusBar() -> impl IntoView {
             <Viewers/>
             <JobsAge/>
             <span class="spring"></span>
-            <span class="hide-m">
+            <span class="hide-m foot__keys">
                 <kbd>"←"</kbd> " " <kbd>"→"</kbd> " node   " <kbd>"↑"</kbd> " " <kbd>"↓"</kbd> " job   "
                 <kbd>"p"</kbd> " processes   " <kbd>"?"</kbd> " keys"
             </span>
@@ -39,7 +39,7 @@ fn LinkState() -> impl IntoView {
         LinkState::Live => ("foot__link is-live", "● live"),
         LinkState::Starting | LinkState::Connecting => ("foot__link", "○ connecting"),
         LinkState::NoKey => ("foot__link is-bad", "▲ no key"),
-        LinkState::Lost(_) => ("foot__link is-bad", "▲ link lost, trying again"),
+        LinkState::Lost(_) => ("foot__link is-bad", "▲ connection lost, retrying"),
         LinkState::Stopped(_) => ("foot__link is-bad", "▲ stopped"),
     });
     view! { <span class=move || state.get().0 role="status" aria-live="polite">{move || state.get().1}</span> }
@@ -77,7 +77,7 @@ fn Viewers() -> impl IntoView {
         overview.relay().track();
         match overview.read(|picture| picture.relay.viewers) {
             0 | 1 => String::new(),
-            viewers => format!("{} looking", text::count(viewers as usize, "tab", "tabs")),
+            viewers => format!("{} open", text::count(viewers as usize, "tab", "tabs")),
         }
     };
     view! { <span class="hide-s">{move || sentence()}</span> }
@@ -102,7 +102,7 @@ fn JobsAge() -> impl IntoView {
     });
     move || {
         stale.get().map(|(age, why, next)| {
-            let button = actions::retry(&shown, RetryTarget::Jobs, "Ask now");
+            let button = actions::retry(&shown, RetryTarget::Jobs, "Retry now");
             view! { <span class="foot__stale" title=why>"◆ " {age} ", " {next} " " {button}</span> }
         })
     }

@@ -6,6 +6,7 @@ use crate::domain::health::{Freshness, freshness};
 use crate::domain::ownership;
 use crate::domain::query;
 use crate::domain::severity::Severity;
+use crate::domain::text;
 use crate::fleet::{GpuCell, NodeCell};
 use crate::state::page::Page;
 use crate::table::{Column, Unit, Value, gpus};
@@ -66,10 +67,12 @@ impl Gpus {
     fn foreign_owner(&self, node: &NodePicture, gpu: &GpuPicture) -> Option<String> {
         // A partitioned GPU has no owner: its instances have.
         let divided = node.gpus.iter().any(|part| part.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid));
-        if divided || ownership::belongs_to_job(node, gpu, self.scope.job) {
+        let owner = gpu.owners.first().map(|owner| owner.job);
+        // Outside a job, each GPU says whose it is.
+        let is_own = self.scope.job.is_some() && ownership::belongs_to_job(node, gpu, self.scope.job);
+        if divided || is_own || self.scope.job.is_none() && owner.is_none() {
             return None;
         }
-        let owner = gpu.owners.first().map(|owner| owner.job);
         Some(owner.map_or_else(
             || "of no job known here".to_owned(),
             |job| format!("of {}", self.page.job_name(job)),
@@ -228,6 +231,25 @@ impl RowSource for Gpus {
         self.at(entry, counts_in_totals) == Some(true)
     }
 
+    fn counted(&self, entries: &[RowEntry]) -> String {
+        let is_part = |entry: &&RowEntry| {
+            self.at(entry, |_, gpu| gpu.facts.mig_parent.is_some()).unwrap_or(entry.depth > 0)
+        };
+        let parts = entries.iter().filter(is_part).count();
+        let gpus = text::count(entries.len() - parts, "GPU", "GPUs");
+        match (parts, entries.len() - parts) {
+            (0, _) => gpus,
+            (_, 0) => text::count(parts, "instance", "instances"),
+            _ => format!("{gpus}, {}", text::count(parts, "instance", "instances")),
+        }
+    }
+
+    fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
+        let (owner, flags) = self.owner_and_flags(entry);
+        let flag = flags.into_iter().find(|flag| flag.severity >= Severity::Warning);
+        flag.map(|flag| format!("{} {}", flag.text, flag.why)).or(owner.filter(|_| !is_shown("flags")))
+    }
+
     fn custom_cell(&self, entry: &RowEntry, column: &'static str) -> CustomCell {
         match column {
             "temp" => watched_cell(self, entry, Self::temperature, |(value, is_hot)| {
@@ -292,7 +314,8 @@ fn spark_cell(gpus: &Gpus, entry: &RowEntry) -> CustomCell {
 
 fn flag_list(whose: Option<&String>, flags: &[Flag]) -> AnyView {
     let whose = whose.map(|whose| view! { <small class="whose" title=whose.clone()>{whose.clone()}</small> });
-    view! { {whose} {flags.iter().cloned().map(flag).collect_view()} }.into_any()
+    // The owner gives way where both do not fit.
+    view! { {flags.iter().cloned().map(flag).collect_view()} {whose} }.into_any()
 }
 
 fn flag(flag: Flag) -> impl IntoView {

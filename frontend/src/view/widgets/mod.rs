@@ -5,5 +5,6 @@ pub mod copy;
 pub mod dot;
 pub mod fact_list;
 pub mod later;
+pub mod menu;
 pub mod meter;
 pub mod sheet;
