@@ -32,7 +32,7 @@ pub fn for_route(route: &Route, picture: &Picture, has_link: bool, now_ms: u64) 
             let severity = node.map_or(Severity::Pending, |node| health::for_node(node, now_ms).severity);
             (severity, name.to_string())
         }
-        Route::AllJobs | Route::Nowhere => (worst_job(picture, now_ms), String::new()),
+        Route::AllJobs | Route::JobLabel(..) | Route::Nowhere => (worst_job(picture, now_ms), String::new()),
     };
     let severity = if has_link { severity } else { Severity::Error };
     let mark = match severity {

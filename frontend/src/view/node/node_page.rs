@@ -37,7 +37,9 @@ pub fn NodeByName(
             let scope = Scope { store: store.clone(), nodes: alone(cell.clone()), job };
             view! { <NodePage scope cell/> }.into_any()
         }
-        None => view! { <p class="empty">{format!("Nothing is known of {name} yet.")}</p> }.into_any(),
+        None => {
+            view! { <p class="empty">{format!("Waiting for the first data from {name}.")}</p> }.into_any()
+        }
     }
 }
 
@@ -108,7 +110,7 @@ fn Facts(store: TopicStore, node: NodeCell) -> impl IntoView {
             let interval_ms = u64::from(node.head.interval_ms);
             let whole = interval_ms.is_multiple_of(1_000);
             let every = if whole { text::span(interval_ms / 1_000) } else { text::age(interval_ms) };
-            parts.push(format!("a sample every {every}"));
+            parts.push(format!("sampled every {every}"));
             parts.extend(node.head.notes.iter().map(ToString::to_string));
             Some(parts.join(" · "))
         })

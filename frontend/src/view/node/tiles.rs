@@ -39,7 +39,7 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
         host.or_else(|| of_job.then(|| ("–".to_owned(), "not shared: other jobs use it, too".to_owned())))
     };
     view! {
-        <section class="tiles" aria-label="Sums">
+        <section class="tiles" aria-label="Totals">
             <Tile title=Signal::derive(title) now=Signal::derive(util_now) chart=chart(Some(GpuField::Util), "hue-util")/>
             <Tile title="GPU memory" now=Signal::derive(mem_now) chart=chart(Some(GpuField::MemUsed), "hue-mem")/>
             <Tile title="Power" now=Signal::derive(power_now) chart=chart(Some(GpuField::Power), "hue-power")/>

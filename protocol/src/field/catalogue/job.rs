@@ -30,6 +30,6 @@ catalogue! {
     MemLimit: mem_limit_bytes = Metric::bytes("mem_limit_bytes", MIB_16, Memory, "Memory limit",
         "memory of the host that it may use").short("RAM limit").stable();
     /// Processes killed at the memory limit (`memory.oom_control`, `memory.events` `oom_kill`).
-    OomKills: oom_kills = Metric::counter("oom_kills", Unit::One, Errors, "Killed for memory",
-        "how often its memory limit killed one of its processes").short("OOM kills").column("oom");
+    OomKills: oom_kills = Metric::counter("oom_kills", Unit::One, Errors, "OOM kills",
+        "processes killed at the job's memory limit").short("OOM kills").column("oom");
 }
