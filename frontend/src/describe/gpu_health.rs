@@ -65,7 +65,7 @@ pub fn nvlinks(gpu: &GpuPicture) -> Option<FactGroup> {
 }
 
 fn nvlink(link: &NvLink) -> Fact {
-    let remote = link.remote.value().map_or_else(|| "peer not told".to_owned(), ToString::to_string);
+    let remote = link.remote.value().map_or_else(|| "unknown peer".to_owned(), ToString::to_string);
     let rate =
         |reading: &Reading<u64>| reading.value().map_or(text::ABSENT.to_owned(), |mib| text::grouped(*mib));
     let errors = link.errors.value().copied().unwrap_or(0);

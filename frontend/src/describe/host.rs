@@ -18,7 +18,7 @@ pub fn shared_groups(node: &NodePicture) -> Vec<FactGroup> {
     let note = if node.job_usage.is_empty() {
         "Other jobs use this node's CPUs, memory, disks and network, too, and are not shared with you. What the shared job uses is not known: its cgroup cannot be read."
     } else {
-        "You see what the shared job uses. Other jobs use the rest of this node, and are not shared with you."
+        "You see what the shared job uses. Other jobs use the rest of this node, which is not shared with you."
     };
     let mut system = system(node);
     system.facts.remove(0);

@@ -3,9 +3,9 @@
 
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text;
-use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
+use nodeglass_protocol::{JobId, Text};
 
 /// Number of jobs or nodes that are named before the rest is counted.
 const NAMED: usize = 3;
@@ -195,10 +195,33 @@ pub struct ShareViewer {
     pub tabs: usize,
     /// Since when at least one is open, in ms since 1970.
     pub since_ms: u64,
+    /// How the user relates to the owner.
+    pub relation: Relation,
+}
+
+/// How a viewer relates to the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// Views with the owner's key.
+    Owner,
+    /// Views by a share as the owner's user of the login node, but may be another person.
+    SameAccount,
+    /// Another user, or an unknown one.
+    Guest,
 }
 
 /// Groups the visitors of a share, or those with the owner's key, by user, in the order of their arrival.
 pub fn viewers(visitors: &[Visitor], share: Option<&ShareId>) -> Vec<ShareViewer> {
+    let relation = |user: &Option<String>| {
+        let is_same = |visitor: &Visitor| {
+            visitor.share.is_none() && visitor.user.as_ref().map(Text::as_str) == user.as_deref()
+        };
+        match share {
+            None => Relation::Owner,
+            Some(_) if user.is_some() && visitors.iter().any(is_same) => Relation::SameAccount,
+            Some(_) => Relation::Guest,
+        }
+    };
     let mut viewers: Vec<ShareViewer> = Vec::new();
     for visitor in visitors.iter().filter(|visitor| visitor.share.as_ref() == share) {
         let user = visitor.user.as_ref().map(ToString::to_string);
@@ -207,25 +230,22 @@ pub fn viewers(visitors: &[Visitor], share: Option<&ShareId>) -> Vec<ShareViewer
                 viewer.tabs += 1;
                 viewer.since_ms = viewer.since_ms.min(visitor.since_ms);
             }
-            None => viewers.push(ShareViewer { user, tabs: 1, since_ms: visitor.since_ms }),
+            None => {
+                let relation = relation(&user);
+                viewers.push(ShareViewer { user, tabs: 1, since_ms: visitor.since_ms, relation });
+            }
         }
     }
     viewers
 }
 
-/// Describes a viewer: `bob since 14:03, 2 tabs`; `owner` is who shares, and `when` formats a time in seconds
-/// since 1970. Someone who came by a share as the same user may still be another person.
-pub fn viewer_text(
-    viewer: &ShareViewer,
-    by_share: bool,
-    owner: &str,
-    when: &dyn Fn(i64) -> String,
-) -> String {
-    let who = match viewer.user.as_deref() {
-        Some(user) if user == owner && by_share => format!("{user} (your account)"),
-        Some(user) if user == owner => "you".to_owned(),
-        Some(user) => user.to_owned(),
-        None => "an unknown user".to_owned(),
+/// Describes a viewer: `bob since 14:03, 2 tabs`; `when` formats a time in seconds since 1970.
+pub fn viewer_text(viewer: &ShareViewer, when: &dyn Fn(i64) -> String) -> String {
+    let who = match (viewer.relation, viewer.user.as_deref()) {
+        (Relation::Owner, _) => "you".to_owned(),
+        (Relation::SameAccount, Some(user)) => format!("{user} (your account)"),
+        (_, Some(user)) => user.to_owned(),
+        (_, None) => "an unknown user".to_owned(),
     };
     let since = when((viewer.since_ms / 1_000).cast_signed());
     let tabs = if viewer.tabs > 1 { format!(", {} tabs", viewer.tabs) } else { String::new() };
@@ -363,13 +383,14 @@ mod tests {
             visitor(Some(&id), None, 7_000),
         ];
         let when = |at: i64| format!("{at} s");
-        let label = |owner: &str, share: Option<&ShareId>| -> Vec<String> {
-            let viewers = viewers(&visitors, share);
-            viewers.iter().map(|viewer| viewer_text(viewer, share.is_some(), owner, &when)).collect()
+        let label = |visitors: &[Visitor], share: Option<&ShareId>| -> Vec<String> {
+            viewers(visitors, share).iter().map(|viewer| viewer_text(viewer, &when)).collect()
         };
-        assert_eq!(label("alice", Some(&id)), ["bob since 5 s, 2 tabs", "an unknown user since 7 s"]);
-        assert_eq!(label("alice", None), ["you since 0 s"]);
-        assert_eq!(label("bob", Some(&id))[0], "bob (your account) since 5 s, 2 tabs");
+        assert_eq!(label(&visitors, Some(&id)), ["bob since 5 s, 2 tabs", "an unknown user since 7 s"]);
+        assert_eq!(label(&visitors, None), ["you since 0 s"]);
+        let mut same = visitors.clone();
+        same.push(visitor(Some(&id), Some("alice"), 8_000));
+        assert_eq!(label(&same, Some(&id))[2], "alice (your account) since 8 s");
         assert_eq!(viewers(&visitors, None).len(), 1);
         assert_eq!(guests(&Sharing { shares: vec![share], visitors }), 2);
     }

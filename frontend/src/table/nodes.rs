@@ -127,7 +127,7 @@ pub fn share(part: Part) -> Value {
     match (part.used, part.whole) {
         (Some(used), Some(whole)) => Value::Part(used, whole),
         (Some(used), None) => Value::Number(used),
-        (None, _) => Value::Absent("no GPU tells"),
+        (None, _) => Value::Absent("no GPU reports it"),
     }
 }
 

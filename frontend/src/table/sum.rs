@@ -18,7 +18,7 @@ pub fn aggregate<'a>(sum: Sum, values: impl Iterator<Item = &'a Value>) -> Value
     }
     match (sum, count) {
         (Sum::None, _) => Value::NONE,
-        (_, 0) => Value::Absent("none of them tells"),
+        (_, 0) => Value::Absent("none of them reports it"),
         (Sum::Mean, _) => Value::Number((part + count / 2) / count),
         // A maximum that is missing for some rows would make the fraction look too large.
         (Sum::Total, _) if wholes == count => Value::Part(part, whole),

@@ -62,6 +62,10 @@ pub fn NodePage(
         let scope = scope.clone();
         move || (!no_gpus.get()).then(|| view! { <GpuTable scope=scope.clone()/> }.into_any())
     };
+    let processes = {
+        let (scope, host_only) = (scope.clone(), scope.has_no_gpus());
+        move || (!host_only.get()).then(|| view! { <ProcessTable scope=scope.clone()/> }.into_any())
+    };
     // A shell on the node, for viewers who come from one of its jobs.
     let ways = {
         let (page, name, job) = (page.clone(), cell.name().clone(), scope.job);
@@ -80,7 +84,7 @@ pub fn NodePage(
             <Tiles scope=scope.clone()/>
             {move || table()}
             <TimeLine scope=scope.clone()/>
-            <ProcessTable scope=scope.clone()/>
+            {move || processes()}
             <HostPanel store=store.clone() node=cell.clone()/>
             <JobUsageTable scope=scope.clone()/>
         </div>

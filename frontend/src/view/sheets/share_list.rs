@@ -25,7 +25,7 @@ pub fn ShareList(
     first: bool,
 ) -> impl IntoView {
     let page = Page::from_context();
-    let (sharing, owner) = (sharing(&page), untrack(|| page.owner()));
+    let sharing = sharing(&page);
     let head = NodeRef::<H2>::new();
     let focus = move || {
         if let Some(head) = head.get_untracked() {
@@ -49,7 +49,7 @@ pub fn ShareList(
     let own = move || {
         let own = sharing.with(|sharing| viewers(&sharing.visitors, None));
         let text: Vec<String> =
-            own.iter().map(|viewer| viewer_text(viewer, false, &owner, &platform::time_of_day)).collect();
+            own.iter().map(|viewer| viewer_text(viewer, &platform::time_of_day)).collect();
         (!text.is_empty()).then(|| format!("With your own key: {}.", text.join("; ")))
     };
     view! {
@@ -92,13 +92,11 @@ fn entry(
         move || expiry_text(&terms, page.wall_s().unsigned_abs() * 1_000, None, &platform::time_of_day)
     };
     let who = {
-        let (id, owner) = (id.clone(), untrack(|| page.owner()));
+        let id = id.clone();
         move || {
             let viewers = sharing.with(|sharing| viewers(&sharing.visitors, Some(&id)));
-            let text: Vec<String> = viewers
-                .iter()
-                .map(|viewer| viewer_text(viewer, true, &owner, &platform::time_of_day))
-                .collect();
+            let text: Vec<String> =
+                viewers.iter().map(|viewer| viewer_text(viewer, &platform::time_of_day)).collect();
             if text.is_empty() { "○ no viewers".to_owned() } else { format!("◉ {}", text.join("; ")) }
         }
     };

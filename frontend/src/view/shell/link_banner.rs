@@ -118,10 +118,9 @@ fn sentences(reason: &DisconnectReason, guest: bool) -> (&'static str, &'static 
 fn ways(reason: &DisconnectReason, guest: bool, tunnel: String) -> Vec<ShellCommand> {
     let line = |purpose: &str, command: String| ShellCommand { purpose: purpose.to_owned(), command };
     let is_stopped = *reason == DisconnectReason::ShutDown;
-    let tunnel =
-        (!tunnel.is_empty() && !is_stopped).then(|| line("If the tunnel is down, on your machine", tunnel));
+    let tunnel = (!tunnel.is_empty() && !is_stopped).then(|| line("Tunnel down? On your machine:", tunnel));
     let purpose =
-        if is_stopped { "Its link, on the login node" } else { "If it was restarted, its new link" };
+        if is_stopped { "Its link, on the login node:" } else { "Relay restarted? On the login node:" };
     let link = (!guest).then(|| line(purpose, "relay link".to_owned()));
     tunnel.into_iter().chain(link).collect()
 }
@@ -133,7 +132,7 @@ fn OutOfDate() -> impl IntoView {
     let (feed, age) = (page.feed.clone(), data_age(&page));
     let (head, rest) = out_of_date(&platform::authority());
     let link = ShellCommand {
-        purpose: "Its new link, on the login node".to_owned(),
+        purpose: "Its new link, on the login node:".to_owned(),
         command: "relay link".to_owned(),
     };
     view! {
@@ -142,7 +141,7 @@ fn OutOfDate() -> impl IntoView {
             <div>
                 <b role="alert">{head}</b> " " <span class="num-prose">{rest} " " {move || age()}</span>
                 {commands(vec![link])}
-                <div class="notice__paste"><span>"Open it, or paste it here"</span> <div><Paste/></div></div>
+                <div class="notice__paste"><span>"Open it, or paste it here:"</span> <div><Paste autofocus=false/></div></div>
                 <small>{OR_IMPOSTOR}</small>
             </div>
             <button class="btn" title="Look for the new link in other tabs" on:click=move |_| feed.reconnect_now()>"Try now"</button>

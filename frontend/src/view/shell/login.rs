@@ -82,7 +82,11 @@ pub fn out_of_date(authority: &str) -> (String, String) {
 
 /// A field for a link or key, the owner's or a share's.
 #[component]
-pub fn Paste() -> impl IntoView {
+pub fn Paste(
+    /// Whether it takes the focus.
+    #[prop(default = true)]
+    autofocus: bool,
+) -> impl IntoView {
     let (feed, input) = (Page::from_context().feed, NodeRef::<Input>::new());
     let wrong = RwSignal::new(false);
     let submit = move |event: SubmitEvent| {
@@ -95,7 +99,7 @@ pub fn Paste() -> impl IntoView {
     };
     view! {
         <form class="gate__form" on:submit=submit>
-            <input type="password" class="field" node_ref=input autocomplete="off" autofocus
+            <input type="password" class="field" node_ref=input autocomplete="off" autofocus=autofocus
                 aria-label="Link or key" placeholder="http://…/#…" aria-invalid=move || wrong.get().to_string()/>
             <button class="btn btn--primary" type="submit">"Open"</button>
         </form>

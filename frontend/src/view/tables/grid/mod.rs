@@ -39,7 +39,7 @@ pub fn Table(
         <section class=format!("grid grid--{}", names.id) aria-label=names.title>
             <toolbar::Toolbar grid=grid.clone()/>
             <Box grid=grid.clone() empty/>
-            {move || empty.get().then(|| view! { <p class="grid__none">{format!("No {} to see here.", names.rows.1)}</p> }.into_any())}
+            {move || empty.get().then(|| view! { <p class="grid__none">{format!("No {}.", names.rows.1)}</p> }.into_any())}
         </section>
     }
 }

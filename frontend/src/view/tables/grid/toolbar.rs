@@ -18,7 +18,8 @@ pub fn Toolbar(
     let (entries, order, error) = (grid.entries, grid.order, grid.error);
     let counts = Memo::new(move |_| (order.with(Vec::len), entries.with(Vec::len)));
     let count = move || match counts.get() {
-        (_, 0) => format!("no {}", names.rows.1),
+        // The table itself says that it is empty.
+        (_, 0) => String::new(),
         (passing, all) if passing == all => text::count(all, names.rows.0, names.rows.1),
         (passing, all) => {
             format!("{} of {}", text::grouped(passing as u64), text::count(all, names.rows.0, names.rows.1))
