@@ -221,7 +221,7 @@ pub mod tests {
     fn exit_codes_name_their_signal() {
         assert_eq!(exit_text("0:0"), "success");
         assert_eq!(exit_text("0:15"), "ended by SIGTERM");
-        assert_eq!(exit_text("137:0"), "ended by SIGKILL, mostly for memory or time");
+        assert_eq!(exit_text("137:0"), "ended by SIGKILL, usually at its memory or time limit");
         assert_eq!(exit_text("1:0"), "");
         assert_eq!(exit_text("odd"), "");
     }
