@@ -33,7 +33,7 @@ pub struct Fact {
     pub bar: Option<(f64, &'static str)>,
     /// The field that it shows, by name.
     pub field: Option<&'static str>,
-    /// Whether the source does not offer it; such facts are listed together at the end of a group.
+    /// Whether the source does not support it; such facts are listed together at the end of a group.
     pub unsupported: bool,
 }
 
@@ -134,13 +134,13 @@ pub struct FactGroup {
 }
 
 impl FactGroup {
-    /// Creates a group; facts that are not offered are listed together at its end.
+    /// Creates a group; facts that are not supported are listed together at its end.
     pub fn new(title: &'static str, facts: impl IntoIterator<Item = Fact>) -> Self {
         let (missing, mut facts): (Vec<Fact>, Vec<Fact>) =
             facts.into_iter().partition(|fact| fact.unsupported);
         if !missing.is_empty() {
             let names: Vec<String> = missing.into_iter().map(|fact| fact.label).collect();
-            facts.push(Fact::absent("Not offered", &names.join(", ")));
+            facts.push(Fact::absent("Not supported", &names.join(", ")));
         }
         Self { title, note: String::new(), facts }
     }
@@ -245,7 +245,7 @@ mod tests {
         let group = FactGroup::new("Power", [read("Average"), Fact::new("Limit", "300 W"), read("Energy")]);
         let entries: Vec<(&str, &str)> =
             group.facts.iter().map(|fact| (fact.label.as_str(), fact.value.as_str())).collect();
-        assert_eq!(entries, [("Limit", "300 W"), ("Not offered", "Average, Energy")]);
+        assert_eq!(entries, [("Limit", "300 W"), ("Not supported", "Average, Energy")]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The details of a job: why it waits, what it has, how long it may still run.
+//! The details of a job: why it is pending, its resources, how long it may still run.
 
 use super::fact::{Emphasis, Fact, FactGroup, bytes};
 use crate::domain::outcome::Exit;
@@ -52,12 +52,11 @@ fn times(job: &Job, when: When<'_>) -> FactGroup {
         at("Started", job.start).unwrap_or_default()
     };
     let limit = match job.limit {
-        TimeLimit::Unknown => Fact::new("Time limit", "SLURM did not say"),
+        TimeLimit::Unknown => Fact::new("Time limit", "unknown"),
         TimeLimit::Unlimited => Fact::new("Time limit", "none"),
         TimeLimit::Seconds(seconds) => Fact::new("Time limit", text::span(seconds)),
     };
-    let restarts = (job.restarts > 0)
-        .then(|| Fact::new("Started again", text::count(job.restarts as usize, "time", "times")));
+    let restarts = (job.restarts > 0).then(|| Fact::new("Restarts", job.restarts.to_string()));
     let exit = job.exit.as_ref().map(|exit| {
         let failed = exit.as_str() != "0:0";
         Fact::new("Exit code", exit.as_str())
@@ -81,7 +80,7 @@ fn resources(job: &Job) -> FactGroup {
     let mut facts = vec![Fact::new("Nodes", nodes(job))];
     facts.push(match job.gpu_count {
         Some(count) => Fact::new("GPUs", count.to_string()),
-        None => Fact::new("GPUs", "SLURM does not say how many"),
+        None => Fact::new("GPUs", "unknown"),
     });
     let alike = job.gpus.len() > 1 && job.gpus.windows(2).all(|two| two[0].set == two[1].set);
     match job.gpus.first() {
@@ -100,8 +99,8 @@ fn resources(job: &Job) -> FactGroup {
 fn which(set: &GpuSet) -> String {
     match set {
         GpuSet::Indices(indices) => indices.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-        GpuSet::Count(count) => format!("{count}, which ones is not told"),
-        GpuSet::Unknown => "not told".to_owned(),
+        GpuSet::Count(count) => format!("{count}; SLURM does not report which"),
+        GpuSet::Unknown => "not reported".to_owned(),
     }
 }
 
@@ -119,18 +118,18 @@ fn origin(job: &Job) -> FactGroup {
         |label, text: Option<&nodeglass_protocol::Text>| text.map(|text| Fact::new(label, text.as_str()));
     let part_of = job.part_of.map(|parent| match parent {
         Parent::Array { job, task: Some(task) } => Fact::new("Array", format!("task {task} of {job}")),
-        Parent::Array { job, task: None } => Fact::new("Array", format!("the rest of {job} that waits")),
+        Parent::Array { job, task: None } => Fact::new("Array", format!("pending tasks of {job}")),
         Parent::Het { job, offset } => Fact::new("Heterogeneous", format!("part {offset} of {job}")),
     });
     let facts = [
-        Some(Fact::new("Number", job.label.as_str())),
+        Some(Fact::new("Job ID", job.label.as_str())),
         part_of,
-        text_fact("Waits for", job.dependency.as_ref()),
+        text_fact("Depends on", job.dependency.as_ref()),
         text_fact("User", Some(&job.user)),
         text_fact("Account", job.account.as_ref()),
         text_fact("Partition", Some(&job.partition)),
         text_fact("QOS", job.qos.as_ref()),
-        job.batch_host.as_ref().map(|host| Fact::new("Script runs on", host.as_str())),
+        job.batch_host.as_ref().map(|host| Fact::new("Batch host", host.as_str())),
     ];
     FactGroup::new("SLURM", facts.into_iter().flatten().filter(|fact| !fact.value.is_empty()))
 }
@@ -147,7 +146,7 @@ fn files(job: &Job) -> FactGroup {
         Some(Fact::new(label, path.as_str()))
     });
     let group = FactGroup::new(FILES, entries);
-    if group.facts.is_empty() { group.with_note("SLURM does not tell this job's files.") } else { group }
+    if group.facts.is_empty() { group.with_note("SLURM does not report this job's files.") } else { group }
 }
 
 /// Returns the other members of the same parent job, in the order of their numbers.
@@ -238,7 +237,7 @@ pub mod tests {
             ..job(JobState::Running)
         };
         let entries: Vec<String> = resources(&job).facts.into_iter().skip(2).map(|fact| fact.value).collect();
-        assert_eq!(entries, ["0, 3", "2, which ones is not told", "not told"]);
+        assert_eq!(entries, ["0, 3", "2; SLURM does not report which", "not reported"]);
         let gpus = vec![on("n1", GpuSet::Indices(vec![0, 1])), on("n2", GpuSet::Indices(vec![0, 1]))];
         let entries = resources(&Job { gpus, ..job });
         assert_eq!(

@@ -40,7 +40,7 @@ pub fn for_route(
             let severity = node.map_or(Severity::Pending, |node| health::for_node(node, now_ms).severity);
             (severity, name.to_string())
         }
-        Route::AllJobs | Route::Nowhere => (attention::worst(entries), String::new()),
+        Route::AllJobs | Route::JobLabel(..) | Route::Nowhere => (attention::worst(entries), String::new()),
     };
     let severity = if has_link { severity } else { Severity::Error };
     let mark = match severity {

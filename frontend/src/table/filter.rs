@@ -260,10 +260,10 @@ fn scale(suffix: &str, unit: Unit) -> Option<f64> {
         (Unit::MibPerSecond, "") | (Unit::Gib | Unit::MibPerSecond, "m") => KIB * KIB,
         (Unit::Gib | Unit::MibPerSecond, "k") => KIB,
         (Unit::Gib, "t") => KIB * KIB * KIB * KIB,
-        (Unit::Clock | Unit::Span, "" | "s") => 1.0,
-        (Unit::Clock | Unit::Span, "m" | "min") => 60.0,
-        (Unit::Clock | Unit::Span, "h") => 3_600.0,
-        (Unit::Clock | Unit::Span, "d") => 86_400.0,
+        (Unit::Span, "" | "s") => 1.0,
+        (Unit::Span, "m" | "min") => 60.0,
+        (Unit::Span, "h") => 3_600.0,
+        (Unit::Span, "d") => 86_400.0,
         (Unit::WattHour, "" | "kwh") => 1_000.0,
         (Unit::WattHour, "wh") => 1.0,
         (Unit::Hundredth, "") => 100.0,
@@ -280,7 +280,7 @@ fn measure(unit: Unit) -> &'static str {
     match unit {
         Unit::Gib => "an amount of memory (try 10g, 512m or 80%)",
         Unit::MibPerSecond => "a rate (try 100m or 2g)",
-        Unit::Clock | Unit::Span => "a duration (try 90s, 10m, 6h or 2d)",
+        Unit::Span => "a duration (try 90s, 10m, 6h or 2d)",
         Unit::Percent => "a percentage (try 50)",
         _ => "a number",
     }
@@ -346,7 +346,7 @@ mod tests {
         Column::new("mem", "Memory", Unit::Gib, 80, ""),
         Column::new("node", "Node", Unit::Text, 80, ""),
         Column::new("rank", "Rank", Unit::Id, 40, ""),
-        Column::new("time", "Run time", Unit::Clock, 80, "").aliases(&["runtime"]),
+        Column::new("time", "Run time", Unit::Span, 80, "").aliases(&["runtime"]),
         Column::new("command", "Command", Unit::Text, 80, ""),
         Column::new("spark", "Last 10 min", Unit::Text, 80, "").style(CellStyle::Graphic),
     ];

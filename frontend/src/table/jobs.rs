@@ -30,7 +30,7 @@ const fn text_column(id: &'static str, title: &'static str, width: u16, about: &
 }
 
 const fn span(id: &'static str, title: &'static str, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Span, 88, about)
+    Column::new(id, title, Unit::Span, 96, about)
 }
 
 static COLUMNS: [Def; 27] = [

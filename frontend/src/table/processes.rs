@@ -77,7 +77,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
         styled(F::Cpu, |column| column.width(62).rank(3)),
         styled(F::Rss, |column| column.width(78).rank(5).aliases(&["ram"])),
         metric(F::Threads),
-        computed(Column::new("time", "Run time", Unit::Clock, 96, "since it started").rank(6), run_time),
+        computed(Column::new("time", "Run time", Unit::Span, 96, "since it started").rank(6), run_time),
         computed(
             text_column("state", "State", 96, "alive, waiting for a device, a zombie, or stopped"),
             state,
@@ -191,7 +191,7 @@ fn state(row: &ProcessRow<'_>) -> Value {
 pub fn state_label(state: ProcessState) -> &'static str {
     match state {
         ProcessState::Alive => "alive",
-        ProcessState::Uninterruptible => "waits for a device",
+        ProcessState::Uninterruptible => "blocked on I/O",
         ProcessState::Zombie => "zombie",
         ProcessState::Stopped => "stopped",
     }

@@ -188,7 +188,7 @@ fn a_driver_that_hangs_on_startup_does_not_hide_the_host() {
 #[test]
 fn each_reason_for_no_driver_has_a_message() {
     for (state, why) in [
-        (json!({"init": 9}), "no NVIDIA driver: its kernel module is not loaded"),
+        (json!({"init": 9}), "the NVIDIA driver is not loaded: its kernel module is missing"),
         (
             json!({"init": 18}),
             "the NVIDIA driver was updated but not reloaded: library and kernel module differ in version",
@@ -216,7 +216,7 @@ fn a_machine_without_the_library_is_a_host_without_a_driver() {
     let hello = probe.hello(|_| true);
     assert_eq!(
         absent(&hello),
-        Some("no NVIDIA driver: libnvidia-ml-that-is-nowhere.so.1 cannot be loaded on this machine")
+        Some("the NVIDIA driver is not installed: libnvidia-ml-that-is-nowhere.so.1 cannot be loaded")
     );
     probe.sample(|_| true);
 }

@@ -120,11 +120,11 @@ fn a_node_without_a_driver_still_reports_its_host() {
     assert_eq!(output.status.code(), Some(3));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(json["sample"]["mono_ns"].as_u64() > Some(0) && json["sample"]["wall_ms"].as_u64() > Some(0));
-    assert!(text(&output.stderr).contains("no NVIDIA driver"));
+    assert!(text(&output.stderr).contains("the NVIDIA driver is not"));
     let mut command = probe();
     command.args(["--nvml", "libnvidia-ml-that-is-nowhere.so.1"]);
     let table = text(&run_once(command, &["--table"]).stdout);
-    assert!(table.contains("  no NVIDIA driver") && table.contains("Host  "), "{table}");
+    assert!(table.contains("  the NVIDIA driver is not") && table.contains("Host  "), "{table}");
 }
 
 #[test]

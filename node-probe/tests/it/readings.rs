@@ -164,7 +164,7 @@ fn once_prints_json_and_its_exit_status_reports_gpus() {
     assert!(once["sample"]["gpus"][0]["nvlink_rx_bytes_s"].is_u64());
     assert!(once["health"][0]["nvlinks"][0]["rx_mib_s"].is_u64());
     for (state, why) in [
-        (json!({"init": 9}), "node-probe: no NVIDIA driver: its kernel module is not loaded\n"),
+        (json!({"init": 9}), "node-probe: the NVIDIA driver is not loaded: its kernel module is missing\n"),
         (json!({}), "node-probe: the NVIDIA driver is loaded but shows no GPU to this user\n"),
     ] {
         node.set(&state);

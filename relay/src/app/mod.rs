@@ -58,7 +58,14 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let own = listeners.open_private(&dir, &key_file::socket_name(pid));
     let watched = Watched::choose(&config).await?;
     let key = access::new_key()?;
-    let about = Arc::new(about(&config, &watched, &listeners)?);
+    let mut about = about(&config, &watched, &listeners)?;
+    let to_port = about.tunnel.to_string();
+    let to_socket = own.as_ref().ok().and_then(|path| own_tunnel(path, &listeners, &about));
+    // The page advises the same tunnel as the terminal: the one that leads to the private socket.
+    if let Some(best) = &to_socket {
+        about.tunnel = best.as_str().into();
+    }
+    let about = Arc::new(about);
     let endpoint = share_endpoint(&listeners, &config, &about);
     let relay = Relay::start(&config, about, watched, key.clone(), endpoint)?;
 
@@ -68,8 +75,8 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
         since_s: Clock::wall_ms() / 1_000,
         watches: relay.watching.to_string(),
         links: links(&listeners, &config, &relay.about.cache_buster, &key),
-        tunnel: relay.about.tunnel.to_string(),
-        own_tunnel: own.as_ref().ok().and_then(|path| own_tunnel(path, &listeners, &relay.about)),
+        tunnel: to_port,
+        own_tunnel: to_socket,
     };
     let _key_file = KeyFile::write(dir, &running).context("failed to store the link for `relay link`")?;
     let terminal = Terminal::new();

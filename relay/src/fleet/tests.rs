@@ -342,9 +342,9 @@ fn a_machine_without_a_driver_is_a_host_with_a_sentence() {
     let mut fleet = Fleet::new();
     fleet.watch_hosts([name("n1")]);
     let ProbeLine::Hello(mut bare) = hello("n1", &[]) else { unreachable!() };
-    bare.sources = vec![SourceState::absent(Vendor::Nvidia, "no NVIDIA driver: not loaded")];
+    bare.sources = vec![SourceState::absent(Vendor::Nvidia, "the NVIDIA driver is not loaded")];
     line(&mut fleet, "n1", ProbeLine::Hello(bare), 0);
-    assert_eq!(node(&fleet, "n1").head.no_gpu.as_ref().unwrap().as_str(), "no NVIDIA driver: not loaded");
+    assert_eq!(node(&fleet, "n1").head.no_gpu.as_ref().unwrap().as_str(), "the NVIDIA driver is not loaded");
 }
 
 #[test]

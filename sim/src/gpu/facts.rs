@@ -35,7 +35,7 @@ pub(crate) fn hello(scenario: &Scenario, node: usize, at: ScenarioTime) -> Hello
 }
 
 fn no_driver() -> SourceState {
-    let reason = "no NVIDIA driver: the kernel module is not loaded (NVML: Driver Not Loaded)";
+    let reason = "the NVIDIA driver is not loaded: its kernel module is missing (NVML: Driver Not Loaded)";
     SourceState::absent(Vendor::Nvidia, reason)
 }
 

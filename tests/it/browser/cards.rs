@@ -143,7 +143,7 @@ async fn a_failing_driver_reports_why_and_no_gpu_is_invented() -> Result<()> {
     for (init, pattern) in [(4, "permission"), (9, "not loaded"), (18, "mismatch|version")] {
         let machine = Machine::start(&json!({ "init": init, "gpus": [{ "card": "h100" }] }))?;
         open_node(&browser, &machine).await?;
-        browser.until(pattern, &text_matches(PAGE, &format!("No GPU to show:.*({pattern})"))).await?;
+        browser.until(pattern, &text_matches(PAGE, &format!("No GPUs:.*({pattern})"))).await?;
         let rows = browser
             .eval("document.querySelectorAll('.grid--gpus tbody tr:not(.grid__space)').length")
             .await?;
@@ -186,10 +186,10 @@ async fn unsupported_readings_of_each_card_are_named_and_never_zero() -> Result<
             "Utilisation\\s+41 %",
             "Used\\s+2 GiB",
             "counts only whether anything ran",
-            "Not offered\\s+.*SM active",
-            "Not offered\\s+.*Limit in force",
-            "Not offered\\s+.*NVLink received",
-            "Not offered\\s+.*Uncorrected, since driver load",
+            "Not supported\\s+.*SM active",
+            "Not supported\\s+.*Limit in force",
+            "Not supported\\s+.*NVLink received",
+            "Not supported\\s+.*Uncorrected, since driver load",
         ],
     )
     .await?;
@@ -199,13 +199,13 @@ async fn unsupported_readings_of_each_card_are_named_and_never_zero() -> Result<
     open_sheet(&browser, &machine, &node, "GPU-gh200").await?;
     wait_for_sheet(
         &browser,
-        &["Utilisation\\s+42 %", "SM active\\s+3[78] %", "Used\\s+.* of 95.6 GiB", "Not offered\\s+.*BAR1"],
+        &["Utilisation\\s+42 %", "SM active\\s+3[78] %", "Used\\s+.* of 95.6 GiB", "Not supported\\s+.*BAR1"],
     )
     .await?;
     open_sheet(&browser, &machine, &node, "GPU-a100").await?;
     wait_for_sheet(
         &browser,
-        &["Utilisation\\s+43 %", "from Hopper on", "Not offered\\s+.*SM active.*Tensor cores"],
+        &["Utilisation\\s+43 %", "from Hopper on", "Not supported\\s+.*SM active.*Tensor cores"],
     )
     .await
 }
@@ -234,7 +234,7 @@ async fn each_mig_instance_is_shown_with_its_share() -> Result<()> {
             "Profile\\s+3g\\.40gb",
             "Used\\s+10 GiB of",
             "Part of\\s+GPU-a",
-            "Not offered\\s+.*Utilisation",
+            "Not supported\\s+.*Utilisation",
         ],
     )
     .await
@@ -259,7 +259,7 @@ async fn an_old_driver_shows_its_readings_and_names_the_unsupported_ones() -> Re
             "Draw\\s+310 W",
             "Core\\s+57 °C",
             "Driver\\s+440\\.33\\.01",
-            "Not offered\\s+.*Reserved",
+            "Not supported\\s+.*Reserved",
         ],
     )
     .await

@@ -1,7 +1,7 @@
 //! The whole page by keyboard: from the link to a job, a node, a process and a GPU, and back again.
 
 use anyhow::{Result, bail, ensure};
-use nodeglass_tests::{Browser, TestRelay};
+use nodeglass_tests::{Browser, Forward, TestRelay};
 
 const ENTER: char = '\u{E007}';
 const TAB: char = '\u{E004}';
@@ -115,18 +115,16 @@ async fn keyboard_navigation_opens_a_process_and_confirms_a_signal() -> Result<(
         )
         .await?;
     browser
-        .until("its details", "/Show its environment/.test(document.querySelector('dialog').innerText)")
+        .until("its details", "/Show environment/.test(document.querySelector('dialog').innerText)")
         .await?;
-    tab_to(&browser, "^Show its environment").await?;
+    tab_to(&browser, "^Show environment").await?;
     browser.press(ENTER).await?;
     browser.until("its environment", "[...document.querySelectorAll('.env li')].some(line => /CUDA_VISIBLE_DEVICES=3/.test(line.innerText))").await?;
 
     for (key, question) in [('I', "Interrupt "), ('T', "Terminate "), ('K', "Kill ")] {
         browser.press(key).await?;
         browser.until(question, &on_top(question)).await?;
-        browser
-            .until("the way back first", "document.activeElement.textContent === 'Keep it as it is'")
-            .await?;
+        browser.until("the way back first", "document.activeElement.textContent === 'Go back'").await?;
         browser.press(ESCAPE).await?;
         browser.until("the sheet again", &on_top("Process ")).await?;
     }
@@ -226,6 +224,51 @@ async fn keyboard_navigation_opens_a_gpu_another_job_settings_and_help_and_retur
     browser.until("the theme still", "document.documentElement.getAttribute('data-theme') === 'light'").await
 }
 
+/// What the page says of its connection.
+const NOTICE: &str = "document.querySelector('.notice--link')?.innerText";
+/// The line of the first total, without its fill.
+const LINE: &str = "(document.querySelector('.area__line')?.getAttribute('d') ?? '')";
+/// States that need attention in the list of jobs.
+const ATTENTION: &str = "document.querySelectorAll('.jobs .dot--attention').length";
+
+#[tokio::test]
+async fn a_cut_tunnel_keeps_the_last_values_and_a_mended_one_leaves_no_gap() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    let mut tunnel = Forward::open(&relay.link().authority).await?;
+    let link = relay.link().at(&tunnel.authority());
+    browser.open(&link.url).await?;
+    let rows = "document.querySelectorAll('.grid tbody tr[aria-rowindex]').length > 0";
+    browser.until("a table of jobs", rows).await?;
+    browser.open(&link.path("/job/48213")).await?;
+    // A part of the line for each run of samples: `M` begins one.
+    let has_no_gap = format!("{LINE}.split('M').length === 2 && {LINE}.split('L').length > 2");
+    browser.until("a line", &has_no_gap).await?;
+
+    tunnel.cut().await;
+    browser.until("the lost connection", &format!("/lost – retrying/.test({NOTICE})")).await?;
+    let (line, attention) = (browser.eval(LINE).await?, browser.eval(ATTENTION).await?);
+    // Longer than two steps of the line, and than it takes a node to be late.
+    browser.until("old data", &format!("/Data is ([89]|\\d\\d) s old/.test({NOTICE})")).await?;
+    ensure!(browser.eval(LINE).await? == line, "the graph moves on without data");
+    ensure!(browser.eval(ATTENTION).await? == attention, "jobs need attention because the link is lost");
+    let tile = browser.eval("document.querySelector('.tile__value').innerText").await?;
+    ensure!(!tile.to_string().contains('–'), "the last values are gone: {tile}");
+    let live = browser.eval("/live|fresh/i.test(document.querySelector('.foot').innerText)").await?;
+    ensure!(live == false, "the status bar claims to be current");
+
+    tunnel.mend().await?;
+    browser.until("no notice", &format!("!{NOTICE}")).await?;
+    // The line reaches the right edge, 300 wide, again.
+    let ends_now = format!("+{LINE}.match(/([\\d.]+) [\\d.]+$/)[1] > 292");
+    browser
+        .until(
+            "the time of the cut in the graph",
+            &format!("{LINE} !== {line} && {ends_now} && {has_no_gap}"),
+        )
+        .await
+}
+
 #[tokio::test]
 async fn sheets_open_without_a_connection() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
@@ -234,7 +277,11 @@ async fn sheets_open_without_a_connection() -> Result<()> {
     let rows = "document.querySelectorAll('.grid tbody tr[aria-rowindex]').length > 0";
     browser.until("a table of jobs", rows).await?;
     drop(relay);
-    browser.until("a lost link", "document.body.innerText.includes('The link to the relay is lost')").await?;
+    let stopped = "document.querySelector('.notice--link')?.innerText.includes('The relay was stopped.')";
+    browser.until("the relay's farewell", stopped).await?;
+    // Longer than the first retries take, which fail and do not replace it.
+    browser.until("old data", &format!("/Data is [3-9] s old/.test({NOTICE})")).await?;
+    ensure!(browser.eval(stopped).await? == true, "a failed retry replaced the relay's farewell");
     browser.press('?').await?;
     browser.until("the help", "document.querySelector('dialog[open]')?.ariaLabel === 'Keys'").await?;
     Ok(())

@@ -75,7 +75,7 @@ async fn alice_watches_her_jobs_through_a_tunnel() -> Result<()> {
     browser.until("a live node", &format!("!({})", text_contains("stale"))).await?;
 
     relay.stop().context("stop the relay")?;
-    browser.until("the lost link, and the way back", &text_contains("ssh -L")).await?;
+    browser.until("the way to a new link", &text_contains("relay link")).await?;
     browser.photograph("cluster-link-lost").await?;
     let complaints = browser.complaints().await?;
     let serious: Vec<_> = complaints.iter().filter(|line| !line.message.contains("ERR_")).collect();

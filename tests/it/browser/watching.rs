@@ -88,7 +88,7 @@ async fn a_read_only_relay_offers_no_action() -> Result<()> {
         browser
             .until(
                 "the process's sheet",
-                "/Show its environment/.test(document.querySelector('dialog[open]')?.innerText)",
+                "/Show environment/.test(document.querySelector('dialog[open]')?.innerText)",
             )
             .await?;
         let offered = browser.eval(&is_seen("dialog .offers button")).await?;

@@ -89,7 +89,7 @@ async fn t09_a_guest_sees_the_shared_job_and_nothing_else() -> Result<()> {
     guest
         .until(
             "what is hidden",
-            "/Hidden: arguments of processes.*logs/.test(document.querySelector('.guest')?.innerText)",
+            "/Hidden: process arguments.*logs/.test(document.querySelector('.guest')?.innerText)",
         )
         .await?;
     // No list of a single job, no logs, no shares or actions, and no other job.
@@ -126,7 +126,7 @@ async fn t09_a_guest_sees_the_shared_job_and_nothing_else() -> Result<()> {
         .client()
         .execute("document.querySelector('.grid tbody tr[aria-rowindex]').click()", Vec::new())
         .await?;
-    guest.until("a process's sheet", &format!("/Who it is|WHO IT IS/.test({SHEET})")).await?;
+    guest.until("a process's sheet", &format!("/Identity|IDENTITY/.test({SHEET})")).await?;
     let sheet = guest.eval(SHEET).await?.to_string();
     for part in ["nvironment", "Interrupt", "py-spy", "Asking", "amily"] {
         ensure!(!sheet.contains(part), "a guest is offered {part:?}: {sheet}");
@@ -162,7 +162,7 @@ async fn see_small_job(relay: &TestRelay, guest: &Browser) -> Result<()> {
     guest.until("what the job uses", &format!("/\\d of \\d+ CPUs busy/.test({main})")).await?;
     let shown = guest.eval(main).await?.to_string();
     ensure!(shown.contains("is not shared with you"), "nothing says why so little is shown: {shown}");
-    for part in ["Up for", "/tmp", "InfiniBand", "Waited for"] {
+    for part in ["Uptime", "/tmp", "InfiniBand", "pressure"] {
         ensure!(!shown.contains(part), "{part} of the host is shown: {shown}");
     }
     ensure!(guest.eval("!!document.querySelector('.cores')").await? == false, "its CPUs one by one");
@@ -184,8 +184,8 @@ async fn t10_a_revoked_share_clears_the_guests_page() -> Result<()> {
         .until("who looks, above", "/1 watching/.test(document.querySelector('.top__watching')?.innerText)")
         .await?;
     owner.click(".top__watching").await?;
-    owner.until("the list", "document.activeElement.innerText === 'Who may look'").await?;
-    click_on(&owner, ".share-entry button", "^Show the link").await?;
+    owner.until("the list", "document.activeElement.innerText === 'Shares and viewers'").await?;
+    click_on(&owner, ".share-entry button", "^Show link").await?;
     owner.until("the same link again", &format!("{LINK} === {link:?}")).await?;
     click_on(&owner, ".share-entry button", "^Revoke$").await?;
     owner
@@ -197,7 +197,7 @@ async fn t10_a_revoked_share_clears_the_guests_page() -> Result<()> {
     guest.until("its end", &format!("/revoked this link/.test({GATE})")).await?;
     // Including the interval of polling the page.
     println!("the guest's page said so after {:?}", pressed.elapsed());
-    owner.until("an empty list", &format!("/Nothing is shared now/.test({SHEET})")).await?;
+    owner.until("an empty list", &format!("/Nothing is shared/.test({SHEET})")).await?;
     owner.until("no guest in the top bar", "!document.querySelector('.top__watching')").await?;
     let left = guest.eval("document.documentElement.outerHTML").await?.to_string();
     for trace in ["gpu-h01", "llama3", "NVIDIA", "H100"] {
@@ -207,9 +207,11 @@ async fn t10_a_revoked_share_clears_the_guests_page() -> Result<()> {
     ensure!(!guest.eval(KEPT).await?.to_string().contains(secret), "the key is still there");
     // Neither a reload nor the link itself restores it, and no other key replaces it.
     guest.client().refresh().await?;
-    guest.until("the gate", &format!("/share is over/.test({GATE})")).await?;
+    guest
+        .until("who ended it", &format!("/revoked this link/.test({GATE}) && !/relay link/.test({GATE})"))
+        .await?;
     guest.open(&link).await?;
-    guest.until("its end", &format!("/leads to no share|revoked this link/.test({GATE})")).await?;
+    guest.until("its end", &format!("/does not exist any more|revoked this link/.test({GATE})")).await?;
     Ok(())
 }
 
@@ -244,12 +246,12 @@ async fn t10_a_share_that_ends_with_its_job_clears_the_guests_page() -> Result<(
     open_owner(&owner, &relay, "/job/7").await?;
     let link = share(&owner).await?;
     open_guest(&guest, &link).await?;
-    guest.until("its end", &format!("/The share is over/.test({GATE})")).await?;
+    guest.until("its end", &format!("/This share has expired/.test({GATE})")).await?;
     let left = guest.eval("document.documentElement.outerHTML").await?.to_string();
     ensure!(!left.contains("brief-1") && !left.contains("soon over"), "the job is still there: {left}");
     let secret = link.rsplit('.').next().context("a key")?;
     ensure!(!guest.eval(KEPT).await?.to_string().contains(secret), "the key is still there");
-    owner.until("an empty list", &format!("/Nothing is shared now/.test({SHEET})")).await?;
+    owner.until("an empty list", &format!("/Nothing is shared/.test({SHEET})")).await?;
     owner.until("the job's last picture", "/ended/i.test(document.querySelector('.main')?.innerText)").await
 }
 
@@ -278,7 +280,7 @@ async fn t09_a_tab_stays_the_owners_or_a_guests() -> Result<()> {
     let made_up = format!("{}0", &link[..link.len() - 1]).replace("#s=", "#s=zz");
     browser.open(&relay.link().path("/")).await?;
     browser.open(&made_up).await?;
-    browser.until("the refusal", &format!("/leads to no share/.test({GATE})")).await?;
+    browser.until("the refusal", &format!("/does not exist any more/.test({GATE})")).await?;
     // The link, pasted into the form.
     browser.click("input.field").await?;
     browser.write(&link).await?;
@@ -329,10 +331,13 @@ async fn t02_a_link_for_another_user_is_refused_with_a_reason() -> Result<()> {
     browser.resize(1440, 900).await?;
     browser.open(&there(relay.link())).await?;
     browser
-        .until("whose it is", &format!("/its owner's own[^]*this connection is nobody/.test({GATE})"))
+        .until(
+            "whose it is",
+            &format!("/the relay's owner only[^]*this connection belongs to nobody/.test({GATE})"),
+        )
         .await?;
     browser.open(&there(&made(&["--to", "root"])?)).await?;
-    browser.until("for whom it is", &format!("/This link is only for root/.test({GATE})")).await?;
+    browser.until("for whom it is", &format!("/This link is for root only/.test({GATE})")).await?;
     let shown = browser.eval("document.documentElement.outerHTML").await?.to_string();
     ensure!(!shown.contains("llama3") && !shown.contains("gpu-h0"), "something is shown: {shown}");
     // A link for anyone is open to user nobody as well, and the owner sees the viewer's name.
@@ -404,10 +409,12 @@ async fn a_share_is_created_and_revoked_by_keyboard_alone() -> Result<()> {
     browser
         .until(
             "its end",
-            &format!("/Taken back: job 48213/.test({SHEET}) && !document.querySelector('.share-entry')"),
+            &format!("/Revoked: job 48213/.test({SHEET}) && !document.querySelector('.share-entry')"),
         )
         .await?;
-    browser.until("the focus at the list", "document.activeElement.innerText === 'Who may look'").await?;
+    browser
+        .until("the focus at the list", "document.activeElement.innerText === 'Shares and viewers'")
+        .await?;
     browser.press(ESCAPE).await?;
     browser.until("the page", "!document.querySelector('dialog[open]')").await
 }

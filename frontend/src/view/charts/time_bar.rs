@@ -20,6 +20,9 @@ pub fn TimeBar() -> impl IntoView {
         move || {
             let (range, now_ms) = (time.range(), page.now_ms());
             let span = text::span(range.span_ms() / 1_000);
+            if range.is_live() && !page.feed.is_live() {
+                return format!("Stopped at {} · {span} until then", time.clock(now_ms));
+            }
             if range.is_live() {
                 return format!("Live · last {span}");
             }

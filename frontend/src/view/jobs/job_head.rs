@@ -133,7 +133,7 @@ fn Meta(job: Job, model: Memo<Option<String>>, health: Memo<Health>) -> impl Int
 fn TimeLeft(job: Job) -> impl IntoView {
     let page = Page::from_context();
     let TimeLimit::Seconds(limit) = job.limit else {
-        let ran = move || run_time(&job, page.wall_s()).map(text::clock);
+        let ran = move || run_time(&job, page.wall_s()).map(text::span);
         return view! { <div class="time"><span>"Running for "</span><b class="num">{move || ran()}</b></div> }
             .into_any();
     };
@@ -142,7 +142,7 @@ fn TimeLeft(job: Job) -> impl IntoView {
     view! {
         <div class="time" class:time--short=move || left.get().is_some_and(|left| left < SHORT_S)>
             <span>"Time left "</span>
-            <b class="num">{move || text::or_absent(left.get().map(text::clock))}</b>
+            <b class="num">{move || text::or_absent(left.get().map(text::span))}</b>
             <span>" of " {text::span(limit)}</span>
             <div class="time__bar"><i style:--share=move || text::share(share())></i></div>
         </div>

@@ -141,7 +141,7 @@ pub fn NoJobs() -> impl IntoView {
             _ if page.share().is_some() => Some("No job runs now in what is shared with you."),
             JobsHealth::NotYet => Some("Asking SLURM for your jobs …"),
             JobsHealth::Stale { .. } => Some("SLURM does not answer. Your jobs appear as soon as it does."),
-            _ => Some("You have no jobs now. One that you submit appears here by itself."),
+            _ => Some("You have no jobs now. New ones appear here when you submit them."),
         }
     });
     move || sentence.get().map(|sentence| view! { <p class="jobs__none">{sentence}</p> })

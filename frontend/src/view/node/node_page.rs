@@ -102,10 +102,16 @@ pub fn NodePage(
 
 /// What lies below the first screen, each part created in a frame of its own.
 fn later(scope: Scope, cell: NodeCell) -> impl IntoView {
-    let (processes, host, usage) = (scope.clone(), scope.clone(), scope.clone());
+    let (processes, host, usage, host_only) =
+        (scope.clone(), scope.clone(), scope.clone(), scope.has_no_gpus());
     view! {
         <Later><TimeLine scope=scope.clone()/></Later>
-        <Later><ProcessTable scope=processes.clone()/></Later>
+        <Later>
+            {
+                let scope = processes.clone();
+                move || (!host_only.get()).then(|| view! { <ProcessTable scope=scope.clone()/> }.into_any())
+            }
+        </Later>
         <Later><HostPanel store=host.store.clone() node=cell.clone()/></Later>
         <Later><JobUsageTable scope=usage.clone()/></Later>
     }

@@ -40,11 +40,17 @@ pub fn Shell() -> impl IntoView {
     let page = Page::from_context();
     let feed = page.feed.clone();
     // Once data was here it stays, whatever happens to the connection.
+    let fleet = page.fleet.clone();
     let login_reason = Memo::new(move |_| match feed.link() {
         LinkState::NoKey => Some(None),
-        LinkState::Stopped(parting) => Some(Some(parting)),
+        LinkState::Stopped(reason) if reason.keeps_picture() && fleet.welcome().is_some() => None,
+        LinkState::Stopped(reason) => Some(Some(reason)),
         _ => None,
     });
+    let lost = {
+        let page = page.clone();
+        Memo::new(move |_| page.fleet.welcome().is_some() && !page.feed.is_live())
+    };
     let drawer = page.drawer;
     let (guest, alone) = {
         let (page, other) = (page.clone(), page.clone());
@@ -55,6 +61,7 @@ pub fn Shell() -> impl IntoView {
         None => view! {
             <a class="skip" href="#main" on:click=skip>"Skip to content"</a>
             <div class="shell" class:drawer-open=move || drawer.get()
+                class:shell--lost=move || lost.get()
                 class:shell--guest=move || guest.get() class:shell--alone=move || alone.get()>
                 <TopBar/>
                 <GuestBanner/>
@@ -93,18 +100,39 @@ fn RouteView() -> impl IntoView {
     // A store is one per topic, so the view is recreated only when the topic changes.
     let subject = Memo::new(move |_| fleet.detail());
     let route = page.route;
-    let nowhere = Memo::new(move |_| route.get() == Route::Nowhere);
+    // A job's label is resolved once the jobs are listed.
+    let overview = page.fleet.overview().clone();
+    let missing = Memo::new(move |_| match route.get() {
+        Route::Nowhere => Some("There is nothing at this address.".to_owned()),
+        Route::JobLabel(label, _) => Some(match overview.phase() {
+            Phase::Pending => String::new(),
+            _ => format!("SLURM does not list job {label}."),
+        }),
+        _ => None,
+    });
     move || match subject.get() {
-        _ if nowhere.get() => {
-            let all_jobs = page.href(&Route::AllJobs);
-            view! { <p class="empty">"Page not found. " <a class="link" href=all_jobs>"Go to all jobs"</a> "."</p> }.into_any()
-        }
+        _ if missing.with(Option::is_some) => match missing.get() {
+            Some(why) if !why.is_empty() => view! { <NotFound why/> }.into_any(),
+            _ => ().into_any(),
+        },
         None => view! { <AllJobs/> }.into_any(),
         Some(store) => match store.topic().clone() {
             Topic::Job(id) => view! { <JobPage id store/> }.into_any(),
             Topic::Node(name) => view! { <NodeView name store/> }.into_any(),
             Topic::Overview => view! { <AllJobs/> }.into_any(),
         },
+    }
+}
+
+/// An address that leads to nothing.
+#[component]
+fn NotFound(why: String) -> impl IntoView {
+    let home = Page::from_context().href(&Route::AllJobs);
+    view! {
+        <div class="empty">
+            <h1>"Page not found"</h1>
+            <p>{why} " " <a class="link" href=home>"Go to all jobs"</a></p>
+        </div>
     }
 }
 
@@ -119,7 +147,8 @@ fn NodeView(name: NodeName, store: TopicStore) -> impl IntoView {
                 Some(_) => format!("{name} is not shared with you."),
                 None => format!("No job of yours runs on {name}."),
             };
-            view! { <p class="empty">{why}</p> }.into_any()
+            view! { <p class="empty">{why} " " <a class="link" href=page.href(&Route::AllJobs)>"Go to all jobs"</a></p> }
+                .into_any()
         }
         Phase::Pending => ().into_any(),
         Phase::Ready => view! { <NodeByName store=store.clone() name=name.clone() job=None/> }.into_any(),

@@ -48,14 +48,14 @@ catalogue! {
     IbTx: ib_tx_bytes_s = Metric::rate("ib_tx_bytes_s", Network, "InfiniBand sent",
         "data sent over InfiniBand or RoCE").short("IB out");
     /// PSI `some` CPU pressure over 10 s, % (`/proc/pressure/cpu`).
-    PsiCpu: psi_cpu_pct = Metric::percent("psi_cpu_pct", Pressure, "Waited for a CPU",
-        "share of the last 10 s in which a task was waiting for a CPU").short("Waits CPU").no_aggregate();
+    PsiCpu: psi_cpu_pct = Metric::percent("psi_cpu_pct", Pressure, "CPU pressure",
+        "share of the last 10 s in which some task was waiting for a CPU (PSI)").short("PSI CPU").no_aggregate();
     /// PSI `some` memory pressure over 10 s, %.
-    PsiMem: psi_mem_pct = Metric::percent("psi_mem_pct", Pressure, "Waited for memory",
-        "share of the last 10 s in which a task was waiting for memory").short("Waits mem").no_aggregate();
+    PsiMem: psi_mem_pct = Metric::percent("psi_mem_pct", Pressure, "Memory pressure",
+        "share of the last 10 s in which some task was waiting for memory (PSI)").short("PSI mem").no_aggregate();
     /// PSI `some` I/O pressure over 10 s, %.
-    PsiIo: psi_io_pct = Metric::percent("psi_io_pct", Pressure, "Waited for a disk",
-        "share of the last 10 s in which a task was waiting for I/O").short("Waits disk").no_aggregate();
+    PsiIo: psi_io_pct = Metric::percent("psi_io_pct", Pressure, "I/O pressure",
+        "share of the last 10 s in which some task was waiting for a disk (PSI)").short("PSI I/O").no_aggregate();
     /// `SwapTotal` − `SwapFree`.
     SwapUsed: swap_used_bytes = Metric::bytes("swap_used_bytes", MIB_64, Memory, "Swap",
         "swap in use").column("swap").part_of(HostField::SwapTotal).no_aggregate();
@@ -86,6 +86,6 @@ catalogue! {
     IbErrors: ib_errors = Metric::counter("ib_errors", Unit::One, Network, "InfiniBand errors",
         "InfiniBand link errors since the links came up").short("IB errors").no_aggregate();
     /// Time since boot, in s (`/proc/uptime`).
-    Uptime: uptime_s = Metric::gauge("uptime_s", Unit::Second, System, "Up for",
+    Uptime: uptime_s = Metric::gauge("uptime_s", Unit::Second, System, "Uptime",
         "time since the host booted").short("Up").scale(Scale::Linear(60));
 }

@@ -31,6 +31,6 @@ catalogue! {
     MemLimit: mem_limit_bytes = Metric::bytes("mem_limit_bytes", MIB_16, Memory, "Memory limit",
         "host memory limit of the job").short("RAM limit").stable();
     /// Processes killed at the memory limit (`memory.oom_control`, `memory.events` `oom_kill`).
-    OomKills: oom_kills = Metric::counter("oom_kills", Unit::One, Errors, "Killed for memory",
-        "processes killed because the job reached its memory limit").short("OOM kills").column("oom");
+    OomKills: oom_kills = Metric::counter("oom_kills", Unit::One, Errors, "OOM kills",
+        "processes killed at the job's memory limit").short("OOM kills").column("oom");
 }
