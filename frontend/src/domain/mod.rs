@@ -1,6 +1,7 @@
 //! Rules and texts of the page: health, flags, ownership, totals, routes. Pure, without a document or a signal.
 
 pub mod colour_scheme;
+pub mod deviation;
 pub mod flags;
 pub mod fuzzy_search;
 pub mod health;
