@@ -50,11 +50,11 @@ impl Metric {
         Self::THROTTLE,
     ];
 
-    /// Returns the metrics that the overview can show: its nodes have the history of few fields. A
-    /// deviation of utilisation alone would show each checkpoint, as only the power tells it from work.
+    /// Returns the metrics that the overview can show: its nodes have the history of few fields. The
+    /// deviation is mainly that of the clock.
     pub fn in_overview() -> impl Iterator<Item = Self> {
         let is_known =
-            |metric: &Self| GpuField::SUMMARY_HISTORY.contains(&metric.0.unwrap_or(GpuField::Power));
+            |metric: &Self| GpuField::SUMMARY_HISTORY.contains(&metric.0.unwrap_or(GpuField::SmClock));
         [Self::UTIL, Self::DEVIATION, Self::CLOCK, Self::POWER].into_iter().filter(is_known)
     }
 

@@ -40,8 +40,9 @@ const QUANTITIES: [Quantity; COUNT] = [
     Quantity { metric: Metric::UTIL, limit_pct: 20, min_median: 50.0 },
     Quantity { metric: Metric::MEMORY, limit_pct: 30, min_median: 4.0 },
 ];
-/// Position of power and utilisation in [`QUANTITIES`].
+/// Positions in [`QUANTITIES`].
 const POWER: usize = 1;
+const SM_ACTIVE: usize = 2;
 const UTIL: usize = 3;
 
 impl Deviation {

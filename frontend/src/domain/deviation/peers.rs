@@ -1,6 +1,6 @@
 //! Compares the GPUs of one group step by step, and judges which of them are outliers now.
 
-use super::{COUNT, POWER, QUANTITIES, UTIL};
+use super::{COUNT, POWER, QUANTITIES, SM_ACTIVE, UTIL};
 use crate::chart::{Point, Window, WindowCache};
 use crate::domain::metric::Metric;
 
@@ -137,17 +137,23 @@ impl PeerGroup {
     /// Returns a GPU's deviations in % on the grid of another window, from a step on.
     pub fn points(&self, gpu: usize, other: &Window, first: usize) -> Vec<Point> {
         let (peak, last) = (self.peak_power(), self.steps.len().saturating_sub(1));
-        let point = |step: usize| {
+        // Several steps of the other window may lie within one of its own.
+        let mut before = (usize::MAX, Point::Gap);
+        let mut point = |step: usize| {
             let at_ms = other.at_ms(step) + other.step_ms() / 2;
             let own = self.window?;
             // The newest step is not complete before three seconds have passed.
             let newest = at_ms >= own.end_ms() && at_ms < own.end_ms() + 2 * own.step_ms();
             let step = if newest { last } else { own.step_at(at_ms)? };
-            Some(match self.in_step(gpu, step, peak) {
-                StepDeviation::NoData => Point::Gap,
-                StepDeviation::NotCompared => Point::Unsupported,
-                StepDeviation::Value(_, percent) => Point::Value(percent.unsigned_abs().into()),
-            })
+            if before.0 != step {
+                let point = match self.in_step(gpu, step, peak) {
+                    StepDeviation::NoData => Point::Gap,
+                    StepDeviation::NotCompared => Point::Unsupported,
+                    StepDeviation::Value(_, percent) => Point::Value(percent.unsigned_abs().into()),
+                };
+                before = (step, point);
+            }
+            Some(before.1)
         };
         (first..other.steps()).map(|step| point(step).unwrap_or_default()).collect()
     }
@@ -162,6 +168,12 @@ impl PeerGroup {
             return;
         }
         let median = median(&mut known);
+        self.steps[step].medians[at] = Some(median);
+        if matches!(at, SM_ACTIVE | UTIL) && self.steps[step].medians[POWER].is_none() {
+            // Only the power tells the rank that writes a checkpoint from one that does nothing.
+            self.rows.iter_mut().for_each(|row| row[step][at] = UNKNOWN);
+            return;
+        }
         let reference = median.max(QUANTITIES[at].min_median);
         let mut distances = Vec::with_capacity(known.len());
         for (row, value) in self.rows.iter_mut().zip(values.iter().map(value)) {
@@ -169,7 +181,6 @@ impl PeerGroup {
             row[step][at] = away.map_or(UNKNOWN, |away| away.round() as i8);
             distances.extend(away.map(f32::abs));
         }
-        self.steps[step].medians[at] = Some(median);
         self.steps[step].spreads[at] = spread(&mut distances);
     }
 
@@ -531,6 +542,23 @@ mod tests {
             });
             assert!(outliers(&group).is_empty(), "{length}");
         }
+    }
+
+    #[test]
+    fn without_power_only_clocks_are_compared_as_a_checkpoint_is_not_known() {
+        let group = group(8, &|gpu, metric, step| {
+            Some(match (metric, gpu) {
+                (Metric::POWER, _) => return None,
+                (Metric::UTIL | Metric::SM_ACTIVE, 0) if step > STEPS - 15 => 3.0,
+                (Metric::CLOCK, 5) => 1_095.0,
+                _ => training(gpu, metric, step),
+            })
+        });
+        assert_eq!(outliers(&group), [5]);
+        let window = Window::ten_minutes((STEPS as u64 + 1) * Window::STEP_MS);
+        assert!(
+            group.points(0, &window, 190).iter().all(|point| point.value().is_some_and(|away| away < 10.0))
+        );
     }
 
     #[test]
