@@ -2,6 +2,7 @@
 
 pub mod attention;
 pub mod colour_scheme;
+pub mod deviation;
 pub mod flags;
 pub mod fuzzy_search;
 pub mod health;

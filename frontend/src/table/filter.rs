@@ -130,7 +130,14 @@ impl Condition {
             Self::Absent => false,
             Self::Like(pattern) => matches(pattern, &value.line(unit).to_lowercase()),
             Self::Is(text) => *text == value.line(unit).to_lowercase(),
-            Self::Number(relation, of) => value.as_number().is_some_and(|number| relation.holds(number, *of)),
+            Self::Number(relation, of) => match value {
+                // A list of numbers, such as the ranks that share a GPU: one of them must match.
+                Value::Text(list) if unit.is_number() => list
+                    .split(", ")
+                    .filter_map(|part| part.parse().ok())
+                    .any(|part| relation.holds(part, *of)),
+                _ => value.as_number().is_some_and(|number| relation.holds(number, *of)),
+            },
             Self::Share(relation, of) => {
                 let share = value.share(unit).map(|share| (share * 100.0).round() as u64);
                 share.is_some_and(|share| relation.holds(share, *of))

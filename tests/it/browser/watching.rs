@@ -30,6 +30,12 @@ async fn the_tab_title_shows_utilisation_and_warns_of_throttling() -> Result<()>
     browser.open(&relay.link().path("/job/48213")).await?;
     browser.until("the warning", "/^⚠ \\d+ % llama3-8b-pretrain · nodeglass$/.test(document.title)").await?;
     let warns = browser.eval(ICON).await?;
+    // Its rank is named whatever metric is shown; a click shows the one in which it deviates.
+    let outlier = "document.querySelector('.outlier')";
+    let sentence = "Rank 35 \\(gpu-h05 GPU 3\\): SM clock [\\d,]+ MHz below the median for";
+    browser.until("the slow rank", &format!("/{sentence}/.test({outlier}?.textContent)")).await?;
+    browser.eval(&format!("{outlier}.click()")).await?;
+    browser.until("its cause", "location.search.includes('m=sm_clock_mhz')").await?;
     browser.open(&relay.link().path("/job/48310")).await?;
     browser.until("a healthy job", "/^\\d+ % vllm serve.* · nodeglass$/.test(document.title)").await?;
     browser.until("another icon", &format!("{ICON}.startsWith('data:image/svg') && {ICON} !== {warns}")).await

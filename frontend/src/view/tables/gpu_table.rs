@@ -1,6 +1,7 @@
 //! The table of GPUs, of one node or of a whole job, with totals.
 
 use super::grid::{self, CustomCell, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames};
+use crate::domain::deviation::{Comparison, Deviation};
 use crate::domain::flags::{self, Flag, FlagKind};
 use crate::domain::health::{Freshness, freshness};
 use crate::domain::ownership;
@@ -9,6 +10,7 @@ use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::fleet::{GpuCell, NodeCell};
 use crate::state::page::Page;
+use crate::table::gpus::Peers;
 use crate::table::{Column, Unit, Value, gpus};
 use crate::view::charts::sparkline::{spark, spark_line};
 use crate::view::scope::{Scope, gpu_series, is_left_out};
@@ -136,6 +138,22 @@ impl Gpus {
         self.at(entry, |node, gpu| (self.foreign_owner(node, gpu), self.flags(node, gpu))).unwrap_or_default()
     }
 
+    /// Returns whether a GPU has peers, and how far it is from them.
+    fn deviation(&self, entry: &RowEntry) -> (bool, Option<Deviation>) {
+        let RowSubject::Gpu(node, gpu) = &entry.subject else { return (false, None) };
+        let (node, gpu) = (node.position(), gpu.position());
+        self.scope.store.comparison(|comparison| {
+            (comparison.has_peers(node, gpu), comparison.deviation(node, gpu).cloned())
+        })
+    }
+
+    /// Returns the value of the column `deviation`, and the text of an outlier.
+    fn deviation_cell(&self, entry: &RowEntry) -> (Value, Option<String>) {
+        let known = self.deviation(entry);
+        let outlier = known.1.as_ref().filter(|deviation| deviation.outlier.is_some());
+        (gpus::deviation(peers(&known)), outlier.map(Deviation::label))
+    }
+
     /// Returns the path of its sparkline.
     fn spark(&self, entry: &RowEntry) -> String {
         let RowSubject::Gpu(node, gpu) = &entry.subject else { return String::new() };
@@ -158,6 +176,14 @@ impl Gpus {
     }
 }
 
+fn peers((has_peers, deviation): &(bool, Option<Deviation>)) -> Peers<'_> {
+    match deviation {
+        Some(deviation) => Peers::Known(deviation),
+        None if *has_peers => Peers::Unknown,
+        None => Peers::TooFew,
+    }
+}
+
 /// Returns the picture of a GPU in its node.
 pub fn find<'a>(node: &'a NodePicture, gpu: &GpuCell) -> Option<&'a GpuPicture> {
     let here = node.gpus.get(gpu.position()).filter(|here| here.facts.uuid == *gpu.uuid());
@@ -172,7 +198,7 @@ impl RowSource for Gpus {
             rows: ("GPU", "GPUs"),
             filter: "fg",
             sort: "sg",
-            example: "util<50 mem>90% node:gpu-0* !throttle:heat",
+            example: "rank:35 deviation>10 util<50 mem>90% !throttle:heat",
         }
     }
 
@@ -183,6 +209,12 @@ impl RowSource for Gpus {
         columns
             .iter_mut()
             .filter(|column| column.id == spare)
+            .for_each(|column| column.rank = Column::HIDDEN);
+        // The GPUs of a whole node are of unrelated jobs.
+        let is_of_job = self.scope.job.is_some();
+        columns
+            .iter_mut()
+            .filter(|column| !is_of_job && matches!(column.id, "rank" | "deviation"))
             .for_each(|column| column.rank = Column::HIDDEN);
         columns
     }
@@ -197,12 +229,20 @@ impl RowSource for Gpus {
 
     fn revision(&self, entry: &RowEntry) -> u64 {
         let RowSubject::Gpu(node, gpu) = &entry.subject else { return 0 };
-        gpu.row().count() + node.gpu_health().count() + node.head().count() + node.history().count()
+        let compared = self.scope.store.comparison(Comparison::revision);
+        gpu.row().count()
+            + node.gpu_health().count()
+            + node.head().count()
+            + node.history().count()
+            + node.process_set().count()
+            + compared
     }
 
     fn values(&self, entry: &RowEntry, columns: &[usize], into: &mut Vec<Value>) {
+        let known = self.deviation(entry);
+        let deviation = peers(&known);
         let values = self.at(entry, |node, gpu| {
-            let row = gpus::GpuRow { node, gpu };
+            let row = gpus::GpuRow { node, gpu, deviation };
             into.extend(columns.iter().map(|column| gpus::value(&row, *column)));
         });
         if values.is_none() {
@@ -256,6 +296,15 @@ impl RowSource for Gpus {
                 let class = if *is_hot { "is-hot" } else { "" };
                 view! { <span class=class>{grid::figure(value, Unit::Celsius)}</span> }.into_any()
             }),
+            "deviation" => {
+                watched_cell(self, entry, Self::deviation_cell, |(value, outlier)| match outlier {
+                    Some(label) => view! { <span class="deviation">"◆ " {label.clone()}</span> }.into_any(),
+                    None => {
+                        view! { <span class="deviation--usual">{grid::figure(value, Unit::Percent)}</span> }
+                            .into_any()
+                    }
+                })
+            }
             "flags" => {
                 let title = self.title(entry);
                 let flags = watched_cell(self, entry, Self::owner_and_flags, |(whose, flags)| {
