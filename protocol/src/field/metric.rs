@@ -201,7 +201,7 @@ pub struct Metric<F> {
     pub retention: Retention,
     /// Whether the summary of a node includes it.
     pub in_summary: bool,
-    /// Whether the relay computes it from other readings, so that no probe sends it.
+    /// Whether the relay computes it from other readings; what a probe sends as it is ignored.
     pub is_derived: bool,
     /// Whether it is constant or changes in one direction only, so that its newest value is the
     /// best guess for an earlier time.
