@@ -68,7 +68,8 @@ impl Machine {
             .output()
             .with_context(|| format!("start {}", program.display()))?;
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
-        serde_json::from_slice(&output.stdout).with_context(|| format!("{} said: {words}", program.display()))
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("{} failed: {words}", program.display()))
     }
 
     fn ours(&self) -> Result<Value> {

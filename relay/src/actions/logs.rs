@@ -299,7 +299,7 @@ impl TailTask {
                 return Ok(tail);
             }
             Response::Done(_) | Response::Process(_) | Response::Share(_) => {
-                "its probe answered a different question".to_owned()
+                "its probe sent a response of another kind".to_owned()
             }
         };
         match local_miss.older {

@@ -132,7 +132,7 @@ impl Relay {
         let inputs = Inputs { nodes, events: event_rx, sharing: shares.watch() };
         let (core, hub, plan) = EventLoop::new(fleet, about.clock, Options::default(), inputs);
         let supervisor = Supervisor::new(launcher, about.clock, node_events, poll_trigger.clone());
-        let (probes, questions) = Probes::new();
+        let (probes, requests) = Probes::new();
         let actions = ActionService::new(Deps {
             hub: hub.clone(),
             probes,
@@ -155,7 +155,7 @@ impl Relay {
             watching,
             shutdown,
             core: tokio::spawn(core.run(ending.clone())),
-            nodes: tokio::spawn(follow_plan(supervisor, plan, questions, ending)),
+            nodes: tokio::spawn(follow_plan(supervisor, plan, requests, ending)),
         })
     }
 
@@ -241,15 +241,15 @@ async fn poll(
 
 /// Waits until the next poll is due, or is requested and may be brought forward.
 async fn rest(wait: Duration, poll_schedule: &mut PollSchedule, poll_trigger: &PollTrigger) {
-    let asked = Instant::now();
-    let mut due = asked + wait;
+    let polled = Instant::now();
+    let mut due = polled + wait;
     let mut is_hurried = false;
     loop {
         tokio::select! {
             // The poll is due.
             () = sleep_until(due) => break,
             // An early poll was requested.
-            reason = poll_trigger.next() => if let Some(gap) = poll_schedule.requested(reason, asked.elapsed()) {
+            reason = poll_trigger.next() => if let Some(gap) = poll_schedule.requested(reason, polled.elapsed()) {
                 is_hurried |= Instant::now() + gap < due;
                 due = due.min(Instant::now() + gap);
             }
@@ -279,7 +279,7 @@ async fn follow_plan(
                 let planned = plan.borrow_and_update().clone();
                 supervisor.follow(&planned);
             }
-            // A question to a node, or a retry.
+            // A request to a node, or a retry.
             Some(request) = requests.recv() => supervisor.serve(request),
             // Shutdown.
             _ = ending.wait_for(|ending| *ending) => break,

@@ -9,7 +9,7 @@ use crate::launch::scripted::ScriptedCluster;
 use crate::launch::ssh_config::Local;
 use crate::launch::ssh2::{Ssh2Launcher, Ssh2Options};
 use crate::launch::upload::ProbeBinary;
-use crate::slurm::query::Commands;
+use crate::slurm::command::Commands;
 use crate::slurm::{JobSource, NoSlurm, Slurm, SlurmJobControl};
 use anyhow::Context;
 use nodeglass_protocol::Text;

@@ -10,7 +10,7 @@ mod probe_requests;
 mod session;
 mod supervisor;
 
-pub use probe_requests::{ANSWER_TIMEOUT, Probes, QueuedRequest, Request};
+pub use probe_requests::{Probes, QueuedRequest, RESPONSE_TIMEOUT, Request};
 pub use supervisor::Supervisor;
 
 use crate::fleet::NodeEvent;

@@ -479,7 +479,7 @@ async fn a_closed_link_waits_for_the_job_list_and_an_ended_job_is_not_retried() 
     let _ = probe.end.send(StreamEnd::default());
     harness.down().await;
     assert_eq!(harness.poll_trigger.next().await, PollReason::Doubt);
-    assert_eq!(closed.elapsed(), Duration::ZERO, "SLURM is asked at once");
+    assert_eq!(closed.elapsed(), Duration::ZERO, "SLURM is polled at once");
     sleep(Duration::from_secs(6)).await;
     assert_eq!(harness.launcher.tries(), 1, "and not the node");
     // The job is completing: a login now would keep it from ending.
@@ -836,17 +836,17 @@ async fn dropping_the_supervisor_ends_every_probe() {
     timeout(Duration::from_secs(5), probe.stdout.closed()).await.expect("its pipes are closed");
 }
 
-fn question() -> ProbeRequest {
+fn tail_request() -> ProbeRequest {
     ProbeRequest::Tail { path: "/home/alice/slurm-1.out".into(), after: 0, audience: Audience::Owner }
 }
 
-/// A supervisor that also takes questions, as the relay's task of it does.
-fn questions(harness: Harness) -> (Probes, mpsc::Receiver<FromNode>, Arc<FakeLauncher>) {
-    let (probes, mut asked) = Probes::new();
+/// A supervisor that also serves requests, as in the relay.
+fn serve_requests(harness: Harness) -> (Probes, mpsc::Receiver<FromNode>, Arc<FakeLauncher>) {
+    let (probes, mut requests) = Probes::new();
     let Harness { supervisor, events, launcher, .. } = harness;
     tokio::spawn(async move {
-        while let Some(question) = asked.recv().await {
-            supervisor.serve(question);
+        while let Some(request) = requests.recv().await {
+            supervisor.serve(request);
         }
     });
     (probes, events, launcher)
@@ -860,22 +860,22 @@ fn refused(response: Response) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_reaches_the_probe_and_its_answer_the_caller() {
+async fn a_request_reaches_the_probe_and_its_response_the_caller() {
     let mut harness = Harness::empty();
     let mut probe = harness.launcher.probe();
     harness.set_targets();
-    let (probes, mut events, _launcher) = questions(harness);
+    let (probes, mut events, _launcher) = serve_requests(harness);
     probe.hello(1).await;
     assert_eq!(probe.control().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
-    let asking = tokio::spawn({
+    let pending = tokio::spawn({
         let probes = probes.clone();
-        async move { probes.request(&node("n1"), question()).await }
+        async move { probes.request(&node("n1"), tail_request()).await }
     });
-    let Some(Control::Request { number, request }) = probe.control().await else { panic!("not asked") };
-    assert_eq!(request, question());
+    let Some(Control::Request { number, request }) = probe.control().await else { panic!("no request") };
+    assert_eq!(request, tail_request());
     let response = Response::Tail(nodeglass_protocol::request::Tail { end: 5, ..Default::default() });
     probe.line(&ProbeLine::Response(Box::new(ProbeResponse { number, response: response.clone() }))).await;
-    assert_eq!(asking.await.unwrap(), response);
+    assert_eq!(pending.await.unwrap(), response);
     probe.sample(1).await;
     sleep(Duration::from_millis(10)).await;
     while let Ok(FromNode { event, .. }) = events.try_recv() {
@@ -884,40 +884,40 @@ async fn a_question_reaches_the_probe_and_its_answer_the_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_times_out_and_fails_at_once_if_the_probe_exits() {
+async fn a_request_times_out_and_fails_at_once_if_the_probe_exits() {
     let mut harness = Harness::empty();
     let probe = harness.launcher.probe();
     harness.set_targets();
-    let (probes, _events, _launcher) = questions(harness);
+    let (probes, _events, _launcher) = serve_requests(harness);
     probe.hello(1).await;
     sleep(Duration::from_millis(10)).await;
     let n1 = node("n1");
-    let (asked, ()) = tokio::join!(probes.request(&n1, question()), async {
+    let (response, ()) = tokio::join!(probes.request(&n1, tail_request()), async {
         for seq in 0..6 {
             probe.sample(seq).await;
             sleep(Duration::from_secs(2)).await;
         }
     });
-    assert!(refused(asked).contains("did not answer within 10 s"));
-    let (asked, ()) = tokio::join!(probes.request(&n1, question()), async {
+    assert!(refused(response).contains("did not answer within 10 s"));
+    let (response, ()) = tokio::join!(probes.request(&n1, tail_request()), async {
         sleep(Duration::from_secs(1)).await;
         drop(probe.stdout);
     });
-    assert!(refused(asked).contains("ended before its probe answered"));
+    assert!(refused(response).contains("ended before its probe answered"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unlinked_node_refuses_questions_with_its_state() {
+async fn an_unlinked_node_refuses_requests_with_its_state() {
     let mut harness = Harness::empty();
     harness.set_targets();
     harness.down().await;
-    let (probes, _events, launcher) = questions(harness);
-    let why = refused(probes.request(&node("n1"), question()).await);
+    let (probes, _events, launcher) = serve_requests(harness);
+    let why = refused(probes.request(&node("n1"), tail_request()).await);
     assert!(why.contains("n1 cannot be reached: nothing is prepared"), "{why}");
-    let why = refused(probes.request(&node("n9"), question()).await);
+    let why = refused(probes.request(&node("n9"), tail_request()).await);
     assert!(why.contains("no probe on n9"), "{why}");
     let _probe = launcher.probe();
     sleep(Duration::from_secs(4)).await;
-    let why = refused(probes.request(&node("n1"), question()).await);
+    let why = refused(probes.request(&node("n1"), tail_request()).await);
     assert!(why.contains("not said hello"), "{why}");
 }

@@ -99,9 +99,9 @@ pub async fn picture(State(web): State<WebState>, Bearer(grant, budget): Bearer)
         let after_ms = u64::try_from((due - now).as_millis()).unwrap_or(u64::MAX);
         return rate_limited(RateLimited::TooOften { after_ms }).await;
     }
-    let asked =
+    let picture =
         tokio::time::timeout(PICTURE_TIMEOUT, web.hub.picture(Topic::Overview, viewer, Form::Json)).await;
-    let Some(frame) = asked.ok().flatten() else {
+    let Some(frame) = picture.ok().flatten() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the relay is shutting down\n").into_response();
     };
     let began = Instant::now();

@@ -26,7 +26,7 @@ impl JobController for FakeController {
         self.0.lock().unwrap().push(format!("{action:?} {}", job.id));
         match action {
             JobAction::Cancel => Ok("SLURM accepted it".into()),
-            _ => Err("scontrol said: Job is not pending".into()),
+            _ => Err("scontrol failed: Job is not pending".into()),
         }
     }
 }
@@ -110,10 +110,10 @@ async fn an_action_on_an_own_job_is_executed_and_audited_on_every_page() {
     let entries = audit_log(&mut other).await;
     assert_eq!((entries.len(), entries[0].action.as_str(), entries[0].succeeded), (1, "cancel job 1", true));
     page.send(&control_job(8, 1, JobAction::Hold)).await;
-    assert_eq!(refusal(&mut page, 8).await, "scontrol said: Job is not pending");
+    assert_eq!(refusal(&mut page, 8).await, "scontrol failed: Job is not pending");
     let entries = audit_log(&mut other).await;
     assert_eq!((entries[1].action.as_str(), entries[1].succeeded), ("hold job 1", false));
-    assert_eq!(entries[1].outcome.as_str(), "scontrol said: Job is not pending");
+    assert_eq!(entries[1].outcome.as_str(), "scontrol failed: Job is not pending");
     assert_eq!(*controller.0.lock().unwrap(), ["Cancel 1", "Hold 1"]);
 }
 
@@ -155,7 +155,7 @@ async fn a_relay_that_allows_actions_announces_it() {
 
 #[tokio::test]
 async fn only_five_requests_are_pending_at_once() {
-    // No node ever answers here, so every question stays open until its time is up.
+    // No node ever answers here, so every request stays pending until it times out.
     let relay = TestRelay::start_with(fleet("/x")).await;
     let mut page = enter(&relay).await;
     let process = ProcessRef { pid: 1, started_ms: 1 };
@@ -168,7 +168,7 @@ async fn only_five_requests_are_pending_at_once() {
         .await;
     }
     for number in 5..8 {
-        assert!(refusal(&mut page, number).await.contains("too many questions"));
+        assert!(refusal(&mut page, number).await.contains("too many requests"));
     }
     // The others are refused when no answer arrives.
     let mut timed_out = Vec::new();

@@ -110,7 +110,7 @@ impl TestRelay {
         let (trust, guests) = (Trust::new(Vec::new()), shares.clone());
         let (core, hub, plan) = EventLoop::new(fleet, clock, Options::default(), inputs);
         tokio::spawn(core.run(ending.clone()));
-        let (probes, questions) = Probes::new();
+        let (probes, requests) = Probes::new();
         let actions = ActionService::new(Deps {
             hub: hub.clone(),
             probes,
@@ -138,14 +138,7 @@ impl TestRelay {
             assets: Arc::new(assets),
         };
         let serving = tokio::spawn(web::serve(listeners, web::router(state), proxies, ending));
-        Self {
-            addr,
-            key,
-            build,
-            shutdown,
-            serving,
-            _inputs: Box::new((nodes_tx, events_tx, plan, questions)),
-        }
+        Self { addr, key, build, shutdown, serving, _inputs: Box::new((nodes_tx, events_tx, plan, requests)) }
     }
 
     /// Ends it and waits until it has.

@@ -193,7 +193,7 @@ pub trait Again {
     fn flooded() -> Self;
 }
 
-const FLOODED: &str = "the host sends far more than it was asked for";
+const FLOODED: &str = "the host sends far more than was requested";
 
 impl Again for ssh2::Error {
     fn is_again(&self) -> bool {

@@ -118,10 +118,10 @@ mod tests {
     fn an_unchanged_list_costs_at_most_four_requests_a_minute() {
         for interval in [5, 15] {
             let mut poll_schedule = PollSchedule::new(Duration::from_secs(interval));
-            let mut asked = Duration::ZERO;
-            while asked < PollSchedule::SETTLED_AFTER {
+            let mut elapsed = Duration::ZERO;
+            while elapsed < PollSchedule::SETTLED_AFTER {
                 assert_eq!(secs(poll_schedule.after_success(2, false)), interval);
-                asked += Duration::from_secs(interval);
+                elapsed += Duration::from_secs(interval);
             }
             // A poll that also queried details, with two more requests, is accounted for as well.
             for requests in [2, 2, 4, 2] {

@@ -171,7 +171,7 @@ async fn message_loop(
             () = sleep_until_some(pacer.next_due()) => {}
             // The hub has a frame for this client.
             frame = subscriber.next() => send_frame(ws, subscriber, pacer, frame.ok_or(ConnectionEnd::ShuttingDown)?).await?,
-            // A question was respond, or a followed log grew.
+            // A request was answered, or a followed log grew.
             message = requests.next() => ws.send(&message).await?,
             // Detects a dead connection: a tunnel can break silently.
             _ = ping.tick() => {
