@@ -47,7 +47,7 @@ const PROBES_LEAVE: Duration = Duration::from_secs(5);
 /// Runs a relay until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
-/// Whatever prevents the start, as a complete sentence for the user.
+/// If the relay cannot start; a complete sentence for the user.
 pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     // Before anything that needs cleaning up, so that an early signal is handled.
     let signals = Signals::listen()?;
@@ -71,14 +71,14 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
         tunnel: relay.about.tunnel.to_string(),
         own_tunnel: own.as_ref().ok().and_then(|path| own_tunnel(path, &listeners, &relay.about)),
     };
-    let _key_file = KeyFile::write(dir, &running).context("failed to keep the link for `relay link`")?;
+    let _key_file = KeyFile::write(dir, &running).context("failed to store the link for `relay link`")?;
     let terminal = Terminal::new();
     terminal.open(&StartMessage { running: &running, read_only: config.read_only });
     for port in listeners.ports_taken_on_ipv6() {
         terminal.warn(
             &format!(
-                "another program listens on [::1]:{port}, so that `localhost:{port}` may lead to it: \
-                 write 127.0.0.1 in the ssh line, as it stands above"
+                "another program listens on [::1]:{port}, so `localhost:{port}` may lead to it: \
+                 use 127.0.0.1 in the ssh command, as shown above"
             )
             .into(),
         );

@@ -127,6 +127,6 @@ async fn t02_t09_t10_a_guest_sees_only_the_shared_job_until_it_is_revoked() -> R
         Err(CloseReason::Revoked) => {}
         other => bail!("bob came in again: {other:?}"),
     }
-    ensure!(site.run_relay("alice", &["share", "list"])? == "nothing is shared\n");
+    ensure!(site.run_relay("alice", &["share", "list"])? == "no open shares\n");
     Ok(())
 }

@@ -153,7 +153,7 @@ async fn t10_revoking_a_share_disconnects_a_guest_that_does_not_read() -> Result
     loop {
         let listed = relay.run(&["share", "list"])?;
         let sharing = get_sharing(&relay).await?;
-        ensure!(listed == "nothing is shared\n", "{listed}");
+        ensure!(listed == "no open shares\n", "{listed}");
         if sharing.visitors.is_empty() {
             break;
         }

@@ -71,7 +71,7 @@ async fn t09_stored_shares_grant_no_more_when_read_or_altered() -> Result<()> {
         Err(CloseReason::Revoked) => {}
         other => bail!("altered terms were let through: {other:?}"),
     }
-    ensure!(third.run(&["share", "list"])? == "nothing is shared\n", "it is closed for good");
+    ensure!(third.run(&["share", "list"])? == "no open shares\n", "it is closed for good");
     third.terminate()?;
     Ok(())
 }
