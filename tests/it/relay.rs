@@ -1,4 +1,5 @@
-//! The relay as a program: its link lets a viewer in, its picture lives, and bad input gets one clear sentence.
+//! The relay as a program: its link admits a viewer, its pictures change, and invalid input results
+//! in one clear sentence.
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
@@ -61,7 +62,7 @@ async fn both_wire_forms_are_equivalent() -> Result<()> {
     for form in [Form::Binary, Form::Json] {
         let mut client = Client::connect(relay.link(), form).await?;
         client.subscribe(&[Topic::Overview]).await?;
-        // Every node has said hello: until then each viewer may see more of them than the one before.
+        // After every node's hello; before that, each viewer may see more of them than the one before.
         let complete = |picture: &Picture| {
             picture.nodes.len() > 8 && picture.nodes.iter().all(|node| !node.gpus.is_empty())
         };
@@ -157,7 +158,7 @@ fn only_a_relay_started_by_nohup_outlives_its_terminal() -> Result<()> {
         let link = process.wait_for("a link", Link::find)?;
         process.signal(Signal::HUP)?;
         if ignored {
-            // A signal that it obeyed would have ended it before it obeys the next one.
+            // If it handled this signal, it would have ended before it handles the next one.
             for _ in 0..3 {
                 ensure!(http::get(&link.authority, "/healthz", &[])?.status == 200, "it goes on");
             }
@@ -168,7 +169,7 @@ fn only_a_relay_started_by_nohup_outlives_its_terminal() -> Result<()> {
     Ok(())
 }
 
-/// The relay ends at once, not well, and says these words in few lines, without a trace of a panic.
+/// The relay exits at once with an error that contains this text, in few lines and without a panic.
 fn refuses(args: &[&str], words: &[&str]) -> Result<()> {
     let home = tempfile::tempdir()?;
     let output = TestRelay::command(home.path())?.args(args).output()?;

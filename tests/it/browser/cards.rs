@@ -1,18 +1,19 @@
-//! Whatever a card or its driver lacks is said in words, its neighbours go on, and nothing that is not known is a zero.
+//! Readings that a GPU or its driver lacks are named, other GPUs are not affected, and nothing
+//! unknown is shown as zero.
 
 use super::readings::open_node;
 use anyhow::{Result, ensure};
 use nodeglass_tests::{Browser, Machine};
 use serde_json::{Value, json};
 
-/// The words of a GPU's row, or nothing.
+/// The text of a GPU's row; empty if there is none.
 fn row(number: usize) -> String {
     format!(
         "(document.querySelectorAll('.grid--gpus tbody tr:not(.grid__space)')[{number}]?.innerText ?? '')"
     )
 }
 
-/// Whether a text of the page matches, as an expression.
+/// A JavaScript expression: whether a text of the page matches.
 fn says(text: &str, wish: &str) -> String {
     format!("/{wish}/i.test({text})")
 }
@@ -20,13 +21,13 @@ fn says(text: &str, wish: &str) -> String {
 const PAGE: &str = "document.body.innerText";
 const SHEET: &str = "(document.querySelector('dialog')?.innerText ?? '')";
 
-/// Opens the sheet of a card by its UUID.
+/// Opens the sheet of a GPU by its UUID.
 async fn open_sheet(browser: &Browser, machine: &Machine, node: &str, uuid: &str) -> Result<()> {
     browser.open(&machine.relay().link().path(&format!("{node}?gpu={uuid}"))).await?;
     browser.until("its sheet", "document.querySelectorAll('dialog .fact').length > 20").await
 }
 
-/// Waits until the sheet tells all of these, each a regular expression over its text.
+/// Waits until the sheet's text matches all of these regular expressions.
 async fn until_sheet_says(browser: &Browser, wishes: &[&str]) -> Result<()> {
     for wish in wishes {
         browser.until(&format!("“{wish}” in the sheet"), &says(SHEET, wish)).await?;
@@ -34,7 +35,7 @@ async fn until_sheet_says(browser: &Browser, wishes: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no fact in the sheet claims a zero, but for those that may.
+/// Waits until no fact in the sheet is zero, except those that may be.
 async fn until_no_zero(browser: &Browser, may: &[&str]) -> Result<()> {
     let may = json!(may);
     let zeros = format!(
@@ -91,7 +92,7 @@ async fn a_failed_process_list_is_reported_and_its_processes_stay() -> Result<()
     browser.until("the reason and the process", &format!("{why} && {shown}")).await?;
     machine.set(&state(0, 5_000))?;
     browser.until("the reason gone", &format!("!{why}")).await?;
-    // 4,096 entries, of which the other GPU has one.
+    // 4,096 entries, one of which belongs to the other GPU.
     browser.until("how many more", &says(table, "905 more processes of this GPU are not listed")).await
 }
 

@@ -1,4 +1,4 @@
-//! The whole page by keyboard alone: from the link to a job, a node, a process and a card, and back again.
+//! The whole page by keyboard: from the link to a job, a node, a process and a GPU, and back again.
 
 use anyhow::{Result, bail, ensure};
 use nodeglass_tests::{Browser, TestRelay};
@@ -11,25 +11,25 @@ const LEFT: char = '\u{E012}';
 const RIGHT: char = '\u{E014}';
 const DOWN: char = '\u{E015}';
 
-/// Rows of the first table of processes.
+/// Rows of the first process table.
 const ROWS: &str = "document.querySelectorAll('.grid tbody tr[aria-rowindex]')";
 
-/// Whether nothing lies on top.
+/// Whether no sheet or dialog is open.
 const BARE: &str = "!document.querySelector('dialog[open]')";
 
-/// Whether the path is this.
+/// Whether the path equals this.
 fn at(path: &str) -> String {
     format!("location.pathname === {path:?}")
 }
 
-/// Whether what lies on top is called this.
+/// Whether the topmost sheet or dialog has this title.
 fn on_top(label: &str) -> String {
     format!(
         "[...document.querySelectorAll('dialog[open]')].pop()?.getAttribute('aria-label').startsWith({label:?})"
     )
 }
 
-/// Opens the link, and walks to the job that all the rest begins from.
+/// Opens the link, and navigates to the job from which the tests start.
 async fn walk_to_job(browser: &Browser, relay: &TestRelay) -> Result<()> {
     browser.resize(1440, 900).await?;
     browser.open(&relay.link().url).await?;
@@ -38,7 +38,7 @@ async fn walk_to_job(browser: &Browser, relay: &TestRelay) -> Result<()> {
     browser.until("the first job", &at("/job/48213")).await
 }
 
-/// Presses Tab until the focus is on something whose words match.
+/// Presses Tab until the focused element's text matches.
 async fn tab_to(browser: &Browser, words: &str) -> Result<()> {
     for _ in 0..60 {
         browser.press(TAB).await?;
@@ -153,7 +153,7 @@ async fn keyboard_navigation_opens_a_gpu_another_job_settings_and_help_and_retur
     browser
         .until(
             "its first node",
-            // Its cards, not the nodes of the page before or the processes below.
+            // The GPUs of the node, not the nodes of the page before or the processes below.
             &format!("{} && /H100/.test({ROWS}[0]?.innerText)", at("/job/48213/node/gpu-h01")),
         )
         .await?;

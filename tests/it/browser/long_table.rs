@@ -1,13 +1,14 @@
-//! A table of more rows than a screen holds draws those that can be seen, wherever one scrolls and however large the window is.
+//! A long table renders its visible rows only, at any scroll position and window size.
 
 use anyhow::{Result, ensure};
 use nodeglass_tests::{Browser, TestRelay};
 use serde_json::json;
 
-/// What of the long table scrolls.
+/// The scroll container of the long table.
 const BOX: &str = "document.querySelector('.grid--gpus-of-job .grid__box')";
 
-/// Whether each row of which a pixel can be seen is there with its figures, the rows are in order, and not all 512 are drawn.
+/// Whether each visible row is rendered with its values, the rows are in order, and fewer than all
+/// 512 are rendered.
 const FILLED: &str = "(() => { \
     const box = document.querySelector('.grid--gpus-of-job .grid__box'), edge = box.getBoundingClientRect(); \
     const head = box.querySelector('thead').getBoundingClientRect().height, foot = box.querySelector('tfoot').getBoundingClientRect().height; \
@@ -21,13 +22,13 @@ const FILLED: &str = "(() => { \
         && rows.every((row, n) => at(row) === at(rows[0]) + n) \
         && seen.every(row => /\\d/.test(row.querySelector('.c-util .num')?.textContent) && Math.round(place(row).height) === 26); })()";
 
-/// Scrolls the long table so that this part of it, of 1, is above.
+/// Scrolls the long table to this fraction of its height.
 async fn scroll(browser: &Browser, share: f64) -> Result<()> {
     let scrolled = format!("{BOX}.scrollTop = ({BOX}.scrollHeight - {BOX}.clientHeight) * {share}");
     browser.eval(&scrolled).await.map(drop)
 }
 
-/// The row in the middle of what is drawn.
+/// The middle one of the rendered rows.
 async fn middle(browser: &Browser) -> Result<Option<i64>> {
     let row = "(rows => Number(rows[rows.length >> 1].getAttribute('aria-rowindex')))";
     let rows = format!("[...{BOX}.querySelectorAll('tbody tr[aria-rowindex]')]");
@@ -58,7 +59,7 @@ async fn a_long_table_renders_all_visible_rows_at_any_scroll_position_and_size()
         browser.eval(&format!("{BOX}.scrollIntoView({{ block: 'center' }})")).await?;
         browser.until(&format!("rows in {height} px"), FILLED).await?;
     }
-    // What is seen goes on being written.
+    // Visible rows continue to be updated.
     let texts =
         format!("[...{BOX}.querySelectorAll('.c-power .num')].map(figure => figure.textContent).join()");
     let first = browser.eval(&texts).await?;

@@ -1,20 +1,20 @@
-//! Every reading and fact of a card arrives in its sheet: the card is changed, and the sheet says the new value.
+//! Every reading and fact of a GPU reaches its sheet: after a change, the sheet shows the new value.
 
 use anyhow::{Context, Result, bail};
 use nodeglass_tests::{Browser, Machine, TIMEOUT};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// UUID of the card whose readings move.
+/// UUID of the GPU whose readings change.
 const H100: &str = "GPU-11111111-2222-3333-4444-555555555555";
-/// UUID of a card that retires pages.
+/// UUID of a GPU that retires pages.
 const T4: &str = "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa";
 
-/// What is looked at: the group's title, the label, then the value (or its words) as a regular
+/// What is compared: the group's title, the label, then the value (or its text) as a regular
 /// expression, before and after the change.
 type Line = (&'static str, &'static str, &'static str, &'static str);
 
-/// Every reading of a Hopper card, with the values of [`before`] and of [`after`].
+/// Every reading of a Hopper GPU, with the values of [`before`] and of [`after`].
 #[rustfmt::skip]
 const READINGS: &[Line] = &[
     ("Busy, honestly", "Utilisation", "^41 %", "^83 %"),
@@ -68,7 +68,7 @@ const READINGS: &[Line] = &[
     ("What happened", ".*", "", "Xid 79.*fallen off the bus"),
 ];
 
-/// Facts of the same card: they stand in the sheet as the test, and not the card's defaults, has them.
+/// Facts of the same GPU, with values that differ from the model's defaults.
 #[rustfmt::skip]
 const FACTS: &[(&str, &str, &str)] = &[
     ("Power", "Limit as delivered", "^690 W"),
@@ -101,7 +101,7 @@ const FACTS: &[(&str, &str, &str)] = &[
     ("Identity", "CUDA of the driver", "^12.4"),
 ];
 
-/// What a card before Ampere says of its pages.
+/// Retired pages of a GPU before Ampere.
 const PAGES: &[Line] = &[
     ("Memory errors", "Pages retired, uncorrected", "^0$", "^1$"),
     ("Memory errors", "Pages retired, corrected", "^1$", "^3$"),
@@ -144,14 +144,14 @@ pub async fn open_node(browser: &Browser, machine: &Machine) -> Result<String> {
     Ok(path.split('?').next().unwrap_or_default().to_owned())
 }
 
-/// Everything that the open sheet tells: for each group its title, and the label and the words of each fact.
+/// The content of the open sheet: for each group its title, and the label and text of each fact.
 const TOLD: &str = "[...document.querySelectorAll('dialog .told')].map(group => [\
     group.firstElementChild.textContent, \
     [['', group.querySelector('.told__note').textContent], \
      ...[...group.querySelectorAll('.fact')].map(fact => [fact.querySelector('dt').textContent, \
         fact.querySelector('b').textContent + ' ' + fact.querySelector('small').textContent].map(words => words.trim()))]])";
 
-/// Waits until the sheet says all of this; an empty expectation is none.
+/// Waits until the sheet matches; an empty expectation matches anything.
 async fn expect<'a>(
     browser: &Browser,
     lines: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
@@ -171,7 +171,7 @@ async fn expect<'a>(
     }
 }
 
-/// An expression for those lines that are not told, each with what is told instead.
+/// An expression for the lines that are missing, each with the text that is there instead.
 fn missing(lines: &[(&str, &str, &str)]) -> String {
     let lines = json!(lines);
     format!(
@@ -237,7 +237,7 @@ fn after() -> Value {
     json!({ "gpus": [card] })
 }
 
-/// What does not move.
+/// The state that does not change.
 fn hopper() -> Value {
     json!({
         "card": "h100", "uuid": H100, "name": "NVIDIA H100 of the test", "minor": 5, "bus": 0x4a,

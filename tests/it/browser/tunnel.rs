@@ -1,18 +1,18 @@
-//! Chromium on a laptop, a tunnel, a relay on the login host, real jobs: what alice sees is what happens.
+//! Chromium on a laptop, a tunnel, a relay on the login host and real jobs: the page shows what happens.
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::{Browser, Scheme};
 use nodeglass_tests::lab::Site;
 use std::time::{Duration, Instant};
 
-/// Whether the page says this somewhere, as an expression for [`Browser::until`].
+/// Whether the page contains this text, as an expression for [`Browser::until`].
 fn says(words: &str) -> String {
     format!("document.body.innerText.includes({words:?})")
 }
 
-/// Every number that the page shows of its GPUs.
+/// Every number of the page's GPUs.
 const NUMBERS: &str = "[...document.querySelectorAll('table td')].map(cell => cell.innerText).join('|')";
-/// How many sparklines have a line.
+/// Number of sparklines that have a line.
 const SPARKLINES: &str =
     "[...document.querySelectorAll('table svg path')].filter(p => p.getAttribute('d')).length";
 

@@ -1,4 +1,4 @@
-//! What alice does from the page on a real cluster: she looks into processes, ends one, reads logs, holds and cancels jobs.
+//! Actions on a real cluster: process details, signals, logs, and holding and cancelling jobs.
 
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_protocol::frame::Form;
@@ -13,7 +13,7 @@ use nodeglass_tests::lab::Site;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Two ranks on a GPU each that say who they are, and a loop that writes a line a second.
+/// Two ranks on one GPU each that name themselves, and a loop that writes a line a second.
 const RANKS: &str = "echo starting; (while :; do echo tick; sleep 1; done) &\n\
     srun --overlap bash -c 'echo rank $SLURM_PROCID; \
     exec python3 -c \"import time; time.sleep(900)\" --gpus=$SLURM_PROCID --gpu-mem=20G'";
@@ -61,7 +61,7 @@ async fn ranks_are_shown_a_log_is_followed_and_a_process_is_killed() -> Result<(
     ensure!(facts.batch_host.as_ref() == Some(&node) && facts.workdir == Some("/home/alice".into()));
     ensure!(facts.exit.is_none() && facts.restarts == 0, "{facts:?}");
 
-    // Ranks and steps, by what the processes carry.
+    // Ranks and steps, from the processes' environment.
     let both = |picture: &Picture| picture.nodes.iter().any(|node| ranks(node, id).len() == 2);
     let picture = client.until(&topic, "two ranks", |known| both(&known.picture)).await?.clone();
     let tasks = ranks(&picture.nodes[0], id);
@@ -72,7 +72,7 @@ async fn ranks_are_shown_a_log_is_followed_and_a_process_is_killed() -> Result<(
     }
     let (first, second) = (reference(tasks[0])?, reference(tasks[1])?);
 
-    // One of them, looked into.
+    // Details of one of them.
     let request = Request::Process { node: node.clone(), process: first, environment: true };
     let Response::Process(detail) = client.request(request).await? else { bail!("no detail") };
     let environment = detail.environment.value().context("its environment")?;
@@ -91,7 +91,7 @@ async fn ranks_are_shown_a_log_is_followed_and_a_process_is_killed() -> Result<(
     let lines = client.log_until(log, "three more lines", |lines| ticks(lines) >= before + 3).await?;
     ensure!(lines.iter().filter(|line| *line == "rank 0").count() == 1, "each line once: {lines:?}");
 
-    // An end by pid and start: not for whoever got the pid, but for the one that is meant.
+    // A process is identified by pid and start time: a process that reused the pid is not signalled.
     let signal = |process| Request::Signal { node: node.clone(), process, signal: Signal::Kill };
     let other = ProcessRef { started_ms: first.started_ms + 60_000, ..second };
     refused(client.request(signal(other)).await?)?;
@@ -105,12 +105,12 @@ async fn ranks_are_shown_a_log_is_followed_and_a_process_is_killed() -> Result<(
     Ok(())
 }
 
-/// A cgroup as Docker names them, gone with the guard once its process is.
+/// A cgroup named as Docker names them; removed with the guard once its process has ended.
 struct DockersCgroup(PathBuf);
 
 impl DockersCgroup {
-    /// Makes one in whichever hierarchy this machine has, and lets root of a node put a process into it:
-    /// a node has pids of its own.
+    /// Creates one in the hierarchy that this machine has, and lets root of a node put a process into it:
+    /// a node has its own pid namespace.
     fn around(site: &Site, node: &str, pid: u32, id: &str) -> Result<Self> {
         let root = Path::new("/sys/fs/cgroup");
         let hierarchy = ["pids", "unified", ""].map(|name| root.join(name));
@@ -152,7 +152,7 @@ async fn a_process_in_a_containers_cgroup_is_reported_with_its_container() -> Re
     ensure!(facts.container.is_none(), "{facts:?}");
     let image = "4f".repeat(32);
     let _group = DockersCgroup::around(&site, "gpu-node-01", facts.pid, &image)?;
-    // A new relay brings a new probe, which has not looked at the process before.
+    // A new relay starts a new probe, which has not inspected the process before.
     drop((client, relay));
     let relay = site.relay("alice")?;
     let mut client = Client::connect(&relay.link, Form::Binary).await?;
@@ -217,7 +217,7 @@ async fn jobs_are_controlled_from_the_page_unless_the_relay_is_read_only() -> Re
     };
     client.until(&Topic::Overview, "that it waits", |known| waits(&known.picture)).await?;
 
-    // SLURM's own refusal, and one that SLURM never hears of.
+    // A refusal by SLURM, and one before SLURM is called.
     let why = refused(client.request(control(running, JobAction::Requeue)).await?)?;
     ensure!(why.starts_with("scontrol said:"), "{why}");
     let why = refused(client.request(control(bobs, JobAction::Cancel)).await?)?;

@@ -1,4 +1,4 @@
-//! A runtime directory that somebody else prepared keeps the relay from starting, and is left as it was.
+//! A runtime directory prepared by another user keeps the relay from starting, and is left unchanged.
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::relay::TestRelay;
@@ -12,7 +12,7 @@ use std::process::Command;
 /// The runtime directory of a relay whose home is `home`.
 const DIR: &str = "nodeglass";
 
-/// The relay does not start in `home`, shows no link, and says these words.
+/// The relay does not start in `home`, shows no link, and reports this text.
 fn refuses(home: &Path, words: &[&str]) -> Result<()> {
     let output = TestRelay::command(home)?.args(["--demo", "--bind", "127.0.0.1:0"]).output()?;
     let (out, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -25,7 +25,7 @@ fn refuses(home: &Path, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A home that only its owner can look into, as a session's directory is.
+/// A home directory that only its owner can access, like a session's directory.
 fn private_home() -> Result<tempfile::TempDir> {
     let home = tempfile::tempdir()?;
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700))?;
@@ -92,7 +92,7 @@ fn t23_a_file_with_the_name_of_the_key_is_neither_followed_nor_read() -> Result<
     Ok(())
 }
 
-/// A relay that finds no directory of a session, and what its owner's other commands find, in this environment.
+/// A relay without a session directory, and what its owner's other commands find, in this environment.
 fn is_found_again(environment: &[(&str, &OsStr)]) -> Result<TestRelay> {
     let relay = TestRelay::start_in(&["--demo"], environment.iter().copied())?;
     let run = |args: &[&str]| -> Result<String> {
@@ -127,7 +127,7 @@ fn t23_a_name_in_tmp_taken_by_another_user_does_not_prevent_a_start() -> Result<
     Ok(())
 }
 
-/// A file system with no room, for as long as its guard is there.
+/// A full file system, unmounted on drop.
 struct Full(tempfile::TempDir);
 
 impl Full {

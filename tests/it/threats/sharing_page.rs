@@ -1,4 +1,4 @@
-//! Two browsers, an owner's and a guest's: what is shared is created, viewed, watched and revoked on the page itself.
+//! Two browsers, an owner's and a guest's: shares are created, viewed and revoked on the page itself.
 
 use crate::browser::accessible::violations;
 use anyhow::{Context, Result, ensure};
@@ -17,21 +17,21 @@ const SPACE: char = ' ';
 /// The job of the demo that is shared here, and another one that is not.
 const SHARED: &str = "/job/48213";
 const OTHER: &str = "/job/48402";
-/// One that has two of a node's eight GPUs, and that node.
+/// A job that has two of a node's eight GPUs, and that node.
 const SMALL: &str = "48420";
 const ITS_NODE: &str = "/job/48420/node/gpu-h12";
 
-/// The words of the dialog that lies on top.
+/// The text of the topmost dialog.
 const SHEET: &str = "document.querySelector('dialog[open]')?.innerText";
 /// The link in it.
 const LINK: &str =
     "[...document.querySelectorAll('.sharing code')].find(code => code.innerText.includes('#s='))?.innerText";
-/// Everything that a tab remembers.
+/// Everything in a tab's storage.
 const KEPT: &str = "Object.entries(sessionStorage).concat(Object.entries(localStorage)).join(' ')";
-/// The words of the page that says why nothing is shown.
+/// The text of the page that explains why nothing is shown.
 const GATE: &str = "document.querySelector('.gate')?.innerText";
 
-/// Opens the owner's link and a place in it.
+/// Opens the owner's link at a path.
 async fn open_owner(browser: &Browser, relay: &TestRelay, place: &str) -> Result<()> {
     browser.resize(1440, 900).await?;
     browser.open(&relay.link().url).await?;
@@ -40,7 +40,7 @@ async fn open_owner(browser: &Browser, relay: &TestRelay, place: &str) -> Result
     browser.until("the page", "document.querySelector('[role=grid] tbody [aria-rowindex]')").await
 }
 
-/// Makes a share of what is in view by the form's defaults, and returns its link.
+/// Creates a share of the current view with the form's defaults, and returns its link.
 async fn share(browser: &Browser) -> Result<String> {
     browser.press('s').await?;
     browser.until("the form", "document.querySelector('dialog[open] form.share')").await?;
@@ -50,7 +50,7 @@ async fn share(browser: &Browser) -> Result<String> {
     Ok(link.as_str().context("a link")?.to_owned())
 }
 
-/// Opens a share's link in a browser of its own, and waits for the shared job.
+/// Opens a share's link in a separate browser, and waits for the shared job.
 async fn open_guest(browser: &Browser, link: &str) -> Result<()> {
     browser.resize(1440, 900).await?;
     browser.open(link).await?;
@@ -58,7 +58,7 @@ async fn open_guest(browser: &Browser, link: &str) -> Result<()> {
     browser.until("numbers", "/\\d\\s?%/.test(document.querySelector('.main')?.innerText)").await
 }
 
-/// Clicks on the first element of a selector whose words match.
+/// Clicks the first element of a selector whose text matches.
 async fn click_on(browser: &Browser, css: &str, words: &str) -> Result<()> {
     let found = format!("[...document.querySelectorAll({css:?})].find(one => /{words}/.test(one.innerText))");
     browser.until(words, &found).await?;
@@ -92,7 +92,7 @@ async fn t09_a_guest_sees_the_shared_job_and_nothing_else() -> Result<()> {
             "/Hidden: arguments of processes.*logs/.test(document.querySelector('.guest')?.innerText)",
         )
         .await?;
-    // No list of one job, no logs, nothing to share or order, nobody else's job.
+    // No list of a single job, no logs, no shares or actions, and no other job.
     let seen = |css: &str| {
         format!("[...document.querySelectorAll({css:?})].some(one => one.getClientRects().length)")
     };
@@ -151,7 +151,8 @@ async fn t09_a_guest_sees_the_shared_job_and_nothing_else() -> Result<()> {
     Ok(())
 }
 
-/// Of a host that other jobs use, too, the page shows what the shared job uses, and says that the rest is not shared.
+/// For a host that other jobs use as well, the page shows the usage of the shared job, and says
+/// that the rest is not shared.
 async fn see_small_job(relay: &TestRelay, guest: &Browser) -> Result<()> {
     let told = relay.run(&["share", "create", "--job", SMALL])?;
     let link = told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))?;
@@ -194,7 +195,7 @@ async fn t10_a_revoked_share_clears_the_guests_page() -> Result<()> {
     click_on(&owner, ".share-entry button", "^Revoke now").await?;
     let pressed = Instant::now();
     guest.until("its end", &format!("/revoked this link/.test({GATE})")).await?;
-    // The wait between two looks at the page is in it.
+    // Including the interval of polling the page.
     println!("the guest's page said so after {:?}", pressed.elapsed());
     owner.until("an empty list", &format!("/Nothing is shared now/.test({SHEET})")).await?;
     owner.until("nobody above", "!document.querySelector('.top__watching')").await?;
@@ -204,7 +205,7 @@ async fn t10_a_revoked_share_clears_the_guests_page() -> Result<()> {
     }
     let secret = link.rsplit('.').next().context("a key")?;
     ensure!(!guest.eval(KEPT).await?.to_string().contains(secret), "the key is still there");
-    // Neither a reload nor the link itself brings it back, and nobody else's key comes in its place.
+    // Neither a reload nor the link itself restores it, and no other key replaces it.
     guest.client().refresh().await?;
     guest.until("the gate", &format!("/share is over/.test({GATE})")).await?;
     guest.open(&link).await?;
@@ -259,31 +260,31 @@ async fn t09_a_tab_stays_the_owners_or_a_guests() -> Result<()> {
     open_owner(&browser, &relay, SHARED).await?;
     let link = share(&browser).await?;
     let owners = browser.client().window().await?;
-    // A guest's tab in the owner's browser, beside a tab that would hand on the owner's key.
+    // A guest's tab in the owner's browser, beside a tab that could pass on the owner's key.
     let guests = browser.client().new_window(true).await?.handle;
     browser.client().switch_to_window(guests.clone()).await?;
     open_guest(&browser, &link).await?;
     browser.client().refresh().await?;
     browser.until("a guest still", "document.querySelector('.guest')").await?;
     ensure!(!browser.eval(KEPT).await?.to_string().contains("k="), "no owner's key in a guest's tab");
-    // A link that was cut off leaves a tab without a key, whatever the others have.
+    // A truncated link leaves a tab without a key, whatever other tabs have.
     let cut = browser.client().new_window(true).await?.handle;
     browser.client().switch_to_window(cut).await?;
     browser.open(&link[..link.len() - 3]).await?;
     browser.until("the gate", &format!("/is incomplete/.test({GATE})")).await?;
     browser.client().refresh().await?;
     browser.until("the gate still", &format!("/is incomplete/.test({GATE})")).await?;
-    // A made-up one is refused in words.
+    // An invalid one is refused with an explanation.
     let made_up = format!("{}0", &link[..link.len() - 1]).replace("#s=", "#s=zz");
     browser.open(&relay.link().path("/")).await?;
     browser.open(&made_up).await?;
     browser.until("the refusal", &format!("/leads to no share/.test({GATE})")).await?;
-    // The link, pasted by hand.
+    // The link, pasted into the form.
     browser.click("input.field").await?;
     browser.write(&link).await?;
     browser.press(ENTER).await?;
     browser.until("a guest", "document.querySelector('.guest')").await?;
-    // A link opened where a page is already begins anew with it.
+    // A link opened in a tab that has a page replaces it.
     browser
         .client()
         .execute(&format!("location.hash = '#k={}'", relay.link().key.reveal()), Vec::new())
@@ -292,7 +293,7 @@ async fn t09_a_tab_stays_the_owners_or_a_guests() -> Result<()> {
         .until("the owner", "!document.querySelector('.guest') && document.querySelector('.jobs a.job')")
         .await?;
     ensure!(!browser.eval(KEPT).await?.to_string().contains("s="), "one key a tab");
-    // A tab that knows nothing takes the owner's before a guest's.
+    // A tab without a key prefers the owner's key to a guest's.
     let fresh = browser.client().new_window(true).await?.handle;
     browser.client().switch_to_window(fresh).await?;
     browser.open(&relay.link().path("/")).await?;
@@ -305,7 +306,7 @@ async fn t09_a_tab_stays_the_owners_or_a_guests() -> Result<()> {
     browser.until("the owner still", "!document.querySelector('.guest')").await
 }
 
-/// Says that a test is skipped if nobody here can be somebody else.
+/// Skips a test if this process cannot switch to another user.
 fn alone() -> bool {
     let why = other_user::why_not();
     why.iter().for_each(|why| skip(why));
@@ -334,7 +335,7 @@ async fn t02_a_link_for_another_user_is_refused_with_a_reason() -> Result<()> {
     browser.until("for whom it is", &format!("/This link is only for root/.test({GATE})")).await?;
     let shown = browser.eval("document.documentElement.outerHTML").await?.to_string();
     ensure!(!shown.contains("llama3") && !shown.contains("gpu-h0"), "something is shown: {shown}");
-    // What is for whoever has the link is for nobody, too, and the owner sees by name who looks.
+    // A link for anyone is open to user nobody as well, and the owner sees the viewer's name.
     open_guest(&browser, &there(&made(&[])?)).await?;
     let Some(owner) = Browser::start().await? else { return Ok(()) };
     open_owner(&owner, &relay, SHARED).await?;
@@ -342,7 +343,7 @@ async fn t02_a_link_for_another_user_is_refused_with_a_reason() -> Result<()> {
     owner.until("who looks", &format!("/◉ nobody since/.test({SHEET})")).await
 }
 
-/// Presses Tab until the focus is on what the expression says.
+/// Presses Tab until the expression is true for the focused element.
 async fn tab_to(browser: &Browser, what: &str, is_expected: &str) -> Result<()> {
     for _ in 0..60 {
         if browser.eval(&format!("!!({is_expected})")).await? == true {
@@ -394,7 +395,7 @@ async fn a_share_is_created_and_revoked_by_keyboard_alone() -> Result<()> {
     tab_to(&browser, "the way back", revoke).await?;
     browser.press(ENTER).await?;
     browser.until("the question", "document.activeElement.innerText === 'Revoke now'").await?;
-    // Whoever goes on has not said yes.
+    // Focusing another element is no confirmation.
     browser.press(TAB).await?;
     browser.until("no question", "!/Revoke now/.test(document.querySelector('.shares')?.innerText)").await?;
     tab_to(&browser, "the way back", revoke).await?;
@@ -427,7 +428,7 @@ async fn a_refused_share_is_explained_in_the_form_without_losing_input() -> Resu
     browser.until("what was typed", "document.querySelector('input[name=to]').value === 'no-such-user'").await
 }
 
-/// Pictures of every state, in both looks, wide and on a phone; and axe has nothing against any of them.
+/// Screenshots of every state, in both themes, wide and on a phone; axe finds no violation in any of them.
 #[tokio::test]
 async fn axe_finds_no_violation_in_any_sharing_state() -> Result<()> {
     let Some(owner) = Browser::start().await? else { return Ok(()) };
