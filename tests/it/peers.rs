@@ -159,8 +159,8 @@ fn of_process(gpu: &Value, process: &Value, ours: &Value) -> Result<Vec<String>>
     if found["now"]["sm_pct"] == "unsupported" {
         // Under MIG, NVML reports no utilisation per process. nvitop writes 0; nodeglass reports it as
         // unknown.
-        let told = [OF_PROCESSES[0], OF_PROCESSES[5], OF_PROCESSES[6]];
-        return Ok(compare(&what, process, found, &told, ""));
+        let compared = [OF_PROCESSES[0], OF_PROCESSES[5], OF_PROCESSES[6]];
+        return Ok(compare(&what, process, found, &compared, ""));
     }
     Ok(compare(&what, process, found, OF_PROCESSES, ""))
 }

@@ -117,8 +117,8 @@ fn the_key_appears_only_in_the_link() -> Result<()> {
         ensure!(!String::from_utf8_lossy(&bytes).contains(&key), "the key is in {file}");
     }
     let lines = relay.output().lines();
-    let telling: Vec<_> = lines.iter().filter(|line| line.contains(&key)).collect();
-    ensure!(telling.len() == 1, "the key is printed once, in the link: {telling:?}");
+    let with_key: Vec<_> = lines.iter().filter(|line| line.contains(&key)).collect();
+    ensure!(with_key.len() == 1, "the key is printed once, in the link: {with_key:?}");
     Ok(())
 }
 

@@ -105,9 +105,9 @@ fn of_a_relay(cards: usize) -> Result<[u64; 3]> {
         let Some(Found::Line(line)) = found.pop() else { bail!("a line was sent and none found") };
         pipeline.next_second();
         counts[1] = measure(|| pipeline.receive(0, *line)).count_total;
-        let mut told = None;
-        counts[2] = measure(|| told = pipeline.publish()).count_total;
-        ensure!(told.is_some(), "something changed");
+        let mut published = None;
+        counts[2] = measure(|| published = pipeline.publish()).count_total;
+        ensure!(published.is_some(), "something changed");
     }
     Ok(counts)
 }

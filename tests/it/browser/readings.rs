@@ -145,7 +145,7 @@ pub async fn open_node(browser: &Browser, machine: &Machine) -> Result<String> {
 }
 
 /// The content of the open sheet: for each group its title, and the label and text of each fact.
-const TOLD: &str = "[...document.querySelectorAll('dialog .told')].map(group => [\
+const OPEN_FACTS: &str = "[...document.querySelectorAll('dialog .told')].map(group => [\
     group.firstElementChild.textContent, \
     [['', group.querySelector('.told__note').textContent], \
      ...[...group.querySelectorAll('.fact')].map(fact => [fact.querySelector('dt').textContent, \
@@ -159,8 +159,8 @@ async fn expect<'a>(
     let lines: Vec<_> = lines.filter(|(_, _, value)| !value.is_empty()).collect();
     let start = Instant::now();
     loop {
-        let told = browser.eval(&missing(&lines)).await?;
-        let missing = told.as_array().context("a list")?;
+        let found = browser.eval(&missing(&lines)).await?;
+        let missing = found.as_array().context("a list")?;
         if missing.is_empty() {
             return Ok(());
         }
@@ -175,12 +175,12 @@ async fn expect<'a>(
 fn missing(lines: &[(&str, &str, &str)]) -> String {
     let lines = json!(lines);
     format!(
-        "(told => {lines}.map(([group, label, value]) => {{ \
-            const facts = told.filter(([title]) => title === group).flatMap(([, facts]) => facts); \
+        "(groups => {lines}.map(([group, label, value]) => {{ \
+            const facts = groups.filter(([title]) => title === group).flatMap(([, facts]) => facts); \
             const said = facts.filter(([name]) => new RegExp('^' + label + '$').test(name)).map(([, words]) => words); \
             const wish = new RegExp(value.replace('(?i)', ''), value.startsWith('(?i)') ? 'i' : ''); \
             return said.some(words => wish.test(words)) ? null : {{ group, label, value, said }}; \
-        }}).filter(line => line))({TOLD})"
+        }}).filter(line => line))({OPEN_FACTS})"
     )
 }
 

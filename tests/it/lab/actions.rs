@@ -51,8 +51,9 @@ async fn ranks_are_shown_a_log_is_followed_and_a_process_is_killed() -> Result<(
     ensure!(client.welcome().may_act);
     let (topic, node) = (Topic::Job(id), NodeName::new("gpu-node-01")?);
     client.subscribe(&[Topic::Overview, topic.clone()]).await?;
-    let told = |picture: &Picture| job(picture, id).is_some_and(|job| job.stdout.is_some());
-    let overview = client.until(&Topic::Overview, "its log's place", |known| told(&known.picture)).await?;
+    let has_log = |picture: &Picture| job(picture, id).is_some_and(|job| job.stdout.is_some());
+    let overview =
+        client.until(&Topic::Overview, "the path of its log", |known| has_log(&known.picture)).await?;
     let facts = job(overview, id).context("the job")?;
     ensure!(facts.mem_bytes == Some(300 << 20), "{facts:?}");
     ensure!(
@@ -157,9 +158,9 @@ async fn a_process_in_a_containers_cgroup_is_reported_with_its_container() -> Re
     let relay = site.relay("alice")?;
     let mut client = Client::connect(&relay.link, Form::Binary).await?;
     client.subscribe(&[Topic::Overview, topic.clone()]).await?;
-    let told = |picture: &Picture| first(picture).and_then(|facts| facts.container);
-    let known = client.until(&topic, "its container", |known| told(&known.picture).is_some()).await?;
-    let container = told(known).context("its container")?;
+    let container_of = |picture: &Picture| first(picture).and_then(|facts| facts.container);
+    let known = client.until(&topic, "its container", |known| container_of(&known.picture).is_some()).await?;
+    let container = container_of(known).context("its container")?;
     ensure!(container.runtime == Runtime::Docker, "{container:?}");
     ensure!(container.name.is_some_and(|name| image.starts_with(name.as_str())), "its short id");
     site.lab.scancel("alice", id)?;
@@ -277,6 +278,6 @@ async fn two_jobs_on_one_node_have_their_own_gpus_and_processes() -> Result<()> 
             );
         }
     }
-    ensure!(node.gpus.iter().filter(|gpu| gpu.owners.is_empty()).count() == 1, "and one is nobody's");
+    ensure!(node.gpus.iter().filter(|gpu| gpu.owners.is_empty()).count() == 1, "and one has no owner");
     Ok(())
 }

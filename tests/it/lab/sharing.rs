@@ -28,8 +28,9 @@ async fn exchange_the_log(site: &Site, bobs: &Tunnel, job: JobId) -> Result<()> 
         "alice",
         &format!("echo epoch 1 >> {name}; umask 077; mkdir -p ~/.ssh; echo CANARY > ~/.ssh/canary"),
     )?;
-    let told = site.run_relay("alice", &["share", "create", "--job", &job.to_string(), "--show", "logs"])?;
-    let link = told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))?;
+    let output =
+        site.run_relay("alice", &["share", "create", "--job", &job.to_string(), "--show", "logs"])?;
+    let link = output.lines().find_map(Link::find).with_context(|| format!("no link in {output}"))?;
     let Ok(mut bob) = knock(bobs, &link).await? else { bail!("bob was refused") };
     let log = LogRef { job, stream: LogStream::Stdout };
     let has = |lines: &[String], what: &str| lines.iter().any(|line| line.contains(what));
@@ -65,9 +66,9 @@ async fn t02_t09_t10_a_guest_sees_only_the_shared_job_until_it_is_revoked() -> R
     alice.until(&Topic::Overview, "both jobs", |known| known.picture.jobs.len() == 2).await?;
 
     let job = shared.to_string();
-    let told = site.run_relay("alice", &["share", "create", "--job", &job, "--to", "bob"])?;
-    let link = told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))?;
-    ensure!(told.contains("ssh -L 8080:127.0.0.1:8080 login"), "{told}");
+    let output = site.run_relay("alice", &["share", "create", "--job", &job, "--to", "bob"])?;
+    let link = output.lines().find_map(Link::find).with_context(|| format!("no link in {output}"))?;
+    ensure!(output.contains("ssh -L 8080:127.0.0.1:8080 login"), "{output}");
     let (bobs, carols) = (site.tunnel("bob")?, site.tunnel("carol")?);
 
     // Bob sees that job and its one GPU of four, and not even the name of anything else.

@@ -98,7 +98,7 @@ async fn t03_a_tab_shares_its_key_only_while_connected_to_the_relay() -> Result<
     relay.terminate()?;
     browser.until("a lost link", "document.querySelector('.notice--link')").await?;
     let received = request_key(&browser, "").await?;
-    ensure!(received == Value::Null, "whoever took the port asks and is told: {received}");
+    ensure!(received == Value::Null, "the program on the port received the key: {received}");
     Ok(())
 }
 
@@ -347,6 +347,6 @@ async fn t03_the_page_loads_nothing_after_it_has_started() -> Result<()> {
     browser.press('?').await?;
     browser.until("the help", "document.querySelector('dialog[open]')").await?;
     let after = browser.eval(LOADED).await?;
-    ensure!(after == before, "whoever answers at the relay's address is run: {before} files, then {after}");
+    ensure!(after == before, "the page loaded more files: {before}, then {after}");
     Ok(())
 }

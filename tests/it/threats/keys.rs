@@ -41,8 +41,8 @@ async fn get(mut pipe: Box<dyn Pipe>, link: &Link, path: &str, key: Option<&str>
 }
 
 fn share(relay: &TestRelay, args: &[&str]) -> Result<Link> {
-    let told = relay.run(&[&["share", "create"], args].concat())?;
-    told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))
+    let output = relay.run(&[&["share", "create"], args].concat())?;
+    output.lines().find_map(Link::find).with_context(|| format!("no link in {output}"))
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn t02_another_user_with_the_owners_link_is_refused_with_a_reason() -> Res
     let link = relay.link();
     match Client::authenticate(nobody(link)?, link).await? {
         Err(CloseReason::NotTheOwner { user }) => ensure!(user == Some("nobody".into()), "{user:?}"),
-        other => bail!("nobody came in: {other:?}"),
+        other => bail!("user nobody was admitted: {other:?}"),
     }
     let response = get(nobody(link)?, link, "/api/v1/picture", Some(&link.key.reveal())).await?;
     ensure!(
@@ -187,7 +187,7 @@ async fn t11_guessing_share_ids_is_rate_limited() -> Result<()> {
         }
         ensure!(response.starts_with("HTTP/1.1 401"), "{response}");
     }
-    bail!("twenty guesses were heard")
+    bail!("twenty guesses were processed")
 }
 
 #[tokio::test]

@@ -53,22 +53,19 @@ async fn t19_a_thousand_connections_of_others_do_not_lock_out_the_owner() -> Res
     let mut command = Command::new("/usr/bin/python3");
     command.args(["-c", CROWD, &relay.link().authority]).current_dir("/").uid(STRANGER).gid(STRANGER);
     let mut crowd = Process::start(&mut command)?;
-    let told = crowd.wait_for("a crowd", |line| line.strip_prefix("crowd ").map(str::to_owned));
+    let report = crowd.wait_for("a crowd", |line| line.strip_prefix("crowd ").map(str::to_owned));
     // While the connections are open, and not only afterwards.
     let mut client = Client::connect(relay.link(), Form::Binary).await?;
     client.subscribe(&[Topic::Overview]).await?;
     client.until(&Topic::Overview, "changes", |known| known.deltas >= 2).await?;
-    let told = told?;
+    let report = report?;
     let count = |what: &str| -> u32 {
-        let found = told.split(' ').find_map(|word| word.strip_prefix(what)?.strip_prefix('='));
+        let found = report.split(' ').find_map(|word| word.strip_prefix(what)?.strip_prefix('='));
         found.and_then(|count| count.parse().ok()).unwrap_or(0)
     };
     let (let_wait, sent_away) = (count("101"), count("503"));
-    ensure!(
-        sent_away > 0 && count("retry") >= sent_away,
-        "who is sent away is told when to come again: {told}"
-    );
-    ensure!(let_wait < 500, "far fewer than a thousand are let wait: {told}");
+    ensure!(sent_away > 0 && count("retry") >= sent_away, "a rejected client learns when to retry: {report}");
+    ensure!(let_wait < 500, "far fewer than a thousand may wait: {report}");
     Ok(())
 }
 
@@ -110,7 +107,7 @@ fn t19_a_relay_without_file_descriptors_reports_that_and_blames_no_client() -> R
     ensure!(responses.iter().any(|response| response.contains("no file descriptor left")), "{responses:#?}");
     relay.wait_for("what it was", |line| line.contains("no file descriptor is left").then_some(()))?;
     ensure!(
-        !relay.output().text().contains("somebody else has the owner's link"),
+        !relay.output().text().contains("another user presented the owner's key"),
         "{}",
         relay.output().text()
     );

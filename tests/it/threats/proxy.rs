@@ -110,8 +110,8 @@ async fn t27_programs_below_another_path_of_the_site_do_not_get_the_key() -> Res
          channel.onmessage = event => done(event.data); channel.postMessage('key?'); \
          setTimeout(() => done('nothing'), 1500);"
     );
-    let heard = browser.client().execute_async(&request, Vec::new()).await?;
-    ensure!(heard == "nothing", "another page of the same origin is told {heard}");
+    let response = browser.client().execute_async(&request, Vec::new()).await?;
+    ensure!(response == "nothing", "another page of the same origin received {response}");
     Ok(())
 }
 

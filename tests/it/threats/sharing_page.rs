@@ -154,8 +154,8 @@ async fn t09_a_guest_sees_the_shared_job_and_nothing_else() -> Result<()> {
 /// For a host that other jobs use as well, the page shows the usage of the shared job, and says
 /// that the rest is not shared.
 async fn see_small_job(relay: &TestRelay, guest: &Browser) -> Result<()> {
-    let told = relay.run(&["share", "create", "--job", SMALL])?;
-    let link = told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))?;
+    let output = relay.run(&["share", "create", "--job", SMALL])?;
+    let link = output.lines().find_map(Link::find).with_context(|| format!("no link in {output}"))?;
     open_guest(guest, &link.url).await?;
     guest.open(&relay.link().path(ITS_NODE)).await?;
     let main = "document.querySelector('.main')?.innerText";
@@ -175,7 +175,7 @@ async fn t10_a_revoked_share_clears_the_guests_page() -> Result<()> {
     let Some(guest) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     open_owner(&owner, &relay, SHARED).await?;
-    ensure!(owner.eval("!!document.querySelector('.top__watching')").await? == false, "nobody looks yet");
+    ensure!(owner.eval("!!document.querySelector('.top__watching')").await? == false, "no guest yet");
     let link = share(&owner).await?;
     open_guest(&guest, &link).await?;
     owner.until("who looks, in the sheet", &format!("/◉ .+ since \\d+:\\d+/.test({SHEET})")).await?;
@@ -198,7 +198,7 @@ async fn t10_a_revoked_share_clears_the_guests_page() -> Result<()> {
     // Including the interval of polling the page.
     println!("the guest's page said so after {:?}", pressed.elapsed());
     owner.until("an empty list", &format!("/Nothing is shared now/.test({SHEET})")).await?;
-    owner.until("nobody above", "!document.querySelector('.top__watching')").await?;
+    owner.until("no guest in the top bar", "!document.querySelector('.top__watching')").await?;
     let left = guest.eval("document.documentElement.outerHTML").await?.to_string();
     for trace in ["gpu-h01", "llama3", "NVIDIA", "H100"] {
         ensure!(!left.contains(trace), "{trace} is still there: {left}");
@@ -323,8 +323,8 @@ async fn t02_a_link_for_another_user_is_refused_with_a_reason() -> Result<()> {
     let tunnel = Tunnel::open(NOBODY, &relay.link().authority).await?;
     let there = |link: &Link| link.at(&tunnel.authority()).url;
     let made = |args: &[&str]| {
-        let told = relay.run(&[&["share", "create", "--job", "48213"], args].concat())?;
-        told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))
+        let output = relay.run(&[&["share", "create", "--job", "48213"], args].concat())?;
+        output.lines().find_map(Link::find).with_context(|| format!("no link in {output}"))
     };
     browser.resize(1440, 900).await?;
     browser.open(&there(relay.link())).await?;
@@ -340,7 +340,7 @@ async fn t02_a_link_for_another_user_is_refused_with_a_reason() -> Result<()> {
     let Some(owner) = Browser::start().await? else { return Ok(()) };
     open_owner(&owner, &relay, SHARED).await?;
     owner.click(".top__watching").await?;
-    owner.until("who looks", &format!("/◉ nobody since/.test({SHEET})")).await
+    owner.until("the viewer", &format!("/◉ nobody since/.test({SHEET})")).await
 }
 
 /// Presses Tab until the expression is true for the focused element.
@@ -444,7 +444,7 @@ async fn axe_finds_no_violation_in_any_sharing_state() -> Result<()> {
     let link = share(&owner).await?;
     open_guest(&guest, &link).await?;
     tokio::time::sleep(crate::browser::growth()).await;
-    owner.until("who looks", &format!("/◉ .+ since/.test({SHEET})")).await?;
+    owner.until("the viewer", &format!("/◉ .+ since/.test({SHEET})")).await?;
     look(&owner, "share", axe.as_deref(), &mut found).await?;
     owner.press(ESCAPE).await?;
     look(&owner, "watched", axe.as_deref(), &mut found).await?;

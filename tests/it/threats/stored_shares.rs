@@ -32,8 +32,8 @@ async fn t09_stored_shares_grant_no_more_when_read_or_altered() -> Result<()> {
     let state = home.path().join("state");
     let bind = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
     let first = relay(&state, &bind)?;
-    let told = first.run(&["share", "create", "--job", SHARED])?;
-    let link = told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))?;
+    let output = first.run(&["share", "create", "--job", SHARED])?;
+    let link = output.lines().find_map(Link::find).with_context(|| format!("no link in {output}"))?;
     let id = link.share.clone().context("the id of the share")?;
     first.terminate()?;
     let file = state.join("nodeglass/shares.db");

@@ -117,7 +117,7 @@ pub(crate) const CATALOGUE: &[Entry] = &[
     entry("wire.vs_json_ratio", "ours/theirs", None, "the six core fields against the same as JSON"),
     entry("wire.vs_gpustat_web_ratio", "ours/theirs", None, "the same against gpustat-web's whole HTML"),
     entry("wire.vs_gpu_hot_ratio", "ours/theirs", None, "the same against gpu-hot's whole JSON"),
-    entry("relay.cpu_pct_64n_0v", "% of a core", most(0.1), "64 nodes of 8 GPUs, nobody looks"),
+    entry("relay.cpu_pct_64n_0v", "% of a core", most(0.1), "64 nodes of 8 GPUs, no viewer"),
     entry("relay.cpu_pct_64n_1v", "% of a core", most(0.5), "64 nodes, one page looks at the job"),
     entry("relay.rss_mb_64n", "MB", most(25.0), "resident memory with 64 nodes"),
     entry("relay.cpu_pct_1000n_1v", "% of a core", None, "1,000 nodes, one page"),
