@@ -87,21 +87,22 @@ fn a_blocked_pipe_does_not_keep_it_from_exiting() {
 
 #[test]
 fn only_the_newest_list_follows_a_blocked_pipe() {
-    // Each list holds other processes and takes 800 kB.
+    // Each list has different processes and takes 800 kB.
     let crowd = |round: u32| {
         let processes: Vec<_> = (0..400).map(|pid| json!({"pid": 2_000_000 + round * 400 + pid})).collect();
         json!({"gpus": vec![json!({"processes": processes}); 8]})
     };
     let node = Node::new(&crowd(0));
-    let mut command = node.command();
+    let mut command = node.logged_command();
     command.args(["--retry-ms", "100", "--silence-ms", "60000"]);
     let mut probe = Probe::start_unread(command);
     probe.send(&Control::Interval { ms: 500, phase_ms: 0 });
-    // Lists come at most every 1.9 s: four more of them, of which each would wait. Nothing shows from outside that one
-    // was made.
+    // Four more lists, each of which would wait. The probe queries them every 1.9 s.
+    let list = "nvmlDeviceGetComputeRunningProcesses";
+    let mut calls = node.wait_for_calls(list, 0);
     for round in 1..=4 {
         node.set(&crowd(round));
-        std::thread::sleep(std::time::Duration::from_secs(2));
+        calls = node.wait_for_calls(list, calls);
     }
     let (mut lists, mut last_ns) = (0, 0);
     for line in probe.read_raw() {
@@ -115,7 +116,7 @@ fn only_the_newest_list_follows_a_blocked_pipe() {
             }
         }
     }
-    // The first, what was in the writer's hand, and the newest.
+    // The first, the one that was being written, and the newest.
     assert!(lists <= 3, "{lists} lists waited");
 }
 
@@ -161,7 +162,7 @@ fn an_interval_out_of_bounds_is_clamped() {
     probe.send(&Control::Interval { ms: 1, phase_ms: 0 });
     probe.sample(|sample| sample.interval_ms == 500);
     probe.send(&Control::Interval { ms: u32::MAX, phase_ms: 0 });
-    // The next sample would be a minute away: until then it is alive by its heartbeat.
+    // The next sample is a minute away: until then heartbeats show that the probe is alive.
     probe.until(|line| {
         matches!(line, ProbeLine::Heartbeat(beat) if beat.driver_stuck_ms.is_none()).then_some(())
     });

@@ -63,7 +63,7 @@ fn each_reading_follows_the_driver() {
         ecc_corrected: Value(9),
         p_state: Value(2),
         fan_pct: Value(55),
-        // What is not set here is in `everything.rs`.
+        // `everything.rs` covers the other ones.
         ..settled.gpus[1].clone()
     };
     assert_eq!(settled.gpus[1], wanted);
@@ -114,7 +114,7 @@ fn a_driver_before_510_is_read_with_older_calls() {
     );
     let mut probe = node.start(&[]);
     let sample = probe.sample(|sample| !sample.gpus.is_empty());
-    // Version 1 counts what is reserved as used.
+    // Version 1 counts reserved memory as used.
     assert_eq!(sample.gpus[0].mem_used_bytes, Value(1024 << 20));
     assert_eq!(sample.gpus[0].mem_total_bytes, Value(81_920 << 20));
     assert_eq!(sample.gpus[0].mem_reserved_bytes, Unsupported);

@@ -1,4 +1,4 @@
-//! A probe's end is known with its reason, and no probe outlives its stream.
+//! The end of a probe is reported with its reason, and no probe outlives its stream.
 
 use super::config::{ECHO, User, expect, until};
 use super::sshd::Sshd;

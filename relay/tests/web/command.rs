@@ -55,7 +55,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A running relay that is ended by its own pid.
+/// A running relay, stopped by pid on drop.
 struct Running(Child);
 
 impl Running {

@@ -102,7 +102,7 @@ async fn t11_a_share_or_tab_that_does_not_exist_is_challenged_and_refused() {
         };
         let host = page.host.clone();
         let exchange = Exchange { client: NONCE, server: nonce, authority: &host };
-        // Not even the owner's key fits.
+        // Not even the owner's key is accepted.
         page.send(&ClientMessage::Proof { code: exchange.client_code(&relay.key) }).await;
         assert!(is_bye(page.receive().await, &CloseReason::Refused));
     }
@@ -117,7 +117,7 @@ async fn garbage_instead_of_a_hello_is_rejected() {
         Message::Text("{}".into()),
         Message::Text("[".repeat(900).into()),
         Message::Text(format!("{{\"subscribe\":[{}]}}", "\"overview\",".repeat(90)).into()),
-        // Larger than any first message has to be, though it is one.
+        // A valid message, but larger than any first message.
         Message::Text(format!("{{\"hello\":{{\"proto\":{}}}}}", " ".repeat(2000)).into()),
     ] {
         for form in [Form::Binary, Form::Json] {
@@ -133,7 +133,7 @@ async fn garbage_instead_of_a_hello_is_rejected() {
 async fn a_message_too_large_ends_the_connection() {
     let relay = TestRelay::start().await;
     let mut page = relay.page(Form::Binary).await;
-    // The relay may hang up before all of it is sent.
+    // The relay may disconnect before all of it is sent.
     let _ = page.socket.send(Message::Binary(vec![0; 1 << 20].into())).await;
     assert!(page.receive().await.is_none());
 

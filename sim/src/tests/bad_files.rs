@@ -6,7 +6,7 @@ fn refusal(text: &str) -> String {
     Scenario::from_toml(text).unwrap_err().to_string()
 }
 
-/// The number of the line that begins like this, the last one if there are several.
+/// The number of the line with this prefix, the last one if there are several.
 fn line(text: &str, begins: &str) -> usize {
     text.lines()
         .enumerate()

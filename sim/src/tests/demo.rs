@@ -1,4 +1,4 @@
-//! The demo has something of everything, and looks good from its first second.
+//! The demo contains every kind of state, and looks complete from its first second.
 
 use super::*;
 use nodeglass_protocol::job::{GpuSet, Job, JobState};
@@ -93,7 +93,7 @@ fn processes_are_where_the_job_list_says() {
                     );
                     continue;
                 };
-                // There SLURM counts instances, not GPUs.
+                // With MIG, SLURM counts instances, not GPUs.
                 assert!(
                     divided
                         || matches!(job.gpus_on(name), Some(GpuSet::Indices(indices)) if indices.contains(&index))

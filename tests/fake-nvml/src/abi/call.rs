@@ -10,8 +10,10 @@ use crate::{
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 use std::{
     collections::BTreeMap,
+    fs::{File, OpenOptions},
+    io::Write,
     sync::{
-        OnceLock,
+        LazyLock, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -30,6 +32,21 @@ fn of_this_driver(state: &State) -> Answer<()> {
         Ok(())
     } else {
         Err(LIB_RM_VERSION_MISMATCH)
+    }
+}
+
+/// Names a file to which each call appends its symbol, so that a test can wait for calls.
+const CALLS_VARIABLE: &str = "FAKE_NVML_CALLS";
+
+static CALLS: LazyLock<Option<File>> = LazyLock::new(|| {
+    let path = std::env::var_os(CALLS_VARIABLE)?;
+    OpenOptions::new().create(true).append(true).open(path).ok()
+});
+
+fn log(symbol: &str) {
+    if let Some(mut file) = CALLS.as_ref() {
+        // One write, so that the lines of several threads do not mix.
+        let _ = file.write_all(format!("{symbol}\n").as_bytes());
     }
 }
 
@@ -102,8 +119,9 @@ fn fail(faults: &BTreeMap<String, u32>, name: &str) -> Answer<()> {
     faults.get(name).map_or(Ok(()), |code| Err(*code))
 }
 
-/// Common steps of every call: injected hang, initialisation check, injected error.
+/// Common steps of every call: log, injected hang, initialisation check, injected error.
 pub(super) fn called<T>(symbol: &str, answer: impl FnOnce(&State) -> Answer<T>) -> Answer<T> {
+    log(symbol);
     let state = current::state().ok_or(DRIVER_NOT_LOADED)?;
     hang(&state.hang_ms, symbol);
     if INITS.load(Ordering::SeqCst) == 0 {
