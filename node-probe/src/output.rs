@@ -27,7 +27,7 @@ const MAX_QUEUED_LINES: usize = 64;
 const MAX_QUEUED_BYTES: usize = 1 << 20;
 /// Maximum number of queued events; further ones are only counted. The relay has the same limit.
 const MAX_EVENTS: usize = 32;
-/// Maximum size of queued answers in bytes; older ones are dropped.
+/// Maximum size of queued responses in bytes; older ones are dropped.
 const MAX_ANSWER_BYTES: usize = MAX_WHOLE;
 /// Stack size of the output thread.
 const STACK: usize = 64 << 10;
@@ -116,7 +116,7 @@ impl OutputQueue {
     }
 
     /// Queues an encoded sample if there is room. Otherwise it remains in the ring, and the gap in
-    /// sequence numbers tells the relay what to request.
+    /// sequence numbers shows the relay what to request.
     pub fn offer_sample(&mut self, sample: Vec<u8>) -> bool {
         self.offer_as(Kind::Sample, sample)
     }

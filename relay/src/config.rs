@@ -311,7 +311,7 @@ impl Effective {
         matches!(self.setting.get_action(), ArgAction::Append)
     }
 
-    /// An error about its value, with the place where the user can change it.
+    /// An error about its value, with the place in which the user can change it.
     fn error(&self, why: impl ToString) -> ConfigError {
         let name = self.name();
         let place = match &self.source {

@@ -73,7 +73,7 @@ fn asking() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Tells the running relay to retry nodes.
+/// Makes the running relay retry nodes.
 fn retry(node: Option<NodeName>) -> anyhow::Result<ExitCode> {
     terminal::print(&asking()?.block_on(owner_commands::retry(&dir_of(None)?, node))?);
     Ok(ExitCode::SUCCESS)

@@ -157,8 +157,8 @@ impl Probe {
             LoopEvent::ThreadFailed(why) => return Some(End::Failed(why)),
             LoopEvent::Processes(list) => self.engine.handle_processes(list),
             LoopEvent::Response(response) => self.engine.handle_response(*response),
-            LoopEvent::InputEnded => self.engine.orphan("the relay closed the pipe"),
-            LoopEvent::OutputClosed => self.engine.orphan("nobody reads any more"),
+            LoopEvent::InputEnded => self.engine.orphan("stdin was closed"),
+            LoopEvent::OutputClosed => self.engine.orphan("stdout was closed"),
             LoopEvent::Signal => return Some(End::Stopped("ended by a signal".into())),
             LoopEvent::Successor(socket) => return Some(End::Successor(socket)),
         }

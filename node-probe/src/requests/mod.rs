@@ -1,4 +1,4 @@
-//! Requests run on threads of their own: a hanging file system blocks neither samples nor other
+//! Requests run on separate threads: a hanging file system blocks neither samples nor other
 //! requests.
 
 mod detail;

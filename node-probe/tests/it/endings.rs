@@ -18,7 +18,7 @@ fn it_exits_when_stdin_closes() {
     let mut probe = node().start(&[]);
     probe.sample(|_| true);
     probe.close_stdin();
-    assert_eq!(probe.bye(), "the relay closed the pipe");
+    assert_eq!(probe.bye(), "stdin was closed");
     assert!(probe.ended().success());
 }
 
@@ -36,7 +36,7 @@ fn it_exits_when_stdout_closes() {
 #[test]
 fn it_exits_when_the_relay_is_silent() {
     let mut probe = node().start(&["--silence-ms", "1500"]);
-    assert_eq!(probe.bye(), "no word from the relay");
+    assert_eq!(probe.bye(), "no message from the relay");
     assert!(probe.ended().success());
 }
 
@@ -56,14 +56,14 @@ fn pings_keep_it_alive_and_invalid_lines_do_not() {
         ProbeLine::Bye(bye) => Some(bye),
         _ => None,
     });
-    assert_eq!(bye.reason.as_str(), "no word from the relay");
+    assert_eq!(bye.reason.as_str(), "no message from the relay");
 }
 
 #[test]
 fn it_exits_on_stop() {
     let mut probe = node().start(&[]);
     probe.send(&Control::Stop);
-    assert_eq!(probe.bye(), "the relay said so");
+    assert_eq!(probe.bye(), "stopped by the relay");
     assert!(probe.ended().success());
 }
 
@@ -131,7 +131,7 @@ fn it_exits_while_a_call_hangs() {
         _ => None,
     });
     probe.send(&Control::Stop);
-    assert_eq!(probe.bye(), "the relay said so");
+    assert_eq!(probe.bye(), "stopped by the relay");
     assert!(probe.ended().success());
 }
 

@@ -21,7 +21,7 @@ fn sample_of(gpu: Json) -> GpuSample {
 /// Peak memory of a process in KiB (`VmHWM`).
 fn most_kib(probe: &Probe) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", probe.pid())).expect("the probe runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells it");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux reports it");
     line.trim().trim_end_matches(" kB").parse().expect("it is in kB")
 }
 

@@ -119,5 +119,5 @@ fn a_panic_of_any_thread_ends_the_probe_at_once_with_its_reason() {
 
 #[test]
 fn a_probe_without_a_panic_exits_successfully() {
-    assert_eq!(ended("none"), ("the relay closed the pipe".into(), Some(0)));
+    assert_eq!(ended("none"), ("stdin was closed".into(), Some(0)));
 }

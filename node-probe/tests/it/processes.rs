@@ -220,7 +220,7 @@ fn a_failed_list_is_not_an_empty_one() {
             gpu.as_str() == "GPU-b" && said.as_str().contains(why.split(' ').next_back().unwrap()),
             "{said}"
         );
-        assert_eq!(list.processes.len(), 2, "whoever was there may still be there");
+        assert_eq!(list.processes.len(), 2, "the previous processes may still be running");
         assert_eq!(list.processes[0].now.gpu_mem_bytes, Reading::Value(5 << 20));
         assert!(matches!(list.processes[1].now.gpu_mem_bytes, Reading::Failed(_)));
         let once = node.command().arg("--once").output().unwrap();

@@ -191,7 +191,7 @@ fn a_log_is_followed_with_its_progress_bar_and_its_rotation() {
     assert_eq!(second.lines.iter().map(|line| line.as_str()).collect::<Vec<_>>(), ["100%|###|"]);
     fs::rename(&log, folder.path().join("job.out.1")).unwrap();
     assert!(tail(&mut probe, path, second.end).error.unwrap().as_str().starts_with("no such file"));
-    fs::write(&log, "a new file that is longer than the one before it was, so that only its inode tells\n")
+    fs::write(&log, "a new file that is longer than the one before it was, so that only its inode differs\n")
         .unwrap();
     let third = tail(&mut probe, path, second.end);
     assert!(third.restarted && third.lines.len() == 1);

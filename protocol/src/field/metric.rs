@@ -1,4 +1,4 @@
-//! What the catalogue says of a field: its names, unit, resolution, meaning and use.
+//! A field's entry in the catalogue: its names, unit, resolution, meaning and use.
 
 use super::Scale;
 

@@ -1,4 +1,4 @@
-//! The base path of a relay behind a proxy; the relay answers there and at the root alike.
+//! The base path of a relay behind a proxy; the relay serves the same routes there and at the root.
 
 use std::fmt;
 use std::str::FromStr;

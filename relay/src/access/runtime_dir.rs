@@ -170,7 +170,7 @@ impl RuntimeDir {
     }
 
     /// The alternative directory for a name that another user occupies. Its suffix is random, and its
-    /// owner finds it again by its permissions: nobody else can create a directory that is ours.
+    /// owner finds it again by its permissions: no other user can create a directory that is ours.
     fn alternative(parent: &Path) -> Result<Self, RuntimeDirError> {
         if let Some(path) = alternatives(parent).first() {
             return Ok(Self { fd: open_private(path)?, path: path.clone() });

@@ -128,7 +128,7 @@ impl Watched {
     }
 }
 
-/// The jobs of a user, who need not be the one who looks.
+/// The jobs of a user, who need not be the owner.
 fn jobs_of(uid: u32, cluster: Option<&Text>) -> Text {
     let whose = match user::name_of(uid) {
         _ if uid == rustix::process::getuid().as_raw() => "your".to_owned(),

@@ -1,4 +1,4 @@
-//! Parses the values of settings; errors say what would have been valid.
+//! Parses the values of settings; errors state what would be valid.
 
 use super::MIN_SLURM_INTERVAL;
 use crate::access::proxies::Proxy;

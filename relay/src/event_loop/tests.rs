@@ -303,7 +303,7 @@ async fn a_group_that_has_reported_is_sent_at_once_and_an_incomplete_one_after_a
     }
     let mut subscriber = harness.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
     subscriber.set_topics(vec![job_topic()]).await;
-    // The first samples: nobody knows yet who belongs to the group's round.
+    // The first samples: the members of the group are not known yet.
     for node in ["n1", "n2"] {
         harness.line(node, sample(1, &[50])).await;
     }

@@ -26,7 +26,7 @@ pub struct Changes {
 /// What changed of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeChanges {
-    /// All known state is void: it left and came back.
+    /// All known state is void: it was removed and added again.
     pub fresh: bool,
     /// Link, facts or notes.
     pub head: bool,

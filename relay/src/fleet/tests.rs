@@ -103,7 +103,7 @@ fn sparse_history_is_entered_from_its_first_complete_sample_on() {
     let mut fleet = one_node();
     let utils = |second, before, utils: &[u64]| since(before, replay(second, utils));
     line(&mut fleet, "n1", sample(60, &[99, 99]), 11_000);
-    // The one that 51 continues never came; 53 leaves out what 52 said.
+    // The sample that 51 continues was lost; 53 omits values of 52.
     line(&mut fleet, "n1", utils(51, Some(50), &[11, 11]), 11_010);
     line(&mut fleet, "n1", utils(52, None, &[22, 22]), 11_020);
     line(&mut fleet, "n1", utils(53, Some(52), &[33]), 11_030);
@@ -154,7 +154,7 @@ fn an_ended_job_is_shown_as_it_was_before_its_end_and_not_as_it_left_its_node() 
     let mut fleet = one_node();
     line(&mut fleet, "n1", process("n1", 0, 77, Some(1)), 1_000);
     (51..60).for_each(|second| line(&mut fleet, "n1", sample(second, &[95, 95]), (second - 49) * 1_000));
-    // It ends at 10 s; SLURM says so at 20 s, when its GPUs are idle and its process is gone.
+    // It ends at 10 s; SLURM reports that at 20 s, when its GPUs are idle and its process is gone.
     (60..70).for_each(|second| line(&mut fleet, "n1", sample(second, &[0, 0]), (second - 49) * 1_000));
     line(&mut fleet, "n1", ProbeLine::Processes(Default::default()), 20_000);
     let mut over = job(1, &[("n1", &[0, 1])]);
@@ -264,7 +264,7 @@ fn a_new_link_fills_the_gap_that_the_old_one_left() {
     line(&mut fleet, "n1", hello("n1", &[0, 1]), 21_500);
     line(&mut fleet, "n1", sample(71, &[50, 50]), 22_000);
     (51..71).for_each(|second| line(&mut fleet, "n1", replay(second, &[70, 70]), 22_050));
-    // Whatever comes next, it is entered before that.
+    // It is entered before anything that arrives later.
     line(&mut fleet, "n1", hello("n1", &[0, 1]), 22_100);
     let past = node(&fleet, "n1").history.as_ref().unwrap();
     let util = past.gpu(0, GpuField::Util).unwrap();

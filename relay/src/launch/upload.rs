@@ -179,10 +179,10 @@ fn next_to_relay() -> io::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("node-probe"))
 }
 
-/// Opens a probe that nobody else can exchange.
+/// Opens a probe that no other user can replace.
 fn open(path: &Path) -> Result<File, ProbeBinaryError> {
     let unreadable = |error| ProbeBinaryError::Unreadable(path.to_owned(), error);
-    // Not close-on-exec: a script that stands in for the probe is read by its interpreter from this
+    // Not close-on-exec: a script that acts as the probe is read by its interpreter from this
     // descriptor.
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::NOCTTY, Mode::empty());
     let file = File::from(file.map_err(|error| unreadable(error.into()))?);
@@ -199,7 +199,7 @@ fn open(path: &Path) -> Result<File, ProbeBinaryError> {
     Ok(file)
 }
 
-/// Reads a probe that nobody else can exchange.
+/// Reads a probe that no other user can replace.
 fn read(path: &Path) -> Result<Vec<u8>, ProbeBinaryError> {
     let mut bytes = Vec::new();
     let read = open(path)?.take(MAX_LEN).read_to_end(&mut bytes);

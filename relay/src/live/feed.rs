@@ -305,7 +305,7 @@ impl TopicFeed {
         }
     }
 
-    /// Drops nodes whose known state is void: they left and came back, or a job switched between live
+    /// Drops nodes whose known state is void: they were removed and added again, or a job switched between live
     /// nodes and its last picture.
     fn drop_replaced_nodes(&mut self, changes: &Changes, out: &mut Vec<Change>) {
         let switched = matches!(self.topic, Topic::Job(id) if changes.switched.contains(&id));

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 pub struct FromNode {
     /// The node.
     pub node: NodeName,
-    /// When it came in, by the relay's clock.
+    /// When it arrived, by the relay's clock.
     pub at_ms: u64,
     /// What happened.
     pub event: NodeEvent,

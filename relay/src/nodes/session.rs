@@ -21,7 +21,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 /// After a disconnect that the end of a job may explain, SLURM is polled before the node is retried;
-/// without an answer in this time it is retried anyway.
+/// without a response in this time it is retried anyway.
 const LIST_LIMIT: Duration = Duration::from_secs(10);
 /// After this many denials although SLURM lists a running job, the session stops retrying.
 const MAX_DENIED: u32 = 5;

@@ -207,7 +207,7 @@ impl Drop for Supervisor {
     }
 }
 
-/// Maximum number of nodes that an answer names.
+/// Maximum number of nodes that a response names.
 const NAMED: usize = 4;
 
 /// Checks credentials while a session waits for a change.

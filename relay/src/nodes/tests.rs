@@ -30,7 +30,7 @@ struct Probe {
 struct FakeLauncher {
     launches: Mutex<VecDeque<Result<NodeStream, LaunchError>>>,
     tries: Mutex<Vec<Instant>>,
-    /// What there is to log in with; 0: it cannot tell.
+    /// Fingerprint of the login files; 0 if unknown.
     credentials: AtomicU64,
 }
 
@@ -297,7 +297,7 @@ async fn t34_a_refused_login_is_never_retried_without_the_user() {
             matches!(harness.next().await, NodeEvent::Refused { why: sent_interval, .. } if sent_interval.as_str() == why)
         );
         sleep(Duration::from_secs(7_200)).await;
-        // Wanting the node again, or at another pace, is no word of the user.
+        // A new target or interval is no request of the user.
         harness.supervisor.set_targets(&wanted(&["n1"], 2_000 + tries as u32));
         sleep(Duration::from_secs(3_600)).await;
         assert_eq!(harness.launcher.tries(), tries + 1);
@@ -345,7 +345,7 @@ async fn t34_changing_jobs_do_not_repeat_a_refused_login() {
         sleep(Duration::from_secs(7)).await;
     }
     assert_eq!(harness.launcher.tries(), 1 + auth_failures::MAX_LOGIN_RETRIES);
-    // Nor does it go on for ever: after a time it may be tried again.
+    // The limit ends: after a time it may be retried.
     sleep(auth_failures::REMEMBER_FOR).await;
     assert!(harness.launcher.tries() > 1 + auth_failures::MAX_LOGIN_RETRIES);
 }
@@ -359,7 +359,7 @@ async fn t34_changed_files_do_not_flood_a_node_with_connections() {
     credentials(&harness, 1);
     harness.set_targets();
     assert_eq!(harness.refused().await, "unknown");
-    // The files are looked at while n1 waits; they change when nothing does.
+    // The files are checked while n1 waits; they change while nothing waits.
     sleep(Duration::from_secs(6)).await;
     harness.supervisor.set_targets(&BTreeMap::new());
     sleep(Duration::from_secs(6)).await;
@@ -437,7 +437,7 @@ async fn a_fix_is_noticed_and_all_nodes_reconnect() {
     }
     sleep(Duration::from_secs(3_600)).await;
     assert_eq!(harness.launcher.tries(), 20, "nothing changed");
-    // The key is loaded. Some of them try; the first that is let in shows that it was the right thing for all.
+    // The key is loaded. Some nodes retry; the first success shows that all may.
     let probes: Vec<Probe> = names.iter().map(|_| harness.launcher.probe()).collect();
     harness.launcher.credentials.store(2, Ordering::Relaxed);
     sleep(Duration::from_secs(6)).await;
@@ -576,7 +576,7 @@ async fn a_permanent_denial_is_reported_and_retried_for_the_next_job() {
     assert_eq!(harness.refused().await, "denied");
     sleep(Duration::from_secs(7_200)).await;
     assert_eq!(harness.launcher.tries(), 5);
-    // It is not held against a job that comes later.
+    // It does not affect a later job.
     harness.supervisor.follow(&nowhere(2));
     sleep(Duration::from_secs(1)).await;
     let _probe = harness.launcher.probe();
@@ -726,7 +726,7 @@ async fn a_probe_that_keeps_exiting_is_reported_broken_with_its_stderr() {
     harness.set_targets();
     for round in 1..=4 {
         let probe = harness.launcher.probe();
-        // The first try may have come before the probe was prepared.
+        // The first attempt may precede the prepared probe.
         loop {
             match harness.next().await {
                 NodeEvent::Connecting { .. } => break,

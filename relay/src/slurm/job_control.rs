@@ -48,7 +48,7 @@ impl<C: Client + Clone + Sync> JobController for SlurmJobControl<C> {
 /// The command line of an action. Contains numbers only, so that nothing can be mistaken for an option.
 fn command(job: &Job, action: JobAction) -> (Program, Vec<String>) {
     let id = job.id.to_string();
-    // The pending rest of an array has the id of the whole array; its running tasks are not meant.
+    // The pending rest of an array has the id of the whole array, which would include its running tasks.
     let is_rest = matches!(job.part_of, Some(Parent::Array { task: None, .. }));
     let args: Vec<&str> = match action {
         JobAction::Cancel if is_rest => vec!["--state=PENDING", &id],

@@ -40,6 +40,6 @@ pub trait JobSource: Send + 'static {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct JobsError {
-    /// What went wrong and, where it helps, what to do.
+    /// What went wrong and, if useful, what to do.
     pub why: Text,
 }

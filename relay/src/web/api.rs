@@ -194,7 +194,7 @@ pub async fn tab_link(State(web): State<WebState>, _: OwnerBearer) -> Response {
 const REJECT_DELAY: Duration = Duration::from_millis(FAILURE_DELAY_MS);
 
 /// Responds that a limit was exceeded, after a delay during which the connection stays counted, so that
-/// nobody can make the relay respond thousands of times a second.
+/// no client can make the relay respond thousands of times a second.
 pub(super) async fn rate_limited(why: RateLimited) -> Response {
     let (status, after_s) = match why {
         RateLimited::TooMany => (StatusCode::SERVICE_UNAVAILABLE, 5),

@@ -117,7 +117,7 @@ pub fn embedded_build() -> String {
     build_id(EMBEDDED)
 }
 
-/// Tells the browser to clear its HTTP cache for this origin: an earlier program on this port may have
+/// Makes the browser clear its HTTP cache for this origin: an earlier program on this port may have
 /// left pages there for URLs without a [`CacheBuster`]. The page requests this after its first render,
 /// because browsers delay the response until the cache is cleared, which can take seconds.
 pub async fn clear_cache() -> impl IntoResponse {

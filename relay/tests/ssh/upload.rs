@@ -308,7 +308,10 @@ fn t24_a_probe_that_others_can_write_is_not_run() {
     fs::set_permissions(&probe, fs::Permissions::from_mode(0o755)).unwrap();
     assert!(ProbeBinary::find(Some(&probe)).is_ok());
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(ProbeBinary::find(Some(&probe)).is_err(), "whoever can write the folder can replace the file");
+    assert!(
+        ProbeBinary::find(Some(&probe)).is_err(),
+        "users who can write to the folder can replace the file"
+    );
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let below = dir.path().join("a/b");
     fs::create_dir_all(&below).unwrap();

@@ -1,4 +1,4 @@
-//! What a probe says first on a scripted node: who it is, its GPUs and instances, and how they reach each other.
+//! The hello of a scripted node: its identity, GPUs and instances, and their topology.
 
 use crate::scenario::file::FaultKind;
 use crate::scenario::{NodeScript, Scenario, ScenarioTime, Unit};
@@ -189,7 +189,7 @@ pub(crate) fn pci(gpu: usize) -> Text {
     Text::new(format!("00000000:{:02X}:00.0", (0x0a + 0x12 * gpu) % 0x100))
 }
 
-/// The identity of a GPU: that of the card, whatever boots.
+/// The identity of a GPU, which survives reboots.
 pub(crate) fn gpu_uuid(scenario: &Scenario, node: usize, gpu: usize) -> GpuUuid {
     let rng = scenario.rng.at(node as u64).at(gpu as u64);
     GpuUuid::new(format!("GPU-{}", uuid(rng.number(6), rng.number(7))))

@@ -130,7 +130,7 @@ impl SimulatedProbe {
     /// Handles the end of the relay's input.
     pub fn input_ended(&mut self) {
         match &mut self.state {
-            State::Running(engine) => engine.orphan("the relay closed the pipe"),
+            State::Running(engine) => engine.orphan("stdin was closed"),
             State::Starting(_) => self.finish(ProbeEnd::Exited, false),
             State::Ended(..) => {}
         }

@@ -1,6 +1,6 @@
 //! The language of a scenario file, exactly as it is written; nothing is checked here that needs two entries.
 //!
-//! Times count from the scenario's start; those of episodes, faults and checkpoints come again every `cycle`.
+//! Times count from the scenario's start; those of episodes, faults and checkpoints repeat every `cycle`.
 
 use crate::scenario::duration::SignedDuration;
 use crate::scenario::mig_profile::Profile;
@@ -18,13 +18,13 @@ pub struct ScenarioFile {
     pub cluster: String,
     /// The owner: whose jobs are listed.
     pub user: String,
-    /// Another seed gives other numbers of the same kind.
+    /// Seed of the random numbers.
     #[serde(default)]
     pub seed: u64,
-    /// Without chance: readings stay where they are.
+    /// Disables randomness: readings are constant.
     #[serde(default)]
     pub still: bool,
-    /// After this long, episodes and faults come again.
+    /// After this time, episodes and faults repeat.
     #[serde(default = "quarter_hour")]
     pub cycle: Spanned<SignedDuration>,
     /// Nodes.
@@ -126,7 +126,7 @@ pub struct JobEntry {
     pub start: Option<SignedDuration>,
     /// When it ends; its time limit if left out.
     pub end: Option<SignedDuration>,
-    /// SLURM's word for how it ends.
+    /// SLURM's state after its end.
     #[serde(default = "completed")]
     pub ends_as: String,
     /// How long it may run.
@@ -138,15 +138,15 @@ pub struct JobEntry {
     /// Its batch script.
     #[serde(default = "train_script")]
     pub script: String,
-    /// It comes again after this long, with another number.
+    /// Repeats after this time, with another job id.
     pub every: Option<SignedDuration>,
     /// Its nodes; without any it stays pending.
     pub nodes: Option<Spanned<String>>,
     /// Which GPUs of each node; all if left out.
     pub gpus: Option<Vec<u32>>,
-    /// How many nodes a job that stays pending asks for.
+    /// Number of nodes that a pending job requests.
     pub node_count: Option<u32>,
-    /// How many GPUs a job that stays pending asks for.
+    /// Number of GPUs that a pending job requests.
     pub gpu_count: Option<u32>,
     /// What its GPUs do.
     #[serde(default)]
@@ -249,7 +249,7 @@ pub enum Behaviour {
     IdleGpu,
     /// Seems fully busy at the power of waiting, with flat memory.
     Hang,
-    /// Serves requests: load comes and goes smoothly.
+    /// Serves requests: load varies smoothly.
     Inference,
     /// Batches with pauses between them.
     Bursty,
@@ -280,7 +280,7 @@ pub struct FaultEntry {
     /// After a death: how long until the job's processes are back.
     #[serde(default)]
     pub rejoin: SignedDuration,
-    /// The GPU, where it befalls one.
+    /// The GPU, if the fault affects one.
     pub gpu: Option<u32>,
     /// The number of an Xid.
     pub xid: Option<u64>,
@@ -290,11 +290,11 @@ pub struct FaultEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
-    /// It crashes: links break, nobody can connect, and it boots anew.
+    /// It crashes: links break, connections fail, and it reboots.
     Dies,
-    /// The network to it is gone: links break, nobody can connect, but it lives on.
+    /// Its network is down: links break and connections fail, but it keeps running.
     Unreachable,
-    /// Links stay, but no line comes through.
+    /// Links stay open, but no line arrives.
     Silent,
     /// The driver is unloaded.
     NoDriver,
@@ -334,7 +334,7 @@ impl FaultKind {
         )
     }
 
-    /// Its word in a file.
+    /// Its name in a file.
     pub fn word(self) -> &'static str {
         match self {
             Self::Dies => "dies",

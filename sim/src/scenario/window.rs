@@ -1,4 +1,4 @@
-//! A window is a stretch of time that comes again every cycle, before the scenario's start as after it.
+//! A window is a period that repeats every cycle, before the scenario's start as well as after it.
 
 /// A stretch of each cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -60,8 +60,8 @@ fn without_a_driver_the_host_is_sampled_with_a_reason() {
 #[test]
 fn a_node_that_is_not_described_has_no_readings() {
     let scenario = scenario("");
-    let nobody = node("n3");
-    assert!(scenario.sample(&nobody, at(0)).is_none());
-    assert!(scenario.hello(&nobody, at(0)).is_none());
-    assert!(scenario.processes(&nobody, at(0)).is_none());
+    let unknown = node("n3");
+    assert!(scenario.sample(&unknown, at(0)).is_none());
+    assert!(scenario.hello(&unknown, at(0)).is_none());
+    assert!(scenario.processes(&unknown, at(0)).is_none());
 }

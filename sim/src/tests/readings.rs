@@ -14,8 +14,8 @@ fn nodes(model: &str, gpus: u32, rest: &str) -> Scenario {
 fn a_hopper_and_its_host_have_all_readings() {
     let scenario = scenario(&job(""));
     let mut sample = scenario.sample(&node("n1"), at(60)).unwrap();
-    let told = |reading: &mut Reading<u64>| !reading.is_not_yet();
-    assert!(sample.gpus[0].readings_mut().all(told));
+    let is_taken = |reading: &mut Reading<u64>| !reading.is_not_yet();
+    assert!(sample.gpus[0].readings_mut().all(is_taken));
     assert!(sample.host.readings_mut().all(|reading| reading.value().is_some()));
     assert_eq!(sample.cores.len(), 64);
     assert_eq!(sample.jobs.len(), 1);

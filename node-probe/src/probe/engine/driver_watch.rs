@@ -29,7 +29,7 @@ pub(super) struct Driver {
     watch: DriverWatch,
     /// Whether it hung as a whole at the last check.
     is_hung: bool,
-    /// Time of the request that it has not answered yet.
+    /// Time of the request that is still pending.
     requested_at: Option<Duration>,
     /// Its readings for the pending sample.
     answer: Option<Answer>,
@@ -189,7 +189,7 @@ impl<E: Environment> Engine<E> {
     ) {
         let now = self.env.now();
         let driver = &mut self.drivers[source];
-        // Without a request it is a late answer from before the source became unavailable.
+        // Without a request it is a late response from before the source became unavailable.
         let Some(took) = driver.requested_at.take().map(|at| now.elapsed.saturating_sub(at)) else { return };
         let events = [driver.watch.record_answer(took), driver.watch.record_duration(took)];
         driver.answer = Some(Answer { gpus, processes, driver_events });
@@ -204,7 +204,7 @@ impl<E: Environment> Engine<E> {
         }
     }
 
-    /// Starts a sample for an answer that came after a hang, unless other drivers answer on time.
+    /// Starts a sample for a response that arrived after a hang, unless other drivers answer on time.
     fn take_late_answer(&mut self, source: usize) {
         let others = self.sources.ready().filter(|other| *other != source);
         if others.into_iter().all(|other| self.drivers[other].is_hung) {

@@ -79,7 +79,7 @@ async fn a_local_log_is_shared_by_followers_and_dropped_with_the_last() {
         }
     })
     .await
-    .expect("nobody follows it any more");
+    .expect("the log has no followers");
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn a_local_file_older_than_the_job_yields_to_the_nodes_file() {
 
 /// A running job of the user who runs the test, which writes to `path` since ten seconds.
 fn own_job(path: &std::path::Path) -> Job {
-    let login = user::name_of(rustix::process::geteuid().as_raw()).expect("whoever runs the test has a name");
+    let login = user::name_of(rustix::process::geteuid().as_raw()).expect("the test's user has a name");
     Job { user: login, start: Some(now_s() - 10), ..job(path.to_str().unwrap()) }
 }
 
@@ -212,7 +212,7 @@ async fn t09_a_guest_does_not_see_another_file_that_replaced_the_log() {
         assert!(why.as_str().contains("not shown to guests"), "{why}");
         assert!(matches!(audience, Audience::Guest { since_s } if (since_s - now_s()).abs() < 60));
     }
-    // The owner reads whatever their permissions allow.
+    // The owner can read any file that their permissions allow.
     let harness = harness(vec![own_job(&log)]);
     assert_eq!(lines(&next(&mut harness.logs.follow(LOG, Recipient::Owner)).await), ["a secret"]);
 }

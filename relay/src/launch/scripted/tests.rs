@@ -164,7 +164,7 @@ async fn missed_samples_are_replayed_on_request() {
 
     let mut second = Reader::connect(&cluster, "q1").await;
     let now = second.live().await;
-    assert!(now.seq >= last.seq + 20, "numbers went on while nobody listened");
+    assert!(now.seq >= last.seq + 20, "numbering continued without a connection");
     second.order(Control::Backfill { stream: hello.stream, after_seq: last.seq }).await;
     // A replay begins with a complete sample, and live samples may arrive in between.
     let mut missed = Vec::new();
@@ -209,7 +209,7 @@ async fn a_probe_ends_with_its_pipe_and_without_pings() {
 
     let NodeStream { stdout, stdin, end } = quiet().launcher().launch(&node("q2")).await.unwrap();
     drop(stdout);
-    let ended = timeout(Duration::from_secs(1), end).await.expect("nobody reads, so it ends").unwrap();
+    let ended = timeout(Duration::from_secs(1), end).await.expect("it ends without a reader").unwrap();
     assert_eq!(ended.exit, Some(0));
     drop(stdin);
 }

@@ -208,7 +208,7 @@ impl Ssh2Launcher {
         }
     }
 
-    /// Uploads to the first usable folder; the inner error says why there is none.
+    /// Uploads to the first usable folder; the inner error explains why there is none.
     async fn try_places(&self, mut link: Link) -> io::Result<Result<Link, String>> {
         // Read completely before anything is sent: the uploaded bytes must be the verified ones.
         let probe = self.options.probe.clone();

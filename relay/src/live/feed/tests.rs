@@ -30,7 +30,7 @@ enum Action {
     Health(usize, Vec<(u32, u64, u64)>),
     Down(usize),
     Tick(u64),
-    Tell,
+    Publish,
 }
 
 fn actions() -> impl Strategy<Value = Action> {
@@ -46,7 +46,7 @@ fn actions() -> impl Strategy<Value = Action> {
         2 => (node.clone(), proptest::collection::vec((0..4u32, 0..3u64, 98..104u64), 0..4)).prop_map(|(node, cards)| Action::Health(node, cards)),
         1 => node.prop_map(Action::Down),
         3 => (0..20_000u64).prop_map(Action::Tick),
-        8 => Just(Action::Tell),
+        8 => Just(Action::Publish),
     ]
 }
 
@@ -90,7 +90,7 @@ fn perform(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
             *now_ms += ms;
             fleet.handle(Event::Tick, *now_ms);
         }
-        Action::Tell => {}
+        Action::Publish => {}
     }
 }
 
@@ -161,7 +161,7 @@ fn check_convergence(topic: Topic, viewer: Viewer, story: Vec<(Action, bool, boo
     for (what, join, lose) in story {
         perform(&mut fleet, &mut now_ms, what.clone());
         subscribers.iter_mut().for_each(|subscriber| subscriber.ask(&feed, &fleet));
-        if !matches!(what, Action::Tell) && !join {
+        if !matches!(what, Action::Publish) && !join {
             continue;
         }
         // Backfilled samples are published with the next tick.

@@ -65,7 +65,7 @@ pub struct Slurm<C = Commands> {
 impl Slurm<Commands> {
     /// Detects SLURM on this machine, for the jobs of the user who runs this process.
     ///
-    /// A controller that does not answer now does not prevent detection.
+    /// A controller that does not respond now does not prevent detection.
     ///
     /// # Errors
     /// [`NoSlurm`] if there is none; the caller watches this machine instead and shows the sentence.

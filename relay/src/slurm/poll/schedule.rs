@@ -64,7 +64,7 @@ impl PollSchedule {
     }
 
     /// Delay of a poll that is requested early, when the last one ended `since_last` ago; `None` if the
-    /// due time stays. While SLURM does not answer, only the owner can bring a poll forward. A doubt
+    /// due time stays. While SLURM does not respond, only the owner can bring a poll forward. A doubt
     /// brings one poll forward until another was due, so that a flapping link cannot load the controller.
     pub fn requested(&mut self, reason: PollReason, since_last: Duration) -> Option<Duration> {
         let gap = Self::MIN_GAP.saturating_sub(since_last);

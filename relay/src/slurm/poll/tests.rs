@@ -15,7 +15,7 @@ struct Script {
     lists: Arc<Mutex<VecDeque<CommandResult>>>,
     config: Option<CommandError>,
     cache: Option<CommandError>,
-    /// What scontrol says about jobs instead of the recorded blocks.
+    /// Output of scontrol about jobs instead of the recorded blocks.
     blocks: Option<CommandResult>,
     commands: Arc<Mutex<Vec<String>>>,
 }
@@ -197,7 +197,7 @@ fn block(id: u32, state: &str) -> String {
     )
 }
 
-/// What a source with jobs 1 to 9 makes of a second answer, where scontrol says `blocks` of each.
+/// The result of a second poll of a source with jobs 1 to 9, for which scontrol prints `blocks`.
 async fn second(answer: Output, blocks: CommandResult) -> Result<usize, String> {
     let all: String = (1..10).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
     let answers = [Ok(listed(&all)), Ok(answer)];
@@ -223,7 +223,7 @@ async fn a_list_that_is_cut_off_anywhere_ends_no_job() {
         let why = second(out(&text[..cut]), Ok(out(&block(2, "RUNNING")))).await.unwrap_err();
         assert!(why.contains("squeue"), "{cut}: {why}");
     }
-    // Exactly between two lines it looks whole; scontrol knows that a job is missing.
+    // Truncated between two lines it seems complete; scontrol shows that a job is missing.
     let cut = || out(&text[..complete]);
     let why = second(cut(), Ok(out(&block(2, "RUNNING")))).await.unwrap_err();
     assert!(why.contains("left out job 2") && why.contains("showing the last list"), "{why}");
@@ -243,7 +243,7 @@ async fn an_empty_list_is_accepted_only_if_scontrol_agrees() {
     for scontrol in [Ok(out(&block(1, "RUNNING"))), silent] {
         assert!(second(listed(""), scontrol).await.unwrap_err().contains("showing the last list"));
     }
-    // Output without the titles is none of squeue's, whatever scontrol says.
+    // Output without the titles is not from squeue, whatever scontrol prints.
     assert!(second(out(""), invalid()).await.unwrap_err().contains("printed nothing"));
 }
 

@@ -82,7 +82,7 @@ pub fn read(out: &[u8], uid: u32) -> HashMap<JobId, Option<Detail>> {
     found
 }
 
-/// `JobId=17 …` at the very left.
+/// `JobId=17 …` at the beginning of a line.
 fn block_start(line: &str) -> Option<JobId> {
     line.strip_prefix("JobId=")?.split_whitespace().next()?.parse().ok()
 }

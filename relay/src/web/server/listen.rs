@@ -1,4 +1,4 @@
-//! Binds the configured addresses and a private socket that only the owner can reach, or says why it
+//! Binds the configured addresses and a private socket that only the owner can reach, or reports why it
 //! cannot.
 
 use super::tls::Tls;

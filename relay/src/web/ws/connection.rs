@@ -94,7 +94,7 @@ impl WsConnection {
                 Err(ConnectionEnd::Bye(CloseReason::Unreadable))
             }
             (Some(Ok(Message::Close(_))) | None, _) => Err(ConnectionEnd::Disconnected),
-            // Too large, not UTF-8 or no valid frame; or the connection broke, and nobody receives the
+            // Too large, not UTF-8 or no valid frame; or the connection broke, and the client does not receive the
             // reason.
             (Some(Err(_)), _) => Err(ConnectionEnd::Close(close::POLICY, "unreadable message")),
         }

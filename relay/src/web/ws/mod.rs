@@ -156,7 +156,7 @@ async fn message_loop(
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         // A due request is respond before the next message is read: a client that sends requests without
-        // reading the answers is held back by its own connection, and neither queue grows.
+        // reading the responses is held back by its own connection, and neither queue grows.
         while pacer.next_due().is_some_and(|due| due <= Instant::now()) {
             run_next_request(ws, subscriber, pacer).await?;
         }

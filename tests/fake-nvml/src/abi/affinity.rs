@@ -41,7 +41,7 @@ unsafe extern "C" fn nvmlDeviceGetCpuAffinity(
     set: *mut c_ulong,
 ) -> nvmlReturn_t {
     let answer = on_device("nvmlDeviceGetCpuAffinity", device, |ctx| Ok(bits(&cpus(&ctx), words)));
-    // SAFETY: by NVML's contract the set has so many words.
+    // SAFETY: by NVML's contract the set has this many words.
     unsafe { put_some(words, set, answer) }
 }
 
@@ -52,7 +52,7 @@ macro_rules! within_scope {
             let answer = on_device(stringify!($symbol), device, |$ctx| {
                 if scope > SCOPE_SOCKET { Err(INVALID_ARGUMENT) } else { Ok(bits(&$numbers, words)) }
             });
-            // SAFETY: by NVML's contract the set has so many words.
+            // SAFETY: by NVML's contract the set has this many words.
             unsafe { put_some(words, set, answer) }
         }
     )*};

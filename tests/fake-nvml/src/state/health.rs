@@ -23,7 +23,7 @@ pub struct Ecc {
     pub sram_secded: [u64; 2],
     /// Where the aggregate ones in SRAM were: L2, SM, PCIe, microcontroller, elsewhere.
     pub sram_buckets: [u64; 5],
-    /// Whether there were so many that the card should be replaced.
+    /// Whether their number means that the card should be replaced.
     pub sram_threshold_exceeded: bool,
 }
 

@@ -129,7 +129,7 @@ impl Profile {
         }
     }
 
-    /// Multiprocessors of so many slices.
+    /// Number of multiprocessors of this many slices.
     pub fn multiprocessors(gpu: &Gpu, slices: u32) -> u32 {
         gpu.board.slice_multiprocessors * slices
     }

@@ -65,7 +65,7 @@ fn empty_sample(machine: &Machine) -> GpmSample<'_> {
     let alloc = machine.lib().nvmlGpmSampleAlloc.as_ref().expect("the driver has this call");
     let mut sample = std::ptr::null_mut();
     #[expect(unsafe_code, reason = "nvml-wrapper fills every sample that it allocates")]
-    // SAFETY: the sample comes from this library, and nobody else frees it.
+    // SAFETY: the sample comes from this library, and nothing else frees it.
     unsafe {
         assert_eq!(alloc(&raw mut sample), 0);
         GpmSample::from_handle(machine, sample)

@@ -46,7 +46,7 @@ impl Machine {
         let path = folder.path().join("state.json");
         install::write_state(&path, &serde_json::from_value(state.clone()).unwrap()).unwrap();
         let guard = STATE_VARIABLE.lock().unwrap_or_else(PoisonError::into_inner);
-        #[expect(unsafe_code, reason = "nobody else here reads or writes the environment meanwhile")]
+        #[expect(unsafe_code, reason = "nothing else here reads or writes the environment meanwhile")]
         // SAFETY: only this function changes it, under a lock, and std guards its own readers.
         unsafe {
             std::env::set_var("FAKE_NVML_STATE", &path);

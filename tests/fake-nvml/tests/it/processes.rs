@@ -71,7 +71,7 @@ fn utilisation_is_sampled_for_active_processes() {
     assert!(matches!(gpu.process_utilization_stats(newest), Err(NvmlError::NotFound)));
     assert!(
         matches!(machine.gpu(1).process_utilization_stats(0), Err(NvmlError::NotFound)),
-        "nobody is there"
+        "no process is listed"
     );
 }
 
