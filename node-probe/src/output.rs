@@ -381,7 +381,7 @@ fn write_line<S: Serialize, V: Serialize>(line: &ProbeLine<S, V>, bytes: &mut Ve
 /// Substitute for a line that is too long even for pieces, which no list of this crate is.
 fn substitute(line: &ProbeLine) -> ProbeLine {
     if let ProbeLine::Response(response) = line {
-        let why = format!("the answer has more than {} MiB", MAX_WHOLE >> 20);
+        let why = format!("the response has more than {} MiB", MAX_WHOLE >> 20);
         let response = ProbeResponse { number: response.number, response: Response::Refused(why.into()) };
         return ProbeLine::Response(Box::new(response));
     }

@@ -20,9 +20,9 @@ const WORDS: [(u64, &str); 38] = [
     (40, "a copy engine failed; restart the program"),
     (41, "a copy engine failed; restart the program"),
     (42, "the video decoder failed; restart the program"),
-    (43, "the program was stopped on the GPU after an error of its own; the GPU itself is well"),
+    (43, "a program error stopped the program on the GPU; the GPU itself is not affected"),
     (44, "the graphics engine failed while it switched programs; restart them"),
-    (45, "a program's work was removed, mostly because it was killed or another Xid came first"),
+    (45, "a program's work was removed, usually because it was killed or after another Xid"),
     (46, "the GPU stopped processing; restart the program, and reset the GPU if it returns"),
     (48, "its memory has an error that could not be corrected; results are lost and the GPU needs a reset"),
     (61, "its internal microcontroller met a breakpoint; the GPU needs a reset"),
@@ -33,7 +33,7 @@ const WORDS: [(u64, &str); 38] = [
     (69, "the graphics engine met a wrong command of the program; restart it"),
     (73, "the video encoder failed; restart the program"),
     (74, "an NVLink failed; the GPU needs a reset, and the link or its neighbour a check if it returns"),
-    (79, "fell off the bus; the node needs a reboot, and the card a check of its seat and power"),
+    (79, "fell off the bus; the node needs a reboot; check that the card is seated properly and has power"),
     (92, "its memory has very many corrected errors; watch it"),
     (94, "a memory error hit one program only; restart that one, and reset the GPU when it is free"),
     (95, "a memory error hit every program on it; the GPU needs a reset before it is used again"),
@@ -74,7 +74,9 @@ mod tests {
         }
         assert_eq!(
             words(79),
-            Some("fell off the bus; the node needs a reboot, and the card a check of its seat and power")
+            Some(
+                "fell off the bus; the node needs a reboot; check that the card is seated properly and has power"
+            )
         );
         assert_eq!(words(7), None);
     }

@@ -34,7 +34,7 @@ fn a_lost_gpu_does_not_affect_others() {
     probe.sample(|sample| sample.seq > seq + 3);
     node.set(&gpus(false));
     probe.sample(|sample| sample.gpus[1].fault.is_none());
-    assert_eq!(event(&mut probe).text.as_str(), "GPU-b: answers again");
+    assert_eq!(event(&mut probe).text.as_str(), "GPU-b: responds again");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_hung_gpu_blocks_neither_other_gpus_nor_the_host() {
     node.set(&hanging("-", 0));
     let back = unbroken(&mut probe, sample.seq + 1, |sample| !is_hung(sample));
     assert_eq!(back.gpus[1].util_pct, Value(60));
-    assert_eq!(event(&mut probe).text.as_str(), "GPU-b: answers again");
+    assert_eq!(event(&mut probe).text.as_str(), "GPU-b: responds again");
     // An Xid of the GPU that hung is not lost either, and reported once.
     let mut later = hanging("-", 0);
     later["gpus"][1]["xids"] = json!([79]);
@@ -160,7 +160,7 @@ fn a_hung_driver_leaves_host_samples() {
     assert!(first >= 3_000 && second > first, "{first} {second}");
     node.set(&hang(0));
     let text = event(&mut probe).text;
-    assert!(text.as_str().starts_with("the NVIDIA driver answers again after "), "{text}");
+    assert!(text.as_str().starts_with("the NVIDIA driver responds again after "), "{text}");
     probe.sample(|sample| !is_hung(sample));
 }
 
@@ -261,7 +261,7 @@ fn an_xid_is_reported_once_with_its_gpu() {
         (
             Some(79),
             "GPU-b",
-            "Xid 79 on GPU 1: fell off the bus; the node needs a reboot, and the card a check of its seat and power"
+            "Xid 79 on GPU 1: fell off the bus; the node needs a reboot; check that the card is seated properly and has power"
         )
     );
     node.set(&json!({"gpus": [{}, {"uuid": "GPU-b", "xids": [79, 48]}]}));

@@ -136,10 +136,10 @@ fn a_hanging_source_does_not_affect_gpus_of_another() {
     }
     assert!(began.elapsed() < HANG / 2, "samples are taken each second: {:?}", began.elapsed());
     let again = probe.until(|line| match line {
-        ProbeLine::Event(event) if event.text.as_str().contains("answers again") => Some(event.text),
+        ProbeLine::Event(event) if event.text.as_str().contains("responds again") => Some(event.text),
         _ => None,
     });
-    assert!(again.as_str().starts_with("the AMD driver answers again after "), "{again}");
+    assert!(again.as_str().starts_with("the AMD driver responds again after "), "{again}");
     assert_eq!(probe.sample(|sample| util(sample).get(2) == Some(&Some(41))).gpus[2].fault, None);
 }
 

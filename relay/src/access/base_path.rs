@@ -10,9 +10,7 @@ pub struct BasePath(String);
 
 /// An invalid base path. The message is a complete sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is not a path to be served under; write it as it stands in the browser, such as /rnode/login1/8080"
-)]
+#[error("{0:?} is not a base path; use the path shown in the browser, such as /rnode/login1/8080")]
 pub struct BasePathError(String);
 
 /// Maximum length of a base path.

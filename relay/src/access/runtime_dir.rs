@@ -32,7 +32,7 @@ pub struct Places {
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeDirError {
     /// A symbolic link or a file is there.
-    #[error("{} is not a directory of its own; remove it, or {ELSEWHERE}", .0.display())]
+    #[error("{} is a link or a file, not a directory; remove it, or {ELSEWHERE}", .0.display())]
     NotADirectory(PathBuf),
     /// It belongs to another user.
     #[error("{} belongs to another user (uid {uid}); {ELSEWHERE}", path.display())]

@@ -332,7 +332,7 @@ fn belongs_to_other_job(read: &LogRead, job: &Job) -> bool {
 fn unknown(job: &Job) -> Text {
     match job.state {
         JobState::Pending => "it has written nothing yet: it is pending".into(),
-        _ => "SLURM does not say where it writes".into(),
+        _ => "SLURM does not report where it writes".into(),
     }
 }
 

@@ -200,7 +200,7 @@ impl Deps {
             Response::Done(outcome) => (true, outcome.clone()),
             Response::Refused(why) => (false, why.clone()),
             Response::Process(_) | Response::Tail(_) | Response::Share(_) => {
-                (false, "unexpected answer".into())
+                (false, "unexpected response".into())
             }
         };
         tracing::info!(action.what = %what, action.outcome = %outcome, action.done = done, "action requested");

@@ -79,7 +79,7 @@ pub enum ConfigError {
     #[error("`ssh -G` did not answer within 5 s; is the home directory reachable?")]
     Slow,
     /// It reported an error.
-    #[error("`ssh -G` says: {0}")]
+    #[error("`ssh -G` failed: {0}")]
     Refused(String),
 }
 

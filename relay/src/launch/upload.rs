@@ -61,7 +61,7 @@ pub enum ProbeBinaryError {
     },
     /// Another user owns it, or a folder above it, and could exchange it at any time.
     #[error(
-        "the probe {probe} is not run, because {by} belongs to another user (uid {uid}), who can exchange it: copy the probe to a folder of your own"
+        "the probe {probe} is not run, because {by} belongs to another user (uid {uid}), who can replace it: copy the probe to a folder of your own"
     )]
     Foreign {
         /// The probe.
@@ -166,7 +166,7 @@ impl ProbeBinary {
         match (end.exit, &end.broken) {
             (Some(OTHER_BUILD), _) => Text::from(REPLACED),
             (Some(126 | MISSING), _) => Text::from(format!(
-                "the node does not let the probe run from where it was put (another CPU, a file system mounted noexec, or a folder that others can write?){message}"
+                "the node does not execute the uploaded probe (another CPU, a file system mounted noexec, or a folder that others can write?){message}"
             )),
             (Some(exit), _) => Text::from(format!("the probe ended at once with status {exit}{message}")),
             (None, Some(broken)) => Text::from(format!("the probe ended at once: {broken}{message}")),

@@ -118,9 +118,11 @@ fn limit(code: &str) -> Option<String> {
     };
     let what = thing(what)?;
     Some(match (kind, per) {
-        ("Min", _) => format!("It asks for fewer {what} than {whose} demands; ask for more, or use another."),
+        ("Min", _) => {
+            format!("It requests fewer {what} than {whose} requires; request more, or use another.")
+        }
         (_, Some("Job" | "Node")) => {
-            format!("It asks for more {what} than {whose} allows for one job; ask for less, or use another.")
+            format!("It requests more {what} than {whose} allows for one job; request less, or use another.")
         }
         (_, Some("User")) => format!(
             "Your jobs have as much of the {what} as {whose} allows a user; it starts when others of your jobs end."

@@ -76,13 +76,13 @@ fn forbidden(close_reason: CloseReason) -> Response {
         CloseReason::Revoked => "the owner revoked this share\n".to_owned(),
         CloseReason::Expired => "this share has expired\n".to_owned(),
         CloseReason::NotForYou { to } => {
-            format!("this share is for {to}, and the kernel says that you are not\n")
+            format!("this share is for {to}, but the kernel identifies you as another user\n")
         }
         CloseReason::NotByProxy { other_user: true } => {
-            "the proxy says that its visitor is another user than the one who runs this relay\n".to_owned()
+            "the proxy names another user than the one who runs this relay\n".to_owned()
         }
         CloseReason::NotByProxy { other_user: false } => {
-            "the proxy does not say who its visitor is: set --proxy-user-header, or use a link of `relay link --tab`\n"
+            "the proxy does not identify its visitor: set --proxy-user-header, or use a link of `relay link --tab`\n"
                 .to_owned()
         }
         _ => "the owner's key is accepted on the owner's own connections only; ask for a share\n".to_owned(),

@@ -196,7 +196,7 @@ impl SimulatedProbe {
     fn run_due_tasks(&mut self) {
         let broken = [
             (FaultKind::Dies, "the connection was reset by the node"),
-            (FaultKind::Unreachable, "the network to the node is gone"),
+            (FaultKind::Unreachable, "the node's network is down"),
         ];
         if let Some((_, why)) = broken.iter().find(|(kind, _)| self.fault_age_ms(*kind).is_some()) {
             self.finish(ProbeEnd::Disconnected(why), false);

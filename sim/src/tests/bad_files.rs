@@ -81,8 +81,8 @@ fn duplicate_job_ids_are_rejected() {
 fn inconsistent_times_are_rejected() {
     for (keys, why) in [
         ("end = \"-2h\"", "job 7 ends before it starts"),
-        ("every = \"1h\"", "job 7 comes again; that takes a start and an end"),
-        ("end = \"2h\"\nevery = \"1h\"", "job 7 comes again before it has ended"),
+        ("every = \"1h\"", "job 7 repeats, which requires a start and an end"),
+        ("end = \"2h\"\nevery = \"1h\"", "job 7 repeats before it has ended"),
         (
             "array = { tasks = 0, task_time = \"1m\" }",
             "job 7 is an array; that takes GPUs, 1 to 999 tasks, and a task_time",

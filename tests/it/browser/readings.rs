@@ -165,7 +165,7 @@ async fn expect<'a>(
             return Ok(());
         }
         if start.elapsed() > TIMEOUT {
-            bail!("the sheet does not say:\n{}", serde_json::to_string_pretty(missing)?);
+            bail!("the sheet lacks:\n{}", serde_json::to_string_pretty(missing)?);
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -31,7 +31,7 @@ async fn the_tab_title_shows_utilisation_and_warns_of_throttling() -> Result<()>
     browser.until("the warning", "/^⚠ \\d+ % llama3-8b-pretrain · nodeglass$/.test(document.title)").await?;
     let warns = browser.eval(ICON).await?;
     browser.open(&relay.link().path("/job/48310")).await?;
-    browser.until("a job that is well", "/^\\d+ % vllm serve.* · nodeglass$/.test(document.title)").await?;
+    browser.until("a healthy job", "/^\\d+ % vllm serve.* · nodeglass$/.test(document.title)").await?;
     browser.until("another icon", &format!("{ICON}.startsWith('data:image/svg') && {ICON} !== {warns}")).await
 }
 
@@ -42,13 +42,13 @@ async fn the_tab_icon_of_a_node_follows_its_gpus() -> Result<()> {
     let machine = Machine::start(&state(4))?;
     super::readings::open_node(&browser, &machine).await?;
     // Rows appear with the first inventory; a tab without samples has a different icon.
-    let is_well = format!("{ICON}.startsWith('data:') && !/^[⚠○]/.test(document.title)");
-    browser.until("a tab that is well", &format!("{is_well} && {ROWS}.length > 0")).await?;
+    let is_healthy = format!("{ICON}.startsWith('data:') && !/^[⚠○]/.test(document.title)");
+    browser.until("a healthy tab", &format!("{is_healthy} && {ROWS}.length > 0")).await?;
     let well = browser.eval(ICON).await?;
     machine.set(&state(0x40))?;
     browser.until("the warning", &format!("document.title.startsWith('⚠') && {ICON} !== {well}")).await?;
     machine.set(&state(4))?;
-    browser.until("the end of it", &format!("{is_well} && {ICON} === {well}")).await
+    browser.until("the end of it", &format!("{is_healthy} && {ICON} === {well}")).await
 }
 
 #[tokio::test]

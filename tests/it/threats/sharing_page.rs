@@ -76,14 +76,14 @@ async fn t09_a_guest_sees_the_shared_job_and_nothing_else() -> Result<()> {
     ensure!(!link.contains(&relay.link().key.reveal()), "a share's link does not hold the owner's key");
     let sheet = owner.eval(SHEET).await?.to_string();
     for part in ["ssh -L", "read-only", "job 48213", "or with the job"] {
-        ensure!(sheet.contains(part), "the sheet does not say {part:?}: {sheet}");
+        ensure!(sheet.contains(part), "the sheet does not contain {part:?}: {sheet}");
     }
 
     open_guest(&guest, &link).await?;
     guest.until("the job at once", &format!("location.pathname === {SHARED:?} && !location.hash")).await?;
     let banner = guest.eval("document.querySelector('.guest')?.innerText").await?.to_string();
     for part in ["Shared by", "job 48213 only", "read-only", "ends "] {
-        ensure!(banner.contains(part), "the banner does not say {part:?}: {banner}");
+        ensure!(banner.contains(part), "the banner does not contain {part:?}: {banner}");
     }
     guest.click(".guest summary").await?;
     guest

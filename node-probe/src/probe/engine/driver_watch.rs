@@ -88,7 +88,7 @@ impl DriverWatch {
     /// Records that the driver answered; returns a message if it hung before.
     fn record_answer(&mut self, took: Duration) -> Option<Text> {
         self.hang_reason.take()?;
-        Some(format!("the {} driver answers again after {} s", self.vendor.name(), took.as_secs()).into())
+        Some(format!("the {} driver responds again after {} s", self.vendor.name(), took.as_secs()).into())
     }
 
     /// Records the duration of readings; returns a message if the driver has become slow.

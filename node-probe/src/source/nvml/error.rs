@@ -60,7 +60,7 @@ pub fn of(error: &NvmlError) -> Text {
         NvmlError::UnexpectedVariant(number) => match UNNAMED.iter().find(|(code, _)| code == number) {
             Some((_, fragment)) => fragment,
             // Either a return code or an enumeration value; the wrapper does not distinguish them.
-            None => return format!("NVML answered {number}, whose meaning is not known").into(),
+            None => return format!("NVML returned the unknown error {number}").into(),
         },
         error => return error.to_string().into(),
     };

@@ -126,7 +126,7 @@ async fn the_reason_why_a_log_cannot_be_read_is_reported() {
     let cases = [
         (vec![], "there is no job 1 in the list"),
         (vec![waiting], "it is pending"),
-        (vec![Job { stdout: None, ..job("/x") }], "SLURM does not say where it writes"),
+        (vec![Job { stdout: None, ..job("/x") }], "SLURM does not report where it writes"),
         (
             vec![Job { state: JobState::Ended("FAILED".into()), ..job("/nowhere/x.out") }],
             "/nowhere/x.out: no such file on login1",
