@@ -46,7 +46,7 @@ pub struct SimulatedProbe {
     restarts: u64,
 }
 
-/// What a probe is doing. Boxed, because the variants differ in size.
+/// The state of a probe. Boxed, because the variants differ in size.
 enum State {
     /// Computes the samples that its predecessor took.
     Starting(Box<Predecessor>),

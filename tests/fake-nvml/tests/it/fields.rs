@@ -1,4 +1,4 @@
-//! Field values have NVML's types, NVML's numbers for each driver, and each its own return code.
+//! Field values have NVML's types, each driver's numbers, and individual return codes.
 
 use crate::machine::Machine;
 use nvml_wrapper::{enums::device::SampleValue, error::NvmlError, structs::device::FieldId};

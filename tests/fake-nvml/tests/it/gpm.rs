@@ -1,4 +1,4 @@
-//! GPM: metrics come of two filled samples of one device, a tenth of a second apart, on Hopper and later.
+//! GPM metrics need two filled samples of one device, a tenth of a second apart, on Hopper and later.
 
 use crate::machine::Machine;
 use nvml_wrapper::{
@@ -9,7 +9,7 @@ use nvml_wrapper::{
 use serde_json::json;
 use std::{thread, time::Duration};
 
-/// More than the driver takes to refresh what it samples.
+/// Longer than the driver's refresh interval.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(150);
 
 /// The values of metrics between two samples.
@@ -60,7 +60,7 @@ fn samples_that_are_not_a_pair_are_refused() {
     assert!(values(&machine, &[first, soon], &[SmUtil])[0].is_nan(), "of one refresh");
 }
 
-/// A sample that was allocated and not filled.
+/// A sample that was allocated but not filled.
 fn empty_sample(machine: &Machine) -> GpmSample<'_> {
     let alloc = machine.lib().nvmlGpmSampleAlloc.as_ref().expect("the driver has this call");
     let mut sample = std::ptr::null_mut();

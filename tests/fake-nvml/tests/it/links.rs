@@ -1,4 +1,4 @@
-//! NVLink, topology and affinity: who is joined to whom, by what, and what goes over it.
+//! NVLink, topology and affinity: connections, their kinds, and their traffic.
 
 use crate::machine::{Machine, versioned, zeros};
 use nvml_wrapper::{

@@ -1,4 +1,4 @@
-//! A machine with its own driver: each test loads its own copy of the library.
+//! A machine with its own driver: each test loads a separate copy of the library.
 #![expect(clippy::unwrap_used, reason = "a test's own machinery fails as its test does")]
 
 use fake_nvml::install;
@@ -63,7 +63,7 @@ impl Machine {
         thread::sleep(CACHE_TIME);
     }
 
-    /// Where the library was loaded from.
+    /// Path of the loaded library.
     pub fn library(&self) -> &Path {
         &self.library
     }
@@ -73,7 +73,7 @@ impl Machine {
         self.nvml.device_by_index(index).unwrap()
     }
 
-    /// One field value, with the scope that nvml-wrapper cannot give.
+    /// One field value, with a scope, which nvml-wrapper does not support.
     pub fn field(&self, device: &Device<'_>, id: u32, scope: u32) -> Result<u64, nvmlReturn_t> {
         self.typed_field(device, id, scope).map(|(_, value)| value)
     }
@@ -122,7 +122,7 @@ fn blank(id: u32, scope: u32) -> nvmlFieldValue_t {
     }
 }
 
-/// A value's bits: the lower 32 of those types that have no more.
+/// A value's bits; only the lower 32 for 32-bit types.
 fn bits(field: &nvmlFieldValue_t) -> u64 {
     #[expect(unsafe_code, reason = "a C union")]
     // SAFETY: every variant is made of plain bits.
@@ -130,7 +130,7 @@ fn bits(field: &nvmlFieldValue_t) -> u64 {
     if field.valueType == 3 { bits } else { bits & u64::from(u32::MAX) }
 }
 
-/// A call of NVML with a struct as its only argument.
+/// An NVML function whose only argument is a struct.
 pub type ByStruct<T> = unsafe extern "C" fn(nvmlDevice_t, *mut T) -> nvmlReturn_t;
 
 /// A call with a struct `initial`, whose first field is set to its version.
@@ -151,7 +151,7 @@ pub fn versioned<T>(
     if code == 0 { Ok(asked) } else { Err(code) }
 }
 
-/// A struct of zeros.
+/// A zeroed struct.
 pub fn zeros<T: Copy>() -> T {
     #[expect(unsafe_code, reason = "C structs are initialised with zeros")]
     // SAFETY: used for NVML's structs only, which are numbers and pointers.

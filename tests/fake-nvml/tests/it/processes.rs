@@ -1,14 +1,14 @@
-//! Process lists and what processes do, with NVML's manners and its drivers' errors.
+//! Process lists and per-process utilisation, including NVML's protocol and driver errors.
 
 use crate::machine::{Machine, raw, versioned, zeros};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper_sys::bindings::{nvmlProcessUtilizationInfo_v1_t, nvmlProcessesUtilizationInfo_v1_t};
 use serde_json::json;
 
-/// More entries than any list here has.
+/// More entries than any list has here.
 const ROOM: usize = 8;
 
-/// What a driver writes for two entries into a buffer of eight, and the count it gives.
+/// The bytes that a driver writes for two entries into a buffer of eight, and the count.
 fn written(machine: &Machine) -> (u32, Vec<u8>) {
     const POISON: u8 = 0xa5;
     let call =
