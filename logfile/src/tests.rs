@@ -61,7 +61,7 @@ fn a_log_is_reached_through_links_dots_and_parents_of_the_owners() {
 }
 
 #[test]
-fn links_in_a_circle_come_to_an_end() {
+fn a_cycle_of_links_is_detected() {
     let (_folder, base) = folder();
     symlink(base.join("b"), base.join("a")).unwrap();
     symlink(base.join("a"), base.join("b")).unwrap();

@@ -65,7 +65,7 @@ impl Guard {
                 continue;
             }
             walk.note_who_can_write_here();
-            match walk.look_at(&name)? {
+            match walk.inspect(&name)? {
                 Found::Folder(_) if credentials::is_runtime_folder(&name) => {
                     return Err(Distrust::Credentials.into());
                 }
@@ -191,7 +191,7 @@ impl<'a> Walk<'a> {
             // owner.
             found.push(Class::Everybody);
         }
-        if (foreign || stat.st_mode & STICKY == 0) && self.others_come_here() {
+        if (foreign || stat.st_mode & STICKY == 0) && self.is_accessible_to_others() {
             if stat.st_mode & WRITE_BIT != 0 || *has_acl && stat.st_mode & WRITE_BIT << 3 != 0 {
                 found.push(Class::Everybody);
             }
@@ -206,7 +206,7 @@ impl<'a> Walk<'a> {
 
     /// Whether other users can enter. A user may be in several groups, and an ACL may name anyone, so
     /// only a folder that is closed to all other users keeps them out.
-    fn others_come_here(&self) -> bool {
+    fn is_accessible_to_others(&self) -> bool {
         let anyone = SEARCH_BIT | SEARCH_BIT << 3;
         self.folders.iter().all(|folder| folder.access.stat.st_mode & anyone != 0)
     }
@@ -216,7 +216,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The entry of this name, not opened for reading yet.
-    fn look_at(&self, name: &OsStr) -> Result<Found, OpenError> {
+    fn inspect(&self, name: &OsStr) -> Result<Found, OpenError> {
         let path = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // As a folder first: this also mounts a file system that is mounted on demand.
         match rustix::fs::openat(&self.here().fd, name, path | OFlags::DIRECTORY, Mode::empty()) {

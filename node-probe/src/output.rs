@@ -176,7 +176,7 @@ impl OutputQueue {
         self.lines.push_back((kind, line));
         match kind {
             Kind::Event => self.bound_events(mono_ns),
-            Kind::Response => self.bound_answers(),
+            Kind::Response => self.bound_responses(),
             _ => {}
         }
     }
@@ -197,7 +197,7 @@ impl OutputQueue {
         }
     }
 
-    fn bound_answers(&mut self) {
+    fn bound_responses(&mut self) {
         let mut bytes: usize =
             self.lines.iter().filter(|(kind, _)| *kind == Kind::Response).map(|(_, line)| line.len()).sum();
         self.lines.retain(|(kind, line)| {

@@ -44,7 +44,7 @@ fn instructions(byte: usize) -> u64 {
 }
 
 #[test]
-fn t12_a_comparison_does_not_tell_where_keys_differ() {
+fn t12_comparing_keys_takes_the_same_time_wherever_they_differ() {
     if Command::new("valgrind").arg("--version").output().is_err() {
         let strict = std::env::var("CI").is_ok_and(|value| value == "true");
         let _ = writeln!(std::io::stderr(), "SKIPPED t12: valgrind is not installed");

@@ -63,12 +63,12 @@ fn count(valgrind: &Path, step: &str) -> Result<u64> {
         .env("FAKE_NVML_FRESH_MS", "3600000")
         .output()
         .context("run callgrind")?;
-    let (printed, words) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let rounds: u64 = printed.trim().parse().with_context(|| format!("{step}: {words}"))?;
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let rounds: u64 = stdout.trim().parse().with_context(|| format!("{step}: {stderr}"))?;
     let collected =
-        words.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse::<u64>().ok());
+        stderr.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse::<u64>().ok());
     match collected {
-        Some(0) | None => bail!("callgrind counted nothing of {step}: {words}"),
+        Some(0) | None => bail!("callgrind counted nothing of {step}: {stderr}"),
         Some(collected) => Ok(collected / rounds),
     }
 }

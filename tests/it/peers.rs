@@ -67,9 +67,9 @@ impl Machine {
             .env("FAKE_NVML_STATE", self.folder.path().join("state.json"))
             .output()
             .with_context(|| format!("start {}", program.display()))?;
-        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("{} failed: {words}", program.display()))
+            .with_context(|| format!("{} failed: {stderr}", program.display()))
     }
 
     fn ours(&self) -> Result<Value> {

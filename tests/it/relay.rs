@@ -101,8 +101,8 @@ async fn a_terminated_relay_notifies_clients_and_exits_with_success() -> Result<
     let relay = TestRelay::demo()?;
     let client = Client::connect(relay.link(), Form::Binary).await?;
     let close_reason = tokio::spawn(client.close_reason());
-    let (status, said) = tokio::task::spawn_blocking(move || relay.terminate()).await??;
-    ensure!(status.success(), "it ended with {status} and said:\n{said}");
+    let (status, output) = tokio::task::spawn_blocking(move || relay.terminate()).await??;
+    ensure!(status.success(), "it ended with {status} and output:\n{output}");
     assert_eq!(close_reason.await??, CloseReason::ShuttingDown);
     Ok(())
 }
@@ -123,7 +123,7 @@ fn the_key_appears_only_in_the_link() -> Result<()> {
 }
 
 #[test]
-fn an_unknown_flag_is_answered_with_one_sentence() -> Result<()> {
+fn an_unknown_flag_is_reported_in_one_sentence() -> Result<()> {
     refuses(&["--no-such-flag"], &["--no-such-flag"])
 }
 
@@ -170,15 +170,15 @@ fn only_a_relay_started_by_nohup_outlives_its_terminal() -> Result<()> {
 }
 
 /// The relay exits at once with an error that contains this text, in few lines and without a panic.
-fn refuses(args: &[&str], words: &[&str]) -> Result<()> {
+fn refuses(args: &[&str], texts: &[&str]) -> Result<()> {
     let home = tempfile::tempdir()?;
     let output = TestRelay::command(home.path())?.args(args).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(!output.status.success(), "it should refuse {args:?}; it said:\n{said}");
-    for word in words {
-        ensure!(said.contains(word), "{word:?} is missing in:\n{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success(), "{args:?} should be refused:\n{stderr}");
+    for text in texts {
+        ensure!(stderr.contains(text), "{text:?} is missing in:\n{stderr}");
     }
-    ensure!(!said.contains("panicked") && said.lines().count() <= 6, "not one clear sentence:\n{said}");
+    ensure!(!stderr.contains("panicked") && stderr.lines().count() <= 6, "not one clear sentence:\n{stderr}");
     Ok(())
 }
 

@@ -56,9 +56,9 @@ fn of_a_probe(cards: usize) -> Result<u64> {
         .env("FAKE_NVML_LIBRARY", install::install(folder.path())?)
         .env(CARDS, cards.to_string())
         .output()?;
-    let words = String::from_utf8_lossy(&output.stdout);
-    let count = words.lines().find_map(|line| line.split_once("allocations: ")?.1.parse().ok());
-    count.with_context(|| format!("no count among: {words}{}", String::from_utf8_lossy(&output.stderr)))
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let count = stdout.lines().find_map(|line| line.split_once("allocations: ")?.1.parse().ok());
+    count.with_context(|| format!("no count among: {stdout}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
 #[test]

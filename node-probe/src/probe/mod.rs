@@ -181,11 +181,11 @@ impl Probe {
 
     /// Returns the message of the thread that failed.
     fn failure(&self) -> End {
-        let said = self.inbox.try_iter().find_map(|event| match event {
+        let reason = self.inbox.try_iter().find_map(|event| match event {
             LoopEvent::ThreadFailed(why) => Some(why),
             _ => None,
         });
-        End::Failed(said.unwrap_or_else(|| "it panicked".into()))
+        End::Failed(reason.unwrap_or_else(|| "it panicked".into()))
     }
 
     /// Prints the last line, and returns the message of a failure.

@@ -4,7 +4,7 @@
 //! the text states the most likely one, and the first of several Xids is the relevant one.
 
 /// Xid numbers in ascending order with their explanations.
-const WORDS: [(u64, &str); 38] = [
+const EXPLANATIONS: [(u64, &str); 38] = [
     (8, "the GPU stopped processing; restart the program"),
     (11, "the command stream was invalid; restart the program, and update it or its libraries if it returns"),
     (
@@ -52,9 +52,9 @@ const WORDS: [(u64, &str); 38] = [
 ];
 
 /// Returns the explanation of an Xid, if the catalog has a useful one.
-pub fn words(xid: u64) -> Option<&'static str> {
-    let at = WORDS.binary_search_by_key(&xid, |(number, _)| *number).ok()?;
-    Some(WORDS[at].1)
+pub fn explanation(xid: u64) -> Option<&'static str> {
+    let at = EXPLANATIONS.binary_search_by_key(&xid, |(number, _)| *number).ok()?;
+    Some(EXPLANATIONS[at].1)
 }
 
 #[cfg(test)]
@@ -63,21 +63,21 @@ mod tests {
 
     #[test]
     fn xid_numbers_are_sorted_and_texts_fit_an_event() {
-        assert!(WORDS.is_sorted_by(|a, b| a.0 < b.0));
-        assert!(WORDS.iter().all(|(_, words)| words.len() < 150 && !words.ends_with('.')));
+        assert!(EXPLANATIONS.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(EXPLANATIONS.iter().all(|(_, text)| text.len() < 150 && !text.ends_with('.')));
     }
 
     #[test]
-    fn the_usual_ones_are_known_and_others_are_not_made_up() {
+    fn common_xids_are_explained_and_unknown_ones_are_not() {
         for xid in [13, 31, 32, 38, 43, 45, 48, 61, 62, 63, 64, 68, 69, 74, 79, 92, 94, 95, 109, 119, 120] {
-            assert!(words(xid).is_some(), "{xid}");
+            assert!(explanation(xid).is_some(), "{xid}");
         }
         assert_eq!(
-            words(79),
+            explanation(79),
             Some(
                 "fell off the bus; the node needs a reboot; check that the card is seated properly and has power"
             )
         );
-        assert_eq!(words(7), None);
+        assert_eq!(explanation(7), None);
     }
 }

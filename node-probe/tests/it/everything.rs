@@ -97,7 +97,7 @@ fn a_gpu_with_all_features_has_every_fact() {
 }
 
 #[test]
-fn every_fact_is_that_of_its_gpu() {
+fn every_fact_belongs_to_its_gpu() {
     let state = json!({"driver": DRIVER, "conf_compute": [2, 1, 0], "gpus": [{
         "card": "h100", "name": "NVIDIA H100 NVL", "uuid": "GPU-x", "minor": 3, "bus": 0x4f,
         "sm_clock_max": 1785, "mem_clock_max": 2600, "clocks": {"graphics_max": 1780, "video_max": 1600},

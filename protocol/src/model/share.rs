@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn t09_a_share_for_nobody_or_with_a_misspelt_term_is_not_asked_for() {
+    fn t09_a_share_for_an_invalid_user_or_with_a_misspelt_term_is_invalid() {
         for wrong in [
             r#"{"scope":"all","to":""}"#,
             r#"{"scope":"all","to":" "}"#,

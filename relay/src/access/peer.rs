@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_cut_short_is_no_answer() {
+    fn a_truncated_response_is_rejected() {
         let full = [0u8; HEADER + 72];
         for len in 0..full.len() {
             assert_eq!(uid_in(&full[..len]), None);

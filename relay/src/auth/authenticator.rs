@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn t11_a_share_that_does_not_exist_is_answered_like_one_that_does() {
+    fn t11_an_unknown_share_is_challenged_like_an_existing_one() {
         let (authenticator, _) = authenticator();
         let (made, _) = made(&authenticator, None);
         let unknown = ShareId::new("unknown").unwrap();

@@ -147,17 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_stands_for_all_needs_a_name_that_people_can_use() {
+    fn a_wildcard_address_needs_a_host_name() {
         let check = |raw: &str, has_name| raw.parse::<BindAddr>().unwrap().check(true, has_name);
         assert!(matches!(check("0.0.0.0:8443", false), Err(BindAddrError::Everywhere(_))));
         assert_eq!(check("0.0.0.0:8443", true), Ok(()));
         assert_eq!(check("10.0.0.7:8443", false), Ok(()));
         let error = "login1:8443".parse::<BindAddr>().unwrap_err();
-        assert!(error.to_string().contains("write the address itself"), "{error}");
+        assert!(error.to_string().contains("use the address itself"), "{error}");
     }
 
     #[test]
-    fn an_invalid_address_is_answered_with_the_syntax() {
+    fn an_invalid_address_is_reported_with_the_syntax() {
         for raw in
             ["", "8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", ":8080", "::1:8080x", "fe80::1:80"]
         {

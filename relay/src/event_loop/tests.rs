@@ -252,7 +252,7 @@ async fn a_picture_is_returned_without_joining() {
 }
 
 #[tokio::test]
-async fn the_id_of_an_array_is_answered_with_those_of_its_tasks() {
+async fn an_array_id_is_refused_with_the_ids_of_its_tasks() {
     let task = |id, task| Job {
         part_of: Some(Parent::Array { job: JobId(40), task: Some(task) }),
         ..job(id, &[("n1", &[0])])

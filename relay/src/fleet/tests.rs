@@ -222,7 +222,7 @@ fn a_gres_index_is_a_minor_number_and_never_an_nvml_index() {
 }
 
 #[test]
-fn a_process_shows_whose_a_gpu_is_when_slurm_does_not_say() {
+fn a_gpu_is_assigned_by_its_processes_if_slurm_does_not_report_it() {
     let mut fleet = Fleet::new();
     let mut vague = job(1, &[("n1", &[])]);
     vague.gpus[0].set = GpuSet::Unknown;

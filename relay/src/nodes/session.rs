@@ -201,8 +201,8 @@ impl Session {
     ) -> WakeReason {
         self.clear_retry();
         let list = *self.job_lists.borrow_and_update();
-        let asks = job_may_have_ended && list.is_fresh && !self.jobs().is_empty();
-        if asks {
+        let polls_first = job_may_have_ended && list.is_fresh && !self.jobs().is_empty();
+        if polls_first {
             tracing::info!(
                 node.name = %self.node, reason = %why,
                 "link closed; polling SLURM whether the job there has ended"
@@ -212,8 +212,8 @@ impl Session {
             self.log_fault(&why);
         }
         let due = Instant::now() + wait;
-        let ask_until = if asks { Instant::now() + LIST_LIMIT } else { due };
-        let latest = due.max(ask_until);
+        let poll_until = if polls_first { Instant::now() + LIST_LIMIT } else { due };
+        let latest = due.max(poll_until);
         let retry_at_ms = self.clock.now_ms() + (latest - Instant::now()).as_millis() as u64;
         let why: Text =
             if backoff.is_broken() { format!("the probe keeps ending: {why}").into() } else { why };

@@ -670,7 +670,7 @@ async fn each_fault_of_a_node_is_logged_once_with_its_name_and_reason() {
     drop(probe.stdout);
     harness.down().await;
     let text = shown.text();
-    for (level, words) in [
+    for (level, message) in [
         ("WARN", "no link to the node node.name=n1 reason=“the disk is full”"),
         ("WARN", "no link to the node node.name=n1 reason=“no key”"),
         ("INFO", "skipped what the login shell printed node.name=n1 noise=Welcome"),
@@ -678,8 +678,8 @@ async fn each_fault_of_a_node_is_logged_once_with_its_name_and_reason() {
         ("WARN", "skipped an unreadable line node.name=n1 lines=1 sample=rubbish"),
         ("WARN", "no link to the node node.name=n1 reason=“the link to the probe ended”"),
     ] {
-        let of_it = |line: &&str| line.contains(words) && line.contains(level);
-        assert_eq!(text.lines().filter(of_it).count(), 1, "{words}: {text}");
+        let of_it = |line: &&str| line.contains(message) && line.contains(level);
+        assert_eq!(text.lines().filter(of_it).count(), 1, "{message}: {text}");
     }
 }
 

@@ -140,7 +140,7 @@ fn limit(code: &str) -> Option<String> {
     })
 }
 
-/// What is limited, in words.
+/// The limited resource, as text.
 fn thing(code: &str) -> Option<&'static str> {
     Some(match code.to_ascii_lowercase().as_str() {
         "cpu" | "cpus" => "CPUs",

@@ -98,7 +98,7 @@ impl Assets {
     }
 
     /// Responds to a `GET` of `path`.
-    fn answer(&self, path: &str, headers: &HeaderMap) -> Response<Body> {
+    fn respond(&self, path: &str, headers: &HeaderMap) -> Response<Body> {
         let asset = match path.strip_prefix('/') {
             Some("" | INDEX) => self.index.first(),
             Some(route) if is_page_route(path) => self.index.get(route.matches('/').count()),
@@ -106,7 +106,7 @@ impl Assets {
             None => None,
         };
         match asset {
-            Some(asset) => asset.answer(headers),
+            Some(asset) => asset.respond(headers),
             None => (StatusCode::NOT_FOUND, "not found; the page is at /\n").into_response(),
         }
     }
@@ -130,7 +130,7 @@ pub async fn serve(State(web): State<WebState>, request: Request) -> Response<Bo
         return (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, target)]).into_response();
     }
     match *request.method() {
-        Method::GET | Method::HEAD => web.assets.answer(request.uri().path(), request.headers()),
+        Method::GET | Method::HEAD => web.assets.respond(request.uri().path(), request.headers()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")]).into_response(),
     }
 }
@@ -168,7 +168,7 @@ impl Asset {
         }
     }
 
-    fn answer(&self, headers: &HeaderMap) -> Response<Body> {
+    fn respond(&self, headers: &HeaderMap) -> Response<Body> {
         let (encoding, bytes) = self.form(headers);
         let tag = format!("\"{}{}\"", self.hash, encoding.suffix());
         let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -19,7 +19,7 @@ async fn a_refused_connection_is_reported() {
 }
 
 #[tokio::test]
-async fn a_host_that_never_answers_times_out_within_the_handshake_limit() {
+async fn an_unresponsive_host_times_out_within_the_handshake_limit() {
     let Some(mut sshd) = Sshd::start() else { return };
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     sshd.port = silent.local_addr().unwrap().port();

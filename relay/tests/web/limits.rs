@@ -258,7 +258,7 @@ async fn cookies_of_other_programs_on_localhost_are_accepted() {
 }
 
 #[tokio::test]
-async fn t19_beyond_the_limit_a_connection_is_told_to_retry() {
+async fn t19_beyond_the_limit_a_connection_is_refused_with_retry_after() {
     let relay = TestRelay::start().await;
     let mut open_connections = Vec::new();
     for _ in 0..320 {

@@ -64,7 +64,7 @@ async fn loopback_and_allowed_names_are_welcome_with_any_port() {
 }
 
 #[tokio::test]
-async fn t07_every_answer_carries_the_guards_and_never_a_cookie_or_an_invitation() {
+async fn t07_every_response_has_the_security_headers_and_no_cookie() {
     let relay = TestRelay::start().await;
     let foreign = [("Origin", "http://evil.example"), ("Access-Control-Request-Method", "GET")];
     for way in all_routes() {

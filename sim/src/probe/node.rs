@@ -5,7 +5,7 @@ use super::streams::HISTORY_MS;
 use crate::gpu::{facts, health, readings};
 use crate::scenario::file::FaultKind;
 use crate::scenario::{Scenario, ScenarioTime};
-use crate::{answers, processes};
+use crate::{processes, responses};
 use node_probe::driver_thread::{DriverStatus, DriverTimings, ReadRequest};
 use node_probe::host::HostReadings;
 use node_probe::output::{LineWriter, OutputQueue, encode, replayed};
@@ -247,7 +247,7 @@ impl Environment for SimulatedNode {
     }
 
     fn respond(&mut self, number: u32, request: ProbeRequest) -> Option<ProbeResponse> {
-        let response = answers::answer(&self.scenario, self.node, self.now, &request);
+        let response = responses::respond(&self.scenario, self.node, self.now, &request);
         Some(ProbeResponse { number, response })
     }
 

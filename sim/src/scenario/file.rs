@@ -335,7 +335,7 @@ impl FaultKind {
     }
 
     /// Its name in a file.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Dies => "dies",
             Self::Unreachable => "unreachable",

@@ -28,7 +28,7 @@ fn invalid_toml_is_rejected_with_its_line() {
 }
 
 #[test]
-fn a_misspelt_key_or_word_is_named() {
+fn a_misspelt_key_or_value_is_named() {
     let sentence = refusal(&toml(&job("limits = \"1h\"")));
     assert!(sentence.contains("line 16") && sentence.contains("`limits`"), "{sentence}");
     let sentence = refusal(&toml(&job("behaviour = \"dancing\"")));

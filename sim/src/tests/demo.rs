@@ -71,7 +71,7 @@ fn at_no_moment_of_three_hours_does_a_gpu_have_two_jobs_or_a_job_a_gpu_that_is_n
 }
 
 #[test]
-fn processes_are_where_the_job_list_says() {
+fn processes_run_where_the_job_list_says() {
     let demo = demo();
     for second in [0, 130, 420, 1_000, 5_000] {
         let jobs = demo.jobs(at(second));

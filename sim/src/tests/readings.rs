@@ -109,7 +109,7 @@ fn gpus_are_healthy_except_for_scenario_faults() {
 }
 
 #[test]
-fn a_power_brake_is_told_apart_from_the_power_cap() {
+fn a_power_brake_is_distinguished_from_the_power_cap() {
     let scenario = scenario(
         &("[[fault]]\nnodes = \"n1\"\nkind = \"power_brake\"\ngpu = 2\n".to_owned()
             + &job("checkpoint_every = \"1h\"")),

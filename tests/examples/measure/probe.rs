@@ -78,16 +78,17 @@ impl Node {
     }
 
     /// The JSON output of a command.
-    fn ask(&self, program: &Path, arguments: &[&str]) -> Result<Value> {
+    fn json_of(&self, program: &Path, arguments: &[&str]) -> Result<Value> {
         let output = self.command(program).args(arguments).output();
         let output = output.with_context(|| format!("start {}", program.display()))?;
-        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("{} failed: {words}", program.display()))
+            .with_context(|| format!("{} failed: {stderr}", program.display()))
     }
 
     fn tick_us(&self) -> Result<f64> {
-        let output = self.ask(&binary("examples/tick")?, &[&self.library.display().to_string(), TICKS])?;
+        let output =
+            self.json_of(&binary("examples/tick")?, &[&self.library.display().to_string(), TICKS])?;
         if output["gpus"] != 8 {
             bail!("the fake driver was not found: {output}");
         }
@@ -96,7 +97,7 @@ impl Node {
 
     fn snapshot_us(&self, python: &Path, peer: &str) -> Result<f64> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/snapshot_cost.py");
-        let output = self.ask(python, &[&script.display().to_string(), peer, TICKS])?;
+        let output = self.json_of(python, &[&script.display().to_string(), peer, TICKS])?;
         let costs = output.as_array().context("the costs of snapshots")?;
         Ok(costs.iter().filter_map(Value::as_f64).collect::<Series>().median())
     }

@@ -132,7 +132,7 @@ async fn growing_viewers(report: &Report) -> Result<()> {
         println!("{VIEWER_NODES} nodes, {clients} viewers: {share:.2} % of a core");
         points.push((clients as f64, share));
     }
-    let note = format!("{VIEWER_NODES} nodes; {}", words(&points, "viewers"));
+    let note = format!("{VIEWER_NODES} nodes; {}", summary(&points, "viewers"));
     report.value("relay.growth.viewers", exponent(&points), &note);
     Ok(())
 }
@@ -164,7 +164,7 @@ async fn growing_fleet(report: &Report) -> Result<()> {
         }
     }
     if all {
-        report.value("relay.growth.nodes", exponent(&points), &words(&points, "nodes"));
+        report.value("relay.growth.nodes", exponent(&points), &summary(&points, "nodes"));
     }
     Ok(())
 }
@@ -230,7 +230,7 @@ fn exponent(points: &[(f64, f64)]) -> f64 {
     rise / logs.iter().map(|(x, _)| (x - mean_x).powi(2)).sum::<f64>()
 }
 
-fn words(points: &[(f64, f64)], of: &str) -> String {
+fn summary(points: &[(f64, f64)], of: &str) -> String {
     let each: Vec<_> = points.iter().map(|(count, share)| format!("{count} {of}: {share:.2} %")).collect();
     each.join(", ")
 }

@@ -39,15 +39,15 @@ async fn walk_to_job(browser: &Browser, relay: &TestRelay) -> Result<()> {
 }
 
 /// Presses Tab until the focused element's text matches.
-async fn tab_to(browser: &Browser, words: &str) -> Result<()> {
+async fn tab_to(browser: &Browser, pattern: &str) -> Result<()> {
     for _ in 0..60 {
         browser.press(TAB).await?;
-        let here = browser.eval(&format!("/{words}/.test(document.activeElement.textContent)")).await?;
+        let here = browser.eval(&format!("/{pattern}/.test(document.activeElement.textContent)")).await?;
         if here == true {
             return Ok(());
         }
     }
-    bail!("Tab does not lead to {words:?}")
+    bail!("Tab does not lead to {pattern:?}")
 }
 
 #[tokio::test]

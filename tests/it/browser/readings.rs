@@ -149,7 +149,7 @@ const OPEN_FACTS: &str = "[...document.querySelectorAll('dialog .told')].map(gro
     group.firstElementChild.textContent, \
     [['', group.querySelector('.told__note').textContent], \
      ...[...group.querySelectorAll('.fact')].map(fact => [fact.querySelector('dt').textContent, \
-        fact.querySelector('b').textContent + ' ' + fact.querySelector('small').textContent].map(words => words.trim()))]])";
+        fact.querySelector('b').textContent + ' ' + fact.querySelector('small').textContent].map(text => text.trim()))]])";
 
 /// Waits until the sheet matches; an empty expectation matches anything.
 async fn expect<'a>(
@@ -177,9 +177,9 @@ fn missing(lines: &[(&str, &str, &str)]) -> String {
     format!(
         "(groups => {lines}.map(([group, label, value]) => {{ \
             const facts = groups.filter(([title]) => title === group).flatMap(([, facts]) => facts); \
-            const said = facts.filter(([name]) => new RegExp('^' + label + '$').test(name)).map(([, words]) => words); \
+            const found = facts.filter(([name]) => new RegExp('^' + label + '$').test(name)).map(([, text]) => text); \
             const wish = new RegExp(value.replace('(?i)', ''), value.startsWith('(?i)') ? 'i' : ''); \
-            return said.some(words => wish.test(words)) ? null : {{ group, label, value, said }}; \
+            return found.some(text => wish.test(text)) ? null : {{ group, label, value, found }}; \
         }}).filter(line => line))({OPEN_FACTS})"
     )
 }

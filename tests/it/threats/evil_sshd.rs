@@ -73,7 +73,7 @@ impl EvilSshd {
 }
 
 /// A host that sends these bytes, and then waits for the client to disconnect.
-fn says(bytes: Vec<u8>) -> Script {
+fn sends(bytes: Vec<u8>) -> Script {
     Arc::new(move |stream| {
         stream.write_all(&bytes)?;
         wait(stream)
@@ -81,7 +81,7 @@ fn says(bytes: Vec<u8>) -> Script {
 }
 
 /// A host that sends these bytes and disconnects.
-fn says_and_leaves(bytes: Vec<u8>) -> Script {
+fn sends_and_disconnects(bytes: Vec<u8>) -> Script {
     Arc::new(move |stream| stream.write_all(&bytes))
 }
 
@@ -148,12 +148,12 @@ fn kexinit() -> Vec<u8> {
 fn corpus() -> Vec<(String, Script)> {
     let mut corpus: Vec<(String, Script)> = Vec::new();
     let mut add = |name: &str, script| corpus.push((name.to_owned(), script));
-    add("leaves at once", says_and_leaves(Vec::new()));
-    add("says nothing", says(Vec::new()));
-    add("is a web server", says_and_leaves(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()));
-    add("a banner without an end", says([b"SSH-2.0-", &vec![b'x'; 1 << 20][..]].concat()));
-    add("a banner of control bytes", says(b"SSH-2.0-\x1b]0;x\x07\x00\xff\x9b2J\r\n".to_vec()));
-    add("an old version", says_and_leaves(b"SSH-1.5-x\r\n".to_vec()));
+    add("leaves at once", sends_and_disconnects(Vec::new()));
+    add("sends nothing", sends(Vec::new()));
+    add("is a web server", sends_and_disconnects(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()));
+    add("a banner without an end", sends([b"SSH-2.0-", &vec![b'x'; 1 << 20][..]].concat()));
+    add("a banner of control bytes", sends(b"SSH-2.0-\x1b]0;x\x07\x00\xff\x9b2J\r\n".to_vec()));
+    add("an old version", sends_and_disconnects(b"SSH-1.5-x\r\n".to_vec()));
     add(
         "lines before a banner, for ever",
         Arc::new(|stream| {
@@ -179,28 +179,28 @@ fn corpus() -> Vec<(String, Script)> {
             let bytes = raw_packet(length, padding, &[20; 64]);
             add(
                 &format!("a packet of {length} with {padding} of padding"),
-                says_and_leaves(after_banner(&bytes)),
+                sends_and_disconnects(after_banner(&bytes)),
             );
         }
     }
     let whole = packet(&kexinit());
     for cut in [1, 5, 6, 21, 25, 40, whole.len() - 9, whole.len() - 1] {
-        add(&format!("a KEXINIT cut at {cut}"), says_and_leaves(after_banner(&whole[..cut])));
+        add(&format!("a KEXINIT cut at {cut}"), sends_and_disconnects(after_banner(&whole[..cut])));
     }
     for (at, length) in [(17, u32::MAX), (17, 0x7fff_ffff), (17, 1 << 20), (87, u32::MAX), (87, 0xffff_ff00)]
     {
         let mut bent = kexinit();
         bent[at..at + 4].copy_from_slice(&length.to_be_bytes());
         let name = format!("a KEXINIT with {length} at {at}");
-        add(&name, says_and_leaves(after_banner(&packet(&bent))));
+        add(&name, sends_and_disconnects(after_banner(&packet(&bent))));
     }
     add(
         "a KEXINIT of nothing in common",
-        says(after_banner(&packet(&[&[20][..], &[0; 16], &[0; 45]].concat()))),
+        sends(after_banner(&packet(&[&[20][..], &[0; 16], &[0; 45]].concat()))),
     );
     add(
         "a KEXINIT without an end of names",
-        says(after_banner(&packet(&{
+        sends(after_banner(&packet(&{
             let names = vec![b','; 30_000];
             [&[20][..], &[0; 16], &string(&names), &[0; 41]].concat()
         }))),
@@ -253,8 +253,8 @@ fn corpus() -> Vec<(String, Script)> {
     ] {
         let message = packet(&[&[kind][..], &body].concat());
         let both = [packet(&kexinit()), message.clone()].concat();
-        add(&format!("message {kind} before a KEXINIT"), says_and_leaves(after_banner(&message)));
-        add(&format!("message {kind} after a KEXINIT"), says_and_leaves(after_banner(&both)));
+        add(&format!("message {kind} before a KEXINIT"), sends_and_disconnects(after_banner(&message)));
+        add(&format!("message {kind} after a KEXINIT"), sends_and_disconnects(after_banner(&both)));
     }
     add("IGNORE for ever", repeats(packet(&[&[2][..], &string(&[0; 20_000])].concat())));
     add("DEBUG for ever", repeats(packet(&[&[4, 1][..], &string(&[b'x'; 20_000]), &string(&[])].concat())));
@@ -287,7 +287,7 @@ fn corpus() -> Vec<(String, Script)> {
                 packet(&bent)
             }
         };
-        add(&format!("noise {seed}"), says_and_leaves(after_banner(&bytes)));
+        add(&format!("noise {seed}"), sends_and_disconnects(after_banner(&bytes)));
     }
     corpus
 }

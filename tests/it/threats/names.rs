@@ -96,7 +96,7 @@ fn texts(value: &Value) -> Vec<&str> {
 }
 
 /// The relay's terminal output and log contain nothing that a terminal interprets.
-fn said_plainly(relay: &TestRelay) -> Result<()> {
+fn check_output_is_plain(relay: &TestRelay) -> Result<()> {
     let mut lines = relay.output().lines();
     let log = relay.home().join(format!("nodeglass/{}.log", relay.pid()));
     lines.extend(std::fs::read_to_string(&log).unwrap_or_default().lines().map(str::to_owned));
@@ -132,7 +132,7 @@ async fn t13_t14_a_hostile_cluster_is_shown_sanitised() -> Result<()> {
             }
         }
     }
-    said_plainly(&relay)
+    check_output_is_plain(&relay)
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn t13_t14_a_hostile_cluster_is_shown_as_text() -> Result<()> {
         browser.until("its processes", "document.body.innerText.includes('window.pwned=1')").await?;
         unharmed(&browser, path).await?;
     }
-    said_plainly(&relay)
+    check_output_is_plain(&relay)
 }
 
 /// Everything on the page is text, and the browser reports no error.

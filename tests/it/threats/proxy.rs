@@ -204,7 +204,7 @@ fn t27_forwarded_headers_of_an_untrusted_peer_are_ignored() -> Result<()> {
             "GET /live HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\n{spoofed}Upgrade: websocket\r\n\
              Connection: upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
         );
-        http::say(at, request.as_bytes())
+        http::send_raw(at, request.as_bytes())
     };
     assert_eq!(upgrade(at, "http://127.0.0.1:8080")?.status, 403);
     Ok(())

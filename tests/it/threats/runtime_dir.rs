@@ -13,15 +13,15 @@ use std::process::Command;
 const DIR: &str = "nodeglass";
 
 /// The relay does not start in `home`, shows no link, and reports this text.
-fn refuses(home: &Path, words: &[&str]) -> Result<()> {
+fn refuses(home: &Path, texts: &[&str]) -> Result<()> {
     let output = TestRelay::command(home)?.args(["--demo", "--bind", "127.0.0.1:0"]).output()?;
-    let (out, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    ensure!(!output.status.success(), "it should refuse; it said:\n{said}");
-    ensure!(!out.contains("#k="), "it showed a link:\n{out}");
-    for word in words {
-        ensure!(said.contains(word), "{word:?} is missing in:\n{said}");
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(!output.status.success(), "it should refuse:\n{stderr}");
+    ensure!(!stdout.contains("#k="), "it showed a link:\n{stdout}");
+    for text in texts {
+        ensure!(stderr.contains(text), "{text:?} is missing in:\n{stderr}");
     }
-    ensure!(!said.contains("panicked") && said.lines().count() <= 3, "not one clear sentence:\n{said}");
+    ensure!(!stderr.contains("panicked") && stderr.lines().count() <= 3, "not one clear sentence:\n{stderr}");
     Ok(())
 }
 
@@ -86,8 +86,8 @@ fn t23_a_file_with_the_name_of_the_key_is_neither_followed_nor_read() -> Result<
     }
     let output = TestRelay::command(home.path())?.arg("link").output()?;
     ensure!(!output.status.success(), "there is no relay to be found");
-    let said = String::from_utf8(output.stderr).context("one sentence")?;
-    ensure!(said.contains("no relay of yours runs"), "{said}");
+    let output = String::from_utf8(output.stderr).context("one sentence")?;
+    ensure!(output.contains("no relay of yours runs"), "{output}");
     ensure!(fs::read_to_string(&victim)? == "untouched", "the link was followed");
     Ok(())
 }
@@ -160,12 +160,12 @@ fn t23_a_full_session_directory_is_skipped_and_reported_if_all_are_full() -> Res
     let mut relay = TestRelay::command(home.path())?;
     relay.args(["--demo", "--bind", "127.0.0.1:0"]).envs([session, ("TMPDIR", session.1)]);
     let output = relay.output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let output = String::from_utf8_lossy(&output.stderr);
     ensure!(!output.status.success());
     let folder = full.0.path().display().to_string();
     ensure!(
-        said.contains(&format!("nothing can be written to {folder}")) && said.contains("make room"),
-        "{said}"
+        output.contains(&format!("nothing can be written to {folder}")) && output.contains("make room"),
+        "{output}"
     );
     Ok(())
 }

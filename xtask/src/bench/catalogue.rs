@@ -34,7 +34,7 @@ impl Goal {
     }
 
     /// As shown in the table.
-    pub(crate) fn words(self) -> String {
+    pub(crate) fn describe(self) -> String {
         match self {
             Self::AtMost(limit) => format!("≤ {limit}"),
             Self::AtLeast(limit) => format!("≥ {limit}"),
@@ -69,7 +69,7 @@ pub(crate) fn find(key: &str) -> Option<&'static Entry> {
 pub(crate) fn list() -> String {
     let width = CATALOGUE.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
     CATALOGUE.iter().fold(String::new(), |mut out, entry| {
-        let goal = entry.goal.map(|goal| format!(" ({})", goal.words())).unwrap_or_default();
+        let goal = entry.goal.map(|goal| format!(" ({})", goal.describe())).unwrap_or_default();
         let _ = writeln!(out, "{:width$}  {} [{}]{goal}", entry.name, entry.what, entry.unit);
         out
     })

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negated_pattern_rules_the_line_out_wherever_it_stands() {
+    fn a_negated_pattern_excludes_the_line_at_any_position() {
         assert!(matches("*.x,!bad.x", "good.x"));
         assert!(!matches("*.x,!bad.x", "bad.x"));
         assert!(!matches("!bad.x,*.x", "bad.x"));

@@ -314,7 +314,7 @@ async fn recent_xids_are_reported_once_on_connecting() {
 #[tokio::test(start_paused = true)]
 async fn readings_and_health_are_sent_between_process_lists() {
     let mut link = Reader::connect(&quiet(), "q2").await;
-    let (mut lists, mut vitals, mut health) = (0, 0, 0);
+    let (mut lists, mut readings, mut health) = (0, 0, 0);
     link.live().await;
     while lists < 3 {
         match link.line().await.unwrap() {
@@ -324,7 +324,7 @@ async fn readings_and_health_are_sent_between_process_lists() {
             }
             ProbeLine::ProcessReadings(line) => {
                 assert_eq!(line.now.len(), 2);
-                vitals += 1;
+                readings += 1;
             }
             ProbeLine::Health(report) => {
                 assert_eq!(report.gpus.len(), 2);
@@ -334,7 +334,7 @@ async fn readings_and_health_are_sent_between_process_lists() {
         }
         link.order(Control::Ping).await;
     }
-    assert_eq!((vitals, health), (8, 1));
+    assert_eq!((readings, health), (8, 1));
 }
 
 #[tokio::test(start_paused = true)]

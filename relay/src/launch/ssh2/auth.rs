@@ -270,7 +270,7 @@ fn refusal(settings: &HostSettings, methods: &str, files: &[KeyFile], tried: &Tr
     LaunchError::Auth { why: why.into(), advice: advice.into() }
 }
 
-/// The number of offered keys in words.
+/// The number of offered keys as text.
 fn text_keys(tries: usize) -> String {
     if tries == 1 { "one key".to_owned() } else { format!("{tries} keys") }
 }

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_truncated_or_malformed_answer_yields_only_its_complete_keys() {
+    fn a_truncated_or_malformed_response_yields_only_its_complete_keys() {
         let good = [0, 0, 0, 2, 0, 0, 0, 1, 7, 0, 0, 0, 0, 0, 0, 0, 1, 8, 0, 0, 0, 1, b'c'];
         assert_eq!(identities(&good), [vec![7], vec![8]]);
         for cut in 0..good.len() {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_agent_that_never_answers_times_out() {
+    async fn an_unresponsive_agent_times_out() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent");
         let _silent = tokio::net::UnixListener::bind(&path).unwrap();

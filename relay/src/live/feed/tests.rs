@@ -115,7 +115,7 @@ impl TestSubscriber {
     }
 
     /// Requests some of its pending history, whatever has not been published yet.
-    fn ask(&mut self, feed: &TopicFeed, fleet: &Fleet) {
+    fn request_history(&mut self, feed: &TopicFeed, fleet: &Fleet) {
         if self.pending_history.is_empty() || self.seq != feed.seq {
             return;
         }
@@ -160,7 +160,7 @@ fn check_convergence(topic: Topic, viewer: Viewer, story: Vec<(Action, bool, boo
     let mut subscribers: Vec<TestSubscriber> = Vec::new();
     for (what, join, lose) in story {
         perform(&mut fleet, &mut now_ms, what.clone());
-        subscribers.iter_mut().for_each(|subscriber| subscriber.ask(&feed, &fleet));
+        subscribers.iter_mut().for_each(|subscriber| subscriber.request_history(&feed, &fleet));
         if !matches!(what, Action::Publish) && !join {
             continue;
         }

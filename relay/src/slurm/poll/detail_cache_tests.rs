@@ -42,7 +42,7 @@ fn failed_queries_are_repeated_soon() {
 }
 
 #[test]
-fn new_nodes_and_a_new_start_are_reasons_to_ask_but_completing_is_not() {
+fn new_nodes_and_a_new_start_are_queried_but_completing_is_not() {
     let mut cache = DetailCache::default();
     let first = job(1, &["n1", "n2"]);
     cache.record(&first, Some(detail(&first, &[0])));

@@ -194,7 +194,7 @@ impl<C: Client> Slurm<C> {
         for id in missing.into_iter().take(DOUBTED_JOBS) {
             self.requests += SCONTROL_REQUESTS;
             match self.client.run(Program::Scontrol, &scontrol::job_args(Some(id))).await {
-                Ok(output) if scontrol::goes_on(&output.out, id) == Some(true) => {
+                Ok(output) if scontrol::is_active(&output.out, id) == Some(true) => {
                     let why = format!("squeue left out job {id}, which scontrol still shows");
                     return Err(self.keep_last(&why));
                 }

@@ -172,7 +172,7 @@ async fn garbage_is_not_an_empty_list() {
 }
 
 #[tokio::test]
-async fn t18_an_answer_that_is_no_list_leaves_the_last_list_and_a_reason() {
+async fn t18_invalid_output_keeps_the_last_list_and_reports_why() {
     let good = record(1, 2001, "RUNNING", "g01");
     let huge = Err(CommandError::OutputTooLarge(Program::Squeue, 64));
     let binary = Output { out: vec![0xff; 50 << 20], err: String::new() };

@@ -96,7 +96,7 @@ fn a_metric_can_fail_alone() {
 }
 
 #[test]
-fn each_instance_has_its_own_by_way_of_its_gpu() {
+fn each_instance_has_its_own_metrics_through_its_gpu() {
     let mig = json!([{"gi": 3, "profile": "3g.40gb", "util": 50}, {"gi": 5, "profile": "1g.10gb", "gpm": {"sm": 9.0}}]);
     let machine = Machine::new(&json!({"gpus": [{"card": "h100", "mig": mig}]}));
     let gpu = machine.gpu(0);

@@ -82,7 +82,7 @@ impl Machine {
     pub fn typed_field(&self, device: &Device<'_>, id: u32, scope: u32) -> Result<(u32, u64), nvmlReturn_t> {
         let mut field = blank(id, scope);
         let call = self.nvml.lib().nvmlDeviceGetFieldValues.as_ref().unwrap();
-        #[expect(unsafe_code, reason = "nvml-wrapper always asks for scope 0")]
+        #[expect(unsafe_code, reason = "nvml-wrapper always uses scope 0")]
         // SAFETY: one field, as the count says.
         let code = unsafe { call(raw(device), 1, &raw mut field) };
         match (code, field.nvmlReturn) {

@@ -58,7 +58,7 @@ pub(crate) fn request(bytes: &[u8]) {
         let right_host = request.headers().get("host").is_some_and(|host| is_here(host.as_bytes()));
         let path = request.uri().path();
         let is_api = path.strip_prefix(BASE).unwrap_or(path).starts_with("/api/");
-        let response = RELAY.with(|relay| relay.answer(request, who));
+        let response = RELAY.with(|relay| relay.respond(request, who));
         let (status, headers) = (response.status(), response.headers());
         assert!(ALWAYS.iter().all(|name| headers.contains_key(*name)), "{headers:?}");
         assert!(NEVER.iter().all(|name| !headers.contains_key(*name)), "{headers:?}");
@@ -138,7 +138,7 @@ impl Relay {
     }
 
     /// Every request meets fresh rate limits and no open share.
-    fn answer(&self, mut request: Request<String>, who: Who) -> Response<()> {
+    fn respond(&self, mut request: Request<String>, who: Who) -> Response<()> {
         let base: BasePath = BASE.parse().expect("a path");
         let mut connection = Connection::default();
         connection.peer = match who {

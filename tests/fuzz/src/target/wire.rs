@@ -27,16 +27,16 @@ pub(crate) fn page_to_relay(bytes: &[u8]) {
 pub(crate) fn relay_to_page(bytes: &[u8]) {
     for message in FORMS.into_iter().filter_map(|form| read(form, bytes)) {
         match message {
-            ServerMessage::Snapshot(snapshot) => look_at(snapshot.picture),
+            ServerMessage::Snapshot(snapshot) => query_all(snapshot.picture),
             ServerMessage::Delta(delta) => {
                 let mut picture = KNOWN.clone();
                 apply(&mut picture, &delta);
-                look_at(picture);
+                query_all(picture);
             }
             ServerMessage::Histories(pasts) => {
                 let mut picture = KNOWN.clone();
                 let _ = picture.apply_histories(pasts, |_| ());
-                look_at(picture);
+                query_all(picture);
             }
             _ => {}
         }
@@ -57,7 +57,7 @@ pub(crate) fn relay_to_page_for_long(mut bytes: &[u8]) {
             _ => {}
         }
     }
-    look_at(picture);
+    query_all(picture);
 }
 
 /// Decoding, encoding and decoding again yields the same message.
@@ -79,7 +79,7 @@ fn apply(picture: &mut Picture, delta: &Delta) {
 }
 
 /// Everything that a page queries from a picture.
-fn look_at(mut picture: Picture) {
+fn query_all(mut picture: Picture) {
     let at_ms = picture.at_ms;
     for node in &mut picture.nodes {
         for index in 0..node.row_count() {
