@@ -77,8 +77,8 @@ async fn follow(subscriber: &mut Subscriber, pictures: &mut BTreeMap<u32, Pictur
             pictures.insert(snapshot.number, snapshot.picture.clone());
         }
         ServerMessage::Delta(delta) => pictures.get_mut(&delta.topic).unwrap().apply(delta, |_| ()).unwrap(),
-        ServerMessage::Histories(pasts) => {
-            pictures.get_mut(&pasts.topic).unwrap().apply_histories(pasts.clone(), |_| ()).unwrap();
+        ServerMessage::Histories(histories) => {
+            pictures.get_mut(&histories.topic).unwrap().apply_histories(histories.clone(), |_| ()).unwrap();
         }
         _ => {}
     }
@@ -157,7 +157,7 @@ async fn history_is_sent_in_parts_as_it_is_read_with_deltas_between() {
         rest.push(matches!(follow(&mut subscriber, &mut pictures).await, ServerMessage::Histories(_)));
     }
     // The delta does not wait for the remaining history.
-    assert_eq!(rest.iter().filter(|is_past| **is_past).count(), 3);
+    assert_eq!(rest.iter().filter(|is_history| **is_history).count(), 3);
     assert!(!rest[0] || !rest[1], "{rest:?}");
     let frame = harness.hub.picture(job_topic(), Viewer::Owner, Form::Binary).await.unwrap();
     let ServerMessage::Snapshot(truth) = Form::Binary.decode(&frame).unwrap() else { panic!("no snapshot") };

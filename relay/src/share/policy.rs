@@ -150,12 +150,12 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// [`NodePicture::past`].
-    pub fn past(&self) -> Option<Cow<'a, History>> {
-        let past = self.raw.history.as_ref()?;
+    /// [`NodePicture::history`].
+    pub fn history(&self) -> Option<Cow<'a, History>> {
+        let history = self.raw.history.as_ref()?;
         Some(match self.guest {
-            None => Cow::Borrowed(past),
-            Some((visibility, fleet)) => Cow::Owned(visibility.past(past, self.raw, fleet)),
+            None => Cow::Borrowed(history),
+            Some((visibility, fleet)) => Cow::Owned(visibility.history(history, self.raw, fleet)),
         })
     }
 }
@@ -287,11 +287,18 @@ impl Visibility {
         gpu
     }
 
-    fn past(&self, past: &History, raw: &NodePicture, fleet: &Fleet) -> History {
-        let shown = past.gpus.iter().zip(&raw.gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
-        let host =
-            if self.shows_host(&raw.name, fleet) { past.host.clone() } else { past.host.without_cells() };
-        History { is_summary: past.is_summary, gpus: shown.map(|(traces, _)| traces.clone()).collect(), host }
+    fn history(&self, history: &History, raw: &NodePicture, fleet: &Fleet) -> History {
+        let shown = history.gpus.iter().zip(&raw.gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+        let host = if self.shows_host(&raw.name, fleet) {
+            history.host.clone()
+        } else {
+            history.host.without_cells()
+        };
+        History {
+            is_summary: history.is_summary,
+            gpus: shown.map(|(traces, _)| traces.clone()).collect(),
+            host,
+        }
     }
 
     fn process(&self, process: &ProcessPicture, jobs: &[Job]) -> ProcessPicture {

@@ -160,12 +160,12 @@ fn t23_a_full_session_directory_is_skipped_and_reported_if_all_are_full() -> Res
     let mut relay = TestRelay::command(home.path())?;
     relay.args(["--demo", "--bind", "127.0.0.1:0"]).envs([session, ("TMPDIR", session.1)]);
     let output = relay.output()?;
-    let output = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(!output.status.success());
     let folder = full.0.path().display().to_string();
     ensure!(
-        output.contains(&format!("nothing can be written to {folder}")) && output.contains("make room"),
-        "{output}"
+        stderr.contains(&format!("nothing can be written to {folder}")) && stderr.contains("make room"),
+        "{stderr}"
     );
     Ok(())
 }

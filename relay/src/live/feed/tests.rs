@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fleet::NodeEvent;
-use crate::fleet::scene::{self, figures, hello, jobs, line, process, replay, sample};
+use crate::fleet::scene::{self, hello, jobs, line, process, process_readings, replay, sample};
 use crate::fleet::{Event, Fleet};
 use crate::share::Visibility;
 use nodeglass_protocol::JobId;
@@ -26,7 +26,7 @@ enum Action {
     Sample(usize, Vec<u64>),
     Replay(usize, u64, Vec<u64>),
     Process(usize, u32, Option<u32>),
-    Figures(usize, u64),
+    ProcessReadings(usize, u64),
     Health(usize, Vec<(u32, u64, u64)>),
     Down(usize),
     Tick(u64),
@@ -42,7 +42,7 @@ fn actions() -> impl Strategy<Value = Action> {
         8 => (node.clone(), utils()).prop_map(|(node, utils)| Action::Sample(node, utils)),
         2 => (node.clone(), 0..20u64, utils()).prop_map(|(node, back, utils)| Action::Replay(node, back, utils)),
         2 => (node.clone(), 0..4u32, proptest::option::of(1..4u32)).prop_map(|(node, gpu, job)| Action::Process(node, gpu, job)),
-        2 => (node.clone(), 1..9u64).prop_map(|(node, gib)| Action::Figures(node, gib)),
+        2 => (node.clone(), 1..9u64).prop_map(|(node, gib)| Action::ProcessReadings(node, gib)),
         2 => (node.clone(), proptest::collection::vec((0..4u32, 0..3u64, 98..104u64), 0..4)).prop_map(|(node, cards)| Action::Health(node, cards)),
         1 => node.prop_map(Action::Down),
         3 => (0..20_000u64).prop_map(Action::Tick),
@@ -80,7 +80,7 @@ fn perform(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
         Action::Process(node, gpu, job) => {
             line(fleet, NODES[node], process(NODES[node], gpu, 7, job), *now_ms)
         }
-        Action::Figures(node, gib) => line(fleet, NODES[node], figures(gib << 30), *now_ms),
+        Action::ProcessReadings(node, gib) => line(fleet, NODES[node], process_readings(gib << 30), *now_ms),
         Action::Health(node, cards) => line(fleet, NODES[node], scene::health(&cards), *now_ms),
         Action::Down(node) => {
             let down = NodeEvent::Down { why: "cut".into(), retry_at_ms: *now_ms };
@@ -122,8 +122,8 @@ impl TestSubscriber {
         let Some(bytes) = feed.history(fleet, self.form, &mut self.pending_history) else {
             return assert!(self.pending_history.is_empty());
         };
-        let ServerMessage::Histories(pasts) = self.form.decode(&bytes).unwrap() else { unreachable!() };
-        self.picture.apply_histories(pasts, |_| ()).unwrap();
+        let ServerMessage::Histories(histories) = self.form.decode(&bytes).unwrap() else { unreachable!() };
+        self.picture.apply_histories(histories, |_| ()).unwrap();
     }
 
     /// Known and true picture, without pending history.
@@ -198,8 +198,8 @@ fn check_convergence(topic: Topic, viewer: Viewer, story: Vec<(Action, bool, boo
 fn truth(topic: &Topic, viewer: &Viewer, detail: DetailLevel, fleet: &Fleet, at_ms: u64) -> Picture {
     let mut truth = overview_state(topic, viewer, fleet, at_ms);
     for view in viewer.nodes(fleet, topic).unwrap() {
-        let past = detail.history(view.past().as_deref());
-        truth.nodes.push(NodePicture { history: past, ..detail.view(view.now()) });
+        let history = detail.history(view.history().as_deref());
+        truth.nodes.push(NodePicture { history, ..detail.view(view.now()) });
     }
     truth
 }
@@ -219,7 +219,7 @@ fn first_difference(known: &Picture, truth: &Picture) -> Option<String> {
             () if k.gpus != t.gpus => return diff("gpus", &k.gpus, &t.gpus),
             () if k.host != t.host => return diff("host", &k.host, &t.host),
             () if k.processes != t.processes => return diff("processes", &k.processes, &t.processes),
-            () if k.history != t.history => return diff("past", &k.history, &t.history),
+            () if k.history != t.history => return diff("history", &k.history, &t.history),
             () => {}
         }
     }
@@ -345,8 +345,8 @@ fn sent(topic: Topic, viewer: Viewer, story: Vec<Action>) -> Vec<u8> {
             all.extend_from_slice(&out.json.unwrap_or_default());
         }
         let names = || NODES.map(scene::name).into();
-        let pasts = |form| feed.as_ref().and_then(|feed| feed.history(&fleet, form, &mut names()));
-        all.extend([Form::Binary, Form::Json].into_iter().filter_map(pasts).flatten());
+        let histories = |form| feed.as_ref().and_then(|feed| feed.history(&fleet, form, &mut names()));
+        all.extend([Form::Binary, Form::Json].into_iter().filter_map(histories).flatten());
         feed = feed
             .or_else(|| TopicFeed::open(topic.clone(), viewer.clone(), 3, HISTORY_BUDGET, &fleet, now_ms));
         let whole = |form| feed.as_mut().and_then(|feed| feed.full_snapshot(&fleet, form));
