@@ -38,7 +38,7 @@ pub struct NodeChanges {
     pub were: Vec<(GpuUuid, GpuHealth)>,
     /// NVLink rates.
     pub rates: bool,
-    /// The set of jobs that use it.
+    /// The set of jobs with usage on it.
     pub job_usage: bool,
     /// Utilisation per CPU core.
     pub cores: bool,

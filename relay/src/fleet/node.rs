@@ -42,8 +42,8 @@ pub struct Node {
     backfilled: bool,
     /// Processes that the last list no longer contains.
     departed: Vec<ProcessPicture>,
-    /// What the processes do since the last sample. It is entered with the next one: cells are published
-    /// with samples, and a viewer that joins in between would have others than the deltas start from.
+    /// Process readings since the last sample, applied with the next one: cells are published with samples, and
+    /// a viewer that joins in between would have a different baseline than the deltas.
     process_readings: Option<Vec<Row<ProcessField>>>,
     /// Baseline that sparse process updates are relative to.
     listed: Vec<Row<ProcessField>>,
