@@ -1,4 +1,4 @@
-//! The time range that all graphs of a page fraction: it follows the current time, or is fixed.
+//! The time range that all graphs of a page share: it follows the current time, or is fixed.
 
 use nodeglass_protocol::trace::Trace;
 

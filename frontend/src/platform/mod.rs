@@ -1,7 +1,9 @@
 //! Wrappers around browser APIs: storage, time, events, frames. Nothing here decides anything.
 
+mod frame_queue;
 mod observer;
 
+pub use frame_queue::FrameQueue;
 pub use observer::{Observer, Visibility};
 
 use leptos::prelude::{document, window};

@@ -7,7 +7,7 @@ use crate::domain::route::Route;
 use crate::domain::severity::Severity;
 use crate::fleet::{Fleet, LogCell, NodeCell, TopicStore};
 use crate::net::Feed;
-use crate::platform;
+use crate::platform::{self, FrameQueue};
 use crate::state::address::Address;
 use crate::state::settings::Settings;
 use leptos::prelude::*;
@@ -55,6 +55,8 @@ pub struct Page {
     pub second: RwSignal<u64>,
     /// Changes with every step of the charts.
     pub step: RwSignal<u64>,
+    /// Work that is spread over frames.
+    pub frames: FrameQueue,
     /// Whether the help is open.
     pub help: RwSignal<bool>,
     /// Whether the command palette is open.
@@ -116,6 +118,7 @@ impl Page {
             jobs,
             second,
             step,
+            frames: FrameQueue::new(),
             help,
             command_palette,
             settings_open,

@@ -71,29 +71,42 @@ impl Time {
 
     /// Changes the range, given the current one and the relay's clock.
     pub fn set_range(&self, at: impl FnOnce(Range, u64) -> Range) {
-        let now_ms = self.page.fleet.relay_ms(platform::now_ms());
+        let now_ms = self.now_ms();
         let range = at(self.range.get_untracked(), now_ms);
         if range != self.range.get_untracked() {
             self.range.set(range);
         }
     }
 
-    /// Returns the window of a graph with at most `most` steps; changes when a step passes.
+    /// Returns the window of a graph with at most `most` steps; changes when a step passes. Graphs follow the
+    /// clock one after another, each in a frame of its own: a page has up to ten.
     pub fn window(&self, most: Signal<usize>) -> Memo<Window> {
-        let time = self.clone();
+        let clock_ms = {
+            let page = self.page.clone();
+            move || page.fleet.relay_ms(platform::now_ms())
+        };
+        let shown_ms = RwSignal::new(clock_ms());
+        let (second, frames, read_ms) = (self.page.second, self.page.frames, clock_ms.clone());
+        Effect::watch(
+            move || second.get(),
+            move |_, _, _| {
+                let read_ms = read_ms.clone();
+                // The view may be gone by then.
+                frames.push(move || _ = shown_ms.try_set(read_ms()));
+            },
+            false,
+        );
+        let range = self.range;
         Memo::new(move |_| {
-            let (range, now_ms) = (time.range.get(), time.now_ms());
+            let range = range.get();
+            let now_ms = if range.is_live() { shown_ms.get() } else { clock_ms() };
             Window::over(range.end_ms(now_ms), range.span_ms(), most.get())
         })
     }
 
-    /// Returns the relay's clock: changes every second while graphs follow it, and stays otherwise.
+    /// Returns the relay's clock without subscribing the caller.
     pub fn now_ms(&self) -> u64 {
-        if self.range.get().is_live() {
-            self.page.now_ms()
-        } else {
-            self.page.fleet.relay_ms(platform::now_ms())
-        }
+        self.page.fleet.relay_ms(platform::now_ms())
     }
 
     /// Subscribes to theme (the system's, too) and colour scheme; the number changes with the system's theme.
@@ -179,7 +192,7 @@ impl Time {
             if !known.get() || text == time.range_text() {
                 return;
             }
-            let now_ms = time.page.fleet.relay_ms(platform::now_ms());
+            let now_ms = time.now_ms();
             let range = text.and_then(|text| Range::from_text(&text, time.wall_offset_s(), now_ms));
             time.range.set(range.unwrap_or_default());
         });

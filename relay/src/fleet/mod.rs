@@ -10,6 +10,7 @@ mod node;
 mod ownership;
 mod replay;
 mod timeline;
+mod unattributed;
 
 pub use changes::{Changes, NodeChanges};
 pub use event::{Event, NodeEvent};

@@ -4,6 +4,7 @@ use super::changes::NodeChanges;
 use super::ownership;
 use super::replay::Replay;
 use super::timeline::Timeline;
+use super::unattributed::Unattributed;
 use crate::fleet::NodeEvent;
 use nodeglass_protocol::field::{ReadingSet as _, Row};
 use nodeglass_protocol::job::Job;
@@ -49,6 +50,7 @@ pub struct Node {
     listed: Vec<Row<ProcessField>>,
     /// The list that the baseline is of.
     list_ns: u64,
+    unattributed: Unattributed,
 }
 
 impl Node {
@@ -65,6 +67,7 @@ impl Node {
             process_readings: None,
             listed: Vec::new(),
             list_ns: 0,
+            unattributed: Unattributed::default(),
         }
     }
 
@@ -264,6 +267,7 @@ impl Node {
         sample.host.apply(&mut node.host);
         let process_readings = self.process_readings.take().into_iter().flatten();
         node.processes.iter_mut().zip(process_readings).for_each(|(process, row)| process.row = row);
+        self.unattributed.take_sample(node, now_ms);
         if let Some(usages) = sample.jobs.or(is_whole.then(Vec::new)) {
             changes.job_usage |= apply_job_usage(&mut node.job_usage, &usages, is_whole);
         }
@@ -285,6 +289,7 @@ impl Node {
         // A genuine probe never lists more.
         let processes: Vec<_> = list.processes.into_iter().take(MAX_PROCESSES).map(picture).collect();
         self.list_ns = list.mono_ns;
+        self.unattributed.take_list();
         self.listed = processes.iter().map(|process| process.row.clone()).collect();
         let same = |(old, new): (&ProcessPicture, &ProcessPicture)| old.facts == new.facts;
         let known = &self.picture.processes;

@@ -9,7 +9,7 @@ use nodeglass_protocol::picture::{
 };
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms, Sharing};
-use nodeglass_protocol::{JobId, NodeName, Reading, Row, Text};
+use nodeglass_protocol::{Cell, GpuField, JobId, NodeName, Reading, Row, Text};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -234,6 +234,12 @@ impl Visibility {
         in_scope && (own || !self.hidden.other_users)
     }
 
+    /// Returns whether unattributed memory is shown: only where every process is, as it would otherwise
+    /// reveal how much memory hidden processes hold. A page may still compute what the visible ones leave.
+    fn shows_unattributed(&self) -> bool {
+        !self.hidden.other_users && !matches!(self.scope, Scope::Jobs(_))
+    }
+
     /// A job as a viewer sees it; `None` if it is hidden.
     fn job(&self, job: &Job) -> Option<Job> {
         if !self.shows_job(job.id, std::slice::from_ref(job)) {
@@ -284,6 +290,9 @@ impl Visibility {
     fn gpu(&self, gpu: &GpuPicture, jobs: &[Job]) -> GpuPicture {
         let mut gpu = gpu.clone();
         gpu.owners.retain(|owner| self.shows_job(owner.job, jobs));
+        if !self.shows_unattributed() {
+            gpu.row.set(GpuField::MemUnattributed, Cell::NOT_YET);
+        }
         gpu
     }
 

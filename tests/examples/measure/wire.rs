@@ -5,8 +5,9 @@ use crate::series::Series;
 use crate::trace::{self, GPUS, Trace};
 use anyhow::{Context, Result};
 use nodeglass_protocol::NodeName;
+use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::probe::{GpuSample, ProbeLine, Sample};
-use nodeglass_tests::pipeline::{Nodes, Pipeline};
+use nodeglass_tests::pipeline::{JOB, Nodes, Pipeline};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::path::Path;
@@ -26,8 +27,11 @@ pub fn measure(report: &Report) -> Result<()> {
     let traces = trace::all()?;
     if traces.is_empty() {
         println!("the traces of real GPUs are not here, so that the demo's take their place");
-        return measure_core(report, &scripted_traces()?, "of the demo");
+        let traces = scripted_traces()?;
+        measure_overview(report, &traces, "of the demo")?;
+        return measure_core(report, &traces, "of the demo");
     }
+    measure_overview(report, &traces, "of real GPUs")?;
     measure_core(report, &traces, "of real GPUs")?;
     for (part, kinds, what) in PARTS {
         let bytes = all_readings_cost(kinds)?;
@@ -71,7 +75,7 @@ fn measure_core(report: &Report, traces: &[Trace], whose: &str) -> Result<()> {
     let (mut all, mut kinds) =
         (Cost::default(), [(Cost::default(), Vec::new()), (Cost::default(), Vec::new())]);
     for trace in traces {
-        let cost = play(trace)?;
+        let cost = play(trace, &mut pipeline(Topic::Job(JOB))?)?;
         let name = name_of(trace.busy);
         report.value(&format!("{name}.{}", trace.name), cost.each(), whose);
         let (sum, each) = &mut kinds[usize::from(trace.busy)];
@@ -101,10 +105,14 @@ fn name_of(busy: bool) -> &'static str {
     if busy { "wire.bytes_per_gpu_sample_busy" } else { "wire.bytes_per_gpu_sample_idle" }
 }
 
-/// Replays a trace of the six core fields on all nodes.
-fn play(trace: &Trace) -> Result<Cost> {
+/// A feed of a topic with all nodes, before their first sample.
+fn pipeline(topic: Topic) -> Result<Pipeline> {
     let nodes = Nodes::scripted()?;
-    let mut pipeline = Pipeline::new(nodes.names(NODES), |name| nodes.hello(name).into_iter().collect())?;
+    Pipeline::of_topic(topic, nodes.names(NODES), |name| nodes.hello(name).into_iter().collect())
+}
+
+/// Replays a trace of the six core fields on all nodes.
+fn play(trace: &Trace, pipeline: &mut Pipeline) -> Result<Cost> {
     let mut cost = Cost::default();
     for second in 0..trace.seconds.len().min(SECONDS) {
         pipeline.next_second();
@@ -112,7 +120,7 @@ fn play(trace: &Trace) -> Result<Cost> {
             let moment = (second + node * trace.seconds.len() / NODES) % trace.seconds.len();
             pipeline.receive(node, sample(second, node, &trace.seconds[moment]).into());
         }
-        let bytes = published_bytes(&mut pipeline);
+        let bytes = published_bytes(pipeline);
         // The first sample has every reading, like a snapshot.
         if second > 0 {
             cost.ours += bytes;
@@ -163,6 +171,23 @@ fn all_readings_cost(kinds: Kinds) -> Result<f64> {
         samples += NODES * GPUS;
     }
     Ok(bytes as f64 / samples as f64)
+}
+
+/// Bytes of the overview for busy GPUs: per second, and of the final snapshot with history.
+fn measure_overview(report: &Report, traces: &[Trace], whose: &str) -> Result<()> {
+    let names = ["wire.bytes_per_gpu_sample_overview", "wire.overview_snapshot_bytes_per_gpu"];
+    if !report.wants(&names) {
+        return Ok(());
+    }
+    let (mut deltas, mut snapshots) = (Cost::default(), Series::default());
+    for trace in traces.iter().filter(|trace| trace.busy) {
+        let mut pipeline = pipeline(Topic::Overview)?;
+        deltas.add(&play(trace, &mut pipeline)?);
+        snapshots.push(pipeline.snapshot_frame()?.len() as f64 / (NODES * GPUS) as f64);
+    }
+    report.value(names[0], deltas.each(), whose);
+    report.noted(names[1], &snapshots, &format!("{whose}, with up to {SECONDS} s of history"));
+    Ok(())
 }
 
 /// The demo's GPUs as a recorded trace.

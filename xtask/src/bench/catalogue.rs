@@ -114,6 +114,13 @@ pub(crate) const CATALOGUE: &[Entry] = &[
     ),
     entry("wire.bytes_per_gpu_sample_busy", "B", most(4.5), "the same of busy GPUs"),
     entry("wire.bytes_per_gpu_sample_all_fields", "B", most(10.0), "every field, processes, host and jobs"),
+    entry("wire.bytes_per_gpu_sample_overview", "B", None, "what the overview carries of busy GPUs"),
+    entry(
+        "wire.overview_snapshot_bytes_per_gpu",
+        "B",
+        None,
+        "the overview's snapshot with its complete history, for each GPU",
+    ),
     entry("wire.vs_json_ratio", "ours/theirs", None, "the six core fields against the same as JSON"),
     entry("wire.vs_gpustat_web_ratio", "ours/theirs", None, "the same against gpustat-web's whole HTML"),
     entry("wire.vs_gpu_hot_ratio", "ours/theirs", None, "the same against gpu-hot's whole JSON"),

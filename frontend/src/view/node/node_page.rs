@@ -14,6 +14,7 @@ use crate::view::tables::gpu_table::GpuTable;
 use crate::view::tables::job_usage_table::JobUsageTable;
 use crate::view::tables::process_table::ProcessTable;
 use crate::view::widgets::copy::commands;
+use crate::view::widgets::later::Later;
 use leptos::prelude::*;
 use nodeglass_protocol::{JobId, NodeName};
 
@@ -77,14 +78,22 @@ pub fn NodePage(
         <div class="node" class:is-stale=move || stale.get()>
             <Tiles scope=scope.clone()/>
             {move || table()}
-            <TimeLine scope=scope.clone()/>
-            <ProcessTable scope=scope.clone()/>
-            <HostPanel store=store.clone() node=cell.clone()/>
-            <JobUsageTable scope=scope.clone()/>
+            {later(scope.clone(), cell.clone())}
         </div>
         <Topology store=store.clone() node=cell.clone()/>
         {move || ways()}
         <Facts store node=cell/>
+    }
+}
+
+/// What lies below the first screen, each part created in a frame of its own.
+fn later(scope: Scope, cell: NodeCell) -> impl IntoView {
+    let (processes, host, usage) = (scope.clone(), scope.clone(), scope.clone());
+    view! {
+        <Later><TimeLine scope=scope.clone()/></Later>
+        <Later><ProcessTable scope=processes.clone()/></Later>
+        <Later><HostPanel store=host.store.clone() node=cell.clone()/></Later>
+        <Later><JobUsageTable scope=usage.clone()/></Later>
     }
 }
 

@@ -4,5 +4,6 @@ pub mod actions;
 pub mod copy;
 pub mod dot;
 pub mod fact_list;
+pub mod later;
 pub mod meter;
 pub mod sheet;

@@ -7,6 +7,7 @@ use crate::field::{Field, ROW_WIDTH, ReadingSet};
 use Group::{Activity, Clocks, Engines, Errors, Links, Memory, Power, Temperature};
 
 const MIB_64: u64 = 64 << 20;
+const GIB: u64 = 1 << 30;
 
 catalogue! {
     /// Metrics of a GPU.
@@ -38,7 +39,7 @@ catalogue! {
     /// `nvmlDeviceGetClockInfo(SM)`, MHz. The steps are the GPU's own.
     SmClock: sm_clock_mhz = Metric::clock("sm_clock_mhz", 15, "SM clock", "SM clock frequency")
         .label("SM").short("SM").column("clock").full_scale(FullScale::Limit(Limit::SmClock))
-        .with_history();
+        .with_summary_history().in_summary();
     /// `nvmlDeviceGetClockInfo(MEM)`, MHz.
     MemClock: mem_clock_mhz = Metric::clock("mem_clock_mhz", 1, "Memory clock",
         "memory clock frequency")
@@ -60,7 +61,7 @@ catalogue! {
     /// `nvmlDeviceGetTotalEccErrors(uncorrected, volatile)`.
     EccUncorrected: ecc_uncorrected = Metric::counter("ecc_uncorrected", Unit::One, Errors,
         "Uncorrected ECC errors", "uncorrected memory errors since the driver was loaded")
-        .short("ECC bad").column("ecc_bad");
+        .short("ECC bad").column("ecc_bad").in_summary();
     /// `nvmlDeviceGetTotalEccErrors(corrected, volatile)`.
     EccCorrected: ecc_corrected = Metric::counter("ecc_corrected", Unit::One, Errors,
         "Corrected ECC errors", "corrected memory errors since the driver was loaded")
@@ -152,4 +153,10 @@ catalogue! {
     PowerCapped: power_capped_pct = Metric::percent("power_capped_pct", Clocks, "Held by power limit",
         "share of time in which the power limit reduced the clocks").short("Capped")
         .with_history();
+    /// The part of `mem_used_bytes` that no listed process holds, as far as it stayed for 12 s,
+    /// rounded down. Unsupported where the memory of a process is, for a GPU that is divided into
+    /// MIG instances, and for unified memory.
+    MemUnattributed: mem_unattributed_bytes = Metric::bytes("mem_unattributed_bytes", GIB, Memory,
+        "Unattributed memory", "memory in use that none of the listed processes holds")
+        .label("Unattributed").short("Unattr.").part_of(GpuField::MemTotal).derived().in_summary();
 }

@@ -137,15 +137,16 @@ impl SentNode {
             self.set_gpus(&gpus, detail);
             out.push(Change::Gpus { node, gpus });
         }
-        if detail == DetailLevel::Summary {
-            return gpus_changed;
-        }
         if what.health && !gpus {
+            // NVLink rates are not among these, so that a feed that does not carry them compares nothing.
             let were = dirty.node_changes.map_or(&[][..], |node_changes| &node_changes.were);
             let changed = self.health_changes(&now.gpus, were, detail);
             if !changed.is_empty() {
                 out.push(Change::Health { node, changed });
             }
+        }
+        if detail == DetailLevel::Summary {
+            return gpus_changed;
         }
         let identities = now.processes.iter().map(|process| (process.facts.pid, &process.facts.gpu));
         if what.processes || !identities.eq(self.processes.iter().map(|(pid, gpu)| (*pid, gpu))) {

@@ -6,8 +6,10 @@ use crate::fleet::scene::{self, hello, jobs, line, process, process_readings, re
 use crate::fleet::{Event, Fleet};
 use crate::share::Visibility;
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::gpu::{GpuHealth, NvLink};
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_protocol::live::HealthChange;
+use nodeglass_protocol::probe::{GpuLinkRates, HealthReport, LinkRates, ProbeLine};
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::{HiddenParts, Scope, Share, ShareId, ShareTerms, Sharing};
 use nodeglass_protocol::{LongText, Reading};
@@ -81,7 +83,7 @@ fn perform(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
             line(fleet, NODES[node], process(NODES[node], gpu, 7, job), *now_ms)
         }
         Action::ProcessReadings(node, gib) => line(fleet, NODES[node], process_readings(gib << 30), *now_ms),
-        Action::Health(node, cards) => line(fleet, NODES[node], scene::health(&cards), *now_ms),
+        Action::Health(node, cards) => line(fleet, NODES[node], with_problems(&cards), *now_ms),
         Action::Down(node) => {
             let down = NodeEvent::Down { why: "cut".into(), retry_at_ms: *now_ms };
             fleet.handle(Event::Node(scene::name(NODES[node]), down), *now_ms);
@@ -92,6 +94,19 @@ fn perform(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
         }
         Action::Publish => {}
     }
+}
+
+/// Health in which a second PCIe replay comes with a pending remapping, and with an odd rate every other
+/// link is down.
+fn with_problems(cards: &[(u32, u64, u64)]) -> ProbeLine {
+    let ProbeLine::Health(mut report) = scene::health(cards) else { unreachable!() };
+    for (gpu, (_, replays, rate)) in report.gpus.iter_mut().zip(cards) {
+        gpu.remap_pending = Reading::Value(*replays > 1);
+        for link in gpu.nvlinks.iter_mut().skip(usize::from(rate % 4 == 1)).step_by(2) {
+            link.up = Reading::Value(rate % 2 == 0);
+        }
+    }
+    ProbeLine::Health(report)
 }
 
 /// A subscriber that joined at some moment, in one of the two forms.
@@ -263,6 +278,82 @@ fn a_sample_of_eight_idle_gpus_costs_few_bytes() {
     let changes = fleet.take_changes();
     let encoded = feed.advance(&fleet, &changes, 2_000, false).unwrap();
     assert!(encoded.binary.len() <= 16, "{} bytes", encoded.binary.len());
+}
+
+/// A fleet of which node `n1` has two healthy GPUs with two NVLinks each, with these readings.
+fn healthy_fleet() -> (Fleet, HealthReport) {
+    let mut fleet = Fleet::new();
+    jobs(&mut fleet, vec![scene::job(1, &[("n1", &[0])]), scene::job(2, &[("n1", &[1])])], 0);
+    line(&mut fleet, "n1", hello("n1", &[0, 1]), 0);
+    line(&mut fleet, "n1", sample(1, &[0; 2]), 1_000);
+    let ProbeLine::Health(report) = scene::health(&[(2, 0, 100); 2]) else { unreachable!() };
+    line(&mut fleet, "n1", ProbeLine::Health(report.clone()), 1_000);
+    (fleet, report)
+}
+
+/// The GPUs whose health a line changes for a viewer of the overview; the picture is true afterwards.
+fn health_changes(viewer: Viewer, report: HealthReport) -> Vec<HealthChange> {
+    let (mut fleet, _) = healthy_fleet();
+    let mut feed =
+        TopicFeed::open(Topic::Overview, viewer.clone(), 1, HISTORY_BUDGET, &fleet, 1_000).unwrap();
+    fleet.take_changes();
+    let mut subscriber = TestSubscriber::join(&mut feed, &fleet, Form::Binary).unwrap();
+    subscriber.request_history(&feed, &fleet);
+    line(&mut fleet, "n1", ProbeLine::Health(report), 1_500);
+    let changes = fleet.take_changes();
+    let Some(encoded) = feed.advance(&fleet, &changes, 1_500, false) else { return Vec::new() };
+    assert!(subscriber.take(&encoded));
+    let truth = truth(&Topic::Overview, &viewer, DetailLevel::Summary, &fleet, 1_500);
+    let (known, truth) = subscriber.comparable(truth);
+    assert_eq!(first_difference(&known, &truth), None);
+    let ServerMessage::Delta(delta) = Form::Binary.decode(&encoded.binary).unwrap() else { unreachable!() };
+    match <[Change; 1]>::try_from(delta.changes).unwrap() {
+        [Change::Health { node: 0, changed }] => changed,
+        [other] => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_problem_of_a_gpu_reaches_the_overview() {
+    let (_, mut report) = healthy_fleet();
+    report.gpus[1].nvlinks[1].up = Reading::Value(false);
+    let down = NvLink { link: 1, up: Reading::Value(false), ..NvLink::default() };
+    let changed =
+        HealthChange { gpu: 1, link_count: Some(1), links: vec![(0, down)], ..HealthChange::default() };
+    assert_eq!(health_changes(Viewer::Owner, report.clone()), [changed]);
+    report.gpus[0].remap_pending = Reading::Value(true);
+    let changed = health_changes(Viewer::Owner, report);
+    let pending = GpuHealth { remap_pending: Reading::Value(true), ..GpuHealth::default() };
+    assert_eq!((changed.len(), &changed[0].health), (2, &Some(Box::new(pending))));
+}
+
+#[test]
+fn the_overview_is_sent_neither_rates_nor_counts_of_a_healthy_gpu() {
+    let (mut fleet, mut report) = healthy_fleet();
+    for gpu in &mut report.gpus {
+        gpu.pcie_replays = Reading::Value(7);
+        gpu.nvlinks[0].rx_mib_s = Reading::Value(90_000);
+        gpu.nvlinks[1].errors = Reading::Value(3);
+    }
+    assert_eq!(health_changes(Viewer::Owner, report.clone()), []);
+    let mut feed = TopicFeed::open(Topic::Overview, Viewer::Owner, 1, HISTORY_BUDGET, &fleet, 1_000).unwrap();
+    fleet.take_changes();
+    let rates = LinkRates { gpus: report.gpus.iter().map(GpuLinkRates::of).collect() };
+    line(&mut fleet, "n1", ProbeLine::LinkRates(rates), 1_500);
+    let changes = fleet.take_changes();
+    assert!(!changes.is_empty());
+    assert!(feed.advance(&fleet, &changes, 1_500, false).is_none());
+}
+
+#[test]
+fn t09_a_guest_is_sent_problems_of_visible_gpus_only() {
+    let guest = || guest(Scope::Jobs(vec![JobId(1)]), HiddenParts::default());
+    let (_, mut report) = healthy_fleet();
+    report.gpus[1].remap_failed = Reading::Value(true);
+    assert_eq!(health_changes(guest(), report.clone()), []);
+    report.gpus[0].nvlinks[0].up = Reading::Value(false);
+    let changed = health_changes(guest(), report);
+    assert_eq!(changed.iter().map(|change| change.gpu).collect::<Vec<_>>(), [0]);
 }
 
 /// What a guest of job 1 must never be sent.

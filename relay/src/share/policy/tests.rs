@@ -168,6 +168,28 @@ fn processes_of_other_and_of_unknown_users_are_hidden() {
 }
 
 #[test]
+fn memory_of_hidden_processes_is_not_revealed_as_unattributed() {
+    let mut fleet = fleet();
+    for second in 2..20 {
+        let ProbeLine::Sample(mut sample) = sample(second, &[10, 20]) else { unreachable!() };
+        sample.gpus.iter_mut().for_each(|gpu| gpu.mem_used_bytes = Reading::Value(8 << 30));
+        line(&mut fleet, "n1", ProbeLine::Sample(sample), second * 1_000);
+    }
+    let shown = |viewer: Viewer| {
+        let nodes = viewer.nodes(&fleet, &Topic::Overview).unwrap();
+        let cells = nodes[0].now().gpus.iter().map(|gpu| gpu.row.get(GpuField::MemUnattributed));
+        cells.collect::<Vec<_>>()
+    };
+    // One process holds a GiB of the first GPU.
+    let known = [Cell::steps(7), Cell::steps(8)];
+    assert_eq!(shown(Viewer::Owner), known);
+    assert_eq!(shown(viewer(Scope::All, NOTHING)), known);
+    assert_eq!(shown(viewer(Scope::Nodes(vec![scene::name("n1")]), NOTHING)), known);
+    assert_eq!(shown(viewer(Scope::All, HiddenParts { other_users: true, ..NOTHING })), [Cell::NOT_YET; 2]);
+    assert_eq!(shown(viewer(Scope::Jobs(vec![JobId(1)]), NOTHING)), [Cell::NOT_YET]);
+}
+
+#[test]
 fn data_of_the_owner_alone_is_never_visible() {
     let mut fleet = fleet();
     fleet.handle(

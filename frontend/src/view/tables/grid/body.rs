@@ -4,7 +4,7 @@ use super::cell::{self, Update};
 use super::row_values::RowValues;
 use super::source::{RowEntry, RowFlags};
 use super::state::Grid;
-use super::updater::RowUpdater;
+use super::updater::{RowUpdater, Urgency};
 use crate::domain::colour_scheme::ColourScheme;
 use crate::state::settings::Theme;
 use crate::table::column::Sum;
@@ -33,9 +33,14 @@ pub fn Body(
     let shown = Arc::new(shown);
     let rendered = grid.rendered();
     let frame = StoredValue::new_local(Frame::read(&grid, rendered));
-    let updater = RowUpdater::new({
+    let updater = RowUpdater::new(grid.frames(), {
         let grid = grid.clone();
-        move || frame.set_value(Frame::read(&grid, rendered))
+        move || {
+            let now = Frame::read(&grid, rendered);
+            let urgency = frame.with_value(|before| now.urgency_after(before));
+            frame.set_value(now);
+            urgency
+        }
     });
     let row = move |entry: RowEntry| untrack(|| row(&grid, &shown, &entry, frame, updater));
     view! {
@@ -81,6 +86,16 @@ impl Frame {
             first: grid.window.get().first,
             rows: rendered.with(|rows| rows.iter().map(|row| row.key.clone()).collect()),
         }
+    }
+
+    /// Returns what the change since an earlier frame requires.
+    fn urgency_after(&self, before: &Self) -> Urgency {
+        let same = self.in_view == before.in_view
+            && self.appearance == before.appearance
+            && self.selected == before.selected
+            && self.first == before.first
+            && self.rows == before.rows;
+        if same { Urgency::Readings } else { Urgency::Interaction }
     }
 
     /// Returns whether a row's values are updated in this frame.

@@ -2,7 +2,7 @@
 
 use super::source::{RowEntry, SharedSource, TableNames};
 use crate::domain::colour_scheme::ColourScheme;
-use crate::platform::{self, Observer, Visibility};
+use crate::platform::{self, FrameQueue, Observer, Visibility};
 use crate::state::page::Page;
 use crate::state::settings::{Settings, Theme};
 use crate::state::time::Time;
@@ -304,6 +304,11 @@ impl Grid {
     /// Returns what determines the look of rows besides their values.
     pub fn appearance(&self) -> (Theme, ColourScheme, u64) {
         (self.page.settings.theme(), self.page.settings.scheme(), self.time.track_colours())
+    }
+
+    /// Returns the queue that spreads updates over frames.
+    pub fn frames(&self) -> FrameQueue {
+        self.page.frames
     }
 
     /// Returns the step of the charts.
