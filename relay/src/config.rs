@@ -100,8 +100,8 @@ pub struct Config {
     #[arg(long, env = "NODEGLASS_PROXY_USER_HEADER", value_name = "NAME", value_parser = value::header)]
     pub proxy_user_header: Option<String>,
 
-    /// Also accept your key from connections of this user: a login name or uid, unknown (the kernel cannot
-    /// say, as in containers), or remote (other machines, over TLS)
+    /// Also accept your key from connections of this user: a login name or uid, unknown (not identified
+    /// by the kernel, as in containers), or remote (other machines, over TLS)
     #[arg(long, env = "NODEGLASS_TRUST_UID", value_name = "WHO")]
     #[arg(value_delimiter = ',', value_parser = value::trusted)]
     pub trust_uid: Vec<Trusted>,

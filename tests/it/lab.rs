@@ -188,12 +188,12 @@ fn a_dead_controller_is_reported_in_ten_seconds_and_polled_again_once_back() -> 
     let mut watch = Watch::start(&lab, "alice")?;
     assert_eq!(gpus(find(&watch.jobs()?, job)?), "gpu-node-01:0");
     lab.freeze("slurm-ctl", "slurmctld")?;
-    let why = watch.poll()?.err().context("a frozen controller tells no jobs")?;
+    let why = watch.poll()?.err().context("a frozen controller returns no jobs")?;
     assert_eq!(why, "squeue did not answer within 10 s; showing the last list");
     lab.thaw("slurm-ctl", "slurmctld")?;
     assert_eq!(gpus(find(&watch.jobs()?, job)?), "gpu-node-01:0");
     lab.svc("slurm-ctl", "stop", "slurmctld")?;
-    let why = watch.poll()?.err().context("a stopped controller tells no jobs")?;
+    let why = watch.poll()?.err().context("a stopped controller returns no jobs")?;
     ensure!(why.starts_with("squeue "), "{why}");
     // A relay that starts now waits for SLURM, and does not treat this as a machine without SLURM.
     let mut newcomer = Watch::start(&lab, "alice")?;

@@ -115,7 +115,7 @@ fn of_a_relay(cards: usize) -> Result<[u64; 3]> {
 #[test]
 fn the_relay_allocates_nothing_per_gpu_of_a_sample() -> Result<()> {
     let (few, many) = (of_a_relay(4)?, of_a_relay(64)?);
-    for (part, (few, many)) in ["read", "take in", "tell"].into_iter().zip(few.into_iter().zip(many)) {
+    for (part, (few, many)) in ["parse", "apply", "publish"].into_iter().zip(few.into_iter().zip(many)) {
         ensure!(many <= few + GROWTH, "to {part} it: {few} allocations with 4 cards, {many} with 64");
     }
     Ok(())

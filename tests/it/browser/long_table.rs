@@ -1,4 +1,4 @@
-//! A table of more rows than a screen holds draws those that can be seen, wherever one scrolls and however large the window is.
+//! A long table renders its visible rows only, at any scroll position and window size.
 
 use anyhow::{Result, ensure};
 use nodeglass_tests::{Browser, TestRelay};
@@ -33,7 +33,7 @@ async fn scroll(browser: &Browser, share: f64) -> Result<()> {
     browser.eval(&scrolled).await.map(drop)
 }
 
-/// The row in the middle of what is drawn.
+/// The middle one of the rendered rows.
 async fn middle(browser: &Browser) -> Result<Option<i64>> {
     let row = "(rows => Number(rows[rows.length >> 1].getAttribute('aria-rowindex')))";
     let rows = format!("[...{BOX}.querySelectorAll('tbody tr[aria-rowindex]')]");
@@ -63,7 +63,7 @@ async fn a_long_table_renders_all_visible_rows_at_any_scroll_position_and_size()
         scroll(&browser, 0.5).await?;
         browser.until(&format!("rows in {height} px"), FILLED).await?;
     }
-    // What is seen goes on being written.
+    // Visible rows continue to be updated.
     let texts =
         format!("[...{BOX}.querySelectorAll('.c-power .num')].map(figure => figure.textContent).join()");
     let first = browser.eval(&texts).await?;
