@@ -42,9 +42,10 @@ pub fn sentences(mut found: Vec<Found>, most: usize) -> (Vec<Sentence>, usize) {
         let is_alike = |other: &Found| other.node == one.node && other.deviation.metric == metric;
         let alike = found.iter().filter(|other| is_alike(other)).count();
         let is_whole_node = alike > 1 && alike == one.on_node;
-        let name = match is_whole_node {
-            true => format!("{} (all {alike} GPUs)", one.node),
-            false => who(&one.node, &one.gpu, &one.ranks),
+        let name = if is_whole_node {
+            format!("{} (all {alike} GPUs)", one.node)
+        } else {
+            who(&one.node, &one.gpu, &one.ranks)
         };
         let text = one.deviation.outlier.as_ref().map(|outlier| outlier.sentence(&name, metric));
         sentences.extend(text.map(|text| Sentence { at, metric, text }));

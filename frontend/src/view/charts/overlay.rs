@@ -1,11 +1,11 @@
 //! All GPUs of a job in one graph: their band, and the outliers.
 
 use super::export::Export;
-use super::gpu_groups::{NodeGroup, gpu_groups, is_over};
+use super::gpu_groups::{GpuEntry, NodeGroup, gpu_groups, is_over};
 use super::graph::{Graph, Plots, plot_memo};
 use super::plot::Plot;
 use super::summary::summary;
-use crate::domain::deviation::{Found, Sentence, sentences};
+use crate::domain::deviation::{Deviation, Found, Sentence, sentences};
 use crate::fleet::TopicStore;
 use crate::state::page::Page;
 use crate::state::time::Time;
@@ -94,10 +94,8 @@ fn verdict(store: &TopicStore, groups: &[NodeGroup]) -> Verdict {
     if deviations.iter().all(Option::is_none) {
         return Verdict::None("Nothing to compare: no data of the last minute, or the job idles.");
     }
-    let outlier = |((group, gpu), (at, deviation)): ((&NodeGroup, _), (usize, Option<_>))| {
-        let deviation: crate::domain::deviation::Deviation = deviation?;
-        deviation.outlier.as_ref()?;
-        let gpu: &super::gpu_groups::GpuEntry = gpu;
+    let outlier = |(at, ((group, gpu), deviation)): (usize, ((&NodeGroup, &GpuEntry), Option<Deviation>))| {
+        let deviation = deviation.filter(|deviation| deviation.outlier.is_some())?;
         Some(Found {
             at,
             node: group.node.name().to_string(),
@@ -107,7 +105,7 @@ fn verdict(store: &TopicStore, groups: &[NodeGroup]) -> Verdict {
             deviation,
         })
     };
-    let found: Vec<Found> = all().zip(deviations.into_iter().enumerate()).filter_map(outlier).collect();
+    let found: Vec<Found> = all().zip(deviations).enumerate().filter_map(outlier).collect();
     if found.is_empty() {
         return Verdict::None(if is_over(store, groups) {
             "No outliers in the last minute of the job."
