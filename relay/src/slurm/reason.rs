@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_pending_job_has_its_reason_and_a_remedy() {
         assert!(text("Priority").contains("before it in the queue"));
-        assert!(text("JobHeldUser").contains("release it"));
+        assert!(text("JobHeldUser").contains("Release it"));
         assert!(text("DependencyNeverSatisfied").contains("never start"));
         assert!(text("BeginTime").contains("StartTime=now"));
     }
