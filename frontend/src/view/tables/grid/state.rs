@@ -22,7 +22,7 @@ use web_sys::{Element, HtmlElement, Node};
 const ROW_PX: u32 = 26;
 /// From this height on, in px, a row has space for a second line.
 const TALL_PX: u32 = 40;
-/// How far beyond the viewport rows count as visible, in px.
+/// How far beyond the viewport rows count as visible, in px: as far as the observer looks.
 const MARGIN_PX: f64 = 120.0;
 /// Width of the table's frame besides its columns, in px.
 const FRAME_PX: u32 = 4;
@@ -365,11 +365,7 @@ impl Grid {
             Visibility::Hidden => visibility.set(Visibility::Hidden),
             _ => seen.read_visible_part(),
         });
-        let on_scroll = move |_| {
-            if scrolled.is_in_view.get_untracked() {
-                scrolled.read_visible_part();
-            }
-        };
+        let on_scroll = move |_| scrolled.read_visible_part();
         let guards = observer.zip(main(&outer).map(|main| Listener::new(main, "scroll", on_scroll)));
         if guards.is_none() {
             visibility.set(Visibility::Full);
