@@ -62,6 +62,8 @@ pub struct Grid {
     pub selected: RwSignal<Option<Arc<str>>>,
     /// Whether the pointer is over it: rows keep their place.
     pub is_hovered: RwSignal<bool>,
+    /// Whether the order is held although readings may have changed it.
+    pub is_held: Memo<bool>,
     /// Height of a row in px; rows are taller on narrow and touch screens.
     row_px: RwSignal<u32>,
     /// The element around the table, which scrolls by itself only if the user chose more columns than fit.
@@ -113,6 +115,8 @@ impl Grid {
             let (text, columns) = (page.address.query(names.sort), columns.clone());
             move |_| text.with(|text| Sort::parse(text.as_deref()?, &columns))
         });
+        let is_held =
+            Memo::new(move |_| is_hovered.get() && (sort.get().is_some() || filter_text.get().is_some()));
         let entries = Memo::new({
             let source = source.clone();
             move |_| source.entries()
@@ -165,6 +169,7 @@ impl Grid {
             in_view,
             selected,
             is_hovered,
+            is_held,
             row_px,
             outer,
             input,
@@ -316,12 +321,6 @@ impl Grid {
     /// Returns whether rows have space for a second line.
     pub fn is_tall(&self) -> bool {
         self.row_px.get() >= TALL_PX
-    }
-
-    /// Returns whether the order is held although readings may have changed it: rows keep their place under the
-    /// pointer.
-    pub fn is_held(&self) -> bool {
-        self.is_hovered.get() && (self.sort.get().is_some() || self.filter_text.get().is_some())
     }
 
     /// Returns what is shown in an export format.
