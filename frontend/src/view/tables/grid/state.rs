@@ -22,7 +22,7 @@ use web_sys::{Element, HtmlElement, Node};
 const ROW_PX: u32 = 26;
 /// From this height on, in px, a row has space for a second line.
 const TALL_PX: u32 = 40;
-/// How far beyond the viewport rows count as visible, in px: as far as the observer looks.
+/// How far beyond the viewport rows count as visible, in px, as in the observer.
 const MARGIN_PX: f64 = 120.0;
 /// Width of the table's frame besides its columns, in px.
 const FRAME_PX: u32 = 4;
