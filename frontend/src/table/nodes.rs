@@ -85,7 +85,9 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
         styled(F::Cpu, |column| column.width(62).rank(7)),
         styled(F::MemUsed, |column| column.width(116).rank(7)),
         computed(
-            text_column("state", "State", 130, "state of its connection, and what needs attention").rank(1),
+            text_column("state", "State", 130, "state of its connection, and what needs attention")
+                .rank(1)
+                .grows(),
             |row| Value::text(state(row.node, &row.health)),
         ),
         metric(F::Load1),

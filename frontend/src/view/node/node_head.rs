@@ -6,7 +6,6 @@ use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::fleet::{NodeCell, TopicStore};
 use crate::state::page::{Page, node_health};
-use crate::table::nodes;
 use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
 use nodeglass_protocol::live::Mode;
@@ -25,13 +24,12 @@ pub fn NodeHead(
     let health = {
         let (page, name) = (page.clone(), name.clone());
         Memo::new(move |_| {
-            let unknown = Health { severity: Severity::Pending, label: "no data yet".to_owned() };
-            let Some(cell) = store.cell(&name) else { return unknown };
+            let Some(cell) = store.cell(&name) else {
+                return Health { severity: Severity::Pending, label: "no data yet".to_owned() };
+            };
             page.second.track();
             cell.head().track();
-            let health = node_health(&page, &store, &cell);
-            let label = store.node(&cell, |node| nodes::state(node, &health));
-            Health { severity: health.severity, label: label.unwrap_or(unknown.label) }
+            Health::clone(&node_health(&page, &store, &cell))
         })
     };
     let state = move || health.with(|health| health.label.clone());

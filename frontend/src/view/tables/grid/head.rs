@@ -5,6 +5,10 @@ use crate::table::Column;
 use crate::table::sort::Sort;
 use leptos::prelude::*;
 
+/// Explains the sign `‖`.
+pub const HELD: &str =
+    "Order held: rows keep their place while the pointer is over the table, and are sorted when it leaves.";
+
 /// The columns' widths and titles.
 #[component]
 pub fn Head(
@@ -35,16 +39,24 @@ fn title(grid: &Grid, at: usize) -> AnyView {
         return view! { <th class=class scope="col" title=column.about>{column.title}</th> }.into_any();
     }
     let sort = grid.sort;
-    let grid = grid.clone();
     let here = move || sort.get().filter(|sort| sort.column == at);
-    let arrow = move || here().map(|sort| if sort.down { "↓" } else { "↑" });
+    let held = grid.is_held;
+    let arrow = move || {
+        here().map(|sort| match (sort.down, held.get()) {
+            (true, false) => "↓",
+            (false, false) => "↑",
+            (true, true) => "↓‖",
+            (false, true) => "↑‖",
+        })
+    };
     let order = move || here().map(|sort| if sort.down { "descending" } else { "ascending" });
+    let grid = grid.clone();
     let click = move |_| grid.sort_by(Sort::after_click(sort.get_untracked(), at, &grid.columns));
     view! {
         <th class=class scope="col" aria-sort=order title=about(&column)>
             <button class="grid__sort" tabindex="-1" on:click=click>
                 <span>{column.title} {unit(&column)}</span>
-                <i aria-hidden="true">{move || arrow()}</i>
+                <i aria-hidden="true" title=move || held.get().then_some(HELD)>{move || arrow()}</i>
             </button>
         </th>
     }

@@ -22,7 +22,7 @@ use web_sys::{Element, HtmlElement, Node};
 const ROW_PX: u32 = 26;
 /// From this height on, in px, a row has space for a second line.
 const TALL_PX: u32 = 40;
-/// How far beyond the viewport rows count as visible, in px.
+/// How far beyond the viewport rows count as visible, in px, as in the observer.
 const MARGIN_PX: f64 = 120.0;
 /// Width of the table's frame besides its columns, in px.
 const FRAME_PX: u32 = 4;
@@ -62,6 +62,8 @@ pub struct Grid {
     pub selected: RwSignal<Option<Arc<str>>>,
     /// Whether the pointer is over it: rows keep their place.
     pub is_hovered: RwSignal<bool>,
+    /// Whether the order is held although readings may have changed it.
+    pub is_held: Memo<bool>,
     /// Height of a row in px; rows are taller on narrow and touch screens.
     row_px: RwSignal<u32>,
     /// The element around the table, which scrolls by itself only if the user chose more columns than fit.
@@ -113,6 +115,8 @@ impl Grid {
             let (text, columns) = (page.address.query(names.sort), columns.clone());
             move |_| text.with(|text| Sort::parse(text.as_deref()?, &columns))
         });
+        let is_held =
+            Memo::new(move |_| is_hovered.get() && (sort.get().is_some() || filter_text.get().is_some()));
         let entries = Memo::new({
             let source = source.clone();
             move |_| source.entries()
@@ -165,6 +169,7 @@ impl Grid {
             in_view,
             selected,
             is_hovered,
+            is_held,
             row_px,
             outer,
             input,
@@ -318,12 +323,6 @@ impl Grid {
         self.row_px.get() >= TALL_PX
     }
 
-    /// Returns whether the order is held although readings may have changed it: rows keep their place under the
-    /// pointer.
-    pub fn is_held(&self) -> bool {
-        self.is_hovered.get() && (self.sort.get().is_some() || self.filter_text.get().is_some())
-    }
-
     /// Returns what is shown in an export format.
     pub fn export(&self, form: export::Form) -> String {
         let shown: Vec<usize> =
@@ -370,11 +369,7 @@ impl Grid {
             Visibility::Hidden => visibility.set(Visibility::Hidden),
             _ => seen.read_visible_part(),
         });
-        let on_scroll = move |_| {
-            if scrolled.is_in_view.get_untracked() {
-                scrolled.read_visible_part();
-            }
-        };
+        let on_scroll = move |_| scrolled.read_visible_part();
         let guards = observer.zip(main(&outer).map(|main| Listener::new(main, "scroll", on_scroll)));
         if guards.is_none() {
             visibility.set(Visibility::Full);

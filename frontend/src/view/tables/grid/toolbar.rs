@@ -2,6 +2,7 @@
 
 use super::column_menu::ColumnMenu;
 use super::export_menu::ExportMenu;
+use super::head::HELD;
 use super::state::Grid;
 use crate::domain::text;
 use leptos::prelude::*;
@@ -29,8 +30,7 @@ pub fn Toolbar(
         let notes = order.with(|order| order.iter().filter(|entry| source.is_note(entry)).count());
         format!("{} of {counted}", text::grouped((passing - notes) as u64))
     });
-    let held = grid.clone();
-    let held = Memo::new(move |_| held.is_held());
+    let held = grid.is_held;
     let error = move || {
         error.get().map(|error| {
             // Of several terms, the position names the one that is meant.
@@ -44,7 +44,7 @@ pub fn Toolbar(
             <h2>{names.title}</h2>
             <span class="grid__count" role="status">{move || count.get()}</span>
             <span class="grid__held" class:is-held=move || held.get()
-                title="Rows keep their place while the pointer is over the table. They are sorted again when it leaves.">
+                title=HELD>
                 "order held"
             </span>
             <div class="grid__tools" hidden=move || empty.get()>
