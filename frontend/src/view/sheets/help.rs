@@ -36,10 +36,10 @@ pub fn Help() -> impl IntoView {
                     {keys(is_owner)}
                     <h2>"Shapes"</h2>
                     <dl class="help__shapes">
-                        <dt><i class="dot dot--well"></i></dt> <dd>"live, all is well"</dd>
-                        <dt><i class="dot dot--attention"></i></dt> <dd>"worth a look: late, or a flag"</dd>
-                        <dt><i class="dot dot--bad"></i></dt> <dd>"silent, down, refused, or a card is lost"</dd>
-                        <dt><i class="dot dot--waiting"></i></dt> <dd>"waiting"</dd>
+                        <dt><i class="dot dot--well"></i></dt> <dd>"live and healthy"</dd>
+                        <dt><i class="dot dot--attention"></i></dt> <dd>"warning: slower or at risk, such as heat, idle GPUs or a late node"</dd>
+                        <dt><i class="dot dot--bad"></i></dt> <dd>"error: no answer, a lost GPU, memory errors, a hung or failed job"</dd>
+                        <dt><i class="dot dot--waiting"></i></dt> <dd>"pending, or without current data"</dd>
                         <dt><i class="dot dot--ended"></i></dt> <dd>"ended; the last picture stays"</dd>
                     </dl>
                 </Sheet>
