@@ -38,8 +38,7 @@ impl Attention {
                 second.track();
                 store.jobs().track();
                 let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
-                if is_current(&feed, &store) {
-                    let now = now(&fleet);
+                if let Some(now) = now(&fleet).filter(|_| is_current(&feed, &store)) {
                     let found = store.read(|picture| attention::items(&picture.jobs, &picture.nodes, now));
                     tracker.update(found, now.relay_ms, held.get());
                 }
@@ -73,8 +72,7 @@ impl Attention {
                 let own = attention::for_job(&known, id).filter(|entry| !entry.item.is_past).cloned();
                 return Arc::new(own.collect());
             }
-            if is_current(&this.feed, &store) {
-                let now = now(&this.fleet);
+            if let Some(now) = now(&this.fleet).filter(|_| is_current(&this.feed, &store)) {
                 let mut found = job.with(|job| match job {
                     Some(job) => {
                         store.read(|picture| attention::items(std::slice::from_ref(job), &picture.nodes, now))
@@ -135,9 +133,10 @@ fn is_current(feed: &Feed, store: &TopicStore) -> bool {
     feed.link() == LinkState::Live && store.phase() == Phase::Ready
 }
 
-/// Returns the time as of which values are shown.
-fn now(fleet: &Fleet) -> Now {
-    Now { relay_ms: fleet.shown_ms(), wall_s: fleet.wall_s(platform::now_ms()) }
+/// Returns the time as of which values are shown; `None` before the first frame.
+fn now(fleet: &Fleet) -> Option<Now> {
+    let relay_ms = Some(fleet.shown_ms()).filter(|shown_ms| *shown_ms > 0)?;
+    Some(Now { relay_ms, wall_s: fleet.wall_s(platform::now_ms()) })
 }
 
 fn job_ids(entries: &[Entry]) -> Vec<JobId> {

@@ -133,7 +133,7 @@ pub fn items(jobs: &[Job], nodes: &[NodePicture], now: Now) -> Vec<Item> {
         items.extend(activity::problem(job, jobs, nodes, now));
         items.extend(failure(job, now));
     }
-    items.sort_by(|a, b| a.rank().cmp(&b.rank()));
+    items.sort_by_key(Item::rank);
     items
 }
 

@@ -82,7 +82,7 @@ impl Tracker {
         if !is_held {
             self.entries.retain(|(entry, _)| !entry.is_over);
             // Stable: among equals the order of their appearance remains.
-            self.entries.sort_by(|(a, _), (b, _)| a.item.rank().cmp(&b.item.rank()));
+            self.entries.sort_by_key(|(entry, _)| entry.item.rank());
         }
         self.entries()
     }

@@ -96,10 +96,8 @@ fn Row(key: String, entries: Memo<Arc<Vec<Entry>>>, store: TopicStore, in_job: b
     };
     let symbol = Memo::new(move |_| {
         entry.with(|entry| {
-            let severity = entry.as_ref().map_or(Severity::Ended, |entry| match entry.is_over {
-                true => Severity::Ended,
-                false => entry.item.severity,
-            });
+            let current = entry.as_ref().filter(|entry| !entry.is_over);
+            let severity = current.map_or(Severity::Ended, |entry| entry.item.severity);
             let label = match severity {
                 Severity::Error => "error",
                 Severity::Warning => "warning",

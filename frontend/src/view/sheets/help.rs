@@ -39,16 +39,16 @@ pub fn Help() -> impl IntoView {
                         <dl>
                             <dt>"Tap a row"</dt> <dd>"open it"</dd>
                             <dt>"Tap a column's title"</dt> <dd>"sort by it"</dd>
-                            <dt>"Drag in a graph"</dt> <dd>"read its values"</dd>
+                            <dt>"Tap a graph"</dt> <dd>"read its values"</dd>
                             <dt>"Pinch in a graph"</dt> <dd>"zoom in and out"</dd>
                         </dl>
                     </div>
                     <h2>"Symbols"</h2>
                     <dl class="help__shapes">
-                        <dt><i class="dot dot--well"></i></dt> <dd>"live, no problem"</dd>
-                        <dt><i class="dot dot--attention"></i></dt> <dd>"needs attention: late, or a flag"</dd>
-                        <dt><i class="dot dot--bad"></i></dt> <dd>"silent, down, refused, or a GPU is lost"</dd>
-                        <dt><i class="dot dot--waiting"></i></dt> <dd>"waiting"</dd>
+                        <dt><i class="dot dot--well"></i></dt> <dd>"live and healthy"</dd>
+                        <dt><i class="dot dot--attention"></i></dt> <dd>"warning: slower or at risk, such as heat, idle GPUs or a late node"</dd>
+                        <dt><i class="dot dot--bad"></i></dt> <dd>"error: no answer, a lost GPU, memory errors, a hung or failed job"</dd>
+                        <dt><i class="dot dot--waiting"></i></dt> <dd>"pending, or without current data"</dd>
                         <dt><i class="dot dot--ended"></i></dt> <dd>"ended; shows its last values"</dd>
                     </dl>
                 </Sheet>
