@@ -140,7 +140,7 @@ impl FactGroup {
             facts.into_iter().partition(|fact| fact.unsupported);
         if !missing.is_empty() {
             let names: Vec<String> = missing.into_iter().map(|fact| fact.label).collect();
-            facts.push(Fact::absent("Not offered", &names.join(", ")));
+            facts.push(Fact::absent("Not supported", &names.join(", ")));
         }
         Self { title, note: String::new(), facts }
     }

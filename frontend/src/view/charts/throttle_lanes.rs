@@ -34,12 +34,12 @@ pub fn ThrottleLanes(store: TopicStore, groups: Memo<Vec<NodeGroup>>) -> impl In
     let rows = move || {
         let (all, window_now) = (throttle_lanes.get(), window.get());
         if all.is_empty() {
-            return view! { <p class="read-out">"No reason for lower clocks in this time."</p> }.into_any();
+            return view! { <p class="read-out">"No throttling in this time."</p> }.into_any();
         }
         all.into_iter().map(|lane| row(&lane, &window_now, window, &time)).collect_view().into_any()
     };
     view! {
-        <h3 class="caption"><b>"Why clocks are lower"</b> " · idle and the power limit are part of healthy work"</h3>
+        <h3 class="caption"><b>"Throttle reasons"</b> " · idle and power cap are normal"</h3>
         <div class="lanes">{move || rows()}</div>
     }
 }
@@ -75,10 +75,10 @@ fn throttle_lanes(time: &Time, store: &TopicStore, groups: &[NodeGroup], window:
 fn row(one: &Lane, now: &Window, window: Memo<Window>, time: &Time) -> AnyView {
     let runs: Vec<(u64, u64)> =
         one.gpus.iter().flat_map(|(_, throttle)| throttle.runs.iter().copied()).collect();
-    let class = if one.reason.is_normal { "lane" } else { "lane lane--bad" };
+    let class = if one.reason.is_normal { "lane" } else { "lane lane--attention" };
     view! {
         <div class=class title=one.reason.why>
-            <span>{if one.reason.is_normal { "" } else { "▲ " }} {one.reason.name}</span>
+            <span>{if one.reason.is_normal { "" } else { "◆ " }} {one.reason.name}</span>
             <div class="lane__time">
                 <svg viewBox="0 0 1000 1" preserveAspectRatio="none" aria-hidden="true"><path d=interval_path(&runs, now)></path></svg>
                 <Cursor window/>
@@ -105,15 +105,12 @@ fn lane_text(lane: &Lane, window: &Window, time: &Time) -> String {
     let oldest =
         lane.gpus.iter().filter_map(|(_, throttle)| Some((throttle.since_ms?, throttle.or_longer))).min();
     let since = match oldest {
-        Some((since_ms, or_longer)) if time.range().is_live() => {
+        Some((since_ms, or_longer)) if time.range().is_live() && !time.is_over() => {
             let more = if or_longer { "at least " } else { "" };
-            format!(
-                " · holds now, for {more}{}",
-                text::span(window.end_ms().saturating_sub(since_ms) / 1_000)
-            )
+            format!(" · active for {more}{}", text::span(window.end_ms().saturating_sub(since_ms) / 1_000))
         }
         Some((since_ms, _)) => format!(" · since {}", time.clock(since_ms)),
-        None => " · not now".to_owned(),
+        None => " · inactive".to_owned(),
     };
     format!("{who} · {share}{since}")
 }

@@ -6,3 +6,4 @@ pub mod dot;
 pub mod fact_list;
 pub mod meter;
 pub mod sheet;
+pub mod status_line;
