@@ -134,7 +134,7 @@ pub struct FactGroup {
 }
 
 impl FactGroup {
-    /// Creates a group; facts that are not offered are listed together at its end.
+    /// Creates a group; facts that are not supported are listed together at its end.
     pub fn new(title: &'static str, facts: impl IntoIterator<Item = Fact>) -> Self {
         let (missing, mut facts): (Vec<Fact>, Vec<Fact>) =
             facts.into_iter().partition(|fact| fact.unsupported);
@@ -245,7 +245,7 @@ mod tests {
         let group = FactGroup::new("Power", [read("Average"), Fact::new("Limit", "300 W"), read("Energy")]);
         let entries: Vec<(&str, &str)> =
             group.facts.iter().map(|fact| (fact.label.as_str(), fact.value.as_str())).collect();
-        assert_eq!(entries, [("Limit", "300 W"), ("Not offered", "Average, Energy")]);
+        assert_eq!(entries, [("Limit", "300 W"), ("Not supported", "Average, Energy")]);
     }
 
     #[test]

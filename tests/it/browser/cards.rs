@@ -62,10 +62,10 @@ async fn a_lost_gpu_is_reported_and_the_others_continue() -> Result<()> {
     browser.until("the neighbour's new value", &says(&row(1), "63")).await?;
     browser.until("no old value", &format!("!{}", says(&row(0), "77"))).await?;
     open_sheet(&browser, &machine, &node, "GPU-a").await?;
-    until_sheet_says(&browser, &["It cannot be read", "lost", "failed"]).await?;
+    until_sheet_says(&browser, &["Cannot be read", "lost"]).await?;
     until_no_zero(&browser, &["NVML index", "NUMA node"]).await?;
     machine.set(&state(false, 41))?;
-    browser.until("its return", &format!("!{}", says(SHEET, "It cannot be read"))).await
+    browser.until("its return", &format!("!{}", says(SHEET, "Cannot be read"))).await
 }
 
 #[tokio::test]
@@ -173,11 +173,11 @@ async fn unsupported_readings_of_each_card_are_named_and_never_zero() -> Result<
             "shares its memory with the host",
             "Utilisation\\s+41 %",
             "Used\\s+2 GiB",
-            "counts only whether anything ran",
-            "Not offered\\s+.*SM active",
-            "Not offered\\s+.*Limit in force",
-            "Not offered\\s+.*NVLink received",
-            "Not offered\\s+.*Uncorrected, since driver load",
+            "reports only whether a kernel was running",
+            "Not supported\\s+.*SM active",
+            "Not supported\\s+.*Current limit",
+            "Not supported\\s+.*NVLink received",
+            "Not supported\\s+.*Uncorrected, since driver load",
         ],
     )
     .await?;
@@ -187,13 +187,13 @@ async fn unsupported_readings_of_each_card_are_named_and_never_zero() -> Result<
     open_sheet(&browser, &machine, &node, "GPU-gh200").await?;
     until_sheet_says(
         &browser,
-        &["Utilisation\\s+42 %", "SM active\\s+3[78] %", "Used\\s+.* of 95.6 GiB", "Not offered\\s+.*BAR1"],
+        &["Utilisation\\s+42 %", "SM active\\s+3[78] %", "Used\\s+.* of 95.6 GiB", "Not supported\\s+.*BAR1"],
     )
     .await?;
     open_sheet(&browser, &machine, &node, "GPU-a100").await?;
     until_sheet_says(
         &browser,
-        &["Utilisation\\s+43 %", "from Hopper on", "Not offered\\s+.*SM active.*Tensor cores"],
+        &["Utilisation\\s+43 %", "from Hopper on", "Not supported\\s+.*SM active.*Tensor cores"],
     )
     .await
 }
@@ -219,7 +219,7 @@ async fn each_mig_instance_is_shown_with_its_share() -> Result<()> {
             "Profile\\s+3g\\.40gb",
             "Used\\s+10 GiB of",
             "Part of\\s+GPU-a",
-            "Not offered\\s+.*Utilisation",
+            "Not supported\\s+.*Utilisation",
         ],
     )
     .await
@@ -244,7 +244,7 @@ async fn an_old_driver_shows_its_readings_and_names_the_unsupported_ones() -> Re
             "Draw\\s+310 W",
             "Core\\s+57 °C",
             "Driver\\s+440\\.33\\.01",
-            "Not offered\\s+.*Reserved",
+            "Not supported\\s+.*Reserved",
         ],
     )
     .await

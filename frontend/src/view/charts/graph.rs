@@ -51,6 +51,9 @@ pub fn Graph(
     /// Height in pixels.
     #[prop(default = 96)]
     height: u32,
+    /// Maximum number of labels on the time axis.
+    #[prop(default = 5)]
+    labels: usize,
 ) -> impl IntoView {
     let (time, canvas) = (Time::from_context(), NodeRef::<Canvas>::new());
     let window = Memo::new(move |_| plot.with(|plot| plot.window));
@@ -88,7 +91,7 @@ pub fn Graph(
                 <canvas node_ref=canvas style:height=format!("{height}px")></canvas>
                 {move || is_empty.get().then(|| view! { <p class="graph__none">"No data in this time"</p> }.into_any())}
             </PlotArea>
-            <TimeAxis/>
+            <TimeAxis most=labels/>
         </div>
     }
 }

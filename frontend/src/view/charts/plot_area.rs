@@ -260,8 +260,8 @@ impl Area {
             let (from_ms, to_ms) = (from_ms.min(to_ms), from_ms.max(to_ms));
             let clock = |at_ms| self.time.clock(at_ms);
             return Some(TooltipText {
-                value: text::span((to_ms - from_ms) / 1_000),
-                title: "zoom".to_owned(),
+                value: span_text((to_ms - from_ms) / 1_000),
+                title: "zoom in".to_owned(),
                 lines: vec![format!("{} – {}", clock(from_ms), clock(to_ms))],
                 ..TooltipText::default()
             });
@@ -310,6 +310,14 @@ fn Selection(selected: RwSignal<Option<(u64, u64)>>, window: Memo<Window>) -> im
         )
     };
     move || shown()
+}
+
+/// Formats the length of a selection to the second: `42 s`, `2 min 05 s`.
+fn span_text(seconds: u64) -> String {
+    match seconds {
+        0..60 => text::span(seconds),
+        _ => format!("{} min {:02} s", seconds / 60, seconds % 60),
+    }
 }
 
 /// Returns the horizontal position of an event in its element, 0 to 1.

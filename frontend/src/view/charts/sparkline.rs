@@ -6,7 +6,7 @@ use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 
 /// Its padding keeps a line at 100 % away from the row above, where it would look like a border.
-const SPARK: Frame = Frame { width: 200.0, height: 18.0, pad: 3.0 };
+const SPARK: Frame = Frame { width: 200.0, height: 18.0, pad: 4.0 };
 const TILE: Frame = Frame { width: 300.0, height: 34.0, pad: 1.5 };
 
 /// Returns the path of a sparkline over ten minutes, of values from 0 to 1.

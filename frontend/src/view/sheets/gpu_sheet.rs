@@ -154,7 +154,7 @@ fn charts(store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> AnyView {
         let fixed = Memo::new(move |_| metric);
         let plot = plot_memo(&time, store, groups, fixed, 240);
         let label = summary(&page, &time, store, groups, fixed);
-        view! { <Graph plot metric=fixed label hue height=64/> }
+        view! { <Graph plot metric=fixed label hue height=64 labels=2/> }
     };
     let all = [
         (Metric::UTIL, "--util-line"),
