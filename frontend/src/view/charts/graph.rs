@@ -106,6 +106,8 @@ fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
         plot.with(|plot| {
             let step = cursor.and_then(|at_ms| plot.window.step_at(at_ms));
             let (at, at_end) = step.map_or_else(|| plot.newest(), |step| (step, false));
+            // A live range ends with the job.
+            let at_end = at_end || (step.is_none() && time.is_over() && time.range().is_live());
             let value_text = |values: &[Option<f32>]| match values.get(at).copied().flatten() {
                 Some(value) => metric.format(value),
                 None => "no data".to_owned(),

@@ -1,6 +1,7 @@
 //! Tiles with the totals of a scope: utilisation, memory, power, and hosts.
 
 use crate::domain::text;
+use crate::fleet::NodeCell;
 use crate::state::page::Page;
 use crate::view::charts::sparkline::Area;
 use crate::view::scope::Scope;
@@ -36,10 +37,22 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
         let host =
             hosts.get().cpu_pct().map(|pct| (pct.to_string(), format!("% {}", ram.unwrap_or_default())));
         // A guest of a job receives no host readings if other jobs use the host, too.
-        host.or_else(|| of_job.then(|| ("–".to_owned(), "not shared: other jobs use it, too".to_owned())))
+        host.or_else(|| of_job.then(|| ("–".to_owned(), "not shared: other jobs use it too".to_owned())))
+    };
+    // Of machines without GPUs only the host has sums.
+    let no_gpus = {
+        let scope = scope.clone();
+        Memo::new(move |_| {
+            let nodes = scope.nodes.get();
+            let no_gpu = |node: &NodeCell| {
+                node.head().track();
+                scope.store.node(node, |node| node.head.no_gpu.is_some()) == Some(true)
+            };
+            !nodes.is_empty() && nodes.iter().all(no_gpu)
+        })
     };
     view! {
-        <section class="tiles" aria-label="Sums">
+        <section class="tiles" class:tiles--host=move || no_gpus.get() aria-label="Totals">
             <Tile title=Signal::derive(title) now=Signal::derive(util_now) chart=chart(Some(GpuField::Util), "hue-util")/>
             <Tile title="GPU memory" now=Signal::derive(mem_now) chart=chart(Some(GpuField::MemUsed), "hue-mem")/>
             <Tile title="Power" now=Signal::derive(power_now) chart=chart(Some(GpuField::Power), "hue-power")/>

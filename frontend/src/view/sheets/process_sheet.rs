@@ -190,8 +190,11 @@ fn sparks(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
             samples.drain(..surplus);
         });
     });
-    let (cursor, since) =
-        (RwSignal::new(None), format!("collecting since {}", platform::time_of_day(page.wall_s())));
+    // Untracked: the sheet is not built anew each second, which would forget the samples.
+    let (cursor, since) = (
+        RwSignal::new(None),
+        format!("collecting since {}", platform::time_of_day(untrack(|| page.wall_s()))),
+    );
     let one = |(index, (title, field, hue, format)): (usize, SparkField)| {
         let top = Memo::new(move |_| samples.with(|samples| top(samples, index, field)));
         let series = Memo::new(move |_| samples.with(|samples| series(samples, index, top.get())));
