@@ -454,9 +454,9 @@ mod tests {
         let mut gpu = GpuPicture::default();
         gpu.row.set(F::SmClock, Cell::steps(73));
         gpu.facts.sm_clock_max_mhz = Reading::Value(1_980);
-        let hot = status_of(&gpu, &[(10, 0), (12, 0x40), (13, 0x40)]);
+        let hot = status_of(&gpu, &[(11, 0), (12, 0x40), (13, 0x40)]);
         assert_eq!(hot, (Severity::Warning, "Too hot: clocks 1,095 of 1,980 MHz for 9 min".to_owned()));
-        let capped = status_of(&gpu, &[(10, 0), (12, 0x4), (13, 0x4)]);
+        let capped = status_of(&gpu, &[(11, 0), (12, 0x4), (13, 0x4)]);
         assert_eq!(capped, (Severity::Ok, "Healthy".to_owned()), "a power cap is normal");
         let cool = status_of(&gpu, &[(12, 0x40), (13, 0)]);
         assert_eq!(cool.0, Severity::Ok, "it was too hot before");
