@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn t16_what_ssh_could_misread_never_comes_out() {
+    fn t16_names_that_ssh_could_misread_are_rejected() {
         for bad in ["-oProxyCommand=x", "a;b", "a b", "a\0b", "$(x)", "a/../b", "[1-2]-\u{202e}x", ".a", "_a"]
         {
             assert!(expand(bad).is_err(), "{bad}");

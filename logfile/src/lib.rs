@@ -1,7 +1,9 @@
-//! Opens the log of a job with its owner's rights, without letting anybody else choose which file that is.
+//! Opens the log of a job with its owner's permissions, without letting other users choose which
+//! file that is.
 //!
-//! The owner reads whatever their rights allow. A guest of a share has no rights on the machine at all, but may be
-//! able to write to the folder of the log; the file is therefore opened by [`walk`], one component at a time.
+//! The owner reads whatever their permissions allow. A guest of a share has no permissions on the
+//! machine, but may be able to write to the folder of the log; the file is therefore opened by
+//! [`walk`], one component at a time.
 
 pub mod access_list;
 mod credentials;
@@ -16,14 +18,14 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use walk::Guard;
 
-/// Device and inode: which file it is, whatever its name.
+/// Device and inode: the identity of a file, whatever its name.
 pub type FileId = (u64, u64);
 
-/// A log that was opened.
+/// An open log.
 #[derive(Debug)]
 pub struct LogFile {
     file: File,
-    /// Which file it is, to notice that another one took its name.
+    /// Its identity, to notice that another file took its name.
     pub id: FileId,
     /// Its size when it was opened, in bytes.
     pub size: u64,
@@ -31,57 +33,57 @@ pub struct LogFile {
     pub written_s: i64,
 }
 
-/// Why a log was not opened. Each message reads well after "it cannot be read: ".
+/// Why a log was not opened. Messages read well after "it cannot be read: ".
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no such file.
     #[error("no such file")]
     Missing,
-    /// The path does not say where it begins.
+    /// The path is relative.
     #[error("the path of a log must begin with /")]
     Relative,
-    /// The system does not let this user read it.
+    /// Permission denied.
     #[error("it may not be read by this user")]
     Denied,
-    /// It is something else than a regular file.
+    /// It is not a regular file.
     #[error("it is {0}, not a regular file")]
     Kind(&'static str),
-    /// A guest asks, and it is not certain that the file is the job's log.
+    /// A guest requests it, and it may not be the job's log.
     #[error("it is not shown to guests: {0}")]
     Distrusted(#[from] Distrust),
-    /// The system failed.
+    /// An I/O error.
     #[error("{0}")]
     Io(io::Error),
 }
 
-/// Why a file is not taken for the job's log when a guest asks for it.
+/// Why a file may not be shown to a guest as the job's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Distrust {
-    /// Somebody else made a symbolic link on the way.
+    /// Another user created a symbolic link on the path.
     #[error("a symbolic link on its path belongs to another user")]
     ForeignLink,
-    /// More links than the system itself follows.
+    /// More links than Linux itself follows.
     #[error("its path leads through too many symbolic links")]
     TooManyLinks,
-    /// It is not the job owner's.
+    /// It does not belong to the job's owner.
     #[error("the file belongs to another user")]
     ForeignFile,
-    /// It has another name somewhere.
+    /// It has another hard link.
     #[error("the file has several names (hard links)")]
     SeveralNames,
     /// It was last written before the job started.
     #[error("the file is older than the job")]
     OlderThanJob,
-    /// Somebody else can exchange it, and could not read what they may have put there.
-    #[error("others can replace it but may not read it themselves; give them the right to read it")]
+    /// Other users can replace it, and could not read what they may have put there.
+    #[error("others can replace it but may not read it themselves; give them read permission")]
     Replaceable,
-    /// It lies among keys and passwords.
-    #[error("it lies where keys and passwords are kept")]
+    /// It is in a location of keys and passwords.
+    #[error("it is in a location of keys and passwords")]
     Credentials,
 }
 
 impl LogFile {
-    /// Opens the log at `path` with the rights of this process, which is the job owner's.
+    /// Opens the log at `path` with the permissions of this process, which is the job owner's.
     ///
     /// # Errors
     /// [`OpenError`]; a pipe or a device is recognised without being opened.
@@ -95,10 +97,10 @@ impl LogFile {
         }
     }
 
-    /// Reads `length` bytes from the offset `from`; fewer if the file became shorter meanwhile.
+    /// Reads `length` bytes from the offset `from`; fewer if the file was truncated meanwhile.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Those of the file system.
     pub fn read(&self, from: u64, length: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
         let mut filled = 0;
@@ -120,11 +122,11 @@ impl LogFile {
     }
 }
 
-/// What a log is opened with: a pipe that took its place after it was looked at is not waited for.
+/// Flags for opening a log: a pipe that replaced it after the check does not block.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 fn open_as_the_system_does(path: &Path) -> Result<LogFile, OpenError> {
-    // Opening a pipe may wait for a writer, and opening a device may do anything at all.
+    // Opening a pipe may wait for a writer, and opening a device may have any effect.
     regular(&rustix::fs::stat(path)?)?;
     let file = File::from(rustix::fs::open(path, READ, Mode::empty())?);
     // Another file may have taken the name since.

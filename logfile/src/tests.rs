@@ -1,5 +1,5 @@
-//! What a guest's walk lets through and what it refuses, as far as one user alone can show it; with several users it is
-//! tried in `tests/it/threats/log_files.rs`.
+//! What a guest's walk admits and refuses, as far as a single user can test it;
+//! `tests/it/threats/log_files.rs` tests it with several users.
 
 use super::*;
 use std::fs;
@@ -51,7 +51,7 @@ fn a_log_is_reached_through_links_dots_and_parents_of_the_owners() {
         "../../../../../../../..",
     ] {
         let path = if path.starts_with("..") {
-            // Above the root is the root.
+            // The parent of the root is the root.
             base.join(path).join(base.strip_prefix("/").unwrap()).join("real/run/logs/job.out")
         } else {
             base.join(path)
@@ -61,7 +61,7 @@ fn a_log_is_reached_through_links_dots_and_parents_of_the_owners() {
 }
 
 #[test]
-fn links_in_a_circle_come_to_an_end() {
+fn a_cycle_of_links_is_detected() {
     let (_folder, base) = folder();
     symlink(base.join("b"), base.join("a")).unwrap();
     symlink(base.join("a"), base.join("b")).unwrap();
@@ -110,7 +110,7 @@ fn a_file_with_a_second_name_is_not_shown_to_a_guest() {
     assert!(text(&base.join("job.out"), GUEST).is_ok());
 }
 
-/// `mv` of the owner's own things within a folder that others can write to.
+/// Renames the owner's own files within a folder that others can write to.
 #[test]
 fn behind_a_folder_that_others_can_write_only_what_they_can_read_is_shown() {
     let (_folder, base) = folder();
@@ -121,7 +121,7 @@ fn behind_a_folder_that_others_can_write_only_what_they_can_read_is_shown() {
     symlink(&base, base.join("shared/out")).unwrap();
     written(&base.join("private"), "x\n");
     mode(&base.join("private"), 0o600);
-    // The log's folder, then the log: whether a guest sees it is what the last column says.
+    // The log's folder, then the log; the last column states whether a guest sees it.
     for (shared_mode, run_mode, log_mode, shown) in [
         (0o755, 0o700, 0o600, true),
         (0o777, 0o755, 0o644, true),
@@ -139,11 +139,11 @@ fn behind_a_folder_that_others_can_write_only_what_they_can_read_is_shown() {
             assert_eq!(distrust(&run.join("job.out")), Distrust::Replaceable);
         }
     }
-    // A link of the owner's that may have been renamed leads to nothing private either.
+    // A link of the owner that may have been renamed leads to nothing private either.
     mode(&shared, 0o777);
     assert_eq!(distrust(&shared.join("out/private")), Distrust::Replaceable);
     assert_eq!(text(&base.join("private"), GUEST).unwrap(), "x\n");
-    // Where nobody else comes, nobody else can rename.
+    // Where no other user has access, no other user can rename.
     mode(&base, 0o700);
     mode(&run, 0o700);
     mode(&run.join("job.out"), 0o600);
@@ -159,7 +159,7 @@ fn no_path_leads_among_keys_by_whatever_name() {
     let keys = id(&rustix::fs::stat(base.join("ssh")).unwrap());
     let owner = rustix::process::geteuid().as_raw();
     let guard = Guard { owner, since_s: 0, credentials: vec![keys] };
-    // The relay's private folder among temporary files, also where another user took its plain name.
+    // The relay's private folder for temporary files, also if another user took its plain name.
     let runtime = ["", "-f00d"].map(|ending| format!("nodeglass-{owner}{ending}/job.out"));
     for path in &runtime {
         fs::create_dir_all(base.join(path).parent().unwrap()).unwrap();

@@ -1,18 +1,22 @@
-//! Walks the path of a log one component at a time, so that everything that was passed on the way is known for certain.
+//! Walks the path of a log one component at a time, so that everything on the path is verified.
 //!
-//! Every component is opened relative to the folder before it and judged by `fstat` of what was opened: there is no
-//! moment between check and use at which another user could exchange it. `openat2` would add nothing, and
-//! Linux 4.18, which RHEL 8 has, does not have it. Links of `/proc` that lead to open files are read as text, never followed.
+//! Every component is opened relative to the folder before it and checked by `fstat` of the opened
+//! file: there is no time between check and use in which another user could replace it. `openat2`
+//! would not help, and Linux 4.18, which RHEL 8 uses, lacks it. Links of `/proc` to open files are
+//! read as text, never followed.
 //!
 //! Two rules follow from who could have put there what the walk finds:
 //!
 //! * A symbolic link is followed if it belongs to root or to the job's owner.
-//! * A folder that other users can write to lets them rename what is in it: folders, files and even links of the
-//!   owner's. What comes after such a folder must therefore be open to these users anyway, so that nobody gets to see through the
-//!   owner's eyes what they could not see with their own. In a folder with the sticky bit nobody can rename what is not theirs.
+//! * A folder that other users can write to lets them rename its contents: folders, files and even
+//! the owner's
+//!   links. Everything behind such a folder must therefore be accessible to these users anyway, so that they cannot
+//!   use the owner's permissions to read what they could not read with their own. In a folder with the sticky bit,
+//!   users can rename only what is theirs.
 //!
-//! Where there is a POSIX ACL, the group bits of the mode do not tell who has which right. Such a folder counts as open
-//! to everybody as soon as its ACL lets anybody else write, and what it contains as open only by the bits for all others.
+//! With a POSIX ACL, the group bits of the mode do not reveal who has which permission. Such a
+//! folder counts as writable by everybody if its ACL lets other users write, and its contents as
+//! readable only by the bits for others.
 
 use super::{Distrust, FileId, LogFile, OpenError, READ, access_list, credentials, id, regular};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
@@ -24,7 +28,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-/// As many links as Linux follows.
+/// Maximum number of links; Linux's own limit.
 const MAX_LINKS: u32 = 40;
 /// Tolerated difference between the clocks of file servers and SLURM's controller, in seconds.
 const SKEW_S: i64 = 120;
@@ -34,13 +38,13 @@ const WRITE_BIT: u32 = 0o2;
 const SEARCH_BIT: u32 = 0o1;
 const STICKY: u32 = 0o1000;
 
-/// What must be true of a file before a guest sees it.
+/// What must hold for a file before a guest sees it.
 pub(crate) struct Guard {
     /// The owner of the job.
     pub owner: u32,
     /// When the job started, in s since 1970.
     pub since_s: i64,
-    /// Where no log may lie.
+    /// Locations that must not contain a log.
     pub credentials: Vec<FileId>,
 }
 
@@ -61,7 +65,7 @@ impl Guard {
                 continue;
             }
             walk.note_who_can_write_here();
-            match walk.look_at(&name)? {
+            match walk.inspect(&name)? {
                 Found::Folder(_) if credentials::is_runtime_folder(&name) => {
                     return Err(Distrust::Credentials.into());
                 }
@@ -83,7 +87,7 @@ impl Guard {
     }
 }
 
-/// The parts of a path, without `.` and what stands for nothing.
+/// The components of a path, without `.` and empty ones.
 fn components(path: &OsStr) -> VecDeque<OsString> {
     let parts = path.as_bytes().split(|byte| *byte == b'/');
     parts
@@ -92,13 +96,13 @@ fn components(path: &OsStr) -> VecDeque<OsString> {
         .collect()
 }
 
-/// A folder that is held open.
+/// An open folder.
 struct Folder {
     fd: OwnedFd,
     access: Access,
 }
 
-/// Who has which right on a file or folder.
+/// Who has which permission on a file or folder.
 struct Access {
     stat: Stat,
     has_acl: bool,
@@ -106,7 +110,7 @@ struct Access {
 
 impl Access {
     fn of(fd: impl AsFd, stat: Stat) -> Self {
-        // Without group bits the mask of an ACL leaves nothing of what the ACL grants.
+        // Without group bits, the mask cancels everything that an ACL grants.
         let has_acl = stat.st_mode & 0o070 != 0 && access_list::is_on(fd);
         Self { stat, has_acl }
     }
@@ -118,7 +122,7 @@ enum Found {
     Other,
 }
 
-/// Other users who share an access right.
+/// Other users who share a permission.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Group(u32),
@@ -126,7 +130,7 @@ enum Class {
 }
 
 impl Class {
-    /// Whether these users certainly have the right on something.
+    /// Whether these users certainly have the permission on a file.
     fn may(self, bit: u32, access: &Access) -> bool {
         let stat = &access.stat;
         match self {
@@ -138,7 +142,7 @@ impl Class {
 
 struct Walk<'a> {
     guard: &'a Guard,
-    /// From the root to where the walk is; never empty.
+    /// From the root to the current folder; never empty.
     folders: Vec<Folder>,
     /// Who could have chosen what comes next.
     choosers: Vec<Class>,
@@ -158,7 +162,7 @@ impl<'a> Walk<'a> {
         self.folders.last().expect("the root is never left")
     }
 
-    /// One folder back on the way that was walked: not `..` of the file system, which moves with its folder.
+    /// Returns to the previous folder of the walk: not `..` of the file system, which moves with its folder.
     fn up(&mut self) {
         if self.folders.len() > 1 {
             self.folders.pop();
@@ -176,17 +180,18 @@ impl<'a> Walk<'a> {
         if self.links > MAX_LINKS { Err(Distrust::TooManyLinks) } else { Ok(()) }
     }
 
-    /// Who, besides root and the job's owner, can exchange what is in this folder.
+    /// Who, besides root and the job's owner, can replace the contents of this folder.
     fn note_who_can_write_here(&mut self) {
         let Access { stat, has_acl } = &self.here().access;
         let foreign = !self.is_trusted(stat.st_uid);
         let mut found = Vec::new();
         if foreign {
-            // A folder's owner can always write to it. They need not be in its group: a setgid folder gives its group
-            // to what anybody makes there. So only what is open to all is certainly open to them.
+            // A folder's owner can always write to it, but need not be in its group: files created in a
+            // setgid folder get its group. So only what all users may access is certainly accessible to the
+            // owner.
             found.push(Class::Everybody);
         }
-        if (foreign || stat.st_mode & STICKY == 0) && self.others_come_here() {
+        if (foreign || stat.st_mode & STICKY == 0) && self.is_accessible_to_others() {
             if stat.st_mode & WRITE_BIT != 0 || *has_acl && stat.st_mode & WRITE_BIT << 3 != 0 {
                 found.push(Class::Everybody);
             }
@@ -199,9 +204,9 @@ impl<'a> Walk<'a> {
         self.choosers.append(&mut found);
     }
 
-    /// Whether other users can come here. A user may be in several groups, and an ACL may name anyone, so that only a
-    /// folder that is closed to all other users keeps them away.
-    fn others_come_here(&self) -> bool {
+    /// Whether other users can enter. A user may be in several groups, and an ACL may name anyone, so
+    /// only a folder that is closed to all other users keeps them out.
+    fn is_accessible_to_others(&self) -> bool {
         let anyone = SEARCH_BIT | SEARCH_BIT << 3;
         self.folders.iter().all(|folder| folder.access.stat.st_mode & anyone != 0)
     }
@@ -210,10 +215,10 @@ impl<'a> Walk<'a> {
         uid == 0 || uid == self.guard.owner
     }
 
-    /// What has this name here. Nothing is opened for reading yet.
-    fn look_at(&self, name: &OsStr) -> Result<Found, OpenError> {
+    /// The entry of this name, not opened for reading yet.
+    fn inspect(&self, name: &OsStr) -> Result<Found, OpenError> {
         let path = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // As a folder first: only so does a file system that is mounted on demand appear.
+        // As a folder first: this also mounts a file system that is mounted on demand.
         match rustix::fs::openat(&self.here().fd, name, path | OFlags::DIRECTORY, Mode::empty()) {
             Ok(fd) => {
                 let stat = rustix::fs::fstat(&fd)?;
@@ -232,7 +237,7 @@ impl<'a> Walk<'a> {
         if !self.is_trusted(stat.st_uid) {
             return Err(Distrust::ForeignLink.into());
         }
-        // A link can have a second name that somebody else gave it, where the system does not forbid that.
+        // A link can have a second hard link created by another user, unless the system forbids that.
         let is_shared = self.here().access.stat.st_mode & (WRITE_BIT | WRITE_BIT << 3) != 0;
         if stat.st_nlink > 1 && (is_shared || !self.choosers.is_empty()) {
             return Err(Distrust::SeveralNames.into());
@@ -241,10 +246,10 @@ impl<'a> Walk<'a> {
         Ok(Found::Link(OsString::from_vec(target.into_bytes())))
     }
 
-    /// Opens the file of this name and judges what was opened.
+    /// Opens the file of this name and checks the opened file.
     fn open_file(&self, name: &OsStr) -> Result<LogFile, OpenError> {
         let fd = match rustix::fs::openat(&self.here().fd, name, READ | OFlags::NOFOLLOW, Mode::empty()) {
-            // It became a link since it was looked at.
+            // It became a link since the check.
             Err(Errno::LOOP) => return Err(Distrust::ForeignLink.into()),
             opened => opened?,
         };
@@ -263,7 +268,8 @@ impl<'a> Walk<'a> {
         Ok(LogFile::new(File::from(fd), &stat))
     }
 
-    /// Whether everybody who could have chosen it may use it themselves, and it is not among keys.
+    /// Whether everybody who could have chosen it may read it themselves, and it is not in a location
+    /// of keys.
     fn judge(&self, access: &Access, bit: u32) -> Result<(), Distrust> {
         if self.guard.credentials.contains(&id(&access.stat)) {
             return Err(Distrust::Credentials);

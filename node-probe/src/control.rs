@@ -62,7 +62,7 @@ pub struct ControlLines {
 }
 
 impl ControlLines {
-    /// Takes input of any size, and returns the lines that it completes: what they say, or why they
+    /// Takes input of any size, and returns the lines that it completes: their contents, or why they
     /// are invalid.
     pub fn push<'a>(&'a mut self, bytes: &'a [u8]) -> impl Iterator<Item = Result<Control, String>> + 'a {
         let mut rest = bytes;

@@ -323,12 +323,12 @@ impl Worker {
     /// Answers requests until the source becomes unavailable, then closes it; closing also calls
     /// the driver.
     fn serve(&mut self, mut session: Box<dyn Session + '_>) -> Result<Absent, Disconnected> {
-        let ended = self.answer_requests(&mut *session);
+        let ended = self.handle_requests(&mut *session);
         self.timed(|_| drop(session));
         ended
     }
 
-    fn answer_requests(&mut self, session: &mut dyn Session) -> Result<Absent, Disconnected> {
+    fn handle_requests(&mut self, session: &mut dyn Session) -> Result<Absent, Disconnected> {
         self.take_inventory(session)?;
         let mut checked = Instant::now();
         let mut examined: Option<Instant> = None;

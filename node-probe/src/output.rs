@@ -27,7 +27,7 @@ const MAX_QUEUED_LINES: usize = 64;
 const MAX_QUEUED_BYTES: usize = 1 << 20;
 /// Maximum number of queued events; further ones are only counted. The relay has the same limit.
 const MAX_EVENTS: usize = 32;
-/// Maximum size of queued answers in bytes; older ones are dropped.
+/// Maximum size of queued responses in bytes; older ones are dropped.
 const MAX_ANSWER_BYTES: usize = MAX_WHOLE;
 /// Stack size of the output thread.
 const STACK: usize = 64 << 10;
@@ -116,7 +116,7 @@ impl OutputQueue {
     }
 
     /// Queues an encoded sample if there is room. Otherwise it remains in the ring, and the gap in
-    /// sequence numbers tells the relay what to request.
+    /// sequence numbers shows the relay what to request.
     pub fn offer_sample(&mut self, sample: Vec<u8>) -> bool {
         self.offer_as(Kind::Sample, sample)
     }
@@ -176,7 +176,7 @@ impl OutputQueue {
         self.lines.push_back((kind, line));
         match kind {
             Kind::Event => self.bound_events(mono_ns),
-            Kind::Response => self.bound_answers(),
+            Kind::Response => self.bound_responses(),
             _ => {}
         }
     }
@@ -197,7 +197,7 @@ impl OutputQueue {
         }
     }
 
-    fn bound_answers(&mut self) {
+    fn bound_responses(&mut self) {
         let mut bytes: usize =
             self.lines.iter().filter(|(kind, _)| *kind == Kind::Response).map(|(_, line)| line.len()).sum();
         self.lines.retain(|(kind, line)| {
@@ -381,7 +381,7 @@ fn write_line<S: Serialize, V: Serialize>(line: &ProbeLine<S, V>, bytes: &mut Ve
 /// Substitute for a line that is too long even for pieces, which no list of this crate is.
 fn substitute(line: &ProbeLine) -> ProbeLine {
     if let ProbeLine::Response(response) = line {
-        let why = format!("the answer has more than {} MiB", MAX_WHOLE >> 20);
+        let why = format!("the response has more than {} MiB", MAX_WHOLE >> 20);
         let response = ProbeResponse { number: response.number, response: Response::Refused(why.into()) };
         return ProbeLine::Response(Box::new(response));
     }

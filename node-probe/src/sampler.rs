@@ -247,7 +247,7 @@ impl Sampler {
             }
             let text = match &gpu.fault {
                 Some(fault) => format!("{uuid}: {fault}").into(),
-                None => format!("{uuid}: answers again").into(),
+                None => format!("{uuid}: responds again").into(),
             };
             events.push(Event { mono_ns: sample.mono_ns, gpu: Some(uuid.clone()), xid: None, text });
             before.clone_from(&gpu.fault);
@@ -314,7 +314,7 @@ mod tests {
             let sample = read(&mut sampler, fault);
             reported.extend(sampler.fault_events(&sample).into_iter().map(|event| event.text.to_string()));
         }
-        assert_eq!(reported, ["GPU-1: GPU is lost", "GPU-1: answers again"]);
+        assert_eq!(reported, ["GPU-1: GPU is lost", "GPU-1: responds again"]);
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::hint::black_box;
 use std::io::Write as _;
 use std::process::Command;
 
-/// Often enough that one byte more or less to compare would stand out from everything else.
+/// Often enough that one more byte to compare would be noticeable.
 const TIMES: usize = 20_000;
-/// Says in which byte the keys differ.
+/// Names the byte in which the keys differ.
 const BYTE: &str = "NODEGLASS_BYTE";
 
 fn key_that_differs_in(byte: usize) -> Key {
@@ -44,7 +44,7 @@ fn instructions(byte: usize) -> u64 {
 }
 
 #[test]
-fn t12_a_comparison_does_not_tell_where_keys_differ() {
+fn t12_comparing_keys_takes_the_same_time_wherever_they_differ() {
     if Command::new("valgrind").arg("--version").output().is_err() {
         let strict = std::env::var("CI").is_ok_and(|value| value == "true");
         let _ = writeln!(std::io::stderr(), "SKIPPED t12: valgrind is not installed");
@@ -52,7 +52,7 @@ fn t12_a_comparison_does_not_tell_where_keys_differ() {
         return;
     }
     let [first, last] = [0, LEN - 1].map(instructions);
-    // A comparison that ended early would save at least an instruction a byte, in each of them.
+    // A comparison that returned early would save at least one instruction per byte, in each repetition.
     let saved = (TIMES * (LEN - 1)) as u64;
     assert!(first > saved, "the comparisons were not counted: {first}");
     assert!(first.abs_diff(last) < saved / 2, "{first} instructions, or {last} where the last byte differs");

@@ -1,7 +1,7 @@
-//! The bytes of each version are frozen here: if one of these tests fails, the change is wrong, not the test.
+//! Frozen bytes of each version: if one of these tests fails, the change is wrong, not the test.
 //!
 //! A new message gets a new file, written once with `NODEGLASS_FREEZE=1 cargo test -p nodeglass-protocol`;
-//! a file that exists is never written again.
+//! existing files are never overwritten.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may end where it fails")]
 
@@ -45,7 +45,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::fmt::Debug;
 use std::path::PathBuf;
 
-/// The bytes of `message` are those of the file, and reading them gives a message of the same bytes.
+/// Compares the bytes of `message` with those of the file, and checks that they round-trip.
 fn frozen<M: Serialize + DeserializeOwned + Debug>(name: &str, form: Form, message: &M) {
     let extension = if form == Form::Binary { "bin" } else { "json" };
     let path =
@@ -257,7 +257,7 @@ fn reference() -> ProcessRef {
     ProcessRef { pid: 41_822, started_ms: 1_700_000_100_000 }
 }
 
-/// A past with every kind of step: none, small ones, large ones, and a gap.
+/// A history with every kind of step: none, small ones, large ones, and a gap.
 fn history() -> History {
     let mut history = History { is_summary: false, gpus: vec![Default::default()], host: Default::default() };
     let (mut gpu, mut host) = (Row::default(), Row::default());
@@ -457,7 +457,7 @@ fn responses_of_the_relay() {
     both("log", &ServerMessage::Log { of, tail });
 }
 
-/// The first messages are the same in every version: only so a page of another one learns which it is.
+/// The first messages are the same in every version, so that pages of other versions can read them.
 #[test]
 fn the_handshake_is_that_of_version_1() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/frozen/v1");
@@ -508,7 +508,7 @@ fn every_kind_of_change() {
     );
 }
 
-/// How cells are packed is frozen, too, and not only what is around them.
+/// The coding of cells is frozen as well, not only the surrounding message.
 #[test]
 fn cells_as_they_are_packed() {
     let before = Picture { at_ms: 80_000, nodes: vec![node(), node()], ..Picture::default() };

@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::share::ViewerSession;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::{Mode, Role, Welcome};
+use nodeglass_protocol::share::ShareTerms;
 
 /// Constants of one run of the relay.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ pub struct About {
     pub cluster: Option<Text>,
     /// What it watches.
     pub mode: Mode,
-    /// The `ssh -L` command that leads here.
+    /// The `ssh -L` command that leads here: to the private socket if ssh can reach it.
     pub tunnel: Text,
     /// The `ssh -L` command for a teammate, with their own login.
     pub guests_tunnel: Text,
@@ -36,7 +37,9 @@ pub struct About {
 impl About {
     /// The message that follows a successful authentication.
     pub fn welcome(&self, proto: u16, session: &ViewerSession) -> Welcome {
-        let share = session.terms().cloned().map(Box::new);
+        // The label is the owner's note to themselves.
+        let share =
+            session.terms().map(|terms| Box::new(ShareTerms { label: Text::default(), ..terms.clone() }));
         let role = if share.is_some() { Role::Guest } else { Role::Owner };
         Welcome {
             proto,

@@ -110,7 +110,7 @@ pub struct Config {
     #[arg(long, env = "NODEGLASS_READ_ONLY", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
     pub read_only: bool,
 
-    /// Store shares over a restart, without their keys, in ~/.local/state/nodeglass
+    /// Keep shares across restarts, without their keys, in ~/.local/state/nodeglass
     #[arg(long, env = "NODEGLASS_PERSIST_SHARES", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
     pub persist_shares: bool,
 
@@ -255,7 +255,7 @@ pub enum ConfigError {
     },
     /// Other users could have written it.
     #[error(
-        "the configuration file {} is not used: {why}; make file and folders your own and run `chmod go-w` on them",
+        "the configuration file {} is not used: {why}; own the file and its folders, and run `chmod go-w` on them",
         path.display()
     )]
     Exposed {
@@ -266,15 +266,15 @@ pub enum ConfigError {
     },
     /// An unused certificate.
     #[error(
-        "--tls-cert and --tls-key would not be used: every --bind is loopback or a Unix socket, where the relay speaks \
-         without TLS because SSH encrypts already; leave the two out, or --bind an address that other machines can reach"
+        "--tls-cert and --tls-key would not be used: every --bind is loopback or a Unix socket, where the relay does \
+         not use TLS because SSH already encrypts; remove the two, or --bind an address that other machines can reach"
     )]
     UnusedTls,
     /// A user header without a trusted proxy.
     #[error("--proxy-user-header needs --trusted-proxy: the header is ignored from anyone else")]
     HeaderWithoutProxy,
     /// A certificate without its key, or a key without its certificate.
-    #[error("--tls-cert and --tls-key go together: name both files, or none")]
+    #[error("--tls-cert and --tls-key require each other: give both, or neither")]
     HalfTls,
     /// Two settings exclude each other.
     #[error(
@@ -311,7 +311,7 @@ impl Effective {
         matches!(self.setting.get_action(), ArgAction::Append)
     }
 
-    /// An error about its value, with the place where the user can change it.
+    /// An error about its value, with the place in which the user can change it.
     fn error(&self, why: impl ToString) -> ConfigError {
         let name = self.name();
         let place = match &self.source {

@@ -57,7 +57,8 @@ pub fn start(shown: Level, ring: Option<Ring>) -> Ending {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         let payload = panic.payload();
         let why = payload.downcast_ref::<&str>().copied();
-        let why = why.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words");
+        let why =
+            why.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
         tracing::error!(place, why, "internal error; please report it");
     }));
     Ending(log)

@@ -59,23 +59,23 @@ fn run(config: Config, new: bool) -> anyhow::Result<ExitCode> {
 /// Executes `relay share`.
 fn share(order: ShareOrder) -> anyhow::Result<ExitCode> {
     let dir = dir_of(order.relay)?;
-    terminal::print(&asking()?.block_on(owner_commands::share(&dir, order))?);
+    terminal::print(&client_runtime()?.block_on(owner_commands::share(&dir, order))?);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Requests a link for one tab from the running relay.
 fn show_tab_link() -> anyhow::Result<ExitCode> {
-    terminal::print(&asking()?.block_on(owner_commands::tab_link(&dir_of(None)?))?);
+    terminal::print(&client_runtime()?.block_on(owner_commands::tab_link(&dir_of(None)?))?);
     Ok(ExitCode::SUCCESS)
 }
 
-fn asking() -> std::io::Result<tokio::runtime::Runtime> {
+fn client_runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Tells the running relay to retry nodes.
+/// Makes the running relay retry nodes.
 fn retry(node: Option<NodeName>) -> anyhow::Result<ExitCode> {
-    terminal::print(&asking()?.block_on(owner_commands::retry(&dir_of(None)?, node))?);
+    terminal::print(&client_runtime()?.block_on(owner_commands::retry(&dir_of(None)?, node))?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,4 +1,4 @@
-//! The built-in SSH client meets a real sshd on loopback, and sshds that are ill.
+//! The built-in SSH client against a real sshd on loopback, and against faulty ones.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, and so do its parts")]
 

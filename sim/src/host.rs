@@ -1,4 +1,4 @@
-//! The host of a scripted node works for its GPUs: data loaders, launch threads, checkpoints, the network.
+//! The host of a scripted node: data loaders, launch threads, checkpoints and network traffic for its GPUs.
 
 use crate::cluster::activity::{Activity, activity};
 use crate::scenario::Scenario;
@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 const GIB: f64 = (1u64 << 30) as f64;
 const MIB: f64 = (1u64 << 20) as f64;
 
-/// What the jobs of a node do together.
+/// The combined load of a node's jobs.
 #[derive(Debug, Default)]
 struct Bustle {
-    /// Share of the GPUs whose processes work.
+    /// Share of the GPUs whose processes are active.
     busy: f64,
-    /// Share of the GPUs that take part in a job of several nodes, times how much it computes.
+    /// Share of the GPUs in a multi-node job, times its compute intensity.
     across: f64,
-    /// How many processes write a checkpoint.
+    /// Number of processes that write a checkpoint.
     writers: f64,
-    /// How many processes load a model.
+    /// Number of processes that load a model.
     loaders: f64,
 }
 
@@ -93,7 +93,7 @@ fn cpu_pct(scenario: &Scenario, node: usize, busy: f64, t_ms: i64) -> u64 {
     share.clamp(0.0, 100.0) as u64
 }
 
-/// How busy each CPU is, in %: a few work hard, most wait.
+/// Utilisation of each CPU, in %: a few are busy, most wait.
 pub(crate) fn cores(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<u8> {
     let rng = scenario.rng.at(node as u64);
     let busy = bustle(scenario, node, t_ms).busy;
@@ -109,7 +109,7 @@ pub(crate) fn cores(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<u8> {
     (0..scenario.nodes[node].cpus).map(|number| core(number) as u8).collect()
 }
 
-/// What each job uses of a node, by its cgroup.
+/// The usage of each job on a node, by its cgroup.
 pub(crate) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUsage> {
     let script = &scenario.nodes[node];
     let mut uses = BTreeMap::<JobId, Share>::new();
@@ -148,7 +148,7 @@ pub(crate) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUsage>
     uses.into_iter().map(job).collect()
 }
 
-/// What a job has and does on a node.
+/// Resources and load of a job on a node.
 #[derive(Debug, Default)]
 struct Share {
     gpus: f64,

@@ -20,7 +20,7 @@ pub enum ConnectError {
     /// No node of the scenario has this name.
     #[error("cannot find {0}: name or service not known")]
     UnknownNode(NodeName),
-    /// It has crashed, or the network to it is gone.
+    /// It has crashed, or its network is down.
     #[error("cannot connect to {0} port 22: no route to host")]
     NoRoute(NodeName),
 }

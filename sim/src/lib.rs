@@ -5,7 +5,6 @@
 //! node-probe's own state machine with it, on a virtual clock: the same scenario, times and control
 //! lines yield the same bytes.
 
-mod answers;
 mod cluster;
 mod gpu;
 mod host;
@@ -13,6 +12,7 @@ mod launcher;
 mod logs;
 mod probe;
 mod processes;
+mod responses;
 mod scenario;
 
 pub use launcher::{Cluster, ConnectError};
@@ -63,8 +63,8 @@ impl Scenario {
 
     /// Returns the response of a node's probe to a request, and performs it; `None` for an unknown
     /// node.
-    pub fn answer(&self, node: &NodeName, at: ScenarioTime, ask: &ProbeRequest) -> Option<Response> {
-        Some(answers::answer(self, *self.by_name.get(node)?, at, ask))
+    pub fn respond(&self, node: &NodeName, at: ScenarioTime, request: &ProbeRequest) -> Option<Response> {
+        Some(responses::respond(self, *self.by_name.get(node)?, at, request))
     }
 
     /// Performs a job control operation on one of the owner's jobs, as `scancel` and `scontrol` do.

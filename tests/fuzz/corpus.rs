@@ -1,4 +1,4 @@
-//! Every input that was kept, because it leads somewhere or once broke something, is taken by its target.
+//! Every stored input, kept for its coverage or because it once broke something, passes its target.
 
 use nodeglass_fuzz::names::NAMES;
 use nodeglass_fuzz::target;
@@ -94,7 +94,7 @@ fn replay(name: &str) {
     assert!(files.len() >= 3, "only {} inputs for {name}", files.len());
     for file in files {
         let bytes = fs::read(&file).expect("an input can be read");
-        // A failure must say which input it was.
+        // A failure must name its input.
         eprintln!("{}", file.display());
         target(&bytes);
     }

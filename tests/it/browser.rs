@@ -1,4 +1,4 @@
-//! A real browser opens the link and sees what a user sees; what it photographs is looked at by people.
+//! The link opens the page in a real browser, which shows what a user should see; screenshots are for people.
 
 pub(crate) mod accessible;
 mod cards;
@@ -13,7 +13,7 @@ use nodeglass_tests::browser::{Browser, Scheme};
 use nodeglass_tests::relay::TestRelay;
 use std::time::Duration;
 
-/// The screens that the page is made for, and what their pictures' names end in.
+/// The window sizes that the page supports, and the suffixes of their screenshots.
 const SCREENS: &[(&str, u32, u32)] = &[("", 1440, 900), ("-wide", 1920, 1080), ("-phone", 390, 844)];
 
 /// How long a demo's sparklines grow before they are photographed: long for the documents'

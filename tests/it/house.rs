@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A crate that is imported in its places only, and the places with its tests.
+/// Crates that are imported in certain places only, and these places with their tests.
 const IMPORTERS: &[(&str, &[&str])] = &[
     ("nvml_wrapper", &["node-probe/src/source", "tests/fake-nvml/tests"]),
     ("nvml_wrapper_sys", &["node-probe/src/source", "tests/fake-nvml"]),
@@ -16,7 +16,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("libssh2_sys", &["relay/src/launch"]),
     ("axum", &["relay/src/web", "relay/src/app", "relay/tests/web"]),
     ("tokio_rustls", &["relay/src/web/server/tls.rs", "tests/it/threats/tls.rs"]),
-    // With its module, for modules of ours are called ring, too.
+    // The full path, because modules of this workspace are also named `ring`.
     ("ring::signature", &["relay/src/launch/known_hosts/signature.rs"]),
     ("rusqlite", &["relay/src/share/store.rs"]),
     ("gloo_net", &["frontend/src/net"]),
@@ -75,7 +75,7 @@ fn pure_modules_use_no_io_clock_thread_or_page() {
     assert!(violations.is_empty(), "no longer free of I/O: {violations:#?}");
 }
 
-/// A rule for a folder that was renamed would check nothing.
+/// A rule for a renamed folder would check nothing.
 #[test]
 fn each_path_of_a_rule_exists() {
     let importers = IMPORTERS.iter().flat_map(|(_, places)| places.iter().copied());
@@ -200,7 +200,7 @@ fn each_threat_has_a_test() {
     assert!(uncovered.is_empty(), "no test covers {uncovered:?}");
 }
 
-/// The processor may compare whole keys at once or byte by byte; only `subtle` promises never to stop early.
+/// `==` may compare keys as a whole or byte by byte; only `subtle` guarantees constant time.
 #[test]
 fn t12_keys_and_codes_are_compared_by_subtle_alone() {
     let text = read(&root().join("protocol/src/live/handshake.rs"));

@@ -1,7 +1,7 @@
-//! Each step of a sample's way takes as many instructions as it did when that was last looked at, give or take a tenth.
+//! Each step of a sample's path takes as many instructions as recorded, within 10 %.
 //!
-//! Instructions are the same on a busy machine as on a quiet one, so that no stopwatch is needed. The
-//! baseline is `tests/instructions.json`; after a change that is meant, `NODEGLASS_COUNT=1` takes it anew.
+//! Instruction counts do not depend on the load of the machine. The baseline is
+//! `tests/instructions.json`; after an intended change, `NODEGLASS_COUNT=1` records a new one.
 
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_tests::{relay::binary, skip};
@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The steps that `examples/count` knows.
+/// The steps that `examples/count` measures.
 const STEPS: [&str; 5] = ["tick", "parse", "apply", "encode", "page_apply"];
-/// How far a count may be from the baseline.
+/// Maximum relative deviation from the baseline.
 const BAND: f64 = 0.1;
-/// Eight cards that stand still; without GPM, which wants time to pass between two looks.
+/// Eight idle GPUs, without GPM, which needs time between two samples.
 const CARDS: &str = r#"{"gpus": [{}, {}, {}, {}, {}, {}, {}, {}]}"#;
 
 #[test]
@@ -38,7 +38,7 @@ fn no_step_takes_ten_percent_more_instructions_than_recorded() -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with a count, if it is far from what it was.
+/// Describes a count that deviates from the baseline.
 fn judge(step: &str, now: u64, before: Option<u64>) -> Option<String> {
     let Some(before) = before else { return Some(format!("{step}: {now} instructions, and no baseline")) };
     let change = now as f64 / before as f64 - 1.0;
@@ -59,16 +59,16 @@ fn count(valgrind: &Path, step: &str) -> Result<u64> {
         .arg(program)
         .arg(step)
         .env("FAKE_NVML_STATE", state)
-        // Once and for all: on a slow machine its picture would be made anew more often.
+        // Never expires: on a slow machine the state would be rebuilt more often.
         .env("FAKE_NVML_FRESH_MS", "3600000")
         .output()
         .context("run callgrind")?;
-    let (printed, words) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let rounds: u64 = printed.trim().parse().with_context(|| format!("{step}: {words}"))?;
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let rounds: u64 = stdout.trim().parse().with_context(|| format!("{step}: {stderr}"))?;
     let collected =
-        words.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse::<u64>().ok());
+        stderr.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse::<u64>().ok());
     match collected {
-        Some(0) | None => bail!("callgrind counted nothing of {step}: {words}"),
+        Some(0) | None => bail!("callgrind counted nothing of {step}: {stderr}"),
         Some(collected) => Ok(collected / rounds),
     }
 }

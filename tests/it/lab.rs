@@ -1,4 +1,4 @@
-//! The cluster in namespaces is a real one, and the relay's view of SLURM is right on it.
+//! The cluster in namespaces is a real SLURM cluster, and the relay reads it correctly.
 
 mod actions;
 mod adopting;
@@ -18,10 +18,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Instant;
 
-/// What the relay's code says of SLURM: the cluster's name and the jobs, or why there are none.
+/// The result of the relay's SLURM code: the cluster's name and the jobs, or why there are none.
 type Answer = Result<(Option<String>, Vec<Job>), String>;
 
-/// The other side of [`Watch`]: the relay's own code, run as a user on the login host. A poll for each line on stdin.
+/// The other side of [`Watch`]: the relay's code, run as a user on the login host, with one poll
+/// per line of stdin.
 #[tokio::test]
 #[ignore = "it is run by other tests, inside the cluster"]
 async fn inside_the_cluster_the_jobs_are_printed() -> Result<()> {
@@ -68,21 +69,21 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // It ends with its stdin.
+        // It exits when its stdin closes.
         self.ask.take();
         let _ = self.child.wait();
     }
 }
 
-/// Where the login host has this test program.
+/// Path of this test program on the login host.
 const PROGRAM: &str = "/usr/local/bin/nodeglass-it";
 
-/// A cluster whose login host has this test program.
+/// A cluster with this test program on its login host.
 fn lab(nodes: u32) -> Result<Option<SlurmLab>> {
     let Some(lab) = SlurmLab::up_or_skip(&LabOptions { nodes, ..LabOptions::default() })? else {
         return Ok(None);
     };
-    // Not by its name: whoever builds meanwhile puts another file there.
+    // Not by its path, because a concurrent build may replace the file.
     let this = format!("/proc/{}/exe", std::process::id());
     lab.put("login", Path::new(&this), PROGRAM, 0o755)?;
     Ok(Some(lab))
@@ -194,14 +195,14 @@ fn a_dead_controller_is_reported_in_ten_seconds_and_polled_again_once_back() -> 
     lab.svc("slurm-ctl", "stop", "slurmctld")?;
     let why = watch.poll()?.err().context("a stopped controller tells no jobs")?;
     ensure!(why.starts_with("squeue "), "{why}");
-    // A relay that is started now waits for SLURM; it does not take this for a machine without SLURM.
+    // A relay that starts now waits for SLURM, and does not treat this as a machine without SLURM.
     let mut newcomer = Watch::start(&lab, "alice")?;
     ensure!(newcomer.poll()?.is_err());
     lab.svc("slurm-ctl", "start", "slurmctld")?;
     lab.wait_until(job, "RUNNING")?;
     let (cluster, jobs) = newcomer.poll()?.map_err(anyhow::Error::msg)?;
     assert_eq!((cluster.as_deref(), gpus(find(&jobs, job)?).as_str()), (Some("lab"), "gpu-node-01:0"));
-    // Nothing of the killed commands is left on the login host.
+    // None of the killed commands is left on the login host.
     let left = lab.exec("login", "root", &["pgrep", "-x", "squeue|scontrol"])?;
     assert_eq!(String::from_utf8_lossy(&left.stdout), "");
     Ok(())
@@ -226,7 +227,7 @@ fn the_lab_cuts_cables_crashes_nodes_and_opens_tunnels() -> Result<()> {
     lab.boot("gpu-node-01")?;
     assert_eq!(eventually(|| ssh("gpu-node-01"), "gpu-node-01")?, "gpu-node-01");
 
-    // A file arrives, a command serves it on loopback of `login`, and a laptop reads it.
+    // Copies a file, serves it on loopback of `login`, and reads it from a laptop.
     let note = tempfile::NamedTempFile::new()?;
     std::fs::write(note.path(), "over the wire\n")?;
     lab.put("login", note.path(), "/etc/note", 0o600)?;
@@ -252,7 +253,7 @@ fn a_dropped_command_and_a_dropped_cluster_leave_no_process() -> Result<()> {
     let count = || sleeps().map(|output| String::from_utf8_lossy(&output.stdout).lines().count().to_string());
     assert_eq!(eventually(count, "2")?, "2");
     drop(sleeper);
-    // Half-way in is the harder case.
+    // Being dropped half-way through is the harder case.
     for _ in 0..20 {
         drop(lab.spawn("gpu-node-01", "bob", &["sleep", "4244"])?);
     }
@@ -265,13 +266,13 @@ fn a_dropped_command_and_a_dropped_cluster_leave_no_process() -> Result<()> {
     Ok(())
 }
 
-/// Other tests of this process may have clusters of their own at this moment.
+/// Other tests of this process may have clusters at the same time.
 fn other_labs_are_up(mine: &str) -> bool {
     let entries = std::fs::read_dir("/run").into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with(mine))
 }
 
-/// The answer once it is `want`, or the last one.
+/// The response once it equals `want`, or the last one.
 fn eventually(answer: impl Fn() -> Result<String>, want: &str) -> Result<String> {
     let start = Instant::now();
     loop {

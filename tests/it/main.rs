@@ -1,4 +1,5 @@
-//! One binary holds every test of the whole system, so that it is linked once; a module is a ring's part.
+//! One binary with every test of the whole system, so that it is linked once; each module belongs
+//! to one tier.
 
 mod browser;
 mod house;

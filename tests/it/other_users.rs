@@ -1,4 +1,4 @@
-//! What a probe of one user says of the processes of others: that they are there, and who chose not to show more.
+//! A probe lists processes of other users, and reports who hides their details.
 
 use anyhow::{Context, Result, ensure};
 use fake_nvml::install;
@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 const NOBODY: [&str; 6] =
     ["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--"];
 
-/// A process that is ended when the test is over.
+/// A process that is killed when dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -24,8 +24,8 @@ impl Drop for Ended {
     }
 }
 
-/// What a probe that runs as nobody lists on a GPU that NVML says these processes are on. `mount` prepares its own
-/// mount namespace before that.
+/// The processes that a probe running as nobody lists on a GPU with these processes. `mount` prepares its
+/// mount namespace.
 fn listed(setpriv: &Path, unshare: &Path, mount: &str, pids: &[u32]) -> Result<Vec<Value>> {
     let folder = tempfile::tempdir()?;
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;

@@ -1,4 +1,4 @@
-//! On the same library nodeglass reads what nvitop and gpustat read, number by number.
+//! With the same library, nodeglass reports the same values as nvitop and gpustat.
 
 use anyhow::{Context, Result, ensure};
 use fake_nvml::install;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// What nvitop calls a reading, and where `node-probe --once` tells it.
+/// nvitop's name of a reading, and its place in the output of `node-probe --once`.
 const READINGS: &[(&str, &str)] = &[
     ("util_pct", "/sample/gpus/{}/util_pct"),
     ("mem_util_pct", "/sample/gpus/{}/mem_util_pct"),
@@ -36,7 +36,7 @@ const READINGS: &[(&str, &str)] = &[
     ("bar1_total_bytes", "/health/{}/bar1_total_bytes"),
 ];
 
-/// The same of a process.
+/// The same for processes.
 const OF_PROCESSES: &[(&str, &str)] = &[
     ("gpu_mem_bytes", "/now/gpu_mem_bytes"),
     ("sm_pct", "/now/sm_pct"),
@@ -47,7 +47,7 @@ const OF_PROCESSES: &[(&str, &str)] = &[
     ("threads", "/now/threads"),
 ];
 
-/// A machine with the stand-in driver in a state.
+/// A machine with the stand-in driver in a given state.
 struct Machine {
     folder: TempDir,
 }
@@ -67,8 +67,9 @@ impl Machine {
             .env("FAKE_NVML_STATE", self.folder.path().join("state.json"))
             .output()
             .with_context(|| format!("start {}", program.display()))?;
-        let words = String::from_utf8_lossy(&output.stderr).into_owned();
-        serde_json::from_slice(&output.stdout).with_context(|| format!("{} said: {words}", program.display()))
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("{} failed: {stderr}", program.display()))
     }
 
     fn ours(&self) -> Result<Value> {
@@ -77,7 +78,7 @@ impl Machine {
     }
 }
 
-/// A process that is there as long as the test is.
+/// A process that lives as long as the test.
 struct Worker(std::process::Child);
 
 impl Worker {
@@ -93,7 +94,7 @@ impl Drop for Worker {
     }
 }
 
-/// One reading as both can say it: what is not there is null, words are in lower case.
+/// A reading in a common form: null if missing, text in lower case.
 fn plain(value: Option<&Value>) -> Value {
     match value {
         Some(Value::String(word)) if word == "unsupported" => Value::Null,
@@ -141,10 +142,11 @@ fn against_nvitop(state: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Where one of nvitop's processes reads otherwise with us.
+/// A process of nvitop whose readings differ from ours.
 fn of_process(gpu: &Value, process: &Value, ours: &Value) -> Result<Vec<String>> {
     let instances = ours["hello"]["gpus"].as_array().into_iter().flatten();
-    // nvitop lists an instance's processes under its GPU as well; we list them where they run.
+    // nvitop lists an instance's processes under its GPU as well; nodeglass lists them under the
+    // instance only.
     let here: Vec<_> = instances
         .filter(|ours| ours["uuid"] == gpu["uuid"] || ours["mig_parent"] == gpu["uuid"])
         .map(|ours| &ours["uuid"])
@@ -155,9 +157,10 @@ fn of_process(gpu: &Value, process: &Value, ours: &Value) -> Result<Vec<String>>
     let found = found.with_context(|| format!("nvitop lists {process}, we do not: {ours}"))?;
     let what = format!("pid {}", process["pid"]);
     if found["now"]["sm_pct"] == "unsupported" {
-        // Under MIG NVML tells nobody's share. nvitop writes 0 there; we say that it is not known.
-        let told = [OF_PROCESSES[0], OF_PROCESSES[5], OF_PROCESSES[6]];
-        return Ok(compare(&what, process, found, &told, ""));
+        // Under MIG, NVML reports no utilisation per process. nvitop writes 0; nodeglass reports it as
+        // unknown.
+        let compared = [OF_PROCESSES[0], OF_PROCESSES[5], OF_PROCESSES[6]];
+        return Ok(compare(&what, process, found, &compared, ""));
     }
     Ok(compare(&what, process, found, OF_PROCESSES, ""))
 }
@@ -223,7 +226,7 @@ fn a_busy_card_reads_as_in_gpustat() -> Result<()> {
     Ok(())
 }
 
-/// A comparison that cannot find a difference would show nothing.
+/// A comparison that finds no difference would show nothing.
 #[test]
 fn a_difference_is_found() {
     let (theirs, ours) = (json!({"temp_c": 66}), json!({"sample": {"gpus": [{"temp_c": 67}]}}));

@@ -1,4 +1,5 @@
-//! The relay as a program: its link lets a viewer in, its picture lives, and bad input gets one clear sentence.
+//! The relay as a program: its link admits a viewer, its pictures change, and invalid input results
+//! in one clear sentence.
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
@@ -61,7 +62,7 @@ async fn both_wire_forms_are_equivalent() -> Result<()> {
     for form in [Form::Binary, Form::Json] {
         let mut client = Client::connect(relay.link(), form).await?;
         client.subscribe(&[Topic::Overview]).await?;
-        // Every node has said hello: until then each viewer may see more of them than the one before.
+        // After every node's hello; before that, each viewer may see more of them than the one before.
         let complete = |picture: &Picture| {
             picture.nodes.len() > 8 && picture.nodes.iter().all(|node| !node.gpus.is_empty())
         };
@@ -100,8 +101,8 @@ async fn a_terminated_relay_notifies_clients_and_exits_with_success() -> Result<
     let relay = TestRelay::demo()?;
     let client = Client::connect(relay.link(), Form::Binary).await?;
     let close_reason = tokio::spawn(client.close_reason());
-    let (status, said) = tokio::task::spawn_blocking(move || relay.terminate()).await??;
-    ensure!(status.success(), "it ended with {status} and said:\n{said}");
+    let (status, output) = tokio::task::spawn_blocking(move || relay.terminate()).await??;
+    ensure!(status.success(), "it ended with {status} and output:\n{output}");
     assert_eq!(close_reason.await??, CloseReason::ShuttingDown);
     Ok(())
 }
@@ -116,13 +117,13 @@ fn the_key_appears_only_in_the_link() -> Result<()> {
         ensure!(!String::from_utf8_lossy(&bytes).contains(&key), "the key is in {file}");
     }
     let lines = relay.output().lines();
-    let telling: Vec<_> = lines.iter().filter(|line| line.contains(&key)).collect();
-    ensure!(telling.len() == 1, "the key is printed once, in the link: {telling:?}");
+    let with_key: Vec<_> = lines.iter().filter(|line| line.contains(&key)).collect();
+    ensure!(with_key.len() == 1, "the key is printed once, in the link: {with_key:?}");
     Ok(())
 }
 
 #[test]
-fn an_unknown_flag_is_answered_with_one_sentence() -> Result<()> {
+fn an_unknown_flag_is_reported_in_one_sentence() -> Result<()> {
     refuses(&["--no-such-flag"], &["--no-such-flag"])
 }
 
@@ -157,7 +158,7 @@ fn only_a_relay_started_by_nohup_outlives_its_terminal() -> Result<()> {
         let link = process.wait_for("a link", Link::find)?;
         process.signal(Signal::HUP)?;
         if ignored {
-            // A signal that it obeyed would have ended it before it obeys the next one.
+            // If it handled this signal, it would have ended before it handles the next one.
             for _ in 0..3 {
                 ensure!(http::get(&link.authority, "/healthz", &[])?.status == 200, "it goes on");
             }
@@ -168,16 +169,16 @@ fn only_a_relay_started_by_nohup_outlives_its_terminal() -> Result<()> {
     Ok(())
 }
 
-/// The relay ends at once, not well, and says these words in few lines, without a trace of a panic.
-fn refuses(args: &[&str], words: &[&str]) -> Result<()> {
+/// The relay exits at once with an error that contains this text, in few lines and without a panic.
+fn refuses(args: &[&str], texts: &[&str]) -> Result<()> {
     let home = tempfile::tempdir()?;
     let output = TestRelay::command(home.path())?.args(args).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(!output.status.success(), "it should refuse {args:?}; it said:\n{said}");
-    for word in words {
-        ensure!(said.contains(word), "{word:?} is missing in:\n{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success(), "{args:?} should be refused:\n{stderr}");
+    for text in texts {
+        ensure!(stderr.contains(text), "{text:?} is missing in:\n{stderr}");
     }
-    ensure!(!said.contains("panicked") && said.lines().count() <= 6, "not one clear sentence:\n{said}");
+    ensure!(!stderr.contains("panicked") && stderr.lines().count() <= 6, "not one clear sentence:\n{stderr}");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! A tick allocates no more for many cards than for few: what is kept for each card is kept, not made anew.
+//! Allocations per sample do not depend on the number of GPUs.
 
 use allocation_counter::measure;
 use anyhow::{Context, Result, bail, ensure};
@@ -15,15 +15,15 @@ use nodeglass_tests::pipeline::{Nodes, Pipeline};
 use serde_json::json;
 use std::process::Command;
 
-/// A second of the scenario at which nothing is broken.
+/// A second of the scenario without faults.
 const FROM: i64 = 21;
-/// Lists may grow by doubling: so many times on the way from the fewer cards to the more.
+/// Lists may grow by doubling: this many times from the smaller number of GPUs to the larger.
 const GROWTH: u64 = 8;
 
-/// How many cards the part that runs by itself is to look at.
+/// Number of GPUs that the subprocess samples.
 const CARDS: &str = "NODEGLASS_CARDS";
 
-/// Runs by itself, because the stand-in driver reads where its state is from the environment.
+/// Runs as a subprocess, because the stand-in driver takes the path of its state from the environment.
 #[test]
 #[ignore = "it is run by other tests, with a driver of its own"]
 fn allocations_of_a_probe() -> Result<()> {
@@ -45,7 +45,7 @@ fn allocations_of_a_probe() -> Result<()> {
     Ok(())
 }
 
-/// Allocations of a probe's tick on a node of so many cards.
+/// Allocations of a probe's tick on a node with this many GPUs.
 fn of_a_probe(cards: usize) -> Result<u64> {
     let folder = tempfile::tempdir()?;
     let state = folder.path().join("state.json");
@@ -56,9 +56,9 @@ fn of_a_probe(cards: usize) -> Result<u64> {
         .env("FAKE_NVML_LIBRARY", install::install(folder.path())?)
         .env(CARDS, cards.to_string())
         .output()?;
-    let words = String::from_utf8_lossy(&output.stdout);
-    let count = words.lines().find_map(|line| line.split_once("allocations: ")?.1.parse().ok());
-    count.with_context(|| format!("no count among: {words}{}", String::from_utf8_lossy(&output.stderr)))
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let count = stdout.lines().find_map(|line| line.split_once("allocations: ")?.1.parse().ok());
+    count.with_context(|| format!("no count among: {stdout}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
 #[test]
@@ -68,14 +68,14 @@ fn a_probes_sample_allocates_nothing_per_gpu() -> Result<()> {
     Ok(())
 }
 
-/// What a node of so many cards says at a second, with the readings of the scenario's.
+/// The output of a node with this many GPUs at one second, with the scenario's readings.
 fn sample(nodes: &Nodes, name: &NodeName, second: i64, cards: usize) -> ProbeLine {
     let sample = nodes.sample(name, second);
     let gpus = sample.gpus.iter().cycle().take(cards).cloned().collect();
     ProbeLine::Sample(Box::new(Sample { gpus, ..sample }))
 }
 
-/// Its hello with so many cards.
+/// Its hello with this many GPUs.
 fn hello(nodes: &Nodes, name: &NodeName, cards: usize) -> Result<ProbeLine> {
     let Some(ProbeLine::Hello(mut hello)) = nodes.hello(name) else { bail!("the node says hello") };
     hello.gpus = hello.gpus.iter().cycle().take(cards).cloned().collect();
@@ -83,7 +83,7 @@ fn hello(nodes: &Nodes, name: &NodeName, cards: usize) -> Result<ProbeLine> {
     Ok(ProbeLine::Hello(hello))
 }
 
-/// Allocations of the relay for one sample of a node of so many cards: to read it, to take it in, to tell it.
+/// Allocations of the relay for one sample of a node with this many GPUs: to parse, apply and publish it.
 fn of_a_relay(cards: usize) -> Result<[u64; 3]> {
     let nodes = Nodes::scripted()?;
     let name = nodes.names(1).pop().context("the scenario has a node")?;
@@ -105,9 +105,9 @@ fn of_a_relay(cards: usize) -> Result<[u64; 3]> {
         let Some(Found::Line(line)) = found.pop() else { bail!("a line was sent and none found") };
         pipeline.next_second();
         counts[1] = measure(|| pipeline.receive(0, *line)).count_total;
-        let mut told = None;
-        counts[2] = measure(|| told = pipeline.publish()).count_total;
-        ensure!(told.is_some(), "something changed");
+        let mut published = None;
+        counts[2] = measure(|| published = pipeline.publish()).count_total;
+        ensure!(published.is_some(), "something changed");
     }
     Ok(counts)
 }

@@ -1,4 +1,4 @@
-//! What an attacker would try is tried here, each under the number of its threat (`t01_…` to `t34_…`).
+//! Tests of the threats in docs/SECURITY.md, each under its number (`t01_…` to `t34_…`).
 
 mod browser;
 mod evil_sshd;

@@ -96,7 +96,7 @@ def gpu_hot_bytes(gpus):
 
 
 def main():
-    """Means over all that is told."""
+    """Returns means over all reported values."""
     gpus_told = html = document = 0
     for line in sys.stdin:
         gpus = json.loads(line)

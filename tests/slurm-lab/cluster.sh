@@ -165,7 +165,7 @@ host_init() {    # pid 1 of a host
     umount -l /.old; rmdir /.old
     echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null || true
     ip link set lo up
-    echo "$pid $(awk '{print $22}' /proc/1/stat)" >"/lab/ready/$name"   # tells `up` to plug eth0
+    echo "$pid $(awk '{print $22}' /proc/1/stat)" >"/lab/ready/$name"   # makes `up` plug eth0
     until ip link show eth0 >/dev/null 2>&1; do sleep 0.02; done
     ip addr add "$(ipof "$name")/16" dev eth0; ip link set eth0 up
     for s in $(services "$name"); do
@@ -308,7 +308,7 @@ ssh_check() {
     o=$(as login "$u" ssh -o BatchMode=yes -o ConnectTimeout=10 "$h" hostname </dev/null 2>&1) || true
     if [[ -z $PAM ]]; then
         [[ $o == "$h" ]] || die "ssh to $h: $o"
-    else    # nobody has a job yet: the key must be accepted and the account refused
+    else    # no user has a job yet: the key must be accepted and the account refused
         [[ $o == *"Access denied"* ]] || die "ssh to $h, $PAM: $o"
     fi
 }

@@ -44,14 +44,14 @@ pub fn get(authority: &str, path: &str, headers: &[(&str, &str)]) -> Result<Repl
         head += &format!("Host: {authority}\r\n");
     }
     // HTTP/1.0, so that no server uses chunked encoding.
-    say(authority, format!("GET {path} HTTP/1.0\r\n{head}\r\n").as_bytes())
+    send_raw(authority, format!("GET {path} HTTP/1.0\r\n{head}\r\n").as_bytes())
 }
 
 /// Sends exactly these bytes and reads until the server closes.
 ///
 /// # Errors
 /// If the connection breaks before a response.
-pub fn say(authority: &str, bytes: &[u8]) -> Result<Reply> {
+pub fn send_raw(authority: &str, bytes: &[u8]) -> Result<Reply> {
     let mut stream = TcpStream::connect(authority).with_context(|| format!("connect to {authority}"))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     // A server may have responded and closed before reading everything.
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_has_a_status_headers_and_a_body() {
+    fn a_response_has_a_status_headers_and_a_body() {
         let reply = Reply::of(b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\n\r\nlater");
         assert_eq!(
             (reply.status, reply.header("retry-after"), reply.body.as_str()),

@@ -92,7 +92,7 @@ impl Impostor {
     /// # Errors
     /// If the port is not free.
     pub async fn squatter(port: u16, key: Key) -> Result<Self> {
-        Self::start(port, move |socket, received| answer_like_a_relay(socket, received, key.clone(), port))
+        Self::start(port, move |socket, received| respond_like_a_relay(socket, received, key.clone(), port))
             .await
     }
 
@@ -144,7 +144,7 @@ fn note_head(received: &Mutex<Received>, head: &[u8]) {
     received.lock().unwrap_or_else(PoisonError::into_inner).heads.push(head);
 }
 
-async fn answer_like_a_relay(
+async fn respond_like_a_relay(
     socket: TcpStream,
     received: Arc<Mutex<Received>>,
     key: Key,
@@ -178,7 +178,7 @@ async fn answer_like_a_relay(
     Ok(())
 }
 
-/// A relay's answer to a hello, with this key.
+/// A relay's response to a hello, with this key.
 fn challenge(message: &ClientMessage, key: &Key, port: u16) -> Option<ServerMessage> {
     let ClientMessage::Hello { nonce: client, .. } = message else { return None };
     let server = Nonce([9; 32]);

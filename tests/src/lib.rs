@@ -5,6 +5,7 @@
 
 pub mod browser;
 pub mod client;
+pub mod forward;
 pub mod http;
 pub mod impostor;
 pub mod lab;
@@ -19,6 +20,7 @@ pub mod test_tools;
 
 pub use browser::Browser;
 pub use client::Client;
+pub use forward::Forward;
 pub use impostor::Impostor;
 pub use lab::SlurmLab;
 pub use machine::Machine;

@@ -17,6 +17,8 @@ use nodeglass_relay::live::{Encoded, TopicFeed};
 use nodeglass_relay::share::Viewer;
 use nodeglass_sim::{LARGE, Scenario, ScenarioTime};
 
+/// The job of a [`Pipeline`].
+pub const JOB: JobId = JobId(1);
 /// The relay's clock at the start.
 const START_MS: u64 = 10_000_000;
 /// Delay from a whole second until changes are published.
@@ -158,7 +160,7 @@ fn at(second: i64) -> ScenarioTime {
     ScenarioTime { t_ms: second * 1_000, start_wall_ms: 0 }
 }
 
-/// A fleet with one job on all nodes, and a feed of that job.
+/// A fleet with one job on all nodes, and a feed of that job or of the overview.
 #[derive(Debug)]
 pub struct Pipeline {
     fleet: Fleet,
@@ -173,15 +175,27 @@ impl Pipeline {
     /// # Errors
     /// If the job is missing, which would be a bug of the fleet.
     pub fn new(names: Vec<NodeName>, initial_lines: impl Fn(&NodeName) -> Vec<ProbeLine>) -> Result<Self> {
+        Self::of_topic(Topic::Job(JOB), names, initial_lines)
+    }
+
+    /// The same with a feed of another topic.
+    ///
+    /// # Errors
+    /// If there is no such topic.
+    pub fn of_topic(
+        topic: Topic,
+        names: Vec<NodeName>,
+        initial_lines: impl Fn(&NodeName) -> Vec<ProbeLine>,
+    ) -> Result<Self> {
         let mut fleet = Fleet::new();
-        let job = Job { nodes: names.clone(), ..Job::new(JobId(1), "alice".into(), JobState::Running) };
+        let job = Job { nodes: names.clone(), ..Job::new(JOB, "alice".into(), JobState::Running) };
         fleet.handle(Event::Jobs { jobs: vec![job], wall_s: 0 }, START_MS);
         for name in &names {
             initial_lines(name).into_iter().for_each(|line| receive(&mut fleet, name, line.into(), START_MS));
         }
         fleet.take_changes();
-        let feed = TopicFeed::open(Topic::Job(JobId(1)), Viewer::Owner, 1, usize::MAX, &fleet, START_MS)
-            .context("the job is there")?;
+        let feed = TopicFeed::open(topic, Viewer::Owner, 1, usize::MAX, &fleet, START_MS)
+            .context("there is no such topic")?;
         Ok(Self { fleet, feed, names, now_ms: START_MS })
     }
 
@@ -195,8 +209,15 @@ impl Pipeline {
     /// # Errors
     /// If the job is gone, which would be a bug of the fleet.
     pub fn snapshot(&mut self) -> Result<ServerMessage> {
-        let frame = self.feed.full_snapshot(&self.fleet, Form::Binary).context("the job is there")?;
-        Ok(Form::Binary.decode(&frame)?)
+        Ok(Form::Binary.decode(&self.snapshot_frame()?)?)
+    }
+
+    /// The frame of the current snapshot with the complete history.
+    ///
+    /// # Errors
+    /// If the topic is gone, which would be a bug of the fleet.
+    pub fn snapshot_frame(&mut self) -> Result<Vec<u8>> {
+        Ok(self.feed.full_snapshot(&self.fleet, Form::Binary).context("the topic is there")?.to_vec())
     }
 
     /// Advances the clock by a second.

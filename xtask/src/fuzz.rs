@@ -87,7 +87,7 @@ pub(crate) fn run(selection: &Selection) -> Result<ExitCode> {
                 scope.spawn(|| {
                     while let Some(name) = queue.lock().ok().and_then(|mut queue| queue.next()) {
                         match fuzzer.feed(name, selection) {
-                            Ok(words) => println!("  {:<24} {words}", name.0),
+                            Ok(summary) => println!("  {:<24} {summary}", name.0),
                             Err(error) => {
                                 println!("  {:<24} BROKEN", name.0);
                                 broken.lock().map(|mut broken| broken.push((name.0, error))).ok();

@@ -59,7 +59,7 @@ impl Pinned {
             // `ci` installs exactly the versions of the lock file, and runs no scripts.
             let flags = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
             run(Command::new("npm").current_dir(part.path()).args(flags))?;
-            part.become_(&dir)
+            part.commit(&dir)
         })?;
         Ok(dir)
     }

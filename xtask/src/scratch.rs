@@ -18,7 +18,7 @@ impl Scratch {
     }
 
     /// Renames it.
-    pub(crate) fn become_(self, dir: &Path) -> Result<()> {
+    pub(crate) fn commit(self, dir: &Path) -> Result<()> {
         // Replaces a broken or incomplete one.
         let _ = std::fs::remove_dir_all(dir);
         std::fs::rename(&self.0, dir).with_context(|| format!("put {} in its place", dir.display()))

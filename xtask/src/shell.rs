@@ -48,13 +48,13 @@ fn timed_step<T>(what: &str, note: &str, work: impl FnOnce() -> Result<T>) -> Re
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.stdin(Stdio::null()).status().with_context(|| cannot_start(command))?;
     if !status.success() {
-        bail!("{} ended with {status}", words(command));
+        bail!("{} ended with {status}", command_line(command));
     }
     Ok(())
 }
 
 /// The stdout of a program, or `None` if it is missing or fails; for queries.
-pub(crate) fn ask(program: &str, args: &[&str]) -> Option<String> {
+pub(crate) fn output_of(program: &str, args: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     command.args(args).current_dir(root()).stdin(Stdio::null()).stderr(Stdio::null());
     let output = command.output().ok().filter(|output| output.status.success())?;
@@ -81,7 +81,7 @@ fn cannot_start(command: &Command) -> String {
     format!("{} cannot be started", command.get_program().to_string_lossy())
 }
 
-fn words(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let args = command.get_args().map(|arg| arg.to_string_lossy());
     std::iter::once(command.get_program().to_string_lossy()).chain(args).collect::<Vec<_>>().join(" ")
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_read_as_people_say_them() {
+    fn durations_are_human_readable() {
         assert_eq!(duration(Duration::from_millis(1_240)), "1.2 s");
         assert_eq!(duration(Duration::from_secs(483)), "8 min 03 s");
     }

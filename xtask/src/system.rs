@@ -1,6 +1,6 @@
 //! Installs distribution packages where permitted, and otherwise names the missing ones.
 
-use crate::shell::{ask, run, step, which};
+use crate::shell::{output_of, run, step, which};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -95,12 +95,14 @@ pub(crate) fn for_testing() -> Result<()> {
 }
 
 fn has_openssl() -> bool {
-    std::env::var_os("OPENSSL_DIR").is_some() || ask("pkg-config", &["--exists", "openssl"]).is_some()
+    std::env::var_os("OPENSSL_DIR").is_some() || output_of("pkg-config", &["--exists", "openssl"]).is_some()
 }
 
 /// Whether this is root on Debian or a derivative.
 fn may_install() -> bool {
-    ask("id", &["-u"]).as_deref() == Some("0") && which("apt-get").is_some() && which("dpkg-query").is_some()
+    output_of("id", &["-u"]).as_deref() == Some("0")
+        && which("apt-get").is_some()
+        && which("dpkg-query").is_some()
 }
 
 fn install(packages: &[&str]) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Packs a release: one archive that needs nothing but glibc, as the page is part of the relay.
 
-use crate::shell::{ask, cargo, root, run, step, target};
+use crate::shell::{cargo, output_of, root, run, step, target};
 use crate::{page, tools};
 use anyhow::{Context, Result};
 use std::fs;
@@ -21,7 +21,7 @@ pub(crate) fn pack() -> Result<()> {
             "nodeglass-relay/vendored-openssl",
         ]))
     })?;
-    let host = ask("rustc", &["--print", "host-tuple"]).context("rustc does not name its host")?;
+    let host = output_of("rustc", &["--print", "host-tuple"]).context("rustc does not name its host")?;
     let name = format!("nodeglass-{}-{host}", env!("CARGO_PKG_VERSION"));
     let folder = target().join("dist").join(&name);
     step(&format!("packing {name}.tar.gz"), || {

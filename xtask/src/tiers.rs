@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_tier_is_answered_with_the_known_ones() {
+    fn an_unknown_tier_is_reported_with_the_known_ones() {
         let error = selection(&["--tier", "moon"]).unwrap_err().to_string();
         assert!(error.contains("\"moon\"") && error.contains("unit, edge, lab"), "{error}");
     }

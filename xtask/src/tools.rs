@@ -3,7 +3,7 @@
 
 use crate::pins::Pinned;
 use crate::scratch::Scratch;
-use crate::shell::{ask, cargo, long_step, root, run, step, which};
+use crate::shell::{cargo, long_step, output_of, root, run, step, which};
 use crate::system;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -70,7 +70,7 @@ pub(crate) fn home() -> Result<PathBuf> {
 /// Adds the WASM target of the active toolchain.
 pub(crate) fn wasm_target() -> Result<()> {
     let sysroot =
-        ask("rustc", &["--print", "sysroot"]).context("rustc is not there: see https://rustup.rs")?;
+        output_of("rustc", &["--print", "sysroot"]).context("rustc is not there: see https://rustup.rs")?;
     if Path::new(&sysroot).join("lib/rustlib").join(WASM).is_dir() {
         return Ok(());
     }
@@ -112,7 +112,7 @@ pub(crate) fn cargo_tool(
             .env("CARGO_PROFILE_RELEASE_LTO", "off")
             .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
             .env("CARGO_PROFILE_RELEASE_DEBUG", "0"))?;
-        part.become_(&dir)
+        part.commit(&dir)
     })?;
     Ok(bin)
 }

@@ -37,6 +37,7 @@ pub fn App(
     subscribe_to_route(&page);
     show_only_machine(&page);
     show_only_job(&page);
+    resolve_label(&page);
     keep_time(&page);
     kiosk::hide_controls(&page);
     kiosk::rotate(&page);
@@ -114,6 +115,17 @@ fn show_only_job(page: &Page) {
     Effect::new(move || {
         if let (Some(id), Route::AllJobs) = (page.only_job(), page.route.get()) {
             page.address.replace_route(Route::Job(id, JobTab::Nodes));
+        }
+    });
+}
+
+/// Resolves a job's label in the address once the job is listed.
+fn resolve_label(page: &Page) {
+    let page = page.clone();
+    Effect::new(move || {
+        let resolved = page.route.with(|route| page.jobs.with(|jobs| route.resolve(jobs)));
+        if let Some(route) = resolved {
+            page.address.replace_route(route);
         }
     });
 }

@@ -1,5 +1,6 @@
 //! Updates the browser tab's title and icon, and shows the notifications that the user enabled.
 
+use crate::domain::attention::Now;
 use crate::domain::notices::{Notice, NoticeTracker};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::tab_title::{self, TabTitle};
@@ -21,7 +22,10 @@ pub fn update_tab(page: &Page) {
             matches!(page.feed.link(), LinkState::Live | LinkState::Starting | LinkState::Connecting);
         let overview = page.fleet.overview();
         overview.jobs().track();
-        route.with(|route| overview.read(|picture| tab_title::for_route(route, picture, has_link, now_ms)))
+        let entries = page.attention.entries().get();
+        route.with(|route| {
+            overview.read(|picture| tab_title::for_route(route, picture, &entries, has_link, now_ms))
+        })
     });
     Effect::new(move || {
         let TabTitle { title, severity } = tab.get();
@@ -52,7 +56,9 @@ pub fn notify(page: &Page) {
             *tracker = NoticeTracker::default();
             return IDLE_CHECK_MS;
         }
-        let notices = page.fleet.overview().read(|picture| tracker.update(picture));
+        let page_ms = platform::now_ms();
+        let now = Now { relay_ms: page.fleet.relay_ms(page_ms), wall_s: page.fleet.wall_s(page_ms) };
+        let notices = page.fleet.overview().read(|picture| tracker.update(picture, now));
         if platform::is_hidden() {
             notices.into_iter().for_each(|notice| show(&page, &notice));
         }

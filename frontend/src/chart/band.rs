@@ -1,4 +1,4 @@
-//! Aggregates many series into a band (minimum, median, maximum of each step) and finds outliers.
+//! Aggregates many series into a band (minimum, median, maximum of each step).
 
 use super::Series;
 use super::timeline::advance;
@@ -52,35 +52,6 @@ pub fn spread(values: &mut [f32]) -> Option<(f32, f32, f32)> {
     Some((low, *mid, high))
 }
 
-/// Returns at most three series that deviate from the median, the largest deviation first: the index of the
-/// series, and its mean deviation over the last `recent` steps.
-///
-/// Deviations below `min_deviation`, in the unit of the values, are ignored.
-pub fn outliers<'a>(
-    all_series: impl IntoIterator<Item = &'a [Option<f32>]>,
-    median: &[Option<f32>],
-    recent: usize,
-    min_deviation: f32,
-) -> Vec<(usize, f32)> {
-    let from = median.len().saturating_sub(recent);
-    let mean_deviation = |series: &[Option<f32>]| {
-        let deviations =
-            series.iter().zip(median).skip(from).filter_map(|(value, median)| Some((*value)? - (*median)?));
-        let (sum, count) =
-            deviations.fold((0.0, 0u16), |(sum, count), deviation| (sum + deviation, count + 1));
-        (count > 0).then(|| sum / f32::from(count))
-    };
-    let mut outliers: Vec<(usize, f32)> = all_series
-        .into_iter()
-        .enumerate()
-        .filter_map(|(index, series)| Some((index, mean_deviation(series)?)))
-        .filter(|(_, deviation)| deviation.abs() >= min_deviation)
-        .collect();
-    outliers.sort_unstable_by(|(_, a), (_, b)| b.abs().total_cmp(&a.abs()));
-    outliers.truncate(3);
-    outliers
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,27 +80,5 @@ mod tests {
         let mut made = band(all.iter().map(|row| &row[..3]));
         made.advance((1, 2), rows(1));
         assert_eq!(made, band(rows(1)));
-    }
-
-    #[test]
-    fn only_the_series_that_lags_is_an_outlier() {
-        let steady = [Some(0.95); 4];
-        let late = [Some(0.95), Some(0.95), Some(0.60), Some(0.62)];
-        let all = [&steady[..], &late, &steady, &[None; 4]];
-        let mid = band(all).mid;
-        let found = outliers(all, &mid, 2, 0.15);
-        assert_eq!(found.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [1]);
-        assert!(found[0].1 < -0.3);
-        assert_eq!(outliers(all, &mid, 4, 0.2), []);
-    }
-
-    #[test]
-    fn at_most_three_outliers_are_returned_largest_first() {
-        let flat = |value: f32| [Some(value); 2];
-        let series = [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.1, 0.2, 0.3, 0.4].map(flat);
-        let all = series.iter().map(|series| &series[..]);
-        let mid = band(all.clone()).mid;
-        let found: Vec<usize> = outliers(all, &mid, 2, 0.15).into_iter().map(|(index, _)| index).collect();
-        assert_eq!(found, [6, 7, 8]);
     }
 }

@@ -1,6 +1,7 @@
 //! Chart geometry: series become paths, strips and bands. Pure, without a document or a signal.
 
 pub mod band;
+pub mod colour_scale;
 pub mod intervals;
 pub mod line;
 pub mod range;
@@ -9,7 +10,8 @@ pub mod strips;
 pub mod timeline;
 pub mod tooltip;
 
-pub use band::{Band, outliers};
+pub use band::Band;
+pub use colour_scale::ColourScale;
 pub use intervals::interval_path;
 pub use line::{Frame, area, line};
 pub use range::{Limit, Range, RangeStep};

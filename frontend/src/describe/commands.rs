@@ -51,10 +51,10 @@ pub fn for_job(job: &Job, tunnel: &str) -> Vec<ShellCommand> {
     commands.push(show_job_command(&id));
     commands.push(match job.state {
         JobState::Ended(_) => ShellCommand::new(
-            "What it used",
+            "Resources used (sacct)",
             ["sacct", "-j", &id, "--format=JobID,State,ExitCode,Elapsed,MaxRSS"],
         ),
-        _ => ShellCommand::new("Cancel it", ["scancel", &id]),
+        _ => ShellCommand::new("Cancel the job", ["scancel", &id]),
     });
     commands.extend(tunnel_command(tunnel));
     commands
@@ -66,12 +66,15 @@ pub fn for_guest(job: &Job, tunnel: &str) -> Vec<ShellCommand> {
 }
 
 fn show_job_command(id: &str) -> ShellCommand {
-    ShellCommand::new("All that SLURM knows", ["scontrol", "show", "job", id])
+    ShellCommand::new("Full SLURM record", ["scontrol", "show", "job", id])
 }
 
 /// Returns the tunnel command. It is a complete command line, so it is not quoted again.
 fn tunnel_command(tunnel: &str) -> Option<ShellCommand> {
-    let command = ShellCommand { purpose: "This page from elsewhere".to_owned(), command: tunnel.to_owned() };
+    let command = ShellCommand {
+        purpose: "Open this page from another machine".to_owned(),
+        command: tunnel.to_owned(),
+    };
     (!tunnel.is_empty()).then_some(command)
 }
 
@@ -80,9 +83,9 @@ fn tunnel_command(tunnel: &str) -> Option<ShellCommand> {
 pub fn for_process(pid: u32, node: &NodeName, job: Option<JobId>) -> Vec<ShellCommand> {
     let pid = pid.to_string();
     let tools: [(&str, &[&str]); 3] = [
-        ("What Python does now", &["py-spy", "dump", "--pid", &pid]),
-        ("What every thread does now", &["gdb", "-p", &pid, "-batch", "-ex", "thread apply all bt"]),
-        ("What it asks of the system", &["strace", "-f", "-p", &pid]),
+        ("Python stack", &["py-spy", "dump", "--pid", &pid]),
+        ("Native stacks of all threads", &["gdb", "-p", &pid, "-batch", "-ex", "thread apply all bt"]),
+        ("System calls", &["strace", "-f", "-p", &pid]),
     ];
     let command = |(purpose, tool): (&str, &[&str])| match job {
         Some(job) => ShellCommand::new(purpose, in_job(&job.to_string(), Some(node), tool)),

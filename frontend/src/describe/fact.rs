@@ -33,7 +33,7 @@ pub struct Fact {
     pub bar: Option<(f64, &'static str)>,
     /// The field that it shows, by name.
     pub field: Option<&'static str>,
-    /// Whether the source does not offer it; such facts are listed together at the end of a group.
+    /// Whether the source does not support it; such facts are listed together at the end of a group.
     pub unsupported: bool,
 }
 

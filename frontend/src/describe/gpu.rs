@@ -482,7 +482,7 @@ mod tests {
         gpu.owners.push(Owner { job: nodeglass_protocol::JobId(17), by: Evidence::GresIndex });
         let group = owners(&gpu, &around());
         assert_eq!(group.facts[0].value, "name of 17");
-        assert_eq!(group.facts[0].note, "SLURM gave it to the job");
+        assert_eq!(group.facts[0].note, "allocated by SLURM");
     }
 
     #[test]

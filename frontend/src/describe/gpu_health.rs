@@ -1,7 +1,8 @@
 //! The details of a GPU's health: memory errors and their repair, its NVLinks, and its events.
 
 use super::fact::{Emphasis, Fact, FactGroup};
-use crate::domain::text;
+use crate::domain::severity::Severity;
+use crate::domain::{text, xid};
 use nodeglass_protocol::gpu::NvLink;
 use nodeglass_protocol::picture::{GpuEvent, GpuPicture};
 use nodeglass_protocol::{GpuField, Reading};
@@ -22,15 +23,15 @@ pub fn errors(gpu: &GpuPicture) -> FactGroup {
             since_load("Uncorrected, since driver load", GpuField::EccUncorrected)
                 .with_note(note_if(
                     has_uncorrected,
-                    "results may be wrong: check them, and tell the administrators",
+                    "results may be wrong: check them, and inform the administrators",
                 ))
                 .with_emphasis_if(has_uncorrected, Emphasis::Error),
             since_load("Corrected, since driver load", GpuField::EccCorrected),
-            counter("Uncorrected, in its life", &health.ecc_life_uncorrected),
-            counter("Corrected, in its life", &health.ecc_life_corrected),
+            counter("Uncorrected, lifetime", &health.ecc_life_uncorrected),
+            counter("Corrected, lifetime", &health.ecc_life_corrected),
             counter("Pages retired, uncorrected", &health.retired_uncorrected),
             counter("Pages retired, corrected", &health.retired_corrected),
-            Fact::read("Pages wait to be retired", &health.retired_pending, yes)
+            Fact::read("Page retirement pending", &health.retired_pending, yes)
                 .with_note(note_if(
                     is_set(&health.retired_pending),
                     "the node needs a reboot; until then the page is used",
@@ -39,16 +40,16 @@ pub fn errors(gpu: &GpuPicture) -> FactGroup {
             counter("Rows remapped, uncorrected", &health.remapped_uncorrected)
                 .with_emphasis_if(is_nonzero(&health.remapped_uncorrected), Emphasis::Warning),
             counter("Rows remapped, corrected", &health.remapped_corrected),
-            Fact::read("A row waits to be remapped", &health.remap_pending, yes)
+            Fact::read("Row remap pending", &health.remap_pending, yes)
                 .with_note(note_if(
                     is_set(&health.remap_pending),
-                    "the card needs a reset: tell the administrators",
+                    "the GPU needs a reset: inform the administrators",
                 ))
                 .with_emphasis_if(is_set(&health.remap_pending), Emphasis::Warning),
-            Fact::read("Remapping failed", &health.remap_failed, yes)
+            Fact::read("Row remap failed", &health.remap_failed, yes)
                 .with_note(note_if(
                     is_set(&health.remap_failed),
-                    "the card is to be replaced: move the job away",
+                    "the GPU must be replaced: move the job away",
                 ))
                 .with_emphasis_if(is_set(&health.remap_failed), Emphasis::Error),
         ],
@@ -65,7 +66,7 @@ pub fn nvlinks(gpu: &GpuPicture) -> Option<FactGroup> {
 }
 
 fn nvlink(link: &NvLink) -> Fact {
-    let remote = link.remote.value().map_or_else(|| "peer not told".to_owned(), ToString::to_string);
+    let remote = link.remote.value().map_or_else(|| "unknown peer".to_owned(), ToString::to_string);
     let rate =
         |reading: &Reading<u64>| reading.value().map_or(text::ABSENT.to_owned(), |mib| text::grouped(*mib));
     let errors = link.errors.value().copied().unwrap_or(0);
@@ -94,47 +95,14 @@ pub fn events<'a>(
     let own_events = all.rev().filter(|event| event.gpu.as_ref().is_none_or(|uuid| *uuid == gpu.facts.uuid));
     let entries: Vec<Fact> = own_events
         .map(|event| {
-            let meaning = event.xid.and_then(xid);
             let fact = Fact::new(when(event.at_ms), event.text.as_str());
-            match meaning {
-                Some((text, is_program_error)) => fact.with_note(text).with_emphasis_if(
-                    true,
-                    if is_program_error { Emphasis::Warning } else { Emphasis::Error },
-                ),
-                None => fact.with_emphasis_if(event.xid.is_some(), Emphasis::Warning),
-            }
+            let Some(number) = event.xid else { return fact };
+            let emphasis =
+                if xid::severity(number) == Severity::Error { Emphasis::Error } else { Emphasis::Warning };
+            fact.with_note(xid::meaning(number).map_or("", |(text, _)| text)).with_emphasis_if(true, emphasis)
         })
         .collect();
-    (!entries.is_empty()).then(|| FactGroup::new("What happened", entries))
-}
-
-/// Explains an Xid number, and whether the program rather than the GPU is the likely cause.
-///
-/// After NVIDIA's "Xid Errors" catalogue.
-pub fn xid(number: u64) -> Option<(&'static str, bool)> {
-    Some(match number {
-        8 => ("the card stopped answering a channel: mostly a program that hangs", true),
-        13 => ("a kernel did something illegal, mostly an index out of bounds", true),
-        31 => ("a kernel reached for memory that is not mapped", true),
-        43 => ("the program hung on the card and was stopped; the card is well", true),
-        45 => ("the program's work was removed after an earlier error or a kill", true),
-        48 => ("memory error of two bits that could not be corrected", false),
-        61 | 62 => ("the card's own firmware halted: it needs a reset", false),
-        63 => ("a row of memory was remapped, or a page retired", false),
-        64 => ("remapping a row failed: the card is to be replaced if it comes again", false),
-        68 => ("the video engine failed", false),
-        69 => ("the graphics engine failed on an illegal command", true),
-        74 => ("an NVLink failed: look at the other end, too", false),
-        79 => ("the card has fallen off the bus: the node needs a reboot or a repair", false),
-        92 => ("many single-bit memory errors were corrected", false),
-        94 => ("a memory error was contained: only the programs that met it were stopped", false),
-        95 => ("a memory error was not contained: the card needs a reset", false),
-        109 => ("switching between programs took too long and was stopped", true),
-        119 | 120 => ("the card's system processor (GSP) does not answer: it needs a reset", false),
-        121 => ("a C2C link corrected an error", false),
-        140 => ("memory errors that could not be recovered: the card needs a reset", false),
-        _ => return None,
-    })
+    (!entries.is_empty()).then(|| FactGroup::new("Events", entries))
 }
 
 #[cfg(test)]
@@ -146,7 +114,7 @@ mod tests {
         let mut gpu = GpuPicture::default();
         gpu.health.remap_failed = Reading::Value(false);
         let of = |gpu: &GpuPicture| {
-            errors(gpu).facts.into_iter().find(|fact| fact.label == "Remapping failed").unwrap()
+            errors(gpu).facts.into_iter().find(|fact| fact.label == "Row remap failed").unwrap()
         };
         assert_eq!(
             (of(&gpu).value.as_str(), of(&gpu).note.as_str(), of(&gpu).emphasis),
@@ -192,12 +160,5 @@ mod tests {
             group.facts.iter().map(|fact| (fact.label.as_str(), fact.emphasis)).collect();
         assert_eq!(entries, [("3", Emphasis::Error), ("1", Emphasis::Warning)]);
         assert_eq!(events([].iter(), &gpu, |at| at.to_string()), None);
-    }
-
-    #[test]
-    fn an_unknown_xid_is_shown_by_its_number() {
-        assert_eq!(xid(9_999), None);
-        assert!(xid(79).is_some_and(|(_, is_program_error)| !is_program_error));
-        assert!(xid(31).is_some_and(|(_, is_program_error)| is_program_error));
     }
 }

@@ -16,9 +16,9 @@ pub fn groups(node: &NodePicture) -> Vec<FactGroup> {
 /// readings, and the facts.
 pub fn shared_groups(node: &NodePicture) -> Vec<FactGroup> {
     let note = if node.job_usage.is_empty() {
-        "This node's CPUs, memory, disks and network serve other jobs, too, and what they do is not shared with you. What the shared job uses of them is not known: its cgroup tells nothing."
+        "Other jobs use this node's CPUs, memory, disks and network, too, and are not shared with you. What the shared job uses is not known: its cgroup cannot be read."
     } else {
-        "You see what the shared job uses. The rest of this node's CPUs, memory, disks and network serves other jobs, and what they do is not shared with you."
+        "You see what the shared job uses. Other jobs use the rest of this node, which is not shared with you."
     };
     let mut system = system(node);
     system.facts.remove(0);
@@ -44,9 +44,9 @@ fn with_catalogue(row: &Row<H>, group: Group, facts: Vec<Fact>) -> Vec<Fact> {
 
 fn processor(node: &NodePicture) -> FactGroup {
     let row = &node.host;
-    let waited = |label, field, what| {
+    let pressure = |label, field| {
         Fact::percent(label, row, field, "hue-host")
-            .with_note(what)
+            .with_note("PSI some, 10 s")
             .with_emphasis_if(row.value(field).is_some_and(|pct| pct >= 40), Emphasis::Warning)
     };
     let cpus = node.head.facts.as_ref().map_or(0, |facts| facts.cpus);
@@ -67,9 +67,9 @@ fn processor(node: &NodePicture) -> FactGroup {
                             String::new()
                         },
                     ),
-                    waited("Waited for a CPU", H::PsiCpu, "of the last 10 s, some task"),
-                    waited("Waited for memory", H::PsiMem, "of the last 10 s, some task"),
-                    waited("Waited for a disk", H::PsiIo, "of the last 10 s, some task"),
+                    pressure("CPU pressure", H::PsiCpu),
+                    pressure("Memory pressure", H::PsiMem),
+                    pressure("I/O pressure", H::PsiIo),
                 ],
             ),
         ),
@@ -131,7 +131,7 @@ fn network(node: &NodePicture) -> FactGroup {
                 Fact::cell("InfiniBand received", row, H::IbRx, rate),
                 Fact::cell("InfiniBand sent", row, H::IbTx, rate),
                 Fact::cell("InfiniBand errors", row, H::IbErrors, text::grouped)
-                    .with_note(if errors { "since its links came up" } else { "" })
+                    .with_note(if errors { "since the links came up" } else { "" })
                     .with_emphasis_if(errors, Emphasis::Warning),
             ],
         ),
@@ -140,14 +140,14 @@ fn network(node: &NodePicture) -> FactGroup {
 
 fn system(node: &NodePicture) -> FactGroup {
     let facts = node.head.facts.as_ref();
-    let mut entries = vec![Fact::cell("Up for", &node.host, H::Uptime, text::span)];
+    let mut entries = vec![Fact::cell("Uptime", &node.host, H::Uptime, text::span)];
     if let Some(facts) = facts {
         entries.push(Fact::new("Kernel", facts.kernel.as_str()));
         if !facts.cpu_model.is_empty() {
             entries.push(Fact::new("CPU model", facts.cpu_model.as_str()));
         }
         for (vendor, versions) in facts.drivers() {
-            let platform = format!("{} of the driver", vendor.platform());
+            let platform = format!("{} (driver)", vendor.platform());
             entries.push(Fact::read("Driver", &versions.driver, ToString::to_string));
             entries.push(Fact::read(&platform, &versions.platform, ToString::to_string));
         }
@@ -166,16 +166,14 @@ pub fn usage(usage: &JobUsagePicture, name: String) -> FactGroup {
         None => format!("{} CPUs busy", cores(pct)),
     });
     let oom = row.value(J::OomKills).is_some_and(|kills| kills > 0);
-    let kills = Fact::cell("Killed for memory", row, J::OomKills, |kills| {
-        if kills == 0 { "never".to_owned() } else { text::count(kills as usize, "time", "times") }
-    });
+    let kills = Fact::cell("OOM kills", row, J::OomKills, text::grouped);
     FactGroup::new(
         "Job",
         [
             Fact { bar: share.map(|share| (share, "hue-host")), ..cpu },
             memory_of_job(usage),
             kills
-                .with_note(if oom { "a process of it went over the limit" } else { "" })
+                .with_note(if oom { "the job exceeded its memory limit" } else { "" })
                 .with_emphasis_if(oom, Emphasis::Error),
         ],
     )
@@ -196,10 +194,13 @@ fn memory_of_job(usage: &JobUsagePicture) -> Fact {
     let limitless = used.is_some() && limit.is_none();
     let note = match (near, limitless) {
         (true, _) => {
-            format!("{shm}{}near its limit, where it would be killed", if shm.is_empty() { "" } else { "; " })
+            format!(
+                "{shm}{}close to its limit, at which it is killed",
+                if shm.is_empty() { "" } else { "; " }
+            )
         }
-        (false, true) if shm.is_empty() => "without a limit".to_owned(),
-        (false, true) => format!("without a limit; {shm}"),
+        (false, true) if shm.is_empty() => "no limit".to_owned(),
+        (false, true) => format!("no limit; {shm}"),
         (false, false) => shm,
     };
     Fact::part("Memory", row, J::MemUsed, J::MemLimit, "hue-host")
@@ -207,11 +208,11 @@ fn memory_of_job(usage: &JobUsagePicture) -> Fact {
         .with_emphasis_if(near, Emphasis::Warning)
 }
 
-/// Returns an alternative text for the per-CPU cells: how many are busy, how many idle.
+/// Summarises the per-CPU cells: how many are fully used, how many idle.
 pub fn cores_summary(cores: &[u8]) -> String {
     let busy = cores.iter().filter(|pct| **pct >= 90).count();
     let idle = cores.iter().filter(|pct| **pct < 10).count();
-    format!("{} of {} busy, {idle} idle", busy, text::count(cores.len(), "CPU", "CPUs"))
+    format!("{}: {busy} at 90 % or more, {idle} below 10 %", text::count(cores.len(), "CPU", "CPUs"))
 }
 
 #[cfg(test)]
@@ -232,7 +233,7 @@ mod tests {
     fn a_job_near_its_limit_is_a_warning_that_names_shared_memory() {
         let fact = memory_of_job(&job(61, 64, 3));
         assert_eq!(fact.value, "61 GiB of 64 GiB");
-        assert_eq!(fact.note, "3 GiB of that in /dev/shm; near its limit, where it would be killed");
+        assert_eq!(fact.note, "3 GiB of that in /dev/shm; close to its limit, at which it is killed");
         assert_eq!(fact.emphasis, Emphasis::Warning);
         assert_eq!(memory_of_job(&job(30, 64, 0)).emphasis, Emphasis::Plain);
     }
@@ -242,17 +243,17 @@ mod tests {
         let mut usage = job(61, 0, 0);
         usage.row.set(J::MemLimit, Cell::UNSUPPORTED);
         let fact = memory_of_job(&usage);
-        assert_eq!((fact.value.as_str(), fact.note.as_str(), fact.bar), ("61 GiB", "without a limit", None));
+        assert_eq!((fact.value.as_str(), fact.note.as_str(), fact.bar), ("61 GiB", "no limit", None));
     }
 
     #[test]
-    fn an_oom_kill_is_an_error_and_none_is_shown_as_never() {
+    fn an_oom_kill_is_an_error_and_none_is_a_plain_zero() {
         let mut usage = job(1, 2, 0);
         usage.row.set(J::OomKills, Cell::steps(0));
         let last = |usage: &JobUsagePicture| super::usage(usage, String::new()).facts.pop().unwrap();
-        assert_eq!(last(&usage).value, "never");
+        assert_eq!((last(&usage).value.as_str(), last(&usage).emphasis), ("0", Emphasis::Plain));
         usage.row.set(J::OomKills, Cell::steps(2));
-        assert_eq!((last(&usage).value.as_str(), last(&usage).emphasis), ("2 times", Emphasis::Error));
+        assert_eq!((last(&usage).value.as_str(), last(&usage).emphasis), ("2", Emphasis::Error));
     }
 
     #[test]
@@ -275,13 +276,13 @@ mod tests {
         assert!(note(&node).contains("not shared with you") && note(&node).contains("not known"));
         node.job_usage.push(super::tests::job(1, 2, 0));
         assert!(note(&node).contains("what the shared job uses"));
-        assert!(shared_groups(&node)[1].facts.iter().all(|fact| fact.label != "Up for"));
+        assert!(shared_groups(&node)[1].facts.iter().all(|fact| fact.label != "Uptime"));
         node.host.set(H::Cpu, Cell::steps(1));
         assert!(!is_withheld(Some(&job), &node));
     }
 
     #[test]
     fn cpus_are_summarized_in_a_sentence() {
-        assert_eq!(cores_summary(&[100, 95, 3, 40]), "2 of 4 CPUs busy, 1 idle");
+        assert_eq!(cores_summary(&[100, 95, 3, 40]), "4 CPUs: 2 at 90 % or more, 1 below 10 %");
     }
 }

@@ -1,6 +1,7 @@
-//! The details of a job: why it waits, what it has, how long it may still run.
+//! The details of a job: why it is pending, its resources, how long it may still run.
 
 use super::fact::{Emphasis, Fact, FactGroup, bytes};
+use crate::domain::outcome::Exit;
 use crate::domain::text;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, Parent, TimeLimit};
 
@@ -46,17 +47,16 @@ fn times(job: &Job, when: When<'_>) -> FactGroup {
     let pending = matches!(job.state, JobState::Pending);
     let start = if pending {
         at("Expected to start", job.start)
-            .unwrap_or_else(|| Fact::new("Expected to start", "SLURM does not say yet"))
+            .unwrap_or_else(|| Fact::new("Expected to start", "not estimated yet"))
     } else {
         at("Started", job.start).unwrap_or_default()
     };
     let limit = match job.limit {
-        TimeLimit::Unknown => Fact::new("Time limit", "SLURM did not say"),
+        TimeLimit::Unknown => Fact::new("Time limit", "unknown"),
         TimeLimit::Unlimited => Fact::new("Time limit", "none"),
         TimeLimit::Seconds(seconds) => Fact::new("Time limit", text::span(seconds)),
     };
-    let restarts = (job.restarts > 0)
-        .then(|| Fact::new("Started again", text::count(job.restarts as usize, "time", "times")));
+    let restarts = (job.restarts > 0).then(|| Fact::new("Restarts", job.restarts.to_string()));
     let exit = job.exit.as_ref().map(|exit| {
         let failed = exit.as_str() != "0:0";
         Fact::new("Exit code", exit.as_str())
@@ -70,34 +70,17 @@ fn times(job: &Job, when: When<'_>) -> FactGroup {
 
 /// Explains SLURM's `code:signal`, unless it is plain.
 pub fn exit_text(exit: &str) -> String {
-    let mut parts = exit.split(':').map(|part| part.parse::<u32>().ok());
-    match (parts.next().flatten(), parts.next().flatten()) {
-        (Some(0), Some(0)) => "ended well".to_owned(),
-        (_, Some(signal)) if signal > 0 => format!("ended by {}", signal_name(signal)),
-        (Some(code), _) if code > 128 && code < 160 => format!("ended by {}", signal_name(code - 128)),
-        _ => String::new(),
+    match Exit::parse(exit) {
+        None | Some(Exit::Code(_)) => String::new(),
+        Some(exit) => exit.text(),
     }
-}
-
-fn signal_name(signal: u32) -> String {
-    let name = match signal {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        9 => "SIGKILL, mostly for memory or time",
-        11 => "SIGSEGV",
-        15 => "SIGTERM",
-        _ => return format!("signal {signal}"),
-    };
-    name.to_owned()
 }
 
 fn resources(job: &Job) -> FactGroup {
     let mut facts = vec![Fact::new("Nodes", nodes(job))];
     facts.push(match job.gpu_count {
         Some(count) => Fact::new("GPUs", count.to_string()),
-        None => Fact::new("GPUs", "SLURM does not say how many"),
+        None => Fact::new("GPUs", "unknown"),
     });
     let alike = job.gpus.len() > 1 && job.gpus.windows(2).all(|two| two[0].set == two[1].set);
     match job.gpus.first() {
@@ -109,15 +92,15 @@ fn resources(job: &Job) -> FactGroup {
     facts.extend(job.cpus.map(|cpus| Fact::new("CPUs", cpus.to_string())));
     facts.extend(job.mem_bytes.map(|mem| Fact::new("Memory", bytes(mem))));
     let pending = matches!(job.state, JobState::Pending);
-    FactGroup::new(if pending { "What it asks for" } else { "What it has" }, facts)
+    FactGroup::new(if pending { "Requested" } else { "Allocated" }, facts)
 }
 
 /// Describes which GPUs of a node, as precisely as SLURM reports it.
 fn which(set: &GpuSet) -> String {
     match set {
         GpuSet::Indices(indices) => indices.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-        GpuSet::Count(count) => format!("{count}, which ones is not told"),
-        GpuSet::Unknown => "not told".to_owned(),
+        GpuSet::Count(count) => format!("{count}; SLURM does not report which"),
+        GpuSet::Unknown => "not reported".to_owned(),
     }
 }
 
@@ -135,20 +118,20 @@ fn origin(job: &Job) -> FactGroup {
         |label, text: Option<&nodeglass_protocol::Text>| text.map(|text| Fact::new(label, text.as_str()));
     let part_of = job.part_of.map(|parent| match parent {
         Parent::Array { job, task: Some(task) } => Fact::new("Array", format!("task {task} of {job}")),
-        Parent::Array { job, task: None } => Fact::new("Array", format!("the rest of {job} that waits")),
+        Parent::Array { job, task: None } => Fact::new("Array", format!("pending tasks of {job}")),
         Parent::Het { job, offset } => Fact::new("Heterogeneous", format!("part {offset} of {job}")),
     });
     let facts = [
-        Some(Fact::new("Number", job.label.as_str())),
+        Some(Fact::new("Job ID", job.label.as_str())),
         part_of,
-        text_fact("Waits for", job.dependency.as_ref()),
+        text_fact("Depends on", job.dependency.as_ref()),
         text_fact("User", Some(&job.user)),
         text_fact("Account", job.account.as_ref()),
         text_fact("Partition", Some(&job.partition)),
         text_fact("QOS", job.qos.as_ref()),
-        job.batch_host.as_ref().map(|host| Fact::new("Script runs on", host.as_str())),
+        job.batch_host.as_ref().map(|host| Fact::new("Batch host", host.as_str())),
     ];
-    FactGroup::new("What SLURM says", facts.into_iter().flatten().filter(|fact| !fact.value.is_empty()))
+    FactGroup::new("SLURM", facts.into_iter().flatten().filter(|fact| !fact.value.is_empty()))
 }
 
 fn files(job: &Job) -> FactGroup {
@@ -163,7 +146,7 @@ fn files(job: &Job) -> FactGroup {
         Some(Fact::new(label, path.as_str()))
     });
     let group = FactGroup::new(FILES, entries);
-    if group.facts.is_empty() { group.with_note("SLURM does not tell this job's files.") } else { group }
+    if group.facts.is_empty() { group.with_note("SLURM does not report this job's files.") } else { group }
 }
 
 /// Returns the other members of the same parent job, in the order of their numbers.
@@ -220,9 +203,9 @@ pub mod tests {
 
     #[test]
     fn exit_codes_name_their_signal() {
-        assert_eq!(exit_text("0:0"), "ended well");
+        assert_eq!(exit_text("0:0"), "success");
         assert_eq!(exit_text("0:15"), "ended by SIGTERM");
-        assert_eq!(exit_text("137:0"), "ended by SIGKILL, mostly for memory or time");
+        assert_eq!(exit_text("0:125"), "out of memory");
         assert_eq!(exit_text("1:0"), "");
         assert_eq!(exit_text("odd"), "");
     }
@@ -254,7 +237,7 @@ pub mod tests {
             ..job(JobState::Running)
         };
         let entries: Vec<String> = resources(&job).facts.into_iter().skip(2).map(|fact| fact.value).collect();
-        assert_eq!(entries, ["0, 3", "2, which ones is not told", "not told"]);
+        assert_eq!(entries, ["0, 3", "2; SLURM does not report which", "not reported"]);
         let gpus = vec![on("n1", GpuSet::Indices(vec![0, 1])), on("n2", GpuSet::Indices(vec![0, 1]))];
         let entries = resources(&Job { gpus, ..job });
         assert_eq!(

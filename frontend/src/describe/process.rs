@@ -1,4 +1,4 @@
-//! The details of a process: its readings, its identity, its family, its files.
+//! The details of a process: its readings, its identity, its process tree, its files.
 
 use super::fact::{Emphasis, Fact, FactGroup, bytes};
 use crate::domain::text;
@@ -30,8 +30,8 @@ fn now(process: &ProcessPicture, ran: Option<u64>) -> FactGroup {
             share("Encoder", F::Encoder),
             share("Decoder", F::Decoder),
             match ran {
-                Some(seconds) => Fact::new("Runs for", text::span(seconds)),
-                None => Fact::read("Runs for", &process.facts.started_ms, |_| String::new()),
+                Some(seconds) => Fact::new("Running for", text::span(seconds)),
+                None => Fact::read("Running for", &process.facts.started_ms, |_| String::new()),
             },
         ],
     )
@@ -41,11 +41,12 @@ fn now(process: &ProcessPicture, ran: Option<u64>) -> FactGroup {
 pub fn state_text(number: u64) -> ((&'static str, &'static str), Emphasis) {
     match ProcessState::of_number(number) {
         ProcessState::Alive => (("alive", ""), Emphasis::Plain),
-        ProcessState::Uninterruptible => (
-            ("waits for a device", "cannot be interrupted meanwhile; mostly a slow file system"),
-            Emphasis::Warning,
-        ),
-        ProcessState::Zombie => (("has ended", "its parent has not taken notice"), Emphasis::Warning),
+        ProcessState::Uninterruptible => {
+            (("blocked on I/O", "uninterruptible; usually a slow file system"), Emphasis::Warning)
+        }
+        ProcessState::Zombie => {
+            (("zombie", "ended, but its parent has not collected its exit status"), Emphasis::Warning)
+        }
         ProcessState::Stopped => (("stopped", "by a signal or a debugger"), Emphasis::Warning),
     }
 }
@@ -69,14 +70,14 @@ fn identity(process: &ProcessPicture) -> FactGroup {
         let name = container.name.as_ref().map_or(String::new(), ToString::to_string);
         Fact::new("Container", runtime(container.runtime)).with_note(name)
     }));
-    FactGroup::new("Who it is", entries)
+    FactGroup::new("Identity", entries)
 }
 
 /// Names the NVML lists that contain it.
 pub fn kind_text(kind: nodeglass_protocol::process::ProcessKind) -> String {
-    let lists = [(kind.compute, "compute"), (kind.graphics, "graphics"), (kind.mps, "client of MPS")];
+    let lists = [(kind.compute, "compute"), (kind.graphics, "graphics"), (kind.mps, "MPS client")];
     let named: Vec<&str> = lists.into_iter().filter_map(|(is, label)| is.then_some(label)).collect();
-    if named.is_empty() { "not told".to_owned() } else { named.join(", ") }
+    if named.is_empty() { "not reported".to_owned() } else { named.join(", ") }
 }
 
 /// Formats a rank: `5 of 16, local 1`.
@@ -93,7 +94,7 @@ fn runtime(runtime: Runtime) -> &'static str {
         Runtime::Docker => "Docker",
         Runtime::Podman => "Podman",
         Runtime::Kubernetes => "Kubernetes",
-        Runtime::Other => "of a kind that is not known",
+        Runtime::Other => "unknown runtime",
     }
 }
 
@@ -114,7 +115,7 @@ pub fn detail(detail: &ProcessDetail) -> FactGroup {
                 .with_note("since it started"),
             Fact::read("Written to storage", &detail.written_bytes, |count| bytes(*count))
                 .with_note("since it started"),
-            Fact::read("Waits in the kernel", &detail.wait_channel, |place| waits(place.as_str())),
+            Fact::read("Blocked in kernel", &detail.wait_channel, |place| waits(place.as_str())),
         ],
     )
 }
@@ -124,7 +125,7 @@ fn waits(place: &str) -> String {
     if matches!(place, "" | "0") { "no" } else { place }.to_owned()
 }
 
-/// One process of a family tree.
+/// One process of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branch {
     /// Its depth.
@@ -137,7 +138,7 @@ pub struct Branch {
     pub is_self: bool,
 }
 
-/// Returns the family as a tree: ancestors, the process, descendants, each below its parent.
+/// Returns the process tree: ancestors, the process, descendants, each below its parent.
 pub fn family(detail: &ProcessDetail, pid: u32) -> Vec<Branch> {
     let mut depths: Vec<(u32, usize)> = Vec::new();
     let mut tree = Vec::new();

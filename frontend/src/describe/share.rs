@@ -3,9 +3,9 @@
 
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text;
-use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
+use nodeglass_protocol::{JobId, Text};
 
 /// Number of jobs or nodes that are named before the rest is counted.
 const NAMED: usize = 3;
@@ -26,9 +26,9 @@ pub const DURATIONS: [(&str, Option<u64>); 6] = [
 
 /// Parts that may be hidden: the field's name in a form, and a description.
 pub const HIDEABLE_PARTS: [(&str, &str); 4] = [
-    ("arguments", "arguments of processes"),
-    ("paths", "folders and files"),
-    ("other_users", "processes of other users"),
+    ("arguments", "process arguments"),
+    ("paths", "paths of folders and files"),
+    ("other_users", "other users' processes"),
     ("logs", "logs"),
 ];
 
@@ -65,7 +65,7 @@ pub fn offers(route: &Route, jobs: &[Job]) -> Vec<Offer> {
             let scope = Scope::Nodes(vec![name.clone()]);
             offers.push(Offer { label: format!("{}, with all of its jobs", scope_text(&scope)), scope });
         }
-        Route::AllJobs | Route::Nowhere => {
+        Route::AllJobs | Route::JobLabel(..) | Route::Nowhere => {
             let running = jobs.iter().filter(|job| job.is_active()).take(OFFERED);
             offers.extend(
                 running.map(|job| Offer {
@@ -75,7 +75,7 @@ pub fn offers(route: &Route, jobs: &[Job]) -> Vec<Offer> {
             );
         }
     }
-    offers.push(Offer { label: "everything, also what comes later".to_owned(), scope: Scope::All });
+    offers.push(Offer { label: "everything, including future jobs".to_owned(), scope: Scope::All });
     offers
 }
 
@@ -113,7 +113,7 @@ fn list_names(what: &str, names: impl ExactSizeIterator<Item = String>) -> Strin
     }
 }
 
-/// Describes what is hidden: `arguments of processes, folders and files`; empty if nothing is.
+/// Describes what is hidden: `process arguments, logs`; empty if nothing is.
 pub fn hidden_text(parts: &HiddenParts) -> String {
     let is_hidden = [parts.arguments, parts.paths, parts.other_users, parts.logs];
     let hidden = HIDEABLE_PARTS
@@ -124,13 +124,13 @@ pub fn hidden_text(parts: &HiddenParts) -> String {
     hidden.collect::<Vec<_>>().join(", ")
 }
 
-/// Tells a guest what is hidden.
+/// Describes to a guest what is hidden.
 pub fn hidden_sentence(terms: &ShareTerms) -> String {
     let hidden = hidden_text(&terms.hidden);
     if hidden.is_empty() {
-        return "Nothing of it is hidden but environments of processes, which are never shared.".to_owned();
+        return "Nothing is hidden except process environments, which are never shared.".to_owned();
     }
-    format!("Hidden: {hidden}. Environments of processes are never shared.")
+    format!("Hidden: {hidden}. Process environments are never shared.")
 }
 
 /// Returns how long a share lasts, in s: until its terms or its job's limit end it.
@@ -139,17 +139,27 @@ pub fn remaining_s(terms: &ShareTerms, now_ms: u64, job_left_s: Option<u64>) -> 
     job_left_s.filter(|_| terms.ends_with_job).map_or(remaining_s, |job_left_s| job_left_s.min(remaining_s))
 }
 
-/// Describes when a share ends: `ends in 3 h 12, or with the job`.
-pub fn expiry_text(terms: &ShareTerms, now_ms: u64, job_left_s: Option<u64>) -> String {
+/// Describes when a share ends: `ends in 59 min, at 18:36, or with the job`; `when` formats a time in seconds
+/// since 1970.
+pub fn expiry_text(
+    terms: &ShareTerms,
+    now_ms: u64,
+    job_left_s: Option<u64>,
+    when: &dyn Fn(i64) -> String,
+) -> String {
+    let at = |remaining_s: u64| {
+        let end_s = (now_ms / 1_000).saturating_add(remaining_s).cast_signed();
+        format!("{}, at {}", text::span(remaining_s), when(end_s))
+    };
     let (by_terms, remaining_s) = (remaining_s(terms, now_ms, None), remaining_s(terms, now_ms, job_left_s));
     let job = if scope_len(&terms.scope) == 1 { "the job" } else { "its last job" };
     match remaining_s {
         0 => "ends now".to_owned(),
         remaining_s if remaining_s < by_terms => {
-            format!("ends with {job}, in {} at most", text::span(remaining_s))
+            format!("ends with {job}, at the latest in {}", at(remaining_s))
         }
-        remaining_s if terms.ends_with_job => format!("ends in {}, or with {job}", text::span(remaining_s)),
-        remaining_s => format!("ends in {}", text::span(remaining_s)),
+        remaining_s if terms.ends_with_job => format!("ends in {}, or with {job}", at(remaining_s)),
+        remaining_s => format!("ends in {}", at(remaining_s)),
     }
 }
 
@@ -157,20 +167,20 @@ pub fn expiry_text(terms: &ShareTerms, now_ms: u64, job_left_s: Option<u64>) -> 
 pub fn audience_text(terms: &ShareTerms) -> String {
     match &terms.to {
         Some(user) => format!("only for {user}"),
-        None => "for whoever has the link".to_owned(),
+        None => "for anyone with the link".to_owned(),
     }
 }
 
 /// Returns a message with everything a teammate needs; `until` is the formatted end.
 pub fn message(link: &ShareLink, url: &str, owner: &str, until: &str) -> String {
     let terms = &link.share.terms;
-    let only = terms.to.as_ref().map_or(String::new(), |user| format!(" and works only for {user}"));
+    let only = terms.to.as_ref().map_or(String::new(), |user| format!("; it works only for {user}"));
     let job = if terms.ends_with_job { ", or with the job" } else { "" };
     format!(
-        "{owner} shares {} with you in nodeglass, to look at live.\n\
-         1. On your own machine, and leave it running: {}\n\
+        "{owner} shares {} with you in nodeglass, live and read-only.\n\
+         1. On your own machine (leave it running): {}\n\
          2. In a browser there: {url}\n\
-         The link is read-only{only}. It ends {until}{job}.\n",
+         The link ends {until}{job}{only}.\n",
         scope_text(&terms.scope),
         link.tunnel,
     )
@@ -185,10 +195,33 @@ pub struct ShareViewer {
     pub tabs: usize,
     /// Since when at least one is open, in ms since 1970.
     pub since_ms: u64,
+    /// How the user relates to the owner.
+    pub relation: Relation,
+}
+
+/// How a viewer relates to the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// Views with the owner's key.
+    Owner,
+    /// Views by a share as the owner's user of the login node, but may be another person.
+    SameAccount,
+    /// Another user, or an unknown one.
+    Guest,
 }
 
 /// Groups the visitors of a share, or those with the owner's key, by user, in the order of their arrival.
 pub fn viewers(visitors: &[Visitor], share: Option<&ShareId>) -> Vec<ShareViewer> {
+    let relation = |user: &Option<String>| {
+        let is_same = |visitor: &Visitor| {
+            visitor.share.is_none() && visitor.user.as_ref().map(Text::as_str) == user.as_deref()
+        };
+        match share {
+            None => Relation::Owner,
+            Some(_) if user.is_some() && visitors.iter().any(is_same) => Relation::SameAccount,
+            Some(_) => Relation::Guest,
+        }
+    };
     let mut viewers: Vec<ShareViewer> = Vec::new();
     for visitor in visitors.iter().filter(|visitor| visitor.share.as_ref() == share) {
         let user = visitor.user.as_ref().map(ToString::to_string);
@@ -197,7 +230,10 @@ pub fn viewers(visitors: &[Visitor], share: Option<&ShareId>) -> Vec<ShareViewer
                 viewer.tabs += 1;
                 viewer.since_ms = viewer.since_ms.min(visitor.since_ms);
             }
-            None => viewers.push(ShareViewer { user, tabs: 1, since_ms: visitor.since_ms }),
+            None => {
+                let relation = relation(&user);
+                viewers.push(ShareViewer { user, tabs: 1, since_ms: visitor.since_ms, relation });
+            }
         }
     }
     viewers
@@ -205,7 +241,12 @@ pub fn viewers(visitors: &[Visitor], share: Option<&ShareId>) -> Vec<ShareViewer
 
 /// Describes a viewer: `bob since 14:03, 2 tabs`; `when` formats a time in seconds since 1970.
 pub fn viewer_text(viewer: &ShareViewer, when: &dyn Fn(i64) -> String) -> String {
-    let who = viewer.user.as_deref().unwrap_or("an unknown user");
+    let who = match (viewer.relation, viewer.user.as_deref()) {
+        (Relation::Owner, _) => "you".to_owned(),
+        (Relation::SameAccount, Some(user)) => format!("{user} (your account)"),
+        (_, Some(user)) => user.to_owned(),
+        (_, None) => "an unknown user".to_owned(),
+    };
     let since = when((viewer.since_ms / 1_000).cast_signed());
     let tabs = if viewer.tabs > 1 { format!(", {} tabs", viewer.tabs) } else { String::new() };
     format!("{who} since {since}{tabs}")
@@ -260,11 +301,17 @@ mod tests {
     #[test]
     fn the_time_left_is_the_lesser_of_terms_and_job_limit() {
         let mut terms = terms(Scope::Jobs(vec![JobId(17)]));
-        assert_eq!(expiry_text(&terms, 7 * H, None), "ends in 3 h, or with the job");
-        assert_eq!(expiry_text(&terms, 7 * H, Some(86_400)), "ends in 3 h, or with the job");
-        assert_eq!(expiry_text(&terms, 7 * H, Some(1_800)), "ends with the job, in 30 min at most");
+        let expiry_text = |terms: &ShareTerms, now_ms, job_left_s| {
+            expiry_text(terms, now_ms, job_left_s, &|at_s| format!("{}:{:02}", at_s / 3_600, at_s / 60 % 60))
+        };
+        assert_eq!(expiry_text(&terms, 7 * H, None), "ends in 3 h, at 10:00, or with the job");
+        assert_eq!(expiry_text(&terms, 7 * H, Some(86_400)), "ends in 3 h, at 10:00, or with the job");
+        assert_eq!(
+            expiry_text(&terms, 7 * H, Some(1_800)),
+            "ends with the job, at the latest in 30 min, at 7:30"
+        );
         terms.ends_with_job = false;
-        assert_eq!(expiry_text(&terms, 7 * H, Some(1_800)), "ends in 3 h");
+        assert_eq!(expiry_text(&terms, 7 * H, Some(1_800)), "ends in 3 h, at 10:00");
         assert_eq!(expiry_text(&terms, 10 * H, None), "ends now");
         assert_eq!(expiry_text(&terms, 99 * H, None), "ends now");
         assert_eq!(remaining_s(&terms, 10 * H - 1_500, None), 1);
@@ -275,8 +322,8 @@ mod tests {
         let mut terms = terms(Scope::All);
         assert_eq!(
             hidden_sentence(&terms),
-            "Hidden: arguments of processes, folders and files, processes of other users, logs. \
-             Environments of processes are never shared."
+            "Hidden: process arguments, paths of folders and files, other users' processes, logs. \
+             Process environments are never shared."
         );
         terms.hidden = HiddenParts { logs: true, arguments: false, paths: false, other_users: false };
         assert!(hidden_sentence(&terms).starts_with("Hidden: logs."));
@@ -314,7 +361,7 @@ mod tests {
         let link = ShareLink { share, link: None, tunnel: "ssh -L 8080:127.0.0.1:8080 login".into() };
         let message = message(&link, "http://127.0.0.1:8080/#s=abc.KEY", "alice", "Sat 18:20");
         for part in
-            ["alice", "job 17", "ssh -L 8080", "/#s=abc.KEY\n", "only for bob", "Sat 18:20, or with the job"]
+            ["alice", "job 17", "ssh -L 8080", "/#s=abc.KEY\n", "only for bob", "Sat 18:20, or with the job;"]
         {
             assert!(message.contains(part), "{part}: {message}");
         }
@@ -336,9 +383,14 @@ mod tests {
             visitor(Some(&id), None, 7_000),
         ];
         let when = |at: i64| format!("{at} s");
-        let label: Vec<String> =
-            viewers(&visitors, Some(&id)).iter().map(|viewer| viewer_text(viewer, &when)).collect();
-        assert_eq!(label, ["bob since 5 s, 2 tabs", "an unknown user since 7 s"]);
+        let label = |visitors: &[Visitor], share: Option<&ShareId>| -> Vec<String> {
+            viewers(visitors, share).iter().map(|viewer| viewer_text(viewer, &when)).collect()
+        };
+        assert_eq!(label(&visitors, Some(&id)), ["bob since 5 s, 2 tabs", "an unknown user since 7 s"]);
+        assert_eq!(label(&visitors, None), ["you since 0 s"]);
+        let mut same = visitors.clone();
+        same.push(visitor(Some(&id), Some("alice"), 8_000));
+        assert_eq!(label(&same, Some(&id))[2], "alice (your account) since 8 s");
         assert_eq!(viewers(&visitors, None).len(), 1);
         assert_eq!(guests(&Sharing { shares: vec![share], visitors }), 2);
     }

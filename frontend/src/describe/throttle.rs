@@ -8,9 +8,9 @@ use crate::domain::throttle::ThrottleSummary;
 pub fn group(intervals: &[ThrottleSummary], since: impl Fn(u64) -> String) -> FactGroup {
     let fact = |one: &ThrottleSummary| {
         let value = match one.since_ms {
-            Some(at_ms) if one.or_longer => format!("now, for {} or longer", since(at_ms)),
-            Some(at_ms) => format!("now, for {}", since(at_ms)),
-            None => "not now".to_owned(),
+            Some(at_ms) if one.or_longer => format!("active for {} or longer", since(at_ms)),
+            Some(at_ms) => format!("active for {}", since(at_ms)),
+            None => "inactive".to_owned(),
         };
         let note = format!("{} of the last 10 min. {}", share(one.share), one.reason.why);
         let is_odd = !one.reason.is_normal && one.since_ms.is_some();
@@ -18,12 +18,8 @@ pub fn group(intervals: &[ThrottleSummary], since: impl Fn(u64) -> String) -> Fa
             .with_note(note)
             .with_emphasis_if(is_odd, Emphasis::Warning)
     };
-    let group = FactGroup::new("What holds the clocks back", intervals.iter().map(fact));
-    if intervals.is_empty() {
-        group.with_note("Nothing did in the last 10 min, as far as is known.")
-    } else {
-        group
-    }
+    let group = FactGroup::new("Throttling", intervals.iter().map(fact));
+    if intervals.is_empty() { group.with_note("None in the last 10 min, as far as is known.") } else { group }
 }
 
 /// Formats a fraction in whole per cent; a non-zero one is never shown as zero.
@@ -65,9 +61,9 @@ mod tests {
     #[test]
     fn a_reason_has_a_share_and_a_start() {
         let group = describe(&[(10, 0), (11, 0x40), (12, 0x40), (13, 0x40)]);
-        assert_eq!(group.facts[0].value, "now, for 9 s");
+        assert_eq!(group.facts[0].value, "active for 9 s");
         assert!(group.facts[0].note.starts_with("75 % of the last 10 min."));
-        assert_eq!(describe(&[(10, 0x40), (11, 0)]).facts[0].value, "not now");
+        assert_eq!(describe(&[(10, 0x40), (11, 0)]).facts[0].value, "inactive");
     }
 
     #[test]

@@ -39,11 +39,11 @@ impl ColourScheme {
     /// Returns the title that the page shows.
     pub fn title(self) -> String {
         match self {
-            Self::Ramp => "one hue".to_owned(),
+            Self::Ramp => "Single colour".to_owned(),
             Self::NvNodeTop => "nvnodetop 60/85".to_owned(),
             Self::NvItop => "nvitop 10/75".to_owned(),
             Self::NvItopMemory => "nvitop memory 10/80".to_owned(),
-            Self::Custom(light, heavy) => format!("own {light}/{heavy}"),
+            Self::Custom(light, heavy) => format!("custom {light}/{heavy}"),
         }
     }
 

@@ -1,7 +1,9 @@
 //! Flags of a GPU: errors, warnings, and remarks that are normal for a healthy job.
 
 use crate::domain::severity::Severity;
-use nodeglass_protocol::{GpuField, Row};
+use crate::domain::text;
+use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use nodeglass_protocol::{GpuField, Reading};
 
 /// The NVML clock-event reasons that raise a flag (`nvmlClocksEventReason…`).
 mod reason {
@@ -17,9 +19,40 @@ mod reason {
     pub const HW_POWER_BRAKE: u64 = 0x80;
 }
 
+/// What a flag is about, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FlagKind {
+    /// Uncorrected memory errors.
+    EccUncorrected,
+    /// A row of memory could not be remapped.
+    RemapFailed,
+    /// A row of memory waits to be remapped.
+    RemapPending,
+    /// A page of memory waits to be retired.
+    RetirePending,
+    /// Clocks are lowered because of heat.
+    Thermal,
+    /// The power supply requests lower clocks.
+    PowerBrake,
+    /// The hardware lowers the clocks and reports no reason.
+    Slowdown,
+    /// NVLinks are down.
+    NvLinkDown,
+    /// Fewer PCIe lanes than GPU and slot have.
+    PcieNarrow,
+    /// The software power cap.
+    PowerCap,
+    /// Corrected memory errors.
+    EccCorrected,
+    /// A remark of a view.
+    Other,
+}
+
 /// One flag in a GPU's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flag {
+    /// What it is about.
+    pub kind: FlagKind,
     /// The text: `!THERM`, `ECC:2`.
     pub text: String,
     /// What it means, one sentence.
@@ -29,61 +62,120 @@ pub struct Flag {
 }
 
 impl Flag {
-    fn new(text: impl Into<String>, severity: Severity, why: &'static str) -> Self {
-        Self { text: text.into(), why, severity }
+    fn new(kind: FlagKind, text: impl Into<String>, severity: Severity, why: &'static str) -> Self {
+        Self { kind, text: text.into(), why, severity }
     }
 }
 
-/// Returns the flags of a GPU, the most severe first.
-pub fn for_gpu(row: &Row<GpuField>) -> Vec<Flag> {
-    let reasons = row.value(GpuField::Throttle).unwrap_or(0);
-    let errors = |field| row.value(field).filter(|count| *count > 0);
-    let mut flags = throttle_alarms(reasons);
+/// Returns the flags of a GPU of a node, the most severe first. A reading that is missing raises none.
+pub fn for_gpu(node: &NodePicture, gpu: &GpuPicture) -> Vec<Flag> {
+    let reasons = gpu.row.value(GpuField::Throttle).unwrap_or(0);
+    let errors = |field| gpu.row.value(field).filter(|count| *count > 0);
+    let mut flags = Vec::new();
     flags.extend(errors(GpuField::EccUncorrected).map(|count| {
         let why = "Uncorrected memory errors since the driver was loaded; results may be wrong.";
-        Flag::new(format!("ECC:{count}"), Severity::Error, why)
+        Flag::new(FlagKind::EccUncorrected, format!("ECC:{count}"), Severity::Error, why)
     }));
+    add_memory_repairs(gpu, &mut flags);
+    add_throttling(reasons, &mut flags);
+    add_links(node, gpu, &mut flags);
     if reasons & reason::SW_POWER_CAP != 0 {
-        flags.push(Flag::new("PWR cap", Severity::Ok, "Works at its power limit, as busy cards do."));
+        let why = "Works at its power limit, as busy GPUs do.";
+        flags.push(Flag::new(FlagKind::PowerCap, "PWR cap", Severity::Ok, why));
     }
     flags.extend(errors(GpuField::EccCorrected).map(|count| {
         let why = "Memory errors that were corrected since the driver was loaded.";
-        Flag::new(format!("ECC {count} corr"), Severity::Ok, why)
+        Flag::new(FlagKind::EccCorrected, format!("ECC {count} corr"), Severity::Ok, why)
     }));
     flags
 }
 
-/// Returns the throttle reasons that are errors.
-fn throttle_alarms(reasons: u64) -> Vec<Flag> {
+/// Adds the repairs of memory that failed or wait for a reset.
+fn add_memory_repairs(gpu: &GpuPicture, flags: &mut Vec<Flag>) {
+    let health = &gpu.health;
+    let is_set = |reading: &Reading<bool>| reading.value() == Some(&true);
+    if is_set(&health.remap_failed) {
+        let why = "Remapping a row of memory failed: the GPU must be replaced.";
+        flags.push(Flag::new(FlagKind::RemapFailed, "!REMAP", Severity::Error, why));
+    }
+    if is_set(&health.remap_pending) {
+        let why = "A row of memory waits to be remapped: the GPU needs a reset.";
+        flags.push(Flag::new(FlagKind::RemapPending, "REMAP", Severity::Warning, why));
+    }
+    if is_set(&health.retired_pending) {
+        let why = "A page of memory waits to be retired: the node needs a reboot.";
+        flags.push(Flag::new(FlagKind::RetirePending, "RETIRE", Severity::Warning, why));
+    }
+}
+
+/// Adds the throttle reasons that are warnings.
+fn add_throttling(reasons: u64, flags: &mut Vec<Flag>) {
     let has = |bits: u64| reasons & bits != 0;
-    let mut flags = Vec::new();
+    let mut warn = |kind, text, why| flags.push(Flag::new(kind, text, Severity::Warning, why));
     if has(reason::SW_THERMAL | reason::HW_THERMAL) {
-        flags.push(Flag::new("!THERM", Severity::Error, "Clocks are lowered because the card is too hot."));
+        warn(FlagKind::Thermal, "!THERM", "Clocks are lowered because the GPU is too hot.");
     }
     if has(reason::HW_POWER_BRAKE) {
-        let why = "The power supply asked the card to slow down (power brake).";
-        flags.push(Flag::new("!PWR", Severity::Error, why));
+        warn(FlagKind::PowerBrake, "!PWR", "The power supply asked the GPU to slow down (power brake).");
     }
     let named = reason::SW_THERMAL | reason::HW_THERMAL | reason::HW_POWER_BRAKE;
     if has(reason::HW_SLOWDOWN) && !has(named) {
-        flags.push(Flag::new(
-            "!SLOW",
-            Severity::Error,
-            "The hardware lowers the clocks and does not say why.",
-        ));
+        warn(FlagKind::Slowdown, "!SLOW", "The hardware lowers the clocks and reports no reason.");
     }
-    flags
+}
+
+/// Returns the numbers of a GPU's NVLinks that are down, although they are wired: others of the same GPU, or the
+/// same link of another GPU, are up. NVML also reports a link as down that leads nowhere.
+pub fn links_down(node: &NodePicture, gpu: &GpuPicture) -> Vec<u32> {
+    let links = &gpu.health.nvlinks;
+    let is_down = |gpu: &GpuPicture, number: u32| {
+        gpu.health.nvlinks.iter().any(|link| link.link == number && link.up.value() == Some(&false))
+    };
+    let has_others_up = links.iter().any(|link| link.up.value() == Some(&true));
+    // A summary has only the links that are down; then the other GPUs tell.
+    let is_peer = |peer: &&GpuPicture| {
+        peer.facts.uuid != gpu.facts.uuid
+            && peer.facts.mig_parent.is_none()
+            && peer.facts.name == gpu.facts.name
+    };
+    let is_wired =
+        |number| has_others_up || node.gpus.iter().filter(is_peer).any(|peer| !is_down(peer, number));
+    links.iter().map(|link| link.link).filter(|number| is_down(gpu, *number) && is_wired(*number)).collect()
+}
+
+/// Adds links that are down or narrower than they could be.
+fn add_links(node: &NodePicture, gpu: &GpuPicture, flags: &mut Vec<Flag>) {
+    let down = links_down(node, gpu).len();
+    if down > 0 {
+        let why = "NVLinks are down: transfers between GPUs are slower, or fail.";
+        let text = format!("{} down", text::count(down, "NVLink", "NVLinks"));
+        flags.push(Flag::new(FlagKind::NvLinkDown, text, Severity::Warning, why));
+    }
+    let (now, most) = (gpu.health.pcie_width.value(), gpu.facts.pcie_width_max.value());
+    if let Some((now, most)) = now.zip(most)
+        && *now > 0
+        && *now < u64::from(*most)
+    {
+        let why = "Fewer PCIe lanes than GPU and slot have: transfers from the host are slower.";
+        flags.push(Flag::new(FlagKind::PcieNarrow, format!("PCIe ×{now}"), Severity::Warning, why));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use nodeglass_protocol::Cell;
+    use nodeglass_protocol::gpu::NvLink;
+
+    /// The flags of a GPU that is alone on its node.
+    fn of(gpu: &GpuPicture) -> Vec<Flag> {
+        for_gpu(&NodePicture::new("n1".parse().unwrap()), gpu)
+    }
 
     fn texts(throttle: u32) -> Vec<String> {
-        let mut row = Row::default();
-        row.set(GpuField::Throttle, Cell::steps(throttle));
-        for_gpu(&row).into_iter().map(|flag| flag.text).collect()
+        let mut gpu = GpuPicture::default();
+        gpu.row.set(GpuField::Throttle, Cell::steps(throttle));
+        of(&gpu).into_iter().map(|flag| flag.text).collect()
     }
 
     #[test]
@@ -95,20 +187,20 @@ mod tests {
 
     #[test]
     fn the_power_cap_is_never_a_warning() {
-        let mut row = Row::default();
-        row.set(GpuField::Throttle, Cell::steps(0x4));
-        let flags = for_gpu(&row);
+        let mut gpu = GpuPicture::default();
+        gpu.row.set(GpuField::Throttle, Cell::steps(0x4));
+        let flags = of(&gpu);
         assert_eq!((flags.len(), flags[0].text.as_str(), flags[0].severity), (1, "PWR cap", Severity::Ok));
     }
 
     #[test]
-    fn heat_is_an_error_whichever_reason_reports_it() {
+    fn heat_is_a_warning_whichever_reason_reports_it() {
         assert_eq!(texts(0x20), ["!THERM"]);
         assert_eq!(texts(0x40 | 0x8), ["!THERM"]);
     }
 
     #[test]
-    fn a_power_brake_is_an_error_and_precedes_the_cap() {
+    fn a_power_brake_precedes_the_cap() {
         assert_eq!(texts(0x80 | 0x8 | 0x4), ["!PWR", "PWR cap"]);
     }
 
@@ -119,19 +211,83 @@ mod tests {
 
     #[test]
     fn memory_errors_are_counted_and_zero_is_not_shown() {
-        let mut row = Row::default();
-        row.set(GpuField::EccUncorrected, Cell::steps(0));
-        row.set(GpuField::EccCorrected, Cell::steps(1));
-        assert_eq!(for_gpu(&row)[0].text, "ECC 1 corr");
-        row.set(GpuField::EccUncorrected, Cell::steps(3));
-        assert_eq!((for_gpu(&row)[0].text.as_str(), for_gpu(&row)[0].severity), ("ECC:3", Severity::Error));
+        let mut gpu = GpuPicture::default();
+        gpu.row.set(GpuField::EccUncorrected, Cell::steps(0));
+        gpu.row.set(GpuField::EccCorrected, Cell::steps(1));
+        assert_eq!(of(&gpu)[0].text, "ECC 1 corr");
+        gpu.row.set(GpuField::EccUncorrected, Cell::steps(3));
+        assert_eq!((of(&gpu)[0].text.as_str(), of(&gpu)[0].severity), ("ECC:3", Severity::Error));
     }
 
     #[test]
     fn a_missing_reading_raises_no_flag() {
-        let mut row = Row::default();
-        row.set(GpuField::Throttle, Cell::UNSUPPORTED);
-        row.set(GpuField::EccUncorrected, Cell::FAILED);
-        assert!(for_gpu(&row).is_empty());
+        let mut gpu = GpuPicture::default();
+        gpu.row.set(GpuField::Throttle, Cell::UNSUPPORTED);
+        gpu.row.set(GpuField::EccUncorrected, Cell::FAILED);
+        assert!(of(&gpu).is_empty());
+    }
+
+    #[test]
+    fn throttling_is_a_warning_and_uncorrected_errors_precede_it_as_an_error() {
+        let mut gpu = GpuPicture::default();
+        gpu.row.set(GpuField::Throttle, Cell::steps(0x40 | 0x80));
+        gpu.row.set(GpuField::EccUncorrected, Cell::steps(1));
+        let flags: Vec<_> = of(&gpu).into_iter().map(|flag| (flag.kind, flag.severity)).collect();
+        assert_eq!(
+            flags,
+            [
+                (FlagKind::EccUncorrected, Severity::Error),
+                (FlagKind::Thermal, Severity::Warning),
+                (FlagKind::PowerBrake, Severity::Warning)
+            ]
+        );
+    }
+
+    #[test]
+    fn repairs_that_wait_or_failed_are_flagged() {
+        let mut gpu = GpuPicture::default();
+        gpu.health.remap_pending = Reading::Value(true);
+        gpu.health.retired_pending = Reading::Value(true);
+        gpu.health.remap_failed = Reading::Value(false);
+        let texts = |gpu: &GpuPicture| of(gpu).into_iter().map(|flag| flag.text).collect::<Vec<_>>();
+        assert_eq!(texts(&gpu), ["REMAP", "RETIRE"]);
+        gpu.health.remap_failed = Reading::Value(true);
+        assert_eq!((texts(&gpu)[0].as_str(), of(&gpu)[0].severity), ("!REMAP", Severity::Error));
+    }
+
+    #[test]
+    fn links_that_are_down_or_narrow_are_flagged_and_unknown_ones_are_not() {
+        let mut gpu = GpuPicture::default();
+        let link = |link, up| NvLink { link, up: Reading::Value(up), ..NvLink::default() };
+        gpu.health.nvlinks = vec![link(0, true), link(1, false), NvLink::default()];
+        gpu.health.pcie_width = Reading::Value(8);
+        assert_eq!(of(&gpu)[0].text, "1 NVLink down");
+        assert_eq!(of(&gpu).len(), 1, "the maximum width is unknown");
+        gpu.facts.pcie_width_max = Reading::Value(16);
+        assert_eq!(of(&gpu)[1].text, "PCIe ×8");
+        assert_eq!(of(&gpu).len(), 2);
+    }
+
+    #[test]
+    fn a_link_that_is_down_on_every_gpu_leads_nowhere() {
+        let down = |numbers: &[u32]| {
+            let link = |link: &u32| NvLink { link: *link, up: Reading::Value(false), ..NvLink::default() };
+            numbers.iter().map(link).collect::<Vec<_>>()
+        };
+        let mut node = NodePicture::new("n1".parse().unwrap());
+        node.gpus = (0..3u32)
+            .map(|index| {
+                let mut gpu = GpuPicture::default();
+                gpu.facts.uuid = nodeglass_protocol::GpuUuid::new(index.to_string());
+                gpu.health.nvlinks = down(&[4, 5]);
+                gpu
+            })
+            .collect();
+        let count =
+            |node: &NodePicture| node.gpus.iter().filter(|gpu| !for_gpu(node, gpu).is_empty()).count();
+        assert_eq!(count(&node), 0, "not wired");
+        node.gpus[1].health.nvlinks = down(&[4]);
+        assert_eq!(links_down(&node, &node.gpus[0]), [5], "link 5 is up elsewhere");
+        assert_eq!(links_down(&node, &node.gpus[1]), [0u32; 0]);
     }
 }

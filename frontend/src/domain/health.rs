@@ -1,9 +1,9 @@
-//! The health of a node or a job: a severity and a label, decided in one place.
+//! The health of a node: a severity and a label, decided in one place.
 
 use crate::domain::flags;
 use crate::domain::severity::Severity;
 use crate::domain::text;
-use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::picture::{Link, NodePicture};
 
 /// A severity with a label.
@@ -16,7 +16,8 @@ pub struct Health {
 }
 
 impl Health {
-    fn new(severity: Severity, label: impl Into<String>) -> Self {
+    /// Creates a health state.
+    pub fn new(severity: Severity, label: impl Into<String>) -> Self {
         Self { severity, label: label.into() }
     }
 }
@@ -73,18 +74,19 @@ fn for_live_node(node: &NodePicture, now_ms: u64) -> Health {
     if node.head.driver_stuck_ms.is_some() {
         return Health::new(Severity::Error, format!("{} hangs", node.head.vendor().library()));
     }
-    if node.gpus.iter().any(|gpu| gpu.fault.is_some()) {
-        return Health::new(Severity::Error, "a GPU cannot be read");
+    if let Some(lost) = node.gpus.iter().find(|gpu| gpu.fault.is_some()) {
+        return Health::new(Severity::Error, format!("GPU {} cannot be read", lost.facts.index));
     }
     match freshness(node, now_ms) {
-        Freshness::Never => return Health::new(Severity::Pending, "first sample is on its way"),
+        Freshness::Never => return Health::new(Severity::Pending, "waiting for the first sample"),
+        // The relay would report a node that is late: it is this page that has no current data.
         Freshness::Stale(age) => {
-            return Health::new(Severity::Warning, format!("stale {}", text::span(age / 1_000)));
+            return Health::new(Severity::Pending, format!("stale {}", text::span(age / 1_000)));
         }
         Freshness::Fresh | Freshness::Last => {}
     }
-    if let Some(label) = worst_flag(node) {
-        return Health::new(Severity::Warning, label);
+    if let Some(health) = worst_flag(node) {
+        return health;
     }
     if node.head.no_gpu.is_some() {
         return Health::new(Severity::Pending, "no GPU to show");
@@ -92,41 +94,27 @@ fn for_live_node(node: &NodePicture, now_ms: u64) -> Health {
     Health::new(Severity::Ok, "live")
 }
 
-/// Returns the most severe flag of a node's GPUs, if it is a warning or error: `GPU 1 !THERM`.
-fn worst_flag(node: &NodePicture) -> Option<String> {
-    let flags = node.gpus.iter().filter_map(|gpu| Some((gpu, flags::for_gpu(&gpu.row).into_iter().next()?)));
-    let (gpu, flag) =
-        flags.filter(|(_, flag)| flag.severity >= Severity::Warning).max_by_key(|(_, flag)| flag.severity)?;
-    Some(format!("GPU {} {}", gpu.facts.index, flag.text))
-}
-
-/// Returns the health of a job: SLURM's state, and the worst of its nodes while it runs.
-pub fn for_job<'a>(job: &Job, nodes: impl Iterator<Item = &'a NodePicture>, now_ms: u64) -> Health {
-    let label = state_label(&job.state);
-    match job.state {
-        JobState::Pending => return Health::new(Severity::Pending, label),
-        JobState::Ended(_) => return Health::new(Severity::Ended, label),
-        _ => {}
-    }
-    let worst = nodes.map(|node| (for_node(node, now_ms), node)).max_by_key(|(health, _)| health.severity);
-    match worst {
-        Some((health, node)) if health.severity > Severity::Ended => {
-            Health::new(health.severity, format!("{label}; {}: {}", node.name, health.label))
-        }
-        _ => Health::new(Severity::Ok, label),
-    }
+/// Returns the most severe flag of a node's GPUs, if it is a warning or error: `GPU 1 !THERM`. Whose GPU it is
+/// does not matter here: it is the node's health, not that of a job.
+fn worst_flag(node: &NodePicture) -> Option<Health> {
+    let flags =
+        node.gpus.iter().flat_map(|gpu| flags::for_gpu(node, gpu).into_iter().map(move |flag| (gpu, flag)));
+    let worst = flags.filter(|(_, flag)| flag.severity.needs_attention());
+    // Of equal severity the first.
+    let (gpu, flag) = worst.reduce(|a, b| if b.1.severity > a.1.severity { b } else { a })?;
+    Some(Health::new(flag.severity, format!("GPU {} {}", gpu.facts.index, flag.text)))
 }
 
 /// Returns the label of a job's state.
 pub fn state_label(state: &JobState) -> String {
     match state {
         JobState::Pending => "waiting".to_owned(),
-        JobState::Configuring => "nodes are being prepared".to_owned(),
+        JobState::Configuring => "configuring nodes".to_owned(),
         JobState::Running => "running".to_owned(),
         JobState::Suspended => "suspended".to_owned(),
         JobState::Completing => "completing".to_owned(),
         JobState::Ended(how) if how.is_empty() => "ended".to_owned(),
-        JobState::Ended(how) | JobState::Other(how) => how.as_str().to_ascii_lowercase(),
+        JobState::Ended(how) | JobState::Other(how) => how.as_str().to_ascii_lowercase().replace('_', " "),
     }
 }
 
@@ -184,6 +172,16 @@ mod tests {
         let mut lost = node(Link::Live, Some(10_000));
         lost.gpus[0].fault = Some("GPU is lost".into());
         assert_eq!(for_node(&lost, 10_100).severity, Severity::Error);
+    }
+
+    #[test]
+    fn uncorrected_errors_outweigh_heat() {
+        let mut node = node(Link::Live, Some(10_000));
+        node.gpus.push(GpuPicture::default());
+        node.gpus[0].row.set(GpuField::Throttle, Cell::steps(0x40));
+        node.gpus[1].row.set(GpuField::EccUncorrected, Cell::steps(1));
+        let health = for_node(&node, 10_100);
+        assert_eq!((health.severity, health.label.as_str()), (Severity::Error, "GPU 0 ECC:1"));
     }
 
     #[test]

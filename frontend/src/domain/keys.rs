@@ -13,6 +13,8 @@ pub enum Command {
     Processes,
     /// Shows every job.
     AllJobs,
+    /// Shows the next item that needs attention.
+    NextItem,
     /// Switches to the next theme (light or dark).
     Theme,
     /// Switches to the next colour scheme of the charts.
@@ -59,16 +61,17 @@ pub const BINDINGS: &[Binding] = &[
     binding(&["o"], Command::Overview, "all nodes of the job"),
     binding(&["p"], Command::Processes, "processes of the job, and back"),
     binding(&["a"], Command::AllJobs, "all jobs"),
-    binding(&["/"], Command::Filter, "filter a table; Esc clears it, Enter goes to its rows"),
+    binding(&["n"], Command::NextItem, "next problem that needs attention"),
+    binding(&["/"], Command::Filter, "filter a table; Esc clears, Enter goes to the rows"),
     binding(&["<"], Command::Sort(-1), "sort a table by the column to the left"),
     binding(&[">"], Command::Sort(1), "sort a table by the column to the right"),
-    binding(&["r"], Command::ReverseSort, "sort a table the other way round"),
-    binding(&["t"], Command::Theme, "theme: of the system, dark, light"),
-    binding(&["c"], Command::ColorScheme, "colours: one hue, nvnodetop, nvitop, your own"),
+    binding(&["r"], Command::ReverseSort, "reverse sort"),
+    binding(&["t"], Command::Theme, "theme: system, dark, light"),
+    binding(&["c"], Command::ColorScheme, "colours: single colour, nvnodetop, nvitop, custom"),
     binding(&["S"], Command::Settings, "settings"),
-    binding(&["s"], Command::Share, "share what you see, and who looks"),
-    binding(&["?"], Command::Help, "this help"),
-    binding(&["Escape"], Command::Close, "close what lies on top"),
+    binding(&["s"], Command::Share, "share what you see, and list viewers"),
+    binding(&["?"], Command::Help, "keyboard shortcuts"),
+    binding(&["Escape"], Command::Close, "close"),
 ];
 
 /// Keys with the same meaning, and a description.
@@ -86,11 +89,7 @@ pub const FOCUS_BINDINGS: &[(&str, &[Keys])] = &[
     ),
     (
         "Graphs",
-        &[
-            (&["+", "-"], "less and more time"),
-            (&["[", "]"], "earlier and later"),
-            (&["0"], "now again, ten minutes"),
-        ],
+        &[(&["+", "-"], "zoom in and out"), (&["[", "]"], "earlier and later"), (&["0"], "back to live")],
     ),
     (
         "A process's sheet",

@@ -75,6 +75,18 @@ pub fn split_matches(line: &str, query: &str) -> Vec<(String, bool)> {
     split_matches
 }
 
+/// Returns the hit to show: the chosen one, or the newest if it is none.
+pub fn current_hit(hits: &[u64], chosen: Option<u64>) -> Option<u64> {
+    chosen.filter(|line| hits.binary_search(line).is_ok()).or_else(|| hits.last().copied())
+}
+
+/// Returns the hit `by` lines after the current one, from each end on to the other.
+pub fn neighbouring_hit(hits: &[u64], chosen: Option<u64>, by: isize) -> Option<u64> {
+    let current = current_hit(hits, chosen)?;
+    let at = hits.binary_search(&current).ok()?.cast_signed() + by;
+    hits.get(at.rem_euclid(hits.len().cast_signed()).cast_unsigned()).copied()
+}
+
 /// Returns whether a line contains `query`.
 pub fn contains(line: &str, query: &str) -> bool {
     line.to_ascii_lowercase().contains(&query.to_ascii_lowercase())
@@ -112,6 +124,19 @@ mod tests {
         assert_eq!(severity("UserWarning: this is slow"), Some(Severity::Warning));
         assert_eq!(severity("[WARN] retry"), Some(Severity::Warning));
         assert_eq!(severity("warning: build failed"), Some(Severity::Error));
+    }
+
+    #[test]
+    fn search_starts_at_the_newest_hit_and_goes_round() {
+        let hits = [3, 8, 21];
+        assert_eq!(current_hit(&hits, None), Some(21));
+        assert_eq!(neighbouring_hit(&hits, None, -1), Some(8));
+        assert_eq!(neighbouring_hit(&hits, Some(8), 1), Some(21));
+        assert_eq!(neighbouring_hit(&hits, Some(3), -1), Some(21));
+        assert_eq!(neighbouring_hit(&hits, Some(21), 1), Some(3));
+        assert_eq!(current_hit(&hits, Some(4)), Some(21), "its line has left the log");
+        assert_eq!(current_hit(&[], None), None);
+        assert_eq!(neighbouring_hit(&[], Some(3), 1), None);
     }
 
     #[test]

@@ -7,10 +7,10 @@ use nodeglass_protocol::picture::GpuPicture;
 use nodeglass_protocol::{Field as _, GpuField};
 use std::borrow::Cow;
 
-/// A field with history. Names, units and scales come from the catalogue; what is special about a
-/// metric is stated here.
+/// A field with history, or the deviation from the median of a GPU's peers. Names, units and scales of
+/// fields come from the catalogue; what is special about a metric is stated here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Metric(GpuField);
+pub struct Metric(Option<GpuField>);
 
 impl Default for Metric {
     fn default() -> Self {
@@ -20,43 +20,80 @@ impl Default for Metric {
 
 impl Metric {
     /// Utilisation in %.
-    pub const UTIL: Self = Self(GpuField::Util);
+    pub const UTIL: Self = Self(Some(GpuField::Util));
     /// SM active in % (GPM).
-    pub const SM_ACTIVE: Self = Self(GpuField::SmActive);
+    pub const SM_ACTIVE: Self = Self(Some(GpuField::SmActive));
     /// Memory in use in GiB.
-    pub const MEMORY: Self = Self(GpuField::MemUsed);
+    pub const MEMORY: Self = Self(Some(GpuField::MemUsed));
     /// Power in W.
-    pub const POWER: Self = Self(GpuField::Power);
+    pub const POWER: Self = Self(Some(GpuField::Power));
     /// Temperature in °C.
-    pub const TEMP: Self = Self(GpuField::Temp);
+    pub const TEMP: Self = Self(Some(GpuField::Temp));
     /// SM clock in MHz.
-    pub const CLOCK: Self = Self(GpuField::SmClock);
+    pub const CLOCK: Self = Self(Some(GpuField::SmClock));
     /// Whether the clocks are throttled: 0 no, 50 for a normal reason, 100 for a warning.
-    pub const THROTTLE: Self = Self(GpuField::Throttle);
+    pub const THROTTLE: Self = Self(Some(GpuField::Throttle));
+
+    /// Deviation from the median of the GPUs of the same job and model, in %; see
+    /// [`crate::domain::deviation`].
+    pub const DEVIATION: Self = Self(None);
 
     /// The first metrics of the menu.
-    const FIRST: [Self; 7] =
-        [Self::UTIL, Self::SM_ACTIVE, Self::MEMORY, Self::POWER, Self::TEMP, Self::CLOCK, Self::THROTTLE];
+    const FIRST: [Self; 8] = [
+        Self::UTIL,
+        Self::DEVIATION,
+        Self::CLOCK,
+        Self::POWER,
+        Self::SM_ACTIVE,
+        Self::MEMORY,
+        Self::TEMP,
+        Self::THROTTLE,
+    ];
+
+    /// Returns the metrics that the overview can show: its nodes have the history of few fields. The
+    /// deviation is mainly that of the clock.
+    pub fn in_overview() -> impl Iterator<Item = Self> {
+        let is_known =
+            |metric: &Self| GpuField::SUMMARY_HISTORY.contains(&metric.0.unwrap_or(GpuField::SmClock));
+        [Self::UTIL, Self::DEVIATION, Self::CLOCK, Self::POWER].into_iter().filter(is_known)
+    }
 
     /// Returns every metric, in the order of the menu.
     pub fn all() -> impl Iterator<Item = Self> {
-        let others = GpuField::HISTORY.iter().map(|field| Self(*field));
+        let others = GpuField::HISTORY.iter().map(|field| Self(Some(*field)));
         Self::FIRST.into_iter().chain(others.filter(|metric| !Self::FIRST.contains(metric)))
     }
 
     /// Returns the title that the page shows.
     pub fn title(self) -> &'static str {
-        self.0.metric().title
+        match self.0 {
+            Some(GpuField::Throttle) => "Throttling",
+            Some(field) => field.metric().title,
+            None => "Deviation from the job's median",
+        }
+    }
+
+    /// Returns the title within a sentence: `utilisation`, `SM clock`.
+    pub fn phrase(self) -> String {
+        let title = self.title();
+        let is_acronym = title.chars().nth(1).is_some_and(char::is_uppercase);
+        if is_acronym { title.to_owned() } else { title[..1].to_lowercase() + &title[1..] }
+    }
+
+    /// Returns the unit of the catalogue.
+    fn unit(self) -> Unit {
+        self.0.map_or(Unit::Percent, |field| field.metric().unit)
     }
 
     /// Returns its name in the URL and in exports, with the unit of its values.
     pub fn name(self) -> Cow<'static, str> {
-        match (self, self.0.metric().unit) {
+        let Some(field) = self.0 else { return "deviation_pct".into() };
+        match (self, self.unit()) {
             (Self::MEMORY, _) => "memory_gib".into(),
             (Self::THROTTLE, _) => "throttle_level".into(),
-            (_, Unit::Byte) => format!("{}_gib", self.0.metric().stem()).into(),
-            (_, Unit::BytePerSecond) => format!("{}_mib_s", self.0.metric().stem()).into(),
-            _ => self.0.name().into(),
+            (_, Unit::Byte) => format!("{}_gib", field.metric().stem()).into(),
+            (_, Unit::BytePerSecond) => format!("{}_mib_s", field.metric().stem()).into(),
+            _ => field.name().into(),
         }
     }
 
@@ -65,27 +102,28 @@ impl Metric {
         Self::all().find(|metric| metric.name() == name)
     }
 
-    /// Returns the field that it shows.
-    pub fn field(self) -> GpuField {
+    /// Returns the field that it shows; `None` for the deviation, which is computed.
+    pub fn field(self) -> Option<GpuField> {
         self.0
     }
 
     /// Whether its values are shares in %.
     pub fn is_percent(self) -> bool {
-        self.0.metric().unit == Unit::Percent
+        self.unit() == Unit::Percent
     }
 
     /// Converts a cell's steps to the metric's unit.
     pub fn measure(self, steps: u32) -> f32 {
         match self {
             Self::THROTTLE => throttle::level(steps) * 100.0,
-            _ => self.convert(self.0.scale().value(u64::from(steps))),
+            Self(Some(field)) => self.convert(field.scale().value(u64::from(steps))),
+            Self(None) => steps as f32,
         }
     }
 
     /// Converts a value of the field to the metric's unit: GiB and MiB/s instead of bytes.
     fn convert(self, value: u64) -> f32 {
-        match self.0.metric().unit {
+        match self.unit() {
             Unit::Byte => (value >> 20) as f32 / 1_024.0,
             Unit::BytePerSecond => (value >> 20) as f32,
             _ => value as f32,
@@ -95,45 +133,47 @@ impl Metric {
     /// Returns the maximum of its scale for a GPU, in its unit; `None` if not known yet.
     pub fn scale_max(self, gpu: &GpuPicture) -> Option<f32> {
         match self {
-            Self::THROTTLE => Some(100.0),
+            Self::THROTTLE | Self::DEVIATION => Some(100.0),
             // Of a GPU that does not state its limit.
-            Self::TEMP => Some(gpu.full_scale(self.0).map_or(100.0, |limit| self.convert(limit))),
-            _ => gpu.full_scale(self.0).map(|whole| self.convert(whole)),
+            Self::TEMP => Some(self.full_scale(gpu).unwrap_or(100.0)),
+            _ => self.full_scale(gpu),
         }
     }
 
-    /// Returns the deviation from the median that makes a GPU an outlier, as a fraction of the scale.
-    pub fn outlier_threshold(self) -> f32 {
-        match self {
-            Self::TEMP | Self::MEMORY | Self::CLOCK => 0.10,
-            _ => 0.15,
-        }
+    fn full_scale(self, gpu: &GpuPicture) -> Option<f32> {
+        gpu.full_scale(self.0?).map(|whole| self.convert(whole))
+    }
+
+    /// Returns whether a level of throttling is worth a warning: that of heat, power brake or hardware.
+    pub fn is_throttled(self, level: f32) -> bool {
+        self == Self::THROTTLE && level >= 60.0
     }
 
     /// Formats a value with its unit.
     pub fn format(self, value: f32) -> String {
         let whole = text::grouped(value.max(0.0).round() as u64);
-        match (self, self.0.metric().unit) {
-            (Self::THROTTLE, _) if value >= 60.0 => "held down".to_owned(),
-            (Self::THROTTLE, _) if value >= 20.0 => "power limit".to_owned(),
-            (Self::THROTTLE, _) => "free".to_owned(),
+        match (self, self.unit()) {
+            _ if self.is_throttled(value) => "throttled".to_owned(),
+            (Self::THROTTLE, _) if value >= 20.0 => "power cap".to_owned(),
+            (Self::THROTTLE, _) => "none".to_owned(),
             (_, Unit::Byte) => format!("{} GiB", text::tenths(f64::from(value))),
             (_, Unit::BytePerSecond) => format!("{whole} MiB/s"),
             (_, unit) => format!("{whole} {}", unit.symbol()).trim_end().to_owned(),
         }
     }
 
-    /// Returns the labels of the dark and the bright end of the colour scale.
+    /// Returns the labels of the dark and the bright end of the whole colour scale.
     pub fn scale_labels(self) -> (&'static str, &'static str) {
         match self {
             Self::UTIL | Self::SM_ACTIVE => ("idle", "busy"),
             Self::MEMORY => ("empty", "full"),
-            Self::POWER => ("0 W", "at its limit"),
-            Self::TEMP => ("0 °C", "slows down"),
-            Self::CLOCK => ("0 MHz", "highest"),
-            Self::THROTTLE => ("free or idle", "heat, brake, hardware"),
+            Self::POWER => ("0 W", "power limit"),
+            Self::TEMP => ("0 °C", "throttle point"),
+            Self::CLOCK => ("0 MHz", "highest clock"),
+            Self::THROTTLE => ("none", "thermal/power/hardware throttling"),
+            Self::DEVIATION => ("like its peers", "50 % or more from the median"),
             _ if self.is_percent() => ("0 %", "100 %"),
-            _ => ("0", "highest"),
+            _ => ("0", "maximum"),
         }
     }
 }
@@ -146,12 +186,13 @@ mod tests {
 
     #[test]
     fn every_field_with_history_is_a_metric_with_a_name_and_a_scale() {
-        let fields: Vec<_> = Metric::all().map(Metric::field).collect();
-        assert_eq!(fields.len(), GpuField::HISTORY.len());
+        let fields: Vec<_> = Metric::all().filter_map(Metric::field).collect();
+        assert_eq!((fields.len(), Metric::all().count()), (GpuField::HISTORY.len(), fields.len() + 1));
         for metric in Metric::all() {
-            assert!(GpuField::HISTORY.contains(&metric.field()), "{metric:?}");
             assert_eq!(Metric::from_name(&metric.name()), Some(metric));
-            let scale = metric.field().metric().full_scale;
+            let Some(field) = metric.field() else { continue };
+            assert!(GpuField::HISTORY.contains(&field), "{metric:?}");
+            let scale = field.metric().full_scale;
             assert!(metric == Metric::THROTTLE || scale != FullScale::None, "{metric:?} cannot be drawn");
         }
     }
@@ -160,8 +201,15 @@ mod tests {
     fn values_are_in_the_metrics_unit() {
         assert_eq!(Metric::MEMORY.format(Metric::MEMORY.measure(16 * 70 + 13)), "70.8 GiB");
         assert_eq!(Metric::CLOCK.format(Metric::CLOCK.measure(94)), "1,410 MHz");
-        assert_eq!(Metric::THROTTLE.format(Metric::THROTTLE.measure(0x4)), "power limit");
-        assert_eq!(Metric::THROTTLE.format(Metric::THROTTLE.measure(0x1)), "free");
+        assert_eq!(Metric::THROTTLE.format(Metric::THROTTLE.measure(0x4)), "power cap");
+        assert_eq!(Metric::THROTTLE.format(Metric::THROTTLE.measure(0x1)), "none");
+    }
+
+    #[test]
+    fn a_title_within_a_sentence_keeps_its_acronym() {
+        let phrases = [Metric::UTIL, Metric::CLOCK, Metric::DEVIATION].map(Metric::phrase);
+        assert_eq!(phrases, ["utilisation", "SM clock", "deviation from the job's median"]);
+        assert!(Metric::all().all(|metric| metric.title().is_char_boundary(1)));
     }
 
     #[test]

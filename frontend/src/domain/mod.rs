@@ -1,14 +1,19 @@
-//! Rules and texts of the page: health, flags, ownership, totals, routes. Pure, without a document or a signal.
+//! Rules and texts of the page: health, attention, flags, ownership, totals, routes. Pure, without a document or a signal.
 
+pub mod attention;
 pub mod colour_scheme;
+pub mod deviation;
 pub mod flags;
 pub mod fuzzy_search;
 pub mod health;
 pub mod job_groups;
+pub mod job_health;
 pub mod keys;
 pub mod log_lines;
 pub mod metric;
+pub mod node_order;
 pub mod notices;
+pub mod outcome;
 pub mod ownership;
 pub mod pending_action;
 pub mod query;
@@ -18,3 +23,5 @@ pub mod tab_title;
 pub mod text;
 pub mod throttle;
 pub mod totals;
+pub mod unattributed;
+pub mod xid;

@@ -84,10 +84,23 @@ pub fn gpu_model(job: &Job, picture: &Picture) -> Option<String> {
     Some(format!("{}{more}", crate::domain::text::model(first.as_str())))
 }
 
+/// Returns the global ranks of the programs on a GPU, each once, the lowest first.
+pub fn ranks(node: &NodePicture, gpu: &GpuUuid) -> Vec<u32> {
+    let mut ranks: Vec<u32> = Vec::new();
+    for process in node.processes.iter().filter(|process| process.facts.gpu == *gpu) {
+        if let Some(rank) = process.facts.rank
+            && let Err(at) = ranks.binary_search(&rank.global)
+        {
+            ranks.insert(at, rank.global);
+        }
+    }
+    ranks
+}
+
 /// Returns how the ownership of a GPU is known, as a sentence.
 pub fn evidence_text(by: Evidence) -> &'static str {
     match by {
-        Evidence::GresIndex => "SLURM gave it to the job",
+        Evidence::GresIndex => "allocated by SLURM",
         Evidence::Process => "a process of the job runs on it",
         Evidence::WholeNode => "the job has every GPU of the node",
     }

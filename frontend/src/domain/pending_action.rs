@@ -18,6 +18,8 @@ pub struct PendingAction {
     pub confirm_label: &'static str,
     /// Label of the button that offers it.
     pub offer_label: &'static str,
+    /// Whether it ends something that cannot be brought back.
+    pub is_destructive: bool,
 }
 
 /// Returns the actions that a job's state allows.
@@ -36,23 +38,32 @@ fn is_held(job: &Job) -> bool {
 }
 
 fn job_action(job: &Job, order: JobAction) -> PendingAction {
-    let (offer_label, confirm_label, effect) = match order {
-        JobAction::Cancel => {
-            ("Cancel", "Cancel the job", "It ends at once, and what it has not saved is lost.")
+    let is_pending = matches!(job.state, JobState::Pending);
+    let (verb, label, effect) = match order {
+        JobAction::Cancel if is_pending => ("Cancel", "Cancel job", "Removes it from the queue."),
+        JobAction::Cancel => (
+            "Cancel",
+            "Cancel job",
+            "Sends SIGTERM, then SIGKILL after SLURM's grace period. Unsaved work is lost.",
+        ),
+        JobAction::Hold => {
+            ("Hold", "Hold job", "It stays in the queue and does not start until you release it.")
         }
-        JobAction::Hold => ("Hold", "Hold the job", "It waits until you release it."),
-        JobAction::Release => ("Release", "Release the job", "It waits for its turn again."),
-        JobAction::Requeue => {
-            ("Requeue", "Requeue the job", "It ends and starts again from the beginning when its turn comes.")
-        }
+        JobAction::Release => ("Release", "Release job", "It can start again when its turn comes."),
+        JobAction::Requeue => (
+            "Requeue",
+            "Requeue job",
+            "Stops it and puts it back in the queue; it starts again from the beginning. Unsaved work is lost.",
+        ),
     };
     let name = if job.name.is_empty() { String::new() } else { format!(" “{}”", job.name) };
     PendingAction {
         request: Request::Job { job: job.id, action: order },
-        question: format!("{offer_label} job {}{name}?", job.label),
+        question: format!("{verb} job {}{name}?", job.label),
         effect,
-        confirm_label,
-        offer_label,
+        confirm_label: label,
+        offer_label: label,
+        is_destructive: matches!(order, JobAction::Cancel | JobAction::Requeue),
     }
 }
 
@@ -68,13 +79,31 @@ pub fn for_process(process: &ProcessPicture, node: &NodeName) -> Vec<(&'static s
             process: ProcessRef { pid: facts.pid, started_ms },
             signal,
         };
-        let question = format!("{offer_label} {} on {node}{name}?", facts.pid);
-        (key, PendingAction { request, question, effect, confirm_label, offer_label })
+        let question = format!("{offer_label} process {} on {node}{name}?", facts.pid);
+        (key, PendingAction { request, question, effect, confirm_label, offer_label, is_destructive: true })
     };
     [
-        ("I", Signal::Interrupt, "Interrupt", "Send SIGINT", "As Ctrl-C does: most programs save and end."),
-        ("T", Signal::Terminate, "Terminate", "Send SIGTERM", "It is asked to end, and may save before."),
-        ("K", Signal::Kill, "Kill", "Send SIGKILL", "It ends at once, and what it has not saved is lost."),
+        (
+            "I",
+            Signal::Interrupt,
+            "Interrupt",
+            "Send SIGINT",
+            "Sends SIGINT, as Ctrl-C does; most programs clean up and exit.",
+        ),
+        (
+            "T",
+            Signal::Terminate,
+            "Terminate",
+            "Send SIGTERM",
+            "Sends SIGTERM; the process can clean up before exiting.",
+        ),
+        (
+            "K",
+            Signal::Kill,
+            "Kill",
+            "Send SIGKILL",
+            "Sends SIGKILL: the process ends immediately and cannot clean up. Unsaved work is lost.",
+        ),
     ]
     .map(action)
     .into()
@@ -102,9 +131,9 @@ mod tests {
 
     #[test]
     fn the_offered_actions_match_the_jobs_state() {
-        assert_eq!(offers(JobState::Running, None), ["Requeue", "Cancel"]);
-        assert_eq!(offers(JobState::Pending, Some("Priority")), ["Hold", "Cancel"]);
-        assert_eq!(offers(JobState::Pending, Some("JobHeldUser")), ["Release", "Cancel"]);
+        assert_eq!(offers(JobState::Running, None), ["Requeue job", "Cancel job"]);
+        assert_eq!(offers(JobState::Pending, Some("Priority")), ["Hold job", "Cancel job"]);
+        assert_eq!(offers(JobState::Pending, Some("JobHeldUser")), ["Release job", "Cancel job"]);
         assert!(offers(JobState::Ended("COMPLETED".into()), None).is_empty());
     }
 
@@ -130,7 +159,7 @@ mod tests {
         facts.command = Reading::Value("python".into());
         process.facts = facts;
         let intents = for_process(&process, &node);
-        assert_eq!(intents[2].1.question, "Kill 4711 on n1: python?");
+        assert_eq!(intents[2].1.question, "Kill process 4711 on n1: python?");
         let process = ProcessRef { pid: 4711, started_ms: 5 };
         assert_eq!(intents[2].1.request, Request::Signal { node, process, signal: Signal::Kill });
     }

@@ -1,5 +1,6 @@
 //! Routes: the paths of the page, so that a link leads a colleague to a job, a node or a tab.
 
+use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::{JobId, NodeName};
 
@@ -11,6 +12,8 @@ pub enum Route {
     AllJobs,
     /// `/job/17…`: one job.
     Job(JobId, JobTab),
+    /// `/job/48440_10`: a job by the number that SLURM and the page print, which the job list resolves.
+    JobLabel(String, JobTab),
     /// `/node/NAME`: one node, whatever runs there.
     Node(NodeName),
     /// An unknown path.
@@ -38,28 +41,37 @@ impl Route {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let found = match parts.as_slice() {
             [] => Some(Self::AllJobs),
-            ["job", id] => id.parse().ok().map(|id| Self::Job(id, JobTab::Nodes)),
-            ["job", id, "processes"] => id.parse().ok().map(|id| Self::Job(id, JobTab::Processes)),
-            ["job", id, "logs"] => id.parse().ok().map(|id| Self::Job(id, JobTab::Logs)),
-            ["job", id, "about"] => id.parse().ok().map(|id| Self::Job(id, JobTab::About)),
-            ["job", id, "node", name] => {
-                id.parse().ok().zip(name.parse().ok()).map(|(id, name)| Self::Job(id, JobTab::Node(name)))
-            }
+            ["job", job, tab @ ..] => JobTab::from_parts(tab).and_then(|tab| Self::from_job(job, tab)),
             ["node", name] => name.parse().ok().map(Self::Node),
             _ => None,
         };
         found.unwrap_or(Self::Nowhere)
     }
 
+    /// Returns the route to a job by its id, or by its label: `48440_10` of an array, `48440+1` of a
+    /// heterogeneous job.
+    fn from_job(job: &str, tab: JobTab) -> Option<Self> {
+        if let Ok(id) = job.parse() {
+            return Some(Self::Job(id, tab));
+        }
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let (parent, part) = job.split_once(['_', '+'])?;
+        (is_number(parent) && is_number(part)).then(|| Self::JobLabel(job.to_owned(), tab))
+    }
+
+    /// Replaces a job's label by its id, if the job is listed.
+    pub fn resolve(&self, jobs: &[Job]) -> Option<Self> {
+        let Self::JobLabel(label, tab) = self else { return None };
+        let job = jobs.iter().find(|job| job.label.as_str() == label)?;
+        Some(Self::Job(job.id, tab.clone()))
+    }
+
     /// Returns its path below the relay's base path.
     pub fn path(&self) -> String {
         match self {
             Self::AllJobs | Self::Nowhere => "/".to_owned(),
-            Self::Job(id, JobTab::Nodes) => format!("/job/{id}"),
-            Self::Job(id, JobTab::Processes) => format!("/job/{id}/processes"),
-            Self::Job(id, JobTab::Logs) => format!("/job/{id}/logs"),
-            Self::Job(id, JobTab::About) => format!("/job/{id}/about"),
-            Self::Job(id, JobTab::Node(name)) => format!("/job/{id}/node/{name}"),
+            Self::Job(id, tab) => format!("/job/{id}{}", tab.path()),
+            Self::JobLabel(label, tab) => format!("/job/{label}{}", tab.path()),
             Self::Node(name) => format!("/node/{name}"),
         }
     }
@@ -67,7 +79,7 @@ impl Route {
     /// Returns the topic that it needs in full; the overview is always subscribed.
     pub fn topic(&self) -> Option<Topic> {
         match self {
-            Self::AllJobs | Self::Nowhere => None,
+            Self::AllJobs | Self::JobLabel(..) | Self::Nowhere => None,
             Self::Job(id, _) => Some(Topic::Job(*id)),
             Self::Node(name) => Some(Topic::Node(name.clone())),
         }
@@ -78,6 +90,31 @@ impl Route {
         match self {
             Self::Job(id, _) => Some(*id),
             _ => None,
+        }
+    }
+}
+
+impl JobTab {
+    /// Parses what follows the job in a path.
+    fn from_parts(parts: &[&str]) -> Option<Self> {
+        match parts {
+            [] => Some(Self::Nodes),
+            ["processes"] => Some(Self::Processes),
+            ["logs"] => Some(Self::Logs),
+            ["about"] => Some(Self::About),
+            ["node", name] => name.parse().ok().map(Self::Node),
+            _ => None,
+        }
+    }
+
+    /// Returns what follows the job in a path.
+    fn path(&self) -> String {
+        match self {
+            Self::Nodes => String::new(),
+            Self::Processes => "/processes".to_owned(),
+            Self::Logs => "/logs".to_owned(),
+            Self::About => "/about".to_owned(),
+            Self::Node(name) => format!("/node/{name}"),
         }
     }
 }
@@ -107,6 +144,7 @@ mod tests {
             Route::Job(JobId(17), JobTab::Logs),
             Route::Job(JobId(17), JobTab::About),
             Route::Job(JobId(17), JobTab::Node(node.clone())),
+            Route::JobLabel("48440_10".to_owned(), JobTab::Logs),
             Route::Node(node),
         ] {
             assert_eq!(Route::from_path(&route.path()), route);
@@ -115,10 +153,34 @@ mod tests {
 
     #[test]
     fn an_unknown_path_leads_nowhere() {
-        for path in ["/job", "/job/abc", "/job/1/node/-oProxy", "/job/1/x", "/node/", "/jobs/1", "/node/a b"]
-        {
+        for path in [
+            "/job",
+            "/job/abc",
+            "/job/1_",
+            "/job/1_x",
+            "/job/_1",
+            "/job/1/node/-oProxy",
+            "/job/1/x",
+            "/node/",
+            "/jobs/1",
+            "/node/a b",
+        ] {
             assert_eq!(Route::from_path(path), Route::Nowhere, "{path}");
         }
+    }
+
+    #[test]
+    fn an_array_task_is_found_by_the_number_that_the_page_prints() {
+        use nodeglass_protocol::job::JobState;
+        let task = |id: u32, label: &str| Job {
+            label: label.into(),
+            ..Job::new(JobId(id), "alice".into(), JobState::Running)
+        };
+        let jobs = [task(48_440, "48440_9"), task(48_451, "48440_10")];
+        let route = Route::from_path("/job/48440_10/logs");
+        assert_eq!(route.resolve(&jobs), Some(Route::Job(JobId(48_451), JobTab::Logs)));
+        assert_eq!(Route::from_path("/job/48440_11").resolve(&jobs), None);
+        assert_eq!(Route::Job(JobId(1), JobTab::Nodes).resolve(&jobs), None);
     }
 
     #[test]

@@ -1,13 +1,24 @@
-//! Severity: how good or bad a state, a flag or a log line is.
+//! Severity: how good or bad a state, a flag or a log line is, and how it looks everywhere on the page.
 
-/// A severity, best first. Each has a symbol of its own, so that colour is never the only carrier of meaning.
+/// A severity, best first.
+///
+/// Each has one symbol and one colour, so that the same problem looks the same in every table, tab, sheet and
+/// chart. The symbol and a label carry the meaning; colour never does so alone.
+///
+/// | severity | symbol | colour | used for |
+/// |---|---|---|---|
+/// | [`Ok`](Self::Ok) | ● | green | live nodes, running jobs; remarks such as a power cap |
+/// | [`Ended`](Self::Ended) | – | grey | jobs and nodes that ended as they should |
+/// | [`Pending`](Self::Pending) | ○ | grey | pending jobs; nodes and jobs without current data |
+/// | [`Warning`](Self::Warning) | ◆ | amber | work goes on, but slower or at risk: thermal slowdown, power brake, a pending remap, a link that is down or narrow, idle GPUs, an Xid of the program, a job that reached its time limit |
+/// | [`Error`](Self::Error) | ▲ | red | work stands still or results may be wrong: uncorrected ECC errors, a lost GPU, a hanging driver, a node that does not answer, a hung job, a failed job |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// ● normal.
     Ok,
     /// – ended.
     Ended,
-    /// ○ nothing known yet.
+    /// ○ nothing current is known.
     Pending,
     /// ◆ worth attention.
     Warning,
@@ -16,6 +27,11 @@ pub enum Severity {
 }
 
 impl Severity {
+    /// Returns whether it belongs in the list of what needs attention.
+    pub fn needs_attention(self) -> bool {
+        self >= Self::Warning
+    }
+
     /// Returns the CSS class of its symbol.
     pub fn class(self) -> &'static str {
         match self {
@@ -24,6 +40,54 @@ impl Severity {
             Self::Pending => "dot dot--waiting",
             Self::Warning => "dot dot--attention",
             Self::Error => "dot dot--bad",
+        }
+    }
+
+    /// Returns the CSS class of a tag, such as a flag in a GPU's row.
+    pub fn tag_class(self) -> &'static str {
+        match self {
+            Self::Error => "flag flag--alarm",
+            Self::Warning => "flag",
+            Self::Ok | Self::Ended | Self::Pending => "flag flag--quiet",
+        }
+    }
+
+    /// Returns the CSS class of text in its colour; empty where text stays as it is.
+    pub fn text_class(self) -> &'static str {
+        match self {
+            Self::Error => "is-bad",
+            Self::Warning => "is-warning",
+            Self::Ok | Self::Ended | Self::Pending => "",
+        }
+    }
+
+    /// Returns its symbol for text that cannot hold an element, such as a title; empty if it is normal.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Ok => "",
+            Self::Ended => "–",
+            Self::Pending => "○",
+            Self::Warning => "◆",
+            Self::Error => "▲",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_severity_has_its_own_symbol_and_only_problems_a_colour() {
+        let all = [Severity::Ok, Severity::Ended, Severity::Pending, Severity::Warning, Severity::Error];
+        assert!(all.is_sorted());
+        let distinct = |of: fn(Severity) -> &'static str| {
+            all.map(of).into_iter().collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!((distinct(Severity::class).len(), distinct(Severity::symbol).len()), (5, 5));
+        for severity in all {
+            assert_eq!(severity.needs_attention(), !severity.text_class().is_empty(), "{severity:?}");
+            assert_eq!(severity.needs_attention(), !severity.tag_class().contains("quiet"), "{severity:?}");
         }
     }
 }

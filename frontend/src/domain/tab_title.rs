@@ -1,6 +1,8 @@
 //! Title and icon of the browser tab: a warning sign, a number, a name, and a coloured symbol.
 
+use crate::domain::attention::{self, Entry};
 use crate::domain::health;
+use crate::domain::job_health;
 use crate::domain::ownership;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
@@ -18,10 +20,16 @@ pub struct TabTitle {
 
 /// Returns the title of a route. Without a connection, the title states that instead of outdated
 /// numbers.
-pub fn for_route(route: &Route, picture: &Picture, has_link: bool, now_ms: u64) -> TabTitle {
+pub fn for_route(
+    route: &Route,
+    picture: &Picture,
+    entries: &[Entry],
+    has_link: bool,
+    now_ms: u64,
+) -> TabTitle {
     let (severity, text) = match route {
         Route::Job(id, tab) => {
-            let (severity, text) = for_job(*id, picture, now_ms);
+            let (severity, text) = for_job(*id, picture, entries, now_ms);
             match tab {
                 JobTab::Node(node) => (severity, format!("{text} · {node}")),
                 _ => (severity, text),
@@ -32,7 +40,7 @@ pub fn for_route(route: &Route, picture: &Picture, has_link: bool, now_ms: u64) 
             let severity = node.map_or(Severity::Pending, |node| health::for_node(node, now_ms).severity);
             (severity, name.to_string())
         }
-        Route::AllJobs | Route::Nowhere => (worst_job(picture, now_ms), String::new()),
+        Route::AllJobs | Route::JobLabel(..) | Route::Nowhere => (attention::worst(entries), String::new()),
     };
     let severity = if has_link { severity } else { Severity::Error };
     let mark = match severity {
@@ -51,12 +59,13 @@ pub fn for_login() -> TabTitle {
     TabTitle { title: "⚠ nodeglass".to_owned(), severity: Severity::Error }
 }
 
-fn for_job(id: JobId, picture: &Picture, now_ms: u64) -> (Severity, String) {
+fn for_job(id: JobId, picture: &Picture, entries: &[Entry], now_ms: u64) -> (Severity, String) {
     let Some(job) = picture.jobs.iter().find(|job| job.id == id) else {
         return (Severity::Pending, format!("job {id}"));
     };
     let nodes = ownership::job_nodes(job, picture);
-    let severity = health::for_job(job, nodes.iter().map(|node| &picture.nodes[*node]), now_ms).severity;
+    let own = nodes.iter().map(|node| &picture.nodes[*node]);
+    let severity = job_health::for_job(job, own, entries, now_ms).severity;
     let mut totals = Totals::default();
     for node in nodes.iter().map(|node| &picture.nodes[*node]) {
         ownership::counting_gpus(node, Some(id)).for_each(|gpu| totals.add(gpu));
@@ -66,16 +75,6 @@ fn for_job(id: JobId, picture: &Picture, now_ms: u64) -> (Severity, String) {
         Some(util) => (severity, format!("{util} % {name}")),
         None => (severity, name),
     }
-}
-
-/// Returns the worst severity of the running jobs.
-fn worst_job(picture: &Picture, now_ms: u64) -> Severity {
-    let active = picture.jobs.iter().filter(|job| job.is_active());
-    let shapes = active.map(|job| {
-        let nodes = ownership::job_nodes(job, picture);
-        health::for_job(job, nodes.into_iter().map(|node| &picture.nodes[node]), now_ms).severity
-    });
-    shapes.max().unwrap_or(Severity::Ok)
 }
 
 /// Returns the icon of a severity as a data URL. Its colours suit dark and light tab bars.
@@ -114,7 +113,14 @@ mod tests {
     }
 
     fn title(route: &Route, picture: &Picture, has_link: bool) -> String {
-        for_route(route, picture, has_link, 1_000).title
+        show(route, picture, has_link).title
+    }
+
+    fn show(route: &Route, picture: &Picture, has_link: bool) -> TabTitle {
+        let now = attention::Now { relay_ms: 1_000, wall_s: 0 };
+        let items = attention::items(&picture.jobs, &picture.nodes, now);
+        let entries = attention::Tracker::default().update(items, 1_000, false);
+        for_route(route, picture, &entries, has_link, 1_000)
     }
 
     #[test]
@@ -127,8 +133,8 @@ mod tests {
 
     #[test]
     fn all_jobs_show_the_severity_of_the_worst() {
-        assert_eq!(for_route(&Route::AllJobs, &picture(5, 0), true, 1_000).severity, Severity::Ok);
-        assert_eq!(for_route(&Route::AllJobs, &picture(5, 0x80), true, 1_000).severity, Severity::Warning);
+        assert_eq!(show(&Route::AllJobs, &picture(5, 0), true).severity, Severity::Ok);
+        assert_eq!(show(&Route::AllJobs, &picture(5, 0x80), true).severity, Severity::Warning);
         assert_eq!(title(&Route::AllJobs, &Picture::default(), true), "nodeglass");
     }
 

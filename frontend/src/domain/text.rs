@@ -76,25 +76,15 @@ pub fn grouped(value: u64) -> String {
     out
 }
 
-/// Formats a duration as a clock: `06:57:21`, `2-06:57:21`.
-pub fn clock(seconds: u64) -> String {
-    let (days, hours, minutes, seconds) =
-        (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-    if days > 0 {
-        format!("{days}-{hours:02}:{minutes:02}:{seconds:02}")
-    } else {
-        format!("{hours:02}:{minutes:02}:{seconds:02}")
-    }
-}
-
-/// Formats a duration so that it changes rarely: `12 s`, `4 min`, `6 h 57`, `2 d 6 h`.
+/// Formats a duration by its two largest units, so that it changes rarely: `12 s`, `4 min`, `6 h 57 min`,
+/// `2 d 6 h`.
 pub fn span(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3_600 => format!("{minutes} min"),
         3_600..86_400 if minutes == 0 => format!("{hours} h"),
-        3_600..86_400 => format!("{hours} h {minutes:02}"),
+        3_600..86_400 => format!("{hours} h {minutes} min"),
         _ if hours == 0 => format!("{days} d"),
         _ => format!("{days} d {hours} h"),
     }
@@ -127,15 +117,15 @@ pub fn reason(code: &str) -> &str {
         "Resources" => "waiting for free resources",
         "Dependency" => "waiting for another job",
         "DependencyNeverSatisfied" => "the job it depends on can no longer succeed",
-        "BeginTime" => "its start time has not come",
+        "BeginTime" => "its start time has not been reached",
         "JobHeldUser" => "held by its user",
         "JobHeldAdmin" => "held by an administrator",
-        "ReqNodeNotAvail" => "a node it asks for is not available",
+        "ReqNodeNotAvail" => "a requested node is not available",
         "PartitionDown" => "its partition is down",
-        "QOSMaxGRESPerUser" | "QOSMaxGRESPerAccount" => "the limit of GPUs is reached",
+        "QOSMaxGRESPerUser" | "QOSMaxGRESPerAccount" => "the GPU limit is reached",
         "AssocGrpGRES" | "AssocGrpCpuLimit" | "AssocGrpGRESMinutes" => "the account's limit is reached",
-        "JobArrayTaskLimit" => "as many tasks of the array run as may run at once",
-        "None" => "not looked at by the scheduler yet",
+        "JobArrayTaskLimit" => "the array's limit of running tasks is reached",
+        "None" => "not considered by the scheduler yet",
         other => other,
     }
 }
@@ -186,12 +176,11 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_formatted_as_clock_and_rounded() {
-        assert_eq!(clock(25_041), "06:57:21");
-        assert_eq!(clock(86_400 * 2 + 25_041), "2-06:57:21");
+    fn durations_have_at_most_two_units() {
         assert_eq!(span(12), "12 s");
         assert_eq!(span(240), "4 min");
-        assert_eq!(span(25_041), "6 h 57");
+        assert_eq!(span(25_041), "6 h 57 min");
+        assert_eq!(span(3_660), "1 h 1 min");
         assert_eq!(span(86_400 * 2 + 25_041), "2 d 6 h");
         assert_eq!([3_600, 86_400].map(span), ["1 h", "1 d"].map(String::from));
     }

@@ -1,5 +1,6 @@
 //! Throttle reasons: why a GPU's clocks are lowered, for which share of the time, and since when.
 
+use crate::domain::severity::Severity;
 use nodeglass_protocol::Cell;
 use nodeglass_protocol::trace::Trace;
 
@@ -14,6 +15,13 @@ pub struct Reason {
     pub why: &'static str,
     /// Whether it is part of healthy work, and never a warning.
     pub is_normal: bool,
+}
+
+impl Reason {
+    /// Returns its severity: a warning unless it is part of healthy work.
+    pub fn severity(&self) -> Severity {
+        if self.is_normal { Severity::Ok } else { Severity::Warning }
+    }
 }
 
 /// Every reason, the worst first.
@@ -54,7 +62,7 @@ pub const REASONS: [Reason; 9] = [
         why: "It keeps in step with the cards it is grouped with.",
         is_normal: true,
     },
-    Reason { bit: 0x2, name: "fixed clocks", why: "Somebody set the clocks it runs at.", is_normal: true },
+    Reason { bit: 0x2, name: "fixed clocks", why: "Its clocks were set to a fixed value.", is_normal: true },
     Reason { bit: 0x100, name: "display clocks", why: "A display asks for these clocks.", is_normal: true },
     Reason { bit: 0x1, name: "idle", why: "Nothing runs, so the clocks rest.", is_normal: true },
 ];
@@ -96,7 +104,7 @@ fn summarize_reason(reason: &'static Reason, trace: &Trace, slots: &[(u64, u32)]
     }
     let last_ms = slots.last()?.0 + Trace::STEP_MS;
     let last_run = runs.last().copied()?;
-    let since_ms = (last_run.1 == last_ms).then(|| run_start(reason, trace, last_run.0));
+    let since_ms = (last_run.1 == last_ms).then(|| run_start(reason.bit, trace, last_run.0));
     Some(ThrottleSummary {
         reason,
         share: count as f32 / slots.len() as f32,
@@ -106,12 +114,20 @@ fn summarize_reason(reason: &'static Reason, trace: &Trace, slots: &[(u64, u32)]
     })
 }
 
-/// Returns when the current run at `at_ms` began, and whether the time before is unknown.
-fn run_start(reason: &Reason, trace: &Trace, at_ms: u64) -> (u64, bool) {
+/// Returns since when any of these reasons applies, in ms, and whether the time before is unknown; `None` if none
+/// applies in the newest slot.
+pub fn start(trace: &Trace, bits: u32) -> Option<(u64, bool)> {
+    let (at_ms, cell) = trace.points().last()?;
+    cell.and_then(Cell::value).filter(|reasons| reasons & bits != 0)?;
+    Some(run_start(bits, trace, at_ms))
+}
+
+/// Returns when the run of any of these reasons at `at_ms` began, and whether the time before is unknown.
+fn run_start(bits: u32, trace: &Trace, at_ms: u64) -> (u64, bool) {
     let (mut since_ms, mut or_longer) = (None, true);
     for (slot_ms, cell) in trace.points().take_while(|(slot_ms, _)| *slot_ms <= at_ms) {
         match cell.and_then(Cell::value) {
-            Some(bits) if bits & reason.bit != 0 => since_ms = since_ms.or(Some(slot_ms)),
+            Some(reasons) if reasons & bits != 0 => since_ms = since_ms.or(Some(slot_ms)),
             known => (since_ms, or_longer) = (None, known.is_none()),
         }
     }
@@ -165,6 +181,15 @@ mod tests {
             (0x40, Some(11_000), false)
         );
         assert_eq!((summarize[1].reason.bit, summarize[1].since_ms), (0x4, None));
+    }
+
+    #[test]
+    fn the_start_spans_a_change_of_reason_and_needs_one_that_applies_now() {
+        let hot = trace(&[(10, 0x0), (11, 0x20), (12, 0x60), (13, 0x40)]);
+        assert_eq!(start(&hot, 0x60), Some((11_000, false)));
+        assert_eq!(start(&hot, 0x20), None);
+        assert_eq!(start(&trace(&[(10, 0x40)]), 0x60), Some((10_000, true)));
+        assert_eq!(start(&Trace::default(), 0x60), None);
     }
 
     #[test]

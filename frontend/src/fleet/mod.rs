@@ -154,12 +154,26 @@ impl Fleet {
     /// Starts a connection. If the relay was restarted, the pictures of its previous run are dropped.
     pub fn on_welcome(&self, welcome: Welcome, page_ms: f64) {
         let known = self.0.welcome.get_untracked();
-        if known.is_some_and(|known| known.epoch != welcome.epoch) {
+        if known.as_ref().is_some_and(|known| known.epoch != welcome.epoch) {
             self.stores().iter().for_each(TopicStore::forget);
         }
         self.0.logs.expect_restart();
         self.clock().set(&welcome, page_ms);
+        // The last picture is not stale before the new snapshot is here.
+        let mut suspended = self.suspended();
+        if known.is_some() && !suspended.is_some_and(f64::is_infinite) {
+            *suspended = Some(page_ms);
+        }
+        drop(suspended);
         self.0.welcome.set(Some(Arc::new(welcome)));
+    }
+
+    /// Stops the clock at the last message, because the connection is lost: what is shown is as of then. Does
+    /// nothing before the first message (0), or once it has stopped.
+    pub fn stop_clock(&self, last_message_ms: f64) {
+        if last_message_ms > 0.0 {
+            self.clock().stop(last_message_ms);
+        }
     }
 
     /// Drops all state, because the next viewer may be another user.

@@ -209,6 +209,27 @@ fn another_run_of_the_relay_clears_the_state() {
 }
 
 #[test]
+fn a_lost_connection_stops_the_clock_until_the_next_snapshot() {
+    Owner::new().with(|| {
+        let fleet = fleet();
+        fleet.on_welcome(welcome(1), 0.0);
+        fleet.tick(3_000.0);
+        let (lost, ticks) = (fleet.shown_ms(), || fleet.second().get_untracked());
+        fleet.stop_clock(0.0);
+        assert_eq!(fleet.relay_ms(4_000.0), lost + 1_000, "nothing was received yet");
+        fleet.stop_clock(3_000.0);
+        fleet.tick(60_000.0);
+        assert_eq!((fleet.shown_ms(), ticks()), (lost, 2), "ages are still counted");
+        fleet.on_welcome(welcome(1), 61_000.0);
+        fleet.tick(61_100.0);
+        assert_eq!(ticks(), 2, "the old picture is not shown at the new time");
+        fleet.receive(snapshot(Topic::Overview, &["n1"]), 61_200.0);
+        fleet.tick(61_300.0);
+        assert_eq!(ticks(), 3);
+    });
+}
+
+#[test]
 fn deltas_of_a_topic_that_was_left_are_ignored() {
     Owner::new().with(|| {
         let fleet = Fleet::default();

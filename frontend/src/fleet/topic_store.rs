@@ -1,12 +1,16 @@
 //! One topic's picture, kept outside the reactive graph, with the signals that its changes notify.
 
 use super::cells::{GpuCell, NodeCell};
+use crate::domain::deviation::Comparison;
 use crate::domain::health::{Health, freshness};
 use leptos::prelude::*;
 use nodeglass_protocol::live::{Delta, Histories, Snapshot, Topic};
 use nodeglass_protocol::picture::{ApplyError, ChangedPart, GpuPicture, NodePicture};
 use nodeglass_protocol::{NodeName, Picture};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// Up to this many nodes, a history that arrives is compared at once.
+const MAX_COMPARED_AT_ONCE: usize = 16;
 
 /// The state of one topic. Clones share the same state.
 #[derive(Clone)]
@@ -29,6 +33,7 @@ struct Inner {
     sharing: ArcTrigger,
     changed: ArcTrigger,
     nodes: ArcRwSignal<Vec<NodeCell>>,
+    comparison: Mutex<Comparison>,
 }
 
 /// Whether the topic has data.
@@ -89,6 +94,7 @@ impl TopicStore {
             sharing: ArcTrigger::new(),
             changed: ArcTrigger::new(),
             nodes: ArcRwSignal::new(Vec::new()),
+            comparison: Mutex::default(),
         }))
     }
 
@@ -158,6 +164,30 @@ impl TopicStore {
     /// Returns the current health of a node; does not subscribe.
     pub fn health(&self, cell: &NodeCell, now_ms: u64) -> Option<Arc<Health>> {
         self.node(cell, |node| cell.health(node, now_ms))
+    }
+
+    /// Reads how far each GPU is from its peers, which is computed once for all views, when a step of the
+    /// charts has passed. Positions are those of the picture; does not subscribe.
+    pub fn comparison<R>(&self, read: impl FnOnce(&Comparison) -> R) -> R {
+        read(&self.current_comparison())
+    }
+
+    /// Not generic, so that the page contains it once.
+    fn current_comparison(&self) -> MutexGuard<'_, Comparison> {
+        let mut comparison = self.0.comparison.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.read(|picture| comparison.is_current(picture.at_ms)) {
+            return comparison;
+        }
+        let cells = self.0.nodes.get_untracked();
+        let only = match self.0.topic {
+            Topic::Job(job) => Some(job),
+            _ => None,
+        };
+        self.read(|picture| {
+            let revision = |node: usize| cells.get(node).map_or(0, |cell| cell.history().count());
+            comparison.update(picture, only, &revision);
+        });
+        comparison
     }
 
     /// Reads a GPU, if it still exists, and subscribes to its changes.
@@ -284,6 +314,7 @@ impl TopicStore {
             ChangedPart::Nodes => {}
             ChangedPart::Head(node) => at(node, &|cell| cell.head().notify()),
             ChangedPart::Gpus(node) => at(node, &|cell| {
+                self.outdate_comparison();
                 self.node(cell, |picture| cell.update_gpus(picture));
                 cell.notify_all();
             }),
@@ -291,7 +322,13 @@ impl TopicStore {
                 cell.process_set().notify();
                 cell.processes().notify();
             }),
-            ChangedPart::History(node) => at(node, &|cell| cell.history().notify()),
+            ChangedPart::History(node) => at(node, &|cell| {
+                // Of many nodes, the histories come one after another: they are compared with the next step.
+                if cells.len() <= MAX_COMPARED_AT_ONCE {
+                    self.outdate_comparison();
+                }
+                cell.history().notify();
+            }),
             ChangedPart::Sampled(node) => at(node, &|cell| cell.samples().notify()),
             ChangedPart::Row(node, row) => at(node, &|cell| cell.notify_row(row)),
         }
@@ -311,6 +348,7 @@ impl TopicStore {
             };
             picture.nodes.iter().enumerate().map(cell).collect()
         });
+        self.outdate_comparison();
         self.0.nodes.set(cells.clone());
         self.0.jobs.notify();
         self.0.relay.notify();
@@ -318,6 +356,10 @@ impl TopicStore {
         self.0.sharing.notify();
         cells.iter().for_each(NodeCell::notify_all);
         self.0.changed.notify();
+    }
+
+    fn outdate_comparison(&self) {
+        self.0.comparison.lock().unwrap_or_else(PoisonError::into_inner).invalidate();
     }
 
     fn set(&self, picture: Picture) {

@@ -29,11 +29,11 @@ mod tests {
 
     #[test]
     fn waits_grow_to_five_seconds_and_reset_after_success() {
-        let mut patience = Backoff::default();
-        let waits: Vec<u32> = (0..7).map(|_| patience.next_ms(1.0)).collect();
+        let mut backoff = Backoff::default();
+        let waits: Vec<u32> = (0..7).map(|_| backoff.next_ms(1.0)).collect();
         assert_eq!(waits, [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]);
-        patience.reset();
-        assert_eq!(patience.next_ms(1.0), 250);
+        backoff.reset();
+        assert_eq!(backoff.next_ms(1.0), 250);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 use super::credential::Credential;
 use nodeglass_protocol::live::CloseReason;
 
+/// Stored in place of the key in a guest's tab that has no key, or no longer; how the share ended follows.
+const SHARE_OVER: &str = "over";
+
 /// Why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DisconnectReason {
@@ -50,6 +53,20 @@ impl DisconnectReason {
         !matches!(self, Self::Broken | Self::Silent | Self::Malformed | Self::TooSlow | Self::ShutDown)
     }
 
+    /// Returns whether the last picture stays although the reason is final: a relay that was restarted has
+    /// another key, and what it showed its owner remains the owner's.
+    pub fn keeps_picture(&self) -> bool {
+        *self == Self::Unverified
+    }
+
+    /// Returns the reason to show while retries go on: a failed retry says less than how the connection ended.
+    pub fn after(self, earlier: Option<Self>) -> Self {
+        match self {
+            Self::Broken | Self::Silent => earlier.unwrap_or(self),
+            reason => reason,
+        }
+    }
+
     /// Returns whether the share has ended for good, so that the page must forget its contents.
     pub fn ends_share(&self) -> bool {
         matches!(self, Self::NoSuchShare | Self::Revoked(_) | Self::Expired)
@@ -66,6 +83,26 @@ impl DisconnectReason {
             Self::Revoked(_) => Self::Revoked(owner),
             reason => reason,
         }
+    }
+
+    /// Encodes how a share ended as `over`, `over:expired` or `over:revoked:OWNER`, for the tab's storage.
+    pub fn share_end(&self) -> String {
+        match self {
+            Self::Revoked(owner) => format!("{SHARE_OVER}:revoked:{}", owner.as_deref().unwrap_or_default()),
+            Self::Expired => format!("{SHARE_OVER}:expired"),
+            _ => SHARE_OVER.to_owned(),
+        }
+    }
+
+    /// Decodes [`Self::share_end`]; `None` for anything else.
+    pub fn from_share_end(text: &str) -> Option<Self> {
+        let rest = text.strip_prefix(SHARE_OVER)?;
+        let owner = rest.strip_prefix(":revoked:").map(|owner| (!owner.is_empty()).then(|| owner.to_owned()));
+        Some(match (owner, rest) {
+            (Some(owner), _) => Self::Revoked(owner),
+            (None, ":expired") => Self::Expired,
+            (None, _) => Self::NoSuchShare,
+        })
     }
 
     /// Interprets the reason for a credential: an unknown share is not a wrong key.
@@ -92,6 +129,43 @@ impl From<CloseReason> for DisconnectReason {
             CloseReason::Unreadable => Self::Malformed,
             CloseReason::TooSlow => Self::TooSlow,
             CloseReason::ShuttingDown => Self::ShutDown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_retry_does_not_replace_the_relays_farewell() {
+        let ended = Some(DisconnectReason::ShutDown);
+        assert_eq!(DisconnectReason::Broken.after(ended.clone()), DisconnectReason::ShutDown);
+        assert_eq!(DisconnectReason::Silent.after(ended.clone()), DisconnectReason::ShutDown);
+        assert_eq!(DisconnectReason::Malformed.after(ended), DisconnectReason::Malformed);
+        assert_eq!(DisconnectReason::Broken.after(None), DisconnectReason::Broken);
+    }
+
+    #[test]
+    fn how_a_share_ended_survives_in_the_tabs_storage() {
+        for end in [
+            DisconnectReason::Revoked(Some("alice".to_owned())),
+            DisconnectReason::Revoked(None),
+            DisconnectReason::Expired,
+            DisconnectReason::NoSuchShare,
+        ] {
+            assert_eq!(DisconnectReason::from_share_end(&end.share_end()), Some(end.clone()), "{end:?}");
+        }
+        assert_eq!(DisconnectReason::from_share_end("k=0123"), None);
+    }
+
+    #[test]
+    fn only_the_owners_picture_stays_when_the_key_differs() {
+        assert!(DisconnectReason::Unverified.keeps_picture());
+        for gone in
+            [DisconnectReason::Refused, DisconnectReason::NoSuchShare, DisconnectReason::Revoked(None)]
+        {
+            assert!(!gone.keeps_picture(), "{gone:?}");
         }
     }
 }

@@ -72,7 +72,12 @@ impl Feed {
         self.link.get()
     }
 
-    /// Returns when the last message arrived, on the page's clock.
+    /// Returns whether the page is connected, so that what it shows is current.
+    pub fn is_live(&self) -> bool {
+        self.link.with(|link| *link == LinkState::Live)
+    }
+
+    /// Returns when the last message arrived, on the page's clock; 0 before the first one.
     pub fn last_message_ms(&self) -> f64 {
         self.last_message_ms.get_value()
     }

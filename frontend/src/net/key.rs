@@ -9,6 +9,7 @@
 //! itself: not if the link was truncated, and not after the share has ended.
 
 use super::credential::Credential;
+use super::disconnect::DisconnectReason;
 use crate::domain::query::{CACHE_BUSTER, Query};
 use crate::platform::{self, Listener};
 use gloo_timers::future::TimeoutFuture;
@@ -24,18 +25,16 @@ const ANSWER_TIMEOUT_MS: u32 = 250;
 const QUESTION: &str = "key?";
 /// The prefix of the answer; a credential as in a link follows.
 const ANSWER: &str = "key=";
-/// Stored in a guest's tab that has no key, or no longer.
-const SHARE_OVER: &str = "over";
 
 /// Why a tab has no key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoKeyReason {
     /// Its address had none.
     NeverHad,
     /// Its address had a truncated one.
     CutOff,
-    /// It had the key of a share that is over.
-    ShareOver,
+    /// It had the key of a share that ended for this reason.
+    ShareOver(DisconnectReason),
 }
 
 /// Moves the key from the address bar into this tab's storage before anything else can read it. A malformed
@@ -61,7 +60,7 @@ fn take(fragment: &str) {
         Some(credential) => keep(&credential),
         None => {
             if fragment.starts_with("s=") {
-                give_up_share();
+                give_up_share(&DisconnectReason::NoSuchShare);
             }
             platform::store_item(platform::session(), &cut_off_name(), "1");
         }
@@ -102,10 +101,10 @@ pub fn forget() {
     }
 }
 
-/// Removes the key of a share that is over.
-pub fn give_up_share() {
+/// Removes the key of a share that is over, and remembers why for the next reload.
+pub fn give_up_share(why: &DisconnectReason) {
     platform::remove_item(platform::session(), &owner_name());
-    platform::store_item(platform::session(), &share_name(), SHARE_OVER);
+    platform::store_item(platform::session(), &share_name(), &why.share_end());
 }
 
 /// Returns the stored key of this tab, or else the answer of another tab.
@@ -123,14 +122,14 @@ pub async fn find() -> Option<Credential> {
 
 /// Returns why [`find`] found none.
 pub fn no_key_reason() -> NoKeyReason {
-    match remembered().as_deref() {
-        _ if platform::load_item(platform::session(), &cut_off_name()).is_some() => NoKeyReason::CutOff,
-        Some(SHARE_OVER) => NoKeyReason::ShareOver,
-        _ => NoKeyReason::NeverHad,
+    if platform::load_item(platform::session(), &cut_off_name()).is_some() {
+        return NoKeyReason::CutOff;
     }
+    let share_end = remembered().and_then(|text| DisconnectReason::from_share_end(&text));
+    share_end.map_or(NoKeyReason::NeverHad, NoKeyReason::ShareOver)
 }
 
-/// A credential, or [`SHARE_OVER`].
+/// A credential, or how the tab's share ended.
 fn remembered() -> Option<String> {
     let load_item = |name: &str| platform::load_item(platform::session(), name);
     load_item(&share_name()).or_else(|| load_item(&owner_name()))

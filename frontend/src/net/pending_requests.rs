@@ -7,12 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Reasons why a request was not answered, as shown to the user.
 pub mod messages {
     /// Sent while there is no connection.
-    pub const NO_LINK: &str = "There is no link to the relay now, so nothing was sent.";
+    pub const NO_LINK: &str = "Not connected to the relay: nothing was sent.";
     /// The connection broke before the response.
     pub const LINK_LOST: &str =
-        "The link to the relay was lost before it answered. Look whether it was done.";
+        "The connection was lost before the relay answered. Check whether it was done.";
     /// No response in time.
-    pub const NO_ANSWER: &str = "No answer within 20 s. Look whether it was done.";
+    pub const NO_ANSWER: &str = "No answer within 20 s. Check whether it was done.";
 }
 
 /// Requests that await a response.

@@ -93,19 +93,29 @@ impl Task {
             key = Some(credential);
             if reason.is_final() {
                 let owner = self.fleet.welcome_untracked().map(|welcome| welcome.user.to_string());
-                // What may no longer be seen is dropped.
-                self.fleet.forget();
+                let reason = reason.with_owner(owner);
+                if reason.keeps_picture() {
+                    self.fleet.stop_clock(self.feed.last_message_ms());
+                } else {
+                    // What may no longer be seen is dropped.
+                    self.fleet.forget();
+                }
                 if reason.ends_share() {
-                    key::give_up_share();
+                    key::give_up_share(&reason);
                 } else if reason == DisconnectReason::Unverified {
                     key::forget();
                 }
-                self.feed.set_link(LinkState::Stopped(reason.with_owner(owner)));
+                self.feed.set_link(LinkState::Stopped(reason));
                 key = Some(self.next_key().await);
                 self.feed.set_link(LinkState::Connecting);
                 continue;
             }
-            self.feed.set_link(LinkState::Lost(reason));
+            let earlier = match self.feed.link_untracked() {
+                LinkState::Lost(earlier) => Some(earlier),
+                _ => None,
+            };
+            self.fleet.stop_clock(self.feed.last_message_ms());
+            self.feed.set_link(LinkState::Lost(reason.after(earlier)));
             if let Some(entered) = self.wait(backoff.next_ms(platform::random())).await {
                 key = Some(entered);
             }
@@ -163,12 +173,18 @@ impl Task {
         }
     }
 
-    /// Waits until the user enters a key, or another tab has one.
+    /// Waits until the user enters a key, or another tab has one: the link of a restarted relay may have been
+    /// opened there.
     async fn next_key(&mut self) -> Credential {
+        let asks_other_tabs = |link: LinkState| match link {
+            LinkState::NoKey => true,
+            LinkState::Stopped(reason) => reason.keeps_picture(),
+            _ => false,
+        };
         loop {
             match self.inbox.next().await {
                 Some(FeedCommand::UseKey(key)) => return key,
-                Some(FeedCommand::ReconnectNow) if matches!(self.feed.link_untracked(), LinkState::NoKey) => {
+                Some(FeedCommand::ReconnectNow) if asks_other_tabs(self.feed.link_untracked()) => {
                     if let Some(key) = key::find().await {
                         return key;
                     }

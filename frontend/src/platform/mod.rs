@@ -126,15 +126,6 @@ pub fn replace_address(address: &str) {
     }
 }
 
-/// Height of the viewport in px.
-pub fn height() -> u32 {
-    inner(window().inner_height())
-}
-
-fn inner(size: Result<JsValue, JsValue>) -> u32 {
-    size.ok().and_then(|size| size.as_f64()).map_or(0, |size| size.max(0.0) as u32)
-}
-
 /// Returns whether a key was pressed in a control that handles keys itself.
 pub fn is_control(event: &web_sys::KeyboardEvent) -> bool {
     let target = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
@@ -307,6 +298,12 @@ pub fn token(name: &str) -> String {
     let value = value.trim().to_owned();
     TOKENS.with_borrow_mut(|tokens| tokens.insert(name.to_owned(), value.clone()));
     value
+}
+
+/// Returns the value of a style token that depends on the size or kind of the screen; not cached.
+pub fn media_token(name: &str) -> String {
+    TOKENS.with_borrow_mut(|tokens| tokens.remove(name));
+    token(name)
 }
 
 /// Drops the cached tokens because the colours changed.

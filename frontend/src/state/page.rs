@@ -7,8 +7,9 @@ use crate::domain::route::Route;
 use crate::domain::severity::Severity;
 use crate::fleet::{Fleet, LogCell, NodeCell, TopicStore};
 use crate::net::Feed;
-use crate::platform;
+use crate::platform::{self, FrameQueue};
 use crate::state::address::Address;
+use crate::state::attention::Attention;
 use crate::state::settings::Settings;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
@@ -58,6 +59,8 @@ pub struct Page {
     pub step: RwSignal<u64>,
     /// When the job of the route ended, by the relay's clock in ms: its graphs end there. `None` while it runs.
     pub ended_ms: Memo<Option<u64>>,
+    /// Work that is spread over frames.
+    pub frames: FrameQueue,
     /// Whether the help is open.
     pub help: RwSignal<bool>,
     /// Whether the command palette is open.
@@ -74,6 +77,8 @@ pub struct Page {
     pub toasts: RwSignal<Vec<Toast>>,
     /// Whether a service worker was found here and removed.
     pub removed_worker: RwSignal<bool>,
+    /// What needs attention.
+    pub attention: Attention,
     /// Source of the route, and the way to navigate.
     pub address: Address,
 }
@@ -111,6 +116,7 @@ impl Page {
         let ended_ms = end_of_job(&fleet, route, jobs);
         let closed = || RwSignal::new(false);
         let (help, command_palette, settings_open, drawer) = (closed(), closed(), closed(), closed());
+        let attention = Attention::new(&fleet, &feed, second);
         let (pending_action, toasts) = (RwSignal::new(None), RwSignal::new(Vec::new()));
         Self {
             fleet,
@@ -121,6 +127,7 @@ impl Page {
             second,
             step,
             ended_ms,
+            frames: FrameQueue::new(),
             help,
             command_palette,
             settings_open,
@@ -129,6 +136,7 @@ impl Page {
             pending_action,
             toasts,
             removed_worker: RwSignal::new(false),
+            attention,
             address,
         }
     }

@@ -31,7 +31,11 @@ impl Theme {
 
     /// Returns the title that the page shows.
     pub fn title(self) -> &'static str {
-        self.name().unwrap_or("system")
+        match self {
+            Self::System => "System",
+            Self::Dark => "Dark",
+            Self::Light => "Light",
+        }
     }
 
     fn next(self) -> Self {

@@ -4,7 +4,7 @@ use crate::chart::{Placement, Range, Window};
 use crate::domain::metric::Metric;
 use crate::domain::query::RANGE;
 use crate::domain::text;
-use crate::platform::{self, FrameQueue, Listener};
+use crate::platform::{self, Listener};
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::{GpuUuid, NodeName};
@@ -24,8 +24,6 @@ pub struct Time {
     size: RwSignal<(f64, f64)>,
     tooltip: RwSignal<Option<TooltipPlace>>,
     system_theme_changes: RwSignal<u64>,
-    /// The graphs that have yet to follow the clock.
-    frames: FrameQueue,
 }
 
 /// The graph whose tooltip is shown, and where.
@@ -62,7 +60,6 @@ impl Time {
             size: RwSignal::new((platform::width(), f64::from(platform::height()))),
             tooltip: RwSignal::new(None),
             system_theme_changes: RwSignal::new(0),
-            frames: FrameQueue::new(),
         };
         let changes = time.system_theme_changes;
         StoredValue::new_local(platform::on_system_theme(move |_| {
@@ -114,7 +111,7 @@ impl Time {
             move || time.now_ms()
         };
         let shown_ms = RwSignal::new(clock_ms());
-        let (second, frames, read_ms) = (self.page.second, self.frames, clock_ms.clone());
+        let (second, frames, read_ms) = (self.page.second, self.page.frames, clock_ms.clone());
         Effect::watch(
             move || second.get(),
             move |_, _, _| {

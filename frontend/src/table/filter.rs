@@ -130,7 +130,14 @@ impl Condition {
             Self::Absent => false,
             Self::Like(pattern) => matches(pattern, &value.line(unit).to_lowercase()),
             Self::Is(text) => *text == value.line(unit).to_lowercase(),
-            Self::Number(relation, of) => value.as_number().is_some_and(|number| relation.holds(number, *of)),
+            Self::Number(relation, of) => match value {
+                // A list of numbers, such as the ranks that share a GPU: one of them must match.
+                Value::Text(list) if unit.is_number() => list
+                    .split(", ")
+                    .filter_map(|part| part.parse().ok())
+                    .any(|part| relation.holds(part, *of)),
+                _ => value.as_number().is_some_and(|number| relation.holds(number, *of)),
+            },
             Self::Share(relation, of) => {
                 let share = value.share(unit).map(|share| (share * 100.0).round() as u64);
                 share.is_some_and(|share| relation.holds(share, *of))
@@ -230,7 +237,7 @@ fn condition(column: &Column, relation: Relation, value: &str) -> Result<Conditi
         return Ok(Condition::Share(relation, percent));
     }
     let number = quantity(&small, column.unit);
-    let number = number.ok_or_else(|| format!("“{value}” is no {}.", measure(column.unit)))?;
+    let number = number.ok_or_else(|| format!("“{value}” is not {}.", measure(column.unit)))?;
     Ok(Condition::Number(relation, number))
 }
 
@@ -260,10 +267,10 @@ fn scale(suffix: &str, unit: Unit) -> Option<f64> {
         (Unit::MibPerSecond, "") | (Unit::Gib | Unit::MibPerSecond, "m") => KIB * KIB,
         (Unit::Gib | Unit::MibPerSecond, "k") => KIB,
         (Unit::Gib, "t") => KIB * KIB * KIB * KIB,
-        (Unit::Clock | Unit::Span, "" | "s") => 1.0,
-        (Unit::Clock | Unit::Span, "m" | "min") => 60.0,
-        (Unit::Clock | Unit::Span, "h") => 3_600.0,
-        (Unit::Clock | Unit::Span, "d") => 86_400.0,
+        (Unit::Span, "" | "s") => 1.0,
+        (Unit::Span, "m" | "min") => 60.0,
+        (Unit::Span, "h") => 3_600.0,
+        (Unit::Span, "d") => 86_400.0,
         (Unit::WattHour, "" | "kwh") => 1_000.0,
         (Unit::WattHour, "wh") => 1.0,
         (Unit::Hundredth, "") => 100.0,
@@ -278,11 +285,11 @@ fn scale(suffix: &str, unit: Unit) -> Option<f64> {
 /// Describes what is expected where a number of a unit should stand.
 fn measure(unit: Unit) -> &'static str {
     match unit {
-        Unit::Gib => "amount of memory, such as 10g, 512m or 80%",
-        Unit::MibPerSecond => "rate, such as 100m or 2g",
-        Unit::Clock | Unit::Span => "length of time, such as 90s, 10m, 6h or 2d",
-        Unit::Percent => "percentage, such as 50",
-        _ => "number",
+        Unit::Gib => "an amount of memory (try 10g, 512m or 80%)",
+        Unit::MibPerSecond => "a rate (try 100m or 2g)",
+        Unit::Span => "a duration (try 90s, 10m, 6h or 2d)",
+        Unit::Percent => "a percentage (try 50)",
+        _ => "a number",
     }
 }
 
@@ -346,7 +353,7 @@ mod tests {
         Column::new("mem", "Memory", Unit::Gib, 80, ""),
         Column::new("node", "Node", Unit::Text, 80, ""),
         Column::new("rank", "Rank", Unit::Id, 40, ""),
-        Column::new("time", "Run time", Unit::Clock, 80, "").aliases(&["runtime"]),
+        Column::new("time", "Run time", Unit::Span, 80, "").aliases(&["runtime"]),
         Column::new("command", "Command", Unit::Text, 80, ""),
         Column::new("spark", "Last 10 min", Unit::Text, 80, "").style(CellStyle::Graphic),
     ];
@@ -446,7 +453,7 @@ mod tests {
             (11, "There is no column “usr” here. Do you mean user?")
         );
         assert!(error("foo:1").message.ends_with("There are user, sm, mem, node, rank, time, command."));
-        assert_eq!(error("sm>fast").message, "“fast” is no percentage, such as 50.");
+        assert_eq!(error("sm>fast").message, "“fast” is not a percentage (try 50).");
         assert_eq!(error("user>alice").message, "“user” is words: it can be compared with : or = alone.");
         assert_eq!(error("x sm>").message, "After “sm>” comes what it is compared with.");
         assert_eq!(error("ü \"open").at, 2);

@@ -3,9 +3,10 @@
 use super::column::{CellStyle, Column};
 use super::definition::{ColumnDef, computed, metric, styled, with_catalogue};
 use super::value::{Unit, Value};
-use crate::domain::flags;
+use crate::domain::deviation::Deviation;
 use crate::domain::text;
 use crate::domain::throttle::REASONS;
+use crate::domain::{flags, ownership};
 use nodeglass_protocol::picture::{GpuPicture, NodePicture, ProcessGap};
 use nodeglass_protocol::{Cell, GpuField as F};
 use std::sync::LazyLock;
@@ -16,6 +17,29 @@ pub struct GpuRow<'a> {
     pub node: &'a NodePicture,
     /// The GPU.
     pub gpu: &'a GpuPicture,
+    /// How far it is from its peers, if it has any.
+    pub deviation: Peers<'a>,
+}
+
+/// How far a GPU is from the median of the GPUs of the same job and model.
+#[derive(Clone, Copy)]
+pub enum Peers<'a> {
+    /// There are too few of them.
+    TooFew,
+    /// Nothing is known of the last minute, or the job idles.
+    Unknown,
+    /// Over the last minute of work.
+    Known(&'a Deviation),
+}
+
+impl Peers<'_> {
+    fn value(self, value: impl Fn(&Deviation) -> Value) -> Value {
+        match self {
+            Self::Known(deviation) => value(deviation),
+            Self::Unknown => Value::Absent("no data of the last minute, or the job idles"),
+            Self::TooFew => Value::Absent("fewer than 4 GPUs of this model in its job"),
+        }
+    }
 }
 
 type Def = ColumnDef<fn(&GpuRow<'_>) -> Value, F>;
@@ -37,7 +61,7 @@ pub const NODE: usize = 0;
 
 static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
     with_catalogue(vec![
-        computed(text_column("node", "Node", 112, "the node it is in").rank(0), |row| {
+        computed(text_column("node", "Node", 100, "the node it is in").rank(0), |row| {
             Value::text(row.node.name.as_str())
         }),
         computed(
@@ -53,6 +77,10 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             index,
         ),
         computed(
+            Column::new("rank", "Rank", Unit::Id, 50, "global rank of the program on it").rank(2),
+            rank,
+        ),
+        computed(
             text_column("name", "Name", 150, "model, or profile of a MIG instance")
                 .rank(5)
                 .aliases(&["model"]),
@@ -63,6 +91,19 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
         styled(F::MemUsed, |column| column.rank(1).grows().style(CellStyle::Bar("hue-mem"))),
         styled(F::Power, |column| column.rank(3)),
         computed(mhz("clock", "SM", "clock of the SMs, of the largest").rank(6), sm_clock),
+        computed(
+            Column::new(
+                "deviation",
+                "Deviation",
+                Unit::Percent,
+                128,
+                "how far it has been from the median of the GPUs of its job and model for the last minute, in the metric in which it differs most",
+            )
+            .rank(2)
+            .aliases(&["dev"])
+            .style(CellStyle::Custom),
+            |row| deviation(row.deviation),
+        ),
         computed(
             text_column("spark", "Last 10 min", 110, "utilisation of the last ten minutes")
                 .rank(4)
@@ -81,6 +122,15 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             .grows()
             .style(CellStyle::Custom),
             flags_text,
+        ),
+        computed(
+            text_column(
+                "cause",
+                "Deviates in",
+                140,
+                "metric in which it is farthest from the median of its job's GPUs",
+            ),
+            |row| row.deviation.value(|deviation| Value::Text(deviation.label())),
         ),
         metric(F::SmActive),
         metric(F::SmOccupancy),
@@ -239,6 +289,20 @@ fn index(row: &GpuRow<'_>) -> Value {
     Value::Number(parent_gpu(row.node, row.gpu).unwrap_or(row.gpu).facts.index.into())
 }
 
+/// Returns the rank, or a list of several ranks as text.
+fn rank(row: &GpuRow<'_>) -> Value {
+    match ownership::ranks(row.node, &row.gpu.facts.uuid).as_slice() {
+        [] => Value::NONE,
+        [rank] => Value::Number((*rank).into()),
+        ranks => Value::Text(ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Returns the size of the deviation in %.
+pub fn deviation(peers: Peers<'_>) -> Value {
+    peers.value(|deviation| Value::Number(deviation.percent.unsigned_abs().into()))
+}
+
 fn name(row: &GpuRow<'_>) -> Value {
     let facts = &row.gpu.facts;
     let Some(mig) = &facts.mig else {
@@ -280,7 +344,7 @@ fn throttle_text(reasons: u32) -> Value {
 fn flags_text(row: &GpuRow<'_>) -> Value {
     let mut parts: Vec<String> = row.gpu.fault.iter().map(ToString::to_string).collect();
     if row.gpu.fault.is_none() {
-        parts.extend(flags::for_gpu(&row.gpu.row).into_iter().map(|flag| flag.text));
+        parts.extend(flags::for_gpu(row.node, row.gpu).into_iter().map(|flag| flag.text));
     }
     Value::text(parts.join(" "))
 }
@@ -344,7 +408,7 @@ mod tests {
     use super::*;
     use crate::table::column::find;
     use nodeglass_protocol::gpu::MigFacts;
-    use nodeglass_protocol::{GpuUuid, NodeName};
+    use nodeglass_protocol::{GpuUuid, NodeName, Row};
 
     fn gpu(uuid: &str, index: u32, parent: Option<&str>) -> GpuPicture {
         let mut gpu = GpuPicture::default();
@@ -364,7 +428,7 @@ mod tests {
     }
 
     fn at(node: &NodePicture, gpu: usize, id: &str) -> Value {
-        value(&GpuRow { node, gpu: &node.gpus[gpu] }, find(&columns(), id).unwrap())
+        value(&GpuRow { node, gpu: &node.gpus[gpu], deviation: Peers::TooFew }, find(&columns(), id).unwrap())
     }
 
     #[test]
@@ -418,6 +482,35 @@ mod tests {
             assert!(at(&node, place, "processes").why_absent().is_some());
         }
         assert_eq!(at(&node, 2, "processes"), Value::Number(7));
+    }
+
+    #[test]
+    fn the_ranks_on_a_gpu_are_shown_once_each_and_several_as_a_list() {
+        use nodeglass_protocol::process::{ProcessFacts, ProcessKind, Rank};
+        let mut node = node(vec![gpu("A", 0, None), gpu("B", 1, None), gpu("C", 2, None)]);
+        for (uuid, global) in [("A", 35), ("A", 35), ("B", 7), ("B", 3)] {
+            let mut facts = ProcessFacts::new(GpuUuid::new(uuid), 1, ProcessKind::default());
+            facts.rank = Some(Rank { global, local: None, world: None });
+            node.processes.push(nodeglass_protocol::picture::ProcessPicture { facts, row: Row::default() });
+        }
+        assert_eq!(at(&node, 0, "rank"), Value::Number(35));
+        assert_eq!(at(&node, 1, "rank"), Value::text("3, 7"));
+        assert!(at(&node, 2, "rank").why_absent().is_some());
+    }
+
+    #[test]
+    fn a_deviation_is_sorted_by_its_size_and_says_why_it_is_missing() {
+        use crate::domain::metric::Metric;
+        let node = node(vec![gpu("A", 0, None)]);
+        let slow = Deviation { metric: Metric::CLOCK, percent: -45, outlier: None };
+        let at = |deviation, id| {
+            value(&GpuRow { node: &node, gpu: &node.gpus[0], deviation }, find(&columns(), id).unwrap())
+        };
+        assert_eq!(at(Peers::Known(&slow), "deviation"), Value::Number(45));
+        assert_eq!(at(Peers::Known(&slow), "cause"), Value::text("SM clock −45 %"));
+        for missing in [Peers::TooFew, Peers::Unknown] {
+            assert!(at(missing, "deviation").why_absent().is_some_and(|why| !why.is_empty()));
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ const fn text_column(id: &'static str, title: &'static str, width: u16, about: &
 }
 
 const fn span(id: &'static str, title: &'static str, about: &'static str) -> Column {
-    Column::new(id, title, Unit::Span, 88, about)
+    Column::new(id, title, Unit::Span, 96, about)
 }
 
 static COLUMNS: [Def; 27] = [
@@ -75,7 +75,10 @@ static COLUMNS: [Def; 27] = [
         |row| share(row.totals.power),
     ),
     computed(
-        text_column("state", "State", 190, "running, waiting and for what, or how it ended").rank(1).grows(),
+        text_column("state", "State", 190, "what is wrong, why it waits, or how it ended")
+            .rank(1)
+            .grows()
+            .style(CellStyle::Custom),
         state,
     ),
     computed(span("left", "Left", "time until its limit").rank(0), left),
@@ -148,6 +151,8 @@ pub fn counts_in_totals(job: &Job) -> bool {
 /// sum of the column's values.
 pub fn sum(totals: &Totals, column: &str) -> Option<Value> {
     match column {
+        // Jobs may share a GPU, and what they ask for need not be what they have.
+        "gpus" => Some(Value::Number(totals.gpus as u64)),
         "util" => Some(Value::number(totals.util_pct())),
         "mem" => Some(share(totals.mem)),
         "power" => Some(share(totals.power)),
@@ -185,11 +190,16 @@ fn starts(row: &JobRow<'_>) -> Value {
 }
 
 fn state(row: &JobRow<'_>) -> Value {
-    let job = row.job;
-    if job.state != JobState::Pending {
-        return Value::text(row.health.label.clone());
-    }
-    Value::text(pending_reason(job).unwrap_or_else(|| state_label(&job.state)))
+    let (text, state) = (state_text(row.job, row.health), state_label(&row.job.state));
+    // A filter finds a job by its state, too, whatever is wrong with it.
+    let is_said = text.contains(&state) || row.job.state == JobState::Pending;
+    Value::text(if is_said { text } else { format!("{text}; {state}") })
+}
+
+/// Returns a job's state in words: what is wrong with it, or why it is pending, or its state.
+pub fn state_text(job: &Job, health: &Health) -> String {
+    let reason = pending_reason(job).map(|reason| reason.trim_end_matches('.').to_owned());
+    reason.unwrap_or_else(|| health.label.clone())
 }
 
 fn part_of(row: &JobRow<'_>) -> Value {
@@ -236,6 +246,15 @@ mod tests {
         assert_eq!((at(&job, "left"), at(&job, "time")), (Value::Number(500), Value::Number(100)));
         job.limit = TimeLimit::Unlimited;
         assert_eq!(at(&job, "left"), Value::Absent("no limit"));
+        assert_eq!(at(&job, "state"), Value::text("running"));
+        let hot = Health::new(Severity::Warning, "GPU 3 too hot");
+        let row = JobRow {
+            job: &job,
+            totals: Totals::default(),
+            health: &hot,
+            now: Now { relay_ms: 0, wall_s: 0 },
+        };
+        assert_eq!(state(&row), Value::text("GPU 3 too hot; running"), "also found by its state");
         assert!(at(&job, "waits").why_absent().is_some());
     }
 
@@ -251,10 +270,14 @@ mod tests {
             !counts_in_totals(JobState::Pending) && !counts_in_totals(JobState::Ended("CANCELLED".into()))
         );
         let totals = Totals::default();
-        for column in columns().iter().filter(|column| matches!(column.id, "util" | "mem" | "power")) {
+        for column in columns().iter().filter(|column| matches!(column.id, "gpus" | "util" | "mem" | "power"))
+        {
             assert!(sum(&totals, column.id).is_some(), "{}", column.id);
         }
-        assert_eq!(sum(&totals, "gpus"), None);
+        let mut shared = totals;
+        shared.gpus = 148;
+        assert_eq!(sum(&shared, "gpus"), Some(Value::Number(148)));
+        assert_eq!(sum(&totals, "cpus"), None);
     }
 
     #[test]

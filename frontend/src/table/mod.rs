@@ -12,7 +12,6 @@ pub mod nodes;
 pub mod processes;
 pub mod sort;
 pub mod sum;
-pub mod unattributed;
 pub mod value;
 pub mod window;
 

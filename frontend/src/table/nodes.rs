@@ -6,7 +6,7 @@ use super::value::{Unit, Value};
 use crate::domain::health::Health;
 use crate::domain::ownership;
 use crate::domain::totals::{Part, Totals};
-use nodeglass_protocol::picture::NodePicture;
+use nodeglass_protocol::picture::{Link, NodePicture};
 use nodeglass_protocol::{HostField as F, JobId};
 use std::sync::{Arc, LazyLock};
 
@@ -42,14 +42,16 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             |row| Value::text(row.node.name.as_str()),
         ),
         computed(
-            Column::new("gpus", "GPUs", Unit::Count, 52, "its GPUs that count").rank(5).sum(Sum::Total),
+            Column::new("gpus", "GPUs", Unit::Count, 52, "its GPUs, of the job if there is one")
+                .rank(5)
+                .sum(Sum::Total),
             |row| {
                 // Before the first connection it is unknown whether a node has any.
                 Value::number(row.node.head.facts.as_ref().map(|_| row.totals.gpus as u64))
             },
         ),
         computed(
-            text_column("heat", "Every GPU, last 10 min", 120, "a line for each GPU, brighter is busier")
+            text_column("heat", "All GPUs, last 10 min", 120, "one line per GPU; brighter is busier")
                 .rank(2)
                 .grows()
                 .style(CellStyle::Graphic),
@@ -63,7 +65,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             |row| Value::number(row.totals.util_pct()),
         ),
         computed(
-            Column::new("mem", "Memory", Unit::Gib, 120, "device memory in use of all there is")
+            Column::new("mem", "Memory", Unit::Gib, 120, "GPU memory in use, of all there is")
                 .rank(3)
                 .sum(Sum::Total),
             |row| share(row.totals.mem),
@@ -83,8 +85,8 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
         styled(F::Cpu, |column| column.width(62).rank(7)),
         styled(F::MemUsed, |column| column.width(116).rank(7)),
         computed(
-            text_column("state", "State", 130, "the link to it, and what is worth a look").rank(1),
-            |row| Value::text(row.health.label.as_str()),
+            text_column("state", "State", 130, "state of its connection, and what needs attention").rank(1),
+            |row| Value::text(state(row.node, &row.health)),
         ),
         metric(F::Load1),
         styled(F::SwapUsed, |column| column.width(116)),
@@ -119,7 +121,30 @@ pub fn columns() -> Vec<Column> {
 
 /// Returns the value of a column.
 pub fn value(row: &NodeRow<'_>, column: usize) -> Value {
-    COLUMNS.get(column).map_or(Value::NONE, |column| column.value(&row.node.host, |read| read(row)))
+    let value =
+        COLUMNS.get(column).map_or(Value::NONE, |column| column.value(&row.node.host, |read| read(row)));
+    // The state says why, once.
+    let is_unknown = value.why_absent().is_some() && row.node.sampled_at_ms.is_none();
+    if is_unknown { Value::Absent("unknown: the node has sent no data yet") } else { value }
+}
+
+/// Returns the state of a node, with the reason for a connection that failed.
+pub fn state(node: &NodePicture, health: &Health) -> String {
+    match &node.head.link {
+        Link::Down { reason, .. } | Link::Refused { reason, .. } if !reason.is_empty() => {
+            format!("{}: {reason}", health.label)
+        }
+        _ => health.label.clone(),
+    }
+}
+
+/// Returns the aggregate of a column about GPUs, given the totals of the listed nodes: each GPU counts the same,
+/// however many its node has. `None` where it is that of the column's values.
+pub fn sum(totals: &Totals, column: &str) -> Option<Value> {
+    match column {
+        "util" => Some(Value::number(totals.util_pct())),
+        _ => None,
+    }
 }
 
 /// Returns a used amount with its maximum, as far as they are known.
@@ -127,7 +152,7 @@ pub fn share(part: Part) -> Value {
     match (part.used, part.whole) {
         (Some(used), Some(whole)) => Value::Part(used, whole),
         (Some(used), None) => Value::Number(used),
-        (None, _) => Value::Absent("no GPU tells"),
+        (None, _) => Value::Absent("not reported by any GPU"),
     }
 }
 
@@ -153,7 +178,7 @@ mod tests {
         part.facts.uuid = GpuUuid::new("part of A");
         part.facts.mig_parent = Some(GpuUuid::new("A"));
         node.gpus = vec![gpu.clone(), gpu, part];
-        assert_eq!(at(&node, "gpus"), Value::NONE, "nothing is known before the first hello");
+        assert!(at(&node, "gpus").why_absent().is_some(), "nothing is known before the first hello");
         node.head.facts = Some(Default::default());
         assert_eq!((at(&node, "gpus"), at(&node, "util")), (Value::Number(2), Value::Number(50)));
         assert!(at(&node, "mem").why_absent().is_some());
@@ -167,6 +192,33 @@ mod tests {
         node.host.set(F::SwapUsed, Cell::UNSUPPORTED);
         assert_eq!(at(&node, "ram"), Value::Part(1 << 30, 4 << 30));
         assert!(at(&node, "swap").why_absent().is_some());
+        node.sampled_at_ms = Some(1_000);
         assert_eq!(at(&node, "driver"), Value::NOT_YET);
+    }
+
+    #[test]
+    fn a_node_that_was_never_reached_shows_its_reason_once_and_no_zero() {
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        node.head.link = Link::Down { reason: "SSH timed out".into(), retry_at_ms: 9_000 };
+        assert_eq!(at(&node, "state"), Value::text("down: SSH timed out"));
+        for column in columns().iter().filter(|column| !["node", "state"].contains(&column.id)) {
+            assert_eq!(
+                at(&node, column.id),
+                Value::Absent("unknown: the node has sent no data yet"),
+                "{}",
+                column.id
+            );
+        }
+    }
+
+    #[test]
+    fn the_mean_utilisation_counts_each_gpu_once() {
+        let mut totals = Totals::default();
+        for util in [100, 100, 100, 20] {
+            let mut gpu = GpuPicture::default();
+            gpu.row.set(GpuField::Util, Cell::steps(util));
+            totals.add(&gpu);
+        }
+        assert_eq!((sum(&totals, "util"), sum(&totals, "mem")), (Some(Value::Number(80)), None));
     }
 }

@@ -44,17 +44,19 @@ const fn id(id: &'static str, title: &'static str, width: u16, about: &'static s
 
 /// Position of the column that names the node; omitted in a table of one node.
 pub const NODE: usize = 0;
+/// Position of the pid, which gives way to the node on a phone.
+pub const PID: usize = 2;
 
 static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
     with_catalogue(vec![
-        computed(text_column("node", "Node", 112, "the node it runs on").rank(1), |row| {
+        computed(text_column("node", "Node", 100, "the node it runs on").rank(0), |row| {
             Value::text(row.node.name.as_str())
         }),
         computed(id("gpu", "GPU", 46, "NVML's index of its GPU").rank(0), gpu),
-        computed(id("pid", "PID", 76, "its number on the node").rank(0), |row| {
+        computed(id("pid", "PID", 76, "process ID on its node").rank(1), |row| {
             process_value(row, |p| Value::Number(p.facts.pid.into()))
         }),
-        computed(text_column("user", "User", 88, "whose it is").rank(4), |row| {
+        computed(text_column("user", "User", 88, "user who runs it").rank(4), |row| {
             process_value(row, |p| Value::text_reading(&p.facts.user))
         }),
         computed(
@@ -62,7 +64,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             |row| process_value(row, |p| Value::text(kind(p.facts.kind))),
         ),
         computed(
-            Column::new("mem", "GPU", Unit::Gib, 82, "device memory that it holds")
+            Column::new("mem", "GPU", Unit::Gib, 82, "GPU memory that it holds")
                 .rank(0)
                 .sum(Sum::Total)
                 .aliases(&["gpu_mem"]),
@@ -75,18 +77,18 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
         styled(F::Cpu, |column| column.width(62).rank(3)),
         styled(F::Rss, |column| column.width(78).rank(5).aliases(&["ram"])),
         metric(F::Threads),
-        computed(Column::new("time", "Run time", Unit::Clock, 96, "since it started").rank(6), run_time),
+        computed(Column::new("time", "Run time", Unit::Span, 96, "since it started").rank(6), run_time),
         computed(
             text_column("state", "State", 96, "alive, waiting for a device, a zombie, or stopped"),
             state,
         ),
-        computed(id("rank", "Rank", 54, "its place among the tasks of a parallel program").rank(4), |row| {
+        computed(id("rank", "Rank", 54, "rank within the parallel program").rank(4), |row| {
             process_value(row, |p| Value::number(p.facts.rank.map(|rank| rank.global.into())))
         }),
-        computed(id("local", "Local", 58, "its place among the tasks on this node"), |row| {
+        computed(id("local", "Local", 58, "rank on its node"), |row| {
             process_value(row, |p| Value::number(p.facts.rank.and_then(|rank| rank.local).map(Into::into)))
         }),
-        computed(id("world", "World", 62, "how many tasks the program has"), |row| {
+        computed(id("world", "World", 62, "number of ranks of the program"), |row| {
             process_value(row, |p| Value::number(p.facts.rank.and_then(|rank| rank.world).map(Into::into)))
         }),
         computed(text_column("job", "Job", 82, "SLURM's number of its job"), |row| {
@@ -97,7 +99,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
                 Value::text(p.facts.step.as_ref().map(ToString::to_string).unwrap_or_default())
             })
         }),
-        computed(text_column("container", "Container", 150, "what it runs in"), |row| {
+        computed(text_column("container", "Container", 150, "container that it runs in"), |row| {
             process_value(row, |p| Value::text(p.facts.container.as_ref().map(container).unwrap_or_default()))
         }),
         computed(
@@ -189,7 +191,7 @@ fn state(row: &ProcessRow<'_>) -> Value {
 pub fn state_label(state: ProcessState) -> &'static str {
     match state {
         ProcessState::Alive => "alive",
-        ProcessState::Uninterruptible => "waits for a device",
+        ProcessState::Uninterruptible => "blocked on I/O",
         ProcessState::Zombie => "zombie",
         ProcessState::Stopped => "stopped",
     }
@@ -220,7 +222,8 @@ pub fn gap_text(gap: &ProcessGap) -> String {
     }
 }
 
-fn command(row: &ProcessRow<'_>) -> Value {
+/// Returns the command line, or the note in its place.
+pub fn command(row: &ProcessRow<'_>) -> Value {
     let process = match row.holder {
         Holder::Process(process) => process,
         Holder::Unattributed(_) => return Value::text(UNATTRIBUTED),

@@ -18,7 +18,7 @@ pub fn aggregate<'a>(sum: Sum, values: impl Iterator<Item = &'a Value>) -> Value
     }
     match (sum, count) {
         (Sum::None, _) => Value::NONE,
-        (_, 0) => Value::Absent("none of them tells"),
+        (_, 0) => Value::Absent("not known for any row"),
         (Sum::Mean, _) => Value::Number((part + count / 2) / count),
         // A maximum that is missing for some rows would make the fraction look too large.
         (Sum::Total, _) if wholes == count => Value::Part(part, whole),
@@ -26,13 +26,13 @@ pub fn aggregate<'a>(sum: Sum, values: impl Iterator<Item = &'a Value>) -> Value
     }
 }
 
-/// Returns the name of the aggregate, for a tooltip.
+/// Returns the name of the aggregate, beside its figure.
 pub fn label(sum: Sum) -> &'static str {
     match sum {
         Sum::None => "",
-        Sum::Total => "sum",
+        Sum::Total => "Σ",
         Sum::Mean => "mean",
-        Sum::Max => "the largest",
+        Sum::Max => "max",
     }
 }
 

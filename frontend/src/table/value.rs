@@ -44,9 +44,7 @@ pub enum Unit {
     Megahertz,
     /// Hundredths.
     Hundredth,
-    /// Seconds, shown as a clock.
-    Clock,
-    /// Seconds, shown rounded.
+    /// Seconds, shown by their two largest units.
     Span,
 }
 
@@ -76,9 +74,8 @@ impl Unit {
             Self::Hundredth => 62,
             Self::Watt | Self::Celsius => 66,
             Self::Count => 76,
-            Self::Span => 84,
             Self::Gib | Self::WattHour | Self::Megahertz => 92,
-            Self::Clock => 96,
+            Self::Span => 96,
             Self::Text | Self::MibPerSecond => 108,
         }
     }
@@ -93,7 +90,7 @@ impl Unit {
             Self::WattHour => "kWh",
             Self::Celsius => "°C",
             Self::Megahertz => "MHz",
-            Self::Text | Self::Id | Self::Count | Self::Hundredth | Self::Clock | Self::Span => "",
+            Self::Text | Self::Id | Self::Count | Self::Hundredth | Self::Span => "",
         }
     }
 
@@ -108,7 +105,7 @@ impl Unit {
             Self::Celsius => "_c",
             Self::Megahertz => "_mhz",
             Self::Hundredth => "_centi",
-            Self::Clock | Self::Span => "_s",
+            Self::Span => "_s",
             Self::Text | Self::Id | Self::Count => "",
         }
     }
@@ -125,7 +122,6 @@ impl Unit {
             Self::MibPerSecond => text::grouped(number >> 20),
             Self::WattHour => text::tenths(number as f64 / 1_000.0),
             Self::Hundredth => text::tenths(number as f64 / 100.0),
-            Self::Clock => text::clock(number),
             Self::Span => text::span(number),
             Self::Id | Self::Megahertz => number.to_string(),
             Self::Text | Self::Count | Self::Percent | Self::Watt | Self::Celsius => text::grouped(number),

@@ -40,14 +40,21 @@ impl Window {
     }
 }
 
-/// Returns the scroll offset that makes a row visible, if it is not.
-pub fn scroll_to_reveal(index: usize, top: u32, height: u32, row: u32) -> Option<u32> {
-    let from = index as u32 * row;
-    let until = from + row;
-    if from < top {
-        return Some(from);
+/// Returns by how many px to scroll so that a row from `row.0` to `row.1` is between `view.0` and `view.1`, if
+/// it is not: all in px from the same edge.
+pub fn scroll_to_reveal(row: (i32, i32), view: (i32, i32)) -> Option<i32> {
+    if row.0 < view.0 {
+        return Some(row.0 - view.0);
     }
-    (until > top + height).then(|| until.saturating_sub(height))
+    (row.1 > view.1).then_some(row.1 - view.1)
+}
+
+/// Returns the part of a table that a viewport shows: its offset from the table's top, and its height. Both are
+/// given as top and height in px from the same edge; `margin` px beyond the viewport count as visible.
+pub fn visible_part(table: (f64, f64), viewport: (f64, f64), margin: f64) -> Option<(u32, u32)> {
+    let (from, until) = (viewport.0 - margin, viewport.0 + viewport.1 + margin);
+    let (first, last) = (from.max(table.0), until.min(table.0 + table.1));
+    (first < last).then(|| ((first - table.0) as u32, (last - first).ceil() as u32))
 }
 
 #[cfg(test)]
@@ -90,8 +97,17 @@ mod tests {
 
     #[test]
     fn a_hidden_row_is_scrolled_into_view_and_a_visible_one_stays() {
-        assert_eq!(scroll_to_reveal(2, 100, 260, 26), Some(52));
-        assert_eq!(scroll_to_reveal(5, 100, 260, 26), None);
-        assert_eq!(scroll_to_reveal(20, 100, 260, 26), Some(286));
+        assert_eq!(scroll_to_reveal((52, 78), (100, 360)), Some(-48));
+        assert_eq!(scroll_to_reveal((130, 156), (100, 360)), None);
+        assert_eq!(scroll_to_reveal((520, 546), (100, 360)), Some(186));
+    }
+
+    #[test]
+    fn the_visible_part_of_a_table_follows_the_page() {
+        let at = |top| visible_part((top, 13_000.0), (44.0, 700.0), 120.0);
+        assert_eq!(at(400.0), Some((0, 464)), "it begins in view");
+        assert_eq!(at(-5_000.0), Some((4_924, 940)), "it exceeds the viewport at both ends");
+        assert_eq!(at(-12_700.0), Some((12_624, 376)), "it ends in view");
+        assert_eq!((at(900.0), at(-13_100.0)), (None, None));
     }
 }

@@ -28,6 +28,18 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// Returns whether each of its nodes reported that it has no GPUs.
+    pub fn has_no_gpus(&self) -> Memo<bool> {
+        let scope = self.clone();
+        Memo::new(move |_| {
+            let has_none = |cell: &NodeCell| {
+                cell.head().track();
+                scope.store.node(cell, |node| node.head.no_gpu.is_some()) == Some(true)
+            };
+            scope.nodes.with(|nodes| !nodes.is_empty() && nodes.iter().all(has_none))
+        })
+    }
+
     /// Returns the totals of its GPUs, updated once a second. Stale ones are counted and left out.
     pub fn totals(&self, page: &Page) -> Totals {
         let is_old = self.stale_filter(page);

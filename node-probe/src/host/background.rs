@@ -1,4 +1,4 @@
-//! Tasks that may hang run on a thread of their own, and callers get the latest result.
+//! Runs tasks that may hang on a separate thread; callers get the latest result.
 
 use std::{
     io,

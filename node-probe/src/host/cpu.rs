@@ -52,11 +52,11 @@ fn of_one(line: &str) -> Option<CpuTimes> {
 impl CpuTimes {
     /// Parses `user nice system idle iowait irq softirq steal guest guest_nice`; guest is included
     /// in user.
-    fn of(words: &str) -> Option<Self> {
+    fn of(fields: &str) -> Option<Self> {
         let mut ticks = [0_u64; 8];
         let mut count = 0;
-        for (place, word) in ticks.iter_mut().zip(words.split_ascii_whitespace()) {
-            *place = word.parse().ok()?;
+        for (place, field) in ticks.iter_mut().zip(fields.split_ascii_whitespace()) {
+            *place = field.parse().ok()?;
             count += 1;
         }
         let total = ticks.iter().fold(0_u64, |sum, ticks| sum.saturating_add(*ticks));

@@ -47,9 +47,9 @@ pub fn has_any(class: &Path) -> bool {
 /// Returns the bytes read from and written to each physical disk, from `/proc/diskstats`.
 pub fn disks(diskstats: &str, devices: &mut Devices) -> HashMap<String, [u64; 2]> {
     let lines = diskstats.lines().filter_map(|line| {
-        let mut words = line.split_ascii_whitespace().skip(2);
-        let name = words.next()?;
-        let (read, written) = (words.nth(2)?.parse::<u64>().ok()?, words.nth(3)?.parse::<u64>().ok()?);
+        let mut fields = line.split_ascii_whitespace().skip(2);
+        let name = fields.next()?;
+        let (read, written) = (fields.nth(2)?.parse::<u64>().ok()?, fields.nth(3)?.parse::<u64>().ok()?);
         devices
             .is_real(name)
             .then(|| (name.to_owned(), [read, written].map(|count| count.saturating_mul(SECTOR))))
@@ -62,8 +62,8 @@ pub fn disks(diskstats: &str, devices: &mut Devices) -> HashMap<String, [u64; 2]
 pub fn interfaces(net_dev: &str, devices: &mut Devices) -> HashMap<String, [u64; 2]> {
     let lines = net_dev.lines().filter_map(|line| {
         let (name, counters) = line.split_once(':')?;
-        let mut words = counters.split_ascii_whitespace();
-        let (received, sent) = (words.next()?.parse().ok()?, words.nth(7)?.parse().ok()?);
+        let mut fields = counters.split_ascii_whitespace();
+        let (received, sent) = (fields.next()?.parse().ok()?, fields.nth(7)?.parse().ok()?);
         Some((name.trim().to_owned(), [received, sent]))
     });
     let mut all: HashMap<String, [u64; 2]> = lines.filter(|(name, _)| name != "lo").collect();

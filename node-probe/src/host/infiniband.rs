@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_four_bytes_on_links_that_are_up_are_counted() {
+    fn four_byte_words_of_active_links_are_counted() {
         let class = tempfile::tempdir().unwrap();
         let mut ports = Ports::of(class.path().into());
         port(class.path(), "mlx5_0", "4: ACTIVE\n", [1_000, 2_000, 3, 1]);

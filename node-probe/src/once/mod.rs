@@ -224,7 +224,7 @@ impl NodeReport {
             let gpu = self.hello.gpus.iter().find(|gpu| gpu.uuid == gap.gpu);
             gpu.map_or_else(|| gap.gpu.to_string(), |gpu| gpu.index.to_string())
         };
-        let words = |gap: &ProcessGap| match gap {
+        let describe = |gap: &ProcessGap| match gap {
             ProcessGap::Unsupported => "the driver does not list its processes".to_owned(),
             ProcessGap::Failed(why) => format!("its process list could not be read: {why}"),
             ProcessGap::More(more) => format!("{more} more of its processes are not listed"),
@@ -239,7 +239,7 @@ impl NodeReport {
             .map(|(facts, _)| &facts.uuid)
             .collect();
         let gaps = self.process_gaps.iter().filter(|gap| !faulty.contains(&&gap.gpu));
-        gaps.map(|gap| format!("GPU {}: {}", index(gap), words(&gap.gap))).collect()
+        gaps.map(|gap| format!("GPU {}: {}", index(gap), describe(&gap.gap))).collect()
     }
 
     /// Sets the sample time.

@@ -157,8 +157,8 @@ impl Probe {
             LoopEvent::ThreadFailed(why) => return Some(End::Failed(why)),
             LoopEvent::Processes(list) => self.engine.handle_processes(list),
             LoopEvent::Response(response) => self.engine.handle_response(*response),
-            LoopEvent::InputEnded => self.engine.orphan("the relay closed the pipe"),
-            LoopEvent::OutputClosed => self.engine.orphan("nobody reads any more"),
+            LoopEvent::InputEnded => self.engine.orphan("stdin was closed"),
+            LoopEvent::OutputClosed => self.engine.orphan("stdout was closed"),
             LoopEvent::Signal => return Some(End::Stopped("ended by a signal".into())),
             LoopEvent::Successor(socket) => return Some(End::Successor(socket)),
         }
@@ -181,11 +181,11 @@ impl Probe {
 
     /// Returns the message of the thread that failed.
     fn failure(&self) -> End {
-        let said = self.inbox.try_iter().find_map(|event| match event {
+        let reason = self.inbox.try_iter().find_map(|event| match event {
             LoopEvent::ThreadFailed(why) => Some(why),
             _ => None,
         });
-        End::Failed(said.unwrap_or_else(|| "it panicked".into()))
+        End::Failed(reason.unwrap_or_else(|| "it panicked".into()))
     }
 
     /// Prints the last line, and returns the message of a failure.

@@ -82,12 +82,12 @@ impl Environ {
         let (scheme, global) =
             schemes.iter().find_map(|scheme| Some((scheme, self.number(scheme.global)?)))?;
         // A launcher without this variable leaves it to the next one.
-        let said = |own: Option<&str>, names: fn(&Scheme) -> Option<&'static str>| {
+        let reported = |own: Option<&str>, names: fn(&Scheme) -> Option<&'static str>| {
             own.and_then(|name| self.number(name))
                 .or_else(|| schemes.iter().filter_map(names).find_map(|name| self.number(name)))
         };
-        let local = said(scheme.local, |scheme| scheme.local);
-        let world = said(scheme.world, |scheme| scheme.world).filter(|world| *world > global);
+        let local = reported(scheme.local, |scheme| scheme.local);
+        let world = reported(scheme.world, |scheme| scheme.world).filter(|world| *world > global);
         Some(Rank { global, local, world })
     }
 }

@@ -1,6 +1,6 @@
 //! Resolves GPU processes in `/proc`: user, job, rank and host resource usage.
 //!
-//! Runs on a thread of its own ([`Inspector`]), because files in `/proc` of a stuck process may
+//! Runs on a separate thread ([`Inspector`]), because files in `/proc` of a stuck process may
 //! block.
 
 mod container;

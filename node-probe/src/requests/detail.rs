@@ -205,9 +205,9 @@ mod tests {
     #[test]
     fn an_environment_is_listed_by_name_without_secrets() {
         let variables = variables(&Environ::of(b"B=2\0API_KEY=hunter2\0URL=http://a:hunter2@b\0".to_vec()));
-        let told: Vec<_> = variables.iter().map(|one| format!("{}={}", one.name, one.value)).collect();
+        let shown: Vec<_> = variables.iter().map(|one| format!("{}={}", one.name, one.value)).collect();
         assert_eq!(
-            told,
+            shown,
             [format!("API_KEY={}", mask::MASK), "B=2".into(), format!("URL=http://{}@b", mask::MASK)]
         );
     }

@@ -1,4 +1,4 @@
-//! Requests run on threads of their own: a hanging file system blocks neither samples nor other
+//! Requests run on separate threads: a hanging file system blocks neither samples nor other
 //! requests.
 
 mod detail;
@@ -65,7 +65,7 @@ impl RequestHandler {
     pub fn handle(&self, number: u32, request: ProbeRequest) -> Option<ProbeResponse> {
         let refused = |why: &str| Some(ProbeResponse { number, response: Response::Refused(why.into()) });
         let Some(permit) = Permit::acquire(&self.busy) else {
-            return refused("earlier questions still wait, for a file system that does not answer");
+            return refused("earlier requests are still waiting for a file system that does not respond");
         };
         let (events, reader, files) = (self.events.clone(), self.reader.clone(), Arc::clone(&self.files));
         let work = move || {
@@ -76,7 +76,7 @@ impl RequestHandler {
         };
         match thread::Builder::new().name("answer".into()).stack_size(STACK).spawn(work) {
             Ok(_) => None,
-            Err(error) => refused(&format!("no thread can be started to answer: {error}")),
+            Err(error) => refused(&format!("failed to start a thread for the request: {error}")),
         }
     }
 }

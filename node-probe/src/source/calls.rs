@@ -27,7 +27,7 @@ pub struct CallTracker {
     /// for the driver as a whole; 0 while no call runs. Packed into one atomic word, so that both
     /// are consistent.
     running: AtomicU64,
-    /// The source answered at least once.
+    /// The source has responded at least once.
     opened: AtomicBool,
     /// The thread was replaced.
     abandoned: AtomicBool,
@@ -76,12 +76,12 @@ impl CallTracker {
         Some((Duration::from_millis((clock::mono_ns() / 1_000_000).saturating_sub(began_ms)), gpu))
     }
 
-    /// Records that the source answered.
+    /// Records that the source responded.
     pub fn set_opened(&self) {
         self.opened.store(true, Ordering::Release);
     }
 
-    /// Whether the source answered at least once.
+    /// Whether the source has responded at least once.
     pub fn is_opened(&self) -> bool {
         self.opened.load(Ordering::Acquire)
     }

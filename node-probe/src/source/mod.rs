@@ -150,8 +150,8 @@ impl DriverEvent {
     pub fn of_xid(xid: Option<u64>, gpu: Option<(GpuUuid, u32)>) -> Self {
         let number = xid.map_or_else(|| "of unknown number".to_owned(), |xid| xid.to_string());
         let place = gpu.as_ref().map_or_else(|| "a GPU".to_owned(), |(_, index)| format!("GPU {index}"));
-        let text = match xid.and_then(xids::words) {
-            Some(words) => format!("Xid {number} on {place}: {words}").into(),
+        let text = match xid.and_then(xids::explanation) {
+            Some(text) => format!("Xid {number} on {place}: {text}").into(),
             None => format!("Xid {number} on {place}").into(),
         };
         Self { gpu: gpu.map(|(uuid, _)| uuid), xid, text }

@@ -1,4 +1,4 @@
-//! Merges the sources of a node into one list of GPUs, whichever of them answer.
+//! Merges the sources of a node into one list of GPUs, also if some of them do not respond.
 
 use super::{GpuProcessList, Inventory};
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuPath, GpuSample, ProcessKind, SourceState};

@@ -4,7 +4,7 @@
 //! the text states the most likely one, and the first of several Xids is the relevant one.
 
 /// Xid numbers in ascending order with their explanations.
-const WORDS: [(u64, &str); 38] = [
+const EXPLANATIONS: [(u64, &str); 38] = [
     (8, "the GPU stopped processing; restart the program"),
     (11, "the command stream was invalid; restart the program, and update it or its libraries if it returns"),
     (
@@ -20,9 +20,9 @@ const WORDS: [(u64, &str); 38] = [
     (40, "a copy engine failed; restart the program"),
     (41, "a copy engine failed; restart the program"),
     (42, "the video decoder failed; restart the program"),
-    (43, "the program was stopped on the GPU after an error of its own; the GPU itself is well"),
+    (43, "a program error stopped the program on the GPU; the GPU itself is not affected"),
     (44, "the graphics engine failed while it switched programs; restart them"),
-    (45, "a program's work was removed, mostly because it was killed or another Xid came first"),
+    (45, "a program's work was removed, usually because it was killed or after another Xid"),
     (46, "the GPU stopped processing; restart the program, and reset the GPU if it returns"),
     (48, "its memory has an error that could not be corrected; results are lost and the GPU needs a reset"),
     (61, "its internal microcontroller met a breakpoint; the GPU needs a reset"),
@@ -33,7 +33,7 @@ const WORDS: [(u64, &str); 38] = [
     (69, "the graphics engine met a wrong command of the program; restart it"),
     (73, "the video encoder failed; restart the program"),
     (74, "an NVLink failed; the GPU needs a reset, and the link or its neighbour a check if it returns"),
-    (79, "fell off the bus; the node needs a reboot, and the card a check of its seat and power"),
+    (79, "fell off the bus; the node needs a reboot; check that the card is seated properly and has power"),
     (92, "its memory has very many corrected errors; watch it"),
     (94, "a memory error hit one program only; restart that one, and reset the GPU when it is free"),
     (95, "a memory error hit every program on it; the GPU needs a reset before it is used again"),
@@ -52,9 +52,9 @@ const WORDS: [(u64, &str); 38] = [
 ];
 
 /// Returns the explanation of an Xid, if the catalog has a useful one.
-pub fn words(xid: u64) -> Option<&'static str> {
-    let at = WORDS.binary_search_by_key(&xid, |(number, _)| *number).ok()?;
-    Some(WORDS[at].1)
+pub fn explanation(xid: u64) -> Option<&'static str> {
+    let at = EXPLANATIONS.binary_search_by_key(&xid, |(number, _)| *number).ok()?;
+    Some(EXPLANATIONS[at].1)
 }
 
 #[cfg(test)]
@@ -63,19 +63,21 @@ mod tests {
 
     #[test]
     fn xid_numbers_are_sorted_and_texts_fit_an_event() {
-        assert!(WORDS.is_sorted_by(|a, b| a.0 < b.0));
-        assert!(WORDS.iter().all(|(_, words)| words.len() < 150 && !words.ends_with('.')));
+        assert!(EXPLANATIONS.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(EXPLANATIONS.iter().all(|(_, text)| text.len() < 150 && !text.ends_with('.')));
     }
 
     #[test]
-    fn the_usual_ones_are_known_and_others_are_not_made_up() {
+    fn common_xids_are_explained_and_unknown_ones_are_not() {
         for xid in [13, 31, 32, 38, 43, 45, 48, 61, 62, 63, 64, 68, 69, 74, 79, 92, 94, 95, 109, 119, 120] {
-            assert!(words(xid).is_some(), "{xid}");
+            assert!(explanation(xid).is_some(), "{xid}");
         }
         assert_eq!(
-            words(79),
-            Some("fell off the bus; the node needs a reboot, and the card a check of its seat and power")
+            explanation(79),
+            Some(
+                "fell off the bus; the node needs a reboot; check that the card is seated properly and has power"
+            )
         );
-        assert_eq!(words(7), None);
+        assert_eq!(explanation(7), None);
     }
 }

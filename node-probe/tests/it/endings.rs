@@ -18,7 +18,7 @@ fn it_exits_when_stdin_closes() {
     let mut probe = node().start(&[]);
     probe.sample(|_| true);
     probe.close_stdin();
-    assert_eq!(probe.bye(), "the relay closed the pipe");
+    assert_eq!(probe.bye(), "stdin was closed");
     assert!(probe.ended().success());
 }
 
@@ -36,7 +36,7 @@ fn it_exits_when_stdout_closes() {
 #[test]
 fn it_exits_when_the_relay_is_silent() {
     let mut probe = node().start(&["--silence-ms", "1500"]);
-    assert_eq!(probe.bye(), "no word from the relay");
+    assert_eq!(probe.bye(), "no message from the relay");
     assert!(probe.ended().success());
 }
 
@@ -56,14 +56,14 @@ fn pings_keep_it_alive_and_invalid_lines_do_not() {
         ProbeLine::Bye(bye) => Some(bye),
         _ => None,
     });
-    assert_eq!(bye.reason.as_str(), "no word from the relay");
+    assert_eq!(bye.reason.as_str(), "no message from the relay");
 }
 
 #[test]
 fn it_exits_on_stop() {
     let mut probe = node().start(&[]);
     probe.send(&Control::Stop);
-    assert_eq!(probe.bye(), "the relay said so");
+    assert_eq!(probe.bye(), "stopped by the relay");
     assert!(probe.ended().success());
 }
 
@@ -87,21 +87,22 @@ fn a_blocked_pipe_does_not_keep_it_from_exiting() {
 
 #[test]
 fn only_the_newest_list_follows_a_blocked_pipe() {
-    // Each list holds other processes and takes 800 kB.
+    // Each list has different processes and takes 800 kB.
     let crowd = |round: u32| {
         let processes: Vec<_> = (0..400).map(|pid| json!({"pid": 2_000_000 + round * 400 + pid})).collect();
         json!({"gpus": vec![json!({"processes": processes}); 8]})
     };
     let node = Node::new(&crowd(0));
-    let mut command = node.command();
+    let mut command = node.logged_command();
     command.args(["--retry-ms", "100", "--silence-ms", "60000"]);
     let mut probe = Probe::start_unread(command);
     probe.send(&Control::Interval { ms: 500, phase_ms: 0 });
-    // Lists come at most every 1.9 s: four more of them, of which each would wait. Nothing shows from outside that one
-    // was made.
+    // Four more lists, each of which would wait. The probe queries them every 1.9 s.
+    let list = "nvmlDeviceGetComputeRunningProcesses";
+    let mut calls = node.wait_for_calls(list, 0);
     for round in 1..=4 {
         node.set(&crowd(round));
-        std::thread::sleep(std::time::Duration::from_secs(2));
+        calls = node.wait_for_calls(list, calls);
     }
     let (mut lists, mut last_ns) = (0, 0);
     for line in probe.read_raw() {
@@ -115,7 +116,7 @@ fn only_the_newest_list_follows_a_blocked_pipe() {
             }
         }
     }
-    // The first, what was in the writer's hand, and the newest.
+    // The first, the one that was being written, and the newest.
     assert!(lists <= 3, "{lists} lists waited");
 }
 
@@ -130,7 +131,7 @@ fn it_exits_while_a_call_hangs() {
         _ => None,
     });
     probe.send(&Control::Stop);
-    assert_eq!(probe.bye(), "the relay said so");
+    assert_eq!(probe.bye(), "stopped by the relay");
     assert!(probe.ended().success());
 }
 
@@ -161,7 +162,7 @@ fn an_interval_out_of_bounds_is_clamped() {
     probe.send(&Control::Interval { ms: 1, phase_ms: 0 });
     probe.sample(|sample| sample.interval_ms == 500);
     probe.send(&Control::Interval { ms: u32::MAX, phase_ms: 0 });
-    // The next sample would be a minute away: until then it is alive by its heartbeat.
+    // The next sample is a minute away: until then heartbeats show that the probe is alive.
     probe.until(|line| {
         matches!(line, ProbeLine::Heartbeat(beat) if beat.driver_stuck_ms.is_none()).then_some(())
     });

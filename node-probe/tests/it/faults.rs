@@ -29,12 +29,12 @@ fn a_lost_gpu_does_not_affect_others() {
     assert_eq!(lost.gpus[0].util_pct, Value(50));
     let reported = event(&mut probe);
     assert_eq!((reported.gpu.unwrap().as_str(), reported.text.as_str()), ("GPU-b", "GPU-b: GPU is lost"));
-    // Several enumerations later it still is who it was.
+    // Its identity survives several enumerations.
     let seq = lost.seq;
     probe.sample(|sample| sample.seq > seq + 3);
     node.set(&gpus(false));
     probe.sample(|sample| sample.gpus[1].fault.is_none());
-    assert_eq!(event(&mut probe).text.as_str(), "GPU-b: answers again");
+    assert_eq!(event(&mut probe).text.as_str(), "GPU-b: responds again");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_gpu_lost_before_the_probe_started_has_an_entry() {
     assert_eq!(sample.gpus[2].util_pct, Value(7));
 }
 
-/// Three GPUs, of which the second one hangs for so long in each call of this name.
+/// Three GPUs, the second of which hangs for this long in each call of this function.
 fn hanging(symbol: &str, ms: u64) -> Json {
     json!({"gpus": [
         {"uuid": "GPU-a", "util": 50},
@@ -57,7 +57,8 @@ fn hanging(symbol: &str, ms: u64) -> Json {
     ]})
 }
 
-/// Checks that the samples from `seq` on are numbered without a gap until one is as wanted. The relay goes on pinging.
+/// Checks that the samples from `seq` on have no gap until one satisfies the predicate. The relay
+/// keeps sending pings.
 fn unbroken(probe: &mut Probe, seq: u64, wanted: impl Fn(&Sample) -> bool) -> Sample {
     let mut next = seq;
     while next < seq + 200 {
@@ -91,7 +92,7 @@ fn a_hung_gpu_blocks_neither_other_gpus_nor_the_host() {
         (reported.gpu.unwrap().as_str(), reported.text.as_str()),
         ("GPU-b", &*format!("GPU-b: {why}"))
     );
-    // The others move on, and what happens to them is reported.
+    // The others are updated, and their events are reported.
     let mut others = hanging("nvmlDeviceGetPowerUsage", 12_000);
     (others["gpus"][0]["util"], others["gpus"][2]["xids"]) = (json!(51), json!([31]));
     node.set(&others);
@@ -99,11 +100,11 @@ fn a_hung_gpu_blocks_neither_other_gpus_nor_the_host() {
     assert_eq!((&sample.gpus[2].util_pct, &sample.gpus[1].fault), (&Value(70), &Some(why)));
     let xid = event(&mut probe);
     assert_eq!((xid.xid, xid.gpu.unwrap().as_str()), (Some(31), "GPU-c"));
-    // Its name and its place stay, and no list of GPUs was sent again.
+    // Its name and position remain, and no inventory was sent again.
     node.set(&hanging("-", 0));
     let back = unbroken(&mut probe, sample.seq + 1, |sample| !is_hung(sample));
     assert_eq!(back.gpus[1].util_pct, Value(60));
-    assert_eq!(event(&mut probe).text.as_str(), "GPU-b: answers again");
+    assert_eq!(event(&mut probe).text.as_str(), "GPU-b: responds again");
     // An Xid of the GPU that hung is not lost either, and reported once.
     let mut later = hanging("-", 0);
     later["gpus"][1]["xids"] = json!([79]);
@@ -127,7 +128,7 @@ fn two_gpus_may_hang_at_once_in_different_calls() {
     let faults = |sample: &Sample| sample.gpus.iter().filter(|gpu| gpu.fault.is_some()).count();
     let both = unbroken(&mut probe, first.seq + 1, |sample| faults(sample) == 2);
     assert_eq!(both.gpus[2].util_pct, Value(70));
-    // Nothing more is lost by that: thread after thread would be.
+    // This blocks no further threads.
     let threads = || std::fs::read_dir(format!("/proc/{}/task", probe.pid())).unwrap().count();
     let before = threads();
     let mut probe = probe;
@@ -159,7 +160,7 @@ fn a_hung_driver_leaves_host_samples() {
     assert!(first >= 3_000 && second > first, "{first} {second}");
     node.set(&hang(0));
     let text = event(&mut probe).text;
-    assert!(text.as_str().starts_with("the NVIDIA driver answers again after "), "{text}");
+    assert!(text.as_str().starts_with("the NVIDIA driver responds again after "), "{text}");
     probe.sample(|sample| !is_hung(sample));
 }
 
@@ -187,7 +188,7 @@ fn a_driver_that_hangs_on_startup_does_not_hide_the_host() {
 #[test]
 fn each_reason_for_no_driver_has_a_message() {
     for (state, why) in [
-        (json!({"init": 9}), "no NVIDIA driver: its kernel module is not loaded"),
+        (json!({"init": 9}), "the NVIDIA driver is not loaded: its kernel module is missing"),
         (
             json!({"init": 18}),
             "the NVIDIA driver was updated but not reloaded: library and kernel module differ in version",
@@ -215,7 +216,7 @@ fn a_machine_without_the_library_is_a_host_without_a_driver() {
     let hello = probe.hello(|_| true);
     assert_eq!(
         absent(&hello),
-        Some("no NVIDIA driver: libnvidia-ml-that-is-nowhere.so.1 cannot be loaded on this machine")
+        Some("the NVIDIA driver is not installed: libnvidia-ml-that-is-nowhere.so.1 cannot be loaded")
     );
     probe.sample(|_| true);
 }
@@ -260,7 +261,7 @@ fn an_xid_is_reported_once_with_its_gpu() {
         (
             Some(79),
             "GPU-b",
-            "Xid 79 on GPU 1: fell off the bus; the node needs a reboot, and the card a check of its seat and power"
+            "Xid 79 on GPU 1: fell off the bus; the node needs a reboot; check that the card is seated properly and has power"
         )
     );
     node.set(&json!({"gpus": [{}, {"uuid": "GPU-b", "xids": [79, 48]}]}));
@@ -287,7 +288,7 @@ fn the_xid_of_a_gpu_that_fell_off_the_bus_names_that_gpu() {
     }
 }
 
-/// A driver of which a newer one can be put in place.
+/// A driver that can be replaced by a newer one.
 fn of_generation(generation: u32, stays_loaded: bool, util: u32) -> Json {
     json!({"generation": generation, "stays_loaded": stays_loaded, "gpus": [{"util": util}]})
 }
@@ -319,7 +320,7 @@ fn a_probe_that_cannot_unload_a_replaced_driver_exits() {
 
 #[test]
 fn an_unreloaded_kernel_module_does_not_end_the_probe() {
-    // The library is still the one that is installed: another process would fare no better.
+    // The library is still the installed one, so a new process would not help.
     let node = Node::new(&of_generation(0, true, 5));
     let mut probe = node.start(&[]);
     probe.sample(|sample| sample.gpus.first().is_some_and(|gpu| gpu.util_pct == Value(5)));

@@ -1,4 +1,4 @@
-//! A node with a fake driver, and a running probe on it that is gone when the test is over.
+//! A node with a fake driver, and a running probe on it that is killed on drop.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's own machinery fails as its test does")]
 
 use fake_nvml::install;
@@ -65,6 +65,34 @@ impl Node {
         command
     }
 
+    /// The same, with its driver calls logged for [`Node::wait_for_calls`].
+    pub fn logged_command(&self) -> Command {
+        let mut command = self.command();
+        command.env("FAKE_NVML_CALLS", self.calls_path());
+        command
+    }
+
+    fn calls_path(&self) -> PathBuf {
+        self.folder.path().join("calls")
+    }
+
+    /// Waits until the number of calls of a function differs from `seen` and then stays the same for 300 ms;
+    /// returns it.
+    pub fn wait_for_calls(&self, function: &str, seen: usize) -> usize {
+        let start = Instant::now();
+        let (mut count, mut since) = (seen, start);
+        while count == seen || since.elapsed() < Duration::from_millis(300) {
+            assert!(start.elapsed() < TIMEOUT, "{function} was not called");
+            let calls = fs::read_to_string(self.calls_path()).unwrap_or_default();
+            let now = calls.lines().filter(|symbol| symbol.starts_with(function)).count();
+            if now != count {
+                (count, since) = (now, Instant::now());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        count
+    }
+
     /// A probe that samples twice a second and retries as slowly as on a cluster: it takes an inventory
     /// every 30 s, unless it has a reason to take one sooner.
     pub fn start_patient(&self) -> Probe {
@@ -73,7 +101,7 @@ impl Node {
         probe
     }
 
-    /// Puts the same driver in place anew, as an update does: another file of the same name.
+    /// Installs the same driver again, as an update does: a new file of the same name.
     pub fn reinstall(&self) {
         let new = install::install(&self.folder.path().join("new")).unwrap();
         fs::rename(new, &self.library).unwrap();
@@ -141,7 +169,7 @@ impl Known {
     }
 }
 
-/// `new` over `old`: an object's entries each for itself, a list's if there are as many.
+/// Merges `new` into `old`: objects by key, lists element by element if they have the same length.
 fn merged(old: Value, new: Value) -> Value {
     match (old, new) {
         (Value::Object(mut all), Value::Object(new)) => {

@@ -5,7 +5,7 @@ use nodeglass_protocol::Reading::{Unsupported, Value};
 use nodeglass_protocol::probe::{ProbeLine, Sample};
 use serde_json::{Value as Json, json};
 
-/// Samples within which a change is noticed: one in which it is found out, one after the new inventory, and
+/// Number of samples within which a change is noticed: one that detects it, one after the new inventory, and
 /// one that had begun before the change.
 const MAX_SAMPLES: u64 = 3;
 
@@ -87,7 +87,7 @@ fn a_single_not_supported_error_costs_one_sample() {
     let refused = json!({"nvmlDeviceGetUtilizationRates": 3, "nvmlDeviceGetMemoryInfo_v2": 3});
     node.set(&errors(refused));
     let refused = probe.sample(|sample| sample.gpus[0].util_pct == Unsupported);
-    // Version 1 of the memory would count what is reserved as used: no other number for one sample.
+    // Version 1 of the call would count reserved memory as used: no sample has a different value.
     assert_eq!((&refused.gpus[0].mem_used_bytes, &refused.gpus[0].temp_c), (&Unsupported, &Value(50)));
     let samples = samples_until(&mut probe, &node, &errors(json!({})), |sample| {
         sample.gpus[0].util_pct == Value(60) && sample.gpus[0].mem_used_bytes.value().is_some()

@@ -6,7 +6,7 @@ use nodeglass_protocol::probe::{GpuSample, ProbeLine};
 use serde_json::{Value as Json, json};
 use std::fs;
 
-/// More than any count can be.
+/// Larger than any real count.
 const ALL: u32 = u32::MAX;
 
 fn failed<T>(why: &str) -> Reading<T> {
@@ -18,10 +18,10 @@ fn sample_of(gpu: Json) -> GpuSample {
     node.start(&[]).sample(|sample| !sample.gpus.is_empty()).gpus.remove(0)
 }
 
-/// Memory of a process in KiB (`VmHWM`: the most it ever had).
+/// Peak memory of a process in KiB (`VmHWM`).
 fn most_kib(probe: &Probe) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", probe.pid())).expect("the probe runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells it");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux reports it");
     line.trim().trim_end_matches(" kB").parse().expect("it is in kB")
 }
 

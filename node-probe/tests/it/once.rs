@@ -62,7 +62,7 @@ fn a_table_fits_the_width_and_its_columns_are_aligned() {
     }
 }
 
-/// What is printed on a terminal of 100 columns, with colours or without.
+/// The output on a terminal of 100 columns, with or without colours.
 fn on_terminal(mut command: Command, no_color: &str) -> String {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
@@ -120,11 +120,11 @@ fn a_node_without_a_driver_still_reports_its_host() {
     assert_eq!(output.status.code(), Some(3));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(json["sample"]["mono_ns"].as_u64() > Some(0) && json["sample"]["wall_ms"].as_u64() > Some(0));
-    assert!(text(&output.stderr).contains("no NVIDIA driver"));
+    assert!(text(&output.stderr).contains("the NVIDIA driver is not"));
     let mut command = probe();
     command.args(["--nvml", "libnvidia-ml-that-is-nowhere.so.1"]);
     let table = text(&run_once(command, &["--table"]).stdout);
-    assert!(table.contains("  no NVIDIA driver") && table.contains("Host  "), "{table}");
+    assert!(table.contains("  the NVIDIA driver is not") && table.contains("Host  "), "{table}");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_hung_gpu_is_omitted_from_the_report() {
     assert_eq!(output.status.code(), Some(0), "{table}");
     assert!(table.contains(" 5 %") && table.contains("no answer from the driver since "), "{table}");
     assert!(table.contains("No processes on the GPUs that can be read."), "{table}");
-    // The reason has the whole row, so that a narrow terminal shows it, too.
+    // The reason spans the whole row, so that it fits on a narrow terminal.
     let mut narrow = node.command();
     narrow.args(["--once", "--table"]).env("COLUMNS", "80");
     let table = text(&narrow.output().unwrap().stdout);

@@ -1,5 +1,5 @@
-//! A panic ends the probe with a reason. No library can cause one on purpose, so this very test program stands in for
-//! the probe, with a source that panics.
+//! A panic ends the probe with a reason. Libraries cannot cause one on demand, so this test program
+//! itself acts as the probe, with a source that panics.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's own machinery fails as its test does")]
 
 use node_probe::driver_thread::SourceConfig;
@@ -12,7 +12,7 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Says which thread panics; set for the program that stands in for the probe only.
+/// Names the thread that panics; set only for the program that acts as the probe.
 const STAND_IN: &str = "NODEGLASS_TEST_PANIC";
 
 /// Panics at the first readings.
@@ -57,7 +57,7 @@ impl Session for PanickingSession {
     }
 }
 
-/// Not a test of its own: the probe of the tests below, when they start this program again.
+/// Not a test: the probe of the tests below, when they start this program again.
 #[test]
 fn stand_in() {
     let Ok(which) = std::env::var(STAND_IN) else { return };
@@ -80,7 +80,7 @@ fn stand_in() {
     std::process::exit(if failed { 1 } else { 0 });
 }
 
-/// The last words and the exit status of a probe in which this thread panics.
+/// The last line and the exit status of a probe in which this thread panics.
 fn ended(which: &str) -> (String, Option<i32>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "panics::stand_in", "--nocapture"]).env(STAND_IN, which);
@@ -119,5 +119,5 @@ fn a_panic_of_any_thread_ends_the_probe_at_once_with_its_reason() {
 
 #[test]
 fn a_probe_without_a_panic_exits_successfully() {
-    assert_eq!(ended("none"), ("the relay closed the pipe".into(), Some(0)));
+    assert_eq!(ended("none"), ("stdin was closed".into(), Some(0)));
 }

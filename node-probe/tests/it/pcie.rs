@@ -5,14 +5,14 @@ use nodeglass_protocol::Reading::{self, Failed, NotYet, Unsupported, Value};
 use nodeglass_protocol::probe::{GpuSample, Sample};
 use serde_json::{Value as Json, json};
 
-/// A driver whose byte counters (fields 197 and 198) are known.
+/// A driver that has the byte counters (fields 197 and 198).
 const DRIVER: &str = "580.90.07";
 
 fn with(gpu: Json) -> Node {
     Node::new(&json!({"driver": DRIVER, "gpus": [gpu]}))
 }
 
-/// A sample by which every rate is known that will be.
+/// A sample in which every rate is known.
 fn settled(node: &Node) -> GpuSample {
     node.start(&[]).sample(|sample| sample.seq > 3 && !sample.gpus.is_empty()).gpus.remove(0)
 }
@@ -23,7 +23,7 @@ fn is_near(reading: &Reading<u64>, rate: u64) -> bool {
 
 #[test]
 fn rates_beyond_the_counter_range_are_measured_correctly() {
-    // 12 and 25 GB/s: by the counter alone, what is left of them when 2^32 was taken off as often as it went.
+    // 12 and 25 GB/s: the counter alone would yield these values modulo 2^32.
     let pcie = json!({"tx_kib_s": 11_718_750, "rx_kib_s": 24_414_062});
     let gpu = settled(&with(json!({"card": "a100-80g", "pcie": pcie})));
     assert!(is_near(&gpu.pcie_tx_bytes_s, 12_000_000_000), "{:?}", gpu.pcie_tx_bytes_s);

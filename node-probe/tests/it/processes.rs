@@ -119,7 +119,7 @@ fn a_list_that_does_not_change_is_not_sent_with_every_sample() {
     assert!(lists <= 1, "{lists}");
 }
 
-/// So many entries on each of so many GPUs; pids that are none here.
+/// This many entries on each of this many GPUs; no processes have these pids.
 fn crowd(gpus: u32, each: u32) -> serde_json::Value {
     let processes =
         |_| (1..=each).map(|pid| json!({"pid": 4_000_000 + pid, "mem_mib": 100})).collect::<Vec<_>>();
@@ -220,13 +220,13 @@ fn a_failed_list_is_not_an_empty_one() {
             gpu.as_str() == "GPU-b" && said.as_str().contains(why.split(' ').next_back().unwrap()),
             "{said}"
         );
-        assert_eq!(list.processes.len(), 2, "whoever was there may still be there");
+        assert_eq!(list.processes.len(), 2, "the previous processes may still be running");
         assert_eq!(list.processes[0].now.gpu_mem_bytes, Reading::Value(5 << 20));
         assert!(matches!(list.processes[1].now.gpu_mem_bytes, Reading::Failed(_)));
         let once = node.command().arg("--once").output().unwrap();
         let once: serde_json::Value = serde_json::from_slice(&once.stdout).unwrap();
         assert_eq!(once["process_gaps"][0]["gpu"], "GPU-b");
-        // One that ends is gone, whether NVML lists it or not.
+        // An ended process is removed, whether NVML lists it or not.
         drop(second);
         probe.processes(|list| list.processes.len() == 1 && !list.gaps.is_empty());
     }
@@ -247,7 +247,7 @@ fn a_driver_without_process_lists_is_not_an_empty_list() {
     let list = probe.processes(|list| !list.gaps.is_empty());
     assert_eq!((&list.gaps[0].gap, list.gaps.len()), (&ProcessGap::Unsupported, 1));
     assert!(list.processes.is_empty());
-    // A reading that is missing for one sample ends no process.
+    // A reading that is missing for one sample does not remove a process.
     node.set(&state(0));
     probe.processes(|list| list.processes.len() == 1 && list.gaps.is_empty());
     node.set(&state(3));
@@ -265,7 +265,7 @@ fn an_invalid_pid_does_not_hide_other_processes() {
     assert_eq!(list.gaps[0].gap, ProcessGap::More(3));
 }
 
-/// A `getpwuid_r` that does not return while a file is there, as with a directory service that is down.
+/// A `getpwuid_r` that does not return while a file exists, as with an unavailable directory service.
 const HANGING_NAMES: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>

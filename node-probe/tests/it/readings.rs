@@ -63,7 +63,7 @@ fn each_reading_follows_the_driver() {
         ecc_corrected: Value(9),
         p_state: Value(2),
         fan_pct: Value(55),
-        // What is not set here is in `everything.rs`.
+        // `everything.rs` covers the other ones.
         ..settled.gpus[1].clone()
     };
     assert_eq!(settled.gpus[1], wanted);
@@ -114,7 +114,7 @@ fn a_driver_before_510_is_read_with_older_calls() {
     );
     let mut probe = node.start(&[]);
     let sample = probe.sample(|sample| !sample.gpus.is_empty());
-    // Version 1 counts what is reserved as used.
+    // Version 1 counts reserved memory as used.
     assert_eq!(sample.gpus[0].mem_used_bytes, Value(1024 << 20));
     assert_eq!(sample.gpus[0].mem_total_bytes, Value(81_920 << 20));
     assert_eq!(sample.gpus[0].mem_reserved_bytes, Unsupported);
@@ -164,7 +164,7 @@ fn once_prints_json_and_its_exit_status_reports_gpus() {
     assert!(once["sample"]["gpus"][0]["nvlink_rx_bytes_s"].is_u64());
     assert!(once["health"][0]["nvlinks"][0]["rx_mib_s"].is_u64());
     for (state, why) in [
-        (json!({"init": 9}), "node-probe: no NVIDIA driver: its kernel module is not loaded\n"),
+        (json!({"init": 9}), "node-probe: the NVIDIA driver is not loaded: its kernel module is missing\n"),
         (json!({}), "node-probe: the NVIDIA driver is loaded but shows no GPU to this user\n"),
     ] {
         node.set(&state);

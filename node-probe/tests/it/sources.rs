@@ -1,5 +1,5 @@
-//! Two sources run side by side: one that hangs or is absent takes nothing away from the other. This very test program
-//! stands in for the probe, with scripted sources.
+//! Two sources run side by side: one that hangs or is absent does not affect the other. This test
+//! program itself acts as the probe, with scripted sources.
 #![expect(clippy::unwrap_used, reason = "a test's own machinery fails as its test does")]
 
 use node_probe::driver_thread::SourceConfig;
@@ -12,9 +12,9 @@ use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Says what the second source does; set for the program that stands in for the probe only.
+/// Behaviour of the second source; set only for the program that acts as the probe.
 const SECOND: &str = "NODEGLASS_TEST_SECOND_SOURCE";
-/// For how long the second source hangs: longer than the watchdog's patience.
+/// Duration of the second source's hang: longer than the watchdog's limit.
 const HANG: Duration = Duration::from_secs(9);
 
 fn inventory(vendor: Vendor, count: u32) -> Inventory {
@@ -40,7 +40,7 @@ fn config(vendor: Vendor, acts: Vec<Act>) -> SourceConfig {
     SourceConfig { vendor, make: Box::new(make) }
 }
 
-/// Not a test of its own: the probe of the tests below, when they start this program again.
+/// Not a test: the probe of the tests below, when they start this program again.
 #[test]
 fn stand_in() {
     let Ok(second) = std::env::var(SECOND) else { return };
@@ -60,11 +60,11 @@ fn stand_in() {
     std::process::exit(if failed { 1 } else { 0 });
 }
 
-/// The program that stands in for a probe.
+/// The program that acts as the probe.
 struct StandIn {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    /// It ends with its stdin.
+    /// It exits when its stdin closes.
     _stdin: ChildStdin,
 }
 
@@ -78,7 +78,7 @@ impl StandIn {
         Self { lines, _stdin: child.stdin.take().unwrap(), child }
     }
 
-    /// Reads lines until `find` returns something.
+    /// Reads lines until `find` returns a value.
     fn until<T>(&mut self, mut find: impl FnMut(ProbeLine) -> Option<T>) -> T {
         loop {
             let line = self.lines.next().expect("the probe goes on").unwrap();
@@ -128,7 +128,7 @@ fn a_hanging_source_does_not_affect_gpus_of_another() {
     let fault = |sample: &Sample| sample.gpus.get(2).and_then(|gpu| gpu.fault.clone());
     let why = fault(&probe.sample(|sample| fault(sample).is_some())).unwrap();
     assert!(why.as_str().starts_with("the AMD driver has not answered since "), "{why}");
-    // While it hangs, the other source goes on: each sample continues the one before.
+    // While it hangs, the other source continues: each sample follows the one before.
     let began = Instant::now();
     for _ in 0..3 {
         let sample = probe.sample(|_| true);
@@ -136,10 +136,10 @@ fn a_hanging_source_does_not_affect_gpus_of_another() {
     }
     assert!(began.elapsed() < HANG / 2, "samples are taken each second: {:?}", began.elapsed());
     let again = probe.until(|line| match line {
-        ProbeLine::Event(event) if event.text.as_str().contains("answers again") => Some(event.text),
+        ProbeLine::Event(event) if event.text.as_str().contains("responds again") => Some(event.text),
         _ => None,
     });
-    assert!(again.as_str().starts_with("the AMD driver answers again after "), "{again}");
+    assert!(again.as_str().starts_with("the AMD driver responds again after "), "{again}");
     assert_eq!(probe.sample(|sample| util(sample).get(2) == Some(&Some(41))).gpus[2].fault, None);
 }
 

@@ -64,13 +64,13 @@ fn a_probe_without_a_link_waits_for_its_successor() {
     assert_eq!(new.hello(|_| true).stream, stream);
     // Without a successor it exits by itself.
     new.close_stdin();
-    assert_eq!(new.bye(), "the relay closed the pipe");
+    assert_eq!(new.bye(), "stdin was closed");
 }
 
 #[test]
 fn a_probe_with_a_blocked_pipe_still_hands_over() {
     let relay = relay_id();
-    // Measuring PCIe traffic of so many GPUs would take longer than an interval.
+    // Measuring PCIe traffic of this many GPUs would take longer than an interval.
     let gpu = json!({"pcie": {"measure_ms": 0}});
     let node = Node::new(&json!({"gpus": vec![gpu; 120]}));
     let mut command = node.command();

@@ -56,7 +56,7 @@ fn utilization_stays_current_when_timestamps_jump() {
     probe.until(is(40));
     node.set(&state(-40_000, 41));
     probe.until(is(41));
-    // The clock is set back by 40 s: the driver's stamps are what they were 40 s ago.
+    // The clock is set back by 40 s: the driver's stamps are those of 40 s ago.
     let before = Instant::now();
     node.set(&state(0, 42));
     probe.until(is(42));

@@ -1,4 +1,4 @@
-//! What the catalogue says of a field: its names, unit, resolution, meaning and use.
+//! A field's entry in the catalogue: its names, unit, resolution, meaning and use.
 
 use super::Scale;
 
@@ -201,6 +201,8 @@ pub struct Metric<F> {
     pub retention: Retention,
     /// Whether the summary of a node includes it.
     pub in_summary: bool,
+    /// Whether the relay computes it from other readings, so that no probe sends it.
+    pub is_derived: bool,
     /// Whether it is constant or changes in one direction only, so that its newest value is the
     /// best guess for an earlier time.
     pub is_stable: bool,
@@ -234,6 +236,7 @@ impl<F: Copy> Metric<F> {
             group,
             retention: Retention::None,
             in_summary: false,
+            is_derived: false,
             is_stable: false,
             aggregate: Aggregate::None,
             full_scale: FullScale::None,
@@ -337,6 +340,11 @@ impl<F: Copy> Metric<F> {
     /// Includes the field in the summary of a node.
     pub(super) const fn in_summary(self) -> Self {
         Self { in_summary: true, ..self }
+    }
+
+    /// Marks the field as computed by the relay.
+    pub(super) const fn derived(self) -> Self {
+        Self { is_derived: true, ..self }
     }
 
     /// Marks the field as constant or monotonic.

@@ -98,6 +98,15 @@ pub struct HealthChange {
 impl HealthChange {
     /// Computes the changes from `old` to `new` at a level of detail; `None` if there are none.
     pub fn between(gpu: u32, old: &GpuHealth, new: &GpuHealth, detail: DetailLevel) -> Option<Self> {
+        if detail == DetailLevel::Summary {
+            return Self::between_parts(gpu, &detail.health(old), &detail.health(new), detail);
+        }
+        Self::between_parts(gpu, old, new, detail)
+    }
+
+    /// Computes the changes between the parts that this level of detail includes; rates may still be
+    /// exact.
+    fn between_parts(gpu: u32, old: &GpuHealth, new: &GpuHealth, detail: DetailLevel) -> Option<Self> {
         let mut change = Self { gpu, ..Self::default() };
         let card = new.without_links();
         if old.without_links() != card {

@@ -12,8 +12,8 @@ pub const MAX_LINKS: usize = 256;
 /// How much about its nodes a topic carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetailLevel {
-    /// [`Field::SUMMARY`] and [`Field::SUMMARY_HISTORY`] of each GPU and of the host; no processes,
-    /// no health.
+    /// [`Field::SUMMARY`] and [`Field::SUMMARY_HISTORY`] of each GPU and of the host, and
+    /// [`GpuHealth::summary`]; no processes.
     Summary,
     /// Everything except per-core CPU load and per-link NVLink rates.
     Full,
@@ -67,7 +67,7 @@ impl DetailLevel {
             facts: gpu.facts.summary(),
             owners: gpu.owners.clone(),
             fault: gpu.fault.clone(),
-            health: GpuHealth::default(),
+            health: self.health(&gpu.health),
             row: selected(&gpu.row, GpuField::SUMMARY),
             gaps: Vec::new(),
         };
@@ -86,12 +86,14 @@ impl DetailLevel {
         }
     }
 
-    /// Returns a GPU's health reduced to this level of detail: NVLink rates, which change with
-    /// every report, are included only when expanded and have two significant digits; a summary has
-    /// no health.
+    /// Returns a GPU's health reduced to this level of detail: [`GpuHealth::summary`] of a summary.
+    /// NVLink rates, which change with every report, are included only when expanded and have two
+    /// significant digits.
     pub fn health(self, health: &GpuHealth) -> GpuHealth {
         if self == Self::Summary {
-            return GpuHealth::default();
+            let mut summary = health.summary();
+            summary.nvlinks.truncate(MAX_LINKS);
+            return summary;
         }
         let links = health.nvlinks.iter().take(MAX_LINKS).map(|link| self.link(link));
         GpuHealth { nvlinks: links.collect(), ..health.without_links() }
@@ -133,6 +135,93 @@ fn selected<F: Field>(row: &Row<F>, fields: &[F]) -> Row<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::HealthChange;
+
+    /// A GPU's health with every problem and every reading, and of some links the state.
+    fn health(links: &[Reading<bool>]) -> GpuHealth {
+        let (flag, count) = (Reading::Value(true), Reading::Value(7));
+        let link = |(link, up): (u32, &Reading<bool>)| NvLink {
+            link,
+            up: up.clone(),
+            version: count.clone(),
+            remote: Reading::Value("switch".into()),
+            rx_mib_s: count.clone(),
+            tx_mib_s: count.clone(),
+            errors: count.clone(),
+        };
+        GpuHealth {
+            ecc_life_corrected: count.clone(),
+            ecc_life_uncorrected: count.clone(),
+            retired_corrected: count.clone(),
+            retired_uncorrected: count.clone(),
+            retired_pending: flag.clone(),
+            remapped_corrected: count.clone(),
+            remapped_uncorrected: count.clone(),
+            remap_pending: flag.clone(),
+            remap_failed: flag.clone(),
+            pcie_gen: count.clone(),
+            pcie_width: count.clone(),
+            pcie_replays: count.clone(),
+            bar1_used_bytes: count.clone(),
+            bar1_total_bytes: count.clone(),
+            nvlinks: (0..).zip(links).map(link).collect(),
+        }
+    }
+
+    #[test]
+    fn a_summary_has_exactly_the_problem_part_of_the_health() {
+        let up = Reading::Value(true);
+        let down = Reading::Value(false);
+        let whole = health(&[up, Reading::NotYet, Reading::Unsupported, down.clone()]);
+        let flag = Reading::Value(true);
+        let problems = GpuHealth {
+            retired_pending: flag.clone(),
+            remap_pending: flag.clone(),
+            remap_failed: flag,
+            pcie_width: Reading::Value(7),
+            nvlinks: vec![NvLink { link: 3, up: down, ..NvLink::default() }],
+            ..GpuHealth::default()
+        };
+        assert_eq!(DetailLevel::Summary.health(&whole), problems);
+        let mut gpu = GpuPicture { health: whole, ..GpuPicture::default() };
+        gpu.facts.pcie_width_max = Reading::Value(16);
+        gpu.facts.pcie_gen_max = Reading::Value(5);
+        let summary = DetailLevel::Summary.gpus(&[gpu]).remove(0);
+        assert_eq!(summary.health, problems);
+        assert_eq!(summary.facts.pcie_width_max, Reading::Value(16));
+        assert_eq!(summary.facts.pcie_gen_max, Reading::NotYet);
+    }
+
+    #[test]
+    fn a_summary_changes_with_problems_only() {
+        let states = |downs: &[usize]| {
+            let mut states = vec![Reading::Value(true); 4];
+            downs.iter().for_each(|link| states[*link] = Reading::Value(false));
+            health(&states)
+        };
+        let between =
+            |old: &GpuHealth, new: &GpuHealth| HealthChange::between(0, old, new, DetailLevel::Summary);
+        let well = states(&[]);
+        let mut busy = well.clone();
+        busy.pcie_replays = Reading::Value(9);
+        busy.ecc_life_corrected = Reading::Failed("timeout".into());
+        busy.bar1_used_bytes = Reading::Value(9);
+        for link in &mut busy.nvlinks {
+            (link.rx_mib_s, link.errors) = (Reading::Value(900), Reading::Value(3));
+        }
+        assert_eq!(between(&well, &busy), None);
+        let mut pending = well.clone();
+        pending.remap_pending = Reading::Value(false);
+        let mut steps = vec![well.clone(), busy, states(&[3]), states(&[1, 3]), states(&[1]), pending];
+        steps.extend([states(&[0, 1, 2, 3]), well]);
+        let mut known = DetailLevel::Summary.health(&steps[0]);
+        for pair in steps.windows(2) {
+            let change = between(&pair[0], &pair[1]);
+            change.iter().for_each(|change| change.apply(&mut known).unwrap());
+            assert_eq!(known, DetailLevel::Summary.health(&pair[1]));
+            assert!(change.is_none_or(|change| change.rates.is_empty()));
+        }
+    }
 
     #[test]
     fn rates_have_two_significant_digits() {

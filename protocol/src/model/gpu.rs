@@ -167,12 +167,14 @@ impl GpuFacts {
         reading.value().map(|value| u64::from(*value))
     }
 
-    /// Returns the facts of a summary: identity, device number and model.
+    /// Returns the facts of a summary: identity, device number, model, and the maximum PCIe link
+    /// width, which [`GpuHealth::pcie_width`] is compared with.
     pub fn summary(&self) -> Self {
         Self {
             vendor: self.vendor,
             minor: self.minor.clone(),
             name: self.name.clone(),
+            pcie_width_max: self.pcie_width_max.clone(),
             unified_memory: self.unified_memory,
             mig_parent: self.mig_parent.clone(),
             mig: self.mig.clone(),
@@ -251,6 +253,22 @@ pub struct GpuHealth {
 }
 
 impl GpuHealth {
+    /// Returns the part from which problems follow: pending or failed repairs of the memory, the
+    /// PCIe link width, and the NVLinks that are down, of each only its number.
+    pub fn summary(&self) -> Self {
+        let down = self.nvlinks.iter().filter(|link| link.up.value() == Some(&false));
+        Self {
+            retired_pending: self.retired_pending.clone(),
+            remap_pending: self.remap_pending.clone(),
+            remap_failed: self.remap_failed.clone(),
+            pcie_width: self.pcie_width.clone(),
+            nvlinks: down
+                .map(|link| NvLink { link: link.link, up: link.up.clone(), ..NvLink::default() })
+                .collect(),
+            ..Self::default()
+        }
+    }
+
     /// Returns the health without NVLinks.
     pub fn without_links(&self) -> Self {
         Self {

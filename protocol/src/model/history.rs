@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_come_late_fill_the_same_traces() {
+    fn late_samples_fill_the_same_traces() {
         let mut late = History::default();
         let samples: Vec<_> = (0..3)
             .map(|second| {

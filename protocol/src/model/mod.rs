@@ -10,3 +10,4 @@ pub mod request;
 pub mod share;
 pub mod source;
 pub mod trace;
+pub mod unattributed;

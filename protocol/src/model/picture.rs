@@ -60,7 +60,7 @@ pub struct NodeHead {
     pub link: Link,
     /// Host facts, once the probe has sent them.
     pub facts: Option<NodeFacts>,
-    /// Reason why there are no GPUs (`no NVIDIA driver: …`), if so.
+    /// Reason why there are no GPUs (`the NVIDIA driver is not loaded: …`), if so.
     pub no_gpu: Option<Text>,
     /// Duration of the current driver call in ms, if no source answers.
     pub driver_stuck_ms: Option<u64>,

@@ -126,11 +126,11 @@ impl ShareRequest {
 pub enum LoginNameError {
     /// Empty, such as an unset variable.
     #[error(
-        "read whom the share is for: the name is empty; leave it out only if whoever has the link may use it"
+        "read whom the share is for: the name is empty; leave it out only if anyone with the link may use it"
     )]
     Empty,
     /// Sanitizing would change it.
-    #[error("read whom the share is for: a login name has no space around it and no invisible characters")]
+    #[error("read whom the share is for: a login name has no surrounding space and no invisible characters")]
     Strange,
 }
 
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn t09_a_share_for_nobody_or_with_a_misspelt_term_is_not_asked_for() {
+    fn t09_a_share_for_an_invalid_user_or_with_a_misspelt_term_is_invalid() {
         for wrong in [
             r#"{"scope":"all","to":""}"#,
             r#"{"scope":"all","to":" "}"#,

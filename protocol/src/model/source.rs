@@ -67,7 +67,7 @@ pub enum SourceStatus {
     Ready(SourceVersions),
     /// There are no accelerators at present.
     Absent {
-        /// Message for the user (`no NVIDIA driver: …`).
+        /// Message for the user (`the NVIDIA driver is not loaded: …`).
         reason: Text,
     },
 }

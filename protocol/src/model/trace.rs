@@ -98,8 +98,7 @@ impl Trace {
         let first = self.newest.saturating_add(1).saturating_sub(self.codes.len() as u64);
         let skipped = (at_ms / Self::STEP_MS).saturating_sub(first).min(self.codes.len() as u64);
         self.codes
-            .iter()
-            .skip(skipped as usize)
+            .iter_from(skipped as usize)
             .zip(first + skipped..)
             .map(|(code, slot)| (slot.saturating_mul(Self::STEP_MS), known(code)))
     }

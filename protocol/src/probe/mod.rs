@@ -30,7 +30,7 @@ pub const PING_TIMEOUT_MS: u64 = 30_000;
 /// Maximum time between two lines, even while the driver hangs, of a probe that samples every
 /// `interval_ms`.
 ///
-/// A sample on schedule is a sign of life by itself. Nodes that nobody views sample slowly; a line
+/// A sample on schedule also serves as a heartbeat. Nodes without viewers sample slowly; a line
 /// every 2 s would dominate their cost.
 pub fn heartbeat_ms(interval_ms: u32) -> u64 {
     (u64::from(interval_ms) * 5 / 4).clamp(2_000, 6_000)

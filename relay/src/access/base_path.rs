@@ -1,4 +1,4 @@
-//! The base path of a relay behind a proxy; the relay answers there and at the root alike.
+//! The base path of a relay behind a proxy; the relay serves the same routes there and at the root.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,9 +10,7 @@ pub struct BasePath(String);
 
 /// An invalid base path. The message is a complete sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is not a path to be served under; write it as it stands in the browser, such as /rnode/login1/8080"
-)]
+#[error("{0:?} is not a base path; use the path shown in the browser, such as /rnode/login1/8080")]
 pub struct BasePathError(String);
 
 /// Maximum length of a base path.

@@ -1,6 +1,6 @@
 //! Gives the page URLs that cannot be in a browser's cache.
 //!
-//! While no relay runs, any user of the login node can listen on its port. What their program answers may
+//! While no relay runs, any user of the login node can listen on its port. Responses of their program may
 //! stay in the browser's HTTP cache for a year (`Cache-Control: immutable`), and the browser does not ask
 //! the relay for what it has cached. Therefore each link has a random query, and the page loads its files
 //! from a random folder; both change at each start.

@@ -64,7 +64,7 @@ impl Peer {
     /// With `ssh -L` the other end is sshd's child, which runs as the user who logged in.
     ///
     /// # Errors
-    /// If the kernel could not be asked, which says nothing about the peer.
+    /// If the query fails; nothing is then known about the peer.
     pub fn of_tcp(kernel: &SockDiag, near: SocketAddr, far: SocketAddr) -> io::Result<Self> {
         Ok(kernel.uid(near, far)?.map_or(Self::Unknown, Self::User))
     }
@@ -96,12 +96,12 @@ impl SockDiag {
             Some(socket) => socket,
             closed => closed.insert(Self::open()?),
         };
-        let asked = ask(socket, near, far);
-        if asked.is_err() {
-            // A late answer must not be mistaken for the answer to the next query.
+        let result = query(socket, near, far);
+        if result.is_err() {
+            // A late response must not be mistaken for the response to the next query.
             *open = None;
         }
-        asked
+        result
     }
 
     /// Opens the netlink socket in advance, while file descriptors are available.
@@ -135,7 +135,7 @@ const STATE_AT: usize = HEADER + 1;
 const UID_AT: usize = HEADER + 64;
 const INODE_AT: usize = HEADER + 68;
 
-fn ask(socket: &OwnedFd, near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>> {
+fn query(socket: &OwnedFd, near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>> {
     net::sendto(socket, &request(near, far), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut reply = [0; 512];
     // The kernel answers before `sendto` returns; DONTWAIT, so that a lost answer cannot block the relay.
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_cut_short_is_no_answer() {
+    fn a_truncated_response_is_rejected() {
         let full = [0u8; HEADER + 72];
         for len in 0..full.len() {
             assert_eq!(uid_in(&full[..len]), None);

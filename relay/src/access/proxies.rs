@@ -24,7 +24,7 @@ pub struct Proxies {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct UserHeader {
     name: String,
-    /// The owner's login name; `None` matches nobody.
+    /// The owner's login name; `None` matches no user.
     owner: Option<Text>,
 }
 

@@ -32,7 +32,7 @@ pub struct Places {
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeDirError {
     /// A symbolic link or a file is there.
-    #[error("{} is not a directory of its own; remove it, or {ELSEWHERE}", .0.display())]
+    #[error("{} is a link or a file, not a directory; remove it, or {ELSEWHERE}", .0.display())]
     NotADirectory(PathBuf),
     /// It belongs to another user.
     #[error("{} belongs to another user (uid {uid}); {ELSEWHERE}", path.display())]
@@ -170,7 +170,7 @@ impl RuntimeDir {
     }
 
     /// The alternative directory for a name that another user occupies. Its suffix is random, and its
-    /// owner finds it again by its permissions: nobody else can create a directory that is ours.
+    /// owner finds it again by its permissions: no other user can create a directory that is ours.
     fn alternative(parent: &Path) -> Result<Self, RuntimeDirError> {
         if let Some(path) = alternatives(parent).first() {
             return Ok(Self { fd: open_private(path)?, path: path.clone() });

@@ -67,7 +67,7 @@ pub fn check_folder(socket: &Path) -> Result<(), Exposed> {
     check_folders(&real, None)
 }
 
-/// Checks an open file and the folders above it, up to `home` if it lies there; what is above that is the
+/// Checks an open file and the folders above it, up to `home` if it is below it; what is above that is the
 /// system's responsibility.
 ///
 /// # Errors

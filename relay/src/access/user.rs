@@ -23,7 +23,7 @@ pub fn look_up(name: &str) -> io::Result<Option<u32>> {
     let mut strings = vec![0; ENTRY];
     #[expect(unsafe_code, reason = "the password database is only reached through libc")]
     // SAFETY: every pointer is to memory that outlives the call, of the length given; `entry` is
-    // read only when the call said through `found` that it filled it in.
+    // read only if the call reported through `found` that it filled it in.
     unsafe {
         let code =
             libc::getpwnam_r(name.as_ptr(), entry.as_mut_ptr(), strings.as_mut_ptr(), ENTRY, &mut found);

@@ -106,7 +106,7 @@ impl Logs {
         }
     }
 
-    /// Removes a log if nobody follows it any more.
+    /// Removes a log without followers.
     fn remove_if_unused(&self, of: LogRef, recipient: Recipient, shared: &SharedLog) -> bool {
         let mut all = lock(&self.0.shared);
         let left = shared.changed.receiver_count() == 0;
@@ -171,7 +171,7 @@ impl TailTask {
         Self { logs, of, recipient, shared, location, after: 0, is_owners: None, refused: None }
     }
 
-    /// Polls until nobody follows the log any more.
+    /// Polls until the log has no followers.
     async fn run(mut self) {
         let mut ticks = interval(POLL_INTERVAL);
         // Missed ticks are not made up for.
@@ -299,7 +299,7 @@ impl TailTask {
                 return Ok(tail);
             }
             Response::Done(_) | Response::Process(_) | Response::Share(_) => {
-                "its probe answered a different question".to_owned()
+                "its probe sent a response of another kind".to_owned()
             }
         };
         match local_miss.older {
@@ -332,7 +332,7 @@ fn belongs_to_other_job(read: &LogRead, job: &Job) -> bool {
 fn unknown(job: &Job) -> Text {
     match job.state {
         JobState::Pending => "it has written nothing yet: it is pending".into(),
-        _ => "SLURM does not say where it writes".into(),
+        _ => "SLURM does not report where it writes".into(),
     }
 }
 

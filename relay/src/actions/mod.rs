@@ -1,6 +1,6 @@
-//! Actions of the owner: questions, signals, job control, shares and logs.
+//! Actions of the owner: process details, signals, job control, shares and logs.
 //!
-//! Questions and signals go to the node's probe, job control to SLURM; logs are read locally or by a
+//! Details and signals go to the node's probe, job control to SLURM; logs are read locally or by a
 //! probe. None of this touches pictures, except that each action is added to the audit log.
 
 mod log_buffer;
@@ -200,7 +200,7 @@ impl Deps {
             Response::Done(outcome) => (true, outcome.clone()),
             Response::Refused(why) => (false, why.clone()),
             Response::Process(_) | Response::Tail(_) | Response::Share(_) => {
-                (false, "unexpected answer".into())
+                (false, "unexpected response".into())
             }
         };
         tracing::info!(action.what = %what, action.outcome = %outcome, action.done = done, "action requested");

@@ -47,7 +47,7 @@ const PROBES_LEAVE: Duration = Duration::from_secs(5);
 /// Runs a relay until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
-/// Whatever prevents the start, as a complete sentence for the user.
+/// If the relay cannot start; a complete sentence for the user.
 pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     // Before anything that needs cleaning up, so that an early signal is handled.
     let signals = Signals::listen()?;
@@ -58,7 +58,14 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let own = listeners.open_private(&dir, &key_file::socket_name(pid));
     let watched = Watched::choose(&config).await?;
     let key = access::new_key()?;
-    let about = Arc::new(about(&config, &watched, &listeners)?);
+    let mut about = about(&config, &watched, &listeners)?;
+    let to_port = about.tunnel.to_string();
+    let to_socket = own.as_ref().ok().and_then(|path| own_tunnel(path, &listeners, &about));
+    // The page advises the same tunnel as the terminal: the one that leads to the private socket.
+    if let Some(best) = &to_socket {
+        about.tunnel = best.as_str().into();
+    }
+    let about = Arc::new(about);
     let endpoint = share_endpoint(&listeners, &config, &about);
     let relay = Relay::start(&config, about, watched, key.clone(), endpoint)?;
 
@@ -68,17 +75,17 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
         since_s: Clock::wall_ms() / 1_000,
         watches: relay.watching.to_string(),
         links: links(&listeners, &config, &relay.about.cache_buster, &key),
-        tunnel: relay.about.tunnel.to_string(),
-        own_tunnel: own.as_ref().ok().and_then(|path| own_tunnel(path, &listeners, &relay.about)),
+        tunnel: to_port,
+        own_tunnel: to_socket,
     };
-    let _key_file = KeyFile::write(dir, &running).context("failed to keep the link for `relay link`")?;
+    let _key_file = KeyFile::write(dir, &running).context("failed to store the link for `relay link`")?;
     let terminal = Terminal::new();
     terminal.open(&StartMessage { running: &running, read_only: config.read_only });
     for port in listeners.ports_taken_on_ipv6() {
         terminal.warn(
             &format!(
-                "another program listens on [::1]:{port}, so that `localhost:{port}` may lead to it: \
-                 write 127.0.0.1 in the ssh line, as it stands above"
+                "another program listens on [::1]:{port}, so `localhost:{port}` may lead to it: \
+                 use 127.0.0.1 in the ssh command, as shown above"
             )
             .into(),
         );
@@ -132,7 +139,7 @@ impl Relay {
         let inputs = Inputs { nodes, events: event_rx, sharing: shares.watch() };
         let (core, hub, plan) = EventLoop::new(fleet, about.clock, Options::default(), inputs);
         let supervisor = Supervisor::new(launcher, about.clock, node_events, poll_trigger.clone());
-        let (probes, questions) = Probes::new();
+        let (probes, requests) = Probes::new();
         let actions = ActionService::new(Deps {
             hub: hub.clone(),
             probes,
@@ -155,7 +162,7 @@ impl Relay {
             watching,
             shutdown,
             core: tokio::spawn(core.run(ending.clone())),
-            nodes: tokio::spawn(follow_plan(supervisor, plan, questions, ending)),
+            nodes: tokio::spawn(follow_plan(supervisor, plan, requests, ending)),
         })
     }
 
@@ -241,15 +248,15 @@ async fn poll(
 
 /// Waits until the next poll is due, or is requested and may be brought forward.
 async fn rest(wait: Duration, poll_schedule: &mut PollSchedule, poll_trigger: &PollTrigger) {
-    let asked = Instant::now();
-    let mut due = asked + wait;
+    let polled = Instant::now();
+    let mut due = polled + wait;
     let mut is_hurried = false;
     loop {
         tokio::select! {
             // The poll is due.
             () = sleep_until(due) => break,
             // An early poll was requested.
-            reason = poll_trigger.next() => if let Some(gap) = poll_schedule.requested(reason, asked.elapsed()) {
+            reason = poll_trigger.next() => if let Some(gap) = poll_schedule.requested(reason, polled.elapsed()) {
                 is_hurried |= Instant::now() + gap < due;
                 due = due.min(Instant::now() + gap);
             }
@@ -279,7 +286,7 @@ async fn follow_plan(
                 let planned = plan.borrow_and_update().clone();
                 supervisor.follow(&planned);
             }
-            // A question to a node, or a retry.
+            // A request to a node, or a retry.
             Some(request) = requests.recv() => supervisor.serve(request),
             // Shutdown.
             _ = ending.wait_for(|ending| *ending) => break,

@@ -21,9 +21,9 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 /// Time limit for a response of the relay.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum length of a response, in bytes.
-const MAX_ANSWER: usize = 1024 * 1024;
+const MAX_RESPONSE: usize = 1024 * 1024;
 
 /// Executes a `relay share` command and returns what to print.
 ///
@@ -64,7 +64,7 @@ pub async fn tab_link(dir: &RuntimeDir) -> anyhow::Result<String> {
     Ok(format!("{address}#t={}\n", String::from_utf8_lossy(&ticket).trim()))
 }
 
-/// Tells the running relay to retry a node, or without one all waiting nodes and the job list; returns
+/// Makes the running relay retry a node, or without one all waiting nodes and the job list; returns
 /// what to print.
 ///
 /// # Errors
@@ -72,8 +72,8 @@ pub async fn tab_link(dir: &RuntimeDir) -> anyhow::Result<String> {
 pub async fn retry(dir: &RuntimeDir, node: Option<NodeName>) -> anyhow::Result<String> {
     let relay = Remote::find(dir, None)?;
     let target = node.map_or(RetryTarget::Everything, RetryTarget::Node);
-    let answer = relay.request(Method::POST, RETRY, serde_json::to_string(&target)?).await?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    let body = relay.request(Method::POST, RETRY, serde_json::to_string(&target)?).await?;
+    Ok(String::from_utf8_lossy(&body).into_owned())
 }
 
 const RETRY: &str = "/api/v1/retry";
@@ -111,8 +111,8 @@ impl<'a> Remote<'a> {
         path: &str,
         body: String,
     ) -> anyhow::Result<T> {
-        let answer = self.request_shares(method, path, body).await?;
-        serde_json::from_slice(&answer)
+        let body = self.request_shares(method, path, body).await?;
+        serde_json::from_slice(&body)
             .context("the relay's response has a format that this build does not know")
     }
 
@@ -126,14 +126,14 @@ impl<'a> Remote<'a> {
             let stream = UnixStream::connect(&socket).await?;
             self.exchange(stream, method, path, body).await
         };
-        let (ok, answer) = timeout(ANSWER_TIMEOUT, exchange)
+        let (ok, body) = timeout(RESPONSE_TIMEOUT, exchange)
             .await
-            .with_context(|| format!("relay {} did not answer", self.running.pid))?
-            .with_context(|| format!("relay {} cannot be asked", self.running.pid))?;
+            .with_context(|| format!("relay {} did not respond in time", self.running.pid))?
+            .with_context(|| format!("could not send the request to relay {}", self.running.pid))?;
         if !ok {
-            bail!("{}", String::from_utf8_lossy(&answer).trim_end());
+            bail!("{}", String::from_utf8_lossy(&body).trim_end());
         }
-        Ok(answer)
+        Ok(body)
     }
 
     async fn exchange(
@@ -169,7 +169,7 @@ async fn read(mut body: Incoming) -> anyhow::Result<Vec<u8>> {
         if let Ok(data) = frame?.into_data() {
             bytes.extend_from_slice(&data);
         }
-        if bytes.len() > MAX_ANSWER {
+        if bytes.len() > MAX_RESPONSE {
             bail!("the response is too long");
         }
     }

@@ -1,11 +1,11 @@
-//! Output of `relay share`: aligned, with the link on a line of its own.
+//! Output of `relay share`: aligned, with the link on its own line.
 
 use super::terminal::duration;
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
 use std::fmt::Display;
 use std::fmt::Write as _;
 
-/// A created share, with what to hand on.
+/// A created share, with what the teammate needs.
 pub(super) fn created(made: &ShareLink, now_ms: u64) -> String {
     let (share, mut out) = (&made.share, String::from("\n"));
     let mut line = |name: &str, value: &str| {
@@ -29,7 +29,7 @@ pub(super) fn created(made: &ShareLink, now_ms: u64) -> String {
 /// The open shares and their visitors.
 pub(super) fn list(sharing: &Sharing, now_ms: u64) -> String {
     if sharing.shares.is_empty() {
-        return "nothing is shared\n".to_owned();
+        return "no open shares\n".to_owned();
     }
     let mut rows = vec![["ID", "SHARES", "FOR", "ENDS", "HIDES", "VIEWERS", "LABEL"].map(str::to_owned)];
     rows.extend(sharing.shares.iter().map(|share| {
@@ -57,7 +57,7 @@ pub(super) fn list(sharing: &Sharing, now_ms: u64) -> String {
 /// The revoked shares.
 pub(super) fn revoked(ids: &[ShareId]) -> String {
     match ids {
-        [] => "nothing was shared\n".to_owned(),
+        [] => "no open shares\n".to_owned(),
         [id] => format!("{id} was revoked\n"),
         ids => format!("{} shares were revoked\n", ids.len()),
     }
@@ -91,7 +91,7 @@ fn hidden(hidden: HiddenParts) -> String {
 }
 
 fn audience(terms: &ShareTerms) -> String {
-    terms.to.as_ref().map_or_else(|| "whoever has the link".to_owned(), |to| format!("{to} only"))
+    terms.to.as_ref().map_or_else(|| "anyone with the link".to_owned(), |to| format!("{to} only"))
 }
 
 fn ends(terms: &ShareTerms, now_ms: u64) -> String {
@@ -101,7 +101,7 @@ fn ends(terms: &ShareTerms, now_ms: u64) -> String {
 
 fn visitors<'a>(visitors: impl Iterator<Item = &'a Visitor>, now_ms: u64) -> String {
     let one = |visitor: &Visitor| {
-        let user = visitor.user.as_ref().map_or("somebody", |user| user.as_str());
+        let user = visitor.user.as_ref().map_or("unknown user", |user| user.as_str());
         format!("{user} for {}", duration(now_ms.saturating_sub(visitor.since_ms) / 1_000))
     };
     let visitors: Vec<_> = visitors.map(one).collect();
@@ -160,10 +160,10 @@ mod tests {
         assert_eq!(
             printed,
             "\
-ID          SHARES             FOR       ENDS                            HIDES                    VIEWERS                            LABEL
-k3jq9x8a2b  jobs 1 and 2 more  bob only  in 23 h 57 min or with the job  arguments, paths, users  bob for 3 min, somebody for 2 min  for Bob
+ID          SHARES             FOR       ENDS                            HIDES                    VIEWERS                                LABEL
+k3jq9x8a2b  jobs 1 and 2 more  bob only  in 23 h 57 min or with the job  arguments, paths, users  bob for 3 min, unknown user for 2 min  for Bob
 "
         );
-        assert_eq!(list(&Sharing::default(), 0), "nothing is shared\n");
+        assert_eq!(list(&Sharing::default(), 0), "no open shares\n");
     }
 }

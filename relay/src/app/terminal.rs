@@ -47,7 +47,7 @@ impl Terminal {
     /// Shows this user's running relays, and how to reach them.
     pub fn found(&self, running: &[Running], now_s: u64) {
         let relays: String = running.iter().map(|relay| found(relay, now_s, self.colour)).collect();
-        let hint = "It keeps its options; `relay --new` starts another one.";
+        let hint = "The running relay keeps its options; `relay --new` starts another one.";
         print(&format!("{relays}  {}\n\n", paint(self.colour, DIM, hint)));
     }
 
@@ -148,7 +148,7 @@ fn found(running: &Running, now_s: u64, colour: bool) -> String {
     let mut out = title(&running.version, colour);
     let mut line = |name: &str, value: &str| out.push_str(&row(name, value, colour));
     let since = duration(now_s.saturating_sub(running.since_s));
-    line("running", &format!("for {since} already, as process {}", running.pid));
+    line("running", &format!("for {since}, as process {}", running.pid));
     line("watching", &running.watches);
     ways_in(running, colour, &mut line);
     out.push('\n');
@@ -235,7 +235,7 @@ mod tests {
             "
   nodeglass 0.1.0
 
-  running  for 2 h 13 min already, as process 4711
+  running  for 2 h 13 min, as process 4711
   watching your jobs on lab
   link     http://127.0.0.1:8080/#k=secret
   tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; no other user can listen there)

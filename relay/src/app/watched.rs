@@ -9,7 +9,7 @@ use crate::launch::scripted::ScriptedCluster;
 use crate::launch::ssh_config::Local;
 use crate::launch::ssh2::{Ssh2Launcher, Ssh2Options};
 use crate::launch::upload::ProbeBinary;
-use crate::slurm::query::Commands;
+use crate::slurm::command::Commands;
 use crate::slurm::{JobSource, NoSlurm, Slurm, SlurmJobControl};
 use anyhow::Context;
 use nodeglass_protocol::Text;
@@ -128,7 +128,7 @@ impl Watched {
     }
 }
 
-/// The jobs of a user, who need not be the one who looks.
+/// The jobs of a user, who need not be the owner.
 fn jobs_of(uid: u32, cluster: Option<&Text>) -> Text {
     let whose = match user::name_of(uid) {
         _ if uid == rustix::process::getuid().as_raw() => "your".to_owned(),

@@ -17,7 +17,7 @@ pub const MAX_FAILURES: usize = 5;
 pub const WINDOW_MS: u64 = 60_000;
 /// How long a user is throttled.
 pub const THROTTLE_MS: u64 = 60_000;
-/// Delay of the answer to a throttled wrong proof, in ms. The connection stays counted meanwhile, which
+/// Delay of the response to a throttled wrong proof, in ms. The connection stays counted meanwhile, which
 /// bounds the rate of attempts.
 pub const FAILURE_DELAY_MS: u64 = 2_000;
 

@@ -184,7 +184,7 @@ impl Authenticator {
         self.tabs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The credential of the owner, a share or a tab. For an unknown id it is one that nobody can prove,
+    /// The credential of the owner, a share or a tab. For an unknown id it is one that cannot be proved,
     /// so that clients cannot probe which ids exist.
     fn credential_for(&self, key: &KeyId, server: Nonce, now_ms: u64) -> Credential {
         let credential = match key {
@@ -236,11 +236,11 @@ enum Credential {
     Owner,
     Share(Box<ShareState>),
     Tab(ShareId, Key),
-    /// An unknown id: a random key that nobody holds.
+    /// An unknown id: a random key.
     Unknown(Key),
 }
 
-/// A challenge that awaits its single answer.
+/// A challenge that awaits its single response.
 #[derive(Debug)]
 pub struct Challenge {
     credential: Credential,
@@ -276,7 +276,7 @@ impl AuthAttempt {
         self.origin.peer
     }
 
-    /// How long to delay the answer to a wrong proof, in ms.
+    /// How long to delay the response to a wrong proof, in ms.
     pub fn failure_delay_ms(&self, now_ms: u64) -> u64 {
         if self.authenticator.attempts().check(self.origin, now_ms).is_err() { FAILURE_DELAY_MS } else { 0 }
     }
@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn t11_a_share_that_does_not_exist_is_answered_like_one_that_does() {
+    fn t11_an_unknown_share_is_challenged_like_an_existing_one() {
         let (authenticator, _) = authenticator();
         let (made, _) = made(&authenticator, None);
         let unknown = ShareId::new("unknown").unwrap();

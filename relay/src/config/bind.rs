@@ -23,7 +23,7 @@ pub enum BindAddrError {
     /// Other machines could connect and intercept traffic.
     #[error(
         "{addr} can be reached from other machines, so it needs --tls-cert and --tls-key; without them, \
-         bind 127.0.0.1:{port} and come in through `ssh -L {port}:127.0.0.1:{port} …`"
+         bind 127.0.0.1:{port} and connect through `ssh -L {port}:127.0.0.1:{port} …`"
     )]
     NeedsTls {
         /// The requested address.
@@ -33,14 +33,14 @@ pub enum BindAddrError {
     },
     /// A wildcard address without a host name.
     #[error(
-        "{0} is every address of this machine: name the one that people use, \
-         or say by which name they come with --allowed-host"
+        "{0} is every address of this machine: bind the one that browsers use, \
+         or name the host that they use with --allowed-host"
     )]
     Everywhere(SocketAddr),
     /// A host name.
     #[error(
-        "{addr} is a name, which may lead anywhere; write the address itself, \
-         or bind 127.0.0.1:{port} and come in through `ssh -L {port}:127.0.0.1:{port} …`"
+        "{addr} is a name, which may resolve to any address; use the address itself, \
+         or bind 127.0.0.1:{port} and connect through `ssh -L {port}:127.0.0.1:{port} …`"
     )]
     Name {
         /// The requested address.
@@ -50,11 +50,11 @@ pub enum BindAddrError {
     },
     /// No port, or no port number.
     #[error(
-        "{0:?} is not an address to listen on; write HOST:PORT, such as 127.0.0.1:8080, or unix:/path/to/socket"
+        "{0:?} is not an address to listen on; use HOST:PORT, such as 127.0.0.1:8080, or unix:/path/to/socket"
     )]
     Unclear(String),
     /// The path cannot be a Unix socket.
-    #[error("{0:?} is not a path for a Unix socket; write unix: and an absolute path of at most 107 bytes")]
+    #[error("{0:?} is not a path for a Unix socket; use unix: and an absolute path of at most 107 bytes")]
     UnixPath(String),
 }
 
@@ -147,17 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_stands_for_all_needs_a_name_that_people_can_use() {
+    fn a_wildcard_address_needs_a_host_name() {
         let check = |raw: &str, has_name| raw.parse::<BindAddr>().unwrap().check(true, has_name);
         assert!(matches!(check("0.0.0.0:8443", false), Err(BindAddrError::Everywhere(_))));
         assert_eq!(check("0.0.0.0:8443", true), Ok(()));
         assert_eq!(check("10.0.0.7:8443", false), Ok(()));
         let error = "login1:8443".parse::<BindAddr>().unwrap_err();
-        assert!(error.to_string().contains("write the address itself"), "{error}");
+        assert!(error.to_string().contains("use the address itself"), "{error}");
     }
 
     #[test]
-    fn an_invalid_address_is_answered_with_the_syntax() {
+    fn an_invalid_address_is_reported_with_the_syntax() {
         for raw in
             ["", "8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", ":8080", "::1:8080x", "fe80::1:80"]
         {

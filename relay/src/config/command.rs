@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
     name = "relay",
     version,
     about = "Shows every GPU of your SLURM jobs in a browser tab",
-    after_help = "Each option is also a variable (NODEGLASS_BIND) and a key of the configuration file (bind).\n\
-                  On your laptop: ssh -L 8080:127.0.0.1:8080 LOGIN-NODE, then open the link that relay prints.",
+    after_help = "Each option can also be set by a variable (NODEGLASS_BIND) or in the configuration file (bind).\n\
+                  On your laptop, run ssh -L 8080:127.0.0.1:8080 LOGIN-NODE and open the link that relay prints.",
     disable_help_subcommand = true
 )]
 struct Cli {
@@ -28,7 +28,7 @@ struct Cli {
     #[arg(long = "config", env = "NODEGLASS_CONFIG", hide_env = true, global = true, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Start a relay even if one of yours runs already
+    /// Start another relay even if you already run one
     #[arg(long)]
     new: bool,
 
@@ -42,14 +42,30 @@ enum Sub {
     Config,
     /// Give a teammate read-only access: create, list, link, revoke
     Share(ShareOrder),
+    #[command(flatten)]
+    Client(ClientCommand),
+}
+
+/// The command line of a [`ClientCommand`].
+#[derive(Parser)]
+#[command(name = "relay", disable_help_subcommand = true)]
+struct ClientCli {
+    #[command(subcommand)]
+    command: ClientCommand,
+}
+
+/// Commands for a running relay.
+#[derive(Subcommand)]
+enum ClientCommand {
     /// Print the link of your running relay again
     Link {
         /// Print a link that opens one tab, once, within two minutes: for proxies that do not identify users
         #[arg(long)]
         tab: bool,
     },
-    /// Retry a node that refused, or all waiting nodes and SLURM
+    /// Retry the connection to a node now, or to all waiting nodes and SLURM
     Retry {
+        /// The node [default: all waiting nodes, and SLURM]
         #[arg(value_parser = |name: &str| NodeName::new(name))]
         node: Option<NodeName>,
     },
@@ -92,14 +108,17 @@ pub enum ReadError {
 /// Reads a command line, the environment and the configuration file.
 ///
 /// # Errors
-/// [`ReadError`]; its help and version requests are errors too, as `clap` has it.
+/// [`ReadError`]; as in `clap`, requests for help or the version are errors too.
 pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadError> {
     let args: Vec<_> = args.into_iter().collect();
-    // A command of its own: the relay's settings do not apply, and would only clutter its help.
-    if args.get(1).is_some_and(|word| word == "share") {
-        return Ok(Request::Share(ShareOrder::try_parse_from(args.into_iter().skip(1))?));
+    // Commands for a running relay have their own parsers: settings do not apply to them, and would
+    // clutter their help.
+    match args.get(1).and_then(|command| command.to_str()) {
+        Some("share") => return Ok(Request::Share(ShareOrder::try_parse_from(args.into_iter().skip(1))?)),
+        Some("link" | "retry") => return Ok(ClientCli::try_parse_from(args)?.command.into()),
+        _ => {}
     }
-    // Values are text until their layer is known, which belongs into the error about an invalid one.
+    // Values remain text until their layer is known, because errors about invalid values name it.
     let settings =
         with_settings(Command::new("relay")).mut_args(|arg| arg.value_parser(value_parser!(String)));
     let matches = <Cli as Args>::augment_args(settings).try_get_matches_from(args)?;
@@ -111,10 +130,18 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
     Ok(match cli.subcommand {
         None => Request::Run { config: Box::new(read_config()?.0), new: cli.new },
         Some(Sub::Config) => Request::ShowConfig(read_config()?.1),
-        Some(Sub::Link { tab }) => Request::ShowLink { for_one_tab: tab },
-        Some(Sub::Retry { node }) => Request::Retry(node),
         Some(Sub::Share(order)) => Request::Share(order),
+        Some(Sub::Client(command)) => command.into(),
     })
+}
+
+impl From<ClientCommand> for Request {
+    fn from(command: ClientCommand) -> Self {
+        match command {
+            ClientCommand::Link { tab } => Self::ShowLink { for_one_tab: tab },
+            ClientCommand::Retry { node } => Self::Retry(node),
+        }
+    }
 }
 
 /// Every setting, in the order of the help.

@@ -1,4 +1,4 @@
-//! The command line of `relay share`, a client of the running relay without settings of its own.
+//! The command line of `relay share`, a client of the running relay without settings.
 
 use super::value::duration;
 use clap::{Args, Parser, Subcommand};
@@ -26,7 +26,7 @@ pub struct ShareOrder {
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum ShareCommand {
-    /// Make a link for a teammate
+    /// Create a share and print its link
     Create(ShareArgs),
     /// Print the open shares and their viewers
     List,
@@ -47,8 +47,8 @@ pub enum ShareCommand {
     },
 }
 
-/// Tasks of an array have an id of their own besides that of the array.
-const NO_JOB: &str = "write the number of a job; that of a task of an array is what `squeue -r -o %A` prints";
+/// Tasks of an array have their own ids, besides that of the array.
+const NO_JOB: &str = "expected a job id; `squeue -r -o %A` prints those of array tasks";
 
 /// What is shared, how long and with whom.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -56,20 +56,20 @@ pub struct ShareArgs {
     #[command(flatten)]
     scope: ScopeArgs,
 
-    /// How long it lasts: 90m, 8h, 3d [default: 24h or the job's end]
+    /// Lifetime of the share: 90m, 8h, 3d [default: 24h or until the jobs end, whichever is earlier]
     #[arg(long, value_name = "TIME", value_parser = time)]
     expires: Option<u64>,
 
-    /// Also show: arguments, paths, other users' processes (users), logs [default: none]
+    /// Also show arguments, paths, other users' processes (users) or logs [default: none]
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     #[arg(value_parser = ["arguments", "paths", "users", "logs"])]
     show: Vec<String>,
 
-    /// Only this user of the login node may use the link
+    /// Restrict the link to this user of the login node
     #[arg(long, value_name = "USER", value_parser = user)]
     to: Option<Text>,
 
-    /// A label for yourself
+    /// A label, which only you see
     #[arg(long, value_name = "TEXT", default_value = "")]
     label: String,
 }
@@ -77,17 +77,17 @@ pub struct ShareArgs {
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(required = true, multiple = false)]
 struct ScopeArgs {
-    /// Share these jobs, and of their nodes only what belongs to them
+    /// Share these jobs, with only their own GPUs and processes on each node
     #[arg(long = "job", value_name = "JOB", value_delimiter = ',')]
     #[arg(value_parser = |raw: &str| raw.parse::<JobId>().map_err(|_| NO_JOB))]
     jobs: Vec<JobId>,
 
     /// Share these nodes, and your jobs on them
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',')]
-    #[arg(value_parser = |raw: &str| raw.parse::<NodeName>().map_err(|_| "write the name of a node"))]
+    #[arg(value_parser = |raw: &str| raw.parse::<NodeName>().map_err(|_| "expected a node name"))]
     nodes: Vec<NodeName>,
 
-    /// Share everything that you see
+    /// Share all jobs and nodes
     #[arg(long)]
     everything: bool,
 }
@@ -125,7 +125,7 @@ fn time(raw: &str) -> Result<u64, String> {
     let duration = duration(raw).filter(|_| raw.ends_with(['m', 'h', 'd']));
     let duration_s = duration.map(|duration| duration.as_secs());
     let fits = duration_s.filter(|seconds| (60..=ShareRequest::MAX_S).contains(seconds));
-    fits.ok_or_else(|| format!("{raw:?} is not a time for a share; write 90m, 8h or 3d, up to 30d"))
+    fits.ok_or_else(|| format!("{raw:?} is not a valid lifetime of a share; use 90m, 8h or 3d, at most 30d"))
 }
 
 #[cfg(test)]

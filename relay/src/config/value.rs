@@ -1,4 +1,4 @@
-//! Parses the values of settings; errors say what would have been valid.
+//! Parses the values of settings; errors state what would be valid.
 
 use super::MIN_SLURM_INTERVAL;
 use crate::access::proxies::Proxy;
@@ -76,15 +76,15 @@ pub(super) fn duration(raw: &str) -> Option<Duration> {
 
 /// Parses `15s`, `2m`, `1h` or plain seconds.
 pub(super) fn slurm_interval(raw: &str) -> Result<Duration, String> {
-    let interval = duration(raw).ok_or_else(|| format!("{raw:?} is not a time; write 15s or 2m"))?;
+    let interval = duration(raw).ok_or_else(|| format!("{raw:?} is not a duration; use 15s or 2m"))?;
     if interval < MIN_SLURM_INTERVAL {
         return Err(format!(
-            "{raw} is too often for a controller that serves the whole cluster; {}s is the least",
+            "{raw} is too often for a controller that serves the whole cluster; the minimum is {}s",
             MIN_SLURM_INTERVAL.as_secs()
         ));
     }
     if interval > Duration::from_secs(3600) {
-        return Err(format!("{raw} is too long to notice a job; 1h is the most"));
+        return Err(format!("{raw} is too long to notice new jobs; the maximum is 1h"));
     }
     Ok(interval)
 }
@@ -94,7 +94,7 @@ pub(super) fn launcher(raw: &str) -> Result<LauncherChoice, String> {
         "auto" => Ok(LauncherChoice::Auto),
         "ssh2" => Ok(LauncherChoice::Ssh2),
         "local" => Ok(LauncherChoice::Local),
-        other => Err(format!("there is no launcher {other:?}; it is auto, ssh2 or local")),
+        other => Err(format!("there is no launcher {other:?}; use auto, ssh2 or local")),
     }
 }
 
@@ -105,7 +105,7 @@ pub(super) fn log(raw: &str) -> Result<Level, String> {
         "info" => Ok(Level::INFO),
         "debug" => Ok(Level::DEBUG),
         "trace" => Ok(Level::TRACE),
-        other => Err(format!("there is no log level {other:?}; it is error, warn, info, debug or trace")),
+        other => Err(format!("there is no log level {other:?}; use error, warn, info, debug or trace")),
     }
 }
 
@@ -125,7 +125,7 @@ pub(super) fn host(raw: &str) -> Result<String, String> {
     if ok {
         return Ok(raw.to_ascii_lowercase());
     }
-    Err(format!("{raw:?} is not a host name; write it without scheme and port, such as portal.example.org"))
+    Err(format!("{raw:?} is not a host name; use one without scheme and port, such as portal.example.org"))
 }
 
 /// Parses a peer that may present the owner's key.
@@ -190,7 +190,7 @@ mod tests {
         for raw in ["4s", "0", "", "s", "-5s", "15 s", "1d", "2h", "18446744073709551615m", "15ss", "1ü"] {
             assert!(slurm_interval(raw).is_err(), "{raw}");
         }
-        assert!(slurm_interval("1s").unwrap_err().contains("5s is the least"));
+        assert!(slurm_interval("1s").unwrap_err().contains("the minimum is 5s"));
     }
 
     #[test]

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_come_and_go_do_not_hold_up_the_others() {
+    fn added_and_removed_nodes_do_not_delay_others() {
         let mut groups = groups(4);
         round(&mut groups, 4, 10_000, &[]);
         groups.set_nodes(&names(3));

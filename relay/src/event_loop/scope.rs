@@ -42,6 +42,6 @@ pub(super) fn has_ended(fleet: &Fleet, scope: &Scope) -> Option<bool> {
     if !matches!(fleet.status().jobs, JobsHealth::Fresh { .. }) {
         return None;
     }
-    let goes_on = |job: &Job| jobs.contains(&job.id) && !matches!(job.state, JobState::Ended(_));
-    Some(!fleet.jobs().iter().any(goes_on))
+    let is_active = |job: &Job| jobs.contains(&job.id) && !matches!(job.state, JobState::Ended(_));
+    Some(!fleet.jobs().iter().any(is_active))
 }

@@ -77,8 +77,8 @@ async fn follow(subscriber: &mut Subscriber, pictures: &mut BTreeMap<u32, Pictur
             pictures.insert(snapshot.number, snapshot.picture.clone());
         }
         ServerMessage::Delta(delta) => pictures.get_mut(&delta.topic).unwrap().apply(delta, |_| ()).unwrap(),
-        ServerMessage::Histories(pasts) => {
-            pictures.get_mut(&pasts.topic).unwrap().apply_histories(pasts.clone(), |_| ()).unwrap();
+        ServerMessage::Histories(histories) => {
+            pictures.get_mut(&histories.topic).unwrap().apply_histories(histories.clone(), |_| ()).unwrap();
         }
         _ => {}
     }
@@ -157,7 +157,7 @@ async fn history_is_sent_in_parts_as_it_is_read_with_deltas_between() {
         rest.push(matches!(follow(&mut subscriber, &mut pictures).await, ServerMessage::Histories(_)));
     }
     // The delta does not wait for the remaining history.
-    assert_eq!(rest.iter().filter(|is_past| **is_past).count(), 3);
+    assert_eq!(rest.iter().filter(|is_history| **is_history).count(), 3);
     assert!(!rest[0] || !rest[1], "{rest:?}");
     let frame = harness.hub.picture(job_topic(), Viewer::Owner, Form::Binary).await.unwrap();
     let ServerMessage::Snapshot(truth) = Form::Binary.decode(&frame).unwrap() else { panic!("no snapshot") };
@@ -252,7 +252,7 @@ async fn a_picture_is_returned_without_joining() {
 }
 
 #[tokio::test]
-async fn the_id_of_an_array_is_answered_with_those_of_its_tasks() {
+async fn an_array_id_is_refused_with_the_ids_of_its_tasks() {
     let task = |id, task| Job {
         part_of: Some(Parent::Array { job: JobId(40), task: Some(task) }),
         ..job(id, &[("n1", &[0])])
@@ -303,7 +303,7 @@ async fn a_group_that_has_reported_is_sent_at_once_and_an_incomplete_one_after_a
     }
     let mut subscriber = harness.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
     subscriber.set_topics(vec![job_topic()]).await;
-    // The first samples: nobody knows yet who belongs to the group's round.
+    // The first samples: the members of the group are not known yet.
     for node in ["n1", "n2"] {
         harness.line(node, sample(1, &[50])).await;
     }

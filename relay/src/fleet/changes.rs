@@ -26,7 +26,7 @@ pub struct Changes {
 /// What changed of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeChanges {
-    /// All known state is void: it left and came back.
+    /// All known state is void: it was removed and added again.
     pub fresh: bool,
     /// Link, facts or notes.
     pub head: bool,
@@ -39,11 +39,11 @@ pub struct NodeChanges {
     /// NVLink rates.
     pub rates: bool,
     /// The set of jobs that use it.
-    pub uses: bool,
+    pub job_usage: bool,
     /// Utilisation per CPU core.
     pub cores: bool,
     /// Its history, other than by appending the newest sample.
-    pub past: bool,
+    pub history: bool,
     /// It has a new sample.
     pub sampled: bool,
 }
@@ -56,9 +56,9 @@ impl NodeChanges {
         self.gpus |= other.gpus;
         self.processes |= other.processes;
         self.rates |= other.rates;
-        self.uses |= other.uses;
+        self.job_usage |= other.job_usage;
         self.cores |= other.cores;
-        self.past |= other.past;
+        self.history |= other.history;
         self.sampled |= other.sampled;
         other.were.into_iter().for_each(|(gpu, health)| self.was(&gpu, health));
     }

@@ -8,8 +8,9 @@ mod event;
 mod joblist;
 mod node;
 mod ownership;
-mod past;
+mod replay;
 mod timeline;
+mod unattributed;
 
 pub use changes::{Changes, NodeChanges};
 pub use event::{Event, NodeEvent};
@@ -55,8 +56,8 @@ impl Fleet {
     pub fn handle(&mut self, event: Event, now_ms: u64) {
         match event {
             Event::Jobs { jobs, wall_s } => self.take_jobs(jobs, wall_s, now_ms),
-            Event::Audit(deed) => {
-                self.audit_log.push(deed);
+            Event::Audit(entry) => {
+                self.audit_log.push(entry);
                 let over = self.audit_log.len().saturating_sub(MAX_AUDIT_LOG);
                 self.audit_log.drain(..over);
                 self.changes.audit_log = true;

@@ -2,8 +2,9 @@
 
 use super::changes::NodeChanges;
 use super::ownership;
-use super::past::Replay;
+use super::replay::Replay;
 use super::timeline::Timeline;
+use super::unattributed::Unattributed;
 use crate::fleet::NodeEvent;
 use nodeglass_protocol::field::{ReadingSet as _, Row};
 use nodeglass_protocol::job::Job;
@@ -44,11 +45,12 @@ pub struct Node {
     departed: Vec<ProcessPicture>,
     /// What the processes do since the last sample. It is entered with the next one: cells are published
     /// with samples, and a viewer that joins in between would have others than the deltas start from.
-    figures: Option<Vec<Row<ProcessField>>>,
+    process_readings: Option<Vec<Row<ProcessField>>>,
     /// Baseline that sparse process updates are relative to.
     listed: Vec<Row<ProcessField>>,
     /// The list that the baseline is of.
     list_ns: u64,
+    unattributed: Unattributed,
 }
 
 impl Node {
@@ -62,9 +64,10 @@ impl Node {
             replay: Replay::default(),
             backfilled: false,
             departed: Vec::new(),
-            figures: None,
+            process_readings: None,
             listed: Vec::new(),
             list_ns: 0,
+            unattributed: Unattributed::default(),
         }
     }
 
@@ -107,15 +110,15 @@ impl Node {
             }
             NodeEvent::Line(line) => {
                 self.last_line_ms = now_ms;
-                self.take_line(*line, now_ms, changes);
+                self.apply_line(*line, now_ms, changes);
             }
         }
     }
 
     /// Enters backfilled samples into the history.
     fn settle_replay(&mut self, now_ms: u64) {
-        if let Some(past) = &mut self.picture.history {
-            self.backfilled |= self.replay.settle(past, &self.timeline, now_ms);
+        if let Some(history) = &mut self.picture.history {
+            self.backfilled |= self.replay.settle(history, &self.timeline, now_ms);
         }
     }
 
@@ -123,7 +126,7 @@ impl Node {
     pub fn tick(&mut self, now_ms: u64, changes: &mut NodeChanges) {
         self.settle_replay(now_ms);
         if std::mem::take(&mut self.backfilled) {
-            changes.past = true;
+            changes.history = true;
         } else {
             self.replay.rest();
         }
@@ -162,7 +165,7 @@ impl Node {
         }
     }
 
-    fn take_line(&mut self, line: ParsedLine, now_ms: u64, changes: &mut NodeChanges) {
+    fn apply_line(&mut self, line: ParsedLine, now_ms: u64, changes: &mut NodeChanges) {
         let is_sample = matches!(line, ProbeLine::Sample(_));
         match &line {
             ProbeLine::Heartbeat(heartbeat) => self.set_stuck(heartbeat.driver_stuck_ms, changes),
@@ -171,11 +174,11 @@ impl Node {
         }
         self.set_link(Link::Live, changes);
         match line {
-            ProbeLine::Hello(hello) => self.take_hello(*hello, now_ms, changes),
-            ProbeLine::Sample(sample) => self.take_sample(*sample, now_ms, changes),
-            ProbeLine::Processes(list) => self.take_processes(list, changes),
-            ProbeLine::ProcessReadings(vitals) => self.take_process_vitals(&vitals),
-            ProbeLine::Health(report) => self.take_health(report, changes),
+            ProbeLine::Hello(hello) => self.apply_hello(*hello, now_ms, changes),
+            ProbeLine::Sample(sample) => self.apply_sample(*sample, now_ms, changes),
+            ProbeLine::Processes(list) => self.apply_processes(list, changes),
+            ProbeLine::ProcessReadings(readings) => self.apply_process_readings(&readings),
+            ProbeLine::Health(report) => self.apply_health(report, changes),
             ProbeLine::LinkRates(rates) => {
                 for (gpu, rates) in self.picture.gpus.iter_mut().zip(rates.gpus) {
                     changes.rates |= rates.apply(&mut gpu.health);
@@ -183,7 +186,7 @@ impl Node {
             }
             // Answers go to their caller, and pieces have been reassembled before.
             ProbeLine::Heartbeat(_) | ProbeLine::Response(_) | ProbeLine::Piece(_) => {}
-            ProbeLine::Event(event) => self.take_event(event, now_ms, changes),
+            ProbeLine::Event(event) => self.apply_event(event, now_ms, changes),
             ProbeLine::Bye(bye) => self.note(Text::new(format!("the probe ended: {}", bye.reason)), changes),
         }
         // While the driver hangs, samples of the host continue, and each of their GPUs has a fault.
@@ -200,7 +203,7 @@ impl Node {
         }
     }
 
-    fn take_hello(&mut self, hello: Hello, now_ms: u64, changes: &mut NodeChanges) {
+    fn apply_hello(&mut self, hello: Hello, now_ms: u64, changes: &mut NodeChanges) {
         // Pending updates have the old order of GPUs, and the old clock.
         self.settle_replay(now_ms);
         self.replay = Replay::default();
@@ -219,31 +222,31 @@ impl Node {
         changes.head = true;
 
         let mut old = std::mem::take(&mut node.gpus);
-        let mut old_past =
-            node.history.as_mut().map(|past| std::mem::take(&mut past.gpus)).unwrap_or_default();
-        old_past.resize_with(old.len(), Default::default);
+        let mut old_history =
+            node.history.as_mut().map(|history| std::mem::take(&mut history.gpus)).unwrap_or_default();
+        old_history.resize_with(old.len(), Default::default);
         for facts in hello.gpus {
             // A GPU keeps its row and history by UUID, wherever NVML lists it now.
             let known = old.iter().position(|gpu| gpu.facts.uuid == facts.uuid);
-            let (mut gpu, past) = match known {
-                Some(index) => (old.swap_remove(index), old_past.swap_remove(index)),
+            let (mut gpu, history) = match known {
+                Some(index) => (old.swap_remove(index), old_history.swap_remove(index)),
                 None => Default::default(),
             };
             gpu.facts = facts;
             node.gpus.push(gpu);
-            if let Some(node_past) = &mut node.history {
-                node_past.gpus.push(past);
+            if let Some(node_history) = &mut node.history {
+                node_history.gpus.push(history);
             }
         }
         changes.gpus = true;
-        changes.past = true;
+        changes.history = true;
         self.timeline = Timeline::default();
     }
 
-    fn take_sample(&mut self, sample: SampleDelta, now_ms: u64, changes: &mut NodeChanges) {
+    fn apply_sample(&mut self, sample: SampleDelta, now_ms: u64, changes: &mut NodeChanges) {
         let node = &mut self.picture;
         if sample.replay {
-            self.replay.take(&sample, node.gpus.len());
+            self.replay.add(&sample, node.gpus.len());
             return;
         }
         self.timeline.observe(sample.mono_ns, now_ms);
@@ -259,13 +262,14 @@ impl Node {
             sampled.for_each(|gpu| gpu.row = Row::default());
             node.host = Row::default();
         }
-        changes.gpus |= take_faults(&mut node.gpus, &sample.gpus, is_whole);
+        changes.gpus |= apply_faults(&mut node.gpus, &sample.gpus, is_whole);
         sample.gpus.apply_each(&mut node.gpus, |gpu| &mut gpu.row);
         sample.host.apply(&mut node.host);
-        let figures = self.figures.take().into_iter().flatten();
-        node.processes.iter_mut().zip(figures).for_each(|(process, row)| process.row = row);
-        if let Some(uses) = sample.jobs.or(is_whole.then(Vec::new)) {
-            changes.uses |= take_uses(&mut node.job_usage, &uses, is_whole);
+        let process_readings = self.process_readings.take().into_iter().flatten();
+        node.processes.iter_mut().zip(process_readings).for_each(|(process, row)| process.row = row);
+        self.unattributed.take_sample(node, now_ms);
+        if let Some(usages) = sample.jobs.or(is_whole.then(Vec::new)) {
+            changes.job_usage |= apply_job_usage(&mut node.job_usage, &usages, is_whole);
         }
         if let Some(cores) = sample.cores.or(is_whole.then(Vec::new))
             && node.cores != cores
@@ -275,25 +279,26 @@ impl Node {
         }
         node.sampled(self.timeline.relay_ms(sample.mono_ns, now_ms));
         // Subscribers append one sample per delta; several at once (a link that caught up) would leave false gaps.
-        changes.past |= changes.sampled;
+        changes.history |= changes.sampled;
         changes.sampled = true;
     }
 
-    fn take_processes(&mut self, list: ProcessList, changes: &mut NodeChanges) {
-        changes.gpus |= take_gaps(&mut self.picture.gpus, list.gaps);
+    fn apply_processes(&mut self, list: ProcessList, changes: &mut NodeChanges) {
+        changes.gpus |= apply_gaps(&mut self.picture.gpus, list.gaps);
         let picture = |ProcessSample { facts, now }| ProcessPicture { facts, row: now.row() };
         // A genuine probe never lists more.
         let processes: Vec<_> = list.processes.into_iter().take(MAX_PROCESSES).map(picture).collect();
         self.list_ns = list.mono_ns;
+        self.unattributed.take_list();
         self.listed = processes.iter().map(|process| process.row.clone()).collect();
         let same = |(old, new): (&ProcessPicture, &ProcessPicture)| old.facts == new.facts;
         let known = &self.picture.processes;
         if known.len() == processes.len() && known.iter().zip(&processes).all(same) {
-            self.figures = Some(self.listed.clone());
+            self.process_readings = Some(self.listed.clone());
             return;
         }
         changes.processes = true;
-        self.figures = None;
+        self.process_readings = None;
         let before = std::mem::take(&mut self.picture.processes);
         let identity = |process: &ProcessPicture| (process.facts.pid, process.facts.gpu.clone());
         let here: HashSet<_> = processes.iter().map(identity).collect();
@@ -308,17 +313,20 @@ impl Node {
     }
 
     /// Applies an update of the last process list; one that refers to another list, after a loss, is ignored.
-    fn take_process_vitals(&mut self, vitals: &ProcessReadingsDelta) {
+    fn apply_process_readings(&mut self, readings: &ProcessReadingsDelta) {
         let count = self.picture.processes.len();
-        if vitals.list_ns != self.list_ns || count != vitals.now.rows as usize || count != self.listed.len() {
+        if readings.list_ns != self.list_ns
+            || count != readings.now.rows as usize
+            || count != self.listed.len()
+        {
             return;
         }
-        let mut rows = if vitals.sparse { self.listed.clone() } else { vec![Row::default(); count] };
-        vitals.now.apply_each(&mut rows, |row| row);
-        self.figures = Some(rows);
+        let mut rows = if readings.sparse { self.listed.clone() } else { vec![Row::default(); count] };
+        readings.now.apply_each(&mut rows, |row| row);
+        self.process_readings = Some(rows);
     }
 
-    fn take_health(&mut self, report: HealthReport, changes: &mut NodeChanges) {
+    fn apply_health(&mut self, report: HealthReport, changes: &mut NodeChanges) {
         for (gpu, mut health) in self.picture.gpus.iter_mut().zip(report.gpus) {
             if gpu.health != health {
                 // A parsed list may have twice the capacity.
@@ -328,7 +336,7 @@ impl Node {
         }
     }
 
-    fn take_event(&mut self, event: Event, now_ms: u64, changes: &mut NodeChanges) {
+    fn apply_event(&mut self, event: Event, now_ms: u64, changes: &mut NodeChanges) {
         let at_ms = self.timeline.relay_ms(event.mono_ns, now_ms);
         let events = &mut self.picture.head.events;
         events.push(GpuEvent { at_ms, gpu: event.gpu, xid: event.xid, text: event.text });
@@ -358,7 +366,7 @@ impl Node {
 }
 
 /// Sets the process list gaps of each GPU; returns whether they changed.
-fn take_gaps(gpus: &mut [GpuPicture], gaps: Vec<GpuGap>) -> bool {
+fn apply_gaps(gpus: &mut [GpuPicture], gaps: Vec<GpuGap>) -> bool {
     let mut by_gpu: HashMap<_, Vec<_>> = HashMap::new();
     for GpuGap { gpu, gap } in gaps {
         let of_it = by_gpu.entry(gpu).or_default();
@@ -377,7 +385,7 @@ fn take_gaps(gpus: &mut [GpuPicture], gaps: Vec<GpuGap>) -> bool {
 }
 
 /// Sets the faults of GPUs; returns whether they changed.
-fn take_faults(gpus: &mut [GpuPicture], delta: &RowsDelta<GpuField>, is_whole: bool) -> bool {
+fn apply_faults(gpus: &mut [GpuPicture], delta: &RowsDelta<GpuField>, is_whole: bool) -> bool {
     let count = if is_whole { gpus.len().min(delta.rows as usize) } else { 0 };
     let before: Vec<_> = gpus[..count].iter_mut().map(|gpu| gpu.fault.take()).collect();
     let mut changed = false;
@@ -391,16 +399,16 @@ fn take_faults(gpus: &mut [GpuPicture], delta: &RowsDelta<GpuField>, is_whole: b
 }
 
 /// Sets the usage of jobs; returns whether the set of jobs changed.
-fn take_uses(uses: &mut Vec<JobUsagePicture>, delta: &[JobUsageDelta], is_whole: bool) -> bool {
-    let before = std::mem::take(uses);
+fn apply_job_usage(usages: &mut Vec<JobUsagePicture>, delta: &[JobUsageDelta], is_whole: bool) -> bool {
+    let before = std::mem::take(usages);
     // Probes list jobs by id; a list in another order is invalid and replaces all.
     let known = |job: JobId| before.binary_search_by_key(&job, |usage| usage.job).ok().filter(|_| !is_whole);
-    uses.extend(delta.iter().map(|JobUsageDelta { job, now }| {
+    usages.extend(delta.iter().map(|JobUsageDelta { job, now }| {
         let mut row = known(*job).map_or_else(Row::default, |index| before[index].row.clone());
         now.apply(&mut row);
         JobUsagePicture { job: *job, row }
     }));
-    !before.iter().map(|usage| usage.job).eq(uses.iter().map(|usage| usage.job))
+    !before.iter().map(|usage| usage.job).eq(usages.iter().map(|usage| usage.job))
 }
 
 const LOST: &str = "(lines that could not be read were skipped)";

@@ -118,7 +118,7 @@ pub fn process(node: &str, gpu: u32, pid: u32, job: Option<u32>) -> ProbeLine {
 }
 
 /// An update of the single process of the last list.
-pub fn figures(gpu_mem_bytes: u64) -> ProbeLine {
+pub fn process_readings(gpu_mem_bytes: u64) -> ProbeLine {
     let now = ProcessReadings { gpu_mem_bytes: Reading::Value(gpu_mem_bytes), ..Default::default() };
     ProbeLine::ProcessReadings(ProcessListReadings { now: vec![now], ..Default::default() })
 }

@@ -84,18 +84,18 @@ fn a_fault_and_a_jobs_usage_last_until_a_sample_changes_them() {
         (node.gpus[0].fault.clone(), node.job_usage.len(), fleet.take_changes().nodes[&name("n1")].clone())
     };
     line(&mut fleet, "n1", sparse(51, Some(50), &fault, std::slice::from_ref(&usage)), 2_000);
-    let (known, uses, changes) = shown(&mut fleet);
-    assert!(known == fault && uses == 1 && changes.gpus && changes.uses);
+    let (known, usages, changes) = shown(&mut fleet);
+    assert!(known == fault && usages == 1 && changes.gpus && changes.job_usage);
     line(&mut fleet, "n1", sparse(52, Some(51), &None, &[]), 3_000);
-    let (known, uses, changes) = shown(&mut fleet);
-    assert!(known == fault && uses == 1 && !changes.gpus && !changes.uses);
+    let (known, usages, changes) = shown(&mut fleet);
+    assert!(known == fault && usages == 1 && !changes.gpus && !changes.job_usage);
     // As a whole the same is no news, and nothing is.
     line(&mut fleet, "n1", sparse(53, None, &fault, &[usage]), 4_000);
-    let (known, uses, changes) = shown(&mut fleet);
-    assert!(known == fault && uses == 1 && !changes.gpus && !changes.uses);
+    let (known, usages, changes) = shown(&mut fleet);
+    assert!(known == fault && usages == 1 && !changes.gpus && !changes.job_usage);
     line(&mut fleet, "n1", sparse(54, None, &None, &[]), 5_000);
-    let (known, uses, changes) = shown(&mut fleet);
-    assert!(known.is_none() && uses == 0 && changes.gpus && changes.uses);
+    let (known, usages, changes) = shown(&mut fleet);
+    assert!(known.is_none() && usages == 0 && changes.gpus && changes.job_usage);
 }
 
 #[test]
@@ -103,14 +103,14 @@ fn sparse_history_is_entered_from_its_first_complete_sample_on() {
     let mut fleet = one_node();
     let utils = |second, before, utils: &[u64]| since(before, replay(second, utils));
     line(&mut fleet, "n1", sample(60, &[99, 99]), 11_000);
-    // The one that 51 continues never came; 53 leaves out what 52 said.
+    // The sample that 51 continues was lost; 53 omits values of 52.
     line(&mut fleet, "n1", utils(51, Some(50), &[11, 11]), 11_010);
     line(&mut fleet, "n1", utils(52, None, &[22, 22]), 11_020);
     line(&mut fleet, "n1", utils(53, Some(52), &[33]), 11_030);
     fleet.handle(Event::Tick, 11_500);
-    let past = node(&fleet, "n1").history.as_ref().unwrap();
+    let history = node(&fleet, "n1").history.as_ref().unwrap();
     let known = |gpu| -> Vec<_> {
-        let points = past.gpu(gpu, GpuField::Util).unwrap().points();
+        let points = history.gpu(gpu, GpuField::Util).unwrap().points();
         points.filter_map(|(_, cell)| cell?.value()).collect()
     };
     assert_eq!((known(0), known(1)), (vec![90, 22, 33, 99], vec![80, 22, 22, 99]));
@@ -154,7 +154,7 @@ fn an_ended_job_is_shown_as_it_was_before_its_end_and_not_as_it_left_its_node() 
     let mut fleet = one_node();
     line(&mut fleet, "n1", process("n1", 0, 77, Some(1)), 1_000);
     (51..60).for_each(|second| line(&mut fleet, "n1", sample(second, &[95, 95]), (second - 49) * 1_000));
-    // It ends at 10 s; SLURM says so at 20 s, when its GPUs are idle and its process is gone.
+    // It ends at 10 s; SLURM reports that at 20 s, when its GPUs are idle and its process is gone.
     (60..70).for_each(|second| line(&mut fleet, "n1", sample(second, &[0, 0]), (second - 49) * 1_000));
     line(&mut fleet, "n1", ProbeLine::Processes(Default::default()), 20_000);
     let mut over = job(1, &[("n1", &[0, 1])]);
@@ -194,8 +194,15 @@ fn process_updates_of_another_list_are_ignored() {
     let ProbeLine::Processes(list) = process("n1", 1, 77, Some(1)) else { unreachable!("it is one") };
     line(&mut fleet, "n1", ProbeLine::Processes(ProcessList { mono_ns: 5, ..list }), 1_000);
     let mut sparse = |list_ns| {
-        let ProbeLine::ProcessReadings(vitals) = figures(7 << 30) else { unreachable!("they are") };
-        line(&mut fleet, "n1", ProbeLine::ProcessReadings(ProcessListReadings { list_ns, ..vitals }), 2_000);
+        let ProbeLine::ProcessReadings(readings) = process_readings(7 << 30) else {
+            unreachable!("they are")
+        };
+        line(
+            &mut fleet,
+            "n1",
+            ProbeLine::ProcessReadings(ProcessListReadings { list_ns, ..readings }),
+            2_000,
+        );
         line(&mut fleet, "n1", sample(52 + list_ns, &[1, 1]), 3_000);
         node(&fleet, "n1").processes[0].row.value(ProcessField::GpuMem)
     };
@@ -222,7 +229,7 @@ fn a_gres_index_is_a_minor_number_and_never_an_nvml_index() {
 }
 
 #[test]
-fn a_process_shows_whose_a_gpu_is_when_slurm_does_not_say() {
+fn a_gpu_is_assigned_by_its_processes_if_slurm_does_not_report_it() {
     let mut fleet = Fleet::new();
     let mut vague = job(1, &[("n1", &[])]);
     vague.gpus[0].set = GpuSet::Unknown;
@@ -250,8 +257,8 @@ fn missed_samples_fill_their_gap() {
         line(&mut fleet, "n1", replay(second, &[70, 70]), 11_050);
     }
     fleet.handle(Event::Tick, 11_500);
-    let past = node(&fleet, "n1").history.as_ref().unwrap();
-    let util = past.gpu(0, GpuField::Util).unwrap();
+    let history = node(&fleet, "n1").history.as_ref().unwrap();
+    let util = history.gpu(0, GpuField::Util).unwrap();
     let values: Vec<_> =
         util.points().map(|(_, cell)| cell.and_then(nodeglass_protocol::Cell::value)).collect();
     assert_eq!(values, [vec![Some(90)], vec![Some(70); 9], vec![Some(50)]].concat());
@@ -264,10 +271,10 @@ fn a_new_link_fills_the_gap_that_the_old_one_left() {
     line(&mut fleet, "n1", hello("n1", &[0, 1]), 21_500);
     line(&mut fleet, "n1", sample(71, &[50, 50]), 22_000);
     (51..71).for_each(|second| line(&mut fleet, "n1", replay(second, &[70, 70]), 22_050));
-    // Whatever comes next, it is entered before that.
+    // It is entered before anything that arrives later.
     line(&mut fleet, "n1", hello("n1", &[0, 1]), 22_100);
-    let past = node(&fleet, "n1").history.as_ref().unwrap();
-    let util = past.gpu(0, GpuField::Util).unwrap();
+    let history = node(&fleet, "n1").history.as_ref().unwrap();
+    let util = history.gpu(0, GpuField::Util).unwrap();
     let values: Vec<_> =
         util.points().map(|(_, cell)| cell.and_then(nodeglass_protocol::Cell::value)).collect();
     assert_eq!(values, [vec![Some(90)], vec![Some(70); 20], vec![Some(50)]].concat());
@@ -280,8 +287,8 @@ fn history_that_arrives_before_the_first_live_sample_is_kept() {
     line(&mut fleet, "n1", hello("n1", &[0]), 600_000);
     (0..10).for_each(|second| line(&mut fleet, "n1", replay(100 + second, &[second]), 600_000));
     line(&mut fleet, "n1", sample(110, &[99]), 600_000);
-    let past = node(&fleet, "n1").history.as_ref().unwrap();
-    assert_eq!(past.gpu(0, GpuField::Util).unwrap().len(), 11);
+    let history = node(&fleet, "n1").history.as_ref().unwrap();
+    assert_eq!(history.gpu(0, GpuField::Util).unwrap().len(), 11);
 }
 
 #[test]
@@ -293,8 +300,8 @@ fn a_gpu_keeps_its_history_when_its_index_changes() {
     let node = node(&fleet, "n1");
     assert_eq!(node.gpus[0].facts.uuid, uuid("n1", 1));
     assert_eq!(node.gpus[0].row.value(GpuField::Util), Some(80));
-    let past = node.history.as_ref().unwrap();
-    assert_eq!(past.gpu(0, GpuField::Util).unwrap().points().last().unwrap().1.unwrap().value(), Some(80));
+    let history = node.history.as_ref().unwrap();
+    assert_eq!(history.gpu(0, GpuField::Util).unwrap().points().last().unwrap().1.unwrap().value(), Some(80));
 }
 
 #[test]
@@ -335,9 +342,9 @@ fn a_machine_without_a_driver_is_a_host_with_a_sentence() {
     let mut fleet = Fleet::new();
     fleet.watch_hosts([name("n1")]);
     let ProbeLine::Hello(mut bare) = hello("n1", &[]) else { unreachable!() };
-    bare.sources = vec![SourceState::absent(Vendor::Nvidia, "no NVIDIA driver: not loaded")];
+    bare.sources = vec![SourceState::absent(Vendor::Nvidia, "the NVIDIA driver is not loaded")];
     line(&mut fleet, "n1", ProbeLine::Hello(bare), 0);
-    assert_eq!(node(&fleet, "n1").head.no_gpu.as_ref().unwrap().as_str(), "no NVIDIA driver: not loaded");
+    assert_eq!(node(&fleet, "n1").head.no_gpu.as_ref().unwrap().as_str(), "the NVIDIA driver is not loaded");
 }
 
 #[test]

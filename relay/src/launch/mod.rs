@@ -25,7 +25,7 @@ pub trait Launcher: Send + Sync + 'static {
     /// Starts a probe on `node`. Applies its own time limits (20 s in total).
     ///
     /// # Errors
-    /// [`LaunchError`], which also says whether a retry may help.
+    /// [`LaunchError`], which also states whether a retry may help.
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError>;
 
     /// A hash of the login's local state: keys, the agent, known hosts, configuration. `None` if unknown.

@@ -79,7 +79,7 @@ pub enum ConfigError {
     #[error("`ssh -G` did not answer within 5 s; is the home directory reachable?")]
     Slow,
     /// It reported an error.
-    #[error("`ssh -G` says: {0}")]
+    #[error("`ssh -G` failed: {0}")]
     Refused(String),
 }
 
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(settings.identity_files[0], PathBuf::from("/home/ann/.ssh/id_ed25519"));
         assert_eq!(settings.known_hosts[0], PathBuf::from("/home/ann/.ssh/known_hosts"));
         assert_eq!(settings.agent, Some("/run/agent".into()));
-        assert!(!settings.accept_unknown, "an unknown host is not accepted unless the user said so");
+        assert!(!settings.accept_unknown, "an unknown host is not accepted unless configured by the user");
     }
 
     #[test]

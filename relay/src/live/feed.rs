@@ -139,20 +139,23 @@ impl TopicFeed {
         mut history_budget: usize,
     ) -> Option<(Bytes, Vec<NodeName>)> {
         let views = self.viewer.nodes(fleet, &self.topic).filter(|_| !self.is_gone(fleet))?;
-        let (mut pasts, mut pending_history) = (Vec::new(), Vec::new());
+        let (mut histories, mut pending_history) = (Vec::new(), Vec::new());
         for (index, node) in self.nodes.iter().enumerate() {
             let now = find(&views, index, |now| *now.name() == node.name).map(|index| &views[index]);
             match take_within(&mut history_budget, || {
-                self.detail.history(now.and_then(NodeView::past).as_deref())
+                self.detail.history(now.and_then(NodeView::history).as_deref())
             }) {
-                Some(past) => pasts.push(Cell::new(past)),
+                Some(history) => histories.push(Cell::new(history)),
                 None => pending_history.push(node.name.clone()),
             }
         }
         let node = |index: usize| {
             let sent = &self.nodes[index];
             let now = find(&views, index, |now| *now.name() == sent.name).map(|index| &views[index]);
-            NodePicture { history: pasts.get(index).and_then(Cell::take), ..sent.picture(now, self.detail) }
+            NodePicture {
+                history: histories.get(index).and_then(Cell::take),
+                ..sent.picture(now, self.detail)
+            }
         };
         let frame = Bytes::from(form.encode(&SnapshotWriter {
             topic: &self.topic,
@@ -184,13 +187,13 @@ impl TopicFeed {
             let Some(index) = self.index_by_name.get(&name).copied() else { continue };
             let now = if self.live { self.viewer.node(fleet, &name) } else { None };
             let view = now.as_ref().or_else(|| last.iter().find(|view| *view.name() == name));
-            let past = view.and_then(NodeView::past);
-            let Some(past) = self.detail.history(past.as_deref()) else { continue };
-            history_budget = history_budget.saturating_sub(past.encoded_len());
-            nodes.push((index as u32, past));
+            let history = view.and_then(NodeView::history);
+            let Some(history) = self.detail.history(history.as_deref()) else { continue };
+            history_budget = history_budget.saturating_sub(history.encoded_len());
+            nodes.push((index as u32, history));
         }
-        let pasts = Histories { topic: self.number, nodes };
-        (!pasts.nodes.is_empty()).then(|| Bytes::from(form.encode(&ServerMessage::Histories(pasts))))
+        let histories = Histories { topic: self.number, nodes };
+        (!histories.nodes.is_empty()).then(|| Bytes::from(form.encode(&ServerMessage::Histories(histories))))
     }
 
     /// The delta from the published state to the current one; `None` if nothing changed in this topic, or
@@ -215,22 +218,23 @@ impl TopicFeed {
         let now_ms = self.sent.at_ms + u64::from(elapsed_ms);
         let out = self.state_changes(fleet, changes, &mut nodes, out);
         let (packed, plain) = self.reading_changes(&nodes, now_ms, with_json);
-        let (pasts, pending_history) = self.history_changes(&nodes);
-        if out.is_empty() && packed.is_none() && pasts.is_empty() {
+        let (histories, pending_history) = self.history_changes(&nodes);
+        if out.is_empty() && packed.is_none() && histories.is_empty() {
             return None;
         }
         self.cached = Default::default();
         self.sent.at_ms = now_ms;
         self.seq = self.seq.wrapping_add(1);
         let (topic, seq) = (self.number, self.seq);
-        let encode = |form: Form, mut changes: Vec<Change>, vitals: Option<Readings>, pasts: Vec<Change>| {
-            changes.extend(vitals.map(Change::Readings));
-            changes.extend(pasts);
-            Bytes::from(form.encode(&ServerMessage::Delta(Delta { topic, seq, elapsed_ms, changes })))
-        };
+        let encode =
+            |form: Form, mut changes: Vec<Change>, readings: Option<Readings>, histories: Vec<Change>| {
+                changes.extend(readings.map(Change::Readings));
+                changes.extend(histories);
+                Bytes::from(form.encode(&ServerMessage::Delta(Delta { topic, seq, elapsed_ms, changes })))
+            };
         let plain = packed.is_some().then_some(Readings::Plain(plain));
-        let json = with_json.then(|| encode(Form::Json, out.clone(), plain, pasts.clone()));
-        let binary = encode(Form::Binary, out, packed.map(Readings::Packed), pasts);
+        let json = with_json.then(|| encode(Form::Json, out.clone(), plain, histories.clone()));
+        let binary = encode(Form::Binary, out, packed.map(Readings::Packed), histories);
         Some(Encoded { binary, json, pending_history })
     }
 
@@ -305,7 +309,7 @@ impl TopicFeed {
         }
     }
 
-    /// Drops nodes whose known state is void: they left and came back, or a job switched between live
+    /// Drops nodes whose known state is void: they were removed and added again, or a job switched between live
     /// nodes and its last picture.
     fn drop_replaced_nodes(&mut self, changes: &Changes, out: &mut Vec<Change>) {
         let switched = matches!(self.topic, Topic::Job(id) if changes.switched.contains(&id));
@@ -354,11 +358,11 @@ impl TopicFeed {
         let (mut out, mut pending_history, mut history_budget) =
             (Vec::new(), Vec::new(), self.history_budget);
         let is_another = |dirty: &&DirtyNode<'_>| {
-            dirty.is_new || dirty.node_changes.is_some_and(|node_changes| node_changes.past)
+            dirty.is_new || dirty.node_changes.is_some_and(|node_changes| node_changes.history)
         };
         for dirty in nodes.iter().filter(is_another) {
-            match take_within(&mut history_budget, || self.detail.history(dirty.view.past().as_deref())) {
-                Some(past) => out.push(Change::History { node: dirty.index as u32, history: past }),
+            match take_within(&mut history_budget, || self.detail.history(dirty.view.history().as_deref())) {
+                Some(history) => out.push(Change::History { node: dirty.index as u32, history }),
                 None => pending_history.push(dirty.view.name().clone()),
             }
         }
@@ -412,17 +416,17 @@ fn overview_state(topic: &Topic, viewer: &Viewer, fleet: &Fleet, at_ms: u64) -> 
     }
 }
 
-/// Evaluates `past` only while the budget lasts, so that nothing is copied in vain.
+/// Evaluates `history` only while the budget lasts, so that nothing is copied in vain.
 fn take_within(
     history_budget: &mut usize,
-    past: impl FnOnce() -> Option<History>,
+    history: impl FnOnce() -> Option<History>,
 ) -> Option<Option<History>> {
     if *history_budget == 0 {
         return None;
     }
-    let past = past();
-    *history_budget = history_budget.saturating_sub(past.as_ref().map_or(0, History::encoded_len));
-    Some(past)
+    let history = history();
+    *history_budget = history_budget.saturating_sub(history.as_ref().map_or(0, History::encoded_len));
+    Some(history)
 }
 
 /// Finds an element, starting at the most likely index.

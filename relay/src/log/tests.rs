@@ -25,7 +25,7 @@ impl Screen {
     }
 }
 
-/// What is shown and what is kept of the events of `tell`.
+/// The output and the stored log of the events that `emit` logs.
 fn logged(shown: Level, log_events: impl FnOnce()) -> (String, String) {
     let base = tempfile::tempdir().unwrap();
     let dir = || RuntimeDir::open(&Places { session: None, temporary: base.path().into() }).unwrap();

@@ -102,7 +102,7 @@ impl Decoder {
         }
     }
 
-    /// The output so far, if no probe has answered yet.
+    /// The output so far, if no probe has said hello yet.
     pub fn noise(&self) -> Option<Text> {
         (self.state == State::Searching)
             .then(|| Text::from_bytes(&self.buffer))
@@ -227,7 +227,7 @@ fn is_of_a_newer_probe(json: &[u8]) -> bool {
     })
 }
 
-/// The message for a node on which no probe answered.
+/// The message for a node on which no probe said hello.
 pub(super) fn no_probe_message(node: &NodeName, noise: Option<Text>) -> Text {
     match noise {
         Some(noise) => format!("no probe answered on {node}; it printed: {noise}").into(),

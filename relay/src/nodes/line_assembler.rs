@@ -7,7 +7,7 @@ use nodeglass_protocol::probe::{MAX_WHOLE, Piece};
 pub(super) struct LineAssembler {
     line: u32,
     parts: u32,
-    /// Position of the piece that is to come; 0 when none has come.
+    /// Position of the next piece; 0 before the first.
     next: u32,
     text: String,
 }

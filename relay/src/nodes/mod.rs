@@ -10,7 +10,7 @@ mod probe_requests;
 mod session;
 mod supervisor;
 
-pub use probe_requests::{ANSWER_TIMEOUT, Probes, QueuedRequest, Request};
+pub use probe_requests::{Probes, QueuedRequest, RESPONSE_TIMEOUT, Request};
 pub use supervisor::Supervisor;
 
 use crate::fleet::NodeEvent;
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 pub struct FromNode {
     /// The node.
     pub node: NodeName,
-    /// When it came in, by the relay's clock.
+    /// When it arrived, by the relay's clock.
     pub at_ms: u64,
     /// What happened.
     pub event: NodeEvent,

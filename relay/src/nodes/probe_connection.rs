@@ -158,11 +158,11 @@ impl ProbeConnection {
         }
         match self.pending.register(queued) {
             Ok((number, request)) => self.send(&Control::Request { number, request }),
-            Err(question) => question.refuse("its probe has too many questions open; try again in a moment"),
+            Err(queued) => queued.refuse("its probe has too many open requests; try again in a moment"),
         }
     }
 
-    /// Delivers an answer of the probe.
+    /// Delivers a response of the probe.
     pub(super) fn resolve(&mut self, line: ParsedLine) {
         if let ProbeLine::Response(response) = line {
             self.pending.resolve(response.number, response.response);

@@ -1,4 +1,4 @@
-//! Requests to a probe: numbered, limited, and answered to the caller without involving the fleet.
+//! Requests to a probe: numbered, limited, and answered directly to the caller without involving the fleet.
 
 use nodeglass_protocol::request::{ProbeRequest, Response};
 use nodeglass_protocol::{NodeName, Text};
@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// Time limit for an answer.
-pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for a response.
+pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Capacity of the supervisor's queue.
 const QUEUE_CAPACITY: usize = 64;
 /// Capacity of a session's queue.
@@ -31,13 +31,13 @@ impl QueuedRequest {
         (&self.node, &self.request)
     }
 
-    /// Answers it as a probe would.
+    /// Responds as a probe would.
     #[cfg(test)]
     pub fn respond(self, response: Response) {
         let _ = self.reply.send(response);
     }
 
-    /// Answers that it was refused, and why.
+    /// Responds that the request was refused, and why.
     pub(super) fn refuse(self, why: impl Into<Text>) {
         let _ = self.reply.send(Response::Refused(why.into()));
     }
@@ -64,31 +64,31 @@ pub struct Probes(mpsc::Sender<Request>);
 impl Probes {
     /// The handle, and its receiver for [`super::Supervisor::serve`].
     pub fn new() -> (Self, mpsc::Receiver<Request>) {
-        let (questions, asked) = mpsc::channel(QUEUE_CAPACITY);
-        (Self(questions), asked)
+        let (requests, receiver) = mpsc::channel(QUEUE_CAPACITY);
+        (Self(requests), receiver)
     }
 
-    /// Sends a request to a node's probe, and waits at most [`ANSWER_TIMEOUT`].
+    /// Sends a request to a node's probe, and waits at most [`RESPONSE_TIMEOUT`].
     pub async fn request(&self, node: &NodeName, request: ProbeRequest) -> Response {
         let (reply, response) = oneshot::channel();
         let queued = QueuedRequest { node: node.clone(), request, reply };
-        let asked = async {
+        let exchange = async {
             self.0.send(Request::Probe(queued)).await.ok()?;
             response.await.ok()
         };
-        let why = match timeout(ANSWER_TIMEOUT, asked).await {
+        let why = match timeout(RESPONSE_TIMEOUT, exchange).await {
             Ok(Some(response)) => return response,
             Ok(None) => format!("the link to {node} ended before its probe answered"),
-            Err(_) => format!("the probe on {node} did not answer within {} s", ANSWER_TIMEOUT.as_secs()),
+            Err(_) => format!("the probe on {node} did not answer within {} s", RESPONSE_TIMEOUT.as_secs()),
         };
         Response::Refused(why.into())
     }
 
-    /// Retries a node now, or all that wait; the answer names them.
+    /// Retries a node now, or all that wait; the response names them.
     pub async fn retry(&self, node: Option<NodeName>) -> Response {
         let (reply, response) = oneshot::channel();
-        let asked = self.0.send(Request::Retry { node, reply }).await;
-        let response = match asked {
+        let sent = self.0.send(Request::Retry { node, reply }).await;
+        let response = match sent {
             Ok(()) => response.await.ok(),
             Err(_) => None,
         };
@@ -117,7 +117,7 @@ impl PendingProbeRequests {
         Ok((self.next, queued.request))
     }
 
-    /// Delivers an answer. Answers without a pending request are ignored.
+    /// Delivers a response. Responses without a pending request are ignored.
     pub(super) fn resolve(&mut self, number: u32, response: Response) {
         if let Some(reply) = self.replies.remove(&number) {
             let _ = reply.send(response);
@@ -137,20 +137,20 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_delivered_once_to_its_question() {
+    fn a_response_is_delivered_once_to_its_request() {
         let mut pending = PendingProbeRequests::default();
         let ((first, mut one), (second, mut two)) = (queued(), queued());
         let (number, _) = pending.register(first).unwrap();
         pending.register(second).unwrap();
         pending.resolve(number, Response::Done("done".into()));
         pending.resolve(number, Response::Done("again".into()));
-        pending.resolve(77, Response::Done("nobody asked".into()));
+        pending.resolve(77, Response::Done("no such request".into()));
         assert_eq!(one.try_recv().unwrap(), Response::Done("done".into()));
         assert!(two.try_recv().is_err());
     }
 
     #[test]
-    fn pending_questions_are_limited_and_abandoned_ones_make_room() {
+    fn pending_requests_are_limited_and_abandoned_ones_make_room() {
         let mut pending = PendingProbeRequests::default();
         let mut waiting: Vec<_> = (0..MAX_OPEN)
             .map(|_| {

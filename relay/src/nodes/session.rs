@@ -21,7 +21,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 /// After a disconnect that the end of a job may explain, SLURM is polled before the node is retried;
-/// without an answer in this time it is retried anyway.
+/// without a response in this time it is retried anyway.
 const LIST_LIMIT: Duration = Duration::from_secs(10);
 /// After this many denials although SLURM lists a running job, the session stops retrying.
 const MAX_DENIED: u32 = 5;
@@ -46,10 +46,10 @@ pub(super) struct Session {
     /// Whether it waits, so that a retry has an effect.
     pub(super) waits: Arc<AtomicBool>,
     /// Requests to the probe.
-    pub(super) questions: mpsc::Receiver<QueuedRequest>,
+    pub(super) requests: mpsc::Receiver<QueuedRequest>,
     /// Position in the last sample stream, to request what a broken link lost.
     pub(super) position: Option<StreamPosition>,
-    /// AuthFailureCache of all nodes, including this one's in earlier sessions.
+    /// Recent refusals of all nodes, including this one's in earlier sessions.
     pub(super) auth_failures: AuthFailureCache,
     /// The job list that the target is based on.
     pub(super) job_lists: watch::Receiver<JobList>,
@@ -201,8 +201,8 @@ impl Session {
     ) -> WakeReason {
         self.clear_retry();
         let list = *self.job_lists.borrow_and_update();
-        let asks = job_may_have_ended && list.is_fresh && !self.jobs().is_empty();
-        if asks {
+        let polls_first = job_may_have_ended && list.is_fresh && !self.jobs().is_empty();
+        if polls_first {
             tracing::info!(
                 node.name = %self.node, reason = %why,
                 "link closed; polling SLURM whether the job there has ended"
@@ -212,8 +212,8 @@ impl Session {
             self.log_fault(&why);
         }
         let due = Instant::now() + wait;
-        let ask_until = if asks { Instant::now() + LIST_LIMIT } else { due };
-        let latest = due.max(ask_until);
+        let poll_until = if polls_first { Instant::now() + LIST_LIMIT } else { due };
+        let latest = due.max(poll_until);
         let retry_at_ms = self.clock.now_ms() + (latest - Instant::now()).as_millis() as u64;
         let why: Text =
             if backoff.is_broken() { format!("the probe keeps ending: {why}").into() } else { why };
@@ -254,7 +254,7 @@ impl Session {
                 }
                 changed = self.job_lists.changed() => break if changed.is_err() { WakeReason::Stopped } else { WakeReason::Changed },
                 changed = self.credentials.changed() => break if changed.is_err() { WakeReason::Stopped } else { WakeReason::Changed },
-                Some(queued) = self.questions.recv() => self.refuse_request(queued, why),
+                Some(queued) = self.requests.recv() => self.refuse_request(queued, why),
             }
         };
         self.waits.store(false, Ordering::Release);
@@ -300,7 +300,7 @@ impl Session {
             tokio::select! {
                 launched = &mut launch => break launched.map_err(|error| self.disconnect_reason(error))?,
                 () = stopped(&mut self.wanted) => return Err(DisconnectReason::Stopped),
-                Some(queued) = self.questions.recv() => {
+                Some(queued) = self.requests.recv() => {
                     queued.refuse(format!("{} is being connected; try again in a moment", self.node));
                 }
             }
@@ -329,7 +329,7 @@ impl Session {
                     }
                 }
                 // A request to the probe.
-                Some(queued) = self.questions.recv() => connection.request(queued),
+                Some(queued) = self.requests.recv() => connection.request(queued),
             }
         }
     }
@@ -410,7 +410,7 @@ impl Session {
                 connection.send(&self.interval());
                 match self.position.filter(|position| position.stream == hello.stream) {
                     Some(StreamPosition { stream, seq }) => {
-                        tracing::debug!(node.name = %self.node, after_seq = seq, "asked for what was missed");
+                        tracing::debug!(node.name = %self.node, after_seq = seq, "requested the missed samples");
                         connection.send(&Control::Backfill { stream, after_seq: seq });
                     }
                     None => self.position = Some(StreamPosition { stream: hello.stream, seq: 0 }),

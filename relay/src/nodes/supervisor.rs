@@ -43,7 +43,7 @@ struct Running {
     retry: Arc<Notify>,
     /// Whether it waits, for its time or for the user.
     waits: Arc<AtomicBool>,
-    questions: mpsc::Sender<QueuedRequest>,
+    requests: mpsc::Sender<QueuedRequest>,
     task: JoinHandle<()>,
 }
 
@@ -116,10 +116,10 @@ impl Supervisor {
             let why = format!("there is no probe on {}: none of your jobs is on it", queued.node);
             return queued.refuse(why);
         };
-        match running.questions.try_send(queued) {
+        match running.requests.try_send(queued) {
             Ok(()) => {}
             Err(mpsc::error::TrySendError::Full(queued)) => {
-                queued.refuse("too many questions to this node at once; try again in a moment");
+                queued.refuse("too many requests to this node at once; try again in a moment");
             }
             Err(mpsc::error::TrySendError::Closed(queued)) => queued.refuse("the link has just ended"),
         }
@@ -162,7 +162,7 @@ impl Supervisor {
     fn start(&mut self, node: &NodeName, schedule: SampleSchedule) -> bool {
         let (wanted, schedule) = watch::channel(Target { schedule, stop: false });
         let (retry, waits) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
-        let (questions, asked) = mpsc::channel(NODE_QUEUE_CAPACITY);
+        let (requests, request_rx) = mpsc::channel(NODE_QUEUE_CAPACITY);
         let session = Session {
             node: node.clone(),
             launcher: Arc::clone(&self.launcher),
@@ -171,7 +171,7 @@ impl Supervisor {
             wanted: schedule,
             retry: Arc::clone(&retry),
             waits: Arc::clone(&waits),
-            questions: asked,
+            requests: request_rx,
             position: None,
             auth_failures: self.auth_failures.clone(),
             job_lists: self.job_lists.subscribe(),
@@ -189,7 +189,7 @@ impl Supervisor {
             }
             session.run().await;
         });
-        self.running.insert(node.clone(), Running { wanted, retry, waits, questions, task });
+        self.running.insert(node.clone(), Running { wanted, retry, waits, requests, task });
         true
     }
 
@@ -207,7 +207,7 @@ impl Drop for Supervisor {
     }
 }
 
-/// Maximum number of nodes that an answer names.
+/// Maximum number of nodes that a response names.
 const NAMED: usize = 4;
 
 /// Checks credentials while a session waits for a change.

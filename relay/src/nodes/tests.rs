@@ -30,7 +30,7 @@ struct Probe {
 struct FakeLauncher {
     launches: Mutex<VecDeque<Result<NodeStream, LaunchError>>>,
     tries: Mutex<Vec<Instant>>,
-    /// What there is to log in with; 0: it cannot tell.
+    /// Fingerprint of the login files; 0 if unknown.
     credentials: AtomicU64,
 }
 
@@ -297,7 +297,7 @@ async fn t34_a_refused_login_is_never_retried_without_the_user() {
             matches!(harness.next().await, NodeEvent::Refused { why: sent_interval, .. } if sent_interval.as_str() == why)
         );
         sleep(Duration::from_secs(7_200)).await;
-        // Wanting the node again, or at another pace, is no word of the user.
+        // A new target or interval is no request of the user.
         harness.supervisor.set_targets(&wanted(&["n1"], 2_000 + tries as u32));
         sleep(Duration::from_secs(3_600)).await;
         assert_eq!(harness.launcher.tries(), tries + 1);
@@ -345,7 +345,7 @@ async fn t34_changing_jobs_do_not_repeat_a_refused_login() {
         sleep(Duration::from_secs(7)).await;
     }
     assert_eq!(harness.launcher.tries(), 1 + auth_failures::MAX_LOGIN_RETRIES);
-    // Nor does it go on for ever: after a time it may be tried again.
+    // The limit ends: after a time it may be retried.
     sleep(auth_failures::REMEMBER_FOR).await;
     assert!(harness.launcher.tries() > 1 + auth_failures::MAX_LOGIN_RETRIES);
 }
@@ -359,7 +359,7 @@ async fn t34_changed_files_do_not_flood_a_node_with_connections() {
     credentials(&harness, 1);
     harness.set_targets();
     assert_eq!(harness.refused().await, "unknown");
-    // The files are looked at while n1 waits; they change when nothing does.
+    // The files are checked while n1 waits; they change while nothing waits.
     sleep(Duration::from_secs(6)).await;
     harness.supervisor.set_targets(&BTreeMap::new());
     sleep(Duration::from_secs(6)).await;
@@ -437,7 +437,7 @@ async fn a_fix_is_noticed_and_all_nodes_reconnect() {
     }
     sleep(Duration::from_secs(3_600)).await;
     assert_eq!(harness.launcher.tries(), 20, "nothing changed");
-    // The key is loaded. Some of them try; the first that is let in shows that it was the right thing for all.
+    // The key is loaded. Some nodes retry; the first success shows that all may.
     let probes: Vec<Probe> = names.iter().map(|_| harness.launcher.probe()).collect();
     harness.launcher.credentials.store(2, Ordering::Relaxed);
     sleep(Duration::from_secs(6)).await;
@@ -479,7 +479,7 @@ async fn a_closed_link_waits_for_the_job_list_and_an_ended_job_is_not_retried() 
     let _ = probe.end.send(StreamEnd::default());
     harness.down().await;
     assert_eq!(harness.poll_trigger.next().await, PollReason::Doubt);
-    assert_eq!(closed.elapsed(), Duration::ZERO, "SLURM is asked at once");
+    assert_eq!(closed.elapsed(), Duration::ZERO, "SLURM is polled at once");
     sleep(Duration::from_secs(6)).await;
     assert_eq!(harness.launcher.tries(), 1, "and not the node");
     // The job is completing: a login now would keep it from ending.
@@ -576,7 +576,7 @@ async fn a_permanent_denial_is_reported_and_retried_for_the_next_job() {
     assert_eq!(harness.refused().await, "denied");
     sleep(Duration::from_secs(7_200)).await;
     assert_eq!(harness.launcher.tries(), 5);
-    // It is not held against a job that comes later.
+    // It does not affect a later job.
     harness.supervisor.follow(&nowhere(2));
     sleep(Duration::from_secs(1)).await;
     let _probe = harness.launcher.probe();
@@ -670,7 +670,7 @@ async fn each_fault_of_a_node_is_logged_once_with_its_name_and_reason() {
     drop(probe.stdout);
     harness.down().await;
     let text = shown.text();
-    for (level, words) in [
+    for (level, message) in [
         ("WARN", "no link to the node node.name=n1 reason=“the disk is full”"),
         ("WARN", "no link to the node node.name=n1 reason=“no key”"),
         ("INFO", "skipped what the login shell printed node.name=n1 noise=Welcome"),
@@ -678,8 +678,8 @@ async fn each_fault_of_a_node_is_logged_once_with_its_name_and_reason() {
         ("WARN", "skipped an unreadable line node.name=n1 lines=1 sample=rubbish"),
         ("WARN", "no link to the node node.name=n1 reason=“the link to the probe ended”"),
     ] {
-        let of_it = |line: &&str| line.contains(words) && line.contains(level);
-        assert_eq!(text.lines().filter(of_it).count(), 1, "{words}: {text}");
+        let of_it = |line: &&str| line.contains(message) && line.contains(level);
+        assert_eq!(text.lines().filter(of_it).count(), 1, "{message}: {text}");
     }
 }
 
@@ -726,7 +726,7 @@ async fn a_probe_that_keeps_exiting_is_reported_broken_with_its_stderr() {
     harness.set_targets();
     for round in 1..=4 {
         let probe = harness.launcher.probe();
-        // The first try may have come before the probe was prepared.
+        // The first attempt may precede the prepared probe.
         loop {
             match harness.next().await {
                 NodeEvent::Connecting { .. } => break,
@@ -836,17 +836,17 @@ async fn dropping_the_supervisor_ends_every_probe() {
     timeout(Duration::from_secs(5), probe.stdout.closed()).await.expect("its pipes are closed");
 }
 
-fn question() -> ProbeRequest {
+fn tail_request() -> ProbeRequest {
     ProbeRequest::Tail { path: "/home/alice/slurm-1.out".into(), after: 0, audience: Audience::Owner }
 }
 
-/// A supervisor that also takes questions, as the relay's task of it does.
-fn questions(harness: Harness) -> (Probes, mpsc::Receiver<FromNode>, Arc<FakeLauncher>) {
-    let (probes, mut asked) = Probes::new();
+/// A supervisor that also serves requests, as in the relay.
+fn serve_requests(harness: Harness) -> (Probes, mpsc::Receiver<FromNode>, Arc<FakeLauncher>) {
+    let (probes, mut requests) = Probes::new();
     let Harness { supervisor, events, launcher, .. } = harness;
     tokio::spawn(async move {
-        while let Some(question) = asked.recv().await {
-            supervisor.serve(question);
+        while let Some(request) = requests.recv().await {
+            supervisor.serve(request);
         }
     });
     (probes, events, launcher)
@@ -860,22 +860,22 @@ fn refused(response: Response) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_reaches_the_probe_and_its_answer_the_caller() {
+async fn a_request_reaches_the_probe_and_its_response_the_caller() {
     let mut harness = Harness::empty();
     let mut probe = harness.launcher.probe();
     harness.set_targets();
-    let (probes, mut events, _launcher) = questions(harness);
+    let (probes, mut events, _launcher) = serve_requests(harness);
     probe.hello(1).await;
     assert_eq!(probe.control().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
-    let asking = tokio::spawn({
+    let pending = tokio::spawn({
         let probes = probes.clone();
-        async move { probes.request(&node("n1"), question()).await }
+        async move { probes.request(&node("n1"), tail_request()).await }
     });
-    let Some(Control::Request { number, request }) = probe.control().await else { panic!("not asked") };
-    assert_eq!(request, question());
+    let Some(Control::Request { number, request }) = probe.control().await else { panic!("no request") };
+    assert_eq!(request, tail_request());
     let response = Response::Tail(nodeglass_protocol::request::Tail { end: 5, ..Default::default() });
     probe.line(&ProbeLine::Response(Box::new(ProbeResponse { number, response: response.clone() }))).await;
-    assert_eq!(asking.await.unwrap(), response);
+    assert_eq!(pending.await.unwrap(), response);
     probe.sample(1).await;
     sleep(Duration::from_millis(10)).await;
     while let Ok(FromNode { event, .. }) = events.try_recv() {
@@ -884,40 +884,40 @@ async fn a_question_reaches_the_probe_and_its_answer_the_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_times_out_and_fails_at_once_if_the_probe_exits() {
+async fn a_request_times_out_and_fails_at_once_if_the_probe_exits() {
     let mut harness = Harness::empty();
     let probe = harness.launcher.probe();
     harness.set_targets();
-    let (probes, _events, _launcher) = questions(harness);
+    let (probes, _events, _launcher) = serve_requests(harness);
     probe.hello(1).await;
     sleep(Duration::from_millis(10)).await;
     let n1 = node("n1");
-    let (asked, ()) = tokio::join!(probes.request(&n1, question()), async {
+    let (response, ()) = tokio::join!(probes.request(&n1, tail_request()), async {
         for seq in 0..6 {
             probe.sample(seq).await;
             sleep(Duration::from_secs(2)).await;
         }
     });
-    assert!(refused(asked).contains("did not answer within 10 s"));
-    let (asked, ()) = tokio::join!(probes.request(&n1, question()), async {
+    assert!(refused(response).contains("did not answer within 10 s"));
+    let (response, ()) = tokio::join!(probes.request(&n1, tail_request()), async {
         sleep(Duration::from_secs(1)).await;
         drop(probe.stdout);
     });
-    assert!(refused(asked).contains("ended before its probe answered"));
+    assert!(refused(response).contains("ended before its probe answered"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unlinked_node_refuses_questions_with_its_state() {
+async fn an_unlinked_node_refuses_requests_with_its_state() {
     let mut harness = Harness::empty();
     harness.set_targets();
     harness.down().await;
-    let (probes, _events, launcher) = questions(harness);
-    let why = refused(probes.request(&node("n1"), question()).await);
+    let (probes, _events, launcher) = serve_requests(harness);
+    let why = refused(probes.request(&node("n1"), tail_request()).await);
     assert!(why.contains("n1 cannot be reached: nothing is prepared"), "{why}");
-    let why = refused(probes.request(&node("n9"), question()).await);
+    let why = refused(probes.request(&node("n9"), tail_request()).await);
     assert!(why.contains("no probe on n9"), "{why}");
     let _probe = launcher.probe();
     sleep(Duration::from_secs(4)).await;
-    let why = refused(probes.request(&node("n1"), question()).await);
+    let why = refused(probes.request(&node("n1"), tail_request()).await);
     assert!(why.contains("not said hello"), "{why}");
 }

@@ -9,7 +9,7 @@ use nodeglass_protocol::picture::{
 };
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms, Sharing};
-use nodeglass_protocol::{JobId, NodeName, Reading, Row, Text};
+use nodeglass_protocol::{Cell, GpuField, JobId, NodeName, Reading, Row, Text};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -150,12 +150,12 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// [`NodePicture::past`].
-    pub fn past(&self) -> Option<Cow<'a, History>> {
-        let past = self.raw.history.as_ref()?;
+    /// [`NodePicture::history`].
+    pub fn history(&self) -> Option<Cow<'a, History>> {
+        let history = self.raw.history.as_ref()?;
         Some(match self.guest {
-            None => Cow::Borrowed(past),
-            Some((visibility, fleet)) => Cow::Owned(visibility.past(past, self.raw, fleet)),
+            None => Cow::Borrowed(history),
+            Some((visibility, fleet)) => Cow::Owned(visibility.history(history, self.raw, fleet)),
         })
     }
 }
@@ -234,6 +234,12 @@ impl Visibility {
         in_scope && (own || !self.hidden.other_users)
     }
 
+    /// Returns whether unattributed memory is shown: only where every process is, as it would otherwise
+    /// reveal how much memory hidden processes hold. A page may still compute what the visible ones leave.
+    fn shows_unattributed(&self) -> bool {
+        !self.hidden.other_users && !matches!(self.scope, Scope::Jobs(_))
+    }
+
     /// A job as a viewer sees it; `None` if it is hidden.
     fn job(&self, job: &Job) -> Option<Job> {
         if !self.shows_job(job.id, std::slice::from_ref(job)) {
@@ -284,14 +290,24 @@ impl Visibility {
     fn gpu(&self, gpu: &GpuPicture, jobs: &[Job]) -> GpuPicture {
         let mut gpu = gpu.clone();
         gpu.owners.retain(|owner| self.shows_job(owner.job, jobs));
+        if !self.shows_unattributed() {
+            gpu.row.set(GpuField::MemUnattributed, Cell::NOT_YET);
+        }
         gpu
     }
 
-    fn past(&self, past: &History, raw: &NodePicture, fleet: &Fleet) -> History {
-        let shown = past.gpus.iter().zip(&raw.gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
-        let host =
-            if self.shows_host(&raw.name, fleet) { past.host.clone() } else { past.host.without_cells() };
-        History { is_summary: past.is_summary, gpus: shown.map(|(traces, _)| traces.clone()).collect(), host }
+    fn history(&self, history: &History, raw: &NodePicture, fleet: &Fleet) -> History {
+        let shown = history.gpus.iter().zip(&raw.gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+        let host = if self.shows_host(&raw.name, fleet) {
+            history.host.clone()
+        } else {
+            history.host.without_cells()
+        };
+        History {
+            is_summary: history.is_summary,
+            gpus: shown.map(|(traces, _)| traces.clone()).collect(),
+            host,
+        }
     }
 
     fn process(&self, process: &ProcessPicture, jobs: &[Job]) -> ProcessPicture {

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_share_of_a_job_ends_with_it_but_not_while_slurm_does_not_answer() {
+    async fn a_share_of_a_job_ends_with_it_but_not_while_slurm_does_not_respond() {
         let shares = shares();
         let made = shares.create(request(Scope::Jobs(vec![JobId(1)]))).unwrap();
         let mut session = guest(&shares, &made);

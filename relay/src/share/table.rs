@@ -39,14 +39,14 @@ pub enum ShareError {
     #[error("failed to {0}")]
     User(#[from] LoginNameError),
     /// There is no such user.
-    #[error("there is no user {0} on this machine, so that nobody could use the share; check the login name")]
+    #[error("there is no user {0} on this machine, so no one could use the share; check the login name")]
     NoSuchUser(Text),
     /// The relay does not watch the scope.
     #[error("{0}")]
     NotWatched(Text),
-    /// Nobody else could reach the page.
+    /// No other user could reach the page.
     #[error(
-        "this relay listens only on sockets that nobody else can open; \
+        "this relay listens only on sockets that no other user can open; \
          start it with --bind 127.0.0.1:8080 too"
     )]
     Unreachable,

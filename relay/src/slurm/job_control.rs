@@ -1,6 +1,6 @@
 //! Controls jobs with `scancel` and `scontrol`, and returns SLURM's own error messages.
 
-use super::query::{self, Client, Commands, Output, Program, QueryError};
+use super::command::{self, Client, CommandError, Commands, Output, Program};
 use async_trait::async_trait;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::job::{Job, JobState, Parent};
@@ -39,7 +39,7 @@ impl<C: Client + Clone + Sync> JobController for SlurmJobControl<C> {
                 Some(why) => Err(why),
                 None => Ok(done(job, action)),
             },
-            Err(QueryError::Failed(program, why)) => Err(format!("{program} said: {why}").into()),
+            Err(CommandError::Failed(program, why)) => Err(format!("{program} failed: {why}").into()),
             Err(error) => Err(format!("{error}; it is not known whether the action was executed").into()),
         }
     }
@@ -48,7 +48,7 @@ impl<C: Client + Clone + Sync> JobController for SlurmJobControl<C> {
 /// The command line of an action. Contains numbers only, so that nothing can be mistaken for an option.
 fn command(job: &Job, action: JobAction) -> (Program, Vec<String>) {
     let id = job.id.to_string();
-    // The pending rest of an array has the id of the whole array; its running tasks are not meant.
+    // The pending rest of an array has the id of the whole array, which would include its running tasks.
     let is_rest = matches!(job.part_of, Some(Parent::Array { task: None, .. }));
     let args: Vec<&str> = match action {
         JobAction::Cancel if is_rest => vec!["--state=PENDING", &id],
@@ -63,7 +63,7 @@ fn command(job: &Job, action: JobAction) -> (Program, Vec<String>) {
 
 /// Some failures exit with 0.
 fn complaint(output: &Output) -> Option<Text> {
-    output.err.contains("error").then(|| query::error_message(&output.err).into())
+    output.err.contains("error").then(|| command::error_message(&output.err).into())
 }
 
 /// SLURM silently accepts a hold or release of a running job, without any effect.
@@ -93,20 +93,20 @@ mod tests {
     /// Returns the given answer and records what was run.
     #[derive(Clone)]
     struct Script {
-        answer: Result<Output, QueryError>,
+        answer: Result<Output, CommandError>,
         ran: Arc<Mutex<Vec<String>>>,
     }
 
     #[async_trait]
     impl Client for Script {
-        async fn run(&mut self, program: Program, args: &[String]) -> Result<Output, QueryError> {
+        async fn run(&mut self, program: Program, args: &[String]) -> Result<Output, CommandError> {
             self.ran.lock().unwrap().push(format!("{program} {}", args.join(" ")));
             self.answer.clone()
         }
     }
 
     async fn run(
-        answer: Result<Output, QueryError>,
+        answer: Result<Output, CommandError>,
         job: &Job,
         action: JobAction,
     ) -> (Result<Text, Text>, String) {
@@ -156,15 +156,15 @@ mod tests {
 
     #[tokio::test]
     async fn slurms_error_message_is_returned_verbatim() {
-        let error = QueryError::Failed(Program::Scancel, "error: Access/permission denied".into());
+        let error = CommandError::Failed(Program::Scancel, "error: Access/permission denied".into());
         let (outcome, _) = run(Err(error), &job(), JobAction::Cancel).await;
-        assert_eq!(outcome, Err("scancel said: error: Access/permission denied".into()));
+        assert_eq!(outcome, Err("scancel failed: error: Access/permission denied".into()));
         let output =
             Output { err: "scancel: error: Kill job error on job id 17\n".into(), ..Output::default() };
         let (outcome, _) = run(Ok(output), &job(), JobAction::Cancel).await;
         assert_eq!(outcome, Err("error: Kill job error on job id 17".into()));
         let (outcome, _) =
-            run(Err(QueryError::TimedOut(Program::Scancel, 10)), &job(), JobAction::Cancel).await;
+            run(Err(CommandError::TimedOut(Program::Scancel, 10)), &job(), JobAction::Cancel).await;
         assert!(outcome.unwrap_err().as_str().contains("not known whether"));
     }
 }

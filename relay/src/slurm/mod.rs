@@ -1,16 +1,16 @@
 //! SLURM as the source of jobs: runs its commands rarely and with time limits, and parses their output as
 //! untrusted.
 //!
-//! [`Slurm`] performs one poll; [`PollSchedule`] decides when the next is due. Below them, [`query`] runs the
+//! [`Slurm`] performs one poll; [`PollSchedule`] decides when the next is due. Below them, [`command`] runs the
 //! commands, and [`squeue`] and [`scontrol`] parse their output.
 
 use async_trait::async_trait;
 use nodeglass_protocol::{Text, job::Job};
 
+pub mod command;
 mod gres;
 mod job_control;
 mod poll;
-pub mod query;
 mod reason;
 pub mod scontrol;
 pub mod squeue;
@@ -40,6 +40,6 @@ pub trait JobSource: Send + 'static {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct JobsError {
-    /// What went wrong and, where it helps, what to do.
+    /// What went wrong and, if useful, what to do.
     pub why: Text,
 }

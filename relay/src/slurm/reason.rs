@@ -1,7 +1,7 @@
 //! Explains SLURM's reason codes: why a job is pending or failed, and what the user can do.
 //!
 //! Codes are those of `job_reason_string` in SLURM's sources, 20.02 to 26.05. An unknown code gets no
-//! explanation; the page shows SLURM's own word in any case.
+//! explanation; the page shows SLURM's own code in any case.
 
 use nodeglass_protocol::LongText;
 use nodeglass_protocol::job::{Job, JobState};
@@ -10,19 +10,19 @@ use nodeglass_protocol::job::{Job, JobState};
 #[rustfmt::skip]
 const SENTENCES: &[(&str, &str)] = &[
     // Waiting its turn.
-    ("Priority", "Other jobs are before it in the queue; a shorter time limit or fewer resources may let it slip in earlier."),
+    ("Priority", "Other jobs are before it in the queue; with a shorter time limit or fewer resources it may start earlier."),
     ("Resources", "It is next in the queue and waits until enough nodes, GPUs or memory are free; asking for less or for less time helps."),
     ("Scheduling", "SLURM is scheduling it right now."),
     ("SchedDefer", "It is deferred to the next regular scheduling cycle."),
     ("Dependency", "It depends on another job that has not ended yet."),
     ("DependencyNeverSatisfied", "The job that it waits for did not end as required, so it will never start; cancel it, or change the dependency (`scontrol update`)."),
     ("BeginTime", "It may not start before its begin time, or it was requeued and waits some minutes; `scontrol update StartTime=now` lifts that."),
-    ("JobHeldUser", "You hold it; release it so that it can be scheduled."),
-    ("JobHeldAdmin", "An administrator holds it; ask them why."),
+    ("JobHeldUser", "On hold by you. Release it to put it back in the queue."),
+    ("JobHeldAdmin", "On hold by an administrator; ask them why."),
     ("JobHoldMaxRequeue", "It was requeued too often and is held now; find out why it failed, then release it."),
-    ("Reservation", "It waits for the reservation that it asked for to begin."),
-    ("ReservationDeleted", "The reservation that it asked for was deleted; submit it to another, or without one."),
-    ("Licenses", "A software licence that it asked for is in use; it starts when one is free."),
+    ("Reservation", "It waits for its reservation to begin."),
+    ("ReservationDeleted", "Its reservation was deleted; submit it to another, or without one."),
+    ("Licenses", "A requested software licence that it requests is in use; it starts when one is free."),
     ("JobArrayTaskLimit", "Its array is at its limit of concurrent tasks (the number after %); the others follow."),
     ("Prolog", "Its nodes are being prepared."),
     ("Cleaning", "It was requeued and its last run is still being cleaned up."),
@@ -32,7 +32,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("BurstBufferStageIn", "Its files are being copied to the burst buffer."),
     ("BurstBufferOperation", "Its burst buffer could not be set up; see `scontrol show job` and ask the administrators."),
     // Nodes and partitions.
-    ("ReqNodeNotAvail", "Nodes that it requests, or all that could run it, are down, drained or reserved; request others, or shorten its time limit so that it ends before the reservation."),
+    ("ReqNodeNotAvail", "The requested nodes, or all that could run it, are down, drained or reserved; request others, or shorten its time limit so that it ends before the reservation."),
     ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "The nodes that could run it are down, drained or kept for partitions of higher priority; `sinfo -R` shows why; another partition may be faster."),
     ("Reserved for maintenance", "It would overlap a maintenance; with a time limit that ends before it, it can start now."),
     ("PartitionDown", "Its partition is down: jobs can be submitted but do not start; ask the administrators, or use another."),
@@ -118,9 +118,11 @@ fn limit(code: &str) -> Option<String> {
     };
     let what = thing(what)?;
     Some(match (kind, per) {
-        ("Min", _) => format!("It asks for fewer {what} than {whose} demands; ask for more, or use another."),
+        ("Min", _) => {
+            format!("It requests fewer {what} than {whose} requires; request more, or use another.")
+        }
         (_, Some("Job" | "Node")) => {
-            format!("It asks for more {what} than {whose} allows for one job; ask for less, or use another.")
+            format!("It requests more {what} than {whose} allows for one job; request less, or use another.")
         }
         (_, Some("User")) => format!(
             "Your jobs have as much of the {what} as {whose} allows a user; it starts when others of your jobs end."
@@ -138,7 +140,7 @@ fn limit(code: &str) -> Option<String> {
     })
 }
 
-/// What is limited, in words.
+/// The limited resource, as text.
 fn thing(code: &str) -> Option<&'static str> {
     Some(match code.to_ascii_lowercase().as_str() {
         "cpu" | "cpus" => "CPUs",

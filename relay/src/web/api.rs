@@ -76,13 +76,13 @@ fn forbidden(close_reason: CloseReason) -> Response {
         CloseReason::Revoked => "the owner revoked this share\n".to_owned(),
         CloseReason::Expired => "this share has expired\n".to_owned(),
         CloseReason::NotForYou { to } => {
-            format!("this share is for {to}, and the kernel says that you are not\n")
+            format!("this share is for {to}, but the kernel identifies you as another user\n")
         }
         CloseReason::NotByProxy { other_user: true } => {
-            "the proxy says that its visitor is another user than the one who runs this relay\n".to_owned()
+            "the proxy names another user than the one who runs this relay\n".to_owned()
         }
         CloseReason::NotByProxy { other_user: false } => {
-            "the proxy does not say who its visitor is: set --proxy-user-header, or use a link of `relay link --tab`\n"
+            "the proxy does not identify its visitor: set --proxy-user-header, or use a link of `relay link --tab`\n"
                 .to_owned()
         }
         _ => "the owner's key is accepted on the owner's own connections only; ask for a share\n".to_owned(),
@@ -99,9 +99,9 @@ pub async fn picture(State(web): State<WebState>, Bearer(grant, budget): Bearer)
         let after_ms = u64::try_from((due - now).as_millis()).unwrap_or(u64::MAX);
         return rate_limited(RateLimited::TooOften { after_ms }).await;
     }
-    let asked =
+    let picture =
         tokio::time::timeout(PICTURE_TIMEOUT, web.hub.picture(Topic::Overview, viewer, Form::Json)).await;
-    let Some(frame) = asked.ok().flatten() else {
+    let Some(frame) = picture.ok().flatten() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the relay is shutting down\n").into_response();
     };
     let began = Instant::now();
@@ -194,7 +194,7 @@ pub async fn tab_link(State(web): State<WebState>, _: OwnerBearer) -> Response {
 const REJECT_DELAY: Duration = Duration::from_millis(FAILURE_DELAY_MS);
 
 /// Responds that a limit was exceeded, after a delay during which the connection stays counted, so that
-/// nobody can make the relay respond thousands of times a second.
+/// no client can make the relay respond thousands of times a second.
 pub(super) async fn rate_limited(why: RateLimited) -> Response {
     let (status, after_s) = match why {
         RateLimited::TooMany => (StatusCode::SERVICE_UNAVAILABLE, 5),

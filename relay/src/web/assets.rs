@@ -6,8 +6,8 @@ use crate::access::cache_buster::CacheBuster;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{
-    ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION,
-    VARY,
+    ACCEPT, ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH,
+    LOCATION, VARY,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use axum::response::IntoResponse;
@@ -98,7 +98,7 @@ impl Assets {
     }
 
     /// Responds to a `GET` of `path`.
-    fn answer(&self, path: &str, headers: &HeaderMap) -> Response<Body> {
+    fn respond(&self, path: &str, headers: &HeaderMap) -> Response<Body> {
         let asset = match path.strip_prefix('/') {
             Some("" | INDEX) => self.index.first(),
             Some(route) if is_page_route(path) => self.index.get(route.matches('/').count()),
@@ -106,9 +106,24 @@ impl Assets {
             None => None,
         };
         match asset {
-            Some(asset) => asset.answer(headers),
-            None => (StatusCode::NOT_FOUND, "not found; the page is at /\n").into_response(),
+            Some(asset) => asset.respond(headers),
+            None => self.not_found(path, headers),
         }
+    }
+
+    /// Responds to a path that does not exist: a browser that navigates there gets the page, which offers a
+    /// link to all jobs, and any other client one line of text.
+    fn not_found(&self, path: &str, headers: &HeaderMap) -> Response<Body> {
+        let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let depth = path.matches('/').count().saturating_sub(1);
+        let index = self.index.get(depth).filter(|_| accepted.contains("text/html"));
+        // Without the request's headers, so that the response is never "not modified".
+        let mut response = match index {
+            Some(index) => index.respond(&HeaderMap::new()),
+            None => "not found; the page is at /\n".into_response(),
+        };
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        response
     }
 }
 
@@ -117,7 +132,7 @@ pub fn embedded_build() -> String {
     build_id(EMBEDDED)
 }
 
-/// Tells the browser to clear its HTTP cache for this origin: an earlier program on this port may have
+/// Makes the browser clear its HTTP cache for this origin: an earlier program on this port may have
 /// left pages there for URLs without a [`CacheBuster`]. The page requests this after its first render,
 /// because browsers delay the response until the cache is cleared, which can take seconds.
 pub async fn clear_cache() -> impl IntoResponse {
@@ -130,7 +145,7 @@ pub async fn serve(State(web): State<WebState>, request: Request) -> Response<Bo
         return (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, target)]).into_response();
     }
     match *request.method() {
-        Method::GET | Method::HEAD => web.assets.answer(request.uri().path(), request.headers()),
+        Method::GET | Method::HEAD => web.assets.respond(request.uri().path(), request.headers()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")]).into_response(),
     }
 }
@@ -141,7 +156,7 @@ fn is_page_route(path: &str) -> bool {
         && path[1..].split('/').all(|part| {
             !part.is_empty()
                 && !part.starts_with('.')
-                && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+                && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'+'))
         })
 }
 
@@ -168,7 +183,7 @@ impl Asset {
         }
     }
 
-    fn answer(&self, headers: &HeaderMap) -> Response<Body> {
+    fn respond(&self, headers: &HeaderMap) -> Response<Body> {
         let (encoding, bytes) = self.form(headers);
         let tag = format!("\"{}{}\"", self.hash, encoding.suffix());
         let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -313,7 +328,14 @@ mod tests {
 
     #[test]
     fn page_routes_are_jobs_and_nodes_with_plain_names() {
-        for path in ["/job/17", "/job/17/node/gpu-01.cluster", "/node/n_1", "/job/17/processes"] {
+        for path in [
+            "/job/17",
+            "/job/17_3",
+            "/job/17+1/logs",
+            "/job/17/node/gpu-01.cluster",
+            "/node/n_1",
+            "/job/17/processes",
+        ] {
             assert!(is_page_route(path), "{path}");
         }
         for path in [
@@ -329,6 +351,26 @@ mod tests {
         ] {
             assert!(!is_page_route(path), "{path}");
         }
+    }
+
+    #[test]
+    fn a_browser_at_an_unknown_path_gets_the_page_and_other_clients_a_line() {
+        let html = br#"<head></head><script src="./start-1.js"></script>"#;
+        let index = PageFile { path: INDEX, plain: html, brotli: None, gzip: None };
+        let buster = CacheBuster::random().unwrap();
+        let assets = Assets::of(&[index], &BasePath::default(), &buster);
+        let answer = |path: &str, accept: &'static str| {
+            let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
+            let response = assets.respond(path, &headers);
+            let kind = response.headers().get(CONTENT_TYPE).cloned().unwrap();
+            (response.status(), kind.to_str().unwrap().to_owned())
+        };
+        let (missing, page) = (StatusCode::NOT_FOUND, "text/html; charset=utf-8".to_owned());
+        assert_eq!(answer("/jobs/17", "text/html,*/*;q=0.8"), (missing, page.clone()));
+        assert_eq!(answer("/jobs/17", "*/*").1, "text/plain; charset=utf-8");
+        let deep = "/a".repeat(MAX_DEPTH + 2);
+        assert_eq!(answer(&deep, "text/html"), (missing, "text/plain; charset=utf-8".to_owned()));
+        assert_eq!(answer("/job/17", "text/html"), (StatusCode::OK, page));
     }
 
     #[test]

@@ -27,7 +27,7 @@ const ALWAYS: [(HeaderName, HeaderValue); 6] = [
 
 /// Request header that browsers send, and scripts cannot, when they fetch a service worker script.
 const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
-/// Tells the browser to remove what earlier responses and scripts stored for this origin.
+/// Makes the browser remove what earlier responses and scripts stored for this origin.
 pub(super) const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
 /// Service workers, their caches and storage, and the HTTP cache.
 const EVERYTHING: HeaderValue = HeaderValue::from_static("\"storage\", \"cache\"");
@@ -40,7 +40,7 @@ const EVERYTHING: HeaderValue = HeaderValue::from_static("\"storage\", \"cache\"
 pub async fn add_security_headers(request: Request, next: Next) -> Response {
     let mut response = match request.headers().contains_key(SERVICE_WORKER) {
         true => {
-            // Anybody can send this header; only requests from the owner's own browser are worth a
+            // Any client can send this header; only requests from the owner's own browser are worth a
             // warning.
             if request.extensions().get::<Connection>().is_some_and(|from| from.peer == Peer::owner()) {
                 tracing::warn!(

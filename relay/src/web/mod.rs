@@ -34,7 +34,7 @@ pub struct WebState {
     pub about: Arc<About>,
     /// Access to pictures.
     pub hub: Hub,
-    /// Handles questions, actions and logs.
+    /// Handles requests, actions and logs.
     pub actions: ActionService,
     /// Authenticates clients.
     pub authenticator: Arc<Authenticator>,

@@ -49,7 +49,7 @@ pub async fn check_host(
         return (StatusCode::BAD_REQUEST, "a browser sends each Sec-Fetch header once\n").into_response();
     }
     if is_cross_site(&request) {
-        return (StatusCode::FORBIDDEN, "another site's page may not ask this relay for anything\n")
+        return (StatusCode::FORBIDDEN, "pages of other sites have no access to this relay\n")
             .into_response();
     }
     if web.proxies.include(connection.peer) && (connection.peer != Peer::owner() || forwarded.is_by_proxy) {
@@ -82,7 +82,7 @@ fn too_many() -> Response {
 }
 
 fn misdirected() -> Response {
-    let why = "this relay answers to 127.0.0.1, localhost, the address that it listens on and the names given with --allowed-host\n";
+    let why = "this relay responds only to 127.0.0.1, localhost, the address that it listens on and the names given with --allowed-host\n";
     (StatusCode::MISDIRECTED_REQUEST, why).into_response()
 }
 

@@ -1,4 +1,4 @@
-//! The user's side of a test: an ssh configuration, a probe, a launcher.
+//! The client side of a test: an ssh configuration, a probe, a launcher.
 
 use super::sshd::Sshd;
 use nodeglass_protocol::NodeName;
@@ -15,7 +15,7 @@ while read -r line; do echo "got $line"; done
 echo bye >&2
 exit 0"#;
 
-/// What a user has; fields are changed before `launcher`.
+/// A user's configuration; fields are changed before `launcher`.
 pub struct User<'a> {
     pub sshd: &'a Sshd,
     pub known_hosts: String,

@@ -1,4 +1,4 @@
-//! A probe's end is known with its reason, and no probe outlives its stream.
+//! The end of a probe is reported with its reason, and no probe outlives its stream.
 
 use super::config::{ECHO, User, expect, until};
 use super::sshd::Sshd;
@@ -9,7 +9,7 @@ async fn end_of(stream: nodeglass_relay::launch::NodeStream) -> StreamEnd {
     let nodeglass_relay::launch::NodeStream { mut stdout, stdin, end } = stream;
     drop(stdin);
     while stdout.recv().await.is_some() {}
-    tokio::time::timeout(Duration::from_secs(10), end).await.expect("the end is told").unwrap()
+    tokio::time::timeout(Duration::from_secs(10), end).await.expect("the end is reported").unwrap()
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn a_broken_connection_is_reported_as_such() {
     sshd.signal(libc::SIGKILL);
     let nodeglass_relay::launch::NodeStream { mut stdout, stdin: _stdin, end } = stream;
     while stdout.recv().await.is_some() {}
-    let end = tokio::time::timeout(Duration::from_secs(10), end).await.expect("the end is told").unwrap();
+    let end = tokio::time::timeout(Duration::from_secs(10), end).await.expect("the end is reported").unwrap();
     assert!(end.exit.is_none() && end.broken.is_some(), "{end:?}");
 }
 

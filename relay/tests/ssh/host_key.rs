@@ -1,11 +1,11 @@
-//! A host that does not prove who it is gets nothing from us.
+//! A host that does not prove its identity receives nothing.
 
 use super::config::{ECHO, User, expect, node};
 use super::sshd::{Sshd, keygen};
 use nodeglass_relay::launch::{LaunchError, Launcher};
 use std::process::Command;
 
-/// The error of a launch that the host key must stop.
+/// The error of a launch that must fail because of the host key.
 async fn refused(user: &User<'_>) -> (String, String) {
     match user.launch(&user.sshd.script(ECHO)).await {
         Err(LaunchError::HostKey { why, advice }) => (why.to_string(), advice.to_string()),
@@ -111,7 +111,7 @@ async fn t22_a_certificate_for_another_host_or_of_another_authority_is_refused()
 
 #[tokio::test]
 async fn t22_a_certificate_for_a_pattern_of_hosts_vouches_for_none_of_them() {
-    // OpenSSH takes `*` in a certificate for a pattern; who can have one signed for `*` would be every host.
+    // OpenSSH treats `*` in a certificate as a pattern; a certificate signed for `*` would match every host.
     let Some(sshd) = certified(&["-n", "*,127.*"]) else { return };
     let authority = format!("@cert-authority * {}\n", sshd.public("ca_key"));
     let (why, _) = refused(&User { known_hosts: authority, ..User::of(&sshd) }).await;

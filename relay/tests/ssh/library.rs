@@ -1,4 +1,4 @@
-//! The SSH library at work is the one that was built along, and none older than its last known holes.
+//! The SSH library is the bundled one, with no known vulnerability.
 
 use super::config::{ECHO, User, node};
 use super::sshd::Sshd;
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::time::Duration;
 
-/// The first libssh2 with the fixes of 2026 (CVE-2026-55200 and those of its kind).
+/// The first libssh2 with the fixes of 2026 (CVE-2026-55200 and related ones).
 const AT_LEAST: [u32; 3] = [1, 11, 2];
 
 #[tokio::test]
@@ -22,7 +22,8 @@ async fn t30_the_ssh_library_at_work_has_the_fixes_that_we_rely_on() {
         BufReader::new(socket).read_line(&mut line).unwrap();
         line
     });
-    // It must fail, as nobody answers. The test is about the client's identification string.
+    // It must fail, because the server does not respond. The test is about the client's identification
+    // string.
     assert!(User::of(&sshd).launcher(&sshd.script(ECHO)).launch(&node()).await.is_err());
     let identification = server.join().unwrap();
     let version = identification
@@ -30,7 +31,7 @@ async fn t30_the_ssh_library_at_work_has_the_fixes_that_we_rely_on() {
         .strip_prefix("SSH-2.0-libssh2_")
         .unwrap_or_else(|| panic!("{identification:?}"));
     assert!(numbers(version) >= AT_LEAST, "libssh2 {version} is too old");
-    // The distribution's would be a shared object.
+    // The distribution's library would be a shared object.
     assert!(
         !shared_objects().contains("libssh2"),
         "the system's libssh2 is in use: unset LIBSSH2_SYS_USE_PKG_CONFIG"
@@ -44,7 +45,7 @@ fn t30_an_older_ssh_library_would_be_noticed() {
     assert!(
         numbers("1.11.2") >= AT_LEAST && numbers("1.12.0") >= AT_LEAST && numbers("2.0.0_DEV") >= AT_LEAST
     );
-    // OpenSSL comes from the system, so that looking for shared objects does find some.
+    // OpenSSL comes from the system, which shows that the search finds shared objects.
     assert!(shared_objects().contains("libc.so"));
 }
 

@@ -1,4 +1,4 @@
-//! Logging in with what the user has, and being refused only once.
+//! Logging in with the user's credentials, and trying refused ones only once.
 
 use super::config::{ECHO, User, expect, send_line};
 use super::sshd::{Sshd, keygen};
@@ -23,7 +23,7 @@ async fn keys_of_every_kind_log_in() {
     let Some(sshd) = Sshd::start() else { return };
     for (name, options) in [("rsa", ["-t", "rsa"]), ("ecdsa", ["-t", "ecdsa"]), ("pem", ["-m", "PEM"])] {
         let key = sshd.path(name);
-        // The last `-t` counts; PEM is the old form, of RSA here.
+        // The last `-t` applies; PEM is the old format, here of an RSA key.
         let options: Vec<&str> =
             if name == "pem" { options.into_iter().chain(["-t", "rsa"]).collect() } else { options.to_vec() };
         keygen(&key, &options);
@@ -34,7 +34,7 @@ async fn keys_of_every_kind_log_in() {
     }
 }
 
-/// An agent that holds some keys, the right one last; it ends with the test.
+/// An agent with some keys, the accepted one last; killed on drop.
 struct Agent(Child, PathBuf);
 
 impl Drop for Agent {
@@ -162,7 +162,7 @@ async fn ciphers_that_sites_insist_on_work() {
         "Ciphers aes256-gcm@openssh.com",
         "Ciphers chacha20-poly1305@openssh.com",
         "Ciphers aes256-ctr\nMACs hmac-sha2-512-etm@openssh.com",
-        // Keys are exchanged anew all the time.
+        // Rekeys continuously.
         "RekeyLimit 16K 1",
     ] {
         let Some(sshd) = Sshd::with(&format!("{only}\n")) else { return };
@@ -189,7 +189,7 @@ async fn t34_a_refused_login_is_one_connection_that_tries_each_key_once() {
     assert_eq!((connections - before.0, tries - before.1), (2, 1));
 }
 
-/// Connections to a host and tries of a key, by its log.
+/// Number of connections to a host and of attempted keys, from its log.
 fn logins(sshd: &Sshd) -> (usize, usize) {
     let log = std::fs::read_to_string(sshd.path("sshd.log")).unwrap();
     (

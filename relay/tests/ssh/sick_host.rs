@@ -1,4 +1,4 @@
-//! Hosts that hang, lie or chatter cost one slot for a bounded time and nothing else.
+//! Hosts that hang, misbehave or send too much cost one slot for a bounded time and nothing else.
 
 use super::config::{ECHO, User, expect, node, send_line, until};
 use super::sshd::Sshd;
@@ -19,7 +19,7 @@ async fn a_refused_connection_is_reported() {
 }
 
 #[tokio::test]
-async fn a_host_that_never_answers_times_out_within_the_handshake_limit() {
+async fn an_unresponsive_host_times_out_within_the_handshake_limit() {
     let Some(mut sshd) = Sshd::start() else { return };
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     sshd.port = silent.local_addr().unwrap().port();
@@ -66,7 +66,7 @@ async fn a_host_frozen_at_any_moment_can_be_left_without_waiting() {
         drop((stdout, stdin));
         end
     };
-    // The pump has left: no thread and no task waits for the frozen host.
+    // The pump has ended: no thread and no task waits for the frozen host.
     tokio::time::timeout(Duration::from_secs(5), end).await.expect("it leaves").unwrap();
 }
 
@@ -80,7 +80,7 @@ async fn a_frozen_host_holds_up_no_other() {
     let mut stream = User::of(&sound).launch(&sound.script(ECHO)).await.unwrap();
     expect(&mut stream, "hello").await;
     assert!(!hanging.is_finished());
-    // A launch that is no longer wanted ends at once, handshake or not.
+    // A cancelled launch ends at once, even during the handshake.
     hanging.abort();
     assert!(hanging.await.unwrap_err().is_cancelled());
 }
@@ -103,7 +103,7 @@ async fn a_login_script_that_never_ends_is_named_as_such() {
     let Some(sshd) = Sshd::start() else { return };
     std::fs::write(sshd.home().join(".bashrc"), "exec sleep 98765\n").unwrap();
     let outcome = User::of(&sshd).launch(&sshd.script(ECHO)).await;
-    // Nobody else ends it: without a terminal sshd leaves it behind.
+    // Nothing else ends it: without a terminal, sshd leaves it running.
     for pid in sshd.session_processes("sleep 98765") {
         // SAFETY: kill has no memory effects; the process is one that our own sshd started.
         #[expect(unsafe_code, reason = "the standard library sends no signals")]

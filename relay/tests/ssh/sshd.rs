@@ -1,4 +1,4 @@
-//! A real sshd on a loopback port with a home of its own; it ends with the test.
+//! A real sshd on a loopback port with a temporary home directory; killed on drop.
 
 use std::fs;
 use std::net::TcpListener;
@@ -18,7 +18,7 @@ pub struct Sshd {
 
 impl Drop for Sshd {
     fn drop(&mut self) {
-        // The listener and its sessions share a process group of their own, stopped ones included.
+        // The listener and its sessions, including stopped ones, share a process group.
         for signal in [libc::SIGCONT, libc::SIGKILL] {
             self.signal(signal);
         }
@@ -27,7 +27,7 @@ impl Drop for Sshd {
 }
 
 impl Sshd {
-    /// Starts one that lets the current user in with `user_key`; `None` where no sshd is installed.
+    /// Starts one that admits the current user with `user_key`; `None` if sshd is not installed.
     pub fn start() -> Option<Self> {
         Self::with("")
     }
@@ -37,7 +37,7 @@ impl Sshd {
         Self::with_key(|_| more.to_owned())
     }
 
-    /// The same, with configuration that needs the keys, which lie in the folder given.
+    /// The same, with configuration that refers to the keys in the given folder.
     pub fn with_key(more: impl FnOnce(&Path) -> String) -> Option<Self> {
         if !Path::new(SSHD).exists() {
             assert!(
@@ -47,10 +47,11 @@ impl Sshd {
             eprintln!("skipped: there is no {SSHD}");
             return None;
         }
-        // root's sshd separates its privileges by changing into this folder.
+        // root's sshd uses this folder for privilege separation.
         let _ = fs::create_dir("/run/sshd");
         let dir = tempfile::Builder::new().prefix("nodeglass-sshd").tempdir().unwrap();
-        // Folders for all are the test's own, too: what falls back to them must not lie about on this machine.
+        // Shared folders are the test's own, too: a probe that falls back to them must not remain on this
+        // machine.
         for folder in ["home", "tmp"] {
             fs::create_dir(dir.path().join(folder)).unwrap();
         }
@@ -77,7 +78,7 @@ impl Sshd {
         path
     }
 
-    /// A program that stands for the probe: a shell script in a folder of its own.
+    /// A program that acts as the probe: a shell script in its own folder.
     pub fn script(&self, body: &str) -> PathBuf {
         let folder = self.path("bin");
         let _ = fs::create_dir(&folder);
@@ -94,7 +95,7 @@ impl Sshd {
         text.split(' ').take(2).collect::<Vec<_>>().join(" ")
     }
 
-    /// The line that makes this sshd known.
+    /// The known_hosts line of this sshd.
     pub fn known_line(&self) -> String {
         format!("[127.0.0.1]:{} {}\n", self.port, self.public("host_key"))
     }
@@ -115,7 +116,7 @@ impl Sshd {
         let of = |pid: &u32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            // A probe is started from within its folder, by its name.
+            // A probe is started in its folder, by its name.
             let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
             let is_there = |name: &str| folder.join(name) == Path::new(containing);
             line.contains(containing)

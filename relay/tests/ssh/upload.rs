@@ -1,4 +1,4 @@
-//! The probe comes along: found at the same path, or put into the cache once and found there again.
+//! The probe's upload: found at the same path, or uploaded to the cache once and found there again.
 
 use super::config::{User, expect};
 use super::sshd::Sshd;
@@ -108,11 +108,11 @@ async fn t24_a_wrong_build_in_the_cache_is_replaced() {
     assert_eq!(fs::read(damaged).unwrap(), fs::read(&probe).unwrap());
 }
 
-/// Prints the path that it runs from; exits with 4 at the path of the original.
+/// Prints its own path; exits with 4 at the path of the original.
 const PRINT_PATH: &str = r#"p=$PWD/${0#./}; case "$p" in */bin/node-probe) exit 4;; esac
 printf '\036NODEGLASS1 %s %s\n' "$p" "$*"; cat >/dev/null"#;
 
-/// Where a probe is put on a host whose `~/.cache` cannot be made.
+/// Location of the probe on a host whose `~/.cache` cannot be created.
 async fn put(sshd: &Sshd) -> String {
     let _ = fs::write(sshd.home().join(".cache"), "a file in the way");
     let mut stream = User::of(sshd).launch(&sshd.script(PRINT_PATH)).await.unwrap();
@@ -127,7 +127,7 @@ async fn without_a_usable_home_the_probe_is_put_into_another_folder_of_the_user_
     let folder = sshd.path("tmp").join(format!("nodeglass-{uid}"));
     assert!(output.contains(&format!("{}/node-probe-", folder.display())), "{output}");
     assert_eq!(mode(&folder), 0o700);
-    // It is found there again, and the folder of the session comes first where there is one.
+    // It is found there again; the session's folder is preferred if there is one.
     let inode = |folder: &Path| {
         use std::os::unix::fs::MetadataExt;
         fs::metadata(fs::read_dir(folder).unwrap().next().unwrap().unwrap().path()).unwrap().ino()
@@ -154,7 +154,7 @@ async fn t24_files_of_others_in_a_shared_folder_are_neither_used_nor_followed() 
     fs::set_permissions(&tmp, fs::Permissions::from_mode(0o1777)).unwrap();
     let place = tmp.join(format!("nodeglass-{}", own_uid()));
     fs::create_dir(&run).unwrap();
-    // A link to a folder of ours, which others would like to see written.
+    // A link to a folder of ours, which others could use to write there.
     let ours = sshd.path("ours");
     fs::create_dir(&ours).unwrap();
     symlink(&ours, run.join("nodeglass")).unwrap();
@@ -180,7 +180,8 @@ async fn t24_files_of_others_in_a_shared_folder_are_neither_used_nor_followed() 
 #[tokio::test]
 async fn an_upload_that_the_host_ends_in_the_middle_is_reported_at_once_with_all_reasons() {
     let Some(sshd) = Sshd::start() else { return };
-    // No file may be larger than this (KiB): as on a full disk, the host stops taking the program before its end.
+    // No file may be larger than this (KiB): as on a full disk, the host stops reading the program
+    // before its end.
     fs::write(sshd.home().join(".bashrc"), "ulimit -f 100\n").unwrap();
     let probe = sshd.script(&format!("{ONLY_UPLOADED}\nexit 0\n{}", "# padding\n".repeat(800_000)));
     let began = std::time::Instant::now();
@@ -197,7 +198,7 @@ async fn nodes_that_share_a_home_get_the_probe_once_and_all_run_it() {
     let log = |dir: &Path| dir.join("commands").display().to_string();
     let Some(sshd) = Sshd::with_key(|dir| {
         let log = log(dir);
-        // Every command that is run, one line each.
+        // Logs every command, one per line.
         format!(
             "ForceCommand sh -c 'echo \"$SSH_ORIGINAL_COMMAND\" | tr \"\\n\" \" \" >> {log}; echo >> {log}; exec sh -c \"$SSH_ORIGINAL_COMMAND\"'\n"
         )
@@ -307,7 +308,10 @@ fn t24_a_probe_that_others_can_write_is_not_run() {
     fs::set_permissions(&probe, fs::Permissions::from_mode(0o755)).unwrap();
     assert!(ProbeBinary::find(Some(&probe)).is_ok());
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(ProbeBinary::find(Some(&probe)).is_err(), "whoever can write the folder can replace the file");
+    assert!(
+        ProbeBinary::find(Some(&probe)).is_err(),
+        "users who can write to the folder can replace the file"
+    );
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let below = dir.path().join("a/b");
     fs::create_dir_all(&below).unwrap();
@@ -337,13 +341,14 @@ async fn t17_a_hostile_path_never_reaches_a_command_line() {
     assert_eq!(cached(&sshd).len(), 1, "it was uploaded instead");
 }
 
-/// Launches a script that the node has neither at its path nor in the cache; its output shows that it was uploaded.
+/// Launches a script that the node has neither at its path nor in the cache; its output shows that
+/// it was uploaded.
 async fn uploads(sshd: &Sshd) {
     let mut stream = User::of(sshd).launch(&sshd.script(ONLY_UPLOADED)).await.unwrap();
     expect(&mut stream, ".cache/nodeglass/node-probe-").await;
 }
 
-/// A program that leaves a trace where it is run.
+/// A program that creates a file when it runs.
 fn evil(sshd: &Sshd, path: &Path) {
     let trace = sshd.home().join("hacked");
     fs::write(path, format!("#!/bin/sh\ntouch {}\nprintf '\\036NODEGLASS1 evil\\n'; cat\n", trace.display()))
@@ -351,7 +356,7 @@ fn evil(sshd: &Sshd, path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// The place of the uploaded probe.
+/// Path of the uploaded probe.
 fn place(sshd: &Sshd) -> PathBuf {
     let hash = ProbeBinary::find(Some(&sshd.script(ONLY_UPLOADED))).unwrap().hash16().to_owned();
     let cache = sshd.home().join(".cache/nodeglass");
@@ -387,7 +392,8 @@ async fn t24_another_users_probe_is_run_neither_from_the_cache_nor_at_the_same_p
     }
     uploads(&sshd).await;
     assert!(!sshd.home().join("hacked").exists(), "it was run");
-    // Another user's program has the same path on the node: shared folders such as /tmp are local to each.
+    // Another user's program has the same path on the node: shared folders such as /tmp are local to
+    // each node.
     fs::remove_file(&place).unwrap();
     let path = sshd.script(ONLY_UPLOADED);
     let launcher = User::of(&sshd).launcher(&path);
@@ -479,7 +485,7 @@ async fn t24_a_local_probe_that_was_exchanged_since_the_start_is_not_run() {
     write(&format!("touch {}", trace.display()));
     let error = launcher.launch(&super::config::node()).await.unwrap_err().to_string();
     assert!(error.contains("no longer the one this relay was started with"), "{error}");
-    // Nor a file with the same content that another user can write by now.
+    // Nor a file with the same content that another user can write to meanwhile.
     fs::remove_file(&probe).unwrap();
     write("printf '\\036NODEGLASS1 x\\n'; cat >/dev/null");
     fs::set_permissions(&probe, fs::Permissions::from_mode(0o757)).unwrap();
@@ -505,7 +511,7 @@ fn t17_a_file_that_is_no_probe_is_refused_with_a_message() {
         let error = ProbeBinary::find(Some(&path)).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
     }
-    // A relative one is one from here.
+    // A relative path is relative to the relay.
     let probe = dir.path().join("node-probe");
     fs::write(&probe, "x").unwrap();
     let here = std::env::current_dir().unwrap();

@@ -1,4 +1,4 @@
-//! A page asks, acts and follows logs over the wire: counted, refused where it must be, and written down.
+//! Requests, actions and logs over the wire: limited, refused where necessary, and recorded.
 
 use crate::harness::{LONG, Page, TestRelay};
 use async_trait::async_trait;
@@ -16,7 +16,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use tokio::time::timeout;
 
-/// Records the actions it is given, and refuses all but one kind.
+/// Records its actions, and refuses all but one kind.
 #[derive(Clone, Default)]
 struct FakeController(Arc<Mutex<Vec<String>>>);
 
@@ -26,7 +26,7 @@ impl JobController for FakeController {
         self.0.lock().unwrap().push(format!("{action:?} {}", job.id));
         match action {
             JobAction::Cancel => Ok("SLURM accepted it".into()),
-            _ => Err("scontrol said: Job is not pending".into()),
+            _ => Err("scontrol failed: Job is not pending".into()),
         }
     }
 }
@@ -110,10 +110,10 @@ async fn an_action_on_an_own_job_is_executed_and_audited_on_every_page() {
     let entries = audit_log(&mut other).await;
     assert_eq!((entries.len(), entries[0].action.as_str(), entries[0].succeeded), (1, "cancel job 1", true));
     page.send(&control_job(8, 1, JobAction::Hold)).await;
-    assert_eq!(refusal(&mut page, 8).await, "scontrol said: Job is not pending");
+    assert_eq!(refusal(&mut page, 8).await, "scontrol failed: Job is not pending");
     let entries = audit_log(&mut other).await;
     assert_eq!((entries[1].action.as_str(), entries[1].succeeded), ("hold job 1", false));
-    assert_eq!(entries[1].outcome.as_str(), "scontrol said: Job is not pending");
+    assert_eq!(entries[1].outcome.as_str(), "scontrol failed: Job is not pending");
     assert_eq!(*controller.0.lock().unwrap(), ["Cancel 1", "Hold 1"]);
 }
 
@@ -155,7 +155,7 @@ async fn a_relay_that_allows_actions_announces_it() {
 
 #[tokio::test]
 async fn only_five_requests_are_pending_at_once() {
-    // No node ever answers here, so every question stays open until its time is up.
+    // No node ever answers here, so every request stays pending until it times out.
     let relay = TestRelay::start_with(fleet("/x")).await;
     let mut page = enter(&relay).await;
     let process = ProcessRef { pid: 1, started_ms: 1 };
@@ -168,9 +168,9 @@ async fn only_five_requests_are_pending_at_once() {
         .await;
     }
     for number in 5..8 {
-        assert!(refusal(&mut page, number).await.contains("too many questions"));
+        assert!(refusal(&mut page, number).await.contains("too many requests"));
     }
-    // The others are refused when no answer arrives.
+    // The others are refused when no response arrives.
     let mut timed_out = Vec::new();
     for _ in 0..5 {
         let Some(ServerMessage::Response { number, response: Response::Refused(why) }) = page.receive().await
@@ -210,7 +210,7 @@ async fn a_log_is_followed_from_its_end_on_until_the_page_follows_others() {
     assert_eq!(lines(&tail(&mut page, log).await), ["epoch 1"]);
     file.write_all(b"epoch 2\n").unwrap();
     assert_eq!(lines(&tail(&mut page, log).await), ["epoch 2"]);
-    // Repeating it changes nothing; leaving it out unfollows it.
+    // Repeating it changes nothing; omitting a log unfollows it.
     let other = LogRef { stream: LogStream::Stderr, ..log };
     page.send(&ClientMessage::Follow(vec![log])).await;
     page.send(&ClientMessage::Follow(vec![other])).await;
@@ -237,7 +237,7 @@ async fn a_page_follows_only_so_many_logs() {
     for _ in 0..MAX_LOGS {
         assert!(matches!(page.receive().await, Some(ServerMessage::Log { .. })));
     }
-    // The next log is the one that is followed after these, and none of the excess ones.
+    // The next log is the one followed after these, and none of the excess ones.
     page.send(&ClientMessage::Follow(vec![log(21)])).await;
     let next = page.receive().await;
     assert!(matches!(&next, Some(ServerMessage::Log { of, .. }) if *of == log(21)), "{next:?}");

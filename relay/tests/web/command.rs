@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// A home of its own, so that no setting of the machine's user is seen.
+/// A temporary home directory, so that the settings of the machine's user have no effect.
 struct Home(TempDir);
 
 impl Home {
@@ -55,7 +55,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A running relay that is ended by its own pid.
+/// A running relay, stopped by pid on drop.
 struct Running(Child);
 
 impl Running {
@@ -73,7 +73,7 @@ impl Drop for Running {
     }
 }
 
-/// Starts the scripted cluster on any free port and reads its link from what it prints.
+/// Starts the scripted cluster on any free port and reads its link from its output.
 fn demo(home: &Home) -> (Running, String, BufReader<std::process::ChildStdout>) {
     started(&mut home.relay(&["--demo", "--bind", "127.0.0.1:0"]))
 }
@@ -119,10 +119,21 @@ fn a_bad_value_is_one_sentence_and_exit_code_two() {
 }
 
 #[test]
-fn an_unknown_flag_is_met_with_the_one_that_was_meant() {
+fn an_unknown_flag_is_reported_with_the_nearest_one() {
     let output = Home::new().run(&["--bindd", "127.0.0.1:1"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("--bind'"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_help_of_a_command_for_a_running_relay_lists_no_setting() {
+    let help = |args: &[&str]| String::from_utf8(Home::new().run(args).stdout).unwrap();
+    assert!(help(&["--help"]).contains("--slurm-interval") && help(&["config", "--help"]).contains("--bind"));
+    for (command, own) in [("share", "revoke"), ("link", "--tab"), ("retry", "[NODE]")] {
+        let text = help(&[command, "--help"]);
+        assert!(text.contains(own) && text.contains(&format!("relay {command}")), "{text}");
+        assert!(!text.contains("--bind") && !text.contains("--slurm-interval"), "{text}");
+    }
 }
 
 #[test]
@@ -207,7 +218,7 @@ fn a_running_relay_prints_its_link_again_for_its_owner_only() {
     assert_eq!(files.len(), 2);
     assert!(files.iter().all(|file| file.metadata().unwrap().mode() & 0o777 == 0o600), "{files:?}");
 
-    // The key is in no place where other users, or this one's logs, would find it.
+    // The key is not where other users, or log files, could expose it.
     let key = link.split_once("#k=").unwrap().1;
     let pid = relay.0.id();
     for file in ["cmdline", "environ"] {
@@ -245,7 +256,7 @@ fn each_relay_has_its_own_socket_that_no_other_user_can_impersonate() {
 }
 
 #[test]
-fn a_second_relay_finds_the_first_and_doubles_nothing() {
+fn a_second_relay_prints_the_link_of_the_first_and_exits() {
     let home = Home::new();
     let (relay, link, _lines) = demo(&home);
     let second = home.run(&["--demo", "--bind", "127.0.0.1:0"]);
@@ -340,7 +351,7 @@ fn localhost_reaches_the_relay_over_ipv6_or_the_owner_is_warned() {
     stream.read_to_string(&mut reply).unwrap();
     assert!(reply.ends_with("ok\n"), "{reply}");
     relay.end();
-    // Somebody else is there first.
+    // Another program already listens there.
     let taken = std::net::TcpListener::bind("[::1]:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let mut command = home.relay(&["--demo", "--bind", &format!("127.0.0.1:{port}")]);
@@ -370,7 +381,7 @@ fn a_runtime_directory_that_is_a_link_stops_the_relay() {
     std::os::unix::fs::symlink(elsewhere.path(), home.path().join("nodeglass")).unwrap();
     let output = home.run(&["--demo", "--bind", "127.0.0.1:0"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("is not a directory of its own"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is a link or a file, not a directory"), "{}", stderr(&output));
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
 }
 

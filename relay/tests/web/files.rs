@@ -1,4 +1,4 @@
-//! The page's files come in the form a browser can read, and nothing else can be had by a path.
+//! The page's files are served in an encoding that the browser accepts, and paths reach nothing else.
 
 use crate::harness::{BASE, TestRelay};
 use nodeglass_relay::access::cache_buster::CacheBuster;
@@ -45,7 +45,7 @@ async fn cached_files_are_not_sent_again() {
     let tag = relay.request(WASM, &[br]).await.header("etag").unwrap().to_owned();
     let again = relay.request(WASM, &[br, ("If-None-Match", &tag)]).await;
     assert_eq!((again.status, again.body.as_str(), again.header("etag")), (304, "", Some(tag.as_str())));
-    // Another form of the same file is another answer.
+    // Another encoding of the same file is another response.
     assert_eq!(relay.request(WASM, &[("If-None-Match", &tag)]).await.status, 200);
 }
 

@@ -43,7 +43,7 @@ async fn a_wrong_key_is_refused() {
 }
 
 #[tokio::test]
-async fn a_proof_that_was_overheard_is_worth_nothing() {
+async fn an_intercepted_proof_cannot_be_replayed() {
     let relay = TestRelay::start().await;
     let mut first = relay.page(Form::Binary).await;
     let ServerMessage::Challenge { nonce, .. } = first.hello().await else { panic!("no challenge") };
@@ -67,7 +67,7 @@ async fn a_proof_for_another_place_is_worth_nothing() {
 }
 
 #[tokio::test]
-async fn looking_before_the_proof_shows_nothing() {
+async fn subscribing_before_the_proof_shows_nothing() {
     let relay = TestRelay::start().await;
     let subscribe = ClientMessage::Subscribe(vec![Topic::Overview]);
     let mut page = relay.page(Form::Json).await;
@@ -81,7 +81,7 @@ async fn looking_before_the_proof_shows_nothing() {
 }
 
 #[tokio::test]
-async fn another_version_is_answered_with_the_relays() {
+async fn another_version_is_refused_with_the_relays_versions() {
     let relay = TestRelay::start().await;
     let mut page = relay.page(Form::Json).await;
     let proto = VersionRange { min: LIVE_WIRE + 1, max: LIVE_WIRE + 3 };
@@ -102,7 +102,7 @@ async fn t11_a_share_or_tab_that_does_not_exist_is_challenged_and_refused() {
         };
         let host = page.host.clone();
         let exchange = Exchange { client: NONCE, server: nonce, authority: &host };
-        // Not even the owner's key fits.
+        // Not even the owner's key is accepted.
         page.send(&ClientMessage::Proof { code: exchange.client_code(&relay.key) }).await;
         assert!(is_bye(page.receive().await, &CloseReason::Refused));
     }
@@ -117,7 +117,7 @@ async fn garbage_instead_of_a_hello_is_rejected() {
         Message::Text("{}".into()),
         Message::Text("[".repeat(900).into()),
         Message::Text(format!("{{\"subscribe\":[{}]}}", "\"overview\",".repeat(90)).into()),
-        // Larger than any first message has to be, though it is one.
+        // A valid message, but larger than any first message.
         Message::Text(format!("{{\"hello\":{{\"proto\":{}}}}}", " ".repeat(2000)).into()),
     ] {
         for form in [Form::Binary, Form::Json] {
@@ -133,7 +133,7 @@ async fn garbage_instead_of_a_hello_is_rejected() {
 async fn a_message_too_large_ends_the_connection() {
     let relay = TestRelay::start().await;
     let mut page = relay.page(Form::Binary).await;
-    // The relay may hang up before all of it is sent.
+    // The relay may disconnect before all of it is sent.
     let _ = page.socket.send(Message::Binary(vec![0; 1 << 20].into())).await;
     assert!(page.receive().await.is_none());
 
@@ -170,7 +170,7 @@ async fn t04_t06_only_the_relays_own_page_may_open_a_websocket() {
 }
 
 #[tokio::test]
-async fn an_unknown_subprotocol_is_answered_with_the_known_ones() {
+async fn an_unknown_subprotocol_is_refused_with_the_known_ones() {
     let relay = TestRelay::start().await;
     let own = format!("http://{}", relay.host());
     let mut headers = vec![

@@ -32,16 +32,16 @@ use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message, client::IntoClientRequest, http::HeaderValue};
 
-/// Longer than anything here takes on a slow machine; reached only if a test fails.
+/// Longer than any step takes on a slow machine; reached only if a test fails.
 pub const LONG: Duration = Duration::from_secs(60);
-/// The name that this relay's settings allow.
+/// The host name that this relay allows.
 pub const PORTAL: &str = "portal.example.org";
 /// The header in which its proxy names the visitor.
 pub const USER_HEADER: &str = "x-forwarded-user";
-/// A base path below which a proxy may show it.
+/// The base path below which a proxy may serve it.
 pub const BASE: &str = "/rnode/login1/8080";
 
-/// A page of three files, as the build leaves them.
+/// A page of three files, as a build produces them.
 pub static PAGE: [PageFile; 4] = [
     PageFile {
         path: "index.html",
@@ -80,12 +80,12 @@ impl TestRelay {
         Self::start_with(Fleet::new()).await
     }
 
-    /// One with a fleet of which no node ever answers.
+    /// One with a fleet whose nodes never respond.
     pub async fn start_with(fleet: Fleet) -> Self {
         Self::start_as(fleet, false, JobControl::Disabled("there is no SLURM here")).await
     }
 
-    /// The same with `--read-only` or not, and with job control or without.
+    /// The same with or without `--read-only`, and with or without job control.
     pub async fn start_as(fleet: Fleet, read_only: bool, job_control: JobControl) -> Self {
         Self::start_behind(Proxies::default(), fleet, read_only, job_control).await
     }
@@ -110,7 +110,7 @@ impl TestRelay {
         let (trust, guests) = (Trust::new(Vec::new()), shares.clone());
         let (core, hub, plan) = EventLoop::new(fleet, clock, Options::default(), inputs);
         tokio::spawn(core.run(ending.clone()));
-        let (probes, questions) = Probes::new();
+        let (probes, requests) = Probes::new();
         let actions = ActionService::new(Deps {
             hub: hub.clone(),
             probes,
@@ -138,14 +138,7 @@ impl TestRelay {
             assets: Arc::new(assets),
         };
         let serving = tokio::spawn(web::serve(listeners, web::router(state), proxies, ending));
-        Self {
-            addr,
-            key,
-            build,
-            shutdown,
-            serving,
-            _inputs: Box::new((nodes_tx, events_tx, plan, questions)),
-        }
+        Self { addr, key, build, shutdown, serving, _inputs: Box::new((nodes_tx, events_tx, plan, requests)) }
     }
 
     /// Ends it and waits until it has.
@@ -175,7 +168,7 @@ impl TestRelay {
         Reply::read(&out)
     }
 
-    /// Opens a WebSocket as the relay's own page would, and no more.
+    /// Opens a WebSocket as the relay's own page would.
     pub async fn page(&self, form: Form) -> Page {
         self.page_with(form, &[("Origin", &format!("http://{}", self.host()))]).await.expect("a WebSocket")
     }
@@ -212,7 +205,7 @@ fn about(clock: Clock, build: &str, cache_buster: CacheBuster) -> About {
     }
 }
 
-/// An answer over HTTP.
+/// An HTTP response.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -290,7 +283,7 @@ impl Page {
         self.receive().await.expect("a challenge")
     }
 
-    /// Hello, challenge, proof with a key; returns the relay's answer.
+    /// Sends hello and proof with a key; returns the relay's response.
     pub async fn prove(&mut self, key: &Key) -> Option<ServerMessage> {
         let ServerMessage::Challenge { nonce, code } = self.hello().await else { panic!("no challenge") };
         let host = self.host.clone();

@@ -1,4 +1,4 @@
-//! A stranger can take only so much: connections, tries, time and words are counted.
+//! Connections, attempts, time and message sizes of unauthenticated clients are limited.
 
 use crate::harness::{LONG, TestRelay, is_bye};
 use nodeglass_protocol::frame::Form;
@@ -45,7 +45,7 @@ async fn t19_the_number_of_unauthenticated_connections_is_limited() {
         waiting.push(relay.page(Form::Binary).await);
     }
     assert_eq!(status(relay.page_with(Form::Binary, &own).await), 503);
-    // Those who prove the key wait no longer, and make room.
+    // Clients that prove the key no longer count as pending.
     assert!(matches!(waiting[0].prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
     assert!(relay.page_with(Form::Binary, &own).await.is_ok());
 }
@@ -67,7 +67,7 @@ async fn wrong_keys_are_throttled_and_the_owner_is_shut_out_by_none_of_them() {
         guess(MAX_FAILURES).await >= Duration::from_millis(FAILURE_DELAY_MS),
         "one more is answered at once"
     );
-    // The right key comes in meanwhile, in a page and in a script.
+    // The correct key is accepted meanwhile, from a page and from a script.
     let mut page = relay.page(Form::Binary).await;
     assert!(matches!(page.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
     let right = format!("Bearer {}", relay.key.reveal());
@@ -181,7 +181,7 @@ async fn t19_an_idle_connection_is_closed() {
     assert!(out.ends_with(b"ok\n"), "{}", String::from_utf8_lossy(&out));
 }
 
-/// The head of a frame from a client: what kind, whether it is the last of its message, and how long.
+/// The head of a client's frame: opcode, final flag, and length.
 fn frame_head(opcode: u8, is_last: bool, len: u64) -> Vec<u8> {
     let mut head =
         vec![opcode | if is_last { 0x80 } else { 0 }, 0x80 | if len < 126 { len as u8 } else { 127 }];
@@ -258,7 +258,7 @@ async fn cookies_of_other_programs_on_localhost_are_accepted() {
 }
 
 #[tokio::test]
-async fn t19_beyond_the_limit_a_connection_is_told_to_retry() {
+async fn t19_beyond_the_limit_a_connection_is_refused_with_retry_after() {
     let relay = TestRelay::start().await;
     let mut open_connections = Vec::new();
     for _ in 0..320 {

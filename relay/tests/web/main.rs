@@ -1,4 +1,4 @@
-//! The relay's web side as a browser, a script or a stranger meets it: over real sockets on loopback.
+//! The relay's web server as seen by browsers, scripts and strangers: over real sockets on loopback.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 

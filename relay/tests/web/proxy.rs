@@ -23,7 +23,7 @@ fn refusal(page: Result<Page, Error>) -> u16 {
     }
 }
 
-/// Whether a page that believes to be at `authority` is let in.
+/// Whether a page at `authority` is admitted.
 async fn is_admitted(mut page: Page, key: &Key, authority: &str) -> bool {
     let ServerMessage::Challenge { nonce, code } = page.hello().await else { panic!("no challenge") };
     let exchange = Exchange { client: NONCE, server: nonce, authority };
@@ -58,7 +58,7 @@ async fn t27_forwarded_headers_of_a_direct_client_are_ignored() {
     let headers: Vec<_> = SPOOFED.iter().copied().chain([("Origin", own.as_str())]).collect();
     let page = relay.page_with(Form::Binary, &headers).await.unwrap();
     assert!(is_admitted(page, &relay.key, &host).await);
-    // Guesses count for who makes them, whatever name they are made under.
+    // Attempts count for their sender, whatever name the headers contain.
     for guess in 0..MAX_FAILURES {
         let client = format!("203.0.113.{guess}");
         let headers = [("Authorization", "Bearer wrong"), ("X-Forwarded-For", client.as_str())];
@@ -116,7 +116,7 @@ async fn t27_one_behind_a_proxy_cannot_shut_out_another() {
     let relay = TestRelay::start_behind_us().await;
     let right = format!("Bearer {}", relay.key.reveal());
     let request = async |key: &str, from: &str, user: &'static str| {
-        // What stands before the last address was written by the visitor.
+        // Everything before the last address was sent by the visitor.
         let from = format!("198.51.100.7, {from}");
         let headers =
             [("Authorization", key), ("X-Forwarded-For", from.as_str()), ("X-Forwarded-User", user)];
@@ -155,7 +155,7 @@ async fn t27_an_ambiguous_user_header_is_rejected() {
     ] {
         assert_eq!(request(users).await, status, "{users:?}");
     }
-    // Only the proxy is trusted, and only its requests need that.
+    // Only the proxy is trusted, and only its requests need trust.
     let direct = TestRelay::start().await;
     let key = format!("Bearer {}", direct.key.reveal());
     let headers = [("Authorization", key.as_str()), (USER_HEADER, "bob"), (USER_HEADER, "mallory")];

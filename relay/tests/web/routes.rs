@@ -7,7 +7,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; 
      font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'";
 
-/// Every kind of way in: the routes, the places of the page, its files, and what is not there.
+/// Every kind of path: the routes, the page's own paths, its files, and unknown ones.
 fn all_routes() -> Vec<String> {
     let others = ["/", "/index.html", "/job/17", "/node/n1", "/app-0123456789abcdef_bg.wasm", "/nothing"];
     ROUTES
@@ -64,7 +64,7 @@ async fn loopback_and_allowed_names_are_welcome_with_any_port() {
 }
 
 #[tokio::test]
-async fn t07_every_answer_carries_the_guards_and_never_a_cookie_or_an_invitation() {
+async fn t07_every_response_has_the_security_headers_and_no_cookie() {
     let relay = TestRelay::start().await;
     let foreign = [("Origin", "http://evil.example"), ("Access-Control-Request-Method", "GET")];
     for way in all_routes() {
@@ -141,7 +141,7 @@ async fn the_picture_is_for_the_bearer_of_the_key() {
         (401, Some("Bearer realm=\"nodeglass\""))
     );
     assert!(!missing.body.contains("jobs"));
-    // Neither in the query, nor as bytes that are no key, nor cut short.
+    // Neither in the query, nor invalid, nor truncated.
     let query = relay.request(&format!("{path}?key={}", relay.key.reveal()), &[]).await;
     assert_eq!(query.status, 401);
     let short = relay.key.reveal()[..42].to_owned();
@@ -150,7 +150,7 @@ async fn the_picture_is_for_the_bearer_of_the_key() {
     {
         assert_eq!(relay.request(path, &[("Authorization", &bearer(&wrong))]).await.status, 401, "{wrong}");
     }
-    // After the fifth guess a sixth is put off, and the right one is not.
+    // After five wrong keys the sixth attempt is delayed, and the right key is not.
     assert_eq!(relay.request(path, &[("Authorization", &right)]).await.status, 200);
     let reply = relay.request(path, &[("Authorization", &bearer("D"))]).await;
     assert_eq!(reply.status, 429, "{reply:?}");

@@ -1,4 +1,4 @@
-//! What the cluster does at any time: SLURM's schedule, and the workload of each GPU.
+//! The cluster's state at any time: SLURM's schedule, and the workload of each GPU.
 
 pub(crate) mod activity;
 pub(crate) mod job_control;

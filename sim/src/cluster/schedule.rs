@@ -126,7 +126,7 @@ impl Entry<'_> {
         let mut job = self.pending(number(script.id, self.turn));
         job.label = Text::new(job.id.to_string());
         let id = job.id.to_string();
-        self.tell_logs(&mut job, &id);
+        self.set_log_paths(&mut job, &id);
         if let Some((leader, offset)) = script.het {
             job.label = Text::new(format!("{leader}+{offset}"));
             job.part_of = Some(Parent::Het { job: leader, offset });
@@ -159,7 +159,7 @@ impl Entry<'_> {
             if rest_ends_ms.is_some_and(|at| at < from_ms) {
                 continue;
             }
-            self.tell_logs(&mut job, &format!("{whole}_{task}"));
+            self.set_log_paths(&mut job, &format!("{whole}_{task}"));
             listed.extend(self.settle(job, from_ms, Some(from_ms + array.task_ms), slot..slot + 1));
         }
         let rest = waiting.filter(|_| self.is_submitted()).map(|first| self.waiting_rest(array, first));
@@ -183,7 +183,7 @@ impl Entry<'_> {
     }
 
     /// Sets the log paths; `id` is the job id in file names.
-    fn tell_logs(&self, job: &mut Job, id: &str) {
+    fn set_log_paths(&self, job: &mut Job, id: &str) {
         let folder = self.script.workdir();
         job.command = Some(format!("{folder}/{}", self.script.script).into());
         job.stdout = Some(format!("{folder}/slurm-{id}.out").into());

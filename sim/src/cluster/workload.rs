@@ -33,7 +33,7 @@ pub(crate) struct Workload {
     pub sm_mhz: u64,
     /// Clock-event reasons.
     pub throttle: u64,
-    /// Temperature in °C where it does not follow from the power.
+    /// Temperature in °C if it does not follow from the power.
     pub hot_c: Option<u64>,
     /// Whether a process is on the GPU.
     pub process: bool,

@@ -1,11 +1,11 @@
-//! A GPU's energy counter grows with what its jobs draw on the average, since its node booted.
+//! A GPU's energy counter grows with the mean power of its jobs, since its node booted.
 
 use crate::cluster::activity::runs_as;
 use crate::scenario::file::Behaviour;
 use crate::scenario::{Assignment, JobScript, Scenario, Unit};
 use nodeglass_gpu_models::GpuModel;
 
-/// Energy since boot, in mJ. Without chance it stays where it is, as all else does.
+/// Energy since boot, in mJ. Constant without randomness, like everything else.
 pub(crate) fn since_boot_mj(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> u64 {
     let script = &scenario.nodes[node];
     let (_, booted_ms) = scenario.boot(node, t_ms);
@@ -30,7 +30,8 @@ fn worked_mj(job: &JobScript, assignment: Assignment, model: &GpuModel, from_ms:
     above_w * busy_ms.max(0) as f64
 }
 
-/// How long a job has run until `t_ms`, counted from its first start; negative before it where it comes again.
+/// How long a job has run until `t_ms`, counted from its first start; negative before it if the job
+/// is repeated.
 fn busy_until(job: &JobScript, t_ms: i64) -> i64 {
     let Some(start_ms) = job.start_ms else { return 0 };
     let since = t_ms - start_ms;
@@ -41,7 +42,7 @@ fn busy_until(job: &JobScript, t_ms: i64) -> i64 {
     }
 }
 
-/// What a behaviour draws on the average, in W.
+/// Mean power of a behaviour, in W.
 fn mean_w(behaviour: Behaviour, model: &GpuModel) -> f64 {
     let share = |share: f64| model.loaded_w + (model.cap_w - model.loaded_w) * share;
     match behaviour {

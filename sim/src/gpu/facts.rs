@@ -1,4 +1,4 @@
-//! What a probe says first on a scripted node: who it is, its GPUs and instances, and how they reach each other.
+//! The hello of a scripted node: its identity, GPUs and instances, and their topology.
 
 use crate::scenario::file::FaultKind;
 use crate::scenario::{NodeScript, Scenario, ScenarioTime, Unit};
@@ -35,7 +35,7 @@ pub(crate) fn hello(scenario: &Scenario, node: usize, at: ScenarioTime) -> Hello
 }
 
 fn no_driver() -> SourceState {
-    let reason = "no NVIDIA driver: the kernel module is not loaded (NVML: Driver Not Loaded)";
+    let reason = "the NVIDIA driver is not loaded: its kernel module is missing (NVML: Driver Not Loaded)";
     SourceState::absent(Vendor::Nvidia, reason)
 }
 
@@ -48,7 +48,7 @@ fn driver(script: &NodeScript) -> SourceState {
     SourceState::ready(Vendor::Nvidia, versions)
 }
 
-/// The processor that such cards are sold with.
+/// The processor that servers with this GPU usually have.
 fn cpu_model(model: &GpuModel) -> &'static str {
     match (model.memory, model.architecture) {
         (Memory::Coherent, _) => "Neoverse-V2",
@@ -99,7 +99,7 @@ fn unit_facts(scenario: &Scenario, node: usize, script: &NodeScript, unit: &Unit
     }
 }
 
-/// Facts that only a whole GPU has.
+/// Facts of whole GPUs only.
 fn whole(scenario: &Scenario, node: usize, script: &NodeScript, unit: &Unit, known: GpuFacts) -> GpuFacts {
     let model = &unit.model;
     let number = scenario.rng.at(node as u64).at(unit.gpu as u64).number(51);
@@ -151,13 +151,13 @@ fn compute_capability(model: &GpuModel) -> Text {
     Text::new(format!("{major}.{minor}"))
 }
 
-/// The NUMA node and the CPUs that a GPU is nearest to: half the GPUs to each of two sockets.
+/// The NUMA node and the CPUs near a GPU: half of the GPUs belong to each of two sockets.
 fn nearest(script: &NodeScript, gpu: usize) -> (u32, Text) {
     let (gpus, cpus) = (script.gpus().max(1), script.cpus.max(2));
     if gpus == 1 || script.model.memory != Memory::Own {
         return (0, Text::new(format!("0-{}", cpus - 1)));
     }
-    // Threads of the second kind are numbered after all of the first.
+    // Hyper-threads are numbered after all cores.
     let (socket, quarter) = ((gpu * 2 / gpus) as u32, cpus / 4);
     let first = socket * quarter;
     let second = cpus / 2 + first;
@@ -165,7 +165,7 @@ fn nearest(script: &NodeScript, gpu: usize) -> (u32, Text) {
     (socket, Text::new(near))
 }
 
-/// How each GPU reaches each other one.
+/// The paths between the GPUs.
 fn topology(script: &NodeScript) -> Vec<Vec<GpuPath>> {
     let count = script.gpus();
     let path = |from: usize, to: usize| {
@@ -175,7 +175,7 @@ fn topology(script: &NodeScript) -> Vec<Vec<GpuPath>> {
         match (script.model.nvlinks(), count) {
             (0, _) if from * 2 / count == to * 2 / count => GpuPath::HostBridge,
             (0, _) => GpuPath::System,
-            // Four cards are wired to each other; more go through switches, with all their links.
+            // Four GPUs are connected directly; more through switches, with all their links.
             (links, 2..=4) => GpuPath::NvLink(links / 3),
             (links, _) => GpuPath::NvLink(links),
         }
@@ -189,7 +189,7 @@ pub(crate) fn pci(gpu: usize) -> Text {
     Text::new(format!("00000000:{:02X}:00.0", (0x0a + 0x12 * gpu) % 0x100))
 }
 
-/// The identity of a GPU: that of the card, whatever boots.
+/// The identity of a GPU, which survives reboots.
 pub(crate) fn gpu_uuid(scenario: &Scenario, node: usize, gpu: usize) -> GpuUuid {
     let rng = scenario.rng.at(node as u64).at(gpu as u64);
     GpuUuid::new(format!("GPU-{}", uuid(rng.number(6), rng.number(7))))

@@ -46,7 +46,7 @@ pub struct SimulatedProbe {
     restarts: u64,
 }
 
-/// What a probe is doing. Boxed, because the variants differ in size.
+/// The state of a probe. Boxed, because the variants differ in size.
 enum State {
     /// Computes the samples that its predecessor took.
     Starting(Box<Predecessor>),
@@ -130,7 +130,7 @@ impl SimulatedProbe {
     /// Handles the end of the relay's input.
     pub fn input_ended(&mut self) {
         match &mut self.state {
-            State::Running(engine) => engine.orphan("the relay closed the pipe"),
+            State::Running(engine) => engine.orphan("stdin was closed"),
             State::Starting(_) => self.finish(ProbeEnd::Exited, false),
             State::Ended(..) => {}
         }
@@ -196,7 +196,7 @@ impl SimulatedProbe {
     fn run_due_tasks(&mut self) {
         let broken = [
             (FaultKind::Dies, "the connection was reset by the node"),
-            (FaultKind::Unreachable, "the network to the node is gone"),
+            (FaultKind::Unreachable, "the node's network is down"),
         ];
         if let Some((_, why)) = broken.iter().find(|(kind, _)| self.fault_age_ms(*kind).is_some()) {
             self.finish(ProbeEnd::Disconnected(why), false);

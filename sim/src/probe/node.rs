@@ -5,7 +5,7 @@ use super::streams::HISTORY_MS;
 use crate::gpu::{facts, health, readings};
 use crate::scenario::file::FaultKind;
 use crate::scenario::{Scenario, ScenarioTime};
-use crate::{answers, processes};
+use crate::{processes, responses};
 use node_probe::driver_thread::{DriverStatus, DriverTimings, ReadRequest};
 use node_probe::host::HostReadings;
 use node_probe::output::{LineWriter, OutputQueue, encode, replayed};
@@ -47,7 +47,7 @@ pub(super) struct SimulatedNode {
 struct Driver {
     /// Whether it is loaded; `None` before the first report.
     is_loaded: Option<bool>,
-    /// The request to be answered, and its time in ms.
+    /// The pending request, and its time in ms.
     request: Option<(ReadRequest, i64)>,
     /// Time of the last health query in ms.
     last_health_ms: Option<i64>,
@@ -66,7 +66,7 @@ enum Outcome {
     Processes(ProcessList),
 }
 
-/// Gives a probe the results of its requests, as far as the node can answer now.
+/// Gives a probe the results of its requests, as far as the node can respond now.
 pub(super) fn serve(engine: &mut Engine<SimulatedNode>) {
     while let Some(outcome) = engine.environment_mut().next_outcome() {
         match outcome {
@@ -247,7 +247,7 @@ impl Environment for SimulatedNode {
     }
 
     fn respond(&mut self, number: u32, request: ProbeRequest) -> Option<ProbeResponse> {
-        let response = answers::answer(&self.scenario, self.node, self.now, &request);
+        let response = responses::respond(&self.scenario, self.node, self.now, &request);
         Some(ProbeResponse { number, response })
     }
 

@@ -63,7 +63,7 @@ impl Predecessor {
         self.last_wall_ms + wait.as_millis() as u64
     }
 
-    /// Counts samples before `wall_ms`, which nobody can request any more.
+    /// Counts samples before `wall_ms`, which can no longer be requested.
     fn skip_until(&mut self, wall_ms: u64) {
         let interval_ms = u64::from(self.interval_ms);
         let count = wall_ms.saturating_sub(self.last_wall_ms) / interval_ms;

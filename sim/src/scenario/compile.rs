@@ -101,7 +101,7 @@ impl Compiler<'_> {
 
     fn add_fault(&self, scenario: &mut Scenario, entry: &FaultEntry) -> Result<(), ScenarioError> {
         if entry.kind.takes_gpu() && entry.gpu.is_none() {
-            return Err(self.fault(&entry.nodes, ScenarioFault::WhichGpu(entry.kind.word())));
+            return Err(self.fault(&entry.nodes, ScenarioFault::WhichGpu(entry.kind.name())));
         }
         if entry.kind == FaultKind::Xid && entry.xid.is_none() {
             return Err(self.fault(&entry.nodes, ScenarioFault::WhichXid));

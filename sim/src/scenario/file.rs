@@ -1,6 +1,6 @@
-//! The language of a scenario file, exactly as it is written; nothing is checked here that needs two entries.
+//! The format of a scenario file; rules that involve several entries are checked elsewhere.
 //!
-//! Times count from the scenario's start; those of episodes, faults and checkpoints come again every `cycle`.
+//! Times count from the scenario's start; those of episodes, faults and checkpoints repeat every `cycle`.
 
 use crate::scenario::duration::SignedDuration;
 use crate::scenario::mig_profile::Profile;
@@ -16,15 +16,15 @@ use toml::Spanned;
 pub struct ScenarioFile {
     /// Name of the cluster.
     pub cluster: String,
-    /// The owner: whose jobs are listed.
+    /// The owner, whose jobs are listed.
     pub user: String,
-    /// Another seed gives other numbers of the same kind.
+    /// Seed of the random numbers.
     #[serde(default)]
     pub seed: u64,
-    /// Without chance: readings stay where they are.
+    /// Disables randomness: readings are constant.
     #[serde(default)]
     pub still: bool,
-    /// After this long, episodes and faults come again.
+    /// After this time, episodes and faults repeat.
     #[serde(default = "quarter_hour")]
     pub cycle: Spanned<SignedDuration>,
     /// Nodes.
@@ -42,16 +42,16 @@ fn quarter_hour() -> Spanned<SignedDuration> {
     Spanned::new(0..0, SignedDuration::seconds(900))
 }
 
-/// Nodes that are alike.
+/// Nodes of one kind.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeGroup {
-    /// Their names, as `gpu-h[01-12]`.
+    /// Their names, such as `gpu-h[01-12]`.
     pub name: Spanned<String>,
     /// Model of their GPUs.
     #[serde(deserialize_with = "model")]
     pub model: &'static GpuModel,
-    /// How many GPUs each has.
+    /// Number of GPUs per node.
     pub gpus: Spanned<u32>,
     /// The MIG instances that each GPU is divided into, as `["3g.40gb", "1g.10gb"]`; jobs then have instances
     /// (`gpus` counts them over the node), and no whole GPU.
@@ -72,7 +72,7 @@ pub struct NodeGroup {
     /// Kernel release.
     #[serde(default = "some_kernel")]
     pub kernel: String,
-    /// What a login shell prints before the probe's first line.
+    /// Output of a login shell before the probe's first line.
     #[serde(default)]
     pub motd: Option<String>,
 }
@@ -108,11 +108,11 @@ fn some_kernel() -> String {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobEntry {
-    /// SLURM's number; of an array or heterogeneous job the first one.
+    /// SLURM's job id; of an array or heterogeneous job the first one.
     pub id: Spanned<u32>,
     /// Its name.
     pub name: String,
-    /// Its owner; the scenario's if left out.
+    /// Its owner; by default the scenario's.
     pub user: Option<String>,
     /// Account.
     pub account: Option<String>,
@@ -120,40 +120,40 @@ pub struct JobEntry {
     pub partition: String,
     /// Quality of service.
     pub qos: Option<String>,
-    /// When it was submitted.
+    /// Submission time.
     pub submitted: SignedDuration,
-    /// When it starts or, without nodes, is expected to start (and never does).
+    /// Start time; without nodes, the expected start (which never comes).
     pub start: Option<SignedDuration>,
-    /// When it ends; its time limit if left out.
+    /// End time; by default its time limit.
     pub end: Option<SignedDuration>,
-    /// SLURM's word for how it ends.
+    /// SLURM's state after its end.
     #[serde(default = "completed")]
     pub ends_as: String,
-    /// How long it may run.
+    /// Time limit.
     pub limit: Option<SignedDuration>,
-    /// Why it waits, while it does.
+    /// Reason while it is pending.
     pub reason: Option<String>,
-    /// Jobs that it waits for, as SLURM writes them.
+    /// Dependencies, in SLURM's notation.
     pub dependency: Option<String>,
     /// Its batch script.
     #[serde(default = "train_script")]
     pub script: String,
-    /// It comes again after this long, with another number.
+    /// Repeats after this time, with another job id.
     pub every: Option<SignedDuration>,
-    /// Its nodes; without any it stays pending.
+    /// Its nodes; without any it remains pending.
     pub nodes: Option<Spanned<String>>,
-    /// Which GPUs of each node; all if left out.
+    /// GPUs on each node; by default all.
     pub gpus: Option<Vec<u32>>,
-    /// How many nodes a job that stays pending asks for.
+    /// Number of nodes that a pending job requests.
     pub node_count: Option<u32>,
-    /// How many GPUs a job that stays pending asks for.
+    /// Number of GPUs that a pending job requests.
     pub gpu_count: Option<u32>,
-    /// What its GPUs do.
+    /// Behaviour of its GPUs.
     #[serde(default)]
     pub behaviour: Behaviour,
     /// Time between checkpoints of a training.
     pub checkpoint_every: Option<SignedDuration>,
-    /// Device memory it holds, in % of the card's.
+    /// Device memory that it uses, in % of the GPU's.
     #[serde(default = "most_memory")]
     pub memory_pct: Spanned<u32>,
     /// Name of its processes.
@@ -167,7 +167,7 @@ pub struct JobEntry {
     pub array: Option<ArrayEntry>,
     /// It is a part of a heterogeneous job.
     pub het: Option<HetEntry>,
-    /// Times and places at which its GPUs do something else.
+    /// Times and places at which its GPUs behave differently.
     #[serde(rename = "episode", default)]
     pub episodes: Vec<EpisodeEntry>,
 }
@@ -192,9 +192,9 @@ fn python() -> String {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArrayEntry {
-    /// How many tasks.
+    /// Number of tasks.
     pub tasks: u32,
-    /// How long each runs.
+    /// Duration of each.
     pub task_time: SignedDuration,
 }
 
@@ -202,7 +202,7 @@ pub struct ArrayEntry {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContainerEntry {
-    /// What runs it.
+    /// Its runtime.
     pub runtime: Runtime,
     /// Its image or short id.
     pub name: Option<String>,
@@ -218,48 +218,48 @@ pub struct HetEntry {
     pub offset: u32,
 }
 
-/// A time and place at which a job's GPUs do something else.
+/// A time and place at which a job's GPUs behave differently.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EpisodeEntry {
-    /// What they do.
+    /// The behaviour.
     pub behaviour: Behaviour,
-    /// On which of the job's nodes; all if left out.
+    /// The affected nodes of the job; by default all.
     pub nodes: Option<Spanned<String>>,
-    /// On which GPUs of these; all of the job's if left out.
+    /// The affected GPUs of these nodes; by default all of the job's.
     pub gpus: Option<Vec<u32>>,
-    /// From when in each cycle.
+    /// Start in each cycle.
     #[serde(default)]
     pub from: SignedDuration,
-    /// For how long; always if left out.
+    /// Duration; by default always.
     #[serde(rename = "for")]
     pub lasts: Option<SignedDuration>,
 }
 
-/// What a GPU does.
+/// Behaviour of a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Behaviour {
-    /// Busy at its power cap; a checkpoint now and then, during which all but rank 0 seem busy.
+    /// Busy at its power cap; occasionally a checkpoint, during which all ranks but 0 seem busy.
     #[default]
     Training,
-    /// Too hot: low clock, thermal bits; its peers wait for it.
+    /// Too hot: low clock, thermal throttling; the other ranks wait for it.
     Straggler,
-    /// Allocated, but no process is on it.
+    /// Allocated, but without a process.
     IdleGpu,
-    /// Seems fully busy at the power of waiting, with flat memory.
+    /// Seems fully busy, at the power of a waiting collective and with constant memory.
     Hang,
-    /// Serves requests: load comes and goes smoothly.
+    /// Serves requests: load varies smoothly.
     Inference,
     /// Batches with pauses between them.
     Bursty,
-    /// Memory held, rarely a cell that runs.
+    /// Memory allocated, and cells that run rarely.
     Notebook,
     /// Waits for its input in 82 % of the samples, never longer than 8 s.
     InputBound,
-    /// A training on a card whose corrected ECC errors grow.
+    /// A training on a GPU with increasing corrected ECC errors.
     Ecc,
-    /// Half busy at half power, always the same.
+    /// Constant load: half utilisation at half power.
     Steady,
 }
 
@@ -269,32 +269,32 @@ pub enum Behaviour {
 pub struct FaultEntry {
     /// The nodes.
     pub nodes: Spanned<String>,
-    /// What goes wrong.
+    /// Kind of the fault.
     pub kind: FaultKind,
-    /// When in each cycle.
+    /// Start in each cycle.
     #[serde(default)]
     pub at: SignedDuration,
-    /// For how long; always if left out.
+    /// Duration; by default always.
     #[serde(rename = "for")]
     pub lasts: Option<SignedDuration>,
-    /// After a death: how long until the job's processes are back.
+    /// After a crash: time until the job's processes are back.
     #[serde(default)]
     pub rejoin: SignedDuration,
-    /// The GPU, where it befalls one.
+    /// The GPU, if the fault affects one.
     pub gpu: Option<u32>,
-    /// The number of an Xid.
+    /// Number of an Xid.
     pub xid: Option<u64>,
 }
 
-/// What goes wrong on a node.
+/// Kind of a node's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
-    /// It crashes: links break, nobody can connect, and it boots anew.
+    /// It crashes: links break, connections fail, and it reboots.
     Dies,
-    /// The network to it is gone: links break, nobody can connect, but it lives on.
+    /// Its network is down: links break and connections fail, but it keeps running.
     Unreachable,
-    /// Links stay, but no line comes through.
+    /// Links stay open, but no line arrives.
     Silent,
     /// The driver is unloaded.
     NoDriver,
@@ -302,26 +302,26 @@ pub enum FaultKind {
     LostGpu,
     /// An NVML call does not return.
     NvmlStuck,
-    /// NVML refuses the counters of GPM to an ordinary user.
+    /// NVML denies GPM counters to unprivileged users.
     NoPermission,
     /// The driver reports an Xid of a GPU once, at the beginning.
     Xid,
-    /// The power supply makes a GPU slow down (`HwPowerBrake`).
+    /// The power supply slows a GPU down (`HwPowerBrake`).
     PowerBrake,
     /// Rows of a GPU's memory wait for a reset to be remapped.
     RowRemap,
     /// The last NVLink of a GPU is down.
     NvlinkDown,
-    /// A GPU has eight PCIe lanes of sixteen.
+    /// A GPU's PCIe link has eight lanes instead of sixteen.
     PcieNarrow,
-    /// Memory of a GPU is held by a process that cannot be seen.
+    /// Memory of a GPU is used by a hidden process.
     HeldMemory,
-    /// A process has ended, but its memory on a GPU is not given back.
+    /// A process has ended, but its memory on a GPU was not freed.
     Zombie,
 }
 
 impl FaultKind {
-    /// Whether it befalls one GPU, which the file has to name.
+    /// Whether it affects one GPU, which the file must name.
     pub fn takes_gpu(self) -> bool {
         !matches!(
             self,
@@ -334,8 +334,8 @@ impl FaultKind {
         )
     }
 
-    /// Its word in a file.
-    pub fn word(self) -> &'static str {
+    /// Its name in a file.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Dies => "dies",
             Self::Unreachable => "unreachable",

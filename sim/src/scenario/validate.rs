@@ -27,8 +27,8 @@ pub(crate) fn times(job: &JobScript) -> Result<(), ScenarioFault> {
     let Some(every) = job.every_ms else { return Ok(()) };
     match (job.start_ms, job.end_ms) {
         (Some(start), Some(end)) if end - start - shared_ms(job) <= every => Ok(()),
-        (Some(_), Some(_)) => wrong("comes again before it has ended"),
-        _ => wrong("comes again; that takes a start and an end"),
+        (Some(_), Some(_)) => wrong("repeats before it has ended"),
+        _ => wrong("repeats, which requires a start and an end"),
     }
 }
 

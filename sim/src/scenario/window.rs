@@ -1,6 +1,6 @@
-//! A window is a stretch of time that comes again every cycle, before the scenario's start as after it.
+//! A window is a period that repeats every cycle, before the scenario's start as well as after it.
 
-/// A stretch of each cycle.
+/// A period of each cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     from_ms: i64,
@@ -15,39 +15,39 @@ impl Window {
         Self { from_ms, lasts_ms: lasts_ms.filter(|lasts| *lasts < cycle_ms), cycle_ms }
     }
 
-    /// How long ago it began, if it holds at `t_ms`.
+    /// Time since it began, if active at `t_ms`.
     pub fn age_ms(&self, t_ms: i64) -> Option<i64> {
         let age = self.since_from(t_ms);
         self.lasts_ms.is_none_or(|lasts| age < lasts).then_some(age)
     }
 
-    /// Whether it holds at `t_ms`.
+    /// Whether it is active at `t_ms`.
     pub fn holds(&self, t_ms: i64) -> bool {
         self.age_ms(t_ms).is_some()
     }
 
-    /// How long ago it last began, whether it still holds or not.
+    /// Time since it last began, whether it is still active or not.
     pub fn begun_for_ms(&self, t_ms: i64) -> i64 {
         self.since_from(t_ms)
     }
 
-    /// Whether it holds at any time.
+    /// Whether it is active at any time.
     pub fn is_always(&self) -> bool {
         self.lasts_ms.is_none()
     }
 
-    /// How long ago it last ended, if it does not hold at `t_ms`.
+    /// Time since it last ended, if not active at `t_ms`.
     pub fn over_for_ms(&self, t_ms: i64) -> Option<i64> {
         let over = self.since_from(t_ms) - self.lasts_ms?;
         (over >= 0).then_some(over)
     }
 
-    /// How often it had ended before `t_ms`; negative before the start of all time.
+    /// Number of times it ended before `t_ms`; negative before the first cycle.
     pub fn ends_before(&self, t_ms: i64) -> i64 {
         self.lasts_ms.map_or(0, |lasts| (t_ms - self.from_ms - lasts).div_euclid(self.cycle_ms) + 1)
     }
 
-    /// The same window, made longer at its end.
+    /// The same window with a later end.
     pub fn longer_by(&self, more_ms: i64) -> Self {
         Self::new(self.from_ms, self.lasts_ms.map(|lasts| lasts + more_ms), self.cycle_ms)
     }

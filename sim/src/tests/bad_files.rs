@@ -6,7 +6,7 @@ fn refusal(text: &str) -> String {
     Scenario::from_toml(text).unwrap_err().to_string()
 }
 
-/// The number of the line that begins like this, the last one if there are several.
+/// The number of the line with this prefix, the last one if there are several.
 fn line(text: &str, begins: &str) -> usize {
     text.lines()
         .enumerate()
@@ -28,7 +28,7 @@ fn invalid_toml_is_rejected_with_its_line() {
 }
 
 #[test]
-fn a_misspelt_key_or_word_is_named() {
+fn a_misspelt_key_or_value_is_named() {
     let sentence = refusal(&toml(&job("limits = \"1h\"")));
     assert!(sentence.contains("line 16") && sentence.contains("`limits`"), "{sentence}");
     let sentence = refusal(&toml(&job("behaviour = \"dancing\"")));
@@ -81,8 +81,8 @@ fn duplicate_job_ids_are_rejected() {
 fn inconsistent_times_are_rejected() {
     for (keys, why) in [
         ("end = \"-2h\"", "job 7 ends before it starts"),
-        ("every = \"1h\"", "job 7 comes again; that takes a start and an end"),
-        ("end = \"2h\"\nevery = \"1h\"", "job 7 comes again before it has ended"),
+        ("every = \"1h\"", "job 7 repeats, which requires a start and an end"),
+        ("end = \"2h\"\nevery = \"1h\"", "job 7 repeats before it has ended"),
         (
             "array = { tasks = 0, task_time = \"1m\" }",
             "job 7 is an array; that takes GPUs, 1 to 999 tasks, and a task_time",

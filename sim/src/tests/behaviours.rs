@@ -1,4 +1,4 @@
-//! Each behaviour stays within the figures that were measured on real clusters.
+//! Each behaviour stays within ranges that were measured on real clusters.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The demo has something of everything, and looks good from its first second.
+//! The demo contains every kind of state, and looks complete from its first second.
 
 use super::*;
 use nodeglass_protocol::job::{GpuSet, Job, JobState};
@@ -71,7 +71,7 @@ fn at_no_moment_of_three_hours_does_a_gpu_have_two_jobs_or_a_job_a_gpu_that_is_n
 }
 
 #[test]
-fn processes_are_where_the_job_list_says() {
+fn processes_run_where_the_job_list_says() {
     let demo = demo();
     for second in [0, 130, 420, 1_000, 5_000] {
         let jobs = demo.jobs(at(second));
@@ -93,7 +93,7 @@ fn processes_are_where_the_job_list_says() {
                     );
                     continue;
                 };
-                // There SLURM counts instances, not GPUs.
+                // With MIG, SLURM counts instances, not GPUs.
                 assert!(
                     divided
                         || matches!(job.gpus_on(name), Some(GpuSet::Indices(indices)) if indices.contains(&index))

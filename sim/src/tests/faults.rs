@@ -50,7 +50,9 @@ fn without_a_driver_the_host_is_sampled_with_a_reason() {
     let scenario = scenario("[[fault]]\nnodes = \"n1\"\nkind = \"no_driver\"\n");
     let hello = scenario.hello(&node("n1"), at(0)).unwrap();
     assert!(
-        hello.sources[0].absent_reason().is_some_and(|why| why.as_str().starts_with("no NVIDIA driver: "))
+        hello.sources[0]
+            .absent_reason()
+            .is_some_and(|why| why.as_str().starts_with("the NVIDIA driver is not loaded: "))
     );
     assert!(hello.gpus.is_empty());
     let sample = scenario.sample(&node("n1"), at(0)).unwrap();
@@ -60,8 +62,8 @@ fn without_a_driver_the_host_is_sampled_with_a_reason() {
 #[test]
 fn a_node_that_is_not_described_has_no_readings() {
     let scenario = scenario("");
-    let nobody = node("n3");
-    assert!(scenario.sample(&nobody, at(0)).is_none());
-    assert!(scenario.hello(&nobody, at(0)).is_none());
-    assert!(scenario.processes(&nobody, at(0)).is_none());
+    let unknown = node("n3");
+    assert!(scenario.sample(&unknown, at(0)).is_none());
+    assert!(scenario.hello(&unknown, at(0)).is_none());
+    assert!(scenario.processes(&unknown, at(0)).is_none());
 }

@@ -1,7 +1,7 @@
 //! Requests and job control have the same effects as on a real cluster.
 
 use super::*;
-use crate::answers::answer;
+use crate::responses::respond;
 use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::probe::ProcessSample;
 use nodeglass_protocol::request::{Audience, ProbeRequest, ProcessRef, Response, Signal, Tail};
@@ -15,7 +15,7 @@ fn of(process: &ProcessSample) -> ProcessRef {
 }
 
 fn tail(scenario: &Scenario, path: &str, after: u64, second: i64) -> Tail {
-    match answer(
+    match respond(
         scenario,
         0,
         at(second),
@@ -32,13 +32,13 @@ fn a_killed_process_leaves_its_peers_hanging() {
     let process = of(&listed(&scenario, "n1", 60)[2]);
     let signal = ProbeRequest::Signal { process, signal: Signal::Terminate };
     assert!(
-        matches!(answer(&scenario, 0, at(60), &signal), Response::Done(said) if said.as_str().starts_with("SIGTERM"))
+        matches!(respond(&scenario, 0, at(60), &signal), Response::Done(text) if text.as_str().starts_with("SIGTERM"))
     );
     assert_eq!(listed(&scenario, "n1", 61).len(), 3);
     assert_eq!(value(&gpu(&scenario, "n1", 2, 61).util_pct), 0);
     assert!((140_000..160_000).contains(&value(&gpu(&scenario, "n2", 0, 61).power_mw)), "a peer only waits");
     assert_eq!(listed(&scenario, "n1", 59).len(), 4, "the past is as it was");
-    assert!(matches!(answer(&scenario, 0, at(62), &signal), Response::Refused(_)), "it is gone");
+    assert!(matches!(respond(&scenario, 0, at(62), &signal), Response::Refused(_)), "it is gone");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn another_users_process_is_not_ours_to_end() {
     let process = of(&listed(&scenario, "n1", 60)[0]);
     let signal = ProbeRequest::Signal { process, signal: Signal::Kill };
     assert_eq!(
-        answer(&scenario, 0, at(60), &signal),
+        respond(&scenario, 0, at(60), &signal),
         Response::Refused(format!("process {} is bob's", process.pid).into())
     );
     assert_eq!(listed(&scenario, "n1", 61).len(), 4);
@@ -57,8 +57,8 @@ fn another_users_process_is_not_ours_to_end() {
 fn process_details_have_relatives_and_a_masked_environment() {
     let scenario = scenario(&job(""));
     let process = of(&listed(&scenario, "n2", 60)[1]);
-    let ask = ProbeRequest::Process { process, environment: true };
-    let Response::Process(detail) = answer(&scenario, 1, at(60), &ask) else { panic!("no detail") };
+    let request = ProbeRequest::Process { process, environment: true };
+    let Response::Process(detail) = respond(&scenario, 1, at(60), &request) else { panic!("no detail") };
     assert!(detail.ancestors.windows(2).all(|pair| pair[1].parent == pair[0].pid));
     assert_eq!(detail.ancestors.last().map(|peers| peers.pid), Some(process.pid));
     assert!(
@@ -69,8 +69,8 @@ fn process_details_have_relatives_and_a_masked_environment() {
     assert_eq!(of_name("RANK").value.as_str(), "5");
     assert_eq!(of_name("HF_TOKEN").value.as_str(), "•••");
     let other = ProcessRef { started_ms: process.started_ms + 1, ..process };
-    let ask = ProbeRequest::Process { process: other, environment: false };
-    assert!(matches!(answer(&scenario, 1, at(60), &ask), Response::Refused(_)));
+    let request = ProbeRequest::Process { process: other, environment: false };
+    assert!(matches!(respond(&scenario, 1, at(60), &request), Response::Refused(_)));
 }
 
 #[test]

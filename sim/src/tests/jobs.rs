@@ -1,4 +1,4 @@
-//! Jobs, arrays and heterogeneous parts come, run and go as SLURM would list them.
+//! Jobs, arrays and heterogeneous parts start, run and end as SLURM would list them.
 
 use super::*;
 use nodeglass_protocol::JobId;
@@ -45,11 +45,11 @@ fn the_last_task_keeps_the_job_id_of_the_array() {
 }
 
 #[test]
-fn a_task_runs_on_the_gpu_that_the_list_says() {
+fn a_task_runs_on_the_listed_gpu() {
     let array = array("");
     for second in [10, 40, 70, 100, 170] {
         for job in array.jobs(at(second)).iter().filter(|job| job.state == JobState::Running) {
-            // Its processes come 3 s after the start.
+            // Its processes appear 3 s after the start.
             let processes = array.processes(&job.nodes[0], at(second)).unwrap().processes;
             assert_eq!(processes[0].facts.job, Some(job.id), "at {second}");
         }
@@ -57,7 +57,7 @@ fn a_task_runs_on_the_gpu_that_the_list_says() {
 }
 
 #[test]
-fn an_array_that_comes_again_never_overlaps_itself() {
+fn a_repeated_array_never_overlaps_itself() {
     let array = array("every = \"3m\"");
     for second in 0..1_000 {
         let jobs = array.jobs(at(second));

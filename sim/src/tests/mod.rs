@@ -1,4 +1,4 @@
-//! A scenario plays what its file describes.
+//! A scenario behaves as its file describes.
 
 mod bad_files;
 mod behaviours;

@@ -1,8 +1,10 @@
 //! All readings of wire one are present and consistent with the workload.
 
 use super::*;
+use nodeglass_protocol::field::ReadingSet as _;
 use nodeglass_protocol::gpu::GpuPath;
 use nodeglass_protocol::probe::HostSample;
+use nodeglass_protocol::{Field as _, GpuField};
 
 /// A scenario of one group of nodes.
 fn nodes(model: &str, gpus: u32, rest: &str) -> Scenario {
@@ -14,8 +16,9 @@ fn nodes(model: &str, gpus: u32, rest: &str) -> Scenario {
 fn a_hopper_and_its_host_have_all_readings() {
     let scenario = scenario(&job(""));
     let mut sample = scenario.sample(&node("n1"), at(60)).unwrap();
-    let told = |reading: &mut Reading<u64>| !reading.is_not_yet();
-    assert!(sample.gpus[0].readings_mut().all(told));
+    for field in GpuField::ALL {
+        assert_eq!(sample.gpus[0].reading(*field).is_not_yet(), field.metric().is_derived, "{field:?}");
+    }
     assert!(sample.host.readings_mut().all(|reading| reading.value().is_some()));
     assert_eq!(sample.cores.len(), 64);
     assert_eq!(sample.jobs.len(), 1);
@@ -109,7 +112,7 @@ fn gpus_are_healthy_except_for_scenario_faults() {
 }
 
 #[test]
-fn a_power_brake_is_told_apart_from_the_power_cap() {
+fn a_power_brake_is_distinguished_from_the_power_cap() {
     let scenario = scenario(
         &("[[fault]]\nnodes = \"n1\"\nkind = \"power_brake\"\ngpu = 2\n".to_owned()
             + &job("checkpoint_every = \"1h\"")),

@@ -1,4 +1,5 @@
-//! Nothing but tokio-tungstenite sends the same frames to everybody: `bare PERIOD_MS EACH SIZE…` is what a relay is compared with.
+//! A bare tokio-tungstenite server that sends the same frames to all clients, as a baseline: `bare
+//! PERIOD_MS EACH SIZE…`.
 
 use anyhow::{Context, Result};
 use futures_util::{SinkExt, StreamExt};
@@ -7,9 +8,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast;
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
-/// As many as the relay has.
+/// The relay's connection limit.
 const THREADS: usize = 2;
-/// Frames that may wait for a client that is slow; it misses the others.
+/// Frames that may wait for a slow client; it misses further ones.
 const DEPTH: usize = 16;
 
 fn main() -> Result<()> {
@@ -29,11 +30,11 @@ async fn serve(period: Duration, each: usize, frames: Vec<Bytes>) -> Result<()> 
     let mut frames = frames.iter().cycle();
     loop {
         tokio::select! {
-            // Somebody comes.
+            // A client connects.
             Ok((socket, _)) = listener.accept() => drop(tokio::spawn(serve_viewer(socket, everybody.subscribe()))),
-            // Another round for all.
+            // The next frames for all.
             _ = rounds.tick() => for frame in frames.by_ref().take(each) {
-                // Without anybody nothing is sent.
+                // Without clients nothing is sent.
                 let _ = everybody.send(frame.clone());
             },
         }
@@ -45,7 +46,7 @@ async fn serve_viewer(socket: TcpStream, mut frames: broadcast::Receiver<Bytes>)
     let (mut sink, mut stream) = tokio_tungstenite::accept_async(socket).await?.split();
     loop {
         tokio::select! {
-            // Whoever leaves is not sent to any more.
+            // A disconnected client is removed.
             incoming = stream.next() => if incoming.is_none_or(|incoming| incoming.is_err()) { return Ok(()) },
             frame = frames.recv() => match frame {
                 Ok(frame) => sink.send(Message::Binary(frame)).await?,

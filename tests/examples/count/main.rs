@@ -1,6 +1,6 @@
-//! One step of a sample's way is done many times for callgrind to count: `count STEP` prints how many times.
+//! Repeats one step of a sample's path for callgrind to count: `count STEP` prints the number of repetitions.
 //!
-//! Only what runs inside [`counted`] counts. `tests/it/instructions.rs` runs this and compares.
+//! Only code inside [`counted`] counts. `tests/it/instructions.rs` runs this and compares.
 
 use anyhow::{Context, Result, bail, ensure};
 use fake_nvml::install;
@@ -16,11 +16,11 @@ use nodeglass_relay::nodes::decoder::Decoder;
 use nodeglass_tests::pipeline::{Nodes, Pipeline, ProbeEncoder};
 use std::hint::black_box;
 
-/// How often a step is counted, after one time that is not.
+/// Number of counted repetitions, after one that is not counted.
 const ROUNDS: i64 = 20;
 /// Nodes of the subscribed job.
 const NODES: usize = 16;
-/// The second of the scenario from which on it is played; then nothing is broken there.
+/// First second of the scenario that is replayed; it has no faults from then on.
 const FROM: i64 = 20;
 
 fn main() -> Result<()> {
@@ -37,13 +37,13 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Callgrind counts from where this begins to where it ends.
+/// Callgrind counts from entry to exit of this function.
 #[inline(never)]
 fn counted<T>(step: impl FnOnce() -> T) -> T {
     black_box(step())
 }
 
-/// The probe reads eight cards of the stand-in driver and makes a line of it. The driver's share is in it.
+/// The probe reads eight GPUs of the stand-in driver and encodes a line. Includes the driver's instructions.
 fn tick() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let library = install::install(folder.path())?;
@@ -63,13 +63,13 @@ fn tick() -> Result<()> {
 fn one_tick(session: &mut dyn Session, sampler: &mut Sampler, second: i64) -> Result<Vec<u8>> {
     let gpus = session.readings()?;
     // No processes: `/proc` differs between machines.
-    ensure!(session.gpu_processes().processes.is_empty(), "nobody is on the cards");
+    ensure!(session.gpu_processes().processes.is_empty(), "no process is listed");
     let stamp = Stamp { mono_ns: second.unsigned_abs() * 1_000_000_000, wall_ms: 0 };
     let sample = sampler.sample(stamp, 1_000, gpus, Default::default());
     Ok(sampler.line(sample))
 }
 
-/// Bytes from a node become lines.
+/// Parses the bytes of a node.
 fn parse() -> Result<()> {
     let nodes = Nodes::scripted()?;
     let name = nodes.names(1).pop().context("the scenario has a node")?;
@@ -89,14 +89,14 @@ fn parse() -> Result<()> {
     Ok(())
 }
 
-/// A job whose nodes have all sent everything.
+/// A job all of whose nodes have sent everything.
 fn pipeline(nodes: &Nodes) -> Result<Pipeline> {
     let decoded_lines =
         |name: &NodeName| nodes.hello(name).into_iter().chain(nodes.lines(name, FROM)).collect();
     Pipeline::new(nodes.names(NODES), decoded_lines)
 }
 
-/// The lines of each node at a second, encoded and decoded.
+/// The lines of each node at one second, encoded and parsed.
 fn decoded_lines(
     nodes: &Nodes,
     pipeline: &Pipeline,
@@ -111,7 +111,7 @@ fn decoded_lines(
     Ok(decoded_lines)
 }
 
-/// A printer for each node.
+/// An encoder for each node.
 fn printers() -> Vec<ProbeEncoder> {
     (0..NODES).map(|_| ProbeEncoder::default()).collect()
 }
@@ -120,7 +120,7 @@ fn receive(pipeline: &mut Pipeline, lines: Vec<(usize, ParsedLine)>) {
     lines.into_iter().for_each(|(node, line)| pipeline.receive(node, line));
 }
 
-/// The fleet takes in the lines of a second.
+/// Applies the lines of a second to the fleet.
 fn apply() -> Result<()> {
     let nodes = Nodes::scripted()?;
     let (mut pipeline, mut printers) = (pipeline(&nodes)?, printers());
@@ -133,7 +133,7 @@ fn apply() -> Result<()> {
     Ok(())
 }
 
-/// What changed becomes a frame.
+/// Encodes the changes as a frame.
 fn encode() -> Result<()> {
     let nodes = Nodes::scripted()?;
     let (mut pipeline, mut printers) = (pipeline(&nodes)?, printers());
@@ -146,7 +146,7 @@ fn encode() -> Result<()> {
     Ok(())
 }
 
-/// The page reads the frame and brings its picture up to date.
+/// Decodes the frame and applies it to the page's picture.
 fn page_apply() -> Result<()> {
     let nodes = Nodes::scripted()?;
     let (mut pipeline, mut printers) = (pipeline(&nodes)?, printers());

@@ -1,22 +1,22 @@
-//! Whatever starts and ends in a control group is counted by the kernel, however short it lives.
+//! A control group accounts for the CPU time of all its processes, including short-lived ones.
 
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where the hierarchy that accounts for CPU is: the one of version 1, or the one of version 2.
+/// The hierarchy that accounts for CPU, of version 1 or 2.
 const ROOTS: [&str; 2] = ["/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup"];
 
-/// A group of processes; when it is dropped, those that are left go back to where all are.
+/// A control group; on drop, its remaining processes return to the root group.
 #[derive(Debug)]
 pub struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// Makes one.
+    /// Creates one.
     ///
     /// # Errors
-    /// When this machine does not let us.
+    /// If this machine does not permit it.
     pub fn new(name: &str) -> Result<Self> {
         let root = ROOTS.into_iter().find(|root| Path::new(root).join("cgroup.procs").is_file());
         let root = root.context("no control groups are mounted here")?;
@@ -25,14 +25,14 @@ impl Cgroup {
         Ok(Self(path))
     }
 
-    /// Takes processes in, with all that they will start.
+    /// Moves processes into it, with all that they will start.
     ///
     /// # Errors
-    /// When the kernel refuses one that is there.
+    /// If the kernel refuses a running one.
     pub fn take(&self, pids: impl IntoIterator<Item = u32>) -> Result<()> {
         for pid in pids {
             let taken = fs::write(self.0.join("cgroup.procs"), pid.to_string());
-            // One that has ended meanwhile needs no accounting.
+            // One that has exited meanwhile needs no accounting.
             if Path::new(&format!("/proc/{pid}")).exists() {
                 taken.with_context(|| format!("take process {pid} in"))?;
             }
@@ -40,17 +40,17 @@ impl Cgroup {
         Ok(())
     }
 
-    /// CPU used by all that were ever in it, since they were.
+    /// CPU time of all its processes since they joined.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// If the kernel does not report it.
     pub fn used(&self) -> Result<Duration> {
         if let Ok(nanos) = fs::read_to_string(self.0.join("cpuacct.usage")) {
             return Ok(Duration::from_nanos(nanos.trim().parse()?));
         }
         let stat = fs::read_to_string(self.0.join("cpu.stat"))?;
         let micros = stat.lines().find_map(|line| line.strip_prefix("usage_usec "));
-        Ok(Duration::from_micros(micros.context("a control group tells its usage")?.trim().parse()?))
+        Ok(Duration::from_micros(micros.context("a control group has a usage counter")?.trim().parse()?))
     }
 }
 

@@ -1,4 +1,5 @@
-//! nvnodetop and a relay watch the same jobs on the same namespaced cluster, one after the other, and the kernel counts both.
+//! Compares nvnodetop and a relay on the same jobs of the same namespaced cluster, one after the
+//! other, by cgroup accounting.
 
 use crate::cgroup::Cgroup;
 use crate::report::Report;
@@ -14,20 +15,20 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// GPU nodes, with four cards each.
+/// GPU nodes, with four GPUs each.
 const NODES: u32 = 2;
 const WATCHED: Duration = Duration::from_secs(45);
-/// Until what only happens at the start is over.
+/// Waiting time until start-up work is over.
 const SETTLE: Duration = Duration::from_secs(10);
-/// Where nvnodetop's own script is put on the login host.
+/// Path of nvnodetop's script on the login host.
 const PEER: &str = "/opt/nvnodetop.sh";
-/// A driver's tool that answers at once: the real one takes more.
+/// An `nvidia-smi` that responds at once: the real one costs more.
 const NVIDIA_SMI: &str = "case \"$1\" in \
     --query-gpu=index,gpu_uuid) for i in 0 1 2 3; do echo \"$i, GPU-$i\"; done;; \
     --query-gpu=*) for i in 0 1 2 3; do echo \"$i, A100, 97, 61440, 81920, 61, 301.5, 400.0, 1380, 1593, Not Active, Not Active, 0\"; done;; \
     --query-compute-apps=*) for i in 0 1 2 3; do echo \"GPU-$i, 1, 20480, python3\"; done;; esac";
 
-/// Measures everything of this subject that is asked for.
+/// Measures the requested figures.
 pub async fn measure(report: &Report) -> Result<()> {
     if let Some(why) = SlurmLab::why_not() {
         println!("nvnodetop is not measured: {why}");
@@ -65,7 +66,7 @@ fn prepare(site: &Site, script: &Path) -> Result<()> {
     site.lab.nodes().iter().try_for_each(|node| site.lab.put(node, &tool, "/usr/bin/nvidia-smi", 0o755))
 }
 
-/// CPU of a second, in ms, on either side.
+/// CPU time per second, in ms, on login host and nodes.
 struct Cost {
     login: f64,
     node: f64,
@@ -83,7 +84,7 @@ impl std::fmt::Display for Cost {
     }
 }
 
-/// The groups of both sides: what watches on the login host, and each node's sshd with all that it starts.
+/// The control groups: the monitor on the login host, and each node's sshd with all that it starts.
 struct Hosts {
     login: Cgroup,
     nodes: Cgroup,
@@ -98,7 +99,7 @@ impl Hosts {
         Ok(Self { login, nodes })
     }
 
-    /// What is used from now on, while `watching` goes on.
+    /// CPU time from now on, while `watching` continues.
     async fn watch(&self, watching: impl Future<Output = ()>) -> Result<Cost> {
         let before = (Instant::now(), self.login.used()?, self.nodes.used()?);
         // It never ends by itself.
@@ -124,7 +125,7 @@ fn sshd_of(root: &Path) -> Result<Vec<u32>> {
     Ok(found)
 }
 
-/// nvnodetop with its own defaults in a terminal of its own.
+/// nvnodetop with its defaults in its own terminal.
 async fn theirs(site: &Site, hosts: &Hosts) -> Result<Cost> {
     // It waits until it is accounted for, and for keys that never come.
     let script = format!("sleep 3; sleep 600 | TERM=xterm script -qfc 'bash {PEER}' /dev/null >/dev/null");
@@ -155,7 +156,7 @@ async fn ours(site: &Site, hosts: &Hosts) -> Result<Cost> {
     hosts.watch(reading).await
 }
 
-/// From now on a program on the login host counts, and all that it starts.
+/// Accounts for a program on the login host, and all that it starts, from now on.
 fn account(hosts: &Hosts, running: &Process) -> Result<()> {
     hosts.login.take([SlurmLab::inner_pid(running)?])
 }

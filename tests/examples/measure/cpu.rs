@@ -1,16 +1,16 @@
-//! What a process uses is asked of the kernel's own clock of it: to the nanosecond, whatever else the machine does.
+//! CPU time of a process from the kernel's per-process clock, in ns, independent of other load.
 
 use anyhow::{Context, Result};
 use nix::time::{ClockId, clock_getcpuclockid};
 use nix::unistd::Pid;
 use std::time::{Duration, Instant};
 
-/// The clock that runs while a process runs, on any core.
+/// The CPU-time clock of a process, over all cores.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuClock(ClockId);
 
 impl CpuClock {
-    /// The clock of a process; threads of it that have ended count, children do not.
+    /// The clock of a process; includes threads that have ended, but not children.
     pub fn of(pid: u32) -> Result<Self> {
         let pid = Pid::from_raw(i32::try_from(pid)?);
         Ok(Self(clock_getcpuclockid(pid).with_context(|| format!("find the clock of process {pid}"))?))

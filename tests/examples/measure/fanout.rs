@@ -1,4 +1,4 @@
-//! How many frames a second reach many viewers, and what a frame costs beside the least that could be done.
+//! Frames per second to many viewers, and the CPU time per frame compared with a bare loop.
 
 use crate::cpu::CpuClock;
 use crate::report::Report;
@@ -18,15 +18,15 @@ use tokio::time::sleep;
 
 /// A few less than the connection limit.
 const VIEWERS: usize = 240;
-/// Nodes print this often; faster than what the relay gathers before it tells.
+/// Interval of the nodes' lines; shorter than the relay's flush interval.
 const PERIOD_MS: u32 = 10;
 const ROUNDS: usize = 3;
 const WINDOW: Duration = Duration::from_secs(6);
 const SETTLE: Duration = Duration::from_secs(3);
-/// Frames whose lengths the bare loop sends again and again.
+/// Number of frames whose lengths the bare loop repeats.
 const RECORDED: usize = 600;
 
-/// Measures everything of this subject that is asked for.
+/// Measures the requested figures.
 pub async fn measure(report: &Report) -> Result<()> {
     let (mut ours, mut bare, mut frames) = (Vec::new(), Vec::new(), Vec::new());
     let sizes = sizes().await?;
@@ -48,7 +48,7 @@ pub async fn measure(report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// What came of one round.
+/// Results of one round.
 struct Round {
     frames_per_s: f64,
     us_per_frame: f64,
@@ -66,7 +66,7 @@ async fn sizes() -> Result<Vec<usize>> {
     site.settled(&mut client).await?;
     client.subscribe(&topics()?).await?;
     sleep(SETTLE).await;
-    // Changes of the meantime arrive in one frame.
+    // Changes made meanwhile arrive in one frame.
     for _ in 0..RECORDED {
         client.frame().await?;
     }

@@ -1,20 +1,20 @@
-//! What a processor did, as a profiler saw it: a picture of flames, and the functions that took most.
+//! Renders a profiler's samples as a flame graph, with the most expensive functions.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Width of the picture, in pixels.
+/// Width of the graph, in pixels.
 const WIDTH: f64 = 1_200.0;
 /// Height of a frame.
 const ROW: f64 = 17.0;
-/// What is narrower is left out.
+/// Narrower frames are left out.
 const NARROWEST: f64 = 2.0;
-/// Width of a letter, about.
+/// Approximate width of a letter.
 const LETTER: f64 = 6.3;
 
-/// A function in the place where it was called.
+/// A function at its position in the call tree.
 #[derive(Debug, Default)]
 pub struct Frame {
     own_ms: f64,
@@ -22,7 +22,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// What `Profiler.stop` tells, time in which nothing was done left out.
+    /// From the result of `Profiler.stop`, without idle time.
     pub fn of_profile(profile: &Value) -> Result<Self> {
         let nodes = profile["nodes"].as_array().context("a profile has nodes")?;
         let id = |value: &Value| value.as_u64().context("an id is a number");
@@ -63,7 +63,7 @@ impl Frame {
         leaf.own_ms += ms;
     }
 
-    /// The part of it below the first call of a function whose name ends so, from the top; all of it if there is none.
+    /// The subtree below the first call of a function with this suffix; the whole tree if there is none.
     pub fn below(self, end: &str) -> Self {
         let mut row = vec![&self];
         while !row.is_empty() {
@@ -79,7 +79,7 @@ impl Frame {
         self
     }
 
-    /// Puts together what was called in each place where a function was.
+    /// Merges the callees of all positions of a function.
     fn gather(self, name: &str, into: &mut Self) {
         for (called, frame) in self.calls {
             if called == name {
@@ -97,7 +97,7 @@ impl Frame {
         }
     }
 
-    /// Writes the flame graph, and prints what took most.
+    /// Writes the flame graph, and prints the most expensive functions.
     pub fn show(&self, path: &str, title: &str, per: f64) -> Result<()> {
         println!("{title}; by themselves:");
         for (name, ms) in self.top(40) {
@@ -106,12 +106,12 @@ impl Frame {
         std::fs::write(path, self.svg(title, per)).with_context(|| format!("write {path}"))
     }
 
-    /// Time in it and in what it called.
+    /// Time in it and its callees.
     pub fn all_ms(&self) -> f64 {
         self.own_ms + self.calls.values().map(Self::all_ms).sum::<f64>()
     }
 
-    /// The functions that took most themselves, wherever they were called.
+    /// The functions with the largest own time, over all positions.
     pub fn top(&self, count: usize) -> Vec<(String, f64)> {
         let mut by_name = BTreeMap::new();
         self.own("", &mut by_name);
@@ -171,18 +171,18 @@ impl Frame {
     }
 }
 
-/// A function's name without hashes, arguments of types, and all but the end of its path.
+/// A function's name without hashes, type arguments, and all but the end of its path.
 fn short(name: &str) -> String {
     if name.is_empty() {
         return "(a script)".to_owned();
     }
-    // Some names in the page's program are still as the linker knows them.
+    // Some names in the page's program are still mangled.
     let name = &rustc_demangle::demangle(name).to_string();
     let mut depth = 0_u32;
     let mut plain = String::new();
     for (at, letter) in name.char_indices() {
         match letter {
-            // `<impl …>` and `<T as …>` begin a path and are kept in short.
+            // `<impl …>` and `<T as …>` begin a path and are shortened.
             '<' => depth += 1,
             '>' if !name[..at].ends_with('-') => depth = depth.saturating_sub(1),
             _ if depth == 0 => plain.push(letter),

@@ -53,11 +53,14 @@ const MEASURE_BLOCKS: &str = "(() => { window.blocks = {}; window.measureBlocks 
     const tick = () => { const now = performance.now(), second = Math.floor(now / 1000); \
         blocks[second] = Math.max(blocks[second] ?? 0, now - last - 4); last = now; \
         if (measureBlocks) setTimeout(tick, 0); }; tick(); })()";
-/// Clicks the link of the job, and records when the rows of its table are laid out and painted.
-const OPEN_JOB: &str = "(() => { window.opened = null; const start = performance.now(); \
+/// Clicks the link of the job, and records when its first screen is painted (tiles and heat map), and when the
+/// rows of its tables are.
+const OPEN_JOB: &str = "(() => { window.opened = window.complete = null; const start = performance.now(); \
     document.querySelector('a[href*=\"/job/\"]').click(); \
-    const wait = () => { if (document.querySelectorAll('.grid tbody tr[aria-rowindex]').length >= 20 && location.pathname.includes('/job/')) \
-        requestAnimationFrame(() => setTimeout(() => { opened = performance.now() - start })); \
+    const painted = record => requestAnimationFrame(() => setTimeout(() => record(performance.now() - start))); \
+    const wait = () => { const is = css => document.querySelectorAll(css).length, here = location.pathname.includes('/job/'); \
+        if (here && opened === null && is('.heat-map canvas')) { opened = 0; painted(ms => opened = ms); } \
+        if (here && is('.grid tbody tr[aria-rowindex]') >= 20) painted(ms => complete = ms); \
         else requestAnimationFrame(wait) }; wait(); })()";
 /// Number of drawn rows.
 const ROWS: &str = "document.querySelectorAll('.grid tbody tr[aria-rowindex]').length";
@@ -151,21 +154,22 @@ async fn open_job(browser: &Browser, report: &Report) -> Result<()> {
     browser.until("the list of jobs", "document.querySelector('a[href*=\"/job/\"]')").await?;
     sleep(SETTLE).await;
     throttle(browser, THROTTLING).await?;
-    let mut times = Series::default();
+    let (mut times, mut complete) = (Series::default(), Series::default());
     for _ in 0..LOADS {
         browser.eval(OPEN_JOB).await?;
-        browser.until("the job's rows", "window.opened").await?;
+        browser.until("the job's rows", "window.complete").await?;
         times.push(number(&browser.eval("window.opened").await?)?);
+        complete.push(number(&browser.eval("window.complete").await?)?);
         browser.eval("history.back()").await?;
         browser.until("the overview again", "!location.pathname.includes('/job/')").await?;
         sleep(Duration::from_secs(2)).await;
     }
     throttle(browser, 1).await?;
-    report.noted(
-        "page.open_job_throttled_ms",
-        &times,
-        "from the click to painted rows; 64 GPUs, the CPU throttled to a quarter",
+    let note = format!(
+        "from the click to the painted first screen; with all tables {:.0}; 64 GPUs, the CPU throttled to a quarter",
+        complete.median()
     );
+    report.noted("page.open_job_throttled_ms", &times, &note);
     Ok(())
 }
 

@@ -1,24 +1,24 @@
-//! What a program does, as Linux's `perf` sees it: samples of its stacks, unwound by what the compiler left for that.
+//! Profiles a program with Linux's `perf`: samples of its stacks, unwound with frame information.
 
 use crate::flame::Frame;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::Command;
 
-/// Samples a second.
+/// Samples per second.
 const RATE: u32 = 1_999;
-/// How much of a stack is kept with each sample, in bytes.
+/// Bytes of stack that each sample keeps.
 const STACK: u32 = 16_384;
 
-/// What is profiled.
+/// The profiled program.
 pub enum Target<'a> {
-    /// A process that runs already, for so many seconds.
+    /// A running process, for this many seconds.
     Running(u32, u32),
-    /// A command, until it ends.
+    /// A command, until it exits.
     Command(&'a Command),
 }
 
-/// Looks at a program; `None`, and a word about it, where there is no `perf`.
+/// Profiles a program; `None`, with a notice, if `perf` is missing.
 pub fn record(target: &Target<'_>) -> Result<Option<Frame>> {
     if Command::new("perf").arg("--version").output().is_err() {
         println!("there is no perf here (Debian: apt install linux-perf), so that nothing is drawn");

@@ -1,4 +1,4 @@
-//! What the probe costs a node, and what other monitors cost it for the same readings of the same driver.
+//! The probe's cost on a node, compared with other monitors that read the same readings from the same driver.
 
 use crate::cpu::{CpuClock, rss_mb};
 use crate::perf::{Target, record};
@@ -15,19 +15,19 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How often each of those that are compared has its turn.
+/// Number of alternating runs of each compared program.
 const ROUNDS: usize = 7;
-/// Ticks or snapshots of one turn.
+/// Ticks or snapshots of one run.
 const TICKS: &str = "20";
 /// Ticks that are profiled.
 const PROFILED: u32 = 400;
-/// Until the probe has opened everything and its ring has grown a little.
+/// Waiting time until the probe has opened everything and its ring has grown a little.
 const WARM_UP: Duration = Duration::from_secs(6);
-/// One of the times over which its CPU is taken: long enough for health (5 s) and lists of processes (10 s).
+/// Duration of one CPU measurement: long enough for health (5 s) and process lists (10 s).
 const WINDOW: Duration = Duration::from_secs(10);
 const WINDOWS: usize = 4;
 
-/// Measures everything of this subject that is asked for.
+/// Measures the requested figures.
 pub fn measure(report: &Report) -> Result<()> {
     let node = Node::new()?;
     if report.wants(&["probe.cpu_pct_1hz_8gpu", "probe.rss_mb"]) {
@@ -68,7 +68,7 @@ impl Node {
         Ok(Self { folder, library, _workers: workers })
     }
 
-    /// A command that finds the fake driver in place of the real one.
+    /// A command that finds the fake driver instead of the real one.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -77,16 +77,18 @@ impl Node {
         command
     }
 
-    /// What a command prints on stdout as JSON.
-    fn ask(&self, program: &Path, arguments: &[&str]) -> Result<Value> {
+    /// The JSON output of a command.
+    fn json_of(&self, program: &Path, arguments: &[&str]) -> Result<Value> {
         let output = self.command(program).args(arguments).output();
         let output = output.with_context(|| format!("start {}", program.display()))?;
-        let words = String::from_utf8_lossy(&output.stderr).into_owned();
-        serde_json::from_slice(&output.stdout).with_context(|| format!("{} said: {words}", program.display()))
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("{} failed: {stderr}", program.display()))
     }
 
     fn tick_us(&self) -> Result<f64> {
-        let output = self.ask(&binary("examples/tick")?, &[&self.library.display().to_string(), TICKS])?;
+        let output =
+            self.json_of(&binary("examples/tick")?, &[&self.library.display().to_string(), TICKS])?;
         if output["gpus"] != 8 {
             bail!("the fake driver was not found: {output}");
         }
@@ -95,7 +97,7 @@ impl Node {
 
     fn snapshot_us(&self, python: &Path, peer: &str) -> Result<f64> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/snapshot_cost.py");
-        let output = self.ask(python, &[&script.display().to_string(), peer, TICKS])?;
+        let output = self.json_of(python, &[&script.display().to_string(), peer, TICKS])?;
         let costs = output.as_array().context("the costs of snapshots")?;
         Ok(costs.iter().filter_map(Value::as_f64).collect::<Series>().median())
     }
@@ -117,7 +119,7 @@ impl Drop for Worker {
     }
 }
 
-/// The probe as a relay runs it: a line of its own every second, a ping every five.
+/// The probe as a relay runs it: a line every second, a ping every five.
 fn as_it_runs(node: &Node, report: &Report) -> Result<()> {
     let mut child = node
         .command(&binary("node-probe")?)
@@ -130,17 +132,17 @@ fn as_it_runs(node: &Node, report: &Report) -> Result<()> {
     let mut stdin = child.stdin.take().context("stdin was piped")?;
     let mut stdout = child.stdout.take().context("stdout was piped")?;
     let reader = std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
-    tell(&mut stdin, &Control::Interval { ms: 1_000, phase_ms: 0 })?;
+    send(&mut stdin, &Control::Interval { ms: 1_000, phase_ms: 0 })?;
     std::thread::sleep(WARM_UP);
     let clock = CpuClock::of(child.id())?;
     let mut shares = Series::default();
     for _ in 0..WINDOWS {
-        tell(&mut stdin, &Control::Ping)?;
+        send(&mut stdin, &Control::Ping)?;
         shares.push(clock.share(WINDOW)?);
     }
     report.figure("probe.cpu_pct_1hz_8gpu", &shares);
     report.value("probe.rss_mb", rss_mb(child.id())?, "");
-    // Its input ends, and so does it.
+    // It exits when its input closes.
     drop(stdin);
     child.wait().context("wait for the probe")?;
     let read = reader.join().ok().context("the reader of the probe's lines panicked")??;
@@ -150,13 +152,13 @@ fn as_it_runs(node: &Node, report: &Report) -> Result<()> {
     Ok(())
 }
 
-fn tell(stdin: &mut ChildStdin, control: &Control) -> Result<()> {
+fn send(stdin: &mut ChildStdin, control: &Control) -> Result<()> {
     let mut line = serde_json::to_vec(control)?;
     line.push(b'\n');
-    stdin.write_all(&line).context("tell the probe something")
+    stdin.write_all(&line).context("write to the probe's stdin")
 }
 
-/// Turn by turn, so that whatever the machine does meanwhile it does to all of them.
+/// In alternation, so that other load affects all of them equally.
 fn beside_peers(node: &Node, report: &Report) -> Result<()> {
     let python = std::env::var_os("NODEGLASS_PEERS").map(|bin| Path::new(&bin).join("python"));
     if python.is_none() {

@@ -1,4 +1,5 @@
-//! What the relay costs a login node: by nodes, by viewers, and how long a line takes from a node to a page.
+//! The relay's cost on a login node: by number of nodes and viewers, and the latency from a line to
+//! its frame.
 
 use crate::cpu::{CpuClock, rss_mb};
 use crate::perf::{Target, record};
@@ -15,28 +16,28 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// Until what only happens at the start is over.
+/// Waiting time until start-up work is over.
 const SETTLE: Duration = Duration::from_secs(8);
-/// One of the times over which CPU is taken: back-to-back lists of processes come every ten seconds.
+/// Duration of one CPU measurement: adjacent process lists come every ten seconds.
 const WINDOW: Duration = Duration::from_secs(10);
 const WINDOWS: usize = 3;
 /// Without viewers, the relay lengthens the interval of its nodes after a minute.
 const UNWATCHED: Duration = Duration::from_secs(66);
-/// How long lines are followed from the nodes to a page.
+/// For how long lines are followed from the nodes to a page.
 const FOLLOWED: Duration = Duration::from_secs(30);
 /// Numbers of viewers, up to the connection limit.
 const VIEWER_COUNTS: [usize; 4] = [1, 10, 100, 240];
 const FLEETS: [usize; 4] = [250, 500, 1_000, 2_000];
 /// Duration of the relay's CPU profile, in s.
 const PROFILED_S: u32 = 20;
-/// Nodes stamp their lines with the µs of their clock, after so many of which they begin anew.
+/// Nodes stamp their lines with the µs of their clock, modulo this.
 const STAMPS: u64 = 1_000_000_000;
 /// Nodes that are reached through SSH.
 const SESSIONS: usize = 200;
 /// Nodes that the growing number of viewers watches.
 const VIEWER_NODES: usize = 64;
 
-/// Measures everything of this subject that is asked for.
+/// Measures the requested figures.
 pub async fn measure(report: &Report) -> Result<()> {
     if report.wants(&["relay.cpu_pct_64n_0v", "relay.cpu_pct_64n_1v", "relay.rss_mb_64n"]) {
         a_group(report).await?;
@@ -131,7 +132,7 @@ async fn growing_viewers(report: &Report) -> Result<()> {
         println!("{VIEWER_NODES} nodes, {clients} viewers: {share:.2} % of a core");
         points.push((clients as f64, share));
     }
-    let note = format!("{VIEWER_NODES} nodes; {}", words(&points, "viewers"));
+    let note = format!("{VIEWER_NODES} nodes; {}", summary(&points, "viewers"));
     report.value("relay.growth.viewers", exponent(&points), &note);
     Ok(())
 }
@@ -163,7 +164,7 @@ async fn growing_fleet(report: &Report) -> Result<()> {
         }
     }
     if all {
-        report.value("relay.growth.nodes", exponent(&points), &words(&points, "nodes"));
+        report.value("relay.growth.nodes", exponent(&points), &summary(&points, "nodes"));
     }
     Ok(())
 }
@@ -206,7 +207,7 @@ async fn delays_ms(site: &SimulatedCluster) -> Result<Series> {
                 let Some(stamp) = stamp else { continue };
                 let is_new = stamps.insert(index, stamp).is_some_and(|before| before != stamp);
                 if is_new && Instant::now() > settled {
-                    // Stamps start anew each 10⁹ µs.
+                    // Stamps wrap at 10⁹ µs.
                     let took_us = (now_us % STAMPS + STAMPS - u64::from(stamp) % STAMPS) % STAMPS;
                     delays.push(took_us as f64 / 1e3);
                 }
@@ -219,7 +220,7 @@ async fn delays_ms(site: &SimulatedCluster) -> Result<Series> {
     }
 }
 
-/// The slope of the line through the logarithms: 1 is "twice as many cost twice as much".
+/// The slope of the regression line through the logarithms: 1 means that twice as many cost twice as much.
 fn exponent(points: &[(f64, f64)]) -> f64 {
     let logs: Vec<_> = points.iter().map(|(x, y)| (x.ln(), y.ln())).collect();
     let count = logs.len() as f64;
@@ -229,7 +230,7 @@ fn exponent(points: &[(f64, f64)]) -> f64 {
     rise / logs.iter().map(|(x, _)| (x - mean_x).powi(2)).sum::<f64>()
 }
 
-fn words(points: &[(f64, f64)], of: &str) -> String {
+fn summary(points: &[(f64, f64)], of: &str) -> String {
     let each: Vec<_> = points.iter().map(|(count, share)| format!("{count} {of}: {share:.2} %")).collect();
     each.join(", ")
 }

@@ -9,33 +9,33 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report of these names; of everything without any.
+    /// A report of these names; of everything if empty.
     pub fn of(wanted: Vec<String>) -> Self {
         Self { wanted }
     }
 
-    /// The one word that is asked for.
+    /// The only argument.
     pub fn only(&self) -> Option<&str> {
         self.wanted.first().map(String::as_str)
     }
 
-    /// Whether one of these figures is asked for.
+    /// Whether one of these figures is selected.
     pub fn wants(&self, names: &[&str]) -> bool {
         self.wanted.is_empty() || names.iter().any(|name| self.wanted.iter().any(|wanted| wanted == name))
     }
 
-    /// Says the median and the spread of a figure, if it is asked for.
+    /// Prints the median and range of a figure, if selected.
     pub fn figure(&self, name: &str, series: &Series) {
         self.noted(name, series, "");
     }
 
-    /// The same with what must be known to read it rightly.
+    /// The same with a note that is needed to interpret it.
     pub fn noted(&self, name: &str, series: &Series, note: &str) {
         let (low, high) = series.range();
         self.line(name, &format!("{} {low} {high}", series.median()), note);
     }
 
-    /// Says a figure that was taken once, or that no other run would change.
+    /// Prints a figure that was measured once, or is deterministic.
     pub fn value(&self, name: &str, value: f64, note: &str) {
         self.line(name, &value.to_string(), note);
     }

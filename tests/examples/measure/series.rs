@@ -10,17 +10,17 @@ impl Series {
         self.0.push(value);
     }
 
-    /// The middle one.
+    /// The median.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
-    /// The lowest and the highest.
+    /// Minimum and maximum.
     pub fn range(&self) -> (f64, f64) {
         (self.quantile(0.0), self.quantile(1.0))
     }
 
-    /// The value that this share of all is not above.
+    /// The quantile: the value that this share of all values does not exceed.
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! A real sshd on loopback stands for every node at once: each session is one of its own, with a process behind it.
+//! A real sshd on loopback represents every node: each session has its own process.
 
 use crate::site::program;
 use anyhow::{Context, Result, bail};
@@ -11,22 +11,22 @@ use std::time::{Duration, Instant};
 
 const SSHD: &str = "/usr/sbin/sshd";
 const SSH: &str = "/usr/bin/ssh";
-/// Until it listens.
+/// Time limit until it listens.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A running sshd that lets this user in.
+/// A running sshd that admits this user.
 pub struct Sshd {
     _process: Process,
 }
 
 impl Sshd {
-    /// Starts one with everything in `folder`, and puts an `ssh` there that finds every node at it; `None`
-    /// where there is no sshd.
+    /// Starts one with everything in `folder`, and creates an `ssh` there that resolves every node to it;
+    /// `None` if there is no sshd.
     pub fn start(folder: &Path) -> Result<Option<Self>> {
         if ![SSHD, SSH].iter().all(|program| Path::new(program).is_file()) {
             return Ok(None);
         }
-        // root's sshd separates its privileges by changing into this folder.
+        // root's sshd uses this folder for privilege separation.
         let _ = fs::create_dir("/run/sshd");
         fs::create_dir(folder.join("home"))?;
         let (host_key, user_key) = (keygen(folder, "host_key")?, keygen(folder, "user_key")?);

@@ -1,4 +1,4 @@
-//! Traces of real GPUs are read as what a probe would have sampled of them, once a second.
+//! Reads traces of real GPUs as a probe would have sampled them, once a second.
 
 use anyhow::{Context, Result};
 use flate2::read::GzDecoder;
@@ -7,30 +7,30 @@ use nodeglass_protocol::probe::GpuSample;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-/// Names the folder of the traces.
+/// Variable that names the folder of the traces.
 const VARIABLE: &str = "NODEGLASS_TRACES";
 /// Their default place, next to the checkout.
 const SIBLING_FOLDER: &str = "../shared/data/traces";
-/// GPUs of a node that plays a trace.
+/// GPUs of a node that replays a trace.
 pub const GPUS: usize = 8;
-/// A stretch without any work counts as idle from this many seconds on.
+/// A period without any work counts as idle from this many seconds on.
 const IDLE_S: usize = 30;
 
-/// What eight GPUs of a node did, second by second.
+/// The activity of a node's eight GPUs, second by second.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// Name of its file, without the endings.
+    /// Name of its file, without extensions.
     pub name: String,
-    /// Whether they worked.
+    /// Whether they were busy.
     pub busy: bool,
-    /// For each second the readings of each GPU.
+    /// The readings of each GPU for each second.
     pub seconds: Vec<Vec<GpuSample>>,
 }
 
-/// All traces that are here, each cut into its busy and its idle stretches; none where there are none.
+/// All available traces, each divided into its busy and idle periods.
 ///
 /// # Errors
-/// When one cannot be read.
+/// If one cannot be read.
 pub fn all() -> Result<Vec<Trace>> {
     let Some(folder) = folder() else { return Ok(Vec::new()) };
     let entries = std::fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
@@ -73,7 +73,7 @@ fn read(file: &Path) -> Result<Vec<Vec<GpuSample>>> {
         let line = line?;
         let cells: Vec<&str> = line.split(',').collect();
         let (second, gpu) = (number(&cells, Some(columns.time)).unwrap_or(0.0) as usize, cells[columns.gpu]);
-        // What was read last before a second is what was true then.
+        // The last reading before a second is its value.
         while seconds.len() < second {
             seconds.push(now.clone());
         }
@@ -85,7 +85,7 @@ fn read(file: &Path) -> Result<Vec<Vec<GpuSample>>> {
     Ok(seconds)
 }
 
-/// Where in a line each quantity stands.
+/// Column of each quantity.
 struct Columns {
     time: usize,
     gpu: usize,
@@ -119,7 +119,7 @@ fn number(cells: &[&str], column: Option<usize>) -> Option<f64> {
     cells.get(column?)?.parse().ok()
 }
 
-/// Eight GPUs of one kind of stretch each; a trace of fewer is played by several at different moments.
+/// Eight GPUs of one kind of period each; a trace of fewer GPUs is replayed several times with offsets.
 fn stretches(name: &str, seconds: &[Vec<GpuSample>]) -> Vec<Trace> {
     let works =
         |gpus: &Vec<GpuSample>| gpus.iter().any(|gpu| gpu.util_pct.value().is_some_and(|util| *util > 0));

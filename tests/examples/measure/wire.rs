@@ -1,12 +1,13 @@
-//! What travels to a page for each GPU and second, counted on what real GPUs did, beside what others send for the same.
+//! Bytes to a page per GPU and second, counted on traces of real GPUs, compared with other monitors.
 
 use crate::report::Report;
 use crate::series::Series;
 use crate::trace::{self, GPUS, Trace};
 use anyhow::{Context, Result};
 use nodeglass_protocol::NodeName;
+use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::probe::{GpuSample, ProbeLine, Sample};
-use nodeglass_tests::pipeline::{Nodes, Pipeline};
+use nodeglass_tests::pipeline::{JOB, Nodes, Pipeline};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::path::Path;
@@ -14,20 +15,23 @@ use std::process::{Command, Stdio};
 
 /// Nodes of the subscribed job; each replays the trace from another offset.
 const NODES: usize = 16;
-/// Seconds of a trace that are played at most.
+/// Maximum number of replayed seconds of a trace.
 const SECONDS: usize = 600;
-/// Longest frame of a WebSocket whose header is of two bytes and not of four.
+/// Longest WebSocket frame with a header of two bytes rather than four.
 const SHORT: usize = 125;
-/// Seconds of the scripted cluster that are played, from this one on: then nothing is broken there.
+/// Number of replayed seconds of the scripted cluster, from this one on, without faults.
 const SCRIPTED: std::ops::Range<i64> = 20..170;
 
-/// Measures everything of this subject that is asked for.
+/// Measures the requested figures.
 pub fn measure(report: &Report) -> Result<()> {
     let traces = trace::all()?;
     if traces.is_empty() {
         println!("the traces of real GPUs are not here, so that the demo's take their place");
-        return measure_core(report, &scripted_traces()?, "of the demo");
+        let traces = scripted_traces()?;
+        measure_overview(report, &traces, "of the demo")?;
+        return measure_core(report, &traces, "of the demo");
     }
+    measure_overview(report, &traces, "of real GPUs")?;
     measure_core(report, &traces, "of real GPUs")?;
     for (part, kinds, what) in PARTS {
         let bytes = all_readings_cost(kinds)?;
@@ -37,10 +41,10 @@ pub fn measure(report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// Whether a line is one of some kinds.
+/// Whether a line is of one of some kinds.
 type Kinds = fn(&ProbeLine) -> bool;
 
-/// What is sent beyond the core readings, in total and in parts: suffix of the figure, lines that count, description.
+/// Traffic beyond the core readings, in total and in parts: suffix of the figure, counted lines, description.
 const PARTS: [(&str, Kinds, &str); 3] = [
     ("", |_| true, "36 fields of a GPU, and its share of processes, host and jobs"),
     (".samples", |line| matches!(line, ProbeLine::Sample(_)), "the same without processes and health"),
@@ -71,7 +75,7 @@ fn measure_core(report: &Report, traces: &[Trace], whose: &str) -> Result<()> {
     let (mut all, mut kinds) =
         (Cost::default(), [(Cost::default(), Vec::new()), (Cost::default(), Vec::new())]);
     for trace in traces {
-        let cost = play(trace)?;
+        let cost = play(trace, &mut pipeline(Topic::Job(JOB))?)?;
         let name = name_of(trace.busy);
         report.value(&format!("{name}.{}", trace.name), cost.each(), whose);
         let (sum, each) = &mut kinds[usize::from(trace.busy)];
@@ -101,10 +105,14 @@ fn name_of(busy: bool) -> &'static str {
     if busy { "wire.bytes_per_gpu_sample_busy" } else { "wire.bytes_per_gpu_sample_idle" }
 }
 
-/// Plays a trace of the six core fields on all nodes.
-fn play(trace: &Trace) -> Result<Cost> {
+/// A feed of a topic with all nodes, before their first sample.
+fn pipeline(topic: Topic) -> Result<Pipeline> {
     let nodes = Nodes::scripted()?;
-    let mut pipeline = Pipeline::new(nodes.names(NODES), |name| nodes.hello(name).into_iter().collect())?;
+    Pipeline::of_topic(topic, nodes.names(NODES), |name| nodes.hello(name).into_iter().collect())
+}
+
+/// Replays a trace of the six core fields on all nodes.
+fn play(trace: &Trace, pipeline: &mut Pipeline) -> Result<Cost> {
     let mut cost = Cost::default();
     for second in 0..trace.seconds.len().min(SECONDS) {
         pipeline.next_second();
@@ -112,8 +120,8 @@ fn play(trace: &Trace) -> Result<Cost> {
             let moment = (second + node * trace.seconds.len() / NODES) % trace.seconds.len();
             pipeline.receive(node, sample(second, node, &trace.seconds[moment]).into());
         }
-        let bytes = published_bytes(&mut pipeline);
-        // The first sample tells every reading, as a snapshot would.
+        let bytes = published_bytes(pipeline);
+        // The first sample has every reading, like a snapshot.
         if second > 0 {
             cost.ours += bytes;
             cost.json += NODES * json_bytes(&trace.seconds[second]);
@@ -123,7 +131,7 @@ fn play(trace: &Trace) -> Result<Cost> {
     Ok(cost)
 }
 
-/// A probe wakes up to a millisecond late, so that the next sample does not come exactly a second later.
+/// A probe wakes up to a millisecond late, so that the next sample is not exactly a second later.
 fn sample(second: usize, node: usize, gpus: &[GpuSample]) -> ProbeLine {
     let (seq, gpus) = (second as u64, gpus.to_vec());
     let late_ns = (seq * 389_011 + node as u64 * 77_003) % 1_000_000;
@@ -138,13 +146,13 @@ fn published_bytes(pipeline: &mut Pipeline) -> usize {
     pipeline.publish().map_or(0, |encoded| encoded.binary.len() + header(encoded.binary.len()))
 }
 
-/// The six as a JSON object a GPU.
+/// The six core fields as one JSON object per GPU.
 fn json_bytes(gpus: &[GpuSample]) -> usize {
     let object = |gpu: &GpuSample| serde_json::to_vec(gpu).map_or(0, |json| json.len() + 1);
     gpus.iter().map(object).sum()
 }
 
-/// Bytes for each GPU and second of everything that the demo's large job tells by lines of some kinds.
+/// Bytes per GPU and second of the demo's large job, by kinds of lines.
 fn all_readings_cost(kinds: Kinds) -> Result<f64> {
     let nodes = Nodes::scripted()?;
     let first =
@@ -165,7 +173,24 @@ fn all_readings_cost(kinds: Kinds) -> Result<f64> {
     Ok(bytes as f64 / samples as f64)
 }
 
-/// What the demo's GPUs do, as if it had been recorded.
+/// The overview carries of busy GPUs: each second, and the snapshot at the end, with the history.
+fn measure_overview(report: &Report, traces: &[Trace], whose: &str) -> Result<()> {
+    let names = ["wire.bytes_per_gpu_sample_overview", "wire.overview_snapshot_bytes_per_gpu"];
+    if !report.wants(&names) {
+        return Ok(());
+    }
+    let (mut deltas, mut snapshots) = (Cost::default(), Series::default());
+    for trace in traces.iter().filter(|trace| trace.busy) {
+        let mut pipeline = pipeline(Topic::Overview)?;
+        deltas.add(&play(trace, &mut pipeline)?);
+        snapshots.push(pipeline.snapshot_frame()?.len() as f64 / (NODES * GPUS) as f64);
+    }
+    report.value(names[0], deltas.each(), whose);
+    report.noted(names[1], &snapshots, &format!("{whose}, with up to {SECONDS} s of history"));
+    Ok(())
+}
+
+/// What the demo's GPUs as a recorded trace.
 fn scripted_traces() -> Result<Vec<Trace>> {
     let nodes = Nodes::scripted()?;
     let name = nodes.names(1).pop().context("the scenario has a node")?;
@@ -203,7 +228,7 @@ fn beside_peers(report: &Report, traces: &[Trace], ours: &Cost, whose: &str) -> 
     Ok(())
 }
 
-/// Asks the peers' own renderers; bytes a GPU and update.
+/// Runs the other monitors' renderers; bytes per GPU and update.
 fn documents(python: &Path, traces: &[Trace]) -> Result<Value> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/web_documents.py");
     let mut child = Command::new(python)
@@ -213,10 +238,10 @@ fn documents(python: &Path, traces: &[Trace]) -> Result<Value> {
         .spawn()
         .context("start the peers' renderers")?;
     let mut stdin = child.stdin.take().context("stdin was piped")?;
-    // Every tenth second is enough: their documents are as long in each.
+    // Every tenth second suffices: the documents' size is constant.
     for gpus in traces.iter().flat_map(|trace| trace.seconds.iter().take(SECONDS).step_by(10)) {
         let gpus: Vec<_> = gpus.iter().map(|gpu| json!(gpu)).collect();
-        writeln!(stdin, "{}", Value::Array(gpus)).context("tell the renderers what GPUs did")?;
+        writeln!(stdin, "{}", Value::Array(gpus)).context("send the readings to the renderers")?;
     }
     drop(stdin);
     let output = child.wait_with_output()?;

@@ -16,7 +16,7 @@ use std::{
 const VARIABLE: &str = "FAKE_NVML_STATE";
 /// Where it is if the variable is not set: sshd and slurmd clean the environment.
 const DEFAULT_PATH: &str = "/etc/fake-nvml.json";
-/// Maximum age of the state: short for a person, long for a sample of a hundred calls.
+/// Maximum age of the state: short for a user, long compared with a sample of a hundred calls.
 const MAX_AGE: Duration = Duration::from_millis(20);
 /// Overrides the age, in ms: an instruction count needs one state however long a sample takes.
 const MAX_AGE_VARIABLE: &str = "FAKE_NVML_FRESH_MS";
@@ -28,7 +28,7 @@ pub fn state() -> Option<Arc<State>> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner).refresh()
 }
 
-/// State that is kept between calls.
+/// State that persists between calls.
 struct Current {
     path: PathBuf,
     max_age: Duration,

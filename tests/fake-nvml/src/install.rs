@@ -13,7 +13,7 @@ use std::{
 pub const STATE_PATH: &str = "/etc/fake-nvml.json";
 /// Library names that clients open.
 pub const NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
-/// A driver before MIG, whose process lists and memory are of the first version.
+/// A driver before MIG, with version 1 of process lists and memory.
 const OLD: (u32, u32) = (440, 0);
 
 /// The library that cargo built for this process's executable.
@@ -37,7 +37,7 @@ pub fn install(folder: &Path) -> io::Result<PathBuf> {
     write(folder, &fs::read(library()?)?)
 }
 
-/// Like [`install`], but as a driver of version `driver` has it: newer symbols are truly absent.
+/// Like [`install`], for a driver of version `driver`: newer symbols are truly absent.
 ///
 /// The version that the driver reports comes from the state file.
 ///
@@ -55,7 +55,7 @@ pub fn install_driver(folder: &Path, driver: (u32, u32)) -> io::Result<PathBuf> 
     write(folder, &bytes)
 }
 
-/// Names in the string tables of the library that look like NVML's, with their places.
+/// Names in the string tables of the library that start like NVML's, with their offsets.
 pub fn symbols(library: &[u8]) -> impl Iterator<Item = (usize, &str)> {
     let texts = library.split(|byte| *byte == 0).scan(0, |next, text| {
         let at = *next;

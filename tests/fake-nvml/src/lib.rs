@@ -1,9 +1,9 @@
-//! A library that any NVML client takes for the driver's own, and whose GPUs a JSON file decides.
+//! A library that any NVML client accepts as the driver's, with GPUs that a JSON file describes.
 //!
-//! Built as `libfake_nvml.so` (SONAME `libnvidia-ml.so.1`); put where a client looks for
-//! `libnvidia-ml.so.1` by [`install`]. The state file is described in [`state`] and in `README.md`.
+//! Built as `libfake_nvml.so` (SONAME `libnvidia-ml.so.1`); [`install`] copies it to where clients look
+//! for `libnvidia-ml.so.1`. The state file is described in [`state`] and in `README.md`.
 //!
-//! Unsafe code lives in `abi` alone: a C ABI is raw pointers by nature.
+//! Only `abi` has unsafe code: a C ABI consists of raw pointers.
 
 mod abi;
 mod counters;

@@ -1,18 +1,18 @@
-//! Simulated load: readings of a busy or idle card as a function of time.
+//! Simulated load: readings of a busy or idle GPU as a function of time.
 
 use crate::state::{Gpu, Mig};
 
 /// KiB/s over PCIe at full load: sent, received. Batches come in, gradients of one node stay on NVLink.
 const PCIE_FULL: [f64; 2] = [600_000.0, 2_400_000.0];
-/// What a card without a limit draws at most.
+/// Maximum power of a GPU without a limit.
 const NO_LIMIT_MW: u32 = 140_000;
-/// The share of NVLink's speed that a full load takes.
+/// Share of NVLink's bandwidth at full load.
 const NVLINK_FULL: f64 = 0.3;
 
-/// Overwrites the changing readings of a GPU with those at time `ms`; an idle one keeps the power and
-/// the clocks of the state file.
+/// Overwrites the changing readings of a GPU with those at time `ms`; an idle one keeps power and clocks
+/// of the state file.
 ///
-/// Readings that the state file marks as not offered stay absent.
+/// Readings that the state file marks as unsupported remain so.
 pub fn apply_load(gpu: &mut Gpu, index: usize, busy: bool, ms: u64) {
     let phase_now = LoadPhase::of(index, busy, ms);
     let load = phase_now.load;
@@ -42,7 +42,7 @@ pub fn apply_load(gpu: &mut Gpu, index: usize, busy: bool, ms: u64) {
     }
 }
 
-/// Moves an instance, which lives as its processes do.
+/// Updates an instance, which is active if it has processes.
 fn apply_instance_load(mig: &mut Mig, index: usize, ms: u64) {
     mig.util = (LoadPhase::of(index, !mig.processes.is_empty(), ms).load * 100.0) as u32;
 }
@@ -60,7 +60,7 @@ impl LoadPhase {
         let phase = index as f64 * 1.7;
         let slow = wave(seconds / 41.0 + phase);
         let fast = wave(seconds / 3.1 + 2.0 * phase);
-        // A training step: mostly full, with a dip while the next batch is awaited.
+        // A training step: mostly full, with a dip while waiting for the next batch.
         Self { slow, fast, load: if busy { 0.74 + 0.17 * slow + 0.09 * fast } else { 0.0 } }
     }
 }

@@ -3,7 +3,7 @@
 use crate::state::Process;
 use std::fs;
 
-/// Wrappers that hold another program's arguments and use no GPU.
+/// Wrappers whose arguments contain another program's, and which use no GPU.
 const CARRIERS: [&str; 5] = ["srun", "sbatch", "salloc", "env", "timeout"];
 
 /// A process that claims to use GPUs.
@@ -11,7 +11,7 @@ const CARRIERS: [&str; 5] = ["srun", "sbatch", "salloc", "env", "timeout"];
 pub struct Trainer {
     /// GPU indices.
     pub gpus: Vec<usize>,
-    /// As NVML lists it on each of them.
+    /// Its entry in NVML's list of each of them.
     pub process: Process,
 }
 
@@ -31,7 +31,7 @@ pub fn trainers() -> Vec<Trainer> {
     found
 }
 
-/// Reads `--gpus=0,1` and `--gpu-mem=41G` (or `512M`; 8 GiB if it is left out) from a command line.
+/// Parses `--gpus=0,1` and `--gpu-mem=41G` (or `512M`; default 8 GiB) of a command line.
 fn trainer(pid: u32, cmdline: &[u8]) -> Option<Trainer> {
     let arguments = || cmdline.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
     let program = arguments().next()?.rsplit('/').next()?;
@@ -73,7 +73,8 @@ mod tests {
             .spawn()
             .unwrap();
         let listed = || trainers().into_iter().any(|t| t.process.pid == child.id() && t.gpus == [77_777]);
-        // The kernel closes the old program's files, which is what `spawn` waits for, before it shows the new arguments.
+        // The kernel closes the old program's files, which is what `spawn` waits for, before it shows the
+        // new arguments.
         let found = (0..500).any(|_| {
             listed() || {
                 std::thread::sleep(std::time::Duration::from_millis(10));

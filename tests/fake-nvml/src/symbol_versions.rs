@@ -1,8 +1,8 @@
-//! Which driver brought which symbol, so that an older one can be without it.
+//! The driver that introduced each symbol, so that an older one can lack it.
 //!
 //! From the headers of CUDA 11.7 to 13.0 and from NVIDIA's Python bindings of drivers 418 to 510.
 
-/// The first driver that has these symbols. What is not listed is older than all of them.
+/// The first driver with these symbols. Symbols that are not listed are older than all of them.
 const SINCE: [((u32, u32), &[&str]); 17] = [
     (
         (450, 36),

@@ -1,7 +1,7 @@
-//! Fuzz targets: every decoder of foreign data gets any bytes, and its results are checked.
+//! Fuzz targets: every decoder of foreign data gets arbitrary bytes, and its results are checked.
 //!
-//! A target is an ordinary function that panics if something does not hold. `main.rs` gives it to libFuzzer, `corpus.rs`
-//! replays what was kept, and both find it by [`target`].
+//! A target is an ordinary function that panics if a check fails. `main.rs` gives it to libFuzzer,
+//! `corpus.rs` replays the stored inputs, and both find it by [`target`].
 
 pub mod names;
 mod target {
@@ -14,10 +14,10 @@ mod target {
     pub(crate) mod wire;
 }
 
-/// Takes any bytes; panics if something does not hold.
+/// Accepts any bytes; panics if a check fails.
 pub type Target = fn(&[u8]);
 
-/// The target of a name in [`names::NAMES`].
+/// The target with a name of [`names::NAMES`].
 pub fn target(name: &str) -> Option<Target> {
     Some(match name {
         "page-to-relay" => target::wire::page_to_relay,
@@ -37,10 +37,10 @@ pub fn target(name: &str) -> Option<Target> {
     })
 }
 
-/// A target that is in no list: finding it shows that inputs are led and not only drawn.
+/// A target that is in no list: finding it shows that coverage guides the inputs.
 pub const NEEDLE: &str = "needle";
 
-/// Nobody hits on this by chance, but each right byte is an edge of its own and leads a step further.
+/// Practically impossible to find by chance, but each correct byte covers a new edge.
 fn needle(bytes: &[u8]) {
     let at = |index: usize| bytes.get(index).copied();
     if at(0) == Some(b'n') && at(1) == Some(b'e') && at(2) == Some(b'e') {

@@ -1,4 +1,4 @@
-//! libFuzzer feeds one target, which `NODEGLASS_FUZZ` names, with bytes that lead to places it has not seen.
+//! libFuzzer feeds the target named by `NODEGLASS_FUZZ` with inputs that increase its coverage.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Deque's axe finds nothing to complain about on any page, in both looks, wide and on a phone.
+//! axe finds no accessibility violation on any page, in both themes, wide and on a phone.
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::{Browser, Scheme};
@@ -6,7 +6,7 @@ use nodeglass_tests::relay::TestRelay;
 use nodeglass_tests::test_tools;
 use serde_json::Value;
 
-/// The pages that are judged, by how one gets there from the demo's start.
+/// The tested pages, and the keys that lead to each from the demo's start.
 const PAGES: &[(&str, &str)] = &[
     ("all jobs", "/"),
     ("a job", "JOB"),
@@ -16,7 +16,7 @@ const PAGES: &[(&str, &str)] = &[
     ("one of its nodes", "NODE"),
 ];
 
-/// What lies on top, by the page below and what opens it.
+/// Sheets and dialogs, by the page below and what opens them.
 const ON_TOP: &[(&str, &str, &str)] = &[
     ("the keys", "JOB", "press('?')"),
     ("the settings", "JOB", "press('S')"),
@@ -25,11 +25,11 @@ const ON_TOP: &[(&str, &str, &str)] = &[
     ("a GPU's sheet", "NODE", "row()"),
     ("a process's sheet", "JOB/processes", "row()"),
 ];
-/// The words of [`ON_TOP`]: a key of the page, and a click on the first row of the first table.
+/// The kinds of input in [`ON_TOP`]: a key of the page, or a click on the first row of the first table.
 const WORDS: &str = "const press = (key, ctrlKey) => document.body.dispatchEvent(new KeyboardEvent('keydown', { key, ctrlKey, \
     bubbles: true, cancelable: true })), row = () => document.querySelector('[role=grid] tbody [aria-rowindex]').click();";
 
-/// Runs axe in the page and returns what it found, one line a violation.
+/// Runs axe in the page and returns its violations, one per line.
 pub(crate) async fn violations(browser: &Browser, axe: &str) -> Result<Vec<String>> {
     browser.client().execute(axe, Vec::new()).await.context("load axe")?;
     // Rules of WCAG 2 A and AA, and of best practice.
@@ -94,7 +94,7 @@ async fn axe_finds_no_violation_on_any_page() -> Result<()> {
     Ok(())
 }
 
-/// A judge that never objects would show nothing.
+/// A check that never fails would show nothing.
 #[tokio::test]
 async fn axe_reports_an_image_without_alternative_text() -> Result<()> {
     let Some(axe) = test_tools::axe() else { return Ok(()) };

@@ -1,40 +1,41 @@
-//! Whatever a card or its driver lacks is said in words, its neighbours go on, and nothing that is not known is a zero.
+//! Readings that a GPU or its driver lacks are named, other GPUs are not affected, and nothing
+//! unknown is shown as zero.
 
 use super::readings::open_node;
 use anyhow::{Result, ensure};
 use nodeglass_tests::{Browser, Machine};
 use serde_json::{Value, json};
 
-/// The words of a GPU's row, or nothing.
+/// The text of a GPU's row; empty if there is none.
 fn row(number: usize) -> String {
     format!(
         "(document.querySelectorAll('.grid--gpus tbody tr:not(.grid__space)')[{number}]?.innerText ?? '')"
     )
 }
 
-/// Whether a text of the page matches, as an expression.
-fn says(text: &str, wish: &str) -> String {
+/// A JavaScript expression: whether a text of the page matches.
+fn text_matches(text: &str, wish: &str) -> String {
     format!("/{wish}/i.test({text})")
 }
 
 const PAGE: &str = "document.body.innerText";
 const SHEET: &str = "(document.querySelector('dialog')?.innerText ?? '')";
 
-/// Opens the sheet of a card by its UUID.
+/// Opens the sheet of a GPU by its UUID.
 async fn open_sheet(browser: &Browser, machine: &Machine, node: &str, uuid: &str) -> Result<()> {
     browser.open(&machine.relay().link().path(&format!("{node}?gpu={uuid}"))).await?;
     browser.until("its sheet", "document.querySelectorAll('dialog .fact').length > 20").await
 }
 
-/// Waits until the sheet tells all of these, each a regular expression over its text.
-async fn until_sheet_says(browser: &Browser, wishes: &[&str]) -> Result<()> {
+/// Waits until the sheet's text matches all of these regular expressions.
+async fn wait_for_sheet(browser: &Browser, wishes: &[&str]) -> Result<()> {
     for wish in wishes {
-        browser.until(&format!("“{wish}” in the sheet"), &says(SHEET, wish)).await?;
+        browser.until(&format!("“{wish}” in the sheet"), &text_matches(SHEET, wish)).await?;
     }
     Ok(())
 }
 
-/// Waits until no fact in the sheet claims a zero, but for those that may.
+/// Waits until no fact in the sheet is zero, except those that may be.
 async fn until_no_zero(browser: &Browser, may: &[&str]) -> Result<()> {
     let may = json!(may);
     let zeros = format!(
@@ -56,16 +57,18 @@ async fn a_lost_gpu_is_reported_and_the_others_continue() -> Result<()> {
     };
     let machine = Machine::start(&state(false, 41))?;
     let node = open_node(&browser, &machine).await?;
-    browser.until("both cards", &format!("{} && {}", says(&row(0), "77"), says(&row(1), "41"))).await?;
+    browser
+        .until("both cards", &format!("{} && {}", text_matches(&row(0), "77"), text_matches(&row(1), "41")))
+        .await?;
     machine.set(&state(true, 63))?;
-    browser.until("the loss", &says(&row(0), "lost")).await?;
-    browser.until("the neighbour's new value", &says(&row(1), "63")).await?;
-    browser.until("no old value", &format!("!{}", says(&row(0), "77"))).await?;
+    browser.until("the loss", &text_matches(&row(0), "lost")).await?;
+    browser.until("the neighbour's new value", &text_matches(&row(1), "63")).await?;
+    browser.until("no old value", &format!("!{}", text_matches(&row(0), "77"))).await?;
     open_sheet(&browser, &machine, &node, "GPU-a").await?;
-    until_sheet_says(&browser, &["Cannot be read", "lost"]).await?;
+    wait_for_sheet(&browser, &["Cannot be read", "lost"]).await?;
     until_no_zero(&browser, &["NVML index", "NUMA node"]).await?;
     machine.set(&state(false, 41))?;
-    browser.until("its return", &format!("!{}", says(SHEET, "Cannot be read"))).await
+    browser.until("its return", &format!("!{}", text_matches(SHEET, "Cannot be read"))).await
 }
 
 #[tokio::test]
@@ -84,15 +87,17 @@ async fn a_failed_process_list_is_reported_and_its_processes_stay() -> Result<()
     let machine = Machine::start(&state(0, 0))?;
     open_node(&browser, &machine).await?;
     let table = "(document.querySelector('.grid--processes')?.innerText ?? '')";
-    let shown = says(table, &format!("\\b{pid}\\b"));
+    let shown = text_matches(table, &format!("\\b{pid}\\b"));
     browser.until("the process", &shown).await?;
     machine.set(&state(4, 0))?;
-    let why = says(table, "process list of this GPU could not be read: ");
+    let why = text_matches(table, "process list of this GPU could not be read: ");
     browser.until("the reason and the process", &format!("{why} && {shown}")).await?;
     machine.set(&state(0, 5_000))?;
     browser.until("the reason gone", &format!("!{why}")).await?;
-    // 4,096 entries, of which the other GPU has one.
-    browser.until("how many more", &says(table, "905 more processes of this GPU are not listed")).await
+    // 4,096 entries, one of which belongs to the other GPU.
+    browser
+        .until("how many more", &text_matches(table, "905 more processes of this GPU are not listed"))
+        .await
 }
 
 #[tokio::test]
@@ -103,35 +108,42 @@ async fn a_gpu_lost_at_enumeration_does_not_hide_the_others() -> Result<()> {
         { "card": "h100", "uuid": "GPU-b", "util": 41 },
     ] }))?;
     open_node(&browser, &machine).await?;
-    browser.until("the loss", &says(PAGE, "lost")).await?;
-    browser.until("the neighbour", &format!("{} || {}", says(&row(0), "41"), says(&row(1), "41"))).await
+    browser.until("the loss", &text_matches(PAGE, "lost")).await?;
+    browser
+        .until(
+            "the neighbour",
+            &format!("{} || {}", text_matches(&row(0), "41"), text_matches(&row(1), "41")),
+        )
+        .await
 }
 
 #[tokio::test]
-async fn a_hanging_gpu_or_driver_is_reported_until_it_answers() -> Result<()> {
+async fn a_hanging_gpu_or_driver_is_reported_until_it_responds() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let state = |hang: Value| json!({ "hang_ms": hang, "gpus": [{ "card": "a100-80g", "uuid": "GPU-a", "util": 41 }] });
     let machine = Machine::start(&state(json!({})))?;
     open_node(&browser, &machine).await?;
-    browser.until("the card", &says(&row(0), "41")).await?;
-    let hang = says(&row(0), "no answer from the driver since");
+    browser.until("the card", &text_matches(&row(0), "41")).await?;
+    let hang = text_matches(&row(0), "no answer from the driver since");
     machine.set(&state(json!({ "nvmlDeviceGetPowerUsage": 8_000 })))?;
     browser.until("the GPU's hang", &hang).await?;
     machine.set(&state(json!({})))?;
-    browser.until("the end of the GPU's hang", &format!("!{hang} && {}", says(&row(0), "41"))).await?;
+    browser
+        .until("the end of the GPU's hang", &format!("!{hang} && {}", text_matches(&row(0), "41")))
+        .await?;
     machine.set(&state(json!({ "nvmlDeviceGetCount_v2": 8_000 })))?;
-    browser.until("the driver's hang", &says(PAGE, "driver hangs.*has not returned")).await?;
+    browser.until("the driver's hang", &text_matches(PAGE, "driver hangs.*has not returned")).await?;
     machine.set(&state(json!({})))?;
-    browser.until("the end of the driver's hang", &format!("!{}", says(PAGE, "driver hangs"))).await
+    browser.until("the end of the driver's hang", &format!("!{}", text_matches(PAGE, "driver hangs"))).await
 }
 
 #[tokio::test]
 async fn a_failing_driver_reports_why_and_no_gpu_is_invented() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
-    for (init, words) in [(4, "permission"), (9, "not loaded"), (18, "mismatch|version")] {
+    for (init, pattern) in [(4, "permission"), (9, "not loaded"), (18, "mismatch|version")] {
         let machine = Machine::start(&json!({ "init": init, "gpus": [{ "card": "h100" }] }))?;
         open_node(&browser, &machine).await?;
-        browser.until(words, &says(PAGE, &format!("No GPU to show:.*({words})"))).await?;
+        browser.until(pattern, &text_matches(PAGE, &format!("No GPUs:.*({pattern})"))).await?;
         let rows = browser
             .eval("document.querySelectorAll('.grid--gpus tbody tr:not(.grid__space)').length")
             .await?;
@@ -149,7 +161,7 @@ async fn a_reading_without_permission_fails_and_the_others_continue() -> Result<
     }] }))?;
     let node = open_node(&browser, &machine).await?;
     open_sheet(&browser, &machine, &node, "GPU-a").await?;
-    until_sheet_says(
+    wait_for_sheet(
         &browser,
         &["Utilisation\\s+(reading failed|failed)", "Serial number\\s+failed:.*permission", "Core\\s+57 °C"],
     )
@@ -167,7 +179,7 @@ async fn unsupported_readings_of_each_card_are_named_and_never_zero() -> Result<
     ] }))?;
     let node = open_node(&browser, &machine).await?;
     open_sheet(&browser, &machine, &node, "GPU-gb10").await?;
-    until_sheet_says(
+    wait_for_sheet(
         &browser,
         &[
             "shares its memory with the host",
@@ -185,13 +197,13 @@ async fn unsupported_readings_of_each_card_are_named_and_never_zero() -> Result<
         ["Encoder", "Decoder", "JPEG", "Optical flow", "NVML index", "Memory utilisation", "NUMA node"];
     until_no_zero(&browser, &shares).await?;
     open_sheet(&browser, &machine, &node, "GPU-gh200").await?;
-    until_sheet_says(
+    wait_for_sheet(
         &browser,
         &["Utilisation\\s+42 %", "SM active\\s+3[78] %", "Used\\s+.* of 95.6 GiB", "Not supported\\s+.*BAR1"],
     )
     .await?;
     open_sheet(&browser, &machine, &node, "GPU-a100").await?;
-    until_sheet_says(
+    wait_for_sheet(
         &browser,
         &["Utilisation\\s+43 %", "from Hopper on", "Not supported\\s+.*SM active.*Tensor cores"],
     )
@@ -209,10 +221,13 @@ async fn each_mig_instance_is_shown_with_its_share() -> Result<()> {
     }] }))?;
     let node = open_node(&browser, &machine).await?;
     browser
-        .until("both instances", &format!("{} && {}", says(PAGE, "3g\\.40gb"), says(PAGE, "1g\\.10gb")))
+        .until(
+            "both instances",
+            &format!("{} && {}", text_matches(PAGE, "3g\\.40gb"), text_matches(PAGE, "1g\\.10gb")),
+        )
         .await?;
     open_sheet(&browser, &machine, &node, "MIG-one").await?;
-    until_sheet_says(
+    wait_for_sheet(
         &browser,
         &[
             "GPU instance 1, compute instance 0",
@@ -236,7 +251,7 @@ async fn an_old_driver_shows_its_readings_and_names_the_unsupported_ones() -> Re
     )?;
     let node = open_node(&browser, &machine).await?;
     open_sheet(&browser, &machine, &node, "GPU-a").await?;
-    until_sheet_says(
+    wait_for_sheet(
         &browser,
         &[
             "Utilisation\\s+41 %",

@@ -1,7 +1,7 @@
-//! The whole page by keyboard alone: from the link to a job, a node, a process and a card, and back again.
+//! The whole page by keyboard: from the link to a job, a node, a process and a GPU, and back again.
 
 use anyhow::{Result, bail, ensure};
-use nodeglass_tests::{Browser, TestRelay};
+use nodeglass_tests::{Browser, Forward, TestRelay};
 
 const ENTER: char = '\u{E007}';
 const TAB: char = '\u{E004}';
@@ -11,25 +11,25 @@ const LEFT: char = '\u{E012}';
 const RIGHT: char = '\u{E014}';
 const DOWN: char = '\u{E015}';
 
-/// Rows of the first table of processes.
+/// Rows of the first process table.
 const ROWS: &str = "document.querySelectorAll('.grid tbody tr[aria-rowindex]')";
 
-/// Whether nothing lies on top.
+/// Whether no sheet or dialog is open.
 const BARE: &str = "!document.querySelector('dialog[open]')";
 
-/// Whether the path is this.
+/// Whether the path equals this.
 fn at(path: &str) -> String {
     format!("location.pathname === {path:?}")
 }
 
-/// Whether what lies on top is called this.
+/// Whether the topmost sheet or dialog has this title.
 fn on_top(label: &str) -> String {
     format!(
         "[...document.querySelectorAll('dialog[open]')].pop()?.getAttribute('aria-label').startsWith({label:?})"
     )
 }
 
-/// Opens the link, and walks to the job that all the rest begins from.
+/// Opens the link, and navigates to the job from which the tests start.
 async fn walk_to_job(browser: &Browser, relay: &TestRelay) -> Result<()> {
     browser.resize(1440, 900).await?;
     browser.open(&relay.link().url).await?;
@@ -38,16 +38,16 @@ async fn walk_to_job(browser: &Browser, relay: &TestRelay) -> Result<()> {
     browser.until("the first job", &at("/job/48213")).await
 }
 
-/// Presses Tab until the focus is on something whose words match.
-async fn tab_to(browser: &Browser, words: &str) -> Result<()> {
+/// Presses Tab until the focused element's text matches.
+async fn tab_to(browser: &Browser, pattern: &str) -> Result<()> {
     for _ in 0..60 {
         browser.press(TAB).await?;
-        let here = browser.eval(&format!("/{words}/.test(document.activeElement.textContent)")).await?;
+        let here = browser.eval(&format!("/{pattern}/.test(document.activeElement.textContent)")).await?;
         if here == true {
             return Ok(());
         }
     }
-    bail!("Tab does not lead to {words:?}")
+    bail!("Tab does not lead to {pattern:?}")
 }
 
 #[tokio::test]
@@ -115,18 +115,16 @@ async fn keyboard_navigation_opens_a_process_and_confirms_a_signal() -> Result<(
         )
         .await?;
     browser
-        .until("its details", "/Show its environment/.test(document.querySelector('dialog').innerText)")
+        .until("its details", "/Show environment/.test(document.querySelector('dialog').innerText)")
         .await?;
-    tab_to(&browser, "^Show its environment").await?;
+    tab_to(&browser, "^Show environment").await?;
     browser.press(ENTER).await?;
     browser.until("its environment", "[...document.querySelectorAll('.env li')].some(line => /CUDA_VISIBLE_DEVICES=3/.test(line.innerText))").await?;
 
     for (key, question) in [('I', "Interrupt "), ('T', "Terminate "), ('K', "Kill ")] {
         browser.press(key).await?;
         browser.until(question, &on_top(question)).await?;
-        browser
-            .until("the way back first", "document.activeElement.textContent === 'Keep it as it is'")
-            .await?;
+        browser.until("the way back first", "document.activeElement.textContent === 'Go back'").await?;
         browser.press(ESCAPE).await?;
         browser.until("the sheet again", &on_top("Process ")).await?;
     }
@@ -153,7 +151,7 @@ async fn keyboard_navigation_opens_a_gpu_another_job_settings_and_help_and_retur
     browser
         .until(
             "its first node",
-            // Its cards, not the nodes of the page before or the processes below.
+            // The GPUs of the node, not the nodes of the page before or the processes below.
             &format!("{} && /H100/.test({ROWS}[0]?.innerText)", at("/job/48213/node/gpu-h01")),
         )
         .await?;
@@ -178,7 +176,7 @@ async fn keyboard_navigation_opens_a_gpu_another_job_settings_and_help_and_retur
     browser
         .until(
             "the palette",
-            &format!("{} && document.activeElement.matches('[role=combobox]')", on_top("Palette")),
+            &format!("{} && document.activeElement.matches('[role=combobox]')", on_top("Find")),
         )
         .await?;
     browser.write("dpo").await?;
@@ -216,7 +214,7 @@ async fn keyboard_navigation_opens_a_gpu_another_job_settings_and_help_and_retur
     browser.press(ESCAPE).await?;
     browser.until("no settings", BARE).await?;
     browser.press('?').await?;
-    browser.until("the help", &on_top("Keys")).await?;
+    browser.until("the help", &on_top("Help")).await?;
     browser.press(ESCAPE).await?;
     browser.until("no help", BARE).await?;
     browser.client().back().await?;
@@ -224,6 +222,51 @@ async fn keyboard_navigation_opens_a_gpu_another_job_settings_and_help_and_retur
     browser.press('a').await?;
     browser.until("all jobs", &at("/")).await?;
     browser.until("the theme still", "document.documentElement.getAttribute('data-theme') === 'light'").await
+}
+
+/// What the page says of its connection.
+const NOTICE: &str = "document.querySelector('.notice--link')?.innerText";
+/// The line of the first total, without its fill.
+const LINE: &str = "(document.querySelector('.area__line')?.getAttribute('d') ?? '')";
+/// States that need attention in the list of jobs.
+const ATTENTION: &str = "document.querySelectorAll('.jobs .dot--attention').length";
+
+#[tokio::test]
+async fn a_cut_tunnel_keeps_the_last_values_and_a_mended_one_leaves_no_gap() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    let mut tunnel = Forward::open(&relay.link().authority).await?;
+    let link = relay.link().at(&tunnel.authority());
+    browser.open(&link.url).await?;
+    let rows = "document.querySelectorAll('.grid tbody tr[aria-rowindex]').length > 0";
+    browser.until("a table of jobs", rows).await?;
+    browser.open(&link.path("/job/48213")).await?;
+    // A part of the line for each run of samples: `M` begins one.
+    let has_no_gap = format!("{LINE}.split('M').length === 2 && {LINE}.split('L').length > 2");
+    browser.until("a line", &has_no_gap).await?;
+
+    tunnel.cut().await;
+    browser.until("the lost connection", &format!("/lost – retrying/.test({NOTICE})")).await?;
+    let (line, attention) = (browser.eval(LINE).await?, browser.eval(ATTENTION).await?);
+    // Longer than two steps of the line, and than it takes a node to be late.
+    browser.until("old data", &format!("/Data is ([89]|\\d\\d) s old/.test({NOTICE})")).await?;
+    ensure!(browser.eval(LINE).await? == line, "the graph moves on without data");
+    ensure!(browser.eval(ATTENTION).await? == attention, "jobs need attention because the link is lost");
+    let tile = browser.eval("document.querySelector('.tile__value').innerText").await?;
+    ensure!(!tile.to_string().contains('–'), "the last values are gone: {tile}");
+    let live = browser.eval("/live|fresh/i.test(document.querySelector('.foot').innerText)").await?;
+    ensure!(live == false, "the status bar claims to be current");
+
+    tunnel.mend().await?;
+    browser.until("no notice", &format!("!{NOTICE}")).await?;
+    // The line reaches the right edge, 300 wide, again.
+    let ends_now = format!("+{LINE}.match(/([\\d.]+) [\\d.]+$/)[1] > 292");
+    browser
+        .until(
+            "the time of the cut in the graph",
+            &format!("{LINE} !== {line} && {ends_now} && {has_no_gap}"),
+        )
+        .await
 }
 
 #[tokio::test]
@@ -234,7 +277,11 @@ async fn sheets_open_without_a_connection() -> Result<()> {
     let rows = "document.querySelectorAll('.grid tbody tr[aria-rowindex]').length > 0";
     browser.until("a table of jobs", rows).await?;
     drop(relay);
-    browser.until("a lost link", "document.body.innerText.includes('The link to the relay is lost')").await?;
+    let stopped = "document.querySelector('.notice--link')?.innerText.includes('The relay was stopped.')";
+    browser.until("the relay's farewell", stopped).await?;
+    // Longer than the first retries take, which fail and do not replace it.
+    browser.until("old data", &format!("/Data is [3-9] s old/.test({NOTICE})")).await?;
+    ensure!(browser.eval(stopped).await? == true, "a failed retry replaced the relay's farewell");
     browser.press('?').await?;
     browser.until("the help", "document.querySelector('dialog[open]')?.ariaLabel === 'Keys'").await?;
     Ok(())

@@ -1,20 +1,20 @@
-//! Every reading and fact of a card arrives in its sheet: the card is changed, and the sheet says the new value.
+//! Every reading and fact of a GPU reaches its sheet: after a change, the sheet shows the new value.
 
 use anyhow::{Context, Result, bail};
 use nodeglass_tests::{Browser, Machine, TIMEOUT};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// UUID of the card whose readings move.
+/// UUID of the GPU whose readings change.
 const H100: &str = "GPU-11111111-2222-3333-4444-555555555555";
-/// UUID of a card that retires pages.
+/// UUID of a GPU that retires pages.
 const T4: &str = "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa";
 
-/// What is looked at: the group's title, the label, then the value (or its words) as a regular
+/// What is compared: the group's title, the label, then the value (or its text) as a regular
 /// expression, before and after the change.
 type Line = (&'static str, &'static str, &'static str, &'static str);
 
-/// Every reading of a Hopper card, with the values of [`before`] and of [`after`].
+/// Every reading of a Hopper GPU, with the values of [`before`] and of [`after`].
 #[rustfmt::skip]
 const READINGS: &[Line] = &[
     ("How busy it really is", "Utilisation", "^41 %", "^83 %"),
@@ -43,8 +43,8 @@ const READINGS: &[Line] = &[
     ("Clocks", "Video", "^1200 of 1700 MHz", "^1500 of 1700 MHz"),
     ("Clocks", "Performance state", "^P2", "^P0"),
     ("Clocks", "Held by power limit", "^\\d+ %", "^\\d+ %"),
-    ("What holds the clocks back", "Power limit", "^now, for", "^not now"),
-    ("What holds the clocks back", "Too hot \\(hardware\\)", "", "^◆ now, for.*too hot"),
+    ("Throttling", "Power limit", "^active for", "^inactive"),
+    ("Throttling", "Too hot \\(hardware\\)", "", "^◆ active for.*too hot"),
     ("Other engines", "Encoder", "^1 %", "^14 %"),
     ("Other engines", "Decoder", "^2 %", "^24 %"),
     ("Other engines", "JPEG", "^4 %", "^34 %"),
@@ -59,16 +59,16 @@ const READINGS: &[Line] = &[
     ("NVLinks", "Link 4", "^↓ .*MiB/s", "^◆ ↓.* errors"),
     ("Memory errors", "Uncorrected, since driver load", "^0$", "^▲ 2.*results may be wrong"),
     ("Memory errors", "Corrected, since driver load", "^3$", "^1,003$"),
-    ("Memory errors", "Uncorrected, in its life", "^1$", "^4$"),
-    ("Memory errors", "Corrected, in its life", "^12$", "^2,012$"),
+    ("Memory errors", "Uncorrected, lifetime", "^1$", "^4$"),
+    ("Memory errors", "Corrected, lifetime", "^12$", "^2,012$"),
     ("Memory errors", "Rows remapped, uncorrected", "^0$", "^◆ 5$"),
     ("Memory errors", "Rows remapped, corrected", "^1$", "^6$"),
-    ("Memory errors", "A row waits to be remapped", "^no", "^◆ yes.*needs a reset"),
-    ("Memory errors", "Remapping failed", "^no", "^▲ yes.*to be replaced"),
-    ("What happened", ".*", "", "Xid 79.*fallen off the bus"),
+    ("Memory errors", "Row remap pending", "^no", "^◆ yes.*needs a reset"),
+    ("Memory errors", "Row remap failed", "^no", "^▲ yes.*must be replaced"),
+    ("Events", ".*", "", "Xid 79.*fallen off the bus"),
 ];
 
-/// Facts of the same card: they stand in the sheet as the test, and not the card's defaults, has them.
+/// Facts of the same GPU, with values that differ from the model's defaults.
 #[rustfmt::skip]
 const FACTS: &[(&str, &str, &str)] = &[
     ("Power", "Default limit", "^690 W"),
@@ -101,7 +101,7 @@ const FACTS: &[(&str, &str, &str)] = &[
     ("Identity", "CUDA (driver)", "^12.4"),
 ];
 
-/// What a card before Ampere says of its pages.
+/// Retired pages of a GPU before Ampere.
 const PAGES: &[Line] = &[
     ("Memory errors", "Pages retired, uncorrected", "^0$", "^1$"),
     ("Memory errors", "Pages retired, corrected", "^1$", "^3$"),
@@ -144,14 +144,14 @@ pub async fn open_node(browser: &Browser, machine: &Machine) -> Result<String> {
     Ok(path.split('?').next().unwrap_or_default().to_owned())
 }
 
-/// Everything that the open sheet tells: for each group its title, and the label and the words of each fact.
-const TOLD: &str = "[...document.querySelectorAll('dialog .told')].map(group => [\
+/// The content of the open sheet: for each group its title, and the label and text of each fact.
+const OPEN_FACTS: &str = "[...document.querySelectorAll('dialog .told')].map(group => [\
     group.firstElementChild.textContent, \
     [['', group.querySelector('.told__note').textContent], \
      ...[...group.querySelectorAll('.fact')].map(fact => [fact.querySelector('dt').textContent, \
-        fact.querySelector('b').textContent + ' ' + fact.querySelector('small').textContent].map(words => words.trim()))]])";
+        fact.querySelector('b').textContent + ' ' + fact.querySelector('small').textContent].map(text => text.trim()))]])";
 
-/// Waits until the sheet says all of this; an empty expectation is none.
+/// Waits until the sheet matches; an empty expectation matches anything.
 async fn expect<'a>(
     browser: &Browser,
     lines: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
@@ -159,28 +159,28 @@ async fn expect<'a>(
     let lines: Vec<_> = lines.filter(|(_, _, value)| !value.is_empty()).collect();
     let start = Instant::now();
     loop {
-        let told = browser.eval(&missing(&lines)).await?;
-        let missing = told.as_array().context("a list")?;
+        let found = browser.eval(&missing(&lines)).await?;
+        let missing = found.as_array().context("a list")?;
         if missing.is_empty() {
             return Ok(());
         }
         if start.elapsed() > TIMEOUT {
-            bail!("the sheet does not say:\n{}", serde_json::to_string_pretty(missing)?);
+            bail!("the sheet lacks:\n{}", serde_json::to_string_pretty(missing)?);
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
-/// An expression for those lines that are not told, each with what is told instead.
+/// An expression for the lines that are missing, each with the text that is there instead.
 fn missing(lines: &[(&str, &str, &str)]) -> String {
     let lines = json!(lines);
     format!(
-        "(told => {lines}.map(([group, label, value]) => {{ \
-            const facts = told.filter(([title]) => title === group).flatMap(([, facts]) => facts); \
-            const said = facts.filter(([name]) => new RegExp('^' + label + '$').test(name)).map(([, words]) => words); \
+        "(groups => {lines}.map(([group, label, value]) => {{ \
+            const facts = groups.filter(([title]) => title === group).flatMap(([, facts]) => facts); \
+            const found = facts.filter(([name]) => new RegExp('^' + label + '$').test(name)).map(([, text]) => text); \
             const wish = new RegExp(value.replace('(?i)', ''), value.startsWith('(?i)') ? 'i' : ''); \
-            return said.some(words => wish.test(words)) ? null : {{ group, label, value, said }}; \
-        }}).filter(line => line))({TOLD})"
+            return found.some(text => wish.test(text)) ? null : {{ group, label, value, found }}; \
+        }}).filter(line => line))({OPEN_FACTS})"
     )
 }
 
@@ -237,7 +237,7 @@ fn after() -> Value {
     json!({ "gpus": [card] })
 }
 
-/// What does not move.
+/// The state that does not change.
 fn hopper() -> Value {
     json!({
         "card": "h100", "uuid": H100, "name": "NVIDIA H100 of the test", "minor": 5, "bus": 0x4a,

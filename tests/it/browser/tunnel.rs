@@ -1,18 +1,18 @@
-//! Chromium on a laptop, a tunnel, a relay on the login host, real jobs: what alice sees is what happens.
+//! Chromium on a laptop, a tunnel, a relay on the login host and real jobs: the page shows what happens.
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::{Browser, Scheme};
 use nodeglass_tests::lab::Site;
 use std::time::{Duration, Instant};
 
-/// Whether the page says this somewhere, as an expression for [`Browser::until`].
-fn says(words: &str) -> String {
-    format!("document.body.innerText.includes({words:?})")
+/// Whether the page contains this text, as an expression for [`Browser::until`].
+fn text_contains(text: &str) -> String {
+    format!("document.body.innerText.includes({text:?})")
 }
 
-/// Every number that the page shows of its GPUs.
+/// Every number of the page's GPUs.
 const NUMBERS: &str = "[...document.querySelectorAll('table td')].map(cell => cell.innerText).join('|')";
-/// How many sparklines have a line.
+/// Number of sparklines that have a line.
 const SPARKLINES: &str =
     "[...document.querySelectorAll('table svg path')].filter(p => p.getAttribute('d')).length";
 
@@ -29,12 +29,17 @@ async fn alice_watches_her_jobs_through_a_tunnel() -> Result<()> {
     browser.resize(1440, 900).await?;
     browser.prefer(Scheme::Dark).await?;
     browser.open(&relay.link.url).await?;
-    browser.until("her job", &says("train-llm")).await?;
-    ensure!(browser.eval(&says("secret-of-bob")).await? == false, "bob's job is not hers to see");
+    browser.until("her job", &text_contains("train-llm")).await?;
+    ensure!(browser.eval(&text_contains("secret-of-bob")).await? == false, "bob's job is not hers to see");
 
     browser.open(&relay.link.path(&format!("/job/{job}/node/gpu-node-01"))).await?;
-    browser.until("the GPUs by name", &says("A100-SXM4-80GB")).await?;
-    browser.until("the process and its user", &format!("{} && {}", says("python3"), says("alice"))).await?;
+    browser.until("the GPUs by name", &text_contains("A100-SXM4-80GB")).await?;
+    browser
+        .until(
+            "the process and its user",
+            &format!("{} && {}", text_contains("python3"), text_contains("alice")),
+        )
+        .await?;
     browser.until("sparklines", &format!("{SPARKLINES} >= 2")).await?;
     let before = browser.eval(NUMBERS).await?;
     browser.until("moving numbers", &format!("{NUMBERS} !== {before}")).await?;
@@ -42,7 +47,7 @@ async fn alice_watches_her_jobs_through_a_tunnel() -> Result<()> {
 
     let submitted = Instant::now();
     let new = site.train("alice", &["--gres=gpu:1", "--job-name=came-later"])?;
-    browser.until("the new job", &says("came-later")).await?;
+    browser.until("the new job", &text_contains("came-later")).await?;
     let appeared = submitted.elapsed();
     ensure!(appeared < Duration::from_secs(20), "it took {appeared:?}");
     browser.open(&relay.link.path(&format!("/job/{new}"))).await?;
@@ -51,24 +56,26 @@ async fn alice_watches_her_jobs_through_a_tunnel() -> Result<()> {
     browser.until("its end", &format!("/ended|cancelled/i.test({MAIN}.innerText)")).await?;
     ensure!(browser.eval(&format!("{SPARKLINES} >= 1")).await? == true, "its last picture stays");
     let at_end = |part: &str| format!("/at the end/.test(document.querySelector('{part}').innerText)");
-    let told = [".tile__title", ".heat-map .read-out", ".overlay .graph__title"].map(at_end).join(" && ");
-    browser.until("its end in sums and sentences", &told).await?;
+    let titles = [".tile__title", ".heat-map .read-out", ".overlay .graph__title"].map(at_end).join(" && ");
+    browser.until("the end of the job in titles and summaries", &titles).await?;
     browser.photograph("cluster-ended").await?;
 
     browser.open(&relay.link.path(&format!("/job/{job}"))).await?;
-    browser.until("both nodes", &format!("{} && {}", says("gpu-node-01"), says("gpu-node-02"))).await?;
+    browser
+        .until("both nodes", &format!("{} && {}", text_contains("gpu-node-01"), text_contains("gpu-node-02")))
+        .await?;
     browser.until("values", &format!("{SPARKLINES} >= 2")).await?;
     site.lab.cut("gpu-node-02")?;
     let pulled = Instant::now();
-    browser.until("a stale node", &says("stale")).await?;
+    browser.until("a stale node", &text_contains("stale")).await?;
     let noticed = pulled.elapsed();
     ensure!(noticed < Duration::from_secs(6), "it took {noticed:?}");
     browser.photograph("cluster-stale").await?;
     site.lab.mend("gpu-node-02")?;
-    browser.until("a live node", &format!("!({})", says("stale"))).await?;
+    browser.until("a live node", &format!("!({})", text_contains("stale"))).await?;
 
     relay.stop().context("stop the relay")?;
-    browser.until("the lost link, and the way back", &says("ssh -L")).await?;
+    browser.until("the way to a new link", &text_contains("relay link")).await?;
     browser.photograph("cluster-link-lost").await?;
     let complaints = browser.complaints().await?;
     let serious: Vec<_> = complaints.iter().filter(|line| !line.message.contains("ERR_")).collect();

@@ -1,20 +1,20 @@
-//! The page tells from the corner of an eye: its tab warns, the wall mode has no bars, and what is shown can be taken along.
+//! The tab's title and icon, wall mode, read-only mode, and copying and exporting what is shown.
 
 use anyhow::{Result, ensure};
 use nodeglass_tests::{Browser, Machine, TestRelay};
 use serde_json::json;
 
-/// The address of the tab's icon.
+/// The URL of the tab's icon.
 const ICON: &str = "document.querySelector('link[rel~=icon]').getAttribute('href')";
 /// The rows of every table.
 const ROWS: &str = "document.querySelectorAll('.grid tbody tr[aria-rowindex]')";
 
-/// Whether an element is there and takes room on the page.
+/// Whether an element exists and has a size.
 fn is_seen(css: &str) -> String {
     format!("!!document.querySelector({css:?})?.getClientRects().length")
 }
 
-/// Notes what the page copies and saves: a browser without a window has no clipboard, and no folder that is asked for.
+/// Records what the page copies and saves: headless browsers have no clipboard and no download dialog.
 const NOTE_WHAT_IS_TAKEN: &str = "window.taken = []; \
     Object.defineProperty(navigator, 'clipboard', { value: { writeText: text => { taken.push(['copy', text]); return Promise.resolve(); } }, configurable: true }); \
     const make = URL.createObjectURL; \
@@ -26,12 +26,18 @@ async fn the_tab_title_shows_utilisation_and_warns_of_throttling() -> Result<()>
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     browser.open(&relay.link().url).await?;
-    // From the start of the demo on, a card of this job is too hot.
+    // A GPU of this job is too hot from the start of the demo.
     browser.open(&relay.link().path("/job/48213")).await?;
     browser.until("the warning", "/^⚠ \\d+ % llama3-8b-pretrain · nodeglass$/.test(document.title)").await?;
     let warns = browser.eval(ICON).await?;
+    // Its rank is named whatever metric is shown; a click shows the one in which it deviates.
+    let outlier = "document.querySelector('.outlier')";
+    let sentence = "Rank 35 \\(gpu-h05 GPU 3\\): SM clock [\\d,]+ MHz below the median for";
+    browser.until("the slow rank", &format!("/{sentence}/.test({outlier}?.textContent)")).await?;
+    browser.eval(&format!("{outlier}.click()")).await?;
+    browser.until("its cause", "location.search.includes('m=sm_clock_mhz')").await?;
     browser.open(&relay.link().path("/job/48310")).await?;
-    browser.until("a job that is well", "/^\\d+ % vllm serve.* · nodeglass$/.test(document.title)").await?;
+    browser.until("a healthy job", "/^\\d+ % vllm serve.* · nodeglass$/.test(document.title)").await?;
     browser.until("another icon", &format!("{ICON}.startsWith('data:image/svg') && {ICON} !== {warns}")).await
 }
 
@@ -41,14 +47,14 @@ async fn the_tab_icon_of_a_node_follows_its_gpus() -> Result<()> {
     let state = |throttle: u32| json!({ "gpus": [{ "card": "h100", "uuid": "GPU-a", "util": 90, "throttle": throttle }] });
     let machine = Machine::start(&state(4))?;
     super::readings::open_node(&browser, &machine).await?;
-    // Rows come with the first inventory, and a tab that waits for the first sample has an icon of its own.
-    let is_well = format!("{ICON}.startsWith('data:') && !/^[⚠○]/.test(document.title)");
-    browser.until("a tab that is well", &format!("{is_well} && {ROWS}.length > 0")).await?;
+    // Rows appear with the first inventory; a tab without samples has a different icon.
+    let is_healthy = format!("{ICON}.startsWith('data:') && !/^[⚠○]/.test(document.title)");
+    browser.until("a healthy tab", &format!("{is_healthy} && {ROWS}.length > 0")).await?;
     let well = browser.eval(ICON).await?;
     machine.set(&state(0x40))?;
     browser.until("the warning", &format!("document.title.startsWith('⚠') && {ICON} !== {well}")).await?;
     machine.set(&state(4))?;
-    browser.until("the end of it", &format!("{is_well} && {ICON} === {well}")).await
+    browser.until("the end of it", &format!("{is_healthy} && {ICON} === {well}")).await
 }
 
 #[tokio::test]
@@ -88,7 +94,7 @@ async fn a_read_only_relay_offers_no_action() -> Result<()> {
         browser
             .until(
                 "the process's sheet",
-                "/Show its environment/.test(document.querySelector('dialog[open]')?.innerText)",
+                "/Show environment/.test(document.querySelector('dialog[open]')?.innerText)",
             )
             .await?;
         let offered = browser.eval(&is_seen("dialog .offers button")).await?;

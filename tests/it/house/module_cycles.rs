@@ -16,7 +16,7 @@ fn no_module_depends_on_itself_through_others() {
     let mut crates: BTreeMap<String, Vec<(Path, String)>> = BTreeMap::new();
     for file in sources() {
         let name = relative(&file);
-        // Test code may use whatever it tests; it is in files of its own where it is long.
+        // Tests may use whatever they test.
         let Some((crate_dir, path)) = name.split_once("src/") else { continue };
         let path = module(path);
         if !path.iter().any(|part| part == "tests" || part.ends_with("_tests")) {

@@ -86,6 +86,7 @@ fn table<F: Field>() -> String {
 
 fn reading<F>(metric: &Metric<F>) -> String {
     match metric.divisor {
+        _ if metric.is_derived => "by the relay".to_owned(),
         1 => format!("`{}`", metric.reading),
         per => format!("`{}` / {per}", metric.reading),
     }

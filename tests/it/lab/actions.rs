@@ -1,4 +1,4 @@
-//! What alice does from the page on a real cluster: she looks into processes, ends one, reads logs, holds and cancels jobs.
+//! Actions on a real cluster: process details, signals, logs, and holding and cancelling jobs.
 
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_protocol::frame::Form;
@@ -13,7 +13,7 @@ use nodeglass_tests::lab::Site;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Two ranks on a GPU each that say who they are, and a loop that writes a line a second.
+/// Two ranks on one GPU each that name themselves, and a loop that writes a line a second.
 const RANKS: &str = "echo starting; (while :; do echo tick; sleep 1; done) &\n\
     srun --overlap bash -c 'echo rank $SLURM_PROCID; \
     exec python3 -c \"import time; time.sleep(900)\" --gpus=$SLURM_PROCID --gpu-mem=20G'";
@@ -51,8 +51,9 @@ async fn ranks_are_shown_a_log_is_followed_and_a_process_is_killed() -> Result<(
     ensure!(client.welcome().may_act);
     let (topic, node) = (Topic::Job(id), NodeName::new("gpu-node-01")?);
     client.subscribe(&[Topic::Overview, topic.clone()]).await?;
-    let told = |picture: &Picture| job(picture, id).is_some_and(|job| job.stdout.is_some());
-    let overview = client.until(&Topic::Overview, "its log's place", |known| told(&known.picture)).await?;
+    let has_log = |picture: &Picture| job(picture, id).is_some_and(|job| job.stdout.is_some());
+    let overview =
+        client.until(&Topic::Overview, "the path of its log", |known| has_log(&known.picture)).await?;
     let facts = job(overview, id).context("the job")?;
     ensure!(facts.mem_bytes == Some(300 << 20), "{facts:?}");
     ensure!(
@@ -61,7 +62,7 @@ async fn ranks_are_shown_a_log_is_followed_and_a_process_is_killed() -> Result<(
     ensure!(facts.batch_host.as_ref() == Some(&node) && facts.workdir == Some("/home/alice".into()));
     ensure!(facts.exit.is_none() && facts.restarts == 0, "{facts:?}");
 
-    // Ranks and steps, by what the processes carry.
+    // Ranks and steps, from the processes' environment.
     let both = |picture: &Picture| picture.nodes.iter().any(|node| ranks(node, id).len() == 2);
     let picture = client.until(&topic, "two ranks", |known| both(&known.picture)).await?.clone();
     let tasks = ranks(&picture.nodes[0], id);
@@ -72,7 +73,7 @@ async fn ranks_are_shown_a_log_is_followed_and_a_process_is_killed() -> Result<(
     }
     let (first, second) = (reference(tasks[0])?, reference(tasks[1])?);
 
-    // One of them, looked into.
+    // Details of one of them.
     let request = Request::Process { node: node.clone(), process: first, environment: true };
     let Response::Process(detail) = client.request(request).await? else { bail!("no detail") };
     let environment = detail.environment.value().context("its environment")?;
@@ -91,7 +92,7 @@ async fn ranks_are_shown_a_log_is_followed_and_a_process_is_killed() -> Result<(
     let lines = client.log_until(log, "three more lines", |lines| ticks(lines) >= before + 3).await?;
     ensure!(lines.iter().filter(|line| *line == "rank 0").count() == 1, "each line once: {lines:?}");
 
-    // An end by pid and start: not for whoever got the pid, but for the one that is meant.
+    // A process is identified by pid and start time: a process that reused the pid is not signalled.
     let signal = |process| Request::Signal { node: node.clone(), process, signal: Signal::Kill };
     let other = ProcessRef { started_ms: first.started_ms + 60_000, ..second };
     refused(client.request(signal(other)).await?)?;
@@ -105,12 +106,12 @@ async fn ranks_are_shown_a_log_is_followed_and_a_process_is_killed() -> Result<(
     Ok(())
 }
 
-/// A cgroup as Docker names them, gone with the guard once its process is.
+/// A cgroup named as Docker names them; removed with the guard once its process has ended.
 struct DockersCgroup(PathBuf);
 
 impl DockersCgroup {
-    /// Makes one in whichever hierarchy this machine has, and lets root of a node put a process into it:
-    /// a node has pids of its own.
+    /// Creates one in the hierarchy that this machine has, and lets root of a node put a process into it:
+    /// a node has its own pid namespace.
     fn around(site: &Site, node: &str, pid: u32, id: &str) -> Result<Self> {
         let root = Path::new("/sys/fs/cgroup");
         let hierarchy = ["pids", "unified", ""].map(|name| root.join(name));
@@ -152,14 +153,14 @@ async fn a_process_in_a_containers_cgroup_is_reported_with_its_container() -> Re
     ensure!(facts.container.is_none(), "{facts:?}");
     let image = "4f".repeat(32);
     let _group = DockersCgroup::around(&site, "gpu-node-01", facts.pid, &image)?;
-    // A new relay brings a new probe, which has not looked at the process before.
+    // A new relay starts a new probe, which has not inspected the process before.
     drop((client, relay));
     let relay = site.relay("alice")?;
     let mut client = Client::connect(&relay.link, Form::Binary).await?;
     client.subscribe(&[Topic::Overview, topic.clone()]).await?;
-    let told = |picture: &Picture| first(picture).and_then(|facts| facts.container);
-    let known = client.until(&topic, "its container", |known| told(&known.picture).is_some()).await?;
-    let container = told(known).context("its container")?;
+    let container_of = |picture: &Picture| first(picture).and_then(|facts| facts.container);
+    let known = client.until(&topic, "its container", |known| container_of(&known.picture).is_some()).await?;
+    let container = container_of(known).context("its container")?;
     ensure!(container.runtime == Runtime::Docker, "{container:?}");
     ensure!(container.name.is_some_and(|name| image.starts_with(name.as_str())), "its short id");
     site.lab.scancel("alice", id)?;
@@ -217,7 +218,7 @@ async fn jobs_are_controlled_from_the_page_unless_the_relay_is_read_only() -> Re
     };
     client.until(&Topic::Overview, "that it waits", |known| waits(&known.picture)).await?;
 
-    // SLURM's own refusal, and one that SLURM never hears of.
+    // A refusal by SLURM, and one before SLURM is called.
     let why = refused(client.request(control(running, JobAction::Requeue)).await?)?;
     ensure!(why.starts_with("scontrol said:"), "{why}");
     let why = refused(client.request(control(bobs, JobAction::Cancel)).await?)?;
@@ -277,6 +278,6 @@ async fn two_jobs_on_one_node_have_their_own_gpus_and_processes() -> Result<()> 
             );
         }
     }
-    ensure!(node.gpus.iter().filter(|gpu| gpu.owners.is_empty()).count() == 1, "and one is nobody's");
+    ensure!(node.gpus.iter().filter(|gpu| gpu.owners.is_empty()).count() == 1, "and one has no owner");
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Where `pam_slurm_adopt` ties a login to a job, the job's end is not mistaken for a bad key, and is not put off by logging in again.
+//! With `pam_slurm_adopt`, the end of a job is not mistaken for a bad key, and is not delayed by
+//! another login.
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
@@ -10,7 +11,7 @@ use nodeglass_tests::lab::Site;
 
 pub(super) const NODE: &str = "gpu-node-02";
 
-/// Logins on a node so far, by its sshd's log.
+/// Number of logins on a node, from its sshd's log.
 fn logins(site: &Site) -> Result<usize> {
     let log = site.lab.host_path(NODE)?.join("var/log/slurm/sshd.log");
     Ok(std::fs::read_to_string(&log).context("read the log of sshd")?.matches("Accepted publickey").count())
@@ -20,7 +21,7 @@ pub(super) fn link(picture: &Picture) -> Option<&Link> {
     picture.nodes.iter().find(|node| node.name.as_str() == NODE).map(|node| &node.head.link)
 }
 
-/// Waits for a state of the node's link, and fails at once if it is refused meanwhile.
+/// Waits for a state of the node's link; fails at once if it is refused meanwhile.
 async fn until_link(client: &mut Client, what: &str, is: impl Fn(Option<&Link>) -> bool) -> Result<()> {
     let refused = |link: Option<&Link>| matches!(link, Some(Link::Refused { .. }));
     let reached = |known: &Known| is(link(&known.picture)) || refused(link(&known.picture));
@@ -33,7 +34,7 @@ async fn until_link(client: &mut Client, what: &str, is: impl Fn(Option<&Link>) 
 #[tokio::test]
 async fn an_ending_job_is_not_delayed_and_the_next_one_is_shown() -> Result<()> {
     let Some(site) = Site::adopting_or_skip(2)? else { return Ok(()) };
-    // A job that goes on elsewhere, so that the relay has something to do.
+    // A job on another node that continues, so that the relay has something to do.
     let other = site.train("alice", &["--gres=gpu:1", "-w", "gpu-node-01"])?;
     let run = || -> Result<JobId> {
         let job = site.train("alice", &["--gres=gpu:1", "-w", NODE])?;
@@ -53,7 +54,7 @@ async fn an_ending_job_is_not_delayed_and_the_next_one_is_shown() -> Result<()> 
             .await?;
         site.lab.wait_until(job, "CANCELLED")?;
         ensure!(logins(&site)? == before, "it logged in to a node whose job was ending");
-        // Its next job there is no stranger's.
+        // The next job there is the user's own.
         job = run()?;
         until_link(&mut client, "the next job's node", |link| link == Some(&Link::Live)).await?;
     }

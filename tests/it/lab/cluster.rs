@@ -1,4 +1,5 @@
-//! Alice's day on a real SLURM cluster: her jobs and only their nodes, a pulled cable, a relay that ends or is killed.
+//! A real SLURM cluster: the user's jobs and only their nodes, a lost connection, a relay that ends
+//! or is killed.
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
@@ -19,12 +20,12 @@ fn job(picture: &Picture, id: JobId) -> Option<&Job> {
     picture.jobs.iter().find(|job| job.id == id)
 }
 
-/// Whether a node's values are there and arrive.
+/// Whether a node has values that are updated.
 fn is_live(node: &NodePicture) -> bool {
     node.head.link == Link::Live && node.sampled_at_ms.is_some() && !node.gpus.is_empty()
 }
 
-/// Minor numbers of the GPUs of a node that belong to a job, with what shows it.
+/// Minor numbers of a node's GPUs that belong to a job, with the reason for the assignment.
 fn owned(node: &NodePicture, id: JobId) -> Vec<(u32, Evidence)> {
     let of_job = |gpu: &GpuPicture| {
         let by = gpu.owners.iter().find(|owner| owner.job == id)?.by;
@@ -128,7 +129,7 @@ async fn jobs_come_and_go_while_the_page_is_open() -> Result<()> {
     none_left(&site, &[node.as_str()], Duration::from_secs(30)).await
 }
 
-/// Puts another file system over a folder of a node. What it has for ssh stays there, or nobody could log in.
+/// Mounts another file system over a folder of a node, but keeps the files that SSH logins need.
 fn cover(site: &Site, node: &str, folder: &str, options: &str) -> Result<()> {
     let mount = format!(
         "kept=$(mktemp -d); cp -a {folder}/.ssh $kept 2>/dev/null; mkdir -p {folder}; \
@@ -145,7 +146,7 @@ async fn a_full_or_read_only_home_does_not_prevent_a_connection() -> Result<()> 
     let elsewhere = ["-N4", "--ntasks-per-node=1", "--gres=gpu:1", "--chdir=/tmp", "--output=/dev/null"];
     let id = site.train("alice", &elsewhere)?;
     site.lab.wait_until(id, "RUNNING")?;
-    // Full after a few files, read-only, and without programs.
+    // Full after a few files, read-only, and `noexec`.
     cover(&site, "gpu-node-01", "/home/alice", "rw")?;
     cover(&site, "gpu-node-02", "/home/alice", "ro")?;
     cover(&site, "gpu-node-03", "/home/alice", "noexec")?;
@@ -192,7 +193,7 @@ async fn an_interrupted_connection_is_shown_and_backfilled() -> Result<()> {
         })
         .await?;
     for seconds in [8, 20] {
-        // Some seconds at peace: a gap has two sides, and the probe's patience is not used up already.
+        // A few undisturbed seconds: a gap has two ends, and the probe must not be near its time limit.
         let start_ms = client.picture(&topic).context("a picture")?.at_ms;
         client.until(&topic, "some past", |known| known.picture.at_ms > start_ms + 8_000).await?;
         site.lab.cut(cut.as_str())?;
@@ -226,7 +227,7 @@ async fn an_interrupted_connection_is_shown_and_backfilled() -> Result<()> {
     Ok(())
 }
 
-/// How many of the seconds since `from_ms` have no utilisation, the newest two aside.
+/// Number of seconds since `from_ms` without utilisation, except the newest two.
 fn gaps(node: &NodePicture, from_ms: u64) -> usize {
     let Some(trace) = node.history.as_ref().and_then(|past| past.gpu(0, GpuField::Util)) else {
         return usize::MAX;
@@ -261,7 +262,7 @@ async fn a_relay_that_ends_or_is_killed_leaves_no_probe() -> Result<()> {
     Ok(())
 }
 
-/// Waits until no probe is left on these nodes.
+/// Waits until these nodes have no probe.
 async fn none_left(site: &Site, nodes: &[&str], limit: Duration) -> Result<()> {
     let since = Instant::now();
     loop {

@@ -1,4 +1,5 @@
-//! What keeps a node away is mended by its user, and the node comes back: by itself where the files show it, by a button where not.
+//! After its user fixes the cause, a refused node reconnects: by itself if files changed, otherwise
+//! by a button or command.
 
 use super::adopting::{NODE, link};
 use anyhow::{Context, Result, ensure};
@@ -19,7 +20,7 @@ async fn a_repaired_node_reconnects_by_itself_a_button_or_a_command() -> Result<
     let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };
     let job = site.train("alice", &["-N2", "--ntasks-per-node=1", "--gres=gpu:1"])?;
     site.lab.wait_until(job, "RUNNING")?;
-    // Only her own ssh could go through a jump host.
+    // Only ssh with her configuration could use a jump host.
     let config = |text: &str| {
         let script = format!("mkdir -p ~/.ssh && printf '{text}' > ~/.ssh/config && chmod 600 ~/.ssh/config");
         site.lab.text("login", "alice", &["bash", "-c", &script]).map(drop)
@@ -43,11 +44,11 @@ async fn a_repaired_node_reconnects_by_itself_a_button_or_a_command() -> Result<
     browser.eval("document.querySelector('.notice .btn').click()").await?;
     let toast = format!("/trying {NODE} again/.test(document.querySelector('.toasts')?.innerText)");
     browser.until("what is tried", &toast).await?;
-    // She mends it, and does nothing else.
+    // She fixes it, and does nothing else.
     config("")?;
     client.until(&Topic::Overview, "the mended node", |known| is_live(&known.picture)).await?;
 
-    // Where nothing on the login node changes, she says that it is mended.
+    // If nothing changes on the login node, she requests a retry.
     for by_button in [true, false] {
         site.lab.svc(NODE, "stop", "sshd")?;
         site.lab.exec(NODE, "root", &["pkill", "-x", "sshd"])?;
@@ -58,7 +59,7 @@ async fn a_repaired_node_reconnects_by_itself_a_button_or_a_command() -> Result<
             browser.open(&relay.link.url).await?;
             browser.until("a list of jobs", "document.querySelector('a[href*=\"/job/\"]')").await?;
             browser.open(&relay.link.path(&format!("/node/{NODE}"))).await?;
-            // It may come back by itself before the button is there; that is no fault of the button.
+            // It may reconnect before the button appears, which is correct as well.
             let there = "document.querySelector('.notice .btn') || /\\d\\s?%/.test(document.body.innerText)";
             browser.until("a button, or numbers", there).await?;
             browser.eval("document.querySelector('.notice .btn')?.click()").await?;

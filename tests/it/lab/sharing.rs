@@ -1,4 +1,4 @@
-//! Alice shares one job of hers on a real cluster: bob sees that job and nothing else, and carol nothing at all.
+//! A shared job on a real cluster: bob sees that job only, and carol nothing.
 
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_protocol::frame::Form;
@@ -10,17 +10,17 @@ use nodeglass_tests::lab::{Site, Tunnel};
 use nodeglass_tests::relay::Link;
 use tokio::net::TcpStream;
 
-/// Tries a link through somebody's tunnel.
+/// Tries a link through another user's tunnel.
 async fn knock(tunnel: &Tunnel, link: &Link) -> Result<Result<Client, CloseReason>> {
     let authority = format!("127.0.0.1:{}", tunnel.port());
     let pipe = TcpStream::connect(&authority).await?;
     Client::authenticate(Box::new(pipe), &link.at(&authority)).await
 }
 
-/// Where the shared job writes its log.
+/// The log of the shared job.
 const PROJECT: &str = "/home/project";
 
-/// Bob follows the log of alice's job, and puts a link to a key of hers in its place.
+/// Bob follows the log of alice's job, and replaces it by a link to a key of hers.
 async fn exchange_the_log(site: &Site, bobs: &Tunnel, job: JobId) -> Result<()> {
     let shell = |user: &str, script: &str| site.lab.text("login", user, &["sh", "-c", script]);
     let name = format!("{PROJECT}/slurm-{job}.out");
@@ -28,8 +28,9 @@ async fn exchange_the_log(site: &Site, bobs: &Tunnel, job: JobId) -> Result<()> 
         "alice",
         &format!("echo epoch 1 >> {name}; umask 077; mkdir -p ~/.ssh; echo CANARY > ~/.ssh/canary"),
     )?;
-    let told = site.run_relay("alice", &["share", "create", "--job", &job.to_string(), "--show", "logs"])?;
-    let link = told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))?;
+    let output =
+        site.run_relay("alice", &["share", "create", "--job", &job.to_string(), "--show", "logs"])?;
+    let link = output.lines().find_map(Link::find).with_context(|| format!("no link in {output}"))?;
     let Ok(mut bob) = knock(bobs, &link).await? else { bail!("bob was refused") };
     let log = LogRef { job, stream: LogStream::Stdout };
     let has = |lines: &[String], what: &str| lines.iter().any(|line| line.contains(what));
@@ -50,9 +51,9 @@ async fn exchange_the_log(site: &Site, bobs: &Tunnel, job: JobId) -> Result<()> 
 #[tokio::test]
 async fn t02_t09_t10_a_guest_sees_only_the_shared_job_until_it_is_revoked() -> Result<()> {
     let Some(site) = Site::up_or_skip(1)? else { return Ok(()) };
-    // The folder of a project, to which bob may write as well.
+    // A project folder, to which bob may write as well.
     site.lab.text("login", "root", &["install", "-d", "-m", "2777", PROJECT])?;
-    // Both on one node, so that there is something beside the shared job to keep from bob.
+    // Both on one node, so that there is something besides the shared job to hide from bob.
     let output = format!("--output={PROJECT}/slurm-%j.out");
     let shared = site.train("alice", &["--gres=gpu:1", "-J", "shared-by-alice", &output])?;
     let other = site.train("alice", &["--gres=gpu:2", "-J", "canary-of-alice"])?;
@@ -65,12 +66,12 @@ async fn t02_t09_t10_a_guest_sees_only_the_shared_job_until_it_is_revoked() -> R
     alice.until(&Topic::Overview, "both jobs", |known| known.picture.jobs.len() == 2).await?;
 
     let job = shared.to_string();
-    let told = site.run_relay("alice", &["share", "create", "--job", &job, "--to", "bob"])?;
-    let link = told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))?;
-    ensure!(told.contains("ssh -L 8080:127.0.0.1:8080 login"), "{told}");
+    let output = site.run_relay("alice", &["share", "create", "--job", &job, "--to", "bob"])?;
+    let link = output.lines().find_map(Link::find).with_context(|| format!("no link in {output}"))?;
+    ensure!(output.contains("ssh -L 8080:127.0.0.1:8080 login"), "{output}");
     let (bobs, carols) = (site.tunnel("bob")?, site.tunnel("carol")?);
 
-    // Bob sees that job, its own GPU of four, and not so much as the name of anything else.
+    // Bob sees that job and its one GPU of four, and not even the name of anything else.
     let Ok(mut bob) = knock(&bobs, &link).await? else { bail!("bob was refused") };
     ensure!(bob.welcome().role == Role::Guest && !bob.welcome().may_act, "{:?}", bob.welcome());
     bob.subscribe(&[Topic::Overview, Topic::Job(shared), Topic::Job(other)]).await?;
@@ -97,7 +98,7 @@ async fn t02_t09_t10_a_guest_sees_only_the_shared_job_until_it_is_revoked() -> R
 
     exchange_the_log(&site, &bobs, shared).await?;
 
-    // He cannot act, and alice sees him.
+    // He cannot act, and alice sees that he is connected.
     match bob.request(Request::Job { job: shared, action: JobAction::Cancel }).await? {
         Response::Refused(why) if why.as_str().contains("only the owner") => {}
         response => bail!("bob acted: {response:?}"),
@@ -109,7 +110,7 @@ async fn t02_t09_t10_a_guest_sees_only_the_shared_job_until_it_is_revoked() -> R
     let listed = site.run_relay("alice", &["share", "list"])?;
     ensure!(listed.contains("bob for") && listed.contains(&format!("job {shared}")), "{listed}");
 
-    // Carol got hold of both links.
+    // Carol obtained both links.
     match knock(&carols, &relay.link).await? {
         Err(CloseReason::NotTheOwner { user }) => ensure!(user == Some("carol".into()), "{user:?}"),
         other => bail!("carol with alice's own link: {other:?}"),
@@ -119,7 +120,7 @@ async fn t02_t09_t10_a_guest_sees_only_the_shared_job_until_it_is_revoked() -> R
         other => bail!("carol with bob's link: {other:?}"),
     }
 
-    // Taken back, it ends at once, and stays ended.
+    // Once revoked, it ends at once, and stays closed.
     let id = link.share.clone().context("the id of the share")?;
     let Response::Done(_) = alice.request(Request::Revoke(id)).await? else { bail!("it was not revoked") };
     ensure!(bob.close_reason().await? == CloseReason::Revoked);
@@ -127,6 +128,6 @@ async fn t02_t09_t10_a_guest_sees_only_the_shared_job_until_it_is_revoked() -> R
         Err(CloseReason::Revoked) => {}
         other => bail!("bob came in again: {other:?}"),
     }
-    ensure!(site.run_relay("alice", &["share", "list"])? == "nothing is shared\n");
+    ensure!(site.run_relay("alice", &["share", "list"])? == "no open shares\n");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! In a real browser, other sites, other ports and an impostor on the relay's port read and reach nothing.
+//! In a real browser, other sites, other ports and an impostor on the relay's port get no access.
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::handshake::Key;
@@ -56,8 +56,10 @@ async fn t03_an_impostor_on_a_dead_relays_port_receives_only_a_hello() -> Result
     let (status, _) = relay.terminate()?;
     ensure!(status.success(), "the relay ends: {status}");
     let impostor = Impostor::squatter(port, Key::new([5; 32])).await?;
-    browser.until("the warning", "/is not your relay/.test(document.querySelector('h1')?.innerText)").await?;
-    // It does not reconnect by itself: a timer four times as long as its longest back-off fires first.
+    browser
+        .until("the notice", "/link is out of date/.test(document.querySelector('.notice--link')?.innerText)")
+        .await?;
+    // It does not reconnect by itself: a timer of four times its maximum back-off fires first.
     let calls = impostor.received().heads.len();
     browser.eval("void setTimeout(() => window.later = true, 20000)").await?;
     browser.until("a later timer", "window.later").await?;
@@ -68,8 +70,9 @@ async fn t03_an_impostor_on_a_dead_relays_port_receives_only_a_hello() -> Result
     ensure!(received.messages.iter().all(hello), "more than a hello: {:#?}", received.messages);
     let heads = format!("{:?}", received.heads);
     ensure!(!heads.contains(&link.key.reveal()), "the key itself was sent");
-    let old = browser.eval("document.querySelectorAll('.jobs a.job, table').length").await?;
-    ensure!(old == 0, "the jobs of the old relay are not shown for an impostor");
+    // The last picture stays in this tab, for its user only, and does not look current.
+    let is_greyed = "!!document.querySelector('.shell--lost .jobs a.job')";
+    ensure!(browser.eval(is_greyed).await? == true, "the last picture stays, greyed");
     let kept = browser.eval("Object.values(sessionStorage).join()").await?;
     ensure!(!kept.to_string().contains(&link.key.reveal()), "a page of the stranger's could read the key");
     Ok(())
@@ -98,7 +101,7 @@ async fn t03_a_tab_shares_its_key_only_while_connected_to_the_relay() -> Result<
     relay.terminate()?;
     browser.until("a lost link", "document.querySelector('.notice--link')").await?;
     let received = request_key(&browser, "").await?;
-    ensure!(received == Value::Null, "whoever took the port asks and is told: {received}");
+    ensure!(received == Value::Null, "the program on the port received the key: {received}");
     Ok(())
 }
 
@@ -123,7 +126,7 @@ async fn register_foreign_worker(browser: &Browser, scope: &'static str) -> Resu
     while run_script(browser, active).await? != true {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // A link to the page that is shown would only change its fragment.
+    // A link to the current page would only change its fragment.
     browser.open("about:blank").await?;
     usurper.end().await;
     Ok(port)
@@ -134,14 +137,14 @@ async fn t03_a_foreign_service_worker_is_removed_on_the_first_visit() -> Result<
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let port = register_foreign_worker(&browser, "/").await?;
     let relay = TestRelay::start(&["--demo", "--bind", &format!("127.0.0.1:{port}")])?;
-    // The browser asks the worker for the page, and only then the relay for the worker's script.
+    // The browser first requests the page from the worker, and only then the worker's script from the relay.
     browser.open(&relay.link().url).await?;
     ensure!(browser.eval("document.title").await? == "evil", "the stranger's page is shown instead");
     until_no_worker(&browser).await?;
     browser.open("about:blank").await?;
     open_page(&browser, &relay).await?;
     ensure!(run_script(&browser, WORKERS).await? == 0, "a worker is back");
-    // One that stays out of sight is found by the page itself, which says so.
+    // The page itself finds and reports a worker that the browser does not check.
     let port = register_foreign_worker(&browser, "/job/").await?;
     let relay = TestRelay::start(&["--demo", "--bind", &format!("127.0.0.1:{port}")])?;
     open_page(&browser, &relay).await?;
@@ -149,7 +152,8 @@ async fn t03_a_foreign_service_worker_is_removed_on_the_first_visit() -> Result<
     until_no_worker(&browser).await
 }
 
-/// Every path is in the browser's cache for a year, so that an address without a relay's query never reaches the relay.
+/// Every path is in the browser's cache for a year, so that an address without a relay's query
+/// never reaches the relay.
 #[tokio::test]
 async fn t03_a_page_cached_by_another_users_program_is_not_shown_and_cleared() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
@@ -172,7 +176,7 @@ async fn t03_a_page_cached_by_another_users_program_is_not_shown_and_cleared() -
     browser.open("about:blank").await?;
     open_page(&browser, &relay).await?;
     ensure!(browser.eval("location.search").await? == "", "the query stays in the address");
-    // What a script has under a foreseeable name may be a stranger's, as well.
+    // A script at a predictable URL may be another user's as well.
     let loaded = "performance.getEntriesByType('resource').map(one => new URL(one.name).pathname)\
         .filter(path => !/^[/]([a-z2-9]{8}[/]|clear-cache$)/.test(path)).join()";
     ensure!(browser.eval(loaded).await? == "", "{}", browser.eval(loaded).await?);
@@ -214,7 +218,7 @@ async fn t04_another_sites_page_can_neither_open_the_socket_nor_read_anything() 
     let authority = &relay.link().authority;
     ensure!(open_socket(&browser, authority).await? == "open", "its own page can");
     let site = Impostor::site(BLANK, "").await?;
-    // Another name, and another port of the same name.
+    // Another host name, and another port of the same one.
     for origin in
         [format!("http://evil.example:{}", site.port()), format!("http://127.0.0.1:{}", site.port())]
     {
@@ -310,7 +314,7 @@ async fn t32_a_page_of_another_port_finds_no_key() -> Result<()> {
 #[tokio::test]
 async fn t33_no_site_can_put_the_page_into_a_frame() -> Result<()> {
     let Some(mut browser) = Browser::start_with(&[EVIL]).await? else { return Ok(()) };
-    // The relay's policy forbids it, and the browser says so.
+    // The relay's policy forbids it, and the browser reports the violation.
     browser.tolerate_broken_policies();
     let relay = TestRelay::demo()?;
     open_page(&browser, &relay).await?;
@@ -320,7 +324,7 @@ async fn t33_no_site_can_put_the_page_into_a_frame() -> Result<()> {
         for name in ["evil.example", "127.0.0.1"] {
             browser.open(&format!("http://{name}:{}/", site.port())).await?;
             browser.until("the other page", "document.title === 'evil'").await?;
-            // The frame's own load is over when its document has become another one's.
+            // The frame has finished loading when its document changes.
             tokio::time::sleep(Duration::from_secs(1)).await;
             browser.client().enter_frame(0).await?;
             let found = browser.eval("document.querySelector('main, noscript, .gate') !== null").await?;
@@ -331,7 +335,7 @@ async fn t33_no_site_can_put_the_page_into_a_frame() -> Result<()> {
     Ok(())
 }
 
-/// What the page has loaded: its script, its program and its styles, all named by the document itself.
+/// What the page has loaded: script, wasm and styles, all named by the document itself.
 const LOADED: &str =
     "performance.getEntriesByType('resource').filter(one => one.name.startsWith(location.origin)).length";
 
@@ -346,6 +350,6 @@ async fn t03_the_page_loads_nothing_after_it_has_started() -> Result<()> {
     browser.press('?').await?;
     browser.until("the help", "document.querySelector('dialog[open]')").await?;
     let after = browser.eval(LOADED).await?;
-    ensure!(after == before, "whoever answers at the relay's address is run: {before} files, then {after}");
+    ensure!(after == before, "the page loaded more files: {before}, then {after}");
     Ok(())
 }

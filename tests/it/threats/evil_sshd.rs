@@ -1,7 +1,8 @@
-//! Whatever a host sends instead of an SSH handshake, a launch ends with an error, in its time, in bounded memory.
+//! A host that does not complete an SSH handshake makes a launch fail within its time limit and
+//! bounded memory.
 //!
-//! These are the plain-text parts of the protocol, where a stranger can send what they like; what comes after the key exchange
-//! is encrypted, and comes only from a host that proved its key.
+//! These are the plain-text parts of the protocol, where an attacker controls every byte; after the
+//! key exchange everything is encrypted, and comes only from a host that proved its key.
 
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_protocol::NodeName;
@@ -15,16 +16,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A launch has 20 s; the rest is for a busy machine.
+/// A launch has a limit of 20 s; the rest is for a busy machine.
 const IN_TIME: Duration = Duration::from_secs(50);
-/// What all launches of a test together may add to the memory of this process.
+/// Maximum growth of this process's memory for all launches of a test.
 const MEMORY: u64 = 256 << 20;
 const BANNER: &[u8] = b"SSH-2.0-OpenSSH_9.6\r\n";
 
-/// What a host says to whoever connects.
+/// What a host sends to a client.
 type Script = Arc<dyn Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync>;
 
-/// A host on loopback that says one thing to all and hears nothing; its thread ends with the test's process.
+/// A host on loopback that sends the same to every client and reads nothing; its thread ends with
+/// the test's process.
 struct EvilSshd {
     port: u16,
     met: Arc<AtomicUsize>,
@@ -49,7 +51,7 @@ impl EvilSshd {
         Ok(Self { port, met })
     }
 
-    /// Launches on it once, and returns what came of it.
+    /// Launches on it once, and returns the result.
     async fn meet(&self) -> Result<LaunchError> {
         let dir = tempfile::tempdir()?;
         let (config, probe) = (dir.path().join("config"), dir.path().join("node-probe"));
@@ -70,20 +72,20 @@ impl EvilSshd {
     }
 }
 
-/// A host that sends these bytes, and then waits to be left.
-fn says(bytes: Vec<u8>) -> Script {
+/// A host that sends these bytes, and then waits for the client to disconnect.
+fn sends(bytes: Vec<u8>) -> Script {
     Arc::new(move |stream| {
         stream.write_all(&bytes)?;
         wait(stream)
     })
 }
 
-/// A host that sends these bytes and hangs up.
-fn says_and_leaves(bytes: Vec<u8>) -> Script {
+/// A host that sends these bytes and disconnects.
+fn sends_and_disconnects(bytes: Vec<u8>) -> Script {
     Arc::new(move |stream| stream.write_all(&bytes))
 }
 
-/// A host that sends its banner, and then these bytes for as long as anybody takes them.
+/// A host that sends its banner, and then these bytes until the client disconnects.
 fn repeats(bytes: Vec<u8>) -> Script {
     Arc::new(move |stream| {
         stream.write_all(BANNER)?;
@@ -93,7 +95,7 @@ fn repeats(bytes: Vec<u8>) -> Script {
     })
 }
 
-/// Reads until the other side has left.
+/// Reads until the other side disconnects.
 fn wait(stream: &mut TcpStream) -> std::io::Result<()> {
     let mut buffer = [0; 4_096];
     while stream.read(&mut buffer)? > 0 {}
@@ -105,7 +107,7 @@ fn after_banner(bytes: &[u8]) -> Vec<u8> {
     [BANNER, bytes].concat()
 }
 
-/// A packet whose length and padding are as they should be.
+/// A packet with valid length and padding.
 fn packet(payload: &[u8]) -> Vec<u8> {
     let padding = 8 - (payload.len() + 5) % 8 + 4;
     let padding = if padding >= 12 { padding - 8 } else { padding };
@@ -113,7 +115,7 @@ fn packet(payload: &[u8]) -> Vec<u8> {
     raw_packet((payload.len() + 1 + padding) as u32, padding as u8, &[payload, &vec![0; padding]].concat())
 }
 
-/// A packet that says of itself what it likes.
+/// A packet with arbitrary length fields.
 fn raw_packet(length: u32, padding: u8, rest: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes()[..], &[padding], rest].concat()
 }
@@ -122,7 +124,7 @@ fn string(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes()[..], bytes].concat()
 }
 
-/// A KEXINIT with which libssh2 goes on.
+/// A KEXINIT that libssh2 accepts.
 fn kexinit() -> Vec<u8> {
     let lists = [
         "curve25519-sha256,ecdh-sha2-nistp256,diffie-hellman-group14-sha256",
@@ -142,16 +144,16 @@ fn kexinit() -> Vec<u8> {
     out
 }
 
-/// The corpus: what it is called, and what the host does.
+/// The corpus: a name, and the host's behaviour.
 fn corpus() -> Vec<(String, Script)> {
     let mut corpus: Vec<(String, Script)> = Vec::new();
     let mut add = |name: &str, script| corpus.push((name.to_owned(), script));
-    add("leaves at once", says_and_leaves(Vec::new()));
-    add("says nothing", says(Vec::new()));
-    add("is a web server", says_and_leaves(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()));
-    add("a banner without an end", says([b"SSH-2.0-", &vec![b'x'; 1 << 20][..]].concat()));
-    add("a banner of control bytes", says(b"SSH-2.0-\x1b]0;x\x07\x00\xff\x9b2J\r\n".to_vec()));
-    add("an old version", says_and_leaves(b"SSH-1.5-x\r\n".to_vec()));
+    add("leaves at once", sends_and_disconnects(Vec::new()));
+    add("sends nothing", sends(Vec::new()));
+    add("is a web server", sends_and_disconnects(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()));
+    add("a banner without an end", sends([b"SSH-2.0-", &vec![b'x'; 1 << 20][..]].concat()));
+    add("a banner of control bytes", sends(b"SSH-2.0-\x1b]0;x\x07\x00\xff\x9b2J\r\n".to_vec()));
+    add("an old version", sends_and_disconnects(b"SSH-1.5-x\r\n".to_vec()));
     add(
         "lines before a banner, for ever",
         Arc::new(|stream| {
@@ -177,28 +179,28 @@ fn corpus() -> Vec<(String, Script)> {
             let bytes = raw_packet(length, padding, &[20; 64]);
             add(
                 &format!("a packet of {length} with {padding} of padding"),
-                says_and_leaves(after_banner(&bytes)),
+                sends_and_disconnects(after_banner(&bytes)),
             );
         }
     }
     let whole = packet(&kexinit());
     for cut in [1, 5, 6, 21, 25, 40, whole.len() - 9, whole.len() - 1] {
-        add(&format!("a KEXINIT cut at {cut}"), says_and_leaves(after_banner(&whole[..cut])));
+        add(&format!("a KEXINIT cut at {cut}"), sends_and_disconnects(after_banner(&whole[..cut])));
     }
     for (at, length) in [(17, u32::MAX), (17, 0x7fff_ffff), (17, 1 << 20), (87, u32::MAX), (87, 0xffff_ff00)]
     {
         let mut bent = kexinit();
         bent[at..at + 4].copy_from_slice(&length.to_be_bytes());
         let name = format!("a KEXINIT with {length} at {at}");
-        add(&name, says_and_leaves(after_banner(&packet(&bent))));
+        add(&name, sends_and_disconnects(after_banner(&packet(&bent))));
     }
     add(
         "a KEXINIT of nothing in common",
-        says(after_banner(&packet(&[&[20][..], &[0; 16], &[0; 45]].concat()))),
+        sends(after_banner(&packet(&[&[20][..], &[0; 16], &[0; 45]].concat()))),
     );
     add(
         "a KEXINIT without an end of names",
-        says(after_banner(&packet(&{
+        sends(after_banner(&packet(&{
             let names = vec![b','; 30_000];
             [&[20][..], &[0; 16], &string(&names), &[0; 41]].concat()
         }))),
@@ -251,8 +253,8 @@ fn corpus() -> Vec<(String, Script)> {
     ] {
         let message = packet(&[&[kind][..], &body].concat());
         let both = [packet(&kexinit()), message.clone()].concat();
-        add(&format!("message {kind} before a KEXINIT"), says_and_leaves(after_banner(&message)));
-        add(&format!("message {kind} after a KEXINIT"), says_and_leaves(after_banner(&both)));
+        add(&format!("message {kind} before a KEXINIT"), sends_and_disconnects(after_banner(&message)));
+        add(&format!("message {kind} after a KEXINIT"), sends_and_disconnects(after_banner(&both)));
     }
     add("IGNORE for ever", repeats(packet(&[&[2][..], &string(&[0; 20_000])].concat())));
     add("DEBUG for ever", repeats(packet(&[&[4, 1][..], &string(&[b'x'; 20_000]), &string(&[])].concat())));
@@ -262,7 +264,7 @@ fn corpus() -> Vec<(String, Script)> {
     );
     add("KEXINIT for ever", repeats(packet(&kexinit())));
     add("CHANNEL_DATA for ever", repeats(packet(&[&[94][..], &[0; 4], &string(&[0; 20_000])].concat())));
-    // Bytes by a fixed recipe: each run meets the same ones.
+    // Deterministic bytes, so that each run tests the same.
     for seed in 1..=48_u64 {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut byte = || {
@@ -272,7 +274,7 @@ fn corpus() -> Vec<(String, Script)> {
             state as u8
         };
         let noise: Vec<u8> = (0..600).map(|_| byte()).collect();
-        // Some as they are, some as the contents of a packet, some as a bent KEXINIT.
+        // Sent as they are, as a packet's payload, or as a mutated KEXINIT.
         let bytes = match seed % 3 {
             0 => noise,
             1 => packet(&noise),
@@ -285,7 +287,7 @@ fn corpus() -> Vec<(String, Script)> {
                 packet(&bent)
             }
         };
-        add(&format!("noise {seed}"), says_and_leaves(after_banner(&bytes)));
+        add(&format!("noise {seed}"), sends_and_disconnects(after_banner(&bytes)));
     }
     corpus
 }
@@ -306,7 +308,7 @@ async fn t21_a_host_without_ssh_fails_once_in_bounded_time_and_memory() -> Resul
             ensure!(host.met.load(Ordering::Relaxed) == 1, "{name}: it was called again: {why}");
             anyhow::Ok(name)
         });
-        // As many at once as the launcher would have.
+        // As many in parallel as the launcher allows.
         while meetings.len() >= 32 {
             met += usize::from(meetings.join_next().await.context("a meeting")???.len() > 1);
         }

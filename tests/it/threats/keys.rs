@@ -1,4 +1,4 @@
-//! A key opens for whom it was made, for as long as it was meant to, and is found nowhere but where it must be.
+//! A key gives access to its holder only, for its lifetime only, and is stored only where it must be.
 
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_protocol::frame::Form;
@@ -18,7 +18,7 @@ use std::time::Instant;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Says that a test is skipped if nobody here can be somebody else.
+/// Skips a test if this process cannot switch to another user.
 fn alone() -> bool {
     let why = other_user::why_not();
     why.iter().for_each(|why| skip(why));
@@ -41,8 +41,8 @@ async fn get(mut pipe: Box<dyn Pipe>, link: &Link, path: &str, key: Option<&str>
 }
 
 fn share(relay: &TestRelay, args: &[&str]) -> Result<Link> {
-    let told = relay.run(&[&["share", "create"], args].concat())?;
-    told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))
+    let output = relay.run(&[&["share", "create"], args].concat())?;
+    output.lines().find_map(Link::find).with_context(|| format!("no link in {output}"))
 }
 
 #[tokio::test]
@@ -72,14 +72,14 @@ async fn t02_another_user_with_the_owners_link_is_refused_with_a_reason() -> Res
     let link = relay.link();
     match Client::authenticate(nobody(link)?, link).await? {
         Err(CloseReason::NotTheOwner { user }) => ensure!(user == Some("nobody".into()), "{user:?}"),
-        other => bail!("nobody came in: {other:?}"),
+        other => bail!("user nobody was admitted: {other:?}"),
     }
     let response = get(nobody(link)?, link, "/api/v1/picture", Some(&link.key.reveal())).await?;
     ensure!(
         response.starts_with("HTTP/1.1 403") && response.contains("owner's own connections"),
         "{response}"
     );
-    // The same link in the owner's hands, at the same time.
+    // The owner with the same link, at the same time.
     let own = TcpStream::connect(&link.authority).await?;
     ensure!(Client::authenticate(Box::new(own), link).await?.is_ok());
     Ok(())
@@ -149,11 +149,11 @@ async fn t10_revoking_a_share_disconnects_a_guest_that_does_not_read() -> Result
     let began = Instant::now();
     let Ok(listens) = listens else { bail!("refused") };
     ensure!(listens.close_reason().await? == CloseReason::Revoked);
-    // Whoever reads nothing is not waited for: the relay has one viewer less all the same.
+    // A guest that does not read is not waited for: the viewer count drops all the same.
     loop {
         let listed = relay.run(&["share", "list"])?;
         let sharing = get_sharing(&relay).await?;
-        ensure!(listed == "nothing is shared\n", "{listed}");
+        ensure!(listed == "no open shares\n", "{listed}");
         if sharing.visitors.is_empty() {
             break;
         }
@@ -187,7 +187,7 @@ async fn t11_guessing_share_ids_is_rate_limited() -> Result<()> {
         }
         ensure!(response.starts_with("HTTP/1.1 401"), "{response}");
     }
-    bail!("twenty guesses were heard")
+    bail!("twenty guesses were processed")
 }
 
 #[tokio::test]
@@ -221,7 +221,7 @@ async fn t08_the_key_appears_only_in_its_file_and_on_the_terminal() -> Result<()
     let link = share(&relay, &["--everything"])?;
     let own = relay.link().key.reveal();
     let shown = link.url.rsplit_once('.').context("a share's secret")?.1.to_owned();
-    // Everything that uses a key, right and wrong.
+    // Everything that uses a key, correct and wrong.
     let mut client = Client::connect(relay.link(), Form::Binary).await?;
     client.subscribe(&[Topic::Overview]).await?;
     client.until(&Topic::Overview, "a picture", |_| true).await?;
@@ -234,7 +234,7 @@ async fn t08_the_key_appears_only_in_its_file_and_on_the_terminal() -> Result<()
         ("its arguments", std::fs::read(proc.join("cmdline"))?),
         ("its environment", std::fs::read(proc.join("environ"))?),
     ];
-    // The terminal is told the link once, on lines of their own.
+    // The terminal shows the link once, on its own line.
     let said = relay.output().lines().into_iter().filter(|line| !line.trim_start().starts_with("link "));
     places.push(("what it said", said.collect::<Vec<_>>().join("\n").into_bytes()));
     let mut files = vec![relay.home().to_owned()];
@@ -251,7 +251,7 @@ async fn t08_the_key_appears_only_in_its_file_and_on_the_terminal() -> Result<()
             ensure!(!found, "a key is in {place}: {}", String::from_utf8_lossy(bytes));
         }
     }
-    // The search would find it: in the one file where it must be.
+    // Control: the search finds the key in the one file that must contain it.
     let kept = std::fs::read_dir(relay.home().join("nodeglass"))?.filter_map(Result::ok);
     let kept: Vec<_> =
         kept.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "key")).collect();
@@ -259,7 +259,7 @@ async fn t08_the_key_appears_only_in_its_file_and_on_the_terminal() -> Result<()
     Ok(())
 }
 
-/// How a program ends that aborts where cores may be as large as they like.
+/// How a program ends that aborts without a limit on core dumps.
 fn aborted(mut command: Command) -> Result<ExitStatus> {
     let mut process = Process::start(&mut command)?;
     if command.get_program() != "sh" {
@@ -288,7 +288,7 @@ fn t08_a_crashed_relay_leaves_no_core_dump() -> Result<()> {
     ]))?;
     ensure!(status.signal() == Some(Signal::ABORT.as_raw()), "{status}");
     ensure!(!status.core_dumped(), "the core of a relay holds its key");
-    // Something else that ends like that does leave a core, where this machine keeps any.
+    // Control: another program that ends like this leaves a core dump, if this machine keeps any.
     let control = lifted(&["sh".as_ref(), "-c".as_ref(), "echo 'http://x/#k=AAAA'; kill -ABRT $$".as_ref()])
         .status()?;
     if !control.core_dumped() {

@@ -1,4 +1,5 @@
-//! Whatever strangers and sleepy pages do, the owner comes in and the relay stays small.
+//! Connections of other users and clients that do not read neither lock out the owner nor grow the
+//! relay's memory.
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
@@ -18,7 +19,7 @@ use tokio::time::timeout;
 /// Another user of this machine: nobody.
 const STRANGER: u32 = 65_534;
 
-/// Opens a thousand WebSockets that never prove anything, and says how they are answered.
+/// Opens a thousand WebSockets that never prove a key, and counts the responses.
 const CROWD: &str = r#"
 import collections, resource, socket, sys, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
@@ -48,30 +49,27 @@ async fn t19_a_thousand_connections_of_others_do_not_lock_out_the_owner() -> Res
         return Ok(());
     }
     let relay = TestRelay::demo()?;
-    // The system's own: one in a home folder cannot be run by another user.
+    // The system's Python: other users cannot run one in a home directory.
     let mut command = Command::new("/usr/bin/python3");
     command.args(["-c", CROWD, &relay.link().authority]).current_dir("/").uid(STRANGER).gid(STRANGER);
     let mut crowd = Process::start(&mut command)?;
-    let told = crowd.wait_for("a crowd", |line| line.strip_prefix("crowd ").map(str::to_owned));
-    // While they stand there, and not only afterwards.
+    let report = crowd.wait_for("a crowd", |line| line.strip_prefix("crowd ").map(str::to_owned));
+    // While the connections are open, and not only afterwards.
     let mut client = Client::connect(relay.link(), Form::Binary).await?;
     client.subscribe(&[Topic::Overview]).await?;
     client.until(&Topic::Overview, "changes", |known| known.deltas >= 2).await?;
-    let told = told?;
+    let report = report?;
     let count = |what: &str| -> u32 {
-        let found = told.split(' ').find_map(|word| word.strip_prefix(what)?.strip_prefix('='));
+        let found = report.split(' ').find_map(|word| word.strip_prefix(what)?.strip_prefix('='));
         found.and_then(|count| count.parse().ok()).unwrap_or(0)
     };
     let (let_wait, sent_away) = (count("101"), count("503"));
-    ensure!(
-        sent_away > 0 && count("retry") >= sent_away,
-        "who is sent away is told when to come again: {told}"
-    );
-    ensure!(let_wait < 500, "far fewer than a thousand are let wait: {told}");
+    ensure!(sent_away > 0 && count("retry") >= sent_away, "a rejected client learns when to retry: {report}");
+    ensure!(let_wait < 500, "far fewer than a thousand may wait: {report}");
     Ok(())
 }
 
-/// What a request with the owner's key over a connection of its own is answered, while all earlier ones stay open.
+/// The response to a request with the owner's key on a new connection, while all earlier ones stay open.
 fn statuses(relay: &Link, count: usize) -> Result<Vec<String>> {
     let request = format!(
         "GET /api/v1/shares HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
@@ -109,14 +107,14 @@ fn t19_a_relay_without_file_descriptors_reports_that_and_blames_no_client() -> R
     ensure!(responses.iter().any(|response| response.contains("no file descriptor left")), "{responses:#?}");
     relay.wait_for("what it was", |line| line.contains("no file descriptor is left").then_some(()))?;
     ensure!(
-        !relay.output().text().contains("somebody else has the owner's link"),
+        !relay.output().text().contains("another user presented the owner's key"),
         "{}",
         relay.output().text()
     );
     Ok(())
 }
 
-/// Holds as many connections of four users as each of them gets, none of which ever says anything.
+/// Opens as many connections of four users as the limits allow; none of them ever sends anything.
 const FOUR_STRANGERS: &str = r#"
 import os, socket, sys, time
 host, port = sys.argv[1].split(":")
@@ -181,7 +179,7 @@ fn resident_kib(pid: u32) -> Result<u64> {
     Ok(line.trim().trim_end_matches(" kB").trim().parse()?)
 }
 
-/// The same once it grows no more: the past of the nodes takes its place while the relay starts.
+/// The same once it stops growing: the nodes' history is allocated while the relay starts.
 async fn settled_kib(pid: u32, client: &mut Client) -> Result<u64> {
     let (start, mut before) = (Instant::now(), 0);
     loop {
@@ -197,12 +195,12 @@ async fn settled_kib(pid: u32, client: &mut Client) -> Result<u64> {
     }
 }
 
-/// What the relay may grow by while they sleep: a picture or two of 1 to 2 MB for each of them, and what the
-/// allocator keeps.
+/// Maximum growth of the relay's memory while the clients do not read: one or two snapshots of 1 to 2 MB
+/// for each of them, and the allocator's reserve.
 const MOST_GROWTH_KIB: u64 = 96 * 1024;
-/// How many pages fall asleep.
+/// Number of clients that do not read.
 const SLEEPERS: usize = 12;
-/// How long they sleep: less than what makes the relay hang up.
+/// For how long they do not read: less than the relay's time limit.
 const SLEEP: Duration = Duration::from_secs(15);
 
 #[tokio::test]
@@ -224,7 +222,7 @@ async fn t20_pages_that_never_read_cost_little_memory_and_delay_no_other() -> Re
     }
     let (asleep, seen) = (Instant::now(), awake.known(&topic).context("the cluster")?.deltas);
     while asleep.elapsed() < SLEEP {
-        // In their sleep they ask for everything again and again; whoever does not listen is not answered.
+        // Meanwhile they request everything repeatedly; a client that does not read gets no response.
         for sleeper in &mut sleepers {
             let _ = timeout(Duration::from_millis(10), sleeper.resync(&topic)).await;
         }
@@ -234,7 +232,7 @@ async fn t20_pages_that_never_read_cost_little_memory_and_delay_no_other() -> Re
     ensure!(growth < MOST_GROWTH_KIB, "the relay grew by {growth} KiB");
     let known = awake.known(&topic).context("the cluster")?;
     ensure!(awake.missed() == 0 && known.deltas >= seen + 8, "who reads misses nothing: {}", known.deltas);
-    // Who wakes up is told what it missed, instead of being sent it.
+    // Once it reads again, a client learns how many updates it missed instead of receiving them.
     let mut woken = sleepers.pop().context("a sleeper")?;
     let start = Instant::now();
     while woken.missed() == 0 {
@@ -244,7 +242,7 @@ async fn t20_pages_that_never_read_cost_little_memory_and_delay_no_other() -> Re
     Ok(())
 }
 
-/// A connection that takes in little at a time, so that not reading is soon felt.
+/// A connection with a small receive buffer, so that not reading has an effect soon.
 async fn narrow(authority: &str) -> Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(4096)?;

@@ -1,4 +1,4 @@
-//! A guest who can write to the folder of a shared log has the owner's rights used on no file of the owner's but that log.
+//! A guest who can write to the folder of a shared log cannot make the owner read any other file for them.
 
 use anyhow::{Result, anyhow, ensure};
 use nodeglass_logfile::{Distrust, LogFile, OpenError};
@@ -11,13 +11,14 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The owner of the job, the guest, and the group of the project that both are in. No such users need to exist.
+/// The owner of the job, the guest, and the group of the project to which both belong. These users
+/// need not exist.
 const OWNER: u32 = 7_101;
 const GUEST: u32 = 7_102;
 const PROJECT: u32 = 7_200;
 const SECRET: &str = "-----BEGIN OPENSSH PRIVATE KEY-----\n";
 
-/// Does something as another user, who is in the group of the project.
+/// Runs a closure as another user, who is in the group of the project.
 fn as_user<T: Send + 'static>(uid: u32, act: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let thread = std::thread::spawn(move || {
         // Only this thread changes its user, and it ends here.
@@ -30,7 +31,7 @@ fn as_user<T: Send + 'static>(uid: u32, act: impl FnOnce() -> T + Send + 'static
     thread.join().map_err(|_| anyhow!("what user {uid} does failed"))?
 }
 
-/// A home of the owner's with a key, and a project folder in which the owner's job writes its log.
+/// The owner's home directory with a key, and a project folder in which the owner's job writes its log.
 struct Site {
     _folder: tempfile::TempDir,
     home: PathBuf,
@@ -61,7 +62,7 @@ impl Site {
         Ok(fs::set_permissions(path, PermissionsExt::from_mode(mode))?)
     }
 
-    /// A file of the owner's.
+    /// A file that belongs to the owner.
     fn file(&self, path: &Path, mode: u32, text: &str) -> Result<()> {
         fs::write(path, text)?;
         chown(path, Some(OWNER), Some(OWNER))?;
@@ -109,7 +110,7 @@ fn t09_a_guest_cannot_replace_a_shared_log_by_a_link() -> Result<()> {
         symlink(key, log)
     })??;
     site.refuses(&site.log(), &[Distrust::ForeignLink])?;
-    // A folder of the guest's with the log's name in it, and one that is a link.
+    // A folder of the guest that contains the log's name, and one that is a link.
     let (project, home) = (site.project.clone(), site.home.clone());
     as_user(GUEST, move || {
         fs::create_dir(project.join("own"))?;
@@ -123,7 +124,7 @@ fn t09_a_guest_cannot_replace_a_shared_log_by_a_link() -> Result<()> {
 #[test]
 fn t09_a_guest_cannot_rename_private_files_of_the_owner_into_a_shared_log() -> Result<()> {
     let Some(site) = site()? else { return Ok(()) };
-    // Things of the owner's within the project that the guest can rename but not read.
+    // Files of the owner within the project that the guest can rename but not read.
     site.file(&site.project.join("notes"), 0o600, SECRET)?;
     site.folder(&site.project.join("private"), OWNER, OWNER, 0o700)?;
     site.file(&site.project.join("private/train.log"), 0o644, SECRET)?;
@@ -154,14 +155,14 @@ fn t09_a_guest_cannot_rename_private_files_of_the_owner_into_a_shared_log() -> R
 #[test]
 fn t09_a_hard_link_to_a_file_of_the_owner_is_not_its_log() -> Result<()> {
     let Some(site) = site()? else { return Ok(()) };
-    // As a guest could where the kernel does not protect hard links: root can everywhere.
+    // As a guest could if the kernel does not protect hard links; root always can.
     fs::remove_file(site.log())?;
     fs::hard_link(site.home.join(".ssh/id_ed25519"), site.log())?;
     site.refuses(&site.log(), &[Distrust::SeveralNames])?;
-    // The name that it had is taken away, as an editor does that writes anew and renames.
+    // The old name is removed, as by an editor that writes a new file and renames it.
     fs::remove_file(site.home.join(".ssh/id_ed25519"))?;
     site.refuses(&site.log(), &[Distrust::Replaceable])?;
-    // Nor is a second name of a link of the owner's.
+    // Nor is a second name of a link of the owner.
     fs::remove_file(site.log())?;
     symlink(site.home.join(".ssh"), site.home.join("keys"))?;
     std::os::unix::fs::lchown(site.home.join("keys"), Some(OWNER), Some(OWNER))?;
@@ -183,12 +184,12 @@ fn t09_a_guest_is_shown_no_file_of_another_user() -> Result<()> {
 #[test]
 fn logs_in_usual_places_are_shown_to_guests() -> Result<()> {
     let Some(site) = site()? else { return Ok(()) };
-    // In a closed home behind a link of root's, as where homes lie on another file system.
+    // In a private home directory behind a link of root, as when homes are on another file system.
     site.file(&site.home.join("job.out"), 0o600, "epoch 1\n")?;
     let linked = site.home.with_file_name("linked");
     symlink(&site.home, &linked)?;
     site.shows(&linked.join("job.out"))?;
-    // In scratch space, by a link of the owner's.
+    // In scratch space, through a link of the owner.
     let scratch = site.home.with_file_name("scratch");
     site.folder(&scratch, 0, 0, 0o1777)?;
     site.folder(&scratch.join("owner"), OWNER, OWNER, 0o700)?;
@@ -198,18 +199,18 @@ fn logs_in_usual_places_are_shown_to_guests() -> Result<()> {
         std::os::unix::fs::lchown(&link, Some(OWNER), Some(OWNER))?;
         site.shows(&link.join("job.out"))?;
     }
-    // In a project whose folder is another member's.
+    // In a project whose folder belongs to another member.
     let of_member = site.project.join("member");
     site.folder(&of_member, GUEST, PROJECT, 0o2775)?;
     site.file(&of_member.join("job.out"), 0o644, "epoch 1\n")?;
     site.shows(&of_member.join("job.out"))?;
-    // In a project that is its members' alone, with a group that reads what the owner wrote.
+    // In a project that only its members can access, with a group that can read the owner's files.
     let members = site.home.with_file_name("members");
     site.folder(&members, 0, PROJECT, 0o2770)?;
     site.file(&members.join("job.out"), 0o640, "epoch 1\n")?;
     chown(members.join("job.out"), None, Some(PROJECT))?;
     site.shows(&members.join("job.out"))?;
-    // In a folder whose ACL lets another user only read.
+    // In a folder whose ACL gives another user read access only.
     let read = site.home.with_file_name("read");
     site.folder(&read, OWNER, OWNER, 0o750)?;
     site.file(&read.join("job.out"), 0o640, "epoch 1\n")?;
@@ -220,7 +221,8 @@ fn logs_in_usual_places_are_shown_to_guests() -> Result<()> {
     site.shows(&read.join("job.out"))
 }
 
-/// Gives the owner and the guest rights on something by a POSIX ACL, as `setfacl -m u:USER:…` does. The group has none.
+/// Grants the owner and the guest permissions by a POSIX ACL, as `setfacl -m u:USER:…` does. The
+/// group gets none.
 fn grant(path: &Path, owner: u16, guest: u16) -> rustix::io::Result<()> {
     const NOBODY: u32 = u32::MAX;
     // The tags of linux/posix_acl.h: owner, user, group, mask, others.
@@ -257,11 +259,11 @@ fn t09_a_user_whom_an_acl_lets_write_cannot_choose_what_a_guest_reads() -> Resul
             Ok(fs::rename(notes, place)?)
         })??;
         site.refuses(&log, &[Distrust::Replaceable])?;
-        // Nor do the group bits of a file with an ACL tell who may read it.
+        // Nor do the group bits of a file with an ACL show who may read it.
         grant(&log, 0o4, 0)?;
         site.refuses(&log, &[Distrust::Replaceable])?;
     }
-    // The folder is a group's, and the ACL of the file keeps this group out.
+    // The folder belongs to a group that the ACL of the file excludes.
     let log = site.log();
     chown(&log, None, Some(PROJECT))?;
     grant(&log, 0o6, 0)?;
@@ -274,7 +276,7 @@ fn t09_a_user_whom_an_acl_lets_write_cannot_choose_what_a_guest_reads() -> Resul
 fn t09_the_owner_of_a_folder_is_not_assumed_to_be_in_its_group() -> Result<()> {
     const OTHERS: u32 = 7_300;
     let Some(site) = site()? else { return Ok(()) };
-    // As a setgid folder above it makes them: the guest's folder and the owner's files get a group that the guest lacks.
+    // As below a setgid folder: the guest's folder and the owner's files get a group that the guest lacks.
     let folder = site.home.with_file_name("guests");
     site.folder(&folder, GUEST, OTHERS, 0o2775)?;
     let log = folder.join("job.out");
@@ -291,7 +293,7 @@ fn t09_the_owner_of_a_folder_is_not_assumed_to_be_in_its_group() -> Result<()> {
     site.refuses(&log, &[Distrust::Replaceable])
 }
 
-/// Whoever wins the race between the walk and the read, the secret is never what is read.
+/// Whichever side wins the race between the walk and the read, the secret is never read.
 #[test]
 fn t09_racing_a_log_against_a_link_leaks_no_secret() -> Result<()> {
     let Some(site) = site()? else { return Ok(()) };

@@ -1,4 +1,5 @@
-//! A cluster on which everything has a hostile name is shown as text, on the wire, in the browser, in the terminal and in the log.
+//! A cluster full of hostile names is rendered as text on the wire, in the browser, in the terminal
+//! and in the log.
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
@@ -14,9 +15,9 @@ use std::path::Path;
 #[path = "../../hostile/names.rs"]
 mod hostile;
 
-/// The first job's number.
+/// The first job's id.
 const FIRST: u32 = 1_000;
-/// What a page of ours never has, whatever is on it: said in words, or nothing.
+/// An expression for elements that our page never contains; returns a description, or nothing.
 const HARM: &str = r"(() => {
     const harm = [];
     if (window.pwned !== undefined) harm.push('a script ran');
@@ -47,7 +48,7 @@ fn quoted(text: &str) -> String {
     out + "\""
 }
 
-/// A scenario in which each name of the corpus is that of a job, its process and all that belongs to them.
+/// A scenario in which each name of the corpus names a job, its process and everything that belongs to them.
 fn scenario(file: &Path) -> Result<u32> {
     let names: Vec<String> =
         hostile::all().iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
@@ -73,7 +74,7 @@ fn scenario(file: &Path) -> Result<u32> {
     Ok(names.len() as u32)
 }
 
-/// A relay of that cluster, and how many jobs it has.
+/// A relay of that cluster, and its number of jobs.
 fn evil_relay(folder: &Path) -> Result<(TestRelay, u32)> {
     let file = folder.join("hostile.toml");
     let jobs = scenario(&file)?;
@@ -94,8 +95,8 @@ fn texts(value: &Value) -> Vec<&str> {
     }
 }
 
-/// What the relay said in the terminal and wrote in its log has nothing in it that a terminal obeys.
-fn said_plainly(relay: &TestRelay) -> Result<()> {
+/// The relay's terminal output and log contain nothing that a terminal interprets.
+fn check_output_is_plain(relay: &TestRelay) -> Result<()> {
     let mut lines = relay.output().lines();
     let log = relay.home().join(format!("nodeglass/{}.log", relay.pid()));
     lines.extend(std::fs::read_to_string(&log).unwrap_or_default().lines().map(str::to_owned));
@@ -131,7 +132,7 @@ async fn t13_t14_a_hostile_cluster_is_shown_sanitised() -> Result<()> {
             }
         }
     }
-    said_plainly(&relay)
+    check_output_is_plain(&relay)
 }
 
 #[tokio::test]
@@ -156,10 +157,10 @@ async fn t13_t14_a_hostile_cluster_is_shown_as_text() -> Result<()> {
         browser.until("its processes", "document.body.innerText.includes('window.pwned=1')").await?;
         unharmed(&browser, path).await?;
     }
-    said_plainly(&relay)
+    check_output_is_plain(&relay)
 }
 
-/// Nothing on the page is more than text, and the browser has nothing to complain about.
+/// Everything on the page is text, and the browser reports no error.
 async fn unharmed(browser: &Browser, place: &str) -> Result<()> {
     let harm = browser.eval(HARM).await?;
     ensure!(harm == "", "{place}: {harm}");
@@ -168,7 +169,7 @@ async fn unharmed(browser: &Browser, place: &str) -> Result<()> {
     Ok(())
 }
 
-/// The check sees what it is to see.
+/// The check detects what it is for.
 #[tokio::test]
 async fn t13_harmful_characters_are_detected() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };

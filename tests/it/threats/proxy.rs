@@ -1,4 +1,4 @@
-//! Behind a real nginx the page lives below a path, and nobody gains anything by pretending to be that nginx.
+//! Behind a real nginx the page works below a path, and no other program can impersonate that nginx.
 
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_protocol::frame::Form;
@@ -13,7 +13,7 @@ use url::Url;
 
 const BASE: &str = "/rnode/login1/8080";
 
-/// A relay, the nginx that shows it, and the link as it opens there.
+/// A relay, the nginx in front of it, and the link through it.
 struct Shown {
     relay: TestRelay,
     _nginx: Nginx,
@@ -28,12 +28,12 @@ fn shown(prefix: Prefix, user: Option<&str>, args: &[&str]) -> Result<Option<Sho
     Ok(Some(Shown { relay, _nginx: nginx, link }))
 }
 
-/// By a proxy that is trusted and says that its visitor is the owner.
-fn shown_by_a_trusted_one(prefix: Prefix) -> Result<Option<Shown>> {
+/// Behind a trusted proxy that names the owner as its visitor.
+fn behind_naming_proxy(prefix: Prefix) -> Result<Option<Shown>> {
     shown_to(prefix, Some(&other_user::own_name()?))
 }
 
-/// By a proxy that is trusted and says that its visitor is `user`, or says nothing.
+/// Behind a trusted proxy that names `user` as its visitor, or nobody.
 fn shown_to(prefix: Prefix, user: Option<&str>) -> Result<Option<Shown>> {
     let args = ["--trusted-proxy", &Nginx::user(), "--proxy-user-header", Nginx::USER_HEADER];
     shown(prefix, user, &args)
@@ -43,7 +43,7 @@ async fn knock(link: &Link) -> Result<Result<Client, CloseReason>> {
     Client::authenticate(Box::new(TcpStream::connect(&link.authority).await?), link).await
 }
 
-/// The addresses of the files that a page names.
+/// The URLs of the files that a page loads.
 fn files_of(page: &str, at: &str) -> Result<Vec<Url>> {
     let at = Url::parse(at)?;
     let named = page.split(['"', '\'']).filter(|word| word.starts_with("./") || word.starts_with("../"));
@@ -53,7 +53,7 @@ fn files_of(page: &str, at: &str) -> Result<Vec<Url>> {
 #[tokio::test]
 async fn t27_a_proxy_may_strip_the_path_or_keep_it() -> Result<()> {
     for prefix in [Prefix::Stripped, Prefix::Kept] {
-        let Some(shown) = shown_by_a_trusted_one(prefix)? else { return Ok(()) };
+        let Some(shown) = behind_naming_proxy(prefix)? else { return Ok(()) };
         ensure!(
             shown.link.url.contains(&format!("{BASE}/?v=")),
             "the link names the path: {}",
@@ -85,7 +85,7 @@ async fn t27_a_proxy_may_strip_the_path_or_keep_it() -> Result<()> {
 #[tokio::test]
 async fn t27_the_page_works_below_a_base_path() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
-    let Some(shown) = shown_by_a_trusted_one(Prefix::Stripped)? else { return Ok(()) };
+    let Some(shown) = behind_naming_proxy(Prefix::Stripped)? else { return Ok(()) };
     browser.open(&shown.link.url).await?;
     browser.until("a list of jobs", "document.querySelectorAll('[href*=\"/job/\"]').length >= 3").await?;
     browser.click("a[href*=\"/job/\"]").await?;
@@ -102,7 +102,7 @@ async fn t27_the_page_works_below_a_base_path() -> Result<()> {
 #[tokio::test]
 async fn t27_programs_below_another_path_of_the_site_do_not_get_the_key() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
-    let Some(shown) = shown_by_a_trusted_one(Prefix::Stripped)? else { return Ok(()) };
+    let Some(shown) = behind_naming_proxy(Prefix::Stripped)? else { return Ok(()) };
     browser.open(&shown.link.url).await?;
     browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
     let request = format!(
@@ -110,8 +110,8 @@ async fn t27_programs_below_another_path_of_the_site_do_not_get_the_key() -> Res
          channel.onmessage = event => done(event.data); channel.postMessage('key?'); \
          setTimeout(() => done('nothing'), 1500);"
     );
-    let heard = browser.client().execute_async(&request, Vec::new()).await?;
-    ensure!(heard == "nothing", "another page of the same origin is told {heard}");
+    let response = browser.client().execute_async(&request, Vec::new()).await?;
+    ensure!(response == "nothing", "another page of the same origin received {response}");
     Ok(())
 }
 
@@ -128,7 +128,7 @@ async fn t27_without_a_visitor_name_a_tab_link_opens_one_tab() -> Result<()> {
     browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
     let kept = browser.eval("location.hash + Object.values(sessionStorage).join()").await?;
     ensure!(!kept.to_string().contains("t="), "the link is kept: {kept}");
-    // Loaded anew the tab has lost it, and the link opens no other.
+    // After a reload the tab has lost it, and the link opens no other tab.
     browser.open("about:blank").await?;
     browser.open(&link.url).await?;
     browser.until("that it is used", "/opened one tab, once/.test(document.body.innerText)").await
@@ -145,7 +145,7 @@ async fn t27_through_a_proxy_the_owners_key_needs_the_proxy_to_name_the_owner() 
             Ok(_) => bail!("{user:?} came in with the owner's key"),
         }
         let key = format!("Bearer {}", shown.link.key.reveal());
-        // What a visitor says of itself is not handed on.
+        // The header that a visitor sends is not forwarded.
         let own = other_user::own_name()?;
         let headers = [("Authorization", key.as_str()), (Nginx::USER_HEADER, own.as_str())];
         for path in ["/api/v1/picture", "/api/v1/shares"] {
@@ -172,7 +172,7 @@ async fn t27_a_tab_link_opens_once_and_its_tab_can_reload() -> Result<()> {
     let session = Link { key: tab.session_key().clone(), ..link.clone() };
     drop(tab);
     ensure!(knock(&session).await?.is_ok(), "the tab does not come back");
-    // It is no way round the kernel's word for other users of the machine.
+    // It does not bypass the kernel's identification of other users of the machine.
     let direct = Link { base: String::new(), ..session.at(&shown.relay.link().authority) };
     let direct = Link { authority: shown.relay.link().authority.clone(), ..direct };
     if other_user::why_not().is_none() {
@@ -182,7 +182,7 @@ async fn t27_a_tab_link_opens_once_and_its_tab_can_reload() -> Result<()> {
     Ok(())
 }
 
-/// What nginx would say for its visitor, said by somebody else.
+/// nginx's headers, sent by another program.
 const SPOOFED: &[(&str, &str)] = &[
     ("X-Forwarded-Host", "127.0.0.1:8080"),
     ("X-Forwarded-Proto", "http"),
@@ -197,14 +197,14 @@ fn t27_forwarded_headers_of_an_untrusted_peer_are_ignored() -> Result<()> {
     for path in ["/", "/healthz", "/rnode/login1/8080/", "/live"] {
         assert_eq!(http::get(at, path, &evil)?.status, 421, "{path}");
     }
-    // With the right host, a page of the host that is only said to be asked for has no WebSocket.
+    // With an allowed host, a page whose host is only in the forwarded header gets no WebSocket.
     let upgrade = |host: &str, origin: &str| {
         let spoofed: String = SPOOFED.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let request = format!(
             "GET /live HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\n{spoofed}Upgrade: websocket\r\n\
              Connection: upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
         );
-        http::say(at, request.as_bytes())
+        http::send_raw(at, request.as_bytes())
     };
     assert_eq!(upgrade(at, "http://127.0.0.1:8080")?.status, 403);
     Ok(())
@@ -212,13 +212,13 @@ fn t27_forwarded_headers_of_an_untrusted_peer_are_ignored() -> Result<()> {
 
 #[tokio::test]
 async fn t27_a_client_cannot_forge_headers_through_the_proxy() -> Result<()> {
-    let Some(shown) = shown_by_a_trusted_one(Prefix::Stripped)? else { return Ok(()) };
+    let Some(shown) = behind_naming_proxy(Prefix::Stripped)? else { return Ok(()) };
     let path = format!("{BASE}/healthz");
-    // nginx overwrites these; the visitor's own word does not come through.
+    // nginx overwrites these; the visitor's own values do not pass.
     for (name, value) in [("X-Forwarded-Host", "evil.example"), ("X-Forwarded-Proto", "gopher")] {
         assert_eq!(http::get(&shown.link.authority, &path, &[(name, value)])?.status, 200, "{name}");
     }
-    // And what nginx hands on as asked for is checked.
+    // The host that nginx forwards is checked.
     assert_eq!(http::get(&shown.link.authority, &path, &[("Host", "evil.example")])?.status, 421);
     Ok(())
 }
@@ -231,7 +231,7 @@ async fn t02_another_users_untrusted_proxy_cannot_present_a_key() -> Result<()> 
     let Some(shown) = shown(Prefix::Stripped, None, &[])? else { return Ok(()) };
     let refused = Client::connect(&shown.link, Form::Binary).await;
     ensure!(refused.is_err(), "the owner's key was taken from another user's process");
-    let named = shown_by_a_trusted_one(Prefix::Stripped)?.context("nginx was there a moment ago")?;
+    let named = behind_naming_proxy(Prefix::Stripped)?.context("nginx was there a moment ago")?;
     Client::connect(&named.link, Form::Binary).await?;
     Ok(())
 }

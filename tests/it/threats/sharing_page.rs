@@ -1,4 +1,4 @@
-//! Two browsers, an owner's and a guest's: what is shared is created, viewed, watched and revoked on the page itself.
+//! Two browsers, an owner's and a guest's: shares are created, viewed and revoked on the page itself.
 
 use crate::browser::accessible::violations;
 use anyhow::{Context, Result, ensure};
@@ -17,21 +17,21 @@ const SPACE: char = ' ';
 /// The job of the demo that is shared here, and another one that is not.
 const SHARED: &str = "/job/48213";
 const OTHER: &str = "/job/48402";
-/// One that has two of a node's eight GPUs, and that node.
+/// A job that has two of a node's eight GPUs, and that node.
 const SMALL: &str = "48420";
 const ITS_NODE: &str = "/job/48420/node/gpu-h12";
 
-/// The words of the dialog that lies on top.
+/// The text of the topmost dialog.
 const SHEET: &str = "document.querySelector('dialog[open]')?.innerText";
 /// The link in it.
 const LINK: &str =
     "[...document.querySelectorAll('.sharing code')].find(code => code.innerText.includes('#s='))?.innerText";
-/// Everything that a tab remembers.
+/// Everything in a tab's storage.
 const KEPT: &str = "Object.entries(sessionStorage).concat(Object.entries(localStorage)).join(' ')";
-/// The words of the page that says why nothing is shown.
+/// The text of the page that explains why nothing is shown.
 const GATE: &str = "document.querySelector('.gate')?.innerText";
 
-/// Opens the owner's link and a place in it.
+/// Opens the owner's link at a path.
 async fn open_owner(browser: &Browser, relay: &TestRelay, place: &str) -> Result<()> {
     browser.resize(1440, 900).await?;
     browser.open(&relay.link().url).await?;
@@ -40,7 +40,7 @@ async fn open_owner(browser: &Browser, relay: &TestRelay, place: &str) -> Result
     browser.until("the page", "document.querySelector('[role=grid] tbody [aria-rowindex]')").await
 }
 
-/// Makes a share of what is in view by the form's defaults, and returns its link.
+/// Creates a share of the current view with the form's defaults, and returns its link.
 async fn share(browser: &Browser) -> Result<String> {
     browser.press('s').await?;
     browser.until("the form", "document.querySelector('dialog[open] form.share')").await?;
@@ -50,7 +50,7 @@ async fn share(browser: &Browser) -> Result<String> {
     Ok(link.as_str().context("a link")?.to_owned())
 }
 
-/// Opens a share's link in a browser of its own, and waits for the shared job.
+/// Opens a share's link in a separate browser, and waits for the shared job.
 async fn open_guest(browser: &Browser, link: &str) -> Result<()> {
     browser.resize(1440, 900).await?;
     browser.open(link).await?;
@@ -58,7 +58,7 @@ async fn open_guest(browser: &Browser, link: &str) -> Result<()> {
     browser.until("numbers", "/\\d\\s?%/.test(document.querySelector('.main')?.innerText)").await
 }
 
-/// Clicks on the first element of a selector whose words match.
+/// Clicks the first element of a selector whose text matches.
 async fn click_on(browser: &Browser, css: &str, words: &str) -> Result<()> {
     let found = format!("[...document.querySelectorAll({css:?})].find(one => /{words}/.test(one.innerText))");
     browser.until(words, &found).await?;
@@ -76,23 +76,23 @@ async fn t09_a_guest_sees_the_shared_job_and_nothing_else() -> Result<()> {
     ensure!(!link.contains(&relay.link().key.reveal()), "a share's link does not hold the owner's key");
     let sheet = owner.eval(SHEET).await?.to_string();
     for part in ["ssh -L", "read-only", "job 48213", "or with the job"] {
-        ensure!(sheet.contains(part), "the sheet does not say {part:?}: {sheet}");
+        ensure!(sheet.contains(part), "the sheet does not contain {part:?}: {sheet}");
     }
 
     open_guest(&guest, &link).await?;
     guest.until("the job at once", &format!("location.pathname === {SHARED:?} && !location.hash")).await?;
     let banner = guest.eval("document.querySelector('.guest')?.innerText").await?.to_string();
     for part in ["Shared by", "job 48213 only", "read-only", "ends "] {
-        ensure!(banner.contains(part), "the banner does not say {part:?}: {banner}");
+        ensure!(banner.contains(part), "the banner does not contain {part:?}: {banner}");
     }
     guest.click(".guest summary").await?;
     guest
         .until(
             "what is hidden",
-            "/Hidden: arguments of processes.*logs/.test(document.querySelector('.guest')?.innerText)",
+            "/Hidden: process arguments.*logs/.test(document.querySelector('.guest')?.innerText)",
         )
         .await?;
-    // No list of one job, no logs, nothing to share or order, nobody else's job.
+    // No list of a single job, no logs, no shares or actions, and no other job.
     let seen = |css: &str| {
         format!("[...document.querySelectorAll({css:?})].some(one => one.getClientRects().length)")
     };
@@ -126,7 +126,7 @@ async fn t09_a_guest_sees_the_shared_job_and_nothing_else() -> Result<()> {
         .client()
         .execute("document.querySelector('.grid tbody tr[aria-rowindex]').click()", Vec::new())
         .await?;
-    guest.until("a process's sheet", &format!("/Who it is|WHO IT IS/.test({SHEET})")).await?;
+    guest.until("a process's sheet", &format!("/Identity|IDENTITY/.test({SHEET})")).await?;
     let sheet = guest.eval(SHEET).await?.to_string();
     for part in ["nvironment", "Interrupt", "py-spy", "Asking", "amily"] {
         ensure!(!sheet.contains(part), "a guest is offered {part:?}: {sheet}");
@@ -151,17 +151,18 @@ async fn t09_a_guest_sees_the_shared_job_and_nothing_else() -> Result<()> {
     Ok(())
 }
 
-/// Of a host that other jobs use, too, the page shows what the shared job uses, and says that the rest is not shared.
+/// For a host that other jobs use as well, the page shows the usage of the shared job, and says
+/// that the rest is not shared.
 async fn see_small_job(relay: &TestRelay, guest: &Browser) -> Result<()> {
-    let told = relay.run(&["share", "create", "--job", SMALL])?;
-    let link = told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))?;
+    let output = relay.run(&["share", "create", "--job", SMALL])?;
+    let link = output.lines().find_map(Link::find).with_context(|| format!("no link in {output}"))?;
     open_guest(guest, &link.url).await?;
     guest.open(&relay.link().path(ITS_NODE)).await?;
     let main = "document.querySelector('.main')?.innerText";
     guest.until("what the job uses", &format!("/\\d of \\d+ CPUs busy/.test({main})")).await?;
     let shown = guest.eval(main).await?.to_string();
     ensure!(shown.contains("is not shared with you"), "nothing says why so little is shown: {shown}");
-    for part in ["Up for", "/tmp", "InfiniBand", "Waited for"] {
+    for part in ["Uptime", "/tmp", "InfiniBand", "pressure"] {
         ensure!(!shown.contains(part), "{part} of the host is shown: {shown}");
     }
     ensure!(guest.eval("!!document.querySelector('.cores')").await? == false, "its CPUs one by one");
@@ -174,7 +175,7 @@ async fn t10_a_revoked_share_clears_the_guests_page() -> Result<()> {
     let Some(guest) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     open_owner(&owner, &relay, SHARED).await?;
-    ensure!(owner.eval("!!document.querySelector('.top__watching')").await? == false, "nobody looks yet");
+    ensure!(owner.eval("!!document.querySelector('.top__watching')").await? == false, "no guest yet");
     let link = share(&owner).await?;
     open_guest(&guest, &link).await?;
     owner.until("who looks, in the sheet", &format!("/◉ .+ since \\d+:\\d+/.test({SHEET})")).await?;
@@ -183,8 +184,8 @@ async fn t10_a_revoked_share_clears_the_guests_page() -> Result<()> {
         .until("who looks, above", "/1 watching/.test(document.querySelector('.top__watching')?.innerText)")
         .await?;
     owner.click(".top__watching").await?;
-    owner.until("the list", "document.activeElement.innerText === 'Who may look'").await?;
-    click_on(&owner, ".share-entry button", "^Show the link").await?;
+    owner.until("the list", "document.activeElement.innerText === 'Shares and viewers'").await?;
+    click_on(&owner, ".share-entry button", "^Show link").await?;
     owner.until("the same link again", &format!("{LINK} === {link:?}")).await?;
     click_on(&owner, ".share-entry button", "^Revoke$").await?;
     owner
@@ -194,21 +195,23 @@ async fn t10_a_revoked_share_clears_the_guests_page() -> Result<()> {
     click_on(&owner, ".share-entry button", "^Revoke now").await?;
     let pressed = Instant::now();
     guest.until("its end", &format!("/revoked this link/.test({GATE})")).await?;
-    // The wait between two looks at the page is in it.
+    // Including the interval of polling the page.
     println!("the guest's page said so after {:?}", pressed.elapsed());
-    owner.until("an empty list", &format!("/Nothing is shared now/.test({SHEET})")).await?;
-    owner.until("nobody above", "!document.querySelector('.top__watching')").await?;
+    owner.until("an empty list", &format!("/Nothing is shared/.test({SHEET})")).await?;
+    owner.until("no guest in the top bar", "!document.querySelector('.top__watching')").await?;
     let left = guest.eval("document.documentElement.outerHTML").await?.to_string();
     for trace in ["gpu-h01", "llama3", "NVIDIA", "H100"] {
         ensure!(!left.contains(trace), "{trace} is still there: {left}");
     }
     let secret = link.rsplit('.').next().context("a key")?;
     ensure!(!guest.eval(KEPT).await?.to_string().contains(secret), "the key is still there");
-    // Neither a reload nor the link itself brings it back, and nobody else's key comes in its place.
+    // Neither a reload nor the link itself restores it, and no other key replaces it.
     guest.client().refresh().await?;
-    guest.until("the gate", &format!("/share is over/.test({GATE})")).await?;
+    guest
+        .until("who ended it", &format!("/revoked this link/.test({GATE}) && !/relay link/.test({GATE})"))
+        .await?;
     guest.open(&link).await?;
-    guest.until("its end", &format!("/leads to no share|revoked this link/.test({GATE})")).await?;
+    guest.until("its end", &format!("/does not exist any more|revoked this link/.test({GATE})")).await?;
     Ok(())
 }
 
@@ -243,12 +246,12 @@ async fn t10_a_share_that_ends_with_its_job_clears_the_guests_page() -> Result<(
     open_owner(&owner, &relay, "/job/7").await?;
     let link = share(&owner).await?;
     open_guest(&guest, &link).await?;
-    guest.until("its end", &format!("/The share is over/.test({GATE})")).await?;
+    guest.until("its end", &format!("/This share has expired/.test({GATE})")).await?;
     let left = guest.eval("document.documentElement.outerHTML").await?.to_string();
     ensure!(!left.contains("brief-1") && !left.contains("soon over"), "the job is still there: {left}");
     let secret = link.rsplit('.').next().context("a key")?;
     ensure!(!guest.eval(KEPT).await?.to_string().contains(secret), "the key is still there");
-    owner.until("an empty list", &format!("/Nothing is shared now/.test({SHEET})")).await?;
+    owner.until("an empty list", &format!("/Nothing is shared/.test({SHEET})")).await?;
     owner.until("the job's last picture", "/ended/i.test(document.querySelector('.main')?.innerText)").await
 }
 
@@ -259,31 +262,31 @@ async fn t09_a_tab_stays_the_owners_or_a_guests() -> Result<()> {
     open_owner(&browser, &relay, SHARED).await?;
     let link = share(&browser).await?;
     let owners = browser.client().window().await?;
-    // A guest's tab in the owner's browser, beside a tab that would hand on the owner's key.
+    // A guest's tab in the owner's browser, beside a tab that could pass on the owner's key.
     let guests = browser.client().new_window(true).await?.handle;
     browser.client().switch_to_window(guests.clone()).await?;
     open_guest(&browser, &link).await?;
     browser.client().refresh().await?;
     browser.until("a guest still", "document.querySelector('.guest')").await?;
     ensure!(!browser.eval(KEPT).await?.to_string().contains("k="), "no owner's key in a guest's tab");
-    // A link that was cut off leaves a tab without a key, whatever the others have.
+    // A truncated link leaves a tab without a key, whatever other tabs have.
     let cut = browser.client().new_window(true).await?.handle;
     browser.client().switch_to_window(cut).await?;
     browser.open(&link[..link.len() - 3]).await?;
     browser.until("the gate", &format!("/is incomplete/.test({GATE})")).await?;
     browser.client().refresh().await?;
     browser.until("the gate still", &format!("/is incomplete/.test({GATE})")).await?;
-    // A made-up one is refused in words.
+    // An invalid one is refused with an explanation.
     let made_up = format!("{}0", &link[..link.len() - 1]).replace("#s=", "#s=zz");
     browser.open(&relay.link().path("/")).await?;
     browser.open(&made_up).await?;
-    browser.until("the refusal", &format!("/leads to no share/.test({GATE})")).await?;
-    // The link, pasted by hand.
+    browser.until("the refusal", &format!("/does not exist any more/.test({GATE})")).await?;
+    // The link, pasted into the form.
     browser.click("input.field").await?;
     browser.write(&link).await?;
     browser.press(ENTER).await?;
     browser.until("a guest", "document.querySelector('.guest')").await?;
-    // A link opened where a page is already begins anew with it.
+    // A link opened in a tab that has a page replaces it.
     browser
         .client()
         .execute(&format!("location.hash = '#k={}'", relay.link().key.reveal()), Vec::new())
@@ -292,7 +295,7 @@ async fn t09_a_tab_stays_the_owners_or_a_guests() -> Result<()> {
         .until("the owner", "!document.querySelector('.guest') && document.querySelector('.jobs a.job')")
         .await?;
     ensure!(!browser.eval(KEPT).await?.to_string().contains("s="), "one key a tab");
-    // A tab that knows nothing takes the owner's before a guest's.
+    // A tab without a key prefers the owner's key to a guest's.
     let fresh = browser.client().new_window(true).await?.handle;
     browser.client().switch_to_window(fresh).await?;
     browser.open(&relay.link().path("/")).await?;
@@ -305,7 +308,7 @@ async fn t09_a_tab_stays_the_owners_or_a_guests() -> Result<()> {
     browser.until("the owner still", "!document.querySelector('.guest')").await
 }
 
-/// Says that a test is skipped if nobody here can be somebody else.
+/// Skips a test if this process cannot switch to another user.
 fn alone() -> bool {
     let why = other_user::why_not();
     why.iter().for_each(|why| skip(why));
@@ -322,27 +325,30 @@ async fn t02_a_link_for_another_user_is_refused_with_a_reason() -> Result<()> {
     let tunnel = Tunnel::open(NOBODY, &relay.link().authority).await?;
     let there = |link: &Link| link.at(&tunnel.authority()).url;
     let made = |args: &[&str]| {
-        let told = relay.run(&[&["share", "create", "--job", "48213"], args].concat())?;
-        told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))
+        let output = relay.run(&[&["share", "create", "--job", "48213"], args].concat())?;
+        output.lines().find_map(Link::find).with_context(|| format!("no link in {output}"))
     };
     browser.resize(1440, 900).await?;
     browser.open(&there(relay.link())).await?;
     browser
-        .until("whose it is", &format!("/its owner's own[^]*this connection is nobody/.test({GATE})"))
+        .until(
+            "whose it is",
+            &format!("/the relay's owner only[^]*this connection belongs to nobody/.test({GATE})"),
+        )
         .await?;
     browser.open(&there(&made(&["--to", "root"])?)).await?;
-    browser.until("for whom it is", &format!("/This link is only for root/.test({GATE})")).await?;
+    browser.until("for whom it is", &format!("/This link is for root only/.test({GATE})")).await?;
     let shown = browser.eval("document.documentElement.outerHTML").await?.to_string();
     ensure!(!shown.contains("llama3") && !shown.contains("gpu-h0"), "something is shown: {shown}");
-    // What is for whoever has the link is for nobody, too, and the owner sees by name who looks.
+    // A link for anyone is open to user nobody as well, and the owner sees the viewer's name.
     open_guest(&browser, &there(&made(&[])?)).await?;
     let Some(owner) = Browser::start().await? else { return Ok(()) };
     open_owner(&owner, &relay, SHARED).await?;
     owner.click(".top__watching").await?;
-    owner.until("who looks", &format!("/◉ nobody since/.test({SHEET})")).await
+    owner.until("the viewer", &format!("/◉ nobody since/.test({SHEET})")).await
 }
 
-/// Presses Tab until the focus is on what the expression says.
+/// Presses Tab until the expression is true for the focused element.
 async fn tab_to(browser: &Browser, what: &str, is_expected: &str) -> Result<()> {
     for _ in 0..60 {
         if browser.eval(&format!("!!({is_expected})")).await? == true {
@@ -394,7 +400,7 @@ async fn a_share_is_created_and_revoked_by_keyboard_alone() -> Result<()> {
     tab_to(&browser, "the way back", revoke).await?;
     browser.press(ENTER).await?;
     browser.until("the question", "document.activeElement.innerText === 'Revoke now'").await?;
-    // Whoever goes on has not said yes.
+    // Focusing another element is no confirmation.
     browser.press(TAB).await?;
     browser.until("no question", "!/Revoke now/.test(document.querySelector('.shares')?.innerText)").await?;
     tab_to(&browser, "the way back", revoke).await?;
@@ -403,10 +409,12 @@ async fn a_share_is_created_and_revoked_by_keyboard_alone() -> Result<()> {
     browser
         .until(
             "its end",
-            &format!("/Taken back: job 48213/.test({SHEET}) && !document.querySelector('.share-entry')"),
+            &format!("/Revoked: job 48213/.test({SHEET}) && !document.querySelector('.share-entry')"),
         )
         .await?;
-    browser.until("the focus at the list", "document.activeElement.innerText === 'Who may look'").await?;
+    browser
+        .until("the focus at the list", "document.activeElement.innerText === 'Shares and viewers'")
+        .await?;
     browser.press(ESCAPE).await?;
     browser.until("the page", "!document.querySelector('dialog[open]')").await
 }
@@ -427,7 +435,7 @@ async fn a_refused_share_is_explained_in_the_form_without_losing_input() -> Resu
     browser.until("what was typed", "document.querySelector('input[name=to]').value === 'no-such-user'").await
 }
 
-/// Pictures of every state, in both looks, wide and on a phone; and axe has nothing against any of them.
+/// Screenshots of every state, in both themes, wide and on a phone; axe finds no violation in any of them.
 #[tokio::test]
 async fn axe_finds_no_violation_in_any_sharing_state() -> Result<()> {
     let Some(owner) = Browser::start().await? else { return Ok(()) };
@@ -443,7 +451,7 @@ async fn axe_finds_no_violation_in_any_sharing_state() -> Result<()> {
     let link = share(&owner).await?;
     open_guest(&guest, &link).await?;
     tokio::time::sleep(crate::browser::growth()).await;
-    owner.until("who looks", &format!("/◉ .+ since/.test({SHEET})")).await?;
+    owner.until("the viewer", &format!("/◉ .+ since/.test({SHEET})")).await?;
     look(&owner, "share", axe.as_deref(), &mut found).await?;
     owner.press(ESCAPE).await?;
     look(&owner, "watched", axe.as_deref(), &mut found).await?;

@@ -1,4 +1,4 @@
-//! Whoever reads or alters the file in which shares outlive their relay gains nothing by it.
+//! Reading or altering the file with stored shares gives no access.
 
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_protocol::handshake::Key;
@@ -10,11 +10,11 @@ use nodeglass_tests::relay::Link;
 use std::path::Path;
 use tokio::net::TcpStream;
 
-/// The job of the demo that is shared here, and another one that is not, of as many digits.
+/// The job of the demo that is shared here, and one with as many digits that is not.
 const SHARED: &str = "48213";
 const OTHER: &str = "48402";
 
-/// A relay of the demo that keeps its shares in a folder, at the same port each time.
+/// A relay of the demo that stores its shares in a folder, at the same port each time.
 fn relay(state: &Path, bind: &str) -> Result<TestRelay> {
     TestRelay::start_in(
         &["--demo", "--persist-shares", "--bind", bind],
@@ -32,14 +32,14 @@ async fn t09_stored_shares_grant_no_more_when_read_or_altered() -> Result<()> {
     let state = home.path().join("state");
     let bind = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
     let first = relay(&state, &bind)?;
-    let told = first.run(&["share", "create", "--job", SHARED])?;
-    let link = told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))?;
+    let output = first.run(&["share", "create", "--job", SHARED])?;
+    let link = output.lines().find_map(Link::find).with_context(|| format!("no link in {output}"))?;
     let id = link.share.clone().context("the id of the share")?;
     first.terminate()?;
     let file = state.join("nodeglass/shares.db");
     let mut bytes = std::fs::read(&file)?;
 
-    // Whatever of 32 bytes stands in the file is no key: that of the link and that of the proof are not there.
+    // No 32 bytes in the file are a key: neither the link's nor the proof's.
     let second = relay(&state, &bind)?;
     let verifier = link.key.verifier();
     let (stored, server) = verifier.expose();
@@ -59,7 +59,7 @@ async fn t09_stored_shares_grant_no_more_when_read_or_altered() -> Result<()> {
     ensure!(jobs.jobs.len() == 1, "{:?}", jobs.jobs);
     second.terminate()?;
 
-    // The terms say another job now: the same link must not show it.
+    // The terms name another job now: the same link must not show it.
     let terms = format!("{{\"jobs\":[{SHARED}]}}").into_bytes();
     let at =
         bytes.windows(terms.len()).position(|window| window == terms).context("the terms in the file")?;
@@ -71,7 +71,7 @@ async fn t09_stored_shares_grant_no_more_when_read_or_altered() -> Result<()> {
         Err(CloseReason::Revoked) => {}
         other => bail!("altered terms were let through: {other:?}"),
     }
-    ensure!(third.run(&["share", "list"])? == "nothing is shared\n", "it is closed for good");
+    ensure!(third.run(&["share", "list"])? == "no open shares\n", "it is closed for good");
     third.terminate()?;
     Ok(())
 }

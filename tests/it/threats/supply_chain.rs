@@ -1,4 +1,5 @@
-//! What comes along with nodeglass is what was chosen: pinned to the byte, allowed by `deny.toml`, and nothing from elsewhere in the page.
+//! Dependencies are pinned by checksum and allowed by `deny.toml`, and the page loads nothing from
+//! other hosts.
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::relay::{Link, TestRelay};
@@ -11,9 +12,9 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Where every crate comes from.
+/// The source of every crate.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
-/// What a page may name without loading anything from there: XML namespaces.
+/// URLs that a page may contain without loading anything: XML namespaces.
 const NAMESPACES: &str = "http://www.w3.org/";
 
 #[test]
@@ -30,7 +31,7 @@ fn t30_every_crate_is_from_the_registry_and_locked_by_checksum() -> Result<()> {
     let lock = fs::read_to_string(root().join("Cargo.lock"))?;
     let strays = unlocked(&lock);
     ensure!(strays.is_empty(), "not from the registry, or without a checksum: {strays:#?}");
-    // Cargo itself agrees that the lock file is that of these manifests, without asking anybody.
+    // Cargo confirms offline that the lock file matches the manifests.
     let output = metadata()?;
     let why = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "Cargo.lock is not of these manifests: {why}");
@@ -93,7 +94,7 @@ fn t30_a_crate_with_a_known_vulnerability_is_refused() -> Result<()> {
     let Some(deny) = Deny::here()? else { return Ok(()) };
     let rules = fs::read_to_string(root().join("deny.toml"))?;
     for (package, refused) in [("ssh2", true), ("no-crate-of-ours", false)] {
-        let list = deny.list_with_a_hole_in(package)?;
+        let list = deny.advisories_for(package)?;
         let output = deny.check_holes(&rules, &list)?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success() != refused, "a hole in {package}, and the check says: {said}");
@@ -133,7 +134,7 @@ fn t30_the_page_loads_nothing_from_other_hosts() -> Result<()> {
     Ok(())
 }
 
-/// Packages of a lock file that are neither of this workspace nor of the registry with a checksum.
+/// Packages of a lock file that are neither in this workspace nor from the registry with a checksum.
 fn unlocked(lock: &str) -> Vec<&str> {
     let entries = lock.split("[[package]]").skip(1);
     let value = |entry: &'_ str, key: &str| entry.lines().any(|line| line.starts_with(key));
@@ -162,7 +163,7 @@ fn loose_of_npm(lock: &Value) -> Vec<String> {
     loose.map(|(name, _)| name.clone()).collect()
 }
 
-/// Addresses of other places in a file of the page.
+/// URLs of other hosts in a file of the page.
 fn foreign(text: &str) -> Vec<&str> {
     // A comment loads nothing.
     let is_code = |line: &&str| !["//", "/*", "*"].iter().any(|start| line.trim_start().starts_with(start));
@@ -177,14 +178,14 @@ fn foreign_in_line(text: &str) -> Vec<&str> {
             let end = text[at + scheme..].find(|c: char| c.is_whitespace() || "\"'`)<>\\".contains(c));
             &text[at..end.map_or(text.len(), |end| at + scheme + end)]
         })
-        // A scheme alone is put together with the page's own host.
+        // A bare scheme is combined with the page's own host.
         .filter(|url| {
             !url.starts_with(NAMESPACES) && !matches!(*url, "http://" | "https://" | "ws://" | "wss://")
         })
         .collect()
 }
 
-/// What a file of the page loads, by attribute, `url(…)` or `import`.
+/// URLs that a file of the page loads, by attribute, `url(…)` or `import`.
 fn loads(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for before in [
@@ -203,7 +204,7 @@ fn loads(text: &str) -> Vec<String> {
         for (at, _) in text.match_indices(before) {
             let rest = &text[at + before.len()..];
             let path = rest.split(['"', '\'', ')', '#', '?', '>']).next().unwrap_or_default();
-            // A sentence in a program may well say `from "…"`.
+            // A message in a program may contain `from "…"`.
             if path.contains('.') && !path.contains(char::is_whitespace) && !path.starts_with("data:") {
                 let is_relative = !path.contains("://") && !path.starts_with('/');
                 let path = path.strip_prefix("./").unwrap_or(path);
@@ -226,7 +227,7 @@ fn get(link: &Link, path: &str) -> Result<String> {
     Ok(body.to_owned())
 }
 
-/// `cargo deny`, with what this checkout needs, as cargo tells it without the net.
+/// `cargo deny`, with the offline metadata of this checkout.
 struct Deny {
     program: PathBuf,
     folder: tempfile::TempDir,
@@ -246,7 +247,7 @@ impl Deny {
         Ok(self.command(rules, &["--offline"])?.arg("check").args(checks).output()?)
     }
 
-    /// Checks against a list of holes, in the way in which the true one is fetched and asked.
+    /// Checks against a list of advisories, fetched and queried like the real one.
     fn check_holes(&self, rules: &str, list: &Path) -> Result<Output> {
         let copies = tempfile::tempdir_in(self.folder.path())?;
         let place = format!("[advisories]\ndb-path = {:?}\n", copies.path());
@@ -275,8 +276,8 @@ impl Deny {
         Ok(command)
     }
 
-    /// A list of known holes, of the form of RustSec's, with one hole.
-    fn list_with_a_hole_in(&self, package: &str) -> Result<PathBuf> {
+    /// A list of advisories in RustSec's format, with one entry.
+    fn advisories_for(&self, package: &str) -> Result<PathBuf> {
         let list = self.folder.path().join(format!("holes-of-{package}"));
         let crates = list.join("crates").join(package);
         fs::create_dir_all(&crates)?;
@@ -295,7 +296,7 @@ impl Deny {
     }
 }
 
-/// What cargo tells of this checkout as it is locked, without the net, for the machine's own target.
+/// Cargo's offline metadata of this checkout as locked, for the machine's target.
 fn metadata() -> Result<Output> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -1,4 +1,4 @@
-//! What leaves the machine is encrypted or does not leave: a relay without a certificate stays on loopback.
+//! Traffic that leaves the machine is encrypted: a relay without a certificate binds loopback only.
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
@@ -18,7 +18,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Loopback in the clothes of IPv6: for the relay an address like any other, for the machine its own.
+/// IPv4 loopback mapped to IPv6: not loopback for the relay, but local for the machine.
 const ADDRESS: &str = "[::ffff:127.0.0.1]:0";
 
 /// A certificate for `localhost` and 127.0.0.1, and its key.
@@ -46,7 +46,7 @@ impl Identity {
         Ok(["--tls-cert", cert, "--tls-key", key])
     }
 
-    /// A connection that is encrypted for this certificate and no other.
+    /// A TLS connection that accepts this certificate only.
     async fn connect(&self, authority: &str) -> Result<Box<dyn Pipe>> {
         let mut roots = RootCertStore::empty();
         roots.add(self.der.clone())?;
@@ -87,7 +87,7 @@ async fn t29_a_non_loopback_address_is_served_by_tls() -> Result<()> {
     let relay = relay(&identity)?;
     let link = relay.link();
     ensure!(link.scheme == "https" && link.authority.starts_with("localhost:"), "{link:?}");
-    // By the name that was allowed, by the address itself, and by no other.
+    // By the allowed name, by the address itself, and by no other.
     assert_eq!(identity.get(&link.authority, &link.authority).await?.status, 200);
     let address = by(link, "127.0.0.1");
     assert_eq!(identity.get(&address, &address).await?.status, 200);
@@ -98,7 +98,7 @@ async fn t29_a_non_loopback_address_is_served_by_tls() -> Result<()> {
     assert_eq!(client.welcome().role, Role::Owner);
     client.subscribe(&[Topic::Overview]).await?;
     client.until(&Topic::Overview, "changes", |known| known.deltas >= 2).await?;
-    // A page of the same host without encryption is another origin.
+    // A page of the same host without encryption has another origin.
     let pipe = identity.connect(&link.authority).await?;
     let plain = Link { scheme: "http", ..link.clone() };
     let refused = Client::connect_over(pipe, &plain, &link.key, Form::Binary).await;
@@ -127,7 +127,7 @@ fn t29_without_a_certificate_only_loopback_is_bound() -> Result<()> {
         ensure!(output.status.code() == Some(2), "{address}: {said}");
         ensure!(said.contains("--tls-cert and --tls-key") && said.contains("ssh -L"), "{address}: {said}");
     }
-    // Half of what it takes, or a key that others can read, is as good as none.
+    // One of the two files, or a key that others can read, is an error.
     let [cert_flag, cert, key_flag, key] = identity.flags()?;
     std::fs::set_permissions(key, PermissionsExt::from_mode(0o644))?;
     for (args, says) in [
@@ -157,7 +157,7 @@ fn t19_an_unfinished_tls_handshake_times_out() -> Result<()> {
     let mut silent = std::net::TcpStream::connect(by(relay.link(), "127.0.0.1"))?;
     silent.set_read_timeout(Some(TIMEOUT))?;
     let mut nothing = Vec::new();
-    // It ends by the relay's own clock; an error here is the test's.
+    // The relay's own time limit ends it; an error here is the test's.
     let ended = silent.read_to_end(&mut nothing);
     ensure!(ended.is_ok() && nothing.is_empty(), "the relay still waits: {ended:?}");
     Ok(())

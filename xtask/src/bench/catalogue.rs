@@ -34,7 +34,7 @@ impl Goal {
     }
 
     /// As shown in the table.
-    pub(crate) fn words(self) -> String {
+    pub(crate) fn describe(self) -> String {
         match self {
             Self::AtMost(limit) => format!("≤ {limit}"),
             Self::AtLeast(limit) => format!("≥ {limit}"),
@@ -69,7 +69,7 @@ pub(crate) fn find(key: &str) -> Option<&'static Entry> {
 pub(crate) fn list() -> String {
     let width = CATALOGUE.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
     CATALOGUE.iter().fold(String::new(), |mut out, entry| {
-        let goal = entry.goal.map(|goal| format!(" ({})", goal.words())).unwrap_or_default();
+        let goal = entry.goal.map(|goal| format!(" ({})", goal.describe())).unwrap_or_default();
         let _ = writeln!(out, "{:width$}  {} [{}]{goal}", entry.name, entry.what, entry.unit);
         out
     })
@@ -114,10 +114,17 @@ pub(crate) const CATALOGUE: &[Entry] = &[
     ),
     entry("wire.bytes_per_gpu_sample_busy", "B", most(4.5), "the same of busy GPUs"),
     entry("wire.bytes_per_gpu_sample_all_fields", "B", most(10.0), "every field, processes, host and jobs"),
+    entry("wire.bytes_per_gpu_sample_overview", "B", None, "what the overview carries of busy GPUs"),
+    entry(
+        "wire.overview_snapshot_bytes_per_gpu",
+        "B",
+        None,
+        "the overview's snapshot with its complete history, for each GPU",
+    ),
     entry("wire.vs_json_ratio", "ours/theirs", None, "the six core fields against the same as JSON"),
     entry("wire.vs_gpustat_web_ratio", "ours/theirs", None, "the same against gpustat-web's whole HTML"),
     entry("wire.vs_gpu_hot_ratio", "ours/theirs", None, "the same against gpu-hot's whole JSON"),
-    entry("relay.cpu_pct_64n_0v", "% of a core", most(0.1), "64 nodes of 8 GPUs, nobody looks"),
+    entry("relay.cpu_pct_64n_0v", "% of a core", most(0.1), "64 nodes of 8 GPUs, no viewer"),
     entry("relay.cpu_pct_64n_1v", "% of a core", most(0.5), "64 nodes, one page looks at the job"),
     entry("relay.rss_mb_64n", "MB", most(25.0), "resident memory with 64 nodes"),
     entry("relay.cpu_pct_1000n_1v", "% of a core", None, "1,000 nodes, one page"),

@@ -30,10 +30,11 @@ impl Figure {
     pub(crate) fn read(line: &str) -> Result<Option<Self>> {
         let Some(line) = line.strip_prefix(MARK) else { return Ok(None) };
         let (numbers, note) = line.split_once(" # ").unwrap_or((line, ""));
-        let mut words = numbers.split(' ');
-        let key = words.next().unwrap_or_default();
+        let mut fields = numbers.split(' ');
+        let key = fields.next().unwrap_or_default();
         let entry = catalogue::find(key).with_context(|| format!("{key} is not in the catalogue"))?;
-        let mut number = || words.next().map(|word| word.parse().with_context(|| format!("read {line:?}")));
+        let mut number =
+            || fields.next().map(|field| field.parse().with_context(|| format!("read {line:?}")));
         let value = number().with_context(|| format!("{key} has no value"))??;
         let spread = match (number(), number()) {
             (Some(lowest), Some(highest)) => Some((lowest?, highest?)),

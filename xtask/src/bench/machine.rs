@@ -1,22 +1,22 @@
 //! Describes the machine, and whether it was busy during the measurement.
 
-use crate::shell::ask;
+use crate::shell::output_of;
 use std::fs;
 
 /// The machine in one line, and a warning if it is busy.
-pub(crate) fn words() -> String {
+pub(crate) fn describe() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let load = load();
-    let mut words = format!(
+    let mut text = format!(
         "{cores} cores of {}, Linux {}, {}, load {load:.1}",
         processor(),
-        ask("uname", &["-r"]).unwrap_or_else(|| "?".to_owned()),
-        ask("date", &["-u", "+%F %R UTC"]).unwrap_or_else(|| "?".to_owned()),
+        output_of("uname", &["-r"]).unwrap_or_else(|| "?".to_owned()),
+        output_of("date", &["-u", "+%F %R UTC"]).unwrap_or_else(|| "?".to_owned()),
     );
     if load > cores as f64 * 0.75 {
-        words += "\nthe machine is busy: shares of CPU hold, times that pass on a clock are too long";
+        text += "\nthe machine is busy: shares of CPU are valid, wall-clock times are too long";
     }
-    words
+    text
 }
 
 fn processor() -> String {

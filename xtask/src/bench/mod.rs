@@ -41,7 +41,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
             failed.push(subject);
         }
     }
-    print!("{}", summary::table(&figures, &machine::words()));
+    print!("{}", summary::table(&figures, &machine::describe()));
     let path = summary::write(&figures)?;
     println!("written: {}", path.display());
     if failed.is_empty() {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_nothing_is_answered_with_where_names_are_found() {
+    fn an_unknown_name_is_reported_with_where_to_find_names() {
         let error = names(&["prob"]).unwrap_err().to_string();
         assert!(error.contains("\"prob\"") && error.contains("--list"), "{error}");
     }

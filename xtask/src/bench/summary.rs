@@ -33,7 +33,7 @@ fn row(figure: &Figure) -> [String; 6] {
         figure.key.clone(),
         format!("{} {}", number(figure.value), figure.entry.unit),
         spread.unwrap_or_default(),
-        figure.entry.goal.map(|goal| goal.words()).unwrap_or_default(),
+        figure.entry.goal.map(|goal| goal.describe()).unwrap_or_default(),
         figure.note.clone(),
     ]
 }

@@ -1,13 +1,20 @@
 //! Colours of heat maps from the style sheet's tokens. Missing values have a pattern and not a colour alone.
 
-use crate::chart::Point;
+use super::gpu_groups::NodeGroup;
+use crate::chart::{ColourScale, Point};
 use crate::domain::colour_scheme::ColourScheme;
+use crate::domain::metric::Metric;
+use crate::fleet::TopicStore;
 use crate::platform;
+use crate::state::page::Page;
+use crate::state::time::Time;
+use leptos::prelude::*;
 
 /// The colours of the steps, as the style sheet defines them now.
 #[derive(Clone, PartialEq)]
 pub struct ColourMap {
     scheme: ColourScheme,
+    scale: ColourScale,
     steps: [[u8; 3]; 4],
     /// For missing values: hatching, and the line of an unsupported reading.
     faint: [u8; 3],
@@ -18,9 +25,20 @@ pub struct ColourMap {
 impl ColourMap {
     /// Reads the colours from the style sheet.
     pub fn from_tokens(scheme: ColourScheme) -> Self {
-        let steps = ["--util-0", "--util-1", "--util-2", "--util-3"];
+        Self::of(scheme, ColourScale::WHOLE, ["--util-0", "--util-1", "--util-2", "--util-3"])
+    }
+
+    /// Reads the colours of a metric. A deviation is pale while a GPU is like its peers.
+    pub fn for_metric(metric: Metric, scheme: ColourScheme, scale: ColourScale) -> Self {
+        if metric == Metric::DEVIATION {
+            return Self::of(ColourScheme::Ramp, scale, ["--util-0", "--util-0", "--warn", "--warn"]);
+        }
+        Self { scale, ..Self::from_tokens(scheme_of(metric, scheme)) }
+    }
+
+    fn of(scheme: ColourScheme, scale: ColourScale, steps: [&'static str; 4]) -> Self {
         let colour = |name| rgb(&platform::token(name)).unwrap_or([128; 3]);
-        Self { scheme, steps: steps.map(colour), faint: colour("--faint"), bad: colour("--bad") }
+        Self { scheme, scale, steps: steps.map(colour), faint: colour("--faint"), bad: colour("--bad") }
     }
 
     /// Returns the colour of a value; transparent without one. A ramp is interpolated, traffic lights are
@@ -28,7 +46,7 @@ impl ColourMap {
     pub fn rgba(&self, value: Option<f32>) -> [u8; 4] {
         let Some(util) = value else { return [0; 4] };
         let [r, g, b] = match self.scheme {
-            ColourScheme::Ramp => self.mixed(util),
+            ColourScheme::Ramp => self.mixed(self.scale.position(util / 100.0) * 100.0),
             _ => self.steps[self.scheme.step(util.round().max(0.0) as u64)],
         };
         [r, g, b, 255]
@@ -60,6 +78,65 @@ impl ColourMap {
     }
 }
 
+/// Returns the user's scheme for activity, and the ramp for everything else.
+fn scheme_of(metric: Metric, scheme: ColourScheme) -> ColourScheme {
+    if matches!(metric, Metric::UTIL | Metric::SM_ACTIVE) { scheme } else { ColourScheme::Ramp }
+}
+
+/// What the colours of a heat map show: the metric, the part of its scale, and the maximum of the
+/// scale in the metric's unit if all GPUs have the same.
+#[derive(Clone, Copy, PartialEq)]
+pub struct ShownScale {
+    /// The metric.
+    pub metric: Metric,
+    /// The part of its scale.
+    pub scale: ColourScale,
+    /// The maximum of the scale.
+    pub top: Option<f32>,
+}
+
+/// At most this many GPUs determine the scale.
+const SAMPLED_GPUS: usize = 64;
+
+/// Returns the scale that fits the values of the shown time, adapted every few seconds. Thresholds of
+/// the user's own scheme stay where they are.
+pub fn shown_scale(
+    page: &Page,
+    time: &Time,
+    store: &TopicStore,
+    groups: Memo<Vec<NodeGroup>>,
+    metric: Memo<Metric>,
+) -> Memo<ShownScale> {
+    let (window, store, settings) = (time.window(Signal::stored(60)), store.clone(), page.settings.clone());
+    Memo::new(move |before: Option<&ShownScale>| {
+        let metric = metric.get();
+        let fixed = |scale| ShownScale { metric, scale, top: Some(100.0) };
+        match metric {
+            Metric::DEVIATION => return fixed(ColourScale::LOWER_HALF),
+            Metric::THROTTLE => return fixed(ColourScale::WHOLE),
+            _ if scheme_of(metric, settings.scheme()) != ColourScheme::Ramp => {
+                return fixed(ColourScale::WHOLE);
+            }
+            _ => {}
+        }
+        let window = window.get();
+        let (mut values, mut tops) = (Vec::new(), Vec::new());
+        groups.with(|groups| {
+            let all = || groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
+            for (group, gpu) in all().step_by(all().count().div_ceil(SAMPLED_GPUS).max(1)) {
+                let (top, points) = group.values(&store, gpu, metric, &window, 0);
+                let Some(top) = top.filter(|top| *top > 0.0) else { continue };
+                values.extend(points.iter().filter_map(|point| Some(point.value()? / top)));
+                tops.push(top);
+            }
+        });
+        let same = before.filter(|before| before.metric == metric);
+        let scale = same.map_or(ColourScale::WHOLE, |before| before.scale).adapted(values);
+        let first = tops.first().copied();
+        ShownScale { metric, scale, top: first.filter(|first| tops.iter().all(|top| top == first)) }
+    })
+}
+
 /// Parses `#rrggbb`.
 fn rgb(token: &str) -> Option<[u8; 3]> {
     let digits = token.strip_prefix('#').filter(|digits| digits.len() == 6)?;
@@ -72,7 +149,7 @@ mod tests {
     use super::*;
 
     fn palette(scheme: ColourScheme, steps: [[u8; 3]; 4]) -> ColourMap {
-        ColourMap { scheme, steps, faint: [9; 3], bad: [8; 3] }
+        ColourMap { scheme, scale: ColourScale::WHOLE, steps, faint: [9; 3], bad: [8; 3] }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Exports of a graph: a picture with title and time, or the underlying numbers.
 
 use super::gpu_groups::{GpuEntry, NodeGroup};
+use crate::domain::deviation::StepDeviation;
 use crate::domain::metric::Metric;
 use crate::fleet::TopicStore;
 use crate::platform;
@@ -72,17 +73,26 @@ impl Export {
         format!("nodeglass-{}.{kind}", self.metric.get_untracked().name())
     }
 
-    /// Returns a CSV with one line per second and one column per GPU, in the unit named in the first line;
-    /// empty where unknown.
+    /// Returns a CSV with one line per second and, for each GPU, a column of the metric and one of the
+    /// deviation from its peers, in the units named in the first line; empty where unknown.
     pub fn numbers(&self) -> String {
-        let (metric, groups) = (self.metric.get_untracked(), self.groups.get_untracked());
+        let (shown, groups) = (self.metric.get_untracked(), self.groups.get_untracked());
         let now_ms = self.time.now_ms();
         let range = untrack(|| self.time.range());
         let (from, to) = (range.start_ms(now_ms) / 1_000, range.end_ms(now_ms) / 1_000);
-        let mut columns: Vec<Vec<Option<u32>>> = Vec::new();
+        let mut columns: Vec<Vec<Option<f32>>> = Vec::new();
         let mut out = String::from("unix_s");
-        for (group, gpu) in groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu))) {
-            let _ = write!(out, ",{} {} {}", group.node.name(), gpu.label.replace(',', " "), metric.name());
+        let all = || groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
+        let is_compared = |(group, gpu): &(&NodeGroup, &GpuEntry)| {
+            let (node, gpu) = (group.node.position(), gpu.cell.position());
+            self.store.comparison(|comparison| comparison.has_peers(node, gpu))
+        };
+        let deviations = all().filter(is_compared).map(|entry| (entry, Metric::DEVIATION));
+        let shown = all().filter(|_| shown != Metric::DEVIATION).map(|entry| (entry, shown));
+        for ((group, gpu), metric) in shown.chain(deviations) {
+            let rank = group.ranks(&self.store, gpu).first().map(|rank| format!(" rank {rank}"));
+            let (label, rank) = (gpu.label.replace(',', " "), rank.unwrap_or_default());
+            let _ = write!(out, ",{} {label}{rank} {}", group.node.name(), metric.name());
             columns.push(self.column(group, gpu, metric, from, to));
         }
         out.push('\n');
@@ -90,9 +100,9 @@ impl Export {
             let _ = write!(out, "{}", self.time.wall_s(second * 1_000));
             for column in &columns {
                 out.push(',');
-                if let Some(steps) = column[(second - from) as usize] {
+                if let Some(value) = column[(second - from) as usize] {
                     // One decimal, formatted with integers as everywhere.
-                    let tenths = (metric.measure(steps) * 10.0).round() as u64;
+                    let tenths = (value * 10.0).round() as u64;
                     let _ = write!(out, "{}", tenths / 10);
                     if !tenths.is_multiple_of(10) {
                         let _ = write!(out, ".{}", tenths % 10);
@@ -111,14 +121,25 @@ impl Export {
         metric: Metric,
         from: u64,
         to: u64,
-    ) -> Vec<Option<u32>> {
+    ) -> Vec<Option<f32>> {
         let mut column = vec![None; (to - from) as usize];
+        if metric == Metric::DEVIATION {
+            let (node, gpu) = (group.node.position(), gpu.cell.position());
+            self.store.comparison(|comparison| {
+                for (second, value) in (from..to).zip(&mut column) {
+                    if let StepDeviation::Value(_, percent) = comparison.at(node, gpu, second * 1_000) {
+                        *value = Some(f32::from(percent).abs());
+                    }
+                }
+            });
+            return column;
+        }
         group.with_history(&self.store, gpu, metric, |_, trace| {
             let slots =
                 trace.since(from * 1_000).map(|(at_ms, cell)| (at_ms / 1_000, cell.and_then(Cell::value)));
-            slots
-                .take_while(|(second, _)| *second < to)
-                .for_each(|(second, value)| column[(second - from) as usize] = value);
+            slots.take_while(|(second, _)| *second < to).for_each(|(second, value)| {
+                column[(second - from) as usize] = value.map(|steps| metric.measure(steps));
+            });
         });
         column
     }
@@ -209,6 +230,10 @@ fn swatch(context: &CanvasRenderingContext2d, class: &str, [x, y, width, height]
             .iter()
             .zip([0.0, 0.25, 0.5, 0.75])
             .for_each(|(token, from)| bar(token, from, from + 0.25, height)),
+        "legend__ramp legend__ramp--deviation" => {
+            bar("--util-0", 0.0, 0.5, height);
+            bar("--warn", 0.5, 1.0, height);
+        }
         "legend__gap" => dashes("--faint", 8, height),
         "legend__failed" => dashes("--bad", 3, height),
         "legend__lack" => bar("--faint", 0.0, 1.0, 1.0),

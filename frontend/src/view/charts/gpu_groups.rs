@@ -1,15 +1,16 @@
 //! The GPUs of a scope, grouped by node, with their names and values for graphs.
 
 use crate::chart::{Point, Window};
+use crate::domain::deviation::{Deviation, StepDeviation};
 use crate::domain::metric::Metric;
-use crate::domain::throttle;
+use crate::domain::{ownership, throttle};
 use crate::fleet::{GpuCell, NodeCell, TopicStore};
 use crate::state::time::GpuRef;
 use crate::view::scope::Scope;
 use leptos::prelude::*;
-use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture};
+use nodeglass_protocol::Cell;
+use nodeglass_protocol::picture::{GpuPicture, Link};
 use nodeglass_protocol::trace::Trace;
-use nodeglass_protocol::{Cell, GpuField};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A node and those of its GPUs that count.
@@ -74,9 +75,19 @@ impl NodeGroup {
 
     /// Returns a GPU's full name: `gpu-06 GPU 1, rank 41`.
     pub fn name(&self, store: &TopicStore, gpu: &GpuEntry) -> String {
-        let rank = store.node(&self.node, |node| rank(node, gpu)).flatten();
-        let rank = rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
+        let rank = self.ranks(store, gpu).first().map(|rank| format!(", rank {rank}")).unwrap_or_default();
         format!("{} {}{rank}", self.node.name(), gpu.label)
+    }
+
+    /// Returns the ranks of the programs on a GPU.
+    pub fn ranks(&self, store: &TopicStore, gpu: &GpuEntry) -> Vec<u32> {
+        store.node(&self.node, |node| ownership::ranks(node, gpu.cell.uuid())).unwrap_or_default()
+    }
+
+    /// Returns how far a GPU is from its peers over the last minute; `None` if it is not compared.
+    pub fn deviation(&self, store: &TopicStore, gpu: &GpuEntry) -> Option<Deviation> {
+        let (node, gpu) = (self.node.position(), gpu.cell.position());
+        store.comparison(|comparison| comparison.deviation(node, gpu).cloned())
     }
 
     /// Reads one of its GPUs and the history of a metric.
@@ -89,8 +100,29 @@ impl NodeGroup {
     ) -> Option<R> {
         let at = gpu.cell.position();
         store.node(&self.node, |node| {
-            Some(read(node.gpus.get(at)?, node.history.as_ref()?.gpu(at, metric.field())?))
+            Some(read(node.gpus.get(at)?, node.history.as_ref()?.gpu(at, metric.field()?)?))
         })?
+    }
+
+    /// Returns what is known of a GPU in each step of a window from `first` on, in the metric's unit, and
+    /// the maximum of its scale; nothing without a history.
+    pub fn values(
+        &self,
+        store: &TopicStore,
+        gpu: &GpuEntry,
+        metric: Metric,
+        window: &Window,
+        first: usize,
+    ) -> (Option<f32>, Vec<Point>) {
+        if metric == Metric::DEVIATION {
+            let (node, gpu) = (self.node.position(), gpu.cell.position());
+            let points = store.comparison(|comparison| comparison.points(node, gpu, window, first));
+            return (Some(100.0), points);
+        }
+        let values = self.with_history(store, gpu, metric, |picture, trace| {
+            (metric.scale_max(picture), window.points(trace, first, |steps| metric.measure(steps)))
+        });
+        values.unwrap_or_default()
     }
 
     /// Returns what is known of a GPU in each step of a window from `first` on, as fractions of its scale.
@@ -102,39 +134,52 @@ impl NodeGroup {
         window: &Window,
         first: usize,
     ) -> Vec<Point> {
-        let points = self.with_history(store, gpu, metric, |picture, trace| {
-            let top = metric.scale_max(picture).filter(|top| *top > 0.0)?;
-            Some(window.points(trace, first, |steps| metric.measure(steps) / top))
-        });
-        points.flatten().unwrap_or_else(|| vec![Point::Gap; window.steps().saturating_sub(first)])
+        let (top, mut points) = self.values(store, gpu, metric, window, first);
+        let top = top.filter(|top| *top > 0.0);
+        points.resize(window.steps().saturating_sub(first), Point::Gap);
+        for point in &mut points {
+            *point = match (*point, top) {
+                (Point::Value(value), Some(top)) => Point::Value(value / top),
+                (_, None) => Point::Gap,
+                (other, _) => other,
+            };
+        }
+        points
     }
 
     /// Returns the current value in the metric's unit; `None` for a GPU that cannot be read.
     pub fn now(&self, store: &TopicStore, gpu: &GpuEntry, metric: Metric) -> Option<f32> {
+        let Some(field) = metric.field() else {
+            return Some(self.deviation(store, gpu)?.percent.unsigned_abs() as f32);
+        };
         let cell = store.node(&self.node, |node| {
             let picture = node.gpus.get(gpu.cell.position()).filter(|picture| picture.fault.is_none());
-            picture.map(|picture| picture.row.get(metric.field()))
+            picture.map(|picture| picture.row.get(field))
         });
         cell.flatten().and_then(Cell::value).map(|steps| metric.measure(steps))
     }
 
     /// Formats the value at a moment.
     pub fn text_at(&self, store: &TopicStore, gpu: &GpuEntry, metric: Metric, at_ms: u64) -> String {
+        if metric == Metric::DEVIATION {
+            let (node, gpu) = (self.node.position(), gpu.cell.position());
+            return match store.comparison(|comparison| comparison.at(node, gpu, at_ms)) {
+                StepDeviation::NoData => "no data".to_owned(),
+                StepDeviation::NotCompared => "not compared".to_owned(),
+                StepDeviation::Value(metric, percent) => {
+                    Deviation { metric, percent: percent.into(), outlier: None }.label()
+                }
+            };
+        }
         let cell = self.with_history(store, gpu, metric, |_, trace| trace.at(at_ms));
         match cell.flatten() {
             None => "no data".to_owned(),
             Some(Cell::UNSUPPORTED) => "not offered by this card".to_owned(),
             Some(cell) => match cell.value() {
-                Some(bits) if metric.field() == GpuField::Throttle => throttle::names(bits),
+                Some(bits) if metric == Metric::THROTTLE => throttle::names(bits),
                 Some(steps) => metric.format(metric.measure(steps)),
                 None => "reading failed".to_owned(),
             },
         }
     }
-}
-
-/// Returns the rank of a program on a GPU, if one reports its rank.
-fn rank(node: &NodePicture, gpu: &GpuEntry) -> Option<u32> {
-    let mut here = node.processes.iter().filter(|process| process.facts.gpu == *gpu.cell.uuid());
-    here.find_map(|process| process.facts.rank).map(|rank| rank.global)
 }

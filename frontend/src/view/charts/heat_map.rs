@@ -1,11 +1,11 @@
 //! The heat map: every GPU of a job or the cluster over time, one line each, grouped by node.
 
-use super::colour_map::ColourMap;
+use super::colour_map::{ColourMap, ShownScale, shown_scale};
 use super::export::Export;
 use super::gpu_groups::{GpuEntry, NodeGroup, gpu_groups, history_revision};
 use super::heat_map_paint::{Brush, paint};
 use super::plot_area::{PlotArea, PlotHandlers};
-use super::summary::{legend, metric_menu, summary};
+use super::summary::{legend, metric_buttons, metric_menu, summary};
 use super::time_bar::{TimeAxis, TimeBar};
 use super::tooltip::TooltipText;
 use crate::chart::Strips;
@@ -37,7 +37,7 @@ const NAMES_PX: f64 = 210.0;
 pub fn HeatMap(
     /// The scope.
     scope: Scope,
-    /// Whether only the overview is subscribed: then only the history of utilisation is known.
+    /// Whether only the overview is subscribed: then the history of few metrics is known.
     #[prop(optional)]
     glance: bool,
 ) -> impl IntoView {
@@ -48,8 +48,16 @@ pub fn HeatMap(
     });
     let metric = {
         let time = time.clone();
-        Memo::new(move |_| if glance { Metric::UTIL } else { time.metric() })
+        Memo::new(move |_| {
+            let metric = time.metric();
+            if glance {
+                Metric::in_overview().find(|known| *known == metric).unwrap_or_default()
+            } else {
+                metric
+            }
+        })
     };
+    let shown = shown_scale(&page, &time, &scope.store, groups, metric);
     let columns = {
         let time = time.clone();
         Memo::new(move |_| {
@@ -78,7 +86,7 @@ pub fn HeatMap(
                             groups.iter().skip(column * per).take(per).cloned().collect::<Vec<_>>()
                         })
                     });
-                    view! { <Block scope=scope.clone() groups=part metric label columns=all/> }
+                    view! { <Block scope=scope.clone() groups=part metric shown label columns=all/> }
                 })
                 .collect_view()
         }
@@ -89,11 +97,12 @@ pub fn HeatMap(
                 <h2>"All GPUs" <small>{move || format!("{} · {}, one row per GPU", text::count(gpus.get(), "GPU", "GPUs"), metric.get().title().to_lowercase())}</small></h2>
                 {(!glance).then(|| metric_menu(&time))}
                 <span class="spring"></span>
+                {glance.then(|| metric_buttons(&time, metric))}
                 {export.buttons()}
             </div>
             <TimeBar/>
             <div class="heat-map__blocks">{move || blocks()}</div>
-            {legend(metric)}
+            {legend(shown)}
             <p class="read-out" aria-live=move || if live.get() { "polite" } else { "off" }>{move || label.get()}</p>
         </section>
     }
@@ -110,6 +119,7 @@ fn Block(
     scope: Scope,
     groups: Memo<Vec<NodeGroup>>,
     metric: Memo<Metric>,
+    shown: Memo<ShownScale>,
     label: Signal<String>,
     columns: usize,
 ) -> impl IntoView {
@@ -131,7 +141,7 @@ fn Block(
         }))
     };
     let canvas = NodeRef::<Canvas>::new();
-    keep_painted(&page, &scope, groups, metric, strips, window, canvas);
+    keep_painted(&page, &scope, groups, shown, strips, window, canvas);
     // Names and states are two columns of one list.
     let beside = |draw: fn(Row) -> AnyView| {
         let (page, scope) = (page.clone(), scope.clone());
@@ -156,8 +166,8 @@ fn Block(
             let gpu_ref = time.highlighted()?;
             let at = groups.with(|groups| line_index(groups, |group, gpu| group.gpu_ref(gpu) == gpu_ref))?;
             let (top, line) = strips.with(|strips| (strips.tops().nth(at), strips.thickness()));
-            let style = format!("top:{}px;height:{}px", top?, line);
-            Some(view! { <i class="heat-map__pick" style=style></i> }.into_any())
+            let (top, height) = (format!("{}px", top?), format!("{line}px"));
+            Some(view! { <i class="heat-map__pick" style:top=top style:height=height></i> }.into_any())
         }
     };
     view! {
@@ -179,7 +189,7 @@ fn keep_painted(
     page: &Page,
     scope: &Scope,
     groups: Memo<Vec<NodeGroup>>,
-    metric: Memo<Metric>,
+    shown: Memo<ShownScale>,
     strips: Memo<Strips>,
     window: Memo<crate::chart::Window>,
     canvas: NodeRef<Canvas>,
@@ -191,16 +201,11 @@ fn keep_painted(
         let Some(canvas) = canvas.get() else { return };
         page.settings.theme();
         time.track_colours();
-        let metric = metric.get();
-        let scheme = if matches!(metric, Metric::UTIL | Metric::SM_ACTIVE) {
-            page.settings.scheme()
-        } else {
-            Default::default()
-        };
+        let ShownScale { metric, scale, .. } = shown.get();
         let brush = Brush {
             window: window.get(),
             strips: strips.get(),
-            palette: ColourMap::from_tokens(scheme),
+            palette: ColourMap::for_metric(metric, page.settings.scheme(), scale),
             metric,
             history_revision: history_revision.get(),
         };
@@ -315,7 +320,7 @@ fn name(row: Row) -> AnyView {
     view! { <a href=href style:height=height>{move || unwell()} <span>{name_text}</span></a> }.into_any()
 }
 
-/// A node's current state: its mean, or the label of what is wrong.
+/// A node's current state: its mean, its largest deviation, or the label of what is wrong.
 fn state(row: Row) -> AnyView {
     let health = row.health();
     let Row { page, scope, group, metric, pitch } = row;
@@ -331,9 +336,12 @@ fn state(row: Row) -> AnyView {
         let metric = metric.get();
         let values: Vec<f32> =
             group.gpus.iter().filter_map(|gpu| group.now(&scope.store, gpu, metric)).collect();
-        text::or_absent(
-            (!values.is_empty()).then(|| metric.format(values.iter().sum::<f32>() / values.len() as f32)),
-        )
+        // Of deviations, the largest matters.
+        let shown = match metric {
+            Metric::DEVIATION => values.iter().copied().fold(0.0, f32::max),
+            _ => values.iter().sum::<f32>() / values.len() as f32,
+        };
+        text::or_absent((!values.is_empty()).then(|| metric.format(shown)))
     };
     let sentence = Memo::new(move |_| sentence());
     view! { <span class="num" title=move || sentence.get() style:line-height=format!("{pitch}px")>{move || sentence.get()}</span> }.into_any()

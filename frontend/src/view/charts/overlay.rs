@@ -1,15 +1,19 @@
 //! All GPUs of a job in one graph: their band, and the outliers.
 
 use super::export::Export;
-use super::gpu_groups::gpu_groups;
+use super::gpu_groups::{NodeGroup, gpu_groups, is_over};
 use super::graph::{Graph, Plots, plot_memo};
 use super::plot::Plot;
 use super::summary::summary;
-use crate::domain::metric::Metric;
+use crate::domain::deviation::{Found, Sentence, sentences};
+use crate::fleet::TopicStore;
 use crate::state::page::Page;
 use crate::state::time::Time;
 use crate::view::scope::Scope;
 use leptos::prelude::*;
+
+/// At most this many outliers have a sentence.
+const MOST_SENTENCES: usize = 4;
 
 /// All GPUs of a scope in one graph.
 #[component]
@@ -29,16 +33,25 @@ pub fn Overlay(
     let plot = plot_memo(&time, &scope.store, groups, metric, 300);
     let label = summary(&page, &time, &scope.store, groups, metric);
     let export = Export::new(&page, &time, &scope.store, groups, metric);
+    let verdict = {
+        let (store, step) = (scope.store, page.step);
+        Memo::new(move |_| {
+            step.track();
+            // The first values arrive between two steps.
+            plot.track();
+            groups.with(|groups| verdict(&store, groups))
+        })
+    };
     view! {
-        <section class="panel overlay" aria-label="Ranks together">
+        <section class="panel overlay" aria-label="Rank comparison">
             <div class="panel__head">
-                <h2>"Ranks together" <small>{move || plot.with(what)}</small></h2>
+                <h2>"Rank comparison" <small>{move || plot.with(what)}</small></h2>
                 <span class="spring"></span>
                 {export.buttons()}
             </div>
+            {outlier_list(&time, groups, verdict)}
             <Graph plot metric label hue="--util-line" height=260/>
             {legend(plot)}
-            <p class="read-out">{move || plot.with(|plot| outliers_text(plot, metric.get()))}</p>
         </section>
     }
 }
@@ -52,26 +65,93 @@ fn what(plot: &Plot) -> String {
     }
 }
 
-/// Names the outliers.
-fn outliers_text(plot: &Plot, metric: Metric) -> String {
-    if plot.outliers.is_empty() {
-        return if plot.lines.len() > 2 {
-            "Nobody left the others in the last minute shown.".to_owned()
-        } else {
-            String::new()
-        };
+/// What the comparison of some GPUs shows.
+#[derive(Clone, PartialEq)]
+enum Verdict {
+    /// A single GPU or none.
+    Nothing,
+    /// A sentence instead of outliers.
+    None(&'static str),
+    /// The outliers, and how many more there are.
+    Outliers(Vec<Sentence>, usize),
+}
+
+/// Judges over all metrics, whichever is shown.
+fn verdict(store: &TopicStore, groups: &[NodeGroup]) -> Verdict {
+    let all = || groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
+    if all().count() < 2 {
+        return Verdict::Nothing;
     }
-    let one = |(at, away): &(usize, f32)| {
-        let side = if *away < 0.0 { "below" } else { "above" };
-        let by = match metric {
-            _ if metric.is_percent() || metric == Metric::THROTTLE => {
-                format!("{} points", away.abs().round() as u32)
-            }
-            _ => metric.format(away.abs()),
-        };
-        format!("{} was {by} {side} the median", plot.lines[*at].name)
+    let (deviations, has_peers) = store.comparison(|comparison| {
+        let places = || all().map(|(group, gpu)| (group.node.position(), gpu.cell.position()));
+        let deviations: Vec<_> =
+            places().map(|(node, gpu)| comparison.deviation(node, gpu).cloned()).collect();
+        (deviations, places().any(|(node, gpu)| comparison.has_peers(node, gpu)))
+    });
+    if !has_peers {
+        return Verdict::None("Not compared: fewer than 4 GPUs of the same model.");
+    }
+    if deviations.iter().all(Option::is_none) {
+        return Verdict::None("Nothing to compare: no data of the last minute, or the job idles.");
+    }
+    let outlier = |((group, gpu), (at, deviation)): ((&NodeGroup, _), (usize, Option<_>))| {
+        let deviation: crate::domain::deviation::Deviation = deviation?;
+        deviation.outlier.as_ref()?;
+        let gpu: &super::gpu_groups::GpuEntry = gpu;
+        Some(Found {
+            at,
+            node: group.node.name().to_string(),
+            gpu: gpu.label.clone(),
+            ranks: group.ranks(store, gpu),
+            on_node: group.gpus.len(),
+            deviation,
+        })
     };
-    format!("In the last minute shown {}.", plot.outliers.iter().map(one).collect::<Vec<_>>().join("; "))
+    let found: Vec<Found> = all().zip(deviations.into_iter().enumerate()).filter_map(outlier).collect();
+    if found.is_empty() {
+        return Verdict::None(if is_over(store, groups) {
+            "No outliers in the last minute of the job."
+        } else {
+            "No outliers in the last minute."
+        });
+    }
+    let (sentences, more) = sentences(found, MOST_SENTENCES);
+    Verdict::Outliers(sentences, more)
+}
+
+/// The outliers; a click shows the metric in which one deviates, and pins it.
+fn outlier_list(time: &Time, groups: Memo<Vec<NodeGroup>>, verdict: Memo<Verdict>) -> AnyView {
+    let time = time.clone();
+    let line = move |sentence: Sentence| {
+        let Sentence { at, metric, text } = sentence;
+        let time = time.clone();
+        let show = move |_| {
+            let gpu_ref = groups.with_untracked(|groups| {
+                let mut all = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
+                all.nth(at).map(|(group, gpu)| group.gpu_ref(gpu))
+            });
+            time.set_metric(metric);
+            if untrack(|| time.highlighted()) != gpu_ref {
+                time.toggle_pinned(gpu_ref);
+            }
+        };
+        view! {
+            <li><button class="outlier" title="Show this metric and highlight this GPU" on:click=show>
+                <i class="dot dot--attention" aria-hidden="true"></i> {text}
+            </button></li>
+        }
+    };
+    let content = move || match verdict.get() {
+        Verdict::Nothing => ().into_any(),
+        Verdict::None(sentence) => view! { <p class="read-out">{sentence}</p> }.into_any(),
+        Verdict::Outliers(sentences, more) => {
+            let lines = sentences.into_iter().map(line.clone()).collect_view();
+            let more =
+                (more > 0).then(|| view! { <li class="read-out">{format!("and {more} more GPUs")}</li> });
+            view! { <ul class="outliers">{lines} {more}</ul> }.into_any()
+        }
+    };
+    view! { <div aria-live="polite">{move || content()}</div> }.into_any()
 }
 
 fn legend(plot: Plots) -> AnyView {
@@ -83,8 +163,8 @@ fn legend(plot: Plots) -> AnyView {
         view! {
             <span><i class="legend__line"></i> {if every { "a GPU" } else { "median" }}</span>
             {band.then(|| view! { <span><i class="legend__band"></i> "lowest to highest"</span> }.into_any())}
-            {far.then(|| view! { <span><i class="legend__far"></i> "leaves the others"</span> }.into_any())}
-            <span><i class="legend__pick"></i> "pointed at; click to keep"</span>
+            {far.then(|| view! { <span><i class="legend__far"></i> "outlier"</span> }.into_any())}
+            <span><i class="legend__pick"></i> "hovered (click to pin)"</span>
         }
     };
     view! { <p class="legend" aria-hidden="true">{move || entries()}</p> }.into_any()

@@ -1,13 +1,15 @@
 //! A plot: lines of GPUs on one scale and one time range, ready to be drawn, read and compared.
 
 use super::gpu_groups::{GpuEntry, NodeGroup, is_over};
-use crate::chart::{Band, Point, Series, Window, WindowCache, outliers};
+use crate::chart::{Band, Point, Series, Window, WindowCache};
 use crate::domain::metric::Metric;
 use crate::fleet::TopicStore;
 use crate::state::time::GpuRef;
 
 /// Up to this many GPUs have a line each; of more, only the outliers.
 const MOST_LINES: usize = 16;
+/// At most this many outliers are drawn.
+const MOST_OUTLIERS: usize = 16;
 
 /// Lines of GPUs.
 pub struct Plot {
@@ -19,7 +21,7 @@ pub struct Plot {
     pub lines: Vec<Line>,
     /// Minimum, median and maximum, if there are several.
     pub band: Option<Band>,
-    /// Positions of the outliers, and their deviation.
+    /// Positions of the lines of outliers, whatever metric they deviate in, and their deviation in %.
     pub outliers: Vec<(usize, f32)>,
     is_over: bool,
     metric: Metric,
@@ -88,10 +90,7 @@ impl Plot {
             if !same_names {
                 line.name = group.name(store, gpu);
             }
-            let past = group.with_history(store, gpu, metric, |picture, trace| {
-                (metric.scale_max(picture), window.points(trace, step.1, |steps| metric.measure(steps)))
-            });
-            let (top, points) = past.unwrap_or_default();
+            let (top, points) = group.values(store, gpu, metric, &window, step.1);
             plot.top = top.unwrap_or(0.0).max(plot.top);
             line.advance(step, &points, window.steps());
             line
@@ -103,11 +102,7 @@ impl Plot {
             band.advance(step, rows());
             band
         });
-        plot.outliers = plot.band.as_ref().map_or_else(Vec::new, |band| {
-            // The last minute: a GPU that deviated once and returned is no outlier.
-            let recent = (60_000 / window.step_ms()) as usize;
-            outliers(rows(), &band.mid, recent, plot.top * metric.outlier_threshold())
-        });
+        plot.outliers = outliers(store, groups);
         (plot, true)
     }
 
@@ -134,6 +129,18 @@ impl Plot {
     pub fn line_for(&self, gpu_ref: &GpuRef) -> Option<(usize, &Line)> {
         self.lines.iter().enumerate().find(|(_, line)| line.gpu_ref == *gpu_ref)
     }
+}
+
+/// Returns the positions of the outliers among the GPUs of some nodes, and their deviation in %.
+fn outliers(store: &TopicStore, groups: &[NodeGroup]) -> Vec<(usize, f32)> {
+    let all = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
+    store.comparison(|comparison| {
+        let outlier = |(at, (group, gpu)): (usize, (&NodeGroup, &GpuEntry))| {
+            let deviation = comparison.deviation(group.node.position(), gpu.cell.position())?;
+            deviation.outlier.as_ref().map(|_| (at, deviation.percent as f32))
+        };
+        all.enumerate().filter_map(outlier).take(MOST_OUTLIERS).collect()
+    })
 }
 
 /// How many of the last steps may be in transit.

@@ -1,6 +1,7 @@
 //! Texts and legend for a graph of many GPUs: current values, values under the cursor, meaning of the
 //! colours.
 
+use super::colour_map::ShownScale;
 use super::gpu_groups::{GpuEntry, NodeGroup, is_over};
 use crate::chart::band::spread;
 use crate::domain::metric::Metric;
@@ -36,12 +37,7 @@ fn pointed(time: &Time, store: &TopicStore, groups: &[NodeGroup], metric: Metric
     let gpu_ref = time.highlighted()?;
     let (group, gpu) = all(groups).find(|(group, gpu)| group.gpu_ref(gpu) == gpu_ref)?;
     let value = group.text_at(store, gpu, metric, at_ms);
-    Some(format!(
-        "{} · {} · {} {value}",
-        time.clock(at_ms),
-        group.name(store, gpu),
-        metric.title().to_lowercase()
-    ))
+    Some(format!("{} · {} · {} {value}", time.clock(at_ms), group.name(store, gpu), metric.phrase()))
 }
 
 /// Describes minimum, median and maximum now; for an ended job, at its end.
@@ -68,21 +64,39 @@ fn summary_text(
     silent: usize,
 ) -> String {
     let Some((low, mid, high)) = spread(&mut values.to_vec()) else {
-        return format!("{}: nothing is known {when}", metric.title());
+        return format!("{}: no data {when}", metric.title());
     };
     if values.len() == 1 {
         return format!("{} {when}: {}", metric.title(), metric.format(low));
     }
-    let who = values.iter().position(|value| *value == low).map(name).unwrap_or_default();
-    let silent = if silent > 0 { format!(" · {silent} tell nothing") } else { String::new() };
+    let silent = if silent > 0 { format!(" · {silent} without data") } else { String::new() };
+    if metric == Metric::THROTTLE {
+        let throttled = values.iter().filter(|level| metric.is_throttled(**level)).count();
+        let who = values.iter().position(|level| metric.is_throttled(*level)).filter(|_| throttled == 1);
+        let who = who.map(|at| format!(" ({})", name(at))).unwrap_or_default();
+        return format!("Throttled {when}: {throttled} of {}{who}{silent}", gpus(values.len()));
+    }
+    // Of what is worse the higher it is, the highest is of interest.
+    let is_worse_high = matches!(metric, Metric::DEVIATION | Metric::TEMP);
+    let extreme = if is_worse_high { high } else { low };
+    let who = values.iter().position(|value| *value == extreme).map(name).unwrap_or_default();
+    let (of_low, of_high) = if is_worse_high {
+        (String::new(), format!(" ({who})"))
+    } else {
+        (format!(" ({who})"), String::new())
+    };
     format!(
-        "{} of {} {when}: lowest {} ({who}) · median {} · highest {}{silent}",
+        "{} of {} {when}: lowest {}{of_low} · median {} · highest {}{of_high}{silent}",
         metric.title(),
-        text::count(values.len(), "GPU", "GPUs"),
+        gpus(values.len()),
         metric.format(low),
         metric.format(mid),
         metric.format(high),
     )
+}
+
+fn gpus(count: usize) -> String {
+    text::count(count, "GPU", "GPUs")
 }
 
 fn all(groups: &[NodeGroup]) -> impl Iterator<Item = (&NodeGroup, &GpuEntry)> {
@@ -109,26 +123,61 @@ pub fn metric_menu(time: &Time) -> AnyView {
     .into_any()
 }
 
+/// Buttons for the few metrics of the overview.
+pub fn metric_buttons(time: &Time, shown: Memo<Metric>) -> AnyView {
+    let button = |metric: Metric| {
+        let time = time.clone();
+        let is_shown = move || if shown.get() == metric { "true" } else { "false" };
+        let title = if metric == Metric::DEVIATION { "Deviation" } else { metric.title() };
+        view! { <button aria-pressed=is_shown title=metric.title() on:click=move |_| time.set_metric(metric)>{title}</button> }
+    };
+    if Metric::in_overview().count() < 2 {
+        return ().into_any();
+    }
+    let buttons = Metric::in_overview().map(button).collect_view();
+    view! { <span class="segments" role="group" aria-label="Metric of the heat map">{buttons}</span> }
+        .into_any()
+}
+
 /// The legend of a heat map's colours and patterns.
-pub fn legend(metric: Memo<Metric>) -> AnyView {
-    let ends = move || {
-        let (dark, bright) = metric.get().scale_labels();
-        format!("{dark} to {bright}")
+pub fn legend(shown: Memo<ShownScale>) -> AnyView {
+    let ramp = move || match shown.get().metric {
+        Metric::DEVIATION => "legend__ramp legend__ramp--deviation",
+        _ => "legend__ramp",
+    };
+    let not_offered = move || match shown.get().metric {
+        Metric::DEVIATION => "not compared",
+        _ => "not supported",
     };
     view! {
         <p class="legend" aria-hidden="true">
-            <span><i class="legend__ramp"></i> {move || ends()}</span>
+            <span><i class=ramp></i> {move || scale_text(&shown.get())}</span>
             <span><i class="legend__gap"></i> "no data"</span>
             <span><i class="legend__failed"></i> "reading failed"</span>
-            <span><i class="legend__lack"></i> "not offered by the card"</span>
+            <span><i class="legend__lack"></i> {not_offered}</span>
         </p>
     }
     .into_any()
 }
 
+/// Names the ends of a colour scale: in words where it is the whole, else as values.
+fn scale_text(shown: &ShownScale) -> String {
+    let ShownScale { metric, scale, top } = *shown;
+    let (dark, bright) = metric.scale_labels();
+    if metric == Metric::DEVIATION || (scale.low() <= 0.0 && scale.high() >= 1.0) {
+        return format!("{dark} to {bright}");
+    }
+    let percent = |share: f32| format!("{} %", (share * 100.0).round() as u32);
+    match top {
+        Some(top) => format!("{} to {}", metric.format(top * scale.low()), metric.format(top * scale.high())),
+        None => format!("{} to {} of each GPU's maximum", percent(scale.low()), percent(scale.high())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chart::ColourScale;
 
     fn summary_of(when: &str, values: &[f32], silent: usize) -> String {
         summary_text(Metric::UTIL, when, values, |at| format!("n1 GPU {at}"), silent)
@@ -138,14 +187,41 @@ mod tests {
     fn an_ended_job_is_described_as_of_its_end_and_not_as_of_now() {
         assert_eq!(summary_of("now", &[86.0], 0), "Utilisation now: 86 %");
         assert_eq!(summary_of("at the end", &[86.0], 0), "Utilisation at the end: 86 %");
-        assert_eq!(summary_of("at the end", &[], 2), "Utilisation: nothing is known at the end");
+        assert_eq!(summary_of("at the end", &[], 2), "Utilisation: no data at the end");
     }
 
     #[test]
     fn the_lowest_of_many_is_named_and_missing_ones_are_counted() {
         assert_eq!(
             summary_of("now", &[97.0, 41.0, 99.0], 2),
-            "Utilisation of 3 GPUs now: lowest 41 % (n1 GPU 1) · median 97 % · highest 99 % · 2 tell nothing"
+            "Utilisation of 3 GPUs now: lowest 41 % (n1 GPU 1) · median 97 % · highest 99 % · 2 without data"
         );
+    }
+
+    #[test]
+    fn of_throttled_gpus_the_number_is_given_and_a_single_one_named() {
+        let throttled =
+            |values: &[f32]| summary_text(Metric::THROTTLE, "now", values, |at| format!("n1 GPU {at}"), 0);
+        assert_eq!(throttled(&[0.0, 100.0, 50.0]), "Throttled now: 1 of 3 GPUs (n1 GPU 1)");
+        assert_eq!(throttled(&[100.0, 100.0]), "Throttled now: 2 of 2 GPUs");
+        assert_eq!(throttled(&[50.0, 0.0]), "Throttled now: 0 of 2 GPUs");
+    }
+
+    #[test]
+    fn the_farthest_of_a_deviation_is_named() {
+        assert_eq!(
+            summary_text(Metric::DEVIATION, "now", &[2.0, 45.0, 3.0], |at| format!("n1 GPU {at}"), 0),
+            "Deviation from the job's median of 3 GPUs now: lowest 2 % · median 3 % · highest 45 % (n1 GPU 1)"
+        );
+    }
+
+    #[test]
+    fn the_ends_of_an_adapted_scale_are_values() {
+        let text = |metric, scale, top| scale_text(&ShownScale { metric, scale, top });
+        let part = ColourScale::WHOLE.adapted(vec![0.85, 0.95]);
+        assert_eq!(text(Metric::UTIL, ColourScale::WHOLE, Some(100.0)), "idle to busy");
+        assert_eq!(text(Metric::UTIL, part, Some(100.0)), "80 % to 100 %");
+        assert_eq!(text(Metric::CLOCK, part, Some(1_980.0)), "1,584 MHz to 1,980 MHz");
+        assert_eq!(text(Metric::POWER, part, None), "80 % to 100 % of each GPU's maximum");
     }
 }

@@ -75,10 +75,11 @@ fn throttle_lanes(time: &Time, store: &TopicStore, groups: &[NodeGroup], window:
 fn row(one: &Lane, now: &Window, window: Memo<Window>, time: &Time) -> AnyView {
     let runs: Vec<(u64, u64)> =
         one.gpus.iter().flat_map(|(_, throttle)| throttle.runs.iter().copied()).collect();
-    let class = if one.reason.is_normal { "lane" } else { "lane lane--attention" };
+    let severity = one.reason.severity();
+    let class = if severity.needs_attention() { "lane lane--attention" } else { "lane" };
     view! {
         <div class=class title=one.reason.why>
-            <span>{if one.reason.is_normal { "" } else { "◆ " }} {one.reason.name}</span>
+            <span>{severity.symbol()} " " {one.reason.name}</span>
             <div class="lane__time">
                 <svg viewBox="0 0 1000 1" preserveAspectRatio="none" aria-hidden="true"><path d=interval_path(&runs, now)></path></svg>
                 <Cursor window/>

@@ -24,6 +24,7 @@ pub fn TimeBar() -> impl IntoView {
             let now_ms = time.now_ms();
             let (start, end) = (time.clock(range.start_ms(now_ms)), time.clock(range.end_ms(now_ms)));
             match (range.is_live(), time.is_over()) {
+                (true, false) if !page.feed.is_live() => format!("Stopped at {end} · {span} until then"),
                 (true, false) => format!("Live · last {span}"),
                 (true, true) => format!("Ended · last {span}, {start}–{end}"),
                 (false, true) => format!("Ended · {start}–{end}, {span}"),

@@ -1,10 +1,14 @@
 //! The overview of all jobs, one row each.
 
-use super::job_entry::{Cells, job_health, overview_scope};
+use super::attention_list::AttentionList;
+use super::gpu_cells::Cells;
+use super::job_entry::{job_health as health_of, overview_scope};
 use super::job_list::NoJobs;
-use crate::domain::health::{self, Freshness, freshness};
+use crate::domain::health::{Freshness, Health, freshness};
+use crate::domain::job_health;
 use crate::domain::ownership;
 use crate::domain::route::{JobTab, Route};
+use crate::domain::severity::Severity;
 use crate::domain::totals::Totals;
 use crate::fleet::Phase;
 use crate::platform;
@@ -24,6 +28,9 @@ use nodeglass_protocol::live::Mode;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// Up to this many bytes, a narrow column shows a job's state in full.
+const FULL_STATE: usize = 22;
+
 /// All jobs.
 #[component]
 pub fn AllJobs() -> impl IntoView {
@@ -36,11 +43,12 @@ pub fn AllJobs() -> impl IntoView {
     }
 }
 
-/// The heat map of all nodes, and the table of jobs.
+/// What needs attention, the table of jobs, and the heat map of all nodes.
 #[component]
 fn JobTable() -> impl IntoView {
     let page = Page::from_context();
     let store = page.fleet.overview().clone();
+    let (entries, overview) = (page.attention.entries(), store.clone());
     let nodes = {
         let store = store.clone();
         Memo::new(move |_| store.nodes().get())
@@ -51,9 +59,32 @@ fn JobTable() -> impl IntoView {
         any.get().then(|| view! { <HeatMap scope glance=true/> }.into_any())
     };
     view! {
-        {move || heat()}
+        <AttentionList entries store=overview/>
+        <Healthy/>
         <Table source=Arc::new(Jobs { page })/>
         <NoJobs/>
+        {move || heat()}
+    }
+}
+
+/// One line in place of the list of what needs attention, if nothing does.
+#[component]
+fn Healthy() -> impl IntoView {
+    let page = Page::from_context();
+    let entries = page.attention.entries();
+    let sentence = Memo::new(move |_| {
+        let running = page.jobs.with(|jobs| jobs.iter().filter(|job| job.is_active()).count());
+        match running {
+            _ if !entries.with(|entries| entries.is_empty()) => None,
+            0 => None,
+            1 => Some("The running job looks healthy".to_owned()),
+            running => Some(format!("All {running} running jobs look healthy")),
+        }
+    });
+    move || {
+        sentence.get().map(|sentence| {
+            view! { <p class="healthy"><i class=Severity::Ok.class() aria-hidden="true"></i> {sentence}</p> }
+        })
     }
 }
 
@@ -69,6 +100,7 @@ impl Jobs {
         let page_ms = platform::now_ms();
         let now =
             Now { relay_ms: self.page.fleet.relay_ms(page_ms), wall_s: self.page.fleet.wall_s(page_ms) };
+        let entries = self.page.attention.entries().get_untracked();
         let (totals, health) = self.page.fleet.overview().read(|picture| {
             let nodes = ownership::job_nodes(&job, picture);
             let nodes = || nodes.iter().map(|at| &picture.nodes[*at]);
@@ -79,10 +111,17 @@ impl Jobs {
                 let add = |gpu| if old { totals.leave_out() } else { totals.add(gpu) };
                 ownership::counting_gpus(node, Some(id)).for_each(add);
             }
-            (totals, health::for_job(&job, nodes(), now.relay_ms))
+            (totals, job_health::for_job(&job, nodes(), &entries, now.relay_ms))
         });
         Some(read(&JobRow { job: &job, totals, health: &health, now }))
     }
+}
+
+/// A job's state in words: what is wrong, or why it waits, or its state.
+fn state(job: Option<&Job>, health: &Health) -> AnyView {
+    let label = job.map(|job| jobs::state_text(job, health)).unwrap_or_default();
+    let class = health.severity.text_class();
+    view! { <span class=format!("said {class}") title=label.clone()>{label.clone()}</span> }.into_any()
 }
 
 impl RowSource for Jobs {
@@ -107,11 +146,19 @@ impl RowSource for Jobs {
             depth: 0,
             subject: RowSubject::Job(job.id),
         };
-        self.page.jobs.with(|jobs| jobs.iter().map(entry).collect())
+        let attention = self.page.attention.jobs().get();
+        let position = |job: &&Job| attention.iter().position(|id| *id == job.id).unwrap_or(usize::MAX);
+        self.page.jobs.with(|jobs| {
+            // Worst first; the others as SLURM lists them.
+            let mut jobs: Vec<&Job> = jobs.iter().collect();
+            jobs.sort_by_key(position);
+            jobs.into_iter().map(entry).collect()
+        })
     }
 
     fn track(&self) {
         self.page.jobs.track();
+        self.page.attention.jobs().track();
         self.page.second.track();
     }
 
@@ -151,17 +198,28 @@ impl RowSource for Jobs {
         jobs::sum(&overview.read(|picture| ownership::combined_totals(picture, &shown, now_ms)), column)
     }
 
+    fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
+        let state = jobs::columns().iter().position(|column| column.id == "state")?;
+        let Value::Text(state) = self.value(entry, state) else { return None };
+        let is_cut = !is_shown("state") || state.len() > FULL_STATE;
+        Some(state).filter(|state| is_cut && state != "running")
+    }
+
     fn custom_cell(&self, entry: &RowEntry, column: &'static str) -> CustomCell {
         let RowSubject::Job(id) = entry.subject else { return CustomCell::self_updating(()) };
         let (page, scope) = (self.page.clone(), overview_scope(&self.page, id));
-        if column != "name" {
+        if column == "cells" {
             return CustomCell::self_updating(view! { <Cells scope/> });
         }
         let job = Memo::new({
             let page = page.clone();
             move |_| page.job(id)
         });
-        let health = job_health(&page, &scope, job);
+        if column == "state" {
+            let health = health_of(&page, &scope, job);
+            return CustomCell::self_updating(move || job.with(|job| state(job.as_ref(), &health.get())));
+        }
+        let health = health_of(&page, &scope, job);
         let dot = view! { <Dot health/> }.into_any();
         CustomCell::self_updating(grid::link(page.href(&Route::Job(id, JobTab::Nodes)), dot, {
             let page = page.clone();

@@ -63,7 +63,7 @@ fn family(page: &Page, siblings: Vec<Job>) -> AnyView {
         view! { <a class="link num" href=href title=health::state_label(&job.state)>{job.label.to_string()}</a> }
     });
     view! {
-        <h2 class="caption"><b>"Parts of the same job"</b></h2>
+        <h2 class="caption"><b>"Related tasks"</b></h2>
         <p class="siblings">{links.collect_view()} {(note > 0).then(|| format!("and {note} more"))}</p>
     }
     .into_any()

@@ -1,23 +1,22 @@
 //! A job in the list: its health, its name, the time left, and a cell per GPU.
 
+use super::gpu_cells::Cells;
 use crate::describe::job::time_left;
-use crate::domain::health::{self, Health};
+use crate::domain::attention::Entry;
+use crate::domain::health::Health;
+use crate::domain::job_health;
 use crate::domain::ownership;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::domain::text;
-use crate::domain::totals::Totals;
-use crate::fleet::{GpuCell, NodeCell};
 use crate::platform;
-use crate::state::page::{Page, is_stale};
+use crate::state::page::Page;
 use crate::view::scope::Scope;
 use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
+use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState};
-use nodeglass_protocol::{GpuField, JobId};
-
-/// Above this many GPUs a cell represents a node.
-const MOST_CELLS: usize = 64;
+use std::sync::Arc;
 
 /// A job in the list.
 #[component]
@@ -51,7 +50,7 @@ pub fn JobEntry(
                 <Dot health/>
                 <b class="job__name" title=name>{move || name()}</b>
                 <span class="job__when"><span class="num">{move || when.get().0}</span> " " <small>{move || when.get().1}</small></span>
-                <small class="job__what">{move || what()}</small>
+                <small class="job__what">{move || health.with(reason)} {move || what()}</small>
                 <Cells scope/>
             </a>
         </li>
@@ -71,17 +70,36 @@ pub fn overview_scope(page: &Page, id: JobId) -> Scope {
     Scope { store, nodes, job: Some(id) }
 }
 
-/// Returns a job's health, updated once a second: the worst of its nodes while it runs.
+/// Returns what is wrong with a job, for its second line; nothing if all is well.
+pub fn reason(health: &Health) -> AnyView {
+    if !health.severity.needs_attention() {
+        return ().into_any();
+    }
+    view! { <span class=health.severity.text_class()>{health.label.clone()}</span> " · " }.into_any()
+}
+
+/// Returns a job's health by the overview, updated once a second.
 pub fn job_health(page: &Page, scope: &Scope, job: Memo<Option<Job>>) -> Memo<Health> {
+    health_by(page, scope, job, page.attention.entries())
+}
+
+/// Returns a job's health by these items, updated once a second.
+pub fn health_by(
+    page: &Page,
+    scope: &Scope,
+    job: Memo<Option<Job>>,
+    entries: Memo<Arc<Vec<Entry>>>,
+) -> Memo<Health> {
     let (page, scope) = (page.clone(), scope.clone());
     Memo::new(move |_| {
+        let entries = entries.get();
         scope.nodes.track();
         let now_ms = page.now_ms();
         let health = job.with(|job| {
             let job = job.as_ref()?;
             Some(scope.store.read(|picture| {
                 let nodes = ownership::job_nodes(job, picture);
-                health::for_job(job, nodes.iter().map(|node| &picture.nodes[*node]), now_ms)
+                job_health::for_job(job, nodes.iter().map(|node| &picture.nodes[*node]), &entries, now_ms)
             }))
         });
         health.unwrap_or_else(|| Health { severity: Severity::Pending, label: "not known".to_owned() })
@@ -115,74 +133,4 @@ pub fn when(job: &Job, now_s: i64) -> (String, &'static str) {
             None => (String::new(), ""),
         },
     }
-}
-
-/// A cell per GPU of a scope, or per node if there are too many GPUs.
-#[component]
-pub fn Cells(scope: Scope) -> impl IntoView {
-    let squares = {
-        let scope = scope.clone();
-        Memo::new(move |_| squares(&scope))
-    };
-    let page = Page::from_context();
-    let classes = Memo::new(move |_| {
-        scope.store.nodes().track();
-        page.second.track();
-        let scheme = page.settings.scheme();
-        let class = |square: &Square| {
-            let hue = scheme.class(square.util(&scope));
-            let stale = is_stale(&page, &scope.store, square.node());
-            if stale { format!("{hue} is-stale") } else { hue.to_owned() }
-        };
-        squares.with(|squares| squares.iter().map(class).collect::<Vec<_>>())
-    });
-    let cells = move || {
-        let cell = |class: String| view! { <i class=class></i> };
-        classes.get().into_iter().map(cell).collect_view()
-    };
-    view! { <span class="cells" aria-hidden="true">{move || cells()}</span> }
-}
-
-/// What one cell represents.
-#[derive(Clone, PartialEq)]
-enum Square {
-    Gpu(NodeCell, GpuCell),
-    Node(NodeCell),
-}
-
-impl Square {
-    fn node(&self) -> &NodeCell {
-        match self {
-            Self::Gpu(node, _) | Self::Node(node) => node,
-        }
-    }
-
-    /// Returns the utilisation in %, of the GPUs that report it.
-    fn util(&self, scope: &Scope) -> Option<u64> {
-        let now = scope.store.node(self.node(), |node| match self {
-            Self::Gpu(_, gpu) => {
-                let gpu = node.gpus.get(gpu.position()).filter(|gpu| gpu.fault.is_none())?;
-                gpu.row.value(GpuField::Util)
-            }
-            Self::Node(_) => {
-                let mut totals = Totals::default();
-                ownership::counting_gpus(node, scope.job).for_each(|gpu| totals.add(gpu));
-                totals.util_pct()
-            }
-        });
-        now.flatten()
-    }
-}
-
-fn squares(scope: &Scope) -> Vec<Square> {
-    let nodes = scope.nodes.get();
-    let of_node = |node: &NodeCell| {
-        let node = node.clone();
-        scope.job_gpus(&node).into_iter().map(move |gpu| Square::Gpu(node.clone(), gpu))
-    };
-    let squares: Vec<Square> = nodes.iter().flat_map(of_node).collect();
-    if squares.len() > MOST_CELLS {
-        return nodes.into_iter().map(Square::Node).collect();
-    }
-    squares
 }

@@ -1,8 +1,10 @@
 //! A group of array tasks in the job list, which expands to show them.
 
+use super::job_entry::reason;
 use super::section::Section;
-use crate::domain::health::{self, Health};
+use crate::domain::health::Health;
 use crate::domain::job_groups;
+use crate::domain::job_health;
 use crate::domain::ownership;
 use crate::domain::route::Route;
 use crate::domain::severity::Severity;
@@ -54,7 +56,10 @@ pub fn JobGroup(
     let page = Page::from_context();
     let members = {
         let page = page.clone();
-        Memo::new(move |_| page.jobs.with(|jobs| members(jobs, section, of)))
+        let attention = page.attention.jobs();
+        Memo::new(move |_| {
+            attention.with(|attention| page.jobs.with(|jobs| members(jobs, attention, section, of)))
+        })
     };
     let open = {
         let page = page.clone();
@@ -73,24 +78,26 @@ pub fn JobGroup(
                 <Dot health/>
                 <b class="job__name">{move || name()}</b>
                 <span class="job__when" aria-hidden="true">{move || if open.get() { "▾" } else { "▸" }}</span>
-                <small class="job__what">{move || summary()}</small>
+                <small class="job__what">{move || health.with(reason)} {move || summary()}</small>
             </button>
         </li>
     }
 }
 
-fn members(jobs: &[Job], section: Section, of: JobId) -> Vec<Job> {
-    let belongs = |job: &&Job| Section::for_job(job) == section && job_groups::parent_job(job) == Some(of);
+fn members(jobs: &[Job], attention: &[JobId], section: Section, of: JobId) -> Vec<Job> {
+    let belongs =
+        |job: &&Job| Section::for_job(job, attention) == section && job_groups::parent_job(job) == Some(of);
     jobs.iter().filter(belongs).cloned().collect()
 }
 
 /// Returns the worst health of the members.
 fn worst(page: &Page, members: &[Job]) -> Health {
     let now_ms = page.now_ms();
+    let entries = page.attention.entries().get();
     let worst = page.fleet.overview().read(|picture| {
         let health = |job: &Job| {
             let nodes = ownership::job_nodes(job, picture);
-            health::for_job(job, nodes.iter().map(|at| &picture.nodes[*at]), now_ms)
+            job_health::for_job(job, nodes.iter().map(|at| &picture.nodes[*at]), &entries, now_ms)
         };
         members.iter().map(health).max_by_key(|health| health.severity)
     });

@@ -1,9 +1,12 @@
 //! The head of a job's page: name, allocation, and time left.
 
+use super::job_entry::{health_by, overview_scope};
 use crate::describe::job::{SHORT_S, exit_text, pending_reason, run_time, time_left};
+use crate::domain::attention::Entry;
 use crate::domain::health::{self, Health};
+use crate::domain::outcome;
 use crate::domain::ownership;
-use crate::domain::severity::Severity;
+use crate::domain::route::{JobTab, Route};
 use crate::domain::text;
 use crate::platform;
 use crate::state::page::{Page, ShareSheetView};
@@ -11,12 +14,15 @@ use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
+use std::sync::Arc;
 
 /// The head of a job.
 #[component]
 pub fn JobHead(
     /// The job.
     id: JobId,
+    /// What needs attention about it.
+    entries: Memo<Arc<Vec<Entry>>>,
 ) -> impl IntoView {
     let page = Page::from_context();
     let job = {
@@ -30,6 +36,7 @@ pub fn JobHead(
             job.with(|job| overview.read(|picture| ownership::gpu_model(job.as_ref()?, picture)))
         })
     };
+    let health = health_by(&page, &overview_scope(&page, id), job, entries);
     move || match job.get() {
         None => view! { <div class="head"><h1>{format!("Job {id}")}</h1></div> }.into_any(),
         Some(job) => {
@@ -38,8 +45,9 @@ pub fn JobHead(
                 <div class="head">
                     <div class="head__what">
                         <div class="head__title"><h1>{job.name.to_string()}</h1> <ShareIt/></div>
-                        <Meta job=job.clone() model/>
+                        <Meta job=job.clone() model health/>
                         {pending_notice(&job)}
+                        {failure_notice(&page, &job)}
                     </div>
                     {time}
                 </div>
@@ -65,32 +73,49 @@ fn ShareIt() -> impl IntoView {
 fn pending_notice(job: &Job) -> AnyView {
     let Some(reason_text) = pending_reason(job) else { return ().into_any() };
     let start = job.start.map(|at| format!(" Expected to start: {}.", platform::time_of_day(at)));
-    view! { <p class="head__why">"It waits: " {reason_text} {start}</p> }.into_any()
+    view! { <p class="head__why">"Waiting: " {reason_text} {start}</p> }.into_any()
 }
 
+/// Why a job failed, and the way to its last log lines.
+fn failure_notice(page: &Page, job: &Job) -> AnyView {
+    let Some(failure) = outcome::failure(job) else { return ().into_any() };
+    let logs = page.shows_logs().then(|| {
+        let href = page.href(&Route::Job(job.id, JobTab::Logs));
+        view! { <a class="link" href=href>"Show its last log lines"</a> }
+    });
+    view! { <p class="head__why">{failure.why} " " {logs}</p> }.into_any()
+}
+
+/// A job's state and allocation in one line.
 #[component]
-fn Meta(job: Job, model: Memo<Option<String>>) -> impl IntoView {
-    let severity = match job.state {
-        JobState::Pending => Severity::Pending,
-        JobState::Ended(_) => Severity::Ended,
-        _ => Severity::Ok,
+fn Meta(job: Job, model: Memo<Option<String>>, health: Memo<Health>) -> impl IntoView {
+    let (state, has_ended) = (health::state_label(&job.state), matches!(job.state, JobState::Ended(_)));
+    let label = move || {
+        health.with(|health| {
+            let class = health.severity.text_class();
+            // What is wrong follows the state of a job that still runs.
+            let is_said = has_ended || health.label.contains(&state);
+            let before = if is_said { String::new() } else { format!("{state} · ") };
+            view! { <b>{before}<span class=class>{health.label.clone()}</span></b> }.into_any()
+        })
     };
-    let label = health::state_label(&job.state);
-    let health = Health { severity, label: label.clone() };
     let gpus = job.gpu_count.map(|gpus| {
         let model = move || model.get().map(|model| format!(" × {model}"));
         view! { <span>"GPUs " <b class="num">{gpus}</b><b>{model}</b></span> }
     });
     let started = job.start.filter(|_| !matches!(job.state, JobState::Pending));
-    let ended = matches!(job.state, JobState::Ended(_));
-    let reason = job.reason.as_ref().filter(|_| ended).map(|code| text::reason(code.as_str()).to_owned());
-    let exit = job.exit.as_ref().filter(|exit| ended && exit.as_str() != "0:0").map(|exit| {
+    let reason = job
+        .reason
+        .as_ref()
+        .filter(|_| has_ended && outcome::failure(&job).is_none())
+        .map(|code| text::reason(code.as_str()).to_owned());
+    let exit = job.exit.as_ref().filter(|exit| has_ended && exit.as_str() != "0:0").map(|exit| {
         let reason_text = exit_text(exit.as_str());
         view! { <span>"Exit code " <b class="num">{exit.to_string()}</b> " " {reason_text}</span> }
     });
     view! {
         <div class="meta">
-            <span class="meta__state"><Dot health=Signal::stored(health)/> <b>{label}</b></span>
+            <span class="meta__state"><Dot health/> {label}</span>
             <span>"Job " <b class="num">{job.label.to_string()}</b></span>
             <span>"User " <b>{job.user.to_string()}</b></span>
             <span>"Partition " <b>{job.partition.to_string()}</b></span>
@@ -108,7 +133,7 @@ fn Meta(job: Job, model: Memo<Option<String>>) -> impl IntoView {
 fn TimeLeft(job: Job) -> impl IntoView {
     let page = Page::from_context();
     let TimeLimit::Seconds(limit) = job.limit else {
-        let ran = move || run_time(&job, page.wall_s()).map(text::clock);
+        let ran = move || run_time(&job, page.wall_s()).map(text::span);
         return view! { <div class="time"><span>"Running for "</span><b class="num">{move || ran()}</b></div> }
             .into_any();
     };
@@ -117,7 +142,7 @@ fn TimeLeft(job: Job) -> impl IntoView {
     view! {
         <div class="time" class:time--short=move || left.get().is_some_and(|left| left < SHORT_S)>
             <span>"Time left "</span>
-            <b class="num">{move || text::or_absent(left.get().map(text::clock))}</b>
+            <b class="num">{move || text::or_absent(left.get().map(text::span))}</b>
             <span>" of " {text::span(limit)}</span>
             <div class="time__bar"><i style:--share=move || text::share(share())></i></div>
         </div>

@@ -1,6 +1,7 @@
 //! The job list: running, pending and ended jobs, and machines without a job of the user.
 
-use super::job_entry::{Cells, JobEntry};
+use super::gpu_cells::Cells;
+use super::job_entry::JobEntry;
 use super::job_group::{ExpandedGroups, JobGroup};
 use super::section::Section;
 use crate::domain::health::Health;
@@ -29,8 +30,13 @@ pub fn listed_routes(page: &Page) -> Vec<Route> {
 }
 
 fn entries(page: &Page, section: Section, is_open: impl Fn(JobId) -> bool) -> Vec<ListEntry> {
+    let attention = page.attention.jobs().get();
     page.jobs.with(|jobs| {
-        let jobs: Vec<&Job> = jobs.iter().filter(|job| Section::for_job(job) == section).collect();
+        let mut jobs: Vec<&Job> =
+            jobs.iter().filter(|job| Section::for_job(job, &attention) == section).collect();
+        if section == Section::Attention {
+            jobs.sort_by_key(|job| attention.iter().position(|id| *id == job.id));
+        }
         job_groups::entries(&jobs, is_open)
     })
 }
@@ -46,6 +52,7 @@ fn machines(page: &Page) -> Vec<NodeCell> {
 #[component]
 pub fn JobList() -> impl IntoView {
     let (page, folds) = (Page::from_context(), ExpandedGroups::new());
+    let (entered, left) = (page.attention.clone(), page.attention.clone());
     let section = |section: Section| {
         let page = page.clone();
         let entries = Memo::new(move |_| entries(&page, section, |of| folds.is_open(&page, of)));
@@ -53,7 +60,12 @@ pub fn JobList() -> impl IntoView {
         move || some.get().then(|| view! { <Jobs section entries folds/> }.into_any())
     };
     view! {
-        <nav class="jobs" aria-label="Jobs">
+        <nav
+            class="jobs"
+            aria-label="Jobs"
+            on:pointerenter=move |_| entered.hold_jobs(true)
+            on:pointerleave=move |_| left.hold_jobs(false)
+        >
             {Section::ALL.map(section)}
             <Machines/>
             <NoJobs/>
@@ -129,7 +141,7 @@ pub fn NoJobs() -> impl IntoView {
             _ if page.share().is_some() => Some("No job runs now in what is shared with you."),
             JobsHealth::NotYet => Some("Asking SLURM for your jobs …"),
             JobsHealth::Stale { .. } => Some("SLURM does not answer. Your jobs appear as soon as it does."),
-            _ => Some("You have no jobs now. One that you submit appears here by itself."),
+            _ => Some("You have no jobs now. New ones appear here when you submit them."),
         }
     });
     move || sentence.get().map(|sentence| view! { <p class="jobs__none">{sentence}</p> })

@@ -6,6 +6,7 @@ use crate::view::scope::Scope;
 use crate::view::tables::gpu_table::GpuTable;
 use crate::view::tables::job_usage_table::JobUsageTable;
 use crate::view::tables::node_list::NodeList;
+use crate::view::widgets::later::Later;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 
@@ -27,8 +28,16 @@ pub fn JobNodes(
             <HeatMap scope=scope.clone()/>
             <Overlay scope=scope.clone()/>
         </div>
-        <NodeList scope=scope.clone() job/>
-        <GpuTable scope=scope.clone() several=true/>
-        <JobUsageTable scope several=true/>
+        {later(scope, job)}
+    }
+}
+
+/// The tables, each created in a frame of its own.
+fn later(scope: Scope, job: JobId) -> impl IntoView {
+    let (gpus, usage) = (scope.clone(), scope.clone());
+    view! {
+        <Later><NodeList scope=scope.clone() job/></Later>
+        <Later><GpuTable scope=gpus.clone() several=true/></Later>
+        <Later><JobUsageTable scope=usage.clone() several=true/></Later>
     }
 }

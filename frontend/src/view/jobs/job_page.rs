@@ -1,5 +1,6 @@
 //! A job's page: its head, its tabs, and the tab that the URL names.
 
+use super::attention_list::AttentionList;
 use super::job_about::JobAbout;
 use super::job_head::JobHead;
 use super::job_nodes::JobNodes;
@@ -30,6 +31,11 @@ pub fn JobPage(
     };
     let nodes = page.job_nodes(&store, id);
     let scope = Scope { store: store.clone(), nodes, job: Some(id) };
+    let job = {
+        let page = page.clone();
+        Memo::new(move |_| page.job(id))
+    };
+    let (entries, list) = (page.attention.of_job(&store, id, job), store.clone());
     let route = page.route;
     let tab = Memo::new(move |_| match route.get() {
         Route::Job(_, tab) => tab,
@@ -46,7 +52,11 @@ pub fn JobPage(
         }
         view! { <NodeTabs scope=scope.clone() job=id names/> {side.clone()} }.into_any()
     };
-    view! { <JobHead id/> {move || body()} }
+    view! {
+        <JobHead id entries/>
+        <AttentionList entries store=list in_job=true/>
+        {move || body()}
+    }
 }
 
 fn side(scope: &Scope, id: JobId, tab: JobTab) -> AnyView {

@@ -1,6 +1,6 @@
 //! A job's logs: followed or paused, searched, with errors and warnings marked.
 
-use crate::domain::log_lines::{contains, severity, split_matches};
+use crate::domain::log_lines::{contains, current_hit, neighbouring_hit, severity, split_matches};
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::fleet::{Log, LogCell};
@@ -51,7 +51,7 @@ pub fn Logs(
     };
     view! {
         <section class="logs" aria-label="Logs">
-            <div class="logs__chart"><span>"Utilisation, 10 min"</span><Area series hue="hue-util"/></div>
+            <div class="logs__chart"><span>"GPU utilisation, 0–100 %, last 10 min"</span><Area series hue="hue-util"/></div>
             {move || panes()}
         </section>
     }
@@ -92,8 +92,10 @@ fn tab(shown: RwSignal<LogStream>, stream: LogStream, cell: &LogCell, separate: 
 /// One log.
 #[component]
 fn Pane(cell: LogCell) -> impl IntoView {
-    let (follows, wraps, query, hit) =
-        (RwSignal::new(true), RwSignal::new(true), RwSignal::new(String::new()), RwSignal::new(0usize));
+    let (follows, wraps) = (RwSignal::new(true), RwSignal::new(true));
+    let (query, chosen) = (RwSignal::new(String::new()), RwSignal::new(None::<u64>));
+    // Whether the log was followed before it was searched.
+    let followed = StoredValue::new(true);
     let lines: Memo<Vec<Line>> = {
         let cell = cell.clone();
         Memo::new(move |_| {
@@ -109,8 +111,7 @@ fn Pane(cell: LogCell) -> impl IntoView {
             lines.with(|lines| lines.iter().filter(found).map(|(number, _)| *number).collect())
         })
     });
-    let current =
-        Memo::new(move |_| hits.with(|hits| hits.get(hit.get().min(hits.len().saturating_sub(1))).copied()));
+    let current = Memo::new(move |_| hits.with(|hits| current_hit(hits, chosen.get())));
     let scroll = NodeRef::<Div>::new();
     Effect::new(move || {
         lines.track();
@@ -127,9 +128,22 @@ fn Pane(cell: LogCell) -> impl IntoView {
         }
     });
     let step = move |by: isize| {
-        let count = hits.with_untracked(Vec::len);
-        if count > 0 {
-            hit.update(|at| *at = (*at).min(count - 1).checked_add_signed(by).unwrap_or(count - 1) % count);
+        let next = hits.with_untracked(|hits| neighbouring_hit(hits, chosen.get_untracked(), by));
+        if next.is_some() {
+            chosen.set(next);
+        }
+    };
+    let search = move |text: String| {
+        let was_searching = query.with_untracked(|query| !query.is_empty());
+        let is_searching = !text.is_empty();
+        if is_searching && !was_searching {
+            followed.set_value(follows.get_untracked());
+        }
+        query.set(text);
+        // Lines that arrive later do not move the search.
+        chosen.set(hits.with_untracked(|hits| hits.last().copied()));
+        if was_searching && !is_searching {
+            follows.set(followed.get_value());
         }
     };
     let on_scroll = move |_| {
@@ -141,13 +155,13 @@ fn Pane(cell: LogCell) -> impl IntoView {
         }
     };
     let on_key = move |event: web_sys::KeyboardEvent| match event.key().as_str() {
-        "n" => step(1),
-        "N" => step(-1),
+        "n" => step(-1),
+        "N" => step(1),
         _ => {}
     };
     let on_search_key = move |event: web_sys::KeyboardEvent| {
         if event.key() == "Enter" {
-            step(if event.shift_key() { -1 } else { 1 });
+            step(if event.shift_key() { 1 } else { -1 });
         }
     };
     let state = {
@@ -172,26 +186,35 @@ fn Pane(cell: LogCell) -> impl IntoView {
     };
     let found = move || match (query.with(String::is_empty), hits.with(Vec::len)) {
         (true, _) => String::new(),
-        (false, 0) => "not found".to_owned(),
-        (false, count) => format!("{} of {}", hit.get().min(count - 1) + 1, text::grouped(count as u64)),
+        (false, 0) => "no matches".to_owned(),
+        (false, count) => {
+            let at = current.get().and_then(|line| hits.with(|hits| hits.binary_search(&line).ok()));
+            format!("{} of {}", text::grouped(at.unwrap_or(0) as u64 + 1), text::grouped(count as u64))
+        }
     };
+    let none = move || hits.with(Vec::is_empty);
     view! {
         {move || error()}
         <div class="logs__bar">
             <button class="btn" aria-pressed=move || follows.get().to_string() on:click=move |_| follows.update(|follows| *follows = !*follows)>
-                {move || if follows.get() { "● following" } else { "‖ paused" }}
+                {move || if follows.get() { "● Following" } else { "‖ Paused" }}
             </button>
-            <button class="btn" aria-pressed=move || wraps.get().to_string() on:click=move |_| wraps.update(|wraps| *wraps = !*wraps)>"wrap"</button>
+            <button class="btn" aria-pressed=move || wraps.get().to_string() on:click=move |_| wraps.update(|wraps| *wraps = !*wraps)>"Wrap"</button>
             <input
                 class="field"
                 type="search"
-                placeholder="Search in these lines"
-                aria-label="Search in these lines"
-                on:input=move |event| { hit.set(0); query.set(event_target_value(&event)); }
+                placeholder="Search these lines"
+                aria-label="Search these lines"
+                on:input=move |event| search(event_target_value(&event))
                 on:keydown=on_search_key
             />
             <span class="logs__found" role="status">{move || found()}</span>
-            <span class="hide-s"><kbd>"n"</kbd> " " <kbd>"N"</kbd></span>
+            <button class="btn" title="Older match (n, or Enter in the search field)" disabled=none on:click=move |_| step(-1)>
+                "↑ Previous" <kbd class="hide-s">"n"</kbd>
+            </button>
+            <button class="btn" title="Newer match (N, or Shift Enter in the search field)" disabled=none on:click=move |_| step(1)>
+                "↓ Next" <kbd class="hide-s">"N"</kbd>
+            </button>
             <span class="spring"></span>
             <span class="logs__state">{move || state()}</span>
             {move || whole()}
@@ -202,7 +225,7 @@ fn Pane(cell: LogCell) -> impl IntoView {
             tabindex="0"
             role="log"
             aria-live="off"
-            aria-label="Lines of the log"
+            aria-label="Log lines"
             node_ref=scroll
             on:scroll=on_scroll
             on:keydown=on_key
@@ -216,7 +239,7 @@ fn Pane(cell: LogCell) -> impl IntoView {
 /// Describes how much of the log is shown.
 fn state_text(log: &Log) -> String {
     match (log.received, log.lines.len()) {
-        (false, _) => "asking for it".to_owned(),
+        (false, _) => "loading".to_owned(),
         (true, 0) if log.error.is_some() => String::new(),
         (true, 0) if log.partial.is_none() => "empty so far".to_owned(),
         (true, count) if log.truncated => format!("the last {}", text::count(count, "line", "lines")),

@@ -1,6 +1,8 @@
 //! The job list, and the page of a job with its tabs.
 
 pub mod all_jobs;
+pub mod attention_list;
+mod gpu_cells;
 pub mod job_about;
 pub mod job_entry;
 pub mod job_group;
@@ -9,5 +11,6 @@ pub mod job_list;
 pub mod job_nodes;
 pub mod job_page;
 pub mod logs;
+mod node_picker;
 pub mod node_tabs;
 pub mod section;

@@ -1,6 +1,8 @@
-//! The tabs of a job: all nodes, each node with its health, processes, logs, details.
+//! The tabs of a job: all nodes, processes, logs, details, and its nodes with their health.
 
+use super::node_picker::NodePicker;
 use crate::domain::health::Health;
+use crate::domain::node_order::{MOST_TABS, tabs};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::fleet::TopicStore;
@@ -11,8 +13,10 @@ use crate::view::widgets::dot::Dot;
 use leptos::html::Nav;
 use leptos::prelude::*;
 use nodeglass_protocol::{JobId, NodeName};
+use std::sync::Arc;
 
-/// The tabs of a job.
+/// The tabs of a job. With many nodes, only those that need attention and the current one have a tab; the others
+/// are found in a list.
 #[component]
 pub fn NodeTabs(
     /// The nodes and the job.
@@ -23,16 +27,40 @@ pub fn NodeTabs(
     names: Memo<Vec<NodeName>>,
 ) -> impl IntoView {
     let page = Page::from_context();
-    let (route, tabs) = (page.route, NodeRef::<Nav>::new());
-    // With many nodes the tabs overflow: the current one is scrolled into view.
+    let (route, nav) = (page.route, NodeRef::<Nav>::new());
+    // Where the tabs overflow, the current one is scrolled into view.
     Effect::new(move || {
-        if let (Some(tabs), Route::Job(_, JobTab::Node(_))) = (tabs.get(), route.get()) {
+        if let (Some(nav), Route::Job(_, JobTab::Node(_))) = (nav.get(), route.get()) {
             platform::on_next_frame(move || {
-                let current = tabs.query_selector("[aria-current]").ok().flatten();
+                let current = nav.query_selector("[aria-current]").ok().flatten();
                 current.iter().for_each(platform::scroll_into_view);
             });
         }
     });
+    let has_many = Memo::new(move |_| names.with(Vec::len) > MOST_TABS);
+    let shown = Memo::new({
+        let (page, store) = (page.clone(), scope.store.clone());
+        move |_| {
+            if !has_many.get() {
+                return names.get();
+            }
+            page.second.track();
+            let severity = |name: &NodeName| severity(&page, &store, name);
+            let current = match route.get() {
+                Route::Job(_, JobTab::Node(name)) => Some(name),
+                _ => None,
+            };
+            names.with(|names| tabs(names, severity, current.as_ref()))
+        }
+    });
+    let picker = {
+        let (page, store) = (page.clone(), scope.store.clone());
+        move || {
+            let (page, store) = (page.clone(), store.clone());
+            let health = Arc::new(move |name: &NodeName| health(&page, &store, name));
+            has_many.get().then(|| view! { <NodePicker job names health/> })
+        }
+    };
     let tab = move |name: NodeName| node_tab(&scope.store, job, name);
     let (guarded, href) = (page.clone(), page.href(&Route::Job(job, JobTab::Logs)));
     let current = move |tab: JobTab| move || (route.get() == Route::Job(job, tab.clone())).then_some("page");
@@ -43,15 +71,30 @@ pub fn NodeTabs(
             .then(|| view! { <a href=href aria-current=current(JobTab::Logs)>"Logs"</a> }.into_any())
     };
     view! {
-        <nav class="tabs" node_ref=tabs aria-label="Sides of the job">
-            <a href=page.href(&Route::Job(job, JobTab::Nodes)) aria-current=current(JobTab::Nodes)>"All nodes"</a>
-            <a href=page.href(&Route::Job(job, JobTab::Processes)) aria-current=current(JobTab::Processes)>"Processes"</a>
-            {move || logs()}
-            <a href=page.href(&Route::Job(job, JobTab::About)) aria-current=current(JobTab::About)>"About"</a>
-            <span class="tabs__gap"></span>
-            <For each=move || names.get() key=NodeName::clone children=tab/>
-        </nav>
+        <div class="tabs-line">
+            <nav class="tabs" node_ref=nav aria-label="Views of the job">
+                <a href=page.href(&Route::Job(job, JobTab::Nodes)) aria-current=current(JobTab::Nodes)>"All nodes"</a>
+                <a href=page.href(&Route::Job(job, JobTab::Processes)) aria-current=current(JobTab::Processes)>"Processes"</a>
+                {move || logs()}
+                <a href=page.href(&Route::Job(job, JobTab::About)) aria-current=current(JobTab::About)>"About"</a>
+                <span class="tabs__gap"></span>
+                <For each=move || shown.get() key=NodeName::clone children=tab/>
+            </nav>
+            {picker}
+        </div>
     }
+}
+
+/// Returns the health of a node; subscribes only to the set of nodes.
+fn health(page: &Page, store: &TopicStore, name: &NodeName) -> Health {
+    match store.cell(name) {
+        Some(cell) => Health::clone(&node_health(page, store, &cell)),
+        None => Health { severity: Severity::Pending, label: "not known yet".to_owned() },
+    }
+}
+
+fn severity(page: &Page, store: &TopicStore, name: &NodeName) -> Severity {
+    store.cell(name).map_or(Severity::Pending, |cell| node_health(page, store, &cell).severity)
 }
 
 /// The tab of a node.
@@ -60,13 +103,12 @@ fn node_tab(store: &TopicStore, job: JobId, name: NodeName) -> AnyView {
     let route = Route::Job(job, JobTab::Node(name.clone()));
     let (href, text) = (page.href(&route), name.to_string());
     let (here, store) = (page.route, store.clone());
-    let health = Memo::new(move |_| match store.cell(&name) {
-        Some(cell) => {
+    let health = Memo::new(move |_| {
+        if let Some(cell) = store.cell(&name) {
             cell.head().track();
             cell.samples().track();
-            Health::clone(&node_health(&page, &store, &cell))
         }
-        None => Health { severity: Severity::Pending, label: "not known yet".to_owned() },
+        health(&page, &store, &name)
     });
     view! {
         <a href=href aria-current=move || here.with(|here| *here == route).then_some("page")>

@@ -4,7 +4,6 @@ use crate::domain::health::Health;
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::fleet::{NodeCell, TopicStore};
-use crate::net;
 use crate::state::page::Page;
 use crate::view::widgets::actions;
 use crate::view::widgets::dot::Dot;
@@ -30,7 +29,7 @@ pub fn NodeNotice(
             let now_ms = page.now_ms();
             let text = store.node(&node, |node| notice(node, now_ms)).flatten();
             // While the connection to the relay is lost, only that is reported.
-            text.filter(|_| !matches!(page.feed.link(), net::LinkState::Lost(_)))
+            text.filter(|_| page.feed.is_live())
         })
     };
     let (shown, name) = (page.clone(), node.name().clone());
@@ -85,33 +84,33 @@ fn notice(node: &NodePicture, now_ms: u64) -> Option<Notice> {
     let name = &node.name;
     let age = node.sampled_at_ms.map(|at| text::span(now_ms.saturating_sub(at) / 1_000));
     let since =
-        age.map_or("There was no sample yet.".to_owned(), |age| format!("The values below are {age} old."));
+        age.map_or("No sample received yet.".to_owned(), |age| format!("The values below are {age} old."));
     match &node.head.link {
-        Link::Waiting => {
-            Notice::new(Severity::Pending, format!("{name} is next."), "Its probe has not been started yet.")
-        }
-        Link::Connecting { failures: 0 } => Notice::new(
+        Link::Waiting => Notice::new(
             Severity::Pending,
-            format!("Connecting to {name}."),
-            "The first sample is on its way.",
+            format!("{name} is queued."),
+            "Its probe has not been started yet.",
         ),
+        Link::Connecting { failures: 0 } => {
+            Notice::new(Severity::Pending, format!("Connecting to {name}."), "Waiting for the first sample.")
+        }
         Link::Connecting { failures } => Notice::new(
             Severity::Warning,
-            format!("Connecting to {name} again."),
-            format!("{} failed before. {since}", text::count(*failures as usize, "try", "tries")),
+            format!("Reconnecting to {name}."),
+            format!("{} failed. {since}", text::count(*failures as usize, "attempt", "attempts")),
         ),
         Link::Late => Notice::new(Severity::Warning, format!("{name} is late."), since),
         Link::Silent => Notice::new(
             Severity::Error,
             format!("{name} is silent."),
-            format!("{since} The relay keeps trying."),
+            format!("{since} The relay keeps retrying."),
         ),
         Link::Down { reason: why, retry_at_ms } => {
             let wait = retry_at_ms.saturating_sub(now_ms).div_ceil(1_000);
             let next = if wait == 0 {
-                "Trying now.".to_owned()
+                "Retrying now.".to_owned()
             } else {
-                format!("Next try in {}.", text::span(wait))
+                format!("Next attempt in {}.", text::span(wait))
             };
             let text = format!("{} {next} {since}", sentences([why]));
             Notice::new(Severity::Error, format!("{name} cannot be reached:"), text)
@@ -122,7 +121,7 @@ fn notice(node: &NodePicture, now_ms: u64) -> Option<Notice> {
             sentences([why, advice]),
         ),
         Link::Ended => {
-            Notice::new(Severity::Ended, "The job has left this node.", "This is its last picture.")
+            Notice::new(Severity::Ended, "The job has ended on this node.", "These are its last values.")
         }
         Link::Live => of_live(node, now_ms),
     }
@@ -149,25 +148,25 @@ fn sentences<const N: usize>(parts: [&Text; N]) -> String {
 fn of_live(node: &NodePicture, now_ms: u64) -> Option<Notice> {
     if let Some(stuck_ms) = node.head.driver_stuck_ms {
         let text = format!(
-            "A call has not returned for {}. Until it does, GPU readings are old or missing; processes that use the driver may hang, too.",
+            "A call has not returned for {}. Until it does, GPU readings are old or missing, and processes that use the driver may hang.",
             text::span(stuck_ms / 1_000)
         );
         let title = format!("The {} driver hangs.", node.head.vendor().name());
         return Notice::new(Severity::Error, title, text);
     }
     if let Some(why) = &node.head.no_gpu {
-        return Notice::new(Severity::Pending, "No GPU to show:", why.to_string());
+        return Notice::new(Severity::Pending, "No GPUs:", sentences([why]));
     }
     match crate::domain::health::freshness(node, now_ms) {
         crate::domain::health::Freshness::Never => Notice::new(
             Severity::Pending,
             format!("{} is connected.", node.name),
-            "The first sample is on its way.",
+            "Waiting for the first sample.",
         ),
         crate::domain::health::Freshness::Stale(age) => Notice::new(
             Severity::Warning,
             format!("stale {}.", text::span(age / 1_000)),
-            "No sample has come for that long.",
+            "No sample has arrived since.",
         ),
         _ => None,
     }
@@ -190,7 +189,7 @@ mod tests {
         let link = Link::Down { reason: "SSH timed out.".into(), retry_at_ms: 60_000 };
         assert_eq!(
             notice_text(link),
-            "n1 cannot be reached: SSH timed out. Next try in 12 s. The values below are 38 s old."
+            "n1 cannot be reached: SSH timed out. Next attempt in 12 s. The values below are 38 s old."
         );
     }
 

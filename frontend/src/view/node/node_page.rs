@@ -1,6 +1,7 @@
 //! A node's page: notices, totals, GPUs, processes.
 
 use super::host_panel::HostPanel;
+use super::node_head::MigNote;
 use super::node_notice::NodeNotice;
 use super::tiles::Tiles;
 use super::topology::Topology;
@@ -14,7 +15,9 @@ use crate::view::tables::gpu_table::GpuTable;
 use crate::view::tables::job_usage_table::JobUsageTable;
 use crate::view::tables::process_table::ProcessTable;
 use crate::view::widgets::copy::commands;
+use crate::view::widgets::later::Later;
 use leptos::prelude::*;
+use nodeglass_protocol::picture::{Link, NodePicture};
 use nodeglass_protocol::{JobId, NodeName};
 
 /// A node of a store, found by name.
@@ -37,7 +40,9 @@ pub fn NodeByName(
             let scope = Scope { store: store.clone(), nodes: alone(cell.clone()), job };
             view! { <NodePage scope cell/> }.into_any()
         }
-        None => view! { <p class="empty">{format!("Nothing is known of {name} yet.")}</p> }.into_any(),
+        None => {
+            view! { <p class="empty">{format!("Waiting for the first data from {name}.")}</p> }.into_any()
+        }
     }
 }
 
@@ -60,6 +65,15 @@ pub fn NodePage(
         let scope = scope.clone();
         move || (!no_gpus.get()).then(|| view! { <GpuTable scope=scope.clone()/> }.into_any())
     };
+    // Without a sample there is nothing but the reason, which the notice gives once.
+    let unreachable = {
+        let (store, cell) = (store.clone(), cell.clone());
+        Memo::new(move |_| {
+            cell.head().track();
+            cell.samples().track();
+            store.node(&cell, is_unreachable) == Some(true)
+        })
+    };
     // A shell on the node, for viewers who come from one of its jobs.
     let ways = {
         let (page, name, job) = (page.clone(), cell.name().clone(), scope.job);
@@ -74,18 +88,39 @@ pub fn NodePage(
     };
     view! {
         <NodeNotice store=store.clone() node=cell.clone()/>
-        <div class="node" class:is-stale=move || stale.get()>
+        <div class="node" class:is-stale=move || stale.get() hidden=move || unreachable.get()>
             <Tiles scope=scope.clone()/>
             {move || table()}
-            <TimeLine scope=scope.clone()/>
-            <ProcessTable scope=scope.clone()/>
-            <HostPanel store=store.clone() node=cell.clone()/>
-            <JobUsageTable scope=scope.clone()/>
+            <MigNote store=store.clone() node=cell.clone()/>
+            {later(scope.clone(), cell.clone())}
         </div>
         <Topology store=store.clone() node=cell.clone()/>
         {move || ways()}
         <Facts store node=cell/>
     }
+}
+
+/// What lies below the first screen, each part created in a frame of its own.
+fn later(scope: Scope, cell: NodeCell) -> impl IntoView {
+    let (processes, host, usage, host_only) =
+        (scope.clone(), scope.clone(), scope.clone(), scope.has_no_gpus());
+    view! {
+        <Later><TimeLine scope=scope.clone()/></Later>
+        <Later>
+            {
+                let scope = processes.clone();
+                move || (!host_only.get()).then(|| view! { <ProcessTable scope=scope.clone()/> }.into_any())
+            }
+        </Later>
+        <Later><HostPanel store=host.store.clone() node=cell.clone()/></Later>
+        <Later><JobUsageTable scope=usage.clone()/></Later>
+    }
+}
+
+/// Returns whether a node has sent nothing, and is not merely about to.
+fn is_unreachable(node: &NodePicture) -> bool {
+    let waits = matches!(node.head.link, Link::Waiting | Link::Connecting { failures: 0 } | Link::Live);
+    node.sampled_at_ms.is_none() && !waits
 }
 
 /// The constant facts of a node, in one line.
@@ -108,7 +143,7 @@ fn Facts(store: TopicStore, node: NodeCell) -> impl IntoView {
             let interval_ms = u64::from(node.head.interval_ms);
             let whole = interval_ms.is_multiple_of(1_000);
             let every = if whole { text::span(interval_ms / 1_000) } else { text::age(interval_ms) };
-            parts.push(format!("a sample every {every}"));
+            parts.push(format!("sampled every {every}"));
             parts.extend(node.head.notes.iter().map(ToString::to_string));
             Some(parts.join(" · "))
         })

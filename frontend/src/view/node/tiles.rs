@@ -1,7 +1,6 @@
 //! Tiles with the totals of a scope: utilisation, memory, power, and hosts.
 
 use crate::domain::text;
-use crate::fleet::NodeCell;
 use crate::state::page::Page;
 use crate::view::charts::sparkline::Area;
 use crate::view::scope::Scope;
@@ -21,7 +20,6 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
         let (scope, page) = (scope.clone(), page.clone());
         move |_| scope.hosts(&page)
     });
-    let chart = |field: Option<GpuField>, hue: &'static str| chart(&scope, field, hue);
     let title = move || totals.get().util_title();
     let util_now = move || totals.get().util_pct().map(|pct| (pct.to_string(), "%".to_owned()));
     let mem_now = move || totals.get().mem.used.map(|used| text::memory_parts(used, totals.get().mem.whole));
@@ -39,24 +37,24 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
         // A guest of a job receives no host readings if other jobs use the host, too.
         host.or_else(|| of_job.then(|| ("–".to_owned(), "not shared: other jobs use it too".to_owned())))
     };
-    // Of machines without GPUs only the host has sums.
-    let no_gpus = {
+    let host_only = scope.has_no_gpus();
+    let of_gpus = {
         let scope = scope.clone();
-        Memo::new(move |_| {
-            let nodes = scope.nodes.get();
-            let no_gpu = |node: &NodeCell| {
-                node.head().track();
-                scope.store.node(node, |node| node.head.no_gpu.is_some()) == Some(true)
-            };
-            !nodes.is_empty() && nodes.iter().all(no_gpu)
-        })
+        move || {
+            let chart = |field: GpuField, hue: &'static str| chart(&scope, Some(field), hue);
+            (!host_only.get()).then(|| {
+                view! {
+                    <Tile title=Signal::derive(title.clone()) now=Signal::derive(util_now) chart=chart(GpuField::Util, "hue-util")/>
+                    <Tile title="GPU memory" now=Signal::derive(mem_now) chart=chart(GpuField::MemUsed, "hue-mem")/>
+                    <Tile title="Power" now=Signal::derive(power_now) chart=chart(GpuField::Power, "hue-power")/>
+                }
+            })
+        }
     };
     view! {
-        <section class="tiles" class:tiles--host=move || no_gpus.get() aria-label="Totals">
-            <Tile title=Signal::derive(title) now=Signal::derive(util_now) chart=chart(Some(GpuField::Util), "hue-util")/>
-            <Tile title="GPU memory" now=Signal::derive(mem_now) chart=chart(Some(GpuField::MemUsed), "hue-mem")/>
-            <Tile title="Power" now=Signal::derive(power_now) chart=chart(Some(GpuField::Power), "hue-power")/>
-            <Tile title="Host CPU · RAM" now=Signal::derive(host_now) chart=chart(None, "hue-host")/>
+        <section class="tiles" class:tiles--host=move || host_only.get() aria-label="Totals">
+            {move || of_gpus()}
+            <Tile title="Host CPU · RAM" now=Signal::derive(host_now) chart=chart(&scope, None, "hue-host")/>
         </section>
     }
 }

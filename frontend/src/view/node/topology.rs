@@ -33,7 +33,7 @@ pub fn Topology(
         (!rows.is_empty()).then(|| {
             view! {
                 <details class="panel links-panel">
-                    <summary><b>"How the GPUs are wired"</b> " · " {summary(&rows)}</summary>
+                    <summary><b>"GPU topology"</b> " · " {summary(&rows)}</summary>
                     <div class="links__scroll">{table(&rows)}</div>
                     <dl class="links__legend">{legend(&rows)}</dl>
                 </details>
@@ -78,14 +78,16 @@ fn label(path: GpuPath) -> String {
 fn meaning(path: GpuPath) -> String {
     match path {
         GpuPath::Same => "the same GPU".to_owned(),
-        GpuPath::NvLink(links) => format!("{} NVLinks, directly or through switches: the fastest way", links),
+        GpuPath::NvLink(links) => {
+            format!("{} NVLinks, directly or through switches: the fastest path", links)
+        }
         GpuPath::Internal => "on one board".to_owned(),
         GpuPath::PciSwitch => "through one PCIe switch".to_owned(),
         GpuPath::PciSwitches => "through several PCIe switches".to_owned(),
         GpuPath::HostBridge => "through the PCIe bridge of a CPU".to_owned(),
         GpuPath::NumaNode => "between PCIe bridges of one NUMA node".to_owned(),
-        GpuPath::System => "between NUMA nodes, over the link of the CPUs: the slowest way".to_owned(),
-        GpuPath::Unknown => "the driver does not say".to_owned(),
+        GpuPath::System => "between NUMA nodes, over the link of the CPUs: the slowest path".to_owned(),
+        GpuPath::Unknown => "not reported by the driver".to_owned(),
     }
 }
 
@@ -104,7 +106,7 @@ fn distinct_paths(rows: &[Row]) -> Vec<GpuPath> {
 fn summary(rows: &[Row]) -> String {
     match distinct_paths(rows).as_slice() {
         [] => "one GPU".to_owned(),
-        [one] => format!("each to each: {}", meaning(*one)),
+        [one] => format!("all pairs: {}", meaning(*one)),
         several => several.iter().map(|path| label(*path)).collect::<Vec<_>>().join(", "),
     }
 }
@@ -131,7 +133,7 @@ fn table(rows: &[Row]) -> AnyView {
         }
     };
     view! {
-        <table class="table links" aria-label="How the GPUs reach each other">
+        <table class="table links" aria-label="GPU topology">
             <thead><tr><th></th> {heads} <th scope="col">"NUMA node"</th> <th scope="col">"nearest CPUs"</th></tr></thead>
             <tbody>{rows.iter().map(line).collect_view()}</tbody>
         </table>
@@ -158,7 +160,7 @@ mod tests {
     #[test]
     fn a_node_with_uniform_paths_is_described_in_one_sentence() {
         let rows = [row(&[GpuPath::Same, GpuPath::NvLink(18)]), row(&[GpuPath::NvLink(18), GpuPath::Same])];
-        assert_eq!(summary(&rows), "each to each: 18 NVLinks, directly or through switches: the fastest way");
+        assert_eq!(summary(&rows), "all pairs: 18 NVLinks, directly or through switches: the fastest path");
         assert_eq!(summary(&[row(&[GpuPath::Same])]), "one GPU");
     }
 

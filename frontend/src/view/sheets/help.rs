@@ -1,4 +1,4 @@
-//! The help: every keyboard shortcut.
+//! The help: every keyboard shortcut, gestures on touch screens, and the symbols of states.
 
 use crate::domain::keys::{FOCUS_BINDINGS, bindings, keycap};
 use crate::state::page::Page;
@@ -18,7 +18,7 @@ pub fn Help() -> impl IntoView {
     let keys = move |is_owner: bool| {
         let everywhere =
             bindings(is_owner).map(|binding| line(binding.keys.to_vec(), binding.description)).collect_view();
-        let palette = line(vec!["Ctrl", "K"], "palette: a word leads anywhere");
+        let palette = line(vec!["Ctrl", "K"], "search jobs, nodes, ranks, commands");
         // The keys of a process are signals.
         let local = FOCUS_BINDINGS.iter().filter(|(title, _)| is_owner || !title.contains("process")).map(
             |(title, lines)| {
@@ -26,21 +26,30 @@ pub fn Help() -> impl IntoView {
                 view! { <h2>{*title}</h2> <dl>{lines}</dl> }
             },
         );
-        view! { <h2>"Keys"</h2> <dl>{everywhere} {palette}</dl> {local.collect_view()} }
+        view! { <div class="help__keys"><h2>"Keyboard shortcuts"</h2> <dl>{everywhere} {palette}</dl> {local.collect_view()}</div> }
     };
     move || {
         let is_owner = untrack(|| page.is_owner());
         open.get().then(|| {
             view! {
-                <Sheet class="ask help" label="Keys" close=Arc::new(move || open.set(false))>
+                <Sheet class="ask help" label="Help" close=Arc::new(move || open.set(false))>
                     {keys(is_owner)}
-                    <h2>"Shapes"</h2>
+                    <div class="help__touch">
+                        <h2>"Touch"</h2>
+                        <dl>
+                            <dt>"Tap a row"</dt> <dd>"open it"</dd>
+                            <dt>"Tap a column's title"</dt> <dd>"sort by it"</dd>
+                            <dt>"Drag in a graph"</dt> <dd>"read its values"</dd>
+                            <dt>"Pinch in a graph"</dt> <dd>"zoom in and out"</dd>
+                        </dl>
+                    </div>
+                    <h2>"Symbols"</h2>
                     <dl class="help__shapes">
-                        <dt><i class="dot dot--well"></i></dt> <dd>"live, all is well"</dd>
-                        <dt><i class="dot dot--attention"></i></dt> <dd>"worth a look: late, or a flag"</dd>
-                        <dt><i class="dot dot--bad"></i></dt> <dd>"silent, down, refused, or a card is lost"</dd>
+                        <dt><i class="dot dot--well"></i></dt> <dd>"live, no problem"</dd>
+                        <dt><i class="dot dot--attention"></i></dt> <dd>"needs attention: late, or a flag"</dd>
+                        <dt><i class="dot dot--bad"></i></dt> <dd>"silent, down, refused, or a GPU is lost"</dd>
                         <dt><i class="dot dot--waiting"></i></dt> <dd>"waiting"</dd>
-                        <dt><i class="dot dot--ended"></i></dt> <dd>"ended; the last picture stays"</dd>
+                        <dt><i class="dot dot--ended"></i></dt> <dd>"ended; shows its last values"</dd>
                     </dl>
                 </Sheet>
             }.into_any()

@@ -250,7 +250,7 @@ fn facts(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
     groups.into_any()
 }
 
-/// Details that only the node can report: the whole command line, files, family, and the environment on
+/// Details that only the node can report: the whole command line, files, process tree, and the environment on
 /// request.
 fn detail_view(page: &Page, process: Memo<Option<ProcessPicture>>, query: ProcessQuery) -> AnyView {
     let state = RwSignal::new(DetailState::default());
@@ -264,7 +264,7 @@ fn detail_view(page: &Page, process: Memo<Option<ProcessPicture>>, query: Proces
                     Response::Process(detail) => DetailState::Detail(Arc::from(detail)),
                     Response::Refused(why) => DetailState::Refused(why.to_string()),
                     Response::Done(_) | Response::Tail(_) | Response::Share(_) => {
-                        DetailState::Refused("The relay answered something else.".to_owned())
+                        DetailState::Refused("Unexpected reply from the relay.".to_owned())
                     }
                 };
                 // The sheet may be closed by now.
@@ -284,12 +284,14 @@ fn detail_view(page: &Page, process: Memo<Option<ProcessPicture>>, query: Proces
     let job = Memo::new(move |_| process.get().and_then(|process| process.facts.job));
     let pid = query.process.pid;
     let detail = move || match state.get() {
-        DetailState::Asked => view! { <p class="told__note">"Asking the node …"</p> }.into_any(),
+        DetailState::Asked => {
+            view! { <p class="told__note">"Requesting details from the node …"</p> }.into_any()
+        }
         DetailState::Refused(why) => {
             let again = ask.clone();
             view! {
                 <div class="notice notice--attention"><span>"◆"</span><div>{why}</div></div>
-                <button class="btn" on:click=move |_| again(false)>"Ask again"</button>
+                <button class="btn" on:click=move |_| again(false)>"Try again"</button>
             }
             .into_any()
         }
@@ -298,7 +300,7 @@ fn detail_view(page: &Page, process: Memo<Option<ProcessPicture>>, query: Proces
     let tools = move || commands(shell_commands::for_process(pid, &query.node, job.get()));
     view! {
         {move || detail()}
-        <h2 class="told__head">"Look into it"</h2>
+        <h2 class="told__head">"Debug"</h2>
         {move || tools()}
     }
     .into_any()
@@ -316,7 +318,7 @@ fn detail_content(detail: &ProcessDetail, pid: u32, ask: impl Fn(bool) + Clone +
     let copy = detail
         .args
         .value()
-        .map(|args| view! { <p class="told__note">"The command line: " {copy_button(args.to_string())}</p> });
+        .map(|args| view! { <p class="told__note">"Command line: " {copy_button(args.to_string())}</p> });
     let environment = match &detail.environment {
         Reading::Value(variables) => {
             let variable = |variable: &nodeglass_protocol::process::Variable| {
@@ -328,17 +330,16 @@ fn detail_content(detail: &ProcessDetail, pid: u32, ask: impl Fn(bool) + Clone +
             view! { <p class="told__note">{why.to_string()}</p> }.into_any()
         }
         Reading::Failed(why) => view! { <p class="told__note">{format!("failed: {why}")}</p> }.into_any(),
-        Reading::Unsupported => view! { <p class="told__note">"not offered"</p> }.into_any(),
+        Reading::Unsupported => view! { <p class="told__note">"not supported"</p> }.into_any(),
         Reading::NotYet => view! {
-            <button class="btn" on:click=move |_| ask(true)>"Show its environment"</button>
-            " " <small class="told__note">"values that look like secrets are masked"</small>
+            <button class="btn" on:click=move |_| ask(true)>"Show environment (secrets masked)"</button>
         }
         .into_any(),
     };
     view! {
         <div class="told-columns told-columns--one">{fact_groups(vec![process::detail(detail)])}</div>
         {copy}
-        <h2 class="told__head">"Family"</h2>
+        <h2 class="told__head">"Process tree"</h2>
         <ul class="tree">{tree}</ul>
         <h2 class="told__head">"Environment"</h2>
         {environment}

@@ -18,7 +18,7 @@ pub fn SettingsPanel() -> impl IntoView {
         open.get().then(|| {
             view! {
                 <Sheet class="ask settings" label="Settings" close=Arc::new(move || open.set(false))>
-                    <h2>"Settings of this browser"</h2>
+                    <h2>"Settings (this browser)"</h2>
                     <Themes/>
                     <Colours/>
                     <Notifications/>
@@ -72,7 +72,7 @@ fn Colours() -> impl IntoView {
     };
     let custom = choice(
         "scheme",
-        "your own bounds".to_owned(),
+        "Custom thresholds".to_owned(),
         move || matches!(settings.scheme(), ColourScheme::Custom(..)),
         move || {
             let (light, heavy) = untrack(bounds);
@@ -101,12 +101,12 @@ fn Colours() -> impl IntoView {
     };
     view! {
         <fieldset>
-            <legend>"Colours of utilisation " <kbd>"c"</kbd></legend>
+            <legend>"Utilisation colours " <kbd>"c"</kbd></legend>
             {ColourScheme::NAMED.map(scheme).into_iter().collect_view()}
             {custom}
             <div class="settings__bounds">{bound("yellow from", true)} {bound("red from", false)}</div>
-            <p class="settings__why">"One hue: busy is good, and amber and red are kept for what is wrong. "
-                "The others colour as the tools that they are named after."</p>
+            <p class="settings__why">"Single colour: busy is good, and amber and red are kept for problems. "
+                "The others use the colours of the tools that they are named after."</p>
         </fieldset>
     }
 }
@@ -127,12 +127,12 @@ fn Notifications() -> impl IntoView {
     };
     let state = move || match (settings.notify(), allowed.get()) {
         (_, Permission::Denied) => {
-            "This browser does not let this page notify. Allow it at the lock beside the address; \
-             it takes https or localhost."
+            "This browser blocks notifications of this page. Allow them in the site settings beside the address; \
+             they need https or localhost."
         }
-        (true, Permission::Ask) => "The browser has not been told yet whether it may.",
+        (true, Permission::Ask) => "The browser has not been given permission yet.",
         (true, Permission::Granted) => "On, while this tab is in the background.",
-        (false, _) => "Off.",
+        (false, _) => "",
     };
     view! {
         <fieldset>

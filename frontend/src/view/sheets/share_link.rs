@@ -13,7 +13,7 @@ pub fn link_lines(page: &Page, link: &ShareLink) -> AnyView {
     let Some(url) = &link.link else {
         return view! {
             <p class="told__note">
-                "The key of this link is not kept, so that it cannot be shown again. Create a new one and revoke this one."
+                "This link cannot be shown again, because the relay does not keep its key. Create a new link and revoke this one."
             </p>
         }
         .into_any();
@@ -22,7 +22,7 @@ pub fn link_lines(page: &Page, link: &ShareLink) -> AnyView {
     let owner = untrack(|| page.fleet.welcome()).map_or(String::new(), |welcome| welcome.user.to_string());
     let until = platform::time_of_day((link.share.terms.expires_ms / 1_000).cast_signed());
     let message = message(link, url, &owner, &until);
-    let lines = vec![line("The link", url.clone()), line("Their tunnel", link.tunnel.to_string())];
+    let lines = vec![line("Link", url.clone()), line("Tunnel (their machine)", link.tunnel.to_string())];
     view! {
         {commands(lines)}
         <div class="share__message">

@@ -45,16 +45,16 @@ pub fn ShareList(
         focus();
     };
     let entry = move |share| entry(&page, share, sharing, gone);
-    let none = move || shares.with(Vec::is_empty).then_some("Nothing is shared now.");
+    let none = move || shares.with(Vec::is_empty).then_some("Nothing is shared.");
     let own = move || {
         let own = sharing.with(|sharing| viewers(&sharing.visitors, None));
         let text: Vec<String> =
             own.iter().map(|viewer| viewer_text(viewer, &platform::time_of_day)).collect();
-        (!text.is_empty()).then(|| format!("By the owner's key: {}.", text.join("; ")))
+        (!text.is_empty()).then(|| format!("With your own key: {}.", text.join("; ")))
     };
     view! {
-        <section class="shares" aria-label="Who may look">
-            <h2 class="caption" tabindex="-1" node_ref=head><b>"Who may look"</b></h2>
+        <section class="shares" aria-label="Shares and viewers">
+            <h2 class="caption" tabindex="-1" node_ref=head><b>"Shares and viewers"</b></h2>
             <p class="told__note" role="status">{move || status.get()}</p>
             <p class="told__note">{move || none()}</p>
             <ul><For each=move || shares.get() key=|share| share.id.clone() children=entry/></ul>
@@ -89,7 +89,7 @@ fn entry(
     let about = format!("{its_scope}{} · {hidden}", audience_text(&terms));
     let ends = {
         let page = page.clone();
-        move || expiry_text(&terms, page.wall_s().unsigned_abs() * 1_000, None)
+        move || expiry_text(&terms, page.wall_s().unsigned_abs() * 1_000, None, &platform::time_of_day)
     };
     let who = {
         let id = id.clone();
@@ -97,11 +97,7 @@ fn entry(
             let viewers = sharing.with(|sharing| viewers(&sharing.visitors, Some(&id)));
             let text: Vec<String> =
                 viewers.iter().map(|viewer| viewer_text(viewer, &platform::time_of_day)).collect();
-            if text.is_empty() {
-                "○ nobody looks now".to_owned()
-            } else {
-                format!("◉ {}", text.join("; "))
-            }
+            if text.is_empty() { "○ no viewers".to_owned() } else { format!("◉ {}", text.join("; ")) }
         }
     };
     let state = RwSignal::new(EntryState::default());
@@ -113,7 +109,7 @@ fn entry(
                 state.try_set(match page.request(Request::ShareLink(id)).await {
                     Response::Share(link) => EntryState::Link(*link),
                     Response::Refused(why) => EntryState::Refused(why.to_string()),
-                    _ => EntryState::Refused("The relay answered something else.".to_owned()),
+                    _ => EntryState::Refused("Unexpected reply from the relay.".to_owned()),
                 });
             });
         }
@@ -134,7 +130,7 @@ fn entry(
                     <p class="told__note">{about}</p>
                     <p class="told__note"><span class="num-prose">{move || ends()}</span> " · " <b>{move || who()}</b></p>
                 </div>
-                <button class="btn btn--small" on:click=show>"Show the link"</button>
+                <button class="btn btn--small" on:click=show>"Show link"</button>
                 {revoke(page, id, what, state, gone)}
             </div>
             {move || below()}
@@ -162,10 +158,10 @@ fn revoke(
         leptos::task::spawn_local(async move {
             let why = match page.request(Request::Revoke(id)).await {
                 Response::Done(_) => {
-                    return gone(format!("✓ Taken back: {what}. Who looked through it was sent away."));
+                    return gone(format!("✓ Revoked: {what}. Viewers were disconnected."));
                 }
                 Response::Refused(why) => why.to_string(),
-                _ => "The relay answered something else.".to_owned(),
+                _ => "Unexpected reply from the relay.".to_owned(),
             };
             state.try_set(EntryState::Refused(why));
         });

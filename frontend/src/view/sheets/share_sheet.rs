@@ -3,6 +3,7 @@
 use super::share_link::link_lines;
 use super::share_list::ShareList;
 use crate::describe::share::{DURATIONS, HIDEABLE_PARTS, audience_text, expiry_text, offers, scope_text};
+use crate::platform;
 use crate::state::page::{Page, ShareSheetView};
 use crate::view::widgets::sheet::Sheet;
 use leptos::html::H2;
@@ -70,7 +71,7 @@ fn form(page: &Page, created: RwSignal<Option<ShareLink>>, first: bool) -> AnyVi
                     return;
                 }
                 Response::Refused(why) => why.to_string(),
-                _ => "The relay answered something else.".to_owned(),
+                _ => "Unexpected reply from the relay.".to_owned(),
             };
             wrong.try_set(why);
         });
@@ -92,29 +93,29 @@ fn form(page: &Page, created: RwSignal<Option<ShareLink>>, first: bool) -> AnyVi
     view! {
         <form class="share settings" on:submit=submit>
             <h2 class="sheet__title">"Share"</h2>
-            <p class="settings__why">"Whoever has the link sees this page live, through a tunnel of their own, and can change nothing."</p>
+            <p class="settings__why">"Anyone with the link sees this page live, through a tunnel of their own, and cannot change anything."</p>
             <fieldset>
-                <legend>"What is shown"</legend>
+                <legend>"Show"</legend>
                 {offers.into_iter().enumerate().map(scope).collect_view()}
             </fieldset>
             <fieldset>
-                <legend>"What is hidden of it"</legend>
+                <legend>"Hide"</legend>
                 <div class="share__hides">{HIDEABLE_PARTS.map(hide).into_iter().collect_view()}</div>
-                <p class="settings__why">"Environments of processes are never shared."</p>
+                <p class="settings__why">"Process environments are never shared."</p>
             </fieldset>
             <div class="share__fields">
-                <label><span>"For how long"</span>
+                <label><span>"Duration"</span>
                     <select class="field" name="lasts">{DURATIONS.into_iter().enumerate().map(lasts).collect_view()}</select>
                 </label>
-                <label><span>"Only for the user"</span>
-                    <input class="field" name="to" maxlength="64" autocomplete="off" autocapitalize="none" spellcheck="false" placeholder="login name; empty: whoever has the link"/>
+                <label><span>"Restrict to user"</span>
+                    <input class="field" name="to" maxlength="64" autocomplete="off" autocapitalize="none" spellcheck="false" placeholder="login name; empty: anyone with the link"/>
                 </label>
-                <label><span>"Label, for yourself"</span>
-                    <input class="field" name="label" maxlength="120" autocomplete="off" placeholder="such as: Bob looks at the stall"/>
+                <label><span>"Note (only you see it)"</span>
+                    <input class="field" name="label" maxlength="120" autocomplete="off" placeholder="such as: for Bob, slow rank"/>
                 </label>
             </div>
             <p class="gate__wrong" role="alert">{move || wrong.get()}</p>
-            <button class="btn btn--primary" type="submit" disabled=move || waits.get()>"Make the link"</button>
+            <button class="btn btn--primary" type="submit" disabled=move || waits.get()>"Create link"</button>
         </form>
     }
     .into_any()
@@ -155,7 +156,11 @@ fn Created(link: ShareLink) -> impl IntoView {
     let terms = &link.share.terms;
     let title = format!("✓ Shared: {}", scope_text(&terms.scope));
     let now_ms = untrack(|| page.wall_s()).unsigned_abs() * 1_000;
-    let how = format!("It is read-only, {}, and {}.", audience_text(terms), expiry_text(terms, now_ms, None));
+    let how = format!(
+        "Read-only, {}; {}.",
+        audience_text(terms),
+        expiry_text(terms, now_ms, None, &platform::time_of_day)
+    );
     let lines = link_lines(&page, &link);
     view! {
         <h2 class="sheet__title" tabindex="-1" node_ref=head>{title}</h2>

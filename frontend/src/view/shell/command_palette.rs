@@ -3,11 +3,14 @@
 use super::keyboard::run_command;
 use crate::domain::fuzzy_search::search;
 use crate::domain::keys::{Command, bindings, keycap};
+use crate::domain::query;
 use crate::domain::route::{JobTab, Route};
+use crate::fleet::TopicStore;
 use crate::state::page::Page;
 use crate::view::tables::grid::Grids;
 use crate::view::widgets::sheet::Sheet;
 use leptos::prelude::*;
+use nodeglass_protocol::GpuUuid;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
 use web_sys::HtmlInputElement;
@@ -28,6 +31,8 @@ struct PaletteEntry {
 #[derive(Clone, Debug, PartialEq)]
 enum Target {
     Route(Route),
+    /// The sheet of a GPU on the current page.
+    Gpu(GpuUuid),
     Command(Command),
 }
 
@@ -42,12 +47,12 @@ pub fn CommandPalette() -> impl IntoView {
 fn Search() -> impl IntoView {
     let (page, grids) = (Page::from_context(), Grids::from_context());
     let open = page.command_palette;
-    let query = RwSignal::new(String::new());
+    let typed = RwSignal::new(String::new());
     let selected = RwSignal::new(0_usize);
     let found = Memo::new({
         let page = page.clone();
         move |_| {
-            let mut found = search(&query.get(), entries(&page), |entry| &entry.name);
+            let mut found = search(&typed.get(), entries(&page), |entry| &entry.name);
             found.truncate(MAX_ENTRIES);
             found.into_iter().enumerate().collect::<Vec<_>>()
         }
@@ -58,6 +63,7 @@ fn Search() -> impl IntoView {
             open.set(false);
             match target {
                 Target::Route(route) => page.address.navigate(route),
+                Target::Gpu(uuid) => page.address.push_query(query::GPU, Some(uuid.to_string())),
                 Target::Command(command) => {
                     if let Some(route) = run_command(&page, grids, command) {
                         page.address.navigate(route);
@@ -68,7 +74,7 @@ fn Search() -> impl IntoView {
     };
     let on_input = move |event: web_sys::Event| {
         let input = event.target().and_then(|target| target.dyn_into::<HtmlInputElement>().ok());
-        query.set(input.map(|input| input.value()).unwrap_or_default());
+        typed.set(input.map(|input| input.value()).unwrap_or_default());
         selected.set(0);
     };
     let on_key = {
@@ -100,20 +106,20 @@ fn Search() -> impl IntoView {
     };
     let none = Memo::new(move |_| found.with(Vec::is_empty));
     view! {
-        <Sheet class="ask palette" label="Palette" close=Arc::new(move || open.set(false))>
-            <input class="field" type="text" role="combobox" aria-label="Job, node or command" autofocus
-                placeholder="Job, node or command" aria-expanded="true" aria-controls="palette-list" autocomplete="off" spellcheck="false"
+        <Sheet class="ask palette" label="Find" close=Arc::new(move || open.set(false))>
+            <input class="field" type="text" role="combobox" aria-label="Search jobs, nodes, ranks, commands" autofocus
+                placeholder="Search jobs, nodes, ranks, commands" aria-expanded="true" aria-controls="palette-list" autocomplete="off" spellcheck="false"
                 aria-activedescendant=move || format!("palette-{}", selected.get())
                 on:input=on_input on:keydown=on_key/>
-            <ul id="palette-list" role="listbox" aria-label="Found">
+            <ul id="palette-list" role="listbox" aria-label="Matches">
                 <For each=move || found.get() key=|(at, entry)| (*at, entry.name.clone()) children=option/>
             </ul>
-            <p class="palette__none" role="status">{move || none.get().then_some("Nothing is called that.")}</p>
+            <p class="palette__none" role="status">{move || none.get().then_some("No matches")}</p>
         </Sheet>
     }
 }
 
-/// Returns every entry: jobs first, then their nodes, then commands.
+/// Returns every entry: jobs first, then their nodes, then commands, then the ranks on the current page.
 fn entries(page: &Page) -> Vec<PaletteEntry> {
     let jobs = page.jobs.get();
     let job = |job: &nodeglass_protocol::job::Job| PaletteEntry {
@@ -137,6 +143,7 @@ fn entries(page: &Page) -> Vec<PaletteEntry> {
         hint: "node".to_owned(),
         target: Target::Route(Route::Node(cell.name().clone())),
     });
+    let ranks = page.fleet.detail().map(|store| ranks(&store)).unwrap_or_default();
     let walks = |command: &Command| matches!(command, Command::Job(_) | Command::Node(_) | Command::Close);
     let commands =
         bindings(page.is_owner()).filter(|binding| !walks(&binding.command)).map(|binding| PaletteEntry {
@@ -144,5 +151,31 @@ fn entries(page: &Page) -> Vec<PaletteEntry> {
             hint: format!("key {}", keycap(binding.keys[0])),
             target: Target::Command(binding.command),
         });
-    jobs.iter().map(job).chain(tabs).chain(nodes).chain(commands).collect()
+    jobs.iter().map(job).chain(tabs).chain(nodes).chain(commands).chain(ranks).collect()
+}
+
+/// Returns an entry for each rank of the processes of a topic.
+fn ranks(store: &TopicStore) -> Vec<PaletteEntry> {
+    let mut ranks: Vec<PaletteEntry> = Vec::new();
+    untrack(|| {
+        store.read(|picture| {
+            for node in &picture.nodes {
+                for process in &node.processes {
+                    let Some(rank) = process.facts.rank else { continue };
+                    let gpu = node.gpus.iter().find(|gpu| gpu.facts.uuid == process.facts.gpu);
+                    let Some(gpu) = gpu else { continue };
+                    let entry = PaletteEntry {
+                        name: format!("rank {}", rank.global),
+                        hint: format!("{} GPU {}", node.name, gpu.facts.index),
+                        target: Target::Gpu(gpu.facts.uuid.clone()),
+                    };
+                    // A rank may have several processes on its GPU.
+                    if ranks.last() != Some(&entry) {
+                        ranks.push(entry);
+                    }
+                }
+            }
+        });
+    });
+    ranks
 }

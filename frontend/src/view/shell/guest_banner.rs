@@ -2,6 +2,7 @@
 
 use crate::describe::job::time_left;
 use crate::describe::share::{SHORT_S, expiry_text, hidden_sentence, remaining_s, scope_text};
+use crate::platform;
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::share::{Scope, ShareTerms};
@@ -22,18 +23,20 @@ fn banner(page: &Page, terms: ShareTerms) -> AnyView {
     let only = if terms.scope == Scope::All { "" } else { " only" };
     let what = format!("{}{only}", scope_text(&terms.scope));
     let hidden = hidden_sentence(&terms);
-    let label = (!terms.label.is_empty()).then(|| format!("“{}”. ", terms.label));
     let left = {
         let (page, terms) = (page.clone(), terms.clone());
         Memo::new(move |_| {
             let (now_ms, job_left) = (page.wall_s().unsigned_abs() * 1_000, job_left_s(&page, &terms));
-            (expiry_text(&terms, now_ms, job_left), remaining_s(&terms, now_ms, job_left) < SHORT_S)
+            (
+                expiry_text(&terms, now_ms, job_left, &platform::time_of_day),
+                remaining_s(&terms, now_ms, job_left) < SHORT_S,
+            )
         })
     };
     let mark = move || if left.get().1 { "◆" } else { "◇" };
-    let sees = format!("{owner} sees that you look.");
+    let sees = format!("{owner} sees that you are viewing.");
     view! {
-        <section class="guest" class:guest--short=move || left.get().1 aria-label="What is shared">
+        <section class="guest" class:guest--short=move || left.get().1 aria-label="This share">
             <details>
                 <summary>
                     <span class="guest__mark" aria-hidden="true">{move || mark()}</span>
@@ -42,7 +45,7 @@ fn banner(page: &Page, terms: ShareTerms) -> AnyView {
                     <span>"read-only"</span>
                     <span class="num-prose">{move || left.get().0}</span>
                 </summary>
-                <p>{label} {hidden} " " {sees}</p>
+                <p>{hidden} " " {sees}</p>
             </details>
         </section>
     }

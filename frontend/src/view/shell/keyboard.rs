@@ -20,8 +20,12 @@ pub fn listen(page: &Page, time: &Time) {
     let listener = Listener::new(document(), "keydown", move |event| {
         let Some(event) = event.dyn_ref::<KeyboardEvent>() else { return };
         // A sheet handles its keys itself, also when nothing in it has the focus.
-        if platform::top_sheet().is_some() {
-            return;
+        if let Some(sheet) = platform::top_sheet() {
+            // Except that the next problem may follow the GPU of the one before.
+            let is_next = Command::from_key(&event.key()) == Some(Command::NextItem);
+            if !is_next || sheet.get_attribute("aria-label").as_deref() != Some("GPU") {
+                return;
+            }
         }
         let has_modifier = event.ctrl_key() || event.meta_key();
         if event.alt_key() || !has_modifier && is_text_input(event) {
@@ -40,9 +44,25 @@ pub fn listen(page: &Page, time: &Time) {
         if let Some(route) = run_command(&page, grids, command) {
             event.prevent_default();
             page.address.navigate(route);
+            platform::on_next_frame(follow_with_focus);
         }
     });
     StoredValue::new_local(listener);
+}
+
+/// Moves the focus within the job list or the tabs to the current entry, so that both agree on what is chosen;
+/// a focus elsewhere stays. Scrolls the current job into view.
+fn follow_with_focus() {
+    let focus = document().active_element();
+    for list in [".jobs", ".tabs"] {
+        let current = document().query_selector(&format!("{list} [aria-current]")).ok().flatten();
+        let Some(current) = current else { continue };
+        let is_here = focus.as_ref().is_some_and(|focus| focus.closest(list).ok().flatten().is_some());
+        if let Some(current) = current.dyn_ref::<HtmlElement>().filter(|_| is_here) {
+            let _ = current.focus();
+        }
+        platform::scroll_into_view(&current);
+    }
 }
 
 fn is_text_input(event: &KeyboardEvent) -> bool {
@@ -74,6 +94,12 @@ pub fn run_command(page: &Page, grids: Grids, command: Command) -> Option<Route>
             page.address.set_query(query::PROCESS, None);
         }
         Command::AllJobs => return Some(Route::AllJobs),
+        Command::NextItem => {
+            if let Some(item) = page.attention.next() {
+                page.address.navigate(item.target.route);
+                page.address.set_query(query::GPU, item.target.gpu.map(|uuid| uuid.to_string()));
+            }
+        }
         Command::Overview => return route.job().map(|id| Route::Job(id, JobTab::Nodes)),
         Command::Processes => {
             let id = route.job()?;

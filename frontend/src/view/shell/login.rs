@@ -4,6 +4,7 @@ use crate::net::key::{self, NoKeyReason};
 use crate::net::{Credential, DisconnectReason};
 use crate::platform;
 use crate::state::page::Page;
+use crate::view::widgets::copy::copy_button;
 use leptos::ev::SubmitEvent;
 use leptos::html::Input;
 use leptos::prelude::*;
@@ -15,9 +16,9 @@ pub fn Login(
     why: Option<DisconnectReason>,
 ) -> impl IntoView {
     let no_key = why.is_none().then(key::no_key_reason);
-    let (head, rest) = match (&why, no_key) {
+    let (head, rest) = match (&why, &no_key) {
         (Some(why), _) => message(why, &platform::authority()),
-        (None, no_key) => no_key_message(no_key.unwrap_or(NoKeyReason::NeverHad)),
+        (None, no_key) => no_key_message(no_key.as_ref().unwrap_or(&NoKeyReason::NeverHad)),
     };
     let command = match &why {
         Some(DisconnectReason::NotByProxy { .. } | DisconnectReason::TabLinkExpired) => "relay link --tab",
@@ -25,29 +26,36 @@ pub fn Login(
     };
     let way = match &why {
         Some(DisconnectReason::Version | DisconnectReason::NoRandom) => {
-            view! { <button class="btn btn--primary" on:click=|_| platform::reload()>"Load the page again"</button> }.into_any()
+            view! { <button class="btn btn--primary" on:click=|_| platform::reload()>"Reload the page"</button> }.into_any()
         }
         Some(DisconnectReason::NotByProxy { other_user: true }) => {
-            view! { <p>"A link to a share that you were given:"</p> <Paste/> }.into_any()
+            view! { <p>"If you have a link to a share, paste it here:"</p> <Paste/> }.into_any()
         }
         Some(DisconnectReason::NotTheOwner(_)) => view! {
-            <p>"If you are the owner, your tunnel logs in as somebody else: start it again as yourself."</p>
+            <p>"If you are the owner, your tunnel is logged in as another user: restart it as yourself."</p>
             <button class="btn btn--primary" on:click=|_| platform::reload()>"Try again"</button>
-            <p>"A link to a share that you were given:"</p>
+            <p>"If you have a link to a share, paste it here:"</p>
             <Paste/>
         }
         .into_any(),
-        why if why.as_ref().is_some_and(DisconnectReason::concerns_share) || no_key == Some(NoKeyReason::ShareOver) => {
-            view! { <p>"Another link that you were given:"</p> <Paste/> }.into_any()
+        why if why.as_ref().is_some_and(DisconnectReason::concerns_share)
+            || matches!(no_key, Some(NoKeyReason::ShareOver(_))) =>
+        {
+            view! { <p>"If you have another link, paste it here:"</p> <Paste/> }.into_any()
         }
         _ => view! {
             <ol class="gate__steps">
-                <li>"On the login node, as the user who started the relay:" <code class="command">{command}</code></li>
-                <li>"Open the link it prints, or paste it here:" <Paste/></li>
+                <li>
+                    "On the login node, as the user who started the relay:"
+                    <div class="gate__command"><code class="command">{command}</code> {copy_button(command.to_owned())}</div>
+                </li>
+                <li>"Open the link that it prints, or paste it here:" <Paste/></li>
             </ol>
         }
         .into_any(),
     };
+    let or_impostor = matches!(why, Some(DisconnectReason::Unverified))
+        .then(|| view! { <p class="gate__aside">{OR_IMPOSTOR}</p> });
     view! {
         <main class="gate">
             <div class="gate__card">
@@ -55,14 +63,30 @@ pub fn Login(
                 <h1>{head}</h1>
                 <p>{rest}</p>
                 {way}
+                {or_impostor}
             </div>
         </main>
     }
 }
 
+/// The less likely reason why the relay did not prove its key.
+pub const OR_IMPOSTOR: &str = "If you did not restart the relay, another program may be using its port. It received nothing from this page; use only a link that relay prints.";
+
+/// Returns the headline and text for a relay that did not prove the key of this page's link.
+pub fn out_of_date(authority: &str) -> (String, String) {
+    (
+        "This link is out of date.".to_owned(),
+        format!("The relay at {authority} has a different key – most likely it was restarted."),
+    )
+}
+
 /// A field for a link or key, the owner's or a share's.
 #[component]
-fn Paste() -> impl IntoView {
+pub fn Paste(
+    /// Whether it takes the focus.
+    #[prop(default = true)]
+    autofocus: bool,
+) -> impl IntoView {
     let (feed, input) = (Page::from_context().feed, NodeRef::<Input>::new());
     let wrong = RwSignal::new(false);
     let submit = move |event: SubmitEvent| {
@@ -75,30 +99,26 @@ fn Paste() -> impl IntoView {
     };
     view! {
         <form class="gate__form" on:submit=submit>
-            <input type="password" class="field" node_ref=input autocomplete="off" autofocus
+            <input type="password" class="field" node_ref=input autocomplete="off" autofocus=autofocus
                 aria-label="Link or key" placeholder="http://…/#…" aria-invalid=move || wrong.get().to_string()/>
             <button class="btn btn--primary" type="submit">"Open"</button>
         </form>
         <p class="gate__wrong" role="alert">
-            {move || wrong.get().then_some("That is no link of a relay: it ends in #k=, #s= or #t= and a long key. Was it cut off?")}
+            {move || wrong.get().then_some("This is not a relay's link: one ends in #k=, #s= or #t= and a long key. Was it cut off?")}
         </p>
     }
 }
 
 /// Returns the headline and text for a tab without a key.
-fn no_key_message(why: NoKeyReason) -> (String, String) {
+fn no_key_message(why: &NoKeyReason) -> (String, String) {
     let (head, rest) = match why {
-        NoKeyReason::NeverHad => (
-            "This tab has no key.",
-            "The picture of your jobs is yours alone: the link that the relay prints carries a key, and this address came without one.",
-        ),
+        NoKeyReason::ShareOver(reason) => return message(reason, ""),
+        NoKeyReason::NeverHad => {
+            ("This tab has no key.", "This page needs the key from the link that relay printed.")
+        }
         NoKeyReason::CutOff => (
             "This link is incomplete.",
-            "It ends in a part of a key. A terminal or a chat may have broken it into two lines: copy all of it.",
-        ),
-        NoKeyReason::ShareOver => (
-            "This share is over.",
-            "It was revoked or has expired, so nothing of it is shown any more. Ask for another link if you still need to look.",
+            "Its key is cut off. A terminal or a chat may have broken it into two lines: copy all of it.",
         ),
     };
     (head.to_owned(), rest.to_owned())
@@ -107,68 +127,59 @@ fn no_key_message(why: NoKeyReason) -> (String, String) {
 /// Returns the headline and text for a disconnect reason.
 fn message(why: &DisconnectReason, authority: &str) -> (String, String) {
     let (head, rest) = match why {
-        DisconnectReason::Unverified => {
-            return (
-                format!("What answers at {authority} is not your relay."),
-                "It could not prove that it holds your key, so it was told nothing. Either the relay was started anew with another key, or another program took its port."
-                    .to_owned(),
-            );
-        }
+        DisconnectReason::Unverified => return out_of_date(authority),
         DisconnectReason::Version => (
-            "Page and relay do not understand each other.",
-            "They are of different versions. Load the page again; if that does not help, end the old relay and start the new one.",
+            "Page and relay have different versions.",
+            "Reload the page. If that does not help, stop the old relay and start the new one.",
         ),
         DisconnectReason::NoRandom => (
-            "This browser gives no random numbers.",
-            "Without them no key can be proved. Try a current Firefox, Chromium or Safari.",
+            "This browser provides no secure random numbers.",
+            "They are needed to prove the key. Use a current Firefox, Chromium or Safari.",
         ),
         DisconnectReason::NotTheOwner(user) => {
             return (
-                "This link is its owner's own.".to_owned(),
+                "This link is for the relay's owner only.".to_owned(),
                 format!(
-                    "It works only for the user who started the relay, and the login node says that this connection is {}. Nothing was shown. Ask for a link to a share: that one is meant for others.",
-                    user.as_deref().unwrap_or("another user's"),
+                    "According to the login node, this connection belongs to {}. Ask the owner to share a link with you.",
+                    user.as_deref().unwrap_or("another user"),
                 ),
             );
         }
         DisconnectReason::NotByProxy { other_user: true } => (
-            "This link is its owner's own.",
-            "It works only for the user who started the relay, and the proxy says that you are somebody else. Nothing was shown. Ask for a link to a share: that one is meant for others.",
+            "This link is for the relay's owner only.",
+            "According to the proxy, you are another user. Ask the owner to share a link with you.",
         ),
         DisconnectReason::NotByProxy { other_user: false } => (
-            "Through this proxy your link does not open.",
-            "Other programs of the same site run in this browser, too, and could use its key. The proxy does not tell the relay who you are (its --proxy-user-header), so it takes a link that opens one tab, once.",
+            "This link does not work through this proxy.",
+            "Other programs of the same site run in this browser, too, and could use its key. The proxy does not name its users to the relay (--proxy-user-header), so a link for one tab is needed.",
         ),
         DisconnectReason::TabLinkExpired => (
-            "This link opened one tab, once.",
-            "It was used, or is older than two minutes, or the relay was started anew since. A tab that was opened by such a link keeps it until it is loaded again.",
+            "This single-use link is no longer valid.",
+            "It was used, is older than two minutes, or the relay was restarted. A tab that was opened by such a link loses it when it is reloaded.",
         ),
         DisconnectReason::NotForYou(to) => {
             return (
-                format!("This link is only for {to}."),
+                format!("This link is for {to} only."),
                 format!(
-                    "The login node says that this connection is another user's. Reach it as {to}, or ask for a link of your own."
+                    "According to the login node, this connection belongs to another user. Connect as {to}, or ask for a link of your own."
                 ),
             );
         }
         DisconnectReason::NoSuchShare => (
-            "This link leads to no share.",
-            "It was revoked or has expired, or the relay was started anew since it was made. Or a part of the link is missing, or another program answers in the relay's place. Ask for another one.",
+            "This share does not exist any more.",
+            "It was revoked, it expired, or the relay was restarted since. If none of this applies, part of the link may be missing. Ask for another link.",
         ),
         DisconnectReason::Revoked(owner) => {
             return (
                 format!("{} revoked this link.", owner.as_deref().unwrap_or("Its owner")),
-                "Nothing of it is shown any more. Ask for another link if you still need to look.".to_owned(),
+                "The share has ended. Ask for another link if you still need access.".to_owned(),
             );
         }
         DisconnectReason::Expired => (
-            "The share is over.",
-            "Its time is up, or its job has ended, so nothing of it is shown any more. Ask for another link if you still need to look.",
+            "This share has expired.",
+            "Its time is over, or its job has ended. Ask for another link if you still need access.",
         ),
-        _ => (
-            "The relay did not accept the key.",
-            "The relay was started anew with another key, or this user may not use it.",
-        ),
+        _ => ("The relay did not accept the key.", "It has a different key, or this user may not use it."),
     };
     (head.to_owned(), rest.to_owned())
 }
@@ -198,8 +209,8 @@ mod tests {
             DisconnectReason::NoRandom,
         ];
         let mut heads: Vec<String> = ways.iter().map(|why| message(why, "x").0).collect();
-        let none = [NoKeyReason::NeverHad, NoKeyReason::CutOff, NoKeyReason::ShareOver];
-        heads.extend(none.map(|why| no_key_message(why).0));
+        let none = [NoKeyReason::NeverHad, NoKeyReason::CutOff];
+        heads.extend(none.map(|why| no_key_message(&why).0));
         let all = heads.len();
         heads.sort_unstable();
         heads.dedup();
@@ -211,15 +222,30 @@ mod tests {
     fn the_user_on_the_connection_and_the_intended_one_are_named() {
         assert!(
             headline(&DisconnectReason::NotTheOwner(Some("carol".to_owned())))
-                .contains("this connection is carol")
+                .contains("this connection belongs to carol")
         );
-        assert!(headline(&DisconnectReason::NotTheOwner(None)).contains("another user's"));
-        assert!(headline(&DisconnectReason::NotForYou("bob".to_owned())).contains("only for bob"));
+        assert!(headline(&DisconnectReason::NotTheOwner(None)).contains("another user"));
+        assert!(headline(&DisconnectReason::NotForYou("bob".to_owned())).contains("for bob only"));
         assert!(
             headline(&DisconnectReason::Revoked(Some("alice".to_owned())))
                 .starts_with("alice revoked this link.")
         );
         assert!(headline(&DisconnectReason::Revoked(None)).starts_with("Its owner revoked this link."));
+    }
+
+    #[test]
+    fn a_reload_of_a_revoked_share_names_who_revoked_it_and_not_the_owners_command() {
+        let why = DisconnectReason::Revoked(Some("alice".to_owned()));
+        let (head, rest) = no_key_message(&NoKeyReason::ShareOver(why));
+        assert_eq!(head, "alice revoked this link.");
+        assert!(!rest.contains("relay link"), "{rest}");
+    }
+
+    #[test]
+    fn a_restarted_relay_is_the_first_guess() {
+        let text = headline(&DisconnectReason::Unverified);
+        assert!(text.starts_with("This link is out of date. The relay at 127.0.0.1:8080"), "{text}");
+        assert!(text.contains("restarted") && !text.contains("another program"), "{text}");
     }
 
     #[test]

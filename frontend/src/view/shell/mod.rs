@@ -15,6 +15,7 @@ use crate::state::page::Page;
 use crate::view::jobs::all_jobs::AllJobs;
 use crate::view::jobs::job_list::JobList;
 use crate::view::jobs::job_page::JobPage;
+use crate::view::node::node_head::NodeHead;
 use crate::view::node::node_page::NodeByName;
 use crate::view::sheets::gpu_sheet::GpuSheet;
 use crate::view::sheets::help::Help;
@@ -31,6 +32,7 @@ use nodeglass_protocol::NodeName;
 use nodeglass_protocol::live::Topic;
 use status_bar::StatusBar;
 use top_bar::TopBar;
+use wasm_bindgen::JsCast;
 
 /// The page, or the login page without access.
 #[component]
@@ -38,11 +40,17 @@ pub fn Shell() -> impl IntoView {
     let page = Page::from_context();
     let feed = page.feed.clone();
     // Once data was here it stays, whatever happens to the connection.
+    let fleet = page.fleet.clone();
     let login_reason = Memo::new(move |_| match feed.link() {
         LinkState::NoKey => Some(None),
-        LinkState::Stopped(parting) => Some(Some(parting)),
+        LinkState::Stopped(reason) if reason.keeps_picture() && fleet.welcome().is_some() => None,
+        LinkState::Stopped(reason) => Some(Some(reason)),
         _ => None,
     });
+    let lost = {
+        let page = page.clone();
+        Memo::new(move |_| page.fleet.welcome().is_some() && !page.feed.is_live())
+    };
     let drawer = page.drawer;
     let (guest, alone) = {
         let (page, other) = (page.clone(), page.clone());
@@ -51,7 +59,9 @@ pub fn Shell() -> impl IntoView {
     move || match login_reason.get() {
         Some(why) => view! { <Login why/> }.into_any(),
         None => view! {
+            <a class="skip" href="#main" on:click=skip>"Skip to content"</a>
             <div class="shell" class:drawer-open=move || drawer.get()
+                class:shell--lost=move || lost.get()
                 class:shell--guest=move || guest.get() class:shell--alone=move || alone.get()>
                 <TopBar/>
                 <GuestBanner/>
@@ -68,6 +78,14 @@ pub fn Shell() -> impl IntoView {
     }
 }
 
+/// Moves the focus to the content. The address stays: its fragment may hold the key.
+fn skip(event: web_sys::MouseEvent) {
+    event.prevent_default();
+    let main = document().get_element_by_id("main");
+    let main = main.and_then(|main| main.dyn_into::<web_sys::HtmlElement>().ok());
+    main.into_iter().for_each(|main| drop(main.focus()));
+}
+
 /// Everything that may lie above the page.
 #[component]
 fn Sheets() -> impl IntoView {
@@ -82,11 +100,21 @@ fn RouteView() -> impl IntoView {
     // A store is one per topic, so the view is recreated only when the topic changes.
     let subject = Memo::new(move |_| fleet.detail());
     let route = page.route;
-    let nowhere = Memo::new(move |_| route.get() == Route::Nowhere);
+    // A job's label is resolved once the jobs are listed.
+    let overview = page.fleet.overview().clone();
+    let missing = Memo::new(move |_| match route.get() {
+        Route::Nowhere => Some("There is nothing at this address.".to_owned()),
+        Route::JobLabel(label, _) => Some(match overview.phase() {
+            Phase::Pending => String::new(),
+            _ => format!("SLURM does not list job {label}."),
+        }),
+        _ => None,
+    });
     move || match subject.get() {
-        _ if nowhere.get() => {
-            view! { <p class="empty">"This address leads nowhere. The jobs are at the left."</p> }.into_any()
-        }
+        _ if missing.with(Option::is_some) => match missing.get() {
+            Some(why) if !why.is_empty() => view! { <NotFound why/> }.into_any(),
+            _ => ().into_any(),
+        },
         None => view! { <AllJobs/> }.into_any(),
         Some(store) => match store.topic().clone() {
             Topic::Job(id) => view! { <JobPage id store/> }.into_any(),
@@ -96,19 +124,34 @@ fn RouteView() -> impl IntoView {
     }
 }
 
+/// An address that leads to nothing.
+#[component]
+fn NotFound(why: String) -> impl IntoView {
+    let home = Page::from_context().href(&Route::AllJobs);
+    view! {
+        <div class="empty">
+            <h1>"Page not found"</h1>
+            <p>{why} " " <a class="link" href=home>"Go to all jobs"</a></p>
+        </div>
+    }
+}
+
 /// One node, whatever runs there.
 #[component]
 fn NodeView(name: NodeName, store: TopicStore) -> impl IntoView {
     let page = Page::from_context();
-    let title = name.to_string();
+    let head = view! { <NodeHead store=store.clone() name=name.clone()/> };
     let body = move || match store.phase() {
         Phase::Gone => {
-            let why =
-                if page.share().is_some() { "is not shared with you" } else { "is not watched by the relay" };
-            view! { <p class="empty">{format!("{name} {why}.")}</p> }.into_any()
+            let why = match page.share() {
+                Some(_) => format!("{name} is not shared with you."),
+                None => format!("No job of yours runs on {name}."),
+            };
+            view! { <p class="empty">{why} " " <a class="link" href=page.href(&Route::AllJobs)>"Go to all jobs"</a></p> }
+                .into_any()
         }
         Phase::Pending => ().into_any(),
         Phase::Ready => view! { <NodeByName store=store.clone() name=name.clone() job=None/> }.into_any(),
     };
-    view! { <div class="head head--line"><h1>{title}</h1></div> {move || body()} }
+    view! { {head} {move || body()} }
 }

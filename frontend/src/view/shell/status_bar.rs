@@ -22,7 +22,7 @@ pub fn StatusBar() -> impl IntoView {
             <Viewers/>
             <JobsAge/>
             <span class="spring"></span>
-            <span class="hide-m">
+            <span class="hide-m foot__keys">
                 <kbd>"←"</kbd> " " <kbd>"→"</kbd> " node   " <kbd>"↑"</kbd> " " <kbd>"↓"</kbd> " job   "
                 <kbd>"p"</kbd> " processes   " <kbd>"?"</kbd> " keys"
             </span>
@@ -39,8 +39,8 @@ fn LinkState() -> impl IntoView {
         LinkState::Live => ("foot__link is-live", "● live"),
         LinkState::Starting | LinkState::Connecting => ("foot__link", "○ connecting"),
         LinkState::NoKey => ("foot__link is-bad", "▲ no key"),
-        LinkState::Lost(_) => ("foot__link is-bad", "▲ link lost, trying again"),
-        LinkState::Stopped(_) => ("foot__link is-bad", "▲ stopped"),
+        LinkState::Lost(_) => ("foot__link is-bad", "▲ connection lost, retrying"),
+        LinkState::Stopped(_) => ("foot__link is-bad", "▲ disconnected"),
     });
     view! { <span class=move || state.get().0 role="status" aria-live="polite">{move || state.get().1}</span> }
 }
@@ -59,6 +59,8 @@ fn Nodes() -> impl IntoView {
             let age = newest.map(|at| format!(", newest sample {}", text::age(now_ms.saturating_sub(at))));
             match picture.nodes.len() {
                 0 => String::new(),
+                // Without a connection nothing is known to be current.
+                all if !page.feed.is_live() => text::count(all, "node", "nodes"),
                 all => format!(
                     "{fresh} of {} fresh{}",
                     text::count(all, "node", "nodes"),
@@ -77,7 +79,7 @@ fn Viewers() -> impl IntoView {
         overview.relay().track();
         match overview.read(|picture| picture.relay.viewers) {
             0 | 1 => String::new(),
-            viewers => format!("{} looking", text::count(viewers as usize, "tab", "tabs")),
+            viewers => format!("{} connected", text::count(viewers as usize, "tab", "tabs")),
         }
     };
     view! { <span class="hide-s">{move || sentence()}</span> }
@@ -102,7 +104,7 @@ fn JobsAge() -> impl IntoView {
     });
     move || {
         stale.get().map(|(age, why, next)| {
-            let button = actions::retry(&shown, RetryTarget::Jobs, "Ask now");
+            let button = actions::retry(&shown, RetryTarget::Jobs, "Retry now");
             view! { <span class="foot__stale" title=why>"◆ " {age} ", " {next} " " {button}</span> }
         })
     }
@@ -111,8 +113,8 @@ fn JobsAge() -> impl IntoView {
 /// Formats when something is retried.
 fn next_try(retry_at_ms: u64, now_ms: u64) -> String {
     match retry_at_ms.saturating_sub(now_ms).div_ceil(1_000) {
-        0 => "trying now".to_owned(),
-        wait => format!("next try in {}", text::span(wait)),
+        0 => "retrying now".to_owned(),
+        wait => format!("next attempt in {}", text::span(wait)),
     }
 }
 
@@ -135,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_stale_job_list_shows_when_it_is_polled_again() {
-        assert_eq!(next_try(90_000, 50_000), "next try in 40 s");
-        assert_eq!([next_try(50_000, 50_000), next_try(1, 50_000)], ["trying now"; 2]);
+        assert_eq!(next_try(90_000, 50_000), "next attempt in 40 s");
+        assert_eq!([next_try(50_000, 50_000), next_try(1, 50_000)], ["retrying now"; 2]);
     }
 }

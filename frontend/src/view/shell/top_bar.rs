@@ -40,18 +40,19 @@ pub fn TopBar() -> impl IntoView {
             <span class="top__whose">{move || title()}</span>
             <span class="spring"></span>
             <Shares/>
-            <button class="btn hide-s" title="Jobs, nodes and commands by a few letters" on:click=move |_| finder.set(true)>
-                "Find " <kbd>"Ctrl"</kbd> " " <kbd>"K"</kbd>
+            <button class="btn" title="Search jobs, nodes, ranks, commands (Ctrl K)" aria-label="Find" on:click=move |_| finder.set(true)>
+                <span class="top__icon" aria-hidden="true">"⌕"</span> <span class="hide-s">"Find "</span> <kbd>"Ctrl"</kbd> " " <kbd>"K"</kbd>
             </button>
-            <button class="btn hide-s" title="Colours of utilisation (c)" on:click=move |_| settings.next_scheme()>
+            <button class="btn hide-s" title="Utilisation colours (c)" on:click=move |_| settings.next_scheme()>
                 <span class="swatches" aria-hidden="true">
                     <i class="heat-0"></i><i class="heat-1"></i><i class="heat-2"></i><i class="heat-3"></i>
                 </span>
                 <span class="top__scheme">{move || settings.scheme().title()}</span>
             </button>
-            <button class="btn" title="Settings (S)" on:click=move |_| settings_open.set(true)>"Settings"</button>
-            // A phone has no keyboard.
-            <button class="btn hide-s" title="Keys (?)" aria-label="Keys" on:click=move |_| help.update(|open| *open = !*open)>"?"</button>
+            <button class="btn" title="Settings (S)" aria-label="Settings" on:click=move |_| settings_open.set(true)>
+                <span class="top__icon" aria-hidden="true">"⚙\u{fe0e}"</span> <span class="hide-s">"Settings"</span>
+            </button>
+            <button class="btn" title="Help (?)" aria-label="Help" on:click=move |_| help.update(|open| *open = !*open)>"?"</button>
         </header>
     }
 }
@@ -66,7 +67,7 @@ fn Shares() -> impl IntoView {
         let count = watching.get();
         (count > 0).then(|| {
             view! {
-                <button class="btn top__watching" title="Who looks" on:click=move |_| open.set(Some(ShareSheetView::Viewers))>
+                <button class="btn top__watching" title="Viewers" on:click=move |_| open.set(Some(ShareSheetView::Viewers))>
                     "◉ " {count.to_string()} <span class="hide-s">" watching"</span>
                 </button>
             }.into_any()
@@ -74,7 +75,11 @@ fn Shares() -> impl IntoView {
     };
     let share = move || {
         page.is_owner().then(|| {
-            view! { <button class="btn" title="Share what you see (s)" on:click=move |_| open.set(Some(ShareSheetView::Create))>"Share"</button> }.into_any()
+            view! {
+                <button class="btn" title="Share what you see (s)" aria-label="Share" on:click=move |_| open.set(Some(ShareSheetView::Create))>
+                    <span class="top__icon" aria-hidden="true">"↗\u{fe0e}"</span> <span class="hide-s">"Share"</span>
+                </button>
+            }.into_any()
         })
     };
     view! { {move || indicator()} {move || share()} }

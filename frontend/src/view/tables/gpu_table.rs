@@ -1,13 +1,16 @@
 //! The table of GPUs, of one node or of a whole job, with totals.
 
 use super::grid::{self, CustomCell, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames};
-use crate::domain::flags::{self, Flag};
+use crate::domain::deviation::{Comparison, Deviation};
+use crate::domain::flags::{self, Flag, FlagKind};
 use crate::domain::health::{Freshness, freshness};
 use crate::domain::ownership;
 use crate::domain::query;
 use crate::domain::severity::Severity;
+use crate::domain::text;
 use crate::fleet::{GpuCell, NodeCell};
 use crate::state::page::Page;
+use crate::table::gpus::Peers;
 use crate::table::{Column, Unit, Value, gpus};
 use crate::view::charts::sparkline::{spark, spark_line};
 use crate::view::scope::{Scope, gpu_series, is_left_out};
@@ -66,10 +69,12 @@ impl Gpus {
     fn foreign_owner(&self, node: &NodePicture, gpu: &GpuPicture) -> Option<String> {
         // A partitioned GPU has no owner: its instances have.
         let divided = node.gpus.iter().any(|part| part.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid));
-        if divided || ownership::belongs_to_job(node, gpu, self.scope.job) {
+        let owner = gpu.owners.first().map(|owner| owner.job);
+        // Outside a job, each GPU says whose it is.
+        let is_own = self.scope.job.is_some() && ownership::belongs_to_job(node, gpu, self.scope.job);
+        if divided || is_own || self.scope.job.is_none() && owner.is_none() {
             return None;
         }
-        let owner = gpu.owners.first().map(|owner| owner.job);
         Some(owner.map_or_else(
             || "of no job known here".to_owned(),
             |job| format!("of {}", self.page.job_name(job)),
@@ -81,18 +86,20 @@ impl Gpus {
         let mut flags: Vec<Flag> = Vec::new();
         if let Some(why) = &gpu.fault {
             flags.push(Flag {
+                kind: FlagKind::Other,
                 text: format!("▲ {why}"),
                 why: "The card cannot be read.",
                 severity: Severity::Error,
             });
         } else {
-            flags = flags::for_gpu(&gpu.row);
+            flags = flags::for_gpu(node, gpu);
         }
         if node.head.driver_stuck_ms.is_some() {
             let why = "A call into the driver does not return: the values are those of before.";
             flags.insert(
                 0,
                 Flag {
+                    kind: FlagKind::Other,
                     text: format!("▲ {} hangs", gpu.facts.vendor.library()),
                     why,
                     severity: Severity::Error,
@@ -101,7 +108,12 @@ impl Gpus {
         }
         if gpu.facts.unified_memory {
             let why = "Its memory is the host's: what is used of it is used of the host's.";
-            flags.push(Flag { text: "unified".to_owned(), why, severity: Severity::Ok });
+            flags.push(Flag {
+                kind: FlagKind::Other,
+                text: "unified".to_owned(),
+                why,
+                severity: Severity::Ok,
+            });
         }
         flags
     }
@@ -126,6 +138,22 @@ impl Gpus {
         self.at(entry, |node, gpu| (self.foreign_owner(node, gpu), self.flags(node, gpu))).unwrap_or_default()
     }
 
+    /// Returns whether a GPU has peers, and how far it is from them.
+    fn deviation(&self, entry: &RowEntry) -> (bool, Option<Deviation>) {
+        let RowSubject::Gpu(node, gpu) = &entry.subject else { return (false, None) };
+        let (node, gpu) = (node.position(), gpu.position());
+        self.scope.store.comparison(|comparison| {
+            (comparison.has_peers(node, gpu), comparison.deviation(node, gpu).cloned())
+        })
+    }
+
+    /// Returns the value of the column `deviation`, and the text of an outlier.
+    fn deviation_cell(&self, entry: &RowEntry) -> (Value, Option<String>) {
+        let known = self.deviation(entry);
+        let outlier = known.1.as_ref().filter(|deviation| deviation.outlier.is_some());
+        (gpus::deviation(peers(&known)), outlier.map(Deviation::label))
+    }
+
     /// Returns the path of its sparkline.
     fn spark(&self, entry: &RowEntry) -> String {
         let RowSubject::Gpu(node, gpu) = &entry.subject else { return String::new() };
@@ -148,6 +176,14 @@ impl Gpus {
     }
 }
 
+fn peers((has_peers, deviation): &(bool, Option<Deviation>)) -> Peers<'_> {
+    match deviation {
+        Some(deviation) => Peers::Known(deviation),
+        None if *has_peers => Peers::Unknown,
+        None => Peers::TooFew,
+    }
+}
+
 /// Returns the picture of a GPU in its node.
 pub fn find<'a>(node: &'a NodePicture, gpu: &GpuCell) -> Option<&'a GpuPicture> {
     let here = node.gpus.get(gpu.position()).filter(|here| here.facts.uuid == *gpu.uuid());
@@ -162,7 +198,7 @@ impl RowSource for Gpus {
             rows: ("GPU", "GPUs"),
             filter: "fg",
             sort: "sg",
-            example: "util<50 mem>90% node:gpu-0* !throttle:heat",
+            example: "rank:35 deviation>10 util<50 mem>90% !throttle:heat",
         }
     }
 
@@ -173,6 +209,12 @@ impl RowSource for Gpus {
         columns
             .iter_mut()
             .filter(|column| column.id == spare)
+            .for_each(|column| column.rank = Column::HIDDEN);
+        // The GPUs of a whole node are of unrelated jobs.
+        let is_of_job = self.scope.job.is_some();
+        columns
+            .iter_mut()
+            .filter(|column| !is_of_job && matches!(column.id, "rank" | "deviation"))
             .for_each(|column| column.rank = Column::HIDDEN);
         columns
     }
@@ -187,12 +229,20 @@ impl RowSource for Gpus {
 
     fn revision(&self, entry: &RowEntry) -> u64 {
         let RowSubject::Gpu(node, gpu) = &entry.subject else { return 0 };
-        gpu.row().count() + node.gpu_health().count() + node.head().count() + node.history().count()
+        let compared = self.scope.store.comparison(Comparison::revision);
+        gpu.row().count()
+            + node.gpu_health().count()
+            + node.head().count()
+            + node.history().count()
+            + node.process_set().count()
+            + compared
     }
 
     fn values(&self, entry: &RowEntry, columns: &[usize], into: &mut Vec<Value>) {
+        let known = self.deviation(entry);
+        let deviation = peers(&known);
         let values = self.at(entry, |node, gpu| {
-            let row = gpus::GpuRow { node, gpu };
+            let row = gpus::GpuRow { node, gpu, deviation };
             into.extend(columns.iter().map(|column| gpus::value(&row, *column)));
         });
         if values.is_none() {
@@ -221,12 +271,40 @@ impl RowSource for Gpus {
         self.at(entry, counts_in_totals) == Some(true)
     }
 
+    fn counted(&self, entries: &[RowEntry]) -> String {
+        let is_part = |entry: &&RowEntry| {
+            self.at(entry, |_, gpu| gpu.facts.mig_parent.is_some()).unwrap_or(entry.depth > 0)
+        };
+        let parts = entries.iter().filter(is_part).count();
+        let gpus = text::count(entries.len() - parts, "GPU", "GPUs");
+        match (parts, entries.len() - parts) {
+            (0, _) => gpus,
+            (_, 0) => text::count(parts, "instance", "instances"),
+            _ => format!("{gpus}, {}", text::count(parts, "instance", "instances")),
+        }
+    }
+
+    fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
+        let (owner, flags) = self.owner_and_flags(entry);
+        let flag = flags.into_iter().find(|flag| flag.severity >= Severity::Warning);
+        flag.map(|flag| format!("{} {}", flag.text, flag.why)).or(owner.filter(|_| !is_shown("flags")))
+    }
+
     fn custom_cell(&self, entry: &RowEntry, column: &'static str) -> CustomCell {
         match column {
             "temp" => watched_cell(self, entry, Self::temperature, |(value, is_hot)| {
                 let class = if *is_hot { "is-hot" } else { "" };
                 view! { <span class=class>{grid::figure(value, Unit::Celsius)}</span> }.into_any()
             }),
+            "deviation" => {
+                watched_cell(self, entry, Self::deviation_cell, |(value, outlier)| match outlier {
+                    Some(label) => view! { <span class="deviation">"◆ " {label.clone()}</span> }.into_any(),
+                    None => {
+                        view! { <span class="deviation--usual">{grid::figure(value, Unit::Percent)}</span> }
+                            .into_any()
+                    }
+                })
+            }
             "flags" => {
                 let title = self.title(entry);
                 let flags = watched_cell(self, entry, Self::owner_and_flags, |(whose, flags)| {
@@ -285,14 +363,10 @@ fn spark_cell(gpus: &Gpus, entry: &RowEntry) -> CustomCell {
 
 fn flag_list(whose: Option<&String>, flags: &[Flag]) -> AnyView {
     let whose = whose.map(|whose| view! { <small class="whose" title=whose.clone()>{whose.clone()}</small> });
-    view! { {whose} {flags.iter().cloned().map(flag).collect_view()} }.into_any()
+    // The owner gives way where both do not fit.
+    view! { {flags.iter().cloned().map(flag).collect_view()} {whose} }.into_any()
 }
 
 fn flag(flag: Flag) -> impl IntoView {
-    let class = match flag.severity {
-        Severity::Warning => "flag",
-        Severity::Error => "flag flag--alarm",
-        _ => "flag flag--quiet",
-    };
-    view! { <span class=class title=flag.why>{flag.text}</span> }
+    view! { <span class=flag.severity.tag_class() title=flag.why>{flag.text}</span> }
 }

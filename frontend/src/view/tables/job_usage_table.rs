@@ -52,8 +52,8 @@ impl RowSource for JobUsageRows {
     fn names(&self) -> TableNames {
         TableNames {
             id: if self.several { "uses-of-job" } else { "uses" },
-            title: "What jobs use of the host",
-            rows: ("job", "jobs"),
+            title: if self.several { "Host usage of this job" } else { "Host usage by job" },
+            rows: if self.several { ("node", "nodes") } else { ("job", "jobs") },
             filter: "fu",
             sort: "su",
             example: "mem>90% oom>0",

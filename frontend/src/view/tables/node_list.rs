@@ -2,7 +2,10 @@
 
 use super::grid::{self, CustomCell, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames};
 use crate::domain::health::{Freshness, freshness};
+use crate::domain::ownership;
 use crate::domain::route::{JobTab, Route};
+use crate::domain::severity::Severity;
+use crate::domain::totals::Totals;
 use crate::fleet::NodeCell;
 use crate::state::page::{Page, node_health};
 use crate::table::nodes::{self, NodeRow};
@@ -98,6 +101,28 @@ impl RowSource for Nodes {
         self.scope.store.node(cell, |node| !is_left_out(node, all, now_ms)) == Some(true)
     }
 
+    fn sum(&self, entries: &[RowEntry], column: &'static str) -> Option<Value> {
+        nodes::sum(&Totals::default(), column)?;
+        let mut totals = Totals::default();
+        for entry in entries {
+            let RowSubject::Node(cell) = &entry.subject else { continue };
+            self.scope.store.node(cell, |node| {
+                ownership::counting_gpus(node, Some(self.job)).for_each(|gpu| totals.add(gpu));
+            });
+        }
+        nodes::sum(&totals, column)
+    }
+
+    fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
+        let RowSubject::Node(cell) = &entry.subject else { return None };
+        let now_ms = self.page.fleet.shown_ms();
+        let state = self.scope.store.node(cell, |node| {
+            let health = cell.health(node, now_ms);
+            (health.severity >= Severity::Pending).then(|| nodes::state(node, &health))
+        });
+        state.flatten().filter(|_| !is_shown("state"))
+    }
+
     fn custom_cell(&self, entry: &RowEntry, column: &'static str) -> CustomCell {
         let RowSubject::Node(cell) = &entry.subject else { return CustomCell::self_updating(()) };
         if column == "node" {
@@ -113,7 +138,7 @@ impl RowSource for Nodes {
                 }
             });
         }
-        let label = format!("utilisation of every GPU of {} over the last ten minutes", cell.name());
+        let label = format!("utilisation of each GPU of {} over the last ten minutes", cell.name());
         let (drawn, write) = mini_heat_map(&self.page, &self.scope, cell, label);
         CustomCell::updated_by_row(drawn, write)
     }

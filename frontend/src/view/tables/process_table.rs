@@ -4,11 +4,13 @@ use super::gpu_table::find;
 use super::grid::{CustomCell, ProcessKey, RowEntry, RowFlags, RowSource, RowSubject, Table, TableNames};
 use crate::domain::ownership;
 use crate::domain::query;
+use crate::domain::text;
+use crate::domain::unattributed;
 use crate::fleet::NodeCell;
 use crate::platform;
 use crate::state::page::Page;
 use crate::table::processes::{self, Holder, ProcessRow};
-use crate::table::{Column, Now, Value, unattributed};
+use crate::table::{Column, Now, Value};
 use crate::view::scope::Scope;
 use leptos::prelude::*;
 use nodeglass_protocol::picture::{NodePicture, ProcessPicture};
@@ -139,6 +141,7 @@ impl RowSource for Processes {
         let mut columns = processes::columns();
         if !self.several {
             columns[processes::NODE].rank = Column::HIDDEN;
+            columns[processes::PID].rank = 0;
         }
         columns
     }
@@ -179,10 +182,29 @@ impl RowSource for Processes {
                 row.gpu.is_some_and(|gpu| !ownership::belongs_to_job(row.node, gpu, self.scope.job))
             }
         });
-        RowFlags {
-            foreign: foreign.unwrap_or(true),
-            lost: matches!(entry.subject, RowSubject::Unattributed(..) | RowSubject::Gap(..)),
-            stale: false,
+        RowFlags { foreign: foreign.unwrap_or(true), lost: self.is_note(entry), stale: false }
+    }
+
+    fn is_note(&self, entry: &RowEntry) -> bool {
+        matches!(entry.subject, RowSubject::Unattributed(..) | RowSubject::Gap(..))
+    }
+
+    fn counted(&self, entries: &[RowEntry]) -> String {
+        let notes = entries.iter().filter(|entry| self.is_note(entry)).count();
+        let processes = text::count(entries.len() - notes, "process", "processes");
+        match notes {
+            0 => processes,
+            _ => format!("{processes}, {}", text::count(notes, "note", "notes")),
+        }
+    }
+
+    fn second_line(&self, entry: &RowEntry, _: &dyn Fn(&str) -> bool) -> Option<String> {
+        if !self.is_note(entry) {
+            return None;
+        }
+        match self.at(entry, processes::command)? {
+            Value::Text(note) => Some(note),
+            _ => None,
         }
     }
 

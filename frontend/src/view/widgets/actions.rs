@@ -19,9 +19,9 @@ pub fn offers(page: &Page, actions: Vec<(&'static str, PendingAction)>) -> AnyVi
     }
     let button = |(key, action): (&'static str, PendingAction)| {
         let page = page.clone();
-        let offer = action.offer_label;
+        let (offer, class) = (action.offer_label, if action.is_destructive { "btn btn--bad" } else { "btn" });
         let key = (!key.is_empty()).then(|| view! { " " <kbd>{key}</kbd> }.into_any());
-        view! { <button class="btn" on:click=move |_| page.propose(action.clone())>{offer} {key}</button> }
+        view! { <button class=class on:click=move |_| page.propose(action.clone())>{offer} {key}</button> }
     };
     view! { <div class="offers">{actions.into_iter().map(button).collect_view()}</div> }.into_any()
 }
@@ -36,13 +36,14 @@ pub fn Confirm() -> impl IntoView {
         let (page, request) = (page.clone(), action.request.clone());
         let close: super::sheet::Close = Arc::new(move || pending_action.set(None));
         let question = action.question.clone();
+        let class = if action.is_destructive { "btn btn--danger" } else { "btn btn--primary" };
         Some(view! {
             <Sheet class="ask" label=question.clone() close>
                 <h2>{question}</h2>
                 <p>{action.effect}</p>
                 <div class="ask__ways">
-                    <button class="btn btn--primary" autofocus=true on:click=move |_| pending_action.set(None)>"Keep it as it is"</button>
-                    <button class="btn btn--bad" on:click=move |_| {
+                    <button class="btn" autofocus=true on:click=move |_| pending_action.set(None)>"Go back"</button>
+                    <button class=class on:click=move |_| {
                         pending_action.set(None);
                         act(page.clone(), request.clone());
                     }>{action.confirm_label}</button>
@@ -69,7 +70,7 @@ fn act(page: Page, request: Request) {
             Response::Done(text) => (text.to_string(), true),
             Response::Refused(why) => (why.to_string(), false),
             Response::Process(_) | Response::Tail(_) | Response::Share(_) => {
-                ("The relay answered something else.".to_owned(), false)
+                ("Unexpected reply from the relay.".to_owned(), false)
             }
         };
         let number = page.toasts.with_untracked(|toasts| toasts.last().map_or(0, |last| last.number + 1));
@@ -114,8 +115,8 @@ pub fn AuditLog() -> impl IntoView {
         };
         (!audit_log.is_empty()).then(|| {
             view! {
-                <section class="deeds" aria-label="What was done">
-                    <h2 class="caption"><b>"What was done"</b></h2>
+                <section class="deeds" aria-label="Action log">
+                    <h2 class="caption"><b>"Action log"</b></h2>
                     <ul>{audit_log.into_iter().rev().map(one).collect_view()}</ul>
                 </section>
             }

@@ -4,6 +4,8 @@ pub mod actions;
 pub mod copy;
 pub mod dot;
 pub mod fact_list;
+pub mod later;
+pub mod menu;
 pub mod meter;
 pub mod sheet;
 pub mod status_line;

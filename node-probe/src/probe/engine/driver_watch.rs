@@ -29,7 +29,7 @@ pub(super) struct Driver {
     watch: DriverWatch,
     /// Whether it hung as a whole at the last check.
     is_hung: bool,
-    /// Time of the request that it has not answered yet.
+    /// Time of the request that is still pending.
     requested_at: Option<Duration>,
     /// Its readings for the pending sample.
     answer: Option<Answer>,
@@ -86,9 +86,9 @@ impl DriverWatch {
     }
 
     /// Records that the driver answered; returns a message if it hung before.
-    fn record_answer(&mut self, took: Duration) -> Option<Text> {
+    fn record_response(&mut self, took: Duration) -> Option<Text> {
         self.hang_reason.take()?;
-        Some(format!("the {} driver answers again after {} s", self.vendor.name(), took.as_secs()).into())
+        Some(format!("the {} driver responds again after {} s", self.vendor.name(), took.as_secs()).into())
     }
 
     /// Records the duration of readings; returns a message if the driver has become slow.
@@ -172,7 +172,7 @@ impl<E: Environment> Engine<E> {
     }
 
     /// Returns for how long no driver has answered; `None` if one does.
-    pub(super) fn unanswered_for(&self) -> Option<Duration> {
+    pub(super) fn unresponsive_for(&self) -> Option<Duration> {
         let is_relevant = |source: &usize| self.sources.is_ready(*source) || self.phase() != Phase::Ready;
         let relevant = (0..self.drivers.len()).filter(is_relevant);
         // `None` is less than any duration.
@@ -189,14 +189,14 @@ impl<E: Environment> Engine<E> {
     ) {
         let now = self.env.now();
         let driver = &mut self.drivers[source];
-        // Without a request it is a late answer from before the source became unavailable.
+        // Without a request it is a late response from before the source became unavailable.
         let Some(took) = driver.requested_at.take().map(|at| now.elapsed.saturating_sub(at)) else { return };
-        let events = [driver.watch.record_answer(took), driver.watch.record_duration(took)];
+        let events = [driver.watch.record_response(took), driver.watch.record_duration(took)];
         driver.answer = Some(Answer { gpus, processes, driver_events });
         let mono_ns = self.pending.as_ref().map_or(now.mono_ns, |(stamp, _)| stamp.mono_ns);
         events.into_iter().flatten().for_each(|event| self.print_event(mono_ns, event));
         if self.pending.is_none() {
-            self.take_late_answer(source);
+            self.take_late_response(source);
         }
         let is_complete = !self.sources.ready().any(|source| self.drivers[source].is_awaited());
         if self.pending.is_some() && is_complete {
@@ -204,8 +204,8 @@ impl<E: Environment> Engine<E> {
         }
     }
 
-    /// Starts a sample for an answer that came after a hang, unless other drivers answer on time.
-    fn take_late_answer(&mut self, source: usize) {
+    /// Starts a sample for a response that arrived after a hang, unless other drivers answer on time.
+    fn take_late_response(&mut self, source: usize) {
         let others = self.sources.ready().filter(|other| *other != source);
         if others.into_iter().all(|other| self.drivers[other].is_hung) {
             self.pending = Some((self.env.now().stamp(), self.env.read_host()));
@@ -280,16 +280,16 @@ mod tests {
     #[test]
     fn a_slow_driver_is_reported_once() {
         let mut driver_watch = DriverWatch::new(Vendor::Nvidia);
-        let mut said = |millis: &[u64]| {
+        let mut messages = |millis: &[u64]| {
             let paces = millis
                 .iter()
                 .filter_map(|millis| driver_watch.record_duration(Duration::from_millis(*millis)));
             paces.map(|text| text.to_string()).collect::<Vec<_>>()
         };
-        assert!(said(&[3_000, 20, 3_000, 3_000, 20]).is_empty());
+        assert!(messages(&[3_000, 20, 3_000, 3_000, 20]).is_empty());
         let slow = ["the NVIDIA driver is slow: reading the GPUs takes 3.0 s"];
-        assert_eq!(said(&[3_000, 3_000, 3_000, 3_000, 3_000, 20, 20, 3_000]), slow);
-        assert!(said(&[20, 20, 20, 3_000, 3_000]).is_empty());
-        assert_eq!(said(&[3_000]), slow);
+        assert_eq!(messages(&[3_000, 3_000, 3_000, 3_000, 3_000, 20, 20, 3_000]), slow);
+        assert!(messages(&[20, 20, 20, 3_000, 3_000]).is_empty());
+        assert_eq!(messages(&[3_000]), slow);
     }
 }

@@ -119,7 +119,7 @@ impl<E: Environment> Engine<E> {
         &self.env
     }
 
-    /// The node, to give it what the state machine is not concerned with.
+    /// The node, for inputs that the state machine does not handle.
     pub fn environment_mut(&mut self) -> &mut E {
         &mut self.env
     }
@@ -143,7 +143,7 @@ impl<E: Environment> Engine<E> {
     pub fn run_due_tasks(&mut self) -> Option<&'static str> {
         let now = self.env.now().elapsed;
         if now >= self.last_control + self.timeouts.control {
-            return Some("no word from the relay");
+            return Some("no message from the relay");
         }
         if let Some((_, why)) = self.orphaned_until.filter(|(until, _)| now >= *until) {
             return Some(why);
@@ -201,7 +201,7 @@ impl<E: Environment> Engine<E> {
         self.last_control = self.env.now().elapsed;
         match control {
             Control::Ping => {}
-            Control::Stop => return Some("the relay said so"),
+            Control::Stop => return Some("stopped by the relay"),
             Control::Interval { ms, phase_ms } => {
                 self.phase_ms = phase_ms;
                 self.interval_ms = ms.clamp(*control::INTERVAL_MS.start(), *control::INTERVAL_MS.end());

@@ -114,7 +114,7 @@ impl<E: Environment> Engine<E> {
 
     /// Prints a heartbeat, including the duration of a stuck call.
     pub(super) fn print_heartbeat(&mut self) {
-        let stuck = self.unanswered_for().filter(|busy| *busy >= STUCK);
+        let stuck = self.unresponsive_for().filter(|busy| *busy >= STUCK);
         let driver_stuck_ms = stuck.map(|busy| u64::try_from(busy.as_millis()).unwrap_or(u64::MAX));
         let heartbeat = ProbeLine::Heartbeat(Heartbeat { mono_ns: self.env.now().mono_ns, driver_stuck_ms });
         // Without room enough other lines are waiting; it counts as printed, to avoid a busy loop.

@@ -110,7 +110,7 @@ fn probe() -> Engine<TestNode> {
     probe
 }
 
-/// Runs a probe until `to_ms`; its driver answers at once unless it hangs. Returns the reason to
+/// Runs a probe until `to_ms`; its driver responds at once unless it hangs. Returns the reason to
 /// exit, if there is one.
 fn run(probe: &mut Engine<TestNode>, to_ms: u64) -> Option<&'static str> {
     let to = Duration::from_millis(to_ms);
@@ -151,7 +151,7 @@ fn set_interval(probe: &mut Engine<TestNode>, ms: u32) {
 fn numbers_have_no_gap_when_the_interval_changes() {
     let mut probe = probe();
     run(&mut probe, 3_077);
-    // The first one is not aligned, because nobody should wait for it.
+    // The first one is not aligned, so that it is available at once.
     assert_eq!(ticks(&mut probe), [(1, 123), (2, 1_000), (3, 2_000), (4, 3_000)]);
     set_interval(&mut probe, 5_000);
     run(&mut probe, 9_977);
@@ -187,7 +187,7 @@ fn a_probe_exits_when_the_relay_falls_silent() {
     assert_eq!(run(&mut probe, PING_TIMEOUT_MS - 1), None);
     probe.handle_control(Control::Ping);
     assert_eq!(run(&mut probe, 2 * PING_TIMEOUT_MS - 2), None);
-    assert_eq!(run(&mut probe, 2 * PING_TIMEOUT_MS), Some("no word from the relay"));
+    assert_eq!(run(&mut probe, 2 * PING_TIMEOUT_MS), Some("no message from the relay"));
 }
 
 #[test]

@@ -28,7 +28,7 @@ const UNNAMED: [(u32, &str); 8] = [
 /// the call.
 const NOT_OFFERED: [u32; 2] = [25, 26];
 
-/// Returns a short message, in the words of `nvidia-smi` where it has one.
+/// Returns a short message, the one of `nvidia-smi` if it has one.
 pub fn of(error: &NvmlError) -> Text {
     let fragment = match error {
         NvmlError::GpuLost => "GPU is lost",
@@ -60,7 +60,7 @@ pub fn of(error: &NvmlError) -> Text {
         NvmlError::UnexpectedVariant(number) => match UNNAMED.iter().find(|(code, _)| code == number) {
             Some((_, fragment)) => fragment,
             // Either a return code or an enumeration value; the wrapper does not distinguish them.
-            None => return format!("NVML answered {number}, whose meaning is not known").into(),
+            None => return format!("NVML returned the unknown error {number}").into(),
         },
         error => return error.to_string().into(),
     };
@@ -114,7 +114,7 @@ pub fn ends_session(error: &NvmlError) -> bool {
 /// Returns the message for an error of the driver as a whole.
 pub fn of_driver(error: &NvmlError) -> Text {
     match error {
-        NvmlError::DriverNotLoaded => "no NVIDIA driver: its kernel module is not loaded".into(),
+        NvmlError::DriverNotLoaded => "the NVIDIA driver is not loaded: its kernel module is missing".into(),
         NvmlError::LibRmVersionMismatch => REPLACED.into(),
         NvmlError::NoPermission => "this user has no permission to use the NVIDIA driver".into(),
         NvmlError::FunctionNotFound | NvmlError::FailedToLoadSymbol(_) => {
@@ -134,7 +134,7 @@ pub fn of_driver(error: &NvmlError) -> Text {
 /// another libc, no permission) is a broken installation, and the reason is included.
 pub fn of_library(library: &str, reason: &str) -> Text {
     if reason.contains("No such file") {
-        return format!("no NVIDIA driver: {library} cannot be loaded on this machine").into();
+        return format!("the NVIDIA driver is not installed: {library} cannot be loaded").into();
     }
     format!("the NVIDIA driver's library cannot be loaded: {reason}").into()
 }
@@ -171,7 +171,7 @@ mod tests {
             "libnvidia-ml.so.1",
             "libnvidia-ml.so.1: cannot open shared object file: No such file or directory",
         );
-        assert_eq!(absent.as_str(), "no NVIDIA driver: libnvidia-ml.so.1 cannot be loaded on this machine");
+        assert_eq!(absent.as_str(), "the NVIDIA driver is not installed: libnvidia-ml.so.1 cannot be loaded");
         let broken = of_library("libnvidia-ml.so.1", "/usr/lib/libnvidia-ml.so.1: invalid ELF header");
         assert_eq!(
             broken.as_str(),

@@ -111,7 +111,7 @@ struct NvmlSession<'nvml> {
     uuids: Arc<[GpuUuid]>,
     /// State of each handle, in the same order.
     device_states: Vec<DeviceState<'nvml>>,
-    /// Topology when all GPUs last answered.
+    /// Topology when all GPUs last responded.
     topology: Vec<Vec<GpuPath>>,
     /// Last known facts of each GPU by index.
     known: HashMap<u32, GpuFacts>,

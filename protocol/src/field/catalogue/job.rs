@@ -16,20 +16,21 @@ catalogue! {
 
     /// CPU time since the last sample, in % of one core (`cpuacct.usage`, `cpu.stat`).
     Cpu: cpu_pct = Metric::gauge("cpu_pct", Unit::Percent, Activity, "CPU",
-        "CPU time, 100 % is one core").sum().part_of(JobField::CpuLimit);
+        "CPU utilisation; 100 % is one core").sum().part_of(JobField::CpuLimit);
     /// Memory without reclaimable page cache (`memory.usage_in_bytes`, `memory.current`).
     MemUsed: mem_used_bytes = Metric::bytes("mem_used_bytes", MIB_16, Memory, "Memory",
-        "memory of the host that it uses").short("RAM").column("mem").part_of(JobField::MemLimit);
+        "host memory used by the job, without reclaimable page cache")
+        .short("RAM").column("mem").part_of(JobField::MemLimit);
     /// Shared memory and tmpfs within it (`memory.stat` `shmem`).
     Shmem: shmem_bytes = Metric::bytes("shmem_bytes", MIB_16, Memory, "Shared memory",
-        "shared memory and tmpfs within it").short("Shared").column("shm");
+        "shared memory and tmpfs, part of the memory used").short("Shared").column("shm");
     /// CPU limit, in % of one core (`cpuset.cpus`, `cpu.max`).
     CpuLimit: cpu_limit_pct = Metric::gauge("cpu_limit_pct", Unit::Percent, Activity, "CPU limit",
-        "CPU time that it may use, 100 % is one core").sum().stable();
+        "CPU limit of the job; 100 % is one core").sum().stable();
     /// Memory limit (`memory.limit_in_bytes`, `memory.max`); unsupported without a limit.
     MemLimit: mem_limit_bytes = Metric::bytes("mem_limit_bytes", MIB_16, Memory, "Memory limit",
-        "memory of the host that it may use").short("RAM limit").stable();
+        "host memory limit of the job").short("RAM limit").stable();
     /// Processes killed at the memory limit (`memory.oom_control`, `memory.events` `oom_kill`).
-    OomKills: oom_kills = Metric::counter("oom_kills", Unit::One, Errors, "Killed for memory",
-        "how often its memory limit killed one of its processes").short("OOM kills").column("oom");
+    OomKills: oom_kills = Metric::counter("oom_kills", Unit::One, Errors, "OOM kills",
+        "processes killed at the job's memory limit").short("OOM kills").column("oom");
 }

@@ -16,29 +16,32 @@ catalogue! {
 
     /// Device memory in bytes; unsupported under WDDM and for some graphics contexts.
     GpuMem: gpu_mem_bytes = Metric::bytes("gpu_mem_bytes", MIB, Memory, "GPU memory",
-        "device memory that it holds").short("GPU").column("mem");
+        "device memory used by the process").short("GPU").column("mem");
     /// Share of the SMs' time, in % (`nvmlDeviceGetProcessUtilization.smUtil`); unsupported under
     /// MIG.
-    Sm: sm_pct = Metric::percent("sm_pct", Activity, "SM time", "share of the SMs' time").short("SM")
+    Sm: sm_pct = Metric::percent("sm_pct", Activity, "SM time",
+        "share of SM time used by the process").short("SM")
         .no_aggregate();
     /// CPU time in % of one core (`/proc/PID/stat` fields 14 and 15).
     Cpu: cpu_pct = Metric::gauge("cpu_pct", Unit::Percent, Activity, "CPU",
-        "CPU time, 100 % is one core").sum();
+        "CPU utilisation; 100 % is one core").sum();
     /// Share of the memory bandwidth's time, in % (`memUtil`).
     MemBw: mem_bw_pct = Metric::percent("mem_bw_pct", Activity, "Memory bandwidth",
-        "share of the memory bandwidth's time").short("Mem").column("bw").no_aggregate();
+        "share of memory time used by the process").short("Mem").column("bw").no_aggregate();
     /// Resident memory in bytes (`/proc/PID/stat` field 24).
-    Rss: rss_bytes = Metric::bytes("rss_bytes", MIB, Memory, "Memory", "resident memory of the host")
+    Rss: rss_bytes = Metric::bytes("rss_bytes", MIB, Memory, "Memory", "resident host memory")
         .short("RAM").no_aggregate();
     /// Share of the encoder, in % (`encUtil`).
-    Encoder: enc_pct = Metric::percent("enc_pct", Engines, "Encoder", "share of the video encoder")
+    Encoder: enc_pct = Metric::percent("enc_pct", Engines, "Encoder",
+        "video encoder utilisation by the process")
         .short("Enc.").no_aggregate();
     /// Share of the decoder, in % (`decUtil`).
-    Decoder: dec_pct = Metric::percent("dec_pct", Engines, "Decoder", "share of the video decoder")
+    Decoder: dec_pct = Metric::percent("dec_pct", Engines, "Decoder",
+        "video decoder utilisation by the process")
         .short("Dec.").no_aggregate();
     /// Threads (`/proc/PID/stat` field 20).
-    Threads: threads = Metric::gauge("threads", Unit::One, System, "Threads", "its threads");
+    Threads: threads = Metric::gauge("threads", Unit::One, System, "Threads", "number of threads");
     /// Discriminant of [`crate::process::ProcessState`] (`/proc/PID/stat` field 3).
     State: state = Metric::gauge("state", Unit::One, System, "State",
-        "alive, waiting for a device, a zombie, or stopped").kind(ValueKind::State);
+        "process state: alive, waiting for a device, zombie, or stopped").kind(ValueKind::State);
 }

@@ -376,12 +376,12 @@ mod tests {
     fn a_summary_carries_its_fields_and_no_others() {
         let (mut sent, mut now) = (SentRows::of(&node(1)), node(1));
         now.gpus[0].row.set(GpuField::SmActive, Cell::steps(50));
-        now.gpus[0].row.set(GpuField::SmClock, Cell::steps(99));
+        now.gpus[0].row.set(GpuField::MemClock, Cell::steps(99));
         let mut packer = Packer::new(DetailLevel::Summary);
         packer.node(RecordContext { detail: DetailLevel::Summary, ..context(0, 10_000) }, &mut sent, &now);
         let after = applied(&packer.finish(1), &[node(1)], 10_000).unwrap();
         assert_eq!(after[0].gpus[0].row.get(GpuField::SmActive), Cell::steps(50));
-        assert_eq!(after[0].gpus[0].row.get(GpuField::SmClock), Cell::NOT_YET);
+        assert_eq!(after[0].gpus[0].row.get(GpuField::MemClock), Cell::NOT_YET);
     }
 
     #[test]

@@ -35,6 +35,25 @@ pub struct Codes {
     last: u16,
     /// Number of repetitions in the last token; 0 if it is not a repetition.
     run: u8,
+    /// Positions near the end, the older one first.
+    marks: [Mark; 2],
+}
+
+/// Number of codes between two marks.
+const MARK_INTERVAL: u16 = 32;
+
+/// A position at which iteration can start: tokens cannot be read backwards, and most readers only need the
+/// newest codes.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    /// Start of the token in `bytes`.
+    byte: u32,
+    /// Number of codes after this position.
+    after: u16,
+    /// The code that the token is relative to.
+    code: u16,
+    /// Number of repetitions of the token that precede this position.
+    skipped: u8,
 }
 
 /// A decoded token: `count` equal codes.
@@ -68,7 +87,8 @@ impl Codes {
     /// Validates an encoded queue whose first token is relative to `before`; `None` if a token is
     /// truncated or there are more than `most` codes.
     pub fn read(before: u16, bytes: Vec<u8>, most: usize) -> Option<Self> {
-        let mut codes = Self { before, last: before, ..Self::default() };
+        let front = Mark { code: before, ..Mark::default() };
+        let mut codes = Self { before, last: before, marks: [front; 2], ..Self::default() };
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             let token = Token::read(rest, codes.last)?;
@@ -79,6 +99,7 @@ impl Codes {
             if codes.len as usize > most {
                 return None;
             }
+            codes.advance_marks(u16::from(token.count), (bytes.len() - rest.len()) as u32);
         }
         Some(Self { bytes, ..codes })
     }
@@ -109,8 +130,36 @@ impl Codes {
         Iter { bytes, code: before, left: 0 }
     }
 
+    /// Iterates from oldest to newest without the oldest `skipped` codes; in constant time if few remain.
+    pub fn iter_from(&self, skipped: usize) -> Iter<'_> {
+        let wanted = self.len().saturating_sub(skipped);
+        let Some(mark) = self.marks.iter().rev().find(|mark| usize::from(mark.after) >= wanted) else {
+            let mut iter = self.iter();
+            iter.skip_codes(skipped);
+            return iter;
+        };
+        let mut iter = Iter { bytes: &self.bytes[mark.byte as usize..], code: mark.code, left: 0 };
+        iter.skip_codes(usize::from(mark.skipped) + usize::from(mark.after) - wanted);
+        iter
+    }
+
     /// Appends the newest code.
     pub fn push(&mut self, code: u16) {
+        self.write_code(code);
+        self.advance_marks(1, self.bytes.len() as u32);
+    }
+
+    /// Counts `count` more codes, and places a mark at the end, which is at `end` in `bytes`, if it is time.
+    fn advance_marks(&mut self, count: u16, end: u32) {
+        self.marks.iter_mut().for_each(|mark| mark.after += count);
+        if self.marks[1].after >= MARK_INTERVAL {
+            // A repetition may still be extended.
+            let byte = end - u32::from(self.run > 0);
+            self.marks = [self.marks[1], Mark { byte, after: 0, code: self.last, skipped: self.run }];
+        }
+    }
+
+    fn write_code(&mut self, code: u16) {
         self.len += 1;
         if code == self.last {
             match self.bytes.last_mut().filter(|_| (1..LONGEST_RUN).contains(&self.run)) {
@@ -159,12 +208,14 @@ impl Codes {
                 if self.bytes.len() - self.start as usize == token.bytes {
                     self.run -= count as u8;
                 }
-                return;
+                break;
             }
             count -= usize::from(token.count);
             self.before = token.code;
             self.start += token.bytes as u32;
         }
+        let front = Mark { byte: self.start, after: self.len as u16, code: self.before, skipped: 0 };
+        self.marks.iter_mut().filter(|mark| mark.byte <= front.byte).for_each(|mark| *mark = front);
     }
 
     /// Appends a token. Reclaims popped space if that is enough, and grows by small steps
@@ -174,6 +225,7 @@ impl Codes {
             let held = self.bytes.len() - self.start as usize;
             if self.start as usize > held / 8 + token.len() {
                 self.bytes.drain(..self.start as usize);
+                self.marks.iter_mut().for_each(|mark| mark.byte -= self.start);
                 self.start = 0;
             } else {
                 self.bytes.reserve_exact((self.bytes.len() / 4).max(24));
@@ -224,6 +276,16 @@ impl Iter<'_> {
         }
         Some(self.left)
     }
+
+    /// Skips codes, or all that are left.
+    fn skip_codes(&mut self, mut count: usize) {
+        while count > 0 {
+            let Some(left) = self.open() else { return };
+            let step = usize::from(left).min(count);
+            self.left -= step as u8;
+            count -= step;
+        }
+    }
 }
 
 impl Iterator for Iter<'_> {
@@ -235,12 +297,8 @@ impl Iterator for Iter<'_> {
     }
 
     /// Skips repetitions in constant time.
-    fn nth(&mut self, mut skipped: usize) -> Option<u16> {
-        while skipped > 0 {
-            let step = usize::from(self.open()?).min(skipped);
-            self.left -= step as u8;
-            skipped -= step;
-        }
+    fn nth(&mut self, skipped: usize) -> Option<u16> {
+        self.skip_codes(skipped);
         self.next()
     }
 }
@@ -260,6 +318,9 @@ mod tests {
     }
 
     fn assert_holds(codes: &Codes, expected: &VecDeque<u16>) {
+        for skipped in [0, 1, 31, 32, 33, 64, 65].map(|newest| expected.len().saturating_sub(newest)) {
+            assert!(codes.iter_from(skipped).eq(expected.iter().skip(skipped).copied()), "{skipped}");
+        }
         assert_eq!(codes.iter().collect::<VecDeque<_>>(), *expected);
         assert_eq!((codes.len(), codes.last()), (expected.len(), expected.back().copied()));
         let (before, bytes) = codes.encoded();
@@ -302,6 +363,7 @@ mod tests {
         let codes: Codes = all.iter().copied().collect();
         for skipped in [0, 1, 4, 5, 99, 100, 250, 399, 400, 1_000] {
             assert_eq!(codes.iter().nth(skipped), all.get(skipped).copied(), "{skipped}");
+            assert!(codes.iter_from(skipped).eq(all.iter().skip(skipped).copied()), "{skipped}");
         }
     }
 

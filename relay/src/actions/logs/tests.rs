@@ -16,7 +16,7 @@ use tokio::time::timeout;
 struct Harness {
     logs: Logs,
     /// Requests to probes.
-    asked: mpsc::Receiver<Request>,
+    requests: mpsc::Receiver<Request>,
     _inputs: (mpsc::Sender<FromNode>, mpsc::Sender<Event>, watch::Sender<bool>),
 }
 
@@ -28,19 +28,19 @@ fn harness(jobs: Vec<Job>) -> Harness {
     let inputs = Inputs { nodes, events: event_rx, sharing: watch::channel(Sharing::default()).1 };
     let (core, hub, _orders) = EventLoop::new(fleet, Clock::start(), Options::default(), inputs);
     tokio::spawn(core.run(ending));
-    let (probes, asked) = Probes::new();
+    let (probes, requests) = Probes::new();
     Harness {
         logs: Logs::new(hub, probes, Some("login1".into()), "alice".into()),
-        asked,
+        requests,
         _inputs: (lines, is_new, shutdown),
     }
 }
 
-/// The next question to a probe.
-async fn question(harness: &mut Harness) -> QueuedRequest {
-    match harness.asked.recv().await {
-        Some(Request::Probe(question)) => question,
-        other => panic!("no question: {other:?}"),
+/// The next request to a probe.
+async fn next_request(harness: &mut Harness) -> QueuedRequest {
+    match harness.requests.recv().await {
+        Some(Request::Probe(queued)) => queued,
+        other => panic!("no request: {other:?}"),
     }
 }
 
@@ -79,7 +79,7 @@ async fn a_local_log_is_shared_by_followers_and_dropped_with_the_last() {
         }
     })
     .await
-    .expect("nobody follows it any more");
+    .expect("the log has no followers");
 }
 
 #[tokio::test]
@@ -100,15 +100,15 @@ async fn a_log_that_exists_only_on_the_node_is_read_by_its_probe() {
         async {
             let mut after = Vec::new();
             for end in [4, 8] {
-                let question = question(&mut harness).await;
-                let (node, request) = question.parts();
+                let queued = next_request(&mut harness).await;
+                let (node, request) = queued.parts();
                 assert_eq!(node, &scene::name("n1"));
-                let ProbeRequest::Tail { path: asked, after: from, .. } = request else {
+                let ProbeRequest::Tail { path: requested, after: from, .. } = request else {
                     panic!("{request:?}")
                 };
-                assert_eq!(asked, path);
+                assert_eq!(requested, path);
                 after.push(*from);
-                question.respond(Response::Tail(Tail { end, lines: vec!["row".into()], ..Tail::default() }));
+                queued.respond(Response::Tail(Tail { end, lines: vec!["row".into()], ..Tail::default() }));
             }
             after
         },
@@ -126,7 +126,7 @@ async fn the_reason_why_a_log_cannot_be_read_is_reported() {
     let cases = [
         (vec![], "there is no job 1 in the list"),
         (vec![waiting], "it is pending"),
-        (vec![Job { stdout: None, ..job("/x") }], "SLURM does not say where it writes"),
+        (vec![Job { stdout: None, ..job("/x") }], "SLURM does not report where it writes"),
         (
             vec![Job { state: JobState::Ended("FAILED".into()), ..job("/nowhere/x.out") }],
             "/nowhere/x.out: no such file on login1",
@@ -145,7 +145,7 @@ async fn the_reason_why_a_log_cannot_be_read_is_reported() {
     let mut harness = harness(vec![job("/nowhere/x.out")]);
     let mut followed = harness.logs.follow(LOG, Recipient::Owner);
     let (tail, ()) = tokio::join!(next(&mut followed), async {
-        question(&mut harness).await.respond(Response::Refused("no such file".into()));
+        next_request(&mut harness).await.respond(Response::Refused("no such file".into()));
     });
     assert_eq!(tail.error.unwrap().as_str(), "/nowhere/x.out: no such file on login1; on n1: no such file");
 }
@@ -160,14 +160,14 @@ async fn a_local_file_older_than_the_job_yields_to_the_nodes_file() {
     let mut followed = harness.logs.follow(LOG, Recipient::Owner);
     let (tail, ()) = tokio::join!(next(&mut followed), async {
         let tail = Tail { end: 4, lines: vec!["mine".into()], ..Tail::default() };
-        question(&mut harness).await.respond(Response::Tail(tail));
+        next_request(&mut harness).await.respond(Response::Tail(tail));
     });
     assert_eq!(lines(&tail), ["mine"]);
 }
 
 /// A running job of the user who runs the test, which writes to `path` since ten seconds.
 fn own_job(path: &std::path::Path) -> Job {
-    let login = user::name_of(rustix::process::geteuid().as_raw()).expect("whoever runs the test has a name");
+    let login = user::name_of(rustix::process::geteuid().as_raw()).expect("the test's user has a name");
     Job { user: login, start: Some(now_s() - 10), ..job(path.to_str().unwrap()) }
 }
 
@@ -202,17 +202,17 @@ async fn t09_a_guest_does_not_see_another_file_that_replaced_the_log() {
         assert_eq!(lines(&next(&mut guest).await), ["epoch 1"]);
         exchange();
         std::fs::rename(&other, &log).unwrap();
-        let (why, asked) = tokio::join!(error(&mut guest), async {
-            // The node is asked as well, with the same rule.
-            let question = question(&mut harness).await;
-            let ProbeRequest::Tail { audience, .. } = question.parts().1.clone() else { unreachable!() };
-            question.respond(Response::Refused("it is not shown to guests".into()));
+        let (why, audience) = tokio::join!(error(&mut guest), async {
+            // The node receives a request as well, under the same rule.
+            let queued = next_request(&mut harness).await;
+            let ProbeRequest::Tail { audience, .. } = queued.parts().1.clone() else { unreachable!() };
+            queued.respond(Response::Refused("it is not shown to guests".into()));
             audience
         });
         assert!(why.as_str().contains("not shown to guests"), "{why}");
-        assert!(matches!(asked, Audience::Guest { since_s } if (since_s - now_s()).abs() < 60));
+        assert!(matches!(audience, Audience::Guest { since_s } if (since_s - now_s()).abs() < 60));
     }
-    // The owner reads whatever their permissions allow.
+    // The owner can read any file that their permissions allow.
     let harness = harness(vec![own_job(&log)]);
     assert_eq!(lines(&next(&mut harness.logs.follow(LOG, Recipient::Owner)).await), ["a secret"]);
 }
@@ -225,7 +225,7 @@ async fn t09_a_guest_does_not_see_logs_of_other_users_jobs() {
     let mut harness = harness(vec![others]);
     let why = error(&mut harness.logs.follow(LOG, Recipient::Guest)).await;
     assert!(why.as_str().contains("other users' jobs"), "{why}");
-    assert!(harness.asked.try_recv().is_err(), "its node is not asked either");
+    assert!(harness.requests.try_recv().is_err(), "its node receives no request either");
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ impl Hosts {
 /// `pattern × name` steps, whatever the pattern.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
-    // Where to go on if the present guess for the last `*` fails: one byte more for it.
+    // Backtracking position: the last `*` matches one more byte.
     let mut retry: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negated_pattern_rules_the_line_out_wherever_it_stands() {
+    fn a_negated_pattern_excludes_the_line_at_any_position() {
         assert!(matches("*.x,!bad.x", "good.x"));
         assert!(!matches("*.x,!bad.x", "bad.x"));
         assert!(!matches("!bad.x,*.x", "bad.x"));

@@ -182,7 +182,7 @@ fn t22_an_authoritys_own_key_is_no_host_key() {
 }
 
 #[test]
-fn the_host_is_asked_first_for_keys_that_can_be_checked() {
+fn key_types_that_can_be_checked_are_requested_first() {
     let rsa = known(&format!("gpu-01 {}\n", key(HOST_RSA))).algorithms(&gpu01());
     assert!(rsa.starts_with("rsa-sha2-512,rsa-sha2-256,ssh-ed25519"), "{rsa}");
     let certified = known(&format!("@cert-authority * {}\n", key(CA))).algorithms(&gpu01());

@@ -164,7 +164,7 @@ async fn missed_samples_are_replayed_on_request() {
 
     let mut second = Reader::connect(&cluster, "q1").await;
     let now = second.live().await;
-    assert!(now.seq >= last.seq + 20, "numbers went on while nobody listened");
+    assert!(now.seq >= last.seq + 20, "numbering continued without a connection");
     second.order(Control::Backfill { stream: hello.stream, after_seq: last.seq }).await;
     // A replay begins with a complete sample, and live samples may arrive in between.
     let mut missed = Vec::new();
@@ -209,7 +209,7 @@ async fn a_probe_ends_with_its_pipe_and_without_pings() {
 
     let NodeStream { stdout, stdin, end } = quiet().launcher().launch(&node("q2")).await.unwrap();
     drop(stdout);
-    let ended = timeout(Duration::from_secs(1), end).await.expect("nobody reads, so it ends").unwrap();
+    let ended = timeout(Duration::from_secs(1), end).await.expect("it ends without a reader").unwrap();
     assert_eq!(ended.exit, Some(0));
     drop(stdin);
 }
@@ -273,7 +273,7 @@ async fn a_hung_nvml_is_reported_by_heartbeats_while_the_host_is_sampled() {
     }
     assert!(stuck.len() >= 5 && stuck.is_sorted() && stuck[stuck.len() - 1] > 9_000, "{stuck:?}");
     assert!(of_host >= 5, "{of_host}");
-    let begins = ["the NVIDIA driver has not answered since ", "the NVIDIA driver answers again after "];
+    let begins = ["the NVIDIA driver has not answered since ", "the NVIDIA driver responds again after "];
     assert!(events.iter().zip(begins).all(|(event, begin)| event.starts_with(begin)), "{events:?}");
     assert_eq!(events.len(), 2, "{events:?}");
 }
@@ -314,7 +314,7 @@ async fn recent_xids_are_reported_once_on_connecting() {
 #[tokio::test(start_paused = true)]
 async fn readings_and_health_are_sent_between_process_lists() {
     let mut link = Reader::connect(&quiet(), "q2").await;
-    let (mut lists, mut vitals, mut health) = (0, 0, 0);
+    let (mut lists, mut readings, mut health) = (0, 0, 0);
     link.live().await;
     while lists < 3 {
         match link.line().await.unwrap() {
@@ -324,7 +324,7 @@ async fn readings_and_health_are_sent_between_process_lists() {
             }
             ProbeLine::ProcessReadings(line) => {
                 assert_eq!(line.now.len(), 2);
-                vitals += 1;
+                readings += 1;
             }
             ProbeLine::Health(report) => {
                 assert_eq!(report.gpus.len(), 2);
@@ -334,7 +334,7 @@ async fn readings_and_health_are_sent_between_process_lists() {
         }
         link.order(Control::Ping).await;
     }
-    assert_eq!((vitals, health), (8, 1));
+    assert_eq!((readings, health), (8, 1));
 }
 
 #[tokio::test(start_paused = true)]

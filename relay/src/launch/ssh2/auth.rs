@@ -202,7 +202,7 @@ fn after(error: ssh2::Error, tried: &mut Tried) -> Result<(), LaunchError> {
 }
 
 /// Whether the host disconnected, and over what. libssh2 has one code for that and for a refused
-/// signature; only its message tells which answer it waited for: to the offer of a key, or to the
+/// signature; only its message shows which response it waited for: to the offer of a key, or to the
 /// signature, which is requested only after the key was accepted.
 fn hung_up(error: &ssh2::Error) -> Option<HungUp> {
     use libssh2_sys as raw;
@@ -270,7 +270,7 @@ fn refusal(settings: &HostSettings, methods: &str, files: &[KeyFile], tried: &Tr
     LaunchError::Auth { why: why.into(), advice: advice.into() }
 }
 
-/// The number of offered keys in words.
+/// The number of offered keys as text.
 fn text_keys(tries: usize) -> String {
     if tries == 1 { "one key".to_owned() } else { format!("{tries} keys") }
 }

@@ -65,7 +65,7 @@ pub(super) fn within<T>(most: usize, beyond: Beyond, call: impl FnOnce() -> T) -
 pub(super) fn watch(session: &Session) {
     let mut raw = session.raw();
     #[expect(unsafe_code, reason = "the ssh2 crate does not know this function of libssh2")]
-    // SAFETY: the session is alive and locked; the callback is what `LIBSSH2_RECV_FUNC` says, and lives for ever.
+    // SAFETY: the session is alive and locked; the callback has the type of `LIBSSH2_RECV_FUNC` and lives for ever.
     unsafe {
         let _ = libssh2_session_callback_set(&mut *raw, RECV, receive as *mut c_void);
     }

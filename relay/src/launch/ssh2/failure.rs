@@ -1,4 +1,4 @@
-//! Maps errors of libssh2 to launch errors, which say whether a retry may help.
+//! Maps errors of libssh2 to launch errors, which state whether a retry may help.
 
 use crate::launch::LaunchError;
 use libssh2_sys as raw;

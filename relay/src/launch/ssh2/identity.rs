@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 /// Larger files are not private keys.
 const MAX_KEY_FILE: u64 = 64 * 1024;
-/// OpenSSH's own limit of an agent's answer.
+/// OpenSSH's own limit of an agent's response.
 const MAX_AGENT_ANSWER: u32 = 256 * 1024;
 const AGENT_LIMIT: Duration = Duration::from_secs(3);
 
@@ -89,10 +89,10 @@ async fn public_half(path: &Path) -> Option<Vec<u8>> {
 }
 
 /// Requests the keys of an agent as wire blobs. Done here first, because libssh2 would wait forever for
-/// an agent that never answers (a forwarded one whose laptop sleeps).
+/// an agent that never responds (a forwarded one whose laptop sleeps).
 ///
 /// # Errors
-/// If there is no agent, or it does not answer within 3 s.
+/// If there is no agent, or it does not respond within 3 s.
 pub(super) async fn agent_keys(socket: &Path) -> io::Result<Vec<Vec<u8>>> {
     timeout(AGENT_LIMIT, ask_agent(socket)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
@@ -111,7 +111,7 @@ async fn ask_agent(socket: &Path) -> io::Result<Vec<Vec<u8>>> {
     Ok(identities(&body))
 }
 
-/// The key blobs of an identities answer: a count, then blob and comment each.
+/// The key blobs of an identities response: a count, then blob and comment each.
 fn identities(body: &[u8]) -> Vec<Vec<u8>> {
     fn string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_truncated_or_malformed_answer_yields_only_its_complete_keys() {
+    fn a_truncated_or_malformed_response_yields_only_its_complete_keys() {
         let good = [0, 0, 0, 2, 0, 0, 0, 1, 7, 0, 0, 0, 0, 0, 0, 0, 1, 8, 0, 0, 0, 1, b'c'];
         assert_eq!(identities(&good), [vec![7], vec![8]]);
         for cut in 0..good.len() {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_agent_that_never_answers_times_out() {
+    async fn an_unresponsive_agent_times_out() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent");
         let _silent = tokio::net::UnixListener::bind(&path).unwrap();

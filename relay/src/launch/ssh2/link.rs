@@ -35,7 +35,7 @@ const LAST_PAUSE: Duration = Duration::from_millis(400);
 const REFUSED: ErrorCode = ErrorCode::Session(libssh2_sys::LIBSSH2_ERROR_CHANNEL_FAILURE);
 
 /// An SSH session and its socket. Dropping it shuts down the connection first: libssh2 sends a disconnect
-/// message when it is freed, and must not block on a peer that never answers.
+/// message when it is freed, and must not block on a peer that never responds.
 pub struct Link {
     socket: Arc<TcpStream>,
     session: Session,
@@ -193,7 +193,7 @@ pub trait Again {
     fn flooded() -> Self;
 }
 
-const FLOODED: &str = "the host sends far more than it was asked for";
+const FLOODED: &str = "the host sends far more than was requested";
 
 impl Again for ssh2::Error {
     fn is_again(&self) -> bool {

@@ -83,7 +83,7 @@ impl LoginFiles {
         });
         let mut hasher = timeout(FILES_LIMIT, result).await.ok()?.ok()?;
         for agent in named.agents {
-            // An agent that is gone, or does not answer, holds no keys.
+            // An agent that has ended, or does not respond, holds no keys.
             agent_keys(&agent).await.unwrap_or_default().hash(&mut hasher);
         }
         Some(hasher.finish())

@@ -208,7 +208,7 @@ impl Ssh2Launcher {
         }
     }
 
-    /// Uploads to the first usable folder; the inner error says why there is none.
+    /// Uploads to the first usable folder; the inner error explains why there is none.
     async fn try_places(&self, mut link: Link) -> io::Result<Result<Link, String>> {
         // Read completely before anything is sent: the uploaded bytes must be the verified ones.
         let probe = self.options.probe.clone();
@@ -234,17 +234,17 @@ impl Ssh2Launcher {
 
 /// Sends the probe to an upload script once it is ready, and waits for it to exit.
 async fn send(mut remote: Remote, bytes: &[u8]) -> io::Result<(Option<Place>, StreamEnd, Link)> {
-    let (mut said, mut place) = (Vec::new(), None);
+    let (mut output, mut place) = (Vec::new(), None);
     while let Some(chunk) = remote.next().await? {
-        said.extend_from_slice(&chunk);
-        place = UploadScript::place(&said);
+        output.extend_from_slice(&chunk);
+        place = UploadScript::place(&output);
         if place.is_some() {
             if remote.write_until_end(bytes).await? {
                 remote.end_input().await?;
             }
             break;
         }
-        if said.len() > probe::MAX_NOISE {
+        if output.len() > probe::MAX_NOISE {
             return Err(io::Error::other("the login script prints without end"));
         }
     }

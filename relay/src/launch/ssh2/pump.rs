@@ -203,7 +203,7 @@ impl Pump {
                 // Output, or its end.
                 chunk = self.remote.next() => match chunk? {
                     None => return Ok(Stop::OutputClosed),
-                    // Waits while nobody reads: the channel's window then holds the host back.
+                    // Waits for the reader: the channel's window then holds the host back.
                     Some(chunk) => if self.stdout.send(chunk).await.is_err() {
                         return Ok(Stop::StreamDropped);
                     },

@@ -70,7 +70,7 @@ impl Needs {
         Ok(Self { glibc, machine })
     }
 
-    /// Why `node` cannot run the program, if it reported enough to tell.
+    /// Why `node` cannot run the program, if it reported enough.
     pub fn unmet_by(&self, node: &str, platform: &Platform) -> Option<String> {
         if let (Some(machine), Some(theirs)) = (self.machine, platform.machine.as_deref())
             && machine != theirs

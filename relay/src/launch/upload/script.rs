@@ -37,7 +37,7 @@ const SAFE: &str = "u=$(id -u); safe() { set -- $2 $(ls -ldn \"$1\" 2>/dev/null)
 /// cannot. `$3` is `own` below the home, where links are followed and too open a mode is fixed. Elsewhere
 /// another user may have been first: the folder is created in one step, and an existing one must belong
 /// to the user.
-const FIT: &str = "w=; say() { w=\"$w; $1: ${2##*: }\"; }; tell() { echo \"nodeglass-upload: ${w#; }; |\" >&2; }; fit() { \
+const FIT: &str = "w=; say() { w=\"$w; $1: ${2##*: }\"; }; report() { echo \"nodeglass-upload: ${w#; }; |\" >&2; }; fit() { \
     if [ $3 = own ]; then e=$(mkdir -p \"$2\" 2>&1) || { say \"$1\" \"$e\"; return 1; }; \
     else e=$(mkdir \"$2\" 2>&1) || [ -e \"$2\" ] || [ -L \"$2\" ] || { say \"$1\" \"$e\"; return 1; }; \
     safe \"$2\" d || { say \"$1\" \"belongs to another user or can be written by others\"; return 1; }; fi; \
@@ -82,11 +82,11 @@ impl UploadScript {
         let tries = tries.join(" || ");
         // `set -C`: creates a new file, never following a link of that name.
         let command = format!(
-            "exec sh -c 'cd; umask 077; t=./.new-{random:016x}; {SAFE}; {FIT}; {tries} || {{ tell; exit {NO_PLACE}; }}; set -C; \
+            "exec sh -c 'cd; umask 077; t=./.new-{random:016x}; {SAFE}; {FIT}; {tries} || {{ report; exit {NO_PLACE}; }}; set -C; \
              find . -name \"node-probe-*\" -mtime +7 -exec rm -f {{}} +; find . -name \".new-*\" -mtime +1 -exec rm -f {{}} +; \
              printf \"\\036NODEGLASS-UPLOAD %s\\n\" $n; e=$( {{ cat > $t; }} 2>&1 ) && [ $(wc -c < $t) -eq {len} ] && \
              chmod 700 $t && mv -f $t ./node-probe-{hash} && exit 0; \
-             rm -f $t; say \"$p\" \"${{e:-it did not arrive whole}}\"; tell; exit {INCOMPLETE}'"
+             rm -f $t; say \"$p\" \"${{e:-it did not arrive whole}}\"; report; exit {INCOMPLETE}'"
         );
         Self { command }
     }

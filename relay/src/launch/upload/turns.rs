@@ -78,7 +78,7 @@ mod tests {
         let second = turns.take().await;
         assert!(second.look_again);
         second.found_nothing();
-        // A held permission delays nobody else.
+        // A held permission delays no other session.
         let others: Vec<_> = (0..AT_ONCE).map(|_| turns.take().now_or_never().unwrap()).collect();
         assert!(turns.take().now_or_never().is_none());
         drop((second, others));

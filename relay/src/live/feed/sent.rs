@@ -17,7 +17,7 @@ pub(super) struct SentNode {
     head: NodeHead,
     gpus: Vec<GpuUuid>,
     processes: Vec<(u32, GpuUuid)>,
-    uses: Vec<JobId>,
+    job_usage: Vec<JobId>,
     /// Health of its GPUs, at the highest level of detail: their NVLink rates change all the time.
     health: Vec<GpuHealth>,
     cores: Vec<u8>,
@@ -30,14 +30,14 @@ pub(super) struct DirtyFlags {
     pub(super) gpus: bool,
     pub(super) health: bool,
     pub(super) processes: bool,
-    pub(super) uses: bool,
+    pub(super) job_usage: bool,
     pub(super) cores: bool,
 }
 
 impl DirtyFlags {
     /// For subscribers that do not have the node yet.
     pub(super) const ALL: Self =
-        Self { head: true, gpus: true, health: false, processes: true, uses: true, cores: true };
+        Self { head: true, gpus: true, health: false, processes: true, job_usage: true, cores: true };
     /// What may change for a guest with the job list.
     pub(super) const JOB_DEPENDENT: Self = Self { cores: false, ..Self::ALL };
 
@@ -48,7 +48,7 @@ impl DirtyFlags {
             gpus: changes.gpus,
             health: !changes.were.is_empty() || changes.rates,
             processes: changes.processes,
-            uses: changes.uses,
+            job_usage: changes.job_usage,
             cores: changes.cores,
         }
     }
@@ -60,7 +60,7 @@ impl DirtyFlags {
             gpus: self.gpus | other.gpus,
             health: self.health | other.health,
             processes: self.processes | other.processes,
-            uses: self.uses | other.uses,
+            job_usage: self.job_usage | other.job_usage,
             cores: self.cores | other.cores,
         }
     }
@@ -72,7 +72,7 @@ impl DirtyFlags {
     }
 
     fn is_empty(self) -> bool {
-        !(self.head | self.gpus | self.health | self.processes | self.uses | self.cores)
+        !(self.head | self.gpus | self.health | self.processes | self.job_usage | self.cores)
     }
 }
 
@@ -85,7 +85,7 @@ impl SentNode {
             head: NodeHead::default(),
             gpus: Vec::new(),
             processes: Vec::new(),
-            uses: Vec::new(),
+            job_usage: Vec::new(),
             health: Vec::new(),
             cores: Vec::new(),
         }
@@ -97,7 +97,7 @@ impl SentNode {
         sent.rows = SentRows::of(&view);
         sent.set_gpus(&view.gpus, detail);
         sent.set_processes(&view.processes);
-        sent.uses = view.job_usage.iter().map(|usage| usage.job).collect();
+        sent.job_usage = view.job_usage.iter().map(|usage| usage.job).collect();
         (sent.head, sent.cores) = (view.head, view.cores);
         sent
     }
@@ -137,15 +137,16 @@ impl SentNode {
             self.set_gpus(&gpus, detail);
             out.push(Change::Gpus { node, gpus });
         }
-        if detail == DetailLevel::Summary {
-            return gpus_changed;
-        }
         if what.health && !gpus {
+            // NVLink rates are not among these, so that a feed that does not carry them compares nothing.
             let were = dirty.node_changes.map_or(&[][..], |node_changes| &node_changes.were);
             let changed = self.health_changes(&now.gpus, were, detail);
             if !changed.is_empty() {
                 out.push(Change::Health { node, changed });
             }
+        }
+        if detail == DetailLevel::Summary {
+            return gpus_changed;
         }
         let identities = now.processes.iter().map(|process| (process.facts.pid, &process.facts.gpu));
         if what.processes || !identities.eq(self.processes.iter().map(|(pid, gpu)| (*pid, gpu))) {
@@ -153,8 +154,8 @@ impl SentNode {
             self.rows.set_processes(&now.processes);
             out.push(Change::Processes { node, processes: now.processes.clone() });
         }
-        if what.uses || !now.job_usage.iter().map(|usage| &usage.job).eq(&self.uses) {
-            self.uses = now.job_usage.iter().map(|usage| usage.job).collect();
+        if what.job_usage || !now.job_usage.iter().map(|usage| &usage.job).eq(&self.job_usage) {
+            self.job_usage = now.job_usage.iter().map(|usage| usage.job).collect();
             self.rows.set_job_usage(&now.job_usage);
             out.push(Change::JobUsage { node, job_usage: now.job_usage.clone() });
         }

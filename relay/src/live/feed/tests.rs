@@ -2,12 +2,14 @@
 
 use super::*;
 use crate::fleet::NodeEvent;
-use crate::fleet::scene::{self, figures, hello, jobs, line, process, replay, sample};
+use crate::fleet::scene::{self, hello, jobs, line, process, process_readings, replay, sample};
 use crate::fleet::{Event, Fleet};
 use crate::share::Visibility;
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::gpu::{GpuHealth, NvLink};
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_protocol::live::HealthChange;
+use nodeglass_protocol::probe::{GpuLinkRates, HealthReport, LinkRates, ProbeLine};
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::{HiddenParts, Scope, Share, ShareId, ShareTerms, Sharing};
 use nodeglass_protocol::{LongText, Reading};
@@ -26,11 +28,11 @@ enum Action {
     Sample(usize, Vec<u64>),
     Replay(usize, u64, Vec<u64>),
     Process(usize, u32, Option<u32>),
-    Figures(usize, u64),
+    ProcessReadings(usize, u64),
     Health(usize, Vec<(u32, u64, u64)>),
     Down(usize),
     Tick(u64),
-    Tell,
+    Publish,
 }
 
 fn actions() -> impl Strategy<Value = Action> {
@@ -42,11 +44,11 @@ fn actions() -> impl Strategy<Value = Action> {
         8 => (node.clone(), utils()).prop_map(|(node, utils)| Action::Sample(node, utils)),
         2 => (node.clone(), 0..20u64, utils()).prop_map(|(node, back, utils)| Action::Replay(node, back, utils)),
         2 => (node.clone(), 0..4u32, proptest::option::of(1..4u32)).prop_map(|(node, gpu, job)| Action::Process(node, gpu, job)),
-        2 => (node.clone(), 1..9u64).prop_map(|(node, gib)| Action::Figures(node, gib)),
+        2 => (node.clone(), 1..9u64).prop_map(|(node, gib)| Action::ProcessReadings(node, gib)),
         2 => (node.clone(), proptest::collection::vec((0..4u32, 0..3u64, 98..104u64), 0..4)).prop_map(|(node, cards)| Action::Health(node, cards)),
         1 => node.prop_map(Action::Down),
         3 => (0..20_000u64).prop_map(Action::Tick),
-        8 => Just(Action::Tell),
+        8 => Just(Action::Publish),
     ]
 }
 
@@ -80,8 +82,8 @@ fn perform(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
         Action::Process(node, gpu, job) => {
             line(fleet, NODES[node], process(NODES[node], gpu, 7, job), *now_ms)
         }
-        Action::Figures(node, gib) => line(fleet, NODES[node], figures(gib << 30), *now_ms),
-        Action::Health(node, cards) => line(fleet, NODES[node], scene::health(&cards), *now_ms),
+        Action::ProcessReadings(node, gib) => line(fleet, NODES[node], process_readings(gib << 30), *now_ms),
+        Action::Health(node, cards) => line(fleet, NODES[node], with_problems(&cards), *now_ms),
         Action::Down(node) => {
             let down = NodeEvent::Down { why: "cut".into(), retry_at_ms: *now_ms };
             fleet.handle(Event::Node(scene::name(NODES[node]), down), *now_ms);
@@ -90,8 +92,21 @@ fn perform(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
             *now_ms += ms;
             fleet.handle(Event::Tick, *now_ms);
         }
-        Action::Tell => {}
+        Action::Publish => {}
     }
+}
+
+/// Health in which a second PCIe replay comes with a pending remapping, and with an odd rate every other
+/// link is down.
+fn with_problems(cards: &[(u32, u64, u64)]) -> ProbeLine {
+    let ProbeLine::Health(mut report) = scene::health(cards) else { unreachable!() };
+    for (gpu, (_, replays, rate)) in report.gpus.iter_mut().zip(cards) {
+        gpu.remap_pending = Reading::Value(*replays > 1);
+        for link in gpu.nvlinks.iter_mut().skip(usize::from(rate % 4 == 1)).step_by(2) {
+            link.up = Reading::Value(rate % 2 == 0);
+        }
+    }
+    ProbeLine::Health(report)
 }
 
 /// A subscriber that joined at some moment, in one of the two forms.
@@ -115,15 +130,15 @@ impl TestSubscriber {
     }
 
     /// Requests some of its pending history, whatever has not been published yet.
-    fn ask(&mut self, feed: &TopicFeed, fleet: &Fleet) {
+    fn request_history(&mut self, feed: &TopicFeed, fleet: &Fleet) {
         if self.pending_history.is_empty() || self.seq != feed.seq {
             return;
         }
         let Some(bytes) = feed.history(fleet, self.form, &mut self.pending_history) else {
             return assert!(self.pending_history.is_empty());
         };
-        let ServerMessage::Histories(pasts) = self.form.decode(&bytes).unwrap() else { unreachable!() };
-        self.picture.apply_histories(pasts, |_| ()).unwrap();
+        let ServerMessage::Histories(histories) = self.form.decode(&bytes).unwrap() else { unreachable!() };
+        self.picture.apply_histories(histories, |_| ()).unwrap();
     }
 
     /// Known and true picture, without pending history.
@@ -160,8 +175,8 @@ fn check_convergence(topic: Topic, viewer: Viewer, story: Vec<(Action, bool, boo
     let mut subscribers: Vec<TestSubscriber> = Vec::new();
     for (what, join, lose) in story {
         perform(&mut fleet, &mut now_ms, what.clone());
-        subscribers.iter_mut().for_each(|subscriber| subscriber.ask(&feed, &fleet));
-        if !matches!(what, Action::Tell) && !join {
+        subscribers.iter_mut().for_each(|subscriber| subscriber.request_history(&feed, &fleet));
+        if !matches!(what, Action::Publish) && !join {
             continue;
         }
         // Backfilled samples are published with the next tick.
@@ -198,8 +213,8 @@ fn check_convergence(topic: Topic, viewer: Viewer, story: Vec<(Action, bool, boo
 fn truth(topic: &Topic, viewer: &Viewer, detail: DetailLevel, fleet: &Fleet, at_ms: u64) -> Picture {
     let mut truth = overview_state(topic, viewer, fleet, at_ms);
     for view in viewer.nodes(fleet, topic).unwrap() {
-        let past = detail.history(view.past().as_deref());
-        truth.nodes.push(NodePicture { history: past, ..detail.view(view.now()) });
+        let history = detail.history(view.history().as_deref());
+        truth.nodes.push(NodePicture { history, ..detail.view(view.now()) });
     }
     truth
 }
@@ -219,7 +234,7 @@ fn first_difference(known: &Picture, truth: &Picture) -> Option<String> {
             () if k.gpus != t.gpus => return diff("gpus", &k.gpus, &t.gpus),
             () if k.host != t.host => return diff("host", &k.host, &t.host),
             () if k.processes != t.processes => return diff("processes", &k.processes, &t.processes),
-            () if k.history != t.history => return diff("past", &k.history, &t.history),
+            () if k.history != t.history => return diff("history", &k.history, &t.history),
             () => {}
         }
     }
@@ -263,6 +278,82 @@ fn a_sample_of_eight_idle_gpus_costs_few_bytes() {
     let changes = fleet.take_changes();
     let encoded = feed.advance(&fleet, &changes, 2_000, false).unwrap();
     assert!(encoded.binary.len() <= 16, "{} bytes", encoded.binary.len());
+}
+
+/// A fleet of which node `n1` has two healthy GPUs with two NVLinks each, with these readings.
+fn healthy_fleet() -> (Fleet, HealthReport) {
+    let mut fleet = Fleet::new();
+    jobs(&mut fleet, vec![scene::job(1, &[("n1", &[0])]), scene::job(2, &[("n1", &[1])])], 0);
+    line(&mut fleet, "n1", hello("n1", &[0, 1]), 0);
+    line(&mut fleet, "n1", sample(1, &[0; 2]), 1_000);
+    let ProbeLine::Health(report) = scene::health(&[(2, 0, 100); 2]) else { unreachable!() };
+    line(&mut fleet, "n1", ProbeLine::Health(report.clone()), 1_000);
+    (fleet, report)
+}
+
+/// The GPUs whose health a line changes for a viewer of the overview; the picture is true afterwards.
+fn health_changes(viewer: Viewer, report: HealthReport) -> Vec<HealthChange> {
+    let (mut fleet, _) = healthy_fleet();
+    let mut feed =
+        TopicFeed::open(Topic::Overview, viewer.clone(), 1, HISTORY_BUDGET, &fleet, 1_000).unwrap();
+    fleet.take_changes();
+    let mut subscriber = TestSubscriber::join(&mut feed, &fleet, Form::Binary).unwrap();
+    subscriber.request_history(&feed, &fleet);
+    line(&mut fleet, "n1", ProbeLine::Health(report), 1_500);
+    let changes = fleet.take_changes();
+    let Some(encoded) = feed.advance(&fleet, &changes, 1_500, false) else { return Vec::new() };
+    assert!(subscriber.take(&encoded));
+    let truth = truth(&Topic::Overview, &viewer, DetailLevel::Summary, &fleet, 1_500);
+    let (known, truth) = subscriber.comparable(truth);
+    assert_eq!(first_difference(&known, &truth), None);
+    let ServerMessage::Delta(delta) = Form::Binary.decode(&encoded.binary).unwrap() else { unreachable!() };
+    match <[Change; 1]>::try_from(delta.changes).unwrap() {
+        [Change::Health { node: 0, changed }] => changed,
+        [other] => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_problem_of_a_gpu_reaches_the_overview() {
+    let (_, mut report) = healthy_fleet();
+    report.gpus[1].nvlinks[1].up = Reading::Value(false);
+    let down = NvLink { link: 1, up: Reading::Value(false), ..NvLink::default() };
+    let changed =
+        HealthChange { gpu: 1, link_count: Some(1), links: vec![(0, down)], ..HealthChange::default() };
+    assert_eq!(health_changes(Viewer::Owner, report.clone()), [changed]);
+    report.gpus[0].remap_pending = Reading::Value(true);
+    let changed = health_changes(Viewer::Owner, report);
+    let pending = GpuHealth { remap_pending: Reading::Value(true), ..GpuHealth::default() };
+    assert_eq!((changed.len(), &changed[0].health), (2, &Some(Box::new(pending))));
+}
+
+#[test]
+fn the_overview_is_sent_neither_rates_nor_counts_of_a_healthy_gpu() {
+    let (mut fleet, mut report) = healthy_fleet();
+    for gpu in &mut report.gpus {
+        gpu.pcie_replays = Reading::Value(7);
+        gpu.nvlinks[0].rx_mib_s = Reading::Value(90_000);
+        gpu.nvlinks[1].errors = Reading::Value(3);
+    }
+    assert_eq!(health_changes(Viewer::Owner, report.clone()), []);
+    let mut feed = TopicFeed::open(Topic::Overview, Viewer::Owner, 1, HISTORY_BUDGET, &fleet, 1_000).unwrap();
+    fleet.take_changes();
+    let rates = LinkRates { gpus: report.gpus.iter().map(GpuLinkRates::of).collect() };
+    line(&mut fleet, "n1", ProbeLine::LinkRates(rates), 1_500);
+    let changes = fleet.take_changes();
+    assert!(!changes.is_empty());
+    assert!(feed.advance(&fleet, &changes, 1_500, false).is_none());
+}
+
+#[test]
+fn t09_a_guest_is_sent_problems_of_visible_gpus_only() {
+    let guest = || guest(Scope::Jobs(vec![JobId(1)]), HiddenParts::default());
+    let (_, mut report) = healthy_fleet();
+    report.gpus[1].remap_failed = Reading::Value(true);
+    assert_eq!(health_changes(guest(), report.clone()), []);
+    report.gpus[0].nvlinks[0].up = Reading::Value(false);
+    let changed = health_changes(guest(), report);
+    assert_eq!(changed.iter().map(|change| change.gpu).collect::<Vec<_>>(), [0]);
 }
 
 /// What a guest of job 1 must never be sent.
@@ -345,8 +436,8 @@ fn sent(topic: Topic, viewer: Viewer, story: Vec<Action>) -> Vec<u8> {
             all.extend_from_slice(&out.json.unwrap_or_default());
         }
         let names = || NODES.map(scene::name).into();
-        let pasts = |form| feed.as_ref().and_then(|feed| feed.history(&fleet, form, &mut names()));
-        all.extend([Form::Binary, Form::Json].into_iter().filter_map(pasts).flatten());
+        let histories = |form| feed.as_ref().and_then(|feed| feed.history(&fleet, form, &mut names()));
+        all.extend([Form::Binary, Form::Json].into_iter().filter_map(histories).flatten());
         feed = feed
             .or_else(|| TopicFeed::open(topic.clone(), viewer.clone(), 3, HISTORY_BUDGET, &fleet, now_ms));
         let whole = |form| feed.as_mut().and_then(|feed| feed.full_snapshot(&fleet, form));

@@ -56,7 +56,7 @@ fn t09_of_a_shared_job_its_own_gpus_are_seen_and_no_other_job() {
     let nodes = viewer.nodes(&fleet, &Topic::Overview).unwrap();
     assert_eq!(names(&nodes), ["n1", "n2"]);
     assert_eq!(gpus(&nodes[0]), ["GPU-n1-0"]);
-    assert_eq!(nodes[0].past().unwrap().gpus.len(), 1);
+    assert_eq!(nodes[0].history().unwrap().gpus.len(), 1);
     let listed = viewer.jobs(&fleet);
     assert_eq!(listed.iter().map(|job| job.id.0).collect::<Vec<_>>(), [1]);
     assert_eq!((&listed[0].dependency, &listed[0].reason_text), (&None, &None));
@@ -74,15 +74,15 @@ fn t09_of_the_host_of_a_shared_job_nothing_is_seen_that_other_jobs_do() {
         line(&mut fleet, "n1", host_sample(), 2_000);
         let viewer = viewer(scope, NOTHING);
         let nodes = viewer.nodes(&fleet, &Topic::Node(scene::name("n1"))).unwrap();
-        let past: Vec<_> = nodes[0]
-            .past()
+        let history: Vec<_> = nodes[0]
+            .history()
             .unwrap()
             .host
             .iter()
             .flat_map(|(_, trace)| trace.points())
             .filter_map(|(_, cell)| cell)
             .collect();
-        (nodes[0].now().clone(), past)
+        (nodes[0].now().clone(), history)
     };
     let every: u32 = fleet().jobs()[0]
         .nodes
@@ -98,8 +98,8 @@ fn t09_of_the_host_of_a_shared_job_nothing_is_seen_that_other_jobs_do() {
         (Some(1), Scope::Nodes(vec![scene::name("n1")]), true),
         (Some(1), Scope::All, true),
     ] {
-        let (node, past) = n1(cpus, scope.clone());
-        let host = (node.host != Row::default(), !node.cores.is_empty(), !past.is_empty());
+        let (node, history) = n1(cpus, scope.clone());
+        let host = (node.host != Row::default(), !node.cores.is_empty(), !history.is_empty());
         assert_eq!(host, (shown, shown, shown), "{cpus:?} {scope:?}");
         assert!(node.head.facts.is_some() && node.sampled_at_ms.is_some());
     }
@@ -165,6 +165,28 @@ fn processes_of_other_and_of_unknown_users_are_hidden() {
             assert_eq!(visibility.shows_process(&process, fleet.jobs()), shown, "{:?}", process.facts.user);
         }
     }
+}
+
+#[test]
+fn memory_of_hidden_processes_is_not_revealed_as_unattributed() {
+    let mut fleet = fleet();
+    for second in 2..20 {
+        let ProbeLine::Sample(mut sample) = sample(second, &[10, 20]) else { unreachable!() };
+        sample.gpus.iter_mut().for_each(|gpu| gpu.mem_used_bytes = Reading::Value(8 << 30));
+        line(&mut fleet, "n1", ProbeLine::Sample(sample), second * 1_000);
+    }
+    let shown = |viewer: Viewer| {
+        let nodes = viewer.nodes(&fleet, &Topic::Overview).unwrap();
+        let cells = nodes[0].now().gpus.iter().map(|gpu| gpu.row.get(GpuField::MemUnattributed));
+        cells.collect::<Vec<_>>()
+    };
+    // One process holds a GiB of the first GPU.
+    let known = [Cell::steps(7), Cell::steps(8)];
+    assert_eq!(shown(Viewer::Owner), known);
+    assert_eq!(shown(viewer(Scope::All, NOTHING)), known);
+    assert_eq!(shown(viewer(Scope::Nodes(vec![scene::name("n1")]), NOTHING)), known);
+    assert_eq!(shown(viewer(Scope::All, HiddenParts { other_users: true, ..NOTHING })), [Cell::NOT_YET; 2]);
+    assert_eq!(shown(viewer(Scope::Jobs(vec![JobId(1)]), NOTHING)), [Cell::NOT_YET]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tests of [`super`]: what is asked, how often, and what a job shows meanwhile.
+//! Tests of [`super`]: what is queried, how often, and what a job shows meanwhile.
 
 use super::*;
 use crate::slurm::scontrol::JobFields;
@@ -28,8 +28,8 @@ fn a_job_is_queried_once_and_again_after_ten_minutes() {
     let (mut cache, jobs) = (DetailCache::default(), [job(1, &["n1"])]);
     assert_eq!(cache.plan(&jobs), each(&[1]));
     cache.record(&jobs[0], Some(detail(&jobs[0], &[0])));
-    let asked: Vec<bool> = (0..40).map(|_| cache.plan(&jobs) != each(&[])).collect();
-    assert_eq!(asked.iter().position(|asked| *asked), Some(39));
+    let queried: Vec<bool> = (0..40).map(|_| cache.plan(&jobs) != each(&[])).collect();
+    assert_eq!(queried.iter().position(|queried| *queried), Some(39));
 }
 
 #[test]
@@ -37,12 +37,12 @@ fn failed_queries_are_repeated_soon() {
     let (mut cache, jobs) = (DetailCache::default(), [job(1, &["n1"])]);
     cache.plan(&jobs);
     cache.record(&jobs[0], None);
-    let asked: Vec<DetailQuery> = (0..4).map(|_| cache.plan(&jobs)).collect();
-    assert_eq!(asked, [each(&[]), each(&[]), each(&[]), each(&[1])]);
+    let queried: Vec<DetailQuery> = (0..4).map(|_| cache.plan(&jobs)).collect();
+    assert_eq!(queried, [each(&[]), each(&[]), each(&[]), each(&[1])]);
 }
 
 #[test]
-fn new_nodes_and_a_new_start_are_reasons_to_ask_but_completing_is_not() {
+fn new_nodes_and_a_new_start_are_queried_but_completing_is_not() {
     let mut cache = DetailCache::default();
     let first = job(1, &["n1", "n2"]);
     cache.record(&first, Some(detail(&first, &[0])));
@@ -96,29 +96,29 @@ fn many_pending_jobs_are_queried_at_once_and_200_known_ones_refreshed_rarely() {
     let jobs: Vec<Job> = (1..=200).map(|id| Job { state: JobState::Pending, ..job(id, &[]) }).collect();
     assert_eq!(cache.plan(&jobs), DetailQuery::All);
     jobs.iter().for_each(|job| cache.record(job, Some(detail(job, &[]))));
-    let mut asked = 0;
+    let mut queried = 0;
     for _ in 0..400 {
         let DetailQuery::Each(ids) = cache.plan(&jobs) else { panic!("all again") };
         for id in &ids {
             let job = jobs.iter().find(|job| job.id == *id).unwrap();
             cache.record(job, Some(detail(job, &[])));
         }
-        asked += ids.len();
+        queried += ids.len();
     }
-    assert!((1..=50).contains(&asked), "{asked} questions in 400 polls");
+    assert!((1..=50).contains(&queried), "{queried} queries in 400 polls");
 }
 
 #[test]
 fn a_job_without_details_is_queried_with_back_off() {
     let (mut cache, jobs) = (DetailCache::default(), [job(1, &["n1"])]);
-    let mut asked = Vec::new();
+    let mut queried = Vec::new();
     for poll in 0..150 {
         if cache.plan(&jobs) != each(&[]) {
-            asked.push(poll);
+            queried.push(poll);
             cache.record(&jobs[0], None);
         }
     }
-    assert_eq!(asked, [0, 4, 12, 28, 60, 100, 140]);
+    assert_eq!(queried, [0, 4, 12, 28, 60, 100, 140]);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn jobs_without_details_cost_at_most_four_requests_a_minute() {
     for count in [18, 60] {
         let (mut cache, mut poll_schedule) = (DetailCache::default(), crate::slurm::PollSchedule::default());
         let jobs: Vec<Job> = (1..=count).map(|id| job(id, &["n1"])).collect();
-        let (mut asked, mut now_s) = (HashMap::<JobId, u32>::new(), 0);
+        let (mut queried, mut now_s) = (HashMap::<JobId, u32>::new(), 0);
         let (mut requests_settled, mut since_s) = (0, None);
         while now_s < 6 * 3_600 {
             let mut requests = 2;
@@ -135,7 +135,7 @@ fn jobs_without_details_cost_at_most_four_requests_a_minute() {
                 DetailQuery::Each(ids) => {
                     for id in ids {
                         requests += 2;
-                        *asked.entry(id).or_default() += 1;
+                        *queried.entry(id).or_default() += 1;
                         cache.record(jobs.iter().find(|job| job.id == id).unwrap(), None);
                     }
                 }
@@ -150,8 +150,8 @@ fn jobs_without_details_cost_at_most_four_requests_a_minute() {
         }
         let minutes = (now_s - since_s.unwrap()) / 60;
         assert!(requests_settled <= 4 * minutes + 4, "{requests_settled} requests in {minutes} minutes");
-        assert_eq!(asked.len(), count as usize, "each was asked");
-        let (least, most) = (asked.values().min().unwrap(), asked.values().max().unwrap());
+        assert_eq!(queried.len(), count as usize, "each was queried");
+        let (least, most) = (queried.values().min().unwrap(), queried.values().max().unwrap());
         assert!(*least >= 2 && most - least <= 2, "in turn: {least} to {most} times");
     }
 }

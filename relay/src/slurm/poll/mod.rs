@@ -9,7 +9,7 @@ pub use trigger::{PollReason, PollTrigger};
 
 use crate::slurm::{
     JobSource, JobsError,
-    query::{self, Client, Commands, Output, Program, QueryError},
+    command::{self, Client, CommandError, Commands, Output, Program},
     scontrol::{self, Detail},
     squeue::{self, Delimiter},
 };
@@ -65,7 +65,7 @@ pub struct Slurm<C = Commands> {
 impl Slurm<Commands> {
     /// Detects SLURM on this machine, for the jobs of the user who runs this process.
     ///
-    /// A controller that does not answer now does not prevent detection.
+    /// A controller that does not respond now does not prevent detection.
     ///
     /// # Errors
     /// [`NoSlurm`] if there is none; the caller watches this machine instead and shows the sentence.
@@ -92,8 +92,8 @@ impl<C: Client> Slurm<C> {
             requests: 0,
         };
         match slurm.query_cluster_name().await {
-            Err(QueryError::Missing(_)) => Err(NoSlurm::NotInstalled),
-            Err(QueryError::Failed(_, why)) if why.contains("configuration source") => {
+            Err(CommandError::Missing(_)) => Err(NoSlurm::NotInstalled),
+            Err(CommandError::Failed(_, why)) if why.contains("configuration source") => {
                 Err(NoSlurm::NotConfigured)
             }
             Err(_) | Ok(()) => Ok(slurm),
@@ -110,7 +110,7 @@ impl<C: Client> Slurm<C> {
         self.cluster.as_ref()
     }
 
-    async fn query_cluster_name(&mut self) -> Result<(), QueryError> {
+    async fn query_cluster_name(&mut self) -> Result<(), CommandError> {
         self.cluster_tries += 1;
         let output = self.client.run(Program::Scontrol, &scontrol::config_args()).await?;
         self.cluster = scontrol::cluster_name(&output.out).map(Text::from);
@@ -128,7 +128,7 @@ impl<C: Client> Slurm<C> {
         if list.refused > 0 || list.noise || has_error(&output) {
             tracing::warn!(
                 refused = list.refused,
-                stderr = %query::error_message(&output.err),
+                stderr = %command::error_message(&output.err),
                 "squeue printed something that is no job of this user; it was skipped"
             );
         }
@@ -138,7 +138,7 @@ impl<C: Client> Slurm<C> {
         Ok(list.jobs)
     }
 
-    fn sentence(&self, error: &QueryError) -> JobsError {
+    fn sentence(&self, error: &CommandError) -> JobsError {
         self.keep_last(&error.to_string())
     }
 
@@ -153,7 +153,7 @@ impl<C: Client> Slurm<C> {
         let is_whole = list.titled && !list.cut_off;
         if !is_whole && has_error(output) {
             return Err(
-                self.sentence(&QueryError::Failed(Program::Squeue, query::error_message(&output.err)))
+                self.sentence(&CommandError::Failed(Program::Squeue, command::error_message(&output.err)))
             );
         }
         if !list.titled && list.jobs.is_empty() {
@@ -188,18 +188,18 @@ impl<C: Client> Slurm<C> {
         }
         if has_error(output) {
             return Err(
-                self.sentence(&QueryError::Failed(Program::Squeue, query::error_message(&output.err)))
+                self.sentence(&CommandError::Failed(Program::Squeue, command::error_message(&output.err)))
             );
         }
         for id in missing.into_iter().take(DOUBTED_JOBS) {
             self.requests += SCONTROL_REQUESTS;
             match self.client.run(Program::Scontrol, &scontrol::job_args(Some(id))).await {
-                Ok(output) if scontrol::goes_on(&output.out, id) == Some(true) => {
+                Ok(output) if scontrol::is_active(&output.out, id) == Some(true) => {
                     let why = format!("squeue left out job {id}, which scontrol still shows");
                     return Err(self.keep_last(&why));
                 }
                 Ok(_) => {}
-                Err(QueryError::Failed(_, why)) if why.contains("Invalid job id") => {}
+                Err(CommandError::Failed(_, why)) if why.contains("Invalid job id") => {}
                 Err(error) => return Err(self.sentence(&error)),
             }
         }
@@ -239,12 +239,12 @@ impl<C: Client> Slurm<C> {
     async fn query_detail(
         &mut self,
         id: Option<JobId>,
-    ) -> Result<HashMap<JobId, Option<Detail>>, QueryError> {
+    ) -> Result<HashMap<JobId, Option<Detail>>, CommandError> {
         self.requests += SCONTROL_REQUESTS;
         match self.client.run(Program::Scontrol, &scontrol::job_args(id)).await {
             Ok(output) => Ok(scontrol::read(&output.out, self.uid)),
             // The job ended between the two queries.
-            Err(QueryError::Failed(_, why)) if why.contains("Invalid job id") => Ok(HashMap::new()),
+            Err(CommandError::Failed(_, why)) if why.contains("Invalid job id") => Ok(HashMap::new()),
             Err(error) => {
                 tracing::warn!("{error}; details of new jobs are not available yet");
                 Err(error)

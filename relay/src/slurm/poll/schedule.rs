@@ -64,7 +64,7 @@ impl PollSchedule {
     }
 
     /// Delay of a poll that is requested early, when the last one ended `since_last` ago; `None` if the
-    /// due time stays. While SLURM does not answer, only the owner can bring a poll forward. A doubt
+    /// due time stays. While SLURM does not respond, only the owner can bring a poll forward. A doubt
     /// brings one poll forward until another was due, so that a flapping link cannot load the controller.
     pub fn requested(&mut self, reason: PollReason, since_last: Duration) -> Option<Duration> {
         let gap = Self::MIN_GAP.saturating_sub(since_last);
@@ -118,10 +118,10 @@ mod tests {
     fn an_unchanged_list_costs_at_most_four_requests_a_minute() {
         for interval in [5, 15] {
             let mut poll_schedule = PollSchedule::new(Duration::from_secs(interval));
-            let mut asked = Duration::ZERO;
-            while asked < PollSchedule::SETTLED_AFTER {
+            let mut elapsed = Duration::ZERO;
+            while elapsed < PollSchedule::SETTLED_AFTER {
                 assert_eq!(secs(poll_schedule.after_success(2, false)), interval);
-                asked += Duration::from_secs(interval);
+                elapsed += Duration::from_secs(interval);
             }
             // A poll that also queried details, with two more requests, is accounted for as well.
             for requests in [2, 2, 4, 2] {

@@ -7,27 +7,27 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-type Answer = Result<Output, QueryError>;
+type CommandResult = Result<Output, CommandError>;
 
-/// Answers squeue from a queue, `scontrol show job` from recorded blocks, and writes down what was asked.
+/// Answers squeue from a queue, `scontrol show job` from recorded blocks, and records the commands.
 #[derive(Clone, Default)]
 struct Script {
-    lists: Arc<Mutex<VecDeque<Answer>>>,
-    config: Option<QueryError>,
-    cache: Option<QueryError>,
-    /// What scontrol says about jobs instead of the recorded blocks.
-    blocks: Option<Answer>,
-    asked: Arc<Mutex<Vec<String>>>,
+    lists: Arc<Mutex<VecDeque<CommandResult>>>,
+    config: Option<CommandError>,
+    cache: Option<CommandError>,
+    /// Output of scontrol about jobs instead of the recorded blocks.
+    blocks: Option<CommandResult>,
+    commands: Arc<Mutex<Vec<String>>>,
 }
 
 const LIST: &str = include_str!("../../../tests/slurm/24.05/scontrol-jobs.out");
 
 #[async_trait]
 impl Client for Script {
-    async fn run(&mut self, program: Program, args: &[String]) -> Answer {
+    async fn run(&mut self, program: Program, args: &[String]) -> CommandResult {
         let args_without_flags: Vec<&str> =
             args.iter().map(String::as_str).filter(|arg| !arg.starts_with("--")).collect();
-        self.asked
+        self.commands
             .lock()
             .unwrap()
             .push(format!("{program} {}", args_without_flags.join(" ")).trim().to_owned());
@@ -44,8 +44,8 @@ impl Client for Script {
 }
 
 impl Script {
-    /// The next list, with the mark that this query asked for.
-    fn list(&self, args: &[String]) -> Answer {
+    /// The next list, with the separator of this query.
+    fn list(&self, args: &[String]) -> CommandResult {
         let format = args.last().unwrap().strip_prefix("--format=\u{1e}").unwrap();
         let delimiter = format.split('\u{1f}').next().unwrap().to_owned();
         let mut answer = self.lists.lock().unwrap().pop_front().expect("a list is scripted");
@@ -56,8 +56,8 @@ impl Script {
         answer
     }
 
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.asked.lock().unwrap())
+    fn commands(&self) -> Vec<String> {
+        std::mem::take(&mut self.commands.lock().unwrap())
     }
 }
 
@@ -77,7 +77,7 @@ fn listed(records: &str) -> Output {
     out(&(titles() + records))
 }
 
-/// A record, with separators that the script completes by the query's mark.
+/// A record, with separators that the script replaces by the query's own.
 fn record(id: u32, uid: u32, state: &str, nodes: &str) -> String {
     let fields = format!(
         "|{id}|{id}|{id}|N/A|{uid}|alice|{state}|None|gpu|||1|2|3|5:00|2|8|{nodes}|gres:gpu:2|(null)|g01|/w|/w/run.sh|name\n"
@@ -85,12 +85,12 @@ fn record(id: u32, uid: u32, state: &str, nodes: &str) -> String {
     format!("\u{1e}{}", fields.replace('|', "\u{1f}"))
 }
 
-async fn slurm(lists: impl IntoIterator<Item = Answer>) -> (Slurm<Script>, Script) {
+async fn slurm(lists: impl IntoIterator<Item = CommandResult>) -> (Slurm<Script>, Script) {
     let script = Script { lists: Arc::new(Mutex::new(lists.into_iter().collect())), ..Script::default() };
     (Slurm::detect_with(script.clone(), 2001).await.unwrap(), script)
 }
 
-fn lists(texts: &[String]) -> Vec<Answer> {
+fn lists(texts: &[String]) -> Vec<CommandResult> {
     texts.iter().map(|text| Ok(listed(text))).collect()
 }
 
@@ -107,8 +107,8 @@ async fn the_cluster_is_named_and_a_poll_returns_jobs_with_their_gpus() {
     assert_eq!(jobs[0].gpu_count, Some(4));
     assert_eq!((jobs[0].restarts, jobs[0].mem_bytes), (0, Some(800 << 20)));
     assert_eq!(jobs[0].command.as_ref().map(LongText::as_str), Some("/w/run.sh"));
-    let asked = ["scontrol show config", "squeue", "scontrol show job 1", "squeue", "scontrol show job 1"];
-    assert_eq!(script.asked(), asked);
+    let expected = ["scontrol show config", "squeue", "scontrol show job 1", "squeue", "scontrol show job 1"];
+    assert_eq!(script.commands(), expected);
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn an_unchanged_job_costs_one_request_a_poll() {
     for _ in 0..3 {
         slurm.jobs().await.unwrap();
     }
-    assert_eq!(script.asked()[2..], ["scontrol show job 1", "squeue", "squeue"]);
+    assert_eq!(script.commands()[2..], ["scontrol show job 1", "squeue", "squeue"]);
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_job_met_before_is_listed_as_ended_and_one_that_ended_long_ago_is_not(
 
 #[tokio::test]
 async fn a_silent_controller_is_one_sentence_and_the_next_poll_works() {
-    let silent = Err(QueryError::TimedOut(Program::Squeue, 10));
+    let silent = Err(CommandError::TimedOut(Program::Squeue, 10));
     let (mut slurm, _) = slurm([silent.clone(), Ok(listed("")), silent]).await;
     let why = slurm.jobs().await.unwrap_err().to_string();
     assert_eq!(why, "squeue did not answer within 10 s; trying again");
@@ -149,7 +149,7 @@ async fn a_list_is_shown_even_if_scontrol_fails() {
     let list = record(1, 2001, "SUSPENDED", "g01");
     let script = Script {
         lists: Arc::new(Mutex::new(lists(&[list]).into())),
-        cache: Some(QueryError::TimedOut(Program::Scontrol, 10)),
+        cache: Some(CommandError::TimedOut(Program::Scontrol, 10)),
         ..Script::default()
     };
     let mut slurm = Slurm::detect_with(script, 2001).await.unwrap();
@@ -167,14 +167,14 @@ async fn garbage_is_not_an_empty_list() {
     assert!(slurm.jobs().await.unwrap_err().to_string().contains("not even column titles"));
     assert_eq!(
         slurm.jobs().await.unwrap_err().to_string(),
-        "squeue said: error: Invalid user: 2001; trying again"
+        "squeue failed: error: Invalid user: 2001; trying again"
     );
 }
 
 #[tokio::test]
-async fn t18_an_answer_that_is_no_list_leaves_the_last_list_and_a_reason() {
+async fn t18_invalid_output_keeps_the_last_list_and_reports_why() {
     let good = record(1, 2001, "RUNNING", "g01");
-    let huge = Err(QueryError::OutputTooLarge(Program::Squeue, 64));
+    let huge = Err(CommandError::OutputTooLarge(Program::Squeue, 64));
     let binary = Output { out: vec![0xff; 50 << 20], err: String::new() };
     let json = out("{\"jobs\": [{\"job_id\": 1}]}");
     let columns = out("JOBID PARTITION NAME\n1 gpu x\n");
@@ -197,8 +197,8 @@ fn block(id: u32, state: &str) -> String {
     )
 }
 
-/// What a source with jobs 1 to 9 makes of a second answer, where scontrol says `blocks` of each.
-async fn second(answer: Output, blocks: Answer) -> Result<usize, String> {
+/// The result of a second poll of a source with jobs 1 to 9, for which scontrol prints `blocks`.
+async fn second(answer: Output, blocks: CommandResult) -> Result<usize, String> {
     let all: String = (1..10).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
     let answers = [Ok(listed(&all)), Ok(answer)];
     let script = Script {
@@ -211,8 +211,8 @@ async fn second(answer: Output, blocks: Answer) -> Result<usize, String> {
     slurm.jobs().await.map(|jobs| jobs.len()).map_err(|error| error.to_string())
 }
 
-fn invalid() -> Answer {
-    Err(QueryError::Failed(Program::Scontrol, "slurm_load_jobs error: Invalid job id specified".into()))
+fn invalid() -> CommandResult {
+    Err(CommandError::Failed(Program::Scontrol, "slurm_load_jobs error: Invalid job id specified".into()))
 }
 
 #[tokio::test]
@@ -223,7 +223,7 @@ async fn a_list_that_is_cut_off_anywhere_ends_no_job() {
         let why = second(out(&text[..cut]), Ok(out(&block(2, "RUNNING")))).await.unwrap_err();
         assert!(why.contains("squeue"), "{cut}: {why}");
     }
-    // Exactly between two lines it looks whole; scontrol knows that a job is missing.
+    // Truncated between two lines it seems complete; scontrol shows that a job is missing.
     let cut = || out(&text[..complete]);
     let why = second(cut(), Ok(out(&block(2, "RUNNING")))).await.unwrap_err();
     assert!(why.contains("left out job 2") && why.contains("showing the last list"), "{why}");
@@ -239,11 +239,11 @@ async fn a_list_that_is_cut_off_anywhere_ends_no_job() {
 async fn an_empty_list_is_accepted_only_if_scontrol_agrees() {
     assert_eq!(second(listed(""), invalid()).await, Ok(0));
     assert_eq!(second(listed(""), Ok(out(&block(1, "COMPLETED")))).await, Ok(0));
-    let silent = Err(QueryError::TimedOut(Program::Scontrol, 10));
+    let silent = Err(CommandError::TimedOut(Program::Scontrol, 10));
     for scontrol in [Ok(out(&block(1, "RUNNING"))), silent] {
         assert!(second(listed(""), scontrol).await.unwrap_err().contains("showing the last list"));
     }
-    // Output without the titles is none of squeue's, whatever scontrol says.
+    // Output without the titles is not from squeue, whatever scontrol prints.
     assert!(second(out(""), invalid()).await.unwrap_err().contains("printed nothing"));
 }
 
@@ -261,22 +261,22 @@ async fn t16_no_hostile_name_reaches_a_command_line() {
     let (mut slurm, script) = slurm(lists.map(|text| Ok(listed(&text)))).await;
     assert!(slurm.jobs().await.unwrap()[0].nodes.is_empty());
     slurm.jobs().await.unwrap();
-    for asked in script.asked() {
+    for command in script.commands() {
         let plain = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        assert!(asked.split(' ').all(plain), "{asked}");
+        assert!(command.split(' ').all(plain), "{command}");
     }
 }
 
 #[tokio::test]
 async fn no_command_and_no_configuration_are_no_slurm_but_a_dead_controller_is() {
-    let detect = async |config: QueryError| {
+    let detect = async |config: CommandError| {
         let script = Script { config: Some(config), ..Script::default() };
         Slurm::detect_with(script, 2001).await.map(|slurm| slurm.cluster().is_some())
     };
-    assert_eq!(detect(QueryError::Missing(Program::Scontrol)).await, Err(NoSlurm::NotInstalled));
+    assert_eq!(detect(CommandError::Missing(Program::Scontrol)).await, Err(NoSlurm::NotInstalled));
     let why = "fatal: Could not establish a configuration source".to_owned();
-    assert_eq!(detect(QueryError::Failed(Program::Scontrol, why)).await, Err(NoSlurm::NotConfigured));
-    assert_eq!(detect(QueryError::TimedOut(Program::Scontrol, 10)).await, Ok(false));
+    assert_eq!(detect(CommandError::Failed(Program::Scontrol, why)).await, Err(NoSlurm::NotConfigured));
+    assert_eq!(detect(CommandError::TimedOut(Program::Scontrol, 10)).await, Ok(false));
     let why = "Unable to contact slurm controller (connect failure)".to_owned();
-    assert_eq!(detect(QueryError::Failed(Program::Scontrol, why)).await, Ok(false));
+    assert_eq!(detect(CommandError::Failed(Program::Scontrol, why)).await, Ok(false));
 }

@@ -10,7 +10,7 @@ pub enum PollReason {
     Order,
     /// The list may be outdated: a node closed its link, or the owner opened a page.
     Doubt,
-    /// The owner requested a retry, even if SLURM does not answer.
+    /// The owner requested a retry, even if SLURM does not respond.
     Retry,
 }
 

@@ -29,7 +29,7 @@ pub fn job_args(id: Option<JobId>) -> Vec<String> {
 }
 
 /// Whether scontrol reports that a job has not ended; `None` if it does not state the job's state.
-pub fn goes_on(out: &[u8], id: JobId) -> Option<bool> {
+pub fn is_active(out: &[u8], id: JobId) -> Option<bool> {
     let text = String::from_utf8_lossy(out);
     let block = text.lines().skip_while(|line| block_start(line) != Some(id));
     let state = block.map(str::trim).find_map(|line| line.strip_prefix("JobState="))?;
@@ -82,7 +82,7 @@ pub fn read(out: &[u8], uid: u32) -> HashMap<JobId, Option<Detail>> {
     found
 }
 
-/// `JobId=17 …` at the very left.
+/// `JobId=17 …` at the beginning of a line.
 fn block_start(line: &str) -> Option<JobId> {
     line.strip_prefix("JobId=")?.split_whitespace().next()?.parse().ok()
 }

@@ -56,7 +56,7 @@ fn t18_a_block_forged_by_another_users_job_name_makes_the_true_one_doubtful_and_
     let found = read(RECORDED, ALICE);
     assert_eq!(found[&JobId(1)], None);
     assert!(!found.contains_key(&JobId(22)) && !found.contains_key(&JobId(999)));
-    // Asked for by its number, SLURM prints no other user's words.
+    // Queried by its number, the job is the only one in the output.
     let end = RECORDED.windows(7).position(|window| window == b"JobId=2").unwrap();
     assert_eq!(gpus_of(&read(&RECORDED[..end], ALICE), 1), want("gpu-node-01:0", 1));
 }

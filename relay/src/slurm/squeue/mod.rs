@@ -1,7 +1,7 @@
-//! Parses squeue's output as jobs of one user, whatever bytes the job names contain.
+//! Parses squeue's output as jobs of one user; job names may contain any bytes.
 //!
 //! A job's name may contain any byte, hence any fixed separator. Each query therefore uses its own: a
-//! random [`Delimiter`], which no name can anticipate. The name comes last nonetheless.
+//! random [`Delimiter`], which no name can predict. The name is last nonetheless.
 
 use crate::slurm::gres;
 use nodeglass_hostlist::{self as hostlist, ExpansionBudget};
@@ -46,7 +46,7 @@ const FIELDS: [&str; 24] = [
 
 /// squeue's arguments for the jobs of the user `uid`: of all states (SLURM keeps ended ones for some
 /// minutes), in hidden partitions too, on this cluster only. Column titles are included: squeue prints
-/// them only after the controller has answered, which distinguishes an empty list from no list.
+/// them only after the controller has responded, which distinguishes an empty list from no list.
 pub fn args(uid: u32, delimiter: &Delimiter) -> Vec<String> {
     let fields = FIELDS.map(|field| format!("{}{field}", delimiter.field())).concat();
     let flags = ["--all", "--local", "--states=all"];
@@ -65,7 +65,7 @@ pub struct List {
     pub refused: usize,
     /// Whether there was output outside of records.
     pub noise: bool,
-    /// Whether column titles came first: the controller answered, even if it knows no job.
+    /// Whether column titles came first: the controller responded, even if it knows no job.
     pub titled: bool,
     /// Whether the last line is incomplete: squeue was killed or its output truncated.
     pub cut_off: bool,

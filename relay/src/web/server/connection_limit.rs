@@ -271,7 +271,7 @@ impl Connection {
         let Some(permit) = &self.permit else { return std::future::pending().await };
         let mut evicted = permit.evicted.clone();
         if evicted.wait_for(|evicted| *evicted).await.is_err() {
-            // Nobody is left who could evict it.
+            // No other connection could evict it.
             std::future::pending().await
         }
     }

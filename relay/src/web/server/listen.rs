@@ -1,4 +1,4 @@
-//! Binds the configured addresses and a private socket that only the owner can reach, or says why it
+//! Binds the configured addresses and a private socket that only the owner can reach, or reports why it
 //! cannot.
 
 use super::tls::Tls;
@@ -23,7 +23,7 @@ pub enum BindError {
     /// Another process listens there.
     #[error(
         "{addr} is in use: if it is your own relay, `relay link` prints its link; \
-         if not, suggest_other program uses it, so choose suggest_other address: --bind {}",
+         if not, another program uses it, so choose another address: --bind {}",
         suggest_other(addr)
     )]
     InUse {
@@ -31,11 +31,11 @@ pub enum BindError {
         addr: BindAddr,
     },
     /// The path exists and is not a socket.
-    #[error("{} exists and is not a socket; the relay does not remove it, so choose suggest_other path", .0.display())]
+    #[error("{} exists and is not a socket; the relay does not remove it, so choose another path", .0.display())]
     NotASocket(PathBuf),
     /// Other users could replace the socket.
     #[error(
-        "unix:{}: {why}, so that suggest_other user could listen there in the relay's place; choose a folder that \
+        "unix:{}: {why}, so that another user could listen there in the relay's place; choose a folder that \
          only you can write to",
         path.display()
     )]
@@ -73,7 +73,7 @@ pub struct Listeners {
     open: Vec<Listener>,
     /// On `[::1]`, in addition to those on 127.0.0.1.
     ipv6_loopback: Vec<Listener>,
-    /// Ports of 127.0.0.1 that suggest_other program has bound on `[::1]`.
+    /// Ports of 127.0.0.1 that another program has bound on `[::1]`.
     ipv6_loopback_taken: Vec<u16>,
     private: Option<Listener>,
 }
@@ -186,7 +186,7 @@ impl Listeners {
         }
     }
 
-    /// Ports of 127.0.0.1 for which suggest_other program listens on `[::1]`.
+    /// Ports of 127.0.0.1 for which another program listens on `[::1]`.
     pub fn ports_taken_on_ipv6(&self) -> &[u16] {
         &self.ipv6_loopback_taken
     }

@@ -185,7 +185,7 @@ impl Acceptor {
         }
     }
 
-    /// Admits a connection if the kernel could be asked for its peer, otherwise rejects it: an
+    /// Admits a connection if the kernel identified its peer, otherwise rejects it: an
     /// unidentified peer must not be reported as another user who has the key.
     fn admit<S>(
         &self,
@@ -198,7 +198,7 @@ impl Acceptor {
         match peer {
             Ok(peer) => self.admit_peer(handshake, peer, listener_kind),
             Err(error) => {
-                tracing::warn!(%error, "the kernel could not be asked for the peer, so a connection was rejected");
+                tracing::warn!(%error, "the kernel did not identify the peer, so a connection was rejected");
                 self.reject(handshake, "the relay cannot identify the peer; try again in a moment\n");
             }
         }

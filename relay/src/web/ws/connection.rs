@@ -94,7 +94,7 @@ impl WsConnection {
                 Err(ConnectionEnd::Bye(CloseReason::Unreadable))
             }
             (Some(Ok(Message::Close(_))) | None, _) => Err(ConnectionEnd::Disconnected),
-            // Too large, not UTF-8 or no valid frame; or the connection broke, and nobody receives the
+            // Too large, not UTF-8 or no valid frame; or the connection broke, and the client does not receive the
             // reason.
             (Some(Err(_)), _) => Err(ConnectionEnd::Close(close::POLICY, "unreadable message")),
         }
@@ -172,9 +172,7 @@ fn close_frame_of(close_reason: &CloseReason) -> (u16, &'static str) {
         CloseReason::TooSlow => (close::TOO_SLOW, "the page did not read"),
         CloseReason::ShuttingDown => (close::GOING_AWAY, "the relay is shutting down"),
         CloseReason::NotTheOwner { .. } => (close::WRONG_USER, "the owner's key works for its owner only"),
-        CloseReason::NotByProxy { .. } => {
-            (close::WRONG_USER, "the proxy does not say that you are the owner")
-        }
+        CloseReason::NotByProxy { .. } => (close::WRONG_USER, "the proxy does not identify you as the owner"),
         CloseReason::NotForYou { .. } => (close::WRONG_USER, "this share is for another user"),
         CloseReason::Revoked => (close::SHARE_ENDED, "this share was revoked"),
         CloseReason::Expired => (close::SHARE_ENDED, "this share has expired"),

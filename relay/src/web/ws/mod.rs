@@ -156,7 +156,7 @@ async fn message_loop(
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         // A due request is respond before the next message is read: a client that sends requests without
-        // reading the answers is held back by its own connection, and neither queue grows.
+        // reading the responses is held back by its own connection, and neither queue grows.
         while pacer.next_due().is_some_and(|due| due <= Instant::now()) {
             run_next_request(ws, subscriber, pacer).await?;
         }
@@ -171,7 +171,7 @@ async fn message_loop(
             () = sleep_until_some(pacer.next_due()) => {}
             // The hub has a frame for this client.
             frame = subscriber.next() => send_frame(ws, subscriber, pacer, frame.ok_or(ConnectionEnd::ShuttingDown)?).await?,
-            // A question was respond, or a followed log grew.
+            // A request was answered, or a followed log grew.
             message = requests.next() => ws.send(&message).await?,
             // Detects a dead connection: a tunnel can break silently.
             _ = ping.tick() => {

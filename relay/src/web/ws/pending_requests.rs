@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// Maximum number of open questions of one connection.
+/// Maximum number of pending requests of one connection.
 const MAX_PENDING: usize = 5;
 
 /// What a connection may do besides viewing. The guest variant holds no handle that could act, so that
 /// there is no check to forget.
 pub(super) enum Permissions {
-    /// Ask questions, perform actions, read logs.
+    /// Request details, perform actions, read logs.
     Owner(ActionService),
     /// Read the logs of visible jobs, if the share shows logs at all.
     Guest(Option<GuestLogs>),
@@ -34,7 +34,7 @@ pub(super) struct GuestLogs {
 pub(super) struct PendingRequests {
     permissions: Permissions,
     open: JoinSet<(u32, Response)>,
-    /// Answers that are available immediately.
+    /// Responses that are available immediately.
     ready: VecDeque<ServerMessage>,
     followed: Vec<FollowedLog>,
 }
@@ -50,13 +50,13 @@ impl PendingRequests {
         &self.permissions
     }
 
-    /// Accepts a question; [`PendingRequests::next`] returns the answer.
+    /// Starts a request; [`PendingRequests::next`] returns its response.
     pub(super) fn start(&mut self, number: u32, request: Request) {
         let Permissions::Owner(actions) = &self.permissions else {
-            return self.refuse(number, "only the owner of this relay may ask this");
+            return self.refuse(number, "only the owner of this relay may request this");
         };
         if self.open.len() >= MAX_PENDING {
-            return self.refuse(number, "too many questions at once; wait for the answers first");
+            return self.refuse(number, "too many requests at once; wait for the responses first");
         }
         let actions = actions.clone();
         self.open.spawn(async move { (number, actions.request(request).await) });
@@ -90,7 +90,7 @@ impl PendingRequests {
             return message;
         }
         tokio::select! {
-            // A question was respond; a panicked task has no number to report.
+            // A request was answered; a panicked task has no number to report.
             Some(Ok((number, response))) = self.open.join_next() => ServerMessage::Response { number, response },
             // A followed log grew.
             (of, tail) = next_of(&mut self.followed) => {
@@ -159,7 +159,7 @@ mod tests {
         let sharing = watch::channel(Sharing::default()).1;
         let inputs = Inputs { nodes: mpsc::channel(1).1, events: event_rx, sharing };
         let (_core, hub, _orders) = EventLoop::new(Fleet::new(), Clock::start(), Options::default(), inputs);
-        let (probes, questions) = Probes::new();
+        let (probes, probe_requests) = Probes::new();
         let (job_control, poll_trigger) = (JobControl::Disabled("no SLURM in this test"), Default::default());
         let (user, local_host) = ("alice".into(), None);
         let shares =
@@ -176,12 +176,12 @@ mod tests {
             read_only: false,
             shares,
         };
-        (ActionService::new(deps), hub2, questions)
+        (ActionService::new(deps), hub2, probe_requests)
     }
 
     #[tokio::test]
     async fn t09_a_guest_may_not_request_act_share_or_read_a_log() {
-        let (_service, _hub, mut questions) = service();
+        let (_service, _hub, mut probe_requests) = service();
         let mut requests = PendingRequests::new(Permissions::Guest(None));
         let terms = ShareRequest {
             label: "".into(),
@@ -215,6 +215,6 @@ mod tests {
             panic!("no message about the log")
         };
         assert!(tail.lines.is_empty() && tail.error.is_some_and(|why| why.as_str().contains("not shared")));
-        assert!(requests.followed.is_empty() && questions.try_recv().is_err());
+        assert!(requests.followed.is_empty() && probe_requests.try_recv().is_err());
     }
 }

@@ -46,7 +46,7 @@ impl<S: Sync> FromRequestParts<S> for Upgrade {
         let form =
             [Form::Binary, Form::Json].into_iter().find(|form| offers(&parts.headers, *form)).ok_or((
                 StatusCode::BAD_REQUEST,
-                "ask for the WebSocket subprotocol nodeglass.v1 or nodeglass.v1.json\n",
+                "request the WebSocket subprotocol nodeglass.v1 or nodeglass.v1.json\n",
             ))?;
         response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(form.subprotocol()));
         let upgraded = parts.extensions.remove();

@@ -1,4 +1,4 @@
-//! Accounting: what processes did over their lives, if root has switched it on.
+//! Accounting: statistics of processes over their lifetime, if enabled by root.
 
 use super::{
     Answer, DeviceContext, NOT_FOUND, NOT_SUPPORTED,
@@ -7,7 +7,7 @@ use super::{
 use crate::state::{Account, Accounting, Process};
 use nvml_wrapper_sys::bindings::nvmlAccountingStats_t;
 
-/// How many processes the driver remembers.
+/// Number of processes that the driver remembers.
 const REMEMBERED: u32 = 4_000;
 
 /// A GPU's accounting; MIG has none.
@@ -15,7 +15,7 @@ fn accounting<'a>(ctx: &DeviceContext<'a>) -> Answer<&'a Accounting> {
     ctx.physical_gpu()?.accounting.as_ref().ok_or(NOT_SUPPORTED)
 }
 
-/// The same, if it is on.
+/// The same, if enabled.
 fn kept<'a>(ctx: &DeviceContext<'a>) -> Answer<&'a Accounting> {
     accounting(ctx).and_then(|accounting| if accounting.on { Ok(accounting) } else { Err(NOT_SUPPORTED) })
 }
@@ -28,7 +28,7 @@ fn pids(ctx: &DeviceContext<'_>) -> Answer<Vec<u32>> {
     Ok(all)
 }
 
-/// A process of now, whose account goes on: its time is not known before its end.
+/// A running process, whose statistics continue: its total time is unknown until it ends.
 fn running(ctx: &DeviceContext<'_>, process: &Process) -> nvmlAccountingStats_t {
     let account = Account {
         pid: process.pid,

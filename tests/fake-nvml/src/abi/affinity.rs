@@ -1,10 +1,10 @@
-//! Which CPUs and which memory of the machine are near a GPU.
+//! CPUs and memory of the machine near a GPU.
 
 use super::{DeviceContext, INVALID_ARGUMENT, exports::getters, offered, on_device, put::put_some};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 use std::{ffi::c_ulong, fs};
 
-/// `NVML_AFFINITY_SCOPE_SOCKET`, the larger of the two scopes there are.
+/// `NVML_AFFINITY_SCOPE_SOCKET`, the larger of the two scopes.
 const SCOPE_SOCKET: u32 = 1;
 
 /// The CPUs near a GPU: those of the state file, of its NUMA node, or all.
@@ -14,7 +14,7 @@ pub(super) fn cpus(ctx: &DeviceContext<'_>) -> Vec<usize> {
     listed(&ctx.gpu.board.cpus.or(machine.ok()).unwrap_or_default())
 }
 
-/// Reads `0-3,8`.
+/// Parses `0-3,8`.
 fn listed(text: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -23,7 +23,7 @@ fn listed(text: &str) -> Vec<usize> {
     text.split(',').filter_map(range).flatten().collect()
 }
 
-/// A set of numbers as bits of words, as many as the caller has.
+/// A set of numbers as a bit mask, in as many words as the caller provides.
 fn bits(numbers: &[usize], words: u32) -> Vec<c_ulong> {
     let mut set = vec![0; words as usize];
     for number in numbers {
@@ -41,7 +41,7 @@ unsafe extern "C" fn nvmlDeviceGetCpuAffinity(
     set: *mut c_ulong,
 ) -> nvmlReturn_t {
     let answer = on_device("nvmlDeviceGetCpuAffinity", device, |ctx| Ok(bits(&cpus(&ctx), words)));
-    // SAFETY: by NVML's contract the set has so many words.
+    // SAFETY: by NVML's contract the set has this many words.
     unsafe { put_some(words, set, answer) }
 }
 
@@ -52,7 +52,7 @@ macro_rules! within_scope {
             let answer = on_device(stringify!($symbol), device, |$ctx| {
                 if scope > SCOPE_SOCKET { Err(INVALID_ARGUMENT) } else { Ok(bits(&$numbers, words)) }
             });
-            // SAFETY: by NVML's contract the set has so many words.
+            // SAFETY: by NVML's contract the set has this many words.
             unsafe { put_some(words, set, answer) }
         }
     )*};

@@ -10,21 +10,23 @@ use crate::{
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 use std::{
     collections::BTreeMap,
+    fs::{File, OpenOptions},
+    io::Write,
     sync::{
-        OnceLock,
+        LazyLock, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
 };
 
-/// How often `nvmlInit` was called more than `nvmlShutdown`.
+/// Number of `nvmlInit` calls minus `nvmlShutdown` calls.
 pub(super) static INITS: AtomicUsize = AtomicUsize::new(0);
 
-/// Which driver this library came with, by [`State::generation`] when it was first called.
+/// The driver that this library belongs to, by [`State::generation`] at its first call.
 static GENERATION: OnceLock<u32> = OnceLock::new();
 
-/// Refuses what needs the kernel's part of the driver, if that was replaced since the library was loaded.
+/// Refuses calls that need the kernel driver, if that was replaced since the library was loaded.
 fn of_this_driver(state: &State) -> Answer<()> {
     if *GENERATION.get_or_init(|| state.generation) == state.generation {
         Ok(())
@@ -33,12 +35,27 @@ fn of_this_driver(state: &State) -> Answer<()> {
     }
 }
 
+/// Names a file to which each call appends its symbol, so that a test can wait for calls.
+const CALLS_VARIABLE: &str = "FAKE_NVML_CALLS";
+
+static CALLS: LazyLock<Option<File>> = LazyLock::new(|| {
+    let path = std::env::var_os(CALLS_VARIABLE)?;
+    OpenOptions::new().create(true).append(true).open(path).ok()
+});
+
+fn log(symbol: &str) {
+    if let Some(mut file) = CALLS.as_ref() {
+        // One write, so that the lines of several threads do not mix.
+        let _ = file.write_all(format!("{symbol}\n").as_bytes());
+    }
+}
+
 pub(super) type Answer<T> = Result<T, nvmlReturn_t>;
 
 /// An answer, and the injected number that replaces it (the length of a list).
 pub(super) type WithOverride<T> = (T, Option<u64>);
 
-/// What a device handle means: the GPU, and the instance if it is one's.
+/// The meaning of a device handle: a GPU, and the instance if it is one.
 #[derive(Clone, Copy)]
 pub(super) struct DeviceContext<'a> {
     pub state: &'a State,
@@ -48,7 +65,7 @@ pub(super) struct DeviceContext<'a> {
 }
 
 impl<'a> DeviceContext<'a> {
-    /// Finds what a handle means; a lost GPU is found as well.
+    /// Resolves a handle; also for a lost GPU.
     pub fn find(state: &'a State, device: nvmlDevice_t) -> Answer<Self> {
         let number = device as usize;
         let index = (number >> 8).checked_sub(1).ok_or(INVALID_ARGUMENT)?;
@@ -65,7 +82,7 @@ impl<'a> DeviceContext<'a> {
         if self.mig.is_some() { Err(NOT_SUPPORTED) } else { Ok(self.gpu) }
     }
 
-    /// Refuses what MIG instances and their GPUs do not offer.
+    /// Refuses calls that MIG instances and their GPUs do not support.
     pub fn physical_gpu(&self) -> Answer<&'a Gpu> {
         if self.gpu.mig_mode() { Err(NOT_SUPPORTED) } else { self.board() }
     }
@@ -75,7 +92,7 @@ impl<'a> DeviceContext<'a> {
         self.mig.map(|(_, mig)| mig).ok_or(NOT_SUPPORTED)
     }
 
-    /// Hangs and fails if a symbol, a field or a metric of this name is to.
+    /// Injects the hang and the error of this symbol, field or metric.
     pub fn inject_faults(&self, name: &str) -> Answer<()> {
         hang(&self.gpu.hang_ms, name);
         if self.gpu.lost || self.gpu.lost_at_enumeration {
@@ -102,8 +119,9 @@ fn fail(faults: &BTreeMap<String, u32>, name: &str) -> Answer<()> {
     faults.get(name).map_or(Ok(()), |code| Err(*code))
 }
 
-/// Common steps of every call: injected hang, initialisation check, injected error.
+/// Common steps of every call: log, injected hang, initialisation check, injected error.
 pub(super) fn called<T>(symbol: &str, answer: impl FnOnce(&State) -> Answer<T>) -> Answer<T> {
+    log(symbol);
     let state = current::state().ok_or(DRIVER_NOT_LOADED)?;
     hang(&state.hang_ms, symbol);
     if INITS.load(Ordering::SeqCst) == 0 {
@@ -129,7 +147,7 @@ pub(super) fn init(symbol: &str) -> Answer<()> {
     Ok(())
 }
 
-/// Keeps this library in the process whatever its user does.
+/// Keeps this library in the process after `dlclose`.
 fn stay_loaded() {
     let own: *const AtomicUsize = &raw const INITS;
     // SAFETY: plain pointers, for which zeroes are valid.
@@ -167,7 +185,7 @@ pub(super) fn on_device_with_override<T>(
     })
 }
 
-/// A call on the machine likewise.
+/// The same for a call on the machine.
 pub(super) fn called_with_override<T>(
     symbol: &str,
     answer: impl FnOnce(&State) -> Answer<T>,
@@ -175,7 +193,7 @@ pub(super) fn called_with_override<T>(
     called(symbol, |state| Ok((answer(state)?, state.numbers.get(symbol).copied())))
 }
 
-/// A reading that the card may lack.
+/// A reading that the GPU may not support.
 pub(super) fn offered<T>(reading: Option<T>) -> Answer<T> {
     reading.ok_or(NOT_SUPPORTED)
 }

@@ -1,4 +1,4 @@
-//! Clocks, and why they are lower than they could be.
+//! Clocks, and the reasons for throttling.
 
 use super::{Answer, DeviceContext, INVALID_ARGUMENT, exports::getters, offered};
 use crate::state::Gpu;
@@ -32,7 +32,7 @@ fn clock(ctx: &DeviceContext<'_>, kind: u32, clocks: impl Fn(&Gpu) -> ByKind) ->
     offered(*clocks(gpu).get(kind as usize).ok_or(INVALID_ARGUMENT)?)
 }
 
-/// A clock by `nvmlClockId_t`: now, as applications get it, as they get it by default, at most.
+/// A clock by `nvmlClockId_t`: current, application, default application, maximum.
 fn clock_by_id(ctx: &DeviceContext<'_>, kind: u32, id: u32) -> Answer<u32> {
     match id {
         0 => clock(ctx, kind, now),
@@ -42,12 +42,12 @@ fn clock_by_id(ctx: &DeviceContext<'_>, kind: u32, id: u32) -> Answer<u32> {
     }
 }
 
-/// How long a reason of [`crate::state::COUNTED_REASONS`] has held the clocks down, in ns.
+/// Time for which a reason of [`crate::state::COUNTED_REASONS`] throttled the clocks, in ns.
 pub(super) fn throttled_ns(gpu: &Gpu, reason: usize) -> u64 {
     gpu.clocks.throttled_ns[reason] + gpu.counters.throttled_ns[reason].at(Instant::now()) as u64
 }
 
-/// How long clocks were lower for the sake of an `nvmlPerfPolicyType_t`, in ns.
+/// Throttled time of an `nvmlPerfPolicyType_t`, in ns.
 pub(super) fn violation_ns(gpu: &Gpu, policy: u32) -> Answer<u64> {
     const POWER: usize = 0;
     const SYNC_BOOST: usize = 1;

@@ -1,4 +1,4 @@
-//! ECC: whether it is on, and how many errors it saw where.
+//! ECC: mode, and error counts by location.
 
 use super::{
     Answer, DeviceContext, INVALID_ARGUMENT, NOT_SUPPORTED,
@@ -13,7 +13,7 @@ const DRAM: u32 = 2;
 const SRAM: u32 = 7;
 const LOCATIONS: u32 = 8;
 
-/// Whether ECC is on, and will be after a reset.
+/// Whether ECC is enabled now, and after a reset.
 pub(super) fn mode(gpu: &Gpu) -> Answer<[u32; 2]> {
     let current = offered(gpu.ecc.mode.or(gpu.ecc_corrected.map(|_| true)))?;
     let pending = gpu.ecc.pending.or(Some(current)).unwrap_or(current);
@@ -35,14 +35,14 @@ pub(super) fn total(gpu: &Gpu, kind: u32, time: u32) -> Answer<u64> {
     }
 }
 
-/// Those of them that were in SRAM.
+/// The errors in SRAM.
 fn in_sram(gpu: &Gpu, kind: u32, time: u32) -> u64 {
     let at = time as usize & 1;
     let ecc = &gpu.ecc;
     if kind == 0 { ecc.sram_corrected[at] } else { ecc.sram_parity[at] + ecc.sram_secded[at] }
 }
 
-/// Errors of one location. Cards from Ampere on distinguish DRAM and SRAM, older ones the units of the chip.
+/// Errors of one location. GPUs from Ampere on distinguish DRAM and SRAM, older ones the units of the chip.
 pub(super) fn at_location(gpu: &Gpu, kind: u32, time: u32, location: u32) -> Answer<u64> {
     let total = total(gpu, kind, time)?;
     let sram = in_sram(gpu, kind, time);

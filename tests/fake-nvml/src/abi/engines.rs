@@ -1,4 +1,4 @@
-//! Load of the engines, and who encodes.
+//! Utilisation of the engines, and encoder sessions.
 
 use super::{
     Answer, DeviceContext,
@@ -11,7 +11,7 @@ use nvml_wrapper_sys::bindings::{
     nvmlGpuDynamicPstatesInfo_st__bindgen_ty_1, nvmlGpuDynamicPstatesInfo_t, nvmlReturn_t, nvmlUtilization_t,
 };
 
-/// The time over which the engines' load is an average, in µs.
+/// Averaging period of the engines' utilisation, in µs.
 const PERIOD_US: u32 = 167_000;
 
 fn load(ctx: &DeviceContext<'_>, of: impl Fn(&Engines) -> Option<u32>) -> Answer<[u32; 2]> {
@@ -43,7 +43,7 @@ fn sessions(ctx: &DeviceContext<'_>) -> Answer<Vec<nvmlEncoderSessionInfo_t>> {
     Ok(engines.sessions.iter().enumerate().map(info).collect())
 }
 
-/// GPU, memory, video and bus, as they decide the performance state.
+/// Utilisation of GPU, memory, video and bus, as it determines the performance state.
 fn dynamic_pstates(ctx: &DeviceContext<'_>) -> Answer<nvmlGpuDynamicPstatesInfo_t> {
     let gpu = ctx.physical_gpu()?;
     let domain = |percent: Option<u32>| nvmlGpuDynamicPstatesInfo_st__bindgen_ty_1 {
@@ -92,8 +92,8 @@ unsafe extern "C" fn nvmlDeviceGetEncoderSessions(
     infos: *mut nvmlEncoderSessionInfo_t,
 ) -> nvmlReturn_t {
     let answer = on_device("nvmlDeviceGetEncoderSessions", device, |ctx| sessions(&ctx));
-    // Other lists are refused if there is no room; this one returns its length for a count of zero.
-    // SAFETY: by NVML's contract `count` is null or valid.
+    // Other lists return an error if the buffer is too small; this one returns its length for a count
+    // of zero. SAFETY: by NVML's contract `count` is null or valid.
     if let (Ok(list), false) = (&answer, count.is_null())
         && unsafe { *count } == 0
     {

@@ -95,7 +95,7 @@ macro_rules! waits {
 
 waits! { nvmlEventSetWait nvmlEventSetWait_v2 }
 
-/// Events of the machine: drivers that come and go. Nothing here makes one, so a wait ends with its time.
+/// Events of the machine: drivers that are loaded and unloaded. None occur here, so a wait times out.
 macro_rules! system_events {
     ($($symbol:ident($ty:ty) = |$request:ident| $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]

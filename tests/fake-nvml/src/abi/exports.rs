@@ -1,6 +1,6 @@
-//! The forms that NVML's functions take, so that a file of them reads as a list of questions and answers.
+//! Macros for the forms of NVML's functions, so that each function is one line.
 
-/// Getters: each writes one value of the device it is asked about.
+/// Getters of a single value of a device.
 macro_rules! getters {
     ($($symbol:ident($($arg:ident: $ty:ty),*) -> $out:ty = |$ctx:ident| $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -37,7 +37,7 @@ macro_rules! getters_of_each {
 }
 pub(super) use getters_of_each;
 
-/// Getters of texts into a buffer of the caller's.
+/// Getters of strings into the caller's buffer.
 macro_rules! getters_of_text {
     ($($symbol:ident($($arg:ident: $ty:ty),*) = |$ctx:ident| $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -55,7 +55,7 @@ macro_rules! getters_of_text {
 }
 pub(super) use getters_of_text;
 
-/// Getters of lists into a buffer of the caller's, whose size is an argument both ways.
+/// Getters of lists into the caller's buffer, whose size is an in-out argument.
 macro_rules! getters_of_list {
     ($($symbol:ident($($arg:ident: $ty:ty),*) -> $item:ty = |$ctx:ident| $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -90,7 +90,7 @@ macro_rules! getters_by_version {
 }
 pub(super) use getters_by_version;
 
-/// Getters of what the whole machine has.
+/// Getters of values of the whole machine.
 macro_rules! getters_of_system {
     ($($symbol:ident -> $out:ty = |$state:ident| $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]

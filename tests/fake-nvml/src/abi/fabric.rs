@@ -1,4 +1,4 @@
-//! The NVLink fabric behind a switch, which a manager on the node brings up.
+//! The NVLink fabric behind a switch, which a manager on the node configures.
 
 use super::{Answer, DeviceContext, NOT_SUPPORTED, SUCCESS, exports::getters, on_device, put};
 use crate::state::{NvLink, Remote};
@@ -13,7 +13,7 @@ const HEALTHY_MASK: u32 = 2 | 2 << 2 | 2 << 4 | 2 << 6 | 1 << 8;
 /// `NVML_GPU_FABRIC_HEALTH_SUMMARY_HEALTHY`.
 const HEALTHY: u8 = 1;
 
-/// Refuses a GPU that is no part of a fabric: before Hopper, without a switch, with no link up.
+/// Refuses a GPU that is not part of a fabric: before Hopper, without a switch, without an active link.
 fn in_fabric(ctx: &DeviceContext<'_>) -> Answer<()> {
     let gpu = ctx.board()?;
     let switched = |nvlink: &NvLink| nvlink.remote == Remote::Switch && nvlink.active() > 0;
@@ -28,7 +28,7 @@ getters! {
     };
 }
 
-/// Two versions of the struct go through one call; the shorter is the longer one's beginning.
+/// One call handles both versions of the struct; the shorter is a prefix of the longer.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetGpuFabricInfoV(
     device: nvmlDevice_t,

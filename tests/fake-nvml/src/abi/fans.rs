@@ -1,4 +1,4 @@
-//! Fans: each by its number, in % and in turns.
+//! Fans by number, in % and in rpm.
 
 use super::{
     Answer, DeviceContext, INVALID_ARGUMENT,
@@ -7,7 +7,7 @@ use super::{
 };
 use nvml_wrapper_sys::bindings::{nvmlCoolerInfo_v1_t, nvmlFanSpeedInfo_v1_t};
 
-/// Least and most that a fan can be set to, in %.
+/// Minimum and maximum of a fan's speed, in %.
 const RANGE: [u32; 2] = [30, 100];
 /// `nvmlCoolerControl_t`: its speed can vary.
 const VARIABLE: u32 = 2;

@@ -1,4 +1,4 @@
-//! What each field id asks for, in the numbering of each driver.
+//! The meaning of each field id, in the numbering of each driver.
 
 use super::{
     Answer, DeviceContext, INVALID_ARGUMENT, NOT_SUPPORTED, clocks, ecc, nvlink, offered, pcie, power, rows,
@@ -9,9 +9,9 @@ use Value::{Long, Signed, Unsigned};
 use nvml_wrapper_sys::bindings::nvmlValue_t;
 use std::ops::RangeInclusive;
 
-/// The scope that asks for all links.
+/// The scope of all links.
 const ALL_LINKS: u32 = u32::MAX;
-/// The scope of a power field that asks for the module.
+/// The scope of a power field for the module.
 const MODULE: u32 = 1;
 /// First unsupported field id by driver branch, from CUDA's headers.
 const FIELDS: [(u32, u32); 12] = [
@@ -28,7 +28,7 @@ const FIELDS: [(u32, u32); 12] = [
     (515, 161),
     (0, 148),
 ];
-/// Power smoothing, which no card here has.
+/// Power smoothing, which no GPU here supports.
 const SMOOTHING: u32 = 256;
 
 /// A value in the type that NVML gives it.
@@ -39,8 +39,8 @@ pub(super) enum Value {
     Long(u64),
 }
 
-/// What the driver leaves in the upper half of the union when a value has only 32 bits: anything. A
-/// client that reads more than the type covers gets garbage, as from an A100.
+/// Garbage in the upper half of the union of a 32-bit value, as an A100's driver leaves it: a client
+/// that reads more than the type covers gets it.
 const LEFT_OVER: u64 = 0x4544_4f4e << 32;
 
 impl Value {
@@ -55,9 +55,9 @@ impl Value {
     }
 }
 
-/// The number that CUDA 12.9 gives a field of this driver; an error if the driver does not support it.
+/// The number that CUDA 12.9 assigns to a field of this driver; an error if the driver does not support it.
 ///
-/// Clock event reasons and power smoothing changed places twice: at 575 and at 580.82.
+/// Clock event reasons and power smoothing swapped numbers twice: in 575 and in 580.82.
 pub(super) fn numbered_as_in_12_9(id: u32, driver: (u32, u32)) -> Answer<u32> {
     let (branch, _) = driver;
     let known = FIELDS.iter().find(|(since, _)| branch >= *since).map_or(0, |(_, fields)| *fields);
@@ -74,7 +74,7 @@ pub(super) fn numbered_as_in_12_9(id: u32, driver: (u32, u32)) -> Answer<u32> {
     }
 }
 
-/// A field of a board; instances have none.
+/// A field of a whole GPU; instances have none.
 pub(super) fn value(ctx: &DeviceContext<'_>, id: u32, scope: u32) -> Answer<Value> {
     let gpu = ctx.board()?;
     match id {
@@ -150,7 +150,7 @@ fn powers(gpu: &Gpu, id: u32, scope: u32) -> Answer<u32> {
     })
 }
 
-/// The link that a field is of, where links 0 to 5 and 6 to 11 each have a field.
+/// The link of a field, if links 0 to 5 and 6 to 11 have a field each.
 fn own_link(id: u32, low: RangeInclusive<u32>, high: RangeInclusive<u32>) -> Option<u32> {
     if low.contains(&id) {
         Some(id - low.start())
@@ -173,7 +173,7 @@ fn link_errors(gpu: &Gpu, link: u32, kinds: &[usize]) -> Answer<Value> {
     on(link).map(Long)
 }
 
-/// KiB over a link, or over all: data (0) or with what the protocol adds (1).
+/// KiB over a link, or over all: data (0) or including protocol overhead (1).
 fn link_traffic(gpu: &Gpu, link: u32, way: usize, raw: bool) -> Answer<u64> {
     let links = if link == ALL_LINKS {
         nvlink::nvlink(gpu)?.active()
@@ -186,7 +186,7 @@ fn link_traffic(gpu: &Gpu, link: u32, way: usize, raw: bool) -> Answer<u64> {
 
 /// Fields of NVLink, whose scope is the link.
 fn link_field(gpu: &Gpu, id: u32, scope: u32) -> Answer<Value> {
-    // Where each kind of error is: links 0 to 5, all, links 6 to 11.
+    // Field ids of each kind of error: links 0 to 5, all, links 6 to 11.
     const ERRORS: [(u32, u32, usize); 4] = [(32, 96, 2), (39, 102, 3), (46, 108, 0), (53, 114, 1)];
     for (low, high, kind) in ERRORS {
         if let Some(link) = own_link(id, low..=low + 5, high..=high + 5) {

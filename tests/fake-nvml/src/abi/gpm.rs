@@ -1,4 +1,4 @@
-//! GPM: two samples of one device make metrics, from Hopper on.
+//! GPM, from Hopper on: metrics from two samples of one device.
 
 use super::{
     Answer, DeviceContext, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, SUCCESS, VERSION_MISMATCH, called,
@@ -17,14 +17,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// `NVML_GPM_SUPPORT_VERSION` and `NVML_GPM_METRICS_GET_VERSION`: plain numbers, other than elsewhere.
+/// `NVML_GPM_SUPPORT_VERSION` and `NVML_GPM_METRICS_GET_VERSION`: plain numbers, unlike other versions.
 const VERSION: u32 = 1;
-/// The most metrics of one call.
+/// Maximum number of metrics per call.
 const MOST: usize = 210;
-/// How often the driver refreshes what samples are taken from.
+/// Refresh interval of the driver's counters.
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// Samples that were allocated; a handle is a number here as well.
+/// Allocated samples; a handle is a number here as well.
 static SAMPLES: LazyLock<Mutex<Samples>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ struct Samples {
     taken: HashMap<usize, Option<Sample>>,
 }
 
-/// Readings at one moment.
+/// Readings at one time.
 #[derive(Clone)]
 struct Sample {
     at: Instant,
@@ -95,7 +95,7 @@ fn instance(ctx: &DeviceContext<'_>, gi: u32) -> Answer<Sample> {
     })
 }
 
-/// Fills a sample that was allocated.
+/// Fills an allocated sample.
 fn fill(handle: nvmlGpmSample_t, sample: Answer<Sample>) -> Answer<()> {
     *samples().taken.get_mut(&(handle as usize)).ok_or(INVALID_ARGUMENT)? = Some(sample?);
     Ok(())
@@ -108,7 +108,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Both must have been filled, from the same device, and be two.
+    /// Both must be filled, from the same device, and different.
     fn of(request: &nvmlGpmMetricsGet_t) -> Answer<Self> {
         if request.sample1 == request.sample2 {
             return Err(INVALID_ARGUMENT);
@@ -121,7 +121,7 @@ impl Pair {
         if first.of == second.of { Ok(Self { first, second }) } else { Err(INVALID_ARGUMENT) }
     }
 
-    /// Both samples of one refresh are the same, and their quotients are those of two zeros.
+    /// Two samples of the same refresh are equal, and their quotients are 0/0.
     fn seconds(&self) -> f64 {
         let apart = self.second.at.saturating_duration_since(self.first.at);
         if apart < REFRESH { 0.0 } else { apart.as_secs_f64() }
@@ -142,7 +142,7 @@ impl Pair {
         if seconds > 0.0 { Ok((second - first) / seconds) } else { Ok(f64::NAN) }
     }
 
-    /// MiB/s over a link, or all of them. Unlike elsewhere, receiving comes first in their numbers.
+    /// MiB/s over a link, or all of them. Unlike elsewhere, received is numbered before sent.
     fn nvlink(&self, link: Option<usize>, receiving: bool) -> Answer<f64> {
         let kib = |sample: &Sample| {
             let (up, counted) = sample.nvlink.as_ref()?;
@@ -169,7 +169,7 @@ impl Pair {
     }
 }
 
-/// Names and unit of a metric, as texts that live as long as the library.
+/// Names and unit of a metric, as strings that live as long as the library.
 fn described(id: u32) -> nvmlGpmMetric_t__bindgen_ty_1 {
     let (name, unit) = match id {
         1 => (c"GRAPHICS_UTIL", c"%"),
@@ -185,7 +185,7 @@ fn described(id: u32) -> nvmlGpmMetric_t__bindgen_ty_1 {
     nvmlGpmMetric_t__bindgen_ty_1 { shortName: name, longName: name, unit }
 }
 
-/// Answers each metric; hangs and errors can be injected as for a call.
+/// Computes each metric; hangs and errors can be injected as for a call.
 fn answer(state: &State, pair: &Pair, metric: &mut nvmlGpmMetric_t) {
     let ctx = DeviceContext::find(state, super::handle(pair.first.of.0, None));
     let checked = ctx.and_then(|ctx| ctx.inject_faults_for_part(&format!("gpm:{}", metric.metricId)));

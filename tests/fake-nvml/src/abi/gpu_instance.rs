@@ -1,4 +1,4 @@
-//! GPU instances and the compute instances on them, as who divides a card sees them.
+//! GPU instances and their compute instances, as seen by tools that partition a GPU.
 
 use super::{
     Answer, DeviceContext, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, SUCCESS, called,
@@ -16,7 +16,7 @@ use nvml_wrapper_sys::bindings::{
 /// Distinguishes these handles from those of devices, which are smaller.
 const GPU_INSTANCE: usize = 1 << 24;
 const COMPUTE_INSTANCE: usize = 1 << 25;
-/// The profiles of a card of seven slices, by NVML's number, as parts of its memory in eighths.
+/// The profiles of a GPU with seven slices, by NVML's number, as eighths of its memory.
 const PROFILES: [(u32, u32, u32); 7] =
     [(0, 1, 1), (1, 2, 2), (2, 3, 4), (3, 4, 4), (4, 7, 8), (7, 1, 1), (9, 1, 2)];
 
@@ -24,7 +24,7 @@ fn gpu_instance(index: usize, gi: u32) -> nvmlGpuInstance_t {
     (GPU_INSTANCE | (index + 1) << 8 | gi as usize & 0xff) as nvmlGpuInstance_t
 }
 
-/// The GPU and the id that a handle means.
+/// The GPU and the id of a handle.
 fn of_gpu_instance(state: &State, handle: nvmlGpuInstance_t) -> Answer<(DeviceContext<'_>, u32)> {
     let number = (handle as usize).checked_sub(GPU_INSTANCE).ok_or(INVALID_ARGUMENT)?;
     let ctx = DeviceContext::find(state, (number & !0xff) as nvmlDevice_t)?;
@@ -50,7 +50,7 @@ fn of_profile(ctx: &DeviceContext<'_>, profile: u32) -> Answer<Vec<nvmlGpuInstan
     Ok(ids.into_iter().map(|gi| gpu_instance(ctx.index, gi)).collect())
 }
 
-/// What a profile is, by NVML's number of it.
+/// A profile by NVML's number.
 fn profile_info(ctx: &DeviceContext<'_>, number: u32) -> Answer<nvmlGpuInstanceProfileInfo_v2_t> {
     let gpu = ctx.board()?;
     if !gpu.board.mig_capable {

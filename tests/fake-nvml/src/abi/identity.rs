@@ -1,4 +1,4 @@
-//! Who a device is: names, numbers and versions that never change while it runs.
+//! Identity of a device: names, numbers and versions that do not change while it runs.
 
 use super::{
     DeviceContext, INVALID_ARGUMENT, NOT_SUPPORTED,
@@ -49,7 +49,7 @@ pub(super) fn serial(index: usize, gpu: &Gpu) -> Option<String> {
     gpu.board.serial.as_ref().map(|serial| serial.replace('*', &format!("{index:04}")))
 }
 
-/// A UUID for what the state file gave none: it follows from the host's name, so nodes differ.
+/// A UUID if the state file has none: derived from the host's name, so that nodes differ.
 fn made_up_uuid(kind: &str, index: usize, mig: usize) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let seed = host
@@ -123,7 +123,7 @@ getters_by_version! {
             device: 0,
             pciDeviceId: pci.pciDeviceId,
             pciSubSystemId: pci.pciSubSystemId,
-            // Display controller, 3D: what a card without display outputs is.
+            // Display controller, 3D: a GPU without display outputs.
             baseClass: 0x03,
             subClass: 0x02,
             busId: pci.busId,

@@ -1,4 +1,4 @@
-//! Memory: of the card, of an instance, and the window that the CPU sees it through.
+//! Memory of the GPU and of an instance, and BAR1.
 
 use super::{
     Answer, DeviceContext, INVALID_ARGUMENT,
@@ -12,7 +12,7 @@ use nvml_wrapper_sys::bindings::{
 
 const MIB: u64 = 1 << 20;
 
-/// Total, reserved and used bytes; used is without what is reserved, as in version 2.
+/// Total, reserved and used bytes; used excludes reserved, as in version 2.
 fn memory(ctx: &DeviceContext<'_>) -> Answer<(u64, u64, u64)> {
     let total = offered(ctx.gpu.mem_total_mib)?;
     if let Some((_, mig)) = ctx.mig {
@@ -23,7 +23,7 @@ fn memory(ctx: &DeviceContext<'_>) -> Answer<(u64, u64, u64)> {
     Ok((total * MIB, ctx.gpu.mem_reserved_mib * MIB, used * MIB))
 }
 
-/// Version 1 counts what is reserved as used.
+/// Version 1 counts reserved memory as used.
 fn memory_v1(ctx: &DeviceContext<'_>) -> Answer<nvmlMemory_t> {
     let (total, reserved, used) = memory(ctx)?;
     let used = used + reserved;
@@ -42,7 +42,7 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(
     out: *mut nvmlMemory_v2_t,
 ) -> nvmlReturn_t {
     let answer = on_device("nvmlDeviceGetMemoryInfo_v2", device, |ctx| {
-        // This call is older than the code for a wrong version.
+        // This call is older than the error code for a wrong version.
         // SAFETY: by NVML's contract a struct that is not null begins with its version.
         unsafe { begins_with(version::<nvmlMemory_v2_t>(2), out) }.map_err(|_| INVALID_ARGUMENT)?;
         memory_v2(&ctx)
@@ -51,7 +51,7 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(
     unsafe { put(out, answer) }
 }
 
-/// The window on the card's memory; an instance has its eighths of it.
+/// BAR1; an instance has a proportional part.
 fn bar1(ctx: &DeviceContext<'_>) -> Answer<nvmlBAR1Memory_t> {
     let [mut total, mut used] = offered(ctx.gpu.pcie.bar1_mib)?;
     if let Some((_, mig)) = ctx.mig {

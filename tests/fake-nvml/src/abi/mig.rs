@@ -1,10 +1,10 @@
-//! MIG: instances of a GPU, their ids, and the way back to it.
+//! MIG: instances of a GPU, their ids, and their parent.
 
 use super::{Answer, DeviceContext, NOT_FOUND, exports::getters, handle};
 use crate::state::Profile;
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlDeviceAttributes_t};
 
-/// The most instances that any card has.
+/// Maximum number of instances of any GPU.
 const MOST: u32 = 7;
 
 fn attributes(ctx: &DeviceContext<'_>) -> Answer<nvmlDeviceAttributes_t> {
@@ -30,7 +30,7 @@ getters! {
     };
     nvmlDeviceGetMigDeviceHandleByIndex(position: u32) -> nvmlDevice_t = |ctx| {
         let instances = &ctx.board()?.mig;
-        // A driver that counts instances without end has one of each number.
+        // A driver that reports a huge count has an instance for each number.
         let is_endless = ctx.gpu.numbers.contains_key("nvmlDeviceGetMaxMigDeviceCount");
         let position = if is_endless { position as usize % instances.len().max(1) } else { position as usize };
         instances.get(position).map(|_| handle(ctx.index, Some(position))).ok_or(NOT_FOUND)

@@ -1,4 +1,4 @@
-//! The C ABI of NVML: every exported symbol, and the one way that each of them goes.
+//! The C ABI of NVML: every exported symbol, and the common path of all calls.
 #![expect(unsafe_code, reason = "exported C functions write through their callers' pointers")]
 #![allow(non_snake_case, reason = "the names are NVML's")]
 
@@ -52,7 +52,7 @@ pub(crate) const GPU_IS_LOST: nvmlReturn_t = 15;
 pub(crate) const LIB_RM_VERSION_MISMATCH: nvmlReturn_t = 18;
 pub(crate) const VERSION_MISMATCH: nvmlReturn_t = 25;
 
-/// A handle is a number: nothing is ever behind it.
+/// A handle is a number and never dereferenced.
 fn handle(index: usize, mig: Option<usize>) -> nvmlDevice_t {
     (((index + 1) << 8) | mig.map_or(0, |mig| mig + 1)) as nvmlDevice_t
 }

@@ -1,4 +1,4 @@
-//! Modes: what a device is set to, and by whom it may be used.
+//! Modes of a device, and who may change them.
 
 use super::{
     NOT_SUPPORTED,

@@ -1,4 +1,4 @@
-//! NVLink: each link by its number, what it leads to, and what went wrong on it.
+//! NVLink: each link by its number, its remote device, and its errors.
 
 use super::{
     Answer, DeviceContext, INVALID_ARGUMENT, NOT_SUPPORTED,
@@ -12,7 +12,7 @@ use nvml_wrapper_sys::bindings::{
 };
 use std::time::Instant;
 
-/// The most links that a call may name.
+/// Maximum number of links that a call accepts.
 const MOST: u32 = 18;
 
 /// The card's NVLink.
@@ -49,14 +49,14 @@ pub(super) fn errors(nvlink: &NvLink, link: u32, kind: usize) -> Answer<u64> {
     counters.get(kind).copied().ok_or(INVALID_ARGUMENT)
 }
 
-/// The GPU that a link leads to: links are dealt out to the others in order.
+/// The GPU at the remote end of a link: links are assigned to the others in order.
 fn peer(ctx: &DeviceContext<'_>, link: u32, nvlink: &NvLink) -> Option<usize> {
     let others = ctx.state.gpus.len().checked_sub(1).filter(|others| *others > 0)?;
     let step = link as usize * others / nvlink.links.max(1) as usize;
     Some((ctx.index + 1 + step) % ctx.state.gpus.len())
 }
 
-/// Whether a link of one GPU leads to the other, or both are at a switch.
+/// Whether a link of one GPU leads to the other, or both lead to a switch.
 pub(super) fn joined(one: &DeviceContext<'_>, other: &DeviceContext<'_>) -> bool {
     let (Some(mine), Some(theirs)) = (&one.gpu.nvlink, &other.gpu.nvlink) else { return false };
     match mine.remote {
@@ -68,7 +68,7 @@ pub(super) fn joined(one: &DeviceContext<'_>, other: &DeviceContext<'_>) -> bool
     }
 }
 
-/// The card's NVLink, if its end can be asked for: of a link that is down, only that it is not known.
+/// The GPU's NVLink, if its remote end can be queried: for a link that is down, it is unknown.
 fn end_of<'a>(ctx: &DeviceContext<'a>, number: u32) -> Answer<&'a NvLink> {
     let nvlink = link(ctx.board()?, number)?;
     if nvlink.remote == Remote::Unknown { Ok(nvlink) } else { link_up(ctx.gpu, number) }
@@ -81,7 +81,7 @@ fn remote(ctx: &DeviceContext<'_>, number: u32) -> Answer<nvmlPciInfo_t> {
             let peer = peer(ctx, number, nvlink).ok_or(NOT_SUPPORTED)?;
             Ok(identity::pci(peer, &ctx.state.gpus[peer]))
         }
-        // Links are dealt out to a few switches, which are on a bus of their own.
+        // Links are distributed over a few switches, which are on a separate bus.
         Remote::Switch => Ok(bridge(0xc4 + number % 4, 0x22a3_10de)),
         Remote::Npu => Ok(bridge(4, 0x04ea_1014)),
         Remote::Unknown => Ok(nvmlPciInfo_t { busId: chars(""), ..bridge(0, 0) }),
@@ -101,7 +101,7 @@ fn bridge(bus: u32, pci_id: u32) -> nvmlPciInfo_t {
     }
 }
 
-/// Peer access, memory of the machine, atomics of both, SLI bridge, valid.
+/// Peer access, system memory access, atomics of both, SLI bridge, valid.
 fn capability(ctx: &DeviceContext<'_>, number: u32, capability: u32) -> Answer<u32> {
     link_up(ctx.board()?, number)?;
     match capability {

@@ -1,4 +1,4 @@
-//! PCIe: what the link is, and what goes over it.
+//! PCIe: the link's state and its traffic.
 
 use super::{Answer, DeviceContext, INVALID_ARGUMENT, exports::getters, offered};
 use crate::state::Gpu;
@@ -10,7 +10,7 @@ use std::{
 /// Speed of a lane by generation, in Mb/s.
 const LANE_MB_S: [u32; 7] = [0, 2_500, 5_000, 8_000, 16_000, 32_000, 64_000];
 
-/// Generation now, the host's most, the card's most.
+/// Current generation, the host's maximum, the GPU's maximum.
 fn generation(ctx: &DeviceContext<'_>, which: usize) -> Answer<u32> {
     Ok(offered(ctx.board()?.pcie.generation)?[which])
 }
@@ -19,7 +19,7 @@ fn width(ctx: &DeviceContext<'_>, which: usize) -> Answer<u32> {
     Ok(offered(ctx.board()?.pcie.width)?[which])
 }
 
-/// KiB/s sent (0) or received (1), which the caller waits for while it is measured.
+/// KiB/s sent (0) or received (1); blocks the caller during the measurement.
 fn throughput(ctx: &DeviceContext<'_>, counter: u32) -> Answer<u32> {
     let pcie = &ctx.physical_gpu()?.pcie;
     let kib_s = match counter {
@@ -46,7 +46,7 @@ getters! {
     nvmlDeviceGetMaxPcieLinkWidth() -> u32 = |ctx| width(&ctx, 1);
     nvmlDeviceGetPcieSpeed() -> u32 =
         |ctx| LANE_MB_S.get(generation(&ctx, 0)? as usize).copied().ok_or(INVALID_ARGUMENT);
-    // The enumeration of speeds counts as generations do.
+    // The enumeration of speeds has the same numbers as generations.
     nvmlDeviceGetPcieLinkMaxSpeed() -> u32 = |ctx| generation(&ctx, 1);
     nvmlDeviceGetPcieThroughput(counter: u32) -> u32 = |ctx| throughput(&ctx, counter);
     nvmlDeviceGetPcieReplayCounter() -> u32 = |ctx| Ok(offered(ctx.board()?.pcie.replays)?[0]);

@@ -1,4 +1,4 @@
-//! Power: what a board draws, what it may draw, and what it has drawn.
+//! Power draw, limits, and energy.
 
 use super::{
     Answer,
@@ -8,7 +8,7 @@ use super::{
 use crate::state::Gpu;
 use std::time::Instant;
 
-/// What was drawn since the driver was loaded, in mJ.
+/// Energy since the driver was loaded, in mJ.
 pub(super) fn energy_mj(gpu: &Gpu) -> Answer<u64> {
     let initial = offered(gpu.power.energy_mj)?;
     Ok(initial + gpu.counters.energy.at(Instant::now()) as u64)

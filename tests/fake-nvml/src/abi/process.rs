@@ -1,4 +1,4 @@
-//! Process lists in all their versions, with NVML's manner of asking for a larger buffer.
+//! Process lists in all their versions, including NVML's protocol for larger buffers.
 
 use super::{
     Answer, DeviceContext, INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS,
@@ -16,7 +16,7 @@ use nvml_wrapper_sys::bindings::{
 const NO_INSTANCE: u32 = u32::MAX;
 /// NVML's value for unknown memory.
 const NOT_AVAILABLE: u64 = u64::MAX;
-/// The lists, as `mode` of the detailed one numbers them.
+/// The lists, in the order of `mode` of the detailed one.
 const KINDS: [char; 3] = ['C', 'G', 'M'];
 
 /// The processes of one list, with their instances.
@@ -54,8 +54,8 @@ getters_of_list! {
     nvmlDeviceGetMPSComputeRunningProcesses_v2() -> nvmlProcessInfo_v2_t = |ctx| Ok(listed(&ctx, 'M'));
 }
 
-/// An entry of the third version as long as the driver has it: 16, 24 or 32 bytes, the last with an
-/// amount of protected memory.
+/// An entry of the third version in the driver's length: 16, 24 or 32 bytes, the last with protected
+/// memory.
 fn entry(info: &nvmlProcessInfo_v2_t, stride: usize) -> Vec<u8> {
     let mut bytes = u64::from(info.pid).to_ne_bytes().to_vec();
     bytes.extend(info.usedGpuMemory.to_ne_bytes());
@@ -66,7 +66,7 @@ fn entry(info: &nvmlProcessInfo_v2_t, stride: usize) -> Vec<u8> {
 }
 
 /// Writes a list of the third version. A driver whose entries are longer than the caller's writes past
-/// the end of a buffer that is only as long as the header says; this library reproduces it.
+/// the end of a buffer of the documented length; this library reproduces it.
 ///
 /// # Safety
 /// `count` is null or valid; `out` is null or has `*count` entries of the driver's length.

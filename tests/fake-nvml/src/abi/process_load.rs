@@ -1,4 +1,4 @@
-//! What each process does on a GPU: samples with times, of those that did something.
+//! Utilisation per process: time-stamped samples of active processes.
 
 use super::{
     Answer, DeviceContext, INVALID_ARGUMENT, NOT_FOUND, SUCCESS, VERSION_MISMATCH, on_device,
@@ -12,7 +12,7 @@ use nvml_wrapper_sys::bindings::{
 };
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How often the driver takes a sample, in µs.
+/// Sampling interval of the driver, in µs.
 const PERIOD_US: u64 = 200_000;
 
 /// Time of the latest sample, in µs since 1970.
@@ -21,8 +21,8 @@ fn latest_us() -> u64 {
     now / PERIOD_US * PERIOD_US
 }
 
-/// One sample of each process that did something and is younger than the caller has seen, or NOT_FOUND:
-/// NVML's value for "none".
+/// One sample of each active process that is newer than the caller's last one, or NOT_FOUND, NVML's
+/// code for "none".
 fn samples(ctx: &DeviceContext<'_>, seen_us: u64) -> Answer<Vec<nvmlProcessUtilizationInfo_v1_t>> {
     let gpu = ctx.physical_gpu()?;
     let mut processes: Vec<&Process> = gpu.processes.iter().collect();

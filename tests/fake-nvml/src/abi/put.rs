@@ -1,4 +1,4 @@
-//! Writes answers through the caller's pointers.
+//! Writes results through the caller's pointers.
 
 use super::{
     Answer, DeviceContext, INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, VERSION_MISMATCH, WithOverride,
@@ -7,7 +7,7 @@ use super::{
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 use std::ffi::c_char;
 
-/// Writes an answer to the caller's pointer and returns its return code.
+/// Writes a result to the caller's pointer and returns the return code.
 ///
 /// # Safety
 /// `out` is null or valid for writing.
@@ -23,7 +23,7 @@ pub(super) unsafe fn put<T>(out: *mut T, answer: Answer<T>) -> nvmlReturn_t {
     }
 }
 
-/// Writes several answers at once.
+/// Writes several results at once.
 ///
 /// # Safety
 /// Each pointer is null or valid for writing.
@@ -41,7 +41,7 @@ pub(super) unsafe fn put_each<T, const N: usize>(outs: [*mut T; N], answer: Answ
     }
 }
 
-/// Writes a text with its NUL.
+/// Writes a string with its NUL.
 ///
 /// # Safety
 /// `out` is null or valid for writing `length` bytes.
@@ -103,7 +103,7 @@ pub(super) unsafe fn put_list_with_override<T>(
     }
 }
 
-/// Writes an answer, or the injected number that replaces it.
+/// Writes a result, or the injected number that replaces it.
 ///
 /// # Safety
 /// `out` is null or valid for writing a `T`, which may have any bytes: numbers and structs of them.
@@ -116,7 +116,7 @@ pub(super) unsafe fn put_with_override<T>(out: *mut T, answer: Answer<WithOverri
     code
 }
 
-/// Writes as many bytes of a number over an answer as there is room for.
+/// Overwrites a result with as many bytes of a number as fit.
 ///
 /// # Safety
 /// As for [`put_with_override`].
@@ -128,7 +128,7 @@ pub(super) unsafe fn overwrite<T>(out: *mut T, number: Option<u64>) {
     }
 }
 
-/// Copies a list of fixed length into the caller's buffer; what has no room there is left out.
+/// Copies a list of fixed length into the caller's buffer; excess elements are omitted.
 ///
 /// # Safety
 /// `out` is null or has `room` elements.
@@ -151,7 +151,7 @@ pub(super) const fn version<T>(number: u32) -> u32 {
     size_of::<T>() as u32 | number << 24
 }
 
-/// Answers by a struct that begins with its version and may hold arguments.
+/// Returns a struct that begins with its version and may contain arguments.
 ///
 /// # Safety
 /// `out` is null or points to a struct whose first field is its version; if that is `version`, to a `T`.
@@ -183,7 +183,7 @@ pub(super) unsafe fn begins_with<T>(version: u32, asked: *const T) -> Answer<()>
     if unsafe { asked.cast::<u32>().read() } == version { Ok(()) } else { Err(VERSION_MISMATCH) }
 }
 
-/// A text in a fixed field of a struct, cut if it must be.
+/// A string in a fixed field of a struct, truncated if necessary.
 pub(super) fn chars<const N: usize>(text: &str) -> [c_char; N] {
     let mut field = [0; N];
     for (to, from) in field[..N - 1].iter_mut().zip(text.bytes()) {

@@ -1,4 +1,4 @@
-//! Calls that must exist, because clients refuse a library without them, and that no card here supports.
+//! Calls that must exist, because clients reject a library without them, and that no GPU here supports.
 
 use super::{Answer, NOT_SUPPORTED, on_device};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};

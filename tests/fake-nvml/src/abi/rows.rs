@@ -1,4 +1,4 @@
-//! Memory that a card has given up: pages on older cards, rows on newer ones.
+//! Memory that a GPU has taken out of use: pages on older GPUs, rows on newer ones.
 
 use super::{
     Answer, DeviceContext, INVALID_ARGUMENT, NOT_SUPPORTED,
@@ -9,15 +9,15 @@ use super::{
 use crate::state::{Gpu, Remapped, Retired};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t, nvmlRowRemapperHistogramValues_t};
 
-/// When every retired page was retired: NVML requires a time, which no client compares. In s since 1970.
+/// Time of every page retirement, in s since 1970: NVML requires one, which no client compares.
 const RETIRED_AT: u64 = 1_700_000_000;
 
-/// A card's retired pages.
+/// A GPU's retired pages.
 pub(super) fn retired(gpu: &Gpu) -> Answer<&Retired> {
     gpu.retired.as_ref().ok_or(NOT_SUPPORTED)
 }
 
-/// A card's remapped rows; not offered while it has instances.
+/// A GPU's remapped rows; unsupported while it has instances.
 pub(super) fn remapped(gpu: &Gpu) -> Answer<&Remapped> {
     if gpu.mig.is_empty() { gpu.remapped.as_ref().ok_or(NOT_SUPPORTED) } else { Err(NOT_SUPPORTED) }
 }

@@ -1,4 +1,4 @@
-//! Samples: readings of the last two seconds that the driver took by itself.
+//! Samples of the last two seconds that the driver takes in the background.
 
 use super::{
     Answer, DeviceContext, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, SUCCESS, offered, on_device,
@@ -6,13 +6,13 @@ use super::{
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t, nvmlSample_t, nvmlValue_t};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often the driver takes one, and how many it keeps.
+/// Sampling interval of the driver, and number of samples that it keeps.
 const PERIOD: Duration = Duration::from_millis(100);
 const KEPT: u64 = 20;
-/// `nvmlValueType_t`: all of them are unsigned ints.
+/// `nvmlValueType_t`: all are unsigned ints.
 const UNSIGNED: u32 = 1;
 
-/// The reading of an `nvmlSamplingType_t`, which is taken for that of all its samples.
+/// The reading of an `nvmlSamplingType_t`, used for all its samples.
 fn reading(ctx: &DeviceContext<'_>, kind: u32) -> Answer<u32> {
     let gpu = ctx.physical_gpu()?;
     offered(match kind {
@@ -30,7 +30,7 @@ fn reading(ctx: &DeviceContext<'_>, kind: u32) -> Answer<u32> {
     })
 }
 
-/// The samples that the caller has not seen, oldest first.
+/// The samples that are new to the caller, oldest first.
 fn unseen(ctx: &DeviceContext<'_>, kind: u32, seen_us: u64) -> Answer<Vec<nvmlSample_t>> {
     let value = reading(ctx, kind)?;
     let period = PERIOD.as_micros() as u64;

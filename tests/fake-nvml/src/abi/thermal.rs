@@ -1,4 +1,4 @@
-//! Heat: the GPU's temperature, its memory's, and where either has consequences.
+//! Temperatures of the GPU and its memory, and their thresholds.
 
 use super::{
     Answer, DeviceContext, INVALID_ARGUMENT,
@@ -13,9 +13,9 @@ use nvml_wrapper_sys::bindings::{
 
 /// `nvmlThermalController_t` and `nvmlThermalTarget_t`: the GPU's own sensor, on the GPU.
 const GPU_INTERNAL: i32 = 1;
-/// The index that asks for all sensors.
+/// The index of all sensors.
 const ALL_SENSORS: u32 = 15;
-/// How much warmer than the GPU its memory is, in °C.
+/// Difference between the memory's and the GPU's temperature, in °C.
 const MEM_ABOVE_GPU: u32 = 6;
 
 /// The memory's temperature in °C.

@@ -1,4 +1,4 @@
-//! How far GPUs are from one another, and whether they reach each other's memory.
+//! Topology between GPUs, and peer access to memory.
 
 use super::{
     Answer, DeviceContext, INVALID_ARGUMENT, called, exports::getters, handle, nvlink, on_device, put::put,
@@ -12,15 +12,15 @@ const MULTIPLE: u32 = 20;
 const NODE: u32 = 40;
 const SYSTEM: u32 = 50;
 
-/// `nvmlGpuP2PStatus_t`, and the index that asks for NVLink.
+/// `nvmlGpuP2PStatus_t`, and the index of NVLink.
 const P2P_OK: u32 = 0;
 const P2P_CHIPSET: u32 = 1;
 const P2P_NOT_SUPPORTED: u32 = 5;
 const BY_NVLINK: u32 = 2;
-/// `nvmlBrandType_t`: boards for data centres, which reach each other over PCIe too.
+/// `nvmlBrandType_t`: data-centre GPUs, which also have peer access over PCIe.
 const DATA_CENTRE: u32 = 14;
 
-/// Topology level between two GPUs: from the file, or pairs share switches and halves a NUMA node.
+/// Topology level between two GPUs: from the file; by default pairs share a switch and halves a NUMA node.
 fn level(state: &State, one: usize, other: usize) -> u32 {
     let given = state.topology.as_ref().and_then(|rows| rows.get(one)?.get(other));
     match given {
@@ -44,7 +44,7 @@ fn nearest(ctx: &DeviceContext<'_>, wanted: u32) -> Answer<Vec<nvmlDevice_t>> {
     Ok(near.map(|other| handle(other, None)).collect())
 }
 
-/// Whether one GPU reaches the other's memory: to read, to write, by NVLink, atomically, over PCIe.
+/// Whether one GPU can access the other's memory: read, write, NVLink, atomics, PCIe.
 fn p2p(one: &DeviceContext<'_>, other: &DeviceContext<'_>, kind: u32) -> Answer<u32> {
     let data_centre = [one, other].iter().all(|ctx| ctx.gpu.board.brand == DATA_CENTRE);
     match kind {

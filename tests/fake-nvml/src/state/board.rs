@@ -1,13 +1,13 @@
-//! What does not change while a card runs: who made it, what it can do, where it sits, and its modes.
+//! Properties that do not change while a GPU runs: manufacturer data, capabilities, location, and modes.
 
 use super::Overridable;
 use serde::{Deserialize, Serialize};
 
-/// Identity, place and modes of a card.
+/// Identity, location and modes of a GPU.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Board {
-    /// `nvmlDeviceGetSerial`; a `*` stands for the GPU's index in four digits.
+    /// `nvmlDeviceGetSerial`; a `*` is replaced by the GPU's index in four digits.
     pub serial: Option<String>,
     /// `nvmlDeviceGetBoardPartNumber`.
     pub part_number: Option<String>,
@@ -53,11 +53,11 @@ pub struct Board {
     pub virtualization: u32,
     /// C2C links to the CPU and the speed of each in MB/s: (0, 0) off Grace.
     pub c2c: [u32; 2],
-    /// Whether the card can be divided by MIG.
+    /// Whether the GPU supports MIG.
     pub mig_capable: bool,
-    /// Whether MIG mode is on; follows whether there are instances.
+    /// Whether MIG mode is on; by default if there are instances.
     pub mig_mode: Overridable<bool>,
-    /// Whether it will be after a reset; follows the current mode.
+    /// MIG mode after a reset; by default the current mode.
     pub mig_pending: Overridable<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! The ways in and out of a card: PCIe and NVLink.
+//! PCIe and NVLink of a GPU.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Pcie {
-    /// Generation now; the host's most; the card's most.
+    /// Current generation; the host's maximum; the GPU's maximum.
     pub generation: Option<[u32; 3]>,
-    /// Width now and at most.
+    /// Current and maximum width.
     pub width: Option<[u32; 2]>,
     /// Sent by the GPU, KiB/s.
     pub tx_kib_s: Option<u64>,
     /// Received by the GPU, KiB/s.
     pub rx_kib_s: Option<u64>,
-    /// What the byte counters (fields 197 and 198, drivers from 555) have counted before the state
-    /// file was written: sent, received. The counters are of 32 bits.
+    /// Initial values of the byte counters (fields 197 and 198, drivers from 555) when the state file is
+    /// written: sent, received. The counters have 32 bits.
     pub counted: Option<[u64; 2]>,
     /// How long `nvmlDeviceGetPcieThroughput` measures, ms.
     pub measure_ms: u64,
@@ -48,7 +48,7 @@ impl Default for Pcie {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NvLink {
-    /// Links that the card has.
+    /// Number of links.
     pub links: u32,
     /// Links that are down.
     pub down: Vec<u32>,
@@ -56,20 +56,20 @@ pub struct NvLink {
     pub version: u32,
     /// Speed of a link in MB/s.
     pub speed_mb_s: u32,
-    /// What is at the other end: GPUs (`gpu`, link after link to the next), a `switch`, the CPU (`npu`), or `unknown`.
+    /// The remote ends: GPUs (`gpu`, one after the other), a `switch`, the CPU (`npu`), or `unknown`.
     pub remote: Remote,
-    /// Sent over all links, KiB/s; each active one has its equal share.
+    /// Sent over all links, KiB/s; divided equally among the active ones.
     pub tx_kib_s: u64,
-    /// Received likewise.
+    /// Received over all links, KiB/s.
     pub rx_kib_s: u64,
-    /// KiB that the counters have counted before the state file was written: sent, received, all links.
+    /// Initial values of the counters when the state file is written, KiB: sent, received, all links.
     pub counted_kib: [u64; 2],
     /// Errors of each link: replays, recoveries, flits with a bad CRC, data with one, ECC. Links that
     /// are not listed have none.
     pub errors: Vec<[u64; 5]>,
 }
 
-/// What an NVLink leads to.
+/// The remote end of an NVLink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Remote {
@@ -79,7 +79,7 @@ pub enum Remote {
     Switch,
     /// A CPU's unit.
     Npu,
-    /// Not known to NVML.
+    /// Unknown to NVML.
     Unknown,
 }
 
@@ -100,12 +100,12 @@ impl Default for NvLink {
 }
 
 impl NvLink {
-    /// Whether a link of this number is there and up.
+    /// Whether a link of this number exists and is up.
     pub fn up(&self, link: u32) -> bool {
         link < self.links && !self.down.contains(&link)
     }
 
-    /// How many links are up.
+    /// Number of links that are up.
     pub fn active(&self) -> u32 {
         (0..self.links).filter(|link| self.up(*link)).count() as u32
     }

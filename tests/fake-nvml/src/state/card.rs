@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for Gpu {
     }
 }
 
-/// Values of an idle GPU from its model; `null` where it offers none.
+/// Values of an idle GPU from its model; `null` for unsupported ones.
 fn of_model(model: &GpuModel) -> Value {
     let when = |there: bool, value: Value| if there { value } else { Value::Null };
     let milliwatts = |watts: f64| (watts * 1_000.0) as u32;
@@ -116,7 +116,7 @@ fn of_model(model: &GpuModel) -> Value {
     over
 }
 
-/// Replaces what `above` has; objects are joined, everything else is taken as it is.
+/// Overrides values: objects are merged, everything else is replaced.
 fn merge(below: &mut Value, above: Value) {
     match (below, above) {
         (Value::Object(below), Value::Object(above)) => {

@@ -1,4 +1,4 @@
-//! Counters of one GPU that grow by themselves at the rates of the state file.
+//! Counters of one GPU that grow at the rates of the state file.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ pub struct CounterRate {
 }
 
 impl CounterRate {
-    /// Its value at a moment that is not before the last change of its rate.
+    /// Its value at a time that is not before the last change of its rate.
     pub fn at(&self, now: Instant) -> f64 {
         let elapsed = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         self.counted + self.per_second * elapsed.as_secs_f64()
@@ -36,7 +36,7 @@ pub struct Counters {
     pub pcie: [CounterRate; 2],
     /// KiB over each active NVLink: sent, received.
     pub nvlink: [CounterRate; 2],
-    /// ns for which clocks were held down, by reason: [`COUNTED_REASONS`].
+    /// Throttled time in ns, by reason: [`COUNTED_REASONS`].
     pub throttled_ns: [CounterRate; 5],
 }
 

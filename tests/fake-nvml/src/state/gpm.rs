@@ -1,17 +1,17 @@
-//! What the performance monitor of Hopper and later sees inside the SMs.
+//! Metrics of GPM, from Hopper on.
 
 use super::Overridable;
 use serde::{Deserialize, Serialize};
 
-/// GPM readings in %. What follows is a share of the utilisation: a plain picture of a training step.
+/// GPM readings in %. Derived values are a share of the utilisation: a simple model of a training step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Gpm {
-    /// Any engine at work (metric 1).
+    /// Any engine active (metric 1).
     pub graphics: Overridable<f64>,
-    /// SMs at work (2).
+    /// SMs active (2).
     pub sm: Overridable<f64>,
-    /// Warps of the most there could be (3).
+    /// Warps, relative to the maximum (3).
     pub occupancy: Overridable<f64>,
     /// Integer pipe (4).
     pub integer: Overridable<f64>,
@@ -31,15 +31,15 @@ pub struct Gpm {
     pub fp32: Overridable<f64>,
     /// FP16 pipe (13).
     pub fp16: Overridable<f64>,
-    /// Whether samples are streamed, which takes them from other clients.
+    /// Whether samples are streamed, which makes them unavailable to other clients.
     pub streaming: bool,
 }
 
-/// Number of metrics from 1 to 13, as an array that NVML's number indexes.
+/// Number of metrics from 1 to 13, as an array indexed by NVML's number.
 pub const METRICS: usize = 14;
 
 impl Gpm {
-    /// All readings by NVML's number of the metric; `None` for those that are not offered.
+    /// All readings by NVML's number of the metric; `None` for unsupported ones.
     pub fn readings(&self, util: Option<f64>) -> [Option<f64>; METRICS] {
         let of = |own: &Overridable<f64>, share: f64| own.or(util.map(|util| util * share));
         let mut all = [None; METRICS];

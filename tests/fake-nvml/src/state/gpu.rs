@@ -1,4 +1,4 @@
-//! One GPU of the state file: what it is, and what it reads now.
+//! One GPU of the state file: its properties and current readings.
 
 use super::{
     Accounting, Board, Clocks, Counters, Ecc, Engines, Gpm, Mig, NvLink, Pcie, Power, Process, Remapped,
@@ -7,27 +7,27 @@ use super::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The card whose defaults apply if none is named.
+/// The default card.
 pub(super) const DEFAULT_CARD: &str = "a100-80g";
 
-/// One GPU. `null` for a reading means that this card does not offer it. What is left out is as the
-/// card named by `card` has it.
+/// One GPU. `null` for a reading means that the GPU does not support it. Omitted values are the defaults
+/// of the card named by `card`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(remote = "Self", default = "Gpu::bare", deny_unknown_fields)]
 pub struct Gpu {
-    /// The card whose defaults these are; [`super::card::names`] lists them.
+    /// The card with the default values; [`super::card::names`] lists them.
     pub card: String,
     /// `nvmlDeviceGetName`.
     pub name: String,
-    /// `nvmlDeviceGetUUID`; left out, one that follows from host name and index.
+    /// `nvmlDeviceGetUUID`; by default derived from host name and index.
     pub uuid: Option<String>,
-    /// `nvmlDeviceGetMinorNumber`; left out, the index.
+    /// `nvmlDeviceGetMinorNumber`; by default the index.
     pub minor: Option<u32>,
     /// PCI domain.
     pub domain: u32,
-    /// PCI bus number; left out, 7 more than the index.
+    /// PCI bus number; by default the index plus 7.
     pub bus: Option<u32>,
-    /// Identity, place and modes.
+    /// Identity, location and modes.
     pub board: Board,
     /// Utilisation of the SMs in %.
     pub util: Option<u32>,
@@ -37,9 +37,9 @@ pub struct Gpu {
     pub engines: Engines,
     /// GPM; `null` before Hopper.
     pub gpm: Option<Gpm>,
-    /// Total memory in MiB; `null` where CPU and GPU share it.
+    /// Total memory in MiB; `null` for unified memory.
     pub mem_total_mib: Option<u64>,
-    /// Used memory in MiB; left out, what the processes use.
+    /// Used memory in MiB; by default that of the processes.
     pub mem_used_mib: Option<u64>,
     /// Reserved memory in MiB.
     pub mem_reserved_mib: u64,
@@ -87,9 +87,9 @@ pub struct Gpu {
     pub p_state: Option<u32>,
     /// Fans in %; data-centre cards have none.
     pub fan: Option<u32>,
-    /// How many fans there are, if there are any.
+    /// Number of fans, if any.
     pub fan_count: u32,
-    /// Turns of a fan per minute at 100 %.
+    /// Fan speed in rpm at 100 %.
     pub fan_rpm_most: u32,
     /// PCIe.
     pub pcie: Pcie,
@@ -97,13 +97,13 @@ pub struct Gpu {
     pub nvlink: Option<NvLink>,
     /// Accounting; `null` where it is not supported.
     pub accounting: Option<Accounting>,
-    /// GPU_IS_LOST at enumeration, so that there is no handle.
+    /// GPU_IS_LOST at enumeration, so there is no handle.
     pub lost_at_enumeration: bool,
     /// Every call on the handle returns GPU_IS_LOST.
     pub lost: bool,
     /// Calls that fail on this GPU: symbol, `field:186` or `gpm:5` → return code.
     pub errors: BTreeMap<String, u32>,
-    /// Calls that answer another number on this GPU, as in [`super::State::numbers`].
+    /// Calls that return another number on this GPU, as in [`super::State::numbers`].
     pub numbers: BTreeMap<String, u64>,
     /// Calls that hang on this GPU: symbol, `field:186` or `gpm:5` → milliseconds.
     pub hang_ms: BTreeMap<String, u64>,
@@ -119,7 +119,7 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// What every card begins from: an idle A100 with everything that any card has.
+    /// Base of every card: an idle A100 that supports everything.
     pub(super) fn bare() -> Self {
         Self {
             card: DEFAULT_CARD.into(),
@@ -181,12 +181,12 @@ impl Gpu {
     }
 }
 
-/// The GPU that a whole description makes, without a card's defaults.
+/// A GPU from a complete description, without a card's defaults.
 pub(super) fn from_value(description: serde_json::Value) -> serde_json::Result<Gpu> {
     Gpu::deserialize(description)
 }
 
-/// A GPU's whole description.
+/// A GPU's complete description.
 pub(super) fn to_value(gpu: &Gpu) -> serde_json::Result<serde_json::Value> {
     Gpu::serialize(gpu, serde_json::value::Serializer)
 }

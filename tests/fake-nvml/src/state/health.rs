@@ -1,4 +1,4 @@
-//! Faults that a card reports: ECC errors, retired pages, remapped rows.
+//! Faults that a GPU reports: ECC errors, retired pages, remapped rows.
 
 use super::Overridable;
 use serde::{Deserialize, Serialize};
@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ecc {
-    /// Whether ECC is on; follows whether there is a total.
+    /// Whether ECC is enabled; by default if there is a total.
     pub mode: Overridable<bool>,
-    /// Whether it will be after a reset; follows the current mode.
+    /// ECC mode after a reset; by default the current mode.
     pub pending: Overridable<bool>,
-    /// Corrected errors of the card's life; follows the volatile total.
+    /// Corrected errors over the GPU's lifetime; by default the volatile total.
     pub aggregate_corrected: Overridable<u64>,
-    /// Uncorrected errors of the card's life; follows the volatile total.
+    /// Uncorrected errors over the GPU's lifetime; by default the volatile total.
     pub aggregate_uncorrected: Overridable<u64>,
-    /// How many of the corrected ones were in SRAM: volatile, aggregate. The rest were in DRAM.
+    /// Number of corrected errors in SRAM: volatile, aggregate. The others were in DRAM.
     pub sram_corrected: [u64; 2],
-    /// How many of the uncorrected ones were in SRAM and found by parity: volatile, aggregate.
+    /// Number of uncorrected errors in SRAM that parity detected: volatile, aggregate.
     pub sram_parity: [u64; 2],
-    /// How many were found by SEC-DED: volatile, aggregate.
+    /// Number of uncorrected errors in SRAM that SEC-DED detected: volatile, aggregate.
     pub sram_secded: [u64; 2],
-    /// Where the aggregate ones in SRAM were: L2, SM, PCIe, microcontroller, elsewhere.
+    /// Aggregate errors in SRAM by location: L2, SM, PCIe, microcontroller, other.
     pub sram_buckets: [u64; 5],
-    /// Whether there were so many that the card should be replaced.
+    /// Whether their number means that the card should be replaced.
     pub sram_threshold_exceeded: bool,
 }
 
-/// Pages that a card before Ampere has retired.
+/// Pages that a GPU before Ampere has retired.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retired {
@@ -39,7 +39,7 @@ pub struct Retired {
     pub pending: [bool; 2],
 }
 
-/// Rows that a card from Ampere on has remapped.
+/// Rows that a GPU from Ampere on has remapped.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Remapped {
@@ -51,7 +51,7 @@ pub struct Remapped {
     pub pending: bool,
     /// Whether a remapping ever failed.
     pub failed: bool,
-    /// Banks by how many spare rows are left: all, many, some, few, none.
+    /// Banks by number of remaining spare rows: all, many, some, few, none.
     pub histogram: [u32; 5],
 }
 

@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mig {
-    /// Profile, as `3g.40gb`, `1g.10gb+me`, or `1c.3g.40gb` for a part of a GPU instance.
+    /// Profile, such as `3g.40gb`, `1g.10gb+me`, or `1c.3g.40gb` for a part of a GPU instance.
     pub profile: String,
-    /// `nvmlDeviceGetName` of the instance; left out, the GPU's name and the profile.
+    /// `nvmlDeviceGetName` of the instance; by default the GPU's name and the profile.
     pub name: Option<String>,
-    /// UUID; left out, one that follows from GPU and position.
+    /// UUID; by default derived from GPU and position.
     pub uuid: Option<String>,
     /// GPU instance id; instances with the same one share a GPU instance.
     pub gi: u32,
     /// Compute instance id.
     pub ci: u32,
-    /// Total memory in MiB; left out, what the profile has.
+    /// Total memory in MiB; by default the profile's.
     pub mem_total_mib: Option<u64>,
-    /// Used memory in MiB; left out, what the processes use and 12 more.
+    /// Used memory in MiB; by default that of the processes plus 12.
     pub mem_used_mib: Option<u64>,
-    /// Load in %. NVML does not report it; GPM readings are derived from it.
+    /// Utilisation in %. NVML does not report it; GPM readings are derived from it.
     pub util: u32,
     /// GPM of the GPU instance, on cards that have it.
     pub gpm: Gpm,
@@ -47,7 +47,7 @@ impl Default for Mig {
 }
 
 impl Mig {
-    /// What NVML calls it.
+    /// Its name in NVML.
     pub fn full_name(&self, gpu: &Gpu) -> String {
         self.name.clone().unwrap_or_else(|| format!("{} MIG {}", gpu.name, self.profile))
     }
@@ -65,7 +65,7 @@ impl Mig {
     }
 }
 
-/// The name of a profile, read.
+/// A parsed profile name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Compute slices of the GPU instance: the `3` of `3g.40gb`.
@@ -74,12 +74,12 @@ pub struct Profile {
     pub compute_slices: u32,
     /// The `40` of `3g.40gb`.
     pub gigabytes: u64,
-    /// Whether it has the media engines: `+me`.
+    /// Whether it includes the media engines: `+me`.
     pub media: bool,
 }
 
 impl Profile {
-    /// Reads a name; what cannot be read is the smallest.
+    /// Parses a name; an invalid one yields the smallest profile.
     pub fn named(name: &str) -> Self {
         let (name, media) = name.strip_suffix("+me").map_or((name, false), |name| (name, true));
         let part = |unit: &str| name.split('.').find_map(|part| part.strip_suffix(unit)?.parse::<u32>().ok());
@@ -92,18 +92,18 @@ impl Profile {
         }
     }
 
-    /// Eighths of the card's memory that it has.
+    /// Its eighths of the GPU's memory.
     pub fn memory_slices(self, gpu: &Gpu) -> u64 {
         let total = gpu.mem_total_mib.unwrap_or(81_920);
         (self.gigabytes * 8 * 1_000 + total / 2).checked_div(total).unwrap_or(1).clamp(1, 8)
     }
 
-    /// Its memory in MiB: an eighth of the card's for each slice, less what the driver keeps.
+    /// Its memory in MiB: an eighth of the GPU's for each slice, less what the driver reserves.
     pub fn memory_mib(self, gpu: &Gpu) -> u64 {
         (gpu.mem_total_mib.unwrap_or(81_920) * self.memory_slices(gpu) / 8).saturating_sub(512)
     }
 
-    /// `NVML_GPU_INSTANCE_PROFILE_*`: the number by which a client asks.
+    /// `NVML_GPU_INSTANCE_PROFILE_*`: the number that clients use.
     pub fn number(self, gpu: &Gpu) -> u32 {
         match self.slices {
             1 if self.media => 7,
@@ -129,7 +129,7 @@ impl Profile {
         }
     }
 
-    /// Multiprocessors of so many slices.
+    /// Number of multiprocessors of this many slices.
     pub fn multiprocessors(gpu: &Gpu, slices: u32) -> u32 {
         gpu.board.slice_multiprocessors * slices
     }

@@ -32,26 +32,27 @@ use std::collections::BTreeMap;
 pub struct State {
     /// What `nvmlInit_v2` returns: 0, 4 (no permission), 9 (driver not loaded), 18 (version mismatch), 999.
     pub init: u32,
-    /// `nvmlSystemGetDriverVersion`. It also decides which field ids there are, and which number they have.
+    /// `nvmlSystemGetDriverVersion`. It also determines which field ids exist, and their numbers.
     pub driver: String,
     /// `nvmlSystemGetNVMLVersion`.
     pub nvml: String,
     /// `nvmlSystemGetCudaDriverVersion_v2`: 12040 is 12.4.
     pub cuda: i32,
-    /// Utilisation, clocks, power, temperature and traffic move with time by themselves. A GPU that
-    /// lists no process idles if `train_processes` is set; otherwise every GPU is busy.
+    /// Utilisation, clocks, power, temperature and traffic vary over time. With `train_processes`, a GPU
+    /// without processes is idle; otherwise every GPU is busy.
     pub motion: bool,
-    /// Real processes whose arguments hold `--gpus=0,1` (and `--gpu-mem=41G`) are listed on those GPUs.
+    /// Lists real processes whose arguments contain `--gpus=0,1` (and `--gpu-mem=41G`) on those GPUs.
     pub train_processes: bool,
-    /// Maximum age of motion and of real processes, in ms; by default 20. To find the processes, the library searches
-    /// `/proc`, which a driver does not: where CPU is measured, this is longer than a sample takes.
+    /// Maximum age of motion and of real processes, in ms; by default 20. To find the processes, the
+    /// library searches `/proc`, which a driver does not: where CPU is measured, this is longer than a
+    /// sample takes.
     pub fresh_ms: Option<u64>,
     /// Bytes from one entry to the next in the `_v3` process lists: 24; 32 as drivers 535.43 to 535.86
     /// write, whatever room the caller has; 16 as was seen in a container.
     pub v3_stride: usize,
     /// `nvmlSystemGetConfComputeState`: environment, feature, developer tools.
     pub conf_compute: [u32; 3],
-    /// `nvmlGpuTopologyLevel_t` between GPUs, a row each; left out, it follows from their NUMA nodes.
+    /// `nvmlGpuTopologyLevel_t` between GPUs, one row per GPU; by default derived from their NUMA nodes.
     pub topology: Option<Vec<Vec<u32>>>,
     /// Calls that hang: symbol, `field:186` or `gpm:5` → milliseconds.
     pub hang_ms: BTreeMap<String, u64>,
@@ -60,10 +61,10 @@ pub struct State {
     /// Calls that return another number than the state has: symbol → number. For a list, it is the
     /// reported length, and the list itself is not returned.
     pub numbers: BTreeMap<String, u64>,
-    /// How often the driver was replaced. To a library that was loaded before, each call on a device and
-    /// each opening is a version mismatch from then on; it still counts its GPUs.
+    /// Number of times the driver was replaced. For a library that was loaded before, each call on a device
+    /// and each initialisation then returns a version mismatch; it still counts its GPUs.
     pub generation: u32,
-    /// The library stays loaded although its user unloads it, as one with a thread of its own does.
+    /// The library stays loaded after `dlclose`, like one with a running thread.
     pub stays_loaded: bool,
     /// The GPUs in NVML's order.
     pub gpus: Vec<Gpu>,

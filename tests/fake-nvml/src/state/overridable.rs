@@ -8,14 +8,14 @@ pub enum Overridable<T> {
     /// It equals the other reading.
     #[default]
     Follows,
-    /// The card does not offer it, whatever the other reading is.
+    /// Unsupported, whatever the other reading is.
     Absent,
-    /// The state file gives this value.
+    /// The value of the state file.
     Value(T),
 }
 
 impl<T: Clone> Overridable<T> {
-    /// The reading, if `followed` is what it follows.
+    /// The reading; `followed` is the one that it follows by default.
     pub fn or(&self, followed: Option<T>) -> Option<T> {
         match self {
             Self::Follows => followed,
@@ -25,7 +25,7 @@ impl<T: Clone> Overridable<T> {
     }
 }
 
-/// How the three cases are written.
+/// The serialised forms of the three cases.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written<T> {

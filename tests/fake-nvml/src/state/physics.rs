@@ -1,4 +1,4 @@
-//! Heat, power and clocks of a card beyond the few that every test sets.
+//! Temperatures, power, clocks and engines of a GPU beyond the common ones.
 
 use super::Overridable;
 use serde::{Deserialize, Serialize};
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Thermal {
-    /// Memory (field 82); follows the GPU's temperature at a distance of 6.
+    /// Memory (field 82); by default 6 above the GPU's temperature.
     pub mem: Overridable<u32>,
     /// Shutdown threshold.
     pub shutdown: Option<u32>,
-    /// Where the GPU's clocks are lowered by software.
+    /// Threshold of software thermal slowdown of the GPU.
     pub gpu_max: Option<u32>,
-    /// Where they are for the memory's sake.
+    /// Threshold of slowdown because of the memory.
     pub mem_max: Option<u32>,
-    /// Acoustic thresholds: least, current, most.
+    /// Acoustic thresholds: minimum, current, maximum.
     pub acoustic: Option<[u32; 3]>,
     /// Limits relative to the margin (fields 193–196): shutdown, slowdown, memory, GPU.
     pub tlimit: Option<[i32; 4]>,
@@ -38,21 +38,21 @@ impl Default for Thermal {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Power {
-    /// Average of a second (field 185); follows the draw.
+    /// One-second average (field 185); by default the draw.
     pub average: Overridable<u32>,
-    /// Instantaneous draw (field 186); follows the draw.
+    /// Instantaneous draw (field 186); by default the draw.
     pub instant: Overridable<u32>,
-    /// Limit that was set; follows the enforced one.
+    /// Configured limit; by default the enforced one.
     pub requested: Overridable<u32>,
     /// Limit after a boot.
     pub default: Option<u32>,
-    /// Least limit that can be set.
+    /// Minimum of the configurable limit.
     pub min: Option<u32>,
-    /// Most.
+    /// Its maximum.
     pub max: Option<u32>,
-    /// The whole module's draw (scope 1 of fields 185 and 186), on Grace machines.
+    /// Draw of the whole module (scope 1 of fields 185 and 186), on Grace machines.
     pub module: Option<u32>,
-    /// What the energy counter has counted before the state file was written, in mJ.
+    /// Initial value of the energy counter when the state file is written, in mJ.
     pub energy_mj: Option<u64>,
     /// `nvmlPowerSource_t`: 0 mains, 1 battery.
     pub source: Option<u32>,
@@ -74,24 +74,24 @@ impl Default for Power {
     }
 }
 
-/// Clocks in MHz; SM and memory, now and at most, are `sm_clock`, `mem_clock` … of the GPU.
+/// Clocks in MHz; current and maximum SM and memory clocks are `sm_clock`, `mem_clock` … of the GPU.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Clocks {
-    /// Follows the SM clock.
+    /// By default the SM clock.
     pub graphics: Overridable<u32>,
-    /// Follows the largest SM clock.
+    /// By default the maximum SM clock.
     pub graphics_max: Overridable<u32>,
-    /// Follows the SM clock, at 13/15 of it.
+    /// By default 13/15 of the SM clock.
     pub video: Overridable<u32>,
-    /// Follows the largest SM clock likewise.
+    /// By default 13/15 of the maximum SM clock.
     pub video_max: Overridable<u32>,
-    /// What applications get: graphics (and SM), memory.
+    /// Application clocks: graphics (and SM), memory.
     pub applications: Option<[u32; 2]>,
-    /// Reasons that the card can give for lower clocks, NVML's bit mask.
+    /// Throttle reasons that the GPU supports, NVML's bit mask.
     pub reasons: u64,
-    /// How long each reason has held before the state file was written, in ns: power cap, sync
-    /// boost, thermal by software, thermal by hardware, power brake.
+    /// Initial throttled time by reason when the state file is written, in ns: power cap, sync boost,
+    /// software thermal, hardware thermal, power brake.
     pub throttled_ns: [u64; 5],
 }
 
@@ -109,7 +109,7 @@ impl Default for Clocks {
     }
 }
 
-/// Load of the engines beside the SMs in %.
+/// Utilisation of the engines besides the SMs, in %.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Engines {
@@ -135,7 +135,7 @@ impl Default for Engines {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Session {
-    /// Who encodes.
+    /// Pid of the encoding process.
     pub pid: u32,
     /// Width and height in pixels.
     pub size: [u32; 2],

@@ -1,4 +1,4 @@
-//! Who uses a card: processes of now, and those that accounting remembers.
+//! Processes on a GPU: running ones, and those in its accounting.
 
 use super::Overridable;
 use serde::{Deserialize, Serialize};
@@ -13,9 +13,9 @@ pub struct Process {
     pub mem_mib: Option<u64>,
     /// Lists it is in: any of `C`, `G`, `M`.
     pub kind: String,
-    /// Utilisation of the SMs in %; follows an equal share of the GPU's, `null` is a process that idles.
+    /// Utilisation of the SMs in %; by default an equal share of the GPU's; `null` for an idle process.
     pub sm: Overridable<u32>,
-    /// Utilisation of the memory in %; follows likewise.
+    /// Utilisation of the memory in %; by default an equal share of the GPU's.
     pub mem: Overridable<u32>,
     /// Encoder in %.
     pub enc: u32,
@@ -25,7 +25,7 @@ pub struct Process {
     pub jpg: u32,
     /// Optical flow in %.
     pub ofa: u32,
-    /// How old its utilisation sample is, in ms; below zero, its stamp lies ahead.
+    /// Age of its utilisation sample, in ms; negative for a stamp in the future.
     pub age_ms: i64,
 }
 
@@ -46,30 +46,30 @@ impl Default for Process {
     }
 }
 
-/// Accounting of a GPU. Processes of now are accounted by themselves.
+/// Accounting of a GPU. Running processes are included automatically.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Accounting {
-    /// Whether it is on; only root can switch it.
+    /// Whether it is enabled; only root can change it.
     pub on: bool,
     /// Processes that have ended.
     pub ended: Vec<Account>,
 }
 
-/// What accounting remembers of a process.
+/// Accounting data of a process.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Account {
     /// Its pid.
     pub pid: u32,
-    /// Its utilisation of the GPU in %, over its life.
+    /// Its utilisation of the GPU in %, over its lifetime.
     pub util: u32,
     /// Its utilisation of the memory in %.
     pub mem_util: u32,
-    /// The most memory it had, in MiB.
+    /// Peak memory, in MiB.
     pub most_mib: u64,
-    /// How long it ran, in ms.
+    /// Run time, in ms.
     pub time_ms: u64,
-    /// When it began, in µs since 1970.
+    /// Start time, in µs since 1970.
     pub started_us: u64,
 }

@@ -9,7 +9,7 @@ use nvml_wrapper::{
 };
 use serde_json::json;
 
-/// Asserts that a card does not offer something.
+/// Asserts that a reading is unsupported.
 macro_rules! lacks {
     ($($answer:expr),* $(,)?) => {$(
         assert!(matches!($answer, Err(NvmlError::NotSupported)), "{}: {:?}", stringify!($answer), $answer);
@@ -93,10 +93,10 @@ fn temperature_is_reported_with_its_thresholds() {
     assert_eq!(limit(&gamer, TemperatureThreshold::AcousticCurr).unwrap(), 83);
     lacks!(limit(&a100, TemperatureThreshold::AcousticMin));
     assert_eq!(a100.temperature(TemperatureSensor::Gpu).unwrap(), 60);
-    // Memory temperature: above the GPU's, given, or not offered.
+    // Memory temperature: derived, set, or unsupported.
     assert_eq!((machine.field(&a100, 82, 0), machine.field(&h100, 82, 0)), (Ok(66), Ok(71)));
     assert_eq!(machine.field(&gamer, 82, 0), Err(3));
-    // Limits relative to the margin are signed, and Hopper's.
+    // Limits relative to the margin are signed, and exist from Hopper on.
     let limits = [193, 194, 195, 196].map(|field| machine.typed_field(&h100, field, 0).unwrap());
     assert_eq!(
         limits,
@@ -145,7 +145,7 @@ fn a_grace_hopper_is_a_numa_node_with_links_to_its_cpu() {
     assert_eq!(gpu.numa_node_id().unwrap(), 1);
     lacks!(machine.gpu(1).numa_node_id(), gpu.bar1_memory_info());
     assert_eq!((machine.field(&gpu, 170, 0), machine.field(&gpu, 172, 9)), (Ok(10), Ok(44_712)));
-    // The module's draw is asked for by scope.
+    // The module's draw has its own scope.
     assert_eq!((machine.field(&gpu, 186, 0), machine.field(&gpu, 186, 1)), (Ok(82_000), Ok(171_000)));
     assert!(gpu.memory_info().unwrap().total > 90 << 30);
 }

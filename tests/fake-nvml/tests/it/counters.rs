@@ -1,10 +1,10 @@
-//! Counters grow at the rates of the state file, and never go back but by wrapping.
+//! Counters grow at the rates of the state file, and decrease only by wrapping.
 
 use crate::machine::Machine;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Runs something for a while; returns what it gave before and after, and the seconds between.
+/// Runs a closure for a while; returns its results before and after, and the seconds between.
 fn over<T>(time: Duration, mut read: impl FnMut() -> T) -> (T, T, f64) {
     let (begin, before) = (Instant::now(), read());
     std::thread::sleep(time);

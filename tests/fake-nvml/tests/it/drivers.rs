@@ -1,4 +1,4 @@
-//! Older drivers truly lack what newer ones brought.
+//! Older drivers truly lack newer symbols.
 
 use crate::machine::Machine;
 use fake_nvml::{install, symbol_versions};

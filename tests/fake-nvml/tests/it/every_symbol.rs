@@ -9,11 +9,11 @@ use std::{
     ffi::{CString, c_void},
 };
 
-/// A return code that only an injected error has.
+/// A return code that only injected errors have.
 const ORDERED: u32 = 77;
-/// Symbols that have no answer to refuse, and the one by which the test gets its device.
+/// Symbols without a return code, and the one that yields the test's device.
 const SPARED: [&str; 3] = ["nvmlErrorString", "nvmlShutdown", "nvmlDeviceGetHandleByIndex_v2"];
-/// Beginnings of the names, among those that begin with `nvmlDevice` or `nvmlGpm`, that take no device.
+/// Prefixes of names, among those that begin with `nvmlDevice` or `nvmlGpm`, that take no device.
 const NOT_OF_A_DEVICE: [&str; 5] = [
     "nvmlDeviceGetHandleBy",
     "nvmlDeviceGetCount",
@@ -22,7 +22,7 @@ const NOT_OF_A_DEVICE: [&str; 5] = [
     "nvmlGpmSampleFree",
 ];
 
-/// As many words as any function takes; a C function does not mind further ones.
+/// The maximum number of arguments, in words; a C function ignores further ones.
 type Any =
     unsafe extern "C" fn(*mut c_void, *mut u64, *mut u64, *mut u64, *mut u64, *mut u64, *mut u64) -> u32;
 
@@ -50,7 +50,7 @@ fn exported(machine: &Machine) -> Vec<(String, Any)> {
     }
 }
 
-/// What a symbol answers if its arguments are a device, or zeros, and zeros.
+/// The return code of a symbol for a device, or zero, and further zeros as arguments.
 fn answer(machine: &Machine, name: &str, call: Any) -> u32 {
     let mut zeros = [0_u64; 1 << 10];
     let arguments = zeros.as_mut_ptr();

@@ -98,7 +98,7 @@ fn a_call_a_field_and_a_metric_can_hang() {
 }
 
 #[test]
-fn an_unloaded_driver_answers_no_call() {
+fn an_unloaded_driver_fails_every_call() {
     let machine = with(json!({}), json!({}));
     let gpu = machine.gpu(0);
     machine.set(&json!({"init": 18, "gpus": [{}]}));

@@ -1,4 +1,4 @@
-//! Field values have NVML's types, NVML's numbers for each driver, and each its own return code.
+//! Field values have NVML's types, each driver's numbers, and individual return codes.
 
 use crate::machine::Machine;
 use nvml_wrapper::{enums::device::SampleValue, error::NvmlError, structs::device::FieldId};
@@ -48,5 +48,5 @@ fn an_instance_has_no_fields_of_a_board() {
     let gpu = machine.gpu(0);
     let instance = gpu.mig_device_by_index(0).unwrap();
     assert_eq!((machine.field(&instance, 82, 0), machine.field(&gpu, 82, 0)), (Err(3), Ok(37)));
-    assert_eq!(machine.field(&gpu, 142, 0), Err(3), "rows are not told while instances are on the GPU");
+    assert_eq!(machine.field(&gpu, 142, 0), Err(3), "rows are not reported while instances are on the GPU");
 }

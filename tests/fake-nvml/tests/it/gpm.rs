@@ -1,4 +1,4 @@
-//! GPM: metrics come of two filled samples of one device, a tenth of a second apart, on Hopper and later.
+//! GPM metrics need two filled samples of one device, a tenth of a second apart, on Hopper and later.
 
 use crate::machine::Machine;
 use nvml_wrapper::{
@@ -9,7 +9,7 @@ use nvml_wrapper::{
 use serde_json::json;
 use std::{thread, time::Duration};
 
-/// More than the driver takes to refresh what it samples.
+/// Longer than the driver's refresh interval.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(150);
 
 /// The values of metrics between two samples.
@@ -60,12 +60,12 @@ fn samples_that_are_not_a_pair_are_refused() {
     assert!(values(&machine, &[first, soon], &[SmUtil])[0].is_nan(), "of one refresh");
 }
 
-/// A sample that was allocated and not filled.
+/// A sample that was allocated but not filled.
 fn empty_sample(machine: &Machine) -> GpmSample<'_> {
     let alloc = machine.lib().nvmlGpmSampleAlloc.as_ref().expect("the driver has this call");
     let mut sample = std::ptr::null_mut();
     #[expect(unsafe_code, reason = "nvml-wrapper fills every sample that it allocates")]
-    // SAFETY: the sample comes from this library, and nobody else frees it.
+    // SAFETY: the sample comes from this library, and nothing else frees it.
     unsafe {
         assert_eq!(alloc(&raw mut sample), 0);
         GpmSample::from_handle(machine, sample)
@@ -96,7 +96,7 @@ fn a_metric_can_fail_alone() {
 }
 
 #[test]
-fn each_instance_has_its_own_by_way_of_its_gpu() {
+fn each_instance_has_its_own_metrics_through_its_gpu() {
     let mig = json!([{"gi": 3, "profile": "3g.40gb", "util": 50}, {"gi": 5, "profile": "1g.10gb", "gpm": {"sm": 9.0}}]);
     let machine = Machine::new(&json!({"gpus": [{"card": "h100", "mig": mig}]}));
     let gpu = machine.gpu(0);

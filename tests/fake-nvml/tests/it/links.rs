@@ -1,4 +1,4 @@
-//! NVLink, topology and affinity: who is joined to whom, by what, and what goes over it.
+//! NVLink, topology and affinity: connections, their kinds, and their traffic.
 
 use crate::machine::{Machine, versioned, zeros};
 use nvml_wrapper::{
@@ -102,7 +102,7 @@ fn behind_a_switch_there_is_a_fabric_from_hopper_on() {
     };
     let info = fabric(&machine.gpu(0), 3).unwrap();
     assert_eq!((info.state, info.status, info.healthSummary), (3, 0, 1));
-    assert_eq!(fabric(&machine.gpu(0), 9).err(), Some(25), "a version that nobody knows");
+    assert_eq!(fabric(&machine.gpu(0), 9).err(), Some(25), "an unknown version");
     assert_eq!(fabric(&machine.gpu(1), 3).err(), Some(3));
 }
 

@@ -1,4 +1,4 @@
-//! A machine with its own driver: each test loads its own copy of the library.
+//! A machine with its own driver: each test loads a separate copy of the library.
 #![expect(clippy::unwrap_used, reason = "a test's own machinery fails as its test does")]
 
 use fake_nvml::install;
@@ -46,7 +46,7 @@ impl Machine {
         let path = folder.path().join("state.json");
         install::write_state(&path, &serde_json::from_value(state.clone()).unwrap()).unwrap();
         let guard = STATE_VARIABLE.lock().unwrap_or_else(PoisonError::into_inner);
-        #[expect(unsafe_code, reason = "nobody else here reads or writes the environment meanwhile")]
+        #[expect(unsafe_code, reason = "nothing else here reads or writes the environment meanwhile")]
         // SAFETY: only this function changes it, under a lock, and std guards its own readers.
         unsafe {
             std::env::set_var("FAKE_NVML_STATE", &path);
@@ -63,7 +63,7 @@ impl Machine {
         thread::sleep(CACHE_TIME);
     }
 
-    /// Where the library was loaded from.
+    /// Path of the loaded library.
     pub fn library(&self) -> &Path {
         &self.library
     }
@@ -73,7 +73,7 @@ impl Machine {
         self.nvml.device_by_index(index).unwrap()
     }
 
-    /// One field value, with the scope that nvml-wrapper cannot give.
+    /// One field value, with a scope, which nvml-wrapper does not support.
     pub fn field(&self, device: &Device<'_>, id: u32, scope: u32) -> Result<u64, nvmlReturn_t> {
         self.typed_field(device, id, scope).map(|(_, value)| value)
     }
@@ -82,7 +82,7 @@ impl Machine {
     pub fn typed_field(&self, device: &Device<'_>, id: u32, scope: u32) -> Result<(u32, u64), nvmlReturn_t> {
         let mut field = blank(id, scope);
         let call = self.nvml.lib().nvmlDeviceGetFieldValues.as_ref().unwrap();
-        #[expect(unsafe_code, reason = "nvml-wrapper always asks for scope 0")]
+        #[expect(unsafe_code, reason = "nvml-wrapper always uses scope 0")]
         // SAFETY: one field, as the count says.
         let code = unsafe { call(raw(device), 1, &raw mut field) };
         match (code, field.nvmlReturn) {
@@ -122,7 +122,7 @@ fn blank(id: u32, scope: u32) -> nvmlFieldValue_t {
     }
 }
 
-/// A value's bits: the lower 32 of those types that have no more.
+/// A value's bits; only the lower 32 for 32-bit types.
 fn bits(field: &nvmlFieldValue_t) -> u64 {
     #[expect(unsafe_code, reason = "a C union")]
     // SAFETY: every variant is made of plain bits.
@@ -130,7 +130,7 @@ fn bits(field: &nvmlFieldValue_t) -> u64 {
     if field.valueType == 3 { bits } else { bits & u64::from(u32::MAX) }
 }
 
-/// A call of NVML with a struct as its only argument.
+/// An NVML function whose only argument is a struct.
 pub type ByStruct<T> = unsafe extern "C" fn(nvmlDevice_t, *mut T) -> nvmlReturn_t;
 
 /// A call with a struct `initial`, whose first field is set to its version.
@@ -151,7 +151,7 @@ pub fn versioned<T>(
     if code == 0 { Ok(asked) } else { Err(code) }
 }
 
-/// A struct of zeros.
+/// A zeroed struct.
 pub fn zeros<T: Copy>() -> T {
     #[expect(unsafe_code, reason = "C structs are initialised with zeros")]
     // SAFETY: used for NVML's structs only, which are numbers and pointers.

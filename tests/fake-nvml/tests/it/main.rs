@@ -1,4 +1,4 @@
-//! The library as a client meets it: loaded by path, through nvml-wrapper and through the plain ABI.
+//! The library as seen by clients: loaded by path, through nvml-wrapper and through the plain ABI.
 
 mod cards;
 mod counters;

@@ -1,4 +1,4 @@
-//! MIG: instances are what their profiles say, and are found from either side.
+//! MIG instances match their profiles, and are found from both sides.
 
 use crate::machine::{Machine, raw};
 use nvml_wrapper::error::NvmlError;

@@ -1,14 +1,14 @@
-//! Process lists and what processes do, with NVML's manners and its drivers' errors.
+//! Process lists and per-process utilisation, including NVML's protocol and driver errors.
 
 use crate::machine::{Machine, raw, versioned, zeros};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper_sys::bindings::{nvmlProcessUtilizationInfo_v1_t, nvmlProcessesUtilizationInfo_v1_t};
 use serde_json::json;
 
-/// More entries than any list here has.
+/// More entries than any list has here.
 const ROOM: usize = 8;
 
-/// What a driver writes for two entries into a buffer of eight, and the count it gives.
+/// The bytes that a driver writes for two entries into a buffer of eight, and the count.
 fn written(machine: &Machine) -> (u32, Vec<u8>) {
     const POISON: u8 = 0xa5;
     let call =
@@ -60,18 +60,14 @@ fn utilisation_is_sampled_for_active_processes() {
     let gpu = machine.gpu(0);
     let all = gpu.process_utilization_stats(0).unwrap();
     let found: Vec<_> = all.iter().map(|one| (one.pid, one.sm_util, one.mem_util, one.enc_util)).collect();
-    assert_eq!(
-        found,
-        [(1, 20, 10, 0), (2, 20, 10, 0), (4, 250, 10, 9)],
-        "equal shares where nothing is said"
-    );
+    assert_eq!(found, [(1, 20, 10, 0), (2, 20, 10, 0), (4, 250, 10, 9)], "equal shares by default");
     let oldest = all.iter().map(|one| one.timestamp).min().unwrap();
     assert_eq!(gpu.process_utilization_stats(oldest).unwrap().len(), 2, "only what is newer");
     let newest = all.iter().map(|one| one.timestamp).max().unwrap() + 10_000_000;
     assert!(matches!(gpu.process_utilization_stats(newest), Err(NvmlError::NotFound)));
     assert!(
         matches!(machine.gpu(1).process_utilization_stats(0), Err(NvmlError::NotFound)),
-        "nobody is there"
+        "no process is listed"
     );
 }
 

@@ -1,4 +1,4 @@
-//! The examples in the documentation are state files.
+//! The examples in the documentation are valid state files.
 
 use fake_nvml::state::State;
 
@@ -11,7 +11,7 @@ fn every_example_of_a_state_file_can_be_read() {
         .collect();
     assert!(examples.len() > 8, "only {} examples were found", examples.len());
     for example in examples {
-        // What follows an example on its line explains it.
+        // The rest of the line explains the example.
         let read = serde_json::Deserializer::from_str(example).into_iter::<State>().next();
         assert!(read.is_some_and(|read| read.is_ok()), "{example}");
     }

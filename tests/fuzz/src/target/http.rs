@@ -1,4 +1,5 @@
-//! Any request gets an answer that keeps the rules: the right host, the right key, no cookie, no leave for other sites.
+//! Any request gets a response that keeps the rules: an allowed host, a correct key, no cookie, no
+//! CORS permission.
 
 use hyper::header::HeaderValue;
 use hyper::{Method, Request, Response, StatusCode};
@@ -28,20 +29,20 @@ use tower::ServiceExt;
 
 static PAGE: [PageFile; 1] =
     [PageFile { path: "index.html", plain: b"<head></head>page", brotli: None, gzip: None }];
-/// Where a proxy shows it.
+/// The base path behind a proxy.
 const BASE: &str = "/rnode/n1/8080";
 /// A user of this machine who runs a proxy.
 const PROXY: u32 = 33;
-/// Set in every answer, whatever it answers.
+/// Headers of every response.
 const ALWAYS: [&str; 3] = ["content-security-policy", "x-content-type-options", "referrer-policy"];
-/// Set in none.
+/// Headers of no response.
 const NEVER: [&str; 2] = ["set-cookie", "access-control-allow-origin"];
 
 thread_local! {
     static RELAY: Relay = Relay::start();
 }
 
-/// Who asks.
+/// The kinds of peers.
 #[derive(Clone, Copy, PartialEq)]
 enum Who {
     Stranger,
@@ -57,7 +58,7 @@ pub(crate) fn request(bytes: &[u8]) {
         let right_host = request.headers().get("host").is_some_and(|host| is_here(host.as_bytes()));
         let path = request.uri().path();
         let is_api = path.strip_prefix(BASE).unwrap_or(path).starts_with("/api/");
-        let response = RELAY.with(|relay| relay.answer(request, who));
+        let response = RELAY.with(|relay| relay.respond(request, who));
         let (status, headers) = (response.status(), response.headers());
         assert!(ALWAYS.iter().all(|name| headers.contains_key(*name)), "{headers:?}");
         assert!(NEVER.iter().all(|name| !headers.contains_key(*name)), "{headers:?}");
@@ -74,7 +75,7 @@ pub(crate) fn request(bytes: &[u8]) {
     }
 }
 
-/// A request of these lines, if it can be one at all.
+/// The request in these lines, if they form one.
 fn read(bytes: &[u8]) -> Option<Request<String>> {
     let text = std::str::from_utf8(bytes).ok()?;
     let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
@@ -87,7 +88,7 @@ fn read(bytes: &[u8]) -> Option<Request<String>> {
     request.body(body.to_owned()).ok()
 }
 
-/// Whether a name is of this machine, judged more simply than the relay does.
+/// Whether a host name means this machine; simpler than the relay's own check.
 fn is_here(host: &[u8]) -> bool {
     let host = host.to_ascii_lowercase();
     [&b"localhost"[..], b"127.", b"[", b"portal.example.org"].iter().any(|start| host.starts_with(start))
@@ -136,8 +137,8 @@ impl Relay {
         }
     }
 
-    /// Every request finds a door at which nobody has knocked yet, and no share that is open.
-    fn answer(&self, mut request: Request<String>, who: Who) -> Response<()> {
+    /// Every request meets fresh rate limits and no open share.
+    fn respond(&self, mut request: Request<String>, who: Who) -> Response<()> {
         let base: BasePath = BASE.parse().expect("a path");
         let mut connection = Connection::default();
         connection.peer = match who {

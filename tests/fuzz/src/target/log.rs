@@ -4,7 +4,7 @@ use nodeglass_protocol::LongText;
 use nodeglass_protocol::request::Tail;
 use nodeglass_redact::log::Window;
 
-/// Two bytes say in which steps the file grows, the rest is the file.
+/// The first two bytes choose the steps in which the file grows; the rest is the file.
 pub(crate) fn log(bytes: &[u8]) {
     let Some((step, file)) = bytes.split_first_chunk::<2>() else { return };
     let step = usize::from(u16::from_le_bytes(*step)).max(1);

@@ -1,9 +1,10 @@
-//! Names are hostile bytes until they are clean: no control, no change of direction, no flag of ssh, no end of a line.
+//! Names are arbitrary bytes until they are sanitized: no control or bidirectional character, no
+//! ssh option, no line end.
 
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::{GpuUuid, JobId, LongText, NodeName, Text};
 
-/// Any name, as anybody may give one to anything.
+/// Any name of anything.
 pub(crate) fn names(bytes: &[u8]) {
     let text = Text::from_bytes(bytes);
     assert!(text.as_str().len() <= Text::MAX_BYTES && !text.as_str().chars().any(is_hostile), "{text:?}");
@@ -28,7 +29,7 @@ pub(crate) fn names(bytes: &[u8]) {
     }
 }
 
-/// A character that does something instead of standing for something.
+/// A character that has an effect instead of a glyph.
 pub(super) fn is_hostile(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}')

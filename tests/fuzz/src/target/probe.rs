@@ -1,4 +1,4 @@
-//! Wire one, from a node's bytes to a page's picture: whatever comes, every page knows what the relay knows.
+//! Wire one, from a node's bytes to a page's picture: for any input, every page has the relay's state.
 
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
@@ -12,15 +12,15 @@ use nodeglass_relay::nodes::decoder::{DecodeError, Decoder, Found};
 use nodeglass_relay::share::{Viewer, Visibility};
 use std::sync::Arc;
 
-/// When it all begins, by the relay's clock.
+/// Start time, by the relay's clock.
 const START_MS: u64 = nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 /// The first lines of an ordinary probe, so that the input reaches later states.
 const MAGIC: &str = nodeglass_protocol::probe::MAGIC;
 
-/// What a node's channel may bring.
+/// The bytes of a node's channel.
 pub(crate) fn probe_to_relay(bytes: &[u8]) {
     let whole = pieces(&[bytes]);
-    // However the network cuts it, it means the same.
+    // The result does not depend on how the network splits them.
     let size = 1 + bytes.first().map_or(0, |byte| usize::from(*byte) % 61);
     assert!(
         whole == pieces(&bytes.chunks(size).collect::<Vec<_>>()),
@@ -28,7 +28,7 @@ pub(crate) fn probe_to_relay(bytes: &[u8]) {
     );
     show(whole.0);
     if !bytes.starts_with(MAGIC.as_bytes()) {
-        // The same as a later line of a link that is up.
+        // The same on an established link.
         show(pieces(&[MAGIC.as_bytes(), b"{}\n", bytes]).0);
     }
 }
@@ -76,7 +76,7 @@ fn show(found: Vec<Found>) {
         viewer.map(|viewer| topics.clone().map(|topic| Page::open(topic, viewer.clone(), &fleet)));
     fleet.take_changes();
     let mut now_ms = START_MS;
-    // A minute of lines shows what there is to see.
+    // A minute of lines covers the states of interest.
     for found in found.into_iter().take(60) {
         now_ms += 1_000;
         let event = match found {
@@ -106,7 +106,7 @@ fn show(found: Vec<Found>) {
     }
 }
 
-/// What a guest of the job may see; nothing of what can be hidden.
+/// Visibility of a guest of the job, with every part hidden.
 fn visibility() -> Visibility {
     let terms = ShareTerms {
         label: Text::default(),

@@ -6,13 +6,13 @@ use nodeglass_relay::slurm::squeue::{self, Delimiter};
 use nodeglass_relay::slurm::{expand, explain, explanation, scontrol};
 use std::collections::HashSet;
 
-/// Those of the recorded output, so that it is a seed.
+/// The separator of the recorded output, so that it is a seed.
 const ALICE: u32 = 2001;
 const MARK: u64 = 0x0123_4567_89ab;
-/// More than this of a few kilobytes is a bomb.
+/// A larger result from a few kilobytes is a decompression bomb.
 const MANY_NODES: usize = 1 << 20;
 
-/// What squeue printed.
+/// Output of squeue.
 pub(crate) fn squeue(bytes: &[u8]) {
     let mut list = squeue::read(bytes, ALICE, &Delimiter::of(MARK));
     let ids: HashSet<_> = list.jobs.iter().map(|job| job.id).collect();
@@ -20,15 +20,15 @@ pub(crate) fn squeue(bytes: &[u8]) {
     let nodes: usize = list.jobs.iter().map(|job| job.nodes.len()).sum();
     assert!(nodes <= MANY_NODES, "{nodes} nodes of {} bytes", bytes.len());
     list.jobs.iter_mut().for_each(explain);
-    // With another mark the same bytes are no list: nothing in a job can imitate it.
+    // With another separator the same bytes are no list: nothing in a job can imitate it.
     let other = squeue::read(bytes, ALICE, &Delimiter::of(MARK ^ 1));
     assert!(other.jobs.is_empty() || contains(bytes, format!("{:012x}", MARK ^ 1).as_bytes()));
-    // Nobody else's jobs are ever among them.
+    // Other users' jobs are never among them.
     let digits = ALICE.to_string();
     assert!(list.jobs.is_empty() || contains(bytes, digits.as_bytes()));
 }
 
-/// What scontrol printed, of jobs and of the configuration.
+/// Output of scontrol, about jobs and the configuration.
 pub(crate) fn scontrol(bytes: &[u8]) {
     let found = scontrol::read(bytes, ALICE);
     for detail in found.values().flatten() {
@@ -46,7 +46,7 @@ pub(crate) fn scontrol(bytes: &[u8]) {
     }
 }
 
-/// Words within what SLURM prints: a list of hosts, a reason for waiting.
+/// Values within SLURM's output: a hostlist, a pending reason.
 pub(crate) fn words(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for waits in [true, false] {

@@ -1,4 +1,5 @@
-//! known_hosts, certificates and ssh's settings are read from files and hosts that are not ours: none is believed too easily.
+//! known_hosts, certificates and ssh's configuration come from files and hosts of others and are
+//! not trusted without a match.
 
 use base64ct::{Base64, Encoding};
 use nodeglass_relay::launch::known_hosts::{HostId, KnownHosts, Verdict};
@@ -8,7 +9,7 @@ use std::path::Path;
 /// January 2026.
 const NOW: u64 = 1_768_435_200;
 
-/// The lines of a file, then a zero byte, then the key or the certificate that a host shows.
+/// The lines of a file, then a zero byte, then the host's key or certificate.
 pub(crate) fn known_hosts(bytes: &[u8]) {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let (file, key) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
@@ -16,8 +17,8 @@ pub(crate) fn known_hosts(bytes: &[u8]) {
         let known = hosts(&[file]);
         let verdict = known.verdict(&host, key, NOW);
         assert!(!known.algorithms(&host).is_empty());
-        assert!(hosts(&[]).verdict(&host, key, NOW) == Verdict::Unknown, "known to nobody");
-        // What is in no line cannot be known, but for a certificate or the key inside of one.
+        assert!(hosts(&[]).verdict(&host, key, NOW) == Verdict::Unknown, "no line has this key");
+        // A key in no line is unknown, except for a certificate or the key inside one.
         let encoded = Base64::encode_string(key);
         if verdict == Verdict::Known && !is_certificate(key) {
             assert!(String::from_utf8_lossy(file).contains(&encoded), "known from nowhere");
@@ -49,11 +50,11 @@ fn name(key: &[u8]) -> Option<&[u8]> {
     rest.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)
 }
 
-/// What `ssh -G` printed.
+/// Output of `ssh -G`.
 pub(crate) fn config(bytes: &[u8]) {
     let local = Local { home: "/home/alice".into(), user: "alice".into(), agent: None };
     let text = String::from_utf8_lossy(bytes);
     let settings = ssh_config::read(&text, "gpu-01", &local);
-    // A host that is not known is accepted only where the user's own settings say so.
+    // An unknown host is accepted only if the user's own settings permit it.
     assert!(!settings.accept_unknown || text.contains("stricthostkeychecking"));
 }

@@ -1,4 +1,4 @@
-//! Wire two, read at both ends: what is a message stays one, and no message breaks the page's picture.
+//! Wire two, decoded at both ends: messages round-trip, and no message breaks the page's picture.
 
 use nodeglass_protocol::Picture;
 use nodeglass_protocol::frame::Form;
@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::sync::LazyLock;
 
 const FORMS: [Form; 2] = [Form::Binary, Form::Json];
-/// A picture with everything in it.
+/// A picture with every kind of content.
 static KNOWN: LazyLock<Picture> = LazyLock::new(|| {
     let bytes = include_bytes!("../../../../protocol/tests/frozen/v2/snapshot.bin");
     match Form::Binary.decode(bytes) {
@@ -16,34 +16,34 @@ static KNOWN: LazyLock<Picture> = LazyLock::new(|| {
     }
 });
 
-/// What a page may send.
+/// A message of a page.
 pub(crate) fn page_to_relay(bytes: &[u8]) {
     for form in FORMS {
         let _ = read::<ClientMessage>(form, bytes);
     }
 }
 
-/// One message of a relay, to a page that knows something.
+/// One message of a relay, to a page with a picture.
 pub(crate) fn relay_to_page(bytes: &[u8]) {
     for message in FORMS.into_iter().filter_map(|form| read(form, bytes)) {
         match message {
-            ServerMessage::Snapshot(snapshot) => look_at(snapshot.picture),
+            ServerMessage::Snapshot(snapshot) => query_all(snapshot.picture),
             ServerMessage::Delta(delta) => {
                 let mut picture = KNOWN.clone();
                 apply(&mut picture, &delta);
-                look_at(picture);
+                query_all(picture);
             }
             ServerMessage::Histories(pasts) => {
                 let mut picture = KNOWN.clone();
                 let _ = picture.apply_histories(pasts, |_| ());
-                look_at(picture);
+                query_all(picture);
             }
             _ => {}
         }
     }
 }
 
-/// Many messages of a relay, each after its length in two bytes, as one page takes them.
+/// Several messages of a relay, each after its length in two bytes, applied by one page.
 pub(crate) fn relay_to_page_for_long(mut bytes: &[u8]) {
     let mut picture = KNOWN.clone();
     while let Some((length, rest)) = bytes.split_first_chunk::<2>() {
@@ -57,7 +57,7 @@ pub(crate) fn relay_to_page_for_long(mut bytes: &[u8]) {
             _ => {}
         }
     }
-    look_at(picture);
+    query_all(picture);
 }
 
 /// Decoding, encoding and decoding again yields the same message.
@@ -78,8 +78,8 @@ fn apply(picture: &mut Picture, delta: &Delta) {
     }
 }
 
-/// Everything that a page asks a picture.
-fn look_at(mut picture: Picture) {
+/// Everything that a page queries from a picture.
+fn query_all(mut picture: Picture) {
     let at_ms = picture.at_ms;
     for node in &mut picture.nodes {
         for index in 0..node.row_count() {

@@ -4,7 +4,7 @@ use super::cell::{self, Update};
 use super::row_values::RowValues;
 use super::source::{RowEntry, RowFlags};
 use super::state::Grid;
-use super::updater::RowUpdater;
+use super::updater::{RowUpdater, Urgency};
 use crate::domain::colour_scheme::ColourScheme;
 use crate::state::settings::Theme;
 use crate::table::column::Sum;
@@ -33,9 +33,14 @@ pub fn Body(
     let shown = Arc::new(shown);
     let rendered = grid.rendered();
     let frame = StoredValue::new_local(Frame::read(&grid, rendered));
-    let updater = RowUpdater::new({
+    let updater = RowUpdater::new(grid.frames(), {
         let grid = grid.clone();
-        move || frame.set_value(Frame::read(&grid, rendered))
+        move || {
+            let now = Frame::read(&grid, rendered);
+            let urgency = frame.with_value(|before| now.urgency_after(before));
+            frame.set_value(now);
+            urgency
+        }
     });
     let row = move |entry: RowEntry| untrack(|| row(&grid, &shown, &entry, frame, updater));
     view! {
@@ -58,6 +63,8 @@ struct Frame {
     in_view: Window,
     appearance: (Theme, ColourScheme, u64),
     selected: Option<Arc<str>>,
+    /// Whether rows have space for a second line.
+    is_tall: bool,
     /// Index of the first rendered row.
     first: usize,
     rows: Vec<Arc<str>>,
@@ -78,9 +85,20 @@ impl Frame {
             in_view: grid.in_view.get(),
             appearance: grid.appearance(),
             selected: grid.selected.get(),
+            is_tall: grid.is_tall(),
             first: grid.window.get().first,
             rows: rendered.with(|rows| rows.iter().map(|row| row.key.clone()).collect()),
         }
+    }
+
+    /// Returns what the change since an earlier frame requires.
+    fn urgency_after(&self, before: &Self) -> Urgency {
+        let same = self.in_view == before.in_view
+            && self.appearance == before.appearance
+            && self.selected == before.selected
+            && self.first == before.first
+            && self.rows == before.rows;
+        if same { Urgency::Readings } else { Urgency::Interaction }
     }
 
     /// Returns whether a row's values are updated in this frame.
@@ -108,6 +126,7 @@ struct RowState {
     row_flags: RowFlags,
     selected: bool,
     index: Option<usize>,
+    has_second_line: bool,
 }
 
 impl RowState {
@@ -119,13 +138,14 @@ impl RowState {
             (lost, "is-lost"),
             (stale, "is-stale"),
             (self.selected, "is-selected"),
+            (self.has_second_line, "has-second-line"),
         ];
         all.into_iter().filter(|(holds, _)| *holds).map(|(_, class)| class).collect::<Vec<_>>().join(" ")
     }
 }
 
-/// What a row's values were read from: its revision, the step of the charts, and the colours.
-type Version = (u64, u64, (Theme, ColourScheme, u64));
+/// What a row was drawn from: its revision, the step of the charts, the colours, and whether it is tall.
+type Version = (u64, u64, (Theme, ColourScheme, u64), bool);
 
 fn row(
     grid: &Grid,
@@ -135,12 +155,17 @@ fn row(
     updater: RowUpdater,
 ) -> AnyView {
     let line = RowValues::read(grid, entry, shown);
+    let second_line = RwSignal::new(read_second_line(grid, entry, shown));
     let state = RwSignal::new(frame.with_value(|frame| RowState {
         row_flags: line.row_flags,
         selected: frame.is_selected(&entry.key),
         index: frame.index_of(&entry.key, None),
+        has_second_line: second_line.with_untracked(Option::is_some),
     }));
-    let cells = shown.iter().enumerate().map(|(at, column)| cell::cell(grid, entry, &line, at, *column));
+    let cells = shown
+        .iter()
+        .enumerate()
+        .map(|(at, column)| cell::cell(grid, entry, &line, (at, *column), second_line));
     let (cells, updates): (Vec<AnyView>, Vec<Update>) = cells.unzip();
     let is_part = entry.depth > 0;
     let click = {
@@ -173,11 +198,16 @@ fn row(
                 index: frame.index_of(&entry.key, before.index),
                 ..before
             };
-            let latest = Some((grid.source.revision(&entry), frame.step, frame.appearance));
+            let latest = Some((grid.source.revision(&entry), frame.step, frame.appearance, frame.is_tall));
             if frame.updates(now.index) && version.get() != latest {
                 let line = RowValues::read(&grid, &entry, &shown);
                 now.row_flags = line.row_flags;
                 updates.iter().for_each(|update| update.run(&line));
+                let text = read_second_line(&grid, &entry, &shown);
+                now.has_second_line = text.is_some();
+                if second_line.with_untracked(|before| *before != text) {
+                    second_line.set(text);
+                }
                 version.set(latest);
             }
             if now != before {
@@ -186,6 +216,12 @@ fn row(
         });
     });
     drawn.into_any()
+}
+
+/// Returns the second line of a row, if rows have space for one.
+fn read_second_line(grid: &Grid, entry: &RowEntry, shown: &[usize]) -> Option<String> {
+    let is_shown = |id: &str| shown.iter().any(|at| grid.columns[*at].id == id);
+    if grid.is_tall() { grid.source.second_line(entry, &is_shown) } else { None }
 }
 
 /// Returns the `aria-rowindex`: counted from one, the head included.

@@ -9,35 +9,63 @@ use crate::table::{CellStyle, Column, Unit, Value, processes, sum as sums};
 use crate::view::widgets::meter::meter;
 use leptos::prelude::*;
 
-/// Creates the cell at position `at` of the shown columns, and what updates it.
-pub fn cell(grid: &Grid, entry: &RowEntry, line: &RowValues, at: usize, column: usize) -> (AnyView, Update) {
+/// Creates the cell at position `at` of the shown columns, and what updates it. The first cell contains the row's
+/// second line.
+pub fn cell(
+    grid: &Grid,
+    entry: &RowEntry,
+    line: &RowValues,
+    (at, column): (usize, usize),
+    second_line: RwSignal<Option<String>>,
+) -> (AnyView, Update) {
     let column = grid.columns[column];
+    let second_line = (at == 0).then(|| {
+        move || second_line.get().map(|text| view! { <small class="second-line">{text}</small> }.into_any())
+    });
     let role = (at == 0).then_some("rowheader");
     let class = class(&column);
     if matches!(column.style, CellStyle::Custom | CellStyle::Graphic) {
         let CustomCell { view, write } = grid.source.custom_cell(entry, column.id);
-        return (view! { <td class=class role=role>{view}</td> }.into_any(), Update::Custom(write));
+        return (
+            view! { <td class=class role=role>{view} {second_line}</td> }.into_any(),
+            Update::Custom(write),
+        );
     }
     let value = RwSignal::new(line.value(at).clone());
     let settings = grid.settings();
     let inside = move || value.with(|value| content(&column, value, settings));
-    (view! { <td class=class role=role>{move || inside()}</td> }.into_any(), Update::Value(at, value))
+    let view = view! { <td class=class role=role>{move || inside()} {second_line}</td> };
+    (view.into_any(), Update::Value(at, value))
 }
 
 /// Creates a cell of the footer.
 pub fn sum(grid: &Grid, sums: Memo<RowValues>, at: usize, column: usize) -> AnyView {
     let column = grid.columns[column];
-    let title = Some(sums::label(column.sum)).filter(|label| !label.is_empty());
-    let class = class(&column);
+    // A bar beside a longer figure is shorter than those above it, as if it stood for less.
+    let shown = if column.sum == Sum::Total { Column { style: CellStyle::Plain, ..column } } else { column };
+    let class = class(&shown);
     let settings = grid.settings();
+    let aggregate = move |value: &Value| {
+        let label = sums::label(column.sum);
+        // The maximum of a sum has more digits than those above it, and a line of its own.
+        let (value, label) = match (column.sum, value) {
+            (Sum::Total, Value::Part(part, _)) => {
+                let whole = value.shown(column.unit).1.unwrap_or_default();
+                (Value::Number(*part), format!("{label} of {whole}"))
+            }
+            _ => (value.clone(), label.to_owned()),
+        };
+        view! { {content(&shown, &value, settings)} <small>{label}</small> }.into_any()
+    };
     let inside = move || match column.sum {
         Sum::None if at == 0 => {
-            view! { <abbr title="all rows together, those of old values left out">"Σ"</abbr> }.into_any()
+            view! { <abbr title="All rows together; rows with stale values are left out">"All"</abbr> }
+                .into_any()
         }
         Sum::None => ().into_any(),
-        _ => sums.with(|line| content(&column, line.value(at), settings)),
+        _ => sums.with(|line| aggregate(line.value(at))),
     };
-    view! { <td class=class title=title>{move || inside()}</td> }.into_any()
+    view! { <td class=class>{move || inside()}</td> }.into_any()
 }
 
 fn class(column: &Column) -> String {

@@ -1,8 +1,8 @@
 //! The menu for choosing and ordering columns, reachable by keyboard.
 
-use super::menu::Menu;
 use super::state::Grid;
 use crate::table::choice::Choice;
+use crate::view::widgets::menu::Menu;
 use leptos::prelude::*;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub fn ColumnMenu(
 ) -> impl IntoView {
     let open = RwSignal::new(false);
     let inside = Arc::new(move || inside(&grid));
-    view! { <Menu title="Columns" about="which columns are shown, and in which order" open inside/> }
+    view! { <Menu title="Columns" about="Choose and order the columns" open inside/> }
 }
 
 fn inside(grid: &Grid) -> AnyView {
@@ -30,7 +30,7 @@ fn inside(grid: &Grid) -> AnyView {
     let entry = move |at| entry(&item, at);
     view! {
         <ul class="menu__list"><For each=move || order.get() key=usize::clone children=entry/></ul>
-        <button class="btn" on:click=move |_| reset.choose(Choice::default())>"Columns as they were"</button>
+        <button class="btn" on:click=move |_| reset.choose(Choice::default())>"Reset columns"</button>
     }
     .into_any()
 }

@@ -1,9 +1,9 @@
 //! The menu that copies a table to the clipboard or saves it as a file.
 
-use super::menu::Menu;
 use super::state::Grid;
 use crate::platform;
 use crate::table::export::Form;
+use crate::view::widgets::menu::Menu;
 use leptos::prelude::*;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub fn ExportMenu(
 ) -> impl IntoView {
     let open = RwSignal::new(false);
     let inside = Arc::new(move || inside(&grid, open));
-    view! { <Menu title="Copy" about="take along what is shown" open inside/> }
+    view! { <Menu title="Copy" about="Copy or download this table" open inside/> }
 }
 
 fn inside(grid: &Grid, open: RwSignal<bool>) -> AnyView {

@@ -43,8 +43,7 @@ fn title(grid: &Grid, at: usize) -> AnyView {
     view! {
         <th class=class scope="col" aria-sort=order title=about(&column)>
             <button class="grid__sort" tabindex="-1" on:click=click>
-                {column.title}
-                {unit(&column)}
+                <span>{column.title} {unit(&column)}</span>
                 <i aria-hidden="true">{move || arrow()}</i>
             </button>
         </th>

@@ -6,7 +6,6 @@ mod column_menu;
 mod export_menu;
 mod head;
 mod keys;
-mod menu;
 mod row_values;
 mod source;
 mod state;
@@ -39,7 +38,6 @@ pub fn Table(
         <section class=format!("grid grid--{}", names.id) aria-label=names.title>
             <toolbar::Toolbar grid=grid.clone()/>
             <Box grid=grid.clone() empty/>
-            {move || empty.get().then(|| view! { <p class="grid__none">{format!("No {} to see here.", names.rows.1)}</p> }.into_any())}
         </section>
     }
 }
@@ -47,7 +45,7 @@ pub fn Table(
 #[component]
 fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
     let names = grid.names;
-    let (scroll, over, out) = (grid.clone(), grid.clone(), grid.clone());
+    let (scroll, over, out, wide) = (grid.clone(), grid.clone(), grid.clone(), grid.is_wide);
     let count = grid.order;
     let (key, active, width) = (grid.clone(), grid.clone(), grid.clone());
     let inside = {
@@ -65,6 +63,7 @@ fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
     view! {
         <div
             class="grid__box"
+            class:grid__box--wide=move || wide.get()
             node_ref=grid.outer
             hidden=move || empty.get()
             on:scroll=move |_| scroll.on_scroll()

@@ -1,5 +1,6 @@
 //! Row sources: which rows a table has, their values, and what opens when one is chosen.
 
+use crate::domain::text;
 use crate::fleet::{GpuCell, NodeCell};
 use crate::table::{Column, Value};
 use leptos::prelude::{AnyView, IntoAny};
@@ -31,6 +32,20 @@ pub trait RowSource {
     }
     /// Returns the current flags of a row; does not subscribe.
     fn row_flags(&self, entry: &RowEntry) -> RowFlags;
+    /// Returns whether a row is a remark among the rows, which is not counted as one of them.
+    fn is_note(&self, _: &RowEntry) -> bool {
+        false
+    }
+    /// Returns how many rows these are, in words: `8 nodes`.
+    fn counted(&self, entries: &[RowEntry]) -> String {
+        let (one, many) = self.names().rows;
+        text::count(entries.len(), one, many)
+    }
+    /// Returns a second line for a row that is tall enough, on narrow and touch screens: what a tooltip or a
+    /// column that is not shown would explain.
+    fn second_line(&self, _: &RowEntry, _is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
+        None
+    }
     /// Returns an explanation of a special row, for a tooltip.
     fn about(&self, _: &RowEntry) -> Option<&'static str> {
         None

@@ -2,14 +2,14 @@
 
 use super::source::{RowEntry, SharedSource, TableNames};
 use crate::domain::colour_scheme::ColourScheme;
-use crate::platform::{self, Observer, Visibility};
+use crate::platform::{self, FrameQueue, Listener, Observer, Visibility};
 use crate::state::page::Page;
 use crate::state::settings::{Settings, Theme};
 use crate::state::time::Time;
 use crate::table::choice::Choice;
 use crate::table::filter::{Filter, FilterError};
 use crate::table::sort::{Sort, ordered};
-use crate::table::window::{MAX_UNWINDOWED, Window, scroll_to_reveal};
+use crate::table::window::{Window, scroll_to_reveal, visible_part};
 use crate::table::{Column, Value, export};
 use gloo_timers::callback::Timeout;
 use leptos::html;
@@ -18,10 +18,12 @@ use std::sync::Arc;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, HtmlElement, Node};
 
-/// Height of a row in px, as in the style sheet.
+/// Height of a row in px, unless the style sheet says otherwise.
 const ROW_PX: u32 = 26;
-/// Height of head and footer together in px.
-const EDGES_PX: u32 = 58;
+/// From this height on, in px, a row has space for a second line.
+const TALL_PX: u32 = 40;
+/// How far beyond the viewport rows count as visible, in px.
+const MARGIN_PX: f64 = 120.0;
 /// Width of the table's frame besides its columns, in px.
 const FRAME_PX: u32 = 4;
 /// A filter that takes this long until the next frame waits for a pause in typing, in ms: three frames.
@@ -60,16 +62,19 @@ pub struct Grid {
     pub selected: RwSignal<Option<Arc<str>>>,
     /// Whether the pointer is over it: rows keep their place.
     pub is_hovered: RwSignal<bool>,
-    /// The scrolling element.
+    /// Height of a row in px; rows are taller on narrow and touch screens.
+    row_px: RwSignal<u32>,
+    /// The element around the table, which scrolls by itself only if the user chose more columns than fit.
     pub outer: NodeRef<html::Div>,
     /// The filter's input.
     pub input: NodeRef<html::Input>,
     /// Whether any part of it is visible.
     pub is_in_view: Memo<bool>,
+    /// Whether the user chose more columns than fit: the table then scrolls by itself, so that its horizontal
+    /// scroll bar stays in view.
+    pub is_wide: Memo<bool>,
     scroll: RwSignal<u32>,
     visibility: RwSignal<Visibility>,
-    /// Height of the viewport.
-    viewport_height: RwSignal<u32>,
     available_width: RwSignal<u32>,
     /// How long the last filter took until the next frame, in ms.
     filter_cost_ms: StoredValue<f64>,
@@ -88,11 +93,19 @@ impl Grid {
         let available_width = RwSignal::new(platform::width() as u32);
         let (scroll, is_hovered) = (RwSignal::new(0), RwSignal::new(false));
         let visibility = RwSignal::new(Visibility::Part(0, 0));
-        let viewport_height = RwSignal::new(platform::height());
+        let row_px = RwSignal::new(row_height());
         let is_in_view = Memo::new(move |_| visibility.get() != Visibility::Hidden);
         let shown = Memo::new({
             let columns = columns.clone();
             move |_| choice.with(|choice| choice.shown(&columns, available_width.get()))
+        });
+        let is_wide = Memo::new({
+            let columns = columns.clone();
+            move |_| {
+                let width = |at: &usize| u32::from(columns[*at].width);
+                choice.with(Choice::is_own)
+                    && shown.with(|shown| shown.iter().map(width).sum::<u32>()) > available_width.get()
+            }
         });
         let filter_text = page.address.query(names.filter);
         let (filter, error) = filter(filter_text, &columns);
@@ -122,17 +135,17 @@ impl Grid {
             match visibility.get() {
                 Visibility::Hidden => {}
                 Visibility::Part(from, height) => last.set_value((scroll.get() + from, height)),
-                Visibility::Full => last.set_value((scroll.get(), viewport_height.get())),
+                Visibility::Full => last.set_value((0, u32::MAX)),
             }
             last.get_value()
         });
         let window = Memo::new(move |_| {
             let (top, height) = part.get();
-            Window::over(order.with(Vec::len), top, height, ROW_PX)
+            Window::over(order.with(Vec::len), top, height, row_px.get())
         });
         let in_view = Memo::new(move |_| {
             let (top, height) = if is_in_view.get() { part.get() } else { (0, 0) };
-            Window::in_view(order.with(Vec::len), top, height, ROW_PX)
+            Window::in_view(order.with(Vec::len), top, height, row_px.get())
         });
         let selected = RwSignal::new(None);
         let (outer, input) = (NodeRef::new(), NodeRef::new());
@@ -152,12 +165,13 @@ impl Grid {
             in_view,
             selected,
             is_hovered,
+            row_px,
             outer,
             input,
             is_in_view,
+            is_wide,
             scroll,
             visibility,
-            viewport_height,
             available_width,
             filter_cost_ms: StoredValue::new(0.0),
             typing: StoredValue::new_local(None),
@@ -183,9 +197,10 @@ impl Grid {
 
     /// Returns the height of the spacers above and below, in px.
     pub fn spaces(&self) -> (Memo<u32>, Memo<u32>) {
-        let (order, window) = (self.order, self.window);
-        let above = Memo::new(move |_| window.get().first as u32 * ROW_PX);
-        let below = Memo::new(move |_| order.with(Vec::len).saturating_sub(window.get().end) as u32 * ROW_PX);
+        let (order, window, row_px) = (self.order, self.window, self.row_px);
+        let above = Memo::new(move |_| window.get().first as u32 * row_px.get());
+        let below =
+            Memo::new(move |_| order.with(Vec::len).saturating_sub(window.get().end) as u32 * row_px.get());
         (above, below)
     }
 
@@ -224,16 +239,27 @@ impl Grid {
         else {
             return;
         };
-        let id = self.row_id(&key);
         self.selected.set(Some(key));
+        self.reveal(index);
+    }
+
+    /// Scrolls until a row is visible between the sticky head and footer.
+    fn reveal(&self, index: usize) {
         let Some(outer) = self.outer.get_untracked() else { return };
-        if self.order.with_untracked(Vec::len) > MAX_UNWINDOWED {
-            let (top, height) = (self.scroll.get_untracked(), outer.client_height().max(0).cast_unsigned());
-            if let Some(top) = scroll_to_reveal(index, top, height.saturating_sub(EDGES_PX), ROW_PX) {
-                outer.set_scroll_top(top.cast_signed());
-            }
-        } else if let Some(row) = document().get_element_by_id(&id) {
-            platform::scroll_into_view(&row);
+        let scroller = if self.is_wide.get_untracked() { Some(outer.clone().into()) } else { main(&outer) };
+        let Some(scroller) = scroller else { return };
+        let height = |part: &str| {
+            let part = outer.query_selector(part).ok().flatten();
+            part.map_or(0, |part| platform::bounding_rect(&part)[3] as i32)
+        };
+        let (head, row) = (height("thead"), self.row_px.get_untracked().cast_signed());
+        let inner_scroll = self.scroll.get_untracked().cast_signed();
+        let first = platform::bounding_rect(&outer)[1] as i32 + head - inner_scroll;
+        let top = first + index as i32 * row;
+        let [_, view, _, view_height] = platform::bounding_rect(&scroller).map(|side| side as i32);
+        let view = (view + head, view + view_height - height("tfoot"));
+        if let Some(by) = scroll_to_reveal((top, top + row), view) {
+            scroller.set_scroll_top(scroller.scroll_top() + by);
         }
     }
 
@@ -279,9 +305,23 @@ impl Grid {
     /// Returns the width below which it scrolls horizontally: only for a user's choice of columns.
     pub fn min_width(&self) -> Option<String> {
         let own = self.choice.with(Choice::is_own);
-        let width: u32 =
-            self.shown.with(|shown| shown.iter().map(|at| u32::from(self.columns[*at].width)).sum());
-        own.then(|| format!("{width}px"))
+        own.then(|| format!("{}px", self.width()))
+    }
+
+    /// Returns the width of the shown columns in px.
+    fn width(&self) -> u32 {
+        self.shown.with(|shown| shown.iter().map(|at| u32::from(self.columns[*at].width)).sum())
+    }
+
+    /// Returns whether rows have space for a second line.
+    pub fn is_tall(&self) -> bool {
+        self.row_px.get() >= TALL_PX
+    }
+
+    /// Returns whether the order is held although readings may have changed it: rows keep their place under the
+    /// pointer.
+    pub fn is_held(&self) -> bool {
+        self.is_hovered.get() && (self.sort.get().is_some() || self.filter_text.get().is_some())
     }
 
     /// Returns what is shown in an export format.
@@ -306,6 +346,11 @@ impl Grid {
         (self.page.settings.theme(), self.page.settings.scheme(), self.time.track_colours())
     }
 
+    /// Returns the queue that spreads updates over frames.
+    pub fn frames(&self) -> FrameQueue {
+        self.page.frames
+    }
+
     /// Returns the step of the charts.
     pub fn step(&self) -> u64 {
         self.page.step.get()
@@ -316,18 +361,40 @@ impl Grid {
         self.page.second.get()
     }
 
-    /// Observes which part of it is visible, until the guard is dropped.
-    pub fn observe_visibility(&self) -> Option<Observer> {
-        let visibility = self.visibility;
-        let guard = Observer::visibility(self.outer.get_untracked()?.as_ref(), move |in_view| {
-            if visibility.get_untracked() != in_view {
-                visibility.set(in_view);
-            }
+    /// Observes which part of it is visible, until the guards are dropped. The observer reports no change while a
+    /// table that exceeds the viewport scrolls through it, so that the page's scrolling is observed as well.
+    pub fn observe_visibility(&self) -> Option<(Observer, Listener)> {
+        let outer = self.outer.get_untracked()?;
+        let (visibility, seen, scrolled) = (self.visibility, self.clone(), self.clone());
+        let observer = Observer::visibility(outer.as_ref(), move |part| match part {
+            Visibility::Hidden => visibility.set(Visibility::Hidden),
+            _ => seen.read_visible_part(),
         });
-        if guard.is_none() {
+        let on_scroll = move |_| {
+            if scrolled.is_in_view.get_untracked() {
+                scrolled.read_visible_part();
+            }
+        };
+        let guards = observer.zip(main(&outer).map(|main| Listener::new(main, "scroll", on_scroll)));
+        if guards.is_none() {
             visibility.set(Visibility::Full);
         }
-        guard
+        guards
+    }
+
+    /// Reads which part of it the page shows.
+    fn read_visible_part(&self) {
+        let Some(outer) = self.outer.get_untracked() else { return };
+        let Some(main) = main(&outer) else { return };
+        let place = |element: &Element| {
+            let [_, top, _, height] = platform::bounding_rect(element);
+            (top, height)
+        };
+        let part = visible_part(place(&outer), place(&main), MARGIN_PX);
+        let part = part.map_or(Visibility::Hidden, |(from, height)| Visibility::Part(from, height));
+        if self.visibility.get_untracked() != part {
+            self.visibility.set(part);
+        }
     }
 
     /// Reads the scroll offset.
@@ -349,9 +416,24 @@ impl Grid {
         if width > 0 {
             self.available_width.set(width.saturating_sub(FRAME_PX));
         }
-        self.viewport_height.set(platform::height());
+        if self.row_px.get_untracked() != row_height() {
+            self.row_px.set(row_height());
+        }
         self.on_scroll();
+        if self.is_in_view.get_untracked() {
+            self.read_visible_part();
+        }
     }
+}
+
+/// Returns the element that scrolls the page.
+fn main(outer: &HtmlElement) -> Option<Element> {
+    outer.closest("main").ok().flatten()
+}
+
+/// Returns the height of a row in px, as in the style sheet.
+fn row_height() -> u32 {
+    platform::media_token("--row").trim_end_matches("px").parse().unwrap_or(ROW_PX)
 }
 
 fn in_order(

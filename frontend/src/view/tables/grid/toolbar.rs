@@ -15,25 +15,38 @@ pub fn Toolbar(
 ) -> impl IntoView {
     let names = grid.names;
     let empty = grid.is_empty();
-    let (entries, order, error) = (grid.entries, grid.order, grid.error);
-    let counts = Memo::new(move |_| (order.with(Vec::len), entries.with(Vec::len)));
-    let count = move || match counts.get() {
-        (_, 0) => format!("no {}", names.rows.1),
-        (passing, all) if passing == all => text::count(all, names.rows.0, names.rows.1),
-        (passing, all) => {
-            format!("{} of {}", text::grouped(passing as u64), text::count(all, names.rows.0, names.rows.1))
+    let (entries, order, error, filter_text) = (grid.entries, grid.order, grid.error, grid.filter_text);
+    let source = grid.source.clone();
+    let count = Memo::new(move |_| {
+        let (passing, all) = (order.with(Vec::len), entries.with(Vec::len));
+        if all == 0 {
+            return String::new();
         }
-    };
+        let counted = entries.with(|entries| untrack(|| source.counted(entries)));
+        if passing == all {
+            return counted;
+        }
+        let notes = order.with(|order| order.iter().filter(|entry| source.is_note(entry)).count());
+        format!("{} of {counted}", text::grouped((passing - notes) as u64))
+    });
+    let held = grid.clone();
+    let held = Memo::new(move |_| held.is_held());
     let error = move || {
         error.get().map(|error| {
-            let position = format!(" (at character {})", error.at + 1);
+            // Of several terms, the position names the one that is meant.
+            let several = filter_text.with(|text| text.as_deref().is_some_and(|text| text.trim().contains(' ')));
+            let position = several.then(|| format!(" (at character {})", error.at + 1));
             view! { <p class="grid__error" id=format!("{}-error", names.id)>"◆ " {error.message} {position}</p> }
         })
     };
     view! {
         <div class="grid__bar">
             <h2>{names.title}</h2>
-            <span class="grid__count" role="status">{move || count()}</span>
+            <span class="grid__count" role="status">{move || count.get()}</span>
+            <span class="grid__held" class:is-held=move || held.get()
+                title="Rows keep their place while the pointer is over the table. They are sorted again when it leaves.">
+                "order held"
+            </span>
             <div class="grid__tools" hidden=move || empty.get()>
                 <Input grid=grid.clone()/>
                 <ColumnMenu grid=grid.clone()/>

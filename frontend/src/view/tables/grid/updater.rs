@@ -3,36 +3,89 @@
 //! Rows that subscribe to their data one by one cost more to notify than to update: a frame of 1,000 GPUs
 //! notifies hundreds of them, most of which do not change.
 
+use crate::platform::FrameQueue;
 use leptos::prelude::*;
 use send_wrapper::SendWrapper;
 use std::rc::Rc;
 
+/// Number of rows that are updated with new readings in one frame.
+const ROWS_PER_FRAME: usize = 24;
+
 type Update = Rc<dyn Fn()>;
+
+/// What a change requires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// The user waits for it: all rows are updated at once.
+    Interaction,
+    /// New readings: rows are updated a few per frame.
+    Readings,
+}
 
 /// The rows that one effect updates. Copies share the same rows.
 #[derive(Clone, Copy)]
-pub struct RowUpdater(StoredValue<Vec<Update>, LocalStorage>);
+pub struct RowUpdater(StoredValue<Rows, LocalStorage>);
+
+#[derive(Default)]
+struct Rows {
+    updates: Vec<Update>,
+    /// The row that is updated next.
+    next: usize,
+    /// Number of rows that have yet to be updated.
+    due: usize,
+}
 
 impl RowUpdater {
-    /// Updates all rows whenever something changes that `track` reads.
-    pub fn new(track: impl Fn() + 'static) -> Self {
-        let rows = StoredValue::new_local(Vec::<Update>::new());
-        Effect::new(move || {
-            track();
-            // Updating a row may add or remove others.
-            let rows = rows.get_value();
-            untrack(|| rows.iter().for_each(|update| update()));
+    /// Updates rows whenever something changes that `track` reads.
+    pub fn new(frames: FrameQueue, track: impl Fn() -> Urgency + 'static) -> Self {
+        let updater = Self(StoredValue::new_local(Rows::default()));
+        Effect::new(move || match track() {
+            Urgency::Interaction => {
+                // Updating a row may add or remove others.
+                let rows = updater.0.with_value(|rows| rows.updates.clone());
+                updater.0.update_value(|rows| rows.due = 0);
+                untrack(|| rows.iter().for_each(|update| update()));
+            }
+            Urgency::Readings => {
+                let is_waiting = updater.0.try_update_value(|rows| {
+                    let is_waiting = rows.due > 0;
+                    rows.due = rows.updates.len();
+                    is_waiting
+                });
+                if is_waiting == Some(false) {
+                    updater.run(frames);
+                }
+            }
         });
-        Self(rows)
+        updater
+    }
+
+    /// Updates some rows now, and the others in later frames.
+    fn run(self, frames: FrameQueue) {
+        let chunk = self.0.try_update_value(|rows| {
+            let (count, len) = (rows.due.min(ROWS_PER_FRAME), rows.updates.len());
+            let chunk: Vec<Update> = (0..count)
+                .filter_map(|at| rows.updates.get((rows.next + at) % len.max(1)).cloned())
+                .collect();
+            rows.next = (rows.next + count) % len.max(1);
+            rows.due -= count;
+            (chunk, rows.due > 0)
+        });
+        // The table may be gone by then.
+        let Some((chunk, more)) = chunk else { return };
+        untrack(|| chunk.iter().for_each(|update| update()));
+        if more {
+            frames.push(move || self.run(frames));
+        }
     }
 
     /// Adds a row until the current owner is disposed.
     pub fn add(self, update: impl Fn() + 'static) {
         let update: Update = Rc::new(update);
-        self.0.update_value(|rows| rows.push(update.clone()));
+        self.0.update_value(|rows| rows.updates.push(update.clone()));
         let update = SendWrapper::new(update);
         on_cleanup(move || {
-            self.0.try_update_value(|rows| rows.retain(|row| !Rc::ptr_eq(row, &update)));
+            self.0.try_update_value(|rows| rows.updates.retain(|row| !Rc::ptr_eq(row, &update)));
         });
     }
 }

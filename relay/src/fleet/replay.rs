@@ -28,7 +28,7 @@ struct Last {
 
 impl Replay {
     /// Adds a backfilled sample of a node with `gpus` GPUs.
-    pub fn take(&mut self, sample: &SampleDelta, gpus: usize) {
+    pub fn add(&mut self, sample: &SampleDelta, gpus: usize) {
         let mut now = match (sample.since, self.last.take()) {
             (None, _) => Last { seq: 0, gpus: vec![Row::default(); gpus], host: Row::default() },
             (Some(since), Some(last)) if last.seq == since => last,
@@ -51,14 +51,14 @@ impl Replay {
     }
 
     /// Enters pending samples if the clock is known; returns whether there were any.
-    pub fn settle(&mut self, past: &mut History, timeline: &Timeline, now_ms: u64) -> bool {
+    pub fn settle(&mut self, history: &mut History, timeline: &Timeline, now_ms: u64) -> bool {
         if self.waiting.is_empty() || !timeline.is_known() {
             return false;
         }
         let at = |(mono_ns, moment)| HistorySample { at_ms: timeline.relay_ms(mono_ns, now_ms), ..moment };
         let moments: Vec<_> = self.waiting.drain(..).map(at).collect();
         self.waiting.shrink_to_fit();
-        past.extend(&moments);
+        history.extend(&moments);
         true
     }
 

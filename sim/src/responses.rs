@@ -15,8 +15,13 @@ const MASK: &str = "•••";
 const LOADERS: u32 = 4;
 
 /// Returns the response of a node's probe to a request.
-pub(crate) fn answer(scenario: &Scenario, node: usize, at: ScenarioTime, ask: &ProbeRequest) -> Response {
-    match ask {
+pub(crate) fn respond(
+    scenario: &Scenario,
+    node: usize,
+    at: ScenarioTime,
+    request: &ProbeRequest,
+) -> Response {
+    match request {
         ProbeRequest::Process { process, environment } => match find(scenario, node, *process, at) {
             Some((_, worker)) => Response::Process(Box::new(detail(scenario, node, &worker, *environment))),
             None => gone(scenario, node, process.pid),
@@ -113,14 +118,14 @@ fn ancestors(worker: &Worker<'_>, own: bool) -> Vec<RelatedProcess> {
     let run = worker.run.id;
     let (daemon, shell) = (worker.launcher - 12, worker.launcher - 5);
     let args = worker.job.args.as_ref().map_or(worker.job.command.as_str(), Text::as_str);
-    let said = |line: String, name: &str| if own { LongText::new(line) } else { LongText::new(name) };
+    let visible = |line: String, name: &str| if own { LongText::new(line) } else { LongText::new(name) };
     let shell_line = format!("/bin/bash /var/spool/slurmd/job{run}/slurm_script");
     let launcher_line = format!("torchrun --nproc-per-node gpu --rdzv-backend c10d {args}");
     vec![
         related(daemon, 1, &"root".into(), LongText::new(format!("slurmstepd: [{run}.0]"))),
-        related(shell, daemon, user, said(shell_line, "slurm_script")),
-        related(worker.launcher, shell, user, said(launcher_line, "torchrun")),
-        related(worker.pid, worker.launcher, user, said(args.to_owned(), worker.job.command.as_str())),
+        related(shell, daemon, user, visible(shell_line, "slurm_script")),
+        related(worker.launcher, shell, user, visible(launcher_line, "torchrun")),
+        related(worker.pid, worker.launcher, user, visible(args.to_owned(), worker.job.command.as_str())),
     ]
 }
 

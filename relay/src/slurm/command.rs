@@ -43,7 +43,7 @@ pub struct Output {
 
 /// Why a command failed. The messages are complete sentences for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum QueryError {
+pub enum CommandError {
     /// It is not on the `PATH`.
     #[error("{0} is not on the PATH: is SLURM installed on this machine?")]
     Missing(Program),
@@ -57,7 +57,7 @@ pub enum QueryError {
     #[error("{0} printed more than {1} MiB")]
     OutputTooLarge(Program, usize),
     /// It exited with an error and this message.
-    #[error("{0} said: {1}")]
+    #[error("{0} failed: {1}")]
     Failed(Program, String),
 }
 
@@ -67,8 +67,8 @@ pub trait Client: Send + 'static {
     /// Runs a command and waits for it to exit.
     ///
     /// # Errors
-    /// [`QueryError`]; no process is left behind.
-    async fn run(&mut self, program: Program, args: &[String]) -> Result<Output, QueryError>;
+    /// [`CommandError`]; no process is left behind.
+    async fn run(&mut self, program: Program, args: &[String]) -> Result<Output, CommandError>;
 }
 
 /// Runs the commands on this machine.
@@ -131,7 +131,7 @@ impl Commands {
         paths.find(is_executable).unwrap_or_else(|| name.into())
     }
 
-    fn start(&self, program: Program, args: &[String]) -> Result<Running, QueryError> {
+    fn start(&self, program: Program, args: &[String]) -> Result<Running, CommandError> {
         let child = Command::new(self.path_of(program))
             .args(args)
             .env_clear()
@@ -143,8 +143,8 @@ impl Commands {
             .kill_on_drop(true)
             .spawn();
         child.map(Running).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => QueryError::Missing(program),
-            _ => QueryError::NotStarted(program, error.to_string()),
+            io::ErrorKind::NotFound => CommandError::Missing(program),
+            _ => CommandError::NotStarted(program, error.to_string()),
         })
     }
 }
@@ -157,16 +157,16 @@ impl Default for Commands {
 
 #[async_trait]
 impl Client for Commands {
-    async fn run(&mut self, program: Program, args: &[String]) -> Result<Output, QueryError> {
+    async fn run(&mut self, program: Program, args: &[String]) -> Result<Output, CommandError> {
         let mut running = self.start(program, args)?;
         match timeout(self.time_limit, running.wait_with_output(self.max_bytes)).await {
-            Err(_) => Err(QueryError::TimedOut(program, self.time_limit.as_secs())),
+            Err(_) => Err(CommandError::TimedOut(program, self.time_limit.as_secs())),
             Ok(Err(error)) if error.kind() == io::ErrorKind::FileTooLarge => {
-                Err(QueryError::OutputTooLarge(program, self.max_bytes >> 20))
+                Err(CommandError::OutputTooLarge(program, self.max_bytes >> 20))
             }
-            Ok(Err(error)) => Err(QueryError::Failed(program, error.to_string())),
+            Ok(Err(error)) => Err(CommandError::Failed(program, error.to_string())),
             Ok(Ok((true, output))) => Ok(output),
-            Ok(Ok((false, output))) => Err(QueryError::Failed(program, error_message(&output.err))),
+            Ok(Ok((false, output))) => Err(CommandError::Failed(program, error_message(&output.err))),
         }
     }
 }
@@ -218,7 +218,7 @@ pub fn error_message(err: &str) -> String {
     let is_informative = |line: &&str| line.contains("fatal:") || line.contains("error");
     let mut lines = err.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines.clone().rfind(is_informative).or_else(|| lines.next());
-    let line = line.unwrap_or("nothing, and exited with an error");
+    let line = line.unwrap_or("no message on standard error");
     let line = ["squeue:", "scontrol:", "scancel:"]
         .iter()
         .fold(line, |line, prefix| line.strip_prefix(prefix).unwrap_or(line));
@@ -243,16 +243,16 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    async fn run(dir: &tempfile::TempDir, limit: Duration, args: &[&str]) -> Result<Output, QueryError> {
+    async fn run(dir: &tempfile::TempDir, limit: Duration, args: &[&str]) -> Result<Output, CommandError> {
         let args: Vec<String> = args.iter().map(ToString::to_string).collect();
         let commands = Commands::new().with_path(dir.path()).with_limits(limit, 1 << 20);
         // Another test's fork may still hold the freshly written script open for writing.
         for _ in 0..50 {
             match commands.clone().run(Program::Squeue, &args).await {
-                Err(QueryError::NotStarted(_, why)) if why.contains("Text file busy") => {
+                Err(CommandError::NotStarted(_, why)) if why.contains("Text file busy") => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
-                answer => return answer,
+                result => return result,
             }
         }
         panic!("the stub stayed busy");
@@ -274,21 +274,21 @@ mod tests {
         let pids = dir.path().join("pids");
         write_stub(dir.path(), "squeue", &format!("sleep 600 & echo $! $$ > {}; wait", pids.display()));
         let started = Instant::now();
-        let answer = run(&dir, Duration::from_secs(1), &[]).await;
-        assert_eq!(answer, Err(QueryError::TimedOut(Program::Squeue, 1)));
+        let result = run(&dir, Duration::from_secs(1), &[]).await;
+        assert_eq!(result, Err(CommandError::TimedOut(Program::Squeue, 1)));
         assert!(started.elapsed() < LONG);
         for pid in fs::read_to_string(&pids).unwrap().split_whitespace() {
-            assert!(gone(pid).await, "{pid} lives on");
+            assert!(gone(pid).await, "{pid} is still running");
         }
     }
 
     #[tokio::test]
-    async fn leaving_a_query_half_way_kills_it() {
+    async fn dropping_a_running_command_kills_it() {
         let dir = tempfile::tempdir().unwrap();
         let pids = dir.path().join("pids");
         write_stub(dir.path(), "squeue", &format!("echo $$ > {}; sleep 600", pids.display()));
-        let left = timeout(Duration::from_secs(1), run(&dir, LONG, &[])).await;
-        assert!(left.is_err());
+        let dropped = timeout(Duration::from_secs(1), run(&dir, LONG, &[])).await;
+        assert!(dropped.is_err());
         assert!(gone(fs::read_to_string(&pids).unwrap().trim()).await);
     }
 
@@ -306,7 +306,7 @@ mod tests {
     #[tokio::test]
     async fn t18_a_flood_on_standard_output_is_cut_short() {
         let dir = stub("yes 0123456789 | head -c 100000000");
-        assert_eq!(run(&dir, LONG, &[]).await, Err(QueryError::OutputTooLarge(Program::Squeue, 1)));
+        assert_eq!(run(&dir, LONG, &[]).await, Err(CommandError::OutputTooLarge(Program::Squeue, 1)));
     }
 
     #[tokio::test]
@@ -323,14 +323,15 @@ mod tests {
             "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1",
         );
         let why = run(&dir, LONG, &[]).await.unwrap_err().to_string();
-        let want = "squeue said: slurm_load_jobs error: Unable to contact slurm controller (connect failure)";
+        let want =
+            "squeue failed: slurm_load_jobs error: Unable to contact slurm controller (connect failure)";
         assert_eq!(why, want);
     }
 
     #[tokio::test]
     async fn a_missing_command_is_reported_as_missing() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(run(&dir, LONG, &[]).await, Err(QueryError::Missing(Program::Squeue)));
+        assert_eq!(run(&dir, LONG, &[]).await, Err(CommandError::Missing(Program::Squeue)));
     }
 
     #[test]
@@ -339,6 +340,6 @@ mod tests {
                    squeue: fatal: Could not establish a configuration source\n";
         assert_eq!(error_message(err), "fatal: Could not establish a configuration source");
         assert_eq!(error_message("\n  hello\n"), "hello");
-        assert_eq!(error_message(""), "nothing, and exited with an error");
+        assert_eq!(error_message(""), "no message on standard error");
     }
 }

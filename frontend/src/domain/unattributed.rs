@@ -1,12 +1,8 @@
 //! Detects GPU memory that no visible process holds: another user's, or left behind by a crash.
 
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
-use nodeglass_protocol::{Cell, GpuField, ProcessField};
-
-/// Less than this is ignored: contexts, caches of the driver, and the resolution of the readings.
-pub const LEAST_BYTES: u64 = 1 << 30;
-/// How long it must have been in use, in ms, because processes are reported less often than memory.
-const HELD_MS: u64 = 12_000;
+use nodeglass_protocol::unattributed::{HELD_MS, LEAST_BYTES};
+use nodeglass_protocol::{Cell, GpuField};
 
 /// Explanation for a tooltip.
 pub const ABOUT: &str = "More memory is in use than the processes that can be seen hold. A process in another \
@@ -14,31 +10,9 @@ pub const ABOUT: &str = "More memory is in use than the processes that can be se
     helps, or the end of what remains of the job.";
 
 /// Returns how many bytes of a GPU no visible process holds, if it is enough to report.
-///
-/// `mem_used` excludes what driver and firmware reserve. Where the driver cannot separate them, their usual
-/// size is subtracted here.
 pub fn bytes(node: &NodePicture, position: usize) -> Option<u64> {
-    let gpu = node.gpus.get(position)?;
-    let uuid = &gpu.facts.uuid;
-    // Memory of a partitioned GPU belongs to its instances; unified memory belongs to the host.
-    let divided = node.gpus.iter().any(|part| part.facts.mig_parent.as_ref() == Some(uuid));
-    if gpu.fault.is_some() || gpu.facts.unified_memory || divided {
-        return None;
-    }
-    // Unlisted processes may hold it, which is reported already.
-    let whole = node.gpus.iter().find(|whole| Some(&whole.facts.uuid) == gpu.facts.mig_parent.as_ref());
-    if !gpu.gaps.is_empty() || whole.is_some_and(|whole| !whole.gaps.is_empty()) {
-        return None;
-    }
-    let mut listed_bytes = 0;
-    for process in node.processes.iter().filter(|process| process.facts.gpu == *uuid) {
-        // A process with unknown memory may hold all of it.
-        listed_bytes += process.row.value(ProcessField::GpuMem)?;
-    }
-    let reserved_bytes =
-        if gpu.row.get(GpuField::MemReserved) == Cell::UNSUPPORTED { LEAST_BYTES } else { 0 };
-    let unattributed_bytes = used(node, position, gpu)?.checked_sub(listed_bytes + reserved_bytes)?;
-    (unattributed_bytes >= LEAST_BYTES).then_some(unattributed_bytes)
+    let used_bytes = used(node, position, node.gpus.get(position)?)?;
+    node.unattributed_bytes(position, used_bytes).ok().filter(|bytes| *bytes >= LEAST_BYTES)
 }
 
 /// Returns the minimum in use over a while.
@@ -56,7 +30,7 @@ mod tests {
     use super::*;
     use nodeglass_protocol::picture::{History, ProcessGap, ProcessPicture};
     use nodeglass_protocol::process::{ProcessFacts, ProcessKind};
-    use nodeglass_protocol::{GpuUuid, NodeName, Row};
+    use nodeglass_protocol::{GpuUuid, NodeName, ProcessField, Row};
 
     const GIB: u32 = 16;
 

@@ -47,7 +47,7 @@ fn request(probe: &mut Probe, request: ProbeRequest) -> Response {
     })
 }
 
-/// A probe on whose only GPU a process is, and that process as the probe names it.
+/// A probe with one GPU that lists a process, and that process as the probe identifies it.
 fn probe_with(pid: u32) -> (Node, Probe, ProcessRef) {
     let node = Node::new(&json!({"gpus": [{"uuid": "GPU-a", "processes": [{"pid": pid, "mem_mib": 1}]}]}));
     let mut probe = node.start(&[]);
@@ -75,10 +75,10 @@ fn process_details_contain_relatives_and_no_secrets() {
     let job = Waiting::shell("sleep 600 & read x; :");
     let (_node, mut probe, process) = probe_with(job.0.id());
     let found = detail(&mut probe, process, true);
-    let ancestors: Vec<u32> = found.ancestors.iter().map(|kin| kin.pid).collect();
+    let ancestors: Vec<u32> = found.ancestors.iter().map(|ancestor| ancestor.pid).collect();
     assert_eq!(ancestors[ancestors.len() - 2..], [std::process::id(), job.0.id()]);
     assert!(
-        found.descendants.iter().any(|kin| kin.command.as_str() == "sleep 600"),
+        found.descendants.iter().any(|descendant| descendant.command.as_str() == "sleep 600"),
         "{:?}",
         found.descendants
     );
@@ -89,8 +89,8 @@ fn process_details_contain_relatives_and_no_secrets() {
     assert!(!token.value.as_str().contains("hunter2"));
     assert!(found.cwd.value().is_some() && found.exe.value().is_some() && found.open_files.value().is_some());
     assert_eq!(detail(&mut probe, process, false).environment, Reading::NotYet);
-    for kin in &found.descendants {
-        let _ = Command::new("kill").arg(kin.pid.to_string()).status();
+    for descendant in &found.descendants {
+        let _ = Command::new("kill").arg(descendant.pid.to_string()).status();
     }
 }
 
@@ -125,7 +125,7 @@ fn neither_the_probe_nor_pid_1_can_be_signalled() {
 fn a_zombie_is_reported_as_such() {
     let mut job = Waiting::shell("read x; :");
     let (_node, mut probe, process) = probe_with(job.0.id());
-    // Nobody waits for it until the test is over.
+    // It remains a zombie until the test is over.
     drop(job.0.stdin.take());
     probe.until(|line| {
         let now = match line {
@@ -191,7 +191,7 @@ fn a_log_is_followed_with_its_progress_bar_and_its_rotation() {
     assert_eq!(second.lines.iter().map(|line| line.as_str()).collect::<Vec<_>>(), ["100%|###|"]);
     fs::rename(&log, folder.path().join("job.out.1")).unwrap();
     assert!(tail(&mut probe, path, second.end).error.unwrap().as_str().starts_with("no such file"));
-    fs::write(&log, "a new file that is longer than the one before it was, so that only its inode tells\n")
+    fs::write(&log, "a new file that is longer than the one before it was, so that only its inode differs\n")
         .unwrap();
     let third = tail(&mut probe, path, second.end);
     assert!(third.restarted && third.lines.len() == 1);

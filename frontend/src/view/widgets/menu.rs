@@ -8,7 +8,8 @@ use web_sys::KeyboardEvent;
 #[component]
 pub fn Menu(
     /// Label of the button.
-    title: &'static str,
+    #[prop(into)]
+    title: Signal<String>,
     /// Tooltip of the button.
     about: &'static str,
     /// Whether it is open.
@@ -42,7 +43,7 @@ pub fn Menu(
                 aria-expanded=move || if open.get() { "true" } else { "false" }
                 on:click=move |_| open.update(|open| *open = !*open)
             >
-                {title}
+                {move || title.get()}
             </button>
             {move || body()}
         </div>

@@ -1,0 +1,732 @@
+//! Compares the GPUs of one group step by step, and judges which of them are outliers now.
+
+use super::{COUNT, POWER, QUANTITIES, SM_ACTIVE, UTIL};
+use crate::chart::{Point, Window, WindowCache};
+use crate::domain::metric::Metric;
+
+/// Fewer GPUs than this are not compared: of three, two that agree may be the exception.
+pub const MIN_PEERS: usize = 4;
+/// Steps that a deviation is judged over: a minute.
+const JUDGED_STEPS: usize = 20;
+/// Steps among which those are searched: pauses are skipped.
+const SEARCHED_STEPS: usize = 60;
+/// Fewer steps than this are no basis for a judgement.
+const MIN_STEPS: usize = 10;
+/// An outlier deviates this many times as far as the median GPU: where all differ, none stands out.
+const SPREADS: u16 = 4;
+/// An outlier stays one until its deviation falls below this share of the limit, in %.
+const STAYS_PCT: u16 = 80;
+/// Steps without the deviation that do not end it.
+const TOLERATED_STEPS: usize = 3;
+/// Median utilisation in % below which a group idles.
+const IDLE_UTIL_PCT: f32 = 10.0;
+/// Share of the highest median power below which a group pauses: ranks that wait draw a quarter.
+const PAUSE_POWER: f32 = 0.5;
+/// Utilisation in % up to which a GPU counts as idle while its peers work.
+const UNUSED_UTIL_PCT: f32 = 5.0;
+/// Marks a deviation that is not known.
+const UNKNOWN: i8 = i8::MIN;
+
+/// How far a GPU is from the median of its peers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deviation {
+    /// The metric in which it deviates most.
+    pub metric: Metric,
+    /// Deviation in % of the median; smaller than measured where the peers differ as well, unless it
+    /// is an outlier.
+    pub percent: i32,
+    /// What makes it an outlier, if it is one.
+    pub outlier: Option<Outlier>,
+}
+
+/// A deviation that stands out and lasts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outlier {
+    /// Deviation from the median, in the metric's unit.
+    pub away: f32,
+    /// How long it has lasted, in ms.
+    pub lasts_ms: u64,
+    /// Whether the time before is unknown.
+    pub or_longer: bool,
+}
+
+/// What a GPU was in one step in relation to its peers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StepDeviation {
+    /// No sample.
+    NoData,
+    /// The group idled, or too few peers have data.
+    NotCompared,
+    /// The metric in which it deviated most, and by how much in % of the median.
+    Value(Metric, i8),
+}
+
+/// GPUs that are compared with each other, on the grid of a [`Window`].
+#[derive(Default)]
+pub struct PeerGroup {
+    cache: WindowCache,
+    window: Option<Window>,
+    steps: Vec<Step>,
+    /// Deviations of each GPU in each step, in % of the median.
+    rows: Vec<Vec<[i8; COUNT]>>,
+    deviations: Vec<Option<Deviation>>,
+}
+
+/// The group in one step.
+#[derive(Clone, Copy)]
+struct Step {
+    /// Median of each quantity in its unit; `None` with fewer than [`MIN_PEERS`] values.
+    medians: [Option<f32>; COUNT],
+    /// Median of the absolute deviations, in % of the median.
+    spreads: [u8; COUNT],
+}
+
+/// What a group did in a step.
+#[derive(Clone, Copy, PartialEq)]
+enum Activity {
+    Unknown,
+    Idle,
+    /// All wait, as for a checkpoint.
+    Pause,
+    Work,
+}
+
+impl PeerGroup {
+    /// Advances to a window, recomputing only the newest steps unless `stamp` changed, and judges each
+    /// of `count` GPUs. `read` returns the values of a GPU's metric from a step on, in the metric's unit.
+    /// Returns whether anything is new.
+    pub fn advance(
+        &mut self,
+        window: Window,
+        stamp: u64,
+        count: usize,
+        is_over: bool,
+        mut read: impl FnMut(usize, Metric, usize) -> Vec<Point>,
+    ) -> bool {
+        let Some((gone, first)) = self.cache.advance(window, stamp) else { return false };
+        self.window = Some(window);
+        if first == 0 {
+            (self.steps, self.rows) = (Vec::new(), vec![Vec::new(); count]);
+            self.deviations = vec![None; count];
+        }
+        let empty = Step { medians: [None; COUNT], spreads: [0; COUNT] };
+        shift(&mut self.steps, gone, first, window.steps(), empty);
+        for row in &mut self.rows {
+            shift(row, gone, first, window.steps(), [UNKNOWN; COUNT]);
+        }
+        for at in 0..COUNT {
+            let values: Vec<Vec<Point>> =
+                (0..count).map(|gpu| read(gpu, QUANTITIES[at].metric, first)).collect();
+            (first..window.steps()).for_each(|step| self.compare(at, step, first, &values));
+        }
+        self.judge(&window, is_over, &mut read);
+        true
+    }
+
+    /// Returns how far a GPU is from its peers; `None` if it is not compared.
+    pub fn deviation(&self, gpu: usize) -> Option<&Deviation> {
+        self.deviations.get(gpu)?.as_ref()
+    }
+
+    /// Returns how far a GPU was from its peers at a moment.
+    pub fn at(&self, gpu: usize, at_ms: u64) -> StepDeviation {
+        let step = self.window.and_then(|window| window.step_at(at_ms));
+        step.map_or(StepDeviation::NoData, |step| self.in_step(gpu, step, self.peak_power()))
+    }
+
+    /// Returns a GPU's deviations in % on the grid of another window, from a step on.
+    pub fn points(&self, gpu: usize, other: &Window, first: usize) -> Vec<Point> {
+        let (peak, last) = (self.peak_power(), self.steps.len().saturating_sub(1));
+        // Several steps of the other window may lie within one of its own.
+        let mut before = (usize::MAX, Point::Gap);
+        let mut point = |step: usize| {
+            let at_ms = other.at_ms(step) + other.step_ms() / 2;
+            let own = self.window?;
+            // The newest step is not complete before three seconds have passed.
+            let newest = at_ms >= own.end_ms() && at_ms < own.end_ms() + 2 * own.step_ms();
+            let step = if newest { last } else { own.step_at(at_ms)? };
+            if before.0 != step {
+                let point = match self.in_step(gpu, step, peak) {
+                    StepDeviation::NoData => Point::Gap,
+                    StepDeviation::NotCompared => Point::Unsupported,
+                    StepDeviation::Value(_, percent) => Point::Value(percent.unsigned_abs().into()),
+                };
+                before = (step, point);
+            }
+            Some(before.1)
+        };
+        (first..other.steps()).map(|step| point(step).unwrap_or_default()).collect()
+    }
+
+    /// Compares one quantity of all GPUs in one step; `values` begin at the step `first`.
+    fn compare(&mut self, at: usize, step: usize, first: usize, values: &[Vec<Point>]) {
+        let value = |row: &Vec<Point>| row.get(step - first).and_then(|point| point.value());
+        let mut known: Vec<f32> = values.iter().filter_map(value).collect();
+        self.steps[step].medians[at] = None;
+        if known.len() < MIN_PEERS {
+            self.rows.iter_mut().for_each(|row| row[step][at] = UNKNOWN);
+            return;
+        }
+        let median = median(&mut known);
+        self.steps[step].medians[at] = Some(median);
+        if matches!(at, SM_ACTIVE | UTIL) && self.steps[step].medians[POWER].is_none() {
+            // Only the power tells the rank that writes a checkpoint from one that does nothing.
+            self.rows.iter_mut().for_each(|row| row[step][at] = UNKNOWN);
+            return;
+        }
+        let reference = median.max(QUANTITIES[at].min_median);
+        let mut distances = Vec::with_capacity(known.len());
+        for (row, value) in self.rows.iter_mut().zip(values.iter().map(value)) {
+            let away = value.map(|value| ((value - median) / reference * 100.0).clamp(-100.0, 100.0));
+            row[step][at] = away.map_or(UNKNOWN, |away| away.round() as i8);
+            distances.extend(away.map(f32::abs));
+        }
+        self.steps[step].spreads[at] = spread(&mut distances);
+    }
+
+    /// Returns the highest median power, that of full work.
+    fn peak_power(&self) -> f32 {
+        self.steps.iter().filter_map(|step| step.medians[POWER]).fold(0.0, f32::max)
+    }
+
+    /// Returns what the group did in a step. Where a pause begins and ends, GPUs are in it at different
+    /// times: those steps belong to it.
+    fn activity(&self, step: usize, peak: f32) -> Activity {
+        let pauses =
+            |step: usize| step < self.steps.len() && self.own_activity(step, peak) == Activity::Pause;
+        match self.own_activity(step, peak) {
+            Activity::Work if pauses(step + 1) || step > 0 && pauses(step - 1) => Activity::Pause,
+            own => own,
+        }
+    }
+
+    fn own_activity(&self, step: usize, peak: f32) -> Activity {
+        let medians = &self.steps[step].medians;
+        match (medians[UTIL], medians[POWER]) {
+            (Some(util), _) if util < IDLE_UTIL_PCT => Activity::Idle,
+            (_, Some(power)) if power < peak * PAUSE_POWER => Activity::Pause,
+            _ if medians.iter().any(Option::is_some) => Activity::Work,
+            _ => Activity::Unknown,
+        }
+    }
+
+    fn in_step(&self, gpu: usize, step: usize, peak: f32) -> StepDeviation {
+        let Some(row) = self.rows.get(gpu).filter(|row| step < row.len()) else {
+            return StepDeviation::NoData;
+        };
+        let is_known = row[step].iter().any(|away| *away != UNKNOWN);
+        match self.activity(step, peak) {
+            Activity::Unknown | Activity::Idle => return StepDeviation::NotCompared,
+            _ if !is_known => return StepDeviation::NoData,
+            Activity::Pause => return StepDeviation::Value(Metric::POWER, 0),
+            Activity::Work => {}
+        }
+        let limits = std::array::from_fn(|at| limit(at, self.steps[step].spreads[at]));
+        // Of three steps, so that the heat map does not show every short difference.
+        let recent = lasting(row, &[step, step.saturating_sub(1), step.saturating_sub(2)]);
+        match strongest(&recent, &limits) {
+            Some((at, percent)) => StepDeviation::Value(QUANTITIES[at].metric, percent),
+            None => StepDeviation::NoData,
+        }
+    }
+
+    /// Returns the newest steps to judge by, newest first: those of work; of a pause only if it lasts.
+    fn judged_steps(&self, is_over: bool, peak: f32) -> Vec<usize> {
+        let has_value = |step: &usize| self.steps[*step].medians.iter().any(Option::is_some);
+        let newest = (0..self.steps.len()).rev().find(has_value).filter(|_| is_over);
+        let end = newest.map_or(self.steps.len(), |newest| newest + 1);
+        let of = |wanted: &[Activity]| -> Vec<usize> {
+            let searched = (end.saturating_sub(SEARCHED_STEPS)..end).rev();
+            searched.filter(|step| wanted.contains(&self.activity(*step, peak))).take(JUDGED_STEPS).collect()
+        };
+        [of(&[Activity::Work]), of(&[Activity::Work, Activity::Pause])]
+            .into_iter()
+            .find(|steps| steps.len() >= MIN_STEPS)
+            .unwrap_or_default()
+    }
+
+    fn judge(
+        &mut self,
+        window: &Window,
+        is_over: bool,
+        read: &mut impl FnMut(usize, Metric, usize) -> Vec<Point>,
+    ) {
+        let peak = self.peak_power();
+        let steps = self.judged_steps(is_over, peak);
+        if steps.is_empty() {
+            self.deviations.fill(None);
+            return;
+        }
+        let lasting: Vec<[i8; COUNT]> = self.rows.iter().map(|row| lasting(row, &steps)).collect();
+        let limits: [u8; COUNT] = std::array::from_fn(|at| {
+            let known = lasting.iter().map(|row| row[at]).filter(|away| *away != UNKNOWN);
+            limit(at, spread(&mut known.map(|away| f32::from(away).abs()).collect::<Vec<_>>()))
+        });
+        let sides: [[bool; 2]; COUNT] = std::array::from_fn(|at| exceptional_sides(&lasting, at, limits[at]));
+        let before = std::mem::take(&mut self.deviations);
+        let verdict = |gpu: usize| {
+            let row = &lasting[gpu];
+            let was = before.get(gpu).and_then(Option::as_ref).filter(|was| was.outlier.is_some());
+            let stands_out = |at: usize| {
+                let is_same = was.is_some_and(|was| was.metric == QUANTITIES[at].metric);
+                let factor = if is_same { STAYS_PCT } else { 100 };
+                row[at] != UNKNOWN
+                    && sides[at][usize::from(row[at] > 0)]
+                    && u16::from(row[at].unsigned_abs()) * 100 >= u16::from(limits[at]) * factor
+            };
+            let is_unused = stands_out(UTIL) && row[UTIL] < 0 && self.is_unused(gpu, &steps);
+            let cause = if is_unused { Some(UTIL) } else { (0..COUNT).find(|at| stands_out(*at)) };
+            match cause {
+                Some(at) => self.outlier(gpu, at, limits[at], window, &steps, peak, read),
+                None => {
+                    let (at, percent) = strongest(row, &limits)?;
+                    let metric = QUANTITIES[at].metric;
+                    Some(Deviation { metric, percent: percent.into(), outlier: None })
+                }
+            }
+        };
+        self.deviations = (0..self.rows.len()).map(verdict).collect();
+    }
+
+    /// Returns whether a GPU does nothing while its peers work.
+    fn is_unused(&self, gpu: usize, steps: &[usize]) -> bool {
+        let is_unused = |step: &&usize| {
+            let (median, away) = (self.steps[**step].medians[UTIL], self.rows[gpu][**step][UTIL]);
+            let reference = median.map(|median| median.max(QUANTITIES[UTIL].min_median));
+            let util = median.zip(reference).map(|(median, of)| median + of * f32::from(away) / 100.0);
+            away != UNKNOWN && util.is_some_and(|util| util <= UNUSED_UTIL_PCT)
+        };
+        steps.iter().filter(is_unused).count() * 2 > steps.len()
+    }
+
+    /// Describes an outlier: how far it is from the median, and for how long.
+    #[expect(clippy::too_many_arguments, reason = "all of it is the context of one judgement")]
+    fn outlier(
+        &self,
+        gpu: usize,
+        at: usize,
+        limit: u8,
+        window: &Window,
+        steps: &[usize],
+        peak: f32,
+        read: &mut impl FnMut(usize, Metric, usize) -> Vec<Point>,
+    ) -> Option<Deviation> {
+        let metric = QUANTITIES[at].metric;
+        let (newest, oldest) = (*steps.first()?, *steps.last()?);
+        let values = read(gpu, metric, oldest);
+        let pair = |step: &usize| Some((values.get(step - oldest)?.value()?, self.steps[*step].medians[at]?));
+        let (mut away, mut medians): (Vec<f32>, Vec<f32>) =
+            steps.iter().filter_map(pair).map(|(value, median)| (value - median, median)).unzip();
+        if away.is_empty() {
+            return None;
+        }
+        let (away, reference) = (median(&mut away), median(&mut medians).max(QUANTITIES[at].min_median));
+        let (start, or_longer) = self.start(gpu, at, limit, away < 0.0, newest, peak);
+        Some(Deviation {
+            metric,
+            percent: (away / reference * 100.0).round() as i32,
+            outlier: Some(Outlier {
+                away,
+                lasts_ms: window.at_ms(newest + 1).saturating_sub(window.at_ms(start)),
+                or_longer,
+            }),
+        })
+    }
+
+    /// Returns the step in which a deviation began, and whether the time before is unknown.
+    fn start(
+        &self,
+        gpu: usize,
+        at: usize,
+        limit: u8,
+        is_below: bool,
+        newest: usize,
+        peak: f32,
+    ) -> (usize, bool) {
+        let (mut start, mut without) = (newest, 0);
+        for step in (0..=newest).rev() {
+            let away = self.rows[gpu][step][at];
+            if away == UNKNOWN || self.activity(step, peak) != Activity::Work {
+                continue;
+            }
+            if (away < 0) == is_below && away.unsigned_abs() >= limit / 2 {
+                (start, without) = (step, 0);
+            } else {
+                without += 1;
+                if without > TOLERATED_STEPS {
+                    return (start, false);
+                }
+            }
+        }
+        (start, without == 0)
+    }
+}
+
+/// Drops `gone` items at the left, keeps those before `first`, and fills up to `count`.
+fn shift<T: Clone>(row: &mut Vec<T>, gone: usize, first: usize, count: usize, filler: T) {
+    row.drain(..gone.min(row.len()));
+    row.truncate(first);
+    row.resize(count, filler);
+}
+
+/// Returns the median, of an even number of values the mean of the two in the middle; reorders them.
+/// Between two clusters of equal size, it is as far from the one as from the other.
+fn median(values: &mut [f32]) -> f32 {
+    let middle = values.len() / 2;
+    let is_even = values.len().is_multiple_of(2);
+    let (below, upper, _) = values.select_nth_unstable_by(middle, f32::total_cmp);
+    let upper = *upper;
+    if is_even { (upper + below.iter().copied().fold(f32::MIN, f32::max)) / 2.0 } else { upper }
+}
+
+/// Returns the median of a GPU's deviations over some steps, if it has values in half of them.
+fn lasting(row: &[[i8; COUNT]], steps: &[usize]) -> [i8; COUNT] {
+    std::array::from_fn(|at| {
+        // Sorted by insertion: of so few values, that is fast.
+        let mut sorted = [UNKNOWN; JUDGED_STEPS];
+        let mut count = 0;
+        for away in steps.iter().map(|step| row[*step][at]).filter(|away| *away != UNKNOWN) {
+            let mut place = count;
+            while place > 0 && sorted[place - 1] > away {
+                sorted[place] = sorted[place - 1];
+                place -= 1;
+            }
+            sorted[place] = away;
+            count += 1;
+        }
+        if count * 2 < steps.len() { UNKNOWN } else { sorted[count.saturating_sub(1) / 2] }
+    })
+}
+
+/// Returns the median distance of all GPUs, in % of the median; the upper of the two in the middle, as
+/// of four GPUs with loads of their own two may be close to each other.
+fn spread(distances: &mut [f32]) -> u8 {
+    match distances.len() / 2 {
+        0 => 0,
+        middle => distances.select_nth_unstable_by(middle, f32::total_cmp).1.round() as u8,
+    }
+}
+
+/// Returns the deviation that makes a GPU an outlier, in %, given how far GPUs usually are.
+fn limit(at: usize, spread: u8) -> u8 {
+    let usual = u16::from(spread) * SPREADS;
+    usual.clamp(u16::from(QUANTITIES[at].limit_pct.unsigned_abs()), 255) as u8
+}
+
+/// Returns for the sides below and above whether few enough GPUs deviate there: more than a quarter
+/// of the group is another stage of a pipeline rather than an exception. Two slow nodes of eight are
+/// still outliers.
+fn exceptional_sides(lasting: &[[i8; COUNT]], at: usize, limit: u8) -> [bool; 2] {
+    let known = || lasting.iter().map(|row| row[at]).filter(|away| *away != UNKNOWN);
+    let count = known().count();
+    let side = |is_above: bool| {
+        known().filter(|away| (*away > 0) == is_above && away.unsigned_abs() >= limit).count()
+    };
+    [false, true].map(|is_above| count >= MIN_PEERS && side(is_above) <= (count / 4).max(1))
+}
+
+/// Returns the quantity in which a GPU is farthest from the median in relation to the limits, and
+/// that deviation, reduced where the limit is raised because all GPUs differ.
+fn strongest(row: &[i8; COUNT], limits: &[u8; COUNT]) -> Option<(usize, i8)> {
+    let reduced = |at: usize| {
+        let share = f32::from(QUANTITIES[at].limit_pct) / f32::from(limits[at]);
+        (f32::from(row[at]) * share).round() as i8
+    };
+    let ratio = |at: &usize| f32::from(row[*at].unsigned_abs()) / f32::from(limits[*at]);
+    let known = (0..COUNT).filter(|at| row[*at] != UNKNOWN);
+    // The first of equal ones, so that the cause does not change without need.
+    let at = known.reduce(|best, at| if ratio(&at) > ratio(&best) { at } else { best })?;
+    Some((at, reduced(at)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values of a metric of a GPU in a step, counted from the start of the job.
+    type Values<'a> = &'a dyn Fn(usize, Metric, usize) -> Option<f32>;
+
+    const STEPS: usize = 200;
+
+    fn advance_to(group: &mut PeerGroup, steps: usize, count: usize, values: Values<'_>) {
+        let end_ms = (steps as u64 + 1) * Window::STEP_MS;
+        group.advance(Window::ten_minutes(end_ms), 0, count, false, |gpu, metric, first| {
+            let point = |step: usize| values(gpu, metric, step).map_or(Point::Gap, Point::Value);
+            // The window ends with step `steps`.
+            (first..STEPS).map(|at| point(steps + 1 + at - STEPS)).collect()
+        });
+    }
+
+    fn group(count: usize, values: Values<'_>) -> PeerGroup {
+        let mut group = PeerGroup::default();
+        advance_to(&mut group, STEPS, count, values);
+        group
+    }
+
+    fn outliers(group: &PeerGroup) -> Vec<usize> {
+        (0..group.deviations.len())
+            .filter(|gpu| group.deviation(*gpu).is_some_and(|deviation| deviation.outlier.is_some()))
+            .collect()
+    }
+
+    /// A GPU that trains, with noise that differs by GPU and step.
+    fn training(gpu: usize, metric: Metric, step: usize) -> f32 {
+        let noise = ((gpu * 7 + step * 13) % 11) as f32 / 5.0 - 1.0;
+        match metric {
+            Metric::CLOCK => 1_700.0 + 60.0 * noise,
+            Metric::POWER => 660.0 + 10.0 * noise,
+            Metric::SM_ACTIVE => 82.0 + 2.0 * noise,
+            Metric::UTIL => 98.0 + noise,
+            _ => 70.0,
+        }
+    }
+
+    /// A GPU that waits in a collective, as the others do while rank 0 writes a checkpoint.
+    fn waiting(metric: Metric) -> f32 {
+        match metric {
+            Metric::CLOCK => 1_980.0,
+            Metric::POWER => 150.0,
+            Metric::SM_ACTIVE => 99.0,
+            Metric::UTIL => 100.0,
+            _ => 70.0,
+        }
+    }
+
+    /// A GPU whose clock is lowered for heat.
+    fn slow(metric: Metric) -> f32 {
+        match metric {
+            Metric::CLOCK => 1_095.0,
+            Metric::POWER => 385.0,
+            Metric::UTIL => 90.0,
+            _ => 70.0,
+        }
+    }
+
+    #[test]
+    fn a_slow_card_is_an_outlier_whose_cause_is_its_clock() {
+        let group = group(64, &|gpu, metric, step| {
+            Some(if gpu == 35 && step >= 80 { slow(metric) } else { training(gpu, metric, step) })
+        });
+        assert_eq!(outliers(&group), [35]);
+        let deviation = group.deviation(35).unwrap();
+        assert_eq!((deviation.metric, deviation.percent), (Metric::CLOCK, -36));
+        let outlier = deviation.outlier.clone().unwrap();
+        assert!((outlier.away + 605.0).abs() < 30.0, "{outlier:?}");
+        assert_eq!((outlier.lasts_ms, outlier.or_longer), (121 * Window::STEP_MS, false));
+        assert!(group.deviation(34).unwrap().percent.abs() <= 5);
+    }
+
+    #[test]
+    fn a_single_dip_is_no_outlier() {
+        let dip = 190..197;
+        let group = group(8, &|gpu, metric, step| {
+            let dips = gpu == 2 && dip.contains(&step) && metric == Metric::UTIL;
+            Some(if dips { 5.0 } else { training(gpu, metric, step) })
+        });
+        assert!(outliers(&group).is_empty());
+        // The heat map shows it, though.
+        let window = Window::ten_minutes((STEPS as u64 + 1) * Window::STEP_MS);
+        let points = group.points(2, &window, 0);
+        assert!(points[192].value().unwrap() > 60.0 && points[180].value().unwrap() < 10.0);
+    }
+
+    #[test]
+    fn rank_0_is_no_outlier_while_it_writes_a_checkpoint_however_long() {
+        for length in [6, 20, 40] {
+            let group = group(8, &|gpu, metric, step| {
+                Some(match (step > STEPS - length, gpu, metric) {
+                    (false, ..) => training(gpu, metric, step),
+                    (true, 0, Metric::UTIL | Metric::SM_ACTIVE) => 3.0,
+                    (true, ..) => waiting(metric),
+                })
+            });
+            assert!(outliers(&group).is_empty(), "{length}");
+        }
+    }
+
+    #[test]
+    fn without_power_only_clocks_are_compared_as_a_checkpoint_is_not_known() {
+        let group = group(8, &|gpu, metric, step| {
+            Some(match (metric, gpu) {
+                (Metric::POWER, _) => return None,
+                (Metric::UTIL | Metric::SM_ACTIVE, 0) if step > STEPS - 15 => 3.0,
+                (Metric::CLOCK, 5) => 1_095.0,
+                _ => training(gpu, metric, step),
+            })
+        });
+        assert_eq!(outliers(&group), [5]);
+        let window = Window::ten_minutes((STEPS as u64 + 1) * Window::STEP_MS);
+        assert!(
+            group.points(0, &window, 190).iter().all(|point| point.value().is_some_and(|away| away < 10.0))
+        );
+    }
+
+    #[test]
+    fn a_rank_for_which_the_others_wait_without_end_is_an_outlier() {
+        let group = group(8, &|gpu, metric, step| {
+            Some(match (step > STEPS - 80, gpu, metric) {
+                (false, ..) => training(gpu, metric, step),
+                (true, 5, Metric::UTIL | Metric::SM_ACTIVE) => 0.0,
+                (true, ..) => waiting(metric),
+            })
+        });
+        assert_eq!(outliers(&group), [5]);
+        assert_eq!(group.deviation(5).unwrap().metric, Metric::UTIL);
+    }
+
+    #[test]
+    fn two_slow_nodes_of_eight_are_outliers() {
+        let group = group(64, &|gpu, metric, step| {
+            let is_slow = matches!(gpu / 8, 2 | 5);
+            Some(if is_slow { slow(metric) } else { training(gpu, metric, step) })
+        });
+        let expected: Vec<usize> = (16..24).chain(40..48).collect();
+        assert_eq!(outliers(&group), expected);
+        assert!(group.deviation(16).unwrap().outlier.as_ref().unwrap().or_longer);
+    }
+
+    #[test]
+    fn stages_of_a_pipeline_that_differ_in_power_have_no_outliers() {
+        for count in [4, 8, 64] {
+            let group = group(count, &|gpu, metric, step| {
+                let value = training(gpu, metric, step);
+                let is_first = gpu < count / 2;
+                Some(if is_first && metric == Metric::POWER { value * 0.6 } else { value })
+            });
+            assert!(outliers(&group).is_empty(), "{count}");
+            let window = Window::ten_minutes((STEPS as u64 + 1) * Window::STEP_MS);
+            let brightest =
+                group.points(0, &window, 0).iter().filter_map(|point| point.value()).fold(0.0, f32::max);
+            assert!(brightest <= 8.0, "{brightest}");
+        }
+    }
+
+    #[test]
+    fn servers_with_loads_of_their_own_have_no_outliers() {
+        let group = group(4, &|gpu, metric, _| {
+            let load = [0.3, 0.5, 0.6, 0.9][gpu];
+            Some(match metric {
+                Metric::UTIL | Metric::SM_ACTIVE => 100.0 * load,
+                Metric::POWER => 120.0 + 500.0 * load,
+                _ => 70.0,
+            })
+        });
+        assert!(outliers(&group).is_empty());
+    }
+
+    #[test]
+    fn an_idle_job_is_not_compared() {
+        let group = group(8, &|gpu, metric, _| {
+            Some(match metric {
+                Metric::CLOCK => [345.0, 1_980.0][usize::from(gpu == 3)],
+                Metric::POWER => [70.0, 120.0][usize::from(gpu == 3)],
+                _ => 0.0,
+            })
+        });
+        assert_eq!((0..8).filter_map(|gpu| group.deviation(gpu)).count(), 0);
+        assert_eq!(group.at(3, 300 * 1_000), StepDeviation::NotCompared);
+    }
+
+    #[test]
+    fn an_unused_gpu_is_named_by_its_utilisation() {
+        let group = group(8, &|gpu, metric, step| {
+            Some(match (gpu, metric) {
+                (6, Metric::UTIL | Metric::SM_ACTIVE) => 0.0,
+                (6, Metric::POWER) => 120.0,
+                (6, Metric::CLOCK) => 345.0,
+                _ => training(gpu, metric, step),
+            })
+        });
+        assert_eq!(outliers(&group), [6]);
+        assert_eq!(group.deviation(6).unwrap().metric, Metric::UTIL);
+    }
+
+    #[test]
+    fn missing_readings_are_no_deviation() {
+        let group = group(8, &|gpu, metric, step| match (gpu, metric) {
+            // One node is silent, one card does not report its clock, one reported for 20 s only.
+            (0, _) if step > 150 => None,
+            (1, Metric::CLOCK) => None,
+            (2, _) if step < STEPS - 7 => None,
+            (2, _) => Some(slow(metric)),
+            _ => Some(training(gpu, metric, step)),
+        });
+        assert!(outliers(&group).is_empty());
+        assert_eq!((group.deviation(0), group.deviation(2)), (None, None));
+        assert!(group.deviation(1).is_some());
+        let nothing = |_: usize, _: Metric, _: usize| None;
+        assert_eq!(super::tests::group(8, &nothing).deviation(0), None);
+    }
+
+    #[test]
+    fn three_gpus_are_not_compared() {
+        let values = |gpu: usize, metric: Metric, step: usize| {
+            Some(if gpu == 0 { slow(metric) } else { training(gpu, metric, step) })
+        };
+        assert!(outliers(&group(3, &values)).is_empty());
+        assert_eq!(outliers(&group(4, &values)), [0]);
+    }
+
+    #[test]
+    fn a_hotter_gpu_and_one_with_a_bit_more_memory_are_no_outliers() {
+        let group = group(8, &|gpu, metric, step| {
+            let value = training(gpu, metric, step);
+            Some(match (gpu, metric) {
+                (1, Metric::TEMP) => 60.0,
+                (0, Metric::MEMORY) => 78.0,
+                _ => value,
+            })
+        });
+        assert!(outliers(&group).is_empty());
+    }
+
+    #[test]
+    fn an_outlier_near_the_limit_does_not_flicker() {
+        let values = |gpu: usize, metric: Metric, step: usize| {
+            let is_lower = gpu == 1 && metric == Metric::CLOCK;
+            // 15 % below, then 11 %, which alone would not be an outlier.
+            let clock = if step < STEPS { 0.85 } else { 0.89 };
+            Some(if metric == Metric::CLOCK {
+                1_700.0 * if is_lower { clock } else { 1.0 }
+            } else {
+                waiting(metric)
+            })
+        };
+        let mut changing = PeerGroup::default();
+        for steps in STEPS..STEPS + 40 {
+            advance_to(&mut changing, steps, 8, &values);
+            assert_eq!(outliers(&changing), [1], "{steps}");
+        }
+        let mut anew = PeerGroup::default();
+        advance_to(&mut anew, STEPS + 39, 8, &values);
+        assert!(outliers(&anew).is_empty());
+    }
+
+    #[test]
+    fn an_advanced_group_equals_a_recomputed_one() {
+        let values = |gpu: usize, metric: Metric, step: usize| {
+            Some(if gpu == 3 && step % 40 < 9 { slow(metric) } else { training(gpu, metric, step) })
+        };
+        let mut advanced = PeerGroup::default();
+        for steps in [STEPS, STEPS + 1, STEPS + 3, STEPS + 50] {
+            advance_to(&mut advanced, steps, 8, &values);
+            let mut anew = PeerGroup::default();
+            advance_to(&mut anew, steps, 8, &values);
+            assert_eq!(advanced.rows, anew.rows, "{steps}");
+            assert_eq!(advanced.peak_power(), anew.peak_power());
+        }
+    }
+
+    #[test]
+    fn the_newest_seconds_show_the_last_complete_step() {
+        let group = group(8, &|gpu, metric, step| {
+            Some(if gpu == 0 { slow(metric) } else { training(gpu, metric, step) })
+        });
+        let end_ms = (STEPS as u64 + 1) * Window::STEP_MS;
+        let window = Window::over(end_ms + 2_000, 60_000, 60);
+        let points = group.points(0, &window, 0);
+        assert!(points.iter().all(|point| point.value().is_some_and(|away| away > 30.0)), "{points:?}");
+        let late = Window::over(end_ms + 30_000, 30_000, 60);
+        assert_eq!(group.points(0, &late, 29), [Point::Gap]);
+    }
+}

@@ -1,0 +1,104 @@
+//! The health of a job: its worst problem, or its state in SLURM.
+
+use crate::domain::attention::{self, Entry};
+use crate::domain::health::{Freshness, Health, freshness, state_label};
+use crate::domain::outcome;
+use crate::domain::severity::Severity;
+use crate::domain::text;
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::picture::NodePicture;
+
+/// Returns the health of a job: what needs attention most, or else its state. The items are those of its own
+/// GPUs, and of nodes as a whole; problems of other jobs on its nodes do not count.
+pub fn for_job<'a>(
+    job: &Job,
+    nodes: impl Iterator<Item = &'a NodePicture>,
+    entries: &[Entry],
+    now_ms: u64,
+) -> Health {
+    let label = state_label(&job.state);
+    match job.state {
+        JobState::Pending => return Health::new(Severity::Pending, label),
+        JobState::Ended(_) => {
+            let failure = outcome::failure(job);
+            return failure.map_or_else(
+                || Health::new(Severity::Ended, label),
+                |failure| Health::new(failure.severity, failure.label),
+            );
+        }
+        _ => {}
+    }
+    let mut items = attention::for_job(entries, job.id).map(|entry| &entry.item);
+    if let Some(worst) = items.next() {
+        let more = match items.count() {
+            0 => String::new(),
+            more => format!(" +{more}"),
+        };
+        return Health::new(worst.severity, format!("{}{more}", worst.reason));
+    }
+    let mut newest = None;
+    for node in nodes {
+        let age_ms = match freshness(node, now_ms) {
+            Freshness::Fresh | Freshness::Last => 0,
+            Freshness::Stale(age_ms) => age_ms,
+            Freshness::Never => u64::MAX,
+        };
+        newest = Some(newest.map_or(age_ms, |least: u64| least.min(age_ms)));
+    }
+    match newest {
+        None | Some(0) => Health::new(Severity::Ok, label),
+        Some(u64::MAX) => Health::new(Severity::Pending, format!("{label}, no data yet")),
+        Some(age_ms) => {
+            Health::new(Severity::Pending, format!("{label}, data {} old", text::span(age_ms / 1_000)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::picture::Link;
+    use nodeglass_protocol::{Cell, GpuField};
+
+    fn linked(link: Link, sampled_at_ms: Option<u64>) -> NodePicture {
+        let mut node = attention::tests::node("n1", &[1]);
+        (node.head.link, node.sampled_at_ms) = (link, sampled_at_ms);
+        node
+    }
+
+    fn job_health(state: JobState, entries: &[Entry], node: &NodePicture) -> (Severity, String) {
+        let job = Job { state, ..attention::tests::job(1, "n1") };
+        let health = for_job(&job, std::iter::once(node), entries, 10_100);
+        (health.severity, health.label)
+    }
+
+    #[test]
+    fn a_job_has_its_worst_problem_and_not_its_neighbours() {
+        let (mut ours, theirs) = (attention::tests::node("n1", &[1, 2]), attention::tests::job(2, "n1"));
+        ours.gpus[0].row.set(GpuField::Throttle, Cell::steps(0x40));
+        ours.gpus[1].fault = Some("GPU is lost".into());
+        let jobs = [attention::tests::job(1, "n1"), theirs];
+        let items = attention::items(&jobs, std::slice::from_ref(&ours), attention::tests::NOW);
+        let entries = attention::Tracker::default().update(items, 0, false);
+        let own = for_job(&jobs[0], std::iter::once(&ours), &entries, 0);
+        assert_eq!((own.severity, own.label.as_str()), (Severity::Warning, "GPU 0 too hot"));
+        let other = for_job(&jobs[1], std::iter::once(&ours), &entries, 0);
+        assert_eq!((other.severity, other.label.as_str()), (Severity::Error, "GPU 1 lost"));
+    }
+
+    #[test]
+    fn a_job_without_current_data_is_not_green() {
+        let fresh = job_health(JobState::Running, &[], &linked(Link::Live, Some(10_000)));
+        assert_eq!(fresh, (Severity::Ok, "running".to_owned()));
+        let stale = job_health(JobState::Running, &[], &linked(Link::Live, Some(100)));
+        assert_eq!(stale, (Severity::Pending, "running, data 10 s old".to_owned()));
+        assert_eq!(job_health(JobState::Running, &[], &linked(Link::Live, None)).0, Severity::Pending);
+    }
+
+    #[test]
+    fn a_failed_job_looks_failed() {
+        let ended = |how: &str| job_health(JobState::Ended(how.into()), &[], &linked(Link::Ended, Some(1)));
+        assert_eq!(ended("OUT_OF_MEMORY"), (Severity::Error, "out of memory".to_owned()));
+        assert_eq!(ended("COMPLETED"), (Severity::Ended, "completed".to_owned()));
+    }
+}

@@ -1,0 +1,163 @@
+//! How a job ended: whether it failed, why, and what to do about it.
+
+use crate::domain::severity::Severity;
+use nodeglass_protocol::job::{Job, JobState};
+
+/// The signal that SLURM reports in the exit code of a job that ran out of memory. No such signal exists.
+const OUT_OF_MEMORY: u32 = 125;
+
+/// A job's exit code as SLURM writes it, `code:signal`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// `0:0`.
+    Success,
+    /// `0:125`: the job reached its memory limit.
+    OutOfMemory,
+    /// It was ended by this signal.
+    Signal(u32),
+    /// Its script exited with this code.
+    Code(u32),
+}
+
+impl Exit {
+    /// Parses `code:signal`. A shell reports a signal as 128 and its number.
+    pub fn parse(exit: &str) -> Option<Self> {
+        let (code, signal) = exit.split_once(':')?;
+        Some(match (code.parse().ok()?, signal.parse().ok()?) {
+            (0, 0) => Self::Success,
+            (_, OUT_OF_MEMORY) => Self::OutOfMemory,
+            (_, signal @ 1..) => Self::Signal(signal),
+            (code @ 129..160, 0) => Self::Signal(code - 128),
+            (code, 0) => Self::Code(code),
+        })
+    }
+
+    /// Describes it: `exit code 1`, `ended by SIGKILL`.
+    pub fn text(self) -> String {
+        match self {
+            Self::Success => "success".to_owned(),
+            Self::OutOfMemory => "out of memory".to_owned(),
+            Self::Signal(signal) => format!("ended by {}", signal_name(signal)),
+            Self::Code(code) => format!("exit code {code}"),
+        }
+    }
+}
+
+fn signal_name(signal: u32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        9 => "SIGKILL, usually at its memory or time limit",
+        11 => "SIGSEGV",
+        15 => "SIGTERM",
+        _ => return format!("signal {signal}"),
+    };
+    name.to_owned()
+}
+
+/// The abnormal end of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// How severe it is: an error, or a warning if the job met a limit as configured.
+    pub severity: Severity,
+    /// What happened in a few words: `out of memory`.
+    pub label: String,
+    /// What it means, one sentence; empty if nothing more is known.
+    pub why: String,
+}
+
+/// Returns how a job failed; `None` unless it ended abnormally. A cancelled job did not fail.
+pub fn failure(job: &Job) -> Option<Failure> {
+    let JobState::Ended(how) = &job.state else { return None };
+    let exit = job.exit.as_ref().and_then(|exit| Exit::parse(exit.as_str()));
+    let known = |severity, label: &str, why: &str| (severity, label.to_owned(), why.to_owned());
+    let (severity, label, why) = match how.as_str() {
+        "CANCELLED" | "COMPLETED" | "REVOKED" => return None,
+        _ if exit == Some(Exit::OutOfMemory) || how.as_str() == "OUT_OF_MEMORY" => {
+            known(Severity::Error, "out of memory", "It used more memory than it had requested (--mem).")
+        }
+        "TIMEOUT" => {
+            known(Severity::Warning, "time limit reached", "SLURM ended it at its time limit (--time).")
+        }
+        "DEADLINE" => known(Severity::Warning, "deadline missed", "It could not finish before its deadline."),
+        "PREEMPTED" => known(Severity::Warning, "preempted", "A job of higher priority took its place."),
+        "NODE_FAIL" => known(Severity::Error, "node failed", "One of its nodes failed."),
+        "BOOT_FAIL" => known(Severity::Error, "node did not boot", "One of its nodes could not be started."),
+        "LAUNCH_FAILED" | "RECONFIG_FAIL" => {
+            known(Severity::Error, "failed to start", "It could not be started on its nodes.")
+        }
+        "FAILED" => {
+            let label = exit
+                .filter(|exit| *exit != Exit::Success)
+                .map_or("failed".to_owned(), |exit| format!("failed: {}", exit.text()));
+            (Severity::Error, label, "Its last log lines usually show the reason.".to_owned())
+        }
+        // It only left the list; then the exit code decides.
+        "" => match exit? {
+            Exit::Success | Exit::Signal(15) => return None,
+            exit => (Severity::Error, exit.text(), String::new()),
+        },
+        _ => return None,
+    };
+    let why = job.reason_text.as_ref().map_or(why, ToString::to_string);
+    Some(Failure { severity, label, why })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::JobId;
+
+    fn ended(how: &str, exit: &str) -> Job {
+        let exit = (!exit.is_empty()).then(|| exit.into());
+        Job { exit, ..Job::new(JobId(1), "alice".into(), JobState::Ended(how.into())) }
+    }
+
+    fn label(how: &str, exit: &str) -> Option<String> {
+        failure(&ended(how, exit)).map(|failure| failure.label)
+    }
+
+    #[test]
+    fn running_out_of_memory_is_no_signal() {
+        assert_eq!(Exit::parse("0:125"), Some(Exit::OutOfMemory));
+        assert_eq!(label("OUT_OF_MEMORY", "0:125").as_deref(), Some("out of memory"));
+        assert_eq!(label("FAILED", "0:125").as_deref(), Some("out of memory"));
+        assert!(failure(&ended("OUT_OF_MEMORY", "")).unwrap().why.contains("--mem"));
+    }
+
+    #[test]
+    fn a_job_that_ended_as_it_should_did_not_fail() {
+        for (how, exit) in [("COMPLETED", "0:0"), ("CANCELLED", "0:15"), ("", "0:0"), ("", "")] {
+            assert_eq!(label(how, exit), None, "{how} {exit}");
+        }
+        assert_eq!(failure(&Job { state: JobState::Running, ..ended("FAILED", "1:0") }), None);
+    }
+
+    #[test]
+    fn limits_are_warnings_and_failures_errors() {
+        let severity = |how| failure(&ended(how, "")).unwrap().severity;
+        assert_eq!(["TIMEOUT", "PREEMPTED"].map(severity), [Severity::Warning; 2]);
+        assert_eq!(["NODE_FAIL", "FAILED"].map(severity), [Severity::Error; 2]);
+        assert_eq!(label("FAILED", "1:0").as_deref(), Some("failed: exit code 1"));
+        assert_eq!(label("", "2:0").as_deref(), Some("exit code 2"));
+    }
+
+    #[test]
+    fn slurms_own_explanation_is_preferred() {
+        let job =
+            Job { reason_text: Some("It asked for too little.".into()), ..ended("OUT_OF_MEMORY", "0:125") };
+        assert_eq!(failure(&job).unwrap().why, "It asked for too little.");
+    }
+
+    #[test]
+    fn exit_codes_name_their_signal() {
+        let text = |exit| Exit::parse(exit).map(Exit::text);
+        assert_eq!(text("0:0").as_deref(), Some("success"));
+        assert_eq!(text("0:15").as_deref(), Some("ended by SIGTERM"));
+        assert_eq!(text("137:0").as_deref(), Some("ended by SIGKILL, usually at its memory or time limit"));
+        assert_eq!(text("1:0").as_deref(), Some("exit code 1"));
+        assert_eq!(text("odd"), None);
+    }
+}

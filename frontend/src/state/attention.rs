@@ -1,0 +1,151 @@
+//! What needs attention now, updated once a second, for every view that shows it.
+
+use crate::domain::attention::{self, Entry, Item, Now, Tracker};
+use crate::domain::route::Route;
+use crate::fleet::{Fleet, Phase, TopicStore};
+use crate::net::{Feed, LinkState};
+use crate::platform;
+use leptos::prelude::*;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::Job;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The list of what needs attention, shared by all views.
+#[derive(Clone)]
+pub struct Attention {
+    fleet: Fleet,
+    feed: Feed,
+    second: RwSignal<u64>,
+    entries: Memo<Arc<Vec<Entry>>>,
+    jobs: Memo<Vec<JobId>>,
+    /// Whether the pointer or the focus is in the list, whose rows then keep their place.
+    held: RwSignal<bool>,
+    /// Whether the pointer is in the job list, whose entries then keep their section.
+    jobs_held: RwSignal<bool>,
+    /// The item that [`Self::next`] returned last.
+    visited: StoredValue<Option<String>>,
+}
+
+impl Attention {
+    /// Starts to follow the overview; updated with `second`.
+    pub fn new(fleet: &Fleet, feed: &Feed, second: RwSignal<u64>) -> Self {
+        let (held, jobs_held) = (RwSignal::new(false), RwSignal::new(false));
+        let store = fleet.overview().clone();
+        let entries = {
+            let (fleet, feed) = (fleet.clone(), feed.clone());
+            let tracker = Mutex::new(Tracker::default());
+            Memo::new(move |_| {
+                second.track();
+                store.jobs().track();
+                let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
+                if is_current(&feed, &store) {
+                    let now = now(&fleet);
+                    let found = store.read(|picture| attention::items(&picture.jobs, &picture.nodes, now));
+                    tracker.update(found, now.relay_ms, held.get());
+                }
+                Arc::new(tracker.entries())
+            })
+        };
+        let jobs = Memo::new(move |known: Option<&Vec<JobId>>| match known {
+            Some(known) if jobs_held.get() => known.clone(),
+            _ => entries.with(|entries| job_ids(entries)),
+        });
+        let visited = StoredValue::new(None);
+        Self { fleet: fleet.clone(), feed: feed.clone(), second, entries, jobs, held, jobs_held, visited }
+    }
+
+    /// The items of the overview, worst first. Without a connection they stay as they were.
+    pub fn entries(&self) -> Memo<Arc<Vec<Entry>>> {
+        self.entries
+    }
+
+    /// The items of one job by its own topic, which shows more than the overview; until that is here, those of
+    /// the overview. How a job ended is not among them.
+    pub fn of_job(&self, store: &TopicStore, id: JobId, job: Memo<Option<Job>>) -> Memo<Arc<Vec<Entry>>> {
+        let (this, store) = (self.clone(), store.clone());
+        let tracker = Mutex::new(Tracker::default());
+        Memo::new(move |_| {
+            this.second.track();
+            let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_ready = store.phase() == Phase::Ready;
+            let known = this.entries.get_untracked();
+            if !is_ready {
+                let own = attention::for_job(&known, id).filter(|entry| !entry.item.is_past).cloned();
+                return Arc::new(own.collect());
+            }
+            if is_current(&this.feed, &store) {
+                let now = now(&this.fleet);
+                let mut found = job.with(|job| match job {
+                    Some(job) => {
+                        store.read(|picture| attention::items(std::slice::from_ref(job), &picture.nodes, now))
+                    }
+                    None => Vec::new(),
+                });
+                found.retain(|item| !item.is_past);
+                // The overview may have seen an item begin before this page was opened.
+                tracker.seed(&known);
+                tracker.update(found, now.relay_ms, this.held.get());
+            }
+            Arc::new(tracker.entries())
+        })
+    }
+
+    /// The jobs with an item, worst first.
+    pub fn jobs(&self) -> Memo<Vec<JobId>> {
+        self.jobs
+    }
+
+    /// Keeps the rows of the list in place while the pointer or the focus is in it.
+    pub fn hold(&self, is_held: bool) {
+        set(self.held, is_held);
+    }
+
+    /// Keeps the entries of the job list in their section while the pointer is in it.
+    pub fn hold_jobs(&self, is_held: bool) {
+        set(self.jobs_held, is_held);
+    }
+
+    /// Returns the item after the one that was returned last, or the first.
+    pub fn next(&self) -> Option<Item> {
+        let entries = self.entries.get_untracked();
+        let mut listed = entries.iter().filter(|entry| !entry.is_over).map(|entry| &entry.item);
+        let visited = self.visited.get_value();
+        let first = listed.clone().next();
+        let after = listed.by_ref().any(|item| Some(&item.key) == visited.as_ref()).then(|| listed.next());
+        let item = after.flatten().or(first)?.clone();
+        self.visited.set_value(Some(item.key.clone()));
+        Some(item)
+    }
+}
+
+/// Returns the link to what an item is about.
+pub fn href(item: &Item, href: impl Fn(&Route) -> String) -> String {
+    let gpu = item.target.gpu.as_ref().map(|uuid| format!("?gpu={uuid}")).unwrap_or_default();
+    format!("{}{gpu}", href(&item.target.route))
+}
+
+fn set(signal: RwSignal<bool>, value: bool) {
+    if signal.get_untracked() != value {
+        signal.set(value);
+    }
+}
+
+/// Returns whether a topic's picture is current, so that what is not found there is over.
+fn is_current(feed: &Feed, store: &TopicStore) -> bool {
+    feed.link() == LinkState::Live && store.phase() == Phase::Ready
+}
+
+/// Returns the time as of which values are shown.
+fn now(fleet: &Fleet) -> Now {
+    Now { relay_ms: fleet.shown_ms(), wall_s: fleet.wall_s(platform::now_ms()) }
+}
+
+fn job_ids(entries: &[Entry]) -> Vec<JobId> {
+    let mut ids = Vec::new();
+    for id in entries.iter().filter(|entry| !entry.is_over).flat_map(|entry| &entry.item.jobs) {
+        if !ids.contains(id) {
+            ids.push(*id);
+        }
+    }
+    ids
+}

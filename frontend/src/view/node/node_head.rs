@@ -1,0 +1,121 @@
+//! The head of a node's page outside a job: its state, and the jobs that run there.
+
+use crate::domain::health::Health;
+use crate::domain::route::{JobTab, Route};
+use crate::domain::severity::Severity;
+use crate::domain::text;
+use crate::fleet::{NodeCell, TopicStore};
+use crate::state::page::{Page, node_health};
+use crate::table::nodes;
+use crate::view::widgets::dot::Dot;
+use leptos::prelude::*;
+use nodeglass_protocol::live::Mode;
+use nodeglass_protocol::picture::NodePicture;
+use nodeglass_protocol::{JobId, NodeName};
+
+/// The head of a node's page.
+#[component]
+pub fn NodeHead(
+    /// The store.
+    store: TopicStore,
+    /// The node.
+    name: NodeName,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let health = {
+        let (page, name) = (page.clone(), name.clone());
+        Memo::new(move |_| {
+            let unknown = Health { severity: Severity::Pending, label: "no data yet".to_owned() };
+            let Some(cell) = store.cell(&name) else { return unknown };
+            page.second.track();
+            cell.head().track();
+            let health = node_health(&page, &store, &cell);
+            let label = store.node(&cell, |node| nodes::state(node, &health));
+            Health { severity: health.severity, label: label.unwrap_or(unknown.label) }
+        })
+    };
+    let state = move || health.with(|health| health.label.clone());
+    let (title, all_jobs) = (name.to_string(), page.href(&Route::AllJobs));
+    let job_links = move || {
+        let link = |id: JobId, job_name: String| {
+            let href = page.href(&Route::Job(id, JobTab::Node(name.clone())));
+            view! { <a class="link" href=href>{job_name}</a> }.into_any()
+        };
+        let is_local = page.fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Local);
+        let jobs: Vec<AnyView> = page.jobs.with(|jobs| {
+            let here = jobs.iter().filter(|job| job.is_active() && job.nodes.contains(&name));
+            here.map(|job| link(job.id, job.name.to_string())).collect()
+        });
+        match jobs.len() {
+            0 if is_local => ().into_any(),
+            0 => "no job of yours".into_any(),
+            count => view! { <span>{text::count(count, "job", "jobs")}":"</span> {jobs} }.into_any(),
+        }
+    };
+    view! {
+        <div class="head">
+            <div class="head__what">
+                <div class="head__title">
+                    <a class="link" href=all_jobs>"All jobs"</a> <span class="absent" aria-hidden="true">"›"</span> <h1>{title}</h1>
+                </div>
+                <p class="meta">
+                    <span class="meta__state"><Dot health/> <b>{state}</b></span>
+                    <span class="meta__jobs">{job_links}</span>
+                </p>
+            </div>
+        </div>
+    }
+}
+
+/// Says why the utilisation of divided GPUs is missing; nothing if the node has none.
+#[component]
+pub fn MigNote(
+    /// The store.
+    store: TopicStore,
+    /// The node.
+    node: NodeCell,
+) -> impl IntoView {
+    let note = Memo::new(move |_| {
+        node.gpus().track();
+        store.node(&node, mig_note).flatten()
+    });
+    move || note.get().map(|note| view! { <p class="told__note">{note}</p> }.into_any())
+}
+
+fn mig_note(node: &NodePicture) -> Option<String> {
+    let instances = node.gpus.iter().filter(|gpu| gpu.facts.mig_parent.is_some()).count();
+    let is_divided = |uuid| node.gpus.iter().any(|part| part.facts.mig_parent.as_ref() == Some(uuid));
+    let divided = node.gpus.iter().filter(|gpu| is_divided(&gpu.facts.uuid)).count();
+    (instances > 0).then(|| {
+        format!(
+            "MIG: {} divided into {}. Utilisation is “–” because the driver does not report it for divided GPUs \
+             and their instances.",
+            text::count(divided, "GPU is", "GPUs are"),
+            text::count(instances, "instance", "instances"),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::GpuUuid;
+    use nodeglass_protocol::picture::GpuPicture;
+
+    #[test]
+    fn a_divided_gpu_explains_its_missing_utilisation() {
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        let mut whole = GpuPicture::default();
+        whole.facts.uuid = GpuUuid::new("whole");
+        node.gpus = vec![whole.clone()];
+        assert_eq!(mig_note(&node), None);
+        for part in 0..3 {
+            let mut instance = GpuPicture::default();
+            instance.facts.uuid = GpuUuid::new(format!("part-{part}"));
+            instance.facts.mig_parent = Some(whole.facts.uuid.clone());
+            node.gpus.push(instance);
+        }
+        let note = mig_note(&node).unwrap();
+        assert!(note.starts_with("MIG: 1 GPU is divided into 3 instances."), "{note}");
+    }
+}
