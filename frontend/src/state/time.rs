@@ -57,7 +57,7 @@ impl Time {
             hovered: RwSignal::new(None),
             pinned: RwSignal::new(None),
             metric: RwSignal::new(Metric::default()),
-            size: RwSignal::new((platform::width(), f64::from(platform::height()))),
+            size: RwSignal::new((platform::width(), platform::height())),
             tooltip: RwSignal::new(None),
             system_theme_changes: RwSignal::new(0),
         };
@@ -67,7 +67,7 @@ impl Time {
             changes.update(|changes| *changes += 1);
         }));
         let size = time.size;
-        let resized = move |_| size.set((platform::width(), f64::from(platform::height())));
+        let resized = move |_| size.set((platform::width(), platform::height()));
         StoredValue::new_local(Listener::new(window(), "resize", resized));
         // A finger leaves its tooltip behind until it touches something else.
         let touched = time.clone();
