@@ -8,12 +8,14 @@ pub mod range;
 pub mod scale;
 pub mod strips;
 pub mod timeline;
+pub mod tooltip;
 
 pub use band::Band;
 pub use colour_scale::ColourScale;
 pub use intervals::interval_path;
 pub use line::{Frame, area, line};
-pub use range::Range;
+pub use range::{Limit, Range, RangeStep};
 pub use scale::{time_ticks, value_ticks};
 pub use strips::Strips;
 pub use timeline::{Point, Series, Sums, Window, WindowCache, share};
+pub use tooltip::Placement;

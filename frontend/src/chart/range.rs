@@ -11,6 +11,32 @@ pub struct Range {
     end_ms: Option<u64>,
 }
 
+/// A change of the range by a button or key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeStep {
+    /// Pan to the past.
+    Earlier,
+    /// Pan to the present.
+    Later,
+    /// Zoom out.
+    Wider,
+    /// Zoom in.
+    Narrower,
+}
+
+/// Why a [`RangeStep`] would change nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// The range reaches the present.
+    Live,
+    /// The range reaches the beginning of the history, in ms of the relay's clock.
+    HistoryBegins(u64),
+    /// The range is as long as the history that the relay keeps.
+    Longest,
+    /// The range is as short as the resolution allows.
+    Shortest,
+}
+
 impl Default for Range {
     fn default() -> Self {
         Self { span_ms: Self::LONGEST_MS, end_ms: None }
@@ -22,6 +48,38 @@ impl Range {
     pub const LONGEST_MS: u64 = Trace::CAPACITY as u64 * Trace::STEP_MS;
     /// Shortest range; a shorter one would show no more detail.
     pub const SHORTEST_MS: u64 = 30_000;
+
+    /// Lengths that a user selects directly, in ms.
+    pub const PRESETS_MS: [u64; 5] = [Self::SHORTEST_MS, 60_000, 120_000, 300_000, Self::LONGEST_MS];
+
+    /// Returns the last `span_ms`, following the current time.
+    pub fn last(span_ms: u64) -> Self {
+        Self { span_ms: span_ms.clamp(Self::SHORTEST_MS, Self::LONGEST_MS), end_ms: None }
+    }
+
+    /// Returns the range between two moments in either order; one shorter than possible is extended on both
+    /// sides.
+    pub fn between(one_ms: u64, other_ms: u64, now_ms: u64) -> Self {
+        let (from_ms, to_ms) = (one_ms.min(other_ms), one_ms.max(other_ms));
+        let span_ms = (to_ms - from_ms).next_multiple_of(1_000).clamp(Self::SHORTEST_MS, Self::LONGEST_MS);
+        let middle_ms = from_ms.midpoint(to_ms);
+        Self::clamped(span_ms, middle_ms + span_ms / 2, now_ms)
+    }
+
+    /// Returns why a step would change nothing, if so. `history_ms` is the moment at which the known history
+    /// begins.
+    pub fn limit(self, step: RangeStep, now_ms: u64, history_ms: Option<u64>) -> Option<Limit> {
+        let kept_from_ms = now_ms.saturating_sub(Self::LONGEST_MS);
+        let begin_ms = history_ms.map_or(kept_from_ms, |history_ms| history_ms.max(kept_from_ms));
+        let is_at_begin = self.start_ms(now_ms) <= begin_ms;
+        match step {
+            RangeStep::Later => self.is_live().then_some(Limit::Live),
+            RangeStep::Earlier => is_at_begin.then_some(Limit::HistoryBegins(begin_ms)),
+            RangeStep::Narrower => (self.span_ms <= Self::SHORTEST_MS).then_some(Limit::Shortest),
+            RangeStep::Wider if self.span_ms >= Self::LONGEST_MS => Some(Limit::Longest),
+            RangeStep::Wider => (is_at_begin && self.is_live()).then_some(Limit::HistoryBegins(begin_ms)),
+        }
+    }
 
     /// Length in ms.
     pub fn span_ms(self) -> u64 {
@@ -126,6 +184,48 @@ mod tests {
         assert_eq!(past.end_ms(NOW + 5_000), NOW - 60_000);
         assert!(past.panned(2.0, NOW).is_live());
         assert_eq!(close.panned(-99.0, NOW).start_ms(NOW), NOW - Range::LONGEST_MS);
+    }
+
+    #[test]
+    fn a_dragged_span_becomes_the_range_in_either_direction() {
+        let range = Range::between(NOW - 400_000, NOW - 300_000, NOW);
+        assert_eq!((range.start_ms(NOW), range.end_ms(NOW)), (NOW - 400_000, NOW - 300_000));
+        assert_eq!(Range::between(NOW - 300_000, NOW - 400_000, NOW), range);
+        assert!(Range::between(NOW - 60_000, NOW, NOW).is_live(), "it reaches the present");
+    }
+
+    #[test]
+    fn a_short_dragged_span_is_extended_around_its_middle() {
+        let range = Range::between(NOW - 304_000, NOW - 300_000, NOW);
+        assert_eq!((range.start_ms(NOW), range.span_ms()), (NOW - 317_000, Range::SHORTEST_MS));
+        let first = Range::between(NOW - Range::LONGEST_MS, NOW - Range::LONGEST_MS + 10, NOW);
+        assert_eq!(first.start_ms(NOW), NOW - Range::LONGEST_MS);
+    }
+
+    #[test]
+    fn steps_that_would_change_nothing_have_a_reason() {
+        use RangeStep::{Earlier, Later, Narrower, Wider};
+        let limits = |range: Range, history_ms| {
+            [Earlier, Later, Wider, Narrower].map(|step| range.limit(step, NOW, history_ms))
+        };
+        let all = Range::default();
+        let begin = Some(Limit::HistoryBegins(NOW - Range::LONGEST_MS));
+        assert_eq!(limits(all, None), [begin, Some(Limit::Live), Some(Limit::Longest), None]);
+        let short = Range::last(60_000);
+        assert_eq!(limits(short, None), [None, Some(Limit::Live), None, None]);
+        let young = Some(NOW - 38_000);
+        let begins = Some(Limit::HistoryBegins(NOW - 38_000));
+        assert_eq!(limits(short, young), [begins, Some(Limit::Live), begins, None]);
+        let past = Range::last(30_000).panned(-3.0, NOW);
+        assert_eq!(limits(past, None), [None, None, None, Some(Limit::Shortest)]);
+    }
+
+    #[test]
+    fn presets_are_possible_ranges() {
+        for span_ms in Range::PRESETS_MS {
+            assert_eq!(Range::last(span_ms).span_ms(), span_ms);
+        }
+        assert_eq!(Range::last(Range::LONGEST_MS), Range::default());
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use super::fact::{self, Emphasis, Fact, FactGroup, bytes, energy, rate, yes_no};
 use crate::domain::ownership;
+use crate::domain::severity::Severity;
 use crate::domain::text;
+use crate::domain::throttle::ThrottleSummary;
 use nodeglass_protocol::field::Group;
 use nodeglass_protocol::picture::{GpuPicture, NodeFacts};
 use nodeglass_protocol::{GpuField as F, Reading, Text};
@@ -29,14 +31,60 @@ pub fn groups(gpu: &GpuPicture) -> Vec<FactGroup> {
     ]
 }
 
+/// Returns what matters most about a GPU in one line: that it cannot be read, an error, why its clocks are lowered
+/// now, a warning among `groups`, or that it is healthy. `throttle` is what applied up to `now_ms`.
+pub fn status(
+    gpu: &GpuPicture,
+    groups: &[FactGroup],
+    throttle: &[ThrottleSummary],
+    now_ms: u64,
+) -> (Severity, String) {
+    if let Some(why) = &gpu.fault {
+        return (Severity::Error, format!("Cannot be read: {why}"));
+    }
+    let worst = |emphasis| {
+        let facts = groups.iter().flat_map(|group| group.facts.iter().map(move |fact| (group.title, fact)));
+        let (title, fact) = facts.into_iter().find(|(_, fact)| fact.emphasis == emphasis)?;
+        let note = if fact.note.is_empty() { String::new() } else { format!(" – {}", fact.note) };
+        Some(format!("{title}: {}: {}{note}", fact.label, fact.value))
+    };
+    if let Some(text) = worst(Emphasis::Error) {
+        return (Severity::Error, text);
+    }
+    if let Some(text) = throttle.iter().find_map(|one| throttle_status(gpu, one, now_ms)) {
+        return (Severity::Warning, text);
+    }
+    match worst(Emphasis::Warning) {
+        Some(text) => (Severity::Warning, text),
+        None => (Severity::Ok, "Healthy".to_owned()),
+    }
+}
+
+/// Describes a reason that lowers the clocks now and is not normal: `Too hot: clocks 1,095 of 1,980 MHz for 9 min`.
+fn throttle_status(gpu: &GpuPicture, one: &ThrottleSummary, now_ms: u64) -> Option<String> {
+    let since_ms = one.since_ms.filter(|_| !one.reason.is_normal)?;
+    // The driver and the hardware report the same causes.
+    let cause = one.reason.name.split(" (").next().unwrap_or(one.reason.name);
+    let clock = |mhz: u64| text::grouped(mhz);
+    let clocks = match (gpu.row.value(F::SmClock), gpu.facts.sm_clock_max_mhz.value()) {
+        (Some(now), Some(max)) => format!("clocks {} of {} MHz", clock(now), clock(u64::from(*max))),
+        (Some(now), None) => format!("clocks {} MHz", clock(now)),
+        _ => "clocks lowered".to_owned(),
+    };
+    let more = if one.or_longer { "at least " } else { "" };
+    let (first, rest) = cause.split_at_checked(1)?;
+    let span = text::span(now_ms.saturating_sub(since_ms) / 1_000);
+    Some(format!("{}{rest}: {clocks} for {more}{span}", first.to_ascii_uppercase()))
+}
+
 /// Returns the jobs that own it, and how that is known.
 pub fn owners(gpu: &GpuPicture, around: &GpuContext<'_>) -> FactGroup {
     let owner = |owner: &nodeglass_protocol::picture::Owner| {
         Fact::new(format!("Job {}", owner.job), (around.job_name)(owner.job))
             .with_note(ownership::evidence_text(owner.by))
     };
-    let group = FactGroup::new("Whose", gpu.owners.iter().map(owner));
-    if gpu.owners.is_empty() { group.with_note("Of no job known here.") } else { group }
+    let group = FactGroup::new("Jobs", gpu.owners.iter().map(owner));
+    if gpu.owners.is_empty() { group.with_note("No known job owns it.") } else { group }
 }
 
 /// Appends what else the catalogue lists in a group.
@@ -47,20 +95,20 @@ fn with_catalogue(gpu: &GpuPicture, group: Group, hue: &'static str, facts: Vec<
 fn busy(gpu: &GpuPicture) -> FactGroup {
     let share = |label, field, note: &str| Fact::percent(label, &gpu.row, field, "hue-busy").with_note(note);
     let group = FactGroup::new(
-        "Busy, honestly",
+        "How busy it really is",
         with_catalogue(
             gpu,
             Group::Activity,
             "hue-busy",
             vec![
-                share("Utilisation", F::Util, "of the time some kernel ran, however small"),
+                share("Utilisation", F::Util, "of the time at least one kernel was running"),
                 share("SM active", F::SmActive, "of the multiprocessors had work"),
-                share("SM occupancy", F::SmOccupancy, "of the warps that would fit were there"),
-                share("Tensor cores", F::TensorActive, "of the cycles they worked"),
-                share("DRAM bandwidth", F::DramActive, "of what the memory can move"),
-                share("FP64", F::Fp64Active, "of the cycles its units worked"),
-                share("FP32", F::Fp32Active, "of the cycles its units worked"),
-                share("FP16", F::Fp16Active, "of the cycles its units worked"),
+                share("SM occupancy", F::SmOccupancy, "of the maximum resident warps"),
+                share("Tensor cores", F::TensorActive, "of the cycles they were active"),
+                share("DRAM bandwidth", F::DramActive, "of the peak memory bandwidth"),
+                share("FP64", F::Fp64Active, "of the cycles its units were active"),
+                share("FP32", F::Fp32Active, "of the cycles its units were active"),
+                share("FP16", F::Fp16Active, "of the cycles its units were active"),
                 share("Graphics", F::GraphicsActive, "of the time graphics or compute was active"),
                 share("Memory utilisation", F::MemUtil, "of the time memory was read or written"),
             ],
@@ -68,7 +116,7 @@ fn busy(gpu: &GpuPicture) -> FactGroup {
     );
     if gpu.row.get(F::SmActive) == nodeglass_protocol::Cell::UNSUPPORTED {
         return group.with_note(
-            "This card counts only whether anything ran at all; from Hopper on it also counts how much (GPM).",
+            "This GPU reports only whether a kernel was running; from Hopper on, GPUs also report how busy they are (GPM).",
         );
     }
     group
@@ -89,12 +137,12 @@ fn memory(gpu: &GpuPicture) -> FactGroup {
             vec![
                 Fact::part("Used", &gpu.row, F::MemUsed, F::MemTotal, "hue-mem"),
                 Fact::cell("Reserved", &gpu.row, F::MemReserved, bytes).with_note("by driver and firmware"),
-                bar1.with_note("window through which the host reaches it"),
+                bar1.with_note("the window that the host maps"),
             ],
         ),
     );
     if gpu.facts.unified_memory {
-        return group.with_note("It shares its memory with the host: what is used here is used there.");
+        return group.with_note("It shares its memory with the host.");
     }
     group
 }
@@ -118,15 +166,15 @@ fn power(gpu: &GpuPicture) -> FactGroup {
                     bar: share.map(|share| (share, "hue-power")),
                     ..Fact::cell("Draw", row, F::Power, watts)
                 },
-                Fact::cell("At this moment", row, F::PowerInstant, watts),
-                Fact::cell("Limit in force", row, F::PowerLimit, watts).with_note(if lowered {
-                    "set lower than as delivered"
+                Fact::cell("Instantaneous", row, F::PowerInstant, watts),
+                Fact::cell("Current limit", row, F::PowerLimit, watts).with_note(if lowered {
+                    "lower than the default"
                 } else {
                     ""
                 }),
-                Fact::read("Limit as delivered", &facts.power_default_mw, milli),
-                Fact::read("Smallest limit", &facts.power_min_mw, milli),
-                Fact::read("Largest limit", &facts.power_max_mw, milli),
+                Fact::read("Default limit", &facts.power_default_mw, milli),
+                Fact::read("Minimum limit", &facts.power_min_mw, milli),
+                Fact::read("Maximum limit", &facts.power_max_mw, milli),
                 Fact::cell("Energy", row, F::Energy, energy).with_note("since the driver was loaded"),
             ],
         ),
@@ -152,10 +200,10 @@ fn temperature(gpu: &GpuPicture) -> FactGroup {
                     .with_emphasis_if(near(F::Temp, &facts.temp_slowdown_c), Emphasis::Warning),
                 Fact::cell("Memory", row, F::MemTemp, degrees)
                     .with_emphasis_if(near(F::MemTemp, &facts.temp_mem_max_c), Emphasis::Warning),
-                Fact::read("Slows down at", &facts.temp_slowdown_c, threshold),
+                Fact::read("Throttles at", &facts.temp_slowdown_c, threshold),
                 Fact::read("Shuts down at", &facts.temp_shutdown_c, threshold),
-                Fact::read("Core in normal use up to", &facts.temp_gpu_max_c, threshold),
-                Fact::read("Memory in normal use up to", &facts.temp_mem_max_c, threshold),
+                Fact::read("Core, maximum operating", &facts.temp_gpu_max_c, threshold),
+                Fact::read("Memory, maximum operating", &facts.temp_mem_max_c, threshold),
                 Fact::cell("Fan", row, F::Fan, |value| format!("{value} %")),
             ],
         ),
@@ -214,7 +262,7 @@ fn traffic(gpu: &GpuPicture) -> FactGroup {
         format!("generation {generation}{width}")
     });
     let facts = &gpu.facts;
-    let best = Fact::read("PCIe link at best", &facts.pcie_gen_max, |generation| {
+    let best = Fact::read("PCIe link, maximum", &facts.pcie_gen_max, |generation| {
         let width = facts.pcie_width_max.value().map_or(String::new(), |width| format!(" ×{width}"));
         format!("generation {generation}{width}")
     });
@@ -231,7 +279,7 @@ fn traffic(gpu: &GpuPicture) -> FactGroup {
                 best,
                 Fact::read("PCIe replays", &health.pcie_replays, |count| text::grouped(*count)).with_note(
                     if replays {
-                        "sent again since the driver was loaded; many mean a bad contact"
+                        "retransmissions since the driver was loaded; many point to a bad contact"
                     } else {
                         ""
                     },
@@ -253,12 +301,12 @@ fn pcie_note(gpu: &GpuPicture) -> (&'static str, Emphasis) {
     let busy = gpu.row.value(F::Util).is_some_and(|util| util >= 20);
     if less(&gpu.health.pcie_width, &gpu.facts.pcie_width_max) {
         return (
-            "fewer lanes than card and slot can do: copies to and from the host are slower",
+            "fewer lanes than GPU and slot support: copies to and from the host are slower",
             Emphasis::Warning,
         );
     }
     match (less(&gpu.health.pcie_gen, &gpu.facts.pcie_gen_max), busy) {
-        (true, true) => ("slower than card and slot can do, though it is busy", Emphasis::Warning),
+        (true, true) => ("slower than GPU and slot support, although the GPU is busy", Emphasis::Warning),
         (true, false) => ("slower while idle, which is normal", Emphasis::Plain),
         _ => ("", Emphasis::Plain),
     }
@@ -308,7 +356,7 @@ pub fn identity(gpu: &GpuPicture, around: &GpuContext<'_>) -> FactGroup {
     for (vendor, versions) in drivers.filter(|(vendor, _)| *vendor == facts.vendor) {
         entries.push(text_fact("Driver", &versions.driver));
         entries.push(Fact::read(
-            &format!("{} of the driver", vendor.platform()),
+            &format!("{} (driver)", vendor.platform()),
             &versions.platform,
             ToString::to_string,
         ));
@@ -394,10 +442,43 @@ mod tests {
         assert_eq!(find(&[temperature(&gpu)], "Core").emphasis, Emphasis::Warning);
     }
 
+    fn status_of(gpu: &GpuPicture, throttle: &[(u64, u32)]) -> (Severity, String) {
+        let mut trace = nodeglass_protocol::trace::Trace::default();
+        throttle.iter().for_each(|(second, bits)| trace.push(second * 1_000, Cell::steps(*bits), 0));
+        let throttle = crate::domain::throttle::summarize(&trace, 0, 600_000);
+        status(gpu, &groups(gpu), &throttle, 552_000)
+    }
+
+    #[test]
+    fn the_status_says_why_clocks_are_lowered_and_since_when() {
+        let mut gpu = GpuPicture::default();
+        gpu.row.set(F::SmClock, Cell::steps(73));
+        gpu.facts.sm_clock_max_mhz = Reading::Value(1_980);
+        let hot = status_of(&gpu, &[(11, 0), (12, 0x40), (13, 0x40)]);
+        assert_eq!(hot, (Severity::Warning, "Too hot: clocks 1,095 of 1,980 MHz for 9 min".to_owned()));
+        let capped = status_of(&gpu, &[(11, 0), (12, 0x4), (13, 0x4)]);
+        assert_eq!(capped, (Severity::Ok, "Healthy".to_owned()), "a power cap is normal");
+        let cool = status_of(&gpu, &[(12, 0x40), (13, 0)]);
+        assert_eq!(cool.0, Severity::Ok, "it was too hot before");
+    }
+
+    #[test]
+    fn the_status_prefers_a_lost_gpu_to_a_warning() {
+        let mut gpu = GpuPicture::default();
+        gpu.facts.pcie_width_max = Reading::Value(16);
+        gpu.health.pcie_width = Reading::Value(8);
+        gpu.health.pcie_gen = Reading::Value(5);
+        let narrow = status_of(&gpu, &[]);
+        assert_eq!(narrow.0, Severity::Warning);
+        assert!(narrow.1.starts_with("Links: PCIe link: generation 5 ×8"), "{}", narrow.1);
+        gpu.fault = Some("GPU is lost".into());
+        assert_eq!(status_of(&gpu, &[]), (Severity::Error, "Cannot be read: GPU is lost".to_owned()));
+    }
+
     #[test]
     fn owners_are_shown_with_their_evidence() {
         let mut gpu = GpuPicture::default();
-        assert_eq!(owners(&gpu, &around()).note, "Of no job known here.");
+        assert_eq!(owners(&gpu, &around()).note, "No known job owns it.");
         gpu.owners.push(Owner { job: nodeglass_protocol::JobId(17), by: Evidence::GresIndex });
         let group = owners(&gpu, &around());
         assert_eq!(group.facts[0].value, "name of 17");

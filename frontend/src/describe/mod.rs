@@ -10,4 +10,4 @@ pub mod process;
 pub mod share;
 pub mod throttle;
 
-pub use fact::{Emphasis, Fact, FactGroup};
+pub use fact::{Emphasis, Fact, FactGroup, bytes};

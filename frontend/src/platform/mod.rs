@@ -369,6 +369,11 @@ pub fn width() -> f64 {
     window().inner_width().ok().and_then(|width| width.as_f64()).unwrap_or(1_280.0)
 }
 
+/// Height of the viewport in CSS pixels.
+pub fn height() -> f64 {
+    window().inner_height().ok().and_then(|height| height.as_f64()).unwrap_or(800.0)
+}
+
 /// Calls `run` before the next frame is drawn; a hidden page draws none.
 pub fn on_next_frame(run: impl FnOnce() + 'static) {
     let closure = Closure::once_into_js(run);

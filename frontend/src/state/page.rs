@@ -13,8 +13,9 @@ use crate::state::attention::Attention;
 use crate::state::settings::Settings;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::job::Job;
+use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Role;
+use nodeglass_protocol::picture::{Link, NodePicture};
 use nodeglass_protocol::request::{LogRef, Request, Response};
 use nodeglass_protocol::share::{Scope, ShareTerms};
 use std::sync::Arc;
@@ -56,6 +57,8 @@ pub struct Page {
     pub second: RwSignal<u64>,
     /// Changes with every step of the charts.
     pub step: RwSignal<u64>,
+    /// When the job of the route ended, by the relay's clock in ms: its graphs end there. `None` while it runs.
+    pub ended_ms: Memo<Option<u64>>,
     /// Work that is spread over frames.
     pub frames: FrameQueue,
     /// Whether the help is open.
@@ -110,6 +113,7 @@ impl Page {
                 });
             }
         });
+        let ended_ms = end_of_job(&fleet, route, jobs);
         let closed = || RwSignal::new(false);
         let (help, command_palette, settings_open, drawer) = (closed(), closed(), closed(), closed());
         let attention = Attention::new(&fleet, &feed, second);
@@ -122,6 +126,7 @@ impl Page {
             jobs,
             second,
             step,
+            ended_ms,
             frames: FrameQueue::new(),
             help,
             command_palette,
@@ -153,9 +158,9 @@ impl Page {
         self.fleet.wall_s(platform::now_ms())
     }
 
-    /// Returns the time range of the charts; changes with every step.
+    /// Returns the last ten minutes, or those before the end of an ended job; changes with every step.
     pub fn window(&self) -> Window {
-        Window::ten_minutes(self.step.get() * Window::STEP_MS)
+        Window::ten_minutes(self.ended_ms.get().unwrap_or_else(|| self.step.get() * Window::STEP_MS))
     }
 
     /// Sends a request; a refusal is a sentence for the user.
@@ -244,6 +249,34 @@ impl Page {
             is_stale(&page, &store, &node)
         })
     }
+}
+
+/// Returns when the job of the route ended, by the relay's clock in ms: with the last sample of its nodes, or when
+/// SLURM says so while they run other jobs.
+fn end_of_job(fleet: &Fleet, route: Memo<Route>, jobs: Memo<Arc<Vec<Job>>>) -> Memo<Option<u64>> {
+    let fleet = fleet.clone();
+    Memo::new(move |_| {
+        let id = route.get().job()?;
+        let ended_s = jobs.with(|jobs| {
+            let job = jobs.iter().find(|job| job.id == id)?;
+            matches!(job.state, JobState::Ended(_)).then_some(job.ended)
+        })?;
+        let last_ms = fleet.detail().and_then(|store| {
+            let last_ms = |node: NodeCell| {
+                node.head().track();
+                let last_ms =
+                    |node: &NodePicture| (node.head.link == Link::Ended).then_some(node.sampled_at_ms);
+                store.node(&node, last_ms)?
+            };
+            let last_ms = store.nodes().get().into_iter().map(last_ms).collect::<Option<Vec<_>>>();
+            last_ms?.into_iter().flatten().max()
+        });
+        last_ms.or_else(|| {
+            let page_ms = platform::now_ms();
+            let ago_s = fleet.wall_s(page_ms).saturating_sub(ended_s?).max(0).cast_unsigned();
+            Some(fleet.relay_ms(page_ms).saturating_sub(ago_s * 1_000))
+        })
+    })
 }
 
 /// Like [`Page::is_stale`], without subscribing the caller.

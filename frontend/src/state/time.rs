@@ -1,12 +1,14 @@
 //! The state that all graphs of a page share: time range, cursor, and the highlighted GPU.
 
-use crate::chart::{Range, Window};
+use crate::chart::{Placement, Range, Window};
 use crate::domain::metric::Metric;
 use crate::domain::query::RANGE;
+use crate::domain::text;
 use crate::platform::{self, Listener};
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::{GpuUuid, NodeName};
+use wasm_bindgen::JsCast;
 
 /// What the graphs share; a Leptos context. Clones share the same state.
 #[derive(Clone)]
@@ -18,8 +20,19 @@ pub struct Time {
     hovered: RwSignal<Option<GpuRef>>,
     pinned: RwSignal<Option<GpuRef>>,
     metric: RwSignal<Metric>,
-    width: RwSignal<f64>,
+    /// Width and height of the viewport in CSS pixels.
+    size: RwSignal<(f64, f64)>,
+    tooltip: RwSignal<Option<TooltipPlace>>,
     system_theme_changes: RwSignal<u64>,
+}
+
+/// The graph whose tooltip is shown, and where.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TooltipPlace {
+    /// Number of the graph.
+    pub graph: u32,
+    /// Where it lies.
+    pub placement: Placement,
 }
 
 /// A GPU, identified across nodes.
@@ -44,7 +57,8 @@ impl Time {
             hovered: RwSignal::new(None),
             pinned: RwSignal::new(None),
             metric: RwSignal::new(Metric::default()),
-            width: RwSignal::new(platform::width()),
+            size: RwSignal::new((platform::width(), platform::height())),
+            tooltip: RwSignal::new(None),
             system_theme_changes: RwSignal::new(0),
         };
         let changes = time.system_theme_changes;
@@ -52,8 +66,19 @@ impl Time {
             platform::clear_token_cache();
             changes.update(|changes| *changes += 1);
         }));
-        let width = time.width;
-        StoredValue::new_local(Listener::new(window(), "resize", move |_| width.set(platform::width())));
+        let size = time.size;
+        let resized = move |_| size.set((platform::width(), platform::height()));
+        StoredValue::new_local(Listener::new(window(), "resize", resized));
+        // A finger leaves its tooltip behind until it touches something else.
+        let touched = time.clone();
+        let dismiss = move |event: web_sys::Event| {
+            let target = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
+            let is_graph = target.and_then(|target| target.closest(".stage").ok().flatten()).is_some();
+            if !is_graph && touched.tooltip.get_untracked().is_some() {
+                touched.leave();
+            }
+        };
+        StoredValue::new_local(Listener::new(window(), "pointerdown", dismiss));
         time.read_url();
         time.write_url();
         time
@@ -82,8 +107,8 @@ impl Time {
     /// clock one after another, each in a frame of its own: a page has up to ten.
     pub fn window(&self, most: Signal<usize>) -> Memo<Window> {
         let clock_ms = {
-            let page = self.page.clone();
-            move || page.fleet.relay_ms(platform::now_ms())
+            let time = self.clone();
+            move || time.now_ms()
         };
         let shown_ms = RwSignal::new(clock_ms());
         let (second, frames, read_ms) = (self.page.second, self.page.frames, clock_ms.clone());
@@ -96,17 +121,27 @@ impl Time {
             },
             false,
         );
-        let range = self.range;
+        let (range, ended_ms) = (self.range, self.page.ended_ms);
         Memo::new(move |_| {
             let range = range.get();
-            let now_ms = if range.is_live() { shown_ms.get() } else { clock_ms() };
+            let now_ms = ended_ms.get().unwrap_or_else(|| match range.is_live() {
+                true => shown_ms.get(),
+                false => clock_ms(),
+            });
             Window::over(range.end_ms(now_ms), range.span_ms(), most.get())
         })
     }
 
-    /// Returns the relay's clock without subscribing the caller.
+    /// Returns the moment at which a live range ends: the relay's clock, or the end of an ended job. Does not
+    /// subscribe the caller.
     pub fn now_ms(&self) -> u64 {
-        self.page.fleet.relay_ms(platform::now_ms())
+        let ended_ms = self.page.ended_ms.get_untracked();
+        ended_ms.unwrap_or_else(|| self.page.fleet.relay_ms(platform::now_ms()))
+    }
+
+    /// Returns whether the graphs end with an ended job.
+    pub fn is_over(&self) -> bool {
+        self.page.ended_ms.get().is_some()
     }
 
     /// Subscribes to theme (the system's, too) and colour scheme; the number changes with the system's theme.
@@ -118,7 +153,25 @@ impl Time {
 
     /// Returns the width of the viewport in CSS pixels.
     pub fn width(&self) -> f64 {
-        self.width.get()
+        self.size.get().0
+    }
+
+    /// Shows the tooltip of a graph for a pointer at a point of the window.
+    pub fn show_tooltip(&self, graph: u32, at: (f64, f64), is_touch: bool) {
+        let placement = Placement::beside(at, self.size.get_untracked(), is_touch);
+        self.tooltip.set(Some(TooltipPlace { graph, placement }));
+    }
+
+    /// Returns where the tooltip of a graph lies, if it is shown.
+    pub fn tooltip(&self, graph: u32) -> Option<Placement> {
+        self.tooltip.get().filter(|place| place.graph == graph).map(|place| place.placement)
+    }
+
+    /// Removes cursor, tooltip and highlight.
+    pub fn leave(&self) {
+        self.tooltip.set(None);
+        self.set_cursor(None);
+        self.hover_gpu(None);
     }
 
     /// Returns the moment under the cursor, in ms of the relay's clock.
@@ -172,6 +225,13 @@ impl Time {
     /// Formats a moment in the cluster's time of day, with seconds.
     pub fn clock(&self, at_ms: u64) -> String {
         platform::clock_of_day(self.wall_s(at_ms))
+    }
+
+    /// Formats a moment with its distance from the end of a live range: `09:14:03 · 2 min ago`.
+    pub fn moment_text(&self, at_ms: u64) -> String {
+        let before = text::span(self.now_ms().saturating_sub(at_ms) / 1_000);
+        let than = if self.is_over() { "before the end" } else { "ago" };
+        format!("{} · {before} {than}", self.clock(at_ms))
     }
 
     fn wall_offset_s(&self) -> i64 {

@@ -65,10 +65,10 @@ async fn a_lost_gpu_is_reported_and_the_others_continue() -> Result<()> {
     browser.until("the neighbour's new value", &text_matches(&row(1), "63")).await?;
     browser.until("no old value", &format!("!{}", text_matches(&row(0), "77"))).await?;
     open_sheet(&browser, &machine, &node, "GPU-a").await?;
-    wait_for_sheet(&browser, &["It cannot be read", "lost", "failed"]).await?;
+    wait_for_sheet(&browser, &["Cannot be read", "lost"]).await?;
     until_no_zero(&browser, &["NVML index", "NUMA node"]).await?;
     machine.set(&state(false, 41))?;
-    browser.until("its return", &format!("!{}", text_matches(SHEET, "It cannot be read"))).await
+    browser.until("its return", &format!("!{}", text_matches(SHEET, "Cannot be read"))).await
 }
 
 #[tokio::test]
@@ -185,9 +185,9 @@ async fn unsupported_readings_of_each_card_are_named_and_never_zero() -> Result<
             "shares its memory with the host",
             "Utilisation\\s+41 %",
             "Used\\s+2 GiB",
-            "counts only whether anything ran",
+            "reports only whether a kernel was running",
             "Not supported\\s+.*SM active",
-            "Not supported\\s+.*Limit in force",
+            "Not supported\\s+.*Current limit",
             "Not supported\\s+.*NVLink received",
             "Not supported\\s+.*Uncorrected, since driver load",
         ],

@@ -41,6 +41,42 @@ async fn the_tab_title_shows_utilisation_and_warns_of_throttling() -> Result<()>
     browser.until("another icon", &format!("{ICON}.startsWith('data:image/svg') && {ICON} !== {warns}")).await
 }
 
+/// Sends pointer events to the comparison of a job's GPUs: each a type and a share of its width.
+fn point(events: &str) -> String {
+    format!(
+        "(() => {{ const stage = document.querySelector('.overlay .stage'); \
+            stage.scrollIntoView({{ block: 'center' }}); \
+            const area = stage.getBoundingClientRect(); \
+            for (const [type, share] of {events}) stage.dispatchEvent(new PointerEvent(type, {{ bubbles: true, \
+                pointerId: 1, pointerType: 'mouse', clientX: area.left + area.width * share, clientY: area.top + 20 }})); }})()"
+    )
+}
+
+#[tokio::test]
+async fn pointing_at_a_graph_shows_a_tooltip_and_dragging_zooms() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    browser.open(&relay.link().url).await?;
+    browser.open(&relay.link().path("/job/48213")).await?;
+    let bar = |text: &str| format!("/{text}/.test(document.querySelector('.time-bar').innerText)");
+    browser.until("a live graph", &format!("{} && {}", bar("^Live"), is_seen(".overlay canvas"))).await?;
+    browser.eval(&point("[['pointermove', 0.9]]")).await?;
+    let tip = "document.querySelector('.overlay .tip')";
+    browser.until("the GPU and its rank", &format!("/GPU \\d, rank \\d/.test({tip}?.innerText)")).await?;
+    let inside = format!(
+        "(area => area.left >= 0 && area.top >= 0 && area.right <= innerWidth && area.bottom <= innerHeight)\
+         ({tip}.getBoundingClientRect())"
+    );
+    browser.until("a tooltip within the window", &inside).await?;
+    let drag = "[['pointerdown', 0.5], ['pointermove', 0.6], ['pointermove', 0.75], ['pointerup', 0.75]]";
+    browser.eval(&point(drag)).await?;
+    browser.until("the selected time", &bar("^Paused")).await?;
+    browser
+        .eval("document.querySelector('.overlay .stage').dispatchEvent(new MouseEvent('dblclick'))")
+        .await?;
+    browser.until("the whole history", &bar("^Live . last 10 min")).await
+}
+
 #[tokio::test]
 async fn the_tab_icon_of_a_node_follows_its_gpus() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };

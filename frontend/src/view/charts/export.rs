@@ -56,7 +56,7 @@ impl Export {
     }
 
     fn title(&self) -> String {
-        let now_ms = self.page.fleet.relay_ms(platform::now_ms());
+        let now_ms = self.time.now_ms();
         let range = untrack(|| self.time.range());
         let name = untrack(|| self.page.route.get().job().map(|id| self.page.job_name(id)));
         let day = platform::time_of_day(self.time.wall_s(range.end_ms(now_ms)));
@@ -77,7 +77,7 @@ impl Export {
     /// deviation from its peers, in the units named in the first line; empty where unknown.
     pub fn numbers(&self) -> String {
         let (shown, groups) = (self.metric.get_untracked(), self.groups.get_untracked());
-        let now_ms = self.page.fleet.relay_ms(platform::now_ms());
+        let now_ms = self.time.now_ms();
         let range = untrack(|| self.time.range());
         let (from, to) = (range.start_ms(now_ms) / 1_000, range.end_ms(now_ms) / 1_000);
         let mut columns: Vec<Vec<Option<f32>>> = Vec::new();

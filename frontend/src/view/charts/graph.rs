@@ -5,12 +5,13 @@ use super::plot::Plot;
 use super::plot_area::{PlotArea, PlotHandlers};
 use super::plot_paint::paint;
 use super::time_bar::TimeAxis;
+use super::tooltip::TooltipText;
 use crate::chart::value_ticks;
 use crate::domain::metric::Metric;
 use crate::domain::text;
 use crate::fleet::TopicStore;
 use crate::platform::Observer;
-use crate::state::time::Time;
+use crate::state::time::{GpuRef, Time};
 use leptos::html::Canvas;
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -50,9 +51,15 @@ pub fn Graph(
     /// Height in pixels.
     #[prop(default = 96)]
     height: u32,
+    /// Maximum number of labels on the time axis.
+    #[prop(default = 5)]
+    labels: usize,
 ) -> impl IntoView {
     let (time, canvas) = (Time::from_context(), NodeRef::<Canvas>::new());
     let window = Memo::new(move |_| plot.with(|plot| plot.window));
+    let is_empty = Memo::new(move |_| {
+        plot.with(|plot| !plot.lines.iter().any(|line| line.values.iter().any(Option::is_some)))
+    });
     let size = RwSignal::new((0, 0));
     let sizes = StoredValue::new_local(None);
     Effect::new(move || {
@@ -80,10 +87,11 @@ pub fn Graph(
         <div class="graph">
             <Title plot metric/>
             <div class="graph__ticks" aria-hidden="true">{move || ticks()}</div>
-            <PlotArea label window handlers=handlers(&time, plot, height)>
+            <PlotArea label window handlers=handlers(&time, plot, metric)>
                 <canvas node_ref=canvas style:height=format!("{height}px")></canvas>
+                {move || is_empty.get().then(|| view! { <p class="graph__none">"No data in this time"</p> }.into_any())}
             </PlotArea>
-            <TimeAxis/>
+            <TimeAxis most=labels/>
         </div>
     }
 }
@@ -98,10 +106,13 @@ fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
         plot.with(|plot| {
             let step = cursor.and_then(|at_ms| plot.window.step_at(at_ms));
             let (at, at_end) = step.map_or_else(|| plot.newest(), |step| (step, false));
+            // A live range ends with the job.
+            let at_end = at_end || (step.is_none() && time.is_over() && time.range().is_live());
             let value_text = |values: &[Option<f32>]| match values.get(at).copied().flatten() {
                 Some(value) => metric.format(value),
                 None => "no data".to_owned(),
             };
+            let gpu_ref = gpu_ref.filter(|_| plot.lines.len() > 1);
             let highlighted_value = gpu_ref.and_then(|gpu_ref| {
                 plot.line_for(&gpu_ref).map(|(_, line)| format!("{} {}", line.name, value_text(&line.values)))
             });
@@ -139,16 +150,15 @@ fn short(metric: Metric, value: f32) -> String {
     }
 }
 
-fn handlers(time: &Time, plot: Plots, height: u32) -> PlotHandlers {
-    let (over, left, down, open) = (time.clone(), time.clone(), time.clone(), time.clone());
+fn handlers(time: &Time, plot: Plots, metric: Memo<Metric>) -> PlotHandlers {
+    let (over, down, open, described) = (time.clone(), time.clone(), time.clone(), time.clone());
     PlotHandlers {
-        over: Arc::new(move |step, y| {
-            let share = 1.0 - (y as f32 / height as f32).clamp(0.0, 1.0);
+        over: Arc::new(move |step, y, height| {
+            let share = 1.0 - ((y / height) as f32).clamp(0.0, 1.0);
             let gpu_ref = plot
                 .with_untracked(|plot| plot.nearest(step, share * plot.top).map(|line| line.gpu_ref.clone()));
             over.hover_gpu(gpu_ref);
         }),
-        left: Arc::new(move || left.hover_gpu(None)),
         down: Arc::new(move |by| {
             let gpu_ref = untrack(|| down.highlighted());
             let next = plot.with_untracked(|plot| {
@@ -160,5 +170,34 @@ fn handlers(time: &Time, plot: Plots, height: u32) -> PlotHandlers {
             down.hover_gpu(next);
         }),
         open: Arc::new(move || open.toggle_pinned(untrack(|| open.highlighted()))),
+        leaves: false,
+        describe: Arc::new(move |at_ms, is_touch| {
+            let gpu_ref = described.highlighted();
+            let tap = is_touch.then(|| "tap again to pin".to_owned());
+            let text = plot.with(|plot| tooltip_text(plot, metric.get(), gpu_ref.as_ref(), at_ms))?;
+            let lines = text.lines.into_iter().chain([described.moment_text(at_ms)]).chain(tap);
+            Some(TooltipText { lines: lines.collect(), ..text })
+        }),
     }
+}
+
+/// Describes the highlighted line at a moment, and where it lies among the others.
+fn tooltip_text(plot: &Plot, metric: Metric, gpu_ref: Option<&GpuRef>, at_ms: u64) -> Option<TooltipText> {
+    let step = plot.window.step_at(at_ms)?;
+    let value_text = |values: &[Option<f32>]| {
+        values.get(step).copied().flatten().map_or_else(|| "no data".to_owned(), |value| metric.format(value))
+    };
+    let line = gpu_ref.and_then(|gpu_ref| plot.line_for(gpu_ref)).map(|(_, line)| line);
+    let line = line.or_else(|| plot.lines.first().filter(|_| plot.lines.len() == 1));
+    let spread = plot.band.as_ref().filter(|band| band.mid.get(step).copied().flatten().is_some());
+    let spread = spread.map(|band| {
+        let [mid, low, high] = [&band.mid, &band.low, &band.high].map(|values| value_text(values));
+        format!("median {mid} · {low} to {high}")
+    });
+    Some(TooltipText {
+        value: line.map_or_else(|| "no data".to_owned(), |line| value_text(&line.values)),
+        title: metric.title().to_owned(),
+        subject: line.map_or_else(String::new, |line| line.name.clone()),
+        lines: spread.into_iter().collect(),
+    })
 }

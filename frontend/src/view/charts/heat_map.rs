@@ -7,6 +7,7 @@ use super::heat_map_paint::{Brush, paint};
 use super::plot_area::{PlotArea, PlotHandlers};
 use super::summary::{legend, metric_buttons, metric_menu, summary};
 use super::time_bar::{TimeAxis, TimeBar};
+use super::tooltip::TooltipText;
 use crate::chart::Strips;
 use crate::domain::health::Health;
 use crate::domain::metric::Metric;
@@ -26,6 +27,8 @@ use std::sync::Arc;
 const MAX_ROWS: usize = 22;
 /// Height that a column should not exceed, in pixels: about half a screen.
 const HEIGHT: usize = 440;
+/// Longer names of nodes are cut, in characters.
+const MAX_NAME: usize = 20;
 /// Width of a node's name and state beside its strips, in pixels.
 const NAMES_PX: f64 = 210.0;
 
@@ -89,9 +92,9 @@ pub fn HeatMap(
         }
     };
     view! {
-        <section class="panel heat-map" aria-label="Every GPU over time">
+        <section class="panel heat-map" aria-label="All GPUs over time">
             <div class="panel__head">
-                <h2>"Every GPU" <small>{move || format!("{} · one line each, {}", text::count(gpus.get(), "GPU", "GPUs"), metric.get().title().to_lowercase())}</small></h2>
+                <h2>"All GPUs" <small>{move || format!("{} · {}, one row per GPU", text::count(gpus.get(), "GPU", "GPUs"), metric.get().title().to_lowercase())}</small></h2>
                 {(!glance).then(|| metric_menu(&time))}
                 <span class="spring"></span>
                 {glance.then(|| metric_buttons(&time, metric))}
@@ -152,6 +155,11 @@ fn Block(
         }
     };
     let (names, states) = (beside(name), beside(state));
+    // As wide as the longest name, whatever the states of the nodes: nothing moves when one needs attention.
+    let name_columns = Memo::new(move |_| {
+        let longest = groups.with(|groups| groups.iter().map(|group| group.node.name().as_str().len()).max());
+        longest.unwrap_or(0).clamp(4, MAX_NAME)
+    });
     let highlight = {
         let time = time.clone();
         move || {
@@ -163,9 +171,9 @@ fn Block(
         }
     };
     view! {
-        <div class="heat-map__block">
+        <div class="heat-map__block" style:--names=move || name_columns.get().to_string()>
             <div class="heat-map__names">{names}</div>
-            <PlotArea label window handlers=handlers(&page, &time, &scope, groups, strips)>
+            <PlotArea label window handlers=handlers(&page, &time, &scope, groups, strips, metric)>
                 <canvas class="heat" node_ref=canvas style:height=move || format!("{}px", strips.with(Strips::height))></canvas>
                 {move || highlight()}
             </PlotArea>
@@ -219,6 +227,7 @@ fn handlers(
     scope: &Scope,
     groups: Memo<Vec<NodeGroup>>,
     strips: Memo<Strips>,
+    metric: Memo<Metric>,
 ) -> PlotHandlers {
     let at = move |line: usize| {
         groups.with_untracked(|groups| {
@@ -233,13 +242,32 @@ fn handlers(
             groups.with_untracked(|groups| line_index(groups, |group, gpu| group.gpu_ref(gpu) == gpu_ref))
         }
     };
-    let (over, left, down) = (time.clone(), time.clone(), time.clone());
+    let (over, down) = (time.clone(), time.clone());
+    let describe = {
+        let (page, time, store) = (page.clone(), time.clone(), scope.store.clone());
+        move |at_ms: u64, is_touch: bool| {
+            let gpu_ref = time.highlighted()?;
+            groups.with(|groups| {
+                let group = groups.iter().find(|group| *group.node.name() == gpu_ref.node)?;
+                let gpu = group.gpus.iter().find(|gpu| *gpu.cell.uuid() == gpu_ref.gpu)?;
+                let health = node_health(&page, &store, &group.node);
+                let is_odd = !matches!(health.severity, Severity::Ok | Severity::Ended);
+                let health = is_odd.then(|| format!("node: {}", health.label));
+                let tap = is_touch.then(|| "tap again to open the node".to_owned());
+                Some(TooltipText {
+                    value: group.text_at(&store, gpu, metric.get(), at_ms),
+                    title: metric.get().title().to_owned(),
+                    subject: group.name(&store, gpu),
+                    lines: health.into_iter().chain([time.moment_text(at_ms)]).chain(tap).collect(),
+                })
+            })
+        }
+    };
     let (page, time, job) = (page.clone(), time.clone(), scope.job);
     PlotHandlers {
-        over: Arc::new(move |_, y| {
+        over: Arc::new(move |_, y, _| {
             over.hover_gpu(strips.with_untracked(|strips| strips.nearest(y)).and_then(at))
         }),
-        left: Arc::new(move || left.hover_gpu(None)),
         down: Arc::new(move |by| {
             let last = strips.with_untracked(Strips::len).saturating_sub(1);
             let line = here().map_or(0, |line| line.saturating_add_signed(by).min(last));
@@ -253,6 +281,8 @@ fn handlers(
                 });
             }
         }),
+        leaves: true,
+        describe: Arc::new(describe),
     }
 }
 
@@ -313,5 +343,6 @@ fn state(row: Row) -> AnyView {
         };
         text::or_absent((!values.is_empty()).then(|| metric.format(shown)))
     };
-    view! { <span class="num" style:line-height=format!("{pitch}px")>{move || sentence()}</span> }.into_any()
+    let sentence = Memo::new(move |_| sentence());
+    view! { <span class="num" title=move || sentence.get() style:line-height=format!("{pitch}px")>{move || sentence.get()}</span> }.into_any()
 }

@@ -16,3 +16,4 @@ pub mod summary;
 pub mod throttle_lanes;
 pub mod time_bar;
 pub mod time_line;
+pub mod tooltip;

@@ -1,30 +1,66 @@
 //! The area of a graph: pointer, touch and keyboard input, the same for every graph.
 
-use crate::chart::{Range, Window};
+use super::tooltip::{Tooltip, TooltipText};
+use crate::chart::{Range, RangeStep, Window};
+use crate::domain::text;
+use crate::platform;
 use crate::state::time::Time;
 use leptos::prelude::*;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
 use wasm_bindgen::JsCast;
-use web_sys::{Element, KeyboardEvent, PointerEvent, WheelEvent};
+use web_sys::{Element, KeyboardEvent, MouseEvent, PointerEvent, WheelEvent};
 
 /// Handlers of a graph's input. A graph without lines to distinguish does nothing.
 #[derive(Clone)]
 pub struct PlotHandlers {
-    /// The pointer is over this step, at this distance from the top in pixels.
-    pub over: Arc<dyn Fn(usize, f64) + Send + Sync>,
-    /// The pointer left.
-    pub left: Arc<dyn Fn() + Send + Sync>,
+    /// The pointer is over this step, at this distance from the top, in an area of this height, in pixels.
+    pub over: Arc<dyn Fn(usize, f64, f64) + Send + Sync>,
     /// Arrow keys move by this number of lines.
     pub down: Arc<dyn Fn(isize) + Send + Sync>,
     /// The highlighted item is opened.
     pub open: Arc<dyn Fn() + Send + Sync>,
+    /// Whether opening leaves the page, so that it waits for a second click while the graph is zoomed.
+    pub leaves: bool,
+    /// Describes the highlighted item at a moment, for the tooltip; `true` for touch, where a second tap opens.
+    pub describe: Arc<dyn Fn(u64, bool) -> Option<TooltipText> + Send + Sync>,
 }
 
-/// Pointers that are down, by id and position.
+/// What a pressed mouse button does while it moves.
+#[derive(Clone, Copy, PartialEq)]
+enum Drag {
+    /// Selects the span from this moment on.
+    Select(u64),
+    /// Pans.
+    Pan,
+}
+
+/// Pointers that are down.
 #[derive(Clone, Default)]
 struct ActivePointers {
+    /// Id and horizontal position of each.
     down: Vec<(i32, f64)>,
+    drag: Option<Drag>,
     moved: bool,
+    is_touch: bool,
+    /// Whether the tooltip already showed what was touched.
+    was_shown: bool,
+    /// Number of clicks and double clicks so far.
+    clicks: u32,
+}
+
+/// The area of one graph.
+#[derive(Clone)]
+struct Area {
+    time: Time,
+    window: Memo<Window>,
+    handlers: PlotHandlers,
+    /// Number among the graphs of the page.
+    number: u32,
+    pointers: StoredValue<ActivePointers>,
+    /// The span that is being selected, in ms of the relay's clock.
+    selected: RwSignal<Option<(u64, u64)>>,
 }
 
 /// The area of a graph.
@@ -40,48 +76,50 @@ pub fn PlotArea(
     /// The canvas.
     children: Children,
 ) -> impl IntoView {
-    let (time, pointers) = (Time::from_context(), StoredValue::new(ActivePointers::default()));
-    let pointed_step = {
-        let (time, handlers) = (time.clone(), handlers.clone());
-        move |event: &PointerEvent| {
-            let step = ((share(event) * window.get_untracked().steps() as f64) as usize)
-                .min(window.get_untracked().steps().saturating_sub(1));
-            time.set_cursor(Some(window.get_untracked().at_ms(step)));
-            (handlers.over)(step, f64::from(event.offset_y()));
-        }
+    static GRAPHS: AtomicU32 = AtomicU32::new(0);
+    let area = Area {
+        time: Time::from_context(),
+        window,
+        handlers,
+        number: GRAPHS.fetch_add(1, Relaxed),
+        pointers: StoredValue::new(ActivePointers::default()),
+        selected: RwSignal::new(None),
     };
-    let (pressing, moving, leaving, wheeling) =
-        (pointed_step.clone(), time.clone(), time.clone(), time.clone());
-    let (left, opening, keys) = (handlers.left.clone(), handlers.open.clone(), handlers);
+    let on = |run: fn(&Area, &PointerEvent)| {
+        let area = area.clone();
+        move |event: PointerEvent| run(&area, &event)
+    };
+    let (press, drag, release) = (on(Area::press), on(Area::drag), on(Area::release));
+    let (cancel, leave) = (on(Area::cancel), on(Area::leave));
+    let (clicked, twice, wheeled, keyed, gone) =
+        (area.clone(), area.clone(), area.clone(), area.clone(), area.clone());
+    on_cleanup(move || {
+        if untrack(|| gone.time.tooltip(gone.number)).is_some() {
+            gone.time.leave();
+        }
+    });
+    let text = {
+        let area = area.clone();
+        Signal::derive(move || area.tooltip_text())
+    };
     view! {
         <div
             class="stage"
             tabindex="0"
             role="img"
             aria-label=move || label.get()
-            on:pointerdown=move |event: PointerEvent| {
-                pointers.update_value(|pointers| {
-                    pointers.down.push((event.pointer_id(), f64::from(event.client_x())));
-                    pointers.moved = false;
-                });
-                pressing(&event);
-            }
-            on:pointermove=move |event: PointerEvent| {
-                if !dragged(&moving, pointers, &event) {
-                    pointed_step(&event);
-                }
-            }
-            on:pointerup=move |event: PointerEvent| release(pointers, &event)
-            on:pointercancel=move |event: PointerEvent| release(pointers, &event)
-            on:pointerleave=move |event: PointerEvent| {
-                release(pointers, &event);
-                leaving.set_cursor(None);
-                left();
-            }
-            on:click=move |_| if !pointers.with_value(|pointers| pointers.moved) { opening() }
-            on:wheel=move |event: WheelEvent| wheel(&wheeling, &event)
+            on:pointerdown=press
+            on:pointermove=drag
+            on:pointerup=release
+            on:pointercancel=cancel
+            on:pointerleave=leave
+            // A pressed middle button would begin to scroll.
+            on:mousedown=move |event: MouseEvent| if event.button() == 1 { event.prevent_default() }
+            on:click=move |_| clicked.click()
+            on:dblclick=move |_| twice.reset()
+            on:wheel=move |event: WheelEvent| wheel(&wheeled.time, &event)
             on:keydown=move |event: KeyboardEvent| {
-                if plot_key(&time, &window.get_untracked(), &keys, &event) {
+                if keyed.key(&event) {
                     event.prevent_default();
                     event.stop_propagation();
                 }
@@ -89,22 +127,196 @@ pub fn PlotArea(
         >
             {children()}
             <Cursor window/>
+            <Selection selected=area.selected window/>
+            <Tooltip graph=area.number text/>
         </div>
     }
 }
 
-/// The cursor line, shared by all graphs of the page.
+impl Area {
+    /// Returns the moment under a pointer, in ms of the relay's clock.
+    fn moment(&self, event: &PointerEvent) -> u64 {
+        let window = self.window.get_untracked();
+        window.start_ms() + (share(event) * (window.end_ms() - window.start_ms()) as f64) as u64
+    }
+
+    /// Moves cursor, highlight and tooltip to a pointer.
+    fn point(&self, event: &PointerEvent) {
+        let window = self.window.get_untracked();
+        let step = ((share(event) * window.steps() as f64) as usize).min(window.steps().saturating_sub(1));
+        self.time.set_cursor(Some(window.at_ms(step)));
+        (self.handlers.over)(step, f64::from(event.offset_y()), height_of(event));
+        let at = (f64::from(event.client_x()), f64::from(event.client_y()));
+        self.time.show_tooltip(self.number, at, event.pointer_type() == "touch");
+    }
+
+    fn press(&self, event: &PointerEvent) {
+        let is_touch = event.pointer_type() == "touch";
+        let drag = match (is_touch, event.button(), event.shift_key()) {
+            (true, ..) => None,
+            (_, 0, false) => Some(Drag::Select(self.moment(event))),
+            (_, 0, true) | (_, 1, _) => Some(Drag::Pan),
+            // The other buttons are the browser's.
+            _ => return,
+        };
+        if let Some(stage) = stage(event).filter(|_| drag.is_some()) {
+            let _ = stage.set_pointer_capture(event.pointer_id());
+        }
+        let highlighted = || untrack(|| (self.time.tooltip(self.number).is_some(), self.time.highlighted()));
+        let before = highlighted();
+        self.point(event);
+        self.pointers.update_value(|pointers| {
+            pointers.down.push((event.pointer_id(), f64::from(event.client_x())));
+            (pointers.drag, pointers.moved, pointers.is_touch) = (drag, false, is_touch);
+            pointers.was_shown = before == highlighted();
+        });
+    }
+
+    fn drag(&self, event: &PointerEvent) {
+        if !dragged(self, event) {
+            self.point(event);
+        }
+    }
+
+    fn release(&self, event: &PointerEvent) {
+        if let Some((from_ms, to_ms)) = self.selected.get_untracked() {
+            self.time.set_range(|_, now_ms| Range::between(from_ms, to_ms, now_ms));
+        }
+        self.drop_pointer(event);
+    }
+
+    /// Forgets a pointer that is up, and what it selected.
+    fn drop_pointer(&self, event: &PointerEvent) {
+        if self.selected.get_untracked().is_some() {
+            self.selected.set(None);
+        }
+        self.pointers.update_value(|pointers| {
+            pointers.down.retain(|(id, _)| *id != event.pointer_id());
+            pointers.drag = None;
+        });
+    }
+
+    /// The browser took the pointer over, mostly to scroll.
+    fn cancel(&self, event: &PointerEvent) {
+        self.drop_pointer(event);
+        self.time.leave();
+    }
+
+    fn leave(&self, event: &PointerEvent) {
+        self.drop_pointer(event);
+        // A finger that is lifted leaves too; what it touched stays shown.
+        if event.pointer_type() != "touch" {
+            self.time.leave();
+        }
+    }
+
+    fn click(&self) {
+        let pointers = self.pointers.get_value();
+        if pointers.moved || (pointers.is_touch && !pointers.was_shown) {
+            return;
+        }
+        let is_zoomed = untrack(|| self.time.range()) != Range::default();
+        if !(self.handlers.leaves && is_zoomed) {
+            return (self.handlers.open)();
+        }
+        // It may be the first of a double click.
+        let area = self.clone();
+        let open = move || {
+            if area.pointers.try_get_value().is_some_and(|now| now.clicks == pointers.clicks) {
+                (area.handlers.open)();
+            }
+        };
+        set_timeout(open, Duration::from_millis(280));
+    }
+
+    fn reset(&self) {
+        self.pointers.update_value(|pointers| pointers.clicks += 1);
+        self.time.set_range(|_, _| Range::default());
+    }
+
+    /// Handles a key; returns whether it was one of the graph's.
+    fn key(&self, event: &KeyboardEvent) -> bool {
+        if event.key() == "Escape" && self.selected.get_untracked().is_some() {
+            self.selected.set(None);
+            self.pointers.update_value(|pointers| pointers.drag = None);
+            return true;
+        }
+        let window = self.window.get_untracked();
+        if !plot_key(&self.time, &window, &self.handlers, event) {
+            return false;
+        }
+        let step = self.time.cursor.get_untracked().and_then(|at_ms| window.step_at(at_ms));
+        if let Some((step, stage)) = step.zip(stage(event)) {
+            let [left, top, width, height] = platform::bounding_rect(&stage);
+            let x = left + (step as f64 + 0.5) / window.steps() as f64 * width;
+            self.time.show_tooltip(self.number, (x, top + height), false);
+        }
+        true
+    }
+
+    /// Returns what the tooltip says: the selected span, or the highlighted item at the cursor.
+    fn tooltip_text(&self) -> Option<TooltipText> {
+        if let Some((from_ms, to_ms)) = self.selected.get() {
+            let (from_ms, to_ms) = (from_ms.min(to_ms), from_ms.max(to_ms));
+            let clock = |at_ms| self.time.clock(at_ms);
+            return Some(TooltipText {
+                value: span_text((to_ms - from_ms) / 1_000),
+                title: "zoom in".to_owned(),
+                lines: vec![format!("{} – {}", clock(from_ms), clock(to_ms))],
+                ..TooltipText::default()
+            });
+        }
+        let at_ms = self.time.cursor()?;
+        (self.handlers.describe)(at_ms, self.pointers.with_value(|pointers| pointers.is_touch))
+    }
+}
+
+/// The cursor line, shared by all graphs of the page. It is moved by a transform alone, which costs no layout.
 #[component]
 pub fn Cursor(
     /// The steps.
     window: Memo<Window>,
 ) -> impl IntoView {
     let time = Time::from_context();
-    move || {
+    let share = Memo::new(move |_| {
         let window = window.get();
         let step = time.cursor().and_then(|at_ms| window.step_at(at_ms))?;
-        let left = format!("{}%", (step as f32 + 0.5) / window.steps() as f32 * 100.0);
-        Some(view! { <i class="stage__cursor" style:left=left></i> }.into_any())
+        Some((step as f64 + 0.5) / window.steps() as f64)
+    });
+    let transform = move || share.get().map(|share| format!("translateX({}%)", text::tenths(share * 100.0)));
+    view! {
+        <span class="stage__veil">
+            <i class="stage__cursor" hidden=move || share.get().is_none() style:transform=transform></i>
+        </span>
+    }
+}
+
+/// The span that is being selected.
+#[component]
+fn Selection(selected: RwSignal<Option<(u64, u64)>>, window: Memo<Window>) -> impl IntoView {
+    let shown = move || {
+        let (one_ms, other_ms) = selected.get()?;
+        let window = window.get();
+        let (start_ms, end_ms) = (window.start_ms(), window.end_ms());
+        let share = |at_ms: u64| {
+            (at_ms.clamp(start_ms, end_ms) - start_ms) as f64 / (end_ms - start_ms).max(1) as f64
+        };
+        let (left, right) = (share(one_ms.min(other_ms)), share(one_ms.max(other_ms)));
+        let transform =
+            format!("translateX({}%) scaleX({})", text::tenths(left * 100.0), text::share(right - left));
+        Some(
+            view! { <span class="stage__veil"><i class="stage__span" style:transform=transform></i></span> }
+                .into_any(),
+        )
+    };
+    move || shown()
+}
+
+/// Formats the length of a selection to the second: `42 s`, `2 min 05 s`.
+fn span_text(seconds: u64) -> String {
+    match seconds {
+        0..60 => text::span(seconds),
+        _ => format!("{} min {:02} s", seconds / 60, seconds % 60),
     }
 }
 
@@ -113,32 +325,40 @@ fn share(event: &PointerEvent) -> f64 {
     (f64::from(event.offset_x()) / width_of(event)).clamp(0.0, 1.0)
 }
 
-fn width_of(event: &web_sys::Event) -> f64 {
-    let element = event.current_target().and_then(|target| target.dyn_into::<Element>().ok());
-    element.map_or(1.0, |element| f64::from(element.client_width()).max(1.0))
+fn stage(event: &web_sys::Event) -> Option<Element> {
+    event.current_target().and_then(|target| target.dyn_into().ok())
 }
 
-fn release(pointers: StoredValue<ActivePointers>, event: &PointerEvent) {
-    pointers.update_value(|pointers| pointers.down.retain(|(id, _)| *id != event.pointer_id()));
+fn width_of(event: &web_sys::Event) -> f64 {
+    stage(event).map_or(1.0, |element| f64::from(element.client_width()).max(1.0))
+}
+
+fn height_of(event: &web_sys::Event) -> f64 {
+    stage(event).map_or(1.0, |element| f64::from(element.client_height()).max(1.0))
 }
 
 /// Handles a drag of the mouse or a pinch of two fingers; returns whether the move was one.
-fn dragged(time: &Time, pointers: StoredValue<ActivePointers>, event: &PointerEvent) -> bool {
+fn dragged(area: &Area, event: &PointerEvent) -> bool {
     let (x, id) = (f64::from(event.client_x()), event.pointer_id());
-    let before = pointers.with_value(|pointers| pointers.down.clone());
-    let Some((_, from)) = before.iter().find(|(known, _)| *known == id).copied() else { return false };
-    if let Some((_, other)) = before.iter().find(|(known, _)| *known != id) {
+    let (time, pointers) = (&area.time, area.pointers);
+    let ActivePointers { down, drag, moved, .. } = pointers.get_value();
+    let Some((_, from)) = down.iter().find(|(known, _)| *known == id).copied() else { return false };
+    if let Some((_, other)) = down.iter().find(|(known, _)| *known != id) {
         let (old, new) = ((from - other).abs().max(1.0), (x - other).abs().max(1.0));
         let at = share(event);
         time.set_range(|range, now_ms| range.zoomed(old / new, at, now_ms));
-    } else if event.pointer_type() == "mouse" {
-        if (x - from).abs() < 4.0 && !pointers.with_value(|pointers| pointers.moved) {
-            return false;
-        }
-        let share = (from - x) / width_of(event);
-        time.set_range(|range, now_ms| range.panned(share, now_ms));
     } else {
-        return false;
+        let Some(drag) = drag.filter(|_| moved || (x - from).abs() >= 4.0) else { return false };
+        match drag {
+            Drag::Select(from_ms) => {
+                area.selected.set(Some((from_ms, area.moment(event))));
+                area.point(event);
+            }
+            Drag::Pan => {
+                let share = (from - x) / width_of(event);
+                time.set_range(|range, now_ms| range.panned(share, now_ms));
+            }
+        }
     }
     pointers.update_value(|pointers| {
         pointers.moved = true;
@@ -181,8 +401,7 @@ fn plot_key(time: &Time, window: &Window, handlers: &PlotHandlers, event: &Keybo
         "End" => walk(time, window, handlers, isize::MAX),
         "Enter" => (handlers.open)(),
         "Escape" if time.cursor.get_untracked().is_some() => {
-            time.set_cursor(None);
-            (handlers.left)();
+            time.leave();
         }
         _ => return false,
     }
@@ -198,16 +417,26 @@ fn walk(time: &Time, window: &Window, handlers: &PlotHandlers, by: isize) {
     (handlers.down)(0);
 }
 
-/// Handles the keys that zoom and pan every graph: `+`, `-`, `[`, `]`, `0`.
-pub fn handle_key(time: &Time, key: &str) -> bool {
+/// Applies a step of a button or key to the range of all graphs.
+pub fn apply_step(time: &Time, step: RangeStep) {
     let zoom = |factor: f64| {
         move |range: Range, now_ms: u64| range.zoomed(factor, if range.is_live() { 1.0 } else { 0.5 }, now_ms)
     };
+    match step {
+        RangeStep::Narrower => time.set_range(zoom(0.5)),
+        RangeStep::Wider => time.set_range(zoom(2.0)),
+        RangeStep::Earlier => time.set_range(|range, now_ms| range.panned(-0.25, now_ms)),
+        RangeStep::Later => time.set_range(|range, now_ms| range.panned(0.25, now_ms)),
+    }
+}
+
+/// Handles the keys that zoom and pan every graph: `+`, `-`, `[`, `]`, `0`.
+pub fn handle_key(time: &Time, key: &str) -> bool {
     match key {
-        "+" | "=" => time.set_range(zoom(0.5)),
-        "-" => time.set_range(zoom(2.0)),
-        "[" => time.set_range(|range, now_ms| range.panned(-0.25, now_ms)),
-        "]" => time.set_range(|range, now_ms| range.panned(0.25, now_ms)),
+        "+" | "=" => apply_step(time, RangeStep::Narrower),
+        "-" => apply_step(time, RangeStep::Wider),
+        "[" => apply_step(time, RangeStep::Earlier),
+        "]" => apply_step(time, RangeStep::Later),
         "0" => time.set_range(|_, _| Range::default()),
         _ => return false,
     }

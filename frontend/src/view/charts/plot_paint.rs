@@ -104,6 +104,8 @@ impl Sheet<'_> {
             self.line(&self.plot.lines[*far].values, &platform::token("--warn"), 1.5, 1.0);
         }
         let _ = self.context.set_line_dash(&js_sys::Array::new());
+        // A single line needs no highlight.
+        let gpu_ref = gpu_ref.filter(|_| self.plot.lines.len() > 1);
         if let Some((_, line)) = gpu_ref.and_then(|gpu_ref| self.plot.line_for(gpu_ref)) {
             self.line(&line.values, &platform::token("--accent"), 2.4, 1.0);
         }

@@ -106,7 +106,7 @@ fn lane_text(lane: &Lane, window: &Window, time: &Time) -> String {
     let oldest =
         lane.gpus.iter().filter_map(|(_, throttle)| Some((throttle.since_ms?, throttle.or_longer))).min();
     let since = match oldest {
-        Some((since_ms, or_longer)) if time.range().is_live() => {
+        Some((since_ms, or_longer)) if time.range().is_live() && !time.is_over() => {
             let more = if or_longer { "at least " } else { "" };
             format!(" · active for {more}{}", text::span(window.end_ms().saturating_sub(since_ms) / 1_000))
         }

@@ -1,61 +1,152 @@
 //! The time bar: the time range that the graphs show, and controls to change it.
 
-use super::plot_area::handle_key;
-use crate::chart::time_ticks;
+use super::plot_area::apply_step;
+use crate::chart::{Limit, Range, RangeStep, time_ticks};
 use crate::domain::text;
 use crate::state::page::Page;
 use crate::state::time::Time;
 use leptos::prelude::*;
+use nodeglass_protocol::GpuField;
 
 /// The time bar.
 #[component]
 pub fn TimeBar() -> impl IntoView {
     let (time, page) = (Time::from_context(), Page::from_context());
-    let live = {
+    let range = {
         let time = time.clone();
-        Memo::new(move |_| time.range().is_live())
+        Memo::new(move |_| time.range())
     };
     let sentence = {
-        let time = time.clone();
+        let (time, page) = (time.clone(), page.clone());
         move || {
-            let (range, now_ms) = (time.range(), page.now_ms());
-            let span = text::span(range.span_ms() / 1_000);
-            if range.is_live() && !page.feed.is_live() {
-                return format!("Stopped at {} · {span} until then", time.clock(now_ms));
+            let (range, span) = (range.get(), text::span(range.get().span_ms() / 1_000));
+            page.second.track();
+            let now_ms = time.now_ms();
+            let (start, end) = (time.clock(range.start_ms(now_ms)), time.clock(range.end_ms(now_ms)));
+            match (range.is_live(), time.is_over()) {
+                (true, false) if !page.feed.is_live() => format!("Stopped at {end} · {span} until then"),
+                (true, false) => format!("Live · last {span}"),
+                (true, true) => format!("Ended · last {span}, {start}–{end}"),
+                (false, true) => format!("Ended · {start}–{end}, {span}"),
+                (false, false) => {
+                    let ago = text::span(now_ms.saturating_sub(range.end_ms(now_ms)) / 1_000);
+                    format!("Paused · {start}–{end}, {span} until {ago} ago")
+                }
             }
-            if range.is_live() {
-                return format!("Live · last {span}");
-            }
-            let (start_ms, end_ms) = (range.start_ms(now_ms), range.end_ms(now_ms));
-            let ago = text::span(now_ms.saturating_sub(end_ms) / 1_000);
-            format!("Paused · {}–{}, {span} until {ago} ago", time.clock(start_ms), time.clock(end_ms))
         }
     };
     let back = {
         let time = time.clone();
-        move || {
+        let way = move |label: &'static str, title: &'static str, to: fn(Range) -> Range| {
             let time = time.clone();
-            (!live.get()).then(move || {
-                view! { <button class="btn btn--primary" on:click=move |_| time.set_range(|range, _| range.live())>"Back to live"</button> }.into_any()
-            })
+            view! { <button class="btn btn--primary" title=title on:click=move |_| time.set_range(|range, _| to(range))>{label}</button> }
+                .into_any()
+        };
+        move || {
+            let range = range.get();
+            let live =
+                (!range.is_live()).then(|| way("Back to live", "Follow the current time again", Range::live));
+            let all = (range != Range::default()).then(|| {
+                way("Reset zoom", "Show the whole history: 0, or double-click", |_| Range::default())
+            });
+            (live, all)
         }
     };
-    let turn = |key: &'static str, sign: &'static str, title: &'static str| {
+    let limits = limits(&page, &time, range);
+    let step = |index: usize| {
+        let (time, (step, sign, what)) = (time.clone(), STEPS[index]);
+        let limit = move || limits.with(|limits| limits[index].clone());
+        let title = move || limit().unwrap_or_else(|| what.to_owned());
+        // A disabled button would lose the focus, and cannot be asked why.
+        view! {
+            <button
+                class="btn"
+                title=title
+                aria-label=title
+                aria-disabled=move || if limit().is_some() { "true" } else { "false" }
+                on:click=move |_| if untrack(limit).is_none() { apply_step(&time, step) }
+            >
+                {sign}
+            </button>
+        }
+    };
+    let steps = [0, 1, 2, 3].map(step);
+    let preset = |span_ms: u64| {
         let time = time.clone();
-        view! { <button class="btn" title=title aria-label=title on:click=move |_| { handle_key(&time, key); }>{sign}</button> }
+        let span = text::span(span_ms / 1_000);
+        let is_chosen = move || range.get() == Range::last(span_ms);
+        view! {
+            <button
+                title=format!("Show the last {span}")
+                aria-pressed=move || if is_chosen() { "true" } else { "false" }
+                on:click=move |_| time.set_range(|_, _| Range::last(span_ms))
+            >
+                {span.clone()}
+            </button>
+        }
     };
     view! {
-        <div class="time-bar" class:time-bar--paused=move || !live.get()>
+        <div class="time-bar" class:time-bar--paused=move || !range.get().is_live()>
             <span role="status">{move || sentence()}</span>
             {move || back()}
             <span class="time-bar__turns">
-                {turn("[", "‹", "earlier: [")}
-                {turn("]", "›", "later: ]")}
-                {turn("-", "−", "more time: -")}
-                {turn("+", "+", "less time: +")}
-                {turn("0", "10 min", "the last 10 min, live: 0")}
+                {steps}
+                <span class="segments" role="group" aria-label="Time range">{Range::PRESETS_MS.map(preset)}</span>
             </span>
         </div>
+    }
+}
+
+/// The buttons: step, sign, and what they do with their key.
+const STEPS: [(RangeStep, &str, &str); 4] = [
+    (RangeStep::Earlier, "‹", "earlier: ["),
+    (RangeStep::Later, "›", "later: ]"),
+    (RangeStep::Wider, "−", "zoom out: -"),
+    (RangeStep::Narrower, "+", "zoom in: +"),
+];
+
+/// Returns why each button of [`STEPS`] would change nothing, updated once a second.
+fn limits(page: &Page, time: &Time, range: Memo<Range>) -> Memo<[Option<String>; 4]> {
+    let (page, time) = (page.clone(), time.clone());
+    let history_ms = {
+        let page = page.clone();
+        Memo::new(move |_| {
+            page.second.track();
+            history_ms(&page)
+        })
+    };
+    Memo::new(move |_| {
+        page.second.track();
+        let (now_ms, is_over, range) = (time.now_ms(), time.is_over(), range.get());
+        STEPS.map(|(step, ..)| {
+            let limit = range.limit(step, now_ms, history_ms.get())?;
+            Some(limit_text(limit, now_ms, is_over))
+        })
+    })
+}
+
+/// Returns when the known history of the page's nodes begins, in ms of the relay's clock; does not subscribe.
+fn history_ms(page: &Page) -> Option<u64> {
+    let store = untrack(|| page.fleet.detail()).unwrap_or_else(|| page.fleet.overview().clone());
+    store.read(|picture| {
+        let first = |node: &nodeglass_protocol::picture::NodePicture| {
+            let trace = node.history.as_ref()?.gpu(0, GpuField::Util)?;
+            trace.points().find(|(_, cell)| cell.is_some()).map(|(at_ms, _)| at_ms)
+        };
+        picture.nodes.iter().filter_map(first).min()
+    })
+}
+
+fn limit_text(limit: Limit, now_ms: u64, is_over: bool) -> String {
+    match limit {
+        Limit::Live if is_over => "The graphs end with the job".to_owned(),
+        Limit::Live => "Already live".to_owned(),
+        Limit::HistoryBegins(at_ms) => {
+            let before = text::span(now_ms.saturating_sub(at_ms) / 1_000);
+            format!("History begins {before} {}", if is_over { "before the end" } else { "ago" })
+        }
+        Limit::Longest => format!("The relay keeps {}", text::span(Range::LONGEST_MS / 1_000)),
+        Limit::Shortest => format!("The shortest range is {}", text::span(Range::SHORTEST_MS / 1_000)),
     }
 }
 
@@ -83,7 +174,11 @@ pub fn TimeAxis(
                 _ => "translateX(-50%)",
             };
             let text = if range.is_live() {
-                if before == 0 { "now".to_owned() } else { format!("−{}", text::span(before)) }
+                if before == 0 {
+                    if time.is_over() { "end" } else { "now" }.to_owned()
+                } else {
+                    format!("−{}", text::span(before))
+                }
             } else {
                 time.clock(range.end_ms(now_ms).saturating_sub(before * 1_000))
             };
@@ -92,4 +187,18 @@ pub fn TimeAxis(
         time_ticks(span_s, most).into_iter().map(tick).collect_view()
     };
     view! { <div class="axis" aria-hidden="true">{move || ticks()}</div> }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_button_without_effect_says_why() {
+        let text = |limit, is_over| limit_text(limit, 700_000, is_over);
+        assert_eq!(text(Limit::HistoryBegins(662_000), false), "History begins 38 s ago");
+        assert_eq!(text(Limit::HistoryBegins(100_000), true), "History begins 10 min before the end");
+        assert_eq!(text(Limit::Longest, false), "The relay keeps 10 min");
+        assert_ne!(text(Limit::Live, false), text(Limit::Live, true));
+    }
 }

@@ -57,7 +57,7 @@ pub fn TimeLine(
             <div class="panel__head">
                 <h2>"Time line"</h2>
                 <span class="spring"></span>
-                <small>"numbers of"</small>
+                <small>"CSV and copy of"</small>
                 {metric_menu(&time)}
                 {export.buttons()}
             </div>

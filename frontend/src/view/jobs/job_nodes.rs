@@ -10,8 +10,8 @@ use crate::view::widgets::later::Later;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 
-/// Up to this many nodes leave space for the overlay beside the heat map.
-const MOST_BESIDE: usize = 16;
+/// With so many nodes the heat map is about as high as the overlay, and leaves space for it beside.
+const BESIDE: std::ops::RangeInclusive<usize> = 3..=16;
 
 /// The nodes of a job.
 #[component]
@@ -22,7 +22,7 @@ pub fn JobNodes(
     job: JobId,
 ) -> impl IntoView {
     let nodes = scope.nodes;
-    let beside = Memo::new(move |_| nodes.with(Vec::len) <= MOST_BESIDE);
+    let beside = Memo::new(move |_| BESIDE.contains(&nodes.with(Vec::len)));
     view! {
         <div class:pair=move || beside.get()>
             <HeatMap scope=scope.clone()/>

@@ -35,7 +35,7 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
         let host =
             hosts.get().cpu_pct().map(|pct| (pct.to_string(), format!("% {}", ram.unwrap_or_default())));
         // A guest of a job receives no host readings if other jobs use the host, too.
-        host.or_else(|| of_job.then(|| ("–".to_owned(), "not shared: other jobs use it, too".to_owned())))
+        host.or_else(|| of_job.then(|| ("–".to_owned(), "not shared: other jobs use it too".to_owned())))
     };
     let host_only = scope.has_no_gpus();
     let of_gpus = {

@@ -1,21 +1,30 @@
 //! The sheet with all details of one GPU, which the URL names.
 
+use crate::chart::Range;
 use crate::describe::{Emphasis, Fact, FactGroup, gpu, gpu_health, throttle as throttle_facts};
+use crate::domain::health::{Freshness, freshness};
+use crate::domain::metric::Metric;
 use crate::domain::query::GPU;
 use crate::domain::route::Route;
+use crate::domain::severity::Severity;
 use crate::domain::text;
-use crate::domain::throttle;
+use crate::domain::throttle::{self, ThrottleSummary};
 use crate::fleet::{GpuCell, NodeCell, TopicStore};
 use crate::platform;
 use crate::state::page::Page;
+use crate::state::time::Time;
 use crate::table::processes::gap_text;
-use crate::view::charts::sparkline::Spark;
-use crate::view::scope::gpu_series;
+use crate::view::charts::gpu_groups::gpu_groups;
+use crate::view::charts::graph::{Graph, plot_memo};
+use crate::view::charts::summary::summary;
+use crate::view::charts::time_bar::TimeBar;
+use crate::view::scope::{Scope, alone};
 use crate::view::widgets::fact_list::fact_groups;
 use crate::view::widgets::sheet::Sheet;
+use crate::view::widgets::status_line::StatusLine;
 use leptos::prelude::*;
-use nodeglass_protocol::GpuField;
 use nodeglass_protocol::picture::{GpuHealth, GpuPicture, NodePicture};
+use nodeglass_protocol::{GpuField, Row};
 use std::sync::Arc;
 
 /// A GPU, and where it was found.
@@ -40,7 +49,7 @@ fn open(page: &Page, uuid: Memo<Option<String>>) -> AnyView {
     let page = page.clone();
     let content = move || match found.get() {
         Some(found) => content(&page, found),
-        None => view! { <p class="empty">"Nothing is known of this GPU here."</p> }.into_any(),
+        None => view! { <p class="empty">"No data of this GPU here."</p> }.into_any(),
     };
     view! { <Sheet class="sheet" label="GPU" close>{move || content()}</Sheet> }.into_any()
 }
@@ -58,52 +67,72 @@ fn find(page: &Page, uuid: &str) -> Option<Found> {
     })
 }
 
-/// Removes health readings of a GPU that cannot be read any more: they are stale.
-fn without_stale_health(gpu: &GpuPicture) -> GpuPicture {
+/// Removes the readings of a GPU that cannot be read any more: they are stale.
+fn without_stale_readings(gpu: &GpuPicture) -> GpuPicture {
     let mut gpu = gpu.clone();
     if gpu.fault.is_some() {
         gpu.health = GpuHealth::default();
+        gpu.row = Row::default();
     }
     gpu
+}
+
+/// What the sheet says of a GPU.
+#[derive(Clone, PartialEq)]
+struct Details {
+    status: (Severity, String),
+    groups: Vec<FactGroup>,
 }
 
 fn content(page: &Page, (store, node, gpu): Found) -> AnyView {
     let is_glance = Some(&store) == Some(page.fleet.overview());
     let read = {
         let (store, node, gpu) = (store.clone(), node.clone(), gpu.clone());
-        move || store.gpu(&node, &gpu, without_stale_health).unwrap_or_default()
+        move || store.gpu(&node, &gpu, without_stale_readings).unwrap_or_default()
     };
     let title = {
         let read = read.clone();
         move || {
             let gpu = read();
             let name = gpu.facts.name.value().map(|name| text::model(name.as_str()).to_owned());
-            format!("GPU {} · {}", gpu.facts.index, name.unwrap_or_else(|| "model not told".to_owned()))
+            format!("GPU {} · {}", gpu.facts.index, name.unwrap_or_else(|| "unknown model".to_owned()))
         }
     };
-    let groups = {
+    let details = {
         let (page, store, node) = (page.clone(), store.clone(), node.clone());
-        move || {
+        Memo::new(move |_| {
             node.head().track();
             node.gpu_health().track();
             node.gpus().track();
             let gpu = read();
-            let fact_groups_of = store.node(&node, |picture| fact_groups_of(&page, picture, &gpu));
-            fact_groups(fact_groups_of.unwrap_or_default())
-        }
+            store.node(&node, |picture| details(&page, picture, &gpu))
+        })
+    };
+    let status = Signal::derive(move || {
+        details
+            .with(|details| details.as_ref().map(|details| details.status.clone()))
+            .unwrap_or_else(|| (Severity::Pending, "No data yet".to_owned()))
+    });
+    let groups = move || {
+        fact_groups(
+            details
+                .with(|details| details.as_ref().map(|details| details.groups.clone()))
+                .unwrap_or_default(),
+        )
     };
     let note = is_glance.then(|| {
         let href = page.href(&Route::Node(node.name().clone()));
         view! {
             <p class="told__note">
-                "From afar only a few readings are told. " <a class="link" href=format!("{href}?gpu={}", gpu.uuid())>"Everything about it"</a>
+                "The overview has only a few readings. " <a class="link" href=format!("{href}?gpu={}", gpu.uuid())>"Open on its node"</a>
             </p>
         }
     });
-    let charts = (!is_glance).then(|| charts(page, &store, &node, &gpu));
+    let charts = (!is_glance).then(|| charts(&store, &node, &gpu));
     view! {
         <h2 class="sheet__title">{move || title()}</h2>
         <p class="sheet__where">{node.name().to_string()}</p>
+        <StatusLine status/>
         {note}
         {charts}
         <div class="told-columns">{move || groups()}</div>
@@ -111,55 +140,75 @@ fn content(page: &Page, (store, node, gpu): Found) -> AnyView {
     .into_any()
 }
 
-/// Charts of the most important readings over ten minutes.
-fn charts(page: &Page, store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> AnyView {
-    let one = |(title, field, hue): (&'static str, GpuField, &'static str)| {
-        let (page, store, node, gpu) = (page.clone(), store.clone(), node.clone(), gpu.clone());
-        let series = Memo::new(move |_| gpu_series(&page, &store, &node, &gpu, field));
-        view! { <div class="mini"><span>{title}</span><Spark series hue/></div> }
+/// Graphs of the most important readings, over the time range of the page.
+fn charts(store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> AnyView {
+    let (page, time) = (Page::from_context(), Time::from_context());
+    let scope = Scope { store: store.clone(), nodes: alone(node.clone()), job: None };
+    let uuid = gpu.uuid().clone();
+    let groups = Memo::new(move |_| {
+        let mut groups = gpu_groups(&scope);
+        groups.iter_mut().for_each(|group| group.gpus.retain(|gpu| *gpu.cell.uuid() == uuid));
+        groups
+    });
+    let one = |(metric, hue): (Metric, &'static str)| {
+        let fixed = Memo::new(move |_| metric);
+        let plot = plot_memo(&time, store, groups, fixed, 240);
+        let label = summary(&page, &time, store, groups, fixed);
+        view! { <Graph plot metric=fixed label hue height=64 labels=2/> }
     };
     let all = [
-        ("Utilisation", GpuField::Util, "stroke-util"),
-        ("Memory", GpuField::MemUsed, "stroke-mem"),
-        ("Power", GpuField::Power, "stroke-power"),
-        ("Temperature", GpuField::Temp, "stroke-temp"),
+        (Metric::UTIL, "--util-line"),
+        (Metric::MEMORY, "--mem"),
+        (Metric::POWER, "--power"),
+        (Metric::TEMP, "--temp"),
     ];
-    view! { <div class="minis" aria-hidden="true">{all.map(one).collect_view()}</div> }.into_any()
+    view! {
+        <div class="sheet__graphs">
+            <TimeBar/>
+            <div class="graphs">{all.map(one).collect_view()}</div>
+        </div>
+    }
+    .into_any()
 }
 
-/// Describes what throttled its clocks in the last ten minutes, if that history is known.
-fn throttle_group(node: &NodePicture, gpu: &GpuPicture, now_ms: u64) -> Option<FactGroup> {
-    const TEN_MINUTES_MS: u64 = 600_000;
+/// Returns what throttled its clocks in the last ten minutes, if that history is known.
+fn throttling(node: &NodePicture, gpu: &GpuPicture, now_ms: u64) -> Option<Vec<ThrottleSummary>> {
     let index = node.gpus.iter().position(|one| one.facts.uuid == gpu.facts.uuid)?;
     let trace =
         node.history.as_ref().filter(|history| !history.is_summary)?.gpu(index, GpuField::Throttle)?;
-    let all = throttle::summarize(trace, now_ms.saturating_sub(TEN_MINUTES_MS), now_ms);
-    Some(throttle_facts::group(&all, |at_ms| text::span(now_ms.saturating_sub(at_ms) / 1_000)))
+    Some(throttle::summarize(trace, now_ms.saturating_sub(Range::LONGEST_MS), now_ms))
 }
 
-/// Returns all groups in order: errors first, identity last.
-fn fact_groups_of(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Vec<FactGroup> {
+/// Returns the status, and all groups in order: errors first, identity last.
+fn details(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Details {
+    let now_ms = page.ended_ms.get().unwrap_or_else(|| page.now_ms());
+    let throttling = throttling(node, gpu, now_ms);
+    let readings = gpu::groups(gpu);
+    let health = [Some(gpu_health::errors(gpu)), gpu_health::nvlinks(gpu)];
+    let judged: Vec<FactGroup> = health.iter().flatten().chain(&readings).cloned().collect();
+    let status = gpu::status(gpu, &judged, throttling.as_deref().unwrap_or_default(), now_ms);
     let job_name = |job| page.job_name(job);
     let around = gpu::GpuContext { node: node.head.facts.as_ref(), job_name: &job_name };
-    let now_ms = page.now_ms();
     let ago = |at_ms: u64| {
-        let at_s = page.wall_s() - (now_ms.saturating_sub(at_ms) / 1_000).cast_signed();
+        let at_s = page.wall_s() - (page.now_ms().saturating_sub(at_ms) / 1_000).cast_signed();
         platform::time_of_day(at_s)
     };
-    let fault = gpu.fault.as_ref().map(|why| {
-        FactGroup::new(
-            "It cannot be read",
-            [Fact::new("Reason", why.as_str()).with_emphasis_if(true, Emphasis::Error)],
-        )
-    });
-    let mut groups: Vec<FactGroup> = fault.into_iter().collect();
-    groups.extend(gpu_health::events(node.head.events.iter(), gpu, ago));
-    let mut rest = gpu::groups(gpu);
+    let mut groups: Vec<FactGroup> =
+        gpu_health::events(node.head.events.iter(), gpu, ago).into_iter().collect();
+    let throttling = throttling
+        .map(|all| throttle_facts::group(&all, |at_ms| text::span(now_ms.saturating_sub(at_ms) / 1_000)));
+    // The status says why; the group explains it.
+    let is_odd = |group: &FactGroup| group.facts.iter().any(|fact| fact.emphasis == Emphasis::Warning);
+    let (first, beside_clocks) = match throttling {
+        Some(group) if is_odd(&group) => (Some(group), None),
+        group => (None, group),
+    };
+    groups.extend(first);
+    let mut rest = readings;
     // Next to the clocks that it explains.
-    rest.splice(5..5, throttle_group(node, gpu, now_ms));
+    rest.splice(5..5, beside_clocks);
     groups.extend(rest);
-    groups.push(gpu_health::errors(gpu));
-    groups.extend(gpu_health::nvlinks(gpu));
+    groups.extend(health.into_iter().flatten());
     if !gpu.gaps.is_empty() {
         let gaps = gpu
             .gaps
@@ -169,5 +218,20 @@ fn fact_groups_of(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Vec<Fact
     }
     groups.push(gpu::owners(gpu, &around));
     groups.push(gpu::identity(gpu, &around));
-    groups
+    if gpu.fault.is_some() {
+        // The status says once why there are no readings.
+        groups.iter_mut().for_each(|group| group.facts.retain(|fact| fact.emphasis != Emphasis::Absent));
+        groups.retain(|group| !group.facts.is_empty());
+    }
+    let status = match freshness(node, page.fleet.shown_ms()) {
+        Freshness::Stale(age_ms) if status.0 < Severity::Error => (
+            Severity::Warning,
+            format!("No data for {}; these are the last readings", text::span(age_ms / 1_000)),
+        ),
+        Freshness::Last => {
+            (Severity::Ended, format!("The job has ended; these are the last readings. {}", status.1))
+        }
+        _ => status,
+    };
+    Details { status, groups }
 }

@@ -1,18 +1,21 @@
 //! The sheet with all details of one process, which the URL names; some are requested from the node.
 
 use crate::chart::Series;
-use crate::describe::{commands as shell_commands, process};
+use crate::describe::{Emphasis, bytes, commands as shell_commands, process};
 use crate::domain::pending_action;
 use crate::domain::query::PROCESS;
+use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::fleet::{NodeCell, TopicStore};
 use crate::net::LinkState;
+use crate::platform;
 use crate::state::page::Page;
-use crate::view::charts::sparkline::Spark;
+use crate::view::charts::sparkline::MiniChart;
 use crate::view::widgets::actions::{Toasts, offers};
 use crate::view::widgets::copy::{commands, copy_button};
 use crate::view::widgets::fact_list::fact_groups;
 use crate::view::widgets::sheet::Sheet;
+use crate::view::widgets::status_line::StatusLine;
 use leptos::prelude::*;
 use nodeglass_protocol::picture::ProcessPicture;
 use nodeglass_protocol::process::ProcessDetail;
@@ -20,12 +23,15 @@ use nodeglass_protocol::request::{ProcessRef, Request, Response};
 use nodeglass_protocol::{NodeName, ProcessField, Reading};
 use std::sync::Arc;
 
+/// Title, field, CSS class of its colour, and how its values are formatted.
+type SparkField = (&'static str, ProcessField, &'static str, fn(f32) -> String);
+
 /// The fields whose history is recorded while the sheet is open.
-const SPARK_FIELDS: [(&str, ProcessField, &str); 4] = [
-    ("SM time", ProcessField::Sm, "stroke-util"),
-    ("GPU memory", ProcessField::GpuMem, "stroke-mem"),
-    ("CPU", ProcessField::Cpu, "stroke-host"),
-    ("Memory", ProcessField::Rss, "stroke-host"),
+const SPARK_FIELDS: [SparkField; 4] = [
+    ("SM time", ProcessField::Sm, "stroke-util", percent),
+    ("GPU memory", ProcessField::GpuMem, "stroke-mem", bytes_text),
+    ("CPU", ProcessField::Cpu, "stroke-host", percent),
+    ("Memory", ProcessField::Rss, "stroke-host", bytes_text),
 ];
 /// Length of that history in seconds.
 const SECONDS: usize = 300;
@@ -113,11 +119,13 @@ fn open(page: &Page, query: ProcessQuery) -> AnyView {
         };
         move || format!("{} · {}", name().unwrap_or_else(|| "process".to_owned()), query.process.pid)
     };
-    let gone = move || {
-        process.get().is_none().then_some(
-            "This process is not running on these GPUs: it has ended, or this page does not show its node.",
-        )
-    };
+    let status = Signal::derive(move || match (process.get(), found.get()) {
+        (Some(process), _) => status(&process),
+        (None, None) => (Severity::Pending, "Waiting for the processes of its node".to_owned()),
+        (None, Some(_)) => {
+            (Severity::Ended, "No longer among the processes on these GPUs: it has ended".to_owned())
+        }
+    });
     let label = format!("Process {}", query.process.pid);
     let (actions, sparks) = (actions(page, process, &query), sparks(page, process));
     let (facts, where_) = (facts(page, process), query.node.to_string());
@@ -130,7 +138,7 @@ fn open(page: &Page, query: ProcessQuery) -> AnyView {
         <Sheet class="sheet" label close keys=Some(keys)>
             <h2 class="sheet__title">{move || title()}</h2>
             <p class="sheet__where">{where_}</p>
-            <p class="told__note">{move || gone()}</p>
+            <StatusLine status/>
             <Toasts/>
             {actions}
             {sparks}
@@ -175,27 +183,60 @@ fn sparks(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
         let process = process.get_untracked();
         let value =
             |field| process.as_ref().and_then(|process| process.row.value(field)).map(|value| value as f32);
-        let now = SPARK_FIELDS.map(|(_, field, _)| value(field));
+        let now = SPARK_FIELDS.map(|(_, field, ..)| value(field));
         samples.update(|samples| {
             samples.push(now);
             let surplus = samples.len().saturating_sub(SECONDS);
             samples.drain(..surplus);
         });
     });
-    let one = |(index, (title, field, hue)): (usize, (&'static str, ProcessField, &'static str))| {
-        let series = Memo::new(move |_| samples.with(|samples| series(samples, index, field)));
-        view! { <div class="mini"><span>{title}</span><Spark series hue/></div> }
+    // Untracked: the sheet is not built anew each second, which would forget the samples.
+    let (cursor, since) = (
+        RwSignal::new(None),
+        format!("collecting since {}", platform::time_of_day(untrack(|| page.wall_s()))),
+    );
+    let one = |(index, (title, field, hue, format)): (usize, SparkField)| {
+        let top = Memo::new(move |_| samples.with(|samples| top(samples, index, field)));
+        let series = Memo::new(move |_| samples.with(|samples| series(samples, index, top.get())));
+        view! { <MiniChart title series top format hue cursor since=since.clone()/> }
     };
-    view! { <div class="minis" aria-hidden="true">{SPARK_FIELDS.into_iter().enumerate().map(one).collect_view()}</div> }.into_any()
+    view! { <div class="minis">{SPARK_FIELDS.into_iter().enumerate().map(one).collect_view()}</div> }
+        .into_any()
 }
 
-/// Returns one recorded field up to now, as fractions of 100 % or of its own maximum.
-fn series(samples: &[[Option<f32>; SPARK_FIELDS.len()]], index: usize, field: ProcessField) -> Series {
-    let values = samples.iter().map(|row| row[index]);
-    let largest = values.clone().flatten().fold(0.0f32, f32::max);
-    let whole = if field == ProcessField::Sm { 100.0 } else { (largest * 1.1).max(1.0) };
+fn percent(value: f32) -> String {
+    format!("{} %", text::grouped(value.round() as u64))
+}
+
+fn bytes_text(value: f32) -> String {
+    bytes(value as u64)
+}
+
+/// Returns the top of a chart's scale: 100 % or a tenth above its own maximum.
+fn top(samples: &[[Option<f32>; SPARK_FIELDS.len()]], index: usize, field: ProcessField) -> f32 {
+    let largest = samples.iter().filter_map(|row| row[index]).fold(0.0f32, f32::max);
+    if field == ProcessField::Sm { 100.0 } else { (largest * 1.1).max(1.0) }
+}
+
+/// Returns one recorded field up to now, as fractions of the top of its scale.
+fn series(samples: &[[Option<f32>; SPARK_FIELDS.len()]], index: usize, top: f32) -> Series {
+    let values = samples.iter().map(|row| row[index].map(|value| value / top));
     let empty = std::iter::repeat_n(None, MIN_SECONDS.saturating_sub(samples.len()));
-    empty.chain(values.map(|value| value.map(|value| value / whole))).collect()
+    empty.chain(values).collect()
+}
+
+/// Returns whether the process runs, and what it uses.
+fn status(process: &ProcessPicture) -> (Severity, String) {
+    let ((label, meaning), emphasis) =
+        process::state_text(process.row.value(ProcessField::State).unwrap_or(0));
+    if emphasis != Emphasis::Plain {
+        return (Severity::Warning, format!("State: {label} – {meaning}"));
+    }
+    let part = |(title, field, _, format): SparkField| {
+        process.row.value(field).map(|value| format!("{title} {}", format(value as f32)))
+    };
+    let parts = std::iter::once("Running".to_owned()).chain(SPARK_FIELDS.into_iter().filter_map(part));
+    (Severity::Ok, parts.collect::<Vec<_>>().join(" · "))
 }
 
 fn facts(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
@@ -322,8 +363,9 @@ mod tests {
     #[test]
     fn recorded_samples_end_at_now_and_leave_gaps() {
         let samples = [[Some(50.0), Some(10.0), None, None], [None, Some(20.0), None, None]];
-        let sm = series(&samples, 0, ProcessField::Sm);
+        let sm = series(&samples, 0, top(&samples, 0, ProcessField::Sm));
         assert_eq!((sm.len(), sm[MIN_SECONDS - 2], sm[MIN_SECONDS - 1]), (MIN_SECONDS, Some(0.5), None));
-        assert!(series(&samples, 1, ProcessField::GpuMem)[MIN_SECONDS - 1].is_some_and(|share| share > 0.9));
+        let memory = series(&samples, 1, top(&samples, 1, ProcessField::GpuMem));
+        assert!(memory[MIN_SECONDS - 1].is_some_and(|share| share > 0.9));
     }
 }

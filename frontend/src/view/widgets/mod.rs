@@ -8,3 +8,4 @@ pub mod later;
 pub mod menu;
 pub mod meter;
 pub mod sheet;
+pub mod status_line;
