@@ -22,8 +22,8 @@ pub enum BindAddr {
 pub enum BindAddrError {
     /// Other machines could connect and intercept traffic.
     #[error(
-        "{addr} can be reached from other machines, so it needs --tls-cert and --tls-key; without them, \
-         bind 127.0.0.1:{port} and come in through `ssh -L {port}:127.0.0.1:{port} …`"
+        "{addr} can be reached from other machines, so it needs --tls-cert and --tls-key; without TLS, \
+         bind 127.0.0.1:{port} and connect through `ssh -L {port}:127.0.0.1:{port} …`"
     )]
     NeedsTls {
         /// The requested address.
@@ -33,14 +33,14 @@ pub enum BindAddrError {
     },
     /// A wildcard address without a host name.
     #[error(
-        "{0} is every address of this machine: name the one that people use, \
-         or say by which name they come with --allowed-host"
+        "{0} means every address of this machine; bind a single one, \
+         or set --allowed-host to the name that browsers use"
     )]
     Everywhere(SocketAddr),
     /// A host name.
     #[error(
-        "{addr} is a name, which may lead anywhere; write the address itself, \
-         or bind 127.0.0.1:{port} and come in through `ssh -L {port}:127.0.0.1:{port} …`"
+        "{addr} is a name, which may resolve to any address; use an IP address, \
+         or bind 127.0.0.1:{port} and connect through `ssh -L {port}:127.0.0.1:{port} …`"
     )]
     Name {
         /// The requested address.
@@ -50,11 +50,11 @@ pub enum BindAddrError {
     },
     /// No port, or no port number.
     #[error(
-        "{0:?} is not an address to listen on; write HOST:PORT, such as 127.0.0.1:8080, or unix:/path/to/socket"
+        "{0:?} is not an address to listen on; use IP:PORT, such as 127.0.0.1:8080, or unix:/path/to/socket"
     )]
     Unclear(String),
     /// The path cannot be a Unix socket.
-    #[error("{0:?} is not a path for a Unix socket; write unix: and an absolute path of at most 107 bytes")]
+    #[error("{0:?} is not a path for a Unix socket; use unix: and an absolute path of at most 107 bytes")]
     UnixPath(String),
 }
 
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(check("0.0.0.0:8443", true), Ok(()));
         assert_eq!(check("10.0.0.7:8443", false), Ok(()));
         let error = "login1:8443".parse::<BindAddr>().unwrap_err();
-        assert!(error.to_string().contains("write the address itself"), "{error}");
+        assert!(error.to_string().contains("use an IP address"), "{error}");
     }
 
     #[test]

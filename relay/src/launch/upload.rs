@@ -47,11 +47,11 @@ pub struct ProbeBinary {
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeBinaryError {
     /// It cannot be read.
-    #[error("cannot read the probe {0}: {1}; pass its place with --probe PATH")]
+    #[error("cannot read the probe {0}: {1}; set its path with --probe PATH")]
     Unreadable(PathBuf, io::Error),
     /// Other users could change or exchange it.
     #[error(
-        "the probe {probe} is not run, because {by} can be written by others: chmod go-w {by}, or copy the probe to a folder of your own"
+        "the probe {probe} is not used because {by} is writable by others; run `chmod go-w {by}`, or copy the probe to a folder of your own"
     )]
     Writable {
         /// The probe.
@@ -61,7 +61,7 @@ pub enum ProbeBinaryError {
     },
     /// Another user owns it, or a folder above it, and could exchange it at any time.
     #[error(
-        "the probe {probe} is not run, because {by} belongs to another user (uid {uid}), who can exchange it: copy the probe to a folder of your own"
+        "the probe {probe} is not used because {by} belongs to another user (uid {uid}), who could replace it; copy the probe to a folder of your own"
     )]
     Foreign {
         /// The probe.
@@ -72,7 +72,7 @@ pub enum ProbeBinaryError {
         uid: u32,
     },
     /// It is not a regular file, or empty.
-    #[error("{0} is not a program; pass the place of node-probe with --probe PATH")]
+    #[error("{0} is not a program; set the path of node-probe with --probe PATH")]
     NotAProgram(PathBuf),
     /// It changed since this relay started.
     #[error("{REPLACED}")]

@@ -22,8 +22,8 @@ const BACKLOG: u32 = 4096;
 pub enum BindError {
     /// Another process listens there.
     #[error(
-        "{addr} is in use: if it is your own relay, `relay link` prints its link; \
-         if not, suggest_other program uses it, so choose suggest_other address: --bind {}",
+        "{addr} is already in use by another program; try --bind {} \
+         (`relay link` lists your own relays)",
         suggest_other(addr)
     )]
     InUse {
@@ -31,11 +31,11 @@ pub enum BindError {
         addr: BindAddr,
     },
     /// The path exists and is not a socket.
-    #[error("{} exists and is not a socket; the relay does not remove it, so choose suggest_other path", .0.display())]
+    #[error("{} exists and is not a socket; choose another path, or remove it", .0.display())]
     NotASocket(PathBuf),
     /// Other users could replace the socket.
     #[error(
-        "unix:{}: {why}, so that suggest_other user could listen there in the relay's place; choose a folder that \
+        "unix:{}: {why}, so another user could take the place of the relay; choose a folder that \
          only you can write to",
         path.display()
     )]
@@ -49,7 +49,7 @@ pub enum BindError {
     #[error("the relay does not listen on {0} without encryption")]
     Unencrypted(BindAddr),
     /// The system call failed.
-    #[error("the relay cannot listen on {addr}: {source}")]
+    #[error("cannot listen on {addr}: {source}")]
     Io {
         /// The address.
         addr: BindAddr,
@@ -73,7 +73,7 @@ pub struct Listeners {
     open: Vec<Listener>,
     /// On `[::1]`, in addition to those on 127.0.0.1.
     ipv6_loopback: Vec<Listener>,
-    /// Ports of 127.0.0.1 that suggest_other program has bound on `[::1]`.
+    /// Ports of 127.0.0.1 that another program has bound on `[::1]`.
     ipv6_loopback_taken: Vec<u16>,
     private: Option<Listener>,
 }
@@ -186,7 +186,7 @@ impl Listeners {
         }
     }
 
-    /// Ports of 127.0.0.1 for which suggest_other program listens on `[::1]`.
+    /// Ports of 127.0.0.1 for which another program listens on `[::1]`.
     pub fn ports_taken_on_ipv6(&self) -> &[u16] {
         &self.ipv6_loopback_taken
     }
