@@ -1,10 +1,11 @@
 //! `relay share` and `relay retry`: clients of the running relay over the owner's private socket.
 
-use super::share_output;
+use super::local_time::LocalTime;
+use super::{share_output, terminal};
 use crate::access::key_file::{self, Running};
-use crate::access::runtime_dir::RuntimeDir;
+use crate::access::runtime_dir::{Places, RuntimeDir};
 use crate::clock::Clock;
-use crate::config::{ShareCommand, ShareOrder};
+use crate::config::ShareCommand;
 use anyhow::{Context, bail};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
@@ -29,19 +30,19 @@ const MAX_ANSWER: usize = 1024 * 1024;
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn share(dir: &RuntimeDir, order: ShareOrder) -> anyhow::Result<String> {
-    let relay = Remote::find(dir, order.relay)?;
-    Ok(match order.command {
+pub async fn share(relay: &Remote, command: ShareCommand) -> anyhow::Result<String> {
+    let now_ms = Clock::wall_ms();
+    Ok(match command {
         ShareCommand::Create(args) => {
             let body = serde_json::to_string(&ShareRequest::from(args))?;
             let made: ShareLink = relay.request_json(Method::POST, "", body).await?;
-            share_output::created(&made, Clock::wall_ms())
+            share_output::created(&made, now_ms, LocalTime::of)
         }
         ShareCommand::Link { id } => {
             let made: ShareLink = relay.request_json(Method::GET, &format!("/{id}"), String::new()).await?;
-            share_output::created(&made, Clock::wall_ms())
+            share_output::created(&made, now_ms, LocalTime::of)
         }
-        ShareCommand::List => share_output::list(&relay.sharing().await?, Clock::wall_ms()),
+        ShareCommand::List => share_output::list(&relay.sharing().await?, now_ms, LocalTime::of),
         ShareCommand::Revoke { ids, all } => {
             let ids = if all { relay.all().await? } else { ids };
             for id in &ids {
@@ -56,11 +57,10 @@ pub async fn share(dir: &RuntimeDir, order: ShareOrder) -> anyhow::Result<String
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn tab_link(dir: &RuntimeDir) -> anyhow::Result<String> {
-    let relay = Remote::find(dir, None)?;
+pub async fn tab_link(relay: &Remote) -> anyhow::Result<String> {
     let ticket = relay.request(Method::POST, "/api/v1/tab", String::new()).await?;
     let link = relay.running.links.first().and_then(|link| link.rsplit_once('#'));
-    let (address, _) = link.context("the running relay stored no link")?;
+    let (address, _) = link.context("the running relay has no link")?;
     Ok(format!("{address}#t={}\n", String::from_utf8_lossy(&ticket).trim()))
 }
 
@@ -69,8 +69,7 @@ pub async fn tab_link(dir: &RuntimeDir) -> anyhow::Result<String> {
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn retry(dir: &RuntimeDir, node: Option<NodeName>) -> anyhow::Result<String> {
-    let relay = Remote::find(dir, None)?;
+pub async fn retry(relay: &Remote, node: Option<NodeName>) -> anyhow::Result<String> {
     let target = node.map_or(RetryTarget::Everything, RetryTarget::Node);
     let answer = relay.request(Method::POST, RETRY, serde_json::to_string(&target)?).await?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
@@ -78,23 +77,41 @@ pub async fn retry(dir: &RuntimeDir, node: Option<NodeName>) -> anyhow::Result<S
 
 const RETRY: &str = "/api/v1/retry";
 
+/// The error where a command needs a relay and none runs.
+pub const NONE_RUNS: &str = "no relay of yours is running on this machine; start one with `relay`";
+
 /// A running relay of this user.
-struct Remote<'a> {
-    dir: &'a RuntimeDir,
+pub struct Remote {
+    dir: RuntimeDir,
     running: Running,
 }
 
-impl<'a> Remote<'a> {
-    fn find(dir: &'a RuntimeDir, pid: Option<u32>) -> anyhow::Result<Self> {
-        let mut running = key_file::running(dir)?.into_iter();
-        let found = match pid {
-            Some(pid) => running.find(|relay| relay.pid == pid),
-            None => running.next(),
-        };
-        let Some(running) = found else {
-            bail!("no relay of yours runs on this machine; start one with `relay`");
-        };
-        Ok(Self { dir, running })
+impl Remote {
+    /// The relay with this process id, or the only one.
+    ///
+    /// # Errors
+    /// A complete sentence for the user, if there is none or the choice is ambiguous.
+    pub fn find(pid: Option<u32>) -> anyhow::Result<Self> {
+        let mut found = Vec::new();
+        for dir in RuntimeDir::existing(&Places::from_env()) {
+            for running in key_file::running(&dir)? {
+                if pid.is_none_or(|pid| pid == running.pid) {
+                    let dir = dir.try_clone()?;
+                    found.push(Self { dir, running });
+                }
+            }
+        }
+        match (found.pop(), pid) {
+            (Some(only), _) if found.is_empty() => Ok(only),
+            (Some(last), _) => {
+                let running: Vec<_> = found.into_iter().chain([last]).map(|one| one.running).collect();
+                bail!(ambiguous(&running, Clock::wall_ms() / 1_000))
+            }
+            (None, Some(pid)) => {
+                bail!("no relay of yours has pid {pid}; `relay link` lists those that are running")
+            }
+            (None, None) => bail!(NONE_RUNS),
+        }
     }
 
     async fn sharing(&self) -> anyhow::Result<Sharing> {
@@ -113,7 +130,7 @@ impl<'a> Remote<'a> {
     ) -> anyhow::Result<T> {
         let answer = self.request_shares(method, path, body).await?;
         serde_json::from_slice(&answer)
-            .context("the relay's response has a format that this build does not know")
+            .context("the relay sent a response in an unknown format; it may be of another version")
     }
 
     async fn request_shares(&self, method: Method, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
@@ -128,8 +145,8 @@ impl<'a> Remote<'a> {
         };
         let (ok, answer) = timeout(ANSWER_TIMEOUT, exchange)
             .await
-            .with_context(|| format!("relay {} did not answer", self.running.pid))?
-            .with_context(|| format!("relay {} cannot be asked", self.running.pid))?;
+            .with_context(|| format!("the relay (pid {}) did not answer within 10 s", self.running.pid))?
+            .with_context(|| format!("cannot reach the relay (pid {})", self.running.pid))?;
         if !ok {
             bail!("{}", String::from_utf8_lossy(&answer).trim_end());
         }
@@ -159,8 +176,18 @@ impl<'a> Remote<'a> {
     /// The owner's key, from the file that only the owner can read.
     fn key(&self) -> anyhow::Result<&str> {
         let key = self.running.links.first().and_then(|link| link.rsplit_once("#k="));
-        Ok(key.context("the running relay stored no link")?.1)
+        Ok(key.context("the running relay has no link")?.1)
     }
+}
+
+/// The error where several relays run and none is named.
+fn ambiguous(running: &[Running], now_s: u64) -> String {
+    let lines = terminal::overview(running, now_s, LocalTime::of);
+    format!(
+        "{} relays of yours are running; choose one with --relay PID:\n  {}",
+        running.len(),
+        lines.join("\n  ")
+    )
 }
 
 async fn read(mut body: Incoming) -> anyhow::Result<Vec<u8>> {

@@ -1,12 +1,13 @@
 //! Output of `relay share`: aligned, with the link on a line of its own.
 
-use super::terminal::duration;
+use super::local_time::LocalTime;
+use super::terminal::{aligned, duration};
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
 use std::fmt::Display;
 use std::fmt::Write as _;
 
 /// A created share, with what to hand on.
-pub(super) fn created(made: &ShareLink, now_ms: u64) -> String {
+pub(super) fn created(made: &ShareLink, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
     let (share, mut out) = (&made.share, String::from("\n"));
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(out, "  {name:<8} {value}");
@@ -14,7 +15,8 @@ pub(super) fn created(made: &ShareLink, now_ms: u64) -> String {
     line("shared", &format!("{}, read-only", scope(&share.terms.scope)));
     line("hidden", &hidden(share.terms.hidden));
     line("for", &audience(&share.terms));
-    line("ends", &ends(&share.terms, now_ms));
+    let zone = local(share.terms.expires_ms / 1_000);
+    line("ends", &ends(&share.terms, now_ms, local, zone.zone()));
     if let Some(link) = &made.link {
         line("link", link);
     }
@@ -27,39 +29,32 @@ pub(super) fn created(made: &ShareLink, now_ms: u64) -> String {
 }
 
 /// The open shares and their visitors.
-pub(super) fn list(sharing: &Sharing, now_ms: u64) -> String {
+pub(super) fn list(sharing: &Sharing, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
     if sharing.shares.is_empty() {
         return "nothing is shared\n".to_owned();
     }
-    let mut rows = vec![["ID", "SHARES", "FOR", "ENDS", "HIDES", "VIEWERS", "LABEL"].map(str::to_owned)];
+    let mut rows = vec![["ID", "SHARES", "FOR", "ENDS", "HIDES", "VIEWERS", "NOTE"].map(str::to_owned)];
     rows.extend(sharing.shares.iter().map(|share| {
         let viewers = sharing.visitors.iter().filter(|visitor| visitor.share.as_ref() == Some(&share.id));
         [
             share.id.to_string(),
             scope(&share.terms.scope),
             audience(&share.terms),
-            ends(&share.terms, now_ms),
+            ends(&share.terms, now_ms, local, ""),
             hidden(share.terms.hidden),
             visitors(viewers, now_ms),
             share.terms.label.to_string(),
         ]
     }));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..7).map(width).collect();
-    let mut out = String::new();
-    for row in &rows {
-        let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        let _ = writeln!(out, "{}", cells.join("  ").trim_end());
-    }
-    out
+    aligned(&rows).into_iter().map(|line| line + "\n").collect()
 }
 
 /// The revoked shares.
 pub(super) fn revoked(ids: &[ShareId]) -> String {
     match ids {
-        [] => "nothing was shared\n".to_owned(),
-        [id] => format!("{id} was revoked\n"),
-        ids => format!("{} shares were revoked\n", ids.len()),
+        [] => "nothing is shared\n".to_owned(),
+        [id] => format!("revoked share {id}; its viewers were disconnected\n"),
+        ids => format!("revoked {} shares; their viewers were disconnected\n", ids.len()),
     }
 }
 
@@ -91,17 +86,22 @@ fn hidden(hidden: HiddenParts) -> String {
 }
 
 fn audience(terms: &ShareTerms) -> String {
-    terms.to.as_ref().map_or_else(|| "whoever has the link".to_owned(), |to| format!("{to} only"))
+    terms.to.as_ref().map_or_else(|| "anyone with the link".to_owned(), |to| format!("{to} only"))
 }
 
-fn ends(terms: &ShareTerms, now_ms: u64) -> String {
-    let left = duration(terms.expires_ms.saturating_sub(now_ms) / 1_000);
-    if terms.ends_with_job { format!("in {left} or with the job") } else { format!("in {left}") }
+/// When a share ends: clock time and time left.
+fn ends(terms: &ShareTerms, now_ms: u64, local: fn(u64) -> LocalTime, zone: &str) -> String {
+    let (now_s, end_s) = (now_ms / 1_000, terms.expires_ms / 1_000);
+    let at = local(end_s).seen_from(&local(now_s));
+    let gap = if zone.is_empty() { "" } else { " " };
+    let left = duration(end_s.saturating_sub(now_s));
+    let with_job = if terms.ends_with_job { ", or with the job" } else { "" };
+    format!("{at}{gap}{zone} (in {left}){with_job}")
 }
 
 fn visitors<'a>(visitors: impl Iterator<Item = &'a Visitor>, now_ms: u64) -> String {
     let one = |visitor: &Visitor| {
-        let user = visitor.user.as_ref().map_or("somebody", |user| user.as_str());
+        let user = visitor.user.as_ref().map_or("unknown user", |user| user.as_str());
         format!("{user} for {}", duration(now_ms.saturating_sub(visitor.since_ms) / 1_000))
     };
     let visitors: Vec<_> = visitors.map(one).collect();
@@ -130,15 +130,18 @@ mod tests {
     fn a_created_share_is_printed_with_everything_its_holder_needs() {
         let link = Some("http://127.0.0.1:8080/#s=k3jq9x8a2b.KEY".to_owned());
         let tunnel = "ssh -L 8080:127.0.0.1:8080 login1".into();
-        let printed =
-            created(&ShareLink { share: share(Scope::Jobs(vec![JobId(17)])), link, tunnel }, 60_000);
+        let printed = created(
+            &ShareLink { share: share(Scope::Jobs(vec![JobId(17)])), link, tunnel },
+            60_000,
+            LocalTime::utc,
+        );
         assert_eq!(
             printed,
             "
   shared   job 17, read-only
   hidden   arguments, paths, users
   for      bob only
-  ends     in 23 h 59 min or with the job
+  ends     Fri 00:00 GMT (in 23 h 59 min), or with the job
   link     http://127.0.0.1:8080/#s=k3jq9x8a2b.KEY
   tunnel   ssh -L 8080:127.0.0.1:8080 login1   (on their laptop)
   revoke   relay share revoke k3jq9x8a2b
@@ -156,14 +159,14 @@ mod tests {
             since_ms,
         };
         let visitors = vec![visitor(Some("bob"), 0), visitor(None, 59_000)];
-        let printed = list(&Sharing { shares: vec![share.clone()], visitors }, 180_000);
+        let printed = list(&Sharing { shares: vec![share.clone()], visitors }, 180_000, LocalTime::utc);
         assert_eq!(
             printed,
             "\
-ID          SHARES             FOR       ENDS                            HIDES                    VIEWERS                            LABEL
-k3jq9x8a2b  jobs 1 and 2 more  bob only  in 23 h 57 min or with the job  arguments, paths, users  bob for 3 min, somebody for 2 min  for Bob
+ID          SHARES             FOR       ENDS                                         HIDES                    VIEWERS                                NOTE
+k3jq9x8a2b  jobs 1 and 2 more  bob only  Fri 00:00 (in 23 h 57 min), or with the job  arguments, paths, users  bob for 3 min, unknown user for 2 min  for Bob
 "
         );
-        assert_eq!(list(&Sharing::default(), 0), "nothing is shared\n");
+        assert_eq!(list(&Sharing::default(), 0, LocalTime::utc), "nothing is shared\n");
     }
 }

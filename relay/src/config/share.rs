@@ -11,11 +11,12 @@ use nodeglass_protocol::{JobId, NodeName, Text};
     name = "relay share",
     bin_name = "relay share",
     arg_required_else_help = true,
+    after_help = "Example: relay share create --job 48213 --expires 8h --to bob",
     disable_help_subcommand = true
 )]
 pub struct ShareOrder {
-    /// Process id of the relay, if several run
-    #[arg(long, value_name = "PID", global = true)]
+    /// Process id of the relay, if you run several
+    #[arg(long, value_name = "PID", global = true, display_order = 100)]
     pub relay: Option<u32>,
 
     /// What to do.
@@ -26,9 +27,9 @@ pub struct ShareOrder {
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum ShareCommand {
-    /// Make a link for a teammate
+    /// Create a link for a teammate
     Create(ShareArgs),
-    /// Print the open shares and their viewers
+    /// List open shares and who is viewing
     List,
     /// Print the link of a share again
     Link {
@@ -48,7 +49,7 @@ pub enum ShareCommand {
 }
 
 /// Tasks of an array have an id of their own besides that of the array.
-const NO_JOB: &str = "write the number of a job; that of a task of an array is what `squeue -r -o %A` prints";
+const NO_JOB: &str = "not a job id; `squeue -r -o %A` prints the id of an array task";
 
 /// What is shared, how long and with whom.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -56,38 +57,38 @@ pub struct ShareArgs {
     #[command(flatten)]
     scope: ScopeArgs,
 
-    /// How long it lasts: 90m, 8h, 3d [default: 24h or the job's end]
+    /// Lifetime: 90m, 8h, 3d [default: 24h, or until the job ends]
     #[arg(long, value_name = "TIME", value_parser = time)]
     expires: Option<u64>,
 
-    /// Also show: arguments, paths, other users' processes (users), logs [default: none]
+    /// Also show arguments, paths, users (other users' processes) or logs [default: none]
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
-    #[arg(value_parser = ["arguments", "paths", "users", "logs"])]
+    #[arg(value_parser = ["arguments", "paths", "users", "logs"], hide_possible_values = true)]
     show: Vec<String>,
 
-    /// Only this user of the login node may use the link
+    /// Restrict the link to this user of the login node
     #[arg(long, value_name = "USER", value_parser = user)]
     to: Option<Text>,
 
-    /// A label for yourself
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    /// Note that only you see
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     label: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(required = true, multiple = false)]
 struct ScopeArgs {
-    /// Share these jobs, and of their nodes only what belongs to them
+    /// Share these jobs, and only their part of each node
     #[arg(long = "job", value_name = "JOB", value_delimiter = ',')]
     #[arg(value_parser = |raw: &str| raw.parse::<JobId>().map_err(|_| NO_JOB))]
     jobs: Vec<JobId>,
 
     /// Share these nodes, and your jobs on them
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',')]
-    #[arg(value_parser = |raw: &str| raw.parse::<NodeName>().map_err(|_| "write the name of a node"))]
+    #[arg(value_parser = |raw: &str| raw.parse::<NodeName>().map_err(|_| "not a node name"))]
     nodes: Vec<NodeName>,
 
-    /// Share everything that you see
+    /// Share everything, including future jobs
     #[arg(long)]
     everything: bool,
 }
@@ -125,7 +126,7 @@ fn time(raw: &str) -> Result<u64, String> {
     let duration = duration(raw).filter(|_| raw.ends_with(['m', 'h', 'd']));
     let duration_s = duration.map(|duration| duration.as_secs());
     let fits = duration_s.filter(|seconds| (60..=ShareRequest::MAX_S).contains(seconds));
-    fits.ok_or_else(|| format!("{raw:?} is not a time for a share; write 90m, 8h or 3d, up to 30d"))
+    fits.ok_or_else(|| format!("{raw:?} is not a lifetime; use 90m, 8h or 3d, up to 30d"))
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ fn entries(dir: &Path) -> Result<usize> {
 fn t23_a_runtime_directory_that_is_a_symlink_is_refused_and_its_target_untouched() -> Result<()> {
     let (home, elsewhere) = (private_home()?, tempfile::tempdir()?);
     symlink(elsewhere.path(), home.path().join(DIR))?;
-    refuses(home.path(), &["is not a directory of its own", "XDG_RUNTIME_DIR"])?;
+    refuses(home.path(), &["is not a directory", "XDG_RUNTIME_DIR"])?;
     ensure!(entries(elsewhere.path())? == 0, "something was written where the link leads");
     Ok(())
 }
@@ -52,7 +52,7 @@ fn t23_a_runtime_directory_accessible_to_others_is_refused_and_not_repaired() ->
     fs::create_dir(&dir)?;
     for mode in [0o755, 0o770, 0o1777] {
         fs::set_permissions(&dir, fs::Permissions::from_mode(mode))?;
-        refuses(home.path(), &["is open to others", "chmod 700"])?;
+        refuses(home.path(), &["is accessible to others", "chmod 700"])?;
         ensure!(dir.metadata()?.mode() & 0o7777 == mode && entries(&dir)? == 0, "it was touched");
     }
     Ok(())
@@ -87,7 +87,7 @@ fn t23_a_file_with_the_name_of_the_key_is_neither_followed_nor_read() -> Result<
     let output = TestRelay::command(home.path())?.arg("link").output()?;
     ensure!(!output.status.success(), "there is no relay to be found");
     let said = String::from_utf8(output.stderr).context("one sentence")?;
-    ensure!(said.contains("no relay of yours runs"), "{said}");
+    ensure!(said.contains("no relay of yours is running"), "{said}");
     ensure!(fs::read_to_string(&victim)? == "untouched", "the link was followed");
     Ok(())
 }
@@ -164,7 +164,7 @@ fn t23_a_full_session_directory_is_skipped_and_reported_if_all_are_full() -> Res
     ensure!(!output.status.success());
     let folder = full.0.path().display().to_string();
     ensure!(
-        said.contains(&format!("nothing can be written to {folder}")) && said.contains("make room"),
+        said.contains(&format!("cannot write to {folder}")) && said.contains("free space there"),
         "{said}"
     );
     Ok(())
