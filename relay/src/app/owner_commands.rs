@@ -36,11 +36,11 @@ pub async fn share(relay: &Remote, command: ShareCommand) -> anyhow::Result<Stri
         ShareCommand::Create(args) => {
             let body = serde_json::to_string(&ShareRequest::from(args))?;
             let made: ShareLink = relay.request_json(Method::POST, "", body).await?;
-            share_output::created(&made, now_ms, LocalTime::of)
+            share_output::created(&made, &relay.option(), now_ms, LocalTime::of)
         }
         ShareCommand::Link { id } => {
             let made: ShareLink = relay.request_json(Method::GET, &format!("/{id}"), String::new()).await?;
-            share_output::created(&made, now_ms, LocalTime::of)
+            share_output::created(&made, &relay.option(), now_ms, LocalTime::of)
         }
         ShareCommand::List => share_output::list(&relay.sharing().await?, now_ms, LocalTime::of),
         ShareCommand::Revoke { ids, all } => {
@@ -84,6 +84,8 @@ pub const NONE_RUNS: &str = "no relay of yours is running on this machine; start
 pub struct Remote {
     dir: RuntimeDir,
     running: Running,
+    /// Whether it was selected by its process id, as where several run.
+    is_selected: bool,
 }
 
 impl Remote {
@@ -97,7 +99,7 @@ impl Remote {
             for running in key_file::running(&dir)? {
                 if pid.is_none_or(|pid| pid == running.pid) {
                     let dir = dir.try_clone()?;
-                    found.push(Self { dir, running });
+                    found.push(Self { dir, running, is_selected: pid.is_some() });
                 }
             }
         }
@@ -112,6 +114,11 @@ impl Remote {
             }
             (None, None) => bail!(NONE_RUNS),
         }
+    }
+
+    /// The option that selects it again, with a space before it; empty if none is needed.
+    fn option(&self) -> String {
+        if self.is_selected { format!(" --relay {}", self.running.pid) } else { String::new() }
     }
 
     async fn sharing(&self) -> anyhow::Result<Sharing> {

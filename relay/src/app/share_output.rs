@@ -6,8 +6,8 @@ use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareLink, ShareTer
 use std::fmt::Display;
 use std::fmt::Write as _;
 
-/// A created share, with what to hand on.
-pub(super) fn created(made: &ShareLink, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
+/// A created share, with what to hand on; `option` selects its relay in the command that revokes it.
+pub(super) fn created(made: &ShareLink, option: &str, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
     let (share, mut out) = (&made.share, String::from("\n"));
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(out, "  {name:<8} {value}");
@@ -23,7 +23,7 @@ pub(super) fn created(made: &ShareLink, now_ms: u64, local: fn(u64) -> LocalTime
     if !made.tunnel.is_empty() {
         line("tunnel", &format!("{}   (on their laptop)", made.tunnel));
     }
-    line("revoke", &format!("relay share revoke {}", share.id));
+    line("revoke", &format!("relay share revoke {}{option}", share.id));
     out.push('\n');
     out
 }
@@ -132,6 +132,7 @@ mod tests {
         let tunnel = "ssh -L 8080:127.0.0.1:8080 login1".into();
         let printed = created(
             &ShareLink { share: share(Scope::Jobs(vec![JobId(17)])), link, tunnel },
+            " --relay 7",
             60_000,
             LocalTime::utc,
         );
@@ -144,7 +145,7 @@ mod tests {
   ends     Fri 00:00 GMT (in 23 h 59 min), or with the job
   link     http://127.0.0.1:8080/#s=k3jq9x8a2b.KEY
   tunnel   ssh -L 8080:127.0.0.1:8080 login1   (on their laptop)
-  revoke   relay share revoke k3jq9x8a2b
+  revoke   relay share revoke k3jq9x8a2b --relay 7
 
 "
         );

@@ -232,14 +232,16 @@ pub(super) fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// A duration in its two largest units.
+/// A duration in its two largest units, the second only if it is not zero.
 pub(crate) fn duration(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
-    match (days, hours, minutes) {
+    match (days, hours % 24, minutes % 60) {
         (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min"),
-        (0, _, _) => format!("{hours} h {} min", minutes % 60),
-        _ => format!("{days} d {} h", hours % 24),
+        (0, 0, minutes) => format!("{minutes} min"),
+        (0, hours, 0) => format!("{hours} h"),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, 0, _) => format!("{days} d"),
+        (days, hours, _) => format!("{days} d {hours} h"),
     }
 }
 
@@ -340,9 +342,15 @@ a simulated cluster (demo)  pid 99    127.0.0.1:8091  since 02:11 (18 min)
 
     #[test]
     fn durations_are_shown_in_their_two_largest_units() {
-        for (seconds, text) in
-            [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_660, "1 h 1 min"), (180_000, "2 d 2 h")]
-        {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (3_600, "1 h"),
+            (3_660, "1 h 1 min"),
+            (86_400, "1 d"),
+            (180_000, "2 d 2 h"),
+        ] {
             assert_eq!(duration(seconds), text);
         }
     }

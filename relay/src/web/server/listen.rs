@@ -22,7 +22,7 @@ const BACKLOG: u32 = 4096;
 pub enum BindError {
     /// Another process listens there.
     #[error(
-        "{addr} is already in use by another program; try --bind {} \
+        "{addr} is already in use; try --bind {} \
          (`relay link` lists your own relays)",
         suggest_other(addr)
     )]
