@@ -316,7 +316,7 @@ fn t24_a_probe_that_others_can_write_is_not_run() {
     fs::set_permissions(dir.path().join("a"), fs::Permissions::from_mode(0o777)).unwrap();
     let error = ProbeBinary::find(Some(&probe)).unwrap_err().to_string();
     let folder = dir.path().join("a").canonicalize().unwrap();
-    assert!(error.contains(&format!("because {} can be written", folder.display())), "{error}");
+    assert!(error.contains(&format!("because {} is writable by others", folder.display())), "{error}");
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(&probe, &link).unwrap();
     assert!(ProbeBinary::find(Some(&link)).is_err(), "a link is as safe as where it leads");
