@@ -7,12 +7,16 @@
 pub mod bind;
 mod command;
 mod file;
+mod requested;
 mod share;
+mod unknown;
 mod value;
 
 pub use bind::BindAddr;
 pub use command::{ReadError, Request, read, settings};
+pub use requested::{Difference, Requested};
 pub use share::{ShareArgs, ShareCommand, ShareOrder};
+pub use unknown::{Unknown, stop_hint};
 pub use value::{LauncherChoice, Script, Watch};
 
 use crate::access::base_path::BasePath;
@@ -32,91 +36,107 @@ pub const MIN_SLURM_INTERVAL: Duration = Duration::from_secs(5);
 /// Placeholder of a switch's value, which distinguishes switches from other settings.
 const SWITCH: &str = "BOOL";
 
+/// Headings of the help.
+const LISTEN: &str = "Listen";
+const WATCH: &str = "What to watch";
+const NODES: &str = "Nodes";
+const ACCESS: &str = "Access";
+const PROXY: &str = "Behind a proxy";
+const LOG: &str = "Log";
+
 /// The configuration of a relay, in the order of the help. A doc comment is the setting's help.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
 pub struct Config {
     /// Addresses to listen on; at least one
     #[arg(
-        help = "Listen here: 127.0.0.1:PORT, [::1]:PORT, unix:PATH, or any address with --tls-cert and --tls-key"
+        help = "Address to listen on: 127.0.0.1:PORT, [::1]:PORT, unix:PATH, or any address with --tls-cert and \
+                --tls-key; may be repeated"
     )]
     #[arg(long, env = "NODEGLASS_BIND", value_name = "ADDR", default_value = "127.0.0.1:8080")]
-    #[arg(value_delimiter = ',')]
+    #[arg(value_delimiter = ',', help_heading = LISTEN)]
     pub bind: Vec<BindAddr>,
 
-    /// Certificate (PEM) for addresses that other machines can reach
-    #[arg(long, env = "NODEGLASS_TLS_CERT", value_name = "FILE")]
+    /// Certificate chain (PEM) for addresses that other machines can reach
+    #[arg(long, env = "NODEGLASS_TLS_CERT", value_name = "FILE", help_heading = LISTEN)]
     pub tls_cert: Option<PathBuf>,
 
-    /// Private key (PEM), readable by you only
-    #[arg(long, env = "NODEGLASS_TLS_KEY", value_name = "FILE")]
+    /// Private key of the certificate (PEM), readable by you only
+    #[arg(long, env = "NODEGLASS_TLS_KEY", value_name = "FILE", help_heading = LISTEN)]
     pub tls_key: Option<PathBuf>,
 
-    /// Show a scripted cluster, without SLURM, SSH or GPUs
+    /// Show a simulated cluster; needs no SLURM, SSH or GPUs
     #[arg(long, env = "NODEGLASS_DEMO", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
+    #[arg(help_heading = WATCH)]
     pub demo: bool,
 
-    /// Show this scripted cluster: demo, large (one job of 512 GPUs), or a file
+    /// Show another simulated cluster: demo, large (one job with 512 GPUs), or a scenario file
     #[arg(long, env = "NODEGLASS_SCENARIO", value_name = "WHICH", value_parser = value::scenario)]
+    #[arg(help_heading = WATCH)]
     pub scenario: Option<Script>,
 
     /// Watch this machine, even if it has SLURM
     #[arg(long, env = "NODEGLASS_LOCAL", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
+    #[arg(help_heading = WATCH)]
     pub local: bool,
 
-    /// User whose jobs to show [default: you]
-    #[arg(long, env = "NODEGLASS_USER", value_name = "NAME", value_parser = value::user)]
+    /// Watch the SLURM jobs of this user [default: you]
+    #[arg(long, env = "NODEGLASS_USER", value_name = "NAME", value_parser = value::user, help_heading = WATCH)]
     pub user: Option<String>,
 
     /// Interval between polls of SLURM, at least 5s
     #[arg(long, env = "NODEGLASS_SLURM_INTERVAL", value_name = "TIME", default_value = "15s")]
-    #[arg(value_parser = value::slurm_interval)]
+    #[arg(value_parser = value::slurm_interval, help_heading = WATCH)]
     pub slurm_interval: Duration,
 
-    /// How to start probes: auto, ssh2 or local
+    /// How to start the probe on a node: ssh2 (over SSH), local (on this machine), or auto
     #[arg(long, env = "NODEGLASS_LAUNCHER", value_name = "HOW", default_value = "auto")]
-    #[arg(value_parser = value::launcher)]
+    #[arg(value_parser = value::launcher, help_heading = NODES)]
     pub launcher: LauncherChoice,
 
-    /// The node-probe to run [default: next to relay]
-    #[arg(long, env = "NODEGLASS_PROBE", value_name = "PATH", value_parser = value::probe)]
+    /// The node-probe binary to run on nodes [default: the one next to relay]
+    #[arg(long, env = "NODEGLASS_PROBE", value_name = "PATH", value_parser = value::probe, help_heading = NODES)]
     pub probe: Option<PathBuf>,
 
-    /// Additional host name that browsers may use, besides localhost
+    /// Host name that browsers may use besides localhost; may be repeated
     #[arg(long = "allowed-host", env = "NODEGLASS_ALLOWED_HOST", value_name = "NAME")]
-    #[arg(value_delimiter = ',', value_parser = value::host)]
+    #[arg(value_delimiter = ',', value_parser = value::host, help_heading = ACCESS)]
     pub allowed_hosts: Vec<String>,
 
-    /// The path below which a proxy serves the relay, such as /rnode/login1/8080
-    #[arg(long, env = "NODEGLASS_BASE_PATH", value_name = "PATH")]
+    /// Path under which a reverse proxy serves the page, such as /rnode/login1/8080
+    #[arg(long, env = "NODEGLASS_BASE_PATH", value_name = "PATH", help_heading = PROXY)]
     pub base_path: Option<BasePath>,
 
-    /// Trust this proxy's forwarded headers: its user on this machine, or its address if it connects over TLS
+    /// Trust forwarded headers of this proxy: a user of this machine, or an IP address if it connects over
+    /// TLS; may be repeated
     #[arg(long, env = "NODEGLASS_TRUSTED_PROXY", value_name = "WHO")]
-    #[arg(value_delimiter = ',', value_parser = value::proxy)]
+    #[arg(value_delimiter = ',', value_parser = value::proxy, help_heading = PROXY)]
     pub trusted_proxy: Vec<Proxy>,
 
     /// Accept your key through trusted proxies that send your login name in this header, such as
     /// X-Forwarded-User
     #[arg(long, env = "NODEGLASS_PROXY_USER_HEADER", value_name = "NAME", value_parser = value::header)]
+    #[arg(help_heading = PROXY)]
     pub proxy_user_header: Option<String>,
 
-    /// Also accept your key from connections of this user: a login name or uid, unknown (not identified
-    /// by the kernel, as in containers), or remote (other machines, over TLS)
+    /// Also accept your key from connections of this user: a login name or uid, unknown (the kernel does not
+    /// report the user, as in containers), or remote (other machines, over TLS); may be repeated
     #[arg(long, env = "NODEGLASS_TRUST_UID", value_name = "WHO")]
-    #[arg(value_delimiter = ',', value_parser = value::trusted)]
+    #[arg(value_delimiter = ',', value_parser = value::trusted, help_heading = ACCESS)]
     pub trust_uid: Vec<Trusted>,
 
     /// Disable actions: signals to processes and job control
     #[arg(long, env = "NODEGLASS_READ_ONLY", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
+    #[arg(help_heading = ACCESS)]
     pub read_only: bool,
 
-    /// Keep shares across restarts, without their keys, in ~/.local/state/nodeglass
+    /// Keep shares across restarts, in ~/.local/state/nodeglass (without their keys)
     #[arg(long, env = "NODEGLASS_PERSIST_SHARES", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
+    #[arg(help_heading = ACCESS)]
     pub persist_shares: bool,
 
-    /// Log level: error, warn, info, debug or trace
+    /// Log level on stderr: error, warn, info, debug or trace
     #[arg(long, env = "NODEGLASS_LOG", value_name = "LEVEL", default_value = "warn")]
-    #[arg(value_parser = value::log)]
+    #[arg(value_parser = value::log, help_heading = LOG)]
     pub log: Level,
 }
 
@@ -224,7 +244,7 @@ pub enum ConfigError {
         why: String,
     },
     /// An unknown key in the file.
-    #[error("{}:{line}: there is no setting {key:?}{}", path.display(), suggest(nearest))]
+    #[error("{}:{line}: unknown setting {key:?}{}", path.display(), suggest(nearest))]
     UnknownKey {
         /// The file.
         path: PathBuf,
@@ -236,7 +256,7 @@ pub enum ConfigError {
         nearest: Option<String>,
     },
     /// The file is not TOML.
-    #[error("{}:{line}: this is not valid TOML: {why}", path.display())]
+    #[error("{}:{line}: not valid TOML: {why}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
@@ -255,7 +275,7 @@ pub enum ConfigError {
     },
     /// Other users could have written it.
     #[error(
-        "the configuration file {} is not used: {why}; own the file and its folders, and run `chmod go-w` on them",
+        "the configuration file {} is not used: {why}; file and folders must be yours, and writable by you only (`chmod go-w`)",
         path.display()
     )]
     Exposed {
@@ -266,19 +286,19 @@ pub enum ConfigError {
     },
     /// An unused certificate.
     #[error(
-        "--tls-cert and --tls-key would not be used: every --bind is loopback or a Unix socket, where the relay does \
-         not use TLS because SSH already encrypts; remove the two, or --bind an address that other machines can reach"
+        "--tls-cert and --tls-key would not be used: every --bind is a loopback address or a Unix socket, which the relay \
+         serves without TLS because SSH already encrypts; omit both, or --bind an address that other machines can reach"
     )]
     UnusedTls,
     /// A user header without a trusted proxy.
-    #[error("--proxy-user-header needs --trusted-proxy: the header is ignored from anyone else")]
+    #[error("--proxy-user-header needs --trusted-proxy: other clients could forge the header")]
     HeaderWithoutProxy,
     /// A certificate without its key, or a key without its certificate.
-    #[error("--tls-cert and --tls-key require each other: give both, or neither")]
+    #[error("--tls-cert and --tls-key go together; set both or neither")]
     HalfTls,
     /// Two settings exclude each other.
     #[error(
-        "--demo and --local exclude each other: a relay watches either a scripted cluster or this machine"
+        "--demo and --local exclude each other: a relay watches either a simulated cluster or this machine"
     )]
     DemoAndLocal,
 }
@@ -286,7 +306,7 @@ pub enum ConfigError {
 fn suggest(nearest: &Option<String>) -> String {
     match nearest {
         Some(name) => format!("; did you mean {name:?}?"),
-        None => "; `relay --help` lists them without their leading dashes".to_owned(),
+        None => "; settings are the options of `relay --help` without their dashes".to_owned(),
     }
 }
 
@@ -311,7 +331,7 @@ impl Effective {
         matches!(self.setting.get_action(), ArgAction::Append)
     }
 
-    /// An error about its value, with the place in which the user can change it.
+    /// An error about its value, with the place where the user can change it.
     fn error(&self, why: impl ToString) -> ConfigError {
         let name = self.name();
         let place = match &self.source {

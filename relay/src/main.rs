@@ -1,12 +1,14 @@
 //! The command line: reads settings, runs a command, and returns an exit code (2 for usage, 1 for
 //! failure).
 
-use nodeglass_protocol::NodeName;
 use nodeglass_relay::access::key_file::{self, Running};
 use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
+use nodeglass_relay::app::owner_commands::{NONE_RUNS, Remote};
+use nodeglass_relay::app::second_start::{self, SecondStart};
+use nodeglass_relay::app::terminal::{Style, Terminal};
 use nodeglass_relay::app::{self, owner_commands, terminal};
 use nodeglass_relay::clock::Clock;
-use nodeglass_relay::config::{self, Config, ReadError, Request, ShareOrder};
+use nodeglass_relay::config::{self, Config, ReadError, Request, Requested};
 use nodeglass_relay::log;
 use nodeglass_relay::log::ring::Ring;
 use std::process::ExitCode;
@@ -18,20 +20,22 @@ const STACK: usize = 1024 * 1024;
 
 fn main() -> ExitCode {
     let done = match config::read(std::env::args_os()) {
-        Ok(Request::Run { config, new }) => run(*config, new),
+        Ok(Request::Run { config, requested, new }) => run(*config, requested, new),
         Ok(Request::ShowConfig(effective)) => {
             terminal::print(&config::table(&effective));
             Ok(ExitCode::SUCCESS)
         }
-        Ok(Request::ShowLink { for_one_tab: false }) => show_link(),
-        Ok(Request::ShowLink { for_one_tab: true }) => show_tab_link(),
-        Ok(Request::Share(order)) => share(order),
-        Ok(Request::Retry(node)) => retry(node),
-        Err(ReadError::Usage(usage)) => usage.exit(),
-        Err(ReadError::Config(error)) => {
-            eprintln!("relay: {error}");
-            return ExitCode::from(2);
+        Ok(Request::ShowLink { for_one_tab: false, relay }) => show_links(relay),
+        Ok(Request::ShowLink { for_one_tab: true, relay }) => {
+            ask(relay, async |relay| owner_commands::tab_link(relay).await)
         }
+        Ok(Request::Share(order)) => {
+            ask(order.relay, async move |relay| owner_commands::share(relay, order.command).await)
+        }
+        Ok(Request::Retry { node, relay }) => {
+            ask(relay, async move |relay| owner_commands::retry(relay, node).await)
+        }
+        Err(error) => return refuse(error),
     };
     done.unwrap_or_else(|error| {
         eprintln!("relay: {error:#}");
@@ -39,12 +43,35 @@ fn main() -> ExitCode {
     })
 }
 
+/// Prints why a command line or a setting is invalid, or the help.
+fn refuse(error: ReadError) -> ExitCode {
+    match error {
+        ReadError::Usage(usage) => usage.exit(),
+        ReadError::Unknown(unknown) => {
+            let pids: Vec<_> = running().unwrap_or_default().iter().map(|relay| relay.pid).collect();
+            eprintln!("relay: {}", unknown.answer(&pids));
+        }
+        ReadError::Config(error) => eprintln!("relay: {error}"),
+    }
+    ExitCode::from(2)
+}
+
 /// Runs a relay, unless this user already runs one here: a second one would only double the load.
-fn run(config: Config, new: bool) -> anyhow::Result<ExitCode> {
+fn run(config: Config, requested: Requested, new: bool) -> anyhow::Result<ExitCode> {
     let running = if new { Vec::new() } else { running()? };
-    if !running.is_empty() {
-        terminal::Terminal::new().found(&running, Clock::wall_ms() / 1_000);
-        return Ok(ExitCode::SUCCESS);
+    let args = || std::env::args().skip(1).collect::<Vec<_>>();
+    match second_start::decide(&running, &requested) {
+        SecondStart::Start => {}
+        SecondStart::Found(relay) => {
+            let another = second_start::another(&args(), &requested, &running);
+            Terminal::new().found(relay, &another, Clock::wall_ms() / 1_000);
+            return Ok(ExitCode::SUCCESS);
+        }
+        SecondStart::Refused(differences) => {
+            let style = Style::of(&std::io::stderr());
+            eprint!("{}", second_start::refusal(&running, &differences, &requested, &args(), style));
+            return Ok(ExitCode::FAILURE);
+        }
     }
     // Without a safe directory there is no file; the relay reports that itself when it stores its key.
     let dir = RuntimeDir::open(&Places::from_env()).ok();
@@ -53,29 +80,17 @@ fn run(config: Config, new: bool) -> anyhow::Result<ExitCode> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build()?;
-    runtime.block_on(app::run(config))
+    runtime.block_on(app::run(config, requested))
 }
 
-/// Executes `relay share`.
-fn share(order: ShareOrder) -> anyhow::Result<ExitCode> {
-    let dir = dir_of(order.relay)?;
-    terminal::print(&client_runtime()?.block_on(owner_commands::share(&dir, order))?);
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Requests a link for one tab from the running relay.
-fn show_tab_link() -> anyhow::Result<ExitCode> {
-    terminal::print(&client_runtime()?.block_on(owner_commands::tab_link(&dir_of(None)?))?);
-    Ok(ExitCode::SUCCESS)
-}
-
-fn client_runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
-}
-
-/// Makes the running relay retry nodes.
-fn retry(node: Option<NodeName>) -> anyhow::Result<ExitCode> {
-    terminal::print(&client_runtime()?.block_on(owner_commands::retry(&dir_of(None)?, node))?);
+/// Sends a request to the running relay with this process id, or the only one, and prints the response.
+fn ask(
+    pid: Option<u32>,
+    request: impl AsyncFnOnce(&Remote) -> anyhow::Result<String>,
+) -> anyhow::Result<ExitCode> {
+    let relay = Remote::find(pid)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    terminal::print(&runtime.block_on(request(&relay))?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -88,25 +103,16 @@ fn running() -> anyhow::Result<Vec<Running>> {
     Ok(running)
 }
 
-/// The runtime directory of the relay with this process id, or of any that runs.
-fn dir_of(pid: Option<u32>) -> anyhow::Result<RuntimeDir> {
-    let places = Places::from_env();
-    let is_there = |dir: &RuntimeDir| {
-        let running = key_file::running(dir).unwrap_or_default();
-        running.iter().any(|relay| pid.is_none_or(|pid| pid == relay.pid))
-    };
-    let found = RuntimeDir::existing(&places).into_iter().find(is_there);
-    found.map_or_else(|| Ok(RuntimeDir::open(&places)?), Ok)
-}
-
-fn show_link() -> anyhow::Result<ExitCode> {
-    let running = running()?;
-    if running.is_empty() {
-        eprintln!("relay: no relay of yours runs on this machine; start one with `relay`");
-        return Ok(ExitCode::FAILURE);
-    }
-    for link in running.iter().flat_map(|relay| &relay.links) {
-        terminal::print(&format!("{link}\n"));
+/// Prints the links of the relay with this process id, or of all.
+fn show_links(pid: Option<u32>) -> anyhow::Result<ExitCode> {
+    let mut running = running()?;
+    anyhow::ensure!(!running.is_empty(), NONE_RUNS);
+    running.retain(|relay| pid.is_none_or(|pid| pid == relay.pid));
+    match pid {
+        Some(pid) if running.is_empty() => {
+            anyhow::bail!("no relay of yours has pid {pid}; `relay link` lists those that are running")
+        }
+        _ => Terminal::new().links(&running, Clock::wall_ms() / 1_000),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -137,6 +137,8 @@ impl TestRelay {
             .env("XDG_CACHE_HOME", home.join(".cache"))
             .env("XDG_STATE_HOME", home.join(".state"))
             .env("XDG_RUNTIME_DIR", home)
+            // Other relays of the caller may be recorded in the temporary directory.
+            .env("TMPDIR", home)
             .env("USER", std::env::var_os("USER").unwrap_or_else(|| "root".into()))
             .current_dir(home);
         Ok(command)

@@ -183,7 +183,7 @@ impl Page {
         match reading {
             Reading::Value(value) => text(value),
             Reading::Unsupported => {
-                self.signs.insert("–  not offered by this card, driver or host");
+                self.signs.insert("–  not supported by this GPU, driver or host");
                 UNSUPPORTED.into()
             }
             Reading::NotYet => {

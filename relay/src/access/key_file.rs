@@ -4,10 +4,12 @@ use super::runtime_dir::RuntimeDir;
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{Read, Write};
 
-/// What a running relay stores for `relay link`. Contains the key, so it has no `Debug`.
+/// What a running relay stores for `relay link`. Contains the key, which `Debug` omits.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
     /// Its process id.
@@ -18,12 +20,34 @@ pub struct Running {
     pub since_s: u64,
     /// What it watches, as shown to the user.
     pub watches: String,
+    /// What it was requested to watch, to compare with another request; empty if an older build runs.
+    #[serde(default)]
+    pub requested_watch: String,
+    /// Its other settings by name, to compare with another request.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+    /// The addresses that it listens on.
+    #[serde(default)]
+    pub addresses: Vec<String>,
+    /// Whether actions are disabled.
+    #[serde(default)]
+    pub read_only: bool,
     /// Its links, one per address.
     pub links: Vec<String>,
     /// The `ssh -L` command that leads to it.
     pub tunnel: String,
     /// The `ssh -L` command for its private socket, if ssh can reach that.
     pub own_tunnel: Option<String>,
+}
+
+impl fmt::Debug for Running {
+    /// Without the links, which contain the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running")
+            .field("pid", &self.pid)
+            .field("watches", &self.watches)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The key file of this relay, removed on drop.
@@ -126,6 +150,10 @@ mod tests {
             version: "0.1.0".into(),
             since_s: 1_763_725_200,
             watches: "your SLURM jobs".into(),
+            requested_watch: "your SLURM jobs".into(),
+            settings: BTreeMap::from([("bind".into(), format!("127.0.0.1:{pid}"))]),
+            addresses: vec![format!("127.0.0.1:{pid}")],
+            read_only: false,
             links: vec![format!("http://127.0.0.1:{pid}/#k=x")],
             tunnel: "ssh -L …".into(),
             own_tunnel: None,
@@ -161,6 +189,13 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
         assert!(running(&dir(&base)).unwrap().is_empty());
         assert!(!path.exists() && !socket.exists());
+    }
+
+    #[test]
+    fn a_relay_of_an_older_build_is_found_too() {
+        let old = r#"{"pid":7,"version":"0.0.9","since_s":1,"watches":"x","links":[],"tunnel":"","own_tunnel":null}"#;
+        let found: Running = serde_json::from_str(old).unwrap();
+        assert_eq!((found.pid, found.requested_watch.as_str(), found.addresses.len()), (7, "", 0));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct Places {
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeDirError {
     /// A symbolic link or a file is there.
-    #[error("{} is a link or a file, not a directory; remove it, or {ELSEWHERE}", .0.display())]
+    #[error("{} is not a directory, or is a symbolic link; remove it, or {ELSEWHERE}", .0.display())]
     NotADirectory(PathBuf),
     /// It belongs to another user.
     #[error("{} belongs to another user (uid {uid}); {ELSEWHERE}", path.display())]
@@ -43,7 +43,7 @@ pub enum RuntimeDirError {
         uid: u32,
     },
     /// Other users can access it.
-    #[error("{} is open to others (mode {mode:04o}); run `chmod 700` on it, or {ELSEWHERE}", path.display())]
+    #[error("{} is accessible to others (mode {mode:04o}); run `chmod 700` on it, or {ELSEWHERE}", path.display())]
     Open {
         /// The directory.
         path: PathBuf,
@@ -51,11 +51,11 @@ pub enum RuntimeDirError {
         mode: u32,
     },
     /// Other users could exchange it, given the permissions of its parent.
-    #[error("{} can be changed by others and has no sticky bit; {ELSEWHERE}", .0.display())]
+    #[error("{} is writable by others and has no sticky bit; {ELSEWHERE}", .0.display())]
     Unsafe(PathBuf),
     /// It is not writable.
     #[error(
-        "nothing can be written to {} ({source}), where the relay keeps its link and its socket; make room there, \
+        "cannot write to {} ({source}), where the relay stores its link and its socket; free space there, \
          or {ELSEWHERE}",
         path.display()
     )]
@@ -66,7 +66,7 @@ pub enum RuntimeDirError {
         source: std::io::Error,
     },
     /// The system call failed.
-    #[error("the runtime directory {} cannot be used: {source}", path.display())]
+    #[error("cannot use the runtime directory {}: {source}", path.display())]
     Io {
         /// The directory.
         path: PathBuf,
@@ -78,7 +78,7 @@ pub enum RuntimeDirError {
 /// Minimum free space in bytes: a key file, a socket and the first log lines need less.
 const ROOM: usize = 16 * 1024;
 
-const ELSEWHERE: &str = "set XDG_RUNTIME_DIR to a directory that only you can read";
+const ELSEWHERE: &str = "set XDG_RUNTIME_DIR to a directory that only you can access";
 
 impl Places {
     /// The locations that the environment specifies.
@@ -170,7 +170,7 @@ impl RuntimeDir {
     }
 
     /// The alternative directory for a name that another user occupies. Its suffix is random, and its
-    /// owner finds it again by its permissions: no other user can create a directory that is ours.
+    /// owner finds it again by its permissions: nobody else can create a directory that is ours.
     fn alternative(parent: &Path) -> Result<Self, RuntimeDirError> {
         if let Some(path) = alternatives(parent).first() {
             return Ok(Self { fd: open_private(path)?, path: path.clone() });
@@ -207,6 +207,14 @@ impl RuntimeDir {
             Err(error) => return Err(io(&path, error)),
         }
         Ok(Self { fd: open_private(&path)?, path })
+    }
+
+    /// The same directory with a descriptor of its own.
+    ///
+    /// # Errors
+    /// If no descriptor is free.
+    pub fn try_clone(&self) -> std::io::Result<Self> {
+        Ok(Self { path: self.path.clone(), fd: self.fd.try_clone()? })
     }
 
     /// Its path, for display.

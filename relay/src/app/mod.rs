@@ -1,6 +1,8 @@
 //! Assembles the relay, runs it, and shuts it down so that no process is left behind anywhere.
 
+pub mod local_time;
 pub mod owner_commands;
+pub mod second_start;
 mod share_output;
 pub mod terminal;
 mod watched;
@@ -15,7 +17,7 @@ use crate::access::trust::Trust;
 use crate::actions::{ActionService, Deps};
 use crate::auth::authenticator::Authenticator;
 use crate::clock::Clock;
-use crate::config::{BindAddr, Config};
+use crate::config::{BindAddr, Config, Requested};
 use crate::event_loop::{EventLoop, Inputs, Options};
 use crate::fleet::{Event, Fleet};
 use crate::live::Hub;
@@ -31,7 +33,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use terminal::{StartMessage, Terminal};
+use terminal::Terminal;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -47,8 +49,8 @@ const PROBES_LEAVE: Duration = Duration::from_secs(5);
 /// Runs a relay until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
-/// If the relay cannot start; a complete sentence for the user.
-pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
+/// Whatever prevents the start, as a complete sentence for the user.
+pub async fn run(config: Config, requested: Requested) -> anyhow::Result<ExitCode> {
     // Before anything that needs cleaning up, so that an early signal is handled.
     let signals = Signals::listen()?;
     let tls = config.tls().as_ref().map(Tls::load).transpose()?;
@@ -58,40 +60,38 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let own = listeners.open_private(&dir, &key_file::socket_name(pid));
     let watched = Watched::choose(&config).await?;
     let key = access::new_key()?;
-    let mut about = about(&config, &watched, &listeners)?;
-    let to_port = about.tunnel.to_string();
-    let to_socket = own.as_ref().ok().and_then(|path| own_tunnel(path, &listeners, &about));
-    // The page advises the same tunnel as the terminal: the one that leads to the private socket.
-    if let Some(best) = &to_socket {
-        about.tunnel = best.as_str().into();
-    }
-    let about = Arc::new(about);
+    let about = Arc::new(about(&config, &watched, &listeners)?);
     let endpoint = share_endpoint(&listeners, &config, &about);
+    let watches = watched.description(&requested.watch).to_string();
     let relay = Relay::start(&config, about, watched, key.clone(), endpoint)?;
 
     let running = Running {
         pid,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         since_s: Clock::wall_ms() / 1_000,
-        watches: relay.watching.to_string(),
+        watches,
+        requested_watch: requested.watch,
+        settings: requested.settings,
+        addresses: listeners.addresses().iter().map(ToString::to_string).collect(),
+        read_only: config.read_only,
         links: links(&listeners, &config, &relay.about.cache_buster, &key),
-        tunnel: to_port,
-        own_tunnel: to_socket,
+        tunnel: relay.about.tunnel.to_string(),
+        own_tunnel: own.as_ref().ok().and_then(|path| own_tunnel(path, &listeners, &relay.about)),
     };
     let _key_file = KeyFile::write(dir, &running).context("failed to store the link for `relay link`")?;
     let terminal = Terminal::new();
-    terminal.open(&StartMessage { running: &running, read_only: config.read_only });
+    terminal.open(&running);
     for port in listeners.ports_taken_on_ipv6() {
         terminal.warn(
             &format!(
-                "another program listens on [::1]:{port}, so `localhost:{port}` may lead to it: \
+                "another program listens on [::1]:{port}, so `localhost:{port}` may lead to it; \
                  use 127.0.0.1 in the ssh command, as shown above"
             )
             .into(),
         );
     }
     if let Err(error) = own {
-        terminal.warn(&format!("{error}; the relay continues without a private socket").into());
+        terminal.warn(&format!("{error}; continuing without a private socket").into());
     }
 
     relay.serve(listeners, signals, &terminal).await;
@@ -101,8 +101,6 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
 /// The running parts.
 struct Relay {
     about: Arc<About>,
-    /// What is watched, as a sentence for the terminal.
-    watching: Text,
     web: WebState,
     shutdown: watch::Sender<bool>,
     core: tokio::task::JoinHandle<()>,
@@ -120,7 +118,6 @@ impl Relay {
         let (shutdown, ending) = watch::channel(false);
         let (node_events, nodes) = mpsc::channel(NODE_EVENTS);
         let (events, event_rx) = mpsc::channel(EVENTS);
-        let watching = watched.sentence();
         let mut fleet = Fleet::new();
         let launcher = watched.launcher(config)?;
         let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
@@ -139,7 +136,7 @@ impl Relay {
         let inputs = Inputs { nodes, events: event_rx, sharing: shares.watch() };
         let (core, hub, plan) = EventLoop::new(fleet, about.clock, Options::default(), inputs);
         let supervisor = Supervisor::new(launcher, about.clock, node_events, poll_trigger.clone());
-        let (probes, requests) = Probes::new();
+        let (probes, questions) = Probes::new();
         let actions = ActionService::new(Deps {
             hub: hub.clone(),
             probes,
@@ -159,10 +156,9 @@ impl Relay {
         Ok(Self {
             web: web_state(config, about.clone(), (hub, actions), (key, shares)),
             about,
-            watching,
             shutdown,
             core: tokio::spawn(core.run(ending.clone())),
-            nodes: tokio::spawn(follow_plan(supervisor, plan, requests, ending)),
+            nodes: tokio::spawn(follow_plan(supervisor, plan, questions, ending)),
         })
     }
 
@@ -173,7 +169,7 @@ impl Relay {
         let serving =
             tokio::spawn(web::serve(listeners, web::router(self.web), proxies, self.shutdown.subscribe()));
         signals.wait().await;
-        terminal.notice(&"stopping the probes on every node …".into());
+        terminal.notice(&"stopping the probes on all nodes …".into());
         let _ = self.shutdown.send(true);
         let _ = tokio::join!(self.core, self.nodes, serving);
     }
@@ -248,15 +244,15 @@ async fn poll(
 
 /// Waits until the next poll is due, or is requested and may be brought forward.
 async fn rest(wait: Duration, poll_schedule: &mut PollSchedule, poll_trigger: &PollTrigger) {
-    let polled = Instant::now();
-    let mut due = polled + wait;
+    let asked = Instant::now();
+    let mut due = asked + wait;
     let mut is_hurried = false;
     loop {
         tokio::select! {
             // The poll is due.
             () = sleep_until(due) => break,
             // An early poll was requested.
-            reason = poll_trigger.next() => if let Some(gap) = poll_schedule.requested(reason, polled.elapsed()) {
+            reason = poll_trigger.next() => if let Some(gap) = poll_schedule.requested(reason, asked.elapsed()) {
                 is_hurried |= Instant::now() + gap < due;
                 due = due.min(Instant::now() + gap);
             }
@@ -286,7 +282,7 @@ async fn follow_plan(
                 let planned = plan.borrow_and_update().clone();
                 supervisor.follow(&planned);
             }
-            // A request to a node, or a retry.
+            // A question to a node, or a retry.
             Some(request) = requests.recv() => supervisor.serve(request),
             // Shutdown.
             _ = ending.wait_for(|ending| *ending) => break,

@@ -1,10 +1,11 @@
 //! `relay share` and `relay retry`: clients of the running relay over the owner's private socket.
 
-use super::share_output;
+use super::local_time::LocalTime;
+use super::{share_output, terminal};
 use crate::access::key_file::{self, Running};
-use crate::access::runtime_dir::RuntimeDir;
+use crate::access::runtime_dir::{Places, RuntimeDir};
 use crate::clock::Clock;
-use crate::config::{ShareCommand, ShareOrder};
+use crate::config::ShareCommand;
 use anyhow::{Context, bail};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
@@ -21,27 +22,27 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 /// Time limit for a response of the relay.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum length of a response, in bytes.
-const MAX_RESPONSE: usize = 1024 * 1024;
+const MAX_ANSWER: usize = 1024 * 1024;
 
 /// Executes a `relay share` command and returns what to print.
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn share(dir: &RuntimeDir, order: ShareOrder) -> anyhow::Result<String> {
-    let relay = Remote::find(dir, order.relay)?;
-    Ok(match order.command {
+pub async fn share(relay: &Remote, command: ShareCommand) -> anyhow::Result<String> {
+    let now_ms = Clock::wall_ms();
+    Ok(match command {
         ShareCommand::Create(args) => {
             let body = serde_json::to_string(&ShareRequest::from(args))?;
             let made: ShareLink = relay.request_json(Method::POST, "", body).await?;
-            share_output::created(&made, Clock::wall_ms())
+            share_output::created(&made, &relay.option(), now_ms, LocalTime::of)
         }
         ShareCommand::Link { id } => {
             let made: ShareLink = relay.request_json(Method::GET, &format!("/{id}"), String::new()).await?;
-            share_output::created(&made, Clock::wall_ms())
+            share_output::created(&made, &relay.option(), now_ms, LocalTime::of)
         }
-        ShareCommand::List => share_output::list(&relay.sharing().await?, Clock::wall_ms()),
+        ShareCommand::List => share_output::list(&relay.sharing().await?, now_ms, LocalTime::of),
         ShareCommand::Revoke { ids, all } => {
             let ids = if all { relay.all().await? } else { ids };
             for id in &ids {
@@ -56,45 +57,68 @@ pub async fn share(dir: &RuntimeDir, order: ShareOrder) -> anyhow::Result<String
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn tab_link(dir: &RuntimeDir) -> anyhow::Result<String> {
-    let relay = Remote::find(dir, None)?;
+pub async fn tab_link(relay: &Remote) -> anyhow::Result<String> {
     let ticket = relay.request(Method::POST, "/api/v1/tab", String::new()).await?;
     let link = relay.running.links.first().and_then(|link| link.rsplit_once('#'));
-    let (address, _) = link.context("the running relay stored no link")?;
+    let (address, _) = link.context("the running relay has no link")?;
     Ok(format!("{address}#t={}\n", String::from_utf8_lossy(&ticket).trim()))
 }
 
-/// Makes the running relay retry a node, or without one all waiting nodes and the job list; returns
+/// Tells the running relay to retry a node, or without one all waiting nodes and the job list; returns
 /// what to print.
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn retry(dir: &RuntimeDir, node: Option<NodeName>) -> anyhow::Result<String> {
-    let relay = Remote::find(dir, None)?;
+pub async fn retry(relay: &Remote, node: Option<NodeName>) -> anyhow::Result<String> {
     let target = node.map_or(RetryTarget::Everything, RetryTarget::Node);
-    let body = relay.request(Method::POST, RETRY, serde_json::to_string(&target)?).await?;
-    Ok(String::from_utf8_lossy(&body).into_owned())
+    let answer = relay.request(Method::POST, RETRY, serde_json::to_string(&target)?).await?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 const RETRY: &str = "/api/v1/retry";
 
+/// The error where a command needs a relay and none runs.
+pub const NONE_RUNS: &str = "no relay of yours is running on this machine; start one with `relay`";
+
 /// A running relay of this user.
-struct Remote<'a> {
-    dir: &'a RuntimeDir,
+pub struct Remote {
+    dir: RuntimeDir,
     running: Running,
+    /// Whether it was selected by its process id, as where several run.
+    is_selected: bool,
 }
 
-impl<'a> Remote<'a> {
-    fn find(dir: &'a RuntimeDir, pid: Option<u32>) -> anyhow::Result<Self> {
-        let mut running = key_file::running(dir)?.into_iter();
-        let found = match pid {
-            Some(pid) => running.find(|relay| relay.pid == pid),
-            None => running.next(),
-        };
-        let Some(running) = found else {
-            bail!("no relay of yours runs on this machine; start one with `relay`");
-        };
-        Ok(Self { dir, running })
+impl Remote {
+    /// The relay with this process id, or the only one.
+    ///
+    /// # Errors
+    /// A complete sentence for the user, if there is none or the choice is ambiguous.
+    pub fn find(pid: Option<u32>) -> anyhow::Result<Self> {
+        let mut found = Vec::new();
+        for dir in RuntimeDir::existing(&Places::from_env()) {
+            for running in key_file::running(&dir)? {
+                if pid.is_none_or(|pid| pid == running.pid) {
+                    let dir = dir.try_clone()?;
+                    found.push(Self { dir, running, is_selected: pid.is_some() });
+                }
+            }
+        }
+        match (found.pop(), pid) {
+            (Some(only), _) if found.is_empty() => Ok(only),
+            (Some(last), _) => {
+                let running: Vec<_> = found.into_iter().chain([last]).map(|one| one.running).collect();
+                bail!(ambiguous(&running, Clock::wall_ms() / 1_000))
+            }
+            (None, Some(pid)) => {
+                bail!("no relay of yours has pid {pid}; `relay link` lists those that are running")
+            }
+            (None, None) => bail!(NONE_RUNS),
+        }
+    }
+
+    /// The option that selects it again, with a space before it; empty if none is needed.
+    fn option(&self) -> String {
+        if self.is_selected { format!(" --relay {}", self.running.pid) } else { String::new() }
     }
 
     async fn sharing(&self) -> anyhow::Result<Sharing> {
@@ -111,9 +135,9 @@ impl<'a> Remote<'a> {
         path: &str,
         body: String,
     ) -> anyhow::Result<T> {
-        let body = self.request_shares(method, path, body).await?;
-        serde_json::from_slice(&body)
-            .context("the relay's response has a format that this build does not know")
+        let answer = self.request_shares(method, path, body).await?;
+        serde_json::from_slice(&answer)
+            .context("the relay sent a response in an unknown format; it may be of another version")
     }
 
     async fn request_shares(&self, method: Method, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
@@ -126,14 +150,14 @@ impl<'a> Remote<'a> {
             let stream = UnixStream::connect(&socket).await?;
             self.exchange(stream, method, path, body).await
         };
-        let (ok, body) = timeout(RESPONSE_TIMEOUT, exchange)
+        let (ok, answer) = timeout(ANSWER_TIMEOUT, exchange)
             .await
-            .with_context(|| format!("relay {} did not respond in time", self.running.pid))?
-            .with_context(|| format!("could not send the request to relay {}", self.running.pid))?;
+            .with_context(|| format!("the relay (pid {}) did not answer within 10 s", self.running.pid))?
+            .with_context(|| format!("cannot reach the relay (pid {})", self.running.pid))?;
         if !ok {
-            bail!("{}", String::from_utf8_lossy(&body).trim_end());
+            bail!("{}", String::from_utf8_lossy(&answer).trim_end());
         }
-        Ok(body)
+        Ok(answer)
     }
 
     async fn exchange(
@@ -159,8 +183,18 @@ impl<'a> Remote<'a> {
     /// The owner's key, from the file that only the owner can read.
     fn key(&self) -> anyhow::Result<&str> {
         let key = self.running.links.first().and_then(|link| link.rsplit_once("#k="));
-        Ok(key.context("the running relay stored no link")?.1)
+        Ok(key.context("the running relay has no link")?.1)
     }
+}
+
+/// The error where several relays run and none is named.
+fn ambiguous(running: &[Running], now_s: u64) -> String {
+    let lines = terminal::overview(running, now_s, LocalTime::of);
+    format!(
+        "{} relays of yours are running; choose one with --relay PID:\n  {}",
+        running.len(),
+        lines.join("\n  ")
+    )
 }
 
 async fn read(mut body: Incoming) -> anyhow::Result<Vec<u8>> {
@@ -169,7 +203,7 @@ async fn read(mut body: Incoming) -> anyhow::Result<Vec<u8>> {
         if let Ok(data) = frame?.into_data() {
             bytes.extend_from_slice(&data);
         }
-        if bytes.len() > MAX_RESPONSE {
+        if bytes.len() > MAX_ANSWER {
             bail!("the response is too long");
         }
     }

@@ -1,12 +1,13 @@
-//! Output of `relay share`: aligned, with the link on its own line.
+//! Output of `relay share`: aligned, with the link on a line of its own.
 
-use super::terminal::duration;
+use super::local_time::LocalTime;
+use super::terminal::{aligned, duration};
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
 use std::fmt::Display;
 use std::fmt::Write as _;
 
-/// A created share, with what the teammate needs.
-pub(super) fn created(made: &ShareLink, now_ms: u64) -> String {
+/// A created share, with what to hand on; `option` selects its relay in the command that revokes it.
+pub(super) fn created(made: &ShareLink, option: &str, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
     let (share, mut out) = (&made.share, String::from("\n"));
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(out, "  {name:<8} {value}");
@@ -14,52 +15,46 @@ pub(super) fn created(made: &ShareLink, now_ms: u64) -> String {
     line("shared", &format!("{}, read-only", scope(&share.terms.scope)));
     line("hidden", &hidden(share.terms.hidden));
     line("for", &audience(&share.terms));
-    line("ends", &ends(&share.terms, now_ms));
+    let zone = local(share.terms.expires_ms / 1_000);
+    line("ends", &ends(&share.terms, now_ms, local, zone.zone()));
     if let Some(link) = &made.link {
         line("link", link);
     }
     if !made.tunnel.is_empty() {
         line("tunnel", &format!("{}   (on their laptop)", made.tunnel));
     }
-    line("revoke", &format!("relay share revoke {}", share.id));
+    line("revoke", &format!("relay share revoke {}{option}", share.id));
     out.push('\n');
     out
 }
 
 /// The open shares and their visitors.
-pub(super) fn list(sharing: &Sharing, now_ms: u64) -> String {
+pub(super) fn list(sharing: &Sharing, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
     if sharing.shares.is_empty() {
-        return "no open shares\n".to_owned();
+        return "nothing is shared\n".to_owned();
     }
-    let mut rows = vec![["ID", "SHARES", "FOR", "ENDS", "HIDES", "VIEWERS", "LABEL"].map(str::to_owned)];
+    let mut rows = vec![["ID", "SHARES", "FOR", "ENDS", "HIDES", "VIEWERS", "NOTE"].map(str::to_owned)];
     rows.extend(sharing.shares.iter().map(|share| {
         let viewers = sharing.visitors.iter().filter(|visitor| visitor.share.as_ref() == Some(&share.id));
         [
             share.id.to_string(),
             scope(&share.terms.scope),
             audience(&share.terms),
-            ends(&share.terms, now_ms),
+            ends(&share.terms, now_ms, local, ""),
             hidden(share.terms.hidden),
             visitors(viewers, now_ms),
             share.terms.label.to_string(),
         ]
     }));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..7).map(width).collect();
-    let mut out = String::new();
-    for row in &rows {
-        let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        let _ = writeln!(out, "{}", cells.join("  ").trim_end());
-    }
-    out
+    aligned(&rows).into_iter().map(|line| line + "\n").collect()
 }
 
 /// The revoked shares.
 pub(super) fn revoked(ids: &[ShareId]) -> String {
     match ids {
-        [] => "no open shares\n".to_owned(),
-        [id] => format!("{id} was revoked\n"),
-        ids => format!("{} shares were revoked\n", ids.len()),
+        [] => "nothing is shared\n".to_owned(),
+        [id] => format!("revoked share {id}; its viewers were disconnected\n"),
+        ids => format!("revoked {} shares; their viewers were disconnected\n", ids.len()),
     }
 }
 
@@ -94,9 +89,14 @@ fn audience(terms: &ShareTerms) -> String {
     terms.to.as_ref().map_or_else(|| "anyone with the link".to_owned(), |to| format!("{to} only"))
 }
 
-fn ends(terms: &ShareTerms, now_ms: u64) -> String {
-    let left = duration(terms.expires_ms.saturating_sub(now_ms) / 1_000);
-    if terms.ends_with_job { format!("in {left} or with the job") } else { format!("in {left}") }
+/// When a share ends: clock time and time left.
+fn ends(terms: &ShareTerms, now_ms: u64, local: fn(u64) -> LocalTime, zone: &str) -> String {
+    let (now_s, end_s) = (now_ms / 1_000, terms.expires_ms / 1_000);
+    let at = local(end_s).seen_from(&local(now_s));
+    let gap = if zone.is_empty() { "" } else { " " };
+    let left = duration(end_s.saturating_sub(now_s));
+    let with_job = if terms.ends_with_job { ", or with the job" } else { "" };
+    format!("{at}{gap}{zone} (in {left}){with_job}")
 }
 
 fn visitors<'a>(visitors: impl Iterator<Item = &'a Visitor>, now_ms: u64) -> String {
@@ -130,18 +130,22 @@ mod tests {
     fn a_created_share_is_printed_with_everything_its_holder_needs() {
         let link = Some("http://127.0.0.1:8080/#s=k3jq9x8a2b.KEY".to_owned());
         let tunnel = "ssh -L 8080:127.0.0.1:8080 login1".into();
-        let printed =
-            created(&ShareLink { share: share(Scope::Jobs(vec![JobId(17)])), link, tunnel }, 60_000);
+        let printed = created(
+            &ShareLink { share: share(Scope::Jobs(vec![JobId(17)])), link, tunnel },
+            " --relay 7",
+            60_000,
+            LocalTime::utc,
+        );
         assert_eq!(
             printed,
             "
   shared   job 17, read-only
   hidden   arguments, paths, users
   for      bob only
-  ends     in 23 h 59 min or with the job
+  ends     Fri 00:00 GMT (in 23 h 59 min), or with the job
   link     http://127.0.0.1:8080/#s=k3jq9x8a2b.KEY
   tunnel   ssh -L 8080:127.0.0.1:8080 login1   (on their laptop)
-  revoke   relay share revoke k3jq9x8a2b
+  revoke   relay share revoke k3jq9x8a2b --relay 7
 
 "
         );
@@ -156,14 +160,14 @@ mod tests {
             since_ms,
         };
         let visitors = vec![visitor(Some("bob"), 0), visitor(None, 59_000)];
-        let printed = list(&Sharing { shares: vec![share.clone()], visitors }, 180_000);
+        let printed = list(&Sharing { shares: vec![share.clone()], visitors }, 180_000, LocalTime::utc);
         assert_eq!(
             printed,
             "\
-ID          SHARES             FOR       ENDS                            HIDES                    VIEWERS                                LABEL
-k3jq9x8a2b  jobs 1 and 2 more  bob only  in 23 h 57 min or with the job  arguments, paths, users  bob for 3 min, unknown user for 2 min  for Bob
+ID          SHARES             FOR       ENDS                                         HIDES                    VIEWERS                                NOTE
+k3jq9x8a2b  jobs 1 and 2 more  bob only  Fri 00:00 (in 23 h 57 min), or with the job  arguments, paths, users  bob for 3 min, unknown user for 2 min  for Bob
 "
         );
-        assert_eq!(list(&Sharing::default(), 0), "no open shares\n");
+        assert_eq!(list(&Sharing::default(), 0, LocalTime::utc), "nothing is shared\n");
     }
 }

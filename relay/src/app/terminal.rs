@@ -1,65 +1,87 @@
 //! Terminal output of the relay: the link, and little else.
 
+use super::local_time::LocalTime;
 use crate::access::key_file::Running;
 use crate::config::BindAddr;
 use nodeglass_protocol::Text;
 use rustix::fs::FileType;
+use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr, stdout};
 use std::path::Path;
 
-/// The message shown when the relay is ready.
-pub struct StartMessage<'a> {
-    /// What it stored for `relay link`. Contains the key.
-    pub running: &'a Running,
-    /// Whether actions are disabled.
-    pub read_only: bool,
+/// Whether to use colour, which only repeats what the text says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Style {
+    colour: bool,
 }
 
-/// The terminal, and whether it supports colour.
+impl Style {
+    /// The style for a stream: no colour if `NO_COLOR` is set, or the stream or `TERM` does not support it.
+    pub fn of(stream: &impl IsTerminal) -> Self {
+        let is_set = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { colour: !is_set && !is_dumb && stream.is_terminal() }
+    }
+
+    /// Less important text.
+    pub fn dim(self, text: &str) -> String {
+        self.paint(DIM, text)
+    }
+
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// The terminal, and which of its streams support colour.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
-    colour: bool,
-    colour_of_warnings: bool,
+    stdout: Style,
+    stderr: Style,
 }
 
 impl Terminal {
-    /// The terminal of this process. No colour if `NO_COLOR` is set or stdout is not a terminal.
+    /// The terminal of this process.
     pub fn new() -> Self {
-        let welcome = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Self {
-            colour: welcome && stdout().is_terminal(),
-            colour_of_warnings: welcome && stderr().is_terminal(),
-        }
+        Self { stdout: Style::of(&stdout()), stderr: Style::of(&stderr()) }
     }
 
     /// Shows that the relay is ready, and how to reach it.
     ///
     /// Warns if stdout is a file that others can read, as batch systems create them.
-    pub fn open(&self, start_message: &StartMessage<'_>) {
-        print(&start_message.lines(self.colour));
+    pub fn open(&self, running: &Running) {
+        print(&start_message(running, self.stdout));
+        self.warn_about_readers();
+    }
+
+    /// Shows a relay of this user that runs already, and how to start another one beside it.
+    pub fn found(&self, running: &Running, another: &str, now_s: u64) {
+        print(&found(running, another, now_s, self.stdout));
+        self.warn_about_readers();
+    }
+
+    /// Shows the links of all running relays.
+    pub fn links(&self, running: &[Running], now_s: u64) {
+        print(&links(running, now_s, LocalTime::of, self.stdout));
+        self.warn_about_readers();
+    }
+
+    fn warn_about_readers(&self) {
         if is_read_by_others() {
             self.warn(
-                &"others can read the file that stdout is redirected to, which contains the link; run `chmod 600` on it".into(),
+                &"the output file is readable by others and contains the link; run `chmod 600` on it".into(),
             );
         }
     }
 
-    /// Shows this user's running relays, and how to reach them.
-    pub fn found(&self, running: &[Running], now_s: u64) {
-        let relays: String = running.iter().map(|relay| found(relay, now_s, self.colour)).collect();
-        let hint = "The running relay keeps its options; `relay --new` starts another one.";
-        print(&format!("{relays}  {}\n\n", paint(self.colour, DIM, hint)));
-    }
-
     /// Shows a notice.
     pub fn notice(&self, text: &Text) {
-        print(&format!("  {} {text}\n", paint(self.colour, DIM, "·")));
+        print(&format!("  {}\n", self.stdout.dim(text.as_str())));
     }
 
     /// Shows a warning on stderr.
     pub fn warn(&self, text: &Text) {
-        let mark = paint(self.colour_of_warnings, YELLOW, "[warning]");
-        let _ = writeln!(stderr(), "{mark} {text}");
+        let _ = writeln!(stderr(), "{} {text}", self.stderr.paint(YELLOW, "warning:"));
     }
 }
 
@@ -110,72 +132,117 @@ const DIM: &str = "2";
 const YELLOW: &str = "33";
 const CYAN: &str = "36";
 
-impl StartMessage<'_> {
-    fn lines(&self, colour: bool) -> String {
-        let mut out = title(&self.running.version, colour);
-        let mut line = |name: &str, value: &str| out.push_str(&row(name, value, colour));
-        line("watching", &self.running.watches);
-        ways_in(self.running, colour, &mut line);
-        if self.read_only {
-            line("actions", "disabled (--read-only)");
-        }
-        line("stop", "Ctrl-C; leaves nothing behind on the nodes");
-        out.push('\n');
-        out
-    }
+/// The message shown when the relay is ready.
+fn start_message(running: &Running, style: Style) -> String {
+    let mut out = title(running, "", style);
+    watched(running, style, &mut out);
+    out.push_str(&row("stop", "press Ctrl-C; nothing is left behind on the nodes", style));
+    out.push('\n');
+    out
 }
 
-/// The links of a relay, best first, and the tunnels to it.
-fn ways_in(running: &Running, colour: bool, line: &mut impl FnMut(&str, &str)) {
+/// A relay that runs already; `another` is the command that starts another one.
+fn found(running: &Running, another: &str, now_s: u64, style: Style) -> String {
+    let up = duration(now_s.saturating_sub(running.since_s));
+    let mut out = title(running, &format!("  already running (pid {}, up {up})", running.pid), style);
+    watched(running, style, &mut out);
+    out.push_str(&row("stop", &format!("press Ctrl-C in its terminal, or run kill {}", running.pid), style));
+    out.push_str(&row("another", another, style));
+    out.push('\n');
+    out
+}
+
+fn title(running: &Running, note: &str, style: Style) -> String {
+    format!("\n  {} {}{note}\n\n", style.paint(BOLD, "nodeglass"), style.dim(&running.version))
+}
+
+/// What a relay watches, its links, best first, and the tunnels to it.
+fn watched(running: &Running, style: Style, out: &mut String) {
+    let mut line = |name: &str, value: &str| out.push_str(&row(name, value, style));
+    line("watching", &running.watches);
     for link in &running.links {
-        line("link", &paint(colour, CYAN, link));
+        line("link", &style.paint(CYAN, link));
     }
     // The socket first: any user could bind the port while no relay runs, and receive what a browser then
     // sends there.
     match (&running.own_tunnel, running.tunnel.is_empty()) {
         (Some(own), false) => {
-            line("tunnel", &format!("{own}   (on your laptop; no other user can listen there)"));
-            line("or", &format!("{}   (a port that others can bind while no relay runs)", running.tunnel));
+            line(
+                "tunnel",
+                &format!("{own}   {}", style.dim("(on your laptop; no other user can listen there)")),
+            );
+            let note = style.dim("(a port that others can bind while no relay runs)");
+            line("or", &format!("{}   {note}", running.tunnel));
         }
-        (Some(own), true) => line("tunnel", &format!("{own}   (on your laptop)")),
-        (None, false) => line("tunnel", &format!("{}   (on your laptop)", running.tunnel)),
+        (Some(own), true) => line("tunnel", &format!("{own}   {}", style.dim("(on your laptop)"))),
+        (None, false) => line("tunnel", &format!("{}   {}", running.tunnel, style.dim("(on your laptop)"))),
         (None, true) => {}
     }
-}
-
-/// A running relay.
-fn found(running: &Running, now_s: u64, colour: bool) -> String {
-    let mut out = title(&running.version, colour);
-    let mut line = |name: &str, value: &str| out.push_str(&row(name, value, colour));
-    let since = duration(now_s.saturating_sub(running.since_s));
-    line("running", &format!("for {since}, as process {}", running.pid));
-    line("watching", &running.watches);
-    ways_in(running, colour, &mut line);
-    out.push('\n');
-    out
-}
-
-fn title(version: &str, colour: bool) -> String {
-    format!("\n  {} {}\n\n", paint(colour, BOLD, "nodeglass"), paint(colour, DIM, version))
-}
-
-fn row(name: &str, value: &str, colour: bool) -> String {
-    format!("  {} {value}\n", paint(colour, DIM, &format!("{name:<8}")))
-}
-
-/// A duration in its two largest units.
-pub(crate) fn duration(seconds: u64) -> String {
-    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min"),
-        (0, _, _) => format!("{hours} h {} min", minutes % 60),
-        _ => format!("{days} d {} h", hours % 24),
+    if running.read_only {
+        line("actions", "disabled (--read-only)");
     }
 }
 
-fn paint(colour: bool, code: &str, text: &str) -> String {
-    if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+fn row(name: &str, value: &str, style: Style) -> String {
+    format!("  {} {value}\n", style.dim(&format!("{name:<8}")))
+}
+
+/// The link of a single relay as it is, for scripts; those of several with a line that says which is which.
+fn links(running: &[Running], now_s: u64, local: fn(u64) -> LocalTime, style: Style) -> String {
+    if let [only] = running {
+        return only.links.iter().map(|link| format!("{link}\n")).collect();
+    }
+    let lines = overview(running, now_s, local);
+    let relays = running.iter().zip(lines).map(|(relay, line)| {
+        let links = relay.links.iter().map(|link| format!("  {}\n", style.paint(CYAN, link)));
+        format!("{line}\n{}", links.collect::<String>())
+    });
+    relays.collect::<Vec<_>>().join("\n")
+}
+
+/// One line for each relay: what it watches, its process, its addresses and since when it runs.
+pub fn overview(running: &[Running], now_s: u64, local: fn(u64) -> LocalTime) -> Vec<String> {
+    let now = local(now_s);
+    let rows: Vec<_> = running
+        .iter()
+        .map(|relay| {
+            let up = duration(now_s.saturating_sub(relay.since_s));
+            [
+                relay.watches.clone(),
+                format!("pid {}", relay.pid),
+                relay.addresses.join(", "),
+                format!("since {} ({up})", local(relay.since_s).seen_from(&now)),
+            ]
+        })
+        .collect();
+    aligned(&rows)
+}
+
+/// Rows as lines with aligned columns.
+pub(super) fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        line.trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A duration in its two largest units, the second only if it is not zero.
+pub(crate) fn duration(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match (days, hours % 24, minutes % 60) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, minutes) => format!("{minutes} min"),
+        (0, hours, 0) => format!("{hours} h"),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, 0, _) => format!("{days} d"),
+        (days, hours, _) => format!("{days} d {hours} h"),
+    }
 }
 
 /// Prints to stdout, ignoring errors: a closed stdout is no reason to stop.
@@ -195,26 +262,29 @@ fn is_read_by_others() -> bool {
 mod tests {
     use super::*;
 
+    const PLAIN: Style = Style { colour: false };
+    const COLOUR: Style = Style { colour: true };
+
     fn running() -> Running {
         Running {
             pid: 4711,
             version: "0.1.0".into(),
             since_s: 1_000,
             watches: "your jobs on lab".into(),
+            requested_watch: "your SLURM jobs".into(),
+            settings: Default::default(),
+            addresses: vec!["127.0.0.1:8080".into()],
             links: vec!["http://127.0.0.1:8080/#k=secret".into()],
             tunnel: "ssh -L 8080:127.0.0.1:8080 alice@login1".into(),
             own_tunnel: Some("ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1".into()),
+            read_only: false,
         }
-    }
-
-    fn start_message(colour: bool) -> String {
-        StartMessage { running: &running(), read_only: false }.lines(colour)
     }
 
     #[test]
     fn the_start_message_names_target_link_and_how_to_stop() {
         assert_eq!(
-            start_message(false),
+            start_message(&running(), PLAIN),
             "
   nodeglass 0.1.0
 
@@ -222,7 +292,7 @@ mod tests {
   link     http://127.0.0.1:8080/#k=secret
   tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; no other user can listen there)
   or       ssh -L 8080:127.0.0.1:8080 alice@login1   (a port that others can bind while no relay runs)
-  stop     Ctrl-C; leaves nothing behind on the nodes
+  stop     press Ctrl-C; nothing is left behind on the nodes
 
 "
         );
@@ -231,38 +301,69 @@ mod tests {
     #[test]
     fn a_running_relay_is_shown_with_its_age_and_link() {
         assert_eq!(
-            found(&running(), 8_980, false),
+            found(&running(), "relay --new --bind 127.0.0.1:8081", 8_980, PLAIN),
             "
-  nodeglass 0.1.0
+  nodeglass 0.1.0  already running (pid 4711, up 2 h 13 min)
 
-  running  for 2 h 13 min, as process 4711
   watching your jobs on lab
   link     http://127.0.0.1:8080/#k=secret
   tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; no other user can listen there)
   or       ssh -L 8080:127.0.0.1:8080 alice@login1   (a port that others can bind while no relay runs)
+  stop     press Ctrl-C in its terminal, or run kill 4711
+  another  relay --new --bind 127.0.0.1:8081
 
 "
         );
     }
 
     #[test]
+    fn the_link_of_one_relay_is_bare_and_those_of_several_are_named() {
+        let demo = Running {
+            pid: 99,
+            since_s: 7_900,
+            watches: "a simulated cluster (demo)".into(),
+            addresses: vec!["127.0.0.1:8091".into()],
+            links: vec!["http://127.0.0.1:8091/#k=other".into()],
+            ..running()
+        };
+        let links = |running: &[Running]| links(running, 8_980, LocalTime::utc, PLAIN);
+        assert_eq!(links(&[running()]), "http://127.0.0.1:8080/#k=secret\n");
+        assert_eq!(
+            links(&[running(), demo]),
+            "\
+your jobs on lab            pid 4711  127.0.0.1:8080  since 00:16 (2 h 13 min)
+  http://127.0.0.1:8080/#k=secret
+
+a simulated cluster (demo)  pid 99    127.0.0.1:8091  since 02:11 (18 min)
+  http://127.0.0.1:8091/#k=other
+"
+        );
+    }
+
+    #[test]
     fn durations_are_shown_in_their_two_largest_units() {
-        for (seconds, text) in
-            [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_660, "1 h 1 min"), (180_000, "2 d 2 h")]
-        {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (3_600, "1 h"),
+            (3_660, "1 h 1 min"),
+            (86_400, "1 d"),
+            (180_000, "2 d 2 h"),
+        ] {
             assert_eq!(duration(seconds), text);
         }
     }
 
     #[test]
     fn a_read_only_relay_is_announced() {
-        let lines = StartMessage { running: &running(), read_only: true }.lines(false);
+        let lines = start_message(&Running { read_only: true, ..running() }, PLAIN);
         assert!(lines.contains("\n  actions  disabled (--read-only)\n"), "{lines}");
     }
 
     #[test]
     fn colour_changes_nothing_but_the_colour() {
-        let (plain, painted) = (start_message(false), start_message(true));
+        let (plain, painted) = (start_message(&running(), PLAIN), start_message(&running(), COLOUR));
         assert!(painted.contains("\x1b[36mhttp://127.0.0.1:8080/#k=secret\x1b[0m"));
         let stripped = [BOLD, DIM, CYAN, "0"]
             .iter()

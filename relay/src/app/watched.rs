@@ -42,13 +42,13 @@ impl Watched {
         })
     }
 
-    /// A sentence for the terminal.
-    pub fn sentence(&self) -> Text {
+    /// What is watched, for the terminal; `requested` describes the request.
+    pub fn description(&self, requested: &str) -> Text {
         match self {
             Self::Jobs(slurm) => jobs_of(slurm.uid(), slurm.cluster()),
             Self::ThisMachine(Some(none)) => Text::new(format!("this machine ({none})")),
-            Self::ThisMachine(None) => "this machine (--local)".into(),
-            Self::Demo(_) => "a scripted cluster (demo data)".into(),
+            Self::ThisMachine(None) => "this machine".into(),
+            Self::Demo(_) => Text::new(requested),
         }
     }
 
@@ -148,8 +148,8 @@ fn scripted(script: &Script) -> anyhow::Result<ScriptedCluster> {
         Script::Large => ScriptedCluster::from_toml(nodeglass_sim::LARGE)?,
         Script::File(path) => {
             let text = std::fs::read_to_string(path)
-                .with_context(|| format!("the scenario {} cannot be read", path.display()))?;
-            ScriptedCluster::from_toml(&text).with_context(|| format!("the scenario {}", path.display()))?
+                .with_context(|| format!("--scenario: cannot read {}", path.display()))?;
+            ScriptedCluster::from_toml(&text).with_context(|| format!("--scenario: {}", path.display()))?
         }
     })
 }
@@ -157,8 +157,8 @@ fn scripted(script: &Script) -> anyhow::Result<ScriptedCluster> {
 /// SLURM as the configured user sees it.
 async fn slurm(config: &Config) -> anyhow::Result<Result<Slurm, NoSlurm>> {
     let Some(name) = &config.user else { return Ok(Slurm::detect().await) };
-    let uid = user::uid_of(name)
-        .with_context(|| format!("there is no user {name:?} on this machine; check --user"))?;
+    let uid =
+        user::uid_of(name).with_context(|| format!("--user: there is no user {name:?} on this machine"))?;
     Ok(Slurm::detect_with(Commands::new(), uid).await)
 }
 

@@ -22,7 +22,7 @@ pub enum BindAddr {
 pub enum BindAddrError {
     /// Other machines could connect and intercept traffic.
     #[error(
-        "{addr} can be reached from other machines, so it needs --tls-cert and --tls-key; without them, \
+        "{addr} can be reached from other machines, so it needs --tls-cert and --tls-key; without TLS, \
          bind 127.0.0.1:{port} and connect through `ssh -L {port}:127.0.0.1:{port} …`"
     )]
     NeedsTls {
@@ -33,13 +33,13 @@ pub enum BindAddrError {
     },
     /// A wildcard address without a host name.
     #[error(
-        "{0} is every address of this machine: bind the one that browsers use, \
-         or name the host that they use with --allowed-host"
+        "{0} means every address of this machine; bind a single one, \
+         or set --allowed-host to the name that browsers use"
     )]
     Everywhere(SocketAddr),
     /// A host name.
     #[error(
-        "{addr} is a name, which may resolve to any address; use the address itself, \
+        "{addr} is a name, which may resolve to any address; use an IP address, \
          or bind 127.0.0.1:{port} and connect through `ssh -L {port}:127.0.0.1:{port} …`"
     )]
     Name {
@@ -50,7 +50,7 @@ pub enum BindAddrError {
     },
     /// No port, or no port number.
     #[error(
-        "{0:?} is not an address to listen on; use HOST:PORT, such as 127.0.0.1:8080, or unix:/path/to/socket"
+        "{0:?} is not an address to listen on; use IP:PORT, such as 127.0.0.1:8080, or unix:/path/to/socket"
     )]
     Unclear(String),
     /// The path cannot be a Unix socket.
@@ -147,17 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn a_wildcard_address_needs_a_host_name() {
+    fn an_address_that_stands_for_all_needs_a_name_that_people_can_use() {
         let check = |raw: &str, has_name| raw.parse::<BindAddr>().unwrap().check(true, has_name);
         assert!(matches!(check("0.0.0.0:8443", false), Err(BindAddrError::Everywhere(_))));
         assert_eq!(check("0.0.0.0:8443", true), Ok(()));
         assert_eq!(check("10.0.0.7:8443", false), Ok(()));
         let error = "login1:8443".parse::<BindAddr>().unwrap_err();
-        assert!(error.to_string().contains("use the address itself"), "{error}");
+        assert!(error.to_string().contains("use an IP address"), "{error}");
     }
 
     #[test]
-    fn an_invalid_address_is_reported_with_the_syntax() {
+    fn an_invalid_address_is_answered_with_the_syntax() {
         for raw in
             ["", "8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", ":8080", "::1:8080x", "fe80::1:80"]
         {

@@ -3,32 +3,42 @@
 use super::bind::BindAddrError;
 use super::file::File;
 use super::share::ShareOrder;
-use super::{BindAddr, Config, ConfigError, Effective, Source, default_file, is_switch};
-use clap::error::ContextKind;
+use super::{BindAddr, Config, ConfigError, Effective, Requested, Source, Unknown, default_file, is_switch};
+use clap::error::{ContextKind, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, value_parser};
 use nodeglass_protocol::NodeName;
 use std::env;
 use std::error::Error;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+/// The end of the help.
+const AFTER_HELP: &str = "\
+Each option is also an environment variable (--bind: NODEGLASS_BIND) and a key of the configuration file (bind).
+
+Examples:
+  relay                               watch your SLURM jobs; prints the link to open
+  relay --demo --bind 127.0.0.1:8081  try it on a simulated cluster
+  relay share create --job 48213      let a teammate watch one job
+  ssh -L 8080:127.0.0.1:8080 LOGIN    on your laptop, before you open the link";
+
 /// The command line besides settings.
 #[derive(Parser)]
 #[command(
     name = "relay",
+    display_name = "nodeglass",
     version,
     about = "Shows every GPU of your SLURM jobs in a browser tab",
-    after_help = "Each option can also be set by a variable (NODEGLASS_BIND) or in the configuration file (bind).\n\
-                  On your laptop, run ssh -L 8080:127.0.0.1:8080 LOGIN-NODE and open the link that relay prints.",
+    after_help = AFTER_HELP,
     disable_help_subcommand = true
 )]
 struct Cli {
-    /// The configuration file [default: ~/.config/nodeglass/config.toml]
+    /// Configuration file [default: ~/.config/nodeglass/config.toml]
     #[arg(long = "config", env = "NODEGLASS_CONFIG", hide_env = true, global = true, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Start another relay even if you already run one
+    /// Start a relay even if you already run one
     #[arg(long)]
     new: bool,
 
@@ -38,37 +48,35 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Sub {
-    /// Print the effective settings and where each comes from
-    Config,
-    /// Give a teammate read-only access: create, list, link, revoke
-    Share(ShareOrder),
-    #[command(flatten)]
-    Client(ClientCommand),
-}
-
-/// The command line of a [`ClientCommand`].
-#[derive(Parser)]
-#[command(name = "relay", disable_help_subcommand = true)]
-struct ClientCli {
-    #[command(subcommand)]
-    command: ClientCommand,
-}
-
-/// Commands for a running relay.
-#[derive(Subcommand)]
-enum ClientCommand {
     /// Print the link of your running relay again
     Link {
-        /// Print a link that opens one tab, once, within two minutes: for proxies that do not identify users
+        /// Print a link that opens a single tab, once, within two minutes; for proxies that do not identify
+        /// users
         #[arg(long)]
         tab: bool,
+        #[command(flatten)]
+        which: Which,
     },
-    /// Retry the connection to a node now, or to all waiting nodes and SLURM
+    /// Give a teammate read-only access: create, list, link, revoke
+    Share(ShareOrder),
+    /// Retry a node that refused the connection, or all waiting nodes and SLURM
     Retry {
-        /// The node [default: all waiting nodes, and SLURM]
+        /// Only this node
         #[arg(value_parser = |name: &str| NodeName::new(name))]
         node: Option<NodeName>,
+        #[command(flatten)]
+        which: Which,
     },
+    /// Print the effective settings and the source of each
+    Config,
+}
+
+/// Selects a running relay.
+#[derive(clap::Args)]
+struct Which {
+    /// Process id of the relay, if you run several
+    #[arg(long, value_name = "PID")]
+    relay: Option<u32>,
 }
 
 /// A request of the user.
@@ -78,6 +86,8 @@ pub enum Request {
     Run {
         /// Its configuration.
         config: Box<Config>,
+        /// The same in a form that can be compared with a running relay.
+        requested: Requested,
         /// Whether it starts even if this user already runs one.
         new: bool,
     },
@@ -87,11 +97,18 @@ pub enum Request {
     ShowLink {
         /// Whether it is for a single tab.
         for_one_tab: bool,
+        /// Process id of the relay, if it is named.
+        relay: Option<u32>,
     },
     /// Manage shares of a running relay.
     Share(ShareOrder),
     /// Retry a node of a running relay, or all that wait.
-    Retry(Option<NodeName>),
+    Retry {
+        /// The node.
+        node: Option<NodeName>,
+        /// Process id of the relay, if it is named.
+        relay: Option<u32>,
+    },
 }
 
 /// Why there is no request.
@@ -100,6 +117,9 @@ pub enum ReadError {
     /// Invalid usage, or the help.
     #[error(transparent)]
     Usage(#[from] clap::Error),
+    /// A command or option that does not exist.
+    #[error("{0}")]
+    Unknown(Unknown),
     /// An invalid setting.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -108,40 +128,67 @@ pub enum ReadError {
 /// Reads a command line, the environment and the configuration file.
 ///
 /// # Errors
-/// [`ReadError`]; as in `clap`, requests for help or the version are errors too.
+/// [`ReadError`]; its help and version requests are errors too, as `clap` has it.
 pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadError> {
     let args: Vec<_> = args.into_iter().collect();
-    // Commands for a running relay have their own parsers: settings do not apply to them, and would
-    // clutter their help.
-    match args.get(1).and_then(|command| command.to_str()) {
-        Some("share") => return Ok(Request::Share(ShareOrder::try_parse_from(args.into_iter().skip(1))?)),
-        Some("link" | "retry") => return Ok(ClientCli::try_parse_from(args)?.command.into()),
-        _ => {}
+    // A command of its own: the relay's settings do not apply, and would only clutter its help.
+    if args.get(1).is_some_and(|word| word == "share") {
+        return Ok(Request::Share(ShareOrder::try_parse_from(args.into_iter().skip(1))?));
     }
-    // Values remain text until their layer is known, because errors about invalid values name it.
+    // Values are text until their layer is known, which belongs into the error about an invalid one.
     let settings =
         with_settings(Command::new("relay")).mut_args(|arg| arg.value_parser(value_parser!(String)));
-    let matches = <Cli as Args>::augment_args(settings).try_get_matches_from(args)?;
+    let matches = <Cli as Args>::augment_args(settings)
+        .try_get_matches_from(&args)
+        .map_err(|error| explained(error, &args))?;
     let cli = Cli::from_arg_matches(&matches)?;
     let read_config = || -> Result<_, ConfigError> {
         let effective = effective(&matches, &file(cli.file.as_deref())?);
         Ok((config(&effective)?, effective))
     };
     Ok(match cli.subcommand {
-        None => Request::Run { config: Box::new(read_config()?.0), new: cli.new },
+        None => {
+            let (config, effective) = read_config()?;
+            let requested = Requested::new(&config, &effective);
+            Request::Run { config: Box::new(config), requested, new: cli.new }
+        }
         Some(Sub::Config) => Request::ShowConfig(read_config()?.1),
+        Some(Sub::Link { tab, which }) => Request::ShowLink { for_one_tab: tab, relay: which.relay },
+        Some(Sub::Retry { node, which }) => Request::Retry { node, relay: which.relay },
         Some(Sub::Share(order)) => Request::Share(order),
-        Some(Sub::Client(command)) => command.into(),
     })
 }
 
-impl From<ClientCommand> for Request {
-    fn from(command: ClientCommand) -> Self {
-        match command {
-            ClientCommand::Link { tab } => Self::ShowLink { for_one_tab: tab },
-            ClientCommand::Retry { node } => Self::Retry(node),
-        }
+/// Replaces the help by one without the values of switches, and the answer to an unknown word by a
+/// suggestion.
+fn explained(error: clap::Error, args: &[OsString]) -> ReadError {
+    let words: Vec<_> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    if matches!(error.kind(), ErrorKind::DisplayHelp) {
+        return help(&words).into();
     }
+    Unknown::of(&error, &words).map_or(ReadError::Usage(error), ReadError::Unknown)
+}
+
+/// The help of the relay or of the command that the line names.
+///
+/// Clap shows a switch that accepts a value as `--demo[=<BOOL>]`, so this command has plain switches. Its
+/// settings apply to `relay` and `relay config`, and would only clutter the help of other commands.
+fn help(words: &[String]) -> clap::Error {
+    let command = <Cli as Args>::augment_args(Config::augment_args(Command::new("relay"))).mut_args(|arg| {
+        let arg = arg.hide_env(true);
+        match is_switch(&arg) {
+            true => {
+                arg.num_args(0).action(ArgAction::SetTrue).value_parser(value_parser!(bool)).required(false)
+            }
+            false => arg,
+        }
+    });
+    let command = command.mut_arg("file", |arg| arg.global(false));
+    let is_command = |word: &&String| command.get_subcommands().any(|command| command.get_name() == **word);
+    let named = words.iter().skip(1).find(is_command).map(String::as_str);
+    let line = ["relay"].into_iter().chain(named).chain(["--help"]);
+    let help = command.clone().try_get_matches_from(line);
+    help.expect_err("--help is answered with an error")
 }
 
 /// Every setting, in the order of the help.
@@ -204,7 +251,7 @@ fn config(effective: &[Effective]) -> Result<Config, ConfigError> {
         effective.iter().find(|setting| setting.name() == name).expect("every name is a setting's")
     };
     if let Some(list) = effective.iter().find(|setting| setting.values.len() > 1 && !setting.is_list()) {
-        return Err(list.error("it takes one value, not a list"));
+        return Err(list.error("takes a single value, not a list"));
     }
     // Values are separated and complete, whichever layer they are from.
     let command = with_settings(Command::new("relay").no_binary_name(true));

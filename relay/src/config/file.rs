@@ -121,7 +121,7 @@ mod tests {
         let error = parse("demo = true\n\nslurm_intervall = \"15s\"\n").unwrap_err();
         assert_eq!(
             error,
-            "/etc/ng.toml:3: there is no setting \"slurm_intervall\"; did you mean \"slurm-interval\"?"
+            "/etc/ng.toml:3: unknown setting \"slurm_intervall\"; did you mean \"slurm-interval\"?"
         );
         assert!(!parse("colour = 1").unwrap_err().contains("did you mean"));
     }

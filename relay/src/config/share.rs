@@ -1,4 +1,4 @@
-//! The command line of `relay share`, a client of the running relay without settings.
+//! The command line of `relay share`, a client of the running relay without settings of its own.
 
 use super::value::duration;
 use clap::{Args, Parser, Subcommand};
@@ -11,11 +11,12 @@ use nodeglass_protocol::{JobId, NodeName, Text};
     name = "relay share",
     bin_name = "relay share",
     arg_required_else_help = true,
+    after_help = "Example: relay share create --job 48213 --expires 8h --to bob",
     disable_help_subcommand = true
 )]
 pub struct ShareOrder {
-    /// Process id of the relay, if several run
-    #[arg(long, value_name = "PID", global = true)]
+    /// Process id of the relay, if you run several
+    #[arg(long, value_name = "PID", global = true, display_order = 100)]
     pub relay: Option<u32>,
 
     /// What to do.
@@ -26,9 +27,9 @@ pub struct ShareOrder {
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum ShareCommand {
-    /// Create a share and print its link
+    /// Create a link for a teammate
     Create(ShareArgs),
-    /// Print the open shares and their viewers
+    /// List open shares and who is viewing
     List,
     /// Print the link of a share again
     Link {
@@ -47,8 +48,8 @@ pub enum ShareCommand {
     },
 }
 
-/// Tasks of an array have their own ids, besides that of the array.
-const NO_JOB: &str = "expected a job id; `squeue -r -o %A` prints those of array tasks";
+/// Tasks of an array have an id of their own besides that of the array.
+const NO_JOB: &str = "not a job id; `squeue -r -o %A` prints the id of an array task";
 
 /// What is shared, how long and with whom.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -56,38 +57,38 @@ pub struct ShareArgs {
     #[command(flatten)]
     scope: ScopeArgs,
 
-    /// Lifetime of the share: 90m, 8h, 3d [default: 24h or until the jobs end, whichever is earlier]
+    /// Lifetime: 90m, 8h, 3d [default: 24h, or until the job ends]
     #[arg(long, value_name = "TIME", value_parser = time)]
     expires: Option<u64>,
 
-    /// Also show arguments, paths, other users' processes (users) or logs [default: none]
+    /// Also show arguments, paths, users (other users' processes) or logs [default: none]
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
-    #[arg(value_parser = ["arguments", "paths", "users", "logs"])]
+    #[arg(value_parser = ["arguments", "paths", "users", "logs"], hide_possible_values = true)]
     show: Vec<String>,
 
     /// Restrict the link to this user of the login node
     #[arg(long, value_name = "USER", value_parser = user)]
     to: Option<Text>,
 
-    /// A label, which only you see
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    /// Note that only you see
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     label: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(required = true, multiple = false)]
 struct ScopeArgs {
-    /// Share these jobs, with only their own GPUs and processes on each node
+    /// Share these jobs, and only their part of each node
     #[arg(long = "job", value_name = "JOB", value_delimiter = ',')]
     #[arg(value_parser = |raw: &str| raw.parse::<JobId>().map_err(|_| NO_JOB))]
     jobs: Vec<JobId>,
 
     /// Share these nodes, and your jobs on them
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',')]
-    #[arg(value_parser = |raw: &str| raw.parse::<NodeName>().map_err(|_| "expected a node name"))]
+    #[arg(value_parser = |raw: &str| raw.parse::<NodeName>().map_err(|_| "not a node name"))]
     nodes: Vec<NodeName>,
 
-    /// Share all jobs and nodes
+    /// Share everything, including future jobs
     #[arg(long)]
     everything: bool,
 }
@@ -125,7 +126,7 @@ fn time(raw: &str) -> Result<u64, String> {
     let duration = duration(raw).filter(|_| raw.ends_with(['m', 'h', 'd']));
     let duration_s = duration.map(|duration| duration.as_secs());
     let fits = duration_s.filter(|seconds| (60..=ShareRequest::MAX_S).contains(seconds));
-    fits.ok_or_else(|| format!("{raw:?} is not a valid lifetime of a share; use 90m, 8h or 3d, at most 30d"))
+    fits.ok_or_else(|| format!("{raw:?} is not a lifetime; use 90m, 8h or 3d, up to 30d"))
 }
 
 #[cfg(test)]

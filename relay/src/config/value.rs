@@ -1,4 +1,4 @@
-//! Parses the values of settings; errors state what would be valid.
+//! Parses the values of settings; errors say what would have been valid.
 
 use super::MIN_SLURM_INTERVAL;
 use crate::access::proxies::Proxy;
@@ -16,11 +16,11 @@ pub enum Watch {
     Auto,
     /// This machine.
     Local,
-    /// A scripted cluster.
+    /// A simulated cluster.
     Demo(Script),
 }
 
-/// A scripted cluster that can be watched.
+/// A simulated cluster that can be watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Script {
     /// A bit of everything.
@@ -31,7 +31,7 @@ pub enum Script {
     File(PathBuf),
 }
 
-/// A scripted cluster by name, or from a readable file.
+/// A simulated cluster by name, or from a readable file.
 pub(super) fn scenario(raw: &str) -> Result<Script, String> {
     match raw {
         "demo" => Ok(Script::Demo),
@@ -39,7 +39,7 @@ pub(super) fn scenario(raw: &str) -> Result<Script, String> {
         path => match std::fs::File::open(path) {
             Ok(_) => Ok(Script::File(path.into())),
             Err(error) => Err(format!(
-                "the scenario {path:?} is neither demo nor large, nor a file that can be read: {error}"
+                "{path:?} is neither demo nor large, and cannot be read as a scenario file: {error}"
             )),
         },
     }
@@ -76,15 +76,16 @@ pub(super) fn duration(raw: &str) -> Option<Duration> {
 
 /// Parses `15s`, `2m`, `1h` or plain seconds.
 pub(super) fn slurm_interval(raw: &str) -> Result<Duration, String> {
-    let interval = duration(raw).ok_or_else(|| format!("{raw:?} is not a duration; use 15s or 2m"))?;
+    let interval =
+        duration(raw).ok_or_else(|| format!("{raw:?} is not a duration; use for example 15s or 2m"))?;
     if interval < MIN_SLURM_INTERVAL {
         return Err(format!(
-            "{raw} is too often for a controller that serves the whole cluster; the minimum is {}s",
+            "{raw} is too short: one controller serves the whole cluster; the minimum is {}s",
             MIN_SLURM_INTERVAL.as_secs()
         ));
     }
     if interval > Duration::from_secs(3600) {
-        return Err(format!("{raw} is too long to notice new jobs; the maximum is 1h"));
+        return Err(format!("{raw} is too long to notice a job in time; the maximum is 1h"));
     }
     Ok(interval)
 }
@@ -94,7 +95,7 @@ pub(super) fn launcher(raw: &str) -> Result<LauncherChoice, String> {
         "auto" => Ok(LauncherChoice::Auto),
         "ssh2" => Ok(LauncherChoice::Ssh2),
         "local" => Ok(LauncherChoice::Local),
-        other => Err(format!("there is no launcher {other:?}; use auto, ssh2 or local")),
+        other => Err(format!("unknown launcher {other:?}; choose auto, ssh2 or local")),
     }
 }
 
@@ -105,7 +106,7 @@ pub(super) fn log(raw: &str) -> Result<Level, String> {
         "info" => Ok(Level::INFO),
         "debug" => Ok(Level::DEBUG),
         "trace" => Ok(Level::TRACE),
-        other => Err(format!("there is no log level {other:?}; use error, warn, info, debug or trace")),
+        other => Err(format!("unknown log level {other:?}; choose error, warn, info, debug or trace")),
     }
 }
 
@@ -125,7 +126,7 @@ pub(super) fn host(raw: &str) -> Result<String, String> {
     if ok {
         return Ok(raw.to_ascii_lowercase());
     }
-    Err(format!("{raw:?} is not a host name; use one without scheme and port, such as portal.example.org"))
+    Err(format!("{raw:?} is not a host name; omit scheme and port, as in portal.example.org"))
 }
 
 /// Parses a peer that may present the owner's key.
@@ -140,7 +141,7 @@ pub(super) fn trusted(raw: &str) -> Result<Trusted, String> {
 /// Parses a trusted proxy: an address, a login name or a uid.
 pub(super) fn proxy(raw: &str) -> Result<Proxy, String> {
     match raw.parse::<IpAddr>() {
-        Ok(ip) if ip.is_unspecified() => Err(format!("{raw} is no machine's address")),
+        Ok(ip) if ip.is_unspecified() => Err(format!("{raw} is not the address of a machine")),
         Ok(ip) => Ok(Proxy::Address(ip.to_canonical())),
         Err(_) => uid(raw).map(Proxy::User),
     }
@@ -156,7 +157,7 @@ pub(super) fn header(raw: &str) -> Result<String, String> {
         return Ok(raw.to_ascii_lowercase());
     }
     Err(format!(
-        "{raw:?} is not the name of a header that names a user; write it as the proxy does, such as X-Forwarded-User"
+        "{raw:?} is not a header that can name a user; use the one that the proxy sets, such as X-Forwarded-User"
     ))
 }
 
@@ -169,8 +170,8 @@ fn uid(raw: &str) -> Result<u32, String> {
 pub(super) fn probe(raw: &str) -> Result<PathBuf, String> {
     match std::fs::metadata(raw) {
         Ok(found) if found.is_file() => Ok(raw.into()),
-        Ok(_) => Err(format!("{raw:?} is not a file; name the node-probe binary itself")),
-        Err(error) => Err(format!("the probe {raw:?} cannot be used: {error}")),
+        Ok(_) => Err(format!("{raw:?} is not a file; pass the path of the node-probe binary itself")),
+        Err(error) => Err(format!("cannot use the probe {raw:?}: {error}")),
     }
 }
 

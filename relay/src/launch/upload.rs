@@ -47,11 +47,11 @@ pub struct ProbeBinary {
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeBinaryError {
     /// It cannot be read.
-    #[error("cannot read the probe {0}: {1}; pass its place with --probe PATH")]
+    #[error("cannot read the probe {0}: {1}; set its path with --probe PATH")]
     Unreadable(PathBuf, io::Error),
     /// Other users could change or exchange it.
     #[error(
-        "the probe {probe} is not run, because {by} can be written by others: chmod go-w {by}, or copy the probe to a folder of your own"
+        "the probe {probe} is not used because {by} is writable by others; run `chmod go-w {by}`, or copy the probe to a folder of your own"
     )]
     Writable {
         /// The probe.
@@ -61,7 +61,7 @@ pub enum ProbeBinaryError {
     },
     /// Another user owns it, or a folder above it, and could exchange it at any time.
     #[error(
-        "the probe {probe} is not run, because {by} belongs to another user (uid {uid}), who can replace it: copy the probe to a folder of your own"
+        "the probe {probe} is not used because {by} belongs to another user (uid {uid}), who could replace it; copy the probe to a folder of your own"
     )]
     Foreign {
         /// The probe.
@@ -72,7 +72,7 @@ pub enum ProbeBinaryError {
         uid: u32,
     },
     /// It is not a regular file, or empty.
-    #[error("{0} is not a program; pass the place of node-probe with --probe PATH")]
+    #[error("{0} is not a program; set the path of node-probe with --probe PATH")]
     NotAProgram(PathBuf),
     /// It changed since this relay started.
     #[error("{REPLACED}")]
@@ -166,7 +166,7 @@ impl ProbeBinary {
         match (end.exit, &end.broken) {
             (Some(OTHER_BUILD), _) => Text::from(REPLACED),
             (Some(126 | MISSING), _) => Text::from(format!(
-                "the node does not execute the uploaded probe (another CPU, a file system mounted noexec, or a folder that others can write?){message}"
+                "the node does not let the probe run from where it was put (another CPU, a file system mounted noexec, or a folder that others can write?){message}"
             )),
             (Some(exit), _) => Text::from(format!("the probe ended at once with status {exit}{message}")),
             (None, Some(broken)) => Text::from(format!("the probe ended at once: {broken}{message}")),
@@ -179,10 +179,10 @@ fn next_to_relay() -> io::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("node-probe"))
 }
 
-/// Opens a probe that no other user can replace.
+/// Opens a probe that nobody else can exchange.
 fn open(path: &Path) -> Result<File, ProbeBinaryError> {
     let unreadable = |error| ProbeBinaryError::Unreadable(path.to_owned(), error);
-    // Not close-on-exec: a script that acts as the probe is read by its interpreter from this
+    // Not close-on-exec: a script that stands in for the probe is read by its interpreter from this
     // descriptor.
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::NOCTTY, Mode::empty());
     let file = File::from(file.map_err(|error| unreadable(error.into()))?);
@@ -199,7 +199,7 @@ fn open(path: &Path) -> Result<File, ProbeBinaryError> {
     Ok(file)
 }
 
-/// Reads a probe that no other user can replace.
+/// Reads a probe that nobody else can exchange.
 fn read(path: &Path) -> Result<Vec<u8>, ProbeBinaryError> {
     let mut bytes = Vec::new();
     let read = open(path)?.take(MAX_LEN).read_to_end(&mut bytes);

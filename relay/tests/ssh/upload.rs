@@ -304,7 +304,7 @@ fn t24_a_probe_that_others_can_write_is_not_run() {
     fs::write(&probe, "x").unwrap();
     fs::set_permissions(&probe, fs::Permissions::from_mode(0o757)).unwrap();
     let error = ProbeBinary::find(Some(&probe)).unwrap_err().to_string();
-    assert!(error.contains("can be written by others") && error.contains("chmod go-w"), "{error}");
+    assert!(error.contains("is writable by others") && error.contains("chmod go-w"), "{error}");
     fs::set_permissions(&probe, fs::Permissions::from_mode(0o755)).unwrap();
     assert!(ProbeBinary::find(Some(&probe)).is_ok());
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -320,7 +320,7 @@ fn t24_a_probe_that_others_can_write_is_not_run() {
     fs::set_permissions(dir.path().join("a"), fs::Permissions::from_mode(0o777)).unwrap();
     let error = ProbeBinary::find(Some(&probe)).unwrap_err().to_string();
     let folder = dir.path().join("a").canonicalize().unwrap();
-    assert!(error.contains(&format!("because {} can be written", folder.display())), "{error}");
+    assert!(error.contains(&format!("because {} is writable by others", folder.display())), "{error}");
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(&probe, &link).unwrap();
     assert!(ProbeBinary::find(Some(&link)).is_err(), "a link is as safe as where it leads");
@@ -490,7 +490,7 @@ async fn t24_a_local_probe_that_was_exchanged_since_the_start_is_not_run() {
     write("printf '\\036NODEGLASS1 x\\n'; cat >/dev/null");
     fs::set_permissions(&probe, fs::Permissions::from_mode(0o757)).unwrap();
     let error = launcher.launch(&super::config::node()).await.unwrap_err().to_string();
-    assert!(error.contains("can be written by others"), "{error}");
+    assert!(error.contains("is writable by others"), "{error}");
     assert!(!trace.exists());
 }
 

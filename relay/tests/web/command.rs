@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// A temporary home directory, so that the settings of the machine's user have no effect.
+/// A home of its own, so that no setting of the machine's user is seen.
 struct Home(TempDir);
 
 impl Home {
@@ -25,6 +25,8 @@ impl Home {
     fn relay(&self, args: &[&str]) -> Command {
         let mut relay = Command::new(env!("CARGO_BIN_EXE_relay"));
         relay.args(args).env_clear().env("HOME", self.path()).env("XDG_RUNTIME_DIR", self.path());
+        // Nor a relay of the machine's user, which may be recorded there.
+        relay.env("TMPDIR", self.path());
         relay.env("PATH", "/usr/bin:/bin").current_dir(self.path()).stdin(Stdio::null());
         relay
     }
@@ -55,7 +57,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A running relay, stopped by pid on drop.
+/// A running relay that is ended by its own pid.
 struct Running(Child);
 
 impl Running {
@@ -73,7 +75,7 @@ impl Drop for Running {
     }
 }
 
-/// Starts the scripted cluster on any free port and reads its link from its output.
+/// Starts the scripted cluster on any free port and reads its link from what it prints.
 fn demo(home: &Home) -> (Running, String, BufReader<std::process::ChildStdout>) {
     started(&mut home.relay(&["--demo", "--bind", "127.0.0.1:0"]))
 }
@@ -97,17 +99,17 @@ fn a_bad_value_is_one_sentence_and_exit_code_two() {
     for (args, says) in [
         (&["--bind", "0.0.0.0:8080"][..], "--bind: 0.0.0.0:8080 can be reached from other machines"),
         (&["--bind", "nonsense"], "--bind: \"nonsense\" is not an address to listen on"),
-        (&["--slurm-interval", "1s"], "--slurm-interval: 1s is too often"),
-        (&["--launcher", "telnet"], "--launcher: there is no launcher \"telnet\""),
-        (&["--probe", "/nowhere/probe"], "--probe: the probe \"/nowhere/probe\" cannot be used"),
+        (&["--slurm-interval", "1s"], "--slurm-interval: 1s is too short"),
+        (&["--launcher", "telnet"], "--launcher: unknown launcher \"telnet\""),
+        (&["--probe", "/nowhere/probe"], "--probe: cannot use the probe \"/nowhere/probe\""),
         (&["--demo", "--local"], "--demo and --local exclude each other"),
-        (
-            &["--scenario", "/nowhere.toml"],
-            "--scenario: the scenario \"/nowhere.toml\" is neither demo nor large",
-        ),
+        (&["--scenario", "/nowhere.toml"], "--scenario: \"/nowhere.toml\" is neither demo nor large"),
         (&["--user=-x"], "--user: \"-x\" is not a login name"),
         (&["--proxy-user-header", "X-User"], "--proxy-user-header needs --trusted-proxy"),
-        (&["--trusted-proxy", "root", "--proxy-user-header", "Cookie"], "is not the name of a header"),
+        (
+            &["--trusted-proxy", "root", "--proxy-user-header", "Cookie"],
+            "is not a header that can name a user",
+        ),
         (&["--config", "/nowhere.toml"], "the configuration file /nowhere.toml cannot be read"),
     ] {
         let output = home.run(args);
@@ -119,21 +121,10 @@ fn a_bad_value_is_one_sentence_and_exit_code_two() {
 }
 
 #[test]
-fn an_unknown_flag_is_reported_with_the_nearest_one() {
+fn an_unknown_flag_is_met_with_the_one_that_was_meant() {
     let output = Home::new().run(&["--bindd", "127.0.0.1:1"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("--bind'"), "{}", stderr(&output));
-}
-
-#[test]
-fn the_help_of_a_command_for_a_running_relay_lists_no_setting() {
-    let help = |args: &[&str]| String::from_utf8(Home::new().run(args).stdout).unwrap();
-    assert!(help(&["--help"]).contains("--slurm-interval") && help(&["config", "--help"]).contains("--bind"));
-    for (command, own) in [("share", "revoke"), ("link", "--tab"), ("retry", "[NODE]")] {
-        let text = help(&[command, "--help"]);
-        assert!(text.contains(own) && text.contains(&format!("relay {command}")), "{text}");
-        assert!(!text.contains("--bind") && !text.contains("--slurm-interval"), "{text}");
-    }
+    assert!(stderr(&output).contains("did you mean --bind?"), "{}", stderr(&output));
 }
 
 #[test]
@@ -143,7 +134,7 @@ fn an_unknown_key_in_the_file_is_named_with_its_line() {
     let output = home.run(&[]);
     assert_eq!(output.status.code(), Some(2));
     let text = stderr(&output);
-    assert!(text.contains("config.toml:2: there is no setting \"bnid\"; did you mean \"bind\"?"), "{text}");
+    assert!(text.contains("config.toml:2: unknown setting \"bnid\"; did you mean \"bind\"?"), "{text}");
 }
 
 #[test]
@@ -218,7 +209,7 @@ fn a_running_relay_prints_its_link_again_for_its_owner_only() {
     assert_eq!(files.len(), 2);
     assert!(files.iter().all(|file| file.metadata().unwrap().mode() & 0o777 == 0o600), "{files:?}");
 
-    // The key is not where other users, or log files, could expose it.
+    // The key is in no place where other users, or this one's logs, would find it.
     let key = link.split_once("#k=").unwrap().1;
     let pid = relay.0.id();
     for file in ["cmdline", "environ"] {
@@ -229,7 +220,7 @@ fn a_running_relay_prints_its_link_again_for_its_owner_only() {
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
     let output = home.run(&["link"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("no relay of yours runs on this machine"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no relay of yours is running on this machine"), "{}", stderr(&output));
 }
 
 #[test]
@@ -256,26 +247,109 @@ fn each_relay_has_its_own_socket_that_no_other_user_can_impersonate() {
 }
 
 #[test]
-fn a_second_relay_prints_the_link_of_the_first_and_exits() {
+fn a_second_relay_finds_the_first_and_doubles_nothing() {
     let home = Home::new();
     let (relay, link, _lines) = demo(&home);
-    let second = home.run(&["--demo", "--bind", "127.0.0.1:0"]);
-    let output_text = String::from_utf8_lossy(&second.stdout);
-    assert!(second.status.success(), "{}", stderr(&second));
-    assert!(output_text.contains(&link) && output_text.contains("ssh -L "), "{output_text}");
-    assert!(
-        output_text.contains(&format!("as process {}", relay.0.id())) && output_text.contains("relay --new"),
-        "{output_text}"
-    );
-    // A second relay starts on request, and both are listed afterwards.
+    for same in [&["--demo", "--bind", "127.0.0.1:0"][..], &["--demo"], &["--scenario", "demo"]] {
+        let second = home.run(same);
+        let output_text = String::from_utf8_lossy(&second.stdout);
+        assert!(second.status.success(), "{same:?}: {}", stderr(&second));
+        assert!(output_text.contains(&link) && output_text.contains("ssh -L "), "{output_text}");
+        let already = format!("already running (pid {}, up ", relay.0.id());
+        assert!(output_text.contains(&already) && output_text.contains(" --new"), "{output_text}");
+    }
+    // A second relay starts on request, and both are listed afterwards, each with what it shows.
     let mut new = home.relay(&["--demo", "--new", "--bind", "127.0.0.1:0"]);
     let (another, other, _more) = started(&mut new);
     assert_ne!(link, other);
     let output = home.run(&["link"]);
-    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2);
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    for (relay, link) in [(&relay, &link), (&another, &other)] {
+        let (pid, address) = (format!(" pid {} ", relay.0.id()), link.split('/').nth(2).unwrap());
+        let line =
+            output_text.lines().find(|line| line.contains(&pid)).unwrap_or_else(|| panic!("{output_text}"));
+        assert!(line.contains(address) && line.contains(" since "), "{line}");
+        assert!(output_text.lines().any(|line| line.trim() == link), "{output_text}");
+        let one = home.run(&["link", "--relay", &relay.0.id().to_string()]);
+        assert_eq!(String::from_utf8_lossy(&one.stdout).trim(), link);
+    }
+    // Which of them a command is for must be said.
+    for command in [&["share", "list"][..], &["link", "--tab"], &["retry"]] {
+        let output = home.run(command);
+        assert_eq!(output.status.code(), Some(1), "{command:?}");
+        assert!(stderr(&output).contains("choose one with --relay PID"), "{}", stderr(&output));
+        let pid = another.0.id().to_string();
+        let named = home.run(&[command, &["--relay", &pid]].concat());
+        assert!(named.status.success(), "{command:?}: {}", stderr(&named));
+    }
     for relay in [relay, another] {
         relay.end();
     }
+}
+
+#[test]
+fn a_start_that_requests_something_else_than_the_running_relay_is_refused() {
+    let home = Home::new();
+    let (relay, link, _lines) = demo(&home);
+    for (args, difference) in [
+        (&[][..], "your SLURM jobs"),
+        (&["--local"], "this machine"),
+        (&["--demo", "--read-only"], "--read-only  false"),
+        (&["--demo", "--bind", "127.0.0.1:1"], "--bind  127.0.0.1:0"),
+    ] {
+        let output = home.run(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {}", stderr(&output));
+        let text = stderr(&output);
+        assert!(output.stdout.is_empty() && !text.contains(&link), "the link is withheld: {text}");
+        assert!(text.contains(difference), "{args:?}: {text}");
+        assert!(text.contains(&format!("`kill {}`", relay.0.id())) && text.contains("--new"), "{text}");
+    }
+    // A setting in the file requests it, too.
+    home.configure("user = \"nobody\"\n");
+    assert!(stderr(&home.run(&[])).contains("nobody's SLURM jobs"));
+    assert!(home.run(&["--demo"]).status.success());
+    relay.end();
+}
+
+#[test]
+fn the_help_is_grouped_and_names_no_placeholder_of_switches() {
+    let home = Home::new();
+    let help = |args: &[&str]| String::from_utf8(home.run(args).stdout).unwrap();
+    for short in ["-h", "--help"] {
+        let text = help(&["--demo=false", short]);
+        for heading in ["Commands:", "Listen:", "What to watch:", "Nodes:", "Access:", "Behind a proxy:"] {
+            assert!(text.lines().any(|line| line == heading), "{heading} {text}");
+        }
+        assert!(!text.contains("BOOL") && text.contains("--persist-shares"), "{text}");
+        for setting in nodeglass_relay::config::settings() {
+            assert!(text.contains(&format!("--{}", setting.get_long().unwrap())), "{text}");
+        }
+    }
+    let link = help(&["link", "--help"]);
+    assert!(link.starts_with("Print the link") && link.contains("Usage: relay link"), "{link}");
+    assert!(!link.contains("--bind"), "only its own options: {link}");
+    assert!(help(&["share", "--help"]).contains("Usage: relay share"));
+    assert!(help(&["share", "create", "--help"]).contains("Usage: relay share create"));
+    // The banner and the version agree.
+    assert!(help(&["-V"]).starts_with("nodeglass "), "{}", help(&["-V"]));
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_answered_with_what_to_do() {
+    let home = Home::new();
+    let (relay, _link, _lines) = demo(&home);
+    let pid = relay.0.id();
+    for (args, says) in [
+        (&["stop"][..], format!("press Ctrl-C in the relay's terminal, or run `kill {pid}`")),
+        (&["--port", "9"], "use --bind 127.0.0.1:9".to_owned()),
+        (&["frobnicate"], "there is no command frobnicate".to_owned()),
+    ] {
+        let output = home.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let text = stderr(&output);
+        assert!(text.starts_with("relay: ") && text.contains(&says) && text.lines().count() == 1, "{text}");
+    }
+    relay.end();
 }
 
 #[test]
@@ -285,7 +359,7 @@ fn a_port_in_use_is_reported_with_two_remedies() {
     let output = Home::new().run(&["--demo", "--bind", &addr]);
     assert_eq!(output.status.code(), Some(1));
     let text = stderr(&output);
-    assert!(text.contains(&format!("{addr} is in use")), "{text}");
+    assert!(text.contains(&format!("{addr} is already in use")), "{text}");
     assert!(text.contains("`relay link`") && text.contains("--bind 127.0.0.1:"), "{text}");
 }
 
@@ -351,7 +425,7 @@ fn localhost_reaches_the_relay_over_ipv6_or_the_owner_is_warned() {
     stream.read_to_string(&mut reply).unwrap();
     assert!(reply.ends_with("ok\n"), "{reply}");
     relay.end();
-    // Another program already listens there.
+    // Somebody else is there first.
     let taken = std::net::TcpListener::bind("[::1]:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let mut command = home.relay(&["--demo", "--bind", &format!("127.0.0.1:{port}")]);
@@ -372,7 +446,7 @@ fn a_link_for_one_tab_is_made_by_the_running_relay_and_differs_each_time() {
     assert!(one.starts_with(&format!("{address}#t=")) && one.lines().count() == 1, "{one}");
     assert!(one != other && !one.contains(link.split_once("#k=").unwrap().1));
     relay.end();
-    assert!(stderr(&home.run(&["link", "--tab"])).contains("no relay of yours runs"));
+    assert!(stderr(&home.run(&["link", "--tab"])).contains("no relay of yours is running"));
 }
 
 #[test]
@@ -381,7 +455,7 @@ fn a_runtime_directory_that_is_a_link_stops_the_relay() {
     std::os::unix::fs::symlink(elsewhere.path(), home.path().join("nodeglass")).unwrap();
     let output = home.run(&["--demo", "--bind", "127.0.0.1:0"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("is a link or a file, not a directory"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is not a directory"), "{}", stderr(&output));
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
 }
 

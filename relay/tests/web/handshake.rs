@@ -215,7 +215,9 @@ async fn shutdown_is_announced_and_not_delayed_by_clients() {
     for mut page in pages {
         assert!(is_bye(page.receive().await, &CloseReason::ShuttingDown));
         let close = tokio::time::timeout(LONG, page.socket.next()).await.unwrap();
-        assert!(matches!(close, Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == 1001));
+        let Some(Ok(Message::Close(Some(frame)))) = close else { panic!("{close:?}") };
+        assert_eq!(u16::from(frame.code), 1001);
+        assert!(frame.reason.contains("the next one has a new link"), "{}", frame.reason);
     }
     ended.await.unwrap();
     drop(deaf);

@@ -1,4 +1,4 @@
-//! A runtime directory prepared by another user keeps the relay from starting, and is left unchanged.
+//! A runtime directory that somebody else prepared keeps the relay from starting, and is left as it was.
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::relay::TestRelay;
@@ -12,20 +12,20 @@ use std::process::Command;
 /// The runtime directory of a relay whose home is `home`.
 const DIR: &str = "nodeglass";
 
-/// The relay does not start in `home`, shows no link, and reports this text.
-fn refuses(home: &Path, texts: &[&str]) -> Result<()> {
+/// The relay does not start in `home`, shows no link, and says these words.
+fn refuses(home: &Path, words: &[&str]) -> Result<()> {
     let output = TestRelay::command(home)?.args(["--demo", "--bind", "127.0.0.1:0"]).output()?;
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    ensure!(!output.status.success(), "it should refuse:\n{stderr}");
-    ensure!(!stdout.contains("#k="), "it showed a link:\n{stdout}");
-    for text in texts {
-        ensure!(stderr.contains(text), "{text:?} is missing in:\n{stderr}");
+    let (out, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(!output.status.success(), "it should refuse; it said:\n{said}");
+    ensure!(!out.contains("#k="), "it showed a link:\n{out}");
+    for word in words {
+        ensure!(said.contains(word), "{word:?} is missing in:\n{said}");
     }
-    ensure!(!stderr.contains("panicked") && stderr.lines().count() <= 3, "not one clear sentence:\n{stderr}");
+    ensure!(!said.contains("panicked") && said.lines().count() <= 3, "not one clear sentence:\n{said}");
     Ok(())
 }
 
-/// A home directory that only its owner can access, like a session's directory.
+/// A home that only its owner can look into, as a session's directory is.
 fn private_home() -> Result<tempfile::TempDir> {
     let home = tempfile::tempdir()?;
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700))?;
@@ -40,7 +40,7 @@ fn entries(dir: &Path) -> Result<usize> {
 fn t23_a_runtime_directory_that_is_a_symlink_is_refused_and_its_target_untouched() -> Result<()> {
     let (home, elsewhere) = (private_home()?, tempfile::tempdir()?);
     symlink(elsewhere.path(), home.path().join(DIR))?;
-    refuses(home.path(), &["is a link or a file, not a directory", "XDG_RUNTIME_DIR"])?;
+    refuses(home.path(), &["is not a directory", "XDG_RUNTIME_DIR"])?;
     ensure!(entries(elsewhere.path())? == 0, "something was written where the link leads");
     Ok(())
 }
@@ -52,7 +52,7 @@ fn t23_a_runtime_directory_accessible_to_others_is_refused_and_not_repaired() ->
     fs::create_dir(&dir)?;
     for mode in [0o755, 0o770, 0o1777] {
         fs::set_permissions(&dir, fs::Permissions::from_mode(mode))?;
-        refuses(home.path(), &["is open to others", "chmod 700"])?;
+        refuses(home.path(), &["is accessible to others", "chmod 700"])?;
         ensure!(dir.metadata()?.mode() & 0o7777 == mode && entries(&dir)? == 0, "it was touched");
     }
     Ok(())
@@ -86,13 +86,13 @@ fn t23_a_file_with_the_name_of_the_key_is_neither_followed_nor_read() -> Result<
     }
     let output = TestRelay::command(home.path())?.arg("link").output()?;
     ensure!(!output.status.success(), "there is no relay to be found");
-    let output = String::from_utf8(output.stderr).context("one sentence")?;
-    ensure!(output.contains("no relay of yours runs"), "{output}");
+    let said = String::from_utf8(output.stderr).context("one sentence")?;
+    ensure!(said.contains("no relay of yours is running"), "{said}");
     ensure!(fs::read_to_string(&victim)? == "untouched", "the link was followed");
     Ok(())
 }
 
-/// A relay without a session directory, and what its owner's other commands find, in this environment.
+/// A relay that finds no directory of a session, and what its owner's other commands find, in this environment.
 fn is_found_again(environment: &[(&str, &OsStr)]) -> Result<TestRelay> {
     let relay = TestRelay::start_in(&["--demo"], environment.iter().copied())?;
     let run = |args: &[&str]| -> Result<String> {
@@ -102,7 +102,7 @@ fn is_found_again(environment: &[(&str, &OsStr)]) -> Result<TestRelay> {
         Ok(String::from_utf8(output.stdout)?)
     };
     ensure!(run(&["link"])?.trim() == relay.link().url, "`relay link` finds another");
-    ensure!(run(&["share", "list"])? == "no open shares\n");
+    ensure!(run(&["share", "list"])? == "nothing is shared\n");
     ensure!(run(&["--demo"])?.contains("already"), "a second relay does not find the first");
     Ok(relay)
 }
@@ -127,7 +127,7 @@ fn t23_a_name_in_tmp_taken_by_another_user_does_not_prevent_a_start() -> Result<
     Ok(())
 }
 
-/// A full file system, unmounted on drop.
+/// A file system with no room, for as long as its guard is there.
 struct Full(tempfile::TempDir);
 
 impl Full {
@@ -160,12 +160,12 @@ fn t23_a_full_session_directory_is_skipped_and_reported_if_all_are_full() -> Res
     let mut relay = TestRelay::command(home.path())?;
     relay.args(["--demo", "--bind", "127.0.0.1:0"]).envs([session, ("TMPDIR", session.1)]);
     let output = relay.output()?;
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let said = String::from_utf8_lossy(&output.stderr);
     ensure!(!output.status.success());
     let folder = full.0.path().display().to_string();
     ensure!(
-        stderr.contains(&format!("nothing can be written to {folder}")) && stderr.contains("make room"),
-        "{stderr}"
+        said.contains(&format!("cannot write to {folder}")) && said.contains("free space there"),
+        "{said}"
     );
     Ok(())
 }

@@ -25,12 +25,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSlurm {
     /// There is no `squeue`.
-    #[error("no SLURM on this machine: squeue is not on the PATH")]
+    #[error("no SLURM: squeue is not in PATH")]
     NotInstalled,
     /// The commands are installed but not configured for a cluster.
-    #[error(
-        "no SLURM on this machine: it is installed but has no slurm.conf; set SLURM_CONF if it is in an unusual place"
-    )]
+    #[error("SLURM is installed but not configured; set SLURM_CONF if slurm.conf is in an unusual place")]
     NotConfigured,
 }
 

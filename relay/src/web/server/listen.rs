@@ -1,4 +1,4 @@
-//! Binds the configured addresses and a private socket that only the owner can reach, or reports why it
+//! Binds the configured addresses and a private socket that only the owner can reach, or says why it
 //! cannot.
 
 use super::tls::Tls;
@@ -22,8 +22,8 @@ const BACKLOG: u32 = 4096;
 pub enum BindError {
     /// Another process listens there.
     #[error(
-        "{addr} is in use: if it is your own relay, `relay link` prints its link; \
-         if not, another program uses it, so choose another address: --bind {}",
+        "{addr} is already in use; try --bind {} \
+         (`relay link` lists your own relays)",
         suggest_other(addr)
     )]
     InUse {
@@ -31,11 +31,11 @@ pub enum BindError {
         addr: BindAddr,
     },
     /// The path exists and is not a socket.
-    #[error("{} exists and is not a socket; the relay does not remove it, so choose another path", .0.display())]
+    #[error("{} exists and is not a socket; choose another path, or remove it", .0.display())]
     NotASocket(PathBuf),
     /// Other users could replace the socket.
     #[error(
-        "unix:{}: {why}, so that another user could listen there in the relay's place; choose a folder that \
+        "unix:{}: {why}, so another user could take the place of the relay; choose a folder that \
          only you can write to",
         path.display()
     )]
@@ -49,7 +49,7 @@ pub enum BindError {
     #[error("the relay does not listen on {0} without encryption")]
     Unencrypted(BindAddr),
     /// The system call failed.
-    #[error("the relay cannot listen on {addr}: {source}")]
+    #[error("cannot listen on {addr}: {source}")]
     Io {
         /// The address.
         addr: BindAddr,

@@ -34,6 +34,9 @@ pub mod close {
     pub const RATE_LIMIT: u16 = 4429;
 }
 
+/// The close reason at shutdown. Retrying is of no use: the key ends with the relay.
+const STOPPED: &str = "the relay was stopped for good; the next one has a new link";
+
 /// Why a connection ends.
 #[derive(Debug)]
 pub(super) enum ConnectionEnd {
@@ -135,7 +138,7 @@ impl WsConnection {
             let (code, text) = match reason {
                 ConnectionEnd::Disconnected => return,
                 ConnectionEnd::Close(code, text) => (code, text),
-                ConnectionEnd::ShuttingDown => (close::GOING_AWAY, "the relay is shutting down"),
+                ConnectionEnd::ShuttingDown => (close::GOING_AWAY, STOPPED),
                 ConnectionEnd::Bye(close_reason) => {
                     let why = close_frame_of(&close_reason);
                     if self.send(&ServerMessage::Bye(close_reason)).await.is_err() {
@@ -170,7 +173,7 @@ fn close_frame_of(close_reason: &CloseReason) -> (u16, &'static str) {
         CloseReason::Version { .. } => (close::POLICY, "no version in common"),
         CloseReason::Unreadable => (close::POLICY, "not a message of this protocol"),
         CloseReason::TooSlow => (close::TOO_SLOW, "the page did not read"),
-        CloseReason::ShuttingDown => (close::GOING_AWAY, "the relay is shutting down"),
+        CloseReason::ShuttingDown => (close::GOING_AWAY, STOPPED),
         CloseReason::NotTheOwner { .. } => (close::WRONG_USER, "the owner's key works for its owner only"),
         CloseReason::NotByProxy { .. } => (close::WRONG_USER, "the proxy does not identify you as the owner"),
         CloseReason::NotForYou { .. } => (close::WRONG_USER, "this share is for another user"),

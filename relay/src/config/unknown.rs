@@ -1,0 +1,161 @@
+//! Answers to commands and options that do not exist: what was probably meant.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::fmt;
+
+/// A command or option that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// A command.
+    Command {
+        /// As it was written.
+        name: String,
+        /// What to do instead.
+        instead: Option<String>,
+    },
+    /// A command that would stop the relay.
+    Stop {
+        /// As it was written.
+        name: String,
+    },
+    /// An option.
+    Option {
+        /// With its dashes.
+        name: String,
+        /// What to do instead.
+        instead: Option<String>,
+    },
+}
+
+/// Commands that stop other servers.
+const STOP_NAMES: [&str; 7] = ["stop", "kill", "quit", "exit", "end", "down", "shutdown"];
+/// Options of other servers, with the one that is meant.
+const BIND_NAMES: [&str; 8] =
+    ["--port", "--host", "--listen", "--address", "--addr", "--ip", "--http-port", "-p"];
+
+impl Unknown {
+    /// The answer to an error of the command line, if it is about an unknown word. `args` is the whole
+    /// command line.
+    pub(super) fn of(error: &clap::Error, args: &[String]) -> Option<Self> {
+        let text = |kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => Some(text.clone()),
+            Some(ContextValue::Strings(texts)) => texts.first().cloned(),
+            _ => None,
+        };
+        match error.kind() {
+            ErrorKind::InvalidSubcommand => {
+                let name = text(ContextKind::InvalidSubcommand)?;
+                let similar =
+                    || Some(format!("did you mean `relay {}`?", text(ContextKind::SuggestedSubcommand)?));
+                if STOP_NAMES.contains(&name.as_str()) {
+                    return Some(Self::Stop { name });
+                }
+                Some(Self::Command { instead: usual_command(&name).or_else(similar), name })
+            }
+            ErrorKind::UnknownArgument => {
+                let name = text(ContextKind::InvalidArg)?;
+                if !name.starts_with('-') {
+                    return None;
+                }
+                let value = || {
+                    let in_word = args.iter().find_map(|arg| arg.strip_prefix(&name)?.strip_prefix('='));
+                    let next = || args.iter().skip_while(|arg| **arg != name).nth(1).map(String::as_str);
+                    in_word.or_else(next)
+                };
+                let similar = || Some(format!("did you mean {}?", text(ContextKind::SuggestedArg)?));
+                let instead = match BIND_NAMES.contains(&name.as_str()) {
+                    true => Some(format!("use --bind {}", address(value()))),
+                    false => similar(),
+                };
+                Some(Self::Option { name, instead })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Unknown {
+    /// The answer, given the process ids of the user's running relays.
+    pub fn answer(&self, pids: &[u32]) -> String {
+        let (what, name, instead) = match self {
+            Self::Command { name, instead } => ("command", name, instead.clone()),
+            Self::Stop { name } => ("command", name, Some(stop_hint(pids))),
+            Self::Option { name, instead } => ("option", name, instead.clone()),
+        };
+        let instead = instead.unwrap_or_else(|| "`relay --help` lists them all".to_owned());
+        format!("there is no {what} {name}; {instead}")
+    }
+}
+
+/// What to do instead of a command that other programs have.
+fn usual_command(name: &str) -> Option<String> {
+    let instead = match name {
+        "start" | "run" | "serve" | "up" => "`relay` alone starts one",
+        "restart" => "press Ctrl-C in the relay's terminal and start `relay` again",
+        "status" | "ps" | "list" | "ls" | "url" | "open" => "`relay link` lists your running relays",
+        "help" => "use `relay --help`",
+        "version" => "use `relay --version`",
+        "demo" => "use `relay --demo`",
+        "unshare" | "revoke" => "use `relay share revoke`",
+        _ => return None,
+    };
+    Some(instead.to_owned())
+}
+
+/// How to stop a relay, given the process ids of those that run.
+pub fn stop_hint(pids: &[u32]) -> String {
+    let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
+    match pids.as_slice() {
+        [] => "press Ctrl-C in the relay's terminal".to_owned(),
+        pids => format!("press Ctrl-C in the relay's terminal, or run `kill {}`", pids.join(" ")),
+    }
+}
+
+/// The value of `--bind` that a port or an address of another program's option stands for.
+fn address(value: Option<&str>) -> String {
+    match value {
+        Some(port) if port.parse::<u16>().is_ok() => format!("127.0.0.1:{port}"),
+        Some(addr) if addr.parse::<super::BindAddr>().is_ok() => addr.to_owned(),
+        _ => "127.0.0.1:PORT".to_owned(),
+    }
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.answer(&[]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read;
+
+    fn answer(line: &str) -> String {
+        let args = ["relay"].into_iter().chain(line.split_whitespace()).map(Into::into);
+        read(args).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_unknown_word_is_answered_with_what_was_meant() {
+        for (line, expected) in [
+            ("frobnicate", "there is no command frobnicate; `relay --help` lists them all"),
+            ("confg", "there is no command confg; did you mean `relay config`?"),
+            ("stop", "there is no command stop; press Ctrl-C in the relay's terminal"),
+            ("status", "there is no command status; `relay link` lists your running relays"),
+            ("--port 9", "there is no option --port; use --bind 127.0.0.1:9"),
+            ("--port=9000", "there is no option --port; use --bind 127.0.0.1:9000"),
+            ("--demo --port 9", "there is no option --port; use --bind 127.0.0.1:9"),
+            ("--listen [::1]:80", "there is no option --listen; use --bind [::1]:80"),
+            ("--host", "there is no option --host; use --bind 127.0.0.1:PORT"),
+            ("--bindd x", "there is no option --bindd; did you mean --bind?"),
+            ("--frobnicate", "there is no option --frobnicate; `relay --help` lists them all"),
+        ] {
+            assert_eq!(answer(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_processes_to_end_are_named() {
+        assert_eq!(super::stop_hint(&[7, 8]), "press Ctrl-C in the relay's terminal, or run `kill 7 8`");
+    }
+}
