@@ -31,7 +31,7 @@ pub(super) fn created(made: &ShareLink, option: &str, now_ms: u64, local: fn(u64
 /// The open shares and their visitors.
 pub(super) fn list(sharing: &Sharing, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
     if sharing.shares.is_empty() {
-        return "nothing is shared\n".to_owned();
+        return "no open shares\n".to_owned();
     }
     let mut rows = vec![["ID", "SHARES", "FOR", "ENDS", "HIDES", "VIEWERS", "NOTE"].map(str::to_owned)];
     rows.extend(sharing.shares.iter().map(|share| {
@@ -52,7 +52,7 @@ pub(super) fn list(sharing: &Sharing, now_ms: u64, local: fn(u64) -> LocalTime) 
 /// The revoked shares.
 pub(super) fn revoked(ids: &[ShareId]) -> String {
     match ids {
-        [] => "nothing is shared\n".to_owned(),
+        [] => "no open shares\n".to_owned(),
         [id] => format!("revoked share {id}; its viewers were disconnected\n"),
         ids => format!("revoked {} shares; their viewers were disconnected\n", ids.len()),
     }
@@ -168,6 +168,6 @@ ID          SHARES             FOR       ENDS                                   
 k3jq9x8a2b  jobs 1 and 2 more  bob only  Fri 00:00 (in 23 h 57 min), or with the job  arguments, paths, users  bob for 3 min, unknown user for 2 min  for Bob
 "
         );
-        assert_eq!(list(&Sharing::default(), 0, LocalTime::utc), "nothing is shared\n");
+        assert_eq!(list(&Sharing::default(), 0, LocalTime::utc), "no open shares\n");
     }
 }

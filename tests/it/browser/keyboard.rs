@@ -282,7 +282,7 @@ async fn sheets_open_without_a_connection() -> Result<()> {
     browser.open(&relay.link().url).await?;
     let rows = "document.querySelectorAll('.grid tbody tr[aria-rowindex]').length > 0";
     browser.until("a table of jobs", rows).await?;
-    drop(relay);
+    relay.terminate()?;
     let stopped = "document.querySelector('.notice--link')?.innerText.includes('The relay was stopped.')";
     browser.until("the relay's farewell", stopped).await?;
     // Longer than the first retries take, which fail and do not replace it.

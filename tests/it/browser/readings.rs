@@ -98,14 +98,14 @@ const FACTS: &[(&str, &str, &str)] = &[
     ("Identity", "Nearest CPUs", "\\d"),
     ("Identity", "VBIOS", "^96.00.77.00.07"),
     ("Identity", "Driver", "^550.54.15"),
-    ("Identity", "CUDA (driver)", "^12.4"),
+    ("Identity", "CUDA \\(driver\\)", "^12.4"),
 ];
 
 /// Retired pages of a GPU before Ampere.
 const PAGES: &[Line] = &[
     ("Memory errors", "Pages retired, uncorrected", "^0$", "^1$"),
     ("Memory errors", "Pages retired, corrected", "^1$", "^3$"),
-    ("Memory errors", "Pages wait to be retired", "^no", "^◆ yes.*reboot"),
+    ("Memory errors", "Page retirement pending", "^no", "^◆ yes.*reboot"),
 ];
 
 #[tokio::test]

@@ -58,7 +58,7 @@ async fn pointing_at_a_graph_shows_a_tooltip_and_dragging_zooms() -> Result<()> 
     let relay = TestRelay::demo()?;
     browser.open(&relay.link().url).await?;
     browser.open(&relay.link().path("/job/48213")).await?;
-    let bar = |text: &str| format!("/{text}/.test(document.querySelector('.time-bar').innerText)");
+    let bar = |text: &str| format!("/{text}/.test(document.querySelector('.time-bar')?.innerText)");
     browser.until("a live graph", &format!("{} && {}", bar("^Live"), is_seen(".overlay canvas"))).await?;
     browser.eval(&point("[['pointermove', 0.9]]")).await?;
     let tip = "document.querySelector('.overlay .tip')";

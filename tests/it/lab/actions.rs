@@ -210,7 +210,7 @@ async fn jobs_are_controlled_from_the_page_unless_the_relay_is_read_only() -> Re
         bail!("not held")
     };
     let held = |picture: &Picture| {
-        reason(picture).is_some_and(|(code, words)| code == "JobHeldUser" && words.contains("release it"))
+        reason(picture).is_some_and(|(code, words)| code == "JobHeldUser" && words.contains("Release it"))
     };
     client.until(&Topic::Overview, "that it is held", |known| held(&known.picture)).await?;
     let Response::Done(_) = client.request(control(waiting, JobAction::Release)).await? else {

@@ -148,7 +148,9 @@ async fn t03_a_foreign_service_worker_is_removed_on_the_first_visit() -> Result<
     let port = register_foreign_worker(&browser, "/job/").await?;
     let relay = TestRelay::start(&["--demo", "--bind", &format!("127.0.0.1:{port}")])?;
     open_page(&browser, &relay).await?;
-    browser.until("a warning", "/left code in this browser/.test(document.body.innerText)").await?;
+    browser
+        .until("a warning", "/left a service worker in this browser/.test(document.body.innerText)")
+        .await?;
     until_no_worker(&browser).await
 }
 

@@ -131,7 +131,9 @@ async fn t27_without_a_visitor_name_a_tab_link_opens_one_tab() -> Result<()> {
     // After a reload the tab has lost it, and the link opens no other tab.
     browser.open("about:blank").await?;
     browser.open(&link.url).await?;
-    browser.until("that it is used", "/opened one tab, once/.test(document.body.innerText)").await
+    browser
+        .until("that it is used", "/single-use link is no longer valid/.test(document.body.innerText)")
+        .await
 }
 
 #[tokio::test]

@@ -102,7 +102,7 @@ fn is_found_again(environment: &[(&str, &OsStr)]) -> Result<TestRelay> {
         Ok(String::from_utf8(output.stdout)?)
     };
     ensure!(run(&["link"])?.trim() == relay.link().url, "`relay link` finds another");
-    ensure!(run(&["share", "list"])? == "nothing is shared\n");
+    ensure!(run(&["share", "list"])? == "no open shares\n");
     ensure!(run(&["--demo"])?.contains("already"), "a second relay does not find the first");
     Ok(relay)
 }

@@ -40,7 +40,7 @@ pub fn TopBar() -> impl IntoView {
             <span class="top__whose">{move || title()}</span>
             <span class="spring"></span>
             <Shares/>
-            <button class="btn" title="Search jobs, nodes, ranks, commands (Ctrl K)" aria-label="Find" on:click=move |_| finder.set(true)>
+            <button class="btn" title="Search jobs, nodes, ranks, commands (Ctrl K)" on:click=move |_| finder.set(true)>
                 <span class="top__icon" aria-hidden="true">"⌕"</span> <span class="hide-s">"Find "</span> <kbd>"Ctrl"</kbd> " " <kbd>"K"</kbd>
             </button>
             <button class="btn hide-s" title="Utilisation colours (c)" on:click=move |_| settings.next_scheme()>

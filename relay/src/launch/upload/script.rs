@@ -213,7 +213,7 @@ mod tests {
             }
             let printed_text = printed(&base, &command, SEARCH);
             assert_eq!(printed_text, "", "{}", at.display());
-            assert!(ProbeBinary::find(Some(&probe)).unwrap_err().to_string().contains("written by others"));
+            assert!(ProbeBinary::find(Some(&probe)).unwrap_err().to_string().contains("writable by others"));
             rustix::fs::removexattr(&at, "system.posix_acl_access").unwrap();
             set_permissions(&at, Permissions::from_mode(0o770)).unwrap();
             assert_eq!(printed(&base, &command, SEARCH), "genuine\n", "the owner's private group");
