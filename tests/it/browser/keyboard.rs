@@ -289,6 +289,6 @@ async fn sheets_open_without_a_connection() -> Result<()> {
     browser.until("old data", &format!("/Data is [3-9] s old/.test({NOTICE})")).await?;
     ensure!(browser.eval(stopped).await? == true, "a failed retry replaced the relay's farewell");
     browser.press('?').await?;
-    browser.until("the help", "document.querySelector('dialog[open]')?.ariaLabel === 'Keys'").await?;
+    browser.until("the help", "document.querySelector('dialog[open]')?.ariaLabel === 'Help'").await?;
     Ok(())
 }

@@ -60,9 +60,11 @@ async fn pointing_at_a_graph_shows_a_tooltip_and_dragging_zooms() -> Result<()> 
     browser.open(&relay.link().path("/job/48213")).await?;
     let bar = |text: &str| format!("/{text}/.test(document.querySelector('.time-bar')?.innerText)");
     browser.until("a live graph", &format!("{} && {}", bar("^Live"), is_seen(".overlay canvas"))).await?;
-    browser.eval(&point("[['pointermove', 0.9]]")).await?;
     let tip = "document.querySelector('.overlay .tip')";
-    browser.until("the GPU and its rank", &format!("/GPU \\d, rank \\d/.test({tip}?.innerText)")).await?;
+    // Repeated, because ranks are known later than the first values.
+    let pointed =
+        format!("({}, /GPU \\d, rank \\d/.test({tip}?.innerText))", point("[['pointermove', 0.9]]"));
+    browser.until("the GPU and its rank", &pointed).await?;
     let inside = format!(
         "(area => area.left >= 0 && area.top >= 0 && area.right <= innerWidth && area.bottom <= innerHeight)\
          ({tip}.getBoundingClientRect())"

@@ -220,7 +220,7 @@ async fn jobs_are_controlled_from_the_page_unless_the_relay_is_read_only() -> Re
 
     // A refusal by SLURM, and one before SLURM is called.
     let why = refused(client.request(control(running, JobAction::Requeue)).await?)?;
-    ensure!(why.starts_with("scontrol said:"), "{why}");
+    ensure!(why.starts_with("scontrol failed:"), "{why}");
     let why = refused(client.request(control(bobs, JobAction::Cancel)).await?)?;
     ensure!(why.contains("no job"), "{why}");
 
