@@ -8,11 +8,10 @@
 //! Two rules follow from who could have put there what the walk finds:
 //!
 //! * A symbolic link is followed if it belongs to root or to the job's owner.
-//! * A folder that other users can write to lets them rename its contents: folders, files and even
-//! the owner's
-//!   links. Everything behind such a folder must therefore be accessible to these users anyway, so that they cannot
-//!   use the owner's permissions to read what they could not read with their own. In a folder with the sticky bit,
-//!   users can rename only what is theirs.
+//! * A folder that other users can write to lets them rename its contents: folders, files and even the
+//!   owner's links. Everything behind such a folder must therefore be accessible to these users anyway,
+//!   so that they cannot use the owner's permissions to read what they could not read with their own. In
+//!   a folder with the sticky bit, users can rename only what is theirs.
 //!
 //! With a POSIX ACL, the group bits of the mode do not reveal who has which permission. Such a
 //! folder counts as writable by everybody if its ACL lets other users write, and its contents as
