@@ -114,9 +114,8 @@ impl PeerGroup {
         for row in &mut self.rows {
             shift(row, gone, first, window.steps(), [UNKNOWN; COUNT]);
         }
-        for at in 0..COUNT {
-            let values: Vec<Vec<Point>> =
-                (0..count).map(|gpu| read(gpu, QUANTITIES[at].metric, first)).collect();
+        for (at, quantity) in QUANTITIES.iter().enumerate() {
+            let values: Vec<Vec<Point>> = (0..count).map(|gpu| read(gpu, quantity.metric, first)).collect();
             (first..window.steps()).for_each(|step| self.compare(at, step, first, &values));
         }
         self.judge(&window, is_over, &mut read);

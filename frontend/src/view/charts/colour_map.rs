@@ -107,7 +107,7 @@ pub fn shown_scale(
     groups: Memo<Vec<NodeGroup>>,
     metric: Memo<Metric>,
 ) -> Memo<ShownScale> {
-    let (window, store, settings) = (time.window(Signal::stored(60)), store.clone(), page.settings.clone());
+    let (window, store, settings) = (time.window(Signal::stored(60)), store.clone(), page.settings);
     Memo::new(move |before: Option<&ShownScale>| {
         let metric = metric.get();
         let fixed = |scale| ShownScale { metric, scale, top: Some(100.0) };

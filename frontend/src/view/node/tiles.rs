@@ -44,7 +44,7 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
             let chart = |field: GpuField, hue: &'static str| chart(&scope, Some(field), hue);
             (!host_only.get()).then(|| {
                 view! {
-                    <Tile title=Signal::derive(title.clone()) now=Signal::derive(util_now) chart=chart(GpuField::Util, "hue-util")/>
+                    <Tile title=Signal::derive(title) now=Signal::derive(util_now) chart=chart(GpuField::Util, "hue-util")/>
                     <Tile title="GPU memory" now=Signal::derive(mem_now) chart=chart(GpuField::MemUsed, "hue-mem")/>
                     <Tile title="Power" now=Signal::derive(power_now) chart=chart(GpuField::Power, "hue-power")/>
                 }

@@ -19,9 +19,9 @@ pub fn cell(
     second_line: RwSignal<Option<String>>,
 ) -> (AnyView, Update) {
     let column = grid.columns[column];
-    let second_line = (at == 0).then(|| {
-        move || second_line.get().map(|text| view! { <small class="second-line">{text}</small> }.into_any())
-    });
+    let second_line =
+        move || second_line.get().map(|text| view! { <small class="second-line">{text}</small> }.into_any());
+    let second_line = (at == 0).then_some(second_line);
     let role = (at == 0).then_some("rowheader");
     let class = class(&column);
     if matches!(column.style, CellStyle::Custom | CellStyle::Graphic) {
