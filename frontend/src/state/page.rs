@@ -251,8 +251,8 @@ impl Page {
     }
 }
 
-/// Returns when the job of the route ended, by the relay's clock in ms: with the last sample of its nodes, or when
-/// SLURM says so while they run other jobs.
+/// Returns when the job of the route ended, by the relay's clock in ms: the time of the last sample of its nodes, or
+/// the end time that SLURM reports if the nodes run other jobs by now.
 fn end_of_job(fleet: &Fleet, route: Memo<Route>, jobs: Memo<Arc<Vec<Job>>>) -> Memo<Option<u64>> {
     let fleet = fleet.clone();
     Memo::new(move |_| {

@@ -68,7 +68,7 @@ pub fn problem(job: &Job, jobs: &[Job], nodes: &[NodePicture], now: Now) -> Opti
 
 /// Returns the item of a job that looks hung: every GPU seems fully busy, and none draws the power of work.
 ///
-/// Of a single GPU it cannot be told from small kernels in a loop; a hang needs a peer to wait for.
+/// With a single GPU it cannot be distinguished from small kernels in a loop; a hang needs a peer to wait for.
 fn hung(job: &Job, units: &[Unit<'_>], now: Now) -> Option<Item> {
     if units.len() < 2 || !units.iter().all(|unit| seems_to_wait(unit.gpu)) {
         return None;

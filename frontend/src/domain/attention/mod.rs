@@ -107,6 +107,25 @@ pub struct Spark {
 }
 
 impl Item {
+    /// Creates an item without texts.
+    fn new(key: String, severity: Severity, jobs: Vec<JobId>, subject: String, route: Route) -> Self {
+        Self {
+            key,
+            severity,
+            jobs,
+            subject,
+            title: String::new(),
+            detail: String::new(),
+            reason: String::new(),
+            since: None,
+            cost: None,
+            confirm_ms: 0,
+            is_past: false,
+            target: Target { route, gpu: None },
+            spark: None,
+        }
+    }
+
     /// Returns what it has cost until `now_ms`: `1.6 GPU-h idle`. `None` below a tenth of an hour.
     pub fn cost_text(&self, now_ms: u64) -> Option<String> {
         let (cost, since) = self.cost.zip(self.since)?;
@@ -157,21 +176,8 @@ fn failure(job: &Job, now: Now) -> Option<Item> {
 impl Item {
     /// Creates the item of one job, shown on its page.
     fn for_job(kind: &str, job: &Job, severity: Severity) -> Self {
-        Self {
-            key: format!("{kind}/{}", job.id),
-            severity,
-            jobs: vec![job.id],
-            subject: job_name(job),
-            title: String::new(),
-            detail: String::new(),
-            reason: String::new(),
-            since: None,
-            cost: None,
-            confirm_ms: 0,
-            is_past: false,
-            target: Target { route: Route::Job(job.id, JobTab::Nodes), gpu: None },
-            spark: None,
-        }
+        let route = Route::Job(job.id, JobTab::Nodes);
+        Self::new(format!("{kind}/{}", job.id), severity, vec![job.id], job_name(job), route)
     }
 
     /// Creates the item of some jobs on a node, shown on the node's tab of a job.
@@ -182,21 +188,8 @@ impl Item {
             // The node's own page shows them all.
             _ => (node.name.to_string(), Route::Node(node.name.clone())),
         };
-        Self {
-            key: format!("{kind}/{}", node.name),
-            severity,
-            jobs: affected.iter().map(|job| job.id).collect(),
-            subject,
-            title: String::new(),
-            detail: String::new(),
-            reason: String::new(),
-            since: None,
-            cost: None,
-            confirm_ms: 0,
-            is_past: false,
-            target: Target { route, gpu: None },
-            spark: None,
-        }
+        let jobs = affected.iter().map(|job| job.id).collect();
+        Self::new(format!("{kind}/{}", node.name), severity, jobs, subject, route)
     }
 }
 

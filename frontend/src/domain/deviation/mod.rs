@@ -5,7 +5,7 @@
 //! writes the checkpoint, is no outlier. Memory differs between ranks by design and has the highest
 //! limit. Temperature is not compared: recorded jobs have GPUs that are 20 °C hotter than their
 //! peers and equally fast. What a straggler costs the others is not stated, because it depends on
-//! how much of a step the ranks compute and how much they communicate, which no reading tells.
+//! how much of a step the ranks compute and how much they communicate, which no reading shows.
 
 mod comparison;
 mod outliers;

@@ -169,7 +169,7 @@ impl PeerGroup {
         let median = median(&mut known);
         self.steps[step].medians[at] = Some(median);
         if matches!(at, SM_ACTIVE | UTIL) && self.steps[step].medians[POWER].is_none() {
-            // Only the power tells the rank that writes a checkpoint from one that does nothing.
+            // Only the power distinguishes the rank that writes a checkpoint from an idle one.
             self.rows.iter_mut().for_each(|row| row[step][at] = UNKNOWN);
             return;
         }

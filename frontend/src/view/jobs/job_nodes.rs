@@ -10,7 +10,7 @@ use crate::view::widgets::later::Later;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 
-/// With so many nodes the heat map is about as high as the overlay, and leaves space for it beside.
+/// Numbers of nodes for which the heat map is about as high as the overlay, so that both fit side by side.
 const BESIDE: std::ops::RangeInclusive<usize> = 3..=16;
 
 /// The nodes of a job.
