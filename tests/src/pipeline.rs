@@ -105,12 +105,12 @@ impl Nodes {
 #[derive(Debug)]
 pub struct ProbeEncoder {
     sampler: Sampler,
-    told_ns: u64,
+    sampled_ns: u64,
 }
 
 impl Default for ProbeEncoder {
     fn default() -> Self {
-        Self { sampler: Sampler::new(1, 1, Ring::default()), told_ns: 0 }
+        Self { sampler: Sampler::new(1, 1, Ring::default()), sampled_ns: 0 }
     }
 }
 
@@ -120,11 +120,11 @@ impl ProbeEncoder {
         for line in lines {
             match line {
                 ProbeLine::Sample(sample) => {
-                    self.told_ns = sample.mono_ns;
+                    self.sampled_ns = sample.mono_ns;
                     bytes.extend(self.sampler.line(*sample));
                 }
                 ProbeLine::Processes(list) => {
-                    match self.sampler.processes(ProcessList { mono_ns: self.told_ns, ..list }) {
+                    match self.sampler.processes(ProcessList { mono_ns: self.sampled_ns, ..list }) {
                         Some(ProcessUpdate::Readings(line)) => bytes.extend(line),
                         Some(ProcessUpdate::List(list)) => {
                             output::encode(&list, bytes);
@@ -133,7 +133,7 @@ impl ProbeEncoder {
                     }
                 }
                 ProbeLine::Health(report) => {
-                    if let Some(line) = self.sampler.health(self.told_ns, report.gpus) {
+                    if let Some(line) = self.sampler.health(self.sampled_ns, report.gpus) {
                         output::encode(&line, bytes);
                     }
                 }

@@ -145,9 +145,9 @@ pub async fn open_node(browser: &Browser, machine: &Machine) -> Result<String> {
 }
 
 /// The content of the open sheet: for each group its title, and the label and text of each fact.
-const OPEN_FACTS: &str = "[...document.querySelectorAll('dialog .told')].map(group => [\
+const OPEN_FACTS: &str = "[...document.querySelectorAll('dialog .facts')].map(group => [\
     group.firstElementChild.textContent, \
-    [['', group.querySelector('.told__note').textContent], \
+    [['', group.querySelector('.facts__note').textContent], \
      ...[...group.querySelectorAll('.fact')].map(fact => [fact.querySelector('dt').textContent, \
         fact.querySelector('b').textContent + ' ' + fact.querySelector('small').textContent].map(text => text.trim()))]])";
 

@@ -41,7 +41,7 @@ pub fn JobAbout(
         Some(
             view! {
                 {offers(&page, intents)}
-                <div class="told-columns told-columns--page">{fact_groups(entries)}</div>
+                <div class="facts-columns facts-columns--page">{fact_groups(entries)}</div>
                 {family(&page, siblings)}
                 <h2 class="caption"><b>"Commands"</b></h2>
                 {commands(lines)}

@@ -40,7 +40,7 @@ pub fn HostPanel(
         <section aria-label="Host">
             <h2 class="caption"><b>"Host"</b></h2>
             {move || cores()}
-            <div class="told-columns told-columns--page">{groups}</div>
+            <div class="facts-columns facts-columns--page">{groups}</div>
         </section>
     }
 }
@@ -62,7 +62,7 @@ fn cores(cores: Vec<u8>) -> AnyView {
     };
     view! {
         <div class="cores" role="img" aria-label=summary.clone()>{cores.into_iter().enumerate().map(one).collect_view()}</div>
-        <p class="told__note">{summary}</p>
+        <p class="facts__note">{summary}</p>
     }
     .into_any()
 }

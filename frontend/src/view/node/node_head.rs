@@ -77,7 +77,7 @@ pub fn MigNote(
         node.gpus().track();
         store.node(&node, mig_note).flatten()
     });
-    move || note.get().map(|note| view! { <p class="told__note">{note}</p> }.into_any())
+    move || note.get().map(|note| view! { <p class="facts__note">{note}</p> }.into_any())
 }
 
 fn mig_note(node: &NodePicture) -> Option<String> {

@@ -123,7 +123,7 @@ fn content(page: &Page, (store, node, gpu): Found) -> AnyView {
     let note = is_glance.then(|| {
         let href = page.href(&Route::Node(node.name().clone()));
         view! {
-            <p class="told__note">
+            <p class="facts__note">
                 "The overview has only a few readings. " <a class="link" href=format!("{href}?gpu={}", gpu.uuid())>"Open on its node"</a>
             </p>
         }
@@ -135,7 +135,7 @@ fn content(page: &Page, (store, node, gpu): Found) -> AnyView {
         <StatusLine status/>
         {note}
         {charts}
-        <div class="told-columns">{move || groups()}</div>
+        <div class="facts-columns">{move || groups()}</div>
     }
     .into_any()
 }

@@ -142,7 +142,7 @@ fn open(page: &Page, query: ProcessQuery) -> AnyView {
             <Toasts/>
             {actions}
             {sparks}
-            <div class="told-columns">{facts}</div>
+            <div class="facts-columns">{facts}</div>
             {move || detail_view()}
         </Sheet>
     }
@@ -285,7 +285,7 @@ fn detail_view(page: &Page, process: Memo<Option<ProcessPicture>>, query: Proces
     let pid = query.process.pid;
     let detail = move || match state.get() {
         DetailState::Asked => {
-            view! { <p class="told__note">"Requesting details from the node …"</p> }.into_any()
+            view! { <p class="facts__note">"Requesting details from the node …"</p> }.into_any()
         }
         DetailState::Refused(why) => {
             let again = ask.clone();
@@ -300,7 +300,7 @@ fn detail_view(page: &Page, process: Memo<Option<ProcessPicture>>, query: Proces
     let tools = move || commands(shell_commands::for_process(pid, &query.node, job.get()));
     view! {
         {move || detail()}
-        <h2 class="told__head">"Debug"</h2>
+        <h2 class="facts__head">"Debug"</h2>
         {move || tools()}
     }
     .into_any()
@@ -318,7 +318,7 @@ fn detail_content(detail: &ProcessDetail, pid: u32, ask: impl Fn(bool) + Clone +
     let copy = detail
         .args
         .value()
-        .map(|args| view! { <p class="told__note">"Command line: " {copy_button(args.to_string())}</p> });
+        .map(|args| view! { <p class="facts__note">"Command line: " {copy_button(args.to_string())}</p> });
     let environment = match &detail.environment {
         Reading::Value(variables) => {
             let variable = |variable: &nodeglass_protocol::process::Variable| {
@@ -327,21 +327,21 @@ fn detail_content(detail: &ProcessDetail, pid: u32, ask: impl Fn(bool) + Clone +
             view! { <ul class="env">{variables.iter().map(variable).collect_view()}</ul> }.into_any()
         }
         Reading::Failed(why) if why.is_hidden() => {
-            view! { <p class="told__note">{why.to_string()}</p> }.into_any()
+            view! { <p class="facts__note">{why.to_string()}</p> }.into_any()
         }
-        Reading::Failed(why) => view! { <p class="told__note">{format!("failed: {why}")}</p> }.into_any(),
-        Reading::Unsupported => view! { <p class="told__note">"not supported"</p> }.into_any(),
+        Reading::Failed(why) => view! { <p class="facts__note">{format!("failed: {why}")}</p> }.into_any(),
+        Reading::Unsupported => view! { <p class="facts__note">"not supported"</p> }.into_any(),
         Reading::NotYet => view! {
             <button class="btn" on:click=move |_| ask(true)>"Show environment (secrets masked)"</button>
         }
         .into_any(),
     };
     view! {
-        <div class="told-columns told-columns--one">{fact_groups(vec![process::detail(detail)])}</div>
+        <div class="facts-columns facts-columns--one">{fact_groups(vec![process::detail(detail)])}</div>
         {copy}
-        <h2 class="told__head">"Process tree"</h2>
+        <h2 class="facts__head">"Process tree"</h2>
         <ul class="tree">{tree}</ul>
-        <h2 class="told__head">"Environment"</h2>
+        <h2 class="facts__head">"Environment"</h2>
         {environment}
     }
     .into_any()

@@ -12,7 +12,7 @@ use nodeglass_protocol::share::ShareLink;
 pub fn link_lines(page: &Page, link: &ShareLink) -> AnyView {
     let Some(url) = &link.link else {
         return view! {
-            <p class="told__note">
+            <p class="facts__note">
                 "This link cannot be shown again, because the relay does not keep its key. Create a new link and revoke this one."
             </p>
         }

@@ -55,10 +55,10 @@ pub fn ShareList(
     view! {
         <section class="shares" aria-label="Shares and viewers">
             <h2 class="caption" tabindex="-1" node_ref=head><b>"Shares and viewers"</b></h2>
-            <p class="told__note" role="status">{move || status.get()}</p>
-            <p class="told__note">{move || none()}</p>
+            <p class="facts__note" role="status">{move || status.get()}</p>
+            <p class="facts__note">{move || none()}</p>
             <ul><For each=move || shares.get() key=|share| share.id.clone() children=entry/></ul>
-            <p class="told__note">{own}</p>
+            <p class="facts__note">{own}</p>
         </section>
     }
 }
@@ -127,8 +127,8 @@ fn entry(
             <div class="share-entry__head">
                 <div>
                     <b>{title}</b>
-                    <p class="told__note">{about}</p>
-                    <p class="told__note"><span class="num-prose">{move || ends()}</span> " · " <b>{move || who()}</b></p>
+                    <p class="facts__note">{about}</p>
+                    <p class="facts__note"><span class="num-prose">{move || ends()}</span> " · " <b>{move || who()}</b></p>
                 </div>
                 <button class="btn btn--small" on:click=show>"Show link"</button>
                 {revoke(page, id, what, state, gone)}

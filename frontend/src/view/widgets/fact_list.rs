@@ -13,9 +13,9 @@ pub fn fact_groups(groups: Vec<FactGroup>) -> AnyView {
 fn group(group: FactGroup) -> AnyView {
     let facts = group.facts.into_iter().map(fact).collect_view();
     view! {
-        <section class="told">
+        <section class="facts">
             <h2>{group.title}</h2>
-            <p class="told__note">{group.note}</p>
+            <p class="facts__note">{group.note}</p>
             <dl>{facts}</dl>
         </section>
     }
