@@ -64,7 +64,7 @@ pub async fn tab_link(relay: &Remote) -> anyhow::Result<String> {
     Ok(format!("{address}#t={}\n", String::from_utf8_lossy(&ticket).trim()))
 }
 
-/// Requests the running relay to retry a node, or without one all waiting nodes and the job list; returns
+/// Requests that the running relay retry a node, or without one all waiting nodes and the job list; returns
 /// what to print.
 ///
 /// # Errors

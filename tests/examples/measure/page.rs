@@ -54,7 +54,7 @@ const MEASURE_BLOCKS: &str = "(() => { window.blocks = {}; window.measureBlocks 
         blocks[second] = Math.max(blocks[second] ?? 0, now - last - 4); last = now; \
         if (measureBlocks) setTimeout(tick, 0); }; tick(); })()";
 /// Clicks the link of the job, and records when its first screen is painted (tiles and heat map), and when the
-/// rows of its tables are. The overview has a heat map, too, so that the head of the job must be there.
+/// rows of its tables are. The overview has a heat map, too; only the head of the job shows that the page changed.
 const OPEN_JOB: &str = "(() => { window.opened = window.complete = null; const start = performance.now(); \
     document.querySelector('a[href*=\"/job/\"]').click(); \
     const painted = record => requestAnimationFrame(() => setTimeout(() => record(performance.now() - start))); \

@@ -57,7 +57,7 @@ async fn pointing_at_a_graph_shows_a_tooltip_and_dragging_zooms() -> Result<()> 
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     browser.open(&relay.link().url).await?;
-    // The page has stored the key of its link only once it is connected.
+    // The page stores the key of its link once it is connected, not when it has loaded.
     browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
     browser.open(&relay.link().path("/job/48213")).await?;
     let bar = |text: &str| format!("/{text}/.test(document.querySelector('.time-bar')?.innerText)");
