@@ -253,6 +253,11 @@ impl Fleet {
         self.0.has_structural_change.load(Relaxed).then_some(delay_ms.ceil() as u32)
     }
 
+    /// Updates the comparisons that views read to the newest step of the charts.
+    pub fn update_comparisons(&self) {
+        self.stores().iter().for_each(TopicStore::update_comparison);
+    }
+
     /// Changes once a second while the page is visible.
     pub fn second(&self) -> &ArcRwSignal<u64> {
         &self.0.second

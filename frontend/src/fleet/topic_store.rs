@@ -166,18 +166,31 @@ impl TopicStore {
         self.node(cell, |node| cell.health(node, now_ms))
     }
 
-    /// Reads how far each GPU is from its peers, which is computed once for all views, when a step of the
-    /// charts has passed. Positions are those of the picture; does not subscribe.
+    /// Reads how far each GPU is from its peers, which is computed once for all views. Positions are those of
+    /// the picture; does not subscribe.
     pub fn comparison<R>(&self, read: impl FnOnce(&Comparison) -> R) -> R {
-        read(&self.current_comparison())
+        read(&self.valid_comparison())
+    }
+
+    /// Updates the comparison to the newest step of the charts if any view has read it since the last update.
+    pub fn update_comparison(&self) {
+        let mut comparison = self.lock_comparison();
+        if comparison.was_read() {
+            self.compare(&mut comparison);
+        }
     }
 
     /// Not generic, so that the page contains it once.
-    fn current_comparison(&self) -> MutexGuard<'_, Comparison> {
-        let mut comparison = self.0.comparison.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.read(|picture| comparison.is_current(picture.at_ms)) {
-            return comparison;
+    fn valid_comparison(&self) -> MutexGuard<'_, Comparison> {
+        let mut comparison = self.lock_comparison();
+        if !comparison.is_valid() {
+            self.compare(&mut comparison);
         }
+        comparison.note_read();
+        comparison
+    }
+
+    fn compare(&self, comparison: &mut Comparison) {
         let cells = self.0.nodes.get_untracked();
         let only = match self.0.topic {
             Topic::Job(job) => Some(job),
@@ -187,7 +200,10 @@ impl TopicStore {
             let revision = |node: usize| cells.get(node).map_or(0, |cell| cell.history().count());
             comparison.update(picture, only, &revision);
         });
-        comparison
+    }
+
+    fn lock_comparison(&self) -> MutexGuard<'_, Comparison> {
+        self.0.comparison.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads a GPU, if it still exists, and subscribes to its changes.
@@ -359,7 +375,7 @@ impl TopicStore {
     }
 
     fn outdate_comparison(&self) {
-        self.0.comparison.lock().unwrap_or_else(PoisonError::into_inner).invalidate();
+        self.lock_comparison().invalidate();
     }
 
     fn set(&self, picture: Picture) {

@@ -1,4 +1,4 @@
-//! What needs attention now, updated once a second, for every view that shows it.
+//! What needs attention now, updated with every assessment, for every view that shows it.
 
 use crate::domain::attention::{self, Entry, Item, Now, Tracker};
 use crate::domain::route::Route;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Attention {
     fleet: Fleet,
     feed: Feed,
-    second: RwSignal<u64>,
+    assessment: RwSignal<u64>,
     entries: Memo<Arc<Vec<Entry>>>,
     jobs: Memo<Vec<JobId>>,
     /// Whether the pointer or the focus is in the list, whose rows then keep their place.
@@ -27,15 +27,15 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// Starts to follow the overview; updated with `second`.
-    pub fn new(fleet: &Fleet, feed: &Feed, second: RwSignal<u64>) -> Self {
+    /// Starts to follow the overview; updated with `assessment`.
+    pub fn new(fleet: &Fleet, feed: &Feed, assessment: RwSignal<u64>) -> Self {
         let (held, jobs_held) = (RwSignal::new(false), RwSignal::new(false));
         let store = fleet.overview().clone();
         let entries = {
             let (fleet, feed) = (fleet.clone(), feed.clone());
             let tracker = Mutex::new(Tracker::default());
             Memo::new(move |_| {
-                second.track();
+                assessment.track();
                 store.jobs().track();
                 let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(now) = now(&fleet).filter(|_| is_current(&feed, &store)) {
@@ -50,7 +50,7 @@ impl Attention {
             _ => entries.with(|entries| job_ids(entries)),
         });
         let visited = StoredValue::new(None);
-        Self { fleet: fleet.clone(), feed: feed.clone(), second, entries, jobs, held, jobs_held, visited }
+        Self { fleet: fleet.clone(), feed: feed.clone(), assessment, entries, jobs, held, jobs_held, visited }
     }
 
     /// The items of the overview, worst first. Without a connection they stay as they were.
@@ -64,7 +64,7 @@ impl Attention {
         let (this, store) = (self.clone(), store.clone());
         let tracker = Mutex::new(Tracker::default());
         Memo::new(move |_| {
-            this.second.track();
+            this.assessment.track();
             let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
             let is_ready = store.phase() == Phase::Ready;
             let known = this.entries.get_untracked();

@@ -55,8 +55,11 @@ pub struct Page {
     pub jobs: Memo<Arc<Vec<Job>>>,
     /// Changes once a second while the page is visible.
     pub second: RwSignal<u64>,
-    /// Changes with every step of the charts.
+    /// Changes with every step of the charts, one frame after `second`.
     pub step: RwSignal<u64>,
+    /// Changes once a second, two frames after `second`: for the health of nodes and what needs attention,
+    /// which visit every GPU.
+    pub assessment: RwSignal<u64>,
     /// When the job of the route ended, by the relay's clock in ms: its graphs end there. `None` while it runs.
     pub ended_ms: Memo<Option<u64>>,
     /// Work that is spread over frames.
@@ -99,24 +102,28 @@ impl Page {
             }
         });
         let step = RwSignal::new(fleet.relay_ms(platform::now_ms()) / Window::STEP_MS);
+        let assessment = RwSignal::new(0);
+        let frames = FrameQueue::new();
         Effect::new({
             let fleet = fleet.clone();
             move || {
                 second.track();
-                let fleet = fleet.clone();
-                // One frame later than sums, so that updating rows and summing do not add up to one long task.
-                platform::on_next_frame(move || {
+                // A frame for each, after that of rows and sums: all of it at once would be one long task.
+                let (compared, fleet) = (fleet.clone(), fleet.clone());
+                frames.push(move || compared.update_comparisons());
+                frames.push(move || {
                     let now = fleet.relay_ms(platform::now_ms()) / Window::STEP_MS;
                     if step.try_get_untracked().is_some_and(|shown| shown != now) {
                         step.set(now);
                     }
                 });
+                frames.push(move || _ = assessment.try_update(|number| *number += 1));
             }
         });
         let ended_ms = end_of_job(&fleet, route, jobs);
         let closed = || RwSignal::new(false);
         let (help, command_palette, settings_open, drawer) = (closed(), closed(), closed(), closed());
-        let attention = Attention::new(&fleet, &feed, second);
+        let attention = Attention::new(&fleet, &feed, assessment);
         let (pending_action, toasts) = (RwSignal::new(None), RwSignal::new(Vec::new()));
         Self {
             fleet,
@@ -126,8 +133,9 @@ impl Page {
             jobs,
             second,
             step,
+            assessment,
             ended_ms,
-            frames: FrameQueue::new(),
+            frames,
             help,
             command_palette,
             settings_open,

@@ -17,6 +17,7 @@ pub struct Comparison {
     /// Group and position in it of each GPU of each node.
     places: Vec<Vec<Option<(usize, usize)>>>,
     revision: u64,
+    was_read: bool,
 }
 
 struct Group {
@@ -37,10 +38,11 @@ impl Comparison {
         only: Option<JobId>,
         history_revision: &dyn Fn(usize) -> u64,
     ) {
-        if self.is_current(picture.at_ms) {
+        let window = Window::ten_minutes(picture.at_ms);
+        self.was_read = false;
+        if self.window == Some(window) {
             return;
         }
-        let window = Window::ten_minutes(picture.at_ms);
         self.window = Some(window);
         self.regroup(picture, only);
         for group in &mut self.groups {
@@ -63,14 +65,24 @@ impl Comparison {
         self.revision += 1;
     }
 
-    /// Returns whether an update at this time of the relay's clock would change nothing.
-    pub fn is_current(&self, at_ms: u64) -> bool {
-        self.window == Some(Window::ten_minutes(at_ms))
+    /// Returns whether it may be read: it was computed, and no GPU or history has been replaced since.
+    pub fn is_valid(&self) -> bool {
+        self.window.is_some()
     }
 
-    /// Makes the next update compute anew although no step has passed: a history has arrived.
+    /// Requires an update before it is read again: positions or histories have changed.
     pub fn invalidate(&mut self) {
         self.window = None;
+    }
+
+    /// Records that a view read it.
+    pub fn note_read(&mut self) {
+        self.was_read = true;
+    }
+
+    /// Returns whether any view has read it since the last update.
+    pub fn was_read(&self) -> bool {
+        self.was_read
     }
 
     /// Returns a number that changes with every update.

@@ -296,12 +296,12 @@ struct Row {
 }
 
 impl Row {
-    /// Returns the node's health, updated once a second.
+    /// Returns the node's health, updated with every assessment.
     fn health(&self) -> Memo<Arc<Health>> {
         let (page, store, node) = (self.page.clone(), self.scope.store.clone(), self.group.node.clone());
         Memo::new(move |_| {
             store.nodes().track();
-            page.second.track();
+            page.assessment.track();
             node_health(&page, &store, &node)
         })
     }
@@ -325,7 +325,7 @@ fn state(row: Row) -> AnyView {
     let health = row.health();
     let Row { page, scope, group, metric, pitch } = row;
     let sentence = move || {
-        page.second.track();
+        page.step.track();
         let health = health.get();
         // A warning about a GPU does not replace the mean; stale values do.
         if !matches!(health.severity, Severity::Ok | Severity::Warning)

@@ -99,7 +99,7 @@ fn Machines() -> impl IntoView {
         let health = {
             let (page, store, cell) = (page.clone(), scope.store.clone(), cell.clone());
             Memo::new(move |_| {
-                page.second.track();
+                page.assessment.track();
                 Health::clone(&node_health(&page, &store, &cell))
             })
         };

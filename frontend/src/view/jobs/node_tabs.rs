@@ -44,7 +44,7 @@ pub fn NodeTabs(
             if !has_many.get() {
                 return names.get();
             }
-            page.second.track();
+            page.assessment.track();
             let severity = |name: &NodeName| severity(&page, &store, name);
             let current = match route.get() {
                 Route::Job(_, JobTab::Node(name)) => Some(name),

@@ -27,7 +27,7 @@ pub fn NodeHead(
             let Some(cell) = store.cell(&name) else {
                 return Health { severity: Severity::Pending, label: "no data yet".to_owned() };
             };
-            page.second.track();
+            page.assessment.track();
             cell.head().track();
             Health::clone(&node_health(&page, &store, &cell))
         })
