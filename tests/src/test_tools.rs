@@ -19,6 +19,11 @@ pub fn deny() -> Option<PathBuf> {
     tool("NODEGLASS_DENY", "cargo deny")
 }
 
+/// The folder of the release's probes (`node-probe-MACHINE`), or skips the test.
+pub fn portable_probes() -> Option<PathBuf> {
+    tool("NODEGLASS_PORTABLE_PROBES", "the probe for old systems")
+}
+
 fn tool(variable: &str, what: &str) -> Option<PathBuf> {
     let found = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
     if found.is_none() {

@@ -2,6 +2,7 @@
 
 mod bench;
 mod deny;
+mod dist;
 mod fuzz;
 mod lint;
 mod page;
@@ -12,7 +13,6 @@ mod scratch;
 mod screenshots;
 mod shell;
 mod system;
-mod tarball;
 mod test_tools;
 mod tiers;
 mod tools;
@@ -29,7 +29,7 @@ cargo xtask <command>
   fuzz [TARGET…] [--seconds N]   fuzz every decoder of external input; --keep adds new coverage to the corpus
   setup                          only install what the build and the tests need
   page                           only build the page into dist/
-  dist                           build a portable release archive in target/
+  dist                           build release archives for glibc 2.17 in target/dist/
   bench [NAME…] [--list]         run the benchmarks, next to other monitors
   screenshots                    retake the screenshots of docs/images/
 ";
@@ -57,7 +57,7 @@ fn dispatch(args: Vec<String>) -> Result<ExitCode> {
         "lint" => done(none(rest).and_then(|()| lint::run())),
         "setup" => done(none(rest).and_then(|()| setup())),
         "page" => done(none(rest).and_then(|()| page::build(&tools::page_tools()?))),
-        "dist" => done(none(rest).and_then(|()| tarball::pack())),
+        "dist" => done(none(rest).and_then(|()| dist::pack())),
         "screenshots" => done(none(rest).and_then(|()| screenshots::take())),
         "help" | "-h" | "--help" => {
             print!("{USAGE}");

@@ -99,13 +99,17 @@ fn has_openssl() -> bool {
 }
 
 /// Whether this is root on Debian or a derivative.
-fn may_install() -> bool {
+pub(crate) fn may_install() -> bool {
     output_of("id", &["-u"]).as_deref() == Some("0")
         && which("apt-get").is_some()
         && which("dpkg-query").is_some()
 }
 
-fn install(packages: &[&str]) -> Result<()> {
+/// Installs Debian packages that are missing.
+///
+/// # Errors
+/// If apt-get fails.
+pub(crate) fn install(packages: &[&str]) -> Result<()> {
     let missing = missing(packages);
     if missing.is_empty() {
         return Ok(());

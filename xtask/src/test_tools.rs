@@ -2,7 +2,7 @@
 
 use crate::pins::Pinned;
 use crate::shell::which;
-use crate::{deny, tools};
+use crate::{deny, dist, tools};
 use anyhow::Result;
 use std::path::PathBuf;
 
@@ -22,6 +22,7 @@ pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>> {
     if which("python3").is_some() {
         found.push(("NODEGLASS_DENY", deny::program(&home)?));
         found.push(("NODEGLASS_PEERS", PEERS.by_pip(&home)?.join("bin")));
+        found.push(("NODEGLASS_PORTABLE_PROBES", dist::probes_for_tests()?));
     }
     if which("npm").is_some() {
         found.push(("NODEGLASS_AXE", AXE.by_npm(&home)?.join(AXE.shown_by)));

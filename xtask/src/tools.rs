@@ -69,18 +69,24 @@ pub(crate) fn home() -> Result<PathBuf> {
 
 /// Adds the WASM target of the active toolchain.
 pub(crate) fn wasm_target() -> Result<()> {
+    rust_target(WASM)
+}
+
+/// Adds a compilation target of the active toolchain.
+pub(crate) fn rust_target(name: &str) -> Result<()> {
     let sysroot =
         output_of("rustc", &["--print", "sysroot"]).context("rustc is not there: see https://rustup.rs")?;
-    if Path::new(&sysroot).join("lib/rustlib").join(WASM).is_dir() {
+    if Path::new(&sysroot).join("lib/rustlib").join(name).is_dir() {
         return Ok(());
     }
     if which("rustup").is_none() {
         bail!(
-            "the Rust standard library for {WASM} is missing and there is no rustup to add it: install rustup \
-             (https://rustup.rs), or your distribution's package for it (Debian: libstd-rust-dev-wasm32)"
+            "the Rust standard library for {name} is missing and there is no rustup to add it: install rustup \
+             (https://rustup.rs), or your distribution's package for it (Debian: libstd-rust-dev-wasm32 for \
+             {WASM})"
         );
     }
-    step(&format!("adding the target {WASM}"), || run(Command::new("rustup").args(["target", "add", WASM])))
+    step(&format!("adding the target {name}"), || run(Command::new("rustup").args(["target", "add", name])))
 }
 
 /// Installs a Rust program with a fast-compiling profile: it runs for seconds and is built once. `usually` is how

@@ -36,7 +36,7 @@ pub struct Needs {
     /// The newest version of glibc that it references; `None` if linked statically, or a script.
     pub glibc: Option<Glibc>,
     /// The processor as named by `uname -m`, if known here.
-    machine: Option<&'static str>,
+    pub machine: Option<&'static str>,
 }
 
 impl Needs {

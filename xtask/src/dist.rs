@@ -1,0 +1,164 @@
+//! Builds the release archives: programs that need nothing but a glibc as old as RHEL 7's, with the page
+//! as part of the relay.
+
+use crate::pins::Pinned;
+use crate::shell::{long_step, root, run, step, target, which};
+use crate::system;
+use crate::tools::{self, home};
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The oldest glibc on which Rust's standard library runs: that of RHEL 7 (2014).
+const GLIBC: &str = "2.17";
+/// Processors, as in `uname -m`, of login nodes and GPU nodes: x86-64, and ARM as in NVIDIA Grace.
+const MACHINES: [&str; 2] = ["x86_64", "aarch64"];
+/// A Debian release whose glibc (2.31) is older than that of the build machine.
+const OLD_DEBIAN: &str = "bullseye";
+const ZIGBUILD: Pinned = Pinned { name: "zigbuild", shown_by: "bin/cargo-zigbuild" };
+
+/// Programs of one processor type.
+struct Programs {
+    machine: &'static str,
+    folder: PathBuf,
+}
+
+/// Packs an archive for each processor type, with the probes of all, and runs the one for this machine in
+/// a clean root file system.
+///
+/// # Errors
+/// If a tool is missing, or a build or the trial run fails.
+pub(crate) fn pack() -> Result<()> {
+    crate::page::build(&tools::page_tools()?)?;
+    let relay = ["--package", "nodeglass-relay", "--features", "nodeglass-relay/vendored-openssl"];
+    let built = long_step("building relay and probe for each processor", "15 min", || {
+        build(&[&["--release", "--package", "node-probe"], &relay[..]].concat(), "release")
+    })?;
+    for of in &built {
+        let archive = step(&format!("packing the archive for {}", of.machine), || archive(of, &built))?;
+        println!("  {}", archive.display());
+        if of.machine == std::env::consts::ARCH {
+            try_out(&archive)?;
+        }
+    }
+    Ok(())
+}
+
+/// Builds the probes without optimisation, for tests. Returns the folder of `node-probe-MACHINE` files.
+///
+/// # Errors
+/// If a tool cannot be installed, or the build fails.
+pub(crate) fn probes_for_tests() -> Result<PathBuf> {
+    let built =
+        step("building the probe for each processor", || build(&["--package", "node-probe"], "debug"))?;
+    let folder = target().join("portable/probes");
+    fs::create_dir_all(&folder)?;
+    for of in &built {
+        fs::copy(of.folder.join("node-probe"), folder.join(format!("node-probe-{}", of.machine)))?;
+    }
+    Ok(folder)
+}
+
+/// Builds packages for all processor types. They have a target folder of their own: another selection of
+/// packages would unify features differently, and rebuild the dependencies of all other builds.
+fn build(flags: &[&str], profile: &str) -> Result<Vec<Programs>> {
+    let bin = ZIGBUILD.by_pip(&home()?)?.join("bin");
+    let folder = target().join("portable");
+    let mut command = Command::new(bin.join("cargo-zigbuild"));
+    // It finds zig as a module of the first Python.
+    command.current_dir(root()).env("PATH", path_with(&bin)?).arg("zigbuild").args(flags);
+    for machine in MACHINES {
+        tools::rust_target(&rust_target(machine))?;
+        command.args(["--target", &format!("{}.{GLIBC}", rust_target(machine))]);
+    }
+    run(command.arg("--target-dir").arg(&folder))?;
+    Ok(MACHINES
+        .map(|machine| Programs { machine, folder: folder.join(rust_target(machine)).join(profile) })
+        .into())
+}
+
+fn rust_target(machine: &str) -> String {
+    format!("{machine}-unknown-linux-gnu")
+}
+
+fn path_with(first: &Path) -> Result<OsString> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Ok(std::env::join_paths(std::iter::once(first.to_owned()).chain(std::env::split_paths(&path)))?)
+}
+
+/// Packs a relay with the probe for its own processor, the probes for others, licences and a short manual.
+fn archive(of: &Programs, all: &[Programs]) -> Result<PathBuf> {
+    let name = format!("nodeglass-{}-linux-{}", env!("CARGO_PKG_VERSION"), of.machine);
+    let parent = target().join("dist");
+    let folder = parent.join(&name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder)?;
+    for program in ["relay", "node-probe"] {
+        fs::copy(of.folder.join(program), folder.join(program))?;
+    }
+    for other in all.iter().filter(|other| other.machine != of.machine) {
+        fs::copy(other.folder.join("node-probe"), folder.join(format!("node-probe-{}", other.machine)))?;
+    }
+    for text in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "CHANGELOG.md"] {
+        fs::copy(root().join(text), folder.join(text)).with_context(|| format!("copy {text}"))?;
+    }
+    let file = format!("{name}.tar.gz");
+    run(Command::new("tar").current_dir(&parent).args(["-czf", &file, &name]))?;
+    Ok(parent.join(file))
+}
+
+/// Unpacks an archive in a clean root file system of an old Debian and runs its programs there. Requires
+/// root; otherwise the archive is not tried out, which is reported.
+fn try_out(archive: &Path) -> Result<()> {
+    if !system::may_install() {
+        println!("  not tried out in a clean root file system: that requires root on Debian");
+        return Ok(());
+    }
+    system::install(&["debootstrap"])?;
+    let clean = target().join("dist").join(format!("{OLD_DEBIAN}-root"));
+    if which("debootstrap").is_none() {
+        bail!("debootstrap is missing, with which the archive is tried out");
+    }
+    if !clean.join("etc/debian_version").is_file() {
+        step(&format!("creating a root file system of Debian {OLD_DEBIAN}"), || {
+            let _ = fs::remove_dir_all(&clean);
+            run(Command::new("debootstrap").args(["--variant=minbase", OLD_DEBIAN]).arg(&clean))
+        })?;
+    }
+    step(&format!("trying out the archive on Debian {OLD_DEBIAN}"), || {
+        run(Command::new("tar")
+            .arg("-xzf")
+            .arg(archive)
+            .args(["--strip-components=1", "-C"])
+            .arg(clean.join("opt")))?;
+        for line in TRIALS {
+            // The mount of /proc ends with the namespace.
+            let script =
+                format!("mount -t proc proc \"$0/proc\" && exec chroot \"$0\" /bin/sh -euc '{line}'");
+            let shell = ["--mount", "--pid", "--net", "--fork", "sh", "-c", &script];
+            run(Command::new("unshare").args(shell).arg(&clean))?;
+        }
+        Ok(())
+    })
+}
+
+/// What is run in the clean root: both programs start, the relay starts the probe, and the page is served.
+const TRIALS: [&str; 3] = [
+    "/opt/relay --version",
+    "/opt/node-probe --once --json > /tmp/once || true; grep -q mem_total_bytes /tmp/once",
+    "export HOME=/root; /opt/relay --local --new --bind unix:/tmp/relay.sock & \
+     for n in 1 2 3 4 5 6 7 8 9; do sleep 1; /opt/relay link && exit 0; done; exit 1",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_of_a_tool_precedes_the_path() {
+        let path = path_with(Path::new("/tools/bin")).unwrap();
+        assert_eq!(std::env::split_paths(&path).next().unwrap(), Path::new("/tools/bin"));
+    }
+}
