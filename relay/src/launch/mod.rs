@@ -1,6 +1,7 @@
 //! Launchers start a probe on a node and hand over its pipes; they do not interpret what flows through
 //! them.
 
+mod child;
 pub mod known_hosts;
 pub mod local;
 pub mod scripted;
