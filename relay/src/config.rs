@@ -88,7 +88,8 @@ pub struct Config {
     #[arg(value_parser = value::slurm_interval, help_heading = WATCH)]
     pub slurm_interval: Duration,
 
-    /// How to start the probe on a node: ssh2 (over SSH), local (on this machine), or auto
+    /// How to start the probe on a node: ssh2 (built-in SSH), openssh (the system's ssh), local (on this
+    /// machine), or auto
     #[arg(long, env = "NODEGLASS_LAUNCHER", value_name = "HOW", default_value = "auto")]
     #[arg(value_parser = value::launcher, help_heading = NODES)]
     pub launcher: LauncherChoice,

@@ -1,4 +1,4 @@
-//! The built-in SSH client against a real sshd on loopback, and against faulty ones.
+//! The launchers over SSH against a real sshd on loopback, and against faulty ones.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, and so do its parts")]
 
@@ -9,8 +9,10 @@ mod ssh {
     mod end;
     mod host_key;
     mod journey;
+    mod launchers;
     mod library;
     mod login;
+    mod openssh;
     mod sick_host;
     mod upload;
 }

@@ -5,6 +5,7 @@ use crate::actions::JobControl;
 use crate::config::{Config, LauncherChoice, Script, Watch};
 use crate::launch::Launcher;
 use crate::launch::local::LocalLauncher;
+use crate::launch::openssh::{OpensshLauncher, OpensshOptions};
 use crate::launch::scripted::ScriptedCluster;
 use crate::launch::ssh_config::Local;
 use crate::launch::ssh2::{Ssh2Launcher, Ssh2Options};
@@ -88,20 +89,21 @@ impl Watched {
         }
         let probe = ProbeBinary::find(config.probe.as_deref())?;
         let relay_id = relay_id()?;
-        let local = match config.launcher {
-            LauncherChoice::Auto => matches!(self, Self::ThisMachine(_)),
-            LauncherChoice::Local => true,
-            LauncherChoice::Ssh2 => false,
+        let ssh2 = |probe| {
+            Ssh2Launcher::new(Ssh2Options { probe, relay_id, config: None, local: Local::from_env() })
         };
-        if local {
-            return Ok(Arc::new(LocalLauncher::new(probe, relay_id)));
-        }
-        Ok(Arc::new(Ssh2Launcher::new(Ssh2Options {
-            probe,
-            relay_id,
-            config: None,
-            local: Local::from_env(),
-        })))
+        let openssh = |probe| {
+            OpensshLauncher::new(OpensshOptions { probe, relay_id, config: None, local: Local::from_env() })
+        };
+        Ok(match config.launcher {
+            LauncherChoice::Auto if matches!(self, Self::ThisMachine(_)) => {
+                Arc::new(LocalLauncher::new(probe, relay_id))
+            }
+            LauncherChoice::Local => Arc::new(LocalLauncher::new(probe, relay_id)),
+            LauncherChoice::Ssh2 => Arc::new(ssh2(probe)),
+            LauncherChoice::Openssh => Arc::new(openssh(probe)),
+            LauncherChoice::Auto => Arc::new(ssh2(probe)),
+        })
     }
 
     /// Controls its jobs.

@@ -48,10 +48,12 @@ pub(super) fn scenario(raw: &str) -> Result<Script, String> {
 /// How probes are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LauncherChoice {
-    /// What works here: SSH on a cluster, a child process for this machine.
+    /// What works here: SSH on a cluster, first by libssh2; a child process for this machine.
     Auto,
     /// Over SSH, by libssh2.
     Ssh2,
+    /// Over SSH, by the system's `ssh`.
+    Openssh,
     /// As a child process on this machine.
     Local,
 }
@@ -94,8 +96,9 @@ pub(super) fn launcher(raw: &str) -> Result<LauncherChoice, String> {
     match raw {
         "auto" => Ok(LauncherChoice::Auto),
         "ssh2" => Ok(LauncherChoice::Ssh2),
+        "openssh" => Ok(LauncherChoice::Openssh),
         "local" => Ok(LauncherChoice::Local),
-        other => Err(format!("unknown launcher {other:?}; choose auto, ssh2 or local")),
+        other => Err(format!("unknown launcher {other:?}; choose auto, ssh2, openssh or local")),
     }
 }
 

@@ -1,11 +1,11 @@
 //! Runs probes as child processes on this machine.
 
+use super::child::ChildCommand;
 use super::upload::ProbeBinary;
-use super::{LaunchError, Launcher, NodeStream, child};
+use super::{LaunchError, Launcher, NodeStream, Tail};
 use async_trait::async_trait;
 use nodeglass_protocol::NodeName;
 use std::os::fd::AsRawFd;
-use std::process::Stdio;
 use tokio::process::Command;
 
 /// Starts the probe on this machine, whatever the node's name.
@@ -42,13 +42,14 @@ impl Launcher for LocalLauncher {
             .arg(self.probe.hash16())
             .arg("--relay")
             .arg(format!("{:016x}", self.relay_id));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let child = command.spawn().map_err(|error| LaunchError::Probe {
-            why: format!("the probe {} could not be started on {node}: {error}", self.probe.path().display())
-                .into(),
+        let child = ChildCommand::spawn(&mut command, Tail::default()).map_err(|error| {
+            cannot(format!(
+                "the probe {} could not be started on {node}: {error}",
+                self.probe.path().display()
+            ))
         })?;
         drop(file);
-        child::stream(child).ok_or_else(|| cannot("the probe's pipes are missing".to_owned()))
+        Ok(child.into_stream(Vec::new()))
     }
 }
 

@@ -2,8 +2,13 @@
 //! them.
 
 mod child;
+mod deploy;
+mod identity;
 pub mod known_hosts;
 pub mod local;
+mod login_error;
+mod login_files;
+pub mod openssh;
 pub mod scripted;
 pub mod ssh2;
 pub mod ssh_config;
@@ -12,6 +17,7 @@ pub mod upload;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nodeglass_protocol::{NodeName, Text};
+use std::borrow::Cow;
 use tokio::sync::{mpsc, oneshot};
 
 /// Capacity of the channels to and from a probe, in chunks.
@@ -20,8 +26,13 @@ pub const PIPE_DEPTH: usize = 64;
 /// Starts probes.
 #[async_trait]
 pub trait Launcher: Send + Sync + 'static {
-    /// The name in logs and on the page: `ssh2`, `local`, `scripted`.
+    /// The name in logs and on the page: `ssh2`, `openssh`, `local`, `scripted`.
     fn name(&self) -> &'static str;
+
+    /// Returns whether the program that it needs is on this machine.
+    fn is_installed(&self) -> bool {
+        true
+    }
 
     /// Starts a probe on `node`. Applies its own time limits (20 s in total).
     ///
@@ -84,9 +95,18 @@ pub enum LaunchError {
         /// What went wrong.
         why: Text,
     },
-    /// This launcher does not support the host (no common algorithm, GSSAPI only, a jump host).
+    /// This launcher cannot log in to the host (no common algorithm, GSSAPI only, a jump host); another
+    /// one may.
     #[error("{why}")]
     Capability {
+        /// What went wrong.
+        why: Text,
+        /// What to do.
+        advice: Text,
+    },
+    /// The node cannot run this probe (another processor, an older C library), whatever starts it.
+    #[error("{why}")]
+    Incompatible {
         /// What went wrong.
         why: Text,
         /// What to do.
@@ -129,9 +149,14 @@ impl Tail {
         self.0.drain(..over);
     }
 
+    /// All of it.
+    pub fn as_str(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+
     /// The last lines that fit into a [`Text`].
     pub fn text(&self) -> Text {
-        let text = String::from_utf8_lossy(&self.0);
+        let text = self.as_str();
         let text = text.trim_end();
         let mut from = text.len().saturating_sub(Text::MAX_BYTES - 8);
         while !text.is_char_boundary(from) {

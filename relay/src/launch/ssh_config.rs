@@ -1,5 +1,6 @@
 //! Resolves how to reach a host by asking `ssh -G`, so that it matches the user's own `ssh`.
 
+use super::LaunchError;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -38,7 +39,21 @@ pub struct HostSettings {
     pub proxy: Option<String>,
     /// `RevokedHostKeys`, if set.
     pub revoked_keys: Option<String>,
+    /// Whether a certificate, a security key or a smart card may be needed to log in, which the built-in
+    /// client cannot use.
+    pub needs_openssh: bool,
+    /// Options that undo settings with which ssh would not run a command with our pipes (`RemoteCommand`,
+    /// `StdinNull`, …), as `-o` takes them. Only those in effect: older versions do not know them all.
+    pub resets: Vec<&'static str>,
 }
+
+/// Settings with which ssh would not run a command with our pipes, and their defaults.
+const RESETS: [(&str, &str); 4] = [
+    ("remotecommand", "RemoteCommand=none"),
+    ("stdinnull", "StdinNull=no"),
+    ("forkafterauthentication", "ForkAfterAuthentication=no"),
+    ("sessiontype", "SessionType=default"),
+];
 
 /// Home directory, login name and agent; defaults for what a configuration leaves open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +98,18 @@ pub enum ConfigError {
     Refused(String),
 }
 
+impl From<ConfigError> for LaunchError {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            ConfigError::Slow => Self::Unreachable { why: error.to_string().into() },
+            ConfigError::Refused(_) => Self::Auth {
+                why: error.to_string().into(),
+                advice: "fix the SSH configuration, then retry".into(),
+            },
+        }
+    }
+}
+
 /// Runs `ssh -G` for a host. Without an installed `ssh`, OpenSSH's defaults apply.
 ///
 /// # Errors
@@ -94,7 +121,8 @@ pub async fn settings(host: &str, file: Option<&Path>, local: &Local) -> Result<
         command.arg("-F").arg(file);
     }
     command.arg("--").arg(host);
-    tame(&mut command, local);
+    set_environment(&mut command, local);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let output = match tokio::time::timeout(TIME_LIMIT, command.output()).await {
         Err(_) => return Err(ConfigError::Slow),
         Ok(Err(_)) => return Ok(read("", host, local)),
@@ -108,18 +136,24 @@ pub async fn settings(host: &str, file: Option<&Path>, local: &Local) -> Result<
     Ok(read(&text, host, local))
 }
 
-/// Limits the environment of a child to what ssh needs, and kills it with the relay.
-fn tame(command: &mut Command, local: &Local) {
-    command.env_clear().env("HOME", &local.home).env("USER", &local.user).env("LC_ALL", "C");
-    for name in ["PATH", "KRB5CCNAME"] {
-        if let Some(value) = std::env::var_os(name) {
-            command.env(name, value);
-        }
+/// Variables that are the relay's own, or let ssh open a window to ask for a password.
+const REMOVED: [&str; 4] = ["DISPLAY", "WAYLAND_DISPLAY", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE"];
+
+/// Sets the environment of an ssh: the user's, as proxy commands and `Match exec` may need any of it.
+/// Messages are in English, and nobody is asked for passwords.
+pub(super) fn set_environment(command: &mut Command, local: &Local) {
+    let own = std::env::vars_os().map(|(name, _)| name);
+    for name in own.filter(|name| name.to_string_lossy().starts_with("NODEGLASS_")) {
+        command.env_remove(name);
     }
-    if let Some(agent) = &local.agent {
-        command.env("SSH_AUTH_SOCK", agent);
+    for name in REMOVED {
+        command.env_remove(name);
     }
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command.env("HOME", &local.home).env("USER", &local.user).env("LC_ALL", "C");
+    match &local.agent {
+        Some(agent) => command.env("SSH_AUTH_SOCK", agent),
+        None => command.env_remove("SSH_AUTH_SOCK"),
+    };
 }
 
 /// Parses the output of `ssh -G` for `host`; missing settings get OpenSSH's defaults.
@@ -135,7 +169,7 @@ pub fn read(output: &str, host: &str, local: &Local) -> HostSettings {
     let hostname = first("hostname").unwrap_or(host).to_owned();
     let user = first("user").unwrap_or(&local.user).to_owned();
     let tokens = Tokens { local, hostname: &hostname, user: &user, host };
-    let identity_files = match fields.get("identityfile") {
+    let identity_files: Vec<PathBuf> = match fields.get("identityfile") {
         Some(files) => files.iter().map(|file| tokens.path(file)).collect(),
         None => DEFAULT_IDENTITIES.iter().map(|file| tokens.path(file)).collect(),
     };
@@ -153,10 +187,27 @@ pub fn read(output: &str, host: &str, local: &Local) -> HostSettings {
         accept_unknown: matches!(first("stricthostkeychecking"), Some("accept-new" | "no" | "off" | "false")),
         proxy: set("proxyjump").or(set("proxycommand")).map(str::to_owned),
         revoked_keys: set("revokedhostkeys").map(str::to_owned),
+        needs_openssh: ["certificatefile", "pkcs11provider"].iter().any(|key| set(key).is_some())
+            || identity_files.iter().any(|file| is_openssh_only(file)),
+        resets: RESETS
+            .iter()
+            .filter(|(key, _)| set(key).is_some_and(|value| !is_default(value)))
+            .map(|(_, reset)| *reset)
+            .collect(),
         identity_files,
         hostname,
         user,
     }
+}
+
+fn is_default(value: &str) -> bool {
+    matches!(value, "no" | "false" | "default")
+}
+
+/// Whether a key file is one of a security key, or has a certificate beside it.
+fn is_openssh_only(file: &Path) -> bool {
+    let name = file.as_os_str().to_string_lossy();
+    Path::new(&format!("{name}-cert.pub")).exists() || name.ends_with("_sk") && file.exists()
 }
 
 /// OpenSSH's list without kinds that libssh2 cannot load from a file.

@@ -443,7 +443,9 @@ impl Session {
             LaunchError::Auth { why, advice } => {
                 DisconnectReason::NeedsUser { kind: FailureKind::Login, why, advice }
             }
-            LaunchError::HostKey { why, advice } | LaunchError::Capability { why, advice } => {
+            LaunchError::HostKey { why, advice }
+            | LaunchError::Capability { why, advice }
+            | LaunchError::Incompatible { why, advice } => {
                 DisconnectReason::NeedsUser { kind: FailureKind::Other, why, advice }
             }
             // A single occurrence may be a file server that hung for a moment.

@@ -2,11 +2,12 @@
 
 use super::sshd::Sshd;
 use nodeglass_protocol::NodeName;
+use nodeglass_relay::launch::openssh::{OpensshLauncher, OpensshOptions};
 use nodeglass_relay::launch::ssh_config::Local;
 use nodeglass_relay::launch::ssh2::{Ssh2Launcher, Ssh2Options};
 use nodeglass_relay::launch::upload::ProbeBinary;
 use nodeglass_relay::launch::{LaunchError, Launcher, NodeStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Prints a hello, then echoes each line of stdin until that closes.
@@ -20,40 +21,78 @@ pub struct User<'a> {
     pub sshd: &'a Sshd,
     pub known_hosts: String,
     pub identity: String,
+    /// More settings for all hosts.
     pub extra: String,
-    pub agent: Option<std::path::PathBuf>,
+    /// `Host` blocks, which take precedence.
+    pub hosts: String,
+    pub agent: Option<PathBuf>,
 }
 
 impl<'a> User<'a> {
     pub fn of(sshd: &'a Sshd) -> Self {
         let identity = sshd.path("user_key").display().to_string();
-        Self { sshd, known_hosts: sshd.known_line(), identity, extra: String::new(), agent: None }
+        Self {
+            sshd,
+            known_hosts: sshd.known_line(),
+            identity,
+            extra: String::new(),
+            hosts: String::new(),
+            agent: None,
+        }
     }
 
-    pub fn launcher(&self, probe: &Path) -> Ssh2Launcher {
+    /// The user's ssh_config.
+    pub fn config(&self) -> PathBuf {
         let known = self.sshd.write("known_hosts", &self.known_hosts);
         let config = format!(
-            "Host *\n HostName 127.0.0.1\n Port {}\n UserKnownHostsFile {}\n GlobalKnownHostsFile none\n IdentityFile {}\n\
+            "{}\nHost *\n HostName 127.0.0.1\n Port {}\n UserKnownHostsFile {}\n GlobalKnownHostsFile none\n IdentityFile {}\n\
              {}\n",
+            self.hosts,
             self.sshd.port,
             known.display(),
             self.identity,
             self.extra
         );
-        let config = self.sshd.write("ssh_config", &config);
-        let local = Local { agent: self.agent.clone(), ..Local::from_env() };
+        self.sshd.write("ssh_config", &config)
+    }
+
+    fn local(&self) -> Local {
+        Local { agent: self.agent.clone(), ..Local::from_env() }
+    }
+
+    pub fn launcher(&self, probe: &Path) -> Ssh2Launcher {
         Ssh2Launcher::new(Ssh2Options {
             probe: ProbeBinary::find(Some(probe)).unwrap(),
             relay_id: 0xabcd,
-            config: Some(config),
-            local,
+            config: Some(self.config()),
+            local: self.local(),
+        })
+    }
+
+    pub fn openssh(&self, probe: &Path) -> OpensshLauncher {
+        OpensshLauncher::new(OpensshOptions {
+            probe: ProbeBinary::find(Some(probe)).unwrap(),
+            relay_id: 0xabcd,
+            config: Some(self.config()),
+            local: self.local(),
         })
     }
 
     pub async fn launch(&self, probe: &Path) -> Result<NodeStream, LaunchError> {
         self.launcher(probe).launch(&node()).await
     }
+
+    /// Launches with the built-in client or with the system's ssh.
+    pub async fn launch_with(&self, name: &str, probe: &Path) -> Result<NodeStream, LaunchError> {
+        match name {
+            "ssh2" => self.launch(probe).await,
+            _ => self.openssh(probe).launch(&node()).await,
+        }
+    }
 }
+
+/// The launchers over SSH.
+pub const LAUNCHERS: [&str; 2] = ["ssh2", "openssh"];
 
 pub fn node() -> NodeName {
     NodeName::new("node-1").unwrap()

@@ -37,8 +37,26 @@ impl Sshd {
         Self::with_key(|_| more.to_owned())
     }
 
+    /// The same, with these PAM rules instead of the system's; `None` also without the permission to mount.
+    pub fn with_pam(rules: &str) -> Option<Self> {
+        if !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success()) {
+            eprintln!("skipped: PAM rules can only be replaced in a mount namespace");
+            return None;
+        }
+        let rules = format!("auth required pam_permit.so\n{rules}session required pam_permit.so\n");
+        Self::prepared(|dir| {
+            fs::create_dir(dir.join("pam.d")).unwrap();
+            fs::write(dir.join("pam.d/sshd"), rules).unwrap();
+            "UsePAM yes\n".to_owned()
+        })
+    }
+
     /// The same, with configuration that refers to the keys in the given folder.
     pub fn with_key(more: impl FnOnce(&Path) -> String) -> Option<Self> {
+        Self::prepared(more)
+    }
+
+    fn prepared(more: impl FnOnce(&Path) -> String) -> Option<Self> {
         if !Path::new(SSHD).exists() {
             assert!(
                 std::env::var("CI").as_deref() != Ok("true"),
@@ -137,13 +155,20 @@ pub fn keygen(path: &Path, more: &[&str]) {
 fn spawn(dir: &Path, more: &str) -> Option<(Child, u16)> {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let d = dir.display();
+    // Unlike for other settings, the last one counts.
+    let startups = if more.contains("MaxStartups") { "" } else { "MaxStartups 200\n" };
     let config = format!(
         "{more}\nListenAddress 127.0.0.1:{port}\nHostKey {d}/host_key\nPidFile none\nAuthorizedKeysFile {d}/authorized_keys\n\
          StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
-         MaxStartups 200\nSetEnv HOME={d}/home TMPDIR={d}/tmp XDG_RUNTIME_DIR={d}/run\nPrintMotd no\nLogLevel ERROR\nSubsystem sftp internal-sftp\n"
+         {startups}SetEnv HOME={d}/home TMPDIR={d}/tmp XDG_RUNTIME_DIR={d}/run\nPrintMotd no\nLogLevel ERROR\nSubsystem sftp internal-sftp\n"
     );
     fs::write(dir.join("sshd_config"), config).unwrap();
     let mut command = Command::new(SSHD);
+    if dir.join("pam.d").exists() {
+        command = Command::new("unshare");
+        let mount = "mount --bind \"$0\"/pam.d /etc/pam.d && exec \"$@\"";
+        command.args(["-m", "sh", "-c", mount]).arg(dir).arg(SSHD);
+    }
     command.arg("-D").arg("-e").arg("-f").arg(dir.join("sshd_config")).process_group(0);
     let mut child =
         command.stdin(Stdio::null()).stderr(fs::File::create(dir.join("sshd.log")).unwrap()).spawn().ok()?;

@@ -259,7 +259,7 @@ async fn a_node_with_an_unsupported_c_library_is_reported() {
         tool("getconf", getconf);
         tool("ldd", ldd);
         match User::of(&sshd).launch(&probe).await {
-            Err(LaunchError::Capability { why, advice }) => {
+            Err(LaunchError::Incompatible { why, advice }) => {
                 assert!(why.as_str().starts_with(wanted), "{why}");
                 assert!(advice.as_str().contains("--probe PATH"), "{advice}");
             }
@@ -268,7 +268,7 @@ async fn a_node_with_an_unsupported_c_library_is_reported() {
     }
     tool("uname", "echo s390x");
     match User::of(&sshd).launch(&probe).await {
-        Err(LaunchError::Capability { why, .. }) => assert!(why.as_str().contains("s390x"), "{why}"),
+        Err(LaunchError::Incompatible { why, .. }) => assert!(why.as_str().contains("s390x"), "{why}"),
         other => panic!("{other:?}"),
     }
     assert!(cached(&sshd).is_empty(), "nothing was sent");
@@ -280,7 +280,7 @@ async fn a_probe_that_the_dynamic_linker_refuses_is_explained() {
     let linker =
         "echo \"$0: /lib64/libc.so.6: version \\`GLIBC_2.34' not found (required by $0)\" >&2; exit 1";
     match User::of(&sshd).launch(&sshd.script(linker)).await {
-        Err(LaunchError::Capability { why, .. }) => {
+        Err(LaunchError::Incompatible { why, .. }) => {
             assert_eq!(why.as_str(), "node-1 has a glibc older than 2.34, which node-probe needs");
         }
         other => panic!("{other:?}"),

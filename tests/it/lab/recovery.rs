@@ -20,12 +20,14 @@ async fn a_repaired_node_reconnects_by_itself_a_button_or_a_command() -> Result<
     let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };
     let job = site.train("alice", &["-N2", "--ntasks-per-node=1", "--gres=gpu:1"])?;
     site.lab.wait_until(job, "RUNNING")?;
-    // Only ssh with her configuration could use a jump host.
+    // A key that does not exist, and no other.
     let config = |text: &str| {
         let script = format!("mkdir -p ~/.ssh && printf '{text}' > ~/.ssh/config && chmod 600 ~/.ssh/config");
         site.lab.text("login", "alice", &["bash", "-c", &script]).map(drop)
     };
-    config(&format!("Host {NODE}\\n ProxyJump gate\\n"))?;
+    config(&format!(
+        "Host {NODE}\\n IdentityFile ~/.ssh/missing\\n IdentitiesOnly yes\\n IdentityAgent none\\n"
+    ))?;
     let relay = site.relay("alice")?;
     let mut client = Client::connect(&relay.link, Form::Binary).await?;
     client.subscribe(&[Topic::Overview]).await?;
@@ -34,7 +36,10 @@ async fn a_repaired_node_reconnects_by_itself_a_button_or_a_command() -> Result<
     let Some(Link::Refused { reason: why, advice }) = link(picture) else {
         unreachable!("it was waited for")
     };
-    ensure!(why.as_str().contains("gate") && !advice.as_str().contains("launcher"), "{why}; {advice}");
+    ensure!(
+        why.as_str().contains("there is no key") && advice.as_str().contains(&format!("ssh {NODE}")),
+        "{why}; {advice}"
+    );
     browser.open(&relay.link.url).await?;
     browser.until("a list of jobs", "document.querySelector('a[href*=\"/job/\"]')").await?;
     browser.open(&relay.link.path(&format!("/node/{NODE}"))).await?;

@@ -1,10 +1,11 @@
 //! Authenticates with the user's keys: the agent's first, then key files, within a limit of attempts.
 
 use super::budget::{self, Beyond};
-use super::failure::{self, capability};
-use super::identity::{KeyFile, KeyState, agent_keys, key_files};
+use super::failure::{self, OPENSSH, capability};
 use super::link::Link;
 use crate::launch::LaunchError;
+use crate::launch::identity::{KeyFile, KeyState, agent_keys, key_files};
+use crate::launch::login_error;
 use crate::launch::ssh_config::HostSettings;
 use ssh2::{ErrorCode, Session};
 use std::path::Path;
@@ -58,10 +59,7 @@ pub(super) async fn log_in(
     }
     let methods = methods.map_err(|error| failure::broken("asking how to log in", &error))?;
     if !methods.split(',').any(|method| method == "publickey") {
-        return Err(capability(
-            format!("{} does not take keys, only {methods}", settings.host),
-            "the relay logs in with keys only; ask the administrators whether they can be allowed there",
-        ));
+        return Err(capability(format!("{} does not take keys, only {methods}", settings.host), OPENSSH));
     }
     let Ok(files) = timeout(FILES_LIMIT, key_files(settings)).await else {
         return Err(failure::unreachable(
@@ -236,43 +234,22 @@ fn is_refusal(error: &ssh2::Error) -> bool {
 /// The error for a user none of whose keys was accepted.
 fn refusal(settings: &HostSettings, methods: &str, files: &[KeyFile], tried: &Tried) -> LaunchError {
     let host = &settings.host;
-    let by_hand = format!("see that `ssh {host}` logs in without asking, then retry");
     let tries = tried.agent_keys + tried.files;
-    if tried.hung_up == Some(HungUp::OverUser) {
-        let why = format!(
-            "{host} accepted your key and then denied the login, as nodes do while no job of yours runs there (PAM)"
-        );
-        return LaunchError::Denied { why: why.into() };
-    }
-    let (why, advice) = if tried.hung_up == Some(HungUp::OverKeys) {
-        (
-            format!("{host} ended the login after {} (MaxAuthTries)", text_keys(tries)),
+    match tried.hung_up {
+        Some(HungUp::OverUser) => login_error::denied(host, ""),
+        Some(HungUp::OverKeys) => login_error::too_many_keys(host, tries),
+        None if tried.agent_silent => LaunchError::Auth {
+            why: "the SSH agent does not answer".into(),
+            advice: "check it with `ssh-add -l`, then retry".into(),
+        },
+        None if others_may_help(methods) || settings.needs_openssh => capability(
             format!(
-                "name the right key for {host} in ~/.ssh/config (`IdentityFile` and `IdentitiesOnly yes`), so that it is \
-                 offered first"
+                "{host} accepted none of {tries} keys, and the built-in SSH has no other credentials (it takes {methods})"
             ),
-        )
-    } else if tried.agent_silent {
-        ("the SSH agent does not answer".to_owned(), "check it with `ssh-add -l`, then retry".to_owned())
-    } else if others_may_help(methods) {
-        return capability(
-            format!("{host} accepted none of {tries} keys, but it takes {methods}"),
-            "the relay logs in with keys only: make one with `ssh-keygen` and append its .pub file to ~/.ssh/authorized_keys there",
-        );
-    } else if tries > 0 {
-        let keys = if tries == 1 { "your key".to_owned() } else { format!("any of your {tries} keys") };
-        (format!("{host} did not accept {keys} for user {} (it takes {methods})", settings.user), by_hand)
-    } else if let Some(unusable) = files.iter().find_map(unusable) {
-        unusable
-    } else {
-        (format!("there is no key to log in to {host} with"), by_hand)
-    };
-    LaunchError::Auth { why: why.into(), advice: advice.into() }
-}
-
-/// The number of offered keys as text.
-fn text_keys(tries: usize) -> String {
-    if tries == 1 { "one key".to_owned() } else { format!("{tries} keys") }
+            OPENSSH,
+        ),
+        None => login_error::refused(settings, methods, files, tries),
+    }
 }
 
 /// Whether the host accepts a method that the user's own ssh probably has and we do not: host-based
@@ -284,20 +261,4 @@ fn others_may_help(methods: &str) -> bool {
         std::env::var_os("KRB5CCNAME").is_some() || Path::new(&format!("/tmp/krb5cc_{uid}")).exists()
     };
     methods.split(',').any(|method| method == "hostbased" || method.starts_with("gssapi") && kerberos())
-}
-
-/// Why an existing key file could not be tried, and what to do.
-fn unusable(file: &KeyFile) -> Option<(String, String)> {
-    let path = file.path.display();
-    match file.state {
-        KeyState::Encrypted => Some((
-            format!("the key {path} has a passphrase and no SSH agent holds it"),
-            format!("load it with `ssh-add {path}` in the shell that starts the relay, then retry"),
-        )),
-        KeyState::Exposed => Some((
-            format!("the key {path} can be read by others, so it is not used"),
-            format!("chmod 600 {path}, then retry"),
-        )),
-        KeyState::Ready(_) | KeyState::PublicOnly => None,
-    }
 }

@@ -3,15 +3,15 @@
 use super::failure::{self, unreachable};
 use super::link::Link;
 use crate::launch::LaunchError;
-use crate::launch::known_hosts::{HostId, KnownHosts, Place, Verdict};
+use crate::launch::known_hosts::{HostId, KnownHosts, Verdict};
+use crate::launch::login_error;
 use crate::launch::ssh_config::HostSettings;
-use rustix::fs::{Access, access};
 use rustix::net::sockopt;
 use sha2::{Digest, Sha256};
 use ssh2::MethodType;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpStream;
@@ -128,52 +128,7 @@ fn judge(
     match known.verdict(id, key, now) {
         Verdict::Known => Ok(()),
         Verdict::Unknown if settings.accept_unknown && trusted.accepts(id, key) => Ok(()),
-        verdict => {
-            let (why, advice) = objection(&verdict, id.display(), key, settings);
-            Err(LaunchError::HostKey { why: why.into(), advice: advice.into() })
-        }
-    }
-}
-
-/// The message and advice for a rejected key.
-fn objection(verdict: &Verdict, name: &str, key: &[u8], settings: &HostSettings) -> (String, String) {
-    let host = &settings.host;
-    let confirm = "this can be an attack or a reinstalled node; if the administrators confirm it:";
-    match verdict {
-        Verdict::Known | Verdict::Unknown if settings.accept_unknown => (
-            format!(
-                "the host key of {name} changed since this relay first saw it (it is now {})",
-                fingerprint(key)
-            ),
-            format!("{confirm} ssh {host}, then restart the relay"),
-        ),
-        Verdict::Known | Verdict::Unknown => (
-            format!("the host key of {name} is not known ({})", fingerprint(key)),
-            format!("check it and record it by logging in once: ssh {host}"),
-        ),
-        Verdict::Changed(Place { file, line }) => (
-            format!("the host key of {name} is not the one in {} line {line}", file.display()),
-            format!("{} (it is now {})", mended(file, confirm, name, host), fingerprint(key)),
-        ),
-        Verdict::Revoked(Place { file, line }) => (
-            format!("the host key of {name} is revoked in {} line {line}", file.display()),
-            "do not log in there; ask the administrators".to_owned(),
-        ),
-        Verdict::BadCertificate(why) => (
-            format!("the host certificate of {name} does not hold: {why}"),
-            "ask the administrators".to_owned(),
-        ),
-    }
-}
-
-/// How to fix a changed key in the file that contains the old one, if the user may write it.
-fn mended(file: &Path, confirm: &str, name: &str, host: &str) -> String {
-    let file = file.display();
-    match access(file.to_string(), Access::WRITE_OK) {
-        Ok(()) => format!("{confirm} ssh-keygen -f '{file}' -R '{name}', then ssh {host}"),
-        Err(_) => format!(
-            "this can be an attack or a reinstalled node; only the administrators can fix {file}: ask them"
-        ),
+        verdict => Err(login_error::host_key(&verdict, id.display(), &fingerprint(key), settings)),
     }
 }
 
@@ -194,20 +149,6 @@ mod tests {
         assert!(trusted.accepts(&a, b"key") && trusted.accepts(&b, b"other"));
         assert!(trusted.accepts(&a, b"key"));
         assert!(!trusted.accepts(&a, b"other"));
-    }
-
-    #[test]
-    fn a_changed_key_names_the_file_and_who_may_write_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let own = dir.path().join("known_hosts");
-        std::fs::write(&own, "").unwrap();
-        let advice = mended(&own, "if it is right:", "[n1]:22", "n1");
-        assert_eq!(
-            advice,
-            format!("if it is right: ssh-keygen -f '{}' -R '[n1]:22', then ssh n1", own.display())
-        );
-        let site = mended(&dir.path().join("ssh_known_hosts"), "if it is right:", "n1", "n1");
-        assert!(site.contains("only the administrators can fix") && !site.contains("ssh-keygen"), "{site}");
     }
 
     #[test]

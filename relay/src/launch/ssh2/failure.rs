@@ -4,6 +4,10 @@ use crate::launch::LaunchError;
 use libssh2_sys as raw;
 use ssh2::ErrorCode;
 
+/// The advice where the system's ssh may log in.
+pub(super) const OPENSSH: &str =
+    "use --launcher openssh, which logs in with the `ssh` program of the relay's machine";
+
 /// Maps an error during the handshake.
 pub(super) fn handshake(error: &ssh2::Error) -> LaunchError {
     match error.code() {
@@ -17,7 +21,7 @@ pub(super) fn handshake(error: &ssh2::Error) -> LaunchError {
             | raw::LIBSSH2_ERROR_HOSTKEY_INIT,
         ) => capability(
             format!("the built-in SSH and this host know no common algorithm ({})", error.message()),
-            "the administrators can allow an algorithm that both know, such as curve25519-sha256 and aes128-gcm@openssh.com",
+            OPENSSH,
         ),
         ErrorCode::Session(raw::LIBSSH2_ERROR_HOSTKEY_SIGN) => LaunchError::HostKey {
             why: "the host could not prove that it holds its host key".into(),

@@ -1,14 +1,16 @@
 //! Copies bytes between a remote command and a `NodeStream` until either side ends.
 
+use super::failure;
 use super::link::Link;
-use crate::launch::{NodeStream, PIPE_DEPTH, StreamEnd, Tail};
+use crate::launch::deploy::{Host, RemoteCommand};
+use crate::launch::{LaunchError, NodeStream, PIPE_DEPTH, StreamEnd, Tail};
 use bytes::Bytes;
 use nodeglass_protocol::Text;
 use ssh2::{Channel, DisconnectCode};
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// Read at once; a sample of an 8-GPU node is about 3 KiB.
 const CHUNK: usize = 8 * 1024;
@@ -20,7 +22,7 @@ const STATUS_LIMIT: Duration = Duration::from_secs(2);
 const FAREWELL_LIMIT: Duration = Duration::from_millis(300);
 
 /// A running remote command, with its stderr.
-pub(super) struct Remote {
+pub struct Remote {
     pub(super) channel: Channel,
     pub(super) errors: Tail,
     // Freed last, after its channel.
@@ -49,6 +51,38 @@ fn read_available(channel: &mut Channel, errors: &mut Tail, link: &Link) -> io::
             link.add_allowance(n);
             Ok(Some(Bytes::copy_from_slice(&buffer[..n])))
         }
+    }
+}
+
+impl Host for Link {
+    type Command = Remote;
+
+    async fn start(self, command: &str, _: Instant) -> Result<Remote, LaunchError> {
+        Remote::start(self, command).await.map_err(|error| failure::broken("starting the probe", &error))
+    }
+}
+
+impl RemoteCommand for Remote {
+    type Host = Link;
+
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        Remote::next(self).await
+    }
+
+    async fn write_until_end(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        Remote::write_until_end(self, bytes).await
+    }
+
+    async fn end_input(&mut self) -> io::Result<()> {
+        Remote::end_input(self).await
+    }
+
+    async fn finish(self) -> Result<(StreamEnd, Link), LaunchError> {
+        Ok(Remote::finish(self).await)
+    }
+
+    fn into_stream(self, received: Vec<Bytes>) -> NodeStream {
+        Remote::into_stream(self, received)
     }
 }
 

@@ -2,7 +2,7 @@
 //! When it changes, a refused login may succeed.
 
 use super::identity::agent_keys;
-use crate::launch::ssh_config::HostSettings;
+use super::ssh_config::HostSettings;
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;

@@ -1,6 +1,6 @@
 //! Loads the user's keys: usable key files, and keys of the agent.
 
-use crate::launch::ssh_config::HostSettings;
+use super::ssh_config::HostSettings;
 use ssh_key::{PrivateKey, PublicKey};
 use std::io;
 use std::os::unix::fs::MetadataExt;

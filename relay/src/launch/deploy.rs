@@ -1,0 +1,237 @@
+//! Starts the probe on a host where commands can be run: finds it there, or uploads it first.
+
+use super::upload::{Place, ProbeBinary, Turns, UploadScript, Uploaded};
+use super::{LaunchError, NodeStream, StreamEnd};
+use bytes::Bytes;
+use nodeglass_protocol::{NodeName, probe};
+use std::io;
+use std::time::Duration;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// Maximum number of connections being established; login nodes and sshds limit them.
+pub(super) const CONNECTS_AT_ONCE: usize = 32;
+/// Time limit from the start to a running probe, if it is installed.
+pub(super) const LAUNCH_LIMIT: Duration = Duration::from_secs(20);
+/// Time limit for uploading a probe, some MB over any network.
+const UPLOAD_LIMIT: Duration = Duration::from_secs(60);
+
+/// A host where commands can be run, one after the other.
+pub(super) trait Host: Send + Sized {
+    /// A running command.
+    type Command: RemoteCommand<Host = Self>;
+
+    /// Starts a command, after a login if each command needs its own; a login must end before `deadline`.
+    fn start(
+        self,
+        command: &str,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Self::Command, LaunchError>> + Send;
+}
+
+/// A command that runs on a host, with its pipes.
+pub(super) trait RemoteCommand: Send + Sized {
+    /// Where it runs.
+    type Host: Host;
+
+    /// Waits for the next bytes of stdout; `None` at its end. Cancel safe.
+    fn next(&mut self) -> impl Future<Output = io::Result<Option<Bytes>>> + Send;
+
+    /// Writes `bytes` to stdin, unless the command exits before it has read them all: then returns
+    /// `false`.
+    fn write_until_end(&mut self, bytes: &[u8]) -> impl Future<Output = io::Result<bool>> + Send;
+
+    /// Closes stdin.
+    fn end_input(&mut self) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// Waits for the exit status, which follows the end of the output.
+    fn finish(self) -> impl Future<Output = Result<(StreamEnd, Self::Host), LaunchError>> + Send;
+
+    /// Moves the pipes to a separate task; `received` is the stdout read so far.
+    fn into_stream(self, received: Vec<Bytes>) -> NodeStream;
+}
+
+/// Starts probes, and uploads them where they are missing.
+pub(super) struct Deployer {
+    probe: ProbeBinary,
+    relay_id: u64,
+    uploads: Turns,
+}
+
+/// The result of starting the probe.
+enum Start<H: Host> {
+    /// It responded; its output so far.
+    Runs(H::Command, Vec<Bytes>),
+    /// It exited without a recognised response.
+    Ended(StreamEnd, H),
+}
+
+/// Whether a node has the probe.
+enum Found<H> {
+    Runs(NodeStream),
+    Missing(H),
+}
+
+impl Deployer {
+    /// Starts `probe` for the relay with this id.
+    pub(super) fn new(probe: ProbeBinary, relay_id: u64) -> Self {
+        Self { probe, relay_id, uploads: Turns::default() }
+    }
+
+    /// Runs the probe, after an upload if it is missing; an installed one must respond before `deadline`.
+    ///
+    /// # Errors
+    /// [`LaunchError`].
+    pub(super) async fn run<H: Host>(
+        &self,
+        node: &NodeName,
+        host: H,
+        deadline: Instant,
+    ) -> Result<NodeStream, LaunchError> {
+        let host = match self.find(node, host, deadline).await? {
+            Found::Runs(stream) => return Ok(stream),
+            Found::Missing(host) => host,
+        };
+        let turn = self.uploads.take().await;
+        let host = match turn.look_again {
+            false => host,
+            true => match self.find(node, host, Instant::now() + LAUNCH_LIMIT).await? {
+                Found::Runs(stream) => return Ok(stream),
+                Found::Missing(host) => {
+                    turn.found_nothing();
+                    host
+                }
+            },
+        };
+        let host = self.upload(host).await?;
+        turn.succeeded();
+        drop(turn);
+        match self.start(node, host, Instant::now() + LAUNCH_LIMIT).await? {
+            Start::Runs(command, received) => Ok(command.into_stream(received)),
+            Start::Ended(end, _) => Err(LaunchError::Probe { why: self.probe.complaint(&end) }),
+        }
+    }
+
+    /// Runs the probe, or determines that it is missing and that the node could run it.
+    async fn find<H: Host>(
+        &self,
+        node: &NodeName,
+        host: H,
+        deadline: Instant,
+    ) -> Result<Found<H>, LaunchError> {
+        match self.start(node, host, deadline).await? {
+            Start::Runs(command, received) => Ok(Found::Runs(command.into_stream(received))),
+            Start::Ended(end, host) => match self.probe.unfit(node.as_str(), &end) {
+                Some(why) => Err(LaunchError::Incompatible {
+                    why: why.into(),
+                    advice: "build node-probe on a machine like this node, or an older one, and pass it with --probe PATH"
+                        .into(),
+                }),
+                None if self.probe.is_missing(&end) => Ok(Found::Missing(host)),
+                None => Err(LaunchError::Probe { why: self.probe.complaint(&end) }),
+            },
+        }
+    }
+
+    /// Runs the probe if it is installed.
+    async fn start<H: Host>(
+        &self,
+        node: &NodeName,
+        host: H,
+        deadline: Instant,
+    ) -> Result<Start<H>, LaunchError> {
+        let starting = async {
+            let mut command = host.start(&self.probe.run_command(self.relay_id), deadline).await?;
+            let mut received = Vec::new();
+            let mut window = Vec::new();
+            while let Some(chunk) = command.next().await.map_err(|error| broken(&error))? {
+                window.extend_from_slice(&chunk);
+                received.push(chunk);
+                // Excessive other output is handled by the reader of the stream.
+                if speaks(&window) || window.len() > probe::MAX_NOISE {
+                    return Ok(Start::Runs(command, received));
+                }
+            }
+            let (end, host) = command.finish().await?;
+            Ok(Start::Ended(end, host))
+        };
+        timeout_at(deadline, starting).await.map_err(|_| hangs(node))?
+    }
+
+    /// Uploads the probe to the remote user's cache, or another folder from which the node may run it.
+    async fn upload<H: Host>(&self, host: H) -> Result<H, LaunchError> {
+        timeout(UPLOAD_LIMIT, self.try_places(host))
+            .await
+            .unwrap_or_else(|_| Err(not_uploaded("it took longer than 60 s")))
+    }
+
+    /// Uploads to the first usable folder.
+    async fn try_places<H: Host>(&self, mut host: H) -> Result<H, LaunchError> {
+        // Read completely before anything is sent: the uploaded bytes must be the verified ones.
+        let probe = self.probe.clone();
+        let bytes = tokio::task::spawn_blocking(move || probe.bytes()).await.map_err(not_uploaded)?;
+        let bytes = bytes.map_err(not_uploaded)?;
+        let (mut first, mut reasons) = (Place::default(), Vec::new());
+        loop {
+            let random = getrandom::u64().map_err(not_uploaded)?;
+            let script = UploadScript::new(&self.probe, first, random);
+            let mut command = host.start(&script.command, Instant::now() + LAUNCH_LIMIT).await?;
+            let place = send(&mut command, &bytes).await.map_err(not_uploaded)?;
+            let (end, back) = command.finish().await?;
+            host = back;
+            match UploadScript::outcome(&end, place, &reasons) {
+                Uploaded::Done => return Ok(host),
+                Uploaded::Failed(why) => return Err(not_uploaded(why)),
+                Uploaded::TryNext(next, why) => {
+                    first = next;
+                    reasons.push(why);
+                }
+            }
+        }
+    }
+}
+
+/// Sends the probe to an upload script once it is ready, and waits for the end of its output.
+async fn send(command: &mut impl RemoteCommand, bytes: &[u8]) -> io::Result<Option<Place>> {
+    let (mut output, mut place) = (Vec::new(), None);
+    while let Some(chunk) = command.next().await? {
+        output.extend_from_slice(&chunk);
+        place = UploadScript::place(&output);
+        if place.is_some() {
+            if command.write_until_end(bytes).await? {
+                command.end_input().await?;
+            }
+            break;
+        }
+        if output.len() > probe::MAX_NOISE {
+            return Err(io::Error::other("the login script prints without end"));
+        }
+    }
+    while command.next().await?.is_some() {}
+    Ok(place)
+}
+
+fn not_uploaded(why: impl std::fmt::Display) -> LaunchError {
+    LaunchError::Probe { why: format!("the probe could not be put there: {why}").into() }
+}
+
+fn broken(error: &io::Error) -> LaunchError {
+    LaunchError::Unreachable { why: format!("the connection broke: {error}").into() }
+}
+
+/// The error for a host that accepted the login and whose login script then hangs.
+fn hangs(node: &NodeName) -> LaunchError {
+    LaunchError::Hangs {
+        why: format!("{node} accepted the login, but its login script did not end within 20 s").into(),
+        advice: format!("check that `ssh {node} true` ends at once; ~/.bashrc or a script like it waits")
+            .into(),
+    }
+}
+
+/// The error for a host that takes too long before the login.
+pub(super) fn slow() -> LaunchError {
+    LaunchError::Unreachable { why: "the host did not answer within 20 s".into() }
+}
+
+fn speaks(received: &[u8]) -> bool {
+    received.windows(probe::MAGIC.len()).any(|window| window == probe::MAGIC.as_bytes())
+}

@@ -1,0 +1,204 @@
+//! The system's `ssh`: starts a probe on a node through one child process, as on the command line.
+//!
+//! Whatever the user's `ssh` supports works: jump hosts and proxy commands, Kerberos, host-based login,
+//! certificates, security keys, `Match`, and existing ControlMaster connections. Each node costs a process
+//! (1.4 MiB); each command during a launch is a login of its own.
+
+mod failure;
+mod log;
+
+use super::child::{self, ChildCommand};
+use super::deploy::{CONNECTS_AT_ONCE, Deployer, Host, LAUNCH_LIMIT, RemoteCommand};
+use super::identity::key_files;
+use super::login_files::LoginFiles;
+use super::ssh_config::{self, HostSettings, Local};
+use super::upload::ProbeBinary;
+use super::{LaunchError, Launcher, NodeStream, StreamEnd};
+use async_trait::async_trait;
+use bytes::Bytes;
+use failure::unreachable;
+use log::SshLog;
+use nodeglass_protocol::NodeName;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// The program.
+const SSH: &str = "ssh";
+/// Settings that override the user's. Forwardings are for the user's own sessions, nobody can be asked, and
+/// no connection is left behind for others to use. Those of the user are used (`ControlPath`).
+const SETTINGS: [&str; 14] = [
+    "BatchMode=yes",
+    "ConnectTimeout=10",
+    "ConnectionAttempts=1",
+    "ServerAliveInterval=15",
+    "ServerAliveCountMax=2",
+    "ClearAllForwardings=yes",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "Tunnel=no",
+    "PermitLocalCommand=no",
+    "EscapeChar=none",
+    "ControlMaster=no",
+    "UpdateHostKeys=no",
+    "LogLevel=DEBUG1",
+];
+/// A login ends this long before the launch's deadline, so that a slow login is told from a login script
+/// that hangs.
+const BEFORE_DEADLINE: Duration = Duration::from_millis(100);
+/// Time limit for reading key files, which explain a refusal.
+const FILES_LIMIT: Duration = Duration::from_secs(5);
+
+/// Options of the launcher.
+#[derive(Clone, Debug)]
+pub struct OpensshOptions {
+    /// The probe to run.
+    pub probe: ProbeBinary,
+    /// Identifies this relay to probes, so that a new link to a node takes over from a dead one.
+    pub relay_id: u64,
+    /// Another file than `~/.ssh/config` (`ssh -F`).
+    pub config: Option<PathBuf>,
+    /// Home directory, user and agent.
+    pub local: Local,
+}
+
+/// Starts probes with the system's `ssh`.
+pub struct OpensshLauncher {
+    client: Arc<Client>,
+    connects: Semaphore,
+    deployer: Deployer,
+    login_files: LoginFiles,
+}
+
+/// How `ssh` is called.
+struct Client {
+    config: Option<PathBuf>,
+    local: Local,
+}
+
+impl OpensshLauncher {
+    /// A launcher without connections.
+    pub fn new(options: OpensshOptions) -> Self {
+        let OpensshOptions { probe, relay_id, config, local } = options;
+        Self {
+            login_files: LoginFiles::new(&local.home, config.as_deref()),
+            client: Arc::new(Client { config, local }),
+            connects: Semaphore::new(CONNECTS_AT_ONCE),
+            deployer: Deployer::new(probe, relay_id),
+        }
+    }
+}
+
+#[async_trait]
+impl Launcher for OpensshLauncher {
+    fn name(&self) -> &'static str {
+        "openssh"
+    }
+
+    fn is_installed(&self) -> bool {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(SSH).is_file())
+    }
+
+    async fn login_fingerprint(&self) -> Option<u64> {
+        self.login_files.fingerprint().await
+    }
+
+    async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
+        let _permit = self.connects.acquire().await.expect("never closed");
+        let deadline = Instant::now() + LAUNCH_LIMIT;
+        let Client { config, local } = &*self.client;
+        let settings = ssh_config::settings(node.as_str(), config.as_deref(), local).await?;
+        self.login_files.note(&settings);
+        let target = Target { client: Arc::clone(&self.client), settings };
+        self.deployer.run(node, target, deadline).await
+    }
+}
+
+/// A host that `ssh` reaches; each command is a login of its own.
+struct Target {
+    client: Arc<Client>,
+    settings: HostSettings,
+}
+
+impl Target {
+    /// `ssh … -- HOST COMMAND`.
+    fn command(&self, remote: &str) -> Command {
+        let mut command = Command::new(SSH);
+        if let Some(file) = &self.client.config {
+            command.arg("-F").arg(file);
+        }
+        command.arg("-T");
+        for setting in SETTINGS.iter().chain(&self.settings.resets) {
+            command.arg("-o").arg(setting);
+        }
+        command.arg("--").arg(&self.settings.host).arg(remote);
+        ssh_config::set_environment(&mut command, &self.client.local);
+        child::isolate(&mut command);
+        command
+    }
+}
+
+impl Host for Target {
+    type Command = Session;
+
+    async fn start(self, command: &str, deadline: Instant) -> Result<Session, LaunchError> {
+        let mut command = self.command(command);
+        let mut child = ChildCommand::spawn(&mut command, SshLog::default())
+            .map_err(|error| failure::not_started(&error))?;
+        let logged_in = timeout_at(deadline - BEFORE_DEADLINE, child.until(SshLog::is_logged_in)).await;
+        match logged_in {
+            Err(_) => Err(failure::slow(&child.errors)),
+            Ok(Err(error)) => Err(unreachable(format!("`ssh` could not be read: {error}"))),
+            Ok(Ok(true)) => Ok(Session { child, target: self }),
+            Ok(Ok(false)) => {
+                let log = child.finish().await.1;
+                if log.is_logged_in() {
+                    // Unlikely: both ended at once.
+                    return Err(unreachable("the connection broke after the login".to_owned()));
+                }
+                let files = timeout(FILES_LIMIT, key_files(&self.settings)).await.unwrap_or_default();
+                Err(failure::login(&log, &self.settings, &files))
+            }
+        }
+    }
+}
+
+/// A command on a host, and the `ssh` that carries its pipes.
+struct Session {
+    child: ChildCommand<SshLog>,
+    target: Target,
+}
+
+impl RemoteCommand for Session {
+    type Host = Target;
+
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        self.child.next().await
+    }
+
+    async fn write_until_end(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        self.child.write_until_end(bytes).await
+    }
+
+    async fn end_input(&mut self) -> io::Result<()> {
+        self.child.end_input();
+        Ok(())
+    }
+
+    async fn finish(self) -> Result<(StreamEnd, Target), LaunchError> {
+        let (end, log) = self.child.finish().await;
+        match &end.broken {
+            Some(why) if log.is_connection_lost() => Err(unreachable(why.to_string())),
+            _ => Ok((end, self.target)),
+        }
+    }
+
+    fn into_stream(self, received: Vec<Bytes>) -> NodeStream {
+        self.child.into_stream(received)
+    }
+}
