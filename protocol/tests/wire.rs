@@ -18,8 +18,8 @@ use nodeglass_protocol::live::{
     Role, RowReadings, ServerMessage, Snapshot, SnapshotWriter, Topic, Welcome,
 };
 use nodeglass_protocol::picture::{
-    Evidence, GpuEvent, GpuPicture, History, JobUsagePicture, JobsHealth, Link, NodeFacts, NodeHead,
-    NodePicture, Owner, Picture, ProcessPicture, RelayStatus,
+    Evidence, GpuEvent, GpuPicture, History, JobUsagePicture, JobsHealth, LauncherStatus, Link, NodeFacts,
+    NodeHead, NodePicture, Owner, Picture, ProcessPicture, RelayStatus,
 };
 use nodeglass_protocol::probe::{
     Bye, Control, Event, GpuGap, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, LinkRates, Piece,
@@ -313,7 +313,9 @@ fn node() -> NodePicture {
 fn status() -> RelayStatus {
     let reason = "squeue did not answer".into();
     let jobs = JobsHealth::Stale { last_ms: Some(4_000), reason, retry_at_ms: 24_000 };
-    RelayStatus { jobs, viewers: 2, cpu_ms: 41_000, coalesced: 3 }
+    let reason = "gpu-01 is reached through gate, which the built-in SSH cannot do".into();
+    let launcher = Some(LauncherStatus { name: "openssh".into(), reason: Some(reason) });
+    RelayStatus { jobs, viewers: 2, cpu_ms: 41_000, coalesced: 3, launcher }
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub struct Config {
     pub slurm_interval: Duration,
 
     /// How to start the probe on a node: ssh2 (built-in SSH), openssh (the system's ssh), local (on this
-    /// machine), or auto
+    /// machine), or auto (ssh2, or openssh if ssh2 cannot log in)
     #[arg(long, env = "NODEGLASS_LAUNCHER", value_name = "HOW", default_value = "auto")]
     #[arg(value_parser = value::launcher, help_heading = NODES)]
     pub launcher: LauncherChoice,

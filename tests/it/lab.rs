@@ -3,6 +3,7 @@
 mod actions;
 mod adopting;
 mod cluster;
+mod jump_host;
 mod recovery;
 mod sharing;
 

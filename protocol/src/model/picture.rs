@@ -229,6 +229,17 @@ pub struct RelayStatus {
     pub cpu_ms: u64,
     /// Number of frames coalesced for slow viewers.
     pub coalesced: u64,
+    /// How probes are started; `None` for guests.
+    pub launcher: Option<LauncherStatus>,
+}
+
+/// How a relay starts probes on nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LauncherStatus {
+    /// `ssh2` (built-in SSH), `openssh` (the system's ssh), `local` (child processes), `scripted`.
+    pub name: Text,
+    /// Why it replaced the one that was tried first, a complete sentence.
+    pub reason: Option<Text>,
 }
 
 /// State of the job list.

@@ -28,7 +28,9 @@ use crate::web::assets::{self, Assets};
 use crate::web::{self, Listeners, WebState, tls::Tls};
 use anyhow::Context;
 use nodeglass_protocol::handshake::Key;
+use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_protocol::{NodeName, Text};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -43,6 +45,8 @@ use watched::Watched;
 const NODE_EVENTS: usize = 4_096;
 /// Capacity of the channel of job lists and audit entries.
 const EVENTS: usize = 8;
+/// Enough for 10,000 nodes.
+const OPEN_FILES: u64 = 65_536;
 /// Time limit for probes to exit at shutdown.
 const PROBES_LEAVE: Duration = Duration::from_secs(5);
 
@@ -53,6 +57,7 @@ const PROBES_LEAVE: Duration = Duration::from_secs(5);
 pub async fn run(config: Config, requested: Requested) -> anyhow::Result<ExitCode> {
     // Before anything that needs cleaning up, so that an early signal is handled.
     let signals = Signals::listen()?;
+    raise_open_files();
     let tls = config.tls().as_ref().map(Tls::load).transpose()?;
     let mut listeners = web::bind(&config.bind, tls.as_ref()).await?;
     let dir = RuntimeDir::open(&Places::from_env())?;
@@ -122,6 +127,7 @@ impl Relay {
         let launcher = watched.launcher(config)?;
         let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
         let poll_trigger = PollTrigger::default();
+        tokio::spawn(report_launcher(launcher.status(), events.clone()));
         match watched.into_jobs() {
             Some(jobs) => {
                 let poll_schedule = PollSchedule::new(config.slurm_interval);
@@ -172,6 +178,32 @@ impl Relay {
         terminal.notice(&"stopping the probes on all nodes …".into());
         let _ = self.shutdown.send(true);
         let _ = tokio::join!(self.core, self.nodes, serving);
+    }
+}
+
+/// Raises the limit of open files, which is often 1,024: each `ssh` takes three, each viewer one.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
+    if limit.current.is_some_and(|current| current < wanted) {
+        // Without it, launches beyond the limit fail with a message.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
+    }
+}
+
+/// Passes on how probes are started, and shows it in the terminal when it changes.
+async fn report_launcher(mut status: watch::Receiver<LauncherStatus>, events: mpsc::Sender<Event>) {
+    loop {
+        let LauncherStatus { name, reason } = status.borrow_and_update().clone();
+        if let Some(reason) = &reason {
+            Terminal::new()
+                .notice(&format!("starting probes with {name} from now on, because {reason}").into());
+        }
+        if events.send(Event::Launcher(LauncherStatus { name, reason })).await.is_err()
+            || status.changed().await.is_err()
+        {
+            return;
+        }
     }
 }
 

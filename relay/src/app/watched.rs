@@ -4,6 +4,7 @@ use crate::access::user;
 use crate::actions::JobControl;
 use crate::config::{Config, LauncherChoice, Script, Watch};
 use crate::launch::Launcher;
+use crate::launch::auto::AutoLauncher;
 use crate::launch::local::LocalLauncher;
 use crate::launch::openssh::{OpensshLauncher, OpensshOptions};
 use crate::launch::scripted::ScriptedCluster;
@@ -102,7 +103,9 @@ impl Watched {
             LauncherChoice::Local => Arc::new(LocalLauncher::new(probe, relay_id)),
             LauncherChoice::Ssh2 => Arc::new(ssh2(probe)),
             LauncherChoice::Openssh => Arc::new(openssh(probe)),
-            LauncherChoice::Auto => Arc::new(ssh2(probe)),
+            LauncherChoice::Auto => {
+                Arc::new(AutoLauncher::new(vec![Box::new(ssh2(probe.clone())), Box::new(openssh(probe))]))
+            }
         })
     }
 

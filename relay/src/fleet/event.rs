@@ -1,6 +1,7 @@
 //! Events: the only inputs of the fleet.
 
 use nodeglass_protocol::job::Job;
+use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Sharing;
@@ -33,6 +34,8 @@ pub enum Event {
     Node(NodeName, NodeEvent),
     /// A second passed.
     Tick,
+    /// How probes are started, and why.
+    Launcher(LauncherStatus),
     /// The relay's own status.
     Status {
         /// Connected pages.

@@ -91,8 +91,11 @@ impl Fleet {
                     }
                 }
             }
+            Event::Launcher(launcher) => {
+                self.set_status(RelayStatus { launcher: Some(launcher), ..self.status.clone() });
+            }
             Event::Status { viewers, cpu_ms, coalesced } => {
-                self.set_status(RelayStatus { jobs: self.status.jobs.clone(), viewers, cpu_ms, coalesced });
+                self.set_status(RelayStatus { viewers, cpu_ms, coalesced, ..self.status.clone() });
             }
         }
     }

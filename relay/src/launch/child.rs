@@ -46,7 +46,8 @@ impl StderrReader for Tail {
 ///
 /// Without a controlling terminal neither it nor its children can ask for a password there, and Ctrl-C
 /// does not reach them. They form a process group, which is killed as a whole. If the relay is killed, the
-/// child receives SIGTERM, on which `ssh` ends its proxy command.
+/// child receives SIGTERM, on which `ssh` ends its proxy command. The kernel sends it when the thread ends
+/// that starts the child: one of tokio's workers, which live as long as the relay.
 pub(super) fn isolate(command: &mut Command) {
     let relay = getpid();
     let prepare = move || {

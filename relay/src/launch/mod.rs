@@ -1,6 +1,7 @@
 //! Launchers start a probe on a node and hand over its pipes; they do not interpret what flows through
 //! them.
 
+pub mod auto;
 mod child;
 mod deploy;
 mod identity;
@@ -16,9 +17,10 @@ pub mod upload;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_protocol::{NodeName, Text};
 use std::borrow::Cow;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// Capacity of the channels to and from a probe, in chunks.
 pub const PIPE_DEPTH: usize = 64;
@@ -32,6 +34,11 @@ pub trait Launcher: Send + Sync + 'static {
     /// Returns whether the program that it needs is on this machine.
     fn is_installed(&self) -> bool {
         true
+    }
+
+    /// The launcher in use, and why; a new one is sent when that changes.
+    fn status(&self) -> watch::Receiver<LauncherStatus> {
+        watch::channel(LauncherStatus { name: self.name().into(), reason: None }).1
     }
 
     /// Starts a probe on `node`. Applies its own time limits (20 s in total).

@@ -1,9 +1,10 @@
 //! Both launchers over SSH at hosts with every kind of configuration: they start a probe, or say the same.
 
-use super::config::{ECHO, LAUNCHERS, User, expect, send_line, until};
+use super::config::{ECHO, LAUNCHERS, User, expect, node, send_line, until};
 use super::login::agent;
 use super::sshd::{Sshd, keygen};
-use nodeglass_relay::launch::{LaunchError, NodeStream};
+use nodeglass_relay::launch::auto::AutoLauncher;
+use nodeglass_relay::launch::{LaunchError, Launcher, NodeStream};
 use std::fs;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
@@ -79,7 +80,7 @@ async fn jump_hosts_and_proxy_commands_are_left_to_the_users_ssh() {
     let down =
         Fails("unreachable", "node-1 could not be reached through gate: ssh: connect to host 127.0.0.1");
     check("a jump host that is down", &user, &probe, [Fails("capability", "gate"), down]).await;
-    let hosts = format!("Host gate\n UserKnownHostsFile /dev/null\nHost node-1\n ProxyJump gate\n");
+    let hosts = "Host gate\n UserKnownHostsFile /dev/null\nHost node-1\n ProxyJump gate\n".to_owned();
     let user = User { hosts, ..User::of(&sshd) };
     let unknown = Fails("host key", "node-1 is reached through gate, whose host key was not accepted");
     check("an unknown jump host", &user, &probe, [Fails("capability", "gate"), unknown]).await;
@@ -296,4 +297,20 @@ async fn account_rules_that_deny_a_user_are_told_from_a_refused_key() {
         Fails("denied", "(PAM): Access denied by pam_slurm_adopt: you have no active jobs on this node"),
     ];
     check("pam_slurm_adopt", &User::of(&sshd), &sshd.script(ECHO), outcomes).await;
+}
+
+#[tokio::test]
+async fn a_site_behind_a_jump_host_is_left_to_the_users_ssh_as_a_whole() {
+    let Some(sshd) = Sshd::start() else { return };
+    let user = User { hosts: through_gate(&sshd, "ProxyJump gate"), ..User::of(&sshd) };
+    let probe = sshd.script(ECHO);
+    let auto = AutoLauncher::new(vec![Box::new(user.launcher(&probe)), Box::new(user.openssh(&probe))]);
+    let mut status = auto.status();
+    assert_eq!((status.borrow_and_update().name.as_str(), auto.name()), ("ssh2", "ssh2"));
+    let mut stream = auto.launch(&node()).await.unwrap();
+    serves(&mut stream).await;
+    assert!(status.has_changed().unwrap());
+    let now = status.borrow().clone();
+    let reason = "node-1 is reached through gate, which the built-in SSH cannot do";
+    assert_eq!((now.name.as_str(), now.reason.as_ref().map(|text| text.as_str())), ("openssh", Some(reason)));
 }

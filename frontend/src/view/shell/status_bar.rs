@@ -8,7 +8,7 @@ use crate::state::page::Page;
 use crate::view::widgets::actions;
 use leptos::prelude::*;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
-use nodeglass_protocol::picture::JobsHealth;
+use nodeglass_protocol::picture::{JobsHealth, LauncherStatus};
 use nodeglass_protocol::request::RetryTarget;
 
 /// The status bar.
@@ -21,6 +21,7 @@ pub fn StatusBar() -> impl IntoView {
             <Nodes/>
             <Viewers/>
             <JobsAge/>
+            <Launcher/>
             <span class="spring"></span>
             <span class="hide-m foot__keys">
                 <kbd>"←"</kbd> " " <kbd>"→"</kbd> " node   " <kbd>"↑"</kbd> " " <kbd>"↓"</kbd> " job   "
@@ -115,6 +116,22 @@ fn next_try(retry_at_ms: u64, now_ms: u64) -> String {
     match retry_at_ms.saturating_sub(now_ms).div_ceil(1_000) {
         0 => "retrying now".to_owned(),
         wait => format!("next attempt in {}", text::span(wait)),
+    }
+}
+
+/// How probes are started, if not in the way that is tried first; the reason as a tooltip.
+#[component]
+fn Launcher() -> impl IntoView {
+    let overview = Page::from_context().fleet.overview().clone();
+    let selected = Memo::new(move |_| {
+        overview.relay().track();
+        overview.read(|picture| picture.relay.launcher.clone())
+    });
+    move || {
+        let LauncherStatus { name, reason } = selected.get()?;
+        let reason = format!("Why not the built-in SSH: {}", reason?);
+        let launcher = format!("probes started with {name}");
+        Some(view! { <span class="foot__launcher hide-s" title=reason>{launcher}</span> })
     }
 }
 

@@ -194,7 +194,8 @@ fn unreached(lines: &[&str], log: &SshLog, settings: &HostSettings) -> String {
     {
         return format!("the name {hostname} was not found: {why}");
     }
-    if last.contains("during banner exchange") {
+    let is_silent = |line: &&str| line.contains("during banner exchange") || line.ends_with(" timed out");
+    if log.progress == Progress::Connecting && lines.iter().any(is_silent) {
         return "the host accepted the connection but did not speak SSH within 10 s".to_owned();
     }
     let said = lines.iter().rev().find(|line| !is_only_closed(line)).copied().unwrap_or(last);

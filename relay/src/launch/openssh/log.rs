@@ -88,11 +88,10 @@ impl SshLog {
         if let Some(entry) = entry {
             self.take_entry(entry);
         }
+        let is_only_entry = other.is_empty() && entry.is_some();
         if other.starts_with("Authenticated to ") && !self.is_logged_in() {
             self.advance(Progress::LoggedIn);
-        } else if !(other.is_empty() && entry.is_some())
-            && !STATISTICS.iter().any(|prefix| other.starts_with(prefix))
-        {
+        } else if !is_only_entry && !STATISTICS.iter().any(|prefix| other.starts_with(prefix)) {
             self.text.push(other.as_bytes());
             self.text.push(b"\n");
         }

@@ -66,60 +66,13 @@ impl RemoteCommand for Remote {
     type Host = Link;
 
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
-        Remote::next(self).await
-    }
-
-    async fn write_until_end(&mut self, bytes: &[u8]) -> io::Result<bool> {
-        Remote::write_until_end(self, bytes).await
-    }
-
-    async fn end_input(&mut self) -> io::Result<()> {
-        Remote::end_input(self).await
-    }
-
-    async fn finish(self) -> Result<(StreamEnd, Link), LaunchError> {
-        Ok(Remote::finish(self).await)
-    }
-
-    fn into_stream(self, received: Vec<Bytes>) -> NodeStream {
-        Remote::into_stream(self, received)
-    }
-}
-
-impl Remote {
-    /// Starts `command`.
-    pub(super) async fn start(link: Link, command: &str) -> Result<Self, ssh2::Error> {
-        let channel = link.exec(command).await?;
-        Ok(Self { channel, errors: Tail::default(), link })
-    }
-
-    /// Waits for the next bytes of stdout; `None` at its end. Cancel safe.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Bytes>> {
         let Self { channel, errors, link } = self;
         link.drive(|_| read_available(channel, errors, link)).await
     }
 
-    /// Writes all of `bytes` to the command's stdin.
-    pub(super) async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let channel = &mut self.channel;
-            // With its window used up libssh2 returns 0, not "again": the host must read first.
-            let write = |_: &ssh2::Session| match channel.write(bytes) {
-                Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
-                outcome => outcome,
-            };
-            let written: usize = self.link.drive(write).await?;
-            bytes = &bytes[written..];
-        }
-        Ok(())
-    }
-
-    /// Writes `bytes` to the command's stdin, unless the command exits before it has read them all: then
-    /// returns `false`.
-    ///
-    /// A command that exited reads nothing more, and the window stays closed; waiting for it would never
-    /// end. With the window closed no packet is left half written, so that reading in between is safe.
-    pub(super) async fn write_until_end(&mut self, mut bytes: &[u8]) -> io::Result<bool> {
+    async fn write_until_end(&mut self, mut bytes: &[u8]) -> io::Result<bool> {
+        // A command that exited reads nothing more, and the window stays closed; waiting for it would never
+        // end. With the window closed no packet is left half written, so that reading in between is safe.
         while !bytes.is_empty() {
             let Self { channel, errors, link } = self;
             let write = |_: &ssh2::Session| {
@@ -143,23 +96,51 @@ impl Remote {
         Ok(true)
     }
 
-    /// Closes the command's stdin.
-    pub(super) async fn end_input(&mut self) -> io::Result<()> {
+    async fn end_input(&mut self) -> io::Result<()> {
         let channel = &mut self.channel;
         Ok(self.link.drive(|_| channel.send_eof()).await?)
     }
 
-    /// Disconnects properly, so that the host's log shows no broken connection.
-    async fn farewell(&mut self) -> io::Result<()> {
-        self.end_input().await?;
-        let leave = |s: &ssh2::Session| {
-            s.disconnect(Some(DisconnectCode::ByApplication), "nodeglass has seen enough", None)
-        };
-        Ok(self.link.drive(leave).await?)
+    async fn finish(self) -> Result<(StreamEnd, Link), LaunchError> {
+        Ok(self.exit().await)
+    }
+
+    fn into_stream(self, received: Vec<Bytes>) -> NodeStream {
+        let (stdout, stdout_out) = mpsc::channel(PIPE_DEPTH);
+        let (stdin_in, stdin) = mpsc::channel(PIPE_DEPTH);
+        let (ended, end) = oneshot::channel();
+        let pump = Pump { remote: self, stdout, stdin, stdin_open: true };
+        tokio::spawn(async move {
+            let _ = ended.send(pump.run(received).await);
+        });
+        NodeStream { stdout: stdout_out, stdin: stdin_in, end }
+    }
+}
+
+impl Remote {
+    /// Starts `command`.
+    async fn start(link: Link, command: &str) -> Result<Self, ssh2::Error> {
+        let channel = link.exec(command).await?;
+        Ok(Self { channel, errors: Tail::default(), link })
+    }
+
+    /// Writes all of `bytes` to the command's stdin.
+    async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let channel = &mut self.channel;
+            // With its window used up libssh2 returns 0, not "again": the host must read first.
+            let write = |_: &ssh2::Session| match channel.write(bytes) {
+                Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+                outcome => outcome,
+            };
+            let written: usize = self.link.drive(write).await?;
+            bytes = &bytes[written..];
+        }
+        Ok(())
     }
 
     /// Waits for the exit status, which follows the end of the output, and returns the link.
-    pub(super) async fn finish(mut self) -> (StreamEnd, Link) {
+    async fn exit(mut self) -> (StreamEnd, Link) {
         let channel = &mut self.channel;
         let closing = async {
             self.link.drive(|_| channel.wait_close()).await?;
@@ -174,16 +155,13 @@ impl Remote {
         (StreamEnd { exit, stderr: self.errors.text(), broken }, self.link)
     }
 
-    /// Moves the command's pipes to a separate task; `received` is the stdout read so far.
-    pub(super) fn into_stream(self, received: Vec<Bytes>) -> NodeStream {
-        let (stdout, stdout_out) = mpsc::channel(PIPE_DEPTH);
-        let (stdin_in, stdin) = mpsc::channel(PIPE_DEPTH);
-        let (ended, end) = oneshot::channel();
-        let pump = Pump { remote: self, stdout, stdin, stdin_open: true };
-        tokio::spawn(async move {
-            let _ = ended.send(pump.run(received).await);
-        });
-        NodeStream { stdout: stdout_out, stdin: stdin_in, end }
+    /// Disconnects properly, so that the host's log shows no broken connection.
+    async fn farewell(&mut self) -> io::Result<()> {
+        self.end_input().await?;
+        let leave = |s: &ssh2::Session| {
+            s.disconnect(Some(DisconnectCode::ByApplication), "nodeglass has seen enough", None)
+        };
+        Ok(self.link.drive(leave).await?)
     }
 }
 
@@ -206,7 +184,7 @@ enum Stop {
 impl Pump {
     async fn run(mut self, received: Vec<Bytes>) -> StreamEnd {
         match self.carry(received).await {
-            Ok(Stop::OutputClosed) => self.remote.finish().await.0,
+            Ok(Stop::OutputClosed) => self.remote.exit().await.0,
             Ok(Stop::StreamDropped) => {
                 let _ = timeout(FAREWELL_LIMIT, self.remote.farewell()).await;
                 StreamEnd::default()
