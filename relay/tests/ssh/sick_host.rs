@@ -134,7 +134,12 @@ async fn a_slow_reader_blocks_the_node_and_loses_nothing() {
 #[tokio::test]
 async fn twenty_nodes_at_once_need_no_thread_each() {
     let Some(sshd) = Sshd::start() else { return };
-    let launcher = Arc::new(User::of(&sshd).launcher(&sshd.script(ECHO)));
+    let (user, probe) = (User::of(&sshd), sshd.script(ECHO));
+    twenty_nodes(&sshd, Arc::new(user.launcher(&probe))).await;
+    twenty_nodes(&sshd, Arc::new(user.openssh(&probe))).await;
+}
+
+async fn twenty_nodes(sshd: &Sshd, launcher: Arc<dyn Launcher>) {
     let launches = (0..20).map(|n| {
         let launcher = Arc::clone(&launcher);
         tokio::spawn(async move {

@@ -2,7 +2,7 @@
 //!
 //! Whatever the user's `ssh` supports works: jump hosts and proxy commands, Kerberos, host-based login,
 //! certificates, security keys, `Match`, and existing ControlMaster connections. Each node costs a process
-//! (1.4 MiB); each command during a launch is a login of its own.
+//! (1.5 MiB); each command during a launch is a login of its own.
 
 mod failure;
 mod log;
@@ -47,6 +47,9 @@ const SETTINGS: [&str; 14] = [
     "UpdateHostKeys=no",
     "LogLevel=DEBUG1",
 ];
+/// The same for connections through jump hosts: sshd drops some beyond ten (`MaxStartups`) that have not
+/// logged in yet, and a site has few jump hosts.
+const PROXIED_AT_ONCE: usize = 8;
 /// A login ends this long before the launch's deadline, so that a slow login is told from a login script
 /// that hangs.
 const BEFORE_DEADLINE: Duration = Duration::from_millis(100);
@@ -70,6 +73,7 @@ pub struct OpensshOptions {
 pub struct OpensshLauncher {
     client: Arc<Client>,
     connects: Semaphore,
+    proxied: Semaphore,
     deployer: Deployer,
     login_files: LoginFiles,
 }
@@ -88,6 +92,7 @@ impl OpensshLauncher {
             login_files: LoginFiles::new(&local.home, config.as_deref()),
             client: Arc::new(Client { config, local }),
             connects: Semaphore::new(CONNECTS_AT_ONCE),
+            proxied: Semaphore::new(PROXIED_AT_ONCE),
             deployer: Deployer::new(probe, relay_id),
         }
     }
@@ -110,10 +115,14 @@ impl Launcher for OpensshLauncher {
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
         let _permit = self.connects.acquire().await.expect("never closed");
-        let deadline = Instant::now() + LAUNCH_LIMIT;
         let Client { config, local } = &*self.client;
         let settings = ssh_config::settings(node.as_str(), config.as_deref(), local).await?;
         self.login_files.note(&settings);
+        let _proxied = match settings.proxy {
+            Some(_) => Some(self.proxied.acquire().await.expect("never closed")),
+            None => None,
+        };
+        let deadline = Instant::now() + LAUNCH_LIMIT;
         let target = Target { client: Arc::clone(&self.client), settings };
         self.deployer.run(node, target, deadline).await
     }
