@@ -297,6 +297,7 @@ fn node() -> NodePicture {
             }],
             interval_ms: 1_000,
             without_gpus: vec![JobId(18), JobId(19)],
+            group: Some("training".into()),
         },
         gpus: vec![gpu()],
         processes: vec![process()],
@@ -315,7 +316,14 @@ fn status() -> RelayStatus {
     let jobs = JobsHealth::Stale { last_ms: Some(4_000), reason, retry_at_ms: 24_000 };
     let reason = "gpu-01 is reached through gate, which the built-in SSH cannot do".into();
     let launcher = Some(LauncherStatus { name: "openssh".into(), reason: Some(reason) });
-    RelayStatus { jobs, viewers: 2, cpu_ms: 41_000, coalesced: 3, launcher }
+    RelayStatus {
+        jobs,
+        viewers: 2,
+        cpu_ms: 41_000,
+        coalesced: 3,
+        launcher,
+        notices: vec!["hosts.txt:3: bad".into()],
+    }
 }
 
 #[test]

@@ -24,6 +24,7 @@ use crate::access::peer::Peer;
 use crate::access::proxies::{Proxies, Proxy};
 use crate::access::trust::Trusted;
 use crate::access::user;
+use crate::hosts::entry::Entries;
 use clap::{Arg, ArgAction};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -82,6 +83,15 @@ pub struct Config {
     /// Watch the SLURM jobs of this user [default: you]
     #[arg(long, env = "NODEGLASS_USER", value_name = "NAME", value_parser = value::user, help_heading = WATCH)]
     pub user: Option<String>,
+
+    /// Watch the machines that this file lists, one per line, with or without SLURM; it may be changed at any
+    /// time
+    #[arg(long, env = "NODEGLASS_HOSTS", value_name = "FILE", help_heading = WATCH)]
+    pub hosts: Option<PathBuf>,
+
+    /// Watch this machine, with or without SLURM: NAME, USER@NAME:PORT, gpu[01-08], or self; may be repeated
+    #[arg(long, env = "NODEGLASS_HOST", value_name = "NAME", help_heading = WATCH)]
+    pub host: Vec<Entries>,
 
     /// Interval between polls of SLURM, at least 5s
     #[arg(long, env = "NODEGLASS_SLURM_INTERVAL", value_name = "TIME", default_value = "15s")]
@@ -152,6 +162,11 @@ impl Config {
         }
     }
 
+    /// Returns whether machines are listed.
+    pub fn has_hosts(&self) -> bool {
+        self.hosts.is_some() || !self.host.is_empty()
+    }
+
     /// The path below which a proxy serves the relay.
     pub fn base_path(&self) -> BasePath {
         self.base_path.clone().unwrap_or_default()
@@ -181,6 +196,12 @@ impl Config {
     fn check(&self) -> Result<(), ConfigError> {
         if self.local && matches!(self.watch(), Watch::Demo(_)) {
             return Err(ConfigError::DemoAndLocal);
+        }
+        if self.has_hosts() && matches!(self.watch(), Watch::Demo(_)) {
+            return Err(ConfigError::DemoAndHosts);
+        }
+        if self.has_hosts() && self.launcher == LauncherChoice::Local {
+            return Err(ConfigError::LocalLauncherAndHosts);
         }
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             return Err(ConfigError::HalfTls);
@@ -302,6 +323,17 @@ pub enum ConfigError {
         "--demo and --local exclude each other: a relay watches either a simulated cluster or this machine"
     )]
     DemoAndLocal,
+    /// A simulated cluster has no other machines.
+    #[error(
+        "--demo and --hosts exclude each other: a relay watches either a simulated cluster or real machines"
+    )]
+    DemoAndHosts,
+    /// A launcher that ignores the name of a machine.
+    #[error(
+        "--launcher local would start the probes of all listed machines on this one; omit it: `self` in a list is \
+         started on this machine, and the others over SSH"
+    )]
+    LocalLauncherAndHosts,
 }
 
 fn suggest(nearest: &Option<String>) -> String {

@@ -7,6 +7,7 @@ mod instructions;
 mod lab;
 mod other_users;
 mod peers;
+mod plain_hosts;
 mod portable;
 mod relay;
 mod steady;

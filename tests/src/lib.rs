@@ -16,6 +16,7 @@ pub mod pipeline;
 pub mod process;
 pub mod relay;
 pub mod skip;
+pub mod sshd;
 pub mod test_tools;
 
 pub use browser::Browser;

@@ -10,6 +10,7 @@ pub mod job_groups;
 pub mod job_health;
 pub mod keys;
 pub mod log_lines;
+pub mod machine_groups;
 pub mod metric;
 pub mod node_order;
 pub mod notices;

@@ -214,6 +214,11 @@ impl Page {
         }
     }
 
+    /// Returns whether there are jobs, now or later: with SLURM, or simulated.
+    pub fn has_jobs(&self) -> bool {
+        self.fleet.welcome().is_none_or(|welcome| welcome.mode.has_jobs())
+    }
+
     /// Returns whether job logs are shown.
     pub fn shows_logs(&self) -> bool {
         self.share().is_none_or(|terms| !terms.hidden.logs)

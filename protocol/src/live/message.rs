@@ -142,6 +142,15 @@ pub enum Mode {
     Local,
     /// Simulates a scripted cluster.
     Demo,
+    /// Monitors listed machines, without SLURM.
+    Hosts,
+}
+
+impl Mode {
+    /// Returns whether there are jobs: with SLURM, or simulated.
+    pub fn has_jobs(self) -> bool {
+        matches!(self, Self::Slurm | Self::Demo)
+    }
 }
 
 /// What a viewer may do.

@@ -73,6 +73,8 @@ pub struct NodeHead {
     /// Jobs on it without any of its GPUs according to SLURM, in ascending order. A job that is
     /// neither listed here nor an owner of a GPU may have any GPU.
     pub without_gpus: Vec<JobId>,
+    /// Group in the list of machines, if any.
+    pub group: Option<Text>,
 }
 
 /// Host facts of [`crate::probe::Hello`].
@@ -231,6 +233,8 @@ pub struct RelayStatus {
     pub coalesced: u64,
     /// How probes are started; `None` for guests.
     pub launcher: Option<LauncherStatus>,
+    /// Problems with the list of machines, complete sentences; owner only.
+    pub notices: Vec<Text>,
 }
 
 /// How a relay starts probes on nodes.

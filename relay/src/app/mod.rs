@@ -1,5 +1,6 @@
 //! Assembles the relay, runs it, and shuts it down so that no process is left behind anywhere.
 
+mod listed_hosts;
 pub mod local_time;
 pub mod owner_commands;
 pub mod second_start;
@@ -20,6 +21,7 @@ use crate::clock::Clock;
 use crate::config::{BindAddr, Config, Requested};
 use crate::event_loop::{EventLoop, Inputs, Options};
 use crate::fleet::{Event, Fleet};
+use crate::launch::target::Targets;
 use crate::live::Hub;
 use crate::nodes::{Plan, Probes, Request, Supervisor};
 use crate::share::{ShareEndpoint, Shares, Store, StoreError};
@@ -27,6 +29,7 @@ use crate::slurm::{self, JobSource, PollSchedule, PollTrigger};
 use crate::web::assets::{self, Assets};
 use crate::web::{self, Listeners, WebState, tls::Tls};
 use anyhow::Context;
+use listed_hosts::ListedHosts;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_protocol::{NodeName, Text};
@@ -63,12 +66,18 @@ pub async fn run(config: Config, requested: Requested) -> anyhow::Result<ExitCod
     let dir = RuntimeDir::open(&Places::from_env())?;
     let pid = std::process::id();
     let own = listeners.open_private(&dir, &key_file::socket_name(pid));
+    let hosts = ListedHosts::load(&config).await?;
     let watched = Watched::choose(&config).await?;
     let key = access::new_key()?;
     let about = Arc::new(about(&config, &watched, &listeners)?);
     let endpoint = share_endpoint(&listeners, &config, &about);
-    let watches = watched.description(&requested.watch).to_string();
-    let relay = Relay::start(&config, about, watched, key.clone(), endpoint)?;
+    let watches = hosts.as_ref().map(ListedHosts::description);
+    let watches = watched.description(&requested.watch, watches).to_string();
+    let terminal = Terminal::new();
+    if let Some(hosts) = &hosts {
+        hosts.warn(&terminal);
+    }
+    let relay = Relay::start(&config, about, (watched, hosts), key.clone(), endpoint)?;
 
     let running = Running {
         pid,
@@ -84,7 +93,6 @@ pub async fn run(config: Config, requested: Requested) -> anyhow::Result<ExitCod
         own_tunnel: own.as_ref().ok().and_then(|path| own_tunnel(path, &listeners, &relay.about)),
     };
     let _key_file = KeyFile::write(dir, &running).context("failed to store the link for `relay link`")?;
-    let terminal = Terminal::new();
     terminal.open(&running);
     for port in listeners.ports_taken_on_ipv6() {
         terminal.warn(
@@ -116,7 +124,7 @@ impl Relay {
     fn start(
         config: &Config,
         about: Arc<About>,
-        watched: Watched,
+        (watched, hosts): (Watched, Option<ListedHosts>),
         key: Key,
         endpoint: ShareEndpoint,
     ) -> anyhow::Result<Self> {
@@ -124,7 +132,8 @@ impl Relay {
         let (node_events, nodes) = mpsc::channel(NODE_EVENTS);
         let (events, event_rx) = mpsc::channel(EVENTS);
         let mut fleet = Fleet::new();
-        let launcher = watched.launcher(config)?;
+        let targets = Targets::default();
+        let launcher = watched.launcher(config, &targets)?;
         let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
         let poll_trigger = PollTrigger::default();
         tokio::spawn(report_launcher(launcher.status(), events.clone()));
@@ -134,9 +143,14 @@ impl Relay {
                 tokio::spawn(poll(jobs, poll_schedule, about.clock, events.clone(), poll_trigger.clone()));
             }
             None => {
-                fleet.watch_hosts([here()]);
                 fleet.handle(Event::NoSlurm, about.clock.now_ms());
+                if hosts.is_none() {
+                    fleet.handle(listed_hosts::this_machine_only(), about.clock.now_ms());
+                }
             }
+        }
+        if let Some(hosts) = hosts {
+            tokio::spawn(hosts.run(targets, events.clone(), Terminal::new()));
         }
         let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), endpoint, store(config, &about)?));
         let inputs = Inputs { nodes, events: event_rx, sharing: shares.watch() };

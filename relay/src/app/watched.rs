@@ -10,6 +10,7 @@ use crate::launch::openssh::{OpensshLauncher, OpensshOptions};
 use crate::launch::scripted::ScriptedCluster;
 use crate::launch::ssh_config::Local;
 use crate::launch::ssh2::{Ssh2Launcher, Ssh2Options};
+use crate::launch::target::{ByTarget, Targets};
 use crate::launch::upload::ProbeBinary;
 use crate::slurm::command::Commands;
 use crate::slurm::{JobSource, NoSlurm, Slurm, SlurmJobControl};
@@ -24,6 +25,8 @@ pub enum Watched {
     Jobs(Box<Slurm>),
     /// This machine, and why nothing else.
     ThisMachine(Option<NoSlurm>),
+    /// Listed machines only, and why there are no jobs.
+    Hosts(Option<NoSlurm>),
     /// A scripted cluster.
     Demo(ScriptedCluster),
 }
@@ -36,20 +39,33 @@ impl Watched {
     pub async fn choose(config: &Config) -> anyhow::Result<Self> {
         Ok(match config.watch() {
             Watch::Demo(script) => Self::Demo(scripted(&script)?),
+            Watch::Local if config.has_hosts() => Self::Hosts(None),
             Watch::Local => Self::ThisMachine(None),
             Watch::Auto => match slurm(config).await? {
                 Ok(slurm) => Self::Jobs(Box::new(slurm)),
+                Err(none) if config.has_hosts() => Self::Hosts(Some(none)),
                 Err(none) => Self::ThisMachine(Some(none)),
             },
         })
     }
 
-    /// What is watched, for the terminal; `requested` describes the request.
-    pub fn description(&self, requested: &str) -> Text {
+    /// What is watched, for the terminal; `requested` describes the request, and `hosts` the listed machines.
+    pub fn description(&self, requested: &str, hosts: Option<String>) -> Text {
+        match (self, hosts) {
+            (Self::Jobs(slurm), Some(hosts)) => {
+                Text::new(format!("{}, and {hosts}", jobs_of(slurm.uid(), slurm.cluster())))
+            }
+            (Self::Hosts(Some(none)), Some(hosts)) => Text::new(format!("{hosts} ({none})")),
+            (Self::Hosts(_), hosts) => Text::new(hosts.unwrap_or_default()),
+            (other, _) => other.description_without_hosts(requested),
+        }
+    }
+
+    fn description_without_hosts(&self, requested: &str) -> Text {
         match self {
             Self::Jobs(slurm) => jobs_of(slurm.uid(), slurm.cluster()),
             Self::ThisMachine(Some(none)) => Text::new(format!("this machine ({none})")),
-            Self::ThisMachine(None) => "this machine".into(),
+            Self::ThisMachine(None) | Self::Hosts(_) => "this machine".into(),
             Self::Demo(_) => Text::new(requested),
         }
     }
@@ -59,6 +75,7 @@ impl Watched {
         match self {
             Self::Jobs(_) => Mode::Slurm,
             Self::ThisMachine(_) => Mode::Local,
+            Self::Hosts(_) => Mode::Hosts,
             Self::Demo(_) => Mode::Demo,
         }
     }
@@ -67,7 +84,7 @@ impl Watched {
     pub fn cluster(&self) -> Option<Text> {
         match self {
             Self::Jobs(slurm) => slurm.cluster().cloned(),
-            Self::ThisMachine(_) => None,
+            Self::ThisMachine(_) | Self::Hosts(_) => None,
             Self::Demo(cluster) => Some(cluster.scenario().cluster().clone()),
         }
     }
@@ -76,15 +93,15 @@ impl Watched {
     pub fn user(&self) -> Text {
         match self {
             Self::Demo(cluster) => cluster.scenario().user().clone(),
-            Self::Jobs(_) | Self::ThisMachine(_) => Text::new(Local::from_env().user),
+            Self::Jobs(_) | Self::ThisMachine(_) | Self::Hosts(_) => Text::new(Local::from_env().user),
         }
     }
 
-    /// The launcher of its probes.
+    /// The launcher of its probes, which reaches nodes by their targets.
     ///
     /// # Errors
     /// If there is no probe to start.
-    pub fn launcher(&self, config: &Config) -> anyhow::Result<Arc<dyn Launcher>> {
+    pub fn launcher(&self, config: &Config, targets: &Targets) -> anyhow::Result<Arc<dyn Launcher>> {
         if let Self::Demo(cluster) = self {
             return Ok(Arc::new(cluster.launcher()));
         }
@@ -92,28 +109,37 @@ impl Watched {
         let relay_id = relay_id()?;
         let ssh2 = |probe| {
             Ssh2Launcher::new(Ssh2Options { probe, relay_id, config: None, local: Local::from_env() })
+                .with_targets(targets.clone())
         };
         let openssh = |probe| {
             OpensshLauncher::new(OpensshOptions { probe, relay_id, config: None, local: Local::from_env() })
+                .with_targets(targets.clone())
         };
-        Ok(match config.launcher {
+        let remote: Arc<dyn Launcher> = match config.launcher {
             LauncherChoice::Auto if matches!(self, Self::ThisMachine(_)) => {
-                Arc::new(LocalLauncher::new(probe, relay_id))
+                return Ok(Arc::new(LocalLauncher::new(probe, relay_id)));
             }
-            LauncherChoice::Local => Arc::new(LocalLauncher::new(probe, relay_id)),
-            LauncherChoice::Ssh2 => Arc::new(ssh2(probe)),
-            LauncherChoice::Openssh => Arc::new(openssh(probe)),
-            LauncherChoice::Auto => {
-                Arc::new(AutoLauncher::new(vec![Box::new(ssh2(probe.clone())), Box::new(openssh(probe))]))
-            }
-        })
+            LauncherChoice::Local => return Ok(Arc::new(LocalLauncher::new(probe, relay_id))),
+            LauncherChoice::Ssh2 => Arc::new(ssh2(probe.clone())),
+            LauncherChoice::Openssh => Arc::new(openssh(probe.clone())),
+            LauncherChoice::Auto => Arc::new(AutoLauncher::new(vec![
+                Box::new(ssh2(probe.clone())),
+                Box::new(openssh(probe.clone())),
+            ])),
+        };
+        // Another id: a listed address may lead back to this machine, and of two probes with the same id the
+        // newer replaces the older.
+        let local = LocalLauncher::new(probe, !relay_id);
+        Ok(Arc::new(ByTarget::new(targets.clone(), local, remote)))
     }
 
     /// Controls its jobs.
     pub fn job_control(&self) -> JobControl {
         match self {
             Self::Jobs(_) => JobControl::Enabled(Arc::new(SlurmJobControl::new(Commands::new()))),
-            Self::ThisMachine(_) => JobControl::Disabled("there is no SLURM on this machine"),
+            Self::ThisMachine(_) | Self::Hosts(_) => {
+                JobControl::Disabled("there is no SLURM on this machine")
+            }
             Self::Demo(cluster) => JobControl::Enabled(Arc::new(cluster.jobs())),
         }
     }
@@ -127,7 +153,7 @@ impl Watched {
     pub fn into_jobs(self) -> Option<Box<dyn JobSource>> {
         match self {
             Self::Jobs(slurm) => Some(slurm),
-            Self::ThisMachine(_) => None,
+            Self::ThisMachine(_) | Self::Hosts(_) => None,
             Self::Demo(cluster) => Some(Box::new(cluster.jobs())),
         }
     }

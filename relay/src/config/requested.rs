@@ -98,7 +98,7 @@ fn canonical(name: &str, raw: &str) -> String {
         "bind" => raw.parse().map_or_else(|_| raw.to_owned(), |addr: BindAddr| addr.to_string()),
         "slurm-interval" => value::duration(raw)
             .map_or_else(|| raw.to_owned(), |time| humantime::format_duration(time).to_string()),
-        "probe" | "tls-cert" | "tls-key" => absolute(Path::new(raw)),
+        "probe" | "hosts" | "tls-cert" | "tls-key" => absolute(Path::new(raw)),
         "read-only" | "persist-shares" => value::switch(raw).map_or(raw.to_owned(), |on| on.to_string()),
         _ => raw.to_owned(),
     }

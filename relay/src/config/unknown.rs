@@ -30,8 +30,7 @@ pub enum Unknown {
 /// Commands that stop other servers.
 const STOP_NAMES: [&str; 7] = ["stop", "kill", "quit", "exit", "end", "down", "shutdown"];
 /// Options of other servers, with the one that is meant.
-const BIND_NAMES: [&str; 8] =
-    ["--port", "--host", "--listen", "--address", "--addr", "--ip", "--http-port", "-p"];
+const BIND_NAMES: [&str; 7] = ["--port", "--listen", "--address", "--addr", "--ip", "--http-port", "-p"];
 
 impl Unknown {
     /// The answer to an error of the command line, if it is about an unknown word. `args` is the whole
@@ -146,7 +145,7 @@ mod tests {
             ("--port=9000", "there is no option --port; use --bind 127.0.0.1:9000"),
             ("--demo --port 9", "there is no option --port; use --bind 127.0.0.1:9"),
             ("--listen [::1]:80", "there is no option --listen; use --bind [::1]:80"),
-            ("--host", "there is no option --host; use --bind 127.0.0.1:PORT"),
+            ("--ip", "there is no option --ip; use --bind 127.0.0.1:PORT"),
             ("--bindd x", "there is no option --bindd; did you mean --bind?"),
             ("--frobnicate", "there is no option --frobnicate; `relay --help` lists them all"),
         ] {

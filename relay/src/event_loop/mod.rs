@@ -448,7 +448,8 @@ impl EventLoop {
             let completes = |job: &&&Job| job.state == JobState::Completing;
             let jobs: Vec<JobId> = active.iter().filter(|job| !completes(job)).map(|job| job.id).collect();
             let is_ending = jobs.is_empty() && !active.is_empty() && !self.fleet.is_watched_host(&name);
-            (name, SampleSchedule { interval_ms: slow, phase_ms, jobs, is_ending })
+            let target = self.fleet.target(&name);
+            (name, SampleSchedule { interval_ms: slow, phase_ms, jobs, target, is_ending })
         };
         let mut schedules: BTreeMap<_, _> = wanted.into_iter().map(ordered).collect();
         // Every subscribed topic has a feed.

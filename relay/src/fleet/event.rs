@@ -6,6 +6,7 @@ use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{NodeName, Text};
+use std::collections::BTreeMap;
 
 /// An event for the fleet.
 #[derive(Clone, Debug)]
@@ -28,8 +29,15 @@ pub enum Event {
         /// When it is polled again, by the relay's clock.
         retry_at_ms: u64,
     },
-    /// There is no SLURM: only the hosts of [`Fleet::watch_hosts`] are watched.
+    /// There is no SLURM: only listed hosts are watched.
     NoSlurm,
+    /// The list of hosts that are watched whether or not a job runs there.
+    Hosts {
+        /// All of them.
+        hosts: BTreeMap<NodeName, Host>,
+        /// What is wrong with the list, for the owner; complete sentences.
+        notices: Vec<Text>,
+    },
     /// An event of a node's session.
     Node(NodeName, NodeEvent),
     /// A second passed.
@@ -45,6 +53,15 @@ pub enum Event {
         /// Deltas that lagging subscribers missed.
         coalesced: u64,
     },
+}
+
+/// A listed host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// Its group, if it has one.
+    pub group: Option<Text>,
+    /// Identifies how it is reached.
+    pub target: u64,
 }
 
 /// Events of a session for the fleet.

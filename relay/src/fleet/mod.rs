@@ -13,7 +13,7 @@ mod timeline;
 mod unattributed;
 
 pub use changes::{Changes, NodeChanges};
-pub use event::{Event, NodeEvent};
+pub use event::{Event, Host, NodeEvent};
 
 use joblist::JobList;
 use node::Node;
@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub struct Fleet {
     jobs: JobList,
-    hosts: BTreeSet<NodeName>,
+    hosts: BTreeMap<NodeName, Host>,
     nodes: BTreeMap<NodeName, Node>,
     status: RelayStatus,
     audit_log: Vec<AuditEntry>,
@@ -48,7 +48,7 @@ impl Fleet {
 
     /// Watches hosts independent of jobs.
     pub fn watch_hosts(&mut self, names: impl IntoIterator<Item = NodeName>) {
-        self.hosts.extend(names);
+        self.hosts.extend(names.into_iter().map(|name| (name, Host::default())));
         self.settle_membership();
     }
 
@@ -79,6 +79,11 @@ impl Fleet {
             }
             Event::NoSlurm => {
                 self.set_status(RelayStatus { jobs: JobsHealth::NoSlurm, ..self.status.clone() });
+            }
+            Event::Hosts { hosts, notices } => {
+                self.hosts = hosts;
+                self.settle_membership();
+                self.set_status(RelayStatus { notices, ..self.status.clone() });
             }
             Event::Node(name, event) => self.take_node_event(&name, event, now_ms),
             Event::Tick => {
@@ -134,7 +139,7 @@ impl Fleet {
     pub fn wanted(&self) -> BTreeSet<NodeName> {
         let of_jobs =
             self.jobs.list().iter().filter(|job| job.is_active()).flat_map(|job| job.nodes.iter().cloned());
-        of_jobs.chain(self.hosts.iter().cloned()).collect()
+        of_jobs.chain(self.hosts.keys().cloned()).collect()
     }
 
     /// The active jobs on each node.
@@ -148,7 +153,12 @@ impl Fleet {
 
     /// Returns whether a node is watched independent of jobs.
     pub fn is_watched_host(&self, name: &NodeName) -> bool {
-        self.hosts.contains(name)
+        self.hosts.contains_key(name)
+    }
+
+    /// Identifies how a node is reached; changes with the list of hosts.
+    pub fn target(&self, name: &NodeName) -> u64 {
+        self.hosts.get(name).map_or(0, |host| host.target)
     }
 
     /// The nodes of a topic, in its order; `None` when there is no such topic (any more).
@@ -220,6 +230,8 @@ impl Fleet {
         }
         for (name, node) in &mut self.nodes {
             node.settle_owners(self.jobs.list(), self.changes.node(name));
+            let group = self.hosts.get(name).and_then(|host| host.group.as_ref());
+            node.set_group(group, self.changes.node(name));
         }
     }
 

@@ -157,6 +157,14 @@ impl Node {
         }
     }
 
+    /// Sets the group of the list of hosts.
+    pub fn set_group(&mut self, group: Option<&Text>, changes: &mut NodeChanges) {
+        if self.picture.head.group.as_ref() != group {
+            self.picture.head.group = group.cloned();
+            changes.head = true;
+        }
+    }
+
     /// Three intervals; a probe with slow samples prints heartbeats in between, so two of those.
     fn late_ms(&self) -> u64 {
         match self.picture.head.interval_ms {

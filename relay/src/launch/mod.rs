@@ -13,6 +13,7 @@ pub mod openssh;
 pub mod scripted;
 pub mod ssh2;
 pub mod ssh_config;
+pub mod target;
 pub mod upload;
 
 use async_trait::async_trait;
@@ -140,6 +141,12 @@ pub enum LaunchError {
         /// What went wrong.
         why: Text,
     },
+}
+
+/// Whether a program is in one of the folders of `PATH`.
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// The end of a probe's stderr, at most 4 KiB.

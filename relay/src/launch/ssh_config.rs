@@ -1,6 +1,7 @@
 //! Resolves how to reach a host by asking `ssh -G`, so that it matches the user's own `ssh`.
 
 use super::LaunchError;
+use super::target::SshTarget;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -15,7 +16,7 @@ const MAX_OUTPUT: usize = 256 * 1024;
 /// The user's SSH settings for a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSettings {
-    /// The requested name: the user's own `ssh` reaches the host by it, with these settings.
+    /// What was requested, in the form in which the user's own `ssh` accepts it as its destination.
     pub host: String,
     /// `HostName`: what to connect to.
     pub hostname: String,
@@ -110,22 +111,33 @@ impl From<ConfigError> for LaunchError {
     }
 }
 
-/// Runs `ssh -G` for a host. Without an installed `ssh`, OpenSSH's defaults apply.
+/// Runs `ssh -G` for a target. Without an installed `ssh`, OpenSSH's defaults apply.
 ///
 /// # Errors
 /// [`ConfigError`] if ssh is installed but fails.
-pub async fn settings(host: &str, file: Option<&Path>, local: &Local) -> Result<HostSettings, ConfigError> {
+pub async fn settings(
+    target: &SshTarget,
+    file: Option<&Path>,
+    local: &Local,
+) -> Result<HostSettings, ConfigError> {
+    let host = target.destination.as_str();
+    let default = || {
+        let settings = read("", host, local);
+        let user = target.user.clone().unwrap_or(settings.user);
+        let port = target.port.unwrap_or(settings.port);
+        HostSettings { host: target.to_string(), user, port, ..settings }
+    };
     let mut command = Command::new("ssh");
     command.arg("-G");
     if let Some(file) = file {
         command.arg("-F").arg(file);
     }
-    command.arg("--").arg(host);
+    command.args(target.arguments());
     set_environment(&mut command, local);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let output = match tokio::time::timeout(TIME_LIMIT, command.output()).await {
         Err(_) => return Err(ConfigError::Slow),
-        Ok(Err(_)) => return Ok(read("", host, local)),
+        Ok(Err(_)) => return Ok(default()),
         Ok(Ok(output)) => output,
     };
     if !output.status.success() {
@@ -133,7 +145,7 @@ pub async fn settings(host: &str, file: Option<&Path>, local: &Local) -> Result<
         return Err(ConfigError::Refused(output.trim().chars().take(200).collect()));
     }
     let text = String::from_utf8_lossy(&output.stdout[..output.stdout.len().min(MAX_OUTPUT)]);
-    Ok(read(&text, host, local))
+    Ok(HostSettings { host: target.to_string(), ..read(&text, host, local) })
 }
 
 /// Variables that are the relay's own, or let ssh open a window to ask for a password.
@@ -323,9 +335,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a config; touch x");
         std::fs::write(&file, "Host n1\n HostName 10.0.0.9\n Port 2201\n").unwrap();
-        let Ok(settings) = settings("n1", Some(&file), &local()).await else { panic!("ssh -G failed") };
-        if settings.port != 22 {
-            assert_eq!((settings.hostname.as_str(), settings.port), ("10.0.0.9", 2201));
+        let Ok(configured) = settings(&SshTarget::host("n1"), Some(&file), &local()).await else {
+            panic!("ssh -G failed")
+        };
+        if configured.port != 22 {
+            assert_eq!((configured.hostname.as_str(), configured.port), ("10.0.0.9", 2201));
         }
+        let target = SshTarget { destination: "n1".into(), user: Some("bob".into()), port: Some(2203) };
+        let Ok(given) = settings(&target, Some(&file), &local()).await else { panic!("ssh -G failed") };
+        assert_eq!((given.user.as_str(), given.port), ("bob", 2203), "what is given wins");
+        assert_eq!(given.host, "ssh://bob@n1:2203");
     }
 }

@@ -128,6 +128,11 @@ impl AuthFailureCache {
             state.failures.remove(node).is_some_and(|failure| failure.kind == FailureKind::Login);
     }
 
+    /// Forgets the refusal of a node that is to be reached in another way.
+    pub(super) fn forget(&self, node: &NodeName) {
+        self.state().failures.remove(node);
+    }
+
     /// Counts a session as waiting until the guard is dropped.
     pub(super) fn wait(&self) -> Waiting {
         self.0.waiting.fetch_add(1, Ordering::Relaxed);

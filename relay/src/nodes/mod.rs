@@ -5,6 +5,7 @@ pub mod backoff;
 pub mod decoder;
 mod input_limit;
 mod line_assembler;
+mod link_log;
 mod probe_connection;
 mod probe_requests;
 mod session;
@@ -37,6 +38,8 @@ pub struct SampleSchedule {
     pub phase_ms: u32,
     /// The user's running jobs there, in the order of the list; empty without SLURM.
     pub jobs: Vec<JobId>,
+    /// Identifies how the node is reached; its probe is started anew when that changes.
+    pub target: u64,
     /// Whether all jobs there are completing: a running probe continues, but none is started.
     pub is_ending: bool,
 }

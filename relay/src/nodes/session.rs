@@ -4,6 +4,7 @@ use super::auth_failures::{AuthFailure, AuthFailureCache, CredentialSnapshot, Fa
 use super::backoff::{Backoff, RetryClass};
 use super::decoder::{DecodeError, Found};
 use super::input_limit::HELLO_LINES;
+use super::link_log::LinkLog;
 use super::probe_connection::{DisconnectReason, ProbeConnection};
 use super::{FromNode, JobList, QueuedRequest, SampleSchedule};
 use crate::clock::Clock;
@@ -63,6 +64,8 @@ pub(super) struct Session {
     pub(super) hung: bool,
     /// The fault that was last logged and not yet followed by a stable link.
     pub(super) fault: Option<Text>,
+    /// Messages about links, of all nodes together.
+    pub(super) link_log: LinkLog,
 }
 
 /// Position in a stream of samples.
@@ -279,7 +282,7 @@ impl Session {
         if self.fault.as_ref() == Some(why) {
             tracing::debug!(node.name = %self.node, reason = %why, "still no link to the node");
         } else {
-            tracing::warn!(node.name = %self.node, reason = %why, "no link to the node");
+            self.link_log.broken(&self.node, why);
             self.fault = Some(why.clone());
         }
     }
@@ -404,7 +407,7 @@ impl Session {
                 (self.denied, self.hung) = (0, false);
                 self.auth_failures.succeeded(&self.node);
                 match self.fault.take() {
-                    Some(_) => tracing::warn!(node.name = %self.node, "the node is linked again"),
+                    Some(_) => self.link_log.restored(&self.node),
                     None => tracing::info!(node.name = %self.node, "the node is linked"),
                 }
                 connection.send(&self.interval());

@@ -1,6 +1,7 @@
 //! Runs exactly one session for each wanted node.
 
 use super::auth_failures::{AuthFailureCache, CredentialSnapshot};
+use super::link_log::LinkLog;
 use super::probe_requests::NODE_QUEUE_CAPACITY;
 use super::session::{Session, Target};
 use super::{FromNode, JobList, Plan, QueuedRequest, Request, SampleSchedule};
@@ -35,6 +36,7 @@ pub struct Supervisor {
     credentials: watch::Receiver<Option<CredentialSnapshot>>,
     watching: JoinHandle<()>,
     poll_trigger: PollTrigger,
+    link_log: LinkLog,
 }
 
 /// A running session; dropping it stops the session.
@@ -72,6 +74,7 @@ impl Supervisor {
             credentials,
             watching,
             poll_trigger,
+            link_log: LinkLog::default(),
         }
     }
 
@@ -99,6 +102,7 @@ impl Supervisor {
             self.stop(&node);
         }
         for (node, schedule) in nodes {
+            self.stop_if_elsewhere(node, schedule);
             match self.running.get(node) {
                 Some(running) if !running.task.is_finished() => running.wanted.send_if_modified(|wanted| {
                     let news = wanted.schedule != *schedule;
@@ -110,10 +114,19 @@ impl Supervisor {
         }
     }
 
+    /// Stops the session of a node that is to be reached in another way, where it may be let in.
+    fn stop_if_elsewhere(&mut self, node: &NodeName, schedule: &SampleSchedule) {
+        let is_elsewhere = |running: &Running| running.wanted.borrow().schedule.target != schedule.target;
+        if self.running.get(node).is_some_and(is_elsewhere) {
+            self.stop(node);
+            self.auth_failures.forget(node);
+        }
+    }
+
     /// Forwards a request to the node's session, or refuses it.
     pub(super) fn request(&self, queued: QueuedRequest) {
         let Some(running) = self.running.get(&queued.node) else {
-            let why = format!("there is no probe on {}: none of your jobs is on it", queued.node);
+            let why = format!("there is no probe on {}: this relay does not watch it", queued.node);
             return queued.refuse(why);
         };
         match running.requests.try_send(queued) {
@@ -136,7 +149,7 @@ impl Supervisor {
         names.extend((more > 0).then_some(and_more.as_str()));
         match (node, names.as_slice()) {
             (Some(node), _) if !self.running.contains_key(node) => Response::Refused(
-                format!("none of your jobs runs on {node}, so the relay has no connection to it").into(),
+                format!("this relay does not watch {node}, so it has no connection to it").into(),
             ),
             (Some(node), []) => {
                 Response::Refused(format!("{node} is already connected, or is being connected").into())
@@ -180,6 +193,7 @@ impl Supervisor {
             denied: 0,
             hung: false,
             fault: None,
+            link_log: self.link_log.clone(),
         };
         // Wait for the previous probe on this node to exit first.
         let before = self.stopping.remove(node);

@@ -308,7 +308,7 @@ async fn t34_a_refused_login_is_never_retried_without_the_user() {
 /// A plan for `n1` with these jobs that run there; without any the jobs there are completing.
 fn plan(number: u64, jobs: &[u32]) -> Plan {
     let (jobs, is_ending) = (jobs.iter().copied().map(JobId).collect(), jobs.is_empty());
-    let schedule = SampleSchedule { interval_ms: 1_000, phase_ms: 0, jobs, is_ending };
+    let schedule = SampleSchedule { interval_ms: 1_000, jobs, is_ending, ..SampleSchedule::default() };
     let list = JobList { number, is_fresh: true };
     Plan { nodes: BTreeMap::from([(node("n1"), schedule)]), list }
 }
@@ -645,7 +645,7 @@ async fn a_retry_names_the_nodes() {
     };
     assert_eq!(sent_interval(Some("bad1")), Response::Done("trying bad1 again".into()));
     assert!(refused("good").contains("is already connected"));
-    assert!(refused("elsewhere").contains("none of your jobs runs on elsewhere"));
+    assert!(refused("elsewhere").contains("does not watch elsewhere"));
     sleep(Duration::from_millis(1)).await;
     assert_eq!(sent_interval(None), Response::Done("trying bad1, bad2, bad3, bad4, 3 more again".into()));
     assert_eq!(harness.launcher.tries(), 1 + 7 + 1);

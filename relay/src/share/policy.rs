@@ -356,6 +356,8 @@ impl Visibility {
             notes: Vec::new(),
             events: raw.head.events.iter().filter(shown).map(|event| self.event(event)).collect(),
             interval_ms: raw.head.interval_ms,
+            // Which machines belong together is the owner's arrangement, and may name people.
+            group: raw.head.group.clone().filter(|_| self.scope == Scope::All),
             without_gpus: raw
                 .head
                 .without_gpus

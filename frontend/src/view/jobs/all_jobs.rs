@@ -4,6 +4,7 @@ use super::attention_list::AttentionList;
 use super::gpu_cells::Cells;
 use super::job_entry::{job_health as health_of, overview_scope};
 use super::job_list::NoJobs;
+use super::machine_groups::{ListNotices, MachineGroups};
 use crate::domain::health::{Freshness, Health, freshness};
 use crate::domain::job_health;
 use crate::domain::ownership;
@@ -24,7 +25,6 @@ use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::live::Mode;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -34,21 +34,30 @@ const FULL_STATE: usize = 22;
 /// All jobs.
 #[component]
 pub fn AllJobs() -> impl IntoView {
-    let fleet = Page::from_context().fleet;
-    let (on_welcome, overview) = (fleet.clone(), fleet.overview().clone());
-    let local = Memo::new(move |_| on_welcome.welcome().is_some_and(|welcome| welcome.mode == Mode::Local));
+    let page = Page::from_context();
+    let overview = page.fleet.overview().clone();
+    let has_jobs = Memo::new(move |_| page.has_jobs());
     view! {
-        <div class="head head--line"><h1>{move || if local.get() { "Machines" } else { "All jobs" }}</h1></div>
+        <div class="head head--line"><h1>{move || if has_jobs.get() { "All jobs" } else { "Machines" }}</h1></div>
+        <ListNotices/>
         <Show when=move || overview.phase() != Phase::Pending><JobTable/></Show>
     }
 }
 
-/// What needs attention, the table of jobs, and the heat map of all nodes.
+/// What needs attention, the table of jobs if there can be any, other machines, and the heat map of all nodes.
 #[component]
 fn JobTable() -> impl IntoView {
     let page = Page::from_context();
     let store = page.fleet.overview().clone();
     let (entries, overview) = (page.attention.entries(), store.clone());
+    let has_jobs = {
+        let page = page.clone();
+        Memo::new(move |_| page.has_jobs())
+    };
+    let jobs = move || {
+        let source = Arc::new(Jobs { page: page.clone() });
+        has_jobs.get().then(|| view! { <Table source/> }.into_any())
+    };
     let nodes = {
         let store = store.clone();
         Memo::new(move |_| store.nodes().get())
@@ -61,8 +70,9 @@ fn JobTable() -> impl IntoView {
     view! {
         <AttentionList entries store=overview/>
         <Healthy/>
-        <Table source=Arc::new(Jobs { page })/>
+        {move || jobs()}
         <NoJobs/>
+        <MachineGroups/>
         {move || heat()}
     }
 }

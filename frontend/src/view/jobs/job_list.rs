@@ -1,21 +1,16 @@
 //! The job list: running, pending and ended jobs, and machines without a job of the user.
 
-use super::gpu_cells::Cells;
 use super::job_entry::JobEntry;
 use super::job_group::{ExpandedGroups, JobGroup};
+use super::machines::{Machines, machines};
 use super::section::Section;
-use crate::domain::health::Health;
 use crate::domain::job_groups::{self, ListEntry};
 use crate::domain::route::{JobTab, Route};
-use crate::fleet::NodeCell;
-use crate::state::page::{Page, node_health};
-use crate::view::scope::{Scope, alone};
-use crate::view::widgets::dot::Dot;
+use crate::state::page::Page;
 use leptos::prelude::*;
+use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::live::Mode;
 use nodeglass_protocol::picture::JobsHealth;
-use nodeglass_protocol::{JobId, NodeName};
 
 /// Returns the routes of the list, from top to bottom.
 pub fn listed_routes(page: &Page) -> Vec<Route> {
@@ -41,18 +36,15 @@ fn entries(page: &Page, section: Section, is_open: impl Fn(JobId) -> bool) -> Ve
     })
 }
 
-/// Returns the nodes that no listed job has.
-fn machines(page: &Page) -> Vec<NodeCell> {
-    let cells = page.fleet.overview().nodes().get();
-    let taken = |name: &NodeName| page.jobs.with(|jobs| jobs.iter().any(|job| job.nodes.contains(name)));
-    cells.into_iter().filter(|cell| !taken(cell.name())).collect()
-}
-
 /// The list.
 #[component]
 pub fn JobList() -> impl IntoView {
     let (page, folds) = (Page::from_context(), ExpandedGroups::new());
     let (entered, left) = (page.attention.clone(), page.attention.clone());
+    let has_jobs = {
+        let page = page.clone();
+        Memo::new(move |_| page.has_jobs())
+    };
     let section = |section: Section| {
         let page = page.clone();
         let entries = Memo::new(move |_| entries(&page, section, |of| folds.is_open(&page, of)));
@@ -62,7 +54,7 @@ pub fn JobList() -> impl IntoView {
     view! {
         <nav
             class="jobs"
-            aria-label="Jobs"
+            aria-label=move || if has_jobs.get() { "Jobs" } else { "Machines" }
             on:pointerenter=move |_| entered.hold_jobs(true)
             on:pointerleave=move |_| left.hold_jobs(false)
         >
@@ -85,48 +77,6 @@ fn Jobs(section: Section, entries: Memo<Vec<ListEntry>>, folds: ExpandedGroups) 
     }
 }
 
-#[component]
-fn Machines() -> impl IntoView {
-    let page = Page::from_context();
-    let cells = Memo::new({
-        let page = page.clone();
-        move |_| machines(&page)
-    });
-    let entry = move |cell: NodeCell| {
-        let scope = Scope { store: page.fleet.overview().clone(), nodes: alone(cell.clone()), job: None };
-        let route = Route::Node(cell.name().clone());
-        let (href, here, name) = (page.href(&route), page.route, cell.name().to_string());
-        let health = {
-            let (page, store, cell) = (page.clone(), scope.store.clone(), cell.clone());
-            Memo::new(move |_| {
-                page.assessment.track();
-                Health::clone(&node_health(&page, &store, &cell))
-            })
-        };
-        view! {
-            <li>
-                <a class="job job--machine" href=href aria-current=move || (here.get() == route).then_some("page")>
-                    <Dot health/>
-                    <b class="job__name">{name}</b>
-                    <Cells scope/>
-                </a>
-            </li>
-        }
-        .into_any()
-    };
-    let some = Memo::new(move |_| cells.with(|cells| !cells.is_empty()));
-    move || {
-        let entry = entry.clone();
-        some.get().then(|| {
-            view! {
-                <h2>"Machines"</h2>
-                <ul><For each=move || cells.get() key=|cell| cell.name().clone() children=entry/></ul>
-            }
-            .into_any()
-        })
-    }
-}
-
 /// Says why the list is empty; shown on the page, too, because on a phone the list is collapsed.
 #[component]
 pub fn NoJobs() -> impl IntoView {
@@ -135,7 +85,7 @@ pub fn NoJobs() -> impl IntoView {
         page.fleet.overview().relay().track();
         let health = page.fleet.overview().read(|picture| picture.relay.jobs.clone());
         let none = page.jobs.with(|jobs| jobs.is_empty());
-        let local = page.fleet.welcome().is_none_or(|welcome| welcome.mode == Mode::Local);
+        let local = page.fleet.welcome().is_none() || !page.has_jobs();
         match health {
             _ if !none || local => None,
             _ if page.share().is_some() => Some("No job runs now in what is shared with you."),

@@ -11,6 +11,8 @@ pub mod job_list;
 pub mod job_nodes;
 pub mod job_page;
 pub mod logs;
+mod machine_groups;
+mod machines;
 mod node_picker;
 pub mod node_tabs;
 pub mod section;

@@ -8,7 +8,6 @@ use crate::fleet::{NodeCell, TopicStore};
 use crate::state::page::{Page, node_health};
 use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
-use nodeglass_protocol::live::Mode;
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{JobId, NodeName};
 
@@ -33,19 +32,23 @@ pub fn NodeHead(
         })
     };
     let state = move || health.with(|health| health.label.clone());
+    let overview = {
+        let page = page.clone();
+        move || if page.has_jobs() { "All jobs" } else { "Machines" }
+    };
     let (title, all_jobs) = (name.to_string(), page.href(&Route::AllJobs));
     let job_links = move || {
         let link = |id: JobId, job_name: String| {
             let href = page.href(&Route::Job(id, JobTab::Node(name.clone())));
             view! { <a class="link" href=href>{job_name}</a> }.into_any()
         };
-        let is_local = page.fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Local);
+        let has_jobs = page.has_jobs();
         let jobs: Vec<AnyView> = page.jobs.with(|jobs| {
             let here = jobs.iter().filter(|job| job.is_active() && job.nodes.contains(&name));
             here.map(|job| link(job.id, job.name.to_string())).collect()
         });
         match jobs.len() {
-            0 if is_local => ().into_any(),
+            0 if !has_jobs => ().into_any(),
             0 => "no job of yours".into_any(),
             count => view! { <span>{text::count(count, "job", "jobs")}":"</span> {jobs} }.into_any(),
         }
@@ -54,7 +57,7 @@ pub fn NodeHead(
         <div class="head">
             <div class="head__what">
                 <div class="head__title">
-                    <a class="link" href=all_jobs>"All jobs"</a> <span class="absent" aria-hidden="true">"›"</span> <h1>{title}</h1>
+                    <a class="link" href=all_jobs>{move || overview()}</a> <span class="absent" aria-hidden="true">"›"</span> <h1>{title}</h1>
                 </div>
                 <p class="meta">
                     <span class="meta__state"><Dot health/> <b>{state}</b></span>

@@ -127,11 +127,13 @@ fn RouteView() -> impl IntoView {
 /// An address that leads to nothing.
 #[component]
 fn NotFound(why: String) -> impl IntoView {
-    let home = Page::from_context().href(&Route::AllJobs);
+    let page = Page::from_context();
+    let home = page.href(&Route::AllJobs);
+    let overview = if untrack(|| page.has_jobs()) { "Go to all jobs" } else { "Go to all machines" };
     view! {
         <div class="empty">
             <h1>"Page not found"</h1>
-            <p>{why} " " <a class="link" href=home>"Go to all jobs"</a></p>
+            <p>{why} " " <a class="link" href=home>{overview}</a></p>
         </div>
     }
 }
@@ -145,9 +147,11 @@ fn NodeView(name: NodeName, store: TopicStore) -> impl IntoView {
         Phase::Gone => {
             let why = match page.share() {
                 Some(_) => format!("{name} is not shared with you."),
-                None => format!("No job of yours runs on {name}."),
+                None if page.has_jobs() => format!("No job of yours runs on {name}."),
+                None => format!("{name} is not in the list of machines."),
             };
-            view! { <p class="empty">{why} " " <a class="link" href=page.href(&Route::AllJobs)>"Go to all jobs"</a></p> }
+            let overview = if page.has_jobs() { "Go to all jobs" } else { "Go to all machines" };
+            view! { <p class="empty">{why} " " <a class="link" href=page.href(&Route::AllJobs)>{overview}</a></p> }
                 .into_any()
         }
         Phase::Pending => ().into_any(),

@@ -19,7 +19,7 @@ pub fn TopBar() -> impl IntoView {
             let cluster =
                 welcome.cluster.as_ref().map(|name| format!(" · cluster {name}")).unwrap_or_default();
             let mode = match welcome.mode {
-                Mode::Slurm => "",
+                Mode::Slurm | Mode::Hosts => "",
                 Mode::Local => " · this machine, no SLURM",
                 Mode::Demo => " · demo, a scripted cluster",
             };

@@ -12,6 +12,7 @@ use super::deploy::{CONNECTS_AT_ONCE, Deployer, Host, LAUNCH_LIMIT, RemoteComman
 use super::identity::key_files;
 use super::login_files::LoginFiles;
 use super::ssh_config::{self, HostSettings, Local};
+use super::target::Targets;
 use super::upload::ProbeBinary;
 use super::{LaunchError, Launcher, NodeStream, StreamEnd};
 use async_trait::async_trait;
@@ -72,6 +73,7 @@ pub struct OpensshOptions {
 /// Starts probes with the system's `ssh`.
 pub struct OpensshLauncher {
     client: Arc<Client>,
+    targets: Targets,
     connects: Semaphore,
     proxied: Semaphore,
     deployer: Deployer,
@@ -91,10 +93,17 @@ impl OpensshLauncher {
         Self {
             login_files: LoginFiles::new(&local.home, config.as_deref()),
             client: Arc::new(Client { config, local }),
+            targets: Targets::default(),
             connects: Semaphore::new(CONNECTS_AT_ONCE),
             proxied: Semaphore::new(PROXIED_AT_ONCE),
             deployer: Deployer::new(probe, relay_id),
         }
+    }
+
+    /// Reaches nodes by these targets.
+    #[must_use]
+    pub fn with_targets(self, targets: Targets) -> Self {
+        Self { targets, ..self }
     }
 }
 
@@ -105,8 +114,7 @@ impl Launcher for OpensshLauncher {
     }
 
     fn is_installed(&self) -> bool {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|folder| folder.join(SSH).is_file())
+        super::is_on_path(SSH)
     }
 
     async fn login_fingerprint(&self) -> Option<u64> {
@@ -116,7 +124,7 @@ impl Launcher for OpensshLauncher {
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
         let _permit = self.connects.acquire().await.expect("never closed");
         let Client { config, local } = &*self.client;
-        let settings = ssh_config::settings(node.as_str(), config.as_deref(), local).await?;
+        let settings = ssh_config::settings(&self.targets.ssh(node), config.as_deref(), local).await?;
         self.login_files.note(&settings);
         let _proxied = match settings.proxy {
             Some(_) => Some(self.proxied.acquire().await.expect("never closed")),

@@ -10,6 +10,7 @@ mod pump;
 use super::deploy::{self, CONNECTS_AT_ONCE, Deployer, LAUNCH_LIMIT};
 use super::login_files::LoginFiles;
 use super::ssh_config::{self, HostSettings, Local};
+use super::target::Targets;
 use super::upload::ProbeBinary;
 use super::{LaunchError, Launcher, NodeStream};
 use async_trait::async_trait;
@@ -39,6 +40,7 @@ pub struct Ssh2Options {
 /// Starts probes over SSH with libssh2.
 pub struct Ssh2Launcher {
     options: Ssh2Options,
+    targets: Targets,
     connects: Semaphore,
     agents: AgentPermits,
     trusted: TrustedOnce,
@@ -71,6 +73,7 @@ impl Ssh2Launcher {
         let deployer = Deployer::new(options.probe.clone(), options.relay_id);
         Self {
             options,
+            targets: Targets::default(),
             connects: Semaphore::new(CONNECTS_AT_ONCE),
             agents: Arc::new(Semaphore::new(AGENT_THREADS)),
             trusted: TrustedOnce::default(),
@@ -79,10 +82,16 @@ impl Ssh2Launcher {
         }
     }
 
+    /// Reaches nodes by these targets.
+    #[must_use]
+    pub fn with_targets(self, targets: Targets) -> Self {
+        Self { targets, ..self }
+    }
+
     /// Connects, verifies the host and authenticates.
     async fn log_in(&self, node: &NodeName) -> Result<Link, LaunchError> {
         let Ssh2Options { config, local, .. } = &self.options;
-        let settings = ssh_config::settings(node.as_str(), config.as_deref(), local).await?;
+        let settings = ssh_config::settings(&self.targets.ssh(node), config.as_deref(), local).await?;
         self.login_files.note(&settings);
         speakable(&settings)?;
         let link = connect::connect(&settings, &self.trusted).await?;

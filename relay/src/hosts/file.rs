@@ -1,0 +1,89 @@
+//! Reads a file that lists machines, within bounds and without waiting for a writer.
+
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Maximum size of a file; a thousand hosts are 20 kB.
+pub const MAX_BYTES: u64 = 1 << 20;
+
+/// Why a file is not a list of machines. Fragments read well after "the list of machines PATH cannot be read: ".
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be opened or read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A directory, a pipe or a device.
+    #[error("it is {0}, not a file")]
+    Kind(&'static str),
+    /// Too large.
+    #[error("it is larger than 1 MiB; is it the right file?")]
+    Large,
+    /// Not text.
+    #[error("it is not a text file")]
+    Binary,
+}
+
+/// Reads the text of a file.
+///
+/// # Errors
+/// [`FileError`].
+pub fn read(path: &Path) -> Result<String, FileError> {
+    // A pipe opens at once, and is then refused.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = open(path, flags, Mode::empty()).map_err(io::Error::from)?;
+    let found = fstat(&file).map_err(io::Error::from)?;
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => {}
+        FileType::Directory => return Err(FileError::Kind("a directory")),
+        FileType::Fifo => return Err(FileError::Kind("a pipe")),
+        _ => return Err(FileError::Kind("a device")),
+    }
+    let mut bytes = Vec::new();
+    // The size may be wrong: files of /proc have none.
+    File::from(file).take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(FileError::Large);
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) if !text.contains('\0') => Ok(text),
+        _ => Err(FileError::Binary),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_is_no_text_file_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0)
+            .unwrap();
+        fs::write(path("large"), vec![b'#'; MAX_BYTES as usize + 1]).unwrap();
+        fs::write(path("nul"), b"gpu1\0").unwrap();
+        fs::write(path("latin"), b"gpu1 # \xfc\n").unwrap();
+        for (name, message) in [
+            ("pipe", "a pipe"),
+            (".", "a directory"),
+            ("large", "1 MiB"),
+            ("nul", "not a text file"),
+            ("latin", "not a text file"),
+            ("missing", "No such file"),
+        ] {
+            let error = read(&path(name)).unwrap_err().to_string();
+            assert!(error.contains(message), "{name}: {error}");
+        }
+        assert!(read(Path::new("/dev/null")).unwrap_err().to_string().contains("a device"));
+    }
+
+    #[test]
+    fn an_empty_file_is_an_empty_list() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("hosts"), "").unwrap();
+        assert_eq!(read(&dir.path().join("hosts")).unwrap(), "");
+    }
+}

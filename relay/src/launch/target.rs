@@ -1,0 +1,151 @@
+//! Where the probe of a node is started, for nodes that are not simply reached by their name.
+
+use super::{LaunchError, Launcher, NodeStream};
+use async_trait::async_trait;
+use nodeglass_protocol::NodeName;
+use nodeglass_protocol::picture::LauncherStatus;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use tokio::sync::watch;
+
+/// Where the probe of a node is started.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// On this machine, as a child process.
+    ThisMachine,
+    /// On another machine, over SSH.
+    Ssh(SshTarget),
+}
+
+/// A destination as the user gave it; the SSH configuration supplies the rest.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SshTarget {
+    /// The host: a name, an address, or a `Host` of the SSH configuration.
+    pub destination: String,
+    /// The login name, if it is not that of the SSH configuration.
+    pub user: Option<String>,
+    /// The port, if it is not that of the SSH configuration.
+    pub port: Option<u16>,
+}
+
+impl SshTarget {
+    /// A host with user and port of the SSH configuration.
+    pub fn host(destination: impl Into<String>) -> Self {
+        Self { destination: destination.into(), user: None, port: None }
+    }
+
+    /// The arguments of `ssh` that select it; they come last among the options.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let user = self.user.iter().flat_map(|user| ["-l".to_owned(), user.clone()]);
+        let port = self.port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]);
+        let host = ["--".to_owned(), self.destination.clone()];
+        user.chain(port).chain(host).map(OsString::from).collect()
+    }
+}
+
+/// One word that `ssh` accepts as its destination.
+impl fmt::Display for SshTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let user = self.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
+        match self.port {
+            Some(port) => write!(f, "ssh://{user}{}:{port}", self.destination),
+            None => write!(f, "{user}{}", self.destination),
+        }
+    }
+}
+
+/// The targets of nodes, shared by launchers and by whoever updates them.
+#[derive(Clone, Debug, Default)]
+pub struct Targets(Arc<RwLock<HashMap<NodeName, Target>>>);
+
+impl Targets {
+    /// Replaces all targets. Running probes are not affected.
+    pub fn replace(&self, targets: impl IntoIterator<Item = (NodeName, Target)>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = targets.into_iter().collect();
+    }
+
+    /// The target of a node; its name, if it has none of its own.
+    pub fn of(&self, node: &NodeName) -> Target {
+        let targets = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        targets.get(node).cloned().unwrap_or_else(|| Target::Ssh(SshTarget::host(node.as_str())))
+    }
+
+    /// The same for a launcher that always uses SSH.
+    pub fn ssh(&self, node: &NodeName) -> SshTarget {
+        match self.of(node) {
+            Target::Ssh(target) => target,
+            Target::ThisMachine => SshTarget::host(node.as_str()),
+        }
+    }
+}
+
+/// Starts the probe of this machine as a child process, and all others with another launcher.
+pub struct ByTarget {
+    targets: Targets,
+    local: Box<dyn Launcher>,
+    remote: Arc<dyn Launcher>,
+}
+
+impl ByTarget {
+    /// A launcher that selects one of two by the node's target.
+    pub fn new(targets: Targets, local: impl Launcher, remote: Arc<dyn Launcher>) -> Self {
+        Self { targets, local: Box::new(local), remote }
+    }
+}
+
+#[async_trait]
+impl Launcher for ByTarget {
+    fn name(&self) -> &'static str {
+        self.remote.name()
+    }
+
+    fn status(&self) -> watch::Receiver<LauncherStatus> {
+        self.remote.status()
+    }
+
+    async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
+        match self.targets.of(node) {
+            Target::ThisMachine => self.local.launch(node).await,
+            Target::Ssh(_) => self.remote.launch(node).await,
+        }
+    }
+
+    async fn login_fingerprint(&self) -> Option<u64> {
+        self.remote.login_fingerprint().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(user: Option<&str>, port: Option<u16>) -> SshTarget {
+        SshTarget { destination: "gpu1".into(), user: user.map(str::to_owned), port }
+    }
+
+    #[test]
+    fn a_target_is_written_as_ssh_accepts_it() {
+        let arguments = |target: SshTarget| {
+            let words = target.arguments().into_iter().map(|word| word.into_string().unwrap());
+            (words.collect::<Vec<_>>().join(" "), target.to_string())
+        };
+        assert_eq!(arguments(target(None, None)), ("-- gpu1".into(), "gpu1".into()));
+        assert_eq!(arguments(target(Some("al"), None)), ("-l al -- gpu1".into(), "al@gpu1".into()));
+        assert_eq!(
+            arguments(target(Some("al"), Some(2222))),
+            ("-l al -p 2222 -- gpu1".into(), "ssh://al@gpu1:2222".into())
+        );
+    }
+
+    #[test]
+    fn a_node_without_a_target_is_reached_by_its_name() {
+        let (targets, node) = (Targets::default(), NodeName::new("gpu1").unwrap());
+        assert_eq!(targets.of(&node), Target::Ssh(target(None, None)));
+        targets.replace([(node.clone(), Target::Ssh(target(None, Some(2222))))]);
+        assert_eq!(targets.ssh(&node), target(None, Some(2222)));
+        targets.replace([]);
+        assert_eq!(targets.ssh(&node), target(None, None));
+    }
+}
