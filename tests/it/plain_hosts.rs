@@ -68,7 +68,7 @@ async fn a_hosts_file_is_watched_by_group_and_followed_while_it_changes() -> Res
     };
     let picture = client.until(&Topic::Overview, "two live machines and one that is down", settled).await?;
     ensure!(picture.relay.jobs == JobsHealth::NoSlurm, "{:?}", picture.relay.jobs);
-    ensure!(group(&picture, "gpu1").as_deref() == Some("racks") && group(&picture, &this).is_none());
+    ensure!(group(picture, "gpu1").as_deref() == Some("racks") && group(picture, &this).is_none());
     let notice = picture.relay.notices.first().context("a notice about line 7")?;
     ensure!(notice.as_str().contains("hosts.txt:7: \"gpu 3\" contains a space"), "{notice}");
 
@@ -88,7 +88,7 @@ async fn a_hosts_file_is_watched_by_group_and_followed_while_it_changes() -> Res
         names(&known.picture) == sorted(&[&this, "gpu1", "gpu4"]) && known.picture.relay.notices.is_empty()
     };
     let picture = client.until(&Topic::Overview, "the changed list", followed).await?;
-    ensure!(is_live(&picture, &this) && is_live(&picture, "gpu1"), "unchanged machines go on: {picture:#?}");
+    ensure!(is_live(picture, &this) && is_live(picture, "gpu1"), "unchanged machines go on: {picture:#?}");
     ensure!(snapshots(&client, "gpu1")? == gpus_before);
 
     // Without the file, the last list stays.
@@ -97,7 +97,7 @@ async fn a_hosts_file_is_watched_by_group_and_followed_while_it_changes() -> Res
         known.picture.relay.notices.iter().any(|notice| notice.as_str().contains("still watched"))
     };
     let picture = client.until(&Topic::Overview, "a notice about the deleted file", told).await?;
-    ensure!(names(&picture) == sorted(&[&this, "gpu1", "gpu4"]), "{:?}", names(&picture));
+    ensure!(names(picture) == sorted(&[&this, "gpu1", "gpu4"]), "{:?}", names(picture));
     Ok(())
 }
 

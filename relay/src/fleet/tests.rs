@@ -9,7 +9,7 @@ use nodeglass_protocol::probe::SourceState;
 use nodeglass_protocol::probe::{
     GpuGap, GpuSample, ProbeLine, ProcessGap, ProcessList, ProcessListReadings, Sample,
 };
-use nodeglass_protocol::{GpuField, JobId, ProcessField, Reading, Vendor};
+use nodeglass_protocol::{GpuField, JobId, ProcessField, Reading, Text, Vendor};
 
 fn one_node() -> Fleet {
     let mut fleet = Fleet::new();
@@ -352,4 +352,35 @@ fn a_node_outside_the_plan_is_ignored() {
     let mut fleet = one_node();
     line(&mut fleet, "stranger", sample(1, &[1]), 2_000);
     assert!(fleet.nodes_of(&Topic::Node(name("stranger"))).is_none());
+}
+
+fn listed(hosts: &[(&str, Option<&str>)]) -> Event {
+    let host =
+        |(node, group): &(&str, Option<&str>)| (name(node), Host { group: group.map(Text::from), target: 0 });
+    Event::Hosts { hosts: hosts.iter().map(host).collect(), notices: vec!["hosts.txt:1: bad".into()] }
+}
+
+#[test]
+fn a_new_list_of_hosts_adds_and_removes_nodes_and_keeps_the_others() {
+    let mut fleet = Fleet::new();
+    fleet.handle(listed(&[("n1", Some("a")), ("n2", None)]), 0);
+    line(&mut fleet, "n1", hello("n1", &[0]), 100);
+    line(&mut fleet, "n1", sample(50, &[90]), 1_000);
+    fleet.take_changes();
+    fleet.handle(listed(&[("n1", Some("b")), ("n3", None)]), 2_000);
+    assert_eq!(fleet.wanted().into_iter().collect::<Vec<_>>(), [name("n1"), name("n3")]);
+    let node = node(&fleet, "n1");
+    assert!(node.sampled_at_ms.is_some() && node.history.as_ref().unwrap().gpus.len() == 1);
+    assert_eq!(node.head.group, Some("b".into()));
+    assert_eq!(fleet.status().notices.len(), 1);
+}
+
+#[test]
+fn a_listed_host_with_a_job_is_one_node_and_stays_when_the_job_ends() {
+    let mut fleet = one_node();
+    fleet.handle(listed(&[("n1", Some("a")), ("n2", None)]), 2_000);
+    assert_eq!(fleet.wanted().len(), 2);
+    jobs(&mut fleet, Vec::new(), 3);
+    assert_eq!(fleet.wanted().len(), 2, "idle machines are watched, too");
+    assert!(node(&fleet, "n1").sampled_at_ms.is_some());
 }

@@ -921,3 +921,28 @@ async fn an_unlinked_node_refuses_requests_with_its_state() {
     let why = refused(probes.request(&node("n1"), tail_request()).await);
     assert!(why.contains("not said hello"), "{why}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_reached_in_another_way_starts_anew_and_others_continue() {
+    let mut harness = Harness::empty();
+    let mut probes = [harness.launcher.probe(), harness.launcher.probe()];
+    let mut nodes = wanted(&["n1", "n2"], 1_000);
+    harness.supervisor.set_targets(&nodes);
+    for probe in &mut probes {
+        probe.hello(1).await;
+        assert_eq!(probe.control().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
+    }
+    while harness.events.try_recv().is_ok() {}
+    let _again = harness.launcher.probe();
+    nodes.get_mut("n1").unwrap().target = 7;
+    harness.supervisor.set_targets(&nodes);
+    let connecting = loop {
+        let event = harness.events.recv().await.unwrap();
+        if matches!(event.event, NodeEvent::Connecting { .. }) {
+            break event.node;
+        }
+    };
+    assert_eq!(connecting, node("n1"));
+    let closed: Vec<_> = probes.iter().filter(|probe| probe.stdout.is_closed()).collect();
+    assert_eq!(closed.len(), 1, "the probe of n2 goes on");
+}
