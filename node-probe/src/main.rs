@@ -3,10 +3,10 @@
 use clap::Parser;
 use node_probe::{
     build,
-    driver_thread::{DriverTimings, SourceConfig},
+    driver_thread::{DriverTimings, SourceConfig, SourceFactory},
     once,
     probe::{self, Settings},
-    source::nvml::NvmlSource,
+    source::{amd::AmdSource, intel::IntelSource, nvml::NvmlSource},
     takeover::RelayId,
 };
 use nodeglass_protocol::Vendor;
@@ -54,6 +54,9 @@ struct Arguments {
     /// NVML library to load instead of the driver's libnvidia-ml.so.1
     #[arg(long, value_name = "PATH")]
     nvml: Option<PathBuf>,
+    /// For tests: folder whose sys and proc describe the GPUs of AMD and Intel
+    #[arg(long, value_name = "PATH", default_value = "/", overrides_with = "sysroot", hide = true)]
+    sysroot: PathBuf,
     /// Exit with status 4 unless this is the build with the given id
     #[arg(long, value_name = "HASH16")]
     expect: Option<String>,
@@ -96,12 +99,7 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
         writeln!(std::io::stdout(), "{}", build::own()?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let library = arguments.nvml.clone();
-    let nvml = SourceConfig {
-        vendor: Vendor::Nvidia,
-        make: Box::new(move |calls| Box::new(NvmlSource::with_calls(library.clone(), calls))),
-    };
-    let sources = vec![nvml];
+    let sources = sources(arguments);
     if arguments.once {
         return print_once(sources, arguments);
     }
@@ -109,6 +107,21 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
     let _ = rustix::process::setpriority_process(None, NICENESS);
     probe::run(sources, &settings(arguments))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The sources of this node, in the order of their GPUs.
+fn sources(arguments: &Arguments) -> Vec<SourceConfig> {
+    let source = |vendor, make: SourceFactory| SourceConfig { vendor, make };
+    let library = arguments.nvml.clone();
+    let [amd, intel] = [(); 2].map(|()| arguments.sysroot.clone());
+    vec![
+        source(
+            Vendor::Nvidia,
+            Box::new(move |calls| Box::new(NvmlSource::with_calls(library.clone(), calls))),
+        ),
+        source(Vendor::Amd, Box::new(move |calls| Box::new(AmdSource::new(&amd, calls)))),
+        source(Vendor::Intel, Box::new(move |calls| Box::new(IntelSource::new(&intel, calls)))),
+    ]
 }
 
 fn print_once(sources: Vec<SourceConfig>, arguments: &Arguments) -> std::io::Result<ExitCode> {

@@ -1,7 +1,11 @@
-//! Sources of accelerator readings; NVML is one, a script for tests is another.
+//! Sources of accelerator readings: NVML, the kernel's attributes of AMD and Intel GPUs, and a script
+//! for tests.
 
+pub mod amd;
 pub(crate) mod bound;
 pub mod calls;
+mod drm;
+pub mod intel;
 pub mod multi;
 pub mod nvml;
 pub mod scripted;
@@ -58,6 +62,13 @@ pub trait Session {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Absent(pub Text);
+
+impl Absent {
+    /// The node has no hardware of this vendor, so that its source is not mentioned at all.
+    pub fn no_device() -> Self {
+        Self("".into())
+    }
+}
 
 /// Accelerators of a source.
 #[derive(Clone, Debug, PartialEq)]

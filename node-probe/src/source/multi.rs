@@ -2,7 +2,7 @@
 
 use super::{GpuProcessList, Inventory};
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuPath, GpuSample, ProcessKind, SourceState};
-use nodeglass_protocol::{GpuUuid, Text, Vendor};
+use nodeglass_protocol::{GpuUuid, Reading, Text, Vendor};
 use std::sync::Arc;
 
 /// The state of each source of a node, in a fixed order. GPUs are listed source by source.
@@ -26,7 +26,7 @@ enum Phase {
     Opening,
     /// Available.
     Ready(Inventory),
-    /// Unavailable, with the reason.
+    /// Unavailable, with the reason; without a reason the node has no such hardware.
     Absent(Text),
 }
 
@@ -84,6 +84,13 @@ impl MultiSource {
         self.parts[source].inventory().is_some()
     }
 
+    /// Whether a source has a driver on this node, as far as it has reported.
+    pub fn has_driver(&self, source: usize) -> bool {
+        let part = &self.parts[source];
+        let is_no_device = matches!(&part.phase, Phase::Absent(reason) if reason.is_empty());
+        part.vendor != Vendor::Unknown && !is_no_device
+    }
+
     /// The available sources.
     pub fn ready(&self) -> impl Iterator<Item = usize> {
         (0..self.parts.len()).filter(|source| self.is_ready(*source))
@@ -99,19 +106,30 @@ impl MultiSource {
         self.parts[source].gpus()
     }
 
-    /// The state of each source. One that has not reported yet counts as unavailable.
+    /// The state of each source for which there is hardware. One that has not reported yet counts as
+    /// unavailable.
     pub fn states(&self) -> Vec<SourceState> {
         let state = |part: &Part| match &part.phase {
-            Phase::Opening => SourceState::absent(part.vendor, not_opened(part.vendor)),
-            Phase::Ready(inventory) => SourceState::ready(part.vendor, inventory.versions.clone()),
-            Phase::Absent(reason) => SourceState::absent(part.vendor, reason.clone()),
+            Phase::Opening => Some(SourceState::absent(part.vendor, not_opened(part.vendor))),
+            Phase::Ready(inventory) => Some(SourceState::ready(part.vendor, inventory.versions.clone())),
+            Phase::Absent(reason) if reason.is_empty() => None,
+            Phase::Absent(reason) => Some(SourceState::absent(part.vendor, reason.clone())),
         };
-        self.parts.iter().map(state).collect()
+        self.parts.iter().filter_map(state).collect()
     }
 
     /// All GPUs and MIG instances.
+    ///
+    /// Where several sources number their device files, only the first one's numbers are kept: SLURM
+    /// counts the devices of a node in one sequence, which the numbers of one vendor do not show.
     pub fn gpus(&self) -> Vec<GpuFacts> {
-        self.parts.iter().flat_map(|part| part.gpus().iter().cloned()).collect()
+        let is_numbered = |part: &&Part| part.gpus().iter().any(|gpu| gpu.minor.value().is_some());
+        let numbered = self.parts.iter().find(is_numbered).map(|part| part.vendor);
+        let mut gpus: Vec<_> = self.parts.iter().flat_map(|part| part.gpus().iter().cloned()).collect();
+        for gpu in gpus.iter_mut().filter(|gpu| gpu.minor.value().is_some() && Some(gpu.vendor) != numbered) {
+            gpu.minor = Reading::Unsupported;
+        }
+        gpus
     }
 
     /// UUIDs of all GPUs and MIG instances.
@@ -217,7 +235,6 @@ fn mark_unread(list: &mut GpuProcessList, gpus: &[GpuFacts], why: &Text) {
 mod tests {
     use super::*;
     use crate::source::GpuProcess;
-    use nodeglass_protocol::Reading;
     use nodeglass_protocol::probe::{ProcessGap, ProcessReadings, SourceVersions};
 
     fn gpu(vendor: Vendor, index: u32) -> GpuFacts {

@@ -62,6 +62,8 @@ impl Node {
     pub fn command(&self) -> Command {
         let mut command = probe();
         command.arg("--nvml").arg(&self.library).env("FAKE_NVML_STATE", self.state_path());
+        // The GPUs of this machine do not matter.
+        command.arg("--sysroot").arg(self.folder.path());
         command
     }
 

@@ -1,5 +1,6 @@
 //! The probe as seen by its relay: a process with pipes, in front of a library with NVML's ABI.
 
+mod amd;
 mod divided;
 mod endings;
 mod everything;
@@ -7,6 +8,7 @@ mod faults;
 mod harness;
 mod health;
 mod host;
+mod intel;
 mod inventory;
 mod misbehaving;
 mod once;
@@ -17,4 +19,5 @@ mod readings;
 mod requests;
 mod sources;
 mod succession;
+mod sysfs;
 mod usage;

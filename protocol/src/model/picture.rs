@@ -101,14 +101,27 @@ impl NodeFacts {
     pub fn drivers(&self) -> impl Iterator<Item = (Vendor, &SourceVersions)> {
         self.sources.iter().filter_map(|source| Some((source.vendor, source.versions()?)))
     }
+
+    /// Returns why sources are unavailable, as far as that concerns the accelerators of this node:
+    /// NVIDIA's driver is expected only where there is no other.
+    pub fn absent_accelerators(&self) -> impl Iterator<Item = &Text> {
+        let is_expected = self.drivers().next().is_none();
+        let sources =
+            self.sources.iter().filter(move |source| is_expected || source.vendor != Vendor::Nvidia);
+        sources.filter_map(SourceState::absent_reason)
+    }
 }
 
 impl NodeHead {
     /// Returns the vendor of the node's accelerators; unknown if there are several.
     pub fn vendor(&self) -> Vendor {
         let sources = self.facts.as_ref().map_or(&[][..], |facts| &facts.sources);
-        match sources {
-            [only] => only.vendor,
+        let known: Vec<_> = sources.iter().filter(|source| source.vendor != Vendor::Unknown).collect();
+        let ready: Vec<_> = known.iter().filter(|source| source.versions().is_some()).collect();
+        match (&*ready, &*known) {
+            // A driver that hangs from the start is not ready.
+            ([only], _) => only.vendor,
+            ([], [only]) => only.vendor,
             _ => Vendor::Unknown,
         }
     }
@@ -418,5 +431,39 @@ impl Picture {
     /// Looks up a node by name.
     pub fn node(&self, name: &NodeName) -> Option<&NodePicture> {
         self.nodes.iter().find(|node| node.name == *name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(sources: Vec<SourceState>) -> NodeHead {
+        NodeHead { facts: Some(NodeFacts { sources, ..NodeFacts::default() }), ..NodeHead::default() }
+    }
+
+    #[test]
+    fn the_vendor_of_a_node_is_that_of_its_only_driver() {
+        let ready = |vendor| SourceState::ready(vendor, SourceVersions::default());
+        let absent = |vendor| SourceState::absent(vendor, "absent");
+        let vendor = |sources| head(sources).vendor();
+        assert_eq!(vendor(vec![absent(Vendor::Nvidia), ready(Vendor::Amd)]), Vendor::Amd);
+        assert_eq!(vendor(vec![ready(Vendor::Nvidia), ready(Vendor::Amd)]), Vendor::Unknown);
+        assert_eq!(vendor(vec![absent(Vendor::Nvidia), absent(Vendor::Unknown)]), Vendor::Nvidia);
+        assert_eq!(vendor(Vec::new()), Vendor::Unknown);
+    }
+
+    #[test]
+    fn a_missing_nvidia_driver_does_not_matter_beside_another() {
+        let ready = SourceState::ready(Vendor::Amd, SourceVersions::default());
+        let nvidia = SourceState::absent(Vendor::Nvidia, "not installed");
+        let unread = SourceState::absent(Vendor::Unknown, "no source reads it");
+        let reasons = |sources| {
+            let head = head(sources);
+            let facts = head.facts.as_ref().map(|facts| facts.absent_accelerators().map(ToString::to_string));
+            facts.into_iter().flatten().collect::<Vec<_>>()
+        };
+        assert_eq!(reasons(vec![nvidia.clone(), ready, unread.clone()]), ["no source reads it"]);
+        assert_eq!(reasons(vec![nvidia, unread]), ["not installed", "no source reads it"]);
     }
 }

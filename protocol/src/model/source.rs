@@ -12,9 +12,9 @@ pub enum Vendor {
     Unknown,
     /// NVIDIA, read through NVML.
     Nvidia,
-    /// AMD.
+    /// AMD, read through the attributes of the kernel driver.
     Amd,
-    /// Intel.
+    /// Intel, read through the attributes of the kernel driver.
     Intel,
 }
 
@@ -39,13 +39,13 @@ impl Vendor {
         }
     }
 
-    /// Name of the library that readings come from: `NVML`.
+    /// Name of what readings come from: `NVML`.
     pub const fn library(self) -> &'static str {
         match self {
             Self::Unknown => "GPU driver",
             Self::Nvidia => "NVML",
-            Self::Amd => "AMD SMI",
-            Self::Intel => "Sysman",
+            Self::Amd => "AMD driver",
+            Self::Intel => "Intel driver",
         }
     }
 }

@@ -173,7 +173,10 @@ impl<E: Environment> Engine<E> {
 
     /// Returns for how long no driver has answered; `None` if one does.
     pub(super) fn unresponsive_for(&self) -> Option<Duration> {
-        let is_relevant = |source: &usize| self.sources.is_ready(*source) || self.phase() != Phase::Ready;
+        let is_relevant = |source: &usize| match self.phase() {
+            Phase::Ready => self.sources.is_ready(*source),
+            Phase::Opening | Phase::HostOnly => self.sources.has_driver(*source),
+        };
         let relevant = (0..self.drivers.len()).filter(is_relevant);
         // `None` is less than any duration.
         relevant.map(|source| self.env.driver_call_duration(source)).min().flatten()

@@ -37,7 +37,8 @@ catalogue! {
         "device memory in use").label("Used").column("mem").part_of(GpuField::MemTotal)
         .with_history().in_summary();
     /// `nvmlDeviceGetClockInfo(SM)`, MHz. The steps are the GPU's own.
-    SmClock: sm_clock_mhz = Metric::clock("sm_clock_mhz", 15, "SM clock", "SM clock frequency")
+    SmClock: sm_clock_mhz = Metric::clock("sm_clock_mhz", 15, "SM clock",
+        "clock frequency of the SMs, or of the shader cores on AMD and Intel GPUs")
         .label("SM").short("SM").column("clock").full_scale(FullScale::Limit(Limit::SmClock))
         .with_summary_history().in_summary();
     /// `nvmlDeviceGetClockInfo(MEM)`, MHz.
@@ -111,10 +112,10 @@ catalogue! {
         .short("PCIe out");
     /// Received over all NVLinks, bytes a second (field 139, all links).
     NvlinkRx: nvlink_rx_bytes_s = Metric::rate("nvlink_rx_bytes_s", Links, "NVLink received",
-        "data received over all NVLinks").short("NVLink in");
+        "data received over all NVLinks or XGMI links").short("NVLink in");
     /// Sent over all NVLinks, bytes a second (field 138, all links).
     NvlinkTx: nvlink_tx_bytes_s = Metric::rate("nvlink_tx_bytes_s", Links, "NVLink sent",
-        "data sent over all NVLinks").short("NVLink out");
+        "data sent over all NVLinks or XGMI links").short("NVLink out");
     /// Temperature of the memory, °C (field 82).
     MemTemp: mem_temp_c = Metric::gauge("mem_temp_c", Unit::Celsius, Temperature,
         "Memory temperature", "memory temperature").label("Memory").short("Mem °C").max()

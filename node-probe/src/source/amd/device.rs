@@ -1,0 +1,391 @@
+//! One AMD GPU: the attributes that amdgpu provides, and which reading each of them is.
+
+use super::gpu_metrics::{self, GpuMetrics, Throttle};
+use super::kfd::KfdGpu;
+use super::levels;
+use super::ras::{Errors, Ras};
+use crate::counter_rate::CounterRate;
+use crate::source::drm::attribute::{self, Attribute, ReadError, Reader, or_else};
+use crate::source::drm::card::Card;
+use crate::source::drm::clients::Usage;
+use crate::source::drm::facts::{self, narrow};
+use crate::source::drm::hwmon::Hwmon;
+use crate::source::drm::link::PcieLink;
+use crate::source::drm::session::Device;
+use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample};
+use nodeglass_protocol::{GpuUuid, Reading, Vendor};
+use std::path::{Path, PathBuf};
+
+/// Bits of NVML's clock-event reasons, which the throttle mask of all vendors uses.
+mod reason {
+    pub const POWER: u64 = 0x4;
+    pub const HARDWARE: u64 = 0x8;
+    pub const THERMAL: u64 = 0x40;
+}
+
+/// Groups of `SMU_THROTTLER_…` bits: limits of power and of current, temperatures, and a request of
+/// processor or board (PROCHOT). The limit for reliability (FIT) belongs to normal operation.
+const POWER_LIMITS: u64 = 0xff | 0xff << 16 | 1 << 56;
+const TEMPERATURES: u64 = 0x3fff << 32;
+const PROCHOT: u64 = 0b11 << 46;
+
+/// Units of the energy counter in 1 J.
+const ENERGY_UNITS: u128 = 1 << 16;
+const UNSUPPORTED: Reading<u64> = Reading::Unsupported;
+
+/// An AMD GPU with its open attributes.
+#[derive(Debug)]
+pub struct AmdDevice {
+    root: PathBuf,
+    card: Card,
+    link: PcieLink,
+    hwmon: Hwmon,
+    sensors: Sensors,
+    ras: Ras,
+    kfd: KfdGpu,
+    /// Errors at the last reading of the health, because counting them queries the hardware.
+    errors: Errors,
+    residency: ResidencyShares,
+    xgmi: [CounterRate; 2],
+    is_apu: bool,
+}
+
+/// The attributes that are read for each sample.
+#[derive(Debug)]
+struct Sensors {
+    busy: Attribute,
+    mem_busy: Attribute,
+    vram_used: Attribute,
+    vram_total: Attribute,
+    gtt_used: Attribute,
+    gtt_total: Attribute,
+    temperature: Attribute,
+    mem_temperature: Attribute,
+    power_average: Attribute,
+    power_input: Attribute,
+    power_cap: Attribute,
+    gfx_clock: Attribute,
+    mem_clock: Attribute,
+    gfx_levels: Attribute,
+    mem_levels: Attribute,
+    pwm: Attribute,
+    gpu_metrics: Attribute,
+}
+
+impl Sensors {
+    fn open(device: &Path, hwmon: &Hwmon) -> Self {
+        let open = |name: &str| Attribute::open(&device.join(name));
+        Self {
+            busy: open("gpu_busy_percent"),
+            mem_busy: open("mem_busy_percent"),
+            vram_used: open("mem_info_vram_used"),
+            vram_total: open("mem_info_vram_total"),
+            gtt_used: open("mem_info_gtt_used"),
+            gtt_total: open("mem_info_gtt_total"),
+            temperature: hwmon.open_temperature(core_sensor(hwmon), "input"),
+            mem_temperature: hwmon.open_temperature(hwmon.temperature("mem"), "input"),
+            power_average: hwmon.open("power1_average"),
+            power_input: hwmon.open("power1_input"),
+            power_cap: hwmon.open("power1_cap"),
+            gfx_clock: hwmon.open("freq1_input"),
+            mem_clock: hwmon.open("freq2_input"),
+            gfx_levels: open("pp_dpm_sclk"),
+            mem_levels: open("pp_dpm_mclk"),
+            pwm: hwmon.open("pwm1"),
+            gpu_metrics: open("gpu_metrics"),
+        }
+    }
+}
+
+/// The sensor of the GPU's core: at its edge, or the hottest one of cards that report only that.
+fn core_sensor(hwmon: &Hwmon) -> Option<u32> {
+    hwmon.temperature("edge").or_else(|| hwmon.temperature("junction"))
+}
+
+impl Device for AmdDevice {
+    const VENDOR: Vendor = Vendor::Amd;
+    const DRIVERS: &'static [&'static str] = &["amdgpu"];
+
+    fn open(root: &Path, card: &Card) -> Self {
+        let hwmon = Hwmon::of(&card.device);
+        Self {
+            root: root.to_owned(),
+            link: PcieLink::of(&card.device),
+            sensors: Sensors::open(&card.device, &hwmon),
+            hwmon,
+            ras: Ras::of(&card.device),
+            kfd: KfdGpu::of(root, card.pci.as_deref()),
+            card: card.clone(),
+            errors: Errors::default(),
+            residency: ResidencyShares::default(),
+            xgmi: [CounterRate::wide(), CounterRate::wide()],
+            is_apu: false,
+        }
+    }
+
+    fn facts(&mut self, is_awake: bool) -> GpuFacts {
+        let text = |name: &str| attribute::read_reading(&self.card.device.join(name));
+        let uuid = match text("unique_id") {
+            // Cards without a serial number report 0.
+            Reading::Value(id) if id.as_str().bytes().any(|byte| byte != b'0') => format!("AMD-{id}"),
+            _ => String::new(),
+        };
+        let facts = GpuFacts {
+            uuid: GpuUuid::new(uuid),
+            vbios: text("vbios_version"),
+            serial: text("serial_number"),
+            architecture: self.kfd.architecture.clone().map_or(Reading::Unsupported, Reading::Value),
+            ecc_mode: if self.ras.has_memory() { Reading::Value(true) } else { Reading::Unsupported },
+            ..facts::of(&self.root, &self.card, Vendor::Amd, &self.link, is_awake)
+        };
+        if is_awake { self.limits(facts) } else { facts }
+    }
+
+    fn read(&mut self, reader: &mut Reader, mono_ns: u64) -> GpuSample {
+        let metrics = self.metrics(reader).unwrap_or_default();
+        self.is_apu |= metrics.is_apu;
+        let mut sample = self.sensors.read(reader, &metrics);
+        if self.is_apu {
+            self.sensors.add_host_memory(reader, &mut sample);
+        }
+        let (throttle, capped) = self.throttle(&metrics);
+        let [rx, tx] = [&metrics.xgmi_read_kb, &metrics.xgmi_write_kb].map(|links| kilobytes(links));
+        GpuSample {
+            throttle_reasons: throttle,
+            power_capped_pct: capped,
+            nvlink_rx_bytes_s: self.xgmi[0].rate(rx, mono_ns),
+            nvlink_tx_bytes_s: self.xgmi[1].rate(tx, mono_ns),
+            ecc_corrected: self.errors.corrected.clone(),
+            ecc_uncorrected: self.errors.uncorrected.clone(),
+            ..sample
+        }
+    }
+
+    fn health(&mut self, reader: &mut Reader) -> GpuHealth {
+        self.errors = self.ras.errors(reader);
+        let pages = self.ras.bad_pages(reader);
+        let replays = attribute::read_number(&self.card.device.join("pcie_replay_count"));
+        let replays = or_else(reader.take(replays), || {
+            self.metrics(reader).and_then(|metrics| metrics.pcie_replays).map_or(UNSUPPORTED, Reading::Value)
+        });
+        GpuHealth {
+            retired_uncorrected: pages.retired,
+            retired_pending: pages.is_pending,
+            pcie_gen: reader.take(self.link.generation()),
+            pcie_width: reader.take(self.link.width()),
+            pcie_replays: replays,
+            ..facts::unsupported_health()
+        }
+    }
+
+    fn is_integrated(&self) -> bool {
+        self.is_apu
+    }
+
+    fn listed_processes(&mut self) -> Vec<(u32, Usage)> {
+        let units = self.kfd.compute_units.max(1);
+        let usage = |busy_units: Option<u64>, vram_bytes| Usage {
+            device_bytes: vram_bytes,
+            compute_pct: busy_units.map_or(Reading::Unsupported, |busy| {
+                Reading::Value((busy.saturating_mul(100) / units).min(100))
+            }),
+            is_compute: true,
+            ..Usage::default()
+        };
+        let processes = self.kfd.processes().into_iter();
+        processes.map(|process| (process.pid, usage(process.busy_units, process.vram_bytes))).collect()
+    }
+
+    fn lists_others(&self) -> bool {
+        self.kfd.is_known()
+    }
+}
+
+impl AmdDevice {
+    /// Adds the facts whose attributes only a running device has.
+    fn limits(&mut self, facts: GpuFacts) -> GpuFacts {
+        self.is_apu |= self.metrics(&mut Reader::default()).is_some_and(|metrics| metrics.is_apu);
+        let power = |name: &str| narrow(self.hwmon.open(name).number().map(|microwatts| microwatts / 1_000));
+        let celsius = |sensor, name: &str| {
+            narrow(
+                self.hwmon.open_temperature(sensor, name).number().map(|millidegrees| millidegrees / 1_000),
+            )
+        };
+        let (core, memory) = (core_sensor(&self.hwmon), self.hwmon.temperature("mem"));
+        let partition = attribute::read_text(&self.card.device.join("current_compute_partition"));
+        GpuFacts {
+            sm_clock_max_mhz: highest(&self.sensors.gfx_levels),
+            mem_clock_max_mhz: highest(&self.sensors.mem_levels),
+            temp_slowdown_c: celsius(core, "crit"),
+            temp_shutdown_c: celsius(core, "emergency"),
+            temp_mem_max_c: celsius(memory, "crit"),
+            power_default_mw: power("power1_cap_default"),
+            power_min_mw: power("power1_cap_min"),
+            power_max_mw: power("power1_cap_max"),
+            // All partitions of a GPU share its attributes, so that they are one entry.
+            compute_mode: match partition {
+                Ok(mode) if mode != "SPX" => Reading::Value(format!("partitioned ({mode})").into()),
+                Ok(_) => Reading::Value("one partition (SPX)".into()),
+                Err(_) => Reading::Unsupported,
+            },
+            unified_memory: self.is_apu,
+            ..facts
+        }
+    }
+
+    fn metrics(&self, reader: &mut Reader) -> Option<GpuMetrics> {
+        let mut buffer = [0; gpu_metrics::MAX_BYTES];
+        let table = self.sensors.gpu_metrics.bytes(&mut buffer).map(gpu_metrics::parse);
+        reader.take(table).value().cloned().flatten()
+    }
+
+    /// Returns the throttle reasons, and the share of time in which the power limit applied.
+    fn throttle(&mut self, metrics: &GpuMetrics) -> (Reading<u64>, Reading<u64>) {
+        match metrics.throttle {
+            None => (UNSUPPORTED, UNSUPPORTED),
+            Some(Throttle::Status(status)) => (Reading::Value(reasons(status)), UNSUPPORTED),
+            Some(residency @ Throttle::Residency { .. }) => self.residency.since_last(residency),
+        }
+    }
+}
+
+impl Sensors {
+    fn read(&self, reader: &mut Reader, metrics: &GpuMetrics) -> GpuSample {
+        let known = |value: Option<u64>| value.map_or(UNSUPPORTED, Reading::Value);
+        let milliwatts = |reading: Reading<u64>| reading.map(|microwatts| microwatts / 1_000);
+        let (average, input) =
+            (milliwatts(reader.number(&self.power_average)), milliwatts(reader.number(&self.power_input)));
+        let socket = known(metrics.power_w.and_then(|watts| watts.checked_mul(1_000)));
+        let energy_mj = metrics.energy.map(|energy| u128::from(energy) * 1_000 / ENERGY_UNITS);
+        GpuSample {
+            util_pct: or_else(reader.percent(&self.busy), || known(metrics.gfx_pct)),
+            mem_util_pct: or_else(reader.percent(&self.mem_busy), || known(metrics.umc_pct)),
+            mem_used_bytes: reader.number(&self.vram_used),
+            mem_total_bytes: reader.number(&self.vram_total),
+            temp_c: or_else(reader.celsius(&self.temperature), || known(metrics.hotspot_c)),
+            mem_temp_c: or_else(reader.celsius(&self.mem_temperature), || known(metrics.mem_c)),
+            power_mw: or_else(average, || or_else(input.clone(), || socket)),
+            power_instant_mw: input,
+            power_limit_mw: milliwatts(reader.number(&self.power_cap)),
+            energy_mj: known(energy_mj.and_then(|energy| u64::try_from(energy).ok())),
+            sm_clock_mhz: clock(reader, [&self.gfx_clock, &self.gfx_levels], metrics.gfx_mhz),
+            mem_clock_mhz: clock(reader, [&self.mem_clock, &self.mem_levels], metrics.mem_mhz),
+            video_clock_mhz: known(metrics.video_mhz),
+            fan_pct: reader.number(&self.pwm).map(|pwm| pwm.min(255) * 100 / 255),
+            ..facts::unsupported_sample()
+        }
+    }
+
+    /// Adds the host's memory, which a processor's GPU mostly uses.
+    fn add_host_memory(&self, reader: &mut Reader, sample: &mut GpuSample) {
+        for (sum, part) in
+            [(&mut sample.mem_used_bytes, &self.gtt_used), (&mut sample.mem_total_bytes, &self.gtt_total)]
+        {
+            if let (Reading::Value(sum), Reading::Value(part)) = (sum, reader.number(part)) {
+                *sum = sum.saturating_add(part);
+            }
+        }
+    }
+}
+
+/// Reads a clock in MHz: the sensor in Hz, otherwise the table, otherwise the marked level.
+fn clock(reader: &mut Reader, [hertz, levels]: [&Attribute; 2], from_table: Option<u64>) -> Reading<u64> {
+    let sensor = reader.number(hertz).map(|hertz| hertz / 1_000_000);
+    or_else(sensor, || match from_table {
+        Some(mhz) => Reading::Value(mhz),
+        None => {
+            let mut buffer = [0; 4_096];
+            let level =
+                levels.text(&mut buffer).and_then(|text| levels::current(text).ok_or(ReadError::Missing));
+            reader.take(level)
+        }
+    })
+}
+
+fn highest(levels: &Attribute) -> Reading<u32> {
+    let mut buffer = [0; 4_096];
+    narrow(levels.text(&mut buffer).and_then(|text| levels::highest(text).ok_or(ReadError::Missing)))
+}
+
+/// Adds up the links in bytes; the driver counts in KB.
+fn kilobytes(links: &[u64]) -> Reading<u64> {
+    let sum = links.iter().copied().reduce(u64::saturating_add);
+    sum.and_then(|kilobytes| kilobytes.checked_mul(1_024)).map_or(UNSUPPORTED, Reading::Value)
+}
+
+/// Converts a throttle status that does not depend on the card to NVML's reasons.
+fn reasons(status: u64) -> u64 {
+    let when = |bits: u64, reason: u64| if status & bits != 0 { reason } else { 0 };
+    when(POWER_LIMITS, reason::POWER) | when(TEMPERATURES, reason::THERMAL) | when(PROCHOT, reason::HARDWARE)
+}
+
+/// Throttle residencies at the last reading.
+#[derive(Debug, Default)]
+struct ResidencyShares {
+    last: Option<Throttle>,
+}
+
+impl ResidencyShares {
+    /// Returns the reasons that applied since the last reading, and the share of the power limit in %.
+    fn since_last(&mut self, now: Throttle) -> (Reading<u64>, Reading<u64>) {
+        let (Some(last), now) = (self.last.replace(now), now) else {
+            return (Reading::NotYet, Reading::NotYet);
+        };
+        let (
+            Throttle::Residency { cycles, prochot, power, thermal },
+            Throttle::Residency {
+                cycles: last_cycles,
+                prochot: last_prochot,
+                power: last_power,
+                thermal: last_thermal,
+            },
+        ) = (now, last)
+        else {
+            return (Reading::NotYet, Reading::NotYet);
+        };
+        // The counters have 32 bits and wrap around.
+        let elapsed = u64::from(cycles.wrapping_sub(last_cycles));
+        if elapsed == 0 {
+            return (Reading::NotYet, Reading::NotYet);
+        }
+        let is_hot = thermal != last_thermal;
+        let reasons = [
+            (power != last_power, reason::POWER),
+            (is_hot, reason::THERMAL),
+            (prochot != last_prochot, reason::HARDWARE),
+        ];
+        let mask =
+            reasons.into_iter().filter(|(applies, _)| *applies).fold(0, |mask, (_, reason)| mask | reason);
+        let share = u64::from(power.wrapping_sub(last_power)) * 100 / elapsed;
+        (Reading::Value(mask), Reading::Value(share.min(100)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn throttle_bits_have_the_reasons_of_all_vendors() {
+        assert_eq!(reasons(0), 0);
+        assert_eq!(reasons(1 | 1 << 17), reason::POWER);
+        assert_eq!(reasons(1 << 36), reason::THERMAL);
+        assert_eq!(reasons(1 << 47 | 1 << 45), reason::THERMAL | reason::HARDWARE);
+        assert_eq!(reasons(1 << 57), 0, "a reliability limit is normal");
+    }
+
+    #[test]
+    fn residencies_count_since_the_last_reading() {
+        let at = |cycles, power, hot| Throttle::Residency { cycles, prochot: 0, power, thermal: [0, 0, hot] };
+        let mut shares = ResidencyShares::default();
+        assert_eq!(shares.since_last(at(1_000, 500, 0)), (Reading::NotYet, Reading::NotYet));
+        assert_eq!(shares.since_last(at(2_000, 750, 0)), (Reading::Value(reason::POWER), Reading::Value(25)));
+        assert_eq!(
+            shares.since_last(at(3_000, 750, 1)),
+            (Reading::Value(reason::THERMAL), Reading::Value(0))
+        );
+        assert_eq!(shares.since_last(at(3_000, 750, 1)).0, Reading::NotYet);
+        shares.since_last(at(u32::MAX - 99, 750, 1));
+        assert_eq!(shares.since_last(at(100, 850, 1)), (Reading::Value(reason::POWER), Reading::Value(50)));
+    }
+}

@@ -1,0 +1,117 @@
+//! The GPUs in `/sys/class/drm`: one `cardN` per device, beside connectors (`card0-DP-1`) and render
+//! nodes (`renderD128`).
+
+use super::attribute;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// Maximum number of entries of a folder that are looked at.
+pub const MAX_ENTRIES: usize = 65_536;
+
+/// One GPU with a driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// N of `cardN`.
+    pub number: u32,
+    /// Its folder, `/sys/class/drm/cardN`.
+    pub folder: PathBuf,
+    /// Folder of its device, without symbolic links.
+    pub device: PathBuf,
+    /// PCI address: `0000:03:00.0`.
+    pub pci: Option<String>,
+    /// Name of its driver: `amdgpu`.
+    pub driver: String,
+    /// PCI device id.
+    pub device_id: Option<u32>,
+    /// PCI revision.
+    pub revision: Option<u32>,
+    /// N of `/dev/dri/renderDN`.
+    pub render: Option<u32>,
+}
+
+impl Card {
+    /// Sort key: the order of the device files.
+    fn order(&self) -> (u32, u32) {
+        (self.render.unwrap_or(u32::MAX), self.number)
+    }
+
+    /// What identifies it while the machine runs: the PCI address, otherwise the card number.
+    pub fn identity(&self) -> String {
+        self.pci.clone().unwrap_or_else(|| format!("card{}", self.number))
+    }
+}
+
+/// Lists the GPUs with one of these drivers, by device file.
+///
+/// # Errors
+/// If the folder cannot be read; a kernel without DRM has none, which is no error.
+pub fn cards(root: &Path, drivers: &[&str]) -> io::Result<Vec<Card>> {
+    let class = root.join("sys/class/drm");
+    let entries = match fs::read_dir(&class) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let names = entries.take(MAX_ENTRIES).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut cards: Vec<_> =
+        names.filter_map(|name| card(&class.join(&name), number(&name, "card")?, drivers)).collect();
+    cards.sort_by_key(Card::order);
+    Ok(cards)
+}
+
+/// Returns the number after a prefix, if nothing follows it.
+pub fn number(name: &str, prefix: &str) -> Option<u32> {
+    let digits = name.strip_prefix(prefix)?;
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
+}
+
+/// Returns the name of a device's driver.
+pub fn driver_of(device: &Path) -> Option<String> {
+    fs::read_link(device.join("driver")).ok()?.file_name()?.to_str().map(str::to_owned)
+}
+
+/// Returns the PCI address that a device's folder is named after.
+pub fn pci_of(device: &Path) -> Option<String> {
+    let name = device.file_name()?.to_str()?;
+    let is_hex = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let (domain, rest) = name.split_once(':')?;
+    let (bus, rest) = rest.split_once(':')?;
+    let (slot, function) = rest.split_once('.')?;
+    [domain, bus, slot, function].into_iter().all(is_hex).then(|| name.to_ascii_lowercase())
+}
+
+fn card(folder: &Path, number: u32, drivers: &[&str]) -> Option<Card> {
+    // Of another vendor's GPUs only this link is read.
+    let driver = driver_of(&folder.join("device")).filter(|driver| drivers.contains(&driver.as_str()))?;
+    let device = fs::canonicalize(folder.join("device")).ok()?;
+    Some(Card {
+        number,
+        folder: folder.to_owned(),
+        pci: pci_of(&device),
+        driver,
+        device_id: attribute::read_hex(&device.join("device")),
+        revision: attribute::read_hex(&device.join("revision")),
+        render: render_node(&device),
+        device,
+    })
+}
+
+fn render_node(device: &Path) -> Option<u32> {
+    let entries = fs::read_dir(device.join("drm")).ok()?.take(MAX_ENTRIES);
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter_map(|name| self::number(&name, "renderD")).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connectors_are_no_cards_and_only_full_addresses_are_pci() {
+        assert_eq!([number("card1", "card"), number("card0-DP-1", "card")], [Some(1), None]);
+        assert_eq!(pci_of(Path::new("/x/0000:C3:00.0")).as_deref(), Some("0000:c3:00.0"));
+        assert_eq!([pci_of(Path::new("/x/amdgpu_xcp.1")), pci_of(Path::new("/x/pci0000:00"))], [None, None]);
+    }
+}

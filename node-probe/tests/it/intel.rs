@@ -1,0 +1,177 @@
+//! Intel GPUs through the real probe, on trees as the drivers i915 and Xe show them.
+
+use crate::amd::gpu;
+use crate::harness::Probe;
+use crate::sysfs::Tree;
+use nodeglass_protocol::Reading;
+use nodeglass_protocol::probe::{Control, ProbeLine};
+use serde_json::json;
+use std::fs;
+
+/// PCI address of the GPU in most trees.
+const PCI: &str = "0000:03:00.0";
+
+/// An Arc B580 with the driver Xe.
+pub fn add_b580(tree: &Tree, number: u32, pci: &str) {
+    let gt = |name: &str| format!("tile0/gt0/{name}");
+    tree.card(
+        number,
+        pci,
+        "xe",
+        &[
+            ("vendor", "0x8086"),
+            ("device", "0xe20b"),
+            ("power/runtime_status", "active"),
+            (&gt("freq0/act_freq"), "2850"),
+            (&gt("freq0/rp0_freq"), "2900"),
+            (&gt("freq0/throttle/status"), "1"),
+            (&gt("freq0/throttle/reason_pl1"), "1"),
+            (&gt("freq0/throttle/reason_thermal"), "0"),
+            (&gt("gtidle/idle_residency_ms"), "5000"),
+            ("tile0/gt1/freq0/act_freq", "0"),
+            ("tile0/gt1/gtidle/idle_residency_ms", "90000"),
+            ("hwmon/hwmon5/name", "xe"),
+            ("hwmon/hwmon5/temp2_label", "pkg"),
+            ("hwmon/hwmon5/temp2_input", "52000"),
+            ("hwmon/hwmon5/temp3_label", "vram"),
+            ("hwmon/hwmon5/temp3_input", "60000"),
+            ("hwmon/hwmon5/energy1_input", "1000000000"),
+            ("hwmon/hwmon5/power1_max", "190000000"),
+        ],
+    );
+}
+
+#[test]
+fn all_readings_of_xe_are_mapped() {
+    let tree = Tree::new();
+    add_b580(&tree, 0, PCI);
+    tree.file("usr/share/misc/pci.ids", "8086  Intel Corporation\n\te20b  Battlemage G21 [Arc B580]\n");
+    let report = tree.report();
+    let facts = &report["hello"]["gpus"][0];
+    assert_eq!((&facts["name"], &facts["vendor"]), (&json!("Intel Arc B580"), &json!("intel")));
+    assert_eq!((&facts["uuid"], &facts["sm_clock_max_mhz"]), (&json!("Intel-0000:03:00.0"), &json!(2_900)));
+    let gpu = gpu(&report);
+    let expected = json!({
+        "util_pct": 100, "sm_clock_mhz": 2_850, "temp_c": 52, "mem_temp_c": 60, "power_mw": 0,
+        "power_limit_mw": 190_000, "energy_mj": 1_000_000, "throttle_reasons": 4,
+        "mem_used_bytes": "unsupported", "mem_util_pct": "unsupported",
+    });
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(gpu[name], *value, "{name}");
+    }
+}
+
+#[test]
+fn power_and_utilisation_follow_their_counters() {
+    let tree = Tree::new();
+    add_b580(&tree, 0, PCI);
+    let mut probe = Probe::start(tree.command());
+    probe.send(&Control::Interval { ms: 500, phase_ms: 0 });
+    probe.sample(|sample| sample.gpus.len() == 1 && sample.gpus[0].util_pct == Reading::Value(100));
+    // More idle time than has passed is all of it.
+    tree.attributes(
+        PCI,
+        &[("tile0/gt0/gtidle/idle_residency_ms", "500000"), ("tile0/gt1/gtidle/idle_residency_ms", "500000")],
+    );
+    probe.sample(|sample| sample.gpus[0].util_pct == Reading::Value(0));
+    tree.attributes(PCI, &[("hwmon/hwmon5/energy1_input", "1100000000")]);
+    let sample = probe.sample(|sample| sample.gpus[0].power_mw.value().is_some_and(|power| *power > 0));
+    // 100 J since the last sample, which was half a second before, on a busy machine longer.
+    let power_mw = *sample.gpus[0].power_mw.value().unwrap();
+    assert!((1_000..=400_000).contains(&power_mw), "{power_mw}");
+}
+
+#[test]
+fn a_card_with_several_gts_of_i915_reports_the_busiest() {
+    let tree = Tree::new();
+    tree.card(
+        1,
+        PCI,
+        "i915",
+        &[
+            ("vendor", "0x8086"),
+            ("device", "0x56a0"),
+            ("hwmon/hwmon2/name", "i915"),
+            ("hwmon/hwmon2/energy1_input", "77000000"),
+            ("hwmon/hwmon2/power1_max", "0"),
+            ("hwmon/hwmon2/temp1_input", "48000"),
+            ("drm/card1/gt/gt0/rps_act_freq_mhz", "600"),
+            ("drm/card1/gt/gt0/rps_RP0_freq_mhz", "2400"),
+            ("drm/card1/gt/gt0/rc6_residency_ms", "1"),
+            ("drm/card1/gt/gt0/throttle_reason_status", "0"),
+            ("drm/card1/gt/gt1/rps_act_freq_mhz", "1400"),
+            ("drm/card1/gt/gt1/throttle_reason_status", "1"),
+            ("drm/card1/gt/gt1/throttle_reason_thermal", "1"),
+            ("drm/card1/gt/gt1/throttle_reason_pl4", "1"),
+        ],
+    );
+    let report = tree.report();
+    let gpu = gpu(&report);
+    let expected = json!({
+        "util_pct": 100, "sm_clock_mhz": 1_400, "temp_c": 48, "throttle_reasons": 0x44, "energy_mj": 77_000,
+        "power_limit_mw": "unsupported", "mem_temp_c": "unsupported",
+    });
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(gpu[name], *value, "{name}");
+    }
+    assert_eq!(report["hello"]["gpus"][0]["name"], "Intel GPU 56a0");
+}
+
+#[test]
+fn the_tiles_of_a_data_centre_gpu_are_one_gpu_with_its_own_memory() {
+    let tree = Tree::new();
+    tree.card(
+        0,
+        PCI,
+        "i915",
+        &[
+            ("device", "0x0bd5"),
+            ("drm/card0/lmem_total_bytes", "137438953472"),
+            ("drm/card0/lmem_avail_bytes", "34359738368"),
+            ("drm/card0/gt/gt0/rps_act_freq_mhz", "1550"),
+            ("drm/card0/gt/gt1/rps_act_freq_mhz", "1600"),
+            ("hwmon/hwmon1/energy1_input", "5"),
+        ],
+    );
+    let report = tree.report();
+    let gpu = gpu(&report);
+    assert_eq!(
+        (&gpu["mem_used_bytes"], &gpu["mem_total_bytes"]),
+        (&json!(103_079_215_104_u64), &json!(137_438_953_472_u64))
+    );
+    assert_eq!((&gpu["sm_clock_mhz"], &gpu["util_pct"]), (&json!(1_600), &json!("unsupported")));
+}
+
+#[test]
+fn processes_of_xe_have_memory_and_a_share_of_all_engines() {
+    let tree = Tree::new();
+    add_b580(&tree, 0, PCI);
+    let pid = std::process::id();
+    let fdinfo = |busy: u64, total: u64| {
+        format!(
+            "drm-driver:\txe\ndrm-client-id:\t3\ndrm-pdev:\t{PCI}\ndrm-resident-vram0:\t2 GiB\ndrm-resident-gtt:\t1 GiB\n\
+             drm-cycles-ccs:\t{busy}\ndrm-total-cycles-ccs:\t{total}\ndrm-engine-capacity-ccs:\t2\n"
+        )
+    };
+    tree.open_file(pid, 4, "/dev/dri/renderD128", &fdinfo(0, 1_000));
+    let mut probe = Probe::start(tree.command());
+    probe.send(&Control::Interval { ms: 500, phase_ms: 0 });
+    let list = probe.processes(|list| !list.processes.is_empty());
+    assert_eq!(list.processes[0].now.gpu_mem_bytes, Reading::Value(2 << 30));
+    assert_eq!(list.processes[0].facts.pid, pid);
+    // Renamed, because the kernel never shows a part of the text.
+    let new = tree.file("new", fdinfo(1_000, 2_000));
+    fs::rename(new, tree.root().join(format!("proc/{pid}/fdinfo/4"))).unwrap();
+    let share = |line: ProbeLine| match line {
+        ProbeLine::ProcessReadings(readings) => {
+            readings.now.first().and_then(|now| now.sm_pct.value().copied()).filter(|share| *share > 0)
+        }
+        ProbeLine::Processes(list) => list
+            .processes
+            .first()
+            .and_then(|process| process.now.sm_pct.value().copied())
+            .filter(|share| *share > 0),
+        _ => None,
+    };
+    assert_eq!(probe.until(share), 50);
+}
