@@ -6,7 +6,7 @@ use node_probe::{
     driver_thread::{DriverTimings, SourceConfig, SourceFactory},
     once,
     probe::{self, Settings},
-    source::{amd::AmdSource, intel::IntelSource, nvml::NvmlSource},
+    source::{amd::AmdSource, intel::IntelSource, nvml::NvmlSource, unread::UnreadSource},
     takeover::RelayId,
 };
 use nodeglass_protocol::Vendor;
@@ -113,7 +113,7 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
 fn sources(arguments: &Arguments) -> Vec<SourceConfig> {
     let source = |vendor, make: SourceFactory| SourceConfig { vendor, make };
     let library = arguments.nvml.clone();
-    let [amd, intel] = [(); 2].map(|()| arguments.sysroot.clone());
+    let [amd, intel, unread] = [(); 3].map(|()| arguments.sysroot.clone());
     vec![
         source(
             Vendor::Nvidia,
@@ -121,6 +121,7 @@ fn sources(arguments: &Arguments) -> Vec<SourceConfig> {
         ),
         source(Vendor::Amd, Box::new(move |calls| Box::new(AmdSource::new(&amd, calls)))),
         source(Vendor::Intel, Box::new(move |calls| Box::new(IntelSource::new(&intel, calls)))),
+        source(Vendor::Unknown, Box::new(move |_| Box::new(UnreadSource::new(&unread)))),
     ]
 }
 

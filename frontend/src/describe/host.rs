@@ -151,6 +151,8 @@ fn system(node: &NodePicture) -> FactGroup {
             entries.push(Fact::read("Driver", &versions.driver, ToString::to_string));
             entries.push(Fact::read(&platform, &versions.platform, ToString::to_string));
         }
+        let absent = facts.absent_accelerators().filter(|_| node.head.no_gpu.is_none());
+        entries.extend(absent.map(|reason| Fact::new("Not read", reason.as_str())));
     }
     FactGroup::new("System", with_catalogue(&node.host, Group::System, entries))
 }

@@ -70,7 +70,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
                 "GPU",
                 Unit::Id,
                 46,
-                "NVML's index on its node; of a MIG instance that of its GPU",
+                "its driver's index on the node; of a MIG instance that of its GPU",
             )
             .rank(0)
             .aliases(&["index"]),

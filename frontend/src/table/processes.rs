@@ -52,7 +52,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
         computed(text_column("node", "Node", 100, "the node it runs on").rank(0), |row| {
             Value::text(row.node.name.as_str())
         }),
-        computed(id("gpu", "GPU", 46, "NVML's index of its GPU").rank(0), gpu),
+        computed(id("gpu", "GPU", 46, "its driver's index of its GPU").rank(0), gpu),
         computed(id("pid", "PID", 76, "process ID on its node").rank(1), |row| {
             process_value(row, |p| Value::Number(p.facts.pid.into()))
         }),

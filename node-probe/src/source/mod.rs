@@ -9,6 +9,7 @@ pub mod intel;
 pub mod multi;
 pub mod nvml;
 pub mod scripted;
+pub mod unread;
 mod xids;
 
 use nodeglass_protocol::probe::{

@@ -20,4 +20,5 @@ mod requests;
 mod sources;
 mod succession;
 mod sysfs;
+mod unread;
 mod usage;

@@ -138,6 +138,8 @@ fn Facts(store: TopicStore, node: NodeCell) -> impl IntoView {
                 parts.extend(versions.driver.value().map(|driver| format!("driver {driver}")));
                 parts.extend(versions.platform.value().map(|version| format!("{platform} {version}")));
             }
+            let absent = facts.absent_accelerators().filter(|_| node.head.no_gpu.is_none());
+            parts.extend(absent.map(ToString::to_string));
             parts.push(format!("kernel {}", facts.kernel));
             parts.push(text::count(facts.cpus as usize, "CPU", "CPUs"));
             let interval_ms = u64::from(node.head.interval_ms);
