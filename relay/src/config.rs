@@ -98,8 +98,8 @@ pub struct Config {
     #[arg(value_parser = value::slurm_interval, help_heading = WATCH)]
     pub slurm_interval: Duration,
 
-    /// How to start the probe on a node: ssh2 (built-in SSH), openssh (the system's ssh), local (on this
-    /// machine), or auto (ssh2, or openssh if ssh2 cannot log in)
+    /// How to start the probe on a node: ssh2 (built-in SSH), openssh (the system's ssh), srun (as a
+    /// step of your job), local (on this machine), or auto (ssh2, else openssh, else srun)
     #[arg(long, env = "NODEGLASS_LAUNCHER", value_name = "HOW", default_value = "auto")]
     #[arg(value_parser = value::launcher, help_heading = NODES)]
     pub launcher: LauncherChoice,

@@ -6,6 +6,7 @@ mod cluster;
 mod jump_host;
 mod recovery;
 mod sharing;
+mod srun;
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::JobId;

@@ -253,7 +253,7 @@ pub struct RelayStatus {
 /// How a relay starts probes on nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LauncherStatus {
-    /// `ssh2` (built-in SSH), `openssh` (the system's ssh), `local` (child processes), `scripted`.
+    /// `ssh2` (built-in SSH), `openssh` (the system's ssh), `srun` (job steps), `local` (child processes), `scripted`.
     pub name: Text,
     /// Why it replaced the one that was tried first, a complete sentence.
     pub reason: Option<Text>,

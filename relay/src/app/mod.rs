@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::config::{BindAddr, Config, Requested};
 use crate::event_loop::{EventLoop, Inputs, Options};
 use crate::fleet::{Event, Fleet};
+use crate::launch::srun::{self, JobsByNode};
 use crate::launch::target::Targets;
 use crate::live::Hub;
 use crate::nodes::{Plan, Probes, Request, Supervisor};
@@ -133,14 +134,16 @@ impl Relay {
         let (events, event_rx) = mpsc::channel(EVENTS);
         let mut fleet = Fleet::new();
         let targets = Targets::default();
-        let launcher = watched.launcher(config, &targets)?;
+        let (jobs_by_node, here) = watch::channel(Arc::default());
+        let launcher = watched.launcher(config, &targets, &here)?;
         let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
         let poll_trigger = PollTrigger::default();
         tokio::spawn(report_launcher(launcher.status(), events.clone()));
         match watched.into_jobs() {
             Some(jobs) => {
                 let poll_schedule = PollSchedule::new(config.slurm_interval);
-                tokio::spawn(poll(jobs, poll_schedule, about.clock, events.clone(), poll_trigger.clone()));
+                let found = (events.clone(), jobs_by_node);
+                tokio::spawn(poll(jobs, poll_schedule, about.clock, found, poll_trigger.clone()));
             }
             None => {
                 fleet.handle(Event::NoSlurm, about.clock.now_ms());
@@ -258,7 +261,7 @@ async fn poll(
     mut jobs: Box<dyn JobSource>,
     mut poll_schedule: PollSchedule,
     clock: Clock,
-    events: mpsc::Sender<Event>,
+    (events, jobs_by_node): (mpsc::Sender<Event>, watch::Sender<Arc<JobsByNode>>),
     poll_trigger: PollTrigger,
 ) {
     let mut last = Vec::new();
@@ -267,6 +270,8 @@ async fn poll(
         let (event, wait) = match answer {
             Ok(mut list) => {
                 list.iter_mut().for_each(slurm::explain);
+                // Before the event, which may start probes.
+                jobs_by_node.send_replace(Arc::new(srun::jobs_by_node(&list)));
                 let now: Vec<_> =
                     list.iter().map(|job| (job.id, job.state.clone(), job.nodes.clone())).collect();
                 let changed = std::mem::replace(&mut last, now) != last;

@@ -8,6 +8,7 @@ use crate::launch::auto::AutoLauncher;
 use crate::launch::local::LocalLauncher;
 use crate::launch::openssh::{OpensshLauncher, OpensshOptions};
 use crate::launch::scripted::ScriptedCluster;
+use crate::launch::srun::{JobsByNode, SrunLauncher};
 use crate::launch::ssh_config::Local;
 use crate::launch::ssh2::{Ssh2Launcher, Ssh2Options};
 use crate::launch::target::{ByTarget, Targets};
@@ -18,6 +19,7 @@ use anyhow::Context;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Mode;
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// What is watched.
 pub enum Watched {
@@ -97,11 +99,16 @@ impl Watched {
         }
     }
 
-    /// The launcher of its probes, which reaches nodes by their targets.
+    /// The launcher of its probes, which reaches nodes by their targets, or by the jobs that run there.
     ///
     /// # Errors
     /// If there is no probe to start.
-    pub fn launcher(&self, config: &Config, targets: &Targets) -> anyhow::Result<Arc<dyn Launcher>> {
+    pub fn launcher(
+        &self,
+        config: &Config,
+        targets: &Targets,
+        jobs_by_node: &watch::Receiver<Arc<JobsByNode>>,
+    ) -> anyhow::Result<Arc<dyn Launcher>> {
         if let Self::Demo(cluster) = self {
             return Ok(Arc::new(cluster.launcher()));
         }
@@ -115,6 +122,7 @@ impl Watched {
             OpensshLauncher::new(OpensshOptions { probe, relay_id, config: None, local: Local::from_env() })
                 .with_targets(targets.clone())
         };
+        let srun = |probe| SrunLauncher::new(probe, relay_id, jobs_by_node.clone());
         let remote: Arc<dyn Launcher> = match config.launcher {
             LauncherChoice::Auto if matches!(self, Self::ThisMachine(_)) => {
                 return Ok(Arc::new(LocalLauncher::new(probe, relay_id)));
@@ -122,9 +130,11 @@ impl Watched {
             LauncherChoice::Local => return Ok(Arc::new(LocalLauncher::new(probe, relay_id))),
             LauncherChoice::Ssh2 => Arc::new(ssh2(probe.clone())),
             LauncherChoice::Openssh => Arc::new(openssh(probe.clone())),
+            LauncherChoice::Srun => Arc::new(srun(probe.clone())),
             LauncherChoice::Auto => Arc::new(AutoLauncher::new(vec![
                 Box::new(ssh2(probe.clone())),
                 Box::new(openssh(probe.clone())),
+                Box::new(srun(probe.clone())),
             ])),
         };
         // Another id: a listed address may lead back to this machine, and of two probes with the same id the

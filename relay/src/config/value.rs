@@ -48,12 +48,14 @@ pub(super) fn scenario(raw: &str) -> Result<Script, String> {
 /// How probes are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LauncherChoice {
-    /// What works here: SSH on a cluster, first by libssh2; a child process for this machine.
+    /// What works here: SSH on a cluster, first by libssh2, or else srun; a child process for this machine.
     Auto,
     /// Over SSH, by libssh2.
     Ssh2,
     /// Over SSH, by the system's `ssh`.
     Openssh,
+    /// As steps of the user's jobs, by SLURM's `srun`.
+    Srun,
     /// As a child process on this machine.
     Local,
 }
@@ -97,8 +99,9 @@ pub(super) fn launcher(raw: &str) -> Result<LauncherChoice, String> {
         "auto" => Ok(LauncherChoice::Auto),
         "ssh2" => Ok(LauncherChoice::Ssh2),
         "openssh" => Ok(LauncherChoice::Openssh),
+        "srun" => Ok(LauncherChoice::Srun),
         "local" => Ok(LauncherChoice::Local),
-        other => Err(format!("unknown launcher {other:?}; choose auto, ssh2, openssh or local")),
+        other => Err(format!("unknown launcher {other:?}; choose auto, ssh2, openssh, srun or local")),
     }
 }
 

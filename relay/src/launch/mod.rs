@@ -11,6 +11,7 @@ mod login_error;
 mod login_files;
 pub mod openssh;
 pub mod scripted;
+pub mod srun;
 pub mod ssh2;
 pub mod ssh_config;
 pub mod target;
