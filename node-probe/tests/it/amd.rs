@@ -222,8 +222,16 @@ fn a_card_behind_its_own_switch_has_the_link_of_the_slot() {
     tree.file("sys/devices/pci0000:00/0000:00:01.1/vendor", "0x1002\n");
     tree.file("sys/devices/pci0000:00/0000:00:01.1/class", "0x060400\n");
     tree.file("sys/devices/pci0000:00/0000:00:01.1/current_link_width", "1\n");
+    tree.attributes("0000:02:00.0", &[("max_link_width", "16"), ("max_link_speed", "32.0 GT/s PCIe")]);
+    tree.file("sys/devices/pci0000:00/0000:00:01.1/max_link_width", "8\n");
     let report = tree.report();
     assert_eq!([&report["health"][0]["pcie_gen"], &report["health"][0]["pcie_width"]], [3, 4]);
+    let facts = &report["hello"]["gpus"][0];
+    assert_eq!(
+        [&facts["pcie_gen_max"], &facts["pcie_width_max"]],
+        [5, 8],
+        "the slot has fewer lanes than the card"
+    );
     assert_eq!(gpu(&report)["fan_pct"], 40);
 }
 

@@ -277,7 +277,10 @@ impl<E: Environment> Engine<E> {
 
     /// Reports that a source is unavailable, if that is new.
     fn set_absent(&mut self, source: usize, reason: Text) {
-        self.pending = None;
+        // A source that is absent anyway retries while a sample of others may be pending.
+        if self.sources.is_ready(source) {
+            self.pending = None;
+        }
         self.drivers[source].reset();
         self.env.set_inventory(source, None);
         if self.sources.set_absent(source, reason) {

@@ -7,7 +7,7 @@ use crate::hello;
 use crate::host::HostReadings;
 use crate::ring::Ring;
 use crate::sampler::HandoverState;
-use crate::source::{GpuProcessList, Inventory, Report};
+use crate::source::{Absent, GpuProcessList, Inventory, Report};
 use nodeglass_protocol::probe::{
     Control, GpuFacts, GpuSample, PING_TIMEOUT_MS, ProbeLine, ProbeResponse, Sample, SourceVersions,
 };
@@ -99,11 +99,16 @@ impl Environment for TestNode {
 
 /// A probe whose source has just been opened.
 fn probe() -> Engine<TestNode> {
+    probe_of(&[Vendor::Nvidia])
+}
+
+/// A probe with several sources, the first of which has just been opened.
+fn probe_of(vendors: &[Vendor]) -> Engine<TestNode> {
     let node =
         TestNode { elapsed: Duration::ZERO, hung_at: None, requests: 0, has_room: true, lines: Vec::new() };
     let state = HandoverState { stream: 7, next_seq: 1, ring: Ring::default() };
     let hello = hello::of_this_node(7, Vec::new());
-    let mut probe = Engine::new(node, &[Vendor::Nvidia], hello, state, Timeouts::default());
+    let mut probe = Engine::new(node, vendors, hello, state, Timeouts::default());
     let gpus = vec![GpuFacts::new(GpuUuid::new("GPU-1"), 0)];
     let inventory = Inventory { versions: SourceVersions::default(), gpus, topology: Vec::new() };
     probe.handle_report(0, Report::Opened(inventory));
@@ -159,6 +164,18 @@ fn numbers_have_no_gap_when_the_interval_changes() {
     set_interval(&mut probe, 500);
     run(&mut probe, 10_877);
     assert_eq!(ticks(&mut probe), [(7, 10_500), (8, 11_000)]);
+}
+
+#[test]
+fn a_source_that_stays_absent_does_not_drop_the_sample_of_another() {
+    let mut probe = probe_of(&[Vendor::Nvidia, Vendor::Amd]);
+    probe.handle_report(1, Report::Absent(Absent::no_device()));
+    assert_eq!(probe.run_due_tasks(), None);
+    // It retries between the request and the response of the other.
+    probe.handle_report(1, Report::Absent(Absent::no_device()));
+    let gpus = vec![GpuSample::default()];
+    probe.handle_report(0, Report::Read { gpus, processes: None, driver_events: Vec::new() });
+    assert_eq!(samples(&mut probe).len(), 1);
 }
 
 #[test]

@@ -12,8 +12,9 @@ const BRIDGE: u32 = 0x0604;
 pub struct PcieLink {
     speed: Attribute,
     width: Attribute,
-    max_speed: Attribute,
-    max_width: Attribute,
+    /// What the card and its slot support.
+    max_speed: [Attribute; 2],
+    max_width: [Attribute; 2],
 }
 
 impl PcieLink {
@@ -24,11 +25,14 @@ impl PcieLink {
     pub fn of(device: &Path) -> Self {
         let on_slot = on_slot(device);
         let open = |name: &str| Attribute::open(&on_slot.join(name));
+        let slot = on_slot.parent().filter(|parent| card::pci_of(parent).is_some());
+        let of_slot =
+            |name: &str| slot.map_or_else(Attribute::missing, |slot| Attribute::open(&slot.join(name)));
         Self {
             speed: open("current_link_speed"),
             width: open("current_link_width"),
-            max_speed: open("max_link_speed"),
-            max_width: open("max_link_width"),
+            max_speed: [open("max_link_speed"), of_slot("max_link_speed")],
+            max_width: [open("max_link_width"), of_slot("max_link_width")],
         }
     }
 
@@ -53,15 +57,15 @@ impl PcieLink {
     /// # Errors
     /// If it cannot be read.
     pub fn max_generation(&self) -> Result<u64, ReadError> {
-        generation(&self.max_speed)
+        lower(self.max_speed.each_ref().map(generation))
     }
 
-    /// Largest width of the card in lanes.
+    /// Largest width of card and slot in lanes.
     ///
     /// # Errors
     /// If it cannot be read.
     pub fn max_width(&self) -> Result<u64, ReadError> {
-        lanes(&self.max_width)
+        lower(self.max_width.each_ref().map(lanes))
     }
 }
 
@@ -77,6 +81,14 @@ fn on_slot(device: &Path) -> PathBuf {
         card::pci_of(path).is_some() && !is_root_port && is_bridge(path) && vendor(path) == own
     });
     bridges.last().unwrap_or(device).to_owned()
+}
+
+/// Returns the lower limit of card and slot; in a virtual machine the slot is unknown.
+fn lower([card, slot]: [Result<u64, ReadError>; 2]) -> Result<u64, ReadError> {
+    match (card, slot) {
+        (Ok(card), Ok(slot)) => Ok(card.min(slot)),
+        (card, _) => card,
+    }
 }
 
 /// A link that is down or of an unknown kind has no width.
