@@ -14,10 +14,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Number of processes whose descriptors are looked at in one step.
-const STEP: usize = 512;
+/// Number of processes whose descriptors are looked at in one step of the first pass, which shall soon
+/// be over,
+const FIRST_STEP: usize = 1_024;
+/// and of later ones.
+const STEP: usize = 128;
 /// Minimum time between two listings of all processes.
 const LISTING_INTERVAL_NS: u64 = 10_000_000_000;
+/// Age of a process up to which it is looked at after each listing: programs open GPUs soon after their
+/// start.
+const YOUNG_NS: u64 = 120_000_000_000;
 /// Maximum number of descriptors of a process.
 const MAX_DESCRIPTORS: usize = 4_096;
 /// Lowest uid of people; below are services, which do not compute.
@@ -81,8 +87,10 @@ pub struct ClientScanner {
     own_uid: u32,
     /// Time of the last listing of all processes.
     listed_ns: Option<u64>,
-    /// Processes at that time.
-    alive: BTreeSet<u32>,
+    /// Processes at that time, and until when they are young.
+    alive: BTreeMap<u32, u64>,
+    /// Whether the first pass is not over.
+    is_first: bool,
     /// Processes that this pass has not looked at.
     pending: VecDeque<u32>,
     /// Processes with GPUs open, with these descriptors.
@@ -99,7 +107,8 @@ impl ClientScanner {
             proc: root.join("proc"),
             own_uid: rustix::process::geteuid().as_raw(),
             listed_ns: None,
-            alive: BTreeSet::new(),
+            alive: BTreeMap::new(),
+            is_first: true,
             pending: VecDeque::new(),
             known: BTreeMap::new(),
             hidden: BTreeSet::new(),
@@ -161,10 +170,10 @@ impl ClientScanner {
     /// Looks at the descriptors of the next processes.
     fn step(&mut self, now_ns: u64) -> io::Result<()> {
         if self.listed_ns.is_none_or(|at_ns| now_ns.saturating_sub(at_ns) >= LISTING_INTERVAL_NS) {
-            self.list()?;
+            self.list(now_ns)?;
             self.listed_ns = Some(now_ns);
         }
-        for _ in 0..STEP {
+        for _ in 0..if self.is_first { FIRST_STEP } else { STEP } {
             let Some(pid) = self.pending.pop_front() else { break };
             let folder = self.proc.join(pid.to_string());
             self.hidden.remove(&pid);
@@ -179,21 +188,29 @@ impl ClientScanner {
                 }
             }
         }
+        self.is_first &= !self.pending.is_empty();
         Ok(())
     }
 
-    /// Lists all processes. New ones are looked at first; the others once a pass is over.
-    fn list(&mut self) -> io::Result<()> {
+    /// Lists all processes. Young ones are looked at first; the others once a pass is over.
+    fn list(&mut self, now_ns: u64) -> io::Result<()> {
         let names = fs::read_dir(&self.proc)?.take(card::MAX_ENTRIES);
         let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let alive: BTreeSet<u32> = names.filter_map(|name| card::number(&name, "")).collect();
-        let before = std::mem::replace(&mut self.alive, alive);
+        let pids: Vec<u32> = names.filter_map(|name| card::number(&name, "")).collect();
+        let young_until_ns = if self.listed_ns.is_some() { now_ns.saturating_add(YOUNG_NS) } else { 0 };
+        let before = std::mem::take(&mut self.alive);
+        let until = |pid: u32| (pid, before.get(&pid).copied().unwrap_or(young_until_ns));
+        self.alive = pids.into_iter().map(until).collect();
+        let is_young = |until_ns: &u64| *until_ns > now_ns;
+        self.pending.retain(|pid| self.alive.get(pid).is_some_and(|until_ns| !is_young(until_ns)));
         if self.pending.is_empty() {
-            self.pending.extend(self.alive.intersection(&before));
+            let old = self.alive.iter().filter(|(_, until_ns)| !is_young(until_ns));
+            self.pending.extend(old.map(|(pid, _)| *pid));
         }
-        self.alive.difference(&before).for_each(|pid| self.pending.push_front(*pid));
-        self.hidden.retain(|pid| self.alive.contains(pid));
-        self.known.retain(|pid, _| self.alive.contains(pid));
+        let young = self.alive.iter().filter(|(_, until_ns)| is_young(until_ns));
+        young.for_each(|(pid, _)| self.pending.push_front(*pid));
+        self.hidden.retain(|pid| self.alive.contains_key(pid));
+        self.known.retain(|pid, _| self.alive.contains_key(pid));
         Ok(())
     }
 
@@ -274,27 +291,28 @@ mod tests {
     }
 
     #[test]
-    fn all_of_many_processes_are_found_in_several_steps_and_new_ones_first() {
+    fn all_of_many_processes_are_found_in_several_steps_and_young_ones_first() {
         let root = tempfile::tempdir().unwrap();
-        let idle = u32::try_from(2 * STEP).unwrap();
-        (1..=idle).for_each(|pid| fs::create_dir_all(root.path().join(format!("proc/{pid}/fd"))).unwrap());
-        open_file(root.path(), 40_000, 1);
+        let idle = |pid: u32| fs::create_dir_all(root.path().join(format!("proc/{pid}/fd"))).unwrap();
+        let last = u32::try_from(FIRST_STEP).unwrap() + 1;
+        (1..last).for_each(idle);
+        open_file(root.path(), last, 1);
         let positions = HashMap::from([("0000:03:00.0".to_owned(), 0)]);
         let mut scanner = ClientScanner::new(root.path());
         let mut scan = |at_ns| {
             let usages = scanner.scan(at_ns, &positions).unwrap();
             usages.into_keys().map(|(_, pid)| pid).collect::<Vec<_>>()
         };
-        assert_eq!(scan(0), [40_000], "the newest pids are looked at first");
-        open_file(root.path(), 1, 2);
-        assert_eq!(scan(1), [40_000]);
-        assert_eq!(scan(2), [1, 40_000]);
+        assert_eq!(scan(0), [] as [u32; 0], "it is the last of the first pass");
+        assert_eq!(scan(1), [last]);
         open_file(root.path(), 50_000, 3);
-        assert_eq!(scan(LISTING_INTERVAL_NS), [1, 40_000, 50_000]);
-        // A child inherits the client of its parent, and a process ends.
+        idle(70_000);
+        assert_eq!(scan(LISTING_INTERVAL_NS), [last, 50_000]);
+        // One opens a GPU after its start, a child inherits the client of its parent, one process ends.
+        open_file(root.path(), 70_000, 4);
         open_file(root.path(), 60_000, 3);
-        fs::remove_dir_all(root.path().join("proc/1")).unwrap();
-        assert_eq!(scan(2 * LISTING_INTERVAL_NS), [40_000, 50_000]);
+        fs::remove_dir_all(root.path().join(format!("proc/{last}"))).unwrap();
+        assert_eq!(scan(2 * LISTING_INTERVAL_NS), [50_000, 70_000]);
     }
 
     #[test]
