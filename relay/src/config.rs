@@ -14,10 +14,11 @@ mod value;
 
 pub use bind::BindAddr;
 pub use command::{ReadError, Request, read, settings};
+pub(crate) use requested::whose;
 pub use requested::{Difference, Requested};
 pub use share::{ShareArgs, ShareCommand, ShareOrder};
 pub use unknown::{Unknown, stop_hint};
-pub use value::{LauncherChoice, Script, Watch};
+pub use value::{LauncherChoice, Script, Watch, Who};
 
 use crate::access::base_path::BasePath;
 use crate::access::peer::Peer;
@@ -26,6 +27,8 @@ use crate::access::trust::Trusted;
 use crate::access::user;
 use crate::hosts::entry::Entries;
 use clap::{Arg, ArgAction};
+use nodeglass_protocol::NodeName;
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -80,7 +83,12 @@ pub struct Config {
     #[arg(help_heading = WATCH)]
     pub local: bool,
 
-    /// Watch the SLURM jobs of this user [default: you]
+    /// Watch the SLURM jobs of these users: all, login names, or account:NAME [default: you]
+    #[arg(long, env = "NODEGLASS_USERS", value_name = "WHO", value_delimiter = ',', value_parser = value::who)]
+    #[arg(help_heading = WATCH)]
+    pub users: Vec<Who>,
+
+    /// The same as --users with one login name
     #[arg(long, env = "NODEGLASS_USER", value_name = "NAME", value_parser = value::user, help_heading = WATCH)]
     pub user: Option<String>,
 
@@ -92,6 +100,16 @@ pub struct Config {
     /// Watch this machine, with or without SLURM: NAME, USER@NAME:PORT, gpu[01-08], or self; may be repeated
     #[arg(long, env = "NODEGLASS_HOST", value_name = "NAME", help_heading = WATCH)]
     pub host: Vec<Entries>,
+
+    /// Watch only jobs in this partition; may be repeated
+    #[arg(long = "partition", env = "NODEGLASS_PARTITION", value_name = "NAME", value_delimiter = ',')]
+    #[arg(value_parser = value::partition, help_heading = WATCH)]
+    pub partitions: Vec<String>,
+
+    /// Watch only jobs that have one of these nodes, such as gpu-[01-04]
+    #[arg(long, env = "NODEGLASS_NODES", value_name = "NODELIST", value_parser = value::nodelist)]
+    #[arg(help_heading = WATCH)]
+    pub nodes: Option<HashSet<NodeName>>,
 
     /// Interval between polls of SLURM, at least 5s
     #[arg(long, env = "NODEGLASS_SLURM_INTERVAL", value_name = "TIME", default_value = "15s")]
@@ -167,6 +185,11 @@ impl Config {
         self.hosts.is_some() || !self.host.is_empty()
     }
 
+    /// Whose jobs are watched; empty means the user who runs the relay.
+    pub fn watched_users(&self) -> Vec<Who> {
+        self.users.iter().cloned().chain(self.user.clone().map(Who::User)).collect()
+    }
+
     /// The path below which a proxy serves the relay.
     pub fn base_path(&self) -> BasePath {
         self.base_path.clone().unwrap_or_default()
@@ -202,6 +225,9 @@ impl Config {
         }
         if self.has_hosts() && self.launcher == LauncherChoice::Local {
             return Err(ConfigError::LocalLauncherAndHosts);
+        }
+        if self.user.is_some() && !self.users.is_empty() {
+            return Err(ConfigError::UserAndUsers);
         }
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             return Err(ConfigError::HalfTls);
@@ -334,6 +360,9 @@ pub enum ConfigError {
          started on this machine, and the others over SSH"
     )]
     LocalLauncherAndHosts,
+    /// Two settings say whose jobs to watch.
+    #[error("--user and --users exclude each other: name every user in --users")]
+    UserAndUsers,
 }
 
 fn suggest(nearest: &Option<String>) -> String {

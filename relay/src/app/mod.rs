@@ -141,7 +141,7 @@ impl Relay {
         tokio::spawn(report_launcher(launcher.status(), events.clone()));
         match watched.into_jobs() {
             Some(jobs) => {
-                let poll_schedule = PollSchedule::new(config.slurm_interval);
+                let poll_schedule = PollSchedule::new(config.slurm_interval).of_many(jobs.is_of_many());
                 let found = (events.clone(), jobs_by_node);
                 tokio::spawn(poll(jobs, poll_schedule, about.clock, found, poll_trigger.clone()));
             }

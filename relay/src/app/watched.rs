@@ -2,7 +2,7 @@
 
 use crate::access::user;
 use crate::actions::JobControl;
-use crate::config::{Config, LauncherChoice, Script, Watch};
+use crate::config::{Config, LauncherChoice, Script, Watch, Who, whose};
 use crate::launch::Launcher;
 use crate::launch::auto::AutoLauncher;
 use crate::launch::local::LocalLauncher;
@@ -14,17 +14,18 @@ use crate::launch::ssh2::{Ssh2Launcher, Ssh2Options};
 use crate::launch::target::{ByTarget, Targets};
 use crate::launch::upload::ProbeBinary;
 use crate::slurm::command::Commands;
-use crate::slurm::{JobSource, NoSlurm, Slurm, SlurmJobControl};
+use crate::slurm::{JobSource, NoSlurm, Owners, Selection, Slurm, SlurmJobControl};
 use anyhow::Context;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Mode;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::watch;
 
 /// What is watched.
 pub enum Watched {
-    /// The jobs of a SLURM user.
-    Jobs(Box<Slurm>),
+    /// SLURM jobs, and whose they are in words.
+    Jobs(Box<Slurm>, String),
     /// This machine, and why nothing else.
     ThisMachine(Option<NoSlurm>),
     /// Listed machines only, and why there are no jobs.
@@ -44,7 +45,7 @@ impl Watched {
             Watch::Local if config.has_hosts() => Self::Hosts(None),
             Watch::Local => Self::ThisMachine(None),
             Watch::Auto => match slurm(config).await? {
-                Ok(slurm) => Self::Jobs(Box::new(slurm)),
+                Ok(slurm) => Self::Jobs(Box::new(slurm), whose(&config.watched_users())),
                 Err(none) if config.has_hosts() => Self::Hosts(Some(none)),
                 Err(none) => Self::ThisMachine(Some(none)),
             },
@@ -54,8 +55,8 @@ impl Watched {
     /// What is watched, for the terminal; `requested` describes the request, and `hosts` the listed machines.
     pub fn description(&self, requested: &str, hosts: Option<String>) -> Text {
         match (self, hosts) {
-            (Self::Jobs(slurm), Some(hosts)) => {
-                Text::new(format!("{}, and {hosts}", jobs_of(slurm.uid(), slurm.cluster())))
+            (Self::Jobs(slurm, whose), Some(hosts)) => {
+                Text::new(format!("{}, and {hosts}", jobs_of(whose, slurm.cluster())))
             }
             (Self::Hosts(Some(none)), Some(hosts)) => Text::new(format!("{hosts} ({none})")),
             (Self::Hosts(_), hosts) => Text::new(hosts.unwrap_or_default()),
@@ -65,7 +66,7 @@ impl Watched {
 
     fn description_without_hosts(&self, requested: &str) -> Text {
         match self {
-            Self::Jobs(slurm) => jobs_of(slurm.uid(), slurm.cluster()),
+            Self::Jobs(slurm, whose) => jobs_of(whose, slurm.cluster()),
             Self::ThisMachine(Some(none)) => Text::new(format!("this machine ({none})")),
             Self::ThisMachine(None) | Self::Hosts(_) => "this machine".into(),
             Self::Demo(_) => Text::new(requested),
@@ -75,7 +76,7 @@ impl Watched {
     /// The same for the page.
     pub fn mode(&self) -> Mode {
         match self {
-            Self::Jobs(_) => Mode::Slurm,
+            Self::Jobs(..) => Mode::Slurm,
             Self::ThisMachine(_) => Mode::Local,
             Self::Hosts(_) => Mode::Hosts,
             Self::Demo(_) => Mode::Demo,
@@ -85,17 +86,17 @@ impl Watched {
     /// Name of the cluster, if it has one.
     pub fn cluster(&self) -> Option<Text> {
         match self {
-            Self::Jobs(slurm) => slurm.cluster().cloned(),
+            Self::Jobs(slurm, _) => slurm.cluster().cloned(),
             Self::ThisMachine(_) | Self::Hosts(_) => None,
             Self::Demo(cluster) => Some(cluster.scenario().cluster().clone()),
         }
     }
 
-    /// The user whose jobs are watched.
+    /// The user who runs the relay; the owner of the jobs of a scripted cluster.
     pub fn user(&self) -> Text {
         match self {
             Self::Demo(cluster) => cluster.scenario().user().clone(),
-            Self::Jobs(_) | Self::ThisMachine(_) | Self::Hosts(_) => Text::new(Local::from_env().user),
+            Self::Jobs(..) | Self::ThisMachine(_) | Self::Hosts(_) => Text::new(Local::from_env().user),
         }
     }
 
@@ -146,7 +147,7 @@ impl Watched {
     /// Controls its jobs.
     pub fn job_control(&self) -> JobControl {
         match self {
-            Self::Jobs(_) => JobControl::Enabled(Arc::new(SlurmJobControl::new(Commands::new()))),
+            Self::Jobs(..) => JobControl::Enabled(Arc::new(SlurmJobControl::new(Commands::new()))),
             Self::ThisMachine(_) | Self::Hosts(_) => {
                 JobControl::Disabled("there is no SLURM on this machine")
             }
@@ -162,20 +163,15 @@ impl Watched {
     /// Its job source; `None` if only machines are watched.
     pub fn into_jobs(self) -> Option<Box<dyn JobSource>> {
         match self {
-            Self::Jobs(slurm) => Some(slurm),
+            Self::Jobs(slurm, _) => Some(slurm),
             Self::ThisMachine(_) | Self::Hosts(_) => None,
             Self::Demo(cluster) => Some(Box::new(cluster.jobs())),
         }
     }
 }
 
-/// The jobs of a user, who need not be the owner.
-fn jobs_of(uid: u32, cluster: Option<&Text>) -> Text {
-    let whose = match user::name_of(uid) {
-        _ if uid == rustix::process::getuid().as_raw() => "your".to_owned(),
-        Some(name) => format!("{name}'s"),
-        None => format!("uid {uid}'s"),
-    };
+/// The jobs of users, who need not be the owner.
+fn jobs_of(whose: &str, cluster: Option<&Text>) -> Text {
     match cluster {
         Some(cluster) => Text::new(format!("{whose} jobs on {cluster}")),
         None => Text::new(format!("{whose} SLURM jobs")),
@@ -195,12 +191,44 @@ fn scripted(script: &Script) -> anyhow::Result<ScriptedCluster> {
     })
 }
 
-/// SLURM as the configured user sees it.
+/// SLURM with the configured selection of jobs.
 async fn slurm(config: &Config) -> anyhow::Result<Result<Slurm, NoSlurm>> {
-    let Some(name) = &config.user else { return Ok(Slurm::detect().await) };
-    let uid =
-        user::uid_of(name).with_context(|| format!("--user: there is no user {name:?} on this machine"))?;
-    Ok(Slurm::detect_with(Commands::new(), uid).await)
+    let selection = selection(config)?;
+    let slurm = Slurm::detect_with(Commands::new(), selection.clone()).await;
+    if slurm.is_ok() {
+        selection.check(&mut Commands::new()).await?;
+    }
+    Ok(slurm)
+}
+
+/// The configured selection of jobs.
+fn selection(config: &Config) -> anyhow::Result<Selection> {
+    let viewer = rustix::process::getuid().as_raw();
+    let setting = if config.user.is_some() { "--user" } else { "--users" };
+    let users = config.watched_users();
+    let (mut uids, mut accounts) = (BTreeSet::new(), BTreeSet::new());
+    for who in &users {
+        match who {
+            Who::All => {}
+            Who::User(name) => {
+                let uid = user::uid_of(name)
+                    .with_context(|| format!("{setting}: there is no user {name:?} on this machine"))?;
+                uids.insert(uid);
+            }
+            Who::Account(name) => {
+                accounts.insert(name.clone());
+            }
+        }
+    }
+    if users.is_empty() {
+        uids.insert(viewer);
+    }
+    let owners = if users.contains(&Who::All) { Owners::All } else { Owners::Of { uids, accounts } };
+    Ok(Selection {
+        partitions: config.partitions.clone(),
+        nodes: config.nodes.clone().unwrap_or_default(),
+        ..Selection::of(viewer, owners)
+    })
 }
 
 /// Identifies this run to probes, so that a new link takes over from a dead one. Not secret.
@@ -217,10 +245,11 @@ mod tests {
 
     #[test]
     fn the_terminal_names_the_user_whose_jobs_are_watched() {
-        let own = rustix::process::getuid().as_raw();
         let cluster = Text::from("hpc");
-        assert_eq!(jobs_of(own, Some(&cluster)).as_str(), "your jobs on hpc");
-        assert_eq!(jobs_of(own, None).as_str(), "your SLURM jobs");
-        assert_eq!(jobs_of(4_000_000_000, Some(&cluster)).as_str(), "uid 4000000000's jobs on hpc");
+        assert_eq!(jobs_of(&whose(&[]), Some(&cluster)).as_str(), "your jobs on hpc");
+        assert_eq!(jobs_of(&whose(&[]), None).as_str(), "your SLURM jobs");
+        let users = [Who::User("nobody".to_owned()), Who::Account("ml".to_owned())];
+        assert_eq!(jobs_of(&whose(&users), Some(&cluster)).as_str(), "account ml's, nobody's jobs on hpc");
+        assert_eq!(whose(&[Who::User("nobody".to_owned()), Who::All]), "all users'");
     }
 }

@@ -1,12 +1,12 @@
 //! What a start requests, in a form that can be compared with the record of a running relay.
 
-use super::{BindAddr, Config, Effective, Script, Source, Watch, value};
+use super::{BindAddr, Config, Effective, Script, Source, Watch, Who, value};
 use crate::access::user;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Settings that [`Requested::watch`] summarises, and so does not list.
-const WATCH_SETTINGS: [&str; 4] = ["demo", "scenario", "local", "user"];
+const WATCH_SETTINGS: [&str; 5] = ["demo", "scenario", "local", "users", "user"];
 
 /// What a start requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,13 +74,30 @@ impl Requested {
 
 /// What to watch. A name of the user who starts the relay means the same as none.
 fn watched(config: &Config) -> String {
-    let is_self = |name: &String| user::uid_of(name) == Some(rustix::process::getuid().as_raw());
-    match (config.watch(), &config.user) {
-        (Watch::Demo(script), _) => demo(&script),
-        (Watch::Local, _) => "this machine".to_owned(),
-        (Watch::Auto, Some(name)) if !is_self(name) => format!("{name}'s SLURM jobs"),
-        (Watch::Auto, _) => "your SLURM jobs".to_owned(),
+    match config.watch() {
+        Watch::Demo(script) => demo(&script),
+        Watch::Local => "this machine".to_owned(),
+        Watch::Auto => format!("{} SLURM jobs", whose(&config.watched_users())),
     }
+}
+
+/// The users whose jobs are watched, in words: `your`, `bob's`, `alice's, account ml's`.
+pub(crate) fn whose(users: &[Who]) -> String {
+    let own = rustix::process::getuid().as_raw();
+    let one = |who: &Who| match who {
+        Who::User(name) if user::uid_of(name) == Some(own) => "your".to_owned(),
+        who => who.possessive(),
+    };
+    if users.is_empty() {
+        return "your".to_owned();
+    }
+    if users.contains(&Who::All) {
+        return Who::All.possessive();
+    }
+    let mut names: Vec<_> = users.iter().map(one).collect();
+    names.sort();
+    names.dedup();
+    names.join(", ")
 }
 
 /// A simulated cluster.
@@ -137,6 +154,8 @@ mod tests {
             ("--demo", "--scenario large"),
             ("", "--user nobody"),
             ("--user nobody", ""),
+            ("", "--users all"),
+            ("--users nobody", "--users nobody,daemon"),
         ] {
             assert_eq!(differences(running, wanted).len(), 1, "{running} / {wanted}");
         }
@@ -146,6 +165,9 @@ mod tests {
     fn the_same_request_in_other_words_does_not_differ() {
         for (running, wanted) in [
             ("--demo", "--scenario demo"),
+            ("--user nobody", "--users nobody"),
+            ("--users nobody,daemon", "--users daemon,nobody"),
+            ("--users all", "--users all,nobody"),
             ("--bind localhost:8081", "--bind 127.0.0.1:8081"),
             ("--slurm-interval 60", "--slurm-interval 1m"),
             ("--read-only", "--read-only=yes"),

@@ -4,6 +4,9 @@ use super::MIN_SLURM_INTERVAL;
 use crate::access::proxies::Proxy;
 use crate::access::trust::Trusted;
 use crate::access::user::uid_of;
+use nodeglass_hostlist as hostlist;
+use nodeglass_protocol::NodeName;
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,6 +45,28 @@ pub(super) fn scenario(raw: &str) -> Result<Script, String> {
                 "{path:?} is neither demo nor large, and cannot be read as a scenario file: {error}"
             )),
         },
+    }
+}
+
+/// Whose jobs are watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Every user's.
+    All,
+    /// Those of the user with this login name.
+    User(String),
+    /// Those charged to this account, in lower case as SLURM stores it.
+    Account(String),
+}
+
+impl Who {
+    /// In words, with a possessive: `alice's`.
+    pub fn possessive(&self) -> String {
+        match self {
+            Self::All => "all users'".to_owned(),
+            Self::User(name) => format!("{name}'s"),
+            Self::Account(name) => format!("account {name}'s"),
+        }
     }
 }
 
@@ -124,6 +149,33 @@ pub(super) fn user(raw: &str) -> Result<String, String> {
     if ok { Ok(raw.to_owned()) } else { Err(format!("{raw:?} is not a login name")) }
 }
 
+/// Parses `all`, a login name or `account:NAME`.
+pub(super) fn who(raw: &str) -> Result<Who, String> {
+    match raw.split_once(':') {
+        None if raw == "all" => Ok(Who::All),
+        None => user(raw).map(Who::User),
+        Some(("account", name)) => {
+            let name = user(name).map_err(|_| format!("{name:?} is not the name of an account"))?;
+            Ok(Who::Account(name.to_ascii_lowercase()))
+        }
+        Some(_) => Err(format!("{raw:?} is neither all, nor a login name, nor account:NAME")),
+    }
+}
+
+/// Validates the name of a partition, which is passed to SLURM's commands as an argument.
+pub(super) fn partition(raw: &str) -> Result<String, String> {
+    user(raw).map_err(|_| format!("{raw:?} is not the name of a partition"))
+}
+
+/// Parses a host list such as `gpu-[01-04],login1`.
+pub(super) fn nodelist(raw: &str) -> Result<HashSet<NodeName>, String> {
+    let nodes = hostlist::expand(raw).map_err(|error| format!("failed to {error}"))?;
+    if nodes.is_empty() {
+        return Err(format!("{raw:?} names no node"));
+    }
+    Ok(nodes.into_iter().collect())
+}
+
 /// Validates a host name without port and converts it to lower case, as browsers send it.
 pub(super) fn host(raw: &str) -> Result<String, String> {
     let ok = (1..=253).contains(&raw.len())
@@ -198,6 +250,26 @@ mod tests {
             assert!(slurm_interval(raw).is_err(), "{raw}");
         }
         assert!(slurm_interval("1s").unwrap_err().contains("the minimum is 5s"));
+    }
+
+    #[test]
+    fn users_are_all_or_named_or_those_of_an_account() {
+        assert_eq!(who("all"), Ok(Who::All));
+        assert_eq!(who("alice"), Ok(Who::User("alice".to_owned())));
+        assert_eq!(who("account:ML"), Ok(Who::Account("ml".to_owned())));
+        for (raw, why) in [
+            ("-x", "is not a login name"),
+            ("group:ml", "nor account:NAME"),
+            ("account:", "is not the name of an account"),
+            ("account:-x", "is not the name of an account"),
+        ] {
+            assert!(who(raw).unwrap_err().contains(why), "{raw}");
+        }
+        assert!(partition("gpu,-x").unwrap_err().contains("is not the name of a partition"));
+        assert!(nodelist("gpu-[01-04],login1").is_ok());
+        for raw in ["gpu-[01-", "(null)", "-oProxyCommand=x"] {
+            assert!(nodelist(raw).is_err(), "{raw}");
+        }
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub enum Program {
     Scontrol,
     /// Cancels a job.
     Scancel,
+    /// Lists accounts.
+    Sacctmgr,
 }
 
 impl fmt::Display for Program {
@@ -28,6 +30,7 @@ impl fmt::Display for Program {
             Self::Squeue => "squeue",
             Self::Scontrol => "scontrol",
             Self::Scancel => "scancel",
+            Self::Sacctmgr => "sacctmgr",
         })
     }
 }
@@ -219,7 +222,7 @@ pub fn error_message(err: &str) -> String {
     let mut lines = err.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines.clone().rfind(is_informative).or_else(|| lines.next());
     let line = line.unwrap_or("no message on standard error");
-    let line = ["squeue:", "scontrol:", "scancel:"]
+    let line = ["squeue:", "scontrol:", "scancel:", "sacctmgr:"]
         .iter()
         .fold(line, |line, prefix| line.strip_prefix(prefix).unwrap_or(line));
     line.trim().chars().take(200).collect()

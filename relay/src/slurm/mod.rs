@@ -13,12 +13,14 @@ mod job_control;
 mod poll;
 mod reason;
 pub mod scontrol;
+pub mod selection;
 pub mod squeue;
 
 pub use job_control::{JobController, SlurmJobControl};
 pub use nodeglass_hostlist::{HostlistError, expand};
 pub use poll::{NoSlurm, PollReason, PollSchedule, PollTrigger, Slurm};
 pub use reason::{explain, explanation};
+pub use selection::{Owners, Selection};
 
 /// A source of jobs: SLURM, or a scripted cluster.
 #[async_trait]
@@ -33,6 +35,11 @@ pub trait JobSource: Send + 'static {
     /// Number of requests to SLURM's controller that the last [`JobSource::jobs`] made.
     fn requests(&self) -> u32 {
         0
+    }
+
+    /// Whether it lists the jobs of more than one user.
+    fn is_of_many(&self) -> bool {
+        false
     }
 }
 

@@ -28,6 +28,8 @@ const RETRY_POLLS: u32 = 4;
 #[derive(Debug, Default)]
 pub struct DetailCache {
     known: HashMap<JobId, Known>,
+    /// Whether the jobs are of many users: some always change, so a poll makes one request at most.
+    is_of_many: bool,
     /// Whether the last poll queried all jobs with one request.
     queried_all: bool,
     /// Polls until the next refresh.
@@ -93,6 +95,11 @@ pub enum DetailQuery {
 }
 
 impl DetailCache {
+    /// Details of the jobs of one user, or of many.
+    pub fn new(is_of_many: bool) -> Self {
+        Self { is_of_many, ..Self::default() }
+    }
+
     /// Decides what to query after a new list, and drops jobs that are not in it.
     pub fn plan(&mut self, jobs: &[Job]) -> DetailQuery {
         let listed: HashSet<JobId> = jobs.iter().map(|job| job.id).collect();
@@ -109,14 +116,15 @@ impl DetailCache {
                 None => {}
             }
         }
-        if started.len().max(pending.len()) > MAX_SINGLE && !self.queried_all {
+        let max_single = if self.is_of_many { 1 } else { MAX_SINGLE };
+        if started.len().max(pending.len()) > max_single && !self.queried_all {
             self.queried_all = true;
             return DetailQuery::All;
         }
         // What the request for all jobs left out is queried one by one, a few per poll.
         self.queried_all = false;
         let mut queried = started;
-        queried.truncate(BURST.saturating_sub(self.recent).clamp(1, MAX_SINGLE));
+        queried.truncate(BURST.saturating_sub(self.recent).clamp(1, max_single));
         if queried.is_empty() {
             queried.extend(pending.into_iter().take(MAX_PENDING_PER_POLL));
         }

@@ -8,7 +8,7 @@ pub use schedule::PollSchedule;
 pub use trigger::{PollReason, PollTrigger};
 
 use crate::slurm::{
-    JobSource, JobsError,
+    JobSource, JobsError, Selection,
     command::{self, Client, CommandError, Commands, Output, Program},
     scontrol::{self, Detail},
     squeue::{self, Delimiter},
@@ -42,11 +42,11 @@ const SCONTROL_REQUESTS: u32 = 2;
 /// Up to this many jobs that a list omits are queried one by one before the list is accepted.
 const DOUBTED_JOBS: usize = 3;
 
-/// The jobs of one user on this machine's cluster.
+/// The selected jobs on this machine's cluster.
 #[derive(Debug)]
 pub struct Slurm<C = Commands> {
     client: C,
-    uid: u32,
+    selection: Selection,
     cluster: Option<Text>,
     cluster_tries: u32,
     cache: DetailCache,
@@ -56,6 +56,8 @@ pub struct Slurm<C = Commands> {
     met: HashSet<JobId>,
     /// Jobs of the last list that had not ended.
     open: BTreeSet<JobId>,
+    /// Jobs of the last list that belong to other users than the relay's.
+    of_others: HashSet<JobId>,
     /// Requests made by the last poll.
     requests: u32,
 }
@@ -68,25 +70,26 @@ impl Slurm<Commands> {
     /// # Errors
     /// [`NoSlurm`] if there is none; the caller watches this machine instead and shows the sentence.
     pub async fn detect() -> Result<Self, NoSlurm> {
-        Self::detect_with(Commands::new(), rustix::process::getuid().as_raw()).await
+        Self::detect_with(Commands::new(), Selection::own(rustix::process::getuid().as_raw())).await
     }
 }
 
 impl<C: Client> Slurm<C> {
-    /// Detects SLURM through `client`, for the jobs of the user with this uid.
+    /// Detects SLURM through `client`, for the selected jobs.
     ///
     /// # Errors
     /// [`NoSlurm`] if there is none.
-    pub async fn detect_with(client: C, uid: u32) -> Result<Self, NoSlurm> {
+    pub async fn detect_with(client: C, selection: Selection) -> Result<Self, NoSlurm> {
         let mut slurm = Self {
             client,
-            uid,
+            cache: DetailCache::new(selection.is_of_many()),
+            selection,
             cluster: None,
             cluster_tries: 0,
-            cache: DetailCache::default(),
             listed: false,
             met: HashSet::new(),
             open: BTreeSet::new(),
+            of_others: HashSet::new(),
             requests: 0,
         };
         match slurm.query_cluster_name().await {
@@ -96,11 +99,6 @@ impl<C: Client> Slurm<C> {
             }
             Err(_) | Ok(()) => Ok(slurm),
         }
-    }
-
-    /// Whose jobs it watches.
-    pub fn uid(&self) -> u32 {
-        self.uid
     }
 
     /// The cluster's name (`ClusterName`), once known.
@@ -118,21 +116,22 @@ impl<C: Client> Slurm<C> {
     async fn list(&mut self) -> Result<Vec<Job>, JobsError> {
         let delimiter = Delimiter::random();
         self.requests += SQUEUE_REQUESTS;
-        let result = self.client.run(Program::Squeue, &squeue::args(self.uid, &delimiter)).await;
+        let result = self.client.run(Program::Squeue, &squeue::args(&self.selection, &delimiter)).await;
         let output = result.map_err(|error| self.sentence(&error))?;
-        let list = squeue::read(&output.out, self.uid, &delimiter);
+        let list = squeue::read(&output.out, &self.selection, &delimiter);
         self.refuse_if_no_list(&output, &list)?;
         self.refuse_if_jobs_are_missing(&output, &list).await?;
         if list.refused > 0 || list.noise || has_error(&output) {
             tracing::warn!(
                 refused = list.refused,
                 stderr = %command::error_message(&output.err),
-                "squeue printed something that is no job of this user; it was skipped"
+                "squeue printed something that is no requested job; it was skipped"
             );
         }
         self.listed = true;
         let open = list.jobs.iter().filter(|job| !matches!(job.state, JobState::Ended(_)));
         self.open = open.map(|job| job.id).collect();
+        self.of_others = list.of_others;
         Ok(list.jobs)
     }
 
@@ -180,7 +179,8 @@ impl<C: Client> Slurm<C> {
         list: &squeue::List,
     ) -> Result<(), JobsError> {
         let mut missing = self.open.clone();
-        missing.retain(|id| list.jobs.iter().all(|job| job.id != *id));
+        let listed: HashSet<JobId> = list.jobs.iter().map(|job| job.id).collect();
+        missing.retain(|id| !listed.contains(id) && !list.not_selected.contains(id));
         if missing.is_empty() {
             return Ok(());
         }
@@ -240,7 +240,7 @@ impl<C: Client> Slurm<C> {
     ) -> Result<HashMap<JobId, Option<Detail>>, CommandError> {
         self.requests += SCONTROL_REQUESTS;
         match self.client.run(Program::Scontrol, &scontrol::job_args(id)).await {
-            Ok(output) => Ok(scontrol::read(&output.out, self.uid)),
+            Ok(output) => Ok(scontrol::read(&output.out, &self.selection)),
             // The job ended between the two queries.
             Err(CommandError::Failed(_, why)) if why.contains("Invalid job id") => Ok(HashMap::new()),
             Err(error) => {
@@ -249,6 +249,11 @@ impl<C: Client> Slurm<C> {
             }
         }
     }
+}
+
+/// Removes what only the owner of a job may see: paths, and the command with its arguments.
+fn withhold(job: &mut Job) {
+    (job.workdir, job.stdout, job.stderr, job.command) = (None, None, None, None);
 }
 
 /// Whether a command that exited with 0 printed an error all the same.
@@ -262,12 +267,18 @@ impl<C: Client> JobSource for Slurm<C> {
         self.requests
     }
 
+    fn is_of_many(&self) -> bool {
+        self.selection.is_of_many()
+    }
+
     async fn jobs(&mut self) -> Result<Vec<Job>, JobsError> {
         self.requests = 0;
         let mut jobs = self.list().await?;
         self.keep_met(&mut jobs);
         self.query_details(&jobs).await;
         self.cache.fill(&mut jobs);
+        let of_others = jobs.iter_mut().filter(|job| self.of_others.contains(&job.id));
+        of_others.for_each(withhold);
         if self.cluster.is_none() && self.cluster_tries < CLUSTER_TRIES {
             self.requests += 1;
             let _ = self.query_cluster_name().await;

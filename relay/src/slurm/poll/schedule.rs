@@ -12,6 +12,8 @@ pub struct PollSchedule {
     failures: u32,
     /// How long the list has not changed.
     unchanged: Duration,
+    /// Whether the list is one of many users, which hardly ever settles.
+    is_of_many: bool,
     /// Whether a doubt already brought a poll forward since the last due one.
     was_hurried: bool,
 }
@@ -41,7 +43,14 @@ impl PollSchedule {
     /// One poll per `interval`, at least [`PollSchedule::MIN_GAP`].
     pub fn new(interval: Duration) -> Self {
         let interval = interval.max(Self::MIN_GAP);
-        Self { interval, failures: 0, unchanged: Duration::ZERO, was_hurried: false }
+        Self { interval, failures: 0, unchanged: Duration::ZERO, is_of_many: false, was_hurried: false }
+    }
+
+    /// For the jobs of many users: some job of a busy cluster always changes, so the budget of
+    /// a settled list applies from the start.
+    #[must_use]
+    pub fn of_many(self, is_of_many: bool) -> Self {
+        Self { is_of_many, ..self }
     }
 
     /// Delay after a successful poll, given its number of requests and whether the list `changed`.
@@ -50,7 +59,7 @@ impl PollSchedule {
         if changed {
             self.unchanged = Duration::ZERO;
         }
-        let is_settled = self.unchanged >= Self::SETTLED_AFTER;
+        let is_settled = self.is_of_many || self.unchanged >= Self::SETTLED_AFTER;
         let spread = if is_settled { Self::PER_REQUEST.saturating_mul(requests) } else { Duration::ZERO };
         let wait = self.interval.max(spread.min(Self::MAX_SPREAD));
         self.unchanged = self.unchanged.saturating_add(wait);

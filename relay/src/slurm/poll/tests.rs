@@ -87,7 +87,7 @@ fn record(id: u32, uid: u32, state: &str, nodes: &str) -> String {
 
 async fn slurm(lists: impl IntoIterator<Item = CommandResult>) -> (Slurm<Script>, Script) {
     let script = Script { lists: Arc::new(Mutex::new(lists.into_iter().collect())), ..Script::default() };
-    (Slurm::detect_with(script.clone(), 2001).await.unwrap(), script)
+    (Slurm::detect_with(script.clone(), Selection::own(2001)).await.unwrap(), script)
 }
 
 fn lists(texts: &[String]) -> Vec<CommandResult> {
@@ -152,7 +152,7 @@ async fn a_list_is_shown_even_if_scontrol_fails() {
         cache: Some(CommandError::TimedOut(Program::Scontrol, 10)),
         ..Script::default()
     };
-    let mut slurm = Slurm::detect_with(script, 2001).await.unwrap();
+    let mut slurm = Slurm::detect_with(script, Selection::own(2001)).await.unwrap();
     assert_eq!(slurm.jobs().await.unwrap()[0].gpus[0].set, GpuSet::Unknown);
 }
 
@@ -206,7 +206,7 @@ async fn second(answer: Output, blocks: CommandResult) -> Result<usize, String> 
         blocks: Some(blocks),
         ..Script::default()
     };
-    let mut slurm = Slurm::detect_with(script, 2001).await.unwrap();
+    let mut slurm = Slurm::detect_with(script, Selection::own(2001)).await.unwrap();
     assert_eq!(slurm.jobs().await.unwrap().len(), 9);
     slurm.jobs().await.map(|jobs| jobs.len()).map_err(|error| error.to_string())
 }
@@ -271,7 +271,7 @@ async fn t16_no_hostile_name_reaches_a_command_line() {
 async fn no_command_and_no_configuration_are_no_slurm_but_a_dead_controller_is() {
     let detect = async |config: CommandError| {
         let script = Script { config: Some(config), ..Script::default() };
-        Slurm::detect_with(script, 2001).await.map(|slurm| slurm.cluster().is_some())
+        Slurm::detect_with(script, Selection::own(2001)).await.map(|slurm| slurm.cluster().is_some())
     };
     assert_eq!(detect(CommandError::Missing(Program::Scontrol)).await, Err(NoSlurm::NotInstalled));
     let why = "fatal: Could not establish a configuration source".to_owned();

@@ -1,7 +1,7 @@
 //! Parses `scontrol show job -d` for the GPUs of a job per node; blocks that may be forged are ignored.
 //!
 //! scontrol's output has no delimiter of our choice, and a job's name or comment may contain whole lines.
-//! Three rules keep them harmless: a block counts only if it names the requested user; a field that
+//! Three rules keep them harmless: a block counts only if it names a selected user; a field that
 //! occurs twice in a block, or a block that occurs twice, is ignored; and per-node lines count only where
 //! SLURM itself prints them.
 
@@ -10,8 +10,8 @@ mod once;
 
 pub use job_fields::JobFields;
 
-use crate::slurm::gres;
 use crate::slurm::squeue::job_state;
+use crate::slurm::{Selection, gres};
 use job_fields::JobFieldLines;
 use nodeglass_hostlist::{self as hostlist, ExpansionBudget};
 use nodeglass_protocol::{
@@ -63,8 +63,8 @@ pub struct Detail {
     pub facts: JobFields,
 }
 
-/// Parses the blocks of the user `uid`; `None` marks an ambiguous block.
-pub fn read(out: &[u8], uid: u32) -> HashMap<JobId, Option<Detail>> {
+/// Parses the blocks of users who may have selected jobs; `None` marks an ambiguous block.
+pub fn read(out: &[u8], selection: &Selection) -> HashMap<JobId, Option<Detail>> {
     let text = String::from_utf8_lossy(out);
     let mut found: HashMap<JobId, Option<Detail>> = HashMap::new();
     let mut block: Option<Block<'_>> = None;
@@ -72,13 +72,13 @@ pub fn read(out: &[u8], uid: u32) -> HashMap<JobId, Option<Detail>> {
     let mut budget = ExpansionBudget::default();
     for line in text.lines() {
         if let Some(id) = block_start(line) {
-            settle(&mut found, block.replace(Block::new(id)), uid, &mut budget);
+            settle(&mut found, block.replace(Block::new(id)), selection, &mut budget);
         }
         if let Some(block) = &mut block {
             block.read(line);
         }
     }
-    settle(&mut found, block, uid, &mut budget);
+    settle(&mut found, block, selection, &mut budget);
     found
 }
 
@@ -90,12 +90,14 @@ fn block_start(line: &str) -> Option<JobId> {
 fn settle(
     found: &mut HashMap<JobId, Option<Detail>>,
     block: Option<Block<'_>>,
-    uid: u32,
+    selection: &Selection,
     budget: &mut ExpansionBudget,
 ) {
-    let Some(block) = block.filter(|block| block.user == Once::Is(uid) || block.user == Once::Twice) else {
-        return;
+    let counts = |block: &Block<'_>| match block.user {
+        Once::Is(uid) => selection.may_contain(uid),
+        ref user => *user == Once::Twice,
     };
+    let Some(block) = block.filter(counts) else { return };
     let id = block.id;
     let detail = block.detail(budget);
     found.entry(id).and_modify(|known| *known = None).or_insert(detail);

@@ -10,7 +10,10 @@ const RECORDED: &[u8] = include_bytes!("../../../tests/slurm/22.05/scontrol-jobs
 
 macro_rules! release {
     ($release:literal) => {
-        read(include_bytes!(concat!("../../../tests/slurm/", $release, "/scontrol-jobs.out")), ALICE)
+        read(
+            include_bytes!(concat!("../../../tests/slurm/", $release, "/scontrol-jobs.out")),
+            &Selection::own(ALICE),
+        )
     };
 }
 
@@ -34,7 +37,7 @@ fn want(text: &str, count: u32) -> (String, Option<u32>) {
 
 #[test]
 fn the_recorded_blocks_of_22_05_yield_the_indices_on_each_node() {
-    let found = read(RECORDED, ALICE);
+    let found = read(RECORDED, &Selection::own(ALICE));
     assert_eq!(gpus_of(&found, 2), want("gpu-node-01:1,2 gpu-node-02:0,1", 4));
     assert_eq!(gpus_of(&found, 8), want("gpu-node-01:3", 1));
     assert_eq!(gpus_of(&found, 4), want("gpu-node-02:3", 1));
@@ -47,18 +50,19 @@ fn the_recorded_blocks_of_22_05_yield_the_indices_on_each_node() {
 
 #[test]
 fn the_empty_gres_of_a_completing_job_does_not_mean_that_it_has_no_gpus() {
-    let found = read(include_bytes!("../../../tests/slurm/22.05/scontrol-completing.out"), ALICE);
+    let found =
+        read(include_bytes!("../../../tests/slurm/22.05/scontrol-completing.out"), &Selection::own(ALICE));
     assert_eq!(gpus_of(&found, 21), want("gpu-node-04:?", 1));
 }
 
 #[test]
 fn t18_a_block_forged_by_another_users_job_name_makes_the_true_one_doubtful_and_no_more() {
-    let found = read(RECORDED, ALICE);
+    let found = read(RECORDED, &Selection::own(ALICE));
     assert_eq!(found[&JobId(1)], None);
     assert!(!found.contains_key(&JobId(22)) && !found.contains_key(&JobId(999)));
     // Queried by its number, the job is the only one in the output.
     let end = RECORDED.windows(7).position(|window| window == b"JobId=2").unwrap();
-    assert_eq!(gpus_of(&read(&RECORDED[..end], ALICE), 1), want("gpu-node-01:0", 1));
+    assert_eq!(gpus_of(&read(&RECORDED[..end], &Selection::own(ALICE)), 1), want("gpu-node-01:0", 1));
 }
 
 #[test]
@@ -87,7 +91,7 @@ fn every_release_is_read() {
 
 #[test]
 fn the_recorded_blocks_yield_memory_logs_and_restarts() {
-    let found = read(RECORDED, ALICE);
+    let found = read(RECORDED, &Selection::own(ALICE));
     let filled = |id: u32| {
         let mut job = Job::new(JobId(id), "alice".into(), JobState::Running);
         found[&JobId(id)].as_ref().unwrap().facts.fill(&mut job);
@@ -118,7 +122,7 @@ fn block(name: &str, comment: &str) -> String {
 fn t18_lines_in_a_name_or_comment_cannot_add_gpus() {
     let node = "\n     Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:0)\n";
     for text in [block(node, "x"), block("x", node), block(node, node)] {
-        assert_eq!(gpus_of(&read(text.as_bytes(), ALICE), 5), want("n1:3", 1), "{text}");
+        assert_eq!(gpus_of(&read(text.as_bytes(), &Selection::own(ALICE)), 5), want("n1:3", 1), "{text}");
     }
 }
 
@@ -127,14 +131,14 @@ fn a_field_that_occurs_twice_makes_the_block_doubtful() {
     for forged in ["JOB_GRES=gpu:8\n     Nodes=n1 GRES=gpu:8(IDX:0-7)", "Socks/Node=*", "UserId=alice(2001)"]
     {
         for text in [block(&format!("x\n   {forged}"), ""), block("x", &format!("x\n   {forged}"))] {
-            assert_eq!(read(text.as_bytes(), ALICE)[&JobId(5)], None, "{text}");
+            assert_eq!(read(text.as_bytes(), &Selection::own(ALICE))[&JobId(5)], None, "{text}");
         }
     }
 }
 
 #[test]
 fn another_users_block_is_not_read() {
-    assert!(read(block("x", "").as_bytes(), 2002).is_empty());
+    assert!(read(block("x", "").as_bytes(), &Selection::own(2002)).is_empty());
     assert_eq!(user_id("DOMAIN\\al (x) ice(2001) GroupId=y(1)"), Some(2001));
     assert_eq!(user_id("alice"), None);
 }
@@ -142,7 +146,7 @@ fn another_users_block_is_not_read() {
 #[test]
 fn t16_a_hostile_node_name_makes_the_block_doubtful() {
     let text = block("x", "").replace("Nodes=n1", "Nodes=-oProxyCommand=x");
-    assert_eq!(read(text.as_bytes(), ALICE)[&JobId(5)], None);
+    assert_eq!(read(text.as_bytes(), &Selection::own(ALICE))[&JobId(5)], None);
 }
 
 #[test]
@@ -154,7 +158,7 @@ fn t18_blocks_that_another_user_forged_by_the_thousand_cost_little() {
             .replace("   Features", &format!("{nodes}   Features"))
     };
     let text: String = (1_000..1_300).map(forged).chain([block("x", "")]).collect();
-    let found = read(text.as_bytes(), ALICE);
+    let found = read(text.as_bytes(), &Selection::own(ALICE));
     assert_eq!(found.len(), 301);
     assert!(found.values().flatten().map(|detail| detail.gpus.len()).sum::<usize>() <= 1_000_000);
 }
@@ -166,7 +170,7 @@ fn t18_fifty_megabytes_of_garbage_yield_nothing() {
     {
         // The first of them in full; a debug build takes its time.
         let length = if piece == "JobId=" { 50 << 20 } else { 2 << 20 };
-        let found = read(&piece.as_bytes().repeat(length / piece.len()), ALICE);
+        let found = read(&piece.as_bytes().repeat(length / piece.len()), &Selection::own(ALICE));
         assert!(found.values().all(Option::is_none), "{piece:?}");
     }
 }
@@ -193,7 +197,7 @@ proptest! {
         let mut bytes = RECORDED.to_vec();
         let at = at.min(bytes.len());
         bytes.splice(at..at, noise);
-        let _ = (read(&bytes, ALICE), cluster_name(&bytes));
-        prop_assert!(read(&bytes, 77).is_empty() || at < bytes.len());
+        let _ = (read(&bytes, &Selection::own(ALICE)), cluster_name(&bytes));
+        prop_assert!(read(&bytes, &Selection::own(77)).is_empty() || at < bytes.len());
     }
 }

@@ -1,15 +1,16 @@
-//! Parses squeue's output as jobs of one user; job names may contain any bytes.
+//! Parses squeue's output as the selected jobs; job names may contain any bytes.
 //!
 //! A job's name may contain any byte, hence any fixed separator. Each query therefore uses its own: a
 //! random [`Delimiter`], which no name can predict. The name is last nonetheless.
 
-use crate::slurm::gres;
+use crate::slurm::{Selection, gres};
 use nodeglass_hostlist::{self as hostlist, ExpansionBudget};
 use nodeglass_protocol::{
     JobId, LongText, NodeName, Text,
     job::{Job, JobState, Parent, TimeLimit},
 };
 use nodeglass_redact::mask;
+use std::collections::HashSet;
 
 /// The field separator of one query; random, so that nothing in a job can imitate it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,14 +45,14 @@ const FIELDS: [&str; 24] = [
     "%N", "%b", "%E", "%B", "%Z", "%o", "%j",
 ];
 
-/// squeue's arguments for the jobs of the user `uid`: of all states (SLURM keeps ended ones for some
+/// squeue's arguments for the selected jobs: of all states (SLURM keeps ended ones for some
 /// minutes), in hidden partitions too, on this cluster only. Column titles are included: squeue prints
 /// them only after the controller has responded, which distinguishes an empty list from no list.
-pub fn args(uid: u32, delimiter: &Delimiter) -> Vec<String> {
+pub fn args(selection: &Selection, delimiter: &Delimiter) -> Vec<String> {
     let fields = FIELDS.map(|field| format!("{}{field}", delimiter.field())).concat();
     let flags = ["--all", "--local", "--states=all"];
     let mut args: Vec<String> = flags.map(str::to_owned).into();
-    args.push(format!("--user={uid}"));
+    args.extend(selection.squeue_options());
     args.push(format!("--format={}{fields}", delimiter.record()));
     args
 }
@@ -59,9 +60,13 @@ pub fn args(uid: u32, delimiter: &Delimiter) -> Vec<String> {
 /// The parsed output of squeue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List {
-    /// The user's jobs in squeue's order, each id once. Their [`Job::gpus`] are not known yet.
+    /// The selected jobs in squeue's order, each id once. Their [`Job::gpus`] are not known yet.
     pub jobs: Vec<Job>,
-    /// Records that are no job, or not the user's.
+    /// Those of `jobs` that belong to other users than the viewer.
+    pub of_others: HashSet<JobId>,
+    /// Jobs that squeue could not leave out.
+    pub not_selected: HashSet<JobId>,
+    /// Records that are no job, or no job that was requested.
     pub refused: usize,
     /// Whether there was output outside of records.
     pub noise: bool,
@@ -71,13 +76,22 @@ pub struct List {
     pub cut_off: bool,
 }
 
-/// Parses the output of squeue for [`args`] with the same `uid` and `mark`.
-pub fn read(out: &[u8], uid: u32, delimiter: &Delimiter) -> List {
+impl List {
+    fn add(&mut self, job: Job, is_of_other: bool) {
+        if is_of_other {
+            self.of_others.insert(job.id);
+        }
+        self.jobs.push(job);
+    }
+}
+
+/// Parses the output of squeue for [`args`] with the same `selection` and `delimiter`.
+pub fn read(out: &[u8], selection: &Selection, delimiter: &Delimiter) -> List {
     let mut list = List::default();
     let (record_mark, field_mark) = (delimiter.record(), delimiter.field());
     let mut records = split(out, record_mark.as_bytes());
     list.noise = records.next().is_some_and(|before| !before.trim_ascii().is_empty());
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     let mut budget = ExpansionBudget::default();
     for (index, line) in records.enumerate() {
         let complete_line = line.strip_suffix(b"\n");
@@ -87,8 +101,13 @@ pub fn read(out: &[u8], uid: u32, delimiter: &Delimiter) -> List {
             list.titled = true;
             continue;
         }
-        match record.and_then(|record| record.job(uid, &mut budget)) {
-            Some(job) if seen.insert(job.id) => list.jobs.push(job),
+        match record.and_then(|record| Some((record.uid()?, record.job(&mut budget)?))) {
+            Some((uid, job)) if selection.contains(&job, uid) && seen.insert(job.id) => {
+                list.add(job, uid != selection.viewer);
+            }
+            Some((_, job)) if selection.exceeds_squeue() && !seen.contains(&job.id) => {
+                list.not_selected.insert(job.id);
+            }
             _ => list.refused += 1,
         }
     }
@@ -126,14 +145,16 @@ impl<'a> Record<'a> {
         self.0[0] == b"JOBID" && self.0[4] == b"UID"
     }
 
-    /// The job, if it has an id and belongs to the user.
-    fn job(&self, uid: u32, budget: &mut ExpansionBudget) -> Option<Job> {
-        let [id, label, first, task, owner, user, state, reason, partition, qos, rest @ ..] = self.0;
+    /// The uid of its owner.
+    fn uid(&self) -> Option<u32> {
+        parse(self.0[4])
+    }
+
+    /// The job, if it has an id.
+    fn job(&self, budget: &mut ExpansionBudget) -> Option<Job> {
+        let [id, label, first, task, _, user, state, reason, partition, qos, rest @ ..] = self.0;
         let [account, submitted, start, end, limit, nodes, cpus, hosts, gres, rest @ ..] = rest;
         let [dependency, batch_host, workdir, command, name] = rest;
-        if parse::<u32>(owner)? != uid {
-            return None;
-        }
         let id = JobId(parse(id)?);
         let hosts = hostlist::expand_within(ascii_field(hosts), budget).unwrap_or_else(|error| {
             tracing::warn!(job = id.0, "failed to {error}; the job is shown without its nodes");

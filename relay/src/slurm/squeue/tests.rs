@@ -12,7 +12,7 @@ fn recorded_mark() -> Delimiter {
 }
 
 fn recorded() -> Vec<Job> {
-    let list = read(RECORDED, ALICE, &recorded_mark());
+    let list = read(RECORDED, &Selection::own(ALICE), &recorded_mark());
     assert_eq!((list.refused, list.noise), (0, false));
     list.jobs
 }
@@ -56,7 +56,7 @@ fn fields<'a>(id: &'a [u8], uid: &'a [u8], name: &'a [u8]) -> Vec<&'a [u8]> {
 
 fn one(fields: &[&[u8]]) -> Job {
     let delimiter = Delimiter::of(7);
-    let mut list = read(&printed(&delimiter, fields), ALICE, &delimiter);
+    let mut list = read(&printed(&delimiter, fields), &Selection::own(ALICE), &delimiter);
     assert_eq!((list.jobs.len(), list.refused), (1, 0));
     list.jobs.remove(0)
 }
@@ -153,7 +153,7 @@ fn another_users_job_is_refused_even_if_squeue_lists_it() {
     let delimiter = Delimiter::of(7);
     let mut out = printed(&delimiter, &fields(b"5", b"2002", b"bob's"));
     out.extend(printed(&delimiter, &fields(b"6", b"2001", b"mine")));
-    let list = read(&out, ALICE, &delimiter);
+    let list = read(&out, &Selection::own(ALICE), &delimiter);
     assert_eq!((list.jobs.len(), list.refused), (1, 1));
     assert_eq!(list.jobs[0].id, JobId(6));
 }
@@ -167,7 +167,7 @@ fn t18_a_record_with_a_field_too_few_or_too_many_is_refused_and_the_next_is_read
     let mut out = printed(&delimiter, short);
     out.extend(printed(&delimiter, &long));
     out.extend(printed(&delimiter, &good));
-    let list = read(&out, ALICE, &delimiter);
+    let list = read(&out, &Selection::own(ALICE), &delimiter);
     assert_eq!((list.jobs.len(), list.refused), (1, 2));
 }
 
@@ -176,7 +176,7 @@ fn a_number_listed_twice_counts_once() {
     let delimiter = Delimiter::of(7);
     let mut out = printed(&delimiter, &fields(b"6", b"2001", b"first"));
     out.extend(printed(&delimiter, &fields(b"6", b"2001", b"second")));
-    let list = read(&out, ALICE, &delimiter);
+    let list = read(&out, &Selection::own(ALICE), &delimiter);
     assert_eq!((list.jobs.len(), list.jobs[0].name.as_str()), (1, "first"));
 }
 
@@ -209,7 +209,7 @@ fn t16_a_hostile_node_list_costs_the_nodes_and_neither_the_job_nor_the_rest_of_t
         (fields[17], fields[20]) = (nodes, nodes);
         out.extend(printed(&delimiter, &fields));
     }
-    let list = read(&out, ALICE, &delimiter);
+    let list = read(&out, &Selection::own(ALICE), &delimiter);
     assert_eq!((list.jobs.len(), list.refused), (20, 0));
     for pair in list.jobs.chunks(2) {
         assert_eq!(pair[0].nodes, [NodeName::new("good-01").unwrap()]);
@@ -224,7 +224,8 @@ fn t16_a_job_id_that_is_no_number_is_no_job() {
         [&b"-1"[..], b"+1", b"1;x", b"1 -x", b"0x1", b"4294967296", b"1e3", b"", b"\xff1", b"\xd9\xa1", &long]
     {
         let delimiter = Delimiter::of(7);
-        let list = read(&printed(&delimiter, &fields(id, b"2001", b"ok")), ALICE, &delimiter);
+        let list =
+            read(&printed(&delimiter, &fields(id, b"2001", b"ok")), &Selection::own(ALICE), &delimiter);
         assert!(list.jobs.iter().all(|job| job.id == JobId(1) && id == b"+1"), "{id:?}");
     }
 }
@@ -269,7 +270,7 @@ fn t18_a_list_of_node_lists_is_bounded_in_all() {
             printed(&delimiter, &fields)
         })
         .collect();
-    let list = read(&out, ALICE, &delimiter);
+    let list = read(&out, &Selection::own(ALICE), &delimiter);
     assert_eq!(list.jobs.len(), 200, "each job is shown");
     assert!(list.jobs.iter().map(|job| job.nodes.len()).sum::<usize>() <= 1_000_000);
 }
@@ -280,11 +281,11 @@ fn t18_fifty_megabytes_of_garbage_are_rejected() {
     for piece in [&b"\x1e"[..], b"\x1f", b"\0", b"\n", b"\xff\xfe", b"{\"jobs\": [", b"JobId=1 "] {
         // The first of them in full; a debug build takes its time.
         let length = if piece == b"\x1e" { 50 << 20 } else { 2 << 20 };
-        let list = read(&piece.repeat(length / piece.len()), ALICE, &delimiter);
+        let list = read(&piece.repeat(length / piece.len()), &Selection::own(ALICE), &delimiter);
         assert!(list.jobs.is_empty() && (list.noise || list.refused > 0 || piece == b"\n"), "{piece:?}");
     }
     let records = [delimiter.record().as_bytes(), delimiter.field().as_bytes()].concat().repeat(1 << 16);
-    assert_eq!(read(&records, ALICE, &delimiter).refused, 1 << 16);
+    assert_eq!(read(&records, &Selection::own(ALICE), &delimiter).refused, 1 << 16);
 }
 
 #[test]
@@ -346,7 +347,7 @@ fn shortened_numbers_are_written_out() {
 
 #[test]
 fn arguments_use_no_shell_and_name_only_the_given_user() {
-    let args = args(2001, &Delimiter::of(7));
+    let args = args(&Selection::own(2001), &Delimiter::of(7));
     assert!(args.contains(&"--user=2001".to_owned()));
     assert!(args.iter().all(|arg| arg.starts_with("--")));
     assert_eq!(args.last().unwrap().matches('%').count(), FIELDS.len());
@@ -369,7 +370,7 @@ proptest! {
         let at = at.min(bytes.len());
         bytes.splice(at..at, noise);
         for uid in [ALICE, 2002] {
-            for job in read(&bytes, uid, &recorded_mark()).jobs {
+            for job in read(&bytes, &Selection::own(uid), &recorded_mark()).jobs {
                 prop_assert!(uid == ALICE && job.user.as_str().len() <= 256);
             }
         }
@@ -386,7 +387,7 @@ proptest! {
             fields[7] = reason;
             printed(&delimiter, &fields)
         }).collect();
-        let list = read(&out, ALICE, &delimiter);
+        let list = read(&out, &Selection::own(ALICE), &delimiter);
         prop_assert_eq!(list.jobs.len(), texts.len());
         for (job, (name, _)) in list.jobs.iter().zip(&texts) {
             prop_assert_eq!(&job.name, &Text::from_bytes(name));

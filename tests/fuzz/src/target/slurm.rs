@@ -3,7 +3,7 @@
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{NodeName, Text};
 use nodeglass_relay::slurm::squeue::{self, Delimiter};
-use nodeglass_relay::slurm::{expand, explain, explanation, scontrol};
+use nodeglass_relay::slurm::{Selection, expand, explain, explanation, scontrol};
 use std::collections::HashSet;
 
 /// The separator of the recorded output, so that it is a seed.
@@ -14,14 +14,14 @@ const MANY_NODES: usize = 1 << 20;
 
 /// Output of squeue.
 pub(crate) fn squeue(bytes: &[u8]) {
-    let mut list = squeue::read(bytes, ALICE, &Delimiter::of(MARK));
+    let mut list = squeue::read(bytes, &Selection::own(ALICE), &Delimiter::of(MARK));
     let ids: HashSet<_> = list.jobs.iter().map(|job| job.id).collect();
     assert_eq!(ids.len(), list.jobs.len(), "each job once");
     let nodes: usize = list.jobs.iter().map(|job| job.nodes.len()).sum();
     assert!(nodes <= MANY_NODES, "{nodes} nodes of {} bytes", bytes.len());
     list.jobs.iter_mut().for_each(explain);
     // With another separator the same bytes are no list: nothing in a job can imitate it.
-    let other = squeue::read(bytes, ALICE, &Delimiter::of(MARK ^ 1));
+    let other = squeue::read(bytes, &Selection::own(ALICE), &Delimiter::of(MARK ^ 1));
     assert!(other.jobs.is_empty() || contains(bytes, format!("{:012x}", MARK ^ 1).as_bytes()));
     // Other users' jobs are never among them.
     let digits = ALICE.to_string();
@@ -30,7 +30,7 @@ pub(crate) fn squeue(bytes: &[u8]) {
 
 /// Output of scontrol, about jobs and the configuration.
 pub(crate) fn scontrol(bytes: &[u8]) {
-    let found = scontrol::read(bytes, ALICE);
+    let found = scontrol::read(bytes, &Selection::own(ALICE));
     for detail in found.values().flatten() {
         let mut job = Job::new(
             nodeglass_protocol::JobId(1),
