@@ -6,6 +6,7 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Link, NodePicture, Picture};
+use nodeglass_protocol::request::{JobAction, Request, Response};
 use nodeglass_protocol::{GpuField, JobId, NodeName};
 use nodeglass_tests::client::Client;
 use nodeglass_tests::lab::Site;
@@ -32,6 +33,42 @@ fn owned(node: &NodePicture, id: JobId) -> Vec<(u32, Evidence)> {
         Some((*gpu.facts.minor.value()?, by))
     };
     node.gpus.iter().filter_map(of_job).collect()
+}
+
+#[tokio::test]
+async fn an_admin_sees_bobs_job_without_its_paths_and_cannot_cancel_it() -> Result<()> {
+    let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };
+    let own = site.train("alice", &["--gres=gpu:1", "-w", "gpu-node-01"])?;
+    let bobs = site.train("bob", &["--gres=gpu:2", "-w", "gpu-node-02"])?;
+    for id in [own, bobs] {
+        site.lab.wait_until(id, "RUNNING")?;
+    }
+    let relay = site.relay_with("alice", &["--users", "all"])?;
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
+    client.subscribe(&[Topic::Overview]).await?;
+    let both_live = |picture: &Picture| picture.nodes.len() == 2 && picture.nodes.iter().all(is_live);
+    let overview =
+        client.until(&Topic::Overview, "both nodes", |known| both_live(&known.picture)).await?.clone();
+    let (mine, theirs) =
+        (job(&overview, own).context("alice's job")?, job(&overview, bobs).context("bob's job")?);
+    ensure!(mine.workdir.is_some() && mine.stdout.is_some(), "{mine:?}");
+    ensure!(theirs.user.as_str() == "bob" && theirs.gpu_count == Some(2), "{theirs:?}");
+    let hidden = [&theirs.workdir, &theirs.command, &theirs.stdout, &theirs.stderr];
+    ensure!(hidden.iter().all(|path| path.is_none()), "{theirs:?}");
+    let cancel = Request::Job { job: bobs, action: JobAction::Cancel };
+    let response = client.request(cancel).await?;
+    ensure!(matches!(&response, Response::Refused(why) if why.as_str().contains("bob's")), "{response:?}");
+    site.lab.wait_until(bobs, "RUNNING")?;
+
+    for (args, why) in [
+        (["--users", "alice,nobody-here"], "there is no user \"nobody-here\""),
+        (["--partition", "nowhere"], "no partition \"nowhere\""),
+    ] {
+        let argv = [&["--new", "--bind", "127.0.0.1:8090"], &args[..]].concat();
+        let error = site.run_relay("alice", &argv).err().context("it started")?;
+        ensure!(format!("{error:#}").contains(why), "{error:#}");
+    }
+    Ok(())
 }
 
 #[tokio::test]

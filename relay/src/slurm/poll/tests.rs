@@ -280,3 +280,81 @@ async fn no_command_and_no_configuration_are_no_slurm_but_a_dead_controller_is()
     let why = "Unable to contact slurm controller (connect failure)".to_owned();
     assert_eq!(detect(CommandError::Failed(Program::Scontrol, why)).await, Ok(false));
 }
+
+/// Every user's jobs, as seen by alice.
+fn everyones() -> Selection {
+    Selection::of(2001, crate::slurm::Owners::All)
+}
+
+#[tokio::test]
+async fn paths_and_commands_of_other_users_jobs_are_withheld() {
+    let list = record(1, 2001, "SUSPENDED", "g[01-02]") + &record(2, 2002, "SUSPENDED", "g01");
+    let script = Script { lists: Arc::new(Mutex::new(lists(&[list]).into())), ..Script::default() };
+    let mut slurm = Slurm::detect_with(script, everyones()).await.unwrap();
+    let jobs = slurm.jobs().await.unwrap();
+    assert_eq!(jobs.len(), 2);
+    assert!(jobs[0].command.is_some() && jobs[0].workdir.is_some() && jobs[0].stdout.is_some());
+    let theirs = &jobs[1];
+    assert_eq!((&theirs.command, &theirs.workdir, &theirs.stdout, &theirs.stderr), (&None, &None, &None, &None));
+    assert_eq!((theirs.name.as_str(), theirs.nodes.len()), ("name", 1), "the rest is shown");
+}
+
+#[tokio::test]
+async fn a_job_that_leaves_the_selected_nodes_is_not_missed() {
+    let nodes = [NodeName::new("g01").unwrap()].into();
+    let selection = Selection { nodes, ..everyones() };
+    let texts = ["g01", "g02"].map(|node| record(1, 2002, "RUNNING", node));
+    let script = Script { lists: Arc::new(Mutex::new(lists(&texts).into())), ..Script::default() };
+    let mut slurm = Slurm::detect_with(script.clone(), selection).await.unwrap();
+    assert_eq!(slurm.jobs().await.unwrap().len(), 1);
+    script.commands();
+    assert_eq!(slurm.jobs().await.unwrap(), []);
+    assert_eq!(script.commands(), ["squeue"], "nor asked for");
+}
+
+/// Requests to the controller, and the seconds that they are spread over, of each poll of these lists.
+async fn load(selection: Selection, texts: Vec<String>) -> Vec<(u32, u64)> {
+    let blocks: String = (1..=3_100).map(|id| block(id, "RUNNING")).collect();
+    let script = Script {
+        lists: Arc::new(Mutex::new(lists(&texts).into())),
+        blocks: Some(Ok(out(&blocks))),
+        ..Script::default()
+    };
+    let mut slurm = Slurm::detect_with(script.clone(), selection).await.unwrap();
+    let mut poll_schedule = PollSchedule::default().of_many(slurm.is_of_many());
+    let (mut load, mut last) = (Vec::new(), Vec::new());
+    for _ in texts {
+        script.commands();
+        let jobs = slurm.jobs().await.unwrap();
+        let requests = 2 * script.commands().len() as u32;
+        assert_eq!(requests, slurm.requests(), "each command is two requests");
+        let now: Vec<_> = jobs.into_iter().map(|job| (job.id, job.state)).collect();
+        let changed = std::mem::replace(&mut last, now) != last;
+        load.push((requests, poll_schedule.after_success(requests, changed).as_secs()));
+    }
+    load
+}
+
+fn is_within_budget(load: &[(u32, u64)]) -> bool {
+    load.iter().all(|(requests, seconds)| u64::from(*requests) * 60 <= 4 * seconds)
+}
+
+#[tokio::test]
+async fn own_jobs_cost_at_most_four_requests_a_minute_once_nothing_changes() {
+    for count in [1, 30, 3_000] {
+        let list: String = (1..=count).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
+        let load = load(Selection::own(2001), vec![list; 14]).await;
+        assert!(is_within_budget(&load[10..]), "{count} jobs: {load:?}");
+    }
+}
+
+#[tokio::test]
+async fn all_users_jobs_cost_at_most_four_requests_a_minute_even_while_they_change() {
+    // Two jobs end and two start before each poll.
+    let list = |poll: u32| -> String {
+        let state = |id| if id <= 2 * poll { "COMPLETED" } else { "RUNNING" };
+        (1..=3_000 + 2 * poll).map(|id| record(id, 2001 + id % 7, state(id), "g01")).collect()
+    };
+    let load = load(everyones(), (0..8).map(list).collect()).await;
+    assert!(is_within_budget(&load), "{load:?}");
+}
