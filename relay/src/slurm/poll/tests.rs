@@ -289,13 +289,21 @@ fn everyones() -> Selection {
 #[tokio::test]
 async fn paths_and_commands_of_other_users_jobs_are_withheld() {
     let list = record(1, 2001, "SUSPENDED", "g[01-02]") + &record(2, 2002, "SUSPENDED", "g01");
-    let script = Script { lists: Arc::new(Mutex::new(lists(&[list]).into())), ..Script::default() };
+    let with_log = |id| format!("{}\n   StdOut=/w/{id}.out\n\n", block(id, "SUSPENDED").trim_end());
+    let script = Script {
+        lists: Arc::new(Mutex::new(lists(&[list]).into())),
+        blocks: Some(Ok(out(&(with_log(1) + &with_log(2))))),
+        ..Script::default()
+    };
     let mut slurm = Slurm::detect_with(script, everyones()).await.unwrap();
     let jobs = slurm.jobs().await.unwrap();
     assert_eq!(jobs.len(), 2);
     assert!(jobs[0].command.is_some() && jobs[0].workdir.is_some() && jobs[0].stdout.is_some());
     let theirs = &jobs[1];
-    assert_eq!((&theirs.command, &theirs.workdir, &theirs.stdout, &theirs.stderr), (&None, &None, &None, &None));
+    assert_eq!(
+        (&theirs.command, &theirs.workdir, &theirs.stdout, &theirs.stderr),
+        (&None, &None, &None, &None)
+    );
     assert_eq!((theirs.name.as_str(), theirs.nodes.len()), ("name", 1), "the rest is shown");
 }
 
