@@ -8,7 +8,7 @@ use crate::platform;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The list of what needs attention, shared by all views.
 #[derive(Clone)]
@@ -17,11 +17,17 @@ pub struct Attention {
     feed: Feed,
     assessment: RwSignal<u64>,
     entries: Memo<Arc<Vec<Entry>>>,
+    /// The keys of past items that the viewer dismissed, oldest first.
+    dismissed: RwSignal<Vec<String>>,
+    /// Number of items that would be listed had they not been dismissed.
+    hidden: Memo<usize>,
     jobs: Memo<Vec<JobId>>,
     /// Whether the pointer or the focus is in the list, whose rows then keep their place.
     held: RwSignal<bool>,
     /// Whether the pointer is in the job list, whose entries then keep their section.
     jobs_held: RwSignal<bool>,
+    /// The items of the job whose page is open, which its own topic shows sooner and with their starts.
+    detailed: Arc<Mutex<Vec<Entry>>>,
     /// The item that [`Self::next`] returned last.
     visited: StoredValue<Option<String>>,
 }
@@ -31,31 +37,78 @@ impl Attention {
     pub fn new(fleet: &Fleet, feed: &Feed, assessment: RwSignal<u64>) -> Self {
         let (held, jobs_held) = (RwSignal::new(false), RwSignal::new(false));
         let store = fleet.overview().clone();
-        let entries = {
+        let detailed: Arc<Mutex<Vec<Entry>>> = Arc::default();
+        let all = {
+            let detailed = detailed.clone();
             let (fleet, feed) = (fleet.clone(), feed.clone());
             let tracker = Mutex::new(Tracker::default());
             Memo::new(move |_| {
                 assessment.track();
                 store.jobs().track();
-                let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut tracker = lock(&tracker);
                 if let Some(now) = now(&fleet).filter(|_| is_current(&feed, &store)) {
-                    let found = store.read(|picture| attention::items(&picture.jobs, &picture.nodes, now));
+                    let found = store.read(|picture| {
+                        tracker.note_read(attention::read_nodes(&picture.nodes, now), now.relay_ms);
+                        attention::items(&picture.jobs, &picture.nodes, now)
+                    });
+                    tracker.seed(&lock(&detailed));
                     tracker.update(found, now.relay_ms, held.get());
                 }
                 Arc::new(tracker.entries())
             })
         };
+        let dismissed = RwSignal::new(dismissal::load());
+        let is_dismissed =
+            move |entry: &Entry| entry.item.is_past && dismissed.with(|keys| keys.contains(&entry.item.key));
+        let hidden =
+            Memo::new(move |_| all.with(|all| all.iter().filter(|entry| is_dismissed(entry)).count()));
+        let entries = Memo::new(move |_| {
+            let all = all.get();
+            if hidden.get() == 0 {
+                return all;
+            }
+            Arc::new(all.iter().filter(|entry| !is_dismissed(entry)).cloned().collect())
+        });
         let jobs = Memo::new(move |known: Option<&Vec<JobId>>| match known {
             Some(known) if jobs_held.get() => known.clone(),
             _ => entries.with(|entries| job_ids(entries)),
         });
         let visited = StoredValue::new(None);
-        Self { fleet: fleet.clone(), feed: feed.clone(), assessment, entries, jobs, held, jobs_held, visited }
+        Self {
+            fleet: fleet.clone(),
+            feed: feed.clone(),
+            assessment,
+            entries,
+            dismissed,
+            hidden,
+            jobs,
+            held,
+            jobs_held,
+            detailed,
+            visited,
+        }
     }
 
     /// The items of the overview, worst first. Without a connection they stay as they were.
     pub fn entries(&self) -> Memo<Arc<Vec<Entry>>> {
         self.entries
+    }
+
+    /// Removes a past item from the list, in this browser.
+    pub fn dismiss(&self, key: &str) {
+        self.dismissed.update(|keys| dismissal::add(keys, key));
+        self.dismissed.with_untracked(|keys| dismissal::store(keys));
+    }
+
+    /// Lists all dismissed items again.
+    pub fn restore(&self) {
+        self.dismissed.set(Vec::new());
+        dismissal::store(&[]);
+    }
+
+    /// The number of items that are not listed because they were dismissed.
+    pub fn dismissed(&self) -> Memo<usize> {
+        self.hidden
     }
 
     /// The items of one job by its own topic, which shows more than the overview; until that is here, those of
@@ -65,7 +118,7 @@ impl Attention {
         let tracker = Mutex::new(Tracker::default());
         Memo::new(move |_| {
             this.assessment.track();
-            let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tracker = lock(&tracker);
             let is_ready = store.phase() == Phase::Ready;
             let known = this.entries.get_untracked();
             if !is_ready {
@@ -74,15 +127,17 @@ impl Attention {
             }
             if let Some(now) = now(&this.fleet).filter(|_| is_current(&this.feed, &store)) {
                 let mut found = job.with(|job| match job {
-                    Some(job) => {
-                        store.read(|picture| attention::items(std::slice::from_ref(job), &picture.nodes, now))
-                    }
+                    Some(job) => store.read(|picture| {
+                        tracker.note_read(attention::read_nodes(&picture.nodes, now), now.relay_ms);
+                        attention::items(std::slice::from_ref(job), &picture.nodes, now)
+                    }),
                     None => Vec::new(),
                 });
                 found.retain(|item| !item.is_past);
                 // The overview may have seen an item begin before this page was opened.
                 tracker.seed(&known);
                 tracker.update(found, now.relay_ms, this.held.get());
+                *lock(&this.detailed) = tracker.entries();
             }
             Arc::new(tracker.entries())
         })
@@ -122,6 +177,10 @@ pub fn href(item: &Item, href: impl Fn(&Route) -> String) -> String {
     format!("{}{gpu}", href(&item.target.route))
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn set(signal: RwSignal<bool>, value: bool) {
     if signal.get_untracked() != value {
         signal.set(value);
@@ -147,4 +206,40 @@ fn job_ids(entries: &[Entry]) -> Vec<JobId> {
         }
     }
     ids
+}
+
+/// Dismissed items in the browser's storage, one key a line.
+mod dismissal {
+    use crate::platform;
+
+    const DISMISSED: &str = "nodeglass-dismissed";
+    /// Most keys that are kept: the oldest are of jobs that are no longer listed.
+    const MOST: usize = 200;
+
+    pub fn load() -> Vec<String> {
+        let stored = platform::load_item(platform::local(), DISMISSED).unwrap_or_default();
+        stored.lines().map(ToOwned::to_owned).collect()
+    }
+
+    pub fn store(keys: &[String]) {
+        platform::store_item(platform::local(), DISMISSED, &keys.join("\n"));
+    }
+
+    pub fn add(keys: &mut Vec<String>, key: &str) {
+        keys.retain(|known| known != key);
+        keys.push(key.to_owned());
+        keys.drain(..keys.len().saturating_sub(MOST));
+    }
+
+    #[cfg(test)]
+    mod tests {
+        #[test]
+        fn the_latest_dismissals_are_kept_once_each() {
+            let mut keys: Vec<String> = Vec::new();
+            (0..=super::MOST).for_each(|number| super::add(&mut keys, &format!("ended/{number}")));
+            super::add(&mut keys, "ended/7");
+            assert_eq!((keys.len(), keys.first().unwrap().as_str()), (super::MOST, "ended/1"));
+            assert_eq!(keys.iter().filter(|key| *key == "ended/7").count(), 1);
+        }
+    }
 }

@@ -91,13 +91,14 @@ fn hung(job: &Job, units: &[Unit<'_>], now: Now) -> Option<Item> {
         sum(GpuField::Util) / count
     );
     item.detail =
-        "They wait for each other without computing, as in a stuck collective; see the log and the \
-                   Python stacks of its processes"
+        "Busy-waiting, as in a stuck collective: see its log and the Python stacks of its processes"
             .to_owned();
     item.reason = "looks hung".to_owned();
     item.since = since;
     item.confirm_ms = if since.is_some() { 0 } else { CONFIRM_MS };
     item.cost = Some(Cost { gpus: units.len(), label: "lost" });
+    item.impact = units.len();
+    item.nodes.clone_from(&job.nodes);
     item.spark = Some(spark(&units[0], GpuField::Power));
     Some(item)
 }
@@ -197,6 +198,8 @@ fn idle(job: &Job, units: &[Unit<'_>], started_ms: u64, now: Now) -> Option<Item
     item.reason = if idle == all { format!("idle {spent}") } else { format!("{idle} of {all} GPUs idle") };
     item.since = Some(since);
     item.cost = Some(Cost { gpus: idle, label: "idle" });
+    item.impact = idle;
+    item.nodes.clone_from(&job.nodes);
     item.spark = Some(spark(first, GpuField::Util));
     Some(item)
 }

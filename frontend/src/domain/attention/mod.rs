@@ -9,6 +9,7 @@ mod tracker;
 
 pub use tracker::{Entry, Tracker};
 
+use crate::domain::health::{Freshness, freshness};
 use crate::domain::outcome;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
@@ -16,6 +17,7 @@ use crate::domain::text;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{Link, NodePicture};
 use nodeglass_protocol::{GpuField, GpuUuid, JobId, NodeName};
+use std::cmp::Reverse;
 
 /// How long a failed job is listed after its end, in ms.
 const ENDED_MS: u64 = 3_600_000;
@@ -56,8 +58,12 @@ pub struct Item {
     pub reason: String,
     /// Since when, if known.
     pub since: Option<Since>,
+    /// The nodes on which it was found.
+    pub nodes: Vec<NodeName>,
     /// What it costs, if known.
     pub cost: Option<Cost>,
+    /// Number of GPUs that work less because of it, or wait; 0 for a condition that may cost nothing.
+    pub impact: usize,
     /// For how long it must be found before it is listed, in ms; 0 if the history shows that it lasts.
     pub confirm_ms: u64,
     /// Whether the job has ended; such items follow those that can still be helped.
@@ -118,7 +124,9 @@ impl Item {
             detail: String::new(),
             reason: String::new(),
             since: None,
+            nodes: Vec::new(),
             cost: None,
+            impact: 0,
             confirm_ms: 0,
             is_past: false,
             target: Target { route, gpu: None },
@@ -134,9 +142,9 @@ impl Item {
         (hours >= 0.05).then(|| format!("{least}{} GPU-h {}", text::tenths(hours), cost.label))
     }
 
-    /// Sorts before less severe ones and before those of ended jobs.
-    fn rank(&self) -> (std::cmp::Reverse<Severity>, bool) {
-        (std::cmp::Reverse(self.severity), self.is_past)
+    /// Sorts before less severe ones, before those of ended jobs, and before those that hold up fewer GPUs.
+    fn rank(&self) -> (Reverse<Severity>, bool, Reverse<usize>) {
+        (Reverse(self.severity), self.is_past, Reverse(self.impact))
     }
 }
 
@@ -156,6 +164,12 @@ pub fn items(jobs: &[Job], nodes: &[NodePicture], now: Now) -> Vec<Item> {
     items
 }
 
+/// Returns the nodes with current readings.
+pub fn read_nodes(nodes: &[NodePicture], now: Now) -> impl Iterator<Item = &NodeName> {
+    let is_read = move |node: &&NodePicture| freshness(node, now.relay_ms) == Freshness::Fresh;
+    nodes.iter().filter(is_read).map(|node| &node.name)
+}
+
 /// Returns the item of a job that failed recently.
 fn failure(job: &Job, now: Now) -> Option<Item> {
     let failure = outcome::failure(job)?;
@@ -164,6 +178,10 @@ fn failure(job: &Job, now: Now) -> Option<Item> {
         return None;
     }
     let mut item = Item::for_job("ended", job, failure.severity);
+    if let Some(ended) = job.ended {
+        // A requeued job may fail again.
+        item.key = format!("{}/{ended}", item.key);
+    }
     item.title = format!("Ended: {}", failure.label);
     item.detail = if failure.why.is_empty() { "Show its last log lines".to_owned() } else { failure.why };
     item.reason = failure.label;
@@ -189,7 +207,8 @@ impl Item {
             _ => (node.name.to_string(), Route::Node(node.name.clone())),
         };
         let jobs = affected.iter().map(|job| job.id).collect();
-        Self::new(format!("{kind}/{}", node.name), severity, jobs, subject, route)
+        let item = Self::new(format!("{kind}/{}", node.name), severity, jobs, subject, route);
+        Self { nodes: vec![node.name.clone()], ..item }
     }
 }
 

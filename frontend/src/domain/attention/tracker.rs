@@ -1,12 +1,17 @@
 //! Keeps the list of items in place while they come, change and go.
 
 use super::{Item, Since};
+use nodeglass_protocol::NodeName;
+use std::collections::HashMap;
 
 /// How long an item stays listed after it was last found, in ms, so that one that comes and goes does not
 /// make the list jump.
 const LINGER_MS: u64 = 15_000;
 /// Longest time between two updates, in ms, for which a new item's start is taken as known.
 const GAP_MS: u64 = 5_000;
+/// How long a node must have been read, in ms, for which a new item's start is taken as known: a probe examines
+/// links and memory every 5 s.
+const SETTLING_MS: u64 = 10_000;
 
 /// An item of the list.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,8 +30,10 @@ pub struct Tracker {
     updated_ms: Option<u64>,
     /// Items that are yet to be confirmed, each with the time at which it was first found, in ms.
     candidates: Vec<(String, u64)>,
-    /// Starts known elsewhere, by key.
+    /// Items that another list has, by key, each with its start.
     starts: Vec<(String, Option<Since>)>,
+    /// Since when each node is read without a break, in ms.
+    read_since: HashMap<NodeName, u64>,
 }
 
 impl Tracker {
@@ -35,17 +42,31 @@ impl Tracker {
         self.entries.iter().map(|(entry, _)| entry.clone()).collect()
     }
 
-    /// Takes over the starts that another list knows of the same items.
+    /// Takes over what another list knows of the same items: that they are confirmed, and their starts.
     pub fn seed(&mut self, known: &[Entry]) {
         self.starts = known.iter().map(|entry| (entry.item.key.clone(), entry.item.since)).collect();
     }
 
+    /// Notes which nodes have current readings: what is found on one that was just connected began at an unknown
+    /// time.
+    pub fn note_read<'a>(&mut self, nodes: impl Iterator<Item = &'a NodeName>, now_ms: u64) {
+        let mut before = std::mem::take(&mut self.read_since);
+        self.read_since =
+            nodes.map(|node| before.remove_entry(node).unwrap_or_else(|| (node.clone(), now_ms))).collect();
+    }
+
     /// Updates the list with the items found now, and returns it. While `is_held`, nothing moves: items that
     /// ended stay, and new ones are appended.
-    pub fn update(&mut self, found: Vec<Item>, now_ms: u64, is_held: bool) -> Vec<Entry> {
+    pub fn update(&mut self, mut found: Vec<Item>, now_ms: u64, is_held: bool) -> Vec<Entry> {
         if self.updated_ms.is_some_and(|last_ms| now_ms + GAP_MS < last_ms) {
             // Another run of the relay has another clock.
             *self = Self::default();
+        }
+        for item in &mut found {
+            let known = self.starts.iter().find(|(key, _)| *key == item.key);
+            if let Some((_, since)) = known {
+                (item.since, item.confirm_ms) = (earlier(*since, item.since), 0);
+            }
         }
         let mut found: Vec<Option<Item>> = found.into_iter().map(Some).collect();
         for (entry, seen_ms) in &mut self.entries {
@@ -61,10 +82,15 @@ impl Tracker {
             }
         }
         // An item that was not there at the last update began since then; the first update knows no start.
-        let first_seen = self
-            .updated_ms
-            .replace(now_ms)
-            .map(|last_ms| Since { at_ms: now_ms, or_earlier: now_ms.saturating_sub(last_ms) > GAP_MS });
+        let last_ms = self.updated_ms.replace(now_ms);
+        let is_settled = |node: &NodeName| {
+            self.read_since.get(node).is_some_and(|since_ms| since_ms + SETTLING_MS <= now_ms)
+        };
+        let first_seen = |item: &Item| {
+            let is_gap = now_ms.saturating_sub(last_ms?) > GAP_MS;
+            let is_new = !is_gap && item.confirm_ms == 0 && item.nodes.iter().all(is_settled);
+            Some(Since { at_ms: now_ms, or_earlier: !is_new })
+        };
         let candidates = std::mem::take(&mut self.candidates);
         for mut item in found.into_iter().flatten() {
             if item.confirm_ms > 0 {
@@ -75,8 +101,7 @@ impl Tracker {
                     continue;
                 }
             }
-            let known = self.starts.iter().find(|(key, _)| *key == item.key).and_then(|(_, since)| *since);
-            item.since = earlier(known, item.since).or(first_seen);
+            item.since = item.since.or_else(|| first_seen(&item));
             self.entries.push((Entry { item, is_over: false }, now_ms));
         }
         if !is_held {
@@ -151,6 +176,43 @@ mod tests {
         assert!(tracker.update(found(), 15_000, false).is_empty(), "it was interrupted");
         assert_eq!(tracker.update(found(), 16_000, false).len(), 1);
         assert_eq!(tracker.update(found(), 17_000, false).len(), 1);
+    }
+
+    #[test]
+    fn what_another_list_shows_needs_no_confirmation_here() {
+        let mut detailed = Tracker::default();
+        let since = Since { at_ms: 500, or_earlier: false };
+        let known =
+            detailed.update(vec![Item { since: Some(since), ..item(1, Severity::Error) }], 1_000, false);
+        let mut summary = Tracker::default();
+        summary.seed(&known);
+        let shown =
+            summary.update(vec![Item { confirm_ms: 10_000, ..item(1, Severity::Error) }], 1_000, false);
+        assert_eq!(shown[0].item.since, Some(since), "both lists agree");
+    }
+
+    #[test]
+    fn what_a_new_node_has_began_at_an_unknown_time() {
+        let node = NodeName::new("n1").unwrap();
+        let on_node = |id| Item { nodes: vec![node.clone()], ..item(id, Severity::Warning) };
+        let mut tracker = Tracker::default();
+        tracker.update(vec![], 0, false);
+        let mut at = |now_ms, items| {
+            tracker.note_read(std::iter::once(&node), now_ms);
+            tracker.update(items, now_ms, false).last().unwrap().item.since
+        };
+        assert_eq!(at(1_000, vec![on_node(1)]), Some(Since { at_ms: 1_000, or_earlier: true }));
+        assert_eq!(at(6_000, vec![on_node(1)]), Some(Since { at_ms: 1_000, or_earlier: true }));
+        let later = at(11_000, vec![on_node(1), on_node(2)]);
+        assert_eq!(later, Some(Since { at_ms: 11_000, or_earlier: false }));
+    }
+
+    #[test]
+    fn among_equals_what_holds_up_most_gpus_is_first() {
+        let mut tracker = Tracker::default();
+        let narrow = item(1, Severity::Warning);
+        let hot = Item { impact: 64, ..item(2, Severity::Warning) };
+        assert_eq!(shown(&tracker.update(vec![narrow, hot], 0, false)), [(2, false), (1, false)]);
     }
 
     #[test]

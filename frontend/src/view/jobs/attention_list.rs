@@ -14,8 +14,13 @@ use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
 use std::sync::Arc;
 
-/// Number of items that are shown until the list is unfolded.
+/// Number of items that are shown until the list is unfolded; one more takes no more room than the button.
 const FOLDED: usize = 5;
+
+/// Returns how many of `count` items are behind the button.
+fn folded(count: usize) -> usize {
+    if count > FOLDED + 1 { count - FOLDED } else { 0 }
+}
 
 /// The list; nothing if there are no items.
 #[component]
@@ -32,8 +37,8 @@ pub fn AttentionList(
     let unfolded = RwSignal::new(false);
     let count = Memo::new(move |_| entries.with(|entries| entries.len()));
     let keys = Memo::new(move |_| {
-        let shown = if unfolded.get() { usize::MAX } else { FOLDED };
         entries.with(|entries| {
+            let shown = entries.len() - if unfolded.get() { 0 } else { folded(entries.len()) };
             entries.iter().take(shown).map(|entry| entry.item.key.clone()).collect::<Vec<_>>()
         })
     });
@@ -42,6 +47,15 @@ pub fn AttentionList(
     });
     let some = Memo::new(move |_| count.get() > 0);
     let attention = page.attention.clone();
+    let (dismissed, restorer) = (attention.dismissed(), attention.clone());
+    let restore = move || {
+        let attention = restorer.clone();
+        (!in_job && dismissed.get() > 0).then(|| {
+            let label = move || format!("Show {} dismissed", dismissed.get());
+            view! { <button class="attention__more attention__restore" on:click=move |_| attention.restore()>{label}</button> }
+                .into_any()
+        })
+    };
     on_cleanup({
         let attention = attention.clone();
         move || attention.hold(false)
@@ -53,7 +67,7 @@ pub fn AttentionList(
     let (enter, leave, focus, blur) = (hold(true), hold(false), hold(true), hold(false));
     let row = move |key: String| view! { <Row key entries store=store.clone() in_job/> }.into_any();
     let more = move || {
-        let rest = count.get().saturating_sub(FOLDED);
+        let rest = folded(count.get());
         (rest > 0).then(|| {
             let label = if unfolded.get() { "Show fewer".to_owned() } else { format!("+ {rest} more") };
             view! { <button class="attention__more" on:click=move |_| unfolded.update(|open| *open = !*open)>{label}</button> }
@@ -61,9 +75,12 @@ pub fn AttentionList(
         })
     };
     move || {
-        let (row, more) = (row.clone(), more);
+        let (row, more, restore) = (row.clone(), more, restore.clone());
         let (enter, leave, focus, blur) = (enter.clone(), leave.clone(), focus.clone(), blur.clone());
-        some.get().then(|| {
+        if !some.get() {
+            return view! { {restore} }.into_any();
+        }
+        {
             view! {
                 <section
                     class="attention"
@@ -77,10 +94,11 @@ pub fn AttentionList(
                     <h2><i class=move || worst.get().class() aria-hidden="true"></i> "Needs attention " <small>"(" {move || count.get()} ")"</small></h2>
                     <ul><For each=move || keys.get() key=String::clone children=row/></ul>
                     {more}
+                    {restore}
                 </section>
             }
             .into_any()
-        })
+        }
     }
 }
 
@@ -138,10 +156,29 @@ fn Row(key: String, entries: Memo<Arc<Vec<Entry>>>, store: TopicStore, in_job: b
             Some(if since.or_earlier { format!("before {at}") } else { format!("since {at}") })
         })
     };
+    let attention = page.attention.clone();
     let cost = Memo::new(move |_| {
         let now_ms = page.now_ms();
         entry.with(|entry| entry.as_ref()?.item.cost_text(now_ms))
     });
+    let dismiss = {
+        let past = Memo::new(move |_| {
+            entry.with(|entry| {
+                entry.as_ref().filter(|entry| entry.item.is_past).map(|entry| entry.item.clone())
+            })
+        });
+        move || {
+            let attention = attention.clone();
+            past.get().map(|item| {
+                let label = format!("Dismiss: {}, {}", item.subject, item.title);
+                view! {
+                    <button class="attention__dismiss" title="Dismiss, in this browser" aria-label=label
+                        on:click=move |_| attention.dismiss(&item.key)>"×"</button>
+                }
+                .into_any()
+            })
+        }
+    };
     let subject =
         (!in_job).then(|| view! { <b class="attention__subject">{text(|item| item.subject.clone())}</b> });
     view! {
@@ -160,6 +197,7 @@ fn Row(key: String, entries: Memo<Arc<Vec<Entry>>>, store: TopicStore, in_job: b
                 </span>
                 <span class="attention__go" aria-hidden="true">"›"</span>
             </a>
+            {dismiss}
         </li>
     }
 }
