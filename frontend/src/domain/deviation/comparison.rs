@@ -60,7 +60,8 @@ impl Comparison {
                 trace
                     .map_or_else(Vec::new, |trace| window.points(trace, first, |steps| metric.measure(steps)))
             };
-            group.peers.advance(window, stamp.finish(), members.len(), is_over, read);
+            let nodes: Vec<usize> = members.iter().map(|(node, _)| *node).collect();
+            group.peers.advance(window, stamp.finish(), &nodes, is_over, read);
         }
         self.revision += 1;
     }

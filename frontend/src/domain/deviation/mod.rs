@@ -41,9 +41,11 @@ const QUANTITIES: [Quantity; COUNT] = [
     Quantity { metric: Metric::MEMORY, limit_pct: 30, min_median: 4.0 },
 ];
 /// Positions in [`QUANTITIES`].
+const CLOCK: usize = 0;
 const POWER: usize = 1;
 const SM_ACTIVE: usize = 2;
 const UTIL: usize = 3;
+const MEMORY: usize = 4;
 
 impl Deviation {
     /// Returns the metric and the deviation from the median: `SM clock −45 %`.

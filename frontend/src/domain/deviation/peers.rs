@@ -1,6 +1,6 @@
 //! Compares the GPUs of one group step by step, and judges which of them are outliers now.
 
-use super::{COUNT, POWER, QUANTITIES, SM_ACTIVE, UTIL};
+use super::{CLOCK, COUNT, MEMORY, POWER, QUANTITIES, SM_ACTIVE, UTIL};
 use crate::chart::{Point, Window, WindowCache};
 use crate::domain::metric::Metric;
 
@@ -24,6 +24,11 @@ const IDLE_UTIL_PCT: f32 = 10.0;
 const PAUSE_POWER: f32 = 0.5;
 /// Utilisation in % up to which a GPU counts as idle while its peers work.
 const UNUSED_UTIL_PCT: f32 = 5.0;
+/// Deviation of the memory in use, in %, from which the GPUs of a node hold another part of the model than their peers,
+/// if all of them have it.
+const STAGE_MEMORY_PCT: u8 = 10;
+/// How far the GPUs of a stage may differ in that deviation, in percentage points.
+const STAGE_ALIKE_PCT: u8 = 5;
 /// Marks a deviation that is not known.
 const UNKNOWN: i8 = i8::MIN;
 
@@ -93,18 +98,19 @@ enum Activity {
 
 impl PeerGroup {
     /// Advances to a window, recomputing only the newest steps unless `stamp` changed, and judges each
-    /// of `count` GPUs. `read` returns the values of a GPU's metric from a step on, in the metric's unit.
+    /// GPU, of which `nodes` names the node. `read` returns the values of a GPU's metric from a step on, in the metric's unit.
     /// Returns whether anything is new.
     pub fn advance(
         &mut self,
         window: Window,
         stamp: u64,
-        count: usize,
+        nodes: &[usize],
         is_over: bool,
         mut read: impl FnMut(usize, Metric, usize) -> Vec<Point>,
     ) -> bool {
         let Some((gone, first)) = self.cache.advance(window, stamp) else { return false };
         self.window = Some(window);
+        let count = nodes.len();
         if first == 0 {
             (self.steps, self.rows) = (Vec::new(), vec![Vec::new(); count]);
             self.deviations = vec![None; count];
@@ -118,7 +124,7 @@ impl PeerGroup {
             let values: Vec<Vec<Point>> = (0..count).map(|gpu| read(gpu, quantity.metric, first)).collect();
             (first..window.steps()).for_each(|step| self.compare(at, step, first, &values));
         }
-        self.judge(&window, is_over, &mut read);
+        self.judge(&window, nodes, is_over, &mut read);
         true
     }
 
@@ -247,6 +253,7 @@ impl PeerGroup {
     fn judge(
         &mut self,
         window: &Window,
+        nodes: &[usize],
         is_over: bool,
         read: &mut impl FnMut(usize, Metric, usize) -> Vec<Point>,
     ) {
@@ -262,6 +269,7 @@ impl PeerGroup {
             limit(at, spread(&mut known.map(|away| f32::from(away).abs()).collect::<Vec<_>>()))
         });
         let sides: [[bool; 2]; COUNT] = std::array::from_fn(|at| exceptional_sides(&lasting, at, limits[at]));
+        let in_stage = in_stages(&lasting, nodes);
         let before = std::mem::take(&mut self.deviations);
         let verdict = |gpu: usize| {
             let row = &lasting[gpu];
@@ -269,7 +277,10 @@ impl PeerGroup {
             let stands_out = |at: usize| {
                 let is_same = was.is_some_and(|was| was.metric == QUANTITIES[at].metric);
                 let factor = if is_same { STAYS_PCT } else { 100 };
+                // The work of a stage differs; its clock is not lower for that.
+                let is_usual = in_stage[gpu] && !(at == CLOCK && row[at] < 0);
                 row[at] != UNKNOWN
+                    && !is_usual
                     && sides[at][usize::from(row[at] > 0)]
                     && u16::from(row[at].unsigned_abs()) * 100 >= u16::from(limits[at]) * factor
             };
@@ -422,6 +433,32 @@ fn exceptional_sides(lasting: &[[i8; COUNT]], at: usize, limit: u8) -> [bool; 2]
         known().filter(|away| (*away > 0) == is_above && away.unsigned_abs() >= limit).count()
     };
     [false, true].map(|is_above| count >= MIN_PEERS && side(is_above) <= (count / 4).max(1))
+}
+
+/// Returns for each GPU whether its node is a stage of a pipeline: all its GPUs have the same amount of memory more, or
+/// less, in use than the others. Ranks that do the same work hold the same parameters, so that a node that is merely
+/// slow has as much in use as the others.
+fn in_stages(lasting: &[[i8; COUNT]], nodes: &[usize]) -> Vec<bool> {
+    let mut rest = lasting;
+    let mut in_stages = Vec::with_capacity(nodes.len());
+    // The GPUs of a node follow each other.
+    for node in nodes.chunk_by(|one, next| one == next) {
+        let (here, after) = rest.split_at(node.len());
+        rest = after;
+        in_stages.resize(in_stages.len() + here.len(), is_stage(here));
+    }
+    in_stages
+}
+
+fn is_stage(node: &[[i8; COUNT]]) -> bool {
+    let memory = || node.iter().map(|row| row[MEMORY]);
+    let (Some(least), Some(most)) = (memory().min(), memory().max()) else { return false };
+    let closest = least.unsigned_abs().min(most.unsigned_abs());
+    node.len() > 1
+        && least != UNKNOWN
+        && least.signum() == most.signum()
+        && closest >= STAGE_MEMORY_PCT
+        && most.abs_diff(least) <= STAGE_ALIKE_PCT
 }
 
 /// Returns the quantity in which a GPU is farthest from the median in relation to the limits, and

@@ -6,10 +6,13 @@ use super::*;
 type Values<'a> = &'a dyn Fn(usize, Metric, usize) -> Option<f32>;
 
 const STEPS: usize = 200;
+/// GPUs of a node.
+const PER_NODE: usize = 8;
 
 fn advance_to(group: &mut PeerGroup, steps: usize, count: usize, values: Values<'_>) {
     let end_ms = (steps as u64 + 1) * Window::STEP_MS;
-    group.advance(Window::ten_minutes(end_ms), 0, count, false, |gpu, metric, first| {
+    let nodes: Vec<usize> = (0..count).map(|gpu| gpu / PER_NODE).collect();
+    group.advance(Window::ten_minutes(end_ms), 0, &nodes, false, |gpu, metric, first| {
         let point = |step: usize| values(gpu, metric, step).map_or(Point::Gap, Point::Value);
         // The window ends with step `steps`.
         (first..STEPS).map(|at| point(steps + 1 + at - STEPS)).collect()
@@ -156,6 +159,27 @@ fn stages_of_a_pipeline_that_differ_in_power_have_no_outliers() {
             group.points(0, &window, 0).iter().filter_map(|point| point.value()).fold(0.0, f32::max);
         assert!(brightest <= 8.0, "{brightest}");
     }
+}
+
+/// A job of eight nodes, the first of which has `memory` times as much in use and draws `power` times as much.
+fn with_first_node(memory: f32, power: f32, clock: f32) -> PeerGroup {
+    group(64, &move |gpu, metric, step| {
+        let factor = match metric {
+            _ if gpu >= 8 => 1.0,
+            Metric::MEMORY => memory,
+            Metric::POWER => power,
+            Metric::CLOCK => clock,
+            _ => 1.0,
+        };
+        Some(training(gpu, metric, step) * factor)
+    })
+}
+
+#[test]
+fn a_stage_on_one_node_of_eight_has_no_outliers_but_a_slow_node_and_a_slow_stage_have() {
+    assert!(outliers(&with_first_node(1.4, 0.75, 1.0)).is_empty(), "another part of the model");
+    assert_eq!(outliers(&with_first_node(1.0, 0.75, 1.0)).len(), 8, "the same work at less power");
+    assert_eq!(outliers(&with_first_node(1.4, 0.75, 0.6)).len(), 8, "no work lowers the clock");
 }
 
 #[test]
