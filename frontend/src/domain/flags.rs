@@ -48,6 +48,24 @@ pub enum FlagKind {
     Other,
 }
 
+impl FlagKind {
+    /// Returns what is wrong in a few words, for where a flag stands alone: `too hot`. `None` for remarks.
+    pub fn phrase(self) -> Option<&'static str> {
+        Some(match self {
+            Self::EccUncorrected => "memory error",
+            Self::RemapFailed => "row remap failed",
+            Self::RemapPending => "row remap pending",
+            Self::RetirePending => "page retirement pending",
+            Self::Thermal => "too hot",
+            Self::PowerBrake => "power brake",
+            Self::Slowdown => "slowed down",
+            Self::NvLinkDown => "NVLink down",
+            Self::PcieNarrow => "PCIe narrow",
+            Self::PowerCap | Self::EccCorrected | Self::Other => return None,
+        })
+    }
+}
+
 /// One flag in a GPU's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flag {

@@ -94,7 +94,7 @@ fn for_live_node(node: &NodePicture, now_ms: u64) -> Health {
     Health::new(Severity::Ok, "live")
 }
 
-/// Returns the most severe flag of a node's GPUs, if it is a warning or error: `GPU 1 !THERM`. Whose GPU it is
+/// Returns the most severe flag of a node's GPUs, if it is a warning or error: `GPU 1 too hot`. Whose GPU it is
 /// does not matter here: it is the node's health, not that of a job.
 fn worst_flag(node: &NodePicture) -> Option<Health> {
     let flags =
@@ -102,7 +102,8 @@ fn worst_flag(node: &NodePicture) -> Option<Health> {
     let worst = flags.filter(|(_, flag)| flag.severity.needs_attention());
     // Of equal severity the first.
     let (gpu, flag) = worst.reduce(|a, b| if b.1.severity > a.1.severity { b } else { a })?;
-    Some(Health::new(flag.severity, format!("GPU {} {}", gpu.facts.index, flag.text)))
+    let what = flag.kind.phrase().unwrap_or(&flag.text);
+    Some(Health::new(flag.severity, format!("GPU {} {what}", gpu.facts.index)))
 }
 
 /// Returns the label of a job's state.
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(for_node(&node, 10_100).severity, Severity::Ok);
         node.gpus[0].row.set(GpuField::Throttle, Cell::steps(0x40));
         let hot = for_node(&node, 10_100);
-        assert_eq!((hot.severity, hot.label.as_str()), (Severity::Warning, "GPU 0 !THERM"));
+        assert_eq!((hot.severity, hot.label.as_str()), (Severity::Warning, "GPU 0 too hot"));
     }
 
     #[test]
@@ -181,7 +182,7 @@ mod tests {
         node.gpus[0].row.set(GpuField::Throttle, Cell::steps(0x40));
         node.gpus[1].row.set(GpuField::EccUncorrected, Cell::steps(1));
         let health = for_node(&node, 10_100);
-        assert_eq!((health.severity, health.label.as_str()), (Severity::Error, "GPU 0 ECC:1"));
+        assert_eq!((health.severity, health.label.as_str()), (Severity::Error, "GPU 0 memory error"));
     }
 
     #[test]

@@ -86,6 +86,14 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
                 .aliases(&["model"]),
             name,
         ),
+        computed(
+            text_column("owners", "Jobs", 130, "jobs that have it")
+                .rank(3)
+                .grows()
+                .style(CellStyle::Custom)
+                .aliases(&["job"]),
+            owners,
+        ),
         styled(F::Temp, |column| column.width(40).rank(2).style(CellStyle::Custom)),
         styled(F::Util, |column| column.width(96).rank(0).style(CellStyle::Util).grows()),
         styled(F::MemUsed, |column| column.rank(1).grows().style(CellStyle::Bar("hue-mem"))),
@@ -201,7 +209,6 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
         metric(F::Ofa),
         metric(F::MemReserved),
         computed(Column::new("bar", "BAR1", Unit::Gib, 92, "BAR1 memory in use, of all there is"), bar1),
-        computed(text_column("owners", "Jobs", 120, "jobs that have it").aliases(&["job"]), owners),
         computed(count("processes", "Procs", "processes on it"), processes),
         computed(
             text_column("architecture", "Architecture", 104, "architecture of the chip").aliases(&["arch"]),

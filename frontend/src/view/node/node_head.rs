@@ -8,6 +8,7 @@ use crate::fleet::{NodeCell, TopicStore};
 use crate::state::page::{Page, node_health};
 use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
+use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{JobId, NodeName};
 
@@ -45,7 +46,13 @@ pub fn NodeHead(
         let has_jobs = page.has_jobs();
         let jobs: Vec<AnyView> = page.jobs.with(|jobs| {
             let here = jobs.iter().filter(|job| job.is_active() && job.nodes.contains(&name));
-            here.map(|job| link(job.id, job.name.to_string())).collect()
+            let here: Vec<&Job> = here.collect();
+            // Tasks of an array have the same name.
+            let is_unique = |job: &Job| here.iter().filter(|other| other.name == job.name).count() == 1;
+            let name = |job: &Job| {
+                if is_unique(job) { job.name.to_string() } else { format!("{} {}", job.name, job.label) }
+            };
+            here.iter().map(|job| link(job.id, name(job))).collect()
         });
         match jobs.len() {
             0 if !has_jobs => ().into_any(),

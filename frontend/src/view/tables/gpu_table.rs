@@ -15,8 +15,9 @@ use crate::table::{Column, Unit, Value, gpus};
 use crate::view::charts::sparkline::{spark, spark_line};
 use crate::view::scope::{Scope, gpu_series, is_left_out};
 use leptos::prelude::*;
-use nodeglass_protocol::GpuField;
+use nodeglass_protocol::live::Mode;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use nodeglass_protocol::{GpuField, JobId};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -65,20 +66,26 @@ impl Gpus {
         rows.unwrap_or_default().into_iter().filter_map(entry).collect()
     }
 
-    /// Returns the owner of a GPU that is not the job's.
+    /// Returns the owner of a GPU that is not the job's. Outside a job, a column names the owners.
     fn foreign_owner(&self, node: &NodePicture, gpu: &GpuPicture) -> Option<String> {
         // A partitioned GPU has no owner: its instances have.
         let divided = node.gpus.iter().any(|part| part.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid));
-        let owner = gpu.owners.first().map(|owner| owner.job);
-        // Outside a job, each GPU says whose it is.
-        let is_own = self.scope.job.is_some() && ownership::belongs_to_job(node, gpu, self.scope.job);
-        if divided || is_own || self.scope.job.is_none() && owner.is_none() {
+        let is_own = ownership::belongs_to_job(node, gpu, self.scope.job);
+        if self.scope.job.is_none() || divided || is_own {
             return None;
         }
-        Some(owner.map_or_else(
-            || "of no job known here".to_owned(),
-            |job| format!("of {}", self.page.job_name(job)),
-        ))
+        let owner = gpu.owners.first().map(|owner| owner.job);
+        Some(owner.map_or_else(|| "no known job".to_owned(), |job| format!("of {}", self.page.job_name(job))))
+    }
+
+    /// Returns the jobs of a GPU by name and number; tasks of an array have the same name.
+    fn job(&self, entry: &RowEntry) -> Option<String> {
+        let owners = self.at(entry, |_, gpu| gpu.owners.iter().map(|owner| owner.job).collect::<Vec<_>>())?;
+        let named = |id: &JobId| match untrack(|| self.page.job(*id)) {
+            Some(job) => format!("{} · {}", job.name, job.label),
+            None => format!("job {id}"),
+        };
+        Some(owners.iter().map(named).collect::<Vec<_>>().join(", ")).filter(|jobs| !jobs.is_empty())
     }
 
     /// Returns the flags of a GPU, including those of its driver and its kind of memory.
@@ -216,6 +223,12 @@ impl RowSource for Gpus {
             .iter_mut()
             .filter(|column| !is_of_job && matches!(column.id, "rank" | "deviation"))
             .for_each(|column| column.rank = Column::HIDDEN);
+        let has_jobs =
+            untrack(|| self.page.fleet.welcome()).is_none_or(|welcome| welcome.mode != Mode::Local);
+        columns
+            .iter_mut()
+            .filter(|column| column.id == "owners" && (is_of_job || !has_jobs))
+            .for_each(|column| column.rank = Column::HIDDEN);
         columns
     }
 
@@ -303,6 +316,14 @@ impl RowSource for Gpus {
                         view! { <span class="deviation--usual">{grid::figure(value, Unit::Percent)}</span> }
                             .into_any()
                     }
+                })
+            }
+            "owners" => {
+                watched_cell(self, entry, Self::job, |jobs| {
+                    match jobs {
+                Some(jobs) => view! { <span class="said" title=jobs.clone()>{jobs.clone()}</span> }.into_any(),
+                None => view! { <span class="absent" title="of no job that is known here">{text::ABSENT}</span> }.into_any(),
+            }
                 })
             }
             "flags" => {
