@@ -29,6 +29,10 @@ impl Theme {
         }
     }
 
+    fn from_name(name: &str) -> Self {
+        Self::ALL.into_iter().find(|theme| theme.name() == Some(name)).unwrap_or_default()
+    }
+
     /// Returns the title that the page shows.
     pub fn title(self) -> &'static str {
         match self {
@@ -63,11 +67,7 @@ impl Settings {
     /// Loads and applies the stored settings.
     pub fn load() -> Self {
         let load_item = |name| platform::load_item(platform::local(), name).unwrap_or_default();
-        let theme = match load_item(THEME).as_str() {
-            "dark" => Theme::Dark,
-            "light" => Theme::Light,
-            _ => Theme::System,
-        };
+        let theme = Theme::from_name(&load_item(THEME));
         let scheme = ColourScheme::from_name(&load_item(SCHEME)).unwrap_or_default();
         let settings = Self {
             theme: RwSignal::new(theme),
@@ -101,7 +101,7 @@ impl Settings {
     /// Sets the theme.
     pub fn set_theme(&self, theme: Theme) {
         self.theme.set(theme);
-        platform::store_item(platform::local(), THEME, theme.title());
+        platform::store_item(platform::local(), THEME, theme.name().unwrap_or_default());
         self.apply();
     }
 
@@ -126,5 +126,18 @@ impl Settings {
     fn apply(&self) {
         platform::set_root_attribute("data-theme", self.theme.get_untracked().name());
         platform::set_root_attribute("data-scheme", Some(self.scheme.get_untracked().colours()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_theme_is_found_again() {
+        for theme in Theme::ALL {
+            assert_eq!(Theme::from_name(theme.name().unwrap_or_default()), theme);
+        }
+        assert_eq!(Theme::from_name("sepia"), Theme::System);
     }
 }
