@@ -11,6 +11,10 @@ pub enum Command {
     Overview,
     /// Shows the processes of the job, or goes back.
     Processes,
+    /// Shows the logs of the job.
+    Logs,
+    /// Shows what SLURM knows about the job.
+    About,
     /// Shows every job.
     AllJobs,
     /// Shows the next item that needs attention.
@@ -25,8 +29,12 @@ pub enum Command {
     Share,
     /// Opens the command palette.
     Palette,
-    /// Focuses a table's filter.
+    /// Focuses a table's filter, or the search of a log.
     Filter,
+    /// Opens a table's menu of columns.
+    Columns,
+    /// Opens a table's menu for copies and downloads.
+    Copy,
     /// Sorts a table by the column this many places to the right; negative is left.
     Sort(isize),
     /// Reverses a table's sort order.
@@ -60,9 +68,13 @@ pub const BINDINGS: &[Binding] = &[
     binding(&["ArrowRight", ".", "l"], Command::Node(1), "node to the right"),
     binding(&["o"], Command::Overview, "all nodes of the job"),
     binding(&["p"], Command::Processes, "processes of the job, and back"),
+    binding(&["L"], Command::Logs, "logs of the job"),
+    binding(&["i"], Command::About, "about the job: what SLURM knows"),
     binding(&["a"], Command::AllJobs, "all jobs"),
     binding(&["n"], Command::NextItem, "next problem that needs attention"),
-    binding(&["/"], Command::Filter, "filter a table; Esc clears, Enter goes to the rows"),
+    binding(&["/"], Command::Filter, "filter a table or search a log; Esc clears, Enter goes on"),
+    binding(&["C"], Command::Columns, "columns of a table"),
+    binding(&["y"], Command::Copy, "copy or download a table"),
     binding(&["<"], Command::Sort(-1), "sort a table by the column to the left"),
     binding(&[">"], Command::Sort(1), "sort a table by the column to the right"),
     binding(&["r"], Command::ReverseSort, "reverse sort"),

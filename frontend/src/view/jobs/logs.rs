@@ -9,7 +9,7 @@ use crate::state::page::Page;
 use crate::view::charts::sparkline::Area;
 use crate::view::scope::Scope;
 use crate::view::widgets::copy::copy_button;
-use leptos::html::Div;
+use leptos::html::{Div, Input};
 use leptos::prelude::*;
 use nodeglass_protocol::request::{LogRef, LogStream};
 use nodeglass_protocol::{GpuField, JobId};
@@ -112,7 +112,7 @@ fn Pane(cell: LogCell) -> impl IntoView {
         })
     });
     let current = Memo::new(move |_| hits.with(|hits| current_hit(hits, chosen.get())));
-    let scroll = NodeRef::<Div>::new();
+    let (scroll, field) = (NodeRef::<Div>::new(), NodeRef::<Input>::new());
     Effect::new(move || {
         lines.track();
         if follows.get()
@@ -146,8 +146,15 @@ fn Pane(cell: LogCell) -> impl IntoView {
             follows.set(followed.get_value());
         }
     };
+    let height = StoredValue::new(0);
     let on_scroll = move |_| {
         if let Some(element) = scroll.get_untracked() {
+            // A window that changes its size scrolls too, such as a phone that is turned.
+            if height.get_value() != element.client_height() && follows.get_untracked() {
+                height.set_value(element.client_height());
+                element.set_scroll_top(element.scroll_height());
+                return;
+            }
             let below = element.scroll_height() - element.scroll_top() - element.client_height();
             if follows.get_untracked() != (below < 12) {
                 follows.set(below < 12);
@@ -159,10 +166,16 @@ fn Pane(cell: LogCell) -> impl IntoView {
         "N" => step(1),
         _ => {}
     };
-    let on_search_key = move |event: web_sys::KeyboardEvent| {
-        if event.key() == "Enter" {
-            step(if event.shift_key() { 1 } else { -1 });
+    let on_search_key = move |event: web_sys::KeyboardEvent| match event.key().as_str() {
+        "Enter" => step(if event.shift_key() { 1 } else { -1 }),
+        "Escape" => {
+            search(String::new());
+            if let Some(input) = field.get_untracked() {
+                input.set_value("");
+                let _ = input.blur();
+            }
         }
+        _ => {}
     };
     let state = {
         let cell = cell.clone();
@@ -203,7 +216,8 @@ fn Pane(cell: LogCell) -> impl IntoView {
             <input
                 class="field"
                 type="search"
-                placeholder="Search these lines"
+                node_ref=field
+                placeholder="Search these lines  /"
                 aria-label="Search these lines"
                 on:input=move |event| search(event_target_value(&event))
                 on:keydown=on_search_key

@@ -9,7 +9,7 @@ use crate::state::page::ShareSheetView;
 use crate::state::time::Time;
 use crate::view::charts::plot_area::handle_key as handle_graph_key;
 use crate::view::jobs::job_list;
-use crate::view::tables::grid::Grids;
+use crate::view::tables::grid::{Grids, TableMenu};
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use web_sys::{HtmlElement, KeyboardEvent};
@@ -65,6 +65,14 @@ fn follow_with_focus() {
     }
 }
 
+/// Focuses the search of a log, if one is shown.
+fn focus_log_search() {
+    let field = document().query_selector(".logs__bar input").ok().flatten();
+    if let Some(field) = field.and_then(|field| field.dyn_into::<HtmlElement>().ok()) {
+        let _ = field.focus();
+    }
+}
+
 fn is_text_input(event: &KeyboardEvent) -> bool {
     let target = event.target().and_then(|target| target.dyn_into::<HtmlElement>().ok());
     target.is_some_and(|target| matches!(target.tag_name().as_str(), "INPUT" | "TEXTAREA" | "SELECT"))
@@ -81,8 +89,12 @@ pub fn run_command(page: &Page, grids: Grids, command: Command) -> Option<Route>
         Command::Share => {}
         Command::Palette => page.command_palette.set(true),
         Command::Filter => {
-            grids.focus_filter();
+            if !grids.focus_filter() {
+                focus_log_search();
+            }
         }
+        Command::Columns => grids.open_menu(TableMenu::Columns),
+        Command::Copy => grids.open_menu(TableMenu::Export),
         Command::Sort(step) => grids.sort_next(step),
         Command::ReverseSort => grids.reverse_sort(),
         Command::Help => page.help.update(|open| *open = !*open),
@@ -106,6 +118,11 @@ pub fn run_command(page: &Page, grids: Grids, command: Command) -> Option<Route>
             let back = matches!(route, Route::Job(_, JobTab::Processes));
             return Some(Route::Job(id, if back { JobTab::Nodes } else { JobTab::Processes }));
         }
+        Command::Logs if untrack(|| page.shows_logs()) => {
+            return route.job().map(|id| Route::Job(id, JobTab::Logs));
+        }
+        Command::Logs => {}
+        Command::About => return route.job().map(|id| Route::Job(id, JobTab::About)),
         Command::Job(step) => return next_job(page, &route, step),
         Command::Node(step) => return next_node(page, &route, step),
     }

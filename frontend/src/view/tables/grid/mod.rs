@@ -16,7 +16,7 @@ pub use cell::{figure, link};
 pub use source::{
     CustomCell, ProcessKey, RowEntry, RowFlags, RowSource, RowSubject, SharedSource, TableNames,
 };
-pub use state::{Grid, Grids};
+pub use state::{Grid, Grids, TableMenu};
 
 use crate::platform::Listener;
 use crate::state::page::Page;

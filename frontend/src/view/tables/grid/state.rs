@@ -421,6 +421,15 @@ impl Grid {
     }
 }
 
+/// The menus of a table, in their order.
+#[derive(Clone, Copy, Debug)]
+pub enum TableMenu {
+    /// Which columns are shown, and in which order.
+    Columns,
+    /// Copies and downloads.
+    Export,
+}
+
 /// Returns the element that scrolls the page.
 fn main(outer: &HtmlElement) -> Option<Element> {
     outer.closest("main").ok().flatten()
@@ -526,6 +535,21 @@ impl Grids {
     pub fn focus_filter(self) -> bool {
         let input = self.active().and_then(|grid| grid.input.get_untracked());
         input.is_some_and(|input| input.focus().is_ok())
+    }
+
+    /// Opens a menu of the table, or closes it.
+    pub fn open_menu(self, menu: TableMenu) {
+        let outer = self.active().and_then(|grid| grid.outer.get_untracked());
+        let Some(section) = outer.and_then(|outer| outer.parent_element()) else { return };
+        let place = match menu {
+            TableMenu::Columns => ".grid__tools .menu:nth-of-type(1) > .btn",
+            TableMenu::Export => ".grid__tools .menu:nth-of-type(2) > .btn",
+        };
+        let button = section.query_selector(place).ok().flatten();
+        if let Some(button) = button.and_then(|button| button.dyn_into::<HtmlElement>().ok()) {
+            let _ = button.focus();
+            button.click();
+        }
     }
 
     /// Sorts by the column `step` further.
