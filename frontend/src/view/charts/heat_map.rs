@@ -94,7 +94,7 @@ pub fn HeatMap(
     view! {
         <section class="panel heat-map" aria-label="All GPUs over time">
             <div class="panel__head">
-                <h2>"All GPUs" <small>{move || format!("{} · {}, one row per GPU", text::count(gpus.get(), "GPU", "GPUs"), metric.get().title().to_lowercase())}</small></h2>
+                <h2>"All GPUs" <small>{move || format!("{}, one row each", text::count(gpus.get(), "GPU", "GPUs"))}</small></h2>
                 {(!glance).then(|| metric_menu(&time))}
                 <span class="spring"></span>
                 {glance.then(|| metric_buttons(&time, metric))}

@@ -21,7 +21,7 @@ pub fn TopBar() -> impl IntoView {
             let mode = match welcome.mode {
                 Mode::Slurm | Mode::Hosts => "",
                 Mode::Local => " · this machine, no SLURM",
-                Mode::Demo => " · demo, a scripted cluster",
+                Mode::Demo => " · demo, a simulated cluster",
             };
             format!("{} @ {}{cluster}{mode}", welcome.user, welcome.host)
         })
