@@ -133,7 +133,7 @@ pub async fn share(
     match request {
         Ok(Json(request)) => respond(web.actions.request(Request::Share(Box::new(request))).await),
         Err(error) => {
-            let form = "send the share request as JSON: {\"scope\":{\"jobs\":[17]}}";
+            let form = "expected a share request in JSON, such as {\"scope\":{\"jobs\":[17]}}";
             let why = Text::new(error.body_text());
             (StatusCode::BAD_REQUEST, format!("{form}\n{why}\n")).into_response()
         }
@@ -163,7 +163,7 @@ pub async fn retry(
     target: Result<Json<RetryTarget>, JsonRejection>,
 ) -> Response {
     let Ok(Json(target)) = target else {
-        let why = "send what to retry as JSON: {\"node\":\"gpu-01\"}, \"jobs\" or \"everything\"\n";
+        let why = "expected what to retry in JSON: {\"node\":\"gpu-01\"}, \"jobs\" or \"everything\"\n";
         return (StatusCode::BAD_REQUEST, why).into_response();
     };
     respond(web.actions.request(Request::Retry(target)).await)

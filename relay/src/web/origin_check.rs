@@ -46,7 +46,7 @@ pub async fn check_host(
         return misdirected();
     }
     if SEC_FETCH.iter().any(|name| request.headers().get_all(*name).iter().count() > 1) {
-        return (StatusCode::BAD_REQUEST, "a browser sends each Sec-Fetch header once\n").into_response();
+        return (StatusCode::BAD_REQUEST, "duplicate Sec-Fetch header\n").into_response();
     }
     if is_cross_site(&request) {
         return (StatusCode::FORBIDDEN, "pages of other sites have no access to this relay\n")
@@ -82,7 +82,7 @@ fn too_many() -> Response {
 }
 
 fn misdirected() -> Response {
-    let why = "this relay responds only to 127.0.0.1, localhost, the address that it listens on and the names given with --allowed-host\n";
+    let why = "unknown host name: this relay answers to 127.0.0.1, localhost, its own address and the names given with --allowed-host\n";
     (StatusCode::MISDIRECTED_REQUEST, why).into_response()
 }
 

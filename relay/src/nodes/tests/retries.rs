@@ -1,0 +1,314 @@
+//! When a node is tried again: after a refused login, a broken link, or a denial.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn t34_a_refused_login_is_never_retried_without_the_user() {
+    let mut harness = Harness::empty();
+    harness.launcher.fails(LaunchError::Auth { why: "no key".into(), advice: "ssh-add".into() });
+    harness.launcher.fails(LaunchError::HostKey { why: "changed".into(), advice: "ask".into() });
+    harness.launcher.fails(LaunchError::Capability { why: "gssapi".into(), advice: "openssh".into() });
+    harness.set_targets();
+    for (tries, why) in ["no key", "changed", "gssapi"].into_iter().enumerate() {
+        assert_eq!(harness.next().await, NodeEvent::Connecting { failures: 0 });
+        assert!(
+            matches!(harness.next().await, NodeEvent::Refused { why: sent_interval, .. } if sent_interval.as_str() == why)
+        );
+        sleep(Duration::from_secs(7_200)).await;
+        // A new target or interval is no request of the user.
+        harness.supervisor.set_targets(&wanted(&["n1"], 2_000 + tries as u32));
+        sleep(Duration::from_secs(3_600)).await;
+        assert_eq!(harness.launcher.tries(), tries + 1);
+        harness.supervisor.retry(Some(&node("n1")));
+    }
+}
+
+/// A plan for `n1` with these jobs that run there; without any the jobs there are completing.
+fn plan(number: u64, jobs: &[u32]) -> Plan {
+    let (jobs, is_ending) = (jobs.iter().copied().map(JobId).collect(), jobs.is_empty());
+    let schedule = SampleSchedule { interval_ms: 1_000, jobs, is_ending, ..SampleSchedule::default() };
+    let list = JobList { number, is_fresh: true };
+    Plan { nodes: BTreeMap::from([(node("n1"), schedule)]), list }
+}
+
+/// No node is wanted.
+fn nowhere(number: u64) -> Plan {
+    Plan { nodes: BTreeMap::new(), list: JobList { number, is_fresh: true } }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t34_changing_jobs_do_not_repeat_a_refused_login() {
+    let mut harness = Harness::empty();
+    (0..99).for_each(|_| harness.launcher.fails(no_key()));
+    harness.supervisor.follow(&plan(1, &[1]));
+    assert_eq!(harness.refused().await, "no key");
+    // The same job, listed or missing for a moment, is no reason to offer the key again.
+    for round in 0..9 {
+        harness.supervisor.follow(&nowhere(10 * round + 2));
+        sleep(Duration::from_secs(7)).await;
+        harness.supervisor.follow(&plan(10 * round + 3, &[1]));
+        assert_eq!(harness.refused().await, "no key");
+    }
+    assert_eq!(harness.launcher.tries(), 1);
+    // A new job is one, but jobs without end do not make a flood of logins.
+    for job in 2..32 {
+        harness.supervisor.follow(&nowhere(1_000 + u64::from(job)));
+        sleep(Duration::from_secs(7)).await;
+        harness.supervisor.follow(&plan(2_000 + u64::from(job), &[job]));
+        assert_eq!(harness.refused().await, "no key");
+        sleep(Duration::from_secs(7)).await;
+    }
+    assert_eq!(harness.launcher.tries(), 1 + auth_failures::MAX_LOGIN_RETRIES);
+    // The limit ends: after a time it may be retried.
+    sleep(auth_failures::REMEMBER_FOR).await;
+    assert!(harness.launcher.tries() > 1 + auth_failures::MAX_LOGIN_RETRIES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t34_changed_files_do_not_flood_a_node_with_connections() {
+    let mut harness = Harness::empty();
+    let credentials = |harness: &Harness, value| harness.launcher.credentials.store(value, Ordering::Relaxed);
+    let unknown = || LaunchError::HostKey { why: "unknown".into(), advice: "ssh".into() };
+    (0..999).for_each(|_| harness.launcher.fails(unknown()));
+    credentials(&harness, 1);
+    harness.set_targets();
+    assert_eq!(harness.refused().await, "unknown");
+    // The files are checked while n1 waits; they change while nothing waits.
+    sleep(Duration::from_secs(6)).await;
+    harness.supervisor.set_targets(&BTreeMap::new());
+    sleep(Duration::from_secs(6)).await;
+    credentials(&harness, 2);
+    harness.supervisor.set_targets(&wanted(&["n2"], 1_000));
+    let tries_after = async |harness: &mut Harness, s| {
+        for _ in 0..s {
+            sleep(Duration::from_secs(1)).await;
+            while harness.events.try_recv().is_ok() {}
+        }
+        harness.launcher.tries() - 1
+    };
+    assert_eq!(tries_after(&mut harness, 3_600).await, 1, "nothing changed since n2 refused");
+    credentials(&harness, 3);
+    assert_eq!(tries_after(&mut harness, 3_600).await, 2, "one try after a change");
+    // Files that change all the time.
+    for value in 4..16 {
+        credentials(&harness, value);
+        tries_after(&mut harness, 10).await;
+    }
+    let tries = tries_after(&mut harness, 0).await;
+    assert!((3..=6).contains(&tries), "{tries} tries, of which at most four in two minutes");
+    // Not so the user.
+    for more in 1..=5 {
+        harness.supervisor.retry(None);
+        assert_eq!(tries_after(&mut harness, 1).await, tries + more);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_requested_twice_is_one_attempt() {
+    let mut harness = Harness::empty();
+    for refuses in [false, true] {
+        let before = harness.launcher.tries();
+        if refuses {
+            harness.launcher.fails(no_key());
+        }
+        harness.set_targets();
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(harness.launcher.tries(), before + 1);
+        // The second one finds the session about to try.
+        harness.supervisor.retry(None);
+        harness.supervisor.retry(None);
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(harness.launcher.tries(), before + 2);
+        harness.supervisor.set_targets(&BTreeMap::new());
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_job_is_a_reason_to_try_a_node_that_refused() {
+    let mut harness = Harness::empty();
+    harness.launcher.fails(LaunchError::HostKey { why: "unknown".into(), advice: "ssh".into() });
+    harness.supervisor.follow(&plan(1, &[1]));
+    assert_eq!(harness.refused().await, "unknown");
+    sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(harness.launcher.tries(), 1);
+    let mut probe = harness.launcher.probe();
+    harness.supervisor.follow(&plan(2, &[1, 2]));
+    probe.hello(1).await;
+    assert!(matches!(probe.control().await, Some(Control::Interval { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fix_is_noticed_and_all_nodes_reconnect() {
+    let mut harness = Harness::empty();
+    harness.launcher.credentials.store(1, Ordering::Relaxed);
+    let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.iter().for_each(|_| harness.launcher.fails(no_key()));
+    harness.supervisor.set_targets(&wanted(&names, 1_000));
+    for _ in &names {
+        harness.refused().await;
+    }
+    sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(harness.launcher.tries(), 20, "nothing changed");
+    // The key is loaded. Some nodes retry; the first success shows that all may.
+    let probes: Vec<Probe> = names.iter().map(|_| harness.launcher.probe()).collect();
+    harness.launcher.credentials.store(2, Ordering::Relaxed);
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(harness.launcher.tries(), 20 + auth_failures::MAX_LOGIN_RETRIES);
+    for probe in &probes[..auth_failures::MAX_LOGIN_RETRIES] {
+        probe.hello(1).await;
+    }
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(harness.launcher.tries(), 40, "each once more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t34_a_change_that_does_not_help_costs_few_logins() {
+    let mut harness = Harness::empty();
+    harness.launcher.credentials.store(1, Ordering::Relaxed);
+    let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
+    (0..99).for_each(|_| harness.launcher.fails(no_key()));
+    harness.supervisor.set_targets(&wanted(&names.iter().map(String::as_str).collect::<Vec<_>>(), 1_000));
+    for _ in &names {
+        harness.refused().await;
+    }
+    for change in 2..40 {
+        harness.launcher.credentials.store(change, Ordering::Relaxed);
+        sleep(Duration::from_secs(15)).await;
+        while harness.events.try_recv().is_ok() {}
+    }
+    assert_eq!(harness.launcher.tries(), 20 + auth_failures::MAX_LOGIN_RETRIES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_link_waits_for_the_job_list_and_an_ended_job_is_not_retried() {
+    let mut harness = Harness::empty();
+    let probe = harness.launcher.probe();
+    harness.supervisor.follow(&plan(1, &[1]));
+    probe.hello(1).await;
+    sleep(Duration::from_secs(1)).await;
+    let closed = Instant::now();
+    drop(probe.stdout);
+    let _ = probe.end.send(StreamEnd::default());
+    harness.down().await;
+    assert_eq!(harness.poll_trigger.next().await, PollReason::Doubt);
+    assert_eq!(closed.elapsed(), Duration::ZERO, "SLURM is polled at once");
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(harness.launcher.tries(), 1, "and not the node");
+    // The job is completing: a login now would keep it from ending.
+    harness.supervisor.follow(&plan(2, &[]));
+    assert_eq!(harness.next().await, NodeEvent::Ending);
+    sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(harness.launcher.tries(), 1);
+    // The next job there is connected at once.
+    let next = harness.launcher.probe();
+    harness.supervisor.follow(&plan(3, &[2]));
+    assert!(matches!(harness.next().await, NodeEvent::Connecting { .. }));
+    next.hello(2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_broke_under_a_running_job_is_back_with_the_list_or_without_slurm_soon() {
+    for answers in [true, false] {
+        let mut harness = Harness::empty();
+        let (probe, again) = (harness.launcher.probe(), harness.launcher.probe());
+        harness.supervisor.follow(&plan(1, &[1]));
+        probe.hello(1).await;
+        sleep(Duration::from_secs(2)).await;
+        let began = Instant::now();
+        drop(probe.stdout);
+        let _ = probe.end.send(StreamEnd::default());
+        harness.down().await;
+        if answers {
+            harness.supervisor.follow(&plan(2, &[1]));
+        }
+        while harness.launcher.tries() < 2 {
+            sleep(Duration::from_millis(100)).await;
+        }
+        let limit = if answers { 2 } else { 11 };
+        assert!(began.elapsed() <= Duration::from_secs(limit), "{answers}: {:?}", began.elapsed());
+        again.hello(1).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_connection_does_not_wait_for_slurm() {
+    let mut harness = Harness::empty();
+    let (probe, _again) = (harness.launcher.probe(), harness.launcher.probe());
+    harness.supervisor.follow(&plan(1, &[1]));
+    probe.hello(1).await;
+    let (_, _) = harness.down().await;
+    let began = Instant::now();
+    while harness.launcher.tries() < 2 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert!(began.elapsed() <= Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_closes_each_login_is_retried_with_back_off() {
+    let mut harness = Harness::empty();
+    harness.supervisor.follow(&plan(1, &[1]));
+    for round in 0..6 {
+        let probe = harness.launcher.probe();
+        while !matches!(harness.next().await, NodeEvent::Connecting { .. }) {}
+        probe.hello(round).await;
+        sleep(Duration::from_millis(500)).await;
+        drop(probe.stdout);
+        harness.down().await;
+        harness.supervisor.follow(&plan(2 + round, &[1]));
+    }
+    assert!(
+        matches!(harness.next().await, NodeEvent::Connecting { failures: 6 }),
+        "a hello forgets no failure"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_before_the_job_is_set_up_is_retried_soon() {
+    let denied = || LaunchError::Denied { why: "denied".into() };
+    let mut harness = Harness::empty();
+    harness.launcher.fails(denied());
+    let mut probe = harness.launcher.probe();
+    harness.supervisor.follow(&plan(1, &[1]));
+    assert_eq!(harness.down().await.0, "denied");
+    assert_eq!(harness.poll_trigger.next().await, PollReason::Doubt);
+    harness.supervisor.follow(&plan(2, &[1]));
+    let began = Instant::now();
+    probe.hello(1).await;
+    assert!(matches!(probe.control().await, Some(Control::Interval { .. })));
+    assert!(began.elapsed() <= Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permanent_denial_is_reported_and_retried_for_the_next_job() {
+    let denied = || LaunchError::Denied { why: "denied".into() };
+    let mut harness = Harness::empty();
+    (0..5).for_each(|_| harness.launcher.fails(denied()));
+    harness.supervisor.follow(&plan(1, &[1]));
+    assert_eq!(harness.refused().await, "denied");
+    sleep(Duration::from_secs(7_200)).await;
+    assert_eq!(harness.launcher.tries(), 5);
+    // It does not affect a later job.
+    harness.supervisor.follow(&nowhere(2));
+    sleep(Duration::from_secs(1)).await;
+    let _probe = harness.launcher.probe();
+    harness.supervisor.follow(&plan(3, &[2]));
+    while !matches!(harness.next().await, NodeEvent::Connecting { .. }) {}
+    assert_eq!(harness.launcher.tries(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hanging_login_script_is_run_twice_only() {
+    let hangs =
+        || LaunchError::Hangs { why: "the login script did not end".into(), advice: "mend it".into() };
+    let mut harness = Harness::empty();
+    (0..9).for_each(|_| harness.launcher.fails(hangs()));
+    harness.set_targets();
+    let (why, _) = harness.down().await;
+    assert!(why.contains("did not end; mend it"), "{why}");
+    assert_eq!(harness.refused().await, "the login script did not end");
+    sleep(Duration::from_secs(7_200)).await;
+    assert_eq!(harness.launcher.tries(), 2, "each try leaves a process there");
+}
