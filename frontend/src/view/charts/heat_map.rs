@@ -1,8 +1,8 @@
 //! The heat map: every GPU of a job or the cluster over time, one line each, grouped by node.
 
 use super::colour_map::{ColourMap, ShownScale, shown_scale};
-use super::export::Export;
-use super::gpu_groups::{GpuEntry, NodeGroup, gpu_groups, history_revision};
+use super::gpu_groups::{GpuEntry, NodeGroup, history_revision};
+use super::graph_panel::GraphPanel;
 use super::heat_map_paint::{Brush, paint};
 use super::plot_area::{PlotArea, PlotHandlers};
 use super::summary::{legend, metric_buttons, metric_menu, summary};
@@ -41,22 +41,7 @@ pub fn HeatMap(
     #[prop(optional)]
     glance: bool,
 ) -> impl IntoView {
-    let (page, time) = (Page::from_context(), Time::from_context());
-    let groups = Memo::new({
-        let scope = scope.clone();
-        move |_| gpu_groups(&scope)
-    });
-    let metric = {
-        let time = time.clone();
-        Memo::new(move |_| {
-            let metric = time.metric();
-            if glance {
-                Metric::in_overview().find(|known| *known == metric).unwrap_or_default()
-            } else {
-                metric
-            }
-        })
-    };
+    let GraphPanel { page, time, groups, metric, export } = GraphPanel::new(&scope, glance);
     let shown = shown_scale(&page, &time, &scope.store, groups, metric);
     let columns = {
         let time = time.clone();
@@ -73,7 +58,6 @@ pub fn HeatMap(
     let label = summary(&page, &time, &scope.store, groups, metric);
     let gpus =
         Memo::new(move |_| groups.with(|groups| groups.iter().map(|group| group.gpus.len()).sum::<usize>()));
-    let export = Export::new(&page, &time, &scope.store, groups, metric);
     let blocks = {
         let scope = scope.clone();
         move || {

@@ -4,6 +4,7 @@ pub mod colour_map;
 pub mod export;
 pub mod gpu_groups;
 pub mod graph;
+pub mod graph_panel;
 pub mod heat_map;
 pub mod heat_map_paint;
 pub mod mini_heat_map;

@@ -1,13 +1,12 @@
 //! All GPUs of a job in one graph: their band, and the outliers.
 
-use super::export::Export;
-use super::gpu_groups::{GpuEntry, NodeGroup, gpu_groups, is_over};
+use super::gpu_groups::{GpuEntry, NodeGroup, is_over};
 use super::graph::{Graph, Plots, plot_memo};
+use super::graph_panel::GraphPanel;
 use super::plot::Plot;
 use super::summary::summary;
 use crate::domain::deviation::{Deviation, Found, Sentence, sentences};
 use crate::fleet::TopicStore;
-use crate::state::page::Page;
 use crate::state::time::Time;
 use crate::view::scope::Scope;
 use leptos::prelude::*;
@@ -21,18 +20,9 @@ pub fn Overlay(
     /// The scope.
     scope: Scope,
 ) -> impl IntoView {
-    let (page, time) = (Page::from_context(), Time::from_context());
-    let groups = Memo::new({
-        let scope = scope.clone();
-        move |_| gpu_groups(&scope)
-    });
-    let metric = {
-        let time = time.clone();
-        Memo::new(move |_| time.metric())
-    };
+    let GraphPanel { page, time, groups, metric, export } = GraphPanel::new(&scope, false);
     let plot = plot_memo(&time, &scope.store, groups, metric, 300);
     let label = summary(&page, &time, &scope.store, groups, metric);
-    let export = Export::new(&page, &time, &scope.store, groups, metric);
     let verdict = {
         let (store, step) = (scope.store, page.step);
         Memo::new(move |_| {

@@ -1,13 +1,12 @@
 //! A node's time line: each metric of its GPUs over the same range, and the throttle lanes.
 
-use super::export::Export;
-use super::gpu_groups::{NodeGroup, gpu_groups};
+use super::gpu_groups::NodeGroup;
 use super::graph::{Graph, plot_memo};
+use super::graph_panel::GraphPanel;
 use super::summary::{metric_menu, summary};
 use super::throttle_lanes::ThrottleLanes;
 use super::time_bar::TimeBar;
 use crate::domain::metric::Metric;
-use crate::state::page::Page;
 use crate::state::time::{GpuRef, Time};
 use crate::view::scope::Scope;
 use leptos::prelude::*;
@@ -28,16 +27,7 @@ pub fn TimeLine(
     /// The scope: one node.
     scope: Scope,
 ) -> impl IntoView {
-    let (page, time) = (Page::from_context(), Time::from_context());
-    let groups = Memo::new({
-        let scope = scope.clone();
-        move |_| gpu_groups(&scope)
-    });
-    let shown = {
-        let time = time.clone();
-        Memo::new(move |_| time.metric())
-    };
-    let export = Export::new(&page, &time, &scope.store, groups, shown);
+    let GraphPanel { page, time, groups, export, .. } = GraphPanel::new(&scope, false);
     let graphs = GRAPHS.map(|(metric, hue)| {
         let fixed = Memo::new(move |_| metric);
         let plot = plot_memo(&time, &scope.store, groups, fixed, 240);
