@@ -130,6 +130,16 @@ pub fn reason(code: &str) -> &str {
     }
 }
 
+/// Formats a duration as [`span`] does, without the second unit from ten of the first one on: `17 h`, `5 d 16 h`.
+pub fn short_span(seconds: u64) -> String {
+    let whole = span(seconds);
+    let mut words = whole.split(' ');
+    match (words.next(), words.next()) {
+        (Some(count), Some(unit)) if count.len() > 1 => format!("{count} {unit}"),
+        _ => whole,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +183,12 @@ mod tests {
             [0, 999, 1_412, 1_000_000].map(grouped),
             ["0", "999", "1,412", "1,000,000"].map(String::from)
         );
+    }
+
+    #[test]
+    fn a_short_duration_drops_a_unit_that_hardly_matters() {
+        let shown = [62_280, 492_000, 34_080, 3_120, 45].map(short_span);
+        assert_eq!(shown, ["17 h", "5 d 16 h", "9 h 28 min", "52 min", "45 s"]);
     }
 
     #[test]

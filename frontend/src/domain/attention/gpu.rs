@@ -19,6 +19,9 @@ use sentence::sentence;
 /// How long an Xid is listed after it occurred, in ms.
 const XID_MS: u64 = 3_600_000;
 
+/// How long memory must be held by no process, in ms: that of a process that just ended is freed within seconds.
+const HELD_MS: u64 = 60_000;
+
 /// A kind of problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -233,6 +236,7 @@ fn item(group: &Group<'_>) -> Item {
             item.cost = Some(Cost { gpus: group.places.len(), label: "lost" });
             item.impact = group.places.len();
         }
+        Kind::Held => item.confirm_ms = HELD_MS,
         Kind::Thermal | Kind::PowerBrake | Kind::Slowdown => {
             item.impact = group.places.len() + waiting(group).unwrap_or(0);
         }

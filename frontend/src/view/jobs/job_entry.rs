@@ -129,7 +129,7 @@ pub fn when(job: &Job, now_s: i64) -> (String, &'static str) {
             (ago.unwrap_or_default(), "ago")
         }
         _ => match time_left(job, now_s) {
-            Some(left) => (text::span(left), "left"),
+            Some(left) => (text::short_span(left), "left"),
             None => (String::new(), ""),
         },
     }

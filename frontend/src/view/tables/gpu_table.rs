@@ -78,11 +78,11 @@ impl Gpus {
         Some(owner.map_or_else(|| "no known job".to_owned(), |job| format!("of {}", self.page.job_name(job))))
     }
 
-    /// Returns the jobs of a GPU by name and number; tasks of an array have the same name.
+    /// Returns the jobs of a GPU by number and name; tasks of an array have the same name.
     fn job(&self, entry: &RowEntry) -> Option<String> {
         let owners = self.at(entry, |_, gpu| gpu.owners.iter().map(|owner| owner.job).collect::<Vec<_>>())?;
         let named = |id: &JobId| match untrack(|| self.page.job(*id)) {
-            Some(job) => format!("{} · {}", job.name, job.label),
+            Some(job) => format!("{} · {}", job.label, job.name),
             None => format!("job {id}"),
         };
         Some(owners.iter().map(named).collect::<Vec<_>>().join(", ")).filter(|jobs| !jobs.is_empty())

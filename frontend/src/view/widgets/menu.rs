@@ -18,11 +18,14 @@ pub fn Menu(
     inside: Arc<dyn Fn() -> AnyView + Send + Sync>,
 ) -> impl IntoView {
     let handle_key = move |event: KeyboardEvent| {
-        if event.key() == "Escape" && open.get_untracked() {
+        // Letters typed in an open menu are not shortcuts of the page; those typed on its button are.
+        if !open.get_untracked() {
+            return;
+        }
+        event.stop_propagation();
+        if event.key() == "Escape" {
             open.set(false);
         }
-        // Letters typed in a menu are not shortcuts of the page.
-        event.stop_propagation();
     };
     let body = move || {
         let inside = inside.clone();
