@@ -2,6 +2,7 @@
 
 pub(crate) mod accessible;
 mod cards;
+mod gallery;
 mod keyboard;
 mod long_table;
 mod readings;
@@ -11,17 +12,9 @@ mod watching;
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::{Browser, Scheme};
 use nodeglass_tests::relay::TestRelay;
-use std::time::Duration;
 
 /// The window sizes that the page supports, and the suffixes of their screenshots.
 const SCREENS: &[(&str, u32, u32)] = &[("", 1440, 900), ("-wide", 1920, 1080), ("-phone", 390, 844)];
-
-/// How long a demo's sparklines grow before they are photographed: long for the documents'
-/// pictures (`cargo xtask screenshots` says so by this variable), short otherwise.
-pub(crate) fn growth() -> Duration {
-    let is_expected = std::env::var("NODEGLASS_GROWTH_S").ok().and_then(|seconds| seconds.parse().ok());
-    Duration::from_secs(is_expected.unwrap_or(10))
-}
 
 #[tokio::test]
 async fn a_user_opens_the_link_and_sees_jobs_nodes_and_gpus() -> Result<()> {
@@ -74,7 +67,6 @@ async fn screenshots_are_taken_at_every_size_in_both_themes() -> Result<()> {
     let relay = TestRelay::demo()?;
     browser.open(&relay.link().url).await?;
     browser.until("a list of jobs", "document.querySelectorAll('[href*=\"/job/\"]').length >= 3").await?;
-    tokio::time::sleep(growth()).await;
     let overview = "/".to_owned();
     let job = open_first_job(&browser).await?;
     let node = browser

@@ -1,4 +1,4 @@
-//! Takes the screenshots of the documentation with the browser tests.
+//! Takes the pictures of the documentation: the tests of the gallery open every state of the page.
 
 use crate::shell::{root, step, target};
 use crate::tiers::{self, Selection};
@@ -6,20 +6,28 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::process::ExitCode;
 
-/// How long sparklines grow before a screenshot: half of their width.
-const GROWTH: (&str, &str) = ("NODEGLASS_GROWTH_S", "300");
+/// Makes the tests wait until graphs are painted, and save what they see.
+const PICTURES: (&str, &str) = ("NODEGLASS_PICTURES", "1");
 
-/// Runs the browser tier and copies its screenshots to `docs/images/`.
+/// Runs the gallery, and replaces the pictures in `docs/images/`.
 pub(crate) fn take() -> Result<()> {
-    let taken = target().join("screenshots");
+    let taken = target().join("screenshots/documents");
     let _ = fs::remove_dir_all(&taken);
-    if tiers::run(&Selection::tier_with("browser", GROWTH))? != ExitCode::SUCCESS {
-        bail!("the browser tests failed, so the pictures stay as they are");
+    let selection = Selection::tier_with("browser", PICTURES).only("browser::gallery");
+    if tiers::run(&selection)? != ExitCode::SUCCESS {
+        bail!("a state of the page could not be photographed, so the pictures stay as they are");
     }
-    step("copying the pictures to docs/images", || {
+    step("replacing the pictures in docs/images", || {
         let images = root().join("docs/images");
         fs::create_dir_all(&images)?;
-        for entry in fs::read_dir(&taken).context("the browser tests took no picture")? {
+        for entry in fs::read_dir(&images)? {
+            let path = entry?.path();
+            // A state that is no longer taken keeps no picture.
+            if path.extension().is_some_and(|extension| extension == "webp" || extension == "png") {
+                fs::remove_file(path)?;
+            }
+        }
+        for entry in fs::read_dir(&taken).context("the gallery took no picture")? {
             let entry = entry?;
             fs::copy(entry.path(), images.join(entry.file_name()))?;
         }

@@ -77,6 +77,11 @@ impl Selection {
         Self { filter: None, tier: Some(name.to_owned()), variables: vec![variable] }
     }
 
+    /// Only the tests whose names contain `filter`.
+    pub(crate) fn only(self, filter: &str) -> Self {
+        Self { filter: Some(filter.to_owned()), ..self }
+    }
+
     /// Parses the arguments of `cargo xtask test`.
     ///
     /// # Errors

@@ -450,7 +450,6 @@ async fn axe_finds_no_violation_in_any_sharing_state() -> Result<()> {
     owner.press(ESCAPE).await?;
     let link = share(&owner).await?;
     open_guest(&guest, &link).await?;
-    tokio::time::sleep(crate::browser::growth()).await;
     owner.until("the viewer", &format!("/◉ .+ since/.test({SHEET})")).await?;
     look(&owner, "share", axe.as_deref(), &mut found).await?;
     owner.press(ESCAPE).await?;
