@@ -22,6 +22,7 @@ use crate::config::{BindAddr, Config, Requested};
 use crate::event_loop::{EventLoop, Inputs, Options};
 use crate::fleet::{Event, Fleet};
 use crate::launch::srun::{self, JobsByNode};
+use crate::launch::ssh_config::Local;
 use crate::launch::target::Targets;
 use crate::live::Hub;
 use crate::nodes::{Plan, Probes, Request, Supervisor};
@@ -265,13 +266,14 @@ async fn poll(
     poll_trigger: PollTrigger,
 ) {
     let mut last = Vec::new();
+    let own_name = Local::from_env().user;
     loop {
         let answer = jobs.jobs().await;
         let (event, wait) = match answer {
             Ok(mut list) => {
                 list.iter_mut().for_each(slurm::explain);
                 // Before the event, which may start probes.
-                jobs_by_node.send_replace(Arc::new(srun::jobs_by_node(&list)));
+                jobs_by_node.send_replace(Arc::new(srun::jobs_by_node(&list, &own_name)));
                 let now: Vec<_> =
                     list.iter().map(|job| (job.id, job.state.clone(), job.nodes.clone())).collect();
                 let changed = std::mem::replace(&mut last, now) != last;

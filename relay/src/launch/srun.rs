@@ -35,10 +35,10 @@ const BEFORE_DEADLINE: Duration = Duration::from_millis(100);
 /// The running jobs of the user on each node, in SLURM's order.
 pub type JobsByNode = BTreeMap<NodeName, Vec<JobId>>;
 
-/// Sorts running jobs by their nodes.
-pub fn jobs_by_node(jobs: &[Job]) -> JobsByNode {
+/// Sorts the running jobs of a user by their nodes.
+pub fn jobs_by_node(jobs: &[Job], user: &str) -> JobsByNode {
     let mut by_node = JobsByNode::new();
-    for job in jobs.iter().filter(|job| job.state == JobState::Running) {
+    for job in jobs.iter().filter(|job| job.state == JobState::Running && job.user.as_str() == user) {
         for node in &job.nodes {
             by_node.entry(node.clone()).or_default().push(job.id);
         }
