@@ -3,7 +3,8 @@
 use super::upload::{Place, ProbeBinary, Turns, UploadScript, Uploaded};
 use super::{LaunchError, NodeStream, StreamEnd};
 use bytes::Bytes;
-use nodeglass_protocol::{NodeName, probe};
+use nodeglass_protocol::NodeName;
+use nodeglass_protocol::probe::{MAGIC, MAX_NOISE};
 use std::io;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -66,9 +67,9 @@ enum Start<H: Host> {
 }
 
 /// Whether a node has the probe.
-enum Found<H> {
+enum Found<'a, H> {
     Runs(NodeStream),
-    Missing(H),
+    Missing(&'a ProbeBinary, H),
 }
 
 impl Deployer {
@@ -87,67 +88,80 @@ impl Deployer {
         host: H,
         deadline: Instant,
     ) -> Result<NodeStream, LaunchError> {
-        let host = match self.find(node, host, deadline).await? {
+        let (probe, host) = match self.find(&self.probe, node, host, deadline).await? {
             Found::Runs(stream) => return Ok(stream),
-            Found::Missing(host) => host,
+            Found::Missing(probe, host) => (probe, host),
         };
         let turn = self.uploads.take().await;
         let host = match turn.look_again {
             false => host,
-            true => match self.find(node, host, Instant::now() + LAUNCH_LIMIT).await? {
+            true => match self.find(probe, node, host, Instant::now() + LAUNCH_LIMIT).await? {
                 Found::Runs(stream) => return Ok(stream),
-                Found::Missing(host) => {
+                Found::Missing(_, host) => {
                     turn.found_nothing();
                     host
                 }
             },
         };
-        let host = self.upload(host).await?;
+        let host = self.upload(probe, host).await?;
         turn.succeeded();
         drop(turn);
-        match self.start(node, host, Instant::now() + LAUNCH_LIMIT).await? {
+        match self.start(probe, node, host, Instant::now() + LAUNCH_LIMIT).await? {
             Start::Runs(command, received) => Ok(command.into_stream(received)),
-            Start::Ended(end, _) => Err(LaunchError::Probe { why: self.probe.complaint(&end) }),
+            Start::Ended(end, _) => Err(LaunchError::Probe { why: probe.complaint(&end) }),
         }
     }
 
-    /// Runs the probe, or determines that it is missing and that the node could run it.
-    async fn find<H: Host>(
+    /// Runs the probe, or the one for the node's processor; or determines that it is missing and that the node
+    /// could run it.
+    async fn find<'a, H: Host>(
         &self,
+        mut probe: &'a ProbeBinary,
         node: &NodeName,
-        host: H,
-        deadline: Instant,
-    ) -> Result<Found<H>, LaunchError> {
-        match self.start(node, host, deadline).await? {
-            Start::Runs(command, received) => Ok(Found::Runs(command.into_stream(received))),
-            Start::Ended(end, host) => match self.probe.unfit(node.as_str(), &end) {
+        mut host: H,
+        mut deadline: Instant,
+    ) -> Result<Found<'a, H>, LaunchError> {
+        loop {
+            let end = match self.start(probe, node, host, deadline).await? {
+                Start::Runs(command, received) => return Ok(Found::Runs(command.into_stream(received))),
+                Start::Ended(end, back) => {
+                    host = back;
+                    end
+                }
+            };
+            if let Some(other) = probe.for_other_processor(&end) {
+                (probe, deadline) = (other, Instant::now() + LAUNCH_LIMIT);
+                continue;
+            }
+            return match probe.unfit(node.as_str(), &end) {
                 Some(why) => Err(LaunchError::Incompatible {
                     why: why.into(),
-                    advice: "build node-probe on a machine like this node, or an older one, and pass it with --probe PATH"
+                    advice: "use the archive of `cargo xtask dist`, which has a probe for older systems and other processors, or pass a probe that is built for this node with --probe PATH"
                         .into(),
                 }),
-                None if self.probe.is_missing(&end) => Ok(Found::Missing(host)),
-                None => Err(LaunchError::Probe { why: self.probe.complaint(&end) }),
-            },
+                None if probe.is_missing(&end) => Ok(Found::Missing(probe, host)),
+                None => Err(LaunchError::Probe { why: probe.complaint(&end) }),
+            };
         }
     }
 
     /// Runs the probe if it is installed.
     async fn start<H: Host>(
         &self,
+        probe: &ProbeBinary,
         node: &NodeName,
         host: H,
         deadline: Instant,
     ) -> Result<Start<H>, LaunchError> {
         let starting = async {
-            let mut command = host.start(&self.probe.run_command(self.relay_id), deadline).await?;
+            let mut command = host.start(&probe.run_command(self.relay_id), deadline).await?;
             let mut received = Vec::new();
             let mut window = Vec::new();
             while let Some(chunk) = command.next().await.map_err(|error| broken(&error))? {
                 window.extend_from_slice(&chunk);
                 received.push(chunk);
                 // Excessive other output is handled by the reader of the stream.
-                if speaks(&window) || window.len() > probe::MAX_NOISE {
+                if speaks(&window) || window.len() > MAX_NOISE {
                     return Ok(Start::Runs(command, received));
                 }
             }
@@ -158,22 +172,22 @@ impl Deployer {
     }
 
     /// Uploads the probe to the remote user's cache, or another folder from which the node may run it.
-    async fn upload<H: Host>(&self, host: H) -> Result<H, LaunchError> {
-        timeout(UPLOAD_LIMIT, self.try_places(host))
+    async fn upload<H: Host>(&self, probe: &ProbeBinary, host: H) -> Result<H, LaunchError> {
+        timeout(UPLOAD_LIMIT, self.try_places(probe, host))
             .await
             .unwrap_or_else(|_| Err(not_uploaded("it took longer than 60 s")))
     }
 
     /// Uploads to the first usable folder.
-    async fn try_places<H: Host>(&self, mut host: H) -> Result<H, LaunchError> {
+    async fn try_places<H: Host>(&self, probe: &ProbeBinary, mut host: H) -> Result<H, LaunchError> {
         // Read completely before anything is sent: the uploaded bytes must be the verified ones.
-        let probe = self.probe.clone();
-        let bytes = tokio::task::spawn_blocking(move || probe.bytes()).await.map_err(not_uploaded)?;
+        let verified = probe.clone();
+        let bytes = tokio::task::spawn_blocking(move || verified.bytes()).await.map_err(not_uploaded)?;
         let bytes = bytes.map_err(not_uploaded)?;
         let (mut first, mut reasons) = (Place::default(), Vec::new());
         loop {
             let random = getrandom::u64().map_err(not_uploaded)?;
-            let script = UploadScript::new(&self.probe, first, random);
+            let script = UploadScript::new(probe, first, random);
             let mut command = host.start(&script.command, Instant::now() + LAUNCH_LIMIT).await?;
             let place = send(&mut command, &bytes).await.map_err(not_uploaded)?;
             let (end, back) = command.finish().await?;
@@ -202,7 +216,7 @@ async fn send(command: &mut impl RemoteCommand, bytes: &[u8]) -> io::Result<Opti
             }
             break;
         }
-        if output.len() > probe::MAX_NOISE {
+        if output.len() > MAX_NOISE {
             return Err(io::Error::other("the login script prints without end"));
         }
     }
@@ -233,5 +247,5 @@ pub(super) fn slow() -> LaunchError {
 }
 
 fn speaks(received: &[u8]) -> bool {
-    received.windows(probe::MAGIC.len()).any(|window| window == probe::MAGIC.as_bytes())
+    received.windows(MAGIC.len()).any(|window| window == MAGIC.as_bytes())
 }

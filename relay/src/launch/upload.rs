@@ -28,6 +28,8 @@ const OTHER_BUILD: i32 = 4;
 /// if no probe may be run.
 const NOT_EXECUTABLE: [i32; 2] = [126, MISSING];
 const MISSING: i32 = 127;
+/// Processors, as in `uname -m`, for which there may be a probe of its own.
+const MACHINES: [&str; 2] = ["x86_64", "aarch64"];
 /// The message for a probe that changed since the relay started.
 const REPLACED: &str =
     "the probe on disk is no longer the one this relay was started with; restart the relay";
@@ -39,6 +41,8 @@ pub struct ProbeBinary {
     hash16: String,
     len: u64,
     needs: Needs,
+    /// Probes for other processors, from the same folder.
+    others: Arc<[ProbeBinary]>,
     /// Its content while uploads need it, shared by all of them.
     bytes: Arc<Mutex<Weak<Vec<u8>>>>,
 }
@@ -80,7 +84,8 @@ pub enum ProbeBinaryError {
 }
 
 impl ProbeBinary {
-    /// Loads and verifies the probe at `path`, or `node-probe` next to the running program.
+    /// Loads and verifies the probe at `path`, or `node-probe` next to the running program, and those for other
+    /// processors beside it (`node-probe-aarch64`).
     ///
     /// # Errors
     /// [`ProbeBinaryError`], a complete sentence for the user.
@@ -93,10 +98,39 @@ impl ProbeBinary {
         };
         let unreadable = |error| ProbeBinaryError::Unreadable(path.clone(), error);
         // The real path: links could lead through folders of other users.
-        let path = std::fs::canonicalize(&path).map_err(unreadable)?;
+        let found = Self::load(std::fs::canonicalize(&path).map_err(unreadable)?)?;
+        let others = MACHINES.iter().map(|machine| {
+            let mut name = found.path.file_name().unwrap_or_default().to_owned();
+            name.push(format!("-{machine}"));
+            found.path.with_file_name(name)
+        });
+        let others = others
+            .filter_map(|path| std::fs::canonicalize(path).ok())
+            .map(Self::load)
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { others: others.into(), ..found })
+    }
+
+    /// Loads and verifies one program; its path contains no links.
+    fn load(path: PathBuf) -> Result<Self, ProbeBinaryError> {
         let bytes = read(&path)?;
         let (hash16, len) = (hash16(&Sha256::digest(&bytes)), bytes.len() as u64);
-        Ok(Self { path, hash16, len, needs: Needs::of(&bytes), bytes: Arc::default() })
+        Ok(Self {
+            path,
+            hash16,
+            len,
+            needs: Needs::of(&bytes),
+            others: Arc::default(),
+            bytes: Arc::default(),
+        })
+    }
+
+    /// The probe for the node's processor, if the stderr of a start on the node shows that it is another one and
+    /// there is such a probe.
+    pub(super) fn for_other_processor(&self, end: &StreamEnd) -> Option<&Self> {
+        let platform = Platform::parse(end.stderr.as_str());
+        let machine = platform.machine.as_deref().filter(|machine| self.needs.machine != Some(machine))?;
+        self.others.iter().find(|other| other.needs.machine == Some(machine))
     }
 
     /// Opens and verifies it again before it is started. The caller must start this very file (by its

@@ -103,7 +103,8 @@ enum Libc {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Platform {
     libc: Option<Libc>,
-    machine: Option<String>,
+    /// The processor, as in `uname -m`.
+    pub machine: Option<String>,
 }
 
 impl Platform {

@@ -141,8 +141,12 @@ impl ProbeBinary {
             PLACES.iter().map(|(_, folder, _)| format!("run \"{folder}\" ./node-probe-{hash}; ")).collect();
         let same = self.path().to_str().filter(|path| is_plain(path)).and_then(|path| path.rsplit_once('/'));
         let same = same.map_or_else(String::new, |(folder, name)| format!("run {folder}/ ./{name}; "));
+        // A shared home may hold a probe for another processor at the same path.
+        let machine = self.needs.machine.unwrap_or("*");
         let platform = Platform::COMMAND;
-        format!("exec sh -c 'cd; {SAFE}; {run}; {uploaded}{same}{platform}; exit {MISSING}'")
+        format!(
+            "exec sh -c 'cd; {SAFE}; {run}; case $(uname -m) in {machine}) {uploaded}{same};; esac; {platform}; exit {MISSING}'"
+        )
     }
 }
 
