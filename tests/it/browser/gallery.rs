@@ -144,7 +144,7 @@ async fn every_page_fits_every_screen() -> Result<()> {
     let hung = "/looks hung/i.test(document.querySelector('.attention')?.innerText)";
     browser.until("the hung job", hung).await?;
     take(&browser, "overview").await?;
-    let (rows, text) = (format!("{ROWS}.length > 2"), "document.querySelector('main').innerText");
+    let (rows, text) = (format!("{ROWS}.length > 2"), "(document.querySelector('main')?.innerText ?? '')");
     let list = "document.querySelector('.attention--job') && document.querySelector('.heat-map canvas')";
     let facts = "document.querySelectorAll('.fact').length > 5".to_owned();
     let lines = "document.querySelectorAll('.log').length > 20".to_owned();
@@ -200,7 +200,7 @@ async fn every_trouble_fits_every_screen() -> Result<()> {
     std::fs::write(&file, TROUBLES)?;
     let relay = TestRelay::start(&["--scenario", file.to_str().context("a path")?])?;
     open(&browser, &relay).await?;
-    let text = "document.querySelector('main').innerText";
+    let text = "(document.querySelector('main')?.innerText ?? '')";
     let failed = "document.querySelector('.attention__dismiss')";
     browser.until("the failed job", failed).await?;
     take(&browser, "troubles").await?;
