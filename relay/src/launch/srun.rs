@@ -228,9 +228,9 @@ fn refusal(on: &Allocation, stderr: &str) -> LaunchError {
     if has("Access/permission denied") {
         return LaunchError::Denied { why: format!("SLURM refuses steps of job {job}").into() };
     }
-    let lines =
+    let mut lines =
         stderr.lines().map(|line| line.trim().trim_start_matches("srun: ").trim_start_matches("error: "));
-    let last = lines.filter(|line| !line.is_empty()).next_back().unwrap_or("it printed no reason");
+    let last = lines.rfind(|line| !line.is_empty()).unwrap_or("it printed no reason");
     unreachable(Text::new(format!("SLURM started no step of job {job}: {last}")).to_string())
 }
 
