@@ -148,7 +148,7 @@ fn try_out(archive: &Path) -> Result<()> {
 const TRIALS: [&str; 3] = [
     "/opt/relay --version",
     "/opt/node-probe --once --json > /tmp/once || true; grep -q mem_total_bytes /tmp/once",
-    "export HOME=/root; /opt/relay --local --new --bind unix:/tmp/relay.sock & \
+    "export HOME=/root; /opt/relay --local --new --bind unix:/root/relay.sock & \
      for n in 1 2 3 4 5 6 7 8 9; do sleep 1; /opt/relay link && exit 0; done; exit 1",
 ];
 
