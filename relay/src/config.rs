@@ -84,7 +84,7 @@ pub struct Config {
     pub local: bool,
 
     /// Watch the SLURM jobs of these users: all, login names, or account:NAME [default: you]
-    #[arg(long, env = "NODEGLASS_USERS", value_name = "WHO", value_delimiter = ',', value_parser = value::who)]
+    #[arg(long, env = "NODEGLASS_USERS", value_name = "WHO", value_delimiter = ',', value_parser = value::selected_user)]
     #[arg(help_heading = WATCH)]
     pub users: Vec<Who>,
 

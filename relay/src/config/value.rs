@@ -150,7 +150,7 @@ pub(super) fn user(raw: &str) -> Result<String, String> {
 }
 
 /// Parses `all`, a login name or `account:NAME`.
-pub(super) fn who(raw: &str) -> Result<Who, String> {
+pub(super) fn selected_user(raw: &str) -> Result<Who, String> {
     match raw.split_once(':') {
         None if raw == "all" => Ok(Who::All),
         None => user(raw).map(Who::User),
@@ -254,16 +254,16 @@ mod tests {
 
     #[test]
     fn users_are_all_or_named_or_those_of_an_account() {
-        assert_eq!(who("all"), Ok(Who::All));
-        assert_eq!(who("alice"), Ok(Who::User("alice".to_owned())));
-        assert_eq!(who("account:ML"), Ok(Who::Account("ml".to_owned())));
+        assert_eq!(selected_user("all"), Ok(Who::All));
+        assert_eq!(selected_user("alice"), Ok(Who::User("alice".to_owned())));
+        assert_eq!(selected_user("account:ML"), Ok(Who::Account("ml".to_owned())));
         for (raw, why) in [
             ("-x", "is not a login name"),
             ("group:ml", "nor account:NAME"),
             ("account:", "is not the name of an account"),
             ("account:-x", "is not the name of an account"),
         ] {
-            assert!(who(raw).unwrap_err().contains(why), "{raw}");
+            assert!(selected_user(raw).unwrap_err().contains(why), "{raw}");
         }
         assert!(partition("gpu,-x").unwrap_err().contains("is not the name of a partition"));
         assert!(nodelist("gpu-[01-04],login1").is_ok());

@@ -25,7 +25,7 @@ pub struct ScenarioFile {
     #[serde(default)]
     pub still: bool,
     /// After this time, episodes and faults repeat.
-    #[serde(default = "quarter_hour")]
+    #[serde(default = "default_cycle")]
     pub cycle: Spanned<SignedDuration>,
     /// Nodes.
     #[serde(rename = "node", default)]
@@ -38,7 +38,7 @@ pub struct ScenarioFile {
     pub faults: Vec<FaultEntry>,
 }
 
-fn quarter_hour() -> Spanned<SignedDuration> {
+fn default_cycle() -> Spanned<SignedDuration> {
     Spanned::new(0..0, SignedDuration::seconds(900))
 }
 
@@ -58,19 +58,19 @@ pub struct NodeGroup {
     #[serde(default)]
     pub mig: Vec<Spanned<Profile>>,
     /// CPUs of each.
-    #[serde(default = "some_cpus")]
+    #[serde(default = "default_cpus")]
     pub cpus: u32,
     /// Memory of each, in GiB.
-    #[serde(default = "some_memory")]
+    #[serde(default = "default_memory_gib")]
     pub mem_gib: u64,
     /// Driver version.
-    #[serde(default = "some_driver")]
+    #[serde(default = "default_driver")]
     pub driver: String,
     /// Newest CUDA version the driver supports.
-    #[serde(default = "some_cuda")]
+    #[serde(default = "default_cuda")]
     pub cuda: String,
     /// Kernel release.
-    #[serde(default = "some_kernel")]
+    #[serde(default = "default_kernel")]
     pub kernel: String,
     /// Output of a login shell before the probe's first line.
     #[serde(default)]
@@ -84,23 +84,23 @@ fn model<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static GpuModel
         .ok_or_else(|| D::Error::custom(format!("no GPU model is called {id:?}; there are {}", known())))
 }
 
-fn some_cpus() -> u32 {
+fn default_cpus() -> u32 {
     64
 }
 
-fn some_memory() -> u64 {
+fn default_memory_gib() -> u64 {
     512
 }
 
-fn some_driver() -> String {
+fn default_driver() -> String {
     "570.133.20".to_owned()
 }
 
-fn some_cuda() -> String {
+fn default_cuda() -> String {
     "12.8".to_owned()
 }
 
-fn some_kernel() -> String {
+fn default_kernel() -> String {
     "5.15.0-139-generic".to_owned()
 }
 
@@ -127,7 +127,7 @@ pub struct JobEntry {
     /// End time; by default its time limit.
     pub end: Option<SignedDuration>,
     /// SLURM's state after its end.
-    #[serde(default = "completed")]
+    #[serde(default = "default_end_state")]
     pub ends_as: String,
     /// Time limit.
     pub limit: Option<SignedDuration>,
@@ -136,7 +136,7 @@ pub struct JobEntry {
     /// Dependencies, in SLURM's notation.
     pub dependency: Option<String>,
     /// Its batch script.
-    #[serde(default = "train_script")]
+    #[serde(default = "default_script")]
     pub script: String,
     /// Repeats after this time, with another job id.
     pub every: Option<SignedDuration>,
@@ -154,10 +154,10 @@ pub struct JobEntry {
     /// Time between checkpoints of a training.
     pub checkpoint_every: Option<SignedDuration>,
     /// Device memory that it uses, in % of the GPU's.
-    #[serde(default = "most_memory")]
+    #[serde(default = "default_memory_pct")]
     pub memory_pct: Spanned<u32>,
     /// Name of its processes.
-    #[serde(default = "python")]
+    #[serde(default = "default_program")]
     pub command: String,
     /// Command line of its processes.
     pub args: Option<String>,
@@ -172,19 +172,19 @@ pub struct JobEntry {
     pub episodes: Vec<EpisodeEntry>,
 }
 
-fn completed() -> String {
+fn default_end_state() -> String {
     "COMPLETED".to_owned()
 }
 
-fn most_memory() -> Spanned<u32> {
+fn default_memory_pct() -> Spanned<u32> {
     Spanned::new(0..0, 88)
 }
 
-fn train_script() -> String {
+fn default_script() -> String {
     "train.sbatch".to_owned()
 }
 
-fn python() -> String {
+fn default_program() -> String {
     "python3".to_owned()
 }
 
@@ -294,6 +294,8 @@ pub enum FaultKind {
     Dies,
     /// Its network is down: links break and connections fail, but it keeps running.
     Unreachable,
+    /// Its host key is not recorded: logins stop before they start.
+    UnknownHostKey,
     /// Links stay open, but no line arrives.
     Silent,
     /// The driver is unloaded.
@@ -327,6 +329,7 @@ impl FaultKind {
             self,
             Self::Dies
                 | Self::Unreachable
+                | Self::UnknownHostKey
                 | Self::Silent
                 | Self::NoDriver
                 | Self::NvmlStuck
@@ -339,6 +342,7 @@ impl FaultKind {
         match self {
             Self::Dies => "dies",
             Self::Unreachable => "unreachable",
+            Self::UnknownHostKey => "unknown_host_key",
             Self::Silent => "silent",
             Self::NoDriver => "no_driver",
             Self::LostGpu => "lost_gpu",

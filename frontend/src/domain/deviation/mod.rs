@@ -72,7 +72,7 @@ impl Outlier {
 
 /// Returns the name of a GPU in a sentence: `Rank 35 (gpu-h05 GPU 3)`, or `gpu-h05 GPU 3` if no
 /// rank is known.
-pub fn who(node: &str, gpu: &str, ranks: &[u32]) -> String {
+pub fn gpu_title(node: &str, gpu: &str, ranks: &[u32]) -> String {
     let list = || ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     match ranks {
         [] => format!("{node} {gpu}"),
@@ -89,15 +89,15 @@ mod tests {
     fn a_sentence_names_rank_place_cause_amount_and_duration() {
         let slow = Outlier { away: -885.0, lasts_ms: 560_000, or_longer: false };
         assert_eq!(
-            slow.sentence(&who("gpu-h05", "GPU 3", &[35]), Metric::CLOCK),
+            slow.sentence(&gpu_title("gpu-h05", "GPU 3", &[35]), Metric::CLOCK),
             "Rank 35 (gpu-h05 GPU 3): SM clock 885 MHz below the median for 9 min"
         );
         let idle = Outlier { away: -98.4, lasts_ms: 600_000, or_longer: true };
         assert_eq!(
-            idle.sentence(&who("n1", "GPU 0", &[]), Metric::UTIL),
+            idle.sentence(&gpu_title("n1", "GPU 0", &[]), Metric::UTIL),
             "n1 GPU 0: Utilisation 98 points below the median for at least 10 min"
         );
-        assert_eq!(who("n1", "GPU 0", &[3, 7]), "Ranks 3, 7 (n1 GPU 0)");
+        assert_eq!(gpu_title("n1", "GPU 0", &[3, 7]), "Ranks 3, 7 (n1 GPU 0)");
     }
 
     #[test]

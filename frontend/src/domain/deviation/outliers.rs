@@ -1,6 +1,6 @@
 //! Sentences about the outliers of a job, the largest deviation first.
 
-use super::{Deviation, who};
+use super::{Deviation, gpu_title};
 use crate::domain::metric::Metric;
 
 /// An outlier, with the names of its GPU.
@@ -45,7 +45,7 @@ pub fn sentences(mut found: Vec<Found>, most: usize) -> (Vec<Sentence>, usize) {
         let name = if is_whole_node {
             format!("{} (all {alike} GPUs)", one.node)
         } else {
-            who(&one.node, &one.gpu, &one.ranks)
+            gpu_title(&one.node, &one.gpu, &one.ranks)
         };
         let text = one.deviation.outlier.as_ref().map(|outlier| outlier.sentence(&name, metric));
         sentences.extend(text.map(|text| Sentence { at, metric, text }));

@@ -35,7 +35,7 @@ pub fn Overlay(
     view! {
         <section class="panel overlay" aria-label="Rank comparison">
             <div class="panel__head">
-                <h2>"Rank comparison" <small>{move || plot.with(what)}</small></h2>
+                <h2>"Rank comparison" <small>{move || plot.with(subtitle)}</small></h2>
                 <span class="spring"></span>
                 {export.buttons()}
             </div>
@@ -46,7 +46,7 @@ pub fn Overlay(
     }
 }
 
-fn what(plot: &Plot) -> String {
+fn subtitle(plot: &Plot) -> String {
     match plot.lines.len() {
         0 => "no GPU yet".to_owned(),
         1 => "one GPU".to_owned(),

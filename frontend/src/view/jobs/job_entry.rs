@@ -32,7 +32,7 @@ pub fn JobEntry(
     let scope = overview_scope(&page, id);
     let health = job_health(&page, &scope, job);
     let name = move || job.with(|job| job.as_ref().map(|job| job.name.to_string()));
-    let what = move || job.with(|job| job.as_ref().map(what));
+    let allocation = move || job.with(|job| job.as_ref().map(allocation));
     let when = {
         let page = page.clone();
         Memo::new(move |_| {
@@ -50,7 +50,7 @@ pub fn JobEntry(
                 <Dot health/>
                 <b class="job__name" title=name>{move || name()}</b>
                 <span class="job__when"><span class="num">{move || when.get().0}</span> " " <small>{move || when.get().1}</small></span>
-                <small class="job__what">{move || health.with(reason)} {move || what()}</small>
+                <small class="job__what">{move || health.with(reason)} {move || allocation()}</small>
                 <Cells scope/>
             </a>
         </li>
@@ -107,7 +107,7 @@ pub fn health_by(
 }
 
 /// Summarises a job: its number, its nodes, its GPUs.
-pub fn what(job: &Job) -> String {
+pub fn allocation(job: &Job) -> String {
     let mut parts = vec![job.label.to_string()];
     match job.nodes.as_slice() {
         [only] => parts.push(only.to_string()),

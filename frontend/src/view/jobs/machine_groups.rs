@@ -92,7 +92,7 @@ fn Machine(cell: NodeCell) -> impl IntoView {
             <a class="machine" href=href>
                 <i class=class aria-hidden="true"></i>
                 <b class="machine__name">{name}</b>
-                <span class="machine__what">{move || of(what)}</span>
+                <span class="machine__what">{move || of(gpu_summary)}</span>
                 <span class="machine__cells c-cells"><Cells scope/></span>
                 <span class="machine__use">{move || of(|row| row.gpus.sentence())}</span>
                 <span class="machine__util num">{move || of(|row| row.util_pct.map(|util| format!("{util} %")).unwrap_or_default())}</span>
@@ -105,7 +105,7 @@ fn Machine(cell: NodeCell) -> impl IntoView {
 }
 
 /// Returns the number and model of a machine's GPUs: `8 × H100`.
-fn what(row: &Row) -> String {
+fn gpu_summary(row: &Row) -> String {
     match (&row.model, row.count) {
         (_, 0) => String::new(),
         (Some(model), count) => format!("{count} × {model}"),

@@ -28,8 +28,11 @@ pub fn of(nvml: &Nvml, handle: &DeviceHandle<'_>) -> GpuFacts {
     };
     match &handle.device {
         Ok(device) => {
-            let facts =
-                with_limits(device, handle, with_modes(nvml, device, handle, who(device, handle, blank)));
+            let facts = with_limits(
+                device,
+                handle,
+                with_modes(nvml, device, handle, with_identity(device, handle, blank)),
+            );
             let mut facts = GpuFacts {
                 unified_memory: unified(device, handle, &facts),
                 mig: instance(device, handle, &facts),
@@ -51,7 +54,7 @@ fn reported_value<T>(handle: &DeviceHandle<'_>, result: Result<T, NvmlError>) ->
     }
 }
 
-fn who(device: &Device<'_>, handle: &DeviceHandle<'_>, blank: GpuFacts) -> GpuFacts {
+fn with_identity(device: &Device<'_>, handle: &DeviceHandle<'_>, blank: GpuFacts) -> GpuFacts {
     let pci = reported_value(handle, device.pci_info().map(|pci| pci.bus_id));
     GpuFacts {
         minor: reported_value(handle, device.minor_number()),
