@@ -23,6 +23,9 @@ pub enum ConnectError {
     /// It has crashed, or its network is down.
     #[error("cannot connect to {0} port 22: no route to host")]
     NoRoute(NodeName),
+    /// Its host key is not recorded.
+    #[error("the host key of {0} is not known")]
+    UnknownHostKey(NodeName),
 }
 
 impl Cluster {
@@ -54,6 +57,9 @@ impl Cluster {
         let gone = [FaultKind::Dies, FaultKind::Unreachable];
         if gone.iter().any(|kind| self.scenario.fault_age_ms(index, *kind, now.t_ms).is_some()) {
             return Err(ConnectError::NoRoute(node.clone()));
+        }
+        if self.scenario.fault_age_ms(index, FaultKind::UnknownHostKey, now.t_ms).is_some() {
+            return Err(ConnectError::UnknownHostKey(node.clone()));
         }
         Ok(SimulatedProbe::start(self.scenario.clone(), self.streams.clone(), index, now))
     }

@@ -71,10 +71,8 @@ impl Launcher for Scripted {
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
         let ScriptedCluster { cluster, clock } = &self.cluster;
-        let unreachable =
-            |error: ConnectError| LaunchError::Unreachable { why: Text::new(error.to_string()) };
-        tokio::time::sleep(cluster.latency(node).map_err(unreachable)?).await;
-        let probe = cluster.connect(node, clock.now()).map_err(unreachable)?;
+        tokio::time::sleep(cluster.latency(node).map_err(failure)?).await;
+        let probe = cluster.connect(node, clock.now()).map_err(failure)?;
         let (out, stdout) = mpsc::channel(PIPE_DEPTH);
         let (stdin, control) = mpsc::channel(PIPE_DEPTH);
         let (ended, end) = oneshot::channel();
@@ -84,6 +82,18 @@ impl Launcher for Scripted {
             let _ = ended.send(link.run(control).await);
         });
         Ok(NodeStream { stdout, stdin, end })
+    }
+}
+
+/// Maps a failure as the launchers of real nodes do.
+fn failure(error: ConnectError) -> LaunchError {
+    let why = Text::new(error.to_string());
+    match error {
+        ConnectError::UnknownHostKey(node) => LaunchError::HostKey {
+            why,
+            advice: format!("check it and record it by logging in once: ssh {node}").into(),
+        },
+        ConnectError::UnknownNode(_) | ConnectError::NoRoute(_) => LaunchError::Unreachable { why },
     }
 }
 

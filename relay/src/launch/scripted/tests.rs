@@ -215,6 +215,13 @@ async fn a_probe_ends_with_its_pipe_and_without_pings() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_whose_host_key_is_not_known_needs_its_user() {
+    let cluster = faulty("[[fault]]\nnodes = \"n1\"\nkind = \"unknown_host_key\"");
+    let refused = cluster.launcher().launch(&node("n1")).await.unwrap_err();
+    assert!(matches!(refused, LaunchError::HostKey { .. }), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_crashing_node_drops_its_link_and_returns() {
     let cluster = faulty("[[fault]]\nnodes = \"n1\"\nkind = \"dies\"\nat = \"10s\"\nfor = \"30s\"");
     let mut link = Reader::connect(&cluster, "n1").await;
