@@ -1,6 +1,7 @@
 //! The context that all views share: fleet, feed, route, clock and settings.
 
 use crate::chart::Window;
+use crate::domain::attention;
 use crate::domain::health::{Freshness, Health, freshness};
 use crate::domain::pending_action::PendingAction;
 use crate::domain::route::Route;
@@ -305,5 +306,17 @@ pub fn is_stale(page: &Page, store: &TopicStore, node: &NodeCell) -> bool {
 pub fn node_health(page: &Page, store: &TopicStore, node: &NodeCell) -> Arc<Health> {
     let now_ms = page.fleet.shown_ms();
     let unknown = || Arc::new(Health { severity: Severity::Pending, label: "not known".to_owned() });
-    store.health(node, now_ms).unwrap_or_else(unknown)
+    let health = store.health(node, now_ms).unwrap_or_else(unknown);
+    // What a node without GPUs means depends on its jobs.
+    if health.severity == Severity::Pending && lacks_gpus(page, store, node) {
+        return Arc::new(Health::new(Severity::Error, "no GPU can be read"));
+    }
+    health
+}
+
+/// Returns whether no GPU can be read on a node where a job has some; does not subscribe.
+pub fn lacks_gpus(page: &Page, store: &TopicStore, node: &NodeCell) -> bool {
+    store
+        .node(node, |node| page.jobs.with_untracked(|jobs| attention::lacks_gpus(node, jobs)))
+        .unwrap_or_default()
 }

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::{Browser, Scheme};
+use nodeglass_tests::process::Process;
 use nodeglass_tests::{TestRelay, relay::Link};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -31,6 +32,11 @@ cpus = 112
 mem_gib = 2015
 driver = "570.133.20"
 cuda = "12.8"
+[[fault]]
+nodes = "gpu-h01"
+kind = "unknown_host_key"
+at = "0s"
+for = "1h"
 [[fault]]
 nodes = "gpu-h02"
 kind = "unreachable"
@@ -117,6 +123,18 @@ async fn take(browser: &Browser, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Checks that what the browser shows now fits a window of 1440 × 900 at a zoom of 200 %.
+async fn take_zoomed(browser: &Browser) -> Result<()> {
+    let metrics = json!({ "width": 720, "height": 450, "deviceScaleFactor": 2, "mobile": false });
+    browser.devtools("Emulation.setDeviceMetricsOverride", metrics).await?;
+    browser.until("a page that fits", "document.documentElement.scrollWidth <= innerWidth").await?;
+    if is_for_documents() {
+        tokio::time::sleep(Duration::from_millis(1_300)).await;
+        browser.photograph_for_documents("zoomed").await?;
+    }
+    screen(browser, &SCREENS[0]).await
+}
+
 /// Opens a path, waits for an expression, and takes it.
 async fn take_at(
     browser: &Browser,
@@ -144,6 +162,7 @@ async fn every_page_fits_every_screen() -> Result<()> {
     let hung = "/looks hung/i.test(document.querySelector('.attention')?.innerText)";
     browser.until("the hung job", hung).await?;
     take(&browser, "overview").await?;
+    take_zoomed(&browser).await?;
     let (rows, text) = (format!("{ROWS}.length > 2"), "(document.querySelector('main')?.innerText ?? '')");
     let list = "document.querySelector('.attention--job') && document.querySelector('.heat-map canvas')";
     let facts = "document.querySelectorAll('.fact').length > 5".to_owned();
@@ -207,6 +226,7 @@ async fn every_trouble_fits_every_screen() -> Result<()> {
     for place in [
         ("ended", "/job/48535", format!("/out of memory/.test({text})")),
         ("unreachable", "/node/gpu-h02", format!("/reach|connect|down/i.test({text})")),
+        ("refused", "/node/gpu-h01", format!("/log in/.test({text})")),
         ("stale", "/node/gpu-h03", format!("/silent|stale|onnecting/.test({text})")),
         ("no-driver", "/node/gpu-h04", format!("/driver/.test({text})")),
         ("lost-gpu", "/node/gpu-h05", format!("{ROWS}.length > 3")),
@@ -252,10 +272,19 @@ async fn guests_and_lost_connections_fit_every_screen() -> Result<()> {
     open(&browser, &relay).await?;
     browser.open(&relay.link().path("/job/48213")).await?;
     browser.until("its graphs", "document.querySelector('.heat-map canvas')").await?;
+    let authority = relay.link().authority.clone();
     let pid = i32::try_from(relay.pid()).ok().and_then(Pid::from_raw).context("a pid")?;
     kill_process(pid, Signal::KILL)?;
     browser.until("the banner", "document.querySelector('.notice--link')").await?;
-    take(&browser, "link-lost").await
+    take(&browser, "link-lost").await?;
+    // Another relay of the same user, on the same port.
+    let mut command = TestRelay::command(relay.home())?;
+    let mut second = Process::start(command.args(["--demo", "--new", "--bind", &authority]))?;
+    second.wait_for("a link", Link::find)?;
+    browser
+        .until("the restart", "/restarted/.test(document.querySelector('.notice--link')?.innerText)")
+        .await?;
+    take(&browser, "restarted").await
 }
 
 #[tokio::test]
@@ -266,6 +295,10 @@ async fn a_job_of_512_gpus_fits_every_screen() -> Result<()> {
     browser.open(&relay.link().url).await?;
     browser
         .until("the job", "document.querySelector('.jobs a.job') && document.querySelector('.attention')")
+        .await?;
+    // Its 64 probes start one after another.
+    browser
+        .until("all nodes", "!/cannot be reached/.test(document.querySelector('.attention').innerText)")
         .await?;
     take(&browser, "large").await?;
     let ready = "document.querySelector('.heat-map canvas') && document.querySelector('.attention--job')";

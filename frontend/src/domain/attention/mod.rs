@@ -7,6 +7,7 @@ mod gpu;
 mod node;
 mod tracker;
 
+pub use node::lacks_gpus;
 pub use tracker::{Entry, Tracker};
 
 use crate::domain::health::{Freshness, freshness};

@@ -5,6 +5,13 @@ use crate::domain::severity::Severity;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{Link, NodePicture};
 
+/// Returns whether no GPU can be read on a node where a job has some.
+pub fn lacks_gpus(node: &NodePicture, jobs: &[Job]) -> bool {
+    let expects =
+        |job: &Job| job.gpu_count.is_some_and(|gpus| gpus > 0) && !node.head.without_gpus.contains(&job.id);
+    node.head.no_gpu.is_some() && jobs_on(node, jobs).into_iter().any(expects)
+}
+
 /// Returns the problem of a node, which affects every job on it.
 pub fn problem(node: &NodePicture, jobs: &[Job], now: Now) -> Option<Item> {
     let affected = jobs_on(node, jobs);
@@ -55,10 +62,7 @@ pub fn problem(node: &NodePicture, jobs: &[Job], now: Now) -> Option<Item> {
                 );
             }
             let why = node.head.no_gpu.as_ref()?;
-            let expects = |job: &&Job| {
-                job.gpu_count.is_some_and(|gpus| gpus > 0) && !node.head.without_gpus.contains(&job.id)
-            };
-            if !affected.iter().any(expects) {
+            if !lacks_gpus(node, jobs) {
                 return None;
             }
             item(
@@ -125,5 +129,6 @@ mod tests {
         assert_eq!(problem(&bare, &[job(1, "n1")], NOW), None);
         let with_gpus = Job { gpu_count: Some(4), ..job(1, "n1") };
         assert_eq!(problem(&bare, &[with_gpus], NOW).unwrap().reason, "no GPU on n1");
+        assert!(!lacks_gpus(&bare, &[job(1, "n1")]), "a node without jobs that have GPUs lacks none");
     }
 }

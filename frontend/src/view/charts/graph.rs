@@ -1,7 +1,7 @@
 //! A line graph of some GPUs over time that highlights the hovered one.
 
 use super::gpu_groups::{NodeGroup, history_revision};
-use super::plot::Plot;
+use super::plot::{Line, Plot};
 use super::plot_area::{PlotArea, PlotHandlers};
 use super::plot_paint::paint;
 use super::time_bar::TimeAxis;
@@ -108,26 +108,33 @@ fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
             let (at, at_end) = step.map_or_else(|| plot.newest(), |step| (step, false));
             // A live range ends with the job.
             let at_end = at_end || (step.is_none() && time.is_over() && time.range().is_live());
-            let value_text = |values: &[Option<f32>]| match values.get(at).copied().flatten() {
-                Some(value) => metric.format(value),
-                None => "no data".to_owned(),
-            };
+            let format =
+                |value: Option<f32>| value.map_or_else(|| "no data".to_owned(), |value| metric.format(value));
+            let value_at = |values: &[Option<f32>]| values.get(at).copied().flatten();
+            // At the end of a job, its last readings, as in the totals: a step is a mean.
+            let value_text = |line: &Line| format(if at_end { line.now } else { value_at(&line.values) });
             let gpu_ref = gpu_ref.filter(|_| plot.lines.len() > 1);
             let highlighted_value = gpu_ref.and_then(|gpu_ref| {
-                plot.line_for(&gpu_ref).map(|(_, line)| format!("{} {}", line.name, value_text(&line.values)))
+                plot.line_for(&gpu_ref).map(|(_, line)| format!("{} {}", line.name, value_text(line)))
             });
-            let all = match (&plot.band, plot.lines.as_slice()) {
-                (Some(band), _) if band.mid.get(at).is_none_or(Option::is_none) => Some("no data".to_owned()),
-                (Some(band), _) => Some(format!(
-                    "median {}, {} to {}",
-                    value_text(&band.mid),
-                    value_text(&band.low),
-                    value_text(&band.high)
-                )),
-                (None, [one]) => Some(value_text(&one.values)),
-                (None, [one, other]) => {
-                    Some(format!("{} and {}", value_text(&one.values), value_text(&other.values)))
+            let spread = match &plot.band {
+                Some(_) if at_end => plot.last_readings(),
+                Some(band) => {
+                    let [low, mid, high] = [&band.low, &band.mid, &band.high].map(|values| value_at(values));
+                    low.zip(mid).zip(high).map(|((low, mid), high)| (low, mid, high))
                 }
+                None => None,
+            };
+            let all = match (&plot.band, plot.lines.as_slice()) {
+                (Some(_), _) => Some(spread.map_or_else(
+                    || "no data".to_owned(),
+                    |(low, mid, high)| {
+                        let [low, mid, high] = [low, mid, high].map(|value| metric.format(value));
+                        format!("median {mid}, {low} to {high}")
+                    },
+                )),
+                (None, [one]) => Some(value_text(one)),
+                (None, [one, other]) => Some(format!("{} and {}", value_text(one), value_text(other))),
                 (None, _) => None,
             };
             let text = [highlighted_value, all].into_iter().flatten().collect::<Vec<_>>().join(" · ");

@@ -155,7 +155,7 @@ fn Block(
         }
     };
     view! {
-        <div class="heat-map__block" style:--names=move || name_columns.get().to_string()>
+        <div class="heat-map__block" class:heat-map__block--only={columns == 1} style:--names=move || name_columns.get().to_string()>
             <div class="heat-map__names">{names}</div>
             <PlotArea label window handlers=handlers(&page, &time, &scope, groups, strips, metric)>
                 <canvas class="heat" node_ref=canvas style:height=move || format!("{}px", strips.with(Strips::height))></canvas>

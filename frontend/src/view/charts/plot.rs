@@ -1,6 +1,7 @@
 //! A plot: lines of GPUs on one scale and one time range, ready to be drawn, read and compared.
 
 use super::gpu_groups::{GpuEntry, NodeGroup, is_over};
+use crate::chart::band::spread;
 use crate::chart::{Band, Point, Series, Window, WindowCache};
 use crate::domain::metric::Metric;
 use crate::fleet::TopicStore;
@@ -37,6 +38,8 @@ pub struct Line {
     pub name: String,
     /// Its values.
     pub values: Series,
+    /// Its last reading; unlike the newest step, not a mean.
+    pub now: Option<f32>,
 }
 
 impl Line {
@@ -86,6 +89,7 @@ impl Plot {
                 gpu_ref: group.gpu_ref(gpu),
                 name: String::new(),
                 values: Series::new(),
+                now: None,
             });
             if !same_names {
                 line.name = group.name(store, gpu);
@@ -93,6 +97,7 @@ impl Plot {
             let (top, points) = group.values(store, gpu, metric, &window, step.1);
             plot.top = top.unwrap_or(0.0).max(plot.top);
             line.advance(step, &points, window.steps());
+            line.now = group.now(store, gpu, metric);
             line
         };
         plot.lines = all.map(line).collect();
@@ -102,7 +107,8 @@ impl Plot {
             band.advance(step, rows());
             band
         });
-        plot.outliers = outliers(store, groups);
+        // The only GPU of a graph has nothing there to stand out from.
+        plot.outliers = if plot.lines.len() > 1 { outliers(store, groups) } else { Vec::new() };
         (plot, true)
     }
 
@@ -116,6 +122,11 @@ impl Plot {
     pub fn newest(&self) -> (usize, bool) {
         let rows = self.lines.iter().map(|line| line.values.as_slice());
         newest(rows, self.window.steps().saturating_sub(1), self.is_over)
+    }
+
+    /// Returns the lowest, median and highest last reading.
+    pub fn last_readings(&self) -> Option<(f32, f32, f32)> {
+        spread(&mut self.lines.iter().filter_map(|line| line.now).collect::<Vec<_>>())
     }
 
     /// Returns the line nearest to a value at a step.

@@ -4,7 +4,7 @@ use crate::domain::health::Health;
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::fleet::{NodeCell, TopicStore};
-use crate::state::page::Page;
+use crate::state::page::{Page, lacks_gpus};
 use crate::view::widgets::actions;
 use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
@@ -27,7 +27,12 @@ pub fn NodeNotice(
             node.head().track();
             node.samples().track();
             let now_ms = page.now_ms();
-            let text = store.node(&node, |node| notice(node, now_ms)).flatten();
+            let mut text = store.node(&node, |node| notice(node, now_ms)).flatten();
+            if lacks_gpus(&page, &store, &node)
+                && let Some(notice) = text.as_mut().filter(|notice| notice.severity == Severity::Pending)
+            {
+                notice.severity = Severity::Error;
+            }
             // While the connection to the relay is lost, only that is reported.
             text.filter(|_| page.feed.is_live())
         })

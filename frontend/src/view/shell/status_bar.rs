@@ -131,7 +131,7 @@ fn Launcher() -> impl IntoView {
         let LauncherStatus { name, reason } = selected.get()?;
         let reason = format!("Why not the built-in SSH: {}", reason?);
         let launcher = format!("probes started with {name}");
-        Some(view! { <span class="foot__launcher hide-s" title=reason>{launcher}</span> })
+        Some(view! { <span class="hide-s" title=reason>{launcher}</span> })
     }
 }
 
