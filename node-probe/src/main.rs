@@ -6,7 +6,13 @@ use node_probe::{
     driver_thread::{DriverTimings, SourceConfig, SourceFactory},
     once,
     probe::{self, Settings},
-    source::{amd::AmdSource, intel::IntelSource, nvml::NvmlSource, unread::UnreadSource},
+    source::{
+        amd::AmdSource,
+        intel::IntelSource,
+        nvml::NvmlSource,
+        tpu::{self, TpuSource},
+        unread::UnreadSource,
+    },
     takeover::RelayId,
 };
 use nodeglass_protocol::Vendor;
@@ -54,7 +60,13 @@ struct Arguments {
     /// NVML library to load instead of the driver's libnvidia-ml.so.1
     #[arg(long, value_name = "PATH")]
     nvml: Option<PathBuf>,
-    /// For tests: folder whose sys and proc describe the GPUs of AMD and Intel
+    /// libtpuinfo to load for TPUs
+    #[arg(long, value_name = "PATH", default_value = "libtpuinfo.so")]
+    libtpuinfo: PathBuf,
+    /// Load libtpuinfo and respond to lines on stdin, as a child process of the probe
+    #[arg(long, hide = true)]
+    tpu_worker: bool,
+    /// For tests: folder whose sys and proc describe the accelerators other than NVIDIA's
     #[arg(long, value_name = "PATH", default_value = "/", overrides_with = "sysroot", hide = true)]
     sysroot: PathBuf,
     /// Exit with status 4 unless this is the build with the given id
@@ -88,6 +100,10 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
+    if arguments.tpu_worker {
+        tpu::worker::run(&arguments.libtpuinfo)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Some(expected) = &arguments.expect {
         let own = build::own()?;
         if own != *expected {
@@ -112,8 +128,8 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
 /// The sources of this node, in the order of their GPUs.
 fn sources(arguments: &Arguments) -> Vec<SourceConfig> {
     let source = |vendor, make: SourceFactory| SourceConfig { vendor, make };
-    let library = arguments.nvml.clone();
-    let [amd, intel, unread] = [(); 3].map(|()| arguments.sysroot.clone());
+    let (library, libtpuinfo) = (arguments.nvml.clone(), arguments.libtpuinfo.clone());
+    let [amd, intel, tpu, unread] = [(); 4].map(|()| arguments.sysroot.clone());
     vec![
         source(
             Vendor::Nvidia,
@@ -121,6 +137,7 @@ fn sources(arguments: &Arguments) -> Vec<SourceConfig> {
         ),
         source(Vendor::Amd, Box::new(move |calls| Box::new(AmdSource::new(&amd, calls)))),
         source(Vendor::Intel, Box::new(move |calls| Box::new(IntelSource::new(&intel, calls)))),
+        source(Vendor::Tpu, Box::new(move |calls| Box::new(TpuSource::new(&tpu, &libtpuinfo, calls)))),
         source(Vendor::Unknown, Box::new(move |_| Box::new(UnreadSource::new(&unread)))),
     ]
 }

@@ -1,5 +1,5 @@
-//! Sources of accelerator readings: NVML, the kernel's attributes of AMD and Intel GPUs, and a script
-//! for tests.
+//! Sources of accelerator readings: NVML, the kernel's attributes of AMD and Intel GPUs, libtpuinfo, and
+//! a script for tests.
 
 pub mod amd;
 pub(crate) mod bound;
@@ -9,6 +9,7 @@ pub mod intel;
 pub mod multi;
 pub mod nvml;
 pub mod scripted;
+pub mod tpu;
 pub mod unread;
 mod xids;
 
@@ -17,6 +18,13 @@ use nodeglass_protocol::probe::{
 };
 use nodeglass_protocol::{GpuUuid, Text};
 use std::sync::Arc;
+
+/// At every how many attempts to open a source the PCI devices are looked at, which are many.
+const PCI_EVERY: u32 = 20;
+/// Why a list of processes is incomplete.
+const HIDDEN_PROCESSES: &str = "processes of other users are not visible to this user";
+/// Fault of a device that the kernel no longer lists.
+const LOST_DEVICE: &str = "GPU is lost: the kernel no longer lists it";
 
 /// A source of accelerators that can be opened repeatedly.
 pub trait Source: Send {

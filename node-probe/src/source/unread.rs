@@ -3,7 +3,8 @@
 
 use super::drm::attribute;
 use super::drm::card::{self, MAX_ENTRIES};
-use super::{Absent, Session, Source};
+use super::tpu;
+use super::{Absent, PCI_EVERY, Session, Source};
 use std::{
     collections::BTreeMap,
     fs,
@@ -53,8 +54,6 @@ const VENDORS: [(u32, &str); 5] =
 /// processing accelerators.
 const DISPLAY: u32 = 0x03;
 const ACCELERATOR: u32 = 0x12;
-/// Every how many attempts the PCI devices are looked at, which are many.
-const PCI_EVERY: u32 = 20;
 
 /// The source of what no source reads. Opening it always fails.
 pub struct UnreadSource {
@@ -106,6 +105,7 @@ fn gpus(root: &Path) -> Vec<String> {
 fn accelerators(root: &Path) -> Vec<String> {
     let class = root.join("sys/class/accel");
     let devices = names(&class).into_iter().filter(|name| card::number(name, "accel").is_some());
+    let devices = devices.filter(|name| !tpu::is_chip(&class.join(name).join("device")));
     let driver = |name: String| card::driver_of(&class.join(name).join("device"));
     devices
         .map(|name| unread(&driver(name).unwrap_or_else(|| "without a driver".into()), "accelerator"))
@@ -121,7 +121,7 @@ fn unbound(root: &Path) -> BTreeMap<String, u32> {
         let Some(class) = attribute::read_hex(&device.join("class")).map(|class| class >> 16) else {
             continue;
         };
-        if class != DISPLAY && class != ACCELERATOR {
+        if class != DISPLAY && class != ACCELERATOR || tpu::is_chip(&device) {
             continue;
         }
         let vendor = attribute::read_hex(&device.join("vendor"));

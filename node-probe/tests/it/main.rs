@@ -20,5 +20,6 @@ mod requests;
 mod sources;
 mod succession;
 mod sysfs;
+mod tpu;
 mod unread;
 mod usage;

@@ -11,7 +11,7 @@ fn accelerator(tree: &Tree, number: u32, driver: &str) {
     tree.link(&format!("sys/class/accel/accel{number}/device"), &format!("../../../../{device}"));
 }
 
-fn pci(tree: &Tree, address: &str, class: &str, vendor: &str, driver: Option<&str>) {
+pub fn pci(tree: &Tree, address: &str, class: &str, vendor: &str, driver: Option<&str>) {
     let device = format!("sys/bus/pci/devices/{address}");
     tree.file(&format!("{device}/class"), format!("{class}\n"));
     tree.file(&format!("{device}/vendor"), format!("{vendor}\n"));

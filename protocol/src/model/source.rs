@@ -16,6 +16,8 @@ pub enum Vendor {
     Amd,
     /// Intel, read through the attributes of the kernel driver.
     Intel,
+    /// Google TPU, read through libtpuinfo.
+    Tpu,
 }
 
 impl Vendor {
@@ -26,6 +28,7 @@ impl Vendor {
             Self::Nvidia => "NVIDIA",
             Self::Amd => "AMD",
             Self::Intel => "Intel",
+            Self::Tpu => "TPU",
         }
     }
 
@@ -36,6 +39,7 @@ impl Vendor {
             Self::Nvidia => "CUDA",
             Self::Amd => "ROCm",
             Self::Intel => "Level Zero",
+            Self::Tpu => "libtpu",
         }
     }
 
@@ -46,6 +50,7 @@ impl Vendor {
             Self::Nvidia => "NVML",
             Self::Amd => "AMD driver",
             Self::Intel => "Intel driver",
+            Self::Tpu => "libtpuinfo",
         }
     }
 }

@@ -48,7 +48,7 @@ fn pending() -> GpuFacts {
 }
 
 /// Facts without any value.
-fn unsupported() -> GpuFacts {
+pub fn unsupported() -> GpuFacts {
     GpuFacts {
         minor: Reading::Unsupported,
         pci: Reading::Unsupported,

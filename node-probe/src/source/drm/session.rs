@@ -7,7 +7,10 @@ use super::facts;
 use crate::clock;
 use crate::source::bound;
 use crate::source::calls::CallTracker;
-use crate::source::{Absent, DriverEvent, GpuProcess, GpuProcessList, Inventory, Session, Source};
+use crate::source::{
+    Absent, DriverEvent, GpuProcess, GpuProcessList, HIDDEN_PROCESSES, Inventory, LOST_DEVICE, Session,
+    Source,
+};
 use nodeglass_protocol::probe::{
     GpuFacts, GpuHealth, GpuSample, MAX_PROCESSES, ProcessGap, ProcessKind, ProcessReadings, SourceVersions,
 };
@@ -19,12 +22,8 @@ use std::{
     sync::Arc,
 };
 
-/// Fault of a GPU that the kernel no longer lists.
-const LOST: &str = "GPU is lost: the kernel no longer lists it";
 /// Why nothing is read from a suspended GPU.
 const ASLEEP: &str = "the GPU is suspended, and reading it would wake it";
-/// Why a list of processes is incomplete.
-const HIDDEN: &str = "processes of other users are not visible to this user";
 
 /// A GPU of one vendor with its open attributes.
 pub trait Device: Sized {
@@ -145,7 +144,7 @@ impl<D: Device> Gpu<D> {
     /// Reads the GPU, and returns whether that contradicts the inventory.
     fn read(&mut self, mono_ns: u64) -> (GpuSample, bool) {
         let power = self.power();
-        let Some(device) = &mut self.device else { return (faulty(LOST.into()), false) };
+        let Some(device) = &mut self.device else { return (faulty(LOST_DEVICE.into()), false) };
         let mut reader = Reader::default();
         let sample = match power {
             Power::Awake => device.read(&mut reader, mono_ns),
@@ -154,7 +153,7 @@ impl<D: Device> Gpu<D> {
         };
         if power == Power::Gone || reader.is_gone() {
             self.device = None;
-            return (faulty(LOST.into()), true);
+            return (faulty(LOST_DEVICE.into()), true);
         }
         (sample, power == Power::Awake && !self.has_facts)
     }
@@ -277,7 +276,7 @@ impl<D: Device> DrmSession<'_, D> {
                 }
             }
             if self.scanner.is_partial() && !device.lists_others() {
-                list.gap(&gpu.facts.uuid, ProcessGap::Failed(HIDDEN.into()));
+                list.gap(&gpu.facts.uuid, ProcessGap::Failed(HIDDEN_PROCESSES.into()));
             }
         }
         usages

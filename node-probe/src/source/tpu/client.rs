@@ -1,0 +1,221 @@
+//! The worker process as seen by the source: started again if it ends, killed if it hangs.
+
+use super::library::Report;
+use super::worker::Reply;
+use crate::backoff;
+use nodeglass_protocol::Text;
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    path::PathBuf,
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long a call of the library may take: it waits a second for each of three responses of the runtime.
+const CALL_LIMIT: Duration = Duration::from_secs(5);
+/// How long the source waits for a response before it uses the last one.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// Age up to which the last response is current.
+const CURRENT: Duration = Duration::from_secs(3);
+/// Pauses before a worker that failed is started again.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// Maximum length of a response: some 100 bytes per device.
+const MAX_LINE: u64 = 64 * 1024;
+/// How much of the worker's stderr is kept.
+const MAX_STDERR: usize = 512;
+/// How long a worker that closed its pipe may take to end.
+const END_LIMIT: Duration = Duration::from_millis(500);
+
+/// Queries libtpuinfo through a worker process.
+pub struct Client {
+    program: PathBuf,
+    library: PathBuf,
+    worker: Option<Worker>,
+    failures: u32,
+    /// Why there is no worker, and since when.
+    failed: Option<(Text, Instant)>,
+}
+
+impl Client {
+    /// Creates a client whose worker is `program` with `library`; it is started by the first query.
+    pub fn new(program: PathBuf, library: PathBuf) -> Self {
+        Self { program, library, worker: None, failures: 0, failed: None }
+    }
+
+    /// Returns the newest report.
+    ///
+    /// # Errors
+    /// The reason, for the user, if the library does not respond.
+    pub fn report(&mut self) -> Result<Report, Text> {
+        if let Some((why, at)) = &self.failed
+            && at.elapsed() < backoff::exponential(FIRST_PAUSE, self.failures, MAX_PAUSE)
+        {
+            return Err(why.clone());
+        }
+        match self.ask() {
+            Ok(report) => {
+                (self.failures, self.failed) = (0, None);
+                Ok(report)
+            }
+            Err(Failure::Pending) => Err("libtpuinfo has not responded yet".into()),
+            Err(Failure::Ended(why)) => {
+                self.worker = None;
+                self.failures = self.failures.saturating_add(1);
+                self.failed = Some((why.clone(), Instant::now()));
+                Err(why)
+            }
+        }
+    }
+
+    fn ask(&mut self) -> Result<Report, Failure> {
+        let worker = match self.worker.take() {
+            Some(worker) => worker,
+            None => Worker::start(&self.program, &self.library).map_err(|error| {
+                Failure::Ended(format!("libtpuinfo's process cannot be started: {error}").into())
+            })?,
+        };
+        self.worker.insert(worker).report()
+    }
+}
+
+/// Why there is no report.
+enum Failure {
+    /// The first response is still to come.
+    Pending,
+    /// The worker is of no use any more.
+    Ended(Text),
+}
+
+/// A running worker; killed on drop.
+struct Worker {
+    child: Child,
+    stdin: ChildStdin,
+    replies: Receiver<Reply>,
+    stderr: Arc<Mutex<Vec<u8>>>,
+    /// When the response that is still to come was requested.
+    asked: Option<Instant>,
+    last: Option<(Report, Instant)>,
+}
+
+impl Worker {
+    fn start(program: &PathBuf, library: &PathBuf) -> std::io::Result<Self> {
+        let mut child = Command::new(program)
+            .arg("--tpu-worker")
+            .arg("--libtpuinfo")
+            .arg(library)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
+        let ((stdin, stdout), stderr) = pipes.ok_or_else(|| std::io::Error::other("it has no pipes"))?;
+        let (sender, replies) = sync_channel(1);
+        thread::Builder::new().name("tpu-replies".into()).spawn(move || {
+            read_replies(stdout, |reply| sender.send(reply).is_ok());
+        })?;
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&kept);
+        thread::Builder::new().name("tpu-stderr".into()).spawn(move || keep_tail(stderr, &log))?;
+        Ok(Self { child, stdin, replies, stderr: kept, asked: None, last: None })
+    }
+
+    fn report(&mut self) -> Result<Report, Failure> {
+        if self.asked.is_none() {
+            if self.stdin.write_all(b"\n").is_err() {
+                return Err(self.ended());
+            }
+            self.asked = Some(Instant::now());
+        }
+        match self.replies.recv_timeout(PATIENCE) {
+            Ok(Reply::Report(report)) => {
+                (self.asked, self.last) = (None, Some((report.clone(), Instant::now())));
+                return Ok(report);
+            }
+            Ok(Reply::Unavailable(why)) => {
+                return Err(Failure::Ended(unavailable(&why)));
+            }
+            Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if self.asked.is_some_and(|at| at.elapsed() > CALL_LIMIT) {
+            let limit_s = CALL_LIMIT.as_secs();
+            return Err(Failure::Ended(format!("libtpuinfo did not respond within {limit_s} s").into()));
+        }
+        match &self.last {
+            Some((report, at)) if at.elapsed() < CURRENT => Ok(report.clone()),
+            _ => Err(Failure::Pending),
+        }
+    }
+
+    /// Describes how the worker ended, with the last line that it printed.
+    fn ended(&mut self) -> Failure {
+        let start = Instant::now();
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break status.to_string(),
+                Ok(None) if start.elapsed() < END_LIMIT => thread::sleep(Duration::from_millis(5)),
+                _ => break "its pipe is closed".to_owned(),
+            }
+        };
+        // The message precedes the end, but another thread reads it.
+        thread::sleep(Duration::from_millis(5));
+        let log = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let log = String::from_utf8_lossy(&log);
+        let message = log.lines().map(str::trim).find(|line| line.contains("panic"));
+        let message = message.or_else(|| log.lines().map(str::trim).rfind(|line| !line.is_empty()));
+        let message = message.map(|line| format!(": {line}")).unwrap_or_default();
+        Failure::Ended(format!("libtpuinfo ended its process ({status}){message}").into())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may hang in the driver, where it ends only later: then the probe's end releases it.
+        let _ = self.child.kill();
+        let start = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < END_LIMIT {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Explains why the library cannot be loaded.
+fn unavailable(why: &str) -> Text {
+    if why.contains("No such file") {
+        return "libtpuinfo.so is not installed: build github.com/rdyro/libtpuinfo, or put its folder into LD_LIBRARY_PATH"
+            .into();
+    }
+    format!("libtpuinfo.so cannot be loaded: {why}").into()
+}
+
+/// Passes each reply on, until one is invalid or the pipe ends.
+fn read_replies(stdout: ChildStdout, mut pass_on: impl FnMut(Reply) -> bool) {
+    let mut stdout = BufReader::new(stdout);
+    loop {
+        let mut line = Vec::new();
+        let length = stdout.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
+        let reply = length.ok().and_then(|_| serde_json::from_slice(&line).ok());
+        let Some(reply) = reply else { return };
+        if !pass_on(reply) {
+            return;
+        }
+    }
+}
+
+/// Keeps the end of the worker's stderr.
+fn keep_tail(mut stderr: ChildStderr, kept: &Mutex<Vec<u8>>) {
+    let mut buffer = [0; MAX_STDERR];
+    while let Ok(length @ 1..) = stderr.read(&mut buffer) {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend_from_slice(&buffer[..length]);
+        // A panic's message comes first, so the beginning stays until there is more than twice as much.
+        let over = kept.len().saturating_sub(8 * MAX_STDERR);
+        kept.drain(..over);
+    }
+}

@@ -1,0 +1,51 @@
+//! The child process that loads libtpuinfo: responds to each line on stdin with one on stdout.
+
+use super::library::{Report, TpuInfo};
+use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::File,
+    io::{self, BufRead, Write},
+    path::Path,
+};
+
+/// A line of the worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// The library cannot be loaded, with the reason; the worker ends.
+    Unavailable(String),
+    /// What the library reports.
+    Report(Report),
+}
+
+/// Runs the worker until stdin ends, and then kills it: an orderly exit would run the library's
+/// destructor.
+///
+/// # Errors
+/// If the pipes fail.
+pub fn run(library: &Path) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // What the library prints must not be taken for a reply.
+    let mut replies = File::from(rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3)?);
+    rustix::stdio::dup2_stdout(io::stderr())?;
+    match TpuInfo::open(library) {
+        Err(error) => send(&mut replies, &Reply::Unavailable(error.to_string()))?,
+        Ok(info) => {
+            for line in io::stdin().lock().lines() {
+                line?;
+                let reply =
+                    info.report().map_or_else(|error| Reply::Unavailable(error.to_string()), Reply::Report);
+                send(&mut replies, &reply)?;
+            }
+        }
+    }
+    kill_process(getpid(), Signal::KILL)?;
+    Ok(())
+}
+
+fn send(replies: &mut File, reply: &Reply) -> io::Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    replies.write_all(&line)
+}
