@@ -101,6 +101,10 @@ pub struct Config {
     #[arg(long, env = "NODEGLASS_HOST", value_name = "NAME", help_heading = WATCH)]
     pub host: Vec<Entries>,
 
+    /// Watch the jobs of this SLURM cluster instead of this machine's, as --clusters of squeue
+    #[arg(long, env = "NODEGLASS_CLUSTER", value_name = "NAME", value_parser = value::cluster, help_heading = WATCH)]
+    pub cluster: Option<String>,
+
     /// Watch only jobs in this partition; may be repeated
     #[arg(long = "partition", env = "NODEGLASS_PARTITION", value_name = "NAME", value_delimiter = ',')]
     #[arg(value_parser = value::partition, help_heading = WATCH)]

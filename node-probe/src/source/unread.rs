@@ -1,6 +1,7 @@
-//! Accelerators that Linux lists and no source reads: stated as the reason of a source that never
+//! Accelerators that Linux lists and no source or not this probe can read: stated as the reason of a source that never
 //! becomes available, so that they are not omitted.
 
+use super::confinement;
 use super::drm::attribute;
 use super::drm::card::{self, MAX_ENTRIES};
 use super::tpu;
@@ -80,7 +81,8 @@ impl Source for UnreadSource {
         for text in gpus(&self.root).into_iter().chain(accelerators(&self.root)) {
             *counts.entry(text).or_default() += 1;
         }
-        let texts: Vec<_> = counts.into_iter().map(|(text, count)| numbered(&text, count)).collect();
+        let unread = counts.into_iter().map(|(text, count)| numbered(&text, count));
+        let texts: Vec<_> = confinement::describe(&self.root).into_iter().chain(unread).collect();
         Err(if texts.is_empty() { Absent::no_device() } else { Absent(texts.join("; ").into()) })
     }
 }

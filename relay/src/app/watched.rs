@@ -113,6 +113,13 @@ impl Watched {
         if let Self::Demo(cluster) = self {
             return Ok(Arc::new(cluster.launcher()));
         }
+        // A job id of another cluster may be that of another job here.
+        let is_other_cluster = config.cluster.is_some();
+        if is_other_cluster && config.launcher == LauncherChoice::Srun {
+            anyhow::bail!(
+                "--launcher srun reaches jobs of this machine's cluster only: omit it or --cluster"
+            );
+        }
         let probe = ProbeBinary::find(config.probe.as_deref())?;
         let relay_id = relay_id()?;
         let ssh2 = |probe| {
@@ -132,6 +139,10 @@ impl Watched {
             LauncherChoice::Ssh2 => Arc::new(ssh2(probe.clone())),
             LauncherChoice::Openssh => Arc::new(openssh(probe.clone())),
             LauncherChoice::Srun => Arc::new(srun(probe.clone())),
+            LauncherChoice::Auto if is_other_cluster => Arc::new(AutoLauncher::new(vec![
+                Box::new(ssh2(probe.clone())),
+                Box::new(openssh(probe.clone())),
+            ])),
             LauncherChoice::Auto => Arc::new(AutoLauncher::new(vec![
                 Box::new(ssh2(probe.clone())),
                 Box::new(openssh(probe.clone())),
@@ -147,7 +158,9 @@ impl Watched {
     /// Controls its jobs.
     pub fn job_control(&self) -> JobControl {
         match self {
-            Self::Jobs(..) => JobControl::Enabled(Arc::new(SlurmJobControl::new(Commands::new()))),
+            Self::Jobs(slurm, _) => {
+                JobControl::Enabled(Arc::new(SlurmJobControl::new(slurm.client().clone())))
+            }
             Self::ThisMachine(_) | Self::Hosts(_) => {
                 JobControl::Disabled("there is no SLURM on this machine")
             }
@@ -194,9 +207,10 @@ fn scripted(script: &Script) -> anyhow::Result<ScriptedCluster> {
 /// SLURM with the configured selection of jobs.
 async fn slurm(config: &Config) -> anyhow::Result<Result<Slurm, NoSlurm>> {
     let selection = selection(config)?;
-    let slurm = Slurm::detect_with(Commands::new(), selection.clone()).await;
+    let mut commands = Commands::new().for_cluster(config.cluster.clone());
+    let slurm = Slurm::detect_with(commands.clone(), selection.clone()).await;
     if slurm.is_ok() {
-        selection.check(&mut Commands::new()).await?;
+        selection.check(&mut commands).await?;
     }
     Ok(slurm)
 }

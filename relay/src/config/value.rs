@@ -167,6 +167,16 @@ pub(super) fn partition(raw: &str) -> Result<String, String> {
     user(raw).map_err(|_| format!("{raw:?} is not the name of a partition"))
 }
 
+/// Validates the name of a SLURM cluster, which is passed to SLURM's commands as an argument.
+pub(super) fn cluster(raw: &str) -> Result<String, String> {
+    if raw.contains(',') || raw == "all" {
+        return Err(
+            "names several clusters; start a relay for each, with --new and a --bind of its own".into()
+        );
+    }
+    user(raw).map_err(|_| format!("{raw:?} is not the name of a cluster"))
+}
+
 /// Parses a host list such as `gpu-[01-04],login1`.
 pub(super) fn nodelist(raw: &str) -> Result<HashSet<NodeName>, String> {
     let nodes = hostlist::expand(raw).map_err(|error| format!("failed to {error}"))?;

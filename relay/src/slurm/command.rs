@@ -80,6 +80,7 @@ pub struct Commands {
     time_limit: Duration,
     max_bytes: usize,
     environment: Vec<(OsString, OsString)>,
+    cluster: Option<String>,
 }
 
 /// Variables that locate SLURM; any other could change the output (`SQUEUE_*`, `TZ`, …).
@@ -101,10 +102,17 @@ impl Commands {
             time_limit: Self::TIME_LIMIT,
             max_bytes: Self::MAX_BYTES,
             environment: environment.collect(),
+            cluster: None,
         };
         commands.environment.push(("LC_ALL".into(), "C".into()));
         commands.environment.push(("SLURM_TIME_FORMAT".into(), "%s".into()));
         commands
+    }
+
+    /// Runs the commands for another cluster than this machine's; `None` for this machine's.
+    #[must_use]
+    pub fn for_cluster(self, cluster: Option<String>) -> Self {
+        Self { cluster, ..self }
     }
 
     /// Sets another `PATH`.
@@ -135,7 +143,10 @@ impl Commands {
     }
 
     fn start(&self, program: Program, args: &[String]) -> Result<Running, CommandError> {
+        // sacctmgr has no such option: its accounts are those of all clusters.
+        let cluster = self.cluster.iter().filter(|_| program != Program::Sacctmgr);
         let child = Command::new(self.path_of(program))
+            .args(cluster.map(|cluster| format!("--clusters={cluster}")))
             .args(args)
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
@@ -269,6 +280,29 @@ mod tests {
         let output = run(&dir, LONG, &["a b", "$(x)", "'\"", "-o\u{1e}%A"]).await.unwrap();
         let text = String::from_utf8(output.out).unwrap();
         assert_eq!(text, "a b|$(x)|'\"|-o\u{1e}%A|LC_ALL=C\nSLURM_TIME_FORMAT=%s\n");
+    }
+
+    #[tokio::test]
+    async fn the_cluster_is_passed_to_every_client_but_sacctmgr() {
+        let dir = tempfile::tempdir().unwrap();
+        let programs = [Program::Squeue, Program::Scontrol, Program::Scancel, Program::Sacctmgr];
+        for program in programs {
+            write_stub(dir.path(), &program.to_string(), "printf '%s|' \"$@\"");
+        }
+        let cluster = Some("hopper".to_owned());
+        let mut commands = Commands::new().with_path(dir.path()).for_cluster(cluster);
+        for program in programs {
+            let output = loop {
+                match commands.run(program, &["17".to_owned()]).await {
+                    Err(CommandError::NotStarted(_, why)) if why.contains("Text file busy") => {
+                        tokio::task::yield_now().await;
+                    }
+                    result => break result.unwrap(),
+                }
+            };
+            let want = if program == Program::Sacctmgr { "17|" } else { "--clusters=hopper|17|" };
+            assert_eq!(String::from_utf8(output.out).unwrap(), want);
+        }
     }
 
     #[tokio::test]

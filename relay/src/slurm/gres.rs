@@ -22,7 +22,7 @@ pub fn gpus(text: &str) -> GpuSet {
         let entry = Entry::new(entry);
         match entry.name {
             "gpu" => all = both(all, entry.gpus()),
-            "shard" | "mps" => return GpuSet::Unknown,
+            _ if entry.is_shared() => return GpuSet::Unknown,
             _ => {}
         }
     }
@@ -31,7 +31,8 @@ pub fn gpus(text: &str) -> GpuSet {
 
 /// Number of GPUs that a GRES list requests or holds: `JOB_GRES=` or squeue's `%b`.
 ///
-/// `None` if it is not stated; `Some(0)` if there are none.
+/// `None` if it is not stated, or if shards are parts of GPUs that SLURM does not name; `Some(0)` if there are
+/// none.
 pub fn count(text: &str) -> Option<u32> {
     let text = text.trim();
     if text == "(null)" {
@@ -41,7 +42,11 @@ pub fn count(text: &str) -> Option<u32> {
         return None;
     }
     let entries = split_outside_brackets(text)?;
-    let gpus = entries.into_iter().map(Entry::new).filter(|entry| entry.name == "gpu");
+    let entries: Vec<_> = entries.into_iter().map(Entry::new).collect();
+    if entries.iter().any(Entry::is_shared) {
+        return None;
+    }
+    let gpus = entries.iter().filter(|entry| entry.name == "gpu");
     // `--gres=gpu` without a number requests one.
     gpus.map(|entry| entry.count.or(Some(1))).try_fold(0u32, |sum, count| sum.checked_add(count?))
 }
@@ -72,6 +77,11 @@ impl<'a> Entry<'a> {
         }
         let indices = detail.strip_prefix("IDX:").map(|list| list.strip_suffix(')').unwrap_or(list));
         Self { name, kind, count: number, indices }
+    }
+
+    /// Whether it is a part of GPUs that SLURM shares between jobs.
+    fn is_shared(&self) -> bool {
+        matches!(self.name, "shard" | "mps") && self.count != Some(0)
     }
 
     fn gpus(&self) -> GpuSet {
@@ -234,6 +244,9 @@ mod tests {
             ("gpu:a100:2,gpu:h100:2,gpu:2", Some(6)),
             ("gres:gpu", Some(1)),
             ("gres:nic:2", Some(0)),
+            ("gres/shard:4", None),
+            ("gpu:1,mps:50", None),
+            ("gpu:2,shard:0", Some(2)),
             ("(null)", Some(0)),
             ("N/A", None),
             ("", None),

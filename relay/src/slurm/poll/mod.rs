@@ -101,6 +101,11 @@ impl<C: Client> Slurm<C> {
         }
     }
 
+    /// What it runs SLURM's commands with.
+    pub fn client(&self) -> &C {
+        &self.client
+    }
+
     /// The cluster's name (`ClusterName`), once known.
     pub fn cluster(&self) -> Option<&Text> {
         self.cluster.as_ref()

@@ -76,7 +76,7 @@ fn every_release_is_read() {
     let found = release!("23.02");
     assert_eq!((gpus_of(&found, 1), gpus_of(&found, 2)), (want("g01:2x", 2), want("a1:2 b7:2", 2)));
     let found = release!("23.11");
-    assert_eq!((gpus_of(&found, 1), gpus_of(&found, 2)), (want("g01:?", 0), want("g01:", 0)));
+    assert_eq!((gpus_of(&found, 1), gpus_of(&found, 2)), (("g01:?".to_owned(), None), want("g01:", 0)));
     let found = release!("24.05");
     assert_eq!((gpus_of(&found, 1), gpus_of(&found, 2)), (want("g01:1,2 g02:0,5", 4), want("g01:2", 1)));
     let found = release!("25.05");
@@ -87,6 +87,26 @@ fn every_release_is_read() {
     assert_eq!(gpus_of(&found, 1), want("g01:4,5,6,7", 4));
     let found = release!("26.05");
     assert_eq!((gpus_of(&found, 1), gpus_of(&found, 2)), (want("g01:? g02:0", 65), want("g01:?", 4)));
+}
+
+#[test]
+fn mig_shards_heterogeneous_jobs_and_arrays_have_no_more_gpus_than_slurm_states() {
+    let found = release!("24.11");
+    let ids = [31, 32, 33, 34, 35, 36, 37, 39];
+    assert_eq!(
+        ids.map(|id| gpus_of(&found, id)),
+        [
+            want("g01:2x", 2),
+            want("g01:2x", 2),
+            ("g01:?".to_owned(), None),
+            want("g01:0,1 g02:3", 3),
+            want("g01:", 0),
+            want("g01:6", 1),
+            want("g02:", 0),
+            want("g02:2", 1),
+        ]
+    );
+    assert_eq!(found.len(), ids.len());
 }
 
 #[test]

@@ -90,7 +90,7 @@ pub fn read(out: &[u8], selection: &Selection, delimiter: &Delimiter) -> List {
     let mut list = List::default();
     let (record_mark, field_mark) = (delimiter.record(), delimiter.field());
     let mut records = split(out, record_mark.as_bytes());
-    list.noise = records.next().is_some_and(|before| !before.trim_ascii().is_empty());
+    list.noise = records.next().is_some_and(|before| !is_cluster_line(before.trim_ascii()));
     let mut seen = HashSet::new();
     let mut budget = ExpansionBudget::default();
     for (index, line) in records.enumerate() {
@@ -112,6 +112,11 @@ pub fn read(out: &[u8], selection: &Selection, delimiter: &Delimiter) -> List {
         }
     }
     list
+}
+
+/// Whether nothing precedes the records, or the line `CLUSTER: NAME` that `--clusters` adds.
+fn is_cluster_line(before: &[u8]) -> bool {
+    before.is_empty() || before.starts_with(b"CLUSTER: ") && !before.contains(&b'\n')
 }
 
 fn split<'a>(mut bytes: &'a [u8], by: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {

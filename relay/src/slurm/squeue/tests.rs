@@ -69,6 +69,16 @@ fn every_recorded_job_is_read() {
 }
 
 #[test]
+fn the_line_that_names_the_cluster_is_no_noise() {
+    let of_cluster = [b"CLUSTER: hopper\n", RECORDED].concat();
+    let list = read(&of_cluster, &Selection::own(ALICE), &recorded_mark());
+    assert_eq!(list, read(RECORDED, &Selection::own(ALICE), &recorded_mark()));
+    assert!(!list.noise);
+    let warned = [b"CLUSTER: hopper\nwarning\n", RECORDED].concat();
+    assert!(read(&warned, &Selection::own(ALICE), &recorded_mark()).noise);
+}
+
+#[test]
 fn a_running_job_has_its_nodes_times_and_limit() {
     let job = job(2);
     assert_eq!(job.state, JobState::Running);
