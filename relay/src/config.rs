@@ -101,6 +101,11 @@ pub struct Config {
     #[arg(long, env = "NODEGLASS_HOST", value_name = "NAME", help_heading = WATCH)]
     pub host: Vec<Entries>,
 
+    /// Watch the workers of the TPU pod to which this machine belongs, as Google Cloud lists them
+    #[arg(long, env = "NODEGLASS_TPU_POD", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
+    #[arg(help_heading = WATCH)]
+    pub tpu_pod: bool,
+
     /// Watch the jobs of this SLURM cluster instead of this machine's, as --clusters of squeue
     #[arg(long, env = "NODEGLASS_CLUSTER", value_name = "NAME", value_parser = value::cluster, help_heading = WATCH)]
     pub cluster: Option<String>,
@@ -186,7 +191,7 @@ impl Config {
 
     /// Returns whether machines are listed.
     pub fn has_hosts(&self) -> bool {
-        self.hosts.is_some() || !self.host.is_empty()
+        self.hosts.is_some() || !self.host.is_empty() || self.tpu_pod
     }
 
     /// Whose jobs are watched; empty means the user who runs the relay.

@@ -4,7 +4,7 @@ use super::here;
 use super::terminal::Terminal;
 use crate::config::{Config, Watch};
 use crate::fleet::{Event, Host};
-use crate::hosts::{HostSource, Listed, ListedHost, ThisMachine};
+use crate::hosts::{HostSource, Listed, ListedHost, ThisMachine, tpu_pod};
 use crate::launch::target::{SshTarget, Target, Targets};
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::BTreeMap;
@@ -22,12 +22,15 @@ impl ListedHosts {
     /// Reads the list, if one is configured.
     ///
     /// # Errors
-    /// If its file cannot be read.
+    /// If its file cannot be read, or the workers of a TPU pod are not known.
     pub async fn load(config: &Config) -> anyhow::Result<Option<Self>> {
         if !config.has_hosts() || matches!(config.watch(), Watch::Demo(_)) {
             return Ok(None);
         }
-        let flags = config.host.iter().flat_map(|entries| entries.0.clone()).collect();
+        let mut flags: Vec<_> = config.host.iter().flat_map(|entries| entries.0.clone()).collect();
+        if config.tpu_pod {
+            flags.extend(tpu_pod::workers().await?);
+        }
         let this_machine = ThisMachine { name: here(), has_address };
         let mut source = HostSource::new(flags, config.hosts.clone(), this_machine);
         let listed = source.load().await?;
