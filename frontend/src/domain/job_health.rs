@@ -6,7 +6,7 @@ use crate::domain::outcome;
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use nodeglass_protocol::job::{Job, JobState};
-use nodeglass_protocol::picture::NodePicture;
+use nodeglass_protocol::picture::{Link, NodePicture};
 
 /// Returns the health of a job: what needs attention most, or else its state. The items are those of its own
 /// GPUs, and of nodes as a whole; problems of other jobs on its nodes do not count.
@@ -36,8 +36,9 @@ pub fn for_job<'a>(
         };
         return Health::new(worst.severity, format!("{}{more}", worst.reason));
     }
-    let mut newest = None;
+    let (mut newest, mut is_refused) = (None, true);
     for node in nodes {
+        is_refused &= matches!(node.head.link, Link::Refused { .. });
         let age_ms = match freshness(node, now_ms) {
             Freshness::Fresh | Freshness::Last => 0,
             Freshness::Stale(age_ms) => age_ms,
@@ -47,6 +48,9 @@ pub fn for_job<'a>(
     }
     match newest {
         None | Some(0) => Health::new(Severity::Ok, label),
+        Some(u64::MAX) if is_refused => {
+            Health::new(Severity::Pending, format!("{label}, no readings: not admitted"))
+        }
         Some(u64::MAX) => Health::new(Severity::Pending, format!("{label}, no data yet")),
         Some(age_ms) => {
             Health::new(Severity::Pending, format!("{label}, data {} old", text::span(age_ms / 1_000)))
@@ -57,7 +61,6 @@ pub fn for_job<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeglass_protocol::picture::Link;
     use nodeglass_protocol::{Cell, GpuField};
 
     fn linked(link: Link, sampled_at_ms: Option<u64>) -> NodePicture {

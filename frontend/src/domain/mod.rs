@@ -14,6 +14,7 @@ pub mod machine_groups;
 pub mod metric;
 pub mod node_order;
 pub mod notices;
+pub mod other_users;
 pub mod outcome;
 pub mod ownership;
 pub mod pending_action;

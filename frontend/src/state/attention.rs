@@ -1,6 +1,7 @@
 //! What needs attention now, updated with every assessment, for every view that shows it.
 
 use crate::domain::attention::{self, Entry, Item, Now, Tracker};
+use crate::domain::other_users::Refusals;
 use crate::domain::route::Route;
 use crate::fleet::{Fleet, Phase, TopicStore};
 use crate::net::{Feed, LinkState};
@@ -8,6 +9,7 @@ use crate::platform;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
+use nodeglass_protocol::picture::NodePicture;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The list of what needs attention, shared by all views.
@@ -49,7 +51,10 @@ impl Attention {
                 if let Some(now) = now(&fleet).filter(|_| is_current(&feed, &store)) {
                     let found = store.read(|picture| {
                         tracker.note_read(attention::read_nodes(&picture.nodes, now), now.relay_ms);
-                        attention::items(&picture.jobs, &picture.nodes, now)
+                        let mut found = attention::items(&picture.jobs, &picture.nodes, now);
+                        let refusals = refusals(&fleet, &picture.jobs, &picture.nodes);
+                        found.retain(|item| !refusals.covers(item));
+                        found
                     });
                     tracker.seed(&lock(&detailed));
                     tracker.update(found, now.relay_ms, held.get());
@@ -129,7 +134,10 @@ impl Attention {
                 let mut found = job.with(|job| match job {
                     Some(job) => store.read(|picture| {
                         tracker.note_read(attention::read_nodes(&picture.nodes, now), now.relay_ms);
-                        attention::items(std::slice::from_ref(job), &picture.nodes, now)
+                        let mut found = attention::items(std::slice::from_ref(job), &picture.nodes, now);
+                        let refusals = refusals(&this.fleet, &picture.jobs, &picture.nodes);
+                        found.retain(|item| !refusals.covers(item));
+                        found
                     }),
                     None => Vec::new(),
                 });
@@ -175,6 +183,12 @@ impl Attention {
 pub fn href(item: &Item, href: impl Fn(&Route) -> String) -> String {
     let gpu = item.target.gpu.as_ref().map(|uuid| format!("?gpu={uuid}")).unwrap_or_default();
     format!("{}{gpu}", href(&item.target.route))
+}
+
+/// Returns the nodes whose refusal is expected because they have jobs of other users only.
+fn refusals(fleet: &Fleet, jobs: &[Job], nodes: &[NodePicture]) -> Refusals {
+    let viewer = fleet.welcome_untracked().map(|welcome| welcome.user.to_string());
+    viewer.map_or_else(Refusals::default, |viewer| Refusals::new(jobs, nodes, &viewer))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

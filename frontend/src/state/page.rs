@@ -3,6 +3,7 @@
 use crate::chart::Window;
 use crate::domain::attention;
 use crate::domain::health::{Freshness, Health, freshness};
+use crate::domain::other_users;
 use crate::domain::pending_action::PendingAction;
 use crate::domain::route::Route;
 use crate::domain::severity::Severity;
@@ -54,6 +55,8 @@ pub struct Page {
     pub settings: Settings,
     /// The job list as last received.
     pub jobs: Memo<Arc<Vec<Job>>>,
+    /// Whether the jobs belong to more than one user.
+    pub several_users: Memo<bool>,
     /// Changes once a second while the page is visible.
     pub second: RwSignal<u64>,
     /// Changes with every step of the charts, one frame after `second`.
@@ -121,6 +124,7 @@ impl Page {
                 frames.push(move || _ = assessment.try_update(|number| *number += 1));
             }
         });
+        let several_users = Memo::new(move |_| jobs.with(|jobs| other_users::are_of_several(jobs)));
         let ended_ms = end_of_job(&fleet, route, jobs);
         let closed = || RwSignal::new(false);
         let (help, command_palette, settings_open, drawer) = (closed(), closed(), closed(), closed());
@@ -132,6 +136,7 @@ impl Page {
             route,
             settings,
             jobs,
+            several_users,
             second,
             step,
             assessment,

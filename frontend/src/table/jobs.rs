@@ -129,9 +129,16 @@ static COLUMNS: [Def; 27] = [
     }),
 ];
 
-/// Returns the columns in their default order.
-pub fn columns() -> Vec<Column> {
-    COLUMNS.iter().map(|column| column.column).collect()
+/// Returns the columns in their default order; user and account are shown by default if the jobs belong to
+/// `several_users`.
+pub fn columns(several_users: bool) -> Vec<Column> {
+    let columns = COLUMNS.iter().map(|column| column.column);
+    let ranked = columns.map(|column| match column.id {
+        "user" if several_users => column.rank(1),
+        "account" if several_users => column.rank(6),
+        _ => column,
+    });
+    ranked.collect()
 }
 
 /// Returns the value of a column.
@@ -223,7 +230,10 @@ mod tests {
     fn at(job: &Job, id: &str) -> Value {
         let health = Health { severity: Severity::Ok, label: "running".to_owned() };
         let now = Now { relay_ms: 0, wall_s: 1_100 };
-        value(&JobRow { job, totals: Totals::default(), health: &health, now }, find(&columns(), id).unwrap())
+        value(
+            &JobRow { job, totals: Totals::default(), health: &health, now },
+            find(&columns(false), id).unwrap(),
+        )
     }
 
     #[test]
@@ -270,7 +280,8 @@ mod tests {
             !counts_in_totals(JobState::Pending) && !counts_in_totals(JobState::Ended("CANCELLED".into()))
         );
         let totals = Totals::default();
-        for column in columns().iter().filter(|column| matches!(column.id, "gpus" | "util" | "mem" | "power"))
+        for column in
+            columns(false).iter().filter(|column| matches!(column.id, "gpus" | "util" | "mem" | "power"))
         {
             assert!(sum(&totals, column.id).is_some(), "{}", column.id);
         }
@@ -278,6 +289,15 @@ mod tests {
         shared.gpus = 148;
         assert_eq!(sum(&shared, "gpus"), Some(Value::Number(148)));
         assert_eq!(sum(&totals, "cpus"), None);
+    }
+
+    #[test]
+    fn user_and_account_are_shown_by_default_among_jobs_of_several_users() {
+        let is_shown = |several: bool| {
+            let columns = columns(several);
+            ["user", "account"].map(|id| columns[find(&columns, id).unwrap()].rank != Column::HIDDEN)
+        };
+        assert_eq!((is_shown(false), is_shown(true)), ([false; 2], [true; 2]));
     }
 
     #[test]

@@ -29,7 +29,7 @@ mod tests {
             ("processes", processes::columns()),
             ("nodes", nodes::columns()),
             ("uses", job_usage::columns()),
-            ("jobs", jobs::columns()),
+            ("jobs", jobs::columns(false)),
         ]
     }
 

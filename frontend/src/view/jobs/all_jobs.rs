@@ -7,6 +7,7 @@ use super::job_list::NoJobs;
 use super::machine_groups::{ListNotices, MachineGroups};
 use crate::domain::health::{Freshness, Health, freshness};
 use crate::domain::job_health;
+use crate::domain::other_users::Refusals;
 use crate::domain::ownership;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
@@ -25,6 +26,7 @@ use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
+use nodeglass_protocol::picture::Picture;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -54,8 +56,9 @@ fn JobTable() -> impl IntoView {
         let page = page.clone();
         Memo::new(move |_| page.has_jobs())
     };
+    let several_users = page.several_users;
     let jobs = move || {
-        let source = Arc::new(Jobs { page: page.clone() });
+        let source = Arc::new(Jobs { page: page.clone(), several_users: several_users.get() });
         has_jobs.get().then(|| view! { <Table source/> }.into_any())
     };
     let nodes = {
@@ -70,6 +73,7 @@ fn JobTable() -> impl IntoView {
     view! {
         <AttentionList entries store=overview/>
         <Healthy/>
+        <NotAdmitted/>
         {move || jobs()}
         <NoJobs/>
         <MachineGroups/>
@@ -98,9 +102,27 @@ fn Healthy() -> impl IntoView {
     }
 }
 
+/// One line about the nodes of other users' jobs that do not admit the relay's user.
+#[component]
+fn NotAdmitted() -> impl IntoView {
+    let page = Page::from_context();
+    let sentence = Memo::new(move |_| {
+        page.second.track();
+        let viewer = page.owner();
+        let read = |picture: &Picture| Refusals::new(&picture.jobs, &picture.nodes, &viewer).sentence();
+        page.fleet.overview().read(read)
+    });
+    move || {
+        sentence.get().map(|sentence| {
+            view! { <p class="healthy"><i class=Severity::Ended.class() aria-hidden="true"></i> {sentence}</p> }
+        })
+    }
+}
+
 /// Rows of jobs.
 struct Jobs {
     page: Page,
+    several_users: bool,
 }
 
 impl Jobs {
@@ -147,7 +169,7 @@ impl RowSource for Jobs {
     }
 
     fn columns(&self) -> Vec<Column> {
-        jobs::columns()
+        jobs::columns(self.several_users)
     }
 
     fn entries(&self) -> Vec<RowEntry> {
@@ -209,7 +231,7 @@ impl RowSource for Jobs {
     }
 
     fn second_line(&self, entry: &RowEntry, is_shown: &dyn Fn(&str) -> bool) -> Option<String> {
-        let state = jobs::columns().iter().position(|column| column.id == "state")?;
+        let state = self.columns().iter().position(|column| column.id == "state")?;
         let Value::Text(state) = self.value(entry, state) else { return None };
         let is_cut = !is_shown("state") || state.len() > FULL_STATE;
         Some(state).filter(|state| is_cut && state != "running")

@@ -32,7 +32,11 @@ pub fn JobEntry(
     let scope = overview_scope(&page, id);
     let health = job_health(&page, &scope, job);
     let name = move || job.with(|job| job.as_ref().map(|job| job.name.to_string()));
-    let allocation = move || job.with(|job| job.as_ref().map(allocation));
+    let several_users = page.several_users;
+    let allocation = move || {
+        let user = |job: &Job| several_users.get().then(|| format!("{} · ", job.user)).unwrap_or_default();
+        job.with(|job| job.as_ref().map(|job| format!("{}{}", user(job), allocation(job))))
+    };
     let when = {
         let page = page.clone();
         Memo::new(move |_| {

@@ -113,11 +113,17 @@ fn Meta(job: Job, model: Memo<Option<String>>, health: Memo<Health>) -> impl Int
         let reason_text = exit_text(exit.as_str());
         view! { <span>"Exit code " <b class="num">{exit.to_string()}</b> " " {reason_text}</span> }
     });
+    let (of_job, several_users) = (job.account.clone(), Page::from_context().several_users);
+    let account = move || {
+        let shown = of_job.clone().filter(|_| several_users.get());
+        shown.map(|account| view! { <span>"Account " <b>{account.to_string()}</b></span> })
+    };
     view! {
         <div class="meta">
             <span class="meta__state"><Dot health/> {label}</span>
             <span>"Job " <b class="num">{job.label.to_string()}</b></span>
             <span>"User " <b>{job.user.to_string()}</b></span>
+            {account}
             <span>"Partition " <b>{job.partition.to_string()}</b></span>
             <span>"Nodes " <b class="num">{job.node_count}</b></span>
             {gpus}

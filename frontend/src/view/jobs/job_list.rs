@@ -12,10 +12,16 @@ use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::JobsHealth;
 
+/// Number of entries that a section shows; the table of all jobs, which can be filtered, has the rest.
+const SHOWN: usize = 200;
+
 /// Returns the routes of the list, from top to bottom.
 pub fn listed_routes(page: &Page) -> Vec<Route> {
     // A group expands when a shortcut moves into it.
-    let jobs = Section::ALL.into_iter().flat_map(|section| entries(page, section, |_| true));
+    let jobs = Section::ALL.into_iter().flat_map(|section| {
+        let entries = entries(page, section, |_| true);
+        entries.into_iter().take(SHOWN)
+    });
     let jobs = jobs.filter_map(|entry| match entry {
         ListEntry::Job(id) => Some(id),
         ListEntry::Group(_) => None,
@@ -71,9 +77,19 @@ fn Jobs(section: Section, entries: Memo<Vec<ListEntry>>, folds: ExpandedGroups) 
         ListEntry::Job(id) => view! { <JobEntry id/> }.into_any(),
         ListEntry::Group(of) => view! { <JobGroup of section folds/> }.into_any(),
     };
+    let page = Page::from_context();
+    let rest = Memo::new(move |_| entries.with(|entries| entries.len().saturating_sub(SHOWN)));
+    let shown = move || entries.with(|entries| entries.iter().take(SHOWN).copied().collect::<Vec<_>>());
+    let more = move || {
+        let rest = Some(rest.get()).filter(|rest| *rest > 0)?;
+        let href = page.href(&Route::AllJobs);
+        let label = format!("{rest} more in the table of all jobs");
+        Some(view! { <p class="jobs__none"><a class="link" href=href>{label}</a></p> })
+    };
     view! {
         <h2>{section.title()}</h2>
-        <ul><For each=move || entries.get() key=ListEntry::clone children=entry/></ul>
+        <ul><For each=shown key=ListEntry::clone children=entry/></ul>
+        {more}
     }
 }
 
