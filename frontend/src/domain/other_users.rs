@@ -2,14 +2,68 @@
 
 use crate::domain::attention::Item;
 use crate::domain::text;
-use nodeglass_protocol::NodeName;
-use nodeglass_protocol::job::Job;
+use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{Link, NodePicture};
+use nodeglass_protocol::{NodeName, Text};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
 /// Returns whether the jobs belong to more than one user.
 pub fn are_of_several(jobs: &[Job]) -> bool {
     jobs.split_first().is_some_and(|(first, rest)| rest.iter().any(|job| job.user != first.user))
+}
+
+/// What the jobs of one user have and wait for, by SLURM's facts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserTotals {
+    /// Login name.
+    pub user: Text,
+    /// Number of jobs that have nodes.
+    pub running: usize,
+    /// Number of pending jobs.
+    pub pending: usize,
+    /// Number of GPUs of the running jobs whose number SLURM states.
+    pub gpus: u64,
+    /// Number of running jobs whose number of GPUs is unknown.
+    pub unknown: usize,
+}
+
+impl UserTotals {
+    /// Returns the totals of every user with running or pending jobs, those with most GPUs first.
+    pub fn of_jobs(jobs: &[Job]) -> Vec<Self> {
+        let mut users: BTreeMap<&Text, Self> = BTreeMap::new();
+        for job in jobs.iter().filter(|job| job.is_active() || job.state == JobState::Pending) {
+            let of_user = users.entry(&job.user).or_insert_with(|| Self {
+                user: job.user.clone(),
+                running: 0,
+                pending: 0,
+                gpus: 0,
+                unknown: 0,
+            });
+            if !job.is_active() {
+                of_user.pending += 1;
+                continue;
+            }
+            of_user.running += 1;
+            match job.gpu_count {
+                Some(gpus) => of_user.gpus += u64::from(gpus),
+                None => of_user.unknown += 1,
+            }
+        }
+        let mut users: Vec<Self> = users.into_values().collect();
+        users.sort_by_key(|totals| (Reverse(totals.gpus), Reverse(totals.running)));
+        users
+    }
+
+    /// Returns the number of GPUs in words; unknown is not 0: `≥ 12`, `unknown`.
+    pub fn gpus_text(&self) -> String {
+        match (self.running, self.unknown) {
+            (0, _) => "0".to_owned(),
+            (_, 0) => self.gpus.to_string(),
+            (running, unknown) if running == unknown => "unknown".to_owned(),
+            _ => format!("≥ {}", self.gpus),
+        }
+    }
 }
 
 /// Nodes that refuse the relay's user and have active jobs of other users only. Many sites admit a user only to
@@ -81,6 +135,37 @@ mod tests {
     fn jobs_are_of_several_users_once_one_differs() {
         assert!(!are_of_several(&[]) && !are_of_several(&[of("a", 1, "n1"), of("a", 2, "n1")]));
         assert!(are_of_several(&[of("a", 1, "n1"), of("a", 2, "n1"), of("b", 3, "n1")]));
+    }
+
+    #[test]
+    fn users_are_ordered_by_gpus_and_an_unknown_number_is_not_zero() {
+        let with = |gpu_count, job| Job { gpu_count, ..job };
+        let pending = Job { state: JobState::Pending, ..with(Some(64), of("bob", 5, "n1")) };
+        let ended = Job { state: JobState::Ended("COMPLETED".into()), ..of("eve", 6, "n1") };
+        let jobs = [
+            with(Some(4), of("alice", 1, "n1")),
+            with(Some(8), of("bob", 2, "n1")),
+            with(None, of("bob", 3, "n1")),
+            with(None, of("carol", 4, "n1")),
+            pending,
+            ended,
+            with(Some(0), of("dave", 7, "n1")),
+        ];
+        let users = UserTotals::of_jobs(&jobs);
+        let rows: Vec<_> = users
+            .iter()
+            .map(|totals| (totals.user.as_str(), totals.gpus_text(), totals.running, totals.pending))
+            .collect();
+        let row = |user, gpus: &str, running, pending| (user, gpus.to_owned(), running, pending);
+        assert_eq!(
+            rows,
+            [
+                row("bob", "≥ 8", 2, 1),
+                row("alice", "4", 1, 0),
+                row("carol", "unknown", 1, 0),
+                row("dave", "0", 1, 0)
+            ]
+        );
     }
 
     #[test]

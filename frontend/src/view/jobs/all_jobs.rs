@@ -5,6 +5,7 @@ use super::gpu_cells::Cells;
 use super::job_entry::{job_health as health_of, overview_scope};
 use super::job_list::NoJobs;
 use super::machine_groups::{ListNotices, MachineGroups};
+use super::users::Users;
 use crate::domain::health::{Freshness, Health, freshness};
 use crate::domain::job_health;
 use crate::domain::other_users::Refusals;
@@ -74,6 +75,7 @@ fn JobTable() -> impl IntoView {
         <AttentionList entries store=overview/>
         <Healthy/>
         <NotAdmitted/>
+        <Users/>
         {move || jobs()}
         <NoJobs/>
         <MachineGroups/>

@@ -16,3 +16,4 @@ mod machines;
 mod node_picker;
 pub mod node_tabs;
 pub mod section;
+mod users;
