@@ -34,7 +34,7 @@ pub fn JobEntry(
     let name = move || job.with(|job| job.as_ref().map(|job| job.name.to_string()));
     let several_users = page.several_users;
     let allocation = move || {
-        let user = |job: &Job| several_users.get().then(|| format!("{} · ", job.user)).unwrap_or_default();
+        let user = |job: &Job| if several_users.get() { format!("{} · ", job.user) } else { String::new() };
         job.with(|job| job.as_ref().map(|job| format!("{}{}", user(job), allocation(job))))
     };
     let when = {
