@@ -110,6 +110,10 @@ fn NotAdmitted() -> impl IntoView {
     let page = Page::from_context();
     let sentence = Memo::new(move |_| {
         page.second.track();
+        // The sentence addresses the relay's user.
+        if !page.is_owner() {
+            return None;
+        }
         let viewer = page.owner();
         let read = |picture: &Picture| Refusals::new(&picture.jobs, &picture.nodes, &viewer).sentence();
         page.fleet.overview().read(read)
