@@ -67,7 +67,8 @@ struct Arguments {
     #[arg(long, hide = true)]
     tpu_worker: bool,
     /// For tests: folder whose sys and proc describe the accelerators other than NVIDIA's
-    #[arg(long, value_name = "PATH", default_value = "/", overrides_with = "sysroot", hide = true)]
+    #[arg(long, env = "NODE_PROBE_SYSROOT", value_name = "PATH", default_value = "/")]
+    #[arg(overrides_with = "sysroot", hide = true)]
     sysroot: PathBuf,
     /// Exit with status 4 unless this is the build with the given id
     #[arg(long, value_name = "HASH16")]

@@ -6,6 +6,7 @@ use crate::backoff;
 use nodeglass_protocol::Text;
 use std::{
     io::{BufRead, BufReader, Read, Write},
+    os::unix::process::CommandExt,
     path::PathBuf,
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio},
     sync::{
@@ -28,7 +29,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Maximum length of a response: some 100 bytes per device.
 const MAX_LINE: u64 = 64 * 1024;
 /// How much of the worker's stderr is kept.
-const MAX_STDERR: usize = 512;
+const MAX_STDERR: usize = 4_096;
+/// How the message of a panic begins.
+const PANIC: &[u8] = b"panic";
 /// How long a worker that closed its pipe may take to end.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
@@ -52,32 +55,32 @@ impl Client {
     ///
     /// # Errors
     /// The reason, for the user, if the library does not respond.
-    pub fn report(&mut self) -> Result<Report, Text> {
+    pub fn report(&mut self) -> Result<Report, Missing> {
         if let Some((why, at)) = &self.failed
             && at.elapsed() < backoff::exponential(FIRST_PAUSE, self.failures, MAX_PAUSE)
         {
-            return Err(why.clone());
+            return Err(Missing::Failed(why.clone()));
         }
         match self.ask() {
             Ok(report) => {
                 (self.failures, self.failed) = (0, None);
                 Ok(report)
             }
-            Err(Failure::Pending) => Err("libtpuinfo has not responded yet".into()),
-            Err(Failure::Ended(why)) => {
+            Err(Missing::Pending) => Err(Missing::Pending),
+            Err(Missing::Failed(why)) => {
                 self.worker = None;
                 self.failures = self.failures.saturating_add(1);
                 self.failed = Some((why.clone(), Instant::now()));
-                Err(why)
+                Err(Missing::Failed(why))
             }
         }
     }
 
-    fn ask(&mut self) -> Result<Report, Failure> {
+    fn ask(&mut self) -> Result<Report, Missing> {
         let worker = match self.worker.take() {
             Some(worker) => worker,
             None => Worker::start(&self.program, &self.library).map_err(|error| {
-                Failure::Ended(format!("libtpuinfo's process cannot be started: {error}").into())
+                Missing::Failed(format!("libtpuinfo's process cannot be started: {error}").into())
             })?,
         };
         self.worker.insert(worker).report()
@@ -85,11 +88,22 @@ impl Client {
 }
 
 /// Why there is no report.
-enum Failure {
+#[derive(Debug)]
+pub enum Missing {
     /// The first response is still to come.
     Pending,
-    /// The worker is of no use any more.
-    Ended(Text),
+    /// The worker has failed, with the reason.
+    Failed(Text),
+}
+
+impl Missing {
+    /// Returns the reason for the user.
+    pub fn why(&self) -> Text {
+        match self {
+            Self::Pending => "libtpuinfo has not responded yet".into(),
+            Self::Failed(why) => why.clone(),
+        }
+    }
 }
 
 /// A running worker; killed on drop.
@@ -106,6 +120,7 @@ struct Worker {
 impl Worker {
     fn start(program: &PathBuf, library: &PathBuf) -> std::io::Result<Self> {
         let mut child = Command::new(program)
+            .arg0("node-probe")
             .arg("--tpu-worker")
             .arg("--libtpuinfo")
             .arg(library)
@@ -125,10 +140,14 @@ impl Worker {
         Ok(Self { child, stdin, replies, stderr: kept, asked: None, last: None })
     }
 
-    fn report(&mut self) -> Result<Report, Failure> {
+    fn report(&mut self) -> Result<Report, Missing> {
         if self.asked.is_none() {
             if self.stdin.write_all(b"\n").is_err() {
-                return Err(self.ended());
+                // Its last line says why, if it could not load the library.
+                return Err(match self.replies.recv_timeout(PATIENCE) {
+                    Ok(Reply::Unavailable(why)) => Missing::Failed(unavailable(&why)),
+                    _ => self.ended(),
+                });
             }
             self.asked = Some(Instant::now());
         }
@@ -138,23 +157,23 @@ impl Worker {
                 return Ok(report);
             }
             Ok(Reply::Unavailable(why)) => {
-                return Err(Failure::Ended(unavailable(&why)));
+                return Err(Missing::Failed(unavailable(&why)));
             }
             Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
             Err(RecvTimeoutError::Timeout) => {}
         }
         if self.asked.is_some_and(|at| at.elapsed() > CALL_LIMIT) {
             let limit_s = CALL_LIMIT.as_secs();
-            return Err(Failure::Ended(format!("libtpuinfo did not respond within {limit_s} s").into()));
+            return Err(Missing::Failed(format!("libtpuinfo did not respond within {limit_s} s").into()));
         }
         match &self.last {
             Some((report, at)) if at.elapsed() < CURRENT => Ok(report.clone()),
-            _ => Err(Failure::Pending),
+            _ => Err(Missing::Pending),
         }
     }
 
     /// Describes how the worker ended, with the last line that it printed.
-    fn ended(&mut self) -> Failure {
+    fn ended(&mut self) -> Missing {
         let start = Instant::now();
         let status = loop {
             match self.child.try_wait() {
@@ -170,7 +189,7 @@ impl Worker {
         let message = log.lines().map(str::trim).find(|line| line.contains("panic"));
         let message = message.or_else(|| log.lines().map(str::trim).rfind(|line| !line.is_empty()));
         let message = message.map(|line| format!(": {line}")).unwrap_or_default();
-        Failure::Ended(format!("libtpuinfo ended its process ({status}){message}").into())
+        Missing::Failed(format!("libtpuinfo ended its process ({status}){message}").into())
     }
 }
 
@@ -187,8 +206,8 @@ impl Drop for Worker {
 
 /// Explains why the library cannot be loaded.
 fn unavailable(why: &str) -> Text {
-    if why.contains("No such file") {
-        return "libtpuinfo.so is not installed: build github.com/rdyro/libtpuinfo, or put its folder into LD_LIBRARY_PATH"
+    if why.is_empty() {
+        return "libtpuinfo.so is not installed: copy it from github.com/rdyro/libtpuinfo to /usr/local/lib"
             .into();
     }
     format!("libtpuinfo.so cannot be loaded: {why}").into()
@@ -210,12 +229,16 @@ fn read_replies(stdout: ChildStdout, mut pass_on: impl FnMut(Reply) -> bool) {
 
 /// Keeps the end of the worker's stderr.
 fn keep_tail(mut stderr: ChildStderr, kept: &Mutex<Vec<u8>>) {
-    let mut buffer = [0; MAX_STDERR];
+    let mut buffer = [0; 512];
     while let Ok(length @ 1..) = stderr.read(&mut buffer) {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend_from_slice(&buffer[..length]);
-        // A panic's message comes first, so the beginning stays until there is more than twice as much.
-        let over = kept.len().saturating_sub(8 * MAX_STDERR);
-        kept.drain(..over);
+        // The message of a panic precedes its stacks.
+        if kept.windows(PANIC.len()).any(|text| text == PANIC) {
+            kept.truncate(MAX_STDERR);
+        } else {
+            let over = kept.len().saturating_sub(MAX_STDERR);
+            kept.drain(..over);
+        }
     }
 }

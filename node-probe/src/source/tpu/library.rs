@@ -7,6 +7,8 @@ use std::{ffi::c_int, path::Path};
 
 /// Maximum number of devices that the library is asked for.
 const MAX_DEVICES: i32 = 256;
+/// Folders that are tried after those of the loader.
+const FOLDERS: [&str; 3] = ["/usr/local/lib", "/usr/lib", "/lib"];
 /// Lets the library choose: `$LIBTPUINFO_GRPC_PORT`, or 8431.
 const DEFAULT_PORT: c_int = 0;
 
@@ -49,7 +51,15 @@ impl TpuInfo {
     /// If it or one of its functions cannot be found.
     pub fn open(path: &Path) -> Result<Self, libloading::Error> {
         // SAFETY: loading runs the library's initialisers, in a process that does nothing else.
-        let library = unsafe { Library::new(path) }?;
+        let load = |path: &Path| unsafe { Library::new(path) };
+        // Its instructions copy it to a folder that the loader finds only after `ldconfig`.
+        let mut usual =
+            FOLDERS.iter().map(|folder| Path::new(folder).join(path)).filter(|path| path.is_file());
+        let library = match (load(path), usual.next()) {
+            (Ok(library), _) => library,
+            (Err(_), Some(copy)) => load(&copy)?,
+            (Err(error), None) => return Err(error),
+        };
         let info = Self { library };
         info.chip_count()?;
         info.metrics()?;
@@ -75,8 +85,9 @@ impl TpuInfo {
         let count = unsafe { self.chip_count()?() };
         let most = count.clamp(0, MAX_DEVICES);
         let length = usize::try_from(most).unwrap_or_default();
-        let (mut ids, mut used, mut total) = (vec![0; length], vec![0; length], vec![0; length]);
-        let mut duty = vec![0.0; length];
+        // What the library leaves untouched must not pass for a value.
+        let (mut ids, mut used, mut total) = (vec![-1; length], vec![-1; length], vec![-1; length]);
+        let mut duty = vec![f64::NAN; length];
         let status = if length == 0 {
             0
         } else {

@@ -1,7 +1,7 @@
 //! The source of TPUs and its sessions.
 
 use super::chips::{self, Chip};
-use super::client::Client;
+use super::client::{Client, Missing};
 use super::holders::Holders;
 use super::library::{DeviceMetrics, Report};
 use crate::clock;
@@ -171,11 +171,11 @@ impl Session for TpuSession<'_> {
         let _ = self.update_holders();
         let (report, is_idle) = (self.client.report(), self.is_idle());
         let expected = self.devices.len();
-        let samples = (0_i64..).zip(&mut self.devices).map(|(id, device)| {
+        let samples = self.devices.iter_mut().enumerate().map(|(position, device)| {
             if !device.is_listed() {
                 return GpuSample { fault: Some(LOST_DEVICE.into()), ..GpuSample::default() };
             }
-            let sample = sample(&report, id, expected, is_idle);
+            let sample = sample(&report, position, expected, is_idle);
             device.used = sample.mem_used_bytes.value().copied();
             sample
         });
@@ -198,6 +198,10 @@ impl Session for TpuSession<'_> {
                 list.gap(uuid, ProcessGap::Failed(HIDDEN_PROCESSES.into()));
             }
             let holders = self.holders.of(device.chip.file.as_deref());
+            if holders.len() == 0 && device.used.is_some() && !self.holders.is_partial() {
+                // Containers of root, for example.
+                list.gap(uuid, ProcessGap::Failed(HIDDEN_PROCESSES.into()));
+            }
             // The memory is that of the runtime, which is in the only process that has the chip open.
             let used = device.used.filter(|_| holders.len() == 1);
             list.processes.extend(holders.map(|pid| process(uuid, pid, used)));
@@ -241,14 +245,14 @@ fn process(gpu: &GpuUuid, pid: u32, used: Option<u64>) -> GpuProcess {
 }
 
 /// Returns the sample of a device.
-fn sample(report: &Result<Report, Text>, id: i64, expected: usize, is_idle: bool) -> GpuSample {
+fn sample(report: &Result<Report, Missing>, position: usize, expected: usize, is_idle: bool) -> GpuSample {
     let blank = |reading: Reading<u64>| GpuSample {
         util_pct: reading.clone(),
         mem_used_bytes: reading.clone(),
         mem_total_bytes: reading,
         ..facts::unsupported_sample()
     };
-    match device_metrics(report, id, expected) {
+    match device_metrics(report, position, expected) {
         Ok(metrics) => {
             let (used, total) = memory(metrics);
             GpuSample {
@@ -258,6 +262,7 @@ fn sample(report: &Result<Report, Text>, id: i64, expected: usize, is_idle: bool
                 ..facts::unsupported_sample()
             }
         }
+        Err(_) if matches!(report, Err(Missing::Pending)) => blank(Reading::NotYet),
         // The runtime of a workload reports the metrics, and there is none.
         Err(_) if is_idle && report.as_ref().is_ok_and(|report| report.status == NO_RESPONSE) => {
             blank(Reading::NotYet)
@@ -266,8 +271,12 @@ fn sample(report: &Result<Report, Text>, id: i64, expected: usize, is_idle: bool
     }
 }
 
-fn device_metrics(report: &Result<Report, Text>, id: i64, expected: usize) -> Result<&DeviceMetrics, Text> {
-    let report = report.as_ref().map_err(Clone::clone)?;
+fn device_metrics(
+    report: &Result<Report, Missing>,
+    position: usize,
+    expected: usize,
+) -> Result<&DeviceMetrics, Text> {
+    let report = report.as_ref().map_err(|missing| missing.why())?;
     if usize::try_from(report.count) != Ok(expected) {
         return Err(format!("libtpuinfo counts {} devices, the kernel lists {expected}", report.count).into());
     }
@@ -276,12 +285,13 @@ fn device_metrics(report: &Result<Report, Text>, id: i64, expected: usize) -> Re
         NO_RESPONSE => return Err("the TPU runtime of the workload does not report metrics".into()),
         other => return Err(format!("libtpuinfo failed with status {other}").into()),
     }
-    let mut own = report.devices.iter().filter(|device| device.id == id);
-    match (own.next(), own.next()) {
-        (Some(metrics), None) => Ok(metrics),
-        (None, _) => Err("libtpuinfo reports nothing of this device".into()),
-        (Some(_), Some(_)) => Err("libtpuinfo reports this device twice".into()),
+    // The workers of a pod may count on: what matters is the order of the numbers.
+    let mut devices: Vec<_> = report.devices.iter().collect();
+    devices.sort_by_key(|device| device.id);
+    if devices.windows(2).any(|pair| pair[0].id == pair[1].id) || devices.iter().any(|device| device.id < 0) {
+        return Err("libtpuinfo reports devices whose numbers are not unique".into());
     }
+    devices.get(position).copied().ok_or_else(|| "libtpuinfo reports nothing of this device".into())
 }
 
 fn duty(metrics: &DeviceMetrics) -> Reading<u64> {
@@ -311,15 +321,17 @@ mod tests {
         DeviceMetrics { id, used, total, duty_pct: Some(duty).filter(|duty| duty.is_finite()) }
     }
 
-    fn of(devices: Vec<DeviceMetrics>, count: i32, status: i32) -> Result<Report, Text> {
+    fn of(devices: Vec<DeviceMetrics>, count: i32, status: i32) -> Result<Report, Missing> {
         Ok(Report { count, status, devices })
     }
 
     #[test]
-    fn devices_are_found_by_their_number_and_not_by_their_position() {
-        let report = of(vec![metrics(1, 2, 8, 40.4), metrics(0, 1, 8, 99.6)], 2, 0);
-        let utils = [0, 1].map(|id| sample(&report, id, 2, false).util_pct);
-        assert_eq!(utils, [Reading::Value(100), Reading::Value(40)]);
+    fn devices_are_found_by_the_order_of_their_numbers() {
+        for first in [0, 4] {
+            let report = of(vec![metrics(first + 1, 2, 8, 40.4), metrics(first, 1, 8, 99.6)], 2, 0);
+            let utils = [0, 1].map(|position| sample(&report, position, 2, false).util_pct);
+            assert_eq!(utils, [Reading::Value(100), Reading::Value(40)]);
+        }
     }
 
     #[test]

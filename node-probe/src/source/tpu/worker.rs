@@ -13,7 +13,7 @@ use std::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// The library cannot be loaded, with the reason; the worker ends.
+    /// The library cannot be loaded, with the reason, which is empty if it is not there; the worker ends.
     Unavailable(String),
     /// What the library reports.
     Report(Report),
@@ -30,7 +30,7 @@ pub fn run(library: &Path) -> io::Result<()> {
     let mut replies = File::from(rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3)?);
     rustix::stdio::dup2_stdout(io::stderr())?;
     match TpuInfo::open(library) {
-        Err(error) => send(&mut replies, &Reply::Unavailable(error.to_string()))?,
+        Err(error) => send(&mut replies, &Reply::Unavailable(reason(library, &error.to_string())))?,
         Ok(info) => {
             for line in io::stdin().lock().lines() {
                 line?;
@@ -42,6 +42,12 @@ pub fn run(library: &Path) -> io::Result<()> {
     }
     kill_process(getpid(), Signal::KILL)?;
     Ok(())
+}
+
+/// The loader's message; empty if there is no such library, rather than one of those that it needs.
+fn reason(library: &Path, message: &str) -> String {
+    let is_missing = message.starts_with(&format!("{}: cannot open shared object file", library.display()));
+    if is_missing { String::new() } else { message.to_owned() }
 }
 
 fn send(replies: &mut File, reply: &Reply) -> io::Result<()> {
