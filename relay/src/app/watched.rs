@@ -130,8 +130,11 @@ impl Watched {
             OpensshLauncher::new(OpensshOptions { probe, relay_id, config: None, local: Local::from_env() })
                 .with_targets(targets.clone())
         };
+        let by_ssh = || -> Arc<dyn Launcher> {
+            Arc::new(AutoLauncher::new(vec![Box::new(ssh2(probe.clone())), Box::new(openssh(probe.clone()))]))
+        };
         let srun = |probe| SrunLauncher::new(probe, relay_id, jobs_by_node.clone());
-        let remote: Arc<dyn Launcher> = match config.launcher {
+        let site: Arc<dyn Launcher> = match config.launcher {
             LauncherChoice::Auto if matches!(self, Self::ThisMachine(_)) => {
                 return Ok(Arc::new(LocalLauncher::new(probe, relay_id)));
             }
@@ -139,20 +142,22 @@ impl Watched {
             LauncherChoice::Ssh2 => Arc::new(ssh2(probe.clone())),
             LauncherChoice::Openssh => Arc::new(openssh(probe.clone())),
             LauncherChoice::Srun => Arc::new(srun(probe.clone())),
-            LauncherChoice::Auto if is_other_cluster => Arc::new(AutoLauncher::new(vec![
-                Box::new(ssh2(probe.clone())),
-                Box::new(openssh(probe.clone())),
-            ])),
+            // srun reaches nodes of this machine's cluster only.
+            LauncherChoice::Auto if is_other_cluster || matches!(self, Self::Hosts(_)) => by_ssh(),
             LauncherChoice::Auto => Arc::new(AutoLauncher::new(vec![
                 Box::new(ssh2(probe.clone())),
                 Box::new(openssh(probe.clone())),
                 Box::new(srun(probe.clone())),
             ])),
         };
+        let listed = match config.launcher {
+            LauncherChoice::Auto if !matches!(self, Self::Hosts(_)) => by_ssh(),
+            _ => Arc::clone(&site),
+        };
         // Another id: a listed address may lead back to this machine, and of two probes with the same id the
         // newer replaces the older.
         let local = LocalLauncher::new(probe, !relay_id);
-        Ok(Arc::new(ByTarget::new(targets.clone(), local, remote)))
+        Ok(Arc::new(ByTarget::new(targets.clone(), local, listed, site)))
     }
 
     /// Controls its jobs.

@@ -6,6 +6,9 @@ use nodeglass_protocol::NodeName;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
+/// Maximum number of machines of a list; each is a task and an SSH connection.
+pub const MAX_HOSTS: usize = 4_096;
+
 /// A machine as it is listed: its host without user and port, and where its probe is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -50,6 +53,9 @@ pub enum EntryError {
     /// An invalid port.
     #[error("{0:?} is not a port; use a number from 1 to 65535")]
     Port(String),
+    /// More machines than a list may have.
+    #[error("{0:?} and what precedes it on the line are more than {MAX_HOSTS} machines")]
+    Many(String),
     /// A URL of another kind.
     #[error("the scheme of {0:?} is unknown; use a host name, or an http, https or ssh URL")]
     Scheme(String),
@@ -64,6 +70,9 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, EntryError> {
     let mut entries = Vec::new();
     for item in split_outside_brackets(text).ok_or_else(malformed)? {
         entries.extend(one(item.trim())?);
+        if entries.len() > MAX_HOSTS {
+            return Err(EntryError::Many(shown(item)));
+        }
     }
     Ok(entries)
 }
@@ -89,7 +98,9 @@ fn one(item: &str) -> Result<Vec<Entry>, EntryError> {
     };
     let (host, port) = host_and_port(host)?;
     let port = port.filter(|_| keeps_port);
-    let is_here = user.is_none() && port.is_none() && matches!(host, "self" | "localhost");
+    let is_here = user.is_none()
+        && port.is_none()
+        && ["self", "localhost"].iter().any(|name| name.eq_ignore_ascii_case(host));
     if is_here {
         return Ok(vec![Entry { host: localhost(), target: Target::ThisMachine }]);
     }

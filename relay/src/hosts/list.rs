@@ -1,7 +1,7 @@
 //! Parses files that list machines, in nodeglass's own format and in those of nvgpu and GPU Cluster Status
 //! Monitor, and resolves which entry is this machine.
 
-use super::entry::{self, Entry};
+use super::entry::{self, Entry, MAX_HOSTS};
 use crate::launch::target::Target;
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::HashMap;
@@ -9,8 +9,6 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of machines; each is a task and an SSH connection.
-pub const MAX_HOSTS: usize = 4_096;
 /// Maximum number of problems that are kept; the others are counted.
 const MAX_PROBLEMS: usize = 64;
 /// Maximum length of a group's name, in characters.
@@ -169,6 +167,10 @@ impl<'a> Builder<'a> {
     }
 
     fn entries(&mut self, text: &str, place: &Place) {
+        // Ranges of a long file are expanded until the list is full.
+        if self.is_full {
+            return;
+        }
         match entry::parse(text) {
             Ok(entries) => entries.into_iter().for_each(|entry| self.add(entry, place)),
             Err(error) => self.list.problems.push(place, error),

@@ -152,6 +152,7 @@ impl<E: StderrReader> ChildCommand<E> {
     /// Waits for the exit, which follows the end of the output; kills a child that stays.
     pub(super) async fn finish(mut self) -> (StreamEnd, E) {
         self.stdin = None;
+        let group = self.process.0.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let status = {
             let exit = timeout(LEAVE_LIMIT, self.process.0.wait());
             tokio::pin!(exit);
@@ -162,6 +163,10 @@ impl<E: StderrReader> ChildCommand<E> {
                 }
             }
         };
+        // What it started stays in its group. While one of that is left, no other process can have the id.
+        if let Some(group) = group.filter(|_| status.is_some()) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
         let rest = async {
             while self.stderr.is_some() {
                 read_errors(&mut self.stderr, &mut self.errors).await;

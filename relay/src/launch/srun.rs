@@ -27,7 +27,7 @@ const SRUN: &str = "srun";
 /// The first line of stderr of a command that runs: until then, SLURM is still creating the step.
 const STARTED: &str = "nodeglass-step: started";
 /// Environment variables that the step gets besides those of SLURM.
-const EXPORTED: &str = "--export=HOME,USER,LOGNAME,PATH,LANG,TMPDIR,XDG_RUNTIME_DIR";
+const EXPORTED: &str = "--export=HOME,USER,LOGNAME,PATH,LANG,TMPDIR,XDG_RUNTIME_DIR,LIBTPUINFO_GRPC_PORT";
 /// A step is given up this long before the launch's deadline, so that a step that SLURM does not create is
 /// distinguished from a probe that does not respond.
 const BEFORE_DEADLINE: Duration = Duration::from_millis(100);

@@ -1,10 +1,12 @@
 //! Resolves how to reach a host by asking `ssh -G`, so that it matches the user's own `ssh`.
 
-use super::LaunchError;
+use super::child::{self, ChildCommand};
 use super::target::SshTarget;
+use super::{LaunchError, Tail};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+
 use std::time::Duration;
 use tokio::process::Command;
 
@@ -134,17 +136,36 @@ pub async fn settings(
     }
     command.args(target.arguments());
     set_environment(&mut command, local);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let output = match tokio::time::timeout(TIME_LIMIT, command.output()).await {
+    child::isolate(&mut command);
+    let Ok(mut child) = ChildCommand::spawn(&mut command, Tail::default()) else { return Ok(default()) };
+    child.end_input();
+    let output = async {
+        let mut text = Vec::new();
+        while let Some(bytes) = child.next().await? {
+            text.extend_from_slice(&bytes);
+            if text.len() > MAX_OUTPUT {
+                return Err(io::Error::other("it prints more than a configuration"));
+            }
+        }
+        io::Result::Ok((text, child.finish().await.0))
+    };
+    // Dropping the child kills it, with what it started.
+    let (text, end) = match tokio::time::timeout(TIME_LIMIT, output).await {
         Err(_) => return Err(ConfigError::Slow),
-        Ok(Err(_)) => return Ok(default()),
+        Ok(Err(error)) => return Err(ConfigError::Refused(error.to_string())),
         Ok(Ok(output)) => output,
     };
-    if !output.status.success() {
-        let output = String::from_utf8_lossy(&output.stderr);
-        return Err(ConfigError::Refused(output.trim().chars().take(200).collect()));
+    if end.exit != Some(0) {
+        let why = end.stderr.as_str().trim();
+        let status =
+            || end.broken.as_ref().map_or_else(|| format!("exit status {:?}", end.exit), ToString::to_string);
+        return Err(ConfigError::Refused(if why.is_empty() {
+            status()
+        } else {
+            why.chars().take(200).collect()
+        }));
     }
-    let text = String::from_utf8_lossy(&output.stdout[..output.stdout.len().min(MAX_OUTPUT)]);
+    let text = String::from_utf8_lossy(&text);
     Ok(HostSettings { host: target.to_string(), ..read(&text, host, local) })
 }
 

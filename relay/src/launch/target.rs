@@ -72,6 +72,11 @@ impl Targets {
         targets.get(node).cloned().unwrap_or_else(|| Target::Ssh(SshTarget::host(node.as_str())))
     }
 
+    /// Whether a node has a target of its own, because the user lists it.
+    pub fn contains(&self, node: &NodeName) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(node)
+    }
+
     /// The same for a launcher that always uses SSH.
     pub fn ssh(&self, node: &NodeName) -> SshTarget {
         match self.of(node) {
@@ -81,39 +86,47 @@ impl Targets {
     }
 }
 
-/// Starts the probe of this machine as a child process, and all others with another launcher.
+/// Starts the probe of this machine as a child process, those of other listed machines with one launcher, and
+/// those of a site's nodes with another: what a workstation requires says nothing about them.
 pub struct ByTarget {
     targets: Targets,
     local: Box<dyn Launcher>,
-    remote: Arc<dyn Launcher>,
+    listed: Arc<dyn Launcher>,
+    site: Arc<dyn Launcher>,
 }
 
 impl ByTarget {
-    /// A launcher that selects one of two by the node's target.
-    pub fn new(targets: Targets, local: impl Launcher, remote: Arc<dyn Launcher>) -> Self {
-        Self { targets, local: Box::new(local), remote }
+    /// A launcher that selects one of three by the node's target.
+    pub fn new(
+        targets: Targets,
+        local: impl Launcher,
+        listed: Arc<dyn Launcher>,
+        site: Arc<dyn Launcher>,
+    ) -> Self {
+        Self { targets, local: Box::new(local), listed, site }
     }
 }
 
 #[async_trait]
 impl Launcher for ByTarget {
     fn name(&self) -> &'static str {
-        self.remote.name()
+        self.site.name()
     }
 
     fn status(&self) -> watch::Receiver<LauncherStatus> {
-        self.remote.status()
+        self.site.status()
     }
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
         match self.targets.of(node) {
             Target::ThisMachine => self.local.launch(node).await,
-            Target::Ssh(_) => self.remote.launch(node).await,
+            Target::Ssh(_) if self.targets.contains(node) => self.listed.launch(node).await,
+            Target::Ssh(_) => self.site.launch(node).await,
         }
     }
 
     async fn login_fingerprint(&self) -> Option<u64> {
-        self.remote.login_fingerprint().await
+        self.site.login_fingerprint().await
     }
 }
 

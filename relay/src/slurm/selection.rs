@@ -19,7 +19,8 @@ pub enum Owners {
     },
 }
 
-/// Selects jobs. Every part is checked here again, whatever squeue printed.
+/// Selects jobs. Owners and nodes are checked here again, whatever squeue printed; partitions are not, because a
+/// pending job may list several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     /// Uid of the user who runs the relay: paths and commands of other users' jobs are withheld.
