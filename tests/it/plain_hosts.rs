@@ -4,8 +4,10 @@ use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{Mode, Topic};
 use nodeglass_protocol::picture::{JobsHealth, Link, NodePicture};
-use nodeglass_protocol::{NodeName, Picture};
+use nodeglass_protocol::{GpuField, NodeName, Picture, Vendor};
 use nodeglass_tests::client::{Client, Known};
+use nodeglass_tests::metadata::MetadataService;
+use nodeglass_tests::mixed::MixedNode;
 use nodeglass_tests::process::Process;
 use nodeglass_tests::relay::TestRelay;
 use nodeglass_tests::sshd::Sshd;
@@ -154,5 +156,35 @@ fn a_list_that_cannot_be_read_ends_the_start_with_one_sentence() -> Result<()> {
     }
     // A name is checked before it is an argument of ssh.
     ensure!(NodeName::new("-oProxyCommand=x").is_err());
+    Ok(())
+}
+
+/// A user of tputop: the workers of a pod from the metadata service, TPUs through libtpuinfo, beside the GPUs of two
+/// other vendors.
+#[tokio::test]
+async fn a_tputop_user_sees_the_workers_of_a_pod_with_their_chips() -> Result<()> {
+    let mixed = MixedNode::new()?;
+    // Both addresses are of this machine.
+    let metadata = MetadataService::start("unknown:unknown:127.0.0.1,unknown:unknown:127.0.0.2")?;
+    let mut environment = mixed.environment();
+    environment.push(("GCE_METADATA_HOST", metadata.address().into()));
+    let environment = environment.iter().map(|(name, value)| (*name, value.as_os_str()));
+    let relay = TestRelay::start_in(&["--tpu-pod"], environment)?;
+    let mut client = Client::connect(relay.link(), Form::Binary).await?;
+    let this = here();
+    client.subscribe(&[Topic::Node(NodeName::new(&this)?), Topic::Overview]).await?;
+    let has_duty = |known: &Known| {
+        node(&known.picture, &this).is_some_and(|node| {
+            node.gpus.iter().filter(|gpu| gpu.row.value(GpuField::Util).is_some()).count() == MixedNode::GPUS
+        })
+    };
+    let picture = client.until(&Topic::Node(NodeName::new(&this)?), "all accelerators", has_duty).await?;
+    let gpus = &node(picture, &this).context("this machine")?.gpus;
+    let vendors: Vec<_> = gpus.iter().map(|gpu| gpu.facts.vendor).collect();
+    ensure!(vendors == [Vendor::Nvidia, Vendor::Amd, Vendor::Tpu, Vendor::Tpu], "{vendors:?}");
+    let utils: Vec<_> = gpus.iter().map(|gpu| gpu.row.value(GpuField::Util)).collect();
+    ensure!(utils == [55, 97, 40, 60].map(Some), "{utils:?}");
+    let notices = &client.picture(&Topic::Overview).context("the overview")?.relay.notices;
+    ensure!(notices.iter().any(|notice| notice.as_str().contains("already")), "{notices:?}");
     Ok(())
 }

@@ -10,6 +10,8 @@ pub mod http;
 pub mod impostor;
 pub mod lab;
 pub mod machine;
+pub mod metadata;
+pub mod mixed;
 pub mod nginx;
 pub mod other_user;
 pub mod pipeline;

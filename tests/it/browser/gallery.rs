@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::{Browser, Scheme};
+use nodeglass_tests::mixed::MixedNode;
 use nodeglass_tests::process::Process;
 use nodeglass_tests::{TestRelay, relay::Link};
 use rustix::process::{Pid, Signal, kill_process};
@@ -285,6 +286,22 @@ async fn guests_and_lost_connections_fit_every_screen() -> Result<()> {
         .until("the restart", "/restarted/.test(document.querySelector('.notice--link')?.innerText)")
         .await?;
     take(&browser, "restarted").await
+}
+
+#[tokio::test]
+async fn accelerators_of_three_vendors_fit_every_screen() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let node = MixedNode::new()?;
+    let environment = node.environment();
+    let environment = environment.iter().map(|(name, value)| (*name, value.as_os_str()));
+    let relay = TestRelay::start_in(&["--host", "self"], environment)?;
+    screen(&browser, &SCREENS[0]).await?;
+    browser.open(&relay.link().url).await?;
+    browser.until("the machine", "document.querySelector('.machine')").await?;
+    browser.eval("document.querySelector('a.machine, .machine a').click()").await?;
+    let models = "document.querySelector('main')?.innerText ?? ''";
+    browser.until("its accelerators", &format!("/A40[^]*MI210[^]*TPU v5e/.test({models})")).await?;
+    take(&browser, "mixed").await
 }
 
 #[tokio::test]
