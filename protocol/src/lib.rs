@@ -26,7 +26,9 @@ pub use field::catalogue::{GpuField, HostField, JobField, ProcessField};
 pub use field::{Cell, Field, Row};
 pub use id::{GpuUuid, IdError, JobId, NodeName};
 pub use live::{frame, handshake};
-pub use model::{gpu, history, host, job, picture, process, request, share, source, trace, unattributed};
+pub use model::{
+    cluster, gpu, history, host, job, picture, process, request, share, source, trace, unattributed,
+};
 pub use picture::Picture;
 pub use reading::{FailureReason, Reading};
 pub use source::Vendor;

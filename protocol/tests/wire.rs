@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may end where it fails")]
 
+use nodeglass_protocol::cluster::{ClusterSummary, GpuCounts, NodeCounts, PartitionSummary, UnavailableNode};
 use nodeglass_protocol::field::{NamedCells, Row};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::gpu::{GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink};
@@ -323,6 +324,25 @@ fn status() -> RelayStatus {
         coalesced: 3,
         launcher,
         notices: vec!["hosts.txt:3: bad".into()],
+        cluster: Some(cluster()),
+    }
+}
+
+fn cluster() -> ClusterSummary {
+    let a100 = GpuCounts { kind: Some("a100".into()), total: 8, allocated: Some(3), unavailable: None };
+    let nodes = NodeCounts { idle: 1, mixed: 2, allocated: 3, drained: 4, down: 5, other: 6 };
+    let reason = Some("Xid 79".into());
+    let drained = UnavailableNode {
+        name: "gpu-02".into(),
+        state: "idle+drain".into(),
+        reason,
+        since: Some(1_700_000_000),
+    };
+    ClusterSummary {
+        at_ms: 4_500,
+        partitions: vec![PartitionSummary { name: "gpu".into(), nodes, gpus: Some(vec![a100]) }],
+        unavailable: vec![drained],
+        unavailable_omitted: 7,
     }
 }
 

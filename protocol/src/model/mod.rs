@@ -1,5 +1,6 @@
 //! The entities that both wires describe.
 
+pub mod cluster;
 pub mod gpu;
 pub mod history;
 pub mod host;

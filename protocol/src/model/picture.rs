@@ -5,6 +5,7 @@ pub use crate::history::{GpuHistoryCells, History, HistorySample, HostHistoryCel
 pub use crate::process::{ProcessFacts, ProcessGap};
 pub use crate::source::{SourceState, SourceVersions};
 
+use crate::cluster::ClusterSummary;
 use crate::field::{Field, FullScale, ROW_WIDTH, Row};
 use crate::job::Job;
 use crate::request::AuditEntry;
@@ -248,6 +249,9 @@ pub struct RelayStatus {
     pub launcher: Option<LauncherStatus>,
     /// Problems with the list of machines, complete sentences; owner only.
     pub notices: Vec<Text>,
+    /// Nodes and GPUs of the cluster, if jobs of several users are watched; owner only.
+    #[serde(default)]
+    pub cluster: Option<ClusterSummary>,
 }
 
 /// How a relay starts probes on nodes.

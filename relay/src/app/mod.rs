@@ -288,8 +288,11 @@ async fn poll(
                 (Event::JobsFailed { why: error.why, retry_at_ms }, wait)
             }
         };
-        if events.send(event).await.is_err() {
-            return;
+        let cluster = jobs.take_cluster().map(Event::Cluster);
+        for event in [Some(event), cluster].into_iter().flatten() {
+            if events.send(event).await.is_err() {
+                return;
+            }
         }
         rest(wait, &mut poll_schedule, &poll_trigger).await;
     }

@@ -1,5 +1,6 @@
 //! Events: the only inputs of the fleet.
 
+use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_protocol::probe::delta::ParsedLine;
@@ -42,6 +43,8 @@ pub enum Event {
     Node(NodeName, NodeEvent),
     /// A second passed.
     Tick,
+    /// The nodes of the cluster were queried.
+    Cluster(ClusterSummary),
     /// How probes are started, and why.
     Launcher(LauncherStatus),
     /// The relay's own status.

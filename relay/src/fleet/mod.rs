@@ -18,6 +18,7 @@ pub use event::{Event, Host, NodeEvent};
 use joblist::JobList;
 use node::Node;
 use nodeglass_protocol::NodeName;
+use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{JobsHealth, NodePicture, RelayStatus};
@@ -95,6 +96,10 @@ impl Fleet {
                         self.changes.node(name).add(noted);
                     }
                 }
+            }
+            Event::Cluster(summary) => {
+                let cluster = Some(ClusterSummary { at_ms: now_ms, ..summary });
+                self.set_status(RelayStatus { cluster, ..self.status.clone() });
             }
             Event::Launcher(launcher) => {
                 self.set_status(RelayStatus { launcher: Some(launcher), ..self.status.clone() });

@@ -3,6 +3,7 @@
 
 use nodeglass_hostlist::split_outside_brackets;
 use nodeglass_protocol::job::GpuSet;
+use std::collections::BTreeMap;
 
 /// SLURM formats an index list into a buffer of 128 bytes (still so in 26.05); a full one may be
 /// truncated.
@@ -51,6 +52,31 @@ pub fn count(text: &str) -> Option<u32> {
     gpus.map(|entry| entry.count.or(Some(1))).try_fold(0u32, |sum, count| sum.checked_add(count?))
 }
 
+/// Numbers of GPUs by type in `Gres=` or `GresUsed=` of a node; the type is empty if the site gives none.
+///
+/// `None` if the text is malformed or lacks a count.
+pub fn by_type(text: &str) -> Option<BTreeMap<String, u32>> {
+    let mut counts = BTreeMap::new();
+    for entry in node_entries(text)?.iter().filter(|entry| entry.name == "gpu") {
+        let count: &mut u32 = counts.entry(entry.kind.to_owned()).or_default();
+        *count = count.checked_add(entry.count?)?;
+    }
+    Some(counts)
+}
+
+/// Whether `GresUsed=` of a node contains shares of GPUs, which it does not count as used GPUs.
+pub fn has_shares(text: &str) -> bool {
+    node_entries(text).is_none_or(|entries| entries.iter().any(Entry::is_shared))
+}
+
+fn node_entries(text: &str) -> Option<Vec<Entry<'_>>> {
+    match text.trim() {
+        "" | "(null)" => Some(Vec::new()),
+        "N/A" => None,
+        text => Some(split_outside_brackets(text)?.into_iter().map(Entry::new).collect()),
+    }
+}
+
 /// One GRES: `[gres:]name[:type][:no_consume][:count][(…)]`.
 struct Entry<'a> {
     name: &'a str,
@@ -64,14 +90,17 @@ impl<'a> Entry<'a> {
     fn new(text: &'a str) -> Self {
         let text = text.trim();
         let text = text.strip_prefix("gres:").or_else(|| text.strip_prefix("gres/")).unwrap_or(text);
-        let (plain, detail) = text.split_once('(').unwrap_or((text, ""));
+        // `GresUsed=gpu:(null):2(IDX:0-1)` has no type.
+        let after_type = text.find("(null):").map_or(0, |at| at + "(null):".len());
+        let at = text[after_type..].find('(').map_or(text.len(), |at| after_type + at);
+        let (plain, detail) = (&text[..at], text.get(at + 1..).unwrap_or_default());
         let mut parts = plain.split(':');
         let name = parts.next().unwrap_or_default();
         let (mut kind, mut number) = ("", None);
         for part in parts {
             match part.parse() {
                 Ok(count) => number = Some(count),
-                Err(_) if part == "no_consume" => {}
+                Err(_) if matches!(part, "no_consume" | "(null)") => {}
                 Err(_) => kind = part,
             }
         }

@@ -5,11 +5,12 @@
 //! commands, and [`squeue`] and [`scontrol`] parse their output.
 
 use async_trait::async_trait;
-use nodeglass_protocol::{Text, job::Job};
+use nodeglass_protocol::{Text, cluster::ClusterSummary, job::Job};
 
 pub mod command;
 mod gres;
 mod job_control;
+mod nodes;
 mod poll;
 mod reason;
 pub mod scontrol;
@@ -40,6 +41,11 @@ pub trait JobSource: Send + 'static {
     /// Whether it lists the jobs of more than one user.
     fn is_of_many(&self) -> bool {
         false
+    }
+
+    /// Takes the nodes and GPUs of the cluster, if the last [`JobSource::jobs`] queried them.
+    fn take_cluster(&mut self) -> Option<ClusterSummary> {
+        None
     }
 }
 

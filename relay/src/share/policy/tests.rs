@@ -3,6 +3,7 @@
 use super::*;
 use crate::fleet::Event;
 use crate::fleet::scene::{self, hello, jobs, line, process, sample};
+use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::host::HostSample;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::share::HiddenParts;
@@ -197,6 +198,9 @@ fn data_of_the_owner_alone_is_never_visible() {
         3_000,
     );
     let viewer = viewer(Scope::All, NOTHING);
+    fleet.handle(Event::Cluster(ClusterSummary::default()), 5);
+    assert_eq!(Viewer::Owner.status(&fleet).cluster.map(|cluster| cluster.at_ms), Some(5));
+    assert_eq!(viewer.status(&fleet).cluster, None);
     let JobsHealth::Stale { reason: why, .. } = viewer.status(&fleet).jobs else { panic!() };
     assert!(!why.as_str().contains("secret"), "{why}");
     assert!(viewer.audit_log(&fleet).is_empty() && viewer.sharing(&fleet) == Sharing::default());

@@ -10,6 +10,7 @@ pub use trigger::{PollReason, PollTrigger};
 use crate::slurm::{
     JobSource, JobsError, Selection,
     command::{self, Client, CommandError, Commands, Output, Program},
+    nodes,
     scontrol::{self, Detail},
     squeue::{self, Delimiter},
 };
@@ -17,9 +18,12 @@ use async_trait::async_trait;
 use detail_cache::{DetailCache, DetailQuery};
 use nodeglass_protocol::{
     JobId, Text,
+    cluster::ClusterSummary,
     job::{Job, JobState},
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Why SLURM cannot be used on this machine; a complete sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +43,12 @@ const CLUSTER_TRIES: u32 = 3;
 const SQUEUE_REQUESTS: u32 = 2;
 /// The same for `scontrol --details show job`: jobs and nodes.
 const SCONTROL_REQUESTS: u32 = 2;
+/// The same for `scontrol show node`: nodes and partitions.
+const NODE_REQUESTS: u32 = 2;
+/// Nodes are queried at most this often.
+const NODE_INTERVAL: Duration = Duration::from_secs(60);
+/// From this age, nodes are queried in place of details, which a busy cluster always has to query.
+const NODE_PATIENCE: Duration = Duration::from_secs(300);
 /// Up to this many jobs that a list omits are queried one by one before the list is accepted.
 const DOUBTED_JOBS: usize = 3;
 
@@ -60,6 +70,10 @@ pub struct Slurm<C = Commands> {
     of_others: HashSet<JobId>,
     /// Requests made by the last poll.
     requests: u32,
+    /// When the nodes were last queried.
+    nodes_queried: Option<Instant>,
+    /// What the last poll read of the nodes.
+    summary: Option<ClusterSummary>,
 }
 
 impl Slurm<Commands> {
@@ -91,6 +105,8 @@ impl<C: Client> Slurm<C> {
             open: BTreeSet::new(),
             of_others: HashSet::new(),
             requests: 0,
+            nodes_queried: None,
+            summary: None,
         };
         match slurm.query_cluster_name().await {
             Err(CommandError::Missing(_)) => Err(NoSlurm::NotInstalled),
@@ -218,6 +234,31 @@ impl<C: Client> Slurm<C> {
         jobs.retain(|job| self.met.contains(&job.id));
     }
 
+    /// Queries missing details, or the nodes if they are due: a poll does not query both, so that it stays
+    /// within the budget of [`PollSchedule`].
+    async fn query_details_or_nodes(&mut self, jobs: &[Job], is_first: bool) {
+        let age = self.nodes_queried.map(|at| at.elapsed());
+        let are_older = |than| age.is_none_or(|age| age >= than);
+        let may_query = |slurm: &Self| slurm.is_of_many() && slurm.requests == SQUEUE_REQUESTS;
+        if may_query(self) && !is_first && are_older(NODE_PATIENCE) {
+            return self.query_nodes().await;
+        }
+        self.query_details(jobs).await;
+        if may_query(self) && are_older(NODE_INTERVAL) {
+            self.query_nodes().await;
+        }
+    }
+
+    /// Queries the nodes of the cluster. A failure does not hold back the list.
+    async fn query_nodes(&mut self) {
+        self.requests += NODE_REQUESTS;
+        self.nodes_queried = Some(Instant::now());
+        match self.client.run(Program::Scontrol, &nodes::args()).await {
+            Ok(output) => self.summary = nodes::summary(&output.out, &self.selection),
+            Err(error) => tracing::warn!("{error}; the overview of the cluster is not updated"),
+        }
+    }
+
     /// Queries missing details. A failure does not hold back the list.
     async fn query_details(&mut self, jobs: &[Job]) {
         match self.cache.plan(jobs) {
@@ -276,11 +317,16 @@ impl<C: Client> JobSource for Slurm<C> {
         self.selection.is_of_many()
     }
 
+    fn take_cluster(&mut self) -> Option<ClusterSummary> {
+        self.summary.take()
+    }
+
     async fn jobs(&mut self) -> Result<Vec<Job>, JobsError> {
         self.requests = 0;
+        let is_first = !self.listed;
         let mut jobs = self.list().await?;
         self.keep_met(&mut jobs);
-        self.query_details(&jobs).await;
+        self.query_details_or_nodes(&jobs, is_first).await;
         self.cache.fill(&mut jobs);
         let of_others = jobs.iter_mut().filter(|job| self.of_others.contains(&job.id));
         of_others.for_each(withhold);

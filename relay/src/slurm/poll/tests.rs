@@ -22,6 +22,8 @@ struct Script {
 
 const LIST: &str = include_str!("../../../tests/slurm/24.05/scontrol-jobs.out");
 
+const NODES: &str = "NodeName=g01 Gres=gpu:a100:4 GresUsed=gpu:a100:1(IDX:0) State=MIXED Partitions=gpu \n";
+
 #[async_trait]
 impl Client for Script {
     async fn run(&mut self, program: Program, args: &[String]) -> CommandResult {
@@ -33,6 +35,7 @@ impl Client for Script {
             .push(format!("{program} {}", args_without_flags.join(" ")).trim().to_owned());
         match (program, args_without_flags.as_slice()) {
             (Program::Squeue, _) => self.list(args),
+            (_, ["show", "node"]) => Ok(out(NODES)),
             (_, ["show", "config"]) => self.config.clone().map_or(Ok(out("ClusterName = hal\n")), Err),
             _ => match (&self.cache, &self.blocks) {
                 (Some(error), _) => Err(error.clone()),
@@ -317,7 +320,40 @@ async fn a_job_that_leaves_the_selected_nodes_is_not_missed() {
     assert_eq!(slurm.jobs().await.unwrap().len(), 1);
     script.commands();
     assert_eq!(slurm.jobs().await.unwrap(), []);
-    assert_eq!(script.commands(), ["squeue"], "nor asked for");
+    assert_eq!(script.commands(), ["squeue", "scontrol show node"], "nor asked for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_queried_once_a_minute_in_polls_without_details_and_never_for_own_jobs() {
+    let same = record(1, 2002, "RUNNING", "g01");
+    let script =
+        Script { lists: Arc::new(Mutex::new(lists(&vec![same.clone(); 4]).into())), ..Script::default() };
+    let mut slurm = Slurm::detect_with(script.clone(), everyones()).await.unwrap();
+    script.commands();
+    let mut read = Vec::new();
+    for _ in 0..4 {
+        slurm.jobs().await.unwrap();
+        let cluster = slurm.take_cluster();
+        read.push(cluster.map(|cluster| cluster.partitions[0].nodes.mixed));
+        tokio::time::advance(std::time::Duration::from_secs(30)).await;
+    }
+    assert_eq!(read, [None, Some(1), None, Some(1)]);
+    let expected = [
+        "squeue",
+        "scontrol show job 1",
+        "squeue",
+        "scontrol show node",
+        "squeue",
+        "squeue",
+        "scontrol show node",
+    ];
+    assert_eq!(script.commands(), expected);
+    let (mut own, script) = self::slurm(lists(&vec![same; 3])).await;
+    for _ in 0..3 {
+        own.jobs().await.unwrap();
+        tokio::time::advance(std::time::Duration::from_secs(600)).await;
+    }
+    assert!(!script.commands().contains(&"scontrol show node".to_owned()));
 }
 
 /// Requests to the controller, and the seconds that they are spread over, of each poll of these lists.
@@ -331,6 +367,7 @@ async fn load(selection: Selection, texts: Vec<String>) -> Vec<(u32, u64)> {
     let mut slurm = Slurm::detect_with(script.clone(), selection).await.unwrap();
     let mut poll_schedule = PollSchedule::default().of_many(slurm.is_of_many());
     let (mut load, mut last) = (Vec::new(), Vec::new());
+    let mut are_nodes_read = false;
     for _ in texts {
         script.commands();
         let jobs = slurm.jobs().await.unwrap();
@@ -338,8 +375,12 @@ async fn load(selection: Selection, texts: Vec<String>) -> Vec<(u32, u64)> {
         assert_eq!(requests, slurm.requests(), "each command is two requests");
         let now: Vec<_> = jobs.into_iter().map(|job| (job.id, job.state)).collect();
         let changed = std::mem::replace(&mut last, now) != last;
-        load.push((requests, poll_schedule.after_success(requests, changed).as_secs()));
+        let wait = poll_schedule.after_success(requests, changed);
+        load.push((requests, wait.as_secs()));
+        tokio::time::advance(wait).await;
+        are_nodes_read |= slurm.take_cluster().is_some();
     }
+    assert_eq!(are_nodes_read, slurm.is_of_many(), "nodes are read even if every poll has new details");
     load
 }
 
@@ -347,7 +388,7 @@ fn is_within_budget(load: &[(u32, u64)]) -> bool {
     load.iter().all(|(requests, seconds)| u64::from(*requests) * 60 <= 4 * seconds)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn own_jobs_cost_at_most_four_requests_a_minute_once_nothing_changes() {
     for count in [1, 30, 3_000] {
         let list: String = (1..=count).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
@@ -356,7 +397,7 @@ async fn own_jobs_cost_at_most_four_requests_a_minute_once_nothing_changes() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn all_users_jobs_cost_at_most_four_requests_a_minute_even_while_they_change() {
     // Two jobs end and two start before each poll.
     let list = |poll: u32| -> String {
