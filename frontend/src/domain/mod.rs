@@ -1,6 +1,7 @@
 //! Rules and texts of the page: health, attention, flags, ownership, totals, routes. Pure, without a document or a signal.
 
 pub mod attention;
+pub mod cluster;
 pub mod colour_scheme;
 pub mod deviation;
 pub mod flags;

@@ -1,6 +1,7 @@
 //! The overview of all jobs, one row each.
 
 use super::attention_list::AttentionList;
+use super::cluster::Cluster;
 use super::gpu_cells::Cells;
 use super::job_entry::{job_health as health_of, overview_scope};
 use super::job_list::NoJobs;
@@ -76,6 +77,7 @@ fn JobTable() -> impl IntoView {
         <Healthy/>
         <NotAdmitted/>
         <Users/>
+        <Cluster/>
         {move || jobs()}
         <NoJobs/>
         <MachineGroups/>
