@@ -1,10 +1,10 @@
 //! Passes listed machines to launchers and to the fleet, and tells the terminal what changes.
 
-use super::here;
 use super::terminal::Terminal;
+use super::{here, tpu_pod};
 use crate::config::{Config, Watch};
 use crate::fleet::{Event, Host};
-use crate::hosts::{HostSource, Listed, ListedHost, ThisMachine, tpu_pod};
+use crate::hosts::{HostSource, Listed, ListedHost, ThisMachine};
 use crate::launch::target::{SshTarget, Target, Targets};
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::BTreeMap;

@@ -88,8 +88,8 @@ pub unsafe extern "C" fn tpu_metrics(
     n: c_int,
 ) -> c_int {
     let state = state();
-    while state.hangs {
-        thread::sleep(Duration::from_secs(3_600));
+    if state.hangs {
+        thread::sleep(Duration::MAX);
     }
     if state.status != 0 {
         return state.status;

@@ -1,6 +1,6 @@
 //! The workers of the TPU pod to which this machine belongs, as Google's metadata service lists them.
 
-use super::entry::{self, Entry, EntryError};
+use crate::hosts::entry::{self, Entry, EntryError};
 use axum::body::{Body, to_bytes};
 use hyper::client::conn::http1;
 use hyper::header::HOST;
