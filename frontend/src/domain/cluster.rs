@@ -3,7 +3,7 @@
 use crate::domain::text;
 use nodeglass_protocol::cluster::{ClusterSummary, GpuCounts, NodeCounts, UnavailableNode};
 
-/// Nodes by state, without states that no node has: `3 idle · 1 drained`.
+/// Nodes by state, without states that no node has: `3 idle · 1 drained`; a line breaks only between states.
 pub fn nodes_text(nodes: &NodeCounts) -> String {
     let states = [
         (nodes.idle, "idle"),
@@ -15,7 +15,7 @@ pub fn nodes_text(nodes: &NodeCounts) -> String {
     ];
     let some = states.iter().filter(|(count, _)| *count > 0);
     let texts: Vec<_> =
-        some.map(|(count, state)| format!("{} {state}", text::grouped(u64::from(*count)))).collect();
+        some.map(|(count, state)| format!("{}\u{a0}{state}", text::grouped(u64::from(*count)))).collect();
     texts.join(" · ")
 }
 
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn nodes_are_counted_by_the_states_that_occur() {
         let nodes = NodeCounts { idle: 1_200, drained: 2, ..NodeCounts::default() };
-        assert_eq!(nodes_text(&nodes), format!("{} idle · 2 drained", text::grouped(1_200)));
+        assert_eq!(nodes_text(&nodes), format!("{}\u{a0}idle · 2\u{a0}drained", text::grouped(1_200)));
     }
 
     #[test]

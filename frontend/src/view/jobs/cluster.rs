@@ -57,9 +57,9 @@ fn partition(partition: &PartitionSummary) -> impl IntoView + use<> {
     };
     view! {
         <li class="partition">
-            <b class="partition__name">{partition.name.to_string()}</b>
+            <b class="partition__name" title=partition.name.to_string()>{partition.name.to_string()}</b>
             <div>{gpus}</div>
-            <span class="partition__nodes num">{cluster::nodes_text(&partition.nodes)}</span>
+            <span class="partition__nodes">{cluster::nodes_text(&partition.nodes)}</span>
         </li>
     }
 }
