@@ -6,6 +6,7 @@ pub mod owner_commands;
 pub mod second_start;
 mod share_output;
 pub mod terminal;
+mod tpu_pod;
 mod watched;
 
 use crate::about::About;
