@@ -150,7 +150,7 @@ pub fn links_down(node: &NodePicture, gpu: &GpuPicture) -> Vec<u32> {
         gpu.health.nvlinks.iter().any(|link| link.link == number && link.up.value() == Some(&false))
     };
     let has_others_up = links.iter().any(|link| link.up.value() == Some(&true));
-    // A summary has only the links that are down; then the other GPUs tell.
+    // A summary has only the links that are down; then the other GPUs are compared.
     let is_peer = |peer: &&GpuPicture| {
         peer.facts.uuid != gpu.facts.uuid
             && peer.facts.mig_parent.is_none()

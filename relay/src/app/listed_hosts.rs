@@ -1,4 +1,4 @@
-//! Passes listed machines to launchers and to the fleet, and tells the terminal what changes.
+//! Passes listed machines to launchers and to the fleet, and reports changes on the terminal.
 
 use super::terminal::Terminal;
 use super::{here, tpu_pod};

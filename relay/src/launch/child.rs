@@ -21,7 +21,7 @@ const REST_LIMIT: Duration = Duration::from_millis(50);
 /// Read at once; a sample of an 8-GPU node is about 3 KiB.
 const CHUNK: usize = 8 * 1024;
 
-/// Reads what a child writes to stderr, and tells what its exit status means.
+/// Reads what a child writes to stderr, and interprets its exit status.
 pub(super) trait StderrReader: Send + 'static {
     /// Takes the next bytes.
     fn push(&mut self, bytes: &[u8]);

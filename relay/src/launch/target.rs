@@ -56,7 +56,7 @@ impl fmt::Display for SshTarget {
     }
 }
 
-/// The targets of nodes, shared by launchers and by whoever updates them.
+/// The targets of nodes, shared by launchers and by the list that updates them.
 #[derive(Clone, Debug, Default)]
 pub struct Targets(Arc<RwLock<HashMap<NodeName, Target>>>);
 

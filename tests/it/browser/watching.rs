@@ -26,6 +26,8 @@ async fn the_tab_title_shows_utilisation_and_warns_of_throttling() -> Result<()>
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     browser.open(&relay.link().url).await?;
+    // The page stores the key of its link once it is connected.
+    browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
     // A GPU of this job is too hot from the start of the demo.
     browser.open(&relay.link().path("/job/48213")).await?;
     browser.until("the warning", "/^⚠ \\d+ % llama3-8b-pretrain · nodeglass$/.test(document.title)").await?;

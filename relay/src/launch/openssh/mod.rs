@@ -51,7 +51,7 @@ const SETTINGS: [&str; 14] = [
 /// The same for connections through jump hosts: sshd drops some beyond ten (`MaxStartups`) that have not
 /// logged in yet, and a site has few jump hosts.
 const PROXIED_AT_ONCE: usize = 8;
-/// A login ends this long before the launch's deadline, so that a slow login is told from a login script
+/// A login ends this long before the launch's deadline, so that a slow login is distinguished from a login script
 /// that hangs.
 const BEFORE_DEADLINE: Duration = Duration::from_millis(100);
 /// Time limit for reading key files, which explain a refusal.
