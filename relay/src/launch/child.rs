@@ -163,7 +163,7 @@ impl<E: StderrReader> ChildCommand<E> {
                 }
             }
         };
-        // What it started stays in its group. While one of that is left, no other process can have the id.
+        // Processes that it started stay in its group, and as long as one is left, the id is not reused.
         if let Some(group) = group.filter(|_| status.is_some()) {
             let _ = kill_process_group(group, Signal::KILL);
         }
