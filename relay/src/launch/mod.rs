@@ -17,6 +17,8 @@ pub mod ssh_config;
 pub mod target;
 pub mod upload;
 
+pub use login_files::LoginState;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use nodeglass_protocol::picture::LauncherStatus;
@@ -49,8 +51,9 @@ pub trait Launcher: Send + Sync + 'static {
     /// [`LaunchError`], which also states whether a retry may help.
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError>;
 
-    /// A hash of the login's local state: keys, the agent, known hosts, configuration. `None` if unknown.
-    async fn login_fingerprint(&self) -> Option<u64> {
+    /// The local state that logins depend on: keys, the agent, known hosts, configuration. `None` if
+    /// unknown.
+    async fn login_state(&self) -> Option<LoginState> {
         None
     }
 }
