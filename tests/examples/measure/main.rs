@@ -5,6 +5,7 @@ mod cluster;
 mod cpu;
 mod fanout;
 mod flame;
+mod history;
 mod page;
 mod perf;
 mod probe;
@@ -29,6 +30,7 @@ fn main() -> Result<()> {
         "relay-flame" => in_time(relay::flame(&report)),
         "probe" => probe::measure(&report).and_then(|()| in_time(cluster_too(&report))),
         "fanout" => in_time(fanout::measure(&report)),
+        "history" => history::measure(&report),
         "page" => in_time(page::measure(&report)),
         "page-flame" => in_time(page::flame(&report)),
         "relay" => in_time(relay::measure(&report)),
