@@ -6,7 +6,7 @@ use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{Link, NodePicture};
 use nodeglass_protocol::{NodeName, Text};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Returns whether the jobs belong to more than one user.
 pub fn are_of_several(jobs: &[Job]) -> bool {
@@ -26,9 +26,14 @@ pub struct UserTotals {
     pub gpus: u64,
     /// Number of running jobs whose number of GPUs is unknown.
     pub unknown: usize,
+    /// Nodes of the running jobs.
+    pub nodes: BTreeSet<NodeName>,
 }
 
 impl UserTotals {
+    /// Maximum number of nodes that are named.
+    const MAX_NAMED: usize = 3;
+
     /// Returns the totals of every user with running or pending jobs, those with most GPUs first.
     pub fn of_jobs(jobs: &[Job]) -> Vec<Self> {
         let mut users: BTreeMap<&Text, Self> = BTreeMap::new();
@@ -39,12 +44,14 @@ impl UserTotals {
                 pending: 0,
                 gpus: 0,
                 unknown: 0,
+                nodes: BTreeSet::new(),
             });
             if !job.is_active() {
                 of_user.pending += 1;
                 continue;
             }
             of_user.running += 1;
+            of_user.nodes.extend(job.nodes.iter().cloned());
             match job.gpu_count {
                 Some(gpus) => of_user.gpus += u64::from(gpus),
                 None => of_user.unknown += 1,
@@ -55,13 +62,21 @@ impl UserTotals {
         users
     }
 
-    /// Returns the number of GPUs in words; unknown is not 0: `≥ 12`, `unknown`.
+    /// Returns the number of GPUs in words; unknown is not 0: `1 GPU`, `≥ 12 GPUs`, `GPUs unknown`.
     pub fn gpus_text(&self) -> String {
+        let gpus = text::count(usize::try_from(self.gpus).unwrap_or(usize::MAX), "GPU", "GPUs");
         match (self.running, self.unknown) {
-            (0, _) => "0".to_owned(),
-            (_, 0) => self.gpus.to_string(),
-            (running, unknown) if running == unknown => "unknown".to_owned(),
-            _ => format!("≥ {}", self.gpus),
+            (_, 0) => gpus,
+            (running, unknown) if running == unknown => "GPUs unknown".to_owned(),
+            _ => format!("≥ {gpus}"),
+        }
+    }
+
+    /// Returns the nodes of the running jobs: up to [`Self::MAX_NAMED`] names, else their number.
+    pub fn nodes_text(&self) -> String {
+        match self.nodes.len() {
+            0..=Self::MAX_NAMED => self.nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(", "),
+            count => text::count(count, "node", "nodes"),
         }
     }
 }
@@ -160,12 +175,16 @@ mod tests {
         assert_eq!(
             rows,
             [
-                row("bob", "≥ 8", 2, 1),
-                row("alice", "4", 1, 0),
-                row("carol", "unknown", 1, 0),
-                row("dave", "0", 1, 0)
+                row("bob", "≥ 8 GPUs", 2, 1),
+                row("alice", "4 GPUs", 1, 0),
+                row("carol", "GPUs unknown", 1, 0),
+                row("dave", "0 GPUs", 1, 0)
             ]
         );
+        assert_eq!((users[0].nodes_text().as_str(), users[0].nodes.len()), ("n1", 1), "each node once");
+        let large: Vec<_> = (1..=4).map(|id| of("eve", id, &format!("n{id}"))).collect();
+        let nodes = |jobs: &[Job]| UserTotals::of_jobs(jobs)[0].nodes_text();
+        assert_eq!((nodes(&large).as_str(), nodes(&large[..2]).as_str()), ("4 nodes", "n1, n2"));
     }
 
     #[test]

@@ -57,7 +57,10 @@ static COLUMNS: [Def; 27] = [
     ),
     computed(
         Column::new("gpus", "GPUs", Unit::Count, 56, "GPUs that it has or asks for").rank(3).sum(Sum::Total),
-        |row| Value::number(row.job.gpu_count.map(Into::into)),
+        |row| match row.job.gpu_count {
+            Some(count) => Value::Number(count.into()),
+            None => Value::Absent("unknown: SLURM does not state them"),
+        },
     ),
     computed(
         Column::new("nodes", "Nodes", Unit::Count, 60, "nodes that it has or asks for").rank(5),

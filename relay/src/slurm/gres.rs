@@ -64,9 +64,21 @@ pub fn by_type(text: &str) -> Option<BTreeMap<String, u32>> {
     Some(counts)
 }
 
-/// Whether `GresUsed=` of a node contains shares of GPUs, which it does not count as used GPUs.
-pub fn has_shares(text: &str) -> bool {
-    node_entries(text).is_none_or(|entries| entries.iter().any(Entry::is_shared))
+/// Numbers of GPUs in use by type in `GresUsed=` of a node that has the GPUs `all`. One whose shares are in use
+/// is in use, although SLURM does not count it.
+///
+/// `None` if the text is malformed, or if it does not state the GPUs of shares in use.
+pub fn used_by_type(text: &str, all: &BTreeMap<String, u32>) -> Option<BTreeMap<String, u32>> {
+    let mut counts = by_type(text)?;
+    for entry in node_entries(text)?.iter().filter(|entry| entry.is_shared()) {
+        let kind = match all.keys().collect::<Vec<_>>()[..] {
+            [only] => only,
+            _ => all.get_key_value(entry.kind)?.0,
+        };
+        let count = counts.entry(kind.clone()).or_default();
+        *count = count.checked_add(entry.shared_gpus()?)?;
+    }
+    Some(counts)
 }
 
 fn node_entries(text: &str) -> Option<Vec<Entry<'_>>> {
@@ -84,6 +96,8 @@ struct Entry<'a> {
     count: Option<u32>,
     /// What is between `(IDX:` and `)`.
     indices: Option<&'a str>,
+    /// What is between `(` and `)` if it is no index list.
+    shares: Option<&'a str>,
 }
 
 impl<'a> Entry<'a> {
@@ -105,12 +119,27 @@ impl<'a> Entry<'a> {
             }
         }
         let indices = detail.strip_prefix("IDX:").map(|list| list.strip_suffix(')').unwrap_or(list));
-        Self { name, kind, count: number, indices }
+        let shares = detail.strip_suffix(')').filter(|_| indices.is_none());
+        Self { name, kind, count: number, indices, shares }
     }
 
     /// Whether it is a part of GPUs that SLURM shares between jobs.
     fn is_shared(&self) -> bool {
         matches!(self.name, "shard" | "mps") && self.count != Some(0)
+    }
+
+    /// Number of GPUs that have shares in use: `(IDX:1)`, or `(0/4,4/4,-/4)`, where `-` is a GPU that is
+    /// allocated as a whole.
+    fn shared_gpus(&self) -> Option<u32> {
+        let count = match (self.indices, self.shares) {
+            (Some(list), _) => indices(list)?.len(),
+            (None, Some(list)) => {
+                let used: Option<Vec<_>> = list.split(',').map(|gpu| gpu.split_once('/')).collect();
+                used?.iter().filter(|(used, _)| !matches!(*used, "0" | "-")).count()
+            }
+            (None, None) => return None,
+        };
+        u32::try_from(count).ok()
     }
 
     fn gpus(&self) -> GpuSet {
@@ -263,6 +292,27 @@ mod tests {
             text.insert(0, '0');
         }
         assert_eq!(gpus(&format!("gpu:{}(IDX:{text})", list.len())), GpuSet::Unknown);
+    }
+
+    #[test]
+    fn a_gpu_with_shares_in_use_is_in_use() {
+        let used = |all: &str, used: &str| {
+            let used = used_by_type(used, &by_type(all).unwrap())?;
+            Some(used.iter().map(|(kind, count)| format!("{kind}:{count}")).collect::<Vec<_>>().join(" "))
+        };
+        for (text, want) in [
+            ("gpu:1,shard:(null):1(IDX:1)", Some(":2")),
+            ("gpu:(null):1(IDX:0),shard:(null):4(0/4,4/4,0/4,0/4)", Some(":2")),
+            ("gpu:1(IDX:0),shard:4(-/4,4/4,0/4,0/4)", Some(":2")),
+            ("gpu:1,mps:0", Some(":1")),
+            ("gpu:1,shard:4", None),
+            ("gpu:1,shard:4(4)", None),
+        ] {
+            assert_eq!(used("gpu:4,shard:16", text).as_deref(), want, "{text}");
+        }
+        let two = "gpu:a100:2,gpu:h100:2,shard:8";
+        assert_eq!(used(two, "gpu:a100:1(IDX:0),shard:h100:1(0/2,1/2)").as_deref(), Some("a100:1 h100:1"));
+        assert_eq!(used(two, "gpu:a100:1(IDX:0),shard:1(0/2,0/2,1/2,0/2)"), None, "of an unstated type");
     }
 
     #[test]

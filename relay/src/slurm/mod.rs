@@ -13,6 +13,8 @@ mod job_control;
 mod nodes;
 mod poll;
 mod reason;
+#[cfg(test)]
+mod recorded_tests;
 pub mod scontrol;
 pub mod selection;
 pub mod squeue;

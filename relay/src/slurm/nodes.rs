@@ -71,8 +71,7 @@ impl<'a> Node<'a> {
     /// Number of GPUs and, if known, of used GPUs by type; `None` if SLURM does not state the GPUs.
     fn gpus(&self) -> Option<Vec<(String, u32, Option<u32>)>> {
         let all = gres::by_type(field(self.line, "Gres")?)?;
-        let used =
-            field(self.line, "GresUsed").filter(|used| !gres::has_shares(used)).and_then(gres::by_type);
+        let used = field(self.line, "GresUsed").and_then(|used| gres::used_by_type(used, &all));
         let used_of = |kind: &str| used.as_ref().and_then(|used| used.get(kind).copied());
         let with_used = |(kind, total): (String, u32)| {
             let used = used_of(&kind);
@@ -101,11 +100,18 @@ fn reason(line: &str) -> (Option<Text>, Option<i64>) {
         [" Comment=", " Extra=", " InstanceId=", " InstanceType=", " ReservationName=", " ResumeAfterTime="];
     let end = ends.iter().filter_map(|end| rest.find(end)).min().unwrap_or(rest.len());
     let whole = rest[..end].trim();
-    let author = whole.strip_suffix(']').and_then(|whole| whole.rsplit_once(" ["));
-    let (text, author) = author.filter(|(_, author)| author.contains('@')).unwrap_or((whole, ""));
+    // SLURM names the author at the end of the first line, and indents the others.
+    let (first, more) = whole.split_once(LINE_BREAK).unwrap_or((whole, ""));
+    let author = first.strip_suffix(']').and_then(|first| first.rsplit_once(" ["));
+    let (first, author) = author.filter(|(_, author)| author.contains('@')).unwrap_or((first, ""));
     let since = author.rsplit_once('@').and_then(|(_, time)| time.parse().ok());
-    (Some(Text::new(text.trim())).filter(|text| !text.is_empty()), since)
+    let lines = std::iter::once(first).chain(more.split(LINE_BREAK)).map(str::trim);
+    let text = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    (Some(Text::new(text)).filter(|text| !text.is_empty()), since)
 }
+
+/// What `--oneliner` prints between two lines of a reason.
+const LINE_BREAK: &str = "        ";
 
 /// What a node's state means for new jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +139,10 @@ impl State {
             _ if has(&["DRAIN", "DRAINED", "DRAINING"]) => Self::Drained,
             "DRAINED" | "DRAINING" => Self::Drained,
             _ if text.contains('*') || has(&["NOT_RESPONDING", "POWERED_DOWN_FAIL"]) => Self::Down,
+            // Marks of releases before 21.08: maintenance, reboot requested or issued, powering down.
+            _ if text.contains(['$', '@', '^', '%', '!']) => Self::Other,
             _ if has(&[
+                "BLOCKED",
                 "MAINT",
                 "MAINTENANCE",
                 "RESERVED",
@@ -264,6 +273,10 @@ NodeName=u01 Gres=gpu:2(S:0) GresUsed=gpu:(null):1(IDX:1) State=MIXED+PLANNED Pa
         };
         let drained = node("g03", "mixed+drain", "Xid 79 on State=IDLE", Some(1_700_000_000));
         assert_eq!(listed, [drained, node("g04", "down*+cloud", "Not responding", None)]);
+        let lines =
+            "NodeName=a State=DOWN Partitions=a Reason=Xid 79 [root@17]        see [ops@wiki]        now";
+        let node = &read(lines).unavailable[0];
+        assert_eq!((node.reason.clone(), node.since), (Some("Xid 79 see [ops@wiki] now".into()), Some(17)));
         let many = (0..230).map(|n| format!("NodeName=n{n} State=DOWN Partitions=a\n")).collect::<String>();
         let summary = read(&many);
         assert_eq!((summary.unavailable.len(), summary.unavailable_omitted), (200, 30));
@@ -277,8 +290,8 @@ NodeName=u01 Gres=gpu:2(S:0) GresUsed=gpu:(null):1(IDX:1) State=MIXED+PLANNED Pa
         let unknown = Some(vec![("a100".to_owned(), 4, None, Some(0), None)]);
         assert_eq!(read("Gres=gpu:a100:4"), unknown, "no GresUsed");
         assert_eq!(read("Gres=gpu:a100:4 GresUsed=N/A"), unknown);
-        let shares = "Gres=gpu:a100:4,shard:40 GresUsed=gpu:a100:0(IDX:N/A),shard:a100:4(4/10,0/10)";
-        assert_eq!(read(shares), unknown);
+        let shares = "Gres=gpu:a100:4,shard:40 GresUsed=gpu:a100:0(IDX:N/A),shard:2";
+        assert_eq!(read(shares), unknown, "shares of unstated GPUs");
         for gres in ["", "Gres=N/A", "Gres=gpu:a100", "Gres=gpu:a100:4(S:0"] {
             assert_eq!(read(gres), None, "{gres}");
         }
@@ -289,12 +302,15 @@ NodeName=u01 Gres=gpu:2(S:0) GresUsed=gpu:(null):1(IDX:1) State=MIXED+PLANNED Pa
         for (text, state) in [
             ("IDLE+PLANNED", State::Idle),
             ("IDLE~", State::Idle),
+            ("MIXED$", State::Other),
+            ("IDLE@", State::Other),
             ("ALLOCATED+COMPLETING", State::Allocated),
             ("IDLE*", State::Down),
             ("IDLE+NOT_RESPONDING", State::Down),
             ("DOWN*+DRAIN", State::Down),
             ("IDLE*+DRAIN", State::Drained),
             ("IDLE+RESERVED", State::Other),
+            ("IDLE+BLOCKED", State::Other),
             ("FUTURE", State::Other),
             ("", State::Other),
         ] {

@@ -52,6 +52,16 @@ impl Selection {
         }
     }
 
+    /// Returns whether it may contain jobs of other users than the viewer.
+    pub fn is_of_others(&self) -> bool {
+        match &self.owners {
+            Owners::All => true,
+            Owners::Of { uids, accounts } => {
+                uids.iter().any(|uid| *uid != self.viewer) || !accounts.is_empty()
+            }
+        }
+    }
+
     /// Options of squeue that narrow its list as far as it can: it shows jobs that match both `--user` and
     /// `--account`, whereas a selection contains those that match either.
     pub(super) fn squeue_options(&self) -> Vec<String> {

@@ -13,6 +13,7 @@ mod relay;
 mod report;
 mod series;
 mod site;
+mod slurm;
 mod sshd;
 mod trace;
 mod viewers;
@@ -34,6 +35,7 @@ fn main() -> Result<()> {
         "page" => in_time(page::measure(&report)),
         "page-flame" => in_time(page::flame(&report)),
         "relay" => in_time(relay::measure(&report)),
+        "slurm" => in_time(slurm::measure(&report)),
         "wire" => wire::measure(&report),
         other => bail!("nothing is known of how to measure {other:?}"),
     }

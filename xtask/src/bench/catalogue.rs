@@ -159,6 +159,12 @@ pub(crate) const CATALOGUE: &[Entry] = &[
         Some(Goal::AtLeast(0.8)),
         "CPU a frame of a bare tokio-tungstenite loop that sends frames as long, against the relay's",
     ),
+    entry(
+        "slurm.requests_per_min",
+        "requests",
+        most(4.0),
+        "to slurmctld in steady state, with 1, 30 and 3,000 own jobs, and with all users' jobs",
+    ),
     entry("page.wasm_all_br_kb", "kB", most(430.0), "the page's program, compressed with brotli"),
     entry("page.js_br_kb", "kB", most(10.0), "its scripts"),
     entry("page.first_paint_ms", "ms", most(500.0), "from navigation to first contentful paint; loopback"),

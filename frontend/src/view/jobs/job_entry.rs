@@ -117,7 +117,11 @@ pub fn allocation(job: &Job) -> String {
         [only] => parts.push(only.to_string()),
         _ => parts.push(text::count(job.node_count as usize, "node", "nodes")),
     }
-    parts.extend(job.gpu_count.map(|gpus| text::count(gpus as usize, "GPU", "GPUs")));
+    match job.gpu_count {
+        Some(gpus) => parts.push(text::count(gpus as usize, "GPU", "GPUs")),
+        None if job.is_active() => parts.push("GPUs unknown".to_owned()),
+        None => {}
+    }
     parts.join(" · ")
 }
 

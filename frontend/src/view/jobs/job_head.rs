@@ -99,10 +99,13 @@ fn Meta(job: Job, model: Memo<Option<String>>, health: Memo<Health>) -> impl Int
             view! { <b>{before}<span class=class>{health.label.clone()}</span></b> }.into_any()
         })
     };
-    let gpus = job.gpu_count.map(|gpus| {
-        let model = move || model.get().map(|model| format!(" × {model}"));
-        view! { <span>"GPUs " <b class="num">{gpus}</b><b>{model}</b></span> }
-    });
+    let gpus = match job.gpu_count {
+        Some(gpus) => {
+            let model = move || model.get().map(|model| format!(" × {model}"));
+            Some(view! { <span>"GPUs " <b class="num">{gpus}</b><b>{model}</b></span> }.into_any())
+        }
+        None => job.is_active().then(|| view! { <span>"GPUs " <b>"unknown"</b></span> }.into_any()),
+    };
     let started = job.start.filter(|_| !matches!(job.state, JobState::Pending));
     let reason = job
         .reason

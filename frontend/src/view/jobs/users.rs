@@ -68,7 +68,8 @@ fn User(user: String, users: Memo<Vec<UserTotals>>) -> impl IntoView {
         <li>
             <button class="user" aria-pressed=move || is_chosen.get().to_string() title="Show only this user's jobs" on:click=choose>
                 <b class="user__name">{user}</b>
-                <span class="user__gpus num">{of(|totals| format!("{} GPUs", totals.gpus_text()))}</span>
+                <span class="user__nodes">{of(UserTotals::nodes_text)}</span>
+                <span class="user__gpus num">{of(UserTotals::gpus_text)}</span>
                 <span class="num">{of(|totals| text::count(totals.running, "job", "jobs"))}</span>
                 <span class="user__pending num">{of(|totals| if totals.pending > 0 { format!("{} waiting", totals.pending) } else { String::new() })}</span>
             </button>

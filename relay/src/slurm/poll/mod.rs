@@ -239,7 +239,7 @@ impl<C: Client> Slurm<C> {
     async fn query_details_or_nodes(&mut self, jobs: &[Job], is_first: bool) {
         let age = self.nodes_queried.map(|at| at.elapsed());
         let are_older = |than| age.is_none_or(|age| age >= than);
-        let may_query = |slurm: &Self| slurm.is_of_many() && slurm.requests == SQUEUE_REQUESTS;
+        let may_query = |slurm: &Self| slurm.selection.is_of_others() && slurm.requests == SQUEUE_REQUESTS;
         if may_query(self) && !is_first && are_older(NODE_PATIENCE) {
             return self.query_nodes().await;
         }

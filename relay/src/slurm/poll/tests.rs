@@ -380,7 +380,8 @@ async fn load(selection: Selection, texts: Vec<String>) -> Vec<(u32, u64)> {
         tokio::time::advance(wait).await;
         are_nodes_read |= slurm.take_cluster().is_some();
     }
-    assert_eq!(are_nodes_read, slurm.is_of_many(), "nodes are read even if every poll has new details");
+    let is_of_others = slurm.selection.is_of_others();
+    assert_eq!(are_nodes_read, is_of_others, "nodes are read even if every poll has new details");
     load
 }
 
@@ -395,6 +396,15 @@ async fn own_jobs_cost_at_most_four_requests_a_minute_once_nothing_changes() {
         let load = load(Selection::own(2001), vec![list; 14]).await;
         assert!(is_within_budget(&load[10..]), "{count} jobs: {load:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_other_users_jobs_and_the_nodes_cost_at_most_four_requests_a_minute() {
+    let bobs = Selection::of(2001, crate::slurm::Owners::Of { uids: [2002].into(), accounts: [].into() });
+    assert!(bobs.is_of_others() && !bobs.is_of_many() && !Selection::own(2001).is_of_others());
+    let list: String = (1..=30).map(|id| record(id, 2002, "RUNNING", "g01")).collect();
+    let load = load(bobs, vec![list; 20]).await;
+    assert!(is_within_budget(&load[10..]), "{load:?}");
 }
 
 #[tokio::test(start_paused = true)]
