@@ -109,6 +109,7 @@ fn kept(name: &str) -> Vec<PathBuf> {
     let mut files: Vec<_> = folders
         .flat_map(|folder| fs::read_dir(folder).into_iter().flatten())
         .map(|entry| entry.expect("an entry can be read").path())
+        .filter(|path| path.is_file())
         .collect();
     files.sort();
     files

@@ -7,12 +7,13 @@ use nodeglass_protocol::picture::{Evidence, GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Picture};
 use std::collections::HashSet;
 
-/// Returns whether a GPU counts as the job's. If the node's ownership is unknown, every GPU counts; if it is
-/// known that the job has none, none does.
+/// Returns whether a GPU counts as the job's. If it is unknown which GPUs of the node the job has, every GPU
+/// counts that SLURM has not allocated to another job; if it is known that the job has none, none does.
 pub fn belongs_to_job(node: &NodePicture, gpu: &GpuPicture, job: Option<JobId>) -> bool {
     let Some(job) = job else { return true };
     let has_none = || node.head.without_gpus.binary_search(&job).is_ok();
-    owns(gpu, job) || (!has_none() && !node.gpus.iter().any(|gpu| owns(gpu, job)))
+    let is_of_other = || gpu.owners.iter().any(|owner| owner.by == Evidence::GresIndex);
+    owns(gpu, job) || (!has_none() && !node.gpus.iter().any(|gpu| owns(gpu, job)) && !is_of_other())
 }
 
 fn owns(gpu: &GpuPicture, job: JobId) -> bool {
@@ -138,6 +139,8 @@ mod tests {
         let node = node(&[None, None]);
         assert!(belongs_to_job(&node, &node.gpus[1], Some(JobId(7))));
         assert_eq!(job_gpus_first(&node, Some(JobId(7))), [0, 1]);
+        let shared = self::node(&[None, Some(8)]);
+        assert_eq!(counting_gpus(&shared, Some(JobId(7))).count(), 1, "SLURM allocated one to another job");
     }
 
     #[test]
@@ -148,7 +151,7 @@ mod tests {
         assert!(!belongs_to_job(&node, &node.gpus[0], Some(JobId(7))));
         // A process of the job on a GPU is evidence, whatever SLURM allocated.
         assert_eq!(counting_gpus(&node, Some(JobId(8))).count(), 1);
-        assert_eq!(counting_gpus(&node, Some(JobId(9))).count(), 2, "nothing is known of the other job");
+        assert_eq!(counting_gpus(&node, Some(JobId(9))).count(), 1, "nothing is known of the other job");
     }
 
     #[test]
@@ -171,7 +174,7 @@ mod tests {
         let picture = Picture { jobs, nodes: vec![node.clone()], ..Picture::default() };
         let of =
             |ids: &[u32]| combined_totals(&picture, &ids.iter().copied().map(JobId).collect(), 1_500).gpus;
-        assert_eq!([of(&[9]), of(&[8]), of(&[8, 9]), of(&[6, 7]), of(&[6, 7, 8, 9])], [1, 0, 1, 3, 3]);
+        assert_eq!([of(&[9]), of(&[8]), of(&[8, 9]), of(&[6, 7]), of(&[6, 7, 8, 9])], [1, 0, 1, 2, 3]);
         assert_eq!(combined_totals(&picture, &HashSet::from([JobId(9)]), 1_500).util_pct(), Some(50));
         assert_eq!(combined_totals(&picture, &HashSet::from([JobId(9)]), 90_000).old, 1);
     }

@@ -11,8 +11,16 @@ pub const NAMES: [Name; 12] = [
     ("relay-to-page", FROZEN),
     ("relay-to-page-for-long", &[]),
     ("probe-to-relay", FROZEN),
-    ("squeue", &["relay/tests/slurm/22.05"]),
-    ("scontrol", &["relay/tests/slurm/20.02", "relay/tests/slurm/22.05", "relay/tests/slurm/26.05"]),
+    ("squeue", &["relay/tests/slurm/22.05", "relay/tests/slurm/26.05/recorded"]),
+    (
+        "scontrol",
+        &[
+            "relay/tests/slurm/20.02",
+            "relay/tests/slurm/22.05",
+            "relay/tests/slurm/26.05",
+            "relay/tests/slurm/26.05/recorded",
+        ],
+    ),
     ("slurm-words", &[]),
     ("known-hosts", &[]),
     ("ssh-config", &[]),

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::{Browser, Scheme};
+use nodeglass_tests::lab::Site;
 use nodeglass_tests::mixed::MixedNode;
 use nodeglass_tests::process::Process;
 use nodeglass_tests::{TestRelay, relay::Link};
@@ -302,6 +303,46 @@ async fn accelerators_of_three_vendors_fit_every_screen() -> Result<()> {
     let models = "document.querySelector('main')?.innerText ?? ''";
     browser.until("its accelerators", &format!("/A40[^]*MI210[^]*TPU v5e/.test({models})")).await?;
     take(&browser, "mixed").await
+}
+
+#[tokio::test]
+async fn an_admins_cluster_fits_every_screen() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let Some(site) = Site::up_or_skip(3)? else { return Ok(()) };
+    let jobs = [
+        site.train("alice", &["--gres=gpu:1", "-w", "gpu-node-01", "--job-name=sam2-finetune"])?,
+        site.train("carol", &["--gres=gpu:2", "-w", "gpu-node-01", "--job-name=rlhf"])?,
+        site.train("bob", &["-N2", "--gres=gpu:2", "-w", "gpu-node-[02-03]", "--job-name=llama3-8b"])?,
+        // A name that makes scontrol's output ambiguous, and no GPUs per node in squeue's: they are unknown.
+        site.train("bob", &["--gpus=1", "-w", "gpu-node-02", "--job-name=sweep\nJobId=999 JobName=x"])?,
+    ];
+    for job in jobs {
+        site.lab.wait_until(job, "RUNNING")?;
+    }
+    site.train("carol", &["-N2", "--gres=gpu:4", "--exclusive", "--job-name=eval"])?;
+    let reason = "reason=Xid 79 on GPU 3\nticket 4711";
+    let drain = ["scontrol", "update", "nodename=gpu-node-02", "state=drain", reason];
+    site.lab.text("login", "root", &drain)?;
+    let relay = site.relay_with("alice", &["--users", "all"])?;
+    screen(&browser, &SCREENS[0]).await?;
+    browser.open(&relay.link.url).await?;
+    let has = |part: &str, pattern: &str| {
+        format!("/{pattern}/.test((document.querySelector('{part}')?.innerText ?? '').replace(/\\s+/g, ' '))")
+    };
+    browser.until("free GPUs", &has(".cluster", "gpu a100 3 of 12 free 2 mixed · 1 drained")).await?;
+    browser.click(".cluster__unavailable summary").await?;
+    let users = "bob gpu-node-02, gpu-node-03 ≥ 4 GPUs 2 jobs carol gpu-node-01 2 GPUs 1 job 1 waiting \
+                 alice gpu-node-01 1 GPU 1 job";
+    let drained = "gpu-node-02 mixed.drain · Xid 79 on GPU 3 ticket 4711 · \\d+ s";
+    for (part, pattern) in
+        [(".users", users), (".cluster__unavailable", drained), (".jobs", "sweep.*GPUs unknown")]
+    {
+        browser.until(pattern, &has(part, pattern)).await?;
+    }
+    take(&browser, "cluster").await?;
+    let bob = "[...document.querySelectorAll('.user')].find(user => /bob/.test(user.innerText))";
+    browser.eval(&format!("{bob}.click()")).await?;
+    browser.until("bob's jobs only", &format!("{ROWS}.length === 2")).await
 }
 
 #[tokio::test]
