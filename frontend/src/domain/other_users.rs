@@ -32,7 +32,7 @@ pub struct UserTotals {
 
 impl UserTotals {
     /// Maximum number of nodes that are named.
-    const MAX_NAMED: usize = 3;
+    const MAX_NAMED: usize = 2;
 
     /// Returns the totals of every user with running or pending jobs, those with most GPUs first.
     pub fn of_jobs(jobs: &[Job]) -> Vec<Self> {
