@@ -17,20 +17,20 @@ struct Release {
 }
 
 macro_rules! release {
-    ($release:literal) => {
+    ($folder:literal) => {
         Release {
-            squeue: include_bytes!(concat!("../../tests/slurm/", $release, "/recorded/squeue.out")),
-            jobs: include_bytes!(concat!("../../tests/slurm/", $release, "/recorded/scontrol-jobs.out")),
-            nodes: include_bytes!(concat!("../../tests/slurm/", $release, "/recorded/scontrol-nodes.out")),
+            squeue: include_bytes!(concat!("../../tests/slurm/", $folder, "/squeue.out")),
+            jobs: include_bytes!(concat!("../../tests/slurm/", $folder, "/scontrol-jobs.out")),
+            nodes: include_bytes!(concat!("../../tests/slurm/", $folder, "/scontrol-nodes.out")),
         }
     };
 }
 
 const RELEASES: [(&str, Release); 4] = [
-    ("20.11", release!("20.11")),
-    ("22.05", release!("22.05")),
-    ("24.11", release!("24.11")),
-    ("26.05", release!("26.05")),
+    ("20.11", release!("20.11/recorded")),
+    ("22.05", release!("22.05/recorded")),
+    ("24.11", release!("24.11/recorded")),
+    ("26.05", release!("26.05/recorded")),
 ];
 
 #[async_trait]
@@ -183,4 +183,19 @@ async fn nodes_are_counted_alike_in_every_recorded_release() {
             "{name}"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_jobs_and_nodes_of_another_cluster_are_read_as_recorded() {
+    let (jobs, cluster) = read(release!("22.05/clusters")).await;
+    let mut rows: Vec<String> = jobs.iter().map(row).collect();
+    rows.sort();
+    assert_eq!(rows, ["no-gpu running gpu-node-06: =0", "train running gpu-node-01:0,1 gpu-node-02:0,1 =4"]);
+    assert!(jobs.iter().all(|job| job.qos.as_ref().is_some_and(|qos| qos.as_str() == "normal")));
+    let a100 = cluster.partitions[0]
+        .gpus
+        .iter()
+        .flatten()
+        .find(|gpus| gpus.kind.as_ref().is_some_and(|kind| kind.as_str() == "a100"));
+    assert_eq!(a100.map(|gpus| (gpus.total, gpus.free())), Some((8, Some(4))));
 }
