@@ -1,7 +1,7 @@
 //! Description of a column: name, unit, width and style. How its value is read is the table's concern.
 
 use super::value::Unit;
-use nodeglass_protocol::field::{Aggregate, Field, FullScale, ValueKind};
+use nodeglass_protocol::field::{Aggregate, Field, FullScale, ValueKind, VendorWording, Vendors};
 
 /// One column of a table.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,8 @@ pub struct Column {
     pub rank: u8,
     /// How it is aggregated.
     pub sum: Sum,
+    /// Title and meaning where vendors name it differently.
+    pub variants: &'static [VendorWording],
 }
 
 /// How a cell is drawn.
@@ -81,6 +83,7 @@ impl Column {
             grows: false,
             rank: Self::HIDDEN,
             sum: Sum::None,
+            variants: &[],
         }
     }
 
@@ -101,7 +104,14 @@ impl Column {
             Aggregate::Mean => Sum::Mean,
             Aggregate::Max => Sum::Max,
         };
-        Self { sum, ..Self::new(metric.column_id(), metric.short, unit, width, metric.help) }
+        let variants = metric.variants;
+        Self { sum, variants, ..Self::new(metric.column_id(), metric.short, unit, width, metric.help) }
+    }
+
+    /// Returns the column with the title and meaning that it has for devices of some vendors.
+    pub fn for_vendors(self, vendors: Vendors) -> Self {
+        let wording = self.variants.iter().find(|(whose, _)| *whose == vendors).map(|(_, wording)| wording);
+        wording.map_or(self, |wording| Self { title: wording.short, about: wording.help, ..self })
     }
 
     /// Sets its width.
@@ -168,10 +178,11 @@ pub fn find(columns: &[Column], name: &str) -> Option<usize> {
     columns.iter().position(named)
 }
 
-/// Returns the default columns that fit into a width in px: the highest ranks are dropped until the others
-/// fit.
-pub fn fitting(columns: &[Column], room: u32) -> Vec<usize> {
-    let mut shown: Vec<usize> = (0..columns.len()).filter(|at| columns[*at].rank != Column::HIDDEN).collect();
+/// Returns the default columns that fit into a width in px: those `without_values` are left out, then the highest
+/// ranks until the others fit.
+pub fn fitting(columns: &[Column], without_values: &[usize], room: u32) -> Vec<usize> {
+    let is_default = |at: &usize| columns[*at].rank != Column::HIDDEN && !without_values.contains(at);
+    let mut shown: Vec<usize> = (0..columns.len()).filter(is_default).collect();
     let width = |shown: &[usize]| shown.iter().map(|at| u32::from(columns[*at].width)).sum::<u32>();
     while width(&shown) > room {
         // The last of equal rank goes first.
@@ -198,10 +209,27 @@ mod tests {
 
     #[test]
     fn the_least_important_columns_are_dropped_first() {
-        assert_eq!(fitting(&COLUMNS, 1_000), [0, 1, 3, 4]);
-        assert_eq!(fitting(&COLUMNS, 180), [0, 1, 3]);
-        assert_eq!(fitting(&COLUMNS, 120), [0, 3]);
-        assert_eq!(fitting(&COLUMNS, 0), [0]);
+        assert_eq!(fitting(&COLUMNS, &[], 1_000), [0, 1, 3, 4]);
+        assert_eq!(fitting(&COLUMNS, &[], 180), [0, 1, 3]);
+        assert_eq!(fitting(&COLUMNS, &[], 120), [0, 3]);
+        assert_eq!(fitting(&COLUMNS, &[], 0), [0]);
+    }
+
+    #[test]
+    fn columns_without_values_leave_their_space_to_others() {
+        assert_eq!(fitting(&COLUMNS, &[1], 1_000), [0, 3, 4]);
+        assert_eq!(fitting(&COLUMNS, &[3], 120), [0, 1]);
+    }
+
+    #[test]
+    fn a_column_is_titled_as_its_vendors_name_it() {
+        use nodeglass_protocol::{GpuField, Vendor};
+        let title = |field, vendors| Column::of_field(field).for_vendors(vendors).title;
+        assert_eq!(title(GpuField::SmClock, Vendors::One(Vendor::Nvidia)), "SM");
+        assert_eq!(title(GpuField::SmClock, Vendors::One(Vendor::Amd)), "Shader");
+        assert_eq!(title(GpuField::SmClock, Vendors::Several), "Core");
+        assert_eq!(title(GpuField::Util, Vendors::One(Vendor::Tpu)), "Duty cycle");
+        assert_eq!(title(GpuField::PState, Vendors::Several), title(GpuField::PState, Vendors::Unknown));
     }
 
     #[test]

@@ -2,18 +2,20 @@
 
 use super::column::{CellStyle, Column, Sum};
 use super::definition::{ColumnDef, computed, metric, styled, with_catalogue};
-use super::value::{Unit, Value};
+use super::value::{NO_GPU, Unit, Value};
 use crate::domain::health::Health;
 use crate::domain::ownership;
 use crate::domain::totals::{Part, Totals};
 use nodeglass_protocol::picture::{Link, NodePicture};
-use nodeglass_protocol::{HostField as F, JobId};
+use nodeglass_protocol::{Cell, GpuField, HostField as F, JobId};
 use std::sync::{Arc, LazyLock};
 
 /// A node with what is computed once for all its columns.
 pub struct NodeRow<'a> {
     /// The node.
     pub node: &'a NodePicture,
+    /// The job whose GPUs count.
+    job: Option<JobId>,
     /// The totals of its GPUs.
     totals: Totals,
     /// Its health.
@@ -25,7 +27,23 @@ impl<'a> NodeRow<'a> {
     pub fn new(node: &'a NodePicture, job: Option<JobId>, health: Arc<Health>) -> Self {
         let mut totals = Totals::default();
         ownership::counting_gpus(node, job).for_each(|gpu| totals.add(gpu));
-        Self { node, totals, health }
+        Self { node, job, totals, health }
+    }
+}
+
+impl NodeRow<'_> {
+    /// Returns a total of a field, or that none of its GPUs supports the field.
+    fn total(&self, field: GpuField, total: Value) -> Value {
+        let mut gpus = ownership::counting_gpus(self.node, self.job);
+        if total.why_absent().is_none() || self.node.head.facts.is_none() {
+            return total;
+        }
+        if self.node.gpus.is_empty() && self.node.head.no_gpu.is_some() {
+            return NO_GPU;
+        }
+        let is_unsupported =
+            !self.node.gpus.is_empty() && gpus.all(|gpu| gpu.row.get(field) == Cell::UNSUPPORTED);
+        if is_unsupported { Value::UNSUPPORTED } else { total }
     }
 }
 
@@ -62,25 +80,25 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
                 .rank(0)
                 .style(CellStyle::Util)
                 .sum(Sum::Mean),
-            |row| Value::number(row.totals.util_pct()),
+            |row| row.total(GpuField::Util, Value::number(row.totals.util_pct())),
         ),
         computed(
             Column::new("mem", "Memory", Unit::Gib, 120, "GPU memory in use, of all there is")
                 .rank(3)
                 .sum(Sum::Total),
-            |row| share(row.totals.mem),
+            |row| row.total(GpuField::MemUsed, share(row.totals.mem)),
         ),
         computed(
             Column::new("power", "Power", Unit::Watt, 124, "power of its GPUs, of the limits in force")
                 .rank(4)
                 .sum(Sum::Total),
-            |row| share(row.totals.power),
+            |row| row.total(GpuField::Power, share(row.totals.power)),
         ),
         computed(
             Column::new("temp", "°C", Unit::Celsius, 44, "temperature of the hottest GPU")
                 .rank(6)
                 .sum(Sum::Max),
-            |row| Value::number(row.totals.hottest_c),
+            |row| row.total(GpuField::Temp, Value::number(row.totals.hottest_c)),
         ),
         styled(F::Cpu, |column| column.width(62).rank(7)),
         styled(F::MemUsed, |column| column.width(116).rank(7)),

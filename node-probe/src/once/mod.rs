@@ -220,9 +220,9 @@ impl NodeReport {
 
     /// Returns the reasons for missing processes as messages.
     pub fn missing_processes(&self) -> Vec<String> {
-        let index = |gap: &GpuGap| {
+        let label = |gap: &GpuGap| {
             let gpu = self.hello.gpus.iter().find(|gpu| gpu.uuid == gap.gpu);
-            gpu.map_or_else(|| gap.gpu.to_string(), |gpu| gpu.index.to_string())
+            gpu.map_or_else(|| gap.gpu.to_string(), |gpu| gpu.label())
         };
         let describe = |gap: &ProcessGap| match gap {
             ProcessGap::Unsupported => "the driver does not list its processes".to_owned(),
@@ -239,7 +239,7 @@ impl NodeReport {
             .map(|(facts, _)| &facts.uuid)
             .collect();
         let gaps = self.process_gaps.iter().filter(|gap| !faulty.contains(&&gap.gpu));
-        gaps.map(|gap| format!("GPU {}: {}", index(gap), describe(&gap.gap))).collect()
+        gaps.map(|gap| format!("{}: {}", label(gap), describe(&gap.gap))).collect()
     }
 
     /// Sets the sample time.
@@ -271,8 +271,8 @@ impl NodeReport {
         let gpus = self.hello.gpus.iter().zip(&self.sample.gpus);
         let lost = gpus.filter_map(|(facts, gpu)| {
             let fault = gpu.fault.as_ref()?;
-            let place = if facts.mig_parent.is_some() { "a MIG instance of GPU" } else { "GPU" };
-            Some(format!("{place} {}: {fault}", facts.index))
+            let place = if facts.mig_parent.is_some() { "a MIG instance of " } else { "" };
+            Some(format!("{place}{}: {fault}", facts.label()))
         });
         lost.chain(self.missing_processes()).collect()
     }

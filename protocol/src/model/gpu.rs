@@ -154,6 +154,13 @@ impl GpuFacts {
         }
     }
 
+    /// Returns the label of the device on its node: `GPU 0`, `AMD 0`, `TPU 3`. Indices are unique per vendor
+    /// only, so that the vendor is a part of the label; NVIDIA's devices are `GPU`. A MIG instance has
+    /// the label of its GPU.
+    pub fn label(&self) -> String {
+        self.vendor.device_label(self.index)
+    }
+
     /// Returns a limit in the unit of the readings that it applies to, if it is known.
     pub fn limit(&self, limit: Limit) -> Option<u64> {
         let reading = match limit {

@@ -32,6 +32,15 @@ impl Vendor {
         }
     }
 
+    /// Label of its device with an index: `GPU 0` for NVIDIA and unknown vendors, otherwise the vendor's name
+    /// and the index, so that labels are unique on nodes with devices of several vendors.
+    pub fn device_label(self, index: u32) -> String {
+        match self {
+            Self::Unknown | Self::Nvidia => format!("GPU {index}"),
+            Self::Amd | Self::Intel | Self::Tpu => format!("{} {index}", self.name()),
+        }
+    }
+
     /// Name of its compute platform, whose version the driver states: `CUDA`.
     pub const fn platform(self) -> &'static str {
         match self {

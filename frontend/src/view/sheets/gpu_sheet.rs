@@ -95,7 +95,7 @@ fn content(page: &Page, (store, node, gpu): Found) -> AnyView {
         move || {
             let gpu = read();
             let name = gpu.facts.name.value().map(|name| text::model(name.as_str()).to_owned());
-            format!("GPU {} · {}", gpu.facts.index, name.unwrap_or_else(|| "unknown model".to_owned()))
+            format!("{} · {}", gpu.facts.label(), name.unwrap_or_else(|| "unknown model".to_owned()))
         }
     };
     let details = {

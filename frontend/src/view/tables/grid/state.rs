@@ -7,6 +7,7 @@ use crate::state::page::Page;
 use crate::state::settings::{Settings, Theme};
 use crate::state::time::Time;
 use crate::table::choice::Choice;
+use crate::table::coverage::Coverage;
 use crate::table::filter::{Filter, FilterError};
 use crate::table::sort::{Sort, ordered};
 use crate::table::window::{Window, scroll_to_reveal, visible_part};
@@ -14,6 +15,7 @@ use crate::table::{Column, Value, export};
 use gloo_timers::callback::Timeout;
 use leptos::html;
 use leptos::prelude::*;
+use nodeglass_protocol::field::Vendors;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, HtmlElement, Node};
@@ -38,8 +40,10 @@ pub struct Grid {
     pub source: SharedSource,
     /// Its names.
     pub names: TableNames,
-    /// Its columns.
+    /// Its columns, titled as for devices of unknown vendors.
     pub columns: Arc<Vec<Column>>,
+    /// The vendors of its devices.
+    vendors: Memo<Vendors>,
     /// The positions of the shown columns.
     pub shown: Memo<Vec<usize>>,
     /// The user's choice of columns.
@@ -97,9 +101,21 @@ impl Grid {
         let visibility = RwSignal::new(Visibility::Part(0, 0));
         let row_px = RwSignal::new(row_height());
         let is_in_view = Memo::new(move |_| visibility.get() != Visibility::Hidden);
+        let vendors = Memo::new({
+            let source = source.clone();
+            move |_| source.vendors()
+        });
+        let entries = Memo::new({
+            let source = source.clone();
+            move |_| source.entries()
+        });
+        let without_values = without_values(page, &source, &columns, entries);
         let shown = Memo::new({
             let columns = columns.clone();
-            move |_| choice.with(|choice| choice.shown(&columns, available_width.get()))
+            move |_| {
+                let room = available_width.get();
+                without_values.with(|without| choice.with(|choice| choice.shown(&columns, without, room)))
+            }
         });
         let is_wide = Memo::new({
             let columns = columns.clone();
@@ -117,10 +133,6 @@ impl Grid {
         });
         let is_held =
             Memo::new(move |_| is_hovered.get() && (sort.get().is_some() || filter_text.get().is_some()));
-        let entries = Memo::new({
-            let source = source.clone();
-            move |_| source.entries()
-        });
         let order = Memo::new({
             let (source, columns, step) = (source.clone(), columns.clone(), page.step);
             move |_| {
@@ -158,6 +170,7 @@ impl Grid {
             source,
             names,
             columns,
+            vendors,
             shown,
             choice,
             filter_text,
@@ -183,6 +196,20 @@ impl Grid {
             page,
             time: Time::from_context(),
         }
+    }
+
+    /// Returns a column, titled as the vendors of its devices name it.
+    pub fn column(&self, at: usize) -> Column {
+        self.columns[at].for_vendors(self.vendors.get())
+    }
+
+    /// Returns the columns that have no value in any row at present; does not subscribe.
+    pub fn empty_columns(&self) -> Vec<usize> {
+        let mut coverage = Coverage::new(self.columns.len());
+        let with_value = (0..self.columns.len()).filter(|at| self.columns[*at].has_value());
+        let with_value: Vec<usize> = with_value.collect();
+        self.entries.with_untracked(|entries| add_values(&self.source, entries, &with_value, &mut coverage));
+        coverage.undecided(with_value.into_iter())
     }
 
     /// Returns whether there are no rows at all, matching or not.
@@ -327,7 +354,8 @@ impl Grid {
     pub fn export(&self, form: export::Form) -> String {
         let shown: Vec<usize> =
             self.shown.get_untracked().into_iter().filter(|at| self.columns[*at].has_value()).collect();
-        let columns: Vec<&Column> = shown.iter().map(|at| &self.columns[*at]).collect();
+        let columns: Vec<Column> = untrack(|| shown.iter().map(|at| self.column(*at)).collect());
+        let columns: Vec<&Column> = columns.iter().collect();
         let row = |entry: &RowEntry| -> Vec<Value> {
             shown.iter().map(|at| self.source.value(entry, *at)).collect()
         };
@@ -438,6 +466,42 @@ fn main(outer: &HtmlElement) -> Option<Element> {
 /// Returns the height of a row in px, as in the style sheet.
 fn row_height() -> u32 {
     platform::media_token("--row").trim_end_matches("px").parse().unwrap_or(ROW_PX)
+}
+
+/// Returns the default columns that no device of the table supports.
+fn without_values(
+    page: &Page,
+    source: &SharedSource,
+    columns: &Arc<Vec<Column>>,
+    entries: Memo<Vec<RowEntry>>,
+) -> Memo<Vec<usize>> {
+    let (source, columns, step) = (source.clone(), columns.clone(), page.step);
+    let coverage = StoredValue::new(Coverage::new(columns.len()));
+    Memo::new(move |_| {
+        step.track();
+        coverage.update_value(|coverage| {
+            let undecided = coverage.undecided(
+                (0..columns.len())
+                    .filter(|at| columns[*at].rank != Column::HIDDEN && columns[*at].has_value()),
+            );
+            entries.with(|entries| add_values(&source, entries, &undecided, coverage));
+        });
+        coverage.with_value(Coverage::without_values)
+    })
+}
+
+/// Adds the values of columns until each has one.
+fn add_values(source: &SharedSource, entries: &[RowEntry], columns: &[usize], coverage: &mut Coverage) {
+    let (mut undecided, mut values) = (columns.to_vec(), Vec::new());
+    for entry in entries {
+        if undecided.is_empty() {
+            return;
+        }
+        values.clear();
+        source.values(entry, &undecided, &mut values);
+        undecided.iter().zip(&values).for_each(|(column, value)| coverage.add(*column, value));
+        undecided = coverage.undecided(undecided.into_iter());
+    }
 }
 
 fn in_order(
