@@ -6,7 +6,7 @@ use super::value::{NO_GPU, Unit, Value};
 use crate::domain::health::Health;
 use crate::domain::ownership;
 use crate::domain::totals::{Part, Totals};
-use nodeglass_protocol::picture::{Link, NodePicture};
+use nodeglass_protocol::picture::{Link, NodeFacts, NodePicture};
 use nodeglass_protocol::{Cell, GpuField, HostField as F, JobId};
 use std::sync::{Arc, LazyLock};
 
@@ -154,7 +154,11 @@ pub fn state(node: &NodePicture, health: &Health) -> String {
         Link::Down { reason, .. } | Link::Refused { reason, .. } if !reason.is_empty() => {
             format!("{}: {reason}", health.label)
         }
-        _ => health.label.clone(),
+        Link::Ended => health.label.clone(),
+        _ => match node.head.facts.as_ref().and_then(NodeFacts::confinement) {
+            Some(confinement) if node.head.no_gpu.is_none() => format!("{}; {confinement}", health.label),
+            _ => health.label.clone(),
+        },
     }
 }
 
@@ -181,7 +185,7 @@ mod tests {
     use super::*;
     use crate::domain::health;
     use crate::table::column::find;
-    use nodeglass_protocol::picture::GpuPicture;
+    use nodeglass_protocol::picture::{GpuPicture, SourceState};
     use nodeglass_protocol::{Cell, GpuField, GpuUuid, NodeName};
 
     fn at(node: &NodePicture, id: &str) -> Value {
@@ -229,6 +233,36 @@ mod tests {
                 column.id
             );
         }
+    }
+
+    #[test]
+    fn a_node_whose_probe_sees_one_jobs_gpus_says_so() {
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        node.head.link = Link::Live;
+        let visible = "1 of 4 GPUs visible: this probe was adopted into job 17";
+        let sources = vec![SourceState::confined(visible.into())];
+        node.head.facts = Some(NodeFacts { sources, ..NodeFacts::default() });
+        let Value::Text(state) = at(&node, "state") else { panic!("no state") };
+        assert!(state.ends_with(&format!("; {visible}")), "{state}");
+        node.head.no_gpu = Some(visible.into());
+        let Value::Text(state) = at(&node, "state") else { panic!("no state") };
+        assert!(!state.contains(visible), "it is stated as the reason already: {state}");
+    }
+
+    #[test]
+    fn a_total_that_no_gpu_supports_is_unsupported() {
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        node.head.facts = Some(NodeFacts::default());
+        let mut gpu = GpuPicture::default();
+        gpu.row.set(GpuField::Power, Cell::UNSUPPORTED);
+        node.gpus = vec![gpu];
+        node.sampled_at_ms = Some(1_000);
+        assert_eq!(at(&node, "power"), Value::UNSUPPORTED);
+        assert_ne!(at(&node, "temp"), Value::UNSUPPORTED, "not read yet");
+        node.gpus.clear();
+        assert_eq!(at(&node, "power").why_absent(), Some("not reported by any GPU"), "none is listed yet");
+        node.head.no_gpu = Some("no driver".into());
+        assert_eq!(at(&node, "power"), NO_GPU);
     }
 
     #[test]

@@ -181,7 +181,7 @@ impl Page {
                 self.shown(Subject::Node, "driver version", &versions.driver, ToString::to_string),
                 self.shown(Subject::Node, "platform version", &versions.platform, ToString::to_string)
             ),
-            SourceStatus::Absent { reason } => reason.to_string(),
+            SourceStatus::Absent { reason } | SourceStatus::Confined { reason } => reason.to_string(),
         }
     }
 
