@@ -9,6 +9,7 @@ mod drm;
 pub mod intel;
 pub mod multi;
 pub mod nvml;
+mod proc_files;
 pub mod scripted;
 pub mod tpu;
 pub mod unread;
