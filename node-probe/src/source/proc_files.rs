@@ -1,12 +1,13 @@
 //! The processes of a node and the files that they have open, as `/proc` shows them.
 
-use super::drm::card::{self, MAX_ENTRIES};
 use std::{
     fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
+/// Maximum number of processes.
+const MAX_PROCESSES: usize = 1 << 16;
 /// Maximum number of descriptors of a process.
 const MAX_DESCRIPTORS: usize = 4_096;
 /// Lowest uid of people; below are services, which do not compute.
@@ -39,9 +40,8 @@ impl ProcFiles {
     /// # Errors
     /// If `/proc` cannot be read.
     pub fn pids(&self) -> io::Result<Vec<u32>> {
-        let names = fs::read_dir(&self.proc)?.take(MAX_ENTRIES);
-        let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        Ok(names.filter_map(|name| card::number(&name, "")).collect())
+        let entries = fs::read_dir(&self.proc)?.take(MAX_PROCESSES);
+        Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
     }
 
     /// Returns the folder of a process.

@@ -157,8 +157,7 @@ fn pipes_loops_and_huge_files_in_place_of_attributes_do_not_stop_the_source() {
     let tree = Tree::new();
     add_chips(&tree, 2, "0x0063");
     let device = tree.root().join("sys/devices/pci0000:00/0000:00:04.0");
-    fs::remove_file(device.join("numa_node")).unwrap();
-    mknodat(CWD, device.join("numa_node"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    mknodat(CWD, device.join("max_link_width"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     symlink("current_link_width", device.join("current_link_width")).unwrap();
     fs::write(device.join("local_cpulist"), vec![b'7'; 1 << 20]).unwrap();
     // Chips that cannot be identified are none.
@@ -169,7 +168,7 @@ fn pipes_loops_and_huge_files_in_place_of_attributes_do_not_stop_the_source() {
     let mut probe = start(&tree);
     let hello = probe.hello(|hello| !hello.gpus.is_empty());
     assert_eq!(hello.gpus.len(), 2);
-    assert!(matches!(hello.gpus[0].numa_node, Reading::Failed(_)), "{:?}", hello.gpus[0].numa_node);
+    assert!(matches!(hello.gpus[0].pcie_width_max, Reading::Failed(_)), "{:?}", hello.gpus[0].pcie_width_max);
     assert!(matches!(hello.gpus[0].cpu_affinity, Reading::Failed(_)), "{:?}", hello.gpus[0].cpu_affinity);
     probe.sample(|sample| sample.gpus.iter().all(|gpu| gpu.util_pct.value().is_some()));
 }

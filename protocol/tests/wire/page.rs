@@ -1,17 +1,14 @@
 //! Messages of the page to the relay, and the handshake.
 
-use crate::values::{node_name, exchange, share_id, reference};
-use crate::{both};
+use crate::both;
+use crate::values::{exchange, node_name, reference, share_id};
+use nodeglass_protocol::JobId;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Key, LEN, Nonce};
-use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::{ClientMessage, KeyId, ServerMessage, Topic};
-use nodeglass_protocol::picture::Owner;
-use nodeglass_protocol::probe::Hello;
 use nodeglass_protocol::request::{JobAction, LogRef, LogStream, Request, RetryTarget, Signal};
-use nodeglass_protocol::share::{HiddenParts, Scope, Share, ShareLink, ShareRequest};
+use nodeglass_protocol::share::{HiddenParts, Scope, ShareRequest};
 use nodeglass_protocol::version::VersionRange;
-use nodeglass_protocol::JobId;
 use std::path::PathBuf;
 
 #[test]

@@ -1,13 +1,16 @@
 //! Lines between probe and relay.
 
-use crate::values::{uuid, sources, facts, health, process_facts, reference};
-use crate::{frozen};
+use crate::frozen;
+use crate::values::{facts, health, process_facts, reference, sources, uuid};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::gpu::GpuPath;
 use nodeglass_protocol::host::{HostSample, JobReadings, JobUsage};
-use nodeglass_protocol::probe::{Bye, Control, Event, GpuGap, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, LinkRates, Piece, ProbeLine, ProbeResponse, ProcessGap, ProcessList, ProcessListReadings, ProcessSample, Sample};
+use nodeglass_protocol::probe::{
+    Bye, Control, Event, GpuGap, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, LinkRates, Piece,
+    ProbeLine, ProbeResponse, ProcessGap, ProcessList, ProcessListReadings, ProcessSample, Sample,
+};
 use nodeglass_protocol::process::ProcessReadings;
-use nodeglass_protocol::request::{Audience, ProbeRequest, Request, Response, Signal, Tail};
+use nodeglass_protocol::request::{Audience, ProbeRequest, Response, Signal};
 use nodeglass_protocol::version::VersionRange;
 use nodeglass_protocol::{JobId, Reading};
 

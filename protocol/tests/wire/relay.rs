@@ -1,20 +1,23 @@
 //! Messages of the relay to the page: snapshots, changes, responses.
 
-use crate::values::{node_name, exchange, job, gpu, health_changes, process, usage, audit_entry, share, share_link, sharing, history, node, status};
-use crate::{frozen, both};
+use crate::values::{
+    audit_entry, exchange, gpu, health_changes, history, job, node, node_name, process, share, share_link,
+    sharing, status, usage,
+};
+use crate::{both, frozen};
 use nodeglass_protocol::field::NamedCells;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Key, LEN, Nonce};
-use nodeglass_protocol::host::JobUsage;
 use nodeglass_protocol::job::{GpuSet, JobState, Parent, TimeLimit};
 use nodeglass_protocol::live::codec::{Packer, RecordContext, SentRows};
 use nodeglass_protocol::live::detail::DetailLevel;
-use nodeglass_protocol::live::{Change, CloseReason, Delta, Histories, Mode, NodeReadings, Readings, Role, RowReadings, ServerMessage, Snapshot, SnapshotWriter, Topic, Welcome};
-use nodeglass_protocol::picture::{History, Link, Owner, Picture};
-use nodeglass_protocol::probe::Bye;
+use nodeglass_protocol::live::{
+    Change, CloseReason, Delta, Histories, Mode, NodeReadings, Readings, Role, RowReadings, ServerMessage,
+    Snapshot, SnapshotWriter, Topic, Welcome,
+};
+use nodeglass_protocol::picture::{Link, Picture};
 use nodeglass_protocol::process::{ProcessDetail, RelatedProcess, Variable};
 use nodeglass_protocol::request::{LogRef, LogStream, Response, Tail};
-use nodeglass_protocol::share::{Share, Sharing};
 use nodeglass_protocol::version::VersionRange;
 use nodeglass_protocol::{Cell, GpuField, HostField, JobField, JobId, ProcessField, Reading};
 

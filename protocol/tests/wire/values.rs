@@ -2,16 +2,23 @@
 
 use nodeglass_protocol::cluster::{ClusterSummary, GpuCounts, NodeCounts, PartitionSummary, UnavailableNode};
 use nodeglass_protocol::field::Row;
-use nodeglass_protocol::gpu::{GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink};
+use nodeglass_protocol::gpu::{GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink, Vgpu, Virtualization};
 use nodeglass_protocol::handshake::{Exchange, LEN, Nonce};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::live::HealthChange;
-use nodeglass_protocol::picture::{Evidence, GpuEvent, GpuPicture, History, JobUsagePicture, JobsHealth, LauncherStatus, Link, NodeFacts, NodeHead, NodePicture, Owner, ProcessPicture, RelayStatus};
+use nodeglass_protocol::picture::{
+    Evidence, GpuEvent, GpuPicture, History, JobUsagePicture, JobsHealth, LauncherStatus, Link, NodeFacts,
+    NodeHead, NodePicture, Owner, ProcessPicture, RelayStatus,
+};
 use nodeglass_protocol::probe::{ProcessGap, SourceState, SourceVersions};
 use nodeglass_protocol::process::{Container, ProcessFacts, ProcessKind, Rank, Runtime};
 use nodeglass_protocol::request::{AuditEntry, ProcessRef};
-use nodeglass_protocol::share::{HiddenParts, Scope, Share, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
-use nodeglass_protocol::{Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName, ProcessField, Reading, Vendor};
+use nodeglass_protocol::share::{
+    HiddenParts, Scope, Share, ShareId, ShareLink, ShareTerms, Sharing, Visitor,
+};
+use nodeglass_protocol::{
+    Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName, ProcessField, Reading, Vendor,
+};
 
 pub fn node_name() -> NodeName {
     NodeName::new("gpu-01").unwrap()
@@ -83,6 +90,7 @@ pub fn sources() -> Vec<SourceState> {
     vec![
         SourceState::ready(Vendor::Nvidia, versions),
         SourceState::absent(Vendor::Amd, "no AMD driver: not loaded"),
+        SourceState::confined("1 of 4 GPUs visible: this probe was adopted into job 17".into()),
     ]
 }
 
@@ -103,6 +111,7 @@ pub fn facts() -> GpuFacts {
             profile: Some("3g.40gb".into()),
             multiprocessors: Some(42),
         }),
+        virtualization: Reading::Value(Virtualization::VgpuHost),
         ..GpuFacts::new(uuid(), 1)
     }
 }
@@ -133,7 +142,18 @@ pub fn health() -> GpuHealth {
         remap_pending: Reading::Value(true),
         pcie_gen: Reading::Unsupported,
         nvlinks: vec![link],
+        vgpus: vec![vgpu()],
         ..GpuHealth::default()
+    }
+}
+
+fn vgpu() -> Vgpu {
+    Vgpu {
+        vm: Reading::Value("vm-7".into()),
+        profile: Reading::Value("GRID A100-10C".into()),
+        mem_used_bytes: Reading::Value(1 << 30),
+        mem_total_bytes: Reading::Unsupported,
+        is_licensed: Reading::Value(false),
     }
 }
 

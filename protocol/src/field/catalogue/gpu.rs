@@ -58,6 +58,12 @@ const MEMORY: &[VendorWording] = &[
     (AMD, words("VRAM", "Used", "VRAM", "device memory in use")),
     (TPU, words("HBM", "Used", "HBM", "high-bandwidth memory in use")),
 ];
+const HOTSPOT: &[VendorWording] = &[(
+    AMD,
+    words("Junction temperature", "Junction", "Junct. °C", "temperature of the hottest spot of the chip"),
+)];
+const HOST_MEMORY: &[VendorWording] =
+    &[(AMD, words("GTT memory", "GTT", "GTT", "memory of the host that is mapped to the GPU (GTT)"))];
 const LINKS_RECEIVED: &[VendorWording] = &[
     (AMD, words("XGMI received", "XGMI received", "XGMI in", "data received over all XGMI links")),
     (INTEL, words("Xe Link received", "Xe Link received", "Xe Link in", "data received over all Xe Links")),
@@ -251,4 +257,12 @@ catalogue! {
     MemUnattributed: mem_unattributed_bytes = Metric::bytes("mem_unattributed_bytes", GIB, Memory,
         "Unattributed memory", "memory in use that none of the listed processes holds")
         .label("Unattributed").short("Unattr.").part_of(GpuField::MemTotal).derived().in_summary();
+    /// Temperature of the hottest spot of the chip, °C (AMD: `junction`).
+    HotspotTemp: hotspot_temp_c = Metric::gauge("hotspot_temp_c", Unit::Celsius, Temperature,
+        "Hotspot temperature", "temperature of the hottest spot of the chip").label("Hotspot")
+        .short("Hot °C").variants(HOTSPOT).max();
+    /// Memory of the host that the GPU uses, in bytes (AMD: `mem_info_gtt_used`).
+    HostMemUsed: host_mem_used_bytes = Metric::bytes("host_mem_used_bytes", MIB_64, Memory,
+        "Host memory used by the GPU", "memory of the host that is mapped to the GPU").label("Of the host")
+        .short("Host mem").variants(HOST_MEMORY).column("hostmem");
 }
