@@ -1,6 +1,7 @@
 //! Description of a column: name, unit, width and style. How its value is read is the table's concern.
 
 use super::value::Unit;
+use nodeglass_protocol::Vendor;
 use nodeglass_protocol::field::{Aggregate, Field, FullScale, ValueKind, VendorWording, Vendors};
 
 /// One column of a table.
@@ -20,6 +21,8 @@ pub struct Column {
     pub style: CellStyle,
     /// Its width in px; the minimum if it grows.
     pub width: u16,
+    /// Its width in px where values contain the vendor: `Intel 0`.
+    pub width_with_vendor: Option<u16>,
     /// Whether it takes spare width.
     pub grows: bool,
     /// Priority when width is scarce: 0 stays always, then 1, 2, …; [`Column::HIDDEN`] only on request.
@@ -80,6 +83,7 @@ impl Column {
             unit,
             style: CellStyle::Plain,
             width,
+            width_with_vendor: None,
             grows: false,
             rank: Self::HIDDEN,
             sum: Sum::None,
@@ -108,10 +112,18 @@ impl Column {
         Self { sum, variants, ..Self::new(metric.column_id(), metric.short, unit, width, metric.help) }
     }
 
-    /// Returns the column with the title and meaning that it has for devices of some vendors.
+    /// Sets its width where values contain the vendor, which is not NVIDIA.
+    pub const fn width_with_vendor(self, width: u16) -> Self {
+        Self { width_with_vendor: Some(width), ..self }
+    }
+
+    /// Returns the column with the title, meaning and width that it has for devices of some vendors.
     pub fn for_vendors(self, vendors: Vendors) -> Self {
+        let is_named = !matches!(vendors, Vendors::Unknown | Vendors::One(Vendor::Unknown | Vendor::Nvidia));
+        let width = self.width_with_vendor.filter(|_| is_named).unwrap_or(self.width);
+        let this = Self { width, ..self };
         let wording = self.variants.iter().find(|(whose, _)| *whose == vendors).map(|(_, wording)| wording);
-        wording.map_or(self, |wording| Self { title: wording.short, about: wording.help, ..self })
+        wording.map_or(this, |wording| Self { title: wording.short, about: wording.help, ..this })
     }
 
     /// Sets its width.
@@ -223,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_column_is_titled_as_its_vendors_name_it() {
-        use nodeglass_protocol::{GpuField, Vendor};
+        use nodeglass_protocol::GpuField;
         let title = |field, vendors| Column::of_field(field).for_vendors(vendors).title;
         assert_eq!(title(GpuField::SmClock, Vendors::One(Vendor::Nvidia)), "SM");
         assert_eq!(title(GpuField::SmClock, Vendors::One(Vendor::Amd)), "Shader");
@@ -237,6 +249,13 @@ mod tests {
         assert_eq!(find(&COLUMNS, "SM"), Some(1));
         assert_eq!(find(&COLUMNS, "util"), Some(1));
         assert_eq!(find(&COLUMNS, "smm"), None);
+    }
+
+    #[test]
+    fn a_column_of_devices_has_space_for_other_vendors() {
+        let width = |vendors| COLUMNS[0].width_with_vendor(74).for_vendors(vendors).width;
+        assert_eq!([Vendors::Unknown, Vendors::One(Vendor::Nvidia)].map(width), [40, 40]);
+        assert_eq!([Vendors::One(Vendor::Intel), Vendors::Several].map(width), [74, 74]);
     }
 
     #[test]

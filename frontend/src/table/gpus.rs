@@ -70,10 +70,11 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
                 "gpu",
                 "GPU",
                 Unit::Id,
-                54,
+                46,
                 "its driver's index on the node, after the vendor unless that is NVIDIA; of a MIG instance that of its GPU",
             )
             .rank(0)
+            .width_with_vendor(74)
             .aliases(&["index"]),
             index,
         ),

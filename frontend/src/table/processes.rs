@@ -53,7 +53,8 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
             Value::text(row.node.name.as_str())
         }),
         computed(
-            id("gpu", "GPU", 54, "its driver's index of its GPU; after the vendor, unless that is NVIDIA")
+            id("gpu", "GPU", 46, "its driver's index of its GPU; after the vendor, unless that is NVIDIA")
+                .width_with_vendor(74)
                 .rank(0),
             gpu,
         ),

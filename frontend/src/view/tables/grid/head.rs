@@ -18,7 +18,7 @@ pub fn Head(
     shown: Vec<usize>,
 ) -> impl IntoView {
     let width = |at: &usize| {
-        let column = &grid.columns[*at];
+        let column = grid.column(*at);
         let width = (!column.grows).then(|| format!("{}px", column.width));
         view! { <col style:width=width/> }
     };
