@@ -345,7 +345,6 @@ mod tests {
     static LOOKS: AtomicUsize = AtomicUsize::new(0);
 
     #[tokio::test]
-    #[expect(clippy::await_holding_lock, reason = "a look at the file waits for it on another thread")]
     async fn a_look_that_hangs_is_reported_and_waited_for_by_later_ones() {
         let mut scene = Scene::new("gpu1\n").await;
         scene.source.pace.limit = Duration::from_millis(20);
