@@ -6,7 +6,7 @@ use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::domain::throttle::ThrottleSummary;
 use nodeglass_protocol::field::{Field as _, Group, Vendors, Wording};
-use nodeglass_protocol::gpu::{Vgpu, Virtualization};
+use nodeglass_protocol::gpu::Virtualization;
 use nodeglass_protocol::picture::{GpuPicture, NodeFacts};
 use nodeglass_protocol::{GpuField as F, Reading, Text, Vendor};
 
@@ -358,27 +358,6 @@ fn virtualization(mode: Virtualization) -> &'static str {
     }
 }
 
-/// Returns the vGPUs of a host, if there are any: the virtual machine, and what it uses.
-pub fn vgpus(gpu: &GpuPicture) -> Option<FactGroup> {
-    let fact = |vgpu: &Vgpu| {
-        let vm =
-            vgpu.vm.value().map_or_else(|| "unknown virtual machine".to_owned(), |vm| format!("VM {vm}"));
-        let used = Fact::read(&vm, &vgpu.mem_used_bytes, |used| match vgpu.mem_total_bytes.value() {
-            Some(total) => format!("{} of {}", bytes(*used), bytes(*total)),
-            None => bytes(*used),
-        });
-        let unlicensed = vgpu.is_licensed.value() == Some(&false);
-        let license = if unlicensed { "not licensed: its clocks are reduced" } else { "" };
-        let profile = vgpu.profile.value().map_or("", Text::as_str);
-        let parts = [profile, license].into_iter().filter(|part| !part.is_empty());
-        used.with_note(parts.collect::<Vec<_>>().join("; ")).with_emphasis_if(unlicensed, Emphasis::Warning)
-    };
-    let facts: Vec<Fact> = gpu.health.vgpus.iter().map(fact).collect();
-    (!facts.is_empty()).then(|| {
-        FactGroup::new("vGPUs", facts).with_note("The processes of virtual machines are not listed here.")
-    })
-}
-
 /// Returns its identity, and its driver.
 pub fn identity(gpu: &GpuPicture, around: &GpuContext<'_>) -> FactGroup {
     let facts = &gpu.facts;
@@ -468,25 +447,6 @@ mod tests {
         assert!(duty.note.contains("TensorCores") && !duty.note.contains("kernel"), "{}", duty.note);
         gpu.row.set(F::SmActive, Cell::UNSUPPORTED);
         assert_eq!(busy(&gpu).note, "", "GPM is of NVIDIA");
-    }
-
-    #[test]
-    fn each_vgpu_is_shown_with_its_machine_memory_and_license() {
-        let mut gpu = GpuPicture::default();
-        assert_eq!(vgpus(&gpu), None);
-        let vgpu = |is_licensed| Vgpu {
-            vm: Reading::Value("vm-7".into()),
-            profile: Reading::Value("GRID A100-10C".into()),
-            mem_used_bytes: Reading::Value(3 << 30),
-            mem_total_bytes: Reading::Value(10 << 30),
-            is_licensed: Reading::Value(is_licensed),
-        };
-        gpu.health.vgpus = vec![vgpu(true), vgpu(false)];
-        let facts = vgpus(&gpu).unwrap().facts;
-        let shown = |fact: &Fact| (fact.label.clone(), fact.value.clone(), fact.emphasis);
-        assert_eq!(shown(&facts[0]), ("VM vm-7".to_owned(), "3 GiB of 10 GiB".to_owned(), Emphasis::Plain));
-        assert_eq!(facts[1].emphasis, Emphasis::Warning);
-        assert_eq!(facts[1].note, "GRID A100-10C; not licensed: its clocks are reduced");
     }
 
     #[test]

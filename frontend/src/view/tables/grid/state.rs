@@ -1,5 +1,6 @@
 //! The state of a table: from the URL, the browser's storage, and derived from both.
 
+use super::empty_columns;
 use super::source::{RowEntry, SharedSource, TableNames};
 use crate::domain::colour_scheme::ColourScheme;
 use crate::platform::{self, FrameQueue, Listener, Observer, Visibility};
@@ -7,7 +8,6 @@ use crate::state::page::Page;
 use crate::state::settings::{Settings, Theme};
 use crate::state::time::Time;
 use crate::table::choice::Choice;
-use crate::table::coverage::Coverage;
 use crate::table::filter::{Filter, FilterError};
 use crate::table::sort::{Sort, ordered};
 use crate::table::window::{Window, scroll_to_reveal, visible_part};
@@ -109,7 +109,7 @@ impl Grid {
             let source = source.clone();
             move |_| source.entries()
         });
-        let without_values = without_values(page, &source, &columns, entries);
+        let without_values = empty_columns::by_default(page, &source, &columns, entries);
         let shown = Memo::new({
             let columns = columns.clone();
             move |_| {
@@ -205,11 +205,7 @@ impl Grid {
 
     /// Returns the columns that have no value in any row at present; does not subscribe.
     pub fn empty_columns(&self) -> Vec<usize> {
-        let mut coverage = Coverage::new(self.columns.len());
-        let with_value = (0..self.columns.len()).filter(|at| self.columns[*at].has_value());
-        let with_value: Vec<usize> = with_value.collect();
-        self.entries.with_untracked(|entries| add_values(&self.source, entries, &with_value, &mut coverage));
-        coverage.undecided(with_value.into_iter())
+        self.entries.with_untracked(|entries| empty_columns::at_present(&self.source, &self.columns, entries))
     }
 
     /// Returns whether there are no rows at all, matching or not.
@@ -466,42 +462,6 @@ fn main(outer: &HtmlElement) -> Option<Element> {
 /// Returns the height of a row in px, as in the style sheet.
 fn row_height() -> u32 {
     platform::media_token("--row").trim_end_matches("px").parse().unwrap_or(ROW_PX)
-}
-
-/// Returns the default columns that no device of the table supports.
-fn without_values(
-    page: &Page,
-    source: &SharedSource,
-    columns: &Arc<Vec<Column>>,
-    entries: Memo<Vec<RowEntry>>,
-) -> Memo<Vec<usize>> {
-    let (source, columns, step) = (source.clone(), columns.clone(), page.step);
-    let coverage = StoredValue::new(Coverage::new(columns.len()));
-    Memo::new(move |_| {
-        step.track();
-        coverage.update_value(|coverage| {
-            let undecided = coverage.undecided(
-                (0..columns.len())
-                    .filter(|at| columns[*at].rank != Column::HIDDEN && columns[*at].has_value()),
-            );
-            entries.with(|entries| add_values(&source, entries, &undecided, coverage));
-        });
-        coverage.with_value(Coverage::without_values)
-    })
-}
-
-/// Adds the values of columns until each has one.
-fn add_values(source: &SharedSource, entries: &[RowEntry], columns: &[usize], coverage: &mut Coverage) {
-    let (mut undecided, mut values) = (columns.to_vec(), Vec::new());
-    for entry in entries {
-        if undecided.is_empty() {
-            return;
-        }
-        values.clear();
-        source.values(entry, &undecided, &mut values);
-        undecided.iter().zip(&values).for_each(|(column, value)| coverage.add(*column, value));
-        undecided = coverage.undecided(undecided.into_iter());
-    }
 }
 
 fn in_order(
