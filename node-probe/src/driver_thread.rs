@@ -446,10 +446,10 @@ mod tests {
 
     #[test]
     fn an_unavailable_source_is_reopened() {
-        let gone = Act::Absent(Absent("no driver".into()));
+        let gone = Act::Absent(Absent::new("no driver"));
         let scene = Scene { gpus: vec![GpuSample::default()], ..Scene::default() };
         let (driver_thread, inbox) = start([gone, open([scene.clone()]), open([])]);
-        assert_eq!(report(&inbox), Report::Absent(Absent("no driver".into())));
+        assert_eq!(report(&inbox), Report::Absent(Absent::new("no driver")));
         assert_eq!(report(&inbox), Report::Opened(inventory()));
         assert!(driver_thread.request(ASK));
         let read = Report::Read {

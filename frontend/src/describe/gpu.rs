@@ -5,9 +5,10 @@ use crate::domain::ownership;
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::domain::throttle::ThrottleSummary;
-use nodeglass_protocol::field::Group;
+use nodeglass_protocol::field::{Field as _, Group, Vendors, Wording};
+use nodeglass_protocol::gpu::Virtualization;
 use nodeglass_protocol::picture::{GpuPicture, NodeFacts};
-use nodeglass_protocol::{GpuField as F, Reading, Text};
+use nodeglass_protocol::{GpuField as F, Reading, Text, Vendor};
 
 /// What the details need besides the GPU itself.
 pub struct GpuContext<'a> {
@@ -87,6 +88,16 @@ pub fn owners(gpu: &GpuPicture, around: &GpuContext<'_>) -> FactGroup {
     if gpu.owners.is_empty() { group.with_note("No known job owns it.") } else { group }
 }
 
+/// Returns the names and meaning of a field as the vendor of the GPU uses them.
+fn wording(gpu: &GpuPicture, field: F) -> Wording {
+    field.metric().wording(Vendors::One(gpu.facts.vendor))
+}
+
+/// Returns whether the words of NVIDIA apply.
+fn is_nvidia(gpu: &GpuPicture) -> bool {
+    matches!(gpu.facts.vendor, Vendor::Nvidia | Vendor::Unknown)
+}
+
 /// Appends what else the catalogue lists in a group.
 fn with_catalogue(gpu: &GpuPicture, group: Group, hue: &'static str, facts: Vec<Fact>) -> Vec<Fact> {
     fact::with_catalogue(facts, group, &gpu.row, |field| gpu.full_scale(field), hue)
@@ -94,6 +105,8 @@ fn with_catalogue(gpu: &GpuPicture, group: Group, hue: &'static str, facts: Vec<
 
 fn busy(gpu: &GpuPicture) -> FactGroup {
     let share = |label, field, note: &str| Fact::percent(label, &gpu.row, field, "hue-busy").with_note(note);
+    let util = wording(gpu, F::Util);
+    let meaning = if is_nvidia(gpu) { "of the time at least one kernel was running" } else { util.help };
     let group = FactGroup::new(
         "How busy it really is",
         with_catalogue(
@@ -101,7 +114,7 @@ fn busy(gpu: &GpuPicture) -> FactGroup {
             Group::Activity,
             "hue-busy",
             vec![
-                share("Utilisation", F::Util, "of the time at least one kernel was running"),
+                share(util.label, F::Util, meaning),
                 share("SM active", F::SmActive, "of the multiprocessors had work"),
                 share("SM occupancy", F::SmOccupancy, "of the maximum resident warps"),
                 share("Tensor cores", F::TensorActive, "of the cycles they were active"),
@@ -114,7 +127,7 @@ fn busy(gpu: &GpuPicture) -> FactGroup {
             ],
         ),
     );
-    if gpu.row.get(F::SmActive) == nodeglass_protocol::Cell::UNSUPPORTED {
+    if is_nvidia(gpu) && gpu.row.get(F::SmActive) == nodeglass_protocol::Cell::UNSUPPORTED {
         return group.with_note(
             "This GPU reports only whether a kernel was running; from Hopper on, GPUs also report how busy they are (GPM).",
         );
@@ -225,7 +238,7 @@ fn clocks(gpu: &GpuPicture) -> FactGroup {
             Group::Clocks,
             "hue-busy",
             vec![
-                clock("SM", F::SmClock, &facts.sm_clock_max_mhz),
+                clock(wording(gpu, F::SmClock).label, F::SmClock, &facts.sm_clock_max_mhz),
                 clock("Memory", F::MemClock, &facts.mem_clock_max_mhz),
                 clock("Graphics", F::GraphicsClock, &facts.graphics_clock_max_mhz),
                 clock("Video", F::VideoClock, &facts.video_clock_max_mhz),
@@ -286,8 +299,8 @@ fn traffic(gpu: &GpuPicture) -> FactGroup {
                 ),
                 flow("PCIe received", F::PcieRx),
                 flow("PCIe sent", F::PcieTx),
-                flow("NVLink received", F::NvlinkRx),
-                flow("NVLink sent", F::NvlinkTx),
+                flow(wording(gpu, F::NvlinkRx).label, F::NvlinkRx),
+                flow(wording(gpu, F::NvlinkTx).label, F::NvlinkTx),
             ],
         ),
     )
@@ -321,6 +334,7 @@ fn modes(gpu: &GpuPicture) -> FactGroup {
         Fact::read("ECC", &facts.ecc_mode, yes_no),
         Fact::read("MIG", &facts.mig_mode, yes_no),
         Fact::read("Confidential computing", &facts.confidential, yes_no),
+        Fact::read("Virtualization", &facts.virtualization, |mode| virtualization(*mode).to_owned()),
     ];
     if let Some(mig) = &facts.mig {
         entries.push(Fact::new(
@@ -334,6 +348,16 @@ fn modes(gpu: &GpuPicture) -> FactGroup {
     FactGroup::new("Modes", entries)
 }
 
+fn virtualization(mode: Virtualization) -> &'static str {
+    match mode {
+        Virtualization::None => "none",
+        Virtualization::PassThrough => "passed to this virtual machine as a whole",
+        Virtualization::VgpuGuest => "vGPU of this virtual machine",
+        Virtualization::VgpuHost => "host of vGPUs",
+        Virtualization::VsgaHost => "host of shared graphics (vSGA)",
+    }
+}
+
 /// Returns its identity, and its driver.
 pub fn identity(gpu: &GpuPicture, around: &GpuContext<'_>) -> FactGroup {
     let facts = &gpu.facts;
@@ -343,7 +367,11 @@ pub fn identity(gpu: &GpuPicture, around: &GpuContext<'_>) -> FactGroup {
         Fact::new("UUID", facts.uuid.as_str()),
         text_fact("Serial number", &facts.serial),
         Fact::new(format!("{} index", facts.vendor.library()), facts.index.to_string()),
-        Fact::read("Device file", &facts.minor, |minor| format!("/dev/nvidia{minor}")),
+        Fact::read(
+            "Device file",
+            if is_nvidia(gpu) { &facts.minor } else { &Reading::Unsupported },
+            |minor| format!("/dev/nvidia{minor}"),
+        ),
         text_fact("PCI address", &facts.pci),
         text_fact("Architecture", &facts.architecture),
         text_fact("Compute capability", &facts.compute_capability),
@@ -405,6 +433,20 @@ mod tests {
                 fact.label
             );
         }
+    }
+
+    #[test]
+    fn a_device_is_described_in_the_words_of_its_vendor() {
+        let mut gpu = GpuPicture::default();
+        F::ALL.iter().for_each(|field| gpu.row.set(*field, Cell::steps(1)));
+        gpu.facts.vendor = Vendor::Amd;
+        assert_eq!(find(&groups(&gpu), "XGMI received").field, Some(F::NvlinkRx.name()));
+        assert_eq!(find(&groups(&gpu), "Shader").field, Some(F::SmClock.name()));
+        gpu.facts.vendor = Vendor::Tpu;
+        let duty = find(&groups(&gpu), "Duty cycle").clone();
+        assert!(duty.note.contains("TensorCores") && !duty.note.contains("kernel"), "{}", duty.note);
+        gpu.row.set(F::SmActive, Cell::UNSUPPORTED);
+        assert_eq!(busy(&gpu).note, "", "GPM is of NVIDIA");
     }
 
     #[test]

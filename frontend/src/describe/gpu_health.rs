@@ -1,11 +1,11 @@
-//! The details of a GPU's health: memory errors and their repair, its NVLinks, and its events.
+//! The details of a GPU's health: memory errors and their repair, its NVLinks, its vGPUs, and its events.
 
-use super::fact::{Emphasis, Fact, FactGroup};
+use super::fact::{Emphasis, Fact, FactGroup, bytes};
 use crate::domain::severity::Severity;
 use crate::domain::{text, xid};
-use nodeglass_protocol::gpu::NvLink;
+use nodeglass_protocol::gpu::{NvLink, Vgpu};
 use nodeglass_protocol::picture::{GpuEvent, GpuPicture};
-use nodeglass_protocol::{GpuField, Reading};
+use nodeglass_protocol::{GpuField, Reading, Text};
 
 /// Describes a GPU's memory errors, with advice.
 pub fn errors(gpu: &GpuPicture) -> FactGroup {
@@ -105,6 +105,27 @@ pub fn events<'a>(
     (!entries.is_empty()).then(|| FactGroup::new("Events", entries))
 }
 
+/// Returns the vGPUs of a host, if there are any: the virtual machine, and what it uses.
+pub fn vgpus(gpu: &GpuPicture) -> Option<FactGroup> {
+    let fact = |vgpu: &Vgpu| {
+        let vm =
+            vgpu.vm.value().map_or_else(|| "unknown virtual machine".to_owned(), |vm| format!("VM {vm}"));
+        let used = Fact::read(&vm, &vgpu.mem_used_bytes, |used| match vgpu.mem_total_bytes.value() {
+            Some(total) => format!("{} of {}", bytes(*used), bytes(*total)),
+            None => bytes(*used),
+        });
+        let unlicensed = vgpu.is_licensed.value() == Some(&false);
+        let license = if unlicensed { "not licensed: its clocks are reduced" } else { "" };
+        let profile = vgpu.profile.value().map_or("", Text::as_str);
+        let parts = [profile, license].into_iter().filter(|part| !part.is_empty());
+        used.with_note(parts.collect::<Vec<_>>().join("; ")).with_emphasis_if(unlicensed, Emphasis::Warning)
+    };
+    let facts: Vec<Fact> = gpu.health.vgpus.iter().map(fact).collect();
+    (!facts.is_empty()).then(|| {
+        FactGroup::new("vGPUs", facts).with_note("The processes of virtual machines are not listed here.")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,5 +181,24 @@ mod tests {
             group.facts.iter().map(|fact| (fact.label.as_str(), fact.emphasis)).collect();
         assert_eq!(entries, [("3", Emphasis::Error), ("1", Emphasis::Warning)]);
         assert_eq!(events([].iter(), &gpu, |at| at.to_string()), None);
+    }
+
+    #[test]
+    fn each_vgpu_is_shown_with_its_machine_memory_and_license() {
+        let mut gpu = GpuPicture::default();
+        assert_eq!(vgpus(&gpu), None);
+        let vgpu = |is_licensed| Vgpu {
+            vm: Reading::Value("vm-7".into()),
+            profile: Reading::Value("GRID A100-10C".into()),
+            mem_used_bytes: Reading::Value(3 << 30),
+            mem_total_bytes: Reading::Value(10 << 30),
+            is_licensed: Reading::Value(is_licensed),
+        };
+        gpu.health.vgpus = vec![vgpu(true), vgpu(false)];
+        let facts = vgpus(&gpu).unwrap().facts;
+        let shown = |fact: &Fact| (fact.label.clone(), fact.value.clone(), fact.emphasis);
+        assert_eq!(shown(&facts[0]), ("VM vm-7".to_owned(), "3 GiB of 10 GiB".to_owned(), Emphasis::Plain));
+        assert_eq!(facts[1].emphasis, Emphasis::Warning);
+        assert_eq!(facts[1].note, "GRID A100-10C; not licensed: its clocks are reduced");
     }
 }

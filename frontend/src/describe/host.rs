@@ -152,7 +152,9 @@ fn system(node: &NodePicture) -> FactGroup {
             entries.push(Fact::read(&platform, &versions.platform, ToString::to_string));
         }
         let absent = facts.absent_accelerators().filter(|_| node.head.no_gpu.is_none());
-        entries.extend(absent.map(|reason| Fact::new("Not read", reason.as_str())));
+        entries.extend(absent.map(|reason| Fact::new("Accelerators without readings", reason.as_str())));
+        let confinement = facts.confinement().filter(|_| node.head.no_gpu.is_none());
+        entries.extend(confinement.map(|reason| Fact::new("Visible accelerators", reason.as_str())));
     }
     FactGroup::new("System", with_catalogue(&node.host, Group::System, entries))
 }

@@ -75,7 +75,7 @@ fn for_live_node(node: &NodePicture, now_ms: u64) -> Health {
         return Health::new(Severity::Error, format!("{} hangs", node.head.vendor().library()));
     }
     if let Some(lost) = node.gpus.iter().find(|gpu| gpu.fault.is_some()) {
-        return Health::new(Severity::Error, format!("GPU {} cannot be read", lost.facts.index));
+        return Health::new(Severity::Error, format!("{} cannot be read", lost.facts.label()));
     }
     match freshness(node, now_ms) {
         Freshness::Never => return Health::new(Severity::Pending, "waiting for the first sample"),
@@ -103,7 +103,7 @@ fn worst_flag(node: &NodePicture) -> Option<Health> {
     // Of equal severity the first.
     let (gpu, flag) = worst.reduce(|a, b| if b.1.severity > a.1.severity { b } else { a })?;
     let what = flag.kind.phrase().unwrap_or(&flag.text);
-    Some(Health::new(flag.severity, format!("GPU {} {what}", gpu.facts.index)))
+    Some(Health::new(flag.severity, format!("{} {what}", gpu.facts.label())))
 }
 
 /// Returns the label of a job's state.

@@ -2,7 +2,7 @@
 
 use crate::domain::text;
 use crate::domain::throttle;
-use nodeglass_protocol::field::Unit;
+use nodeglass_protocol::field::{Unit, Vendors};
 use nodeglass_protocol::picture::GpuPicture;
 use nodeglass_protocol::{Field as _, GpuField};
 use std::borrow::Cow;
@@ -70,6 +70,14 @@ impl Metric {
             Some(GpuField::Throttle) => "Throttling",
             Some(field) => field.metric().title,
             None => "Deviation from the job's median",
+        }
+    }
+
+    /// Returns the title for devices of some vendors.
+    pub fn title_for(self, vendors: Vendors) -> &'static str {
+        match self.0 {
+            Some(GpuField::Throttle) | None => self.title(),
+            Some(field) => field.metric().wording(vendors).title,
         }
     }
 

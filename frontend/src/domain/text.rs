@@ -5,11 +5,14 @@ use nodeglass_protocol::Cell;
 /// Placeholder of a missing reading; never a zero.
 pub const ABSENT: &str = "–";
 
+/// Explains a reading that the device or its driver does not offer.
+pub const UNSUPPORTED: &str = "not supported by this device or driver";
+
 /// Returns why a cell has no value, for a tooltip; empty if it has one.
 pub fn absence(cell: Cell) -> &'static str {
     match cell {
         Cell::NOT_YET => "not read yet",
-        Cell::UNSUPPORTED => "not supported by this card or driver",
+        Cell::UNSUPPORTED => UNSUPPORTED,
         Cell::FAILED => "reading failed this time",
         _ => "",
     }

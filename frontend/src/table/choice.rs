@@ -24,9 +24,10 @@ impl Choice {
         self.0.is_some()
     }
 
-    /// Returns the columns to show in a width in px. A user's choice is shown in full: the table scrolls.
-    pub fn shown(&self, columns: &[Column], room: u32) -> Vec<usize> {
-        self.0.clone().unwrap_or_else(|| fitting(columns, room))
+    /// Returns the columns to show in a width in px, by default without those `without_values`. A user's choice
+    /// is shown in full: the table scrolls.
+    pub fn shown(&self, columns: &[Column], without_values: &[usize], room: u32) -> Vec<usize> {
+        self.0.clone().unwrap_or_else(|| fitting(columns, without_values, room))
     }
 
     /// Returns the choice with a column shown or hidden; the last one stays.
@@ -71,7 +72,7 @@ mod tests {
     #[test]
     fn a_choice_round_trips_and_drops_unknown_columns() {
         let choice = Choice::parse("mem,gone,gpu", &COLUMNS);
-        assert_eq!(choice.shown(&COLUMNS, 10), [3, 0]);
+        assert_eq!(choice.shown(&COLUMNS, &[], 10), [3, 0]);
         assert_eq!(choice.text(&COLUMNS), "mem,gpu");
         assert!(!Choice::parse("gone", &COLUMNS).is_own());
         assert_eq!(Choice::default().text(&COLUMNS), "");
@@ -79,16 +80,16 @@ mod tests {
 
     #[test]
     fn a_column_is_inserted_in_default_order_and_the_last_one_stays() {
-        let shown = Choice::default().shown(&COLUMNS, 500);
+        let shown = Choice::default().shown(&COLUMNS, &[], 500);
         let more = Choice::default().toggled(2, &shown);
-        assert_eq!(more.shown(&COLUMNS, 0), [0, 1, 2, 3]);
-        assert_eq!(more.toggled(0, &[0]).shown(&COLUMNS, 0), [0]);
+        assert_eq!(more.shown(&COLUMNS, &[3], 0), [0, 1, 2, 3]);
+        assert_eq!(more.toggled(0, &[0]).shown(&COLUMNS, &[3], 0), [0]);
     }
 
     #[test]
     fn columns_move_within_the_table() {
         let choice = Choice::default();
-        assert_eq!(choice.moved(1, 1, &[0, 1, 3]).shown(&COLUMNS, 0), [0, 3, 1]);
-        assert_eq!(choice.moved(0, -1, &[0, 1, 3]).shown(&COLUMNS, 0), [0, 1, 3]);
+        assert_eq!(choice.moved(1, 1, &[0, 1, 3]).shown(&COLUMNS, &[3], 0), [0, 3, 1]);
+        assert_eq!(choice.moved(0, -1, &[0, 1, 3]).shown(&COLUMNS, &[3], 0), [0, 1, 3]);
     }
 }

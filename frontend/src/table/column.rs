@@ -1,7 +1,8 @@
 //! Description of a column: name, unit, width and style. How its value is read is the table's concern.
 
 use super::value::Unit;
-use nodeglass_protocol::field::{Aggregate, Field, FullScale, ValueKind};
+use nodeglass_protocol::Vendor;
+use nodeglass_protocol::field::{Aggregate, Field, FullScale, ValueKind, VendorWording, Vendors};
 
 /// One column of a table.
 #[derive(Clone, Copy, Debug)]
@@ -20,12 +21,16 @@ pub struct Column {
     pub style: CellStyle,
     /// Its width in px; the minimum if it grows.
     pub width: u16,
+    /// Its width in px where values contain the vendor: `Intel 0`.
+    pub width_with_vendor: Option<u16>,
     /// Whether it takes spare width.
     pub grows: bool,
     /// Priority when width is scarce: 0 stays always, then 1, 2, …; [`Column::HIDDEN`] only on request.
     pub rank: u8,
     /// How it is aggregated.
     pub sum: Sum,
+    /// Title and meaning where vendors name it differently.
+    pub variants: &'static [VendorWording],
 }
 
 /// How a cell is drawn.
@@ -78,9 +83,11 @@ impl Column {
             unit,
             style: CellStyle::Plain,
             width,
+            width_with_vendor: None,
             grows: false,
             rank: Self::HIDDEN,
             sum: Sum::None,
+            variants: &[],
         }
     }
 
@@ -101,7 +108,22 @@ impl Column {
             Aggregate::Mean => Sum::Mean,
             Aggregate::Max => Sum::Max,
         };
-        Self { sum, ..Self::new(metric.column_id(), metric.short, unit, width, metric.help) }
+        let variants = metric.variants;
+        Self { sum, variants, ..Self::new(metric.column_id(), metric.short, unit, width, metric.help) }
+    }
+
+    /// Sets its width where values contain the vendor, which is not NVIDIA.
+    pub const fn width_with_vendor(self, width: u16) -> Self {
+        Self { width_with_vendor: Some(width), ..self }
+    }
+
+    /// Returns the column with the title, meaning and width that it has for devices of some vendors.
+    pub fn for_vendors(self, vendors: Vendors) -> Self {
+        let is_named = !matches!(vendors, Vendors::Unknown | Vendors::One(Vendor::Unknown | Vendor::Nvidia));
+        let width = self.width_with_vendor.filter(|_| is_named).unwrap_or(self.width);
+        let this = Self { width, ..self };
+        let wording = self.variants.iter().find(|(whose, _)| *whose == vendors).map(|(_, wording)| wording);
+        wording.map_or(this, |wording| Self { title: wording.short, about: wording.help, ..this })
     }
 
     /// Sets its width.
@@ -168,10 +190,11 @@ pub fn find(columns: &[Column], name: &str) -> Option<usize> {
     columns.iter().position(named)
 }
 
-/// Returns the default columns that fit into a width in px: the highest ranks are dropped until the others
-/// fit.
-pub fn fitting(columns: &[Column], room: u32) -> Vec<usize> {
-    let mut shown: Vec<usize> = (0..columns.len()).filter(|at| columns[*at].rank != Column::HIDDEN).collect();
+/// Returns the default columns that fit into a width in px: those `without_values` are left out, then the highest
+/// ranks until the others fit.
+pub fn fitting(columns: &[Column], without_values: &[usize], room: u32) -> Vec<usize> {
+    let is_default = |at: &usize| columns[*at].rank != Column::HIDDEN && !without_values.contains(at);
+    let mut shown: Vec<usize> = (0..columns.len()).filter(is_default).collect();
     let width = |shown: &[usize]| shown.iter().map(|at| u32::from(columns[*at].width)).sum::<u32>();
     while width(&shown) > room {
         // The last of equal rank goes first.
@@ -198,10 +221,27 @@ mod tests {
 
     #[test]
     fn the_least_important_columns_are_dropped_first() {
-        assert_eq!(fitting(&COLUMNS, 1_000), [0, 1, 3, 4]);
-        assert_eq!(fitting(&COLUMNS, 180), [0, 1, 3]);
-        assert_eq!(fitting(&COLUMNS, 120), [0, 3]);
-        assert_eq!(fitting(&COLUMNS, 0), [0]);
+        assert_eq!(fitting(&COLUMNS, &[], 1_000), [0, 1, 3, 4]);
+        assert_eq!(fitting(&COLUMNS, &[], 180), [0, 1, 3]);
+        assert_eq!(fitting(&COLUMNS, &[], 120), [0, 3]);
+        assert_eq!(fitting(&COLUMNS, &[], 0), [0]);
+    }
+
+    #[test]
+    fn columns_without_values_leave_their_space_to_others() {
+        assert_eq!(fitting(&COLUMNS, &[1], 1_000), [0, 3, 4]);
+        assert_eq!(fitting(&COLUMNS, &[3], 120), [0, 1]);
+    }
+
+    #[test]
+    fn a_column_is_titled_as_its_vendors_name_it() {
+        use nodeglass_protocol::GpuField;
+        let title = |field, vendors| Column::of_field(field).for_vendors(vendors).title;
+        assert_eq!(title(GpuField::SmClock, Vendors::One(Vendor::Nvidia)), "SM");
+        assert_eq!(title(GpuField::SmClock, Vendors::One(Vendor::Amd)), "Shader");
+        assert_eq!(title(GpuField::SmClock, Vendors::Several), "Core");
+        assert_eq!(title(GpuField::Util, Vendors::One(Vendor::Tpu)), "Duty cycle");
+        assert_eq!(title(GpuField::PState, Vendors::Several), title(GpuField::PState, Vendors::Unknown));
     }
 
     #[test]
@@ -209,6 +249,13 @@ mod tests {
         assert_eq!(find(&COLUMNS, "SM"), Some(1));
         assert_eq!(find(&COLUMNS, "util"), Some(1));
         assert_eq!(find(&COLUMNS, "smm"), None);
+    }
+
+    #[test]
+    fn a_column_of_devices_has_space_for_other_vendors() {
+        let width = |vendors| COLUMNS[0].width_with_vendor(74).for_vendors(vendors).width;
+        assert_eq!([Vendors::Unknown, Vendors::One(Vendor::Nvidia)].map(width), [40, 40]);
+        assert_eq!([Vendors::One(Vendor::Intel), Vendors::Several].map(width), [74, 74]);
     }
 
     #[test]

@@ -131,10 +131,11 @@ impl Condition {
             Self::Like(pattern) => matches(pattern, &value.line(unit).to_lowercase()),
             Self::Is(text) => *text == value.line(unit).to_lowercase(),
             Self::Number(relation, of) => match value {
-                // A list of numbers, such as the ranks that share a GPU: one of them must match.
+                // A list of numbers, such as the ranks that share a GPU: one of them must match. The index of a
+                // device may follow its vendor: `AMD 0`.
                 Value::Text(list) if unit.is_number() => list
                     .split(", ")
-                    .filter_map(|part| part.parse().ok())
+                    .filter_map(|part| part.rsplit(' ').next()?.parse().ok())
                     .any(|part| relation.holds(part, *of)),
                 _ => value.as_number().is_some_and(|number| relation.holds(number, *of)),
             },

@@ -1,6 +1,6 @@
 //! The columns of GPUs: everything that is known of one; about a dozen are shown by default.
 
-use super::column::{CellStyle, Column};
+use super::column::{CellStyle, Column, Sum};
 use super::definition::{ColumnDef, computed, metric, styled, with_catalogue};
 use super::value::{Unit, Value};
 use crate::domain::deviation::Deviation;
@@ -8,7 +8,8 @@ use crate::domain::text;
 use crate::domain::throttle::REASONS;
 use crate::domain::{flags, ownership};
 use nodeglass_protocol::picture::{GpuPicture, NodePicture, ProcessGap};
-use nodeglass_protocol::{Cell, GpuField as F};
+use nodeglass_protocol::probe::GpuFacts;
+use nodeglass_protocol::{Cell, GpuField as F, Vendor};
 use std::sync::LazyLock;
 
 /// A GPU with its node.
@@ -70,9 +71,10 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
                 "GPU",
                 Unit::Id,
                 46,
-                "its driver's index on the node; of a MIG instance that of its GPU",
+                "its driver's index on the node, after the vendor unless that is NVIDIA; of a MIG instance that of its GPU",
             )
             .rank(0)
+            .width_with_vendor(74)
             .aliases(&["index"]),
             index,
         ),
@@ -98,7 +100,7 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
         styled(F::Util, |column| column.width(96).rank(0).style(CellStyle::Util).grows()),
         styled(F::MemUsed, |column| column.rank(1).grows().style(CellStyle::Bar("hue-mem"))),
         styled(F::Power, |column| column.rank(3)),
-        computed(mhz("clock", "SM", "clock of the SMs, of the largest").rank(6), sm_clock),
+        computed(Column::of_field(F::SmClock).sum(Sum::None).rank(6), sm_clock),
         computed(
             Column::new(
                 "deviation",
@@ -293,7 +295,15 @@ pub fn with_instances(node: &NodePicture, order: &[usize]) -> Vec<(usize, u8)> {
 }
 
 fn index(row: &GpuRow<'_>) -> Value {
-    Value::Number(parent_gpu(row.node, row.gpu).unwrap_or(row.gpu).facts.index.into())
+    device_index(&parent_gpu(row.node, row.gpu).unwrap_or(row.gpu).facts)
+}
+
+/// Returns the index of a device, with its vendor unless that is NVIDIA: indices are unique per vendor only.
+pub fn device_index(facts: &GpuFacts) -> Value {
+    match facts.vendor {
+        Vendor::Unknown | Vendor::Nvidia => Value::Number(facts.index.into()),
+        Vendor::Amd | Vendor::Intel | Vendor::Tpu => Value::Text(facts.label()),
+    }
 }
 
 /// Returns the rank, or a list of several ranks as text.
@@ -465,7 +475,7 @@ mod tests {
         let mut part = gpu("MIG-1", 9, Some("A"));
         part.row.set(F::Util, Cell::UNSUPPORTED);
         let node = node(vec![gpu("A", 0, None), part]);
-        assert_eq!(at(&node, 1, "util"), Value::Absent("not supported by this card or driver"));
+        assert_eq!(at(&node, 1, "util"), Value::UNSUPPORTED);
     }
 
     #[test]

@@ -2,18 +2,20 @@
 
 use super::column::{CellStyle, Column, Sum};
 use super::definition::{ColumnDef, computed, metric, styled, with_catalogue};
-use super::value::{Unit, Value};
+use super::value::{NO_GPU, Unit, Value};
 use crate::domain::health::Health;
 use crate::domain::ownership;
 use crate::domain::totals::{Part, Totals};
-use nodeglass_protocol::picture::{Link, NodePicture};
-use nodeglass_protocol::{HostField as F, JobId};
+use nodeglass_protocol::picture::{Link, NodeFacts, NodePicture};
+use nodeglass_protocol::{Cell, GpuField, HostField as F, JobId};
 use std::sync::{Arc, LazyLock};
 
 /// A node with what is computed once for all its columns.
 pub struct NodeRow<'a> {
     /// The node.
     pub node: &'a NodePicture,
+    /// The job whose GPUs count.
+    job: Option<JobId>,
     /// The totals of its GPUs.
     totals: Totals,
     /// Its health.
@@ -25,7 +27,23 @@ impl<'a> NodeRow<'a> {
     pub fn new(node: &'a NodePicture, job: Option<JobId>, health: Arc<Health>) -> Self {
         let mut totals = Totals::default();
         ownership::counting_gpus(node, job).for_each(|gpu| totals.add(gpu));
-        Self { node, totals, health }
+        Self { node, job, totals, health }
+    }
+}
+
+impl NodeRow<'_> {
+    /// Returns a total of a field, or that none of its GPUs supports the field.
+    fn total(&self, field: GpuField, total: Value) -> Value {
+        let mut gpus = ownership::counting_gpus(self.node, self.job);
+        if total.why_absent().is_none() || self.node.head.facts.is_none() {
+            return total;
+        }
+        if self.node.gpus.is_empty() && self.node.head.no_gpu.is_some() {
+            return NO_GPU;
+        }
+        let is_unsupported =
+            !self.node.gpus.is_empty() && gpus.all(|gpu| gpu.row.get(field) == Cell::UNSUPPORTED);
+        if is_unsupported { Value::UNSUPPORTED } else { total }
     }
 }
 
@@ -62,25 +80,25 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
                 .rank(0)
                 .style(CellStyle::Util)
                 .sum(Sum::Mean),
-            |row| Value::number(row.totals.util_pct()),
+            |row| row.total(GpuField::Util, Value::number(row.totals.util_pct())),
         ),
         computed(
             Column::new("mem", "Memory", Unit::Gib, 120, "GPU memory in use, of all there is")
                 .rank(3)
                 .sum(Sum::Total),
-            |row| share(row.totals.mem),
+            |row| row.total(GpuField::MemUsed, share(row.totals.mem)),
         ),
         computed(
             Column::new("power", "Power", Unit::Watt, 124, "power of its GPUs, of the limits in force")
                 .rank(4)
                 .sum(Sum::Total),
-            |row| share(row.totals.power),
+            |row| row.total(GpuField::Power, share(row.totals.power)),
         ),
         computed(
             Column::new("temp", "°C", Unit::Celsius, 44, "temperature of the hottest GPU")
                 .rank(6)
                 .sum(Sum::Max),
-            |row| Value::number(row.totals.hottest_c),
+            |row| row.total(GpuField::Temp, Value::number(row.totals.hottest_c)),
         ),
         styled(F::Cpu, |column| column.width(62).rank(7)),
         styled(F::MemUsed, |column| column.width(116).rank(7)),
@@ -136,7 +154,11 @@ pub fn state(node: &NodePicture, health: &Health) -> String {
         Link::Down { reason, .. } | Link::Refused { reason, .. } if !reason.is_empty() => {
             format!("{}: {reason}", health.label)
         }
-        _ => health.label.clone(),
+        Link::Ended => health.label.clone(),
+        _ => match node.head.facts.as_ref().and_then(NodeFacts::confinement) {
+            Some(confinement) if node.head.no_gpu.is_none() => format!("{}; {confinement}", health.label),
+            _ => health.label.clone(),
+        },
     }
 }
 
@@ -163,7 +185,7 @@ mod tests {
     use super::*;
     use crate::domain::health;
     use crate::table::column::find;
-    use nodeglass_protocol::picture::GpuPicture;
+    use nodeglass_protocol::picture::{GpuPicture, SourceState};
     use nodeglass_protocol::{Cell, GpuField, GpuUuid, NodeName};
 
     fn at(node: &NodePicture, id: &str) -> Value {
@@ -211,6 +233,36 @@ mod tests {
                 column.id
             );
         }
+    }
+
+    #[test]
+    fn a_node_whose_probe_sees_one_jobs_gpus_says_so() {
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        node.head.link = Link::Live;
+        let visible = "1 of 4 GPUs visible: this probe was adopted into job 17";
+        let sources = vec![SourceState::confined(visible.into())];
+        node.head.facts = Some(NodeFacts { sources, ..NodeFacts::default() });
+        let Value::Text(state) = at(&node, "state") else { panic!("no state") };
+        assert!(state.ends_with(&format!("; {visible}")), "{state}");
+        node.head.no_gpu = Some(visible.into());
+        let Value::Text(state) = at(&node, "state") else { panic!("no state") };
+        assert!(!state.contains(visible), "it is stated as the reason already: {state}");
+    }
+
+    #[test]
+    fn a_total_that_no_gpu_supports_is_unsupported() {
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        node.head.facts = Some(NodeFacts::default());
+        let mut gpu = GpuPicture::default();
+        gpu.row.set(GpuField::Power, Cell::UNSUPPORTED);
+        node.gpus = vec![gpu];
+        node.sampled_at_ms = Some(1_000);
+        assert_eq!(at(&node, "power"), Value::UNSUPPORTED);
+        assert_ne!(at(&node, "temp"), Value::UNSUPPORTED, "not read yet");
+        node.gpus.clear();
+        assert_eq!(at(&node, "power").why_absent(), Some("not reported by any GPU"), "none is listed yet");
+        node.head.no_gpu = Some("no driver".into());
+        assert_eq!(at(&node, "power"), NO_GPU);
     }
 
     #[test]

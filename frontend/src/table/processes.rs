@@ -52,7 +52,12 @@ static COLUMNS: LazyLock<Vec<Def>> = LazyLock::new(|| {
         computed(text_column("node", "Node", 100, "the node it runs on").rank(0), |row| {
             Value::text(row.node.name.as_str())
         }),
-        computed(id("gpu", "GPU", 46, "its driver's index of its GPU").rank(0), gpu),
+        computed(
+            id("gpu", "GPU", 46, "its driver's index of its GPU; after the vendor, unless that is NVIDIA")
+                .width_with_vendor(74)
+                .rank(0),
+            gpu,
+        ),
         computed(id("pid", "PID", 76, "process ID on its node").rank(1), |row| {
             process_value(row, |p| Value::Number(p.facts.pid.into()))
         }),
@@ -148,7 +153,7 @@ fn process_value(row: &ProcessRow<'_>, read: impl Fn(&ProcessPicture) -> Value) 
 fn gpu(row: &ProcessRow<'_>) -> Value {
     let Some(gpu) = row.gpu else { return Value::Absent("its GPU is not among those of the node") };
     let whole = super::gpus::parent_gpu(row.node, gpu).unwrap_or(gpu);
-    Value::Number(whole.facts.index.into())
+    super::gpus::device_index(&whole.facts)
 }
 
 fn memory(row: &ProcessRow<'_>) -> Value {

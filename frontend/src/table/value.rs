@@ -19,6 +19,9 @@ pub enum Value {
     Text(String),
 }
 
+/// The value of a column about GPUs for a node that has none.
+pub const NO_GPU: Value = Value::Absent("the node has no GPU");
+
 /// The unit of a column's numbers, and how they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -139,6 +142,8 @@ impl Value {
     pub const NONE: Self = Self::Absent("none");
     /// Not read yet.
     pub const NOT_YET: Self = Self::Absent("not read yet");
+    /// The device or its driver does not offer it.
+    pub const UNSUPPORTED: Self = Self::Absent(text::UNSUPPORTED);
 
     /// Converts a cell to the base unit, given the scale of its field.
     pub fn cell(cell: Cell, scale: Scale) -> Self {
@@ -172,7 +177,7 @@ impl Value {
         match reading {
             Reading::Value(number_reading) => value(number_reading),
             Reading::NotYet => Self::NOT_YET,
-            Reading::Unsupported => Self::Absent(text::absence(Cell::UNSUPPORTED)),
+            Reading::Unsupported => Self::UNSUPPORTED,
             Reading::Failed(_) => Self::Absent(text::absence(Cell::FAILED)),
         }
     }

@@ -7,6 +7,7 @@ use crate::domain::totals::{HostTotals, Totals};
 use crate::fleet::{GpuCell, NodeCell, TopicStore};
 use crate::state::page::Page;
 use leptos::prelude::*;
+use nodeglass_protocol::field::Vendors;
 use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{GpuField, HostField, JobId};
@@ -38,6 +39,16 @@ impl Scope {
             };
             scope.nodes.with(|nodes| !nodes.is_empty() && nodes.iter().all(has_none))
         })
+    }
+
+    /// Returns the vendors of its devices; subscribes to the set of devices.
+    pub fn vendors(&self) -> Vendors {
+        let mut vendors = Vec::new();
+        for cell in self.nodes.get() {
+            cell.gpus().track();
+            self.store.node(&cell, |node| vendors.extend(node.gpus.iter().map(|gpu| gpu.facts.vendor)));
+        }
+        vendors.into_iter().collect()
     }
 
     /// Returns the totals of its GPUs, updated once a second. Stale ones are counted and left out.

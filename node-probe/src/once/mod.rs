@@ -11,7 +11,7 @@ use crate::{
     loop_event::LoopEvent,
     panics,
     process::Inspector,
-    source::{GpuProcessList, Report, multi::MultiSource},
+    source::{Absent, GpuProcessList, Report, multi::MultiSource},
 };
 use nodeglass_protocol::Text;
 use nodeglass_protocol::probe::{GpuGap, GpuHealth, GpuSample, Hello, ProcessGap, ProcessSample, Sample};
@@ -80,7 +80,8 @@ pub fn collect(configs: Vec<SourceConfig>) -> io::Result<NodeReport> {
     let timings = DriverTimings { health_interval: Duration::ZERO, ..DriverTimings::default() };
     let mut sources = MultiSource::new(configs.iter().map(|config| config.vendor));
     for (source, config) in (0..).zip(&configs) {
-        sources.set_absent(source, format!("the {} driver does not answer", config.vendor.name()).into());
+        sources
+            .set_absent(source, Absent::new(format!("the {} driver does not answer", config.vendor.name())));
     }
     let drivers = (0..).zip(configs).map(|(source, config)| {
         let thread = DriverThread::start(source, config.make, timings, events.clone())?;
@@ -177,7 +178,7 @@ impl NodeReport {
             }
             Report::Absent(absent) => {
                 (driver.is_read, driver.gpus, driver.processes) = (true, Vec::new(), None);
-                collection.sources.set_absent(source, absent.0);
+                collection.sources.set_absent(source, absent);
                 self.take_inventory(collection);
             }
             // The reason is reported next.
@@ -220,9 +221,9 @@ impl NodeReport {
 
     /// Returns the reasons for missing processes as messages.
     pub fn missing_processes(&self) -> Vec<String> {
-        let index = |gap: &GpuGap| {
+        let label = |gap: &GpuGap| {
             let gpu = self.hello.gpus.iter().find(|gpu| gpu.uuid == gap.gpu);
-            gpu.map_or_else(|| gap.gpu.to_string(), |gpu| gpu.index.to_string())
+            gpu.map_or_else(|| gap.gpu.to_string(), |gpu| gpu.label())
         };
         let describe = |gap: &ProcessGap| match gap {
             ProcessGap::Unsupported => "the driver does not list its processes".to_owned(),
@@ -239,7 +240,7 @@ impl NodeReport {
             .map(|(facts, _)| &facts.uuid)
             .collect();
         let gaps = self.process_gaps.iter().filter(|gap| !faulty.contains(&&gap.gpu));
-        gaps.map(|gap| format!("GPU {}: {}", index(gap), describe(&gap.gap))).collect()
+        gaps.map(|gap| format!("{}: {}", label(gap), describe(&gap.gap))).collect()
     }
 
     /// Sets the sample time.
@@ -251,12 +252,18 @@ impl NodeReport {
     pub fn without_gpus(&self) -> Option<Text> {
         let ready: Vec<_> = self.hello.sources.iter().filter(|source| source.versions().is_some()).collect();
         let Some(driver) = ready.first().map(|source| source.vendor.name()) else {
-            let reasons = self.hello.sources.iter().filter_map(|source| source.absent_reason());
+            let reasons = self
+                .hello
+                .sources
+                .iter()
+                .filter_map(|source| source.absent_reason().or(source.confinement()));
             let reasons: Vec<_> = reasons.map(Text::as_str).collect();
             return Some(reasons.join("; ").into());
         };
         if self.hello.gpus.is_empty() {
-            Some(format!("the {driver} driver is loaded but shows no GPU to this user").into())
+            let confinement = self.hello.sources.iter().find_map(|source| source.confinement().cloned());
+            let shown = || format!("the {driver} driver is loaded but shows no GPU to this user").into();
+            Some(confinement.unwrap_or_else(shown))
         } else if self.sample.gpus.is_empty() {
             Some(format!("the {driver} driver stopped answering").into())
         } else if self.sample.gpus.iter().all(|gpu| gpu.fault.is_some()) {
@@ -271,8 +278,8 @@ impl NodeReport {
         let gpus = self.hello.gpus.iter().zip(&self.sample.gpus);
         let lost = gpus.filter_map(|(facts, gpu)| {
             let fault = gpu.fault.as_ref()?;
-            let place = if facts.mig_parent.is_some() { "a MIG instance of GPU" } else { "GPU" };
-            Some(format!("{place} {}: {fault}", facts.index))
+            let place = if facts.mig_parent.is_some() { "a MIG instance of " } else { "" };
+            Some(format!("{place}{}: {fault}", facts.label()))
         });
         lost.chain(self.missing_processes()).collect()
     }

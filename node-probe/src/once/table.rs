@@ -2,10 +2,11 @@
 //! values.
 
 use super::NodeReport;
+use nodeglass_protocol::field::{Field, Vendors};
 use nodeglass_protocol::probe::{
     GpuFacts, GpuHealth, GpuSample, HostSample, ProcessSample, SourceState, SourceStatus,
 };
-use nodeglass_protocol::{Reading, Text};
+use nodeglass_protocol::{GpuField, Reading, Text, Vendor};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{IsTerminal, stdout},
@@ -93,6 +94,10 @@ const fn column(title: &'static str, is_right: bool, from_width: usize) -> Colum
     Column { title, is_right, from_width }
 }
 
+/// Positions of the columns whose titles depend on the vendor.
+const UTIL: usize = 2;
+const CORE_CLOCK: usize = 6;
+
 /// The last column takes the remaining width.
 const GPU_COLUMNS: [Column; 9] = [
     column("GPU", true, 0),
@@ -115,11 +120,19 @@ const PROCESS_COLUMNS: [Column; 7] = [
     column("Command", false, 0),
 ];
 
+/// The index of a GPU, after its vendor unless that is NVIDIA.
+fn place(facts: &GpuFacts) -> String {
+    match facts.vendor {
+        Vendor::Unknown | Vendor::Nvidia => facts.index.to_string(),
+        Vendor::Amd | Vendor::Intel | Vendor::Tpu => facts.label(),
+    }
+}
+
 /// Subject of a reading.
 #[derive(Clone, Copy)]
 enum Subject {
     Node,
-    Gpu(u32),
+    Gpu(Vendor, u32),
     Process(u32),
 }
 
@@ -127,7 +140,7 @@ impl Subject {
     fn plural(self) -> &'static str {
         match self {
             Self::Node => "nodes",
-            Self::Gpu(_) => "GPUs",
+            Self::Gpu(..) => "GPUs",
             Self::Process(_) => "processes",
         }
     }
@@ -168,7 +181,7 @@ impl Page {
                 self.shown(Subject::Node, "driver version", &versions.driver, ToString::to_string),
                 self.shown(Subject::Node, "platform version", &versions.platform, ToString::to_string)
             ),
-            SourceStatus::Absent { reason } => reason.to_string(),
+            SourceStatus::Absent { reason } | SourceStatus::Confined { reason } => reason.to_string(),
         }
     }
 
@@ -207,12 +220,19 @@ impl Page {
         let rows: Vec<_> =
             gpus.into_iter().zip(health).map(|((facts, gpu), health)| self.gpu(facts, gpu, health)).collect();
         self.text.push('\n');
-        self.table(&GPU_COLUMNS, &rows);
+        let vendors: Vendors = report.hello.gpus.iter().map(|gpu| gpu.vendor).collect();
+        let mut columns = GPU_COLUMNS;
+        columns[UTIL].title = match vendors {
+            Vendors::One(Vendor::Tpu) => GpuField::Util.metric().wording(vendors).short,
+            _ => columns[UTIL].title,
+        };
+        columns[CORE_CLOCK].title = GpuField::SmClock.metric().wording(vendors).title;
+        self.table(&columns, &rows);
     }
 
     fn gpu(&mut self, facts: &GpuFacts, gpu: &GpuSample, health: Option<&GpuHealth>) -> Vec<Cell> {
-        let place = if facts.mig_parent.is_some() { "MIG".to_owned() } else { facts.index.to_string() };
-        let subject = Subject::Gpu(facts.index);
+        let place = if facts.mig_parent.is_some() { "MIG".to_owned() } else { place(facts) };
+        let subject = Subject::Gpu(facts.vendor, facts.index);
         let short = |name: &Text| name.as_str().trim_start_matches("NVIDIA ").to_owned();
         if let Some(fault) = &gpu.fault {
             let mut row = vec![Cell::default(); GPU_COLUMNS.len()];
@@ -289,7 +309,7 @@ impl Page {
         };
         let memory = |bytes: &u64| format!("{} GiB", gib(*bytes));
         vec![
-            gpu.map_or_else(|| "?".to_owned(), |gpu| gpu.index.to_string()).into(),
+            gpu.map_or_else(|| "?".to_owned(), place).into(),
             facts.pid.to_string().into(),
             user.into(),
             self.shown(subject, "memory", &now.gpu_mem_bytes, memory).into(),
@@ -323,10 +343,12 @@ impl Page {
     fn notes(&mut self) {
         let failures = std::mem::take(&mut self.failures);
         let failed = failures.into_iter().map(|((plural, what, why), (count, first))| match first {
-            Subject::Gpu(index) if count == 1 => format!("{FAILED}  GPU {index} {what}: {why}"),
+            Subject::Gpu(vendor, index) if count == 1 => {
+                format!("{FAILED}  {} {what}: {why}", vendor.device_label(index))
+            }
             Subject::Process(pid) if count == 1 => format!("{FAILED}  process {pid} {what}: {why}"),
             Subject::Node => format!("{FAILED}  {what}: {why}"),
-            Subject::Gpu(_) | Subject::Process(_) => format!("{FAILED}  {what} of {count} {plural}: {why}"),
+            Subject::Gpu(..) | Subject::Process(_) => format!("{FAILED}  {what} of {count} {plural}: {why}"),
         });
         let signs = std::mem::take(&mut self.signs).into_iter().map(str::to_owned);
         let notes: Vec<_> = failed.chain(signs).collect();

@@ -1,6 +1,7 @@
 //! NVIDIA GPUs that the probe's device cgroup denies: under `ConstrainDevices=yes`, `pam_slurm_adopt` and
 //! `srun` confine the probe to the GPUs of one job.
 
+use super::drm::attribute;
 use crate::proc::environ::Environ;
 use crate::proc::job::CgroupJob;
 use nodeglass_protocol::{JobId, Text};
@@ -67,7 +68,7 @@ impl Visible {
 
 /// Minor numbers of the GPUs in `/proc/driver/nvidia/gpus`; `None` if one is not stated.
 fn minors(folder: &Path) -> Option<Vec<u32>> {
-    let texts = entries(folder).into_iter().map(|gpu| fs::read_to_string(gpu.join("information")).ok());
+    let texts = entries(folder).into_iter().map(|gpu| attribute::read_lines(&gpu.join("information")).ok());
     let texts: Vec<String> = texts.collect::<Option<_>>()?;
     // The driver does not use excluded GPUs, for anybody.
     let used = texts.iter().filter(|text| value(text, "GPU Excluded") != Some("Yes"));
@@ -84,7 +85,7 @@ fn capabilities(mig: &Path) -> Vec<u32> {
     };
     let compute = subfolders(mig, "gi").flat_map(|instance| subfolders(&instance, "ci").collect::<Vec<_>>());
     let minor = |instance: PathBuf| {
-        let text = fs::read_to_string(instance.join("access")).ok()?;
+        let text = attribute::read_lines(&instance.join("access")).ok()?;
         value(&text, "DeviceFileMinor")?.parse().ok()
     };
     compute.filter_map(minor).collect()
@@ -103,7 +104,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 
 /// What confines the probe, from its `/proc/PID` folder.
 fn reason(process: &Path) -> String {
-    let cgroup = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
+    let cgroup = attribute::read_lines(&process.join("cgroup")).unwrap_or_default();
     let CgroupJob { job, step, sluid } = CgroupJob::of(&cgroup);
     // SLURM 26.05 names the cgroup by SLUID, which does not contain the job id.
     let job: Option<JobId> = job.or_else(|| sluid.and_then(|_| Environ::read(process).job()));

@@ -9,6 +9,7 @@ mod drm;
 pub mod intel;
 pub mod multi;
 pub mod nvml;
+mod proc_files;
 pub mod scripted;
 pub mod tpu;
 pub mod unread;
@@ -69,14 +70,29 @@ pub trait Session {
 }
 
 /// Reason why there are no accelerators, for the user.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Absent(pub Text);
+#[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Absent {
+    /// The reason; empty if the node has no hardware of this vendor.
+    pub reason: Text,
+    /// How many accelerators the device cgroup of this probe admits and why, unless it admits all.
+    pub confinement: Option<Text>,
+}
 
 impl Absent {
+    /// Creates a reason.
+    pub fn new(reason: impl Into<Text>) -> Self {
+        Self { reason: reason.into(), confinement: None }
+    }
+
     /// The node has no hardware of this vendor, so that its source is not mentioned at all.
     pub fn no_device() -> Self {
-        Self("".into())
+        Self::default()
+    }
+
+    /// Whether there is nothing to mention.
+    pub fn is_no_device(&self) -> bool {
+        *self == Self::default()
     }
 }
 

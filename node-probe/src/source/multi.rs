@@ -1,6 +1,6 @@
 //! Merges the sources of a node into one list of GPUs, also if some of them do not respond.
 
-use super::{GpuProcessList, Inventory};
+use super::{Absent, GpuProcessList, Inventory};
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuPath, GpuSample, ProcessKind, SourceState};
 use nodeglass_protocol::{GpuUuid, Reading, Text, Vendor};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ enum Phase {
     /// Available.
     Ready(Inventory),
     /// Unavailable, with the reason; without a reason the node has no such hardware.
-    Absent(Text),
+    Absent(Absent),
 }
 
 impl Part {
@@ -72,10 +72,10 @@ impl MultiSource {
     }
 
     /// Records that a source is unavailable; returns whether that or the reason is new.
-    pub fn set_absent(&mut self, source: usize, reason: Text) -> bool {
+    pub fn set_absent(&mut self, source: usize, absent: Absent) -> bool {
         let part = &mut self.parts[source];
-        let changed = !matches!(&part.phase, Phase::Absent(known) if *known == reason);
-        (part.phase, part.health) = (Phase::Absent(reason), Vec::new());
+        let changed = !matches!(&part.phase, Phase::Absent(known) if *known == absent);
+        (part.phase, part.health) = (Phase::Absent(absent), Vec::new());
         changed
     }
 
@@ -87,7 +87,7 @@ impl MultiSource {
     /// Whether a source has a driver on this node, as far as it has reported.
     pub fn has_driver(&self, source: usize) -> bool {
         let part = &self.parts[source];
-        let is_no_device = matches!(&part.phase, Phase::Absent(reason) if reason.is_empty());
+        let is_no_device = matches!(&part.phase, Phase::Absent(absent) if absent.is_no_device());
         part.vendor != Vendor::Unknown && !is_no_device
     }
 
@@ -110,12 +110,17 @@ impl MultiSource {
     /// unavailable.
     pub fn states(&self) -> Vec<SourceState> {
         let state = |part: &Part| match &part.phase {
-            Phase::Opening => Some(SourceState::absent(part.vendor, not_opened(part.vendor))),
-            Phase::Ready(inventory) => Some(SourceState::ready(part.vendor, inventory.versions.clone())),
-            Phase::Absent(reason) if reason.is_empty() => None,
-            Phase::Absent(reason) => Some(SourceState::absent(part.vendor, reason.clone())),
+            Phase::Opening => vec![SourceState::absent(part.vendor, not_opened(part.vendor))],
+            Phase::Ready(inventory) => vec![SourceState::ready(part.vendor, inventory.versions.clone())],
+            Phase::Absent(Absent { reason, confinement }) => {
+                let confined = confinement.iter().map(|reason| SourceState::confined(reason.clone()));
+                let absent = Some(reason).filter(|reason| !reason.is_empty());
+                confined
+                    .chain(absent.map(|reason| SourceState::absent(part.vendor, reason.clone())))
+                    .collect()
+            }
         };
-        self.parts.iter().filter_map(state).collect()
+        self.parts.iter().flat_map(state).collect()
     }
 
     /// All GPUs and MIG instances.
@@ -271,7 +276,7 @@ mod tests {
             sources.uuids().iter().map(|uuid| uuid.as_str().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(names(&sources), ["NVIDIA-0", "NVIDIA-1", "AMD-0"]);
-        assert!(sources.set_absent(0, "gone".into()) && !sources.set_absent(0, "gone".into()));
+        assert!(sources.set_absent(0, Absent::new("gone")) && !sources.set_absent(0, Absent::new("gone")));
         assert_eq!(names(&sources), ["AMD-0"]);
         let reasons: Vec<_> = sources.states().iter().map(|state| state.absent_reason().cloned()).collect();
         assert_eq!(reasons, [Some("gone".into()), None]);

@@ -49,7 +49,7 @@ impl Source for ScriptedSource {
                 Ok(Box::new(ScriptedSession { inventory, scenes, now: Scene::default() }))
             }
             Some(Act::Absent(absent)) => Err(absent),
-            None => Err(Absent("the script is over".into())),
+            None => Err(Absent::new("the script is over")),
         }
     }
 }
@@ -66,7 +66,7 @@ impl Session for ScriptedSession {
     }
 
     fn readings(&mut self) -> Result<Vec<GpuSample>, Absent> {
-        self.now = self.scenes.pop_front().ok_or_else(|| Absent("the script went away".into()))?;
+        self.now = self.scenes.pop_front().ok_or_else(|| Absent::new("the script went away"))?;
         thread::sleep(self.now.hang);
         Ok(self.now.gpus.clone())
     }

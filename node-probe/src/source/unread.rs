@@ -82,8 +82,9 @@ impl Source for UnreadSource {
             *counts.entry(text).or_default() += 1;
         }
         let unread = counts.into_iter().map(|(text, count)| numbered(&text, count));
-        let texts: Vec<_> = confinement::describe(&self.root).into_iter().chain(unread).collect();
-        Err(if texts.is_empty() { Absent::no_device() } else { Absent(texts.join("; ").into()) })
+        let unread: Vec<_> = unread.collect();
+        let confinement = confinement::describe(&self.root).map(Into::into);
+        Err(Absent { reason: unread.join("; ").into(), confinement })
     }
 }
 

@@ -127,7 +127,7 @@ fn all_readings_of_an_instinct_are_mapped() {
     let gpu = gpu(&report);
     let expected = json!({
         "util_pct": 97, "mem_util_pct": 41, "mem_used_bytes": 34_359_738_368_u64,
-        "mem_total_bytes": 68_702_699_520_u64, "temp_c": 54, "mem_temp_c": 61, "power_mw": 241_000,
+        "mem_total_bytes": 68_702_699_520_u64, "temp_c": 54, "mem_temp_c": 61, "hotspot_temp_c": 68, "host_mem_used_bytes": 12_582_912, "power_mw": 241_000,
         "power_limit_mw": 300_000, "sm_clock_mhz": 1_695, "mem_clock_mhz": 1_600, "energy_mj": 3_600_000,
         "throttle_reasons": 0x44, "ecc_corrected": 14, "ecc_uncorrected": 1, "sm_active_pct": "unsupported",
         "fan_pct": "unsupported",

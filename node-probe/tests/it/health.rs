@@ -2,6 +2,7 @@
 
 use crate::harness::Node;
 use nodeglass_protocol::Reading::{self, Failed, Unsupported, Value};
+use nodeglass_protocol::gpu::{Vgpu, Virtualization};
 use nodeglass_protocol::probe::{GpuHealth, ProbeLine};
 use serde_json::json;
 
@@ -45,6 +46,7 @@ fn every_health_reading_follows_the_driver() {
         bar1_used_bytes: Value(7 << 20),
         bar1_total_bytes: Value(65_536 << 20),
         nvlinks: ill.nvlinks.clone(),
+        vgpus: Vec::new(),
     };
     assert_eq!(ill, wanted);
     let links: Vec<_> = ill.nvlinks.iter().map(|link| (link.link, &link.up, &link.errors)).collect();
@@ -105,4 +107,32 @@ fn health_that_does_not_change_is_not_sent_again() {
         }
     }
     assert_eq!(reports, 0);
+}
+
+#[test]
+fn the_vgpus_of_a_host_have_their_machines_memory_and_license() {
+    let vgpu = |vm: &str, used_mib, licensed| json!({"vm": vm, "profile": "GRID A100-10C", "mem_used_mib": used_mib, "mem_total_mib": 10_240, "licensed": licensed});
+    let state = |vgpus: serde_json::Value| json!({"driver": "550.54.15", "gpus": [{"vgpus": vgpus}, {}]});
+    let node = Node::new(&state(json!([vgpu("vm-a", 2_048, true), vgpu("vm-b", 99_999, false)])));
+    let mut probe = node.start(&[]);
+    let hello = probe.hello(|hello| hello.gpus.len() == 2);
+    let modes: Vec<_> = hello.gpus.iter().map(|gpu| gpu.virtualization.clone()).collect();
+    assert_eq!(modes, [Value(Virtualization::VgpuHost), Value(Virtualization::None)]);
+    let health = probe.health(|report| !report.gpus[0].vgpus.is_empty());
+    let expected = |vm: &str, used, is_licensed| Vgpu {
+        vm: Value(vm.into()),
+        profile: Value("GRID A100-10C".into()),
+        mem_used_bytes: used,
+        mem_total_bytes: Value(10 << 30),
+        is_licensed: Value(is_licensed),
+    };
+    let absurd = Failed("NVML reported 104856551424 of 10737418240 bytes".into());
+    assert_eq!(
+        health.gpus[0].vgpus,
+        [expected("vm-a", Value(2 << 30), true), expected("vm-b", absurd, false)]
+    );
+    assert_eq!(health.gpus[1].vgpus, []);
+    node.set(&state(json!([vgpu("vm-c", 1_024, true)])));
+    let health = probe.health(|report| report.gpus[0].vgpus.len() == 1);
+    assert_eq!(health.gpus[0].vgpus[0], expected("vm-c", Value(1 << 30), true));
 }

@@ -5,8 +5,9 @@ use crate::harness::Probe;
 use crate::sysfs::Tree;
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::{Control, ProbeLine};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
-use std::fs;
+use std::{fs, os::unix::fs::symlink, path::Path};
 
 /// PCI address of the GPU in most trees.
 const PCI: &str = "0000:03:00.0";
@@ -174,4 +175,34 @@ fn processes_of_xe_have_memory_and_a_share_of_all_engines() {
         _ => None,
     };
     assert_eq!(probe.until(share), 50);
+}
+
+#[test]
+fn pipes_loops_and_huge_files_in_place_of_attributes_fail_alone() {
+    let tree = Tree::new();
+    add_b580(&tree, 0, PCI);
+    let replaced = |name: &str| {
+        let path = tree.path(PCI, name);
+        fs::remove_file(&path).unwrap();
+        path
+    };
+    let pipe = |path: &Path| mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    pipe(&replaced("tile0/gt0/freq0/throttle/status"));
+    pipe(&replaced("hwmon/hwmon5/temp2_input"));
+    let path = replaced("hwmon/hwmon5/temp3_input");
+    symlink(&path, &path).unwrap();
+    tree.attribute(PCI, "hwmon/hwmon5/power1_max", vec![b'7'; 1 << 20]);
+    // A list of names that is a pipe would block the thread that opens it.
+    fs::create_dir_all(tree.root().join("usr/share/misc")).unwrap();
+    pipe(&tree.root().join("usr/share/misc/pci.ids"));
+    // Cards whose links lead nowhere or to themselves are none.
+    tree.link("sys/class/drm/card7/device", "device");
+    tree.link("sys/class/drm/card8", "card8");
+    let report = tree.report();
+    assert_eq!(report["hello"]["gpus"].as_array().unwrap().len(), 1);
+    let gpu = gpu(&report);
+    assert_eq!(gpu["temp_c"]["failed"], "not a regular file");
+    assert!(gpu["mem_temp_c"]["failed"].as_str().unwrap().contains("symbolic links"), "{gpu}");
+    assert_eq!(gpu["power_limit_mw"]["failed"], "longer than it should be");
+    assert_eq!(gpu["sm_clock_mhz"], 2_850, "the others are read as before");
 }

@@ -53,7 +53,7 @@ fn stand_in() {
             let scenes = scenes.chain(vec![one(Duration::ZERO); 1_000]).collect();
             vec![Act::Open(inventory(Vendor::Amd, 1), scenes)]
         }
-        _ => vec![Act::Absent(Absent("no AMD driver: not loaded".into())); 100],
+        _ => vec![Act::Absent(Absent::new("no AMD driver: not loaded")); 100],
     };
     let sources = vec![config(Vendor::Nvidia, first), config(Vendor::Amd, second)];
     let failed = probe::run(sources, &Settings::default()).is_err();

@@ -5,9 +5,11 @@ use crate::harness::Probe;
 use crate::sysfs::Tree;
 use nodeglass_protocol::probe::{Hello, Sample};
 use nodeglass_protocol::{Reading, Vendor};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::symlink;
 
 /// 16 GiB, the memory of a chip.
 const HBM: i64 = 16 << 30;
@@ -148,6 +150,27 @@ fn idle_chips_have_no_readings_and_no_failures() {
     let sample = probe.sample(|sample| sample.seq > first + 2);
     assert_eq!(sample.gpus[0].util_pct, Reading::NotYet);
     assert!(sample.gpus[0].fault.is_none());
+}
+
+#[test]
+fn pipes_loops_and_huge_files_in_place_of_attributes_do_not_stop_the_source() {
+    let tree = Tree::new();
+    add_chips(&tree, 2, "0x0063");
+    let device = tree.root().join("sys/devices/pci0000:00/0000:00:04.0");
+    mknodat(CWD, device.join("max_link_width"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    symlink("current_link_width", device.join("current_link_width")).unwrap();
+    fs::write(device.join("local_cpulist"), vec![b'7'; 1 << 20]).unwrap();
+    // Chips that cannot be identified are none.
+    tree.link("sys/bus/pci/devices/0000:00:09.0", "0000:00:09.0");
+    let other = tree.file("sys/bus/pci/devices/0000:00:0a.0/device", "0x0063\n");
+    mknodat(CWD, other.with_file_name("vendor"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+    set(&tree, &json!({"devices": devices(2)}));
+    let mut probe = start(&tree);
+    let hello = probe.hello(|hello| !hello.gpus.is_empty());
+    assert_eq!(hello.gpus.len(), 2);
+    assert!(matches!(hello.gpus[0].pcie_width_max, Reading::Failed(_)), "{:?}", hello.gpus[0].pcie_width_max);
+    assert!(matches!(hello.gpus[0].cpu_affinity, Reading::Failed(_)), "{:?}", hello.gpus[0].cpu_affinity);
+    probe.sample(|sample| sample.gpus.iter().all(|gpu| gpu.util_pct.value().is_some()));
 }
 
 /// Child processes, whichever thread started them.

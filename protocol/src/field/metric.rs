@@ -1,6 +1,7 @@
 //! A field's entry in the catalogue: its names, unit, resolution, meaning and use.
 
 use super::Scale;
+use super::wording::{self, VendorWording, Vendors, Wording};
 
 /// Unit of a field's values. Names of fields end with [`Unit::suffix`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,6 +196,8 @@ pub struct Metric<F> {
     pub short: &'static str,
     /// Meaning, as a phrase.
     pub help: &'static str,
+    /// Words where vendors name it differently.
+    pub variants: &'static [VendorWording],
     /// Topic.
     pub group: Group,
     /// Where recent values are kept.
@@ -233,6 +236,7 @@ impl<F: Copy> Metric<F> {
             label: title,
             short: title,
             help,
+            variants: &[],
             group,
             retention: Retention::None,
             in_summary: false,
@@ -327,6 +331,11 @@ impl<F: Copy> Metric<F> {
         Self { column, ..self }
     }
 
+    /// Sets the words for some vendors.
+    pub(super) const fn variants(self, variants: &'static [VendorWording]) -> Self {
+        Self { variants, ..self }
+    }
+
     /// Keeps the history in full topics, so that the field can be graphed.
     pub(super) const fn with_history(self) -> Self {
         Self { retention: Retention::Full, ..self }
@@ -380,6 +389,12 @@ impl<F: Copy> Metric<F> {
     /// Makes the field a part of another one.
     pub(super) const fn part_of(self, whole: F) -> Self {
         self.full_scale(FullScale::Field(whole))
+    }
+
+    /// Returns its names and meaning for accelerators of some vendors.
+    pub fn wording(&self, vendors: Vendors) -> Wording {
+        let default = Wording { title: self.title, label: self.label, short: self.short, help: self.help };
+        wording::find(self.variants, vendors).unwrap_or(default)
     }
 
     /// Name without its unit: `power`.

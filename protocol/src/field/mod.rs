@@ -7,12 +7,14 @@ mod metric;
 mod reading_set;
 mod row;
 mod scale;
+mod wording;
 
 pub use cell::Cell;
 pub use metric::{Aggregate, FullScale, Group, Limit, Metric, Retention, Unit, ValueKind};
 pub use reading_set::ReadingSet;
 pub use row::{NamedCells, ROW_WIDTH, Row};
 pub use scale::Scale;
+pub use wording::{VendorWording, Vendors, Wording};
 
 use crate::Reading;
 use std::fmt;

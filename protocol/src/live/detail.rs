@@ -165,6 +165,7 @@ mod tests {
             bar1_used_bytes: count.clone(),
             bar1_total_bytes: count.clone(),
             nvlinks: (0..).zip(links).map(link).collect(),
+            vgpus: Vec::new(),
         }
     }
 

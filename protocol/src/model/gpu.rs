@@ -111,6 +111,9 @@ pub struct GpuFacts {
     /// For a MIG instance: its ids and profile.
     #[serde(default)]
     pub mig: Option<MigFacts>,
+    /// How it is shared with virtual machines (`nvmlDeviceGetVirtualizationMode`).
+    #[serde(default)]
+    pub virtualization: Reading<Virtualization>,
 }
 
 impl GpuFacts {
@@ -151,7 +154,15 @@ impl GpuFacts {
             unified_memory: false,
             mig_parent: None,
             mig: None,
+            virtualization: Reading::NotYet,
         }
+    }
+
+    /// Returns the label of the device on its node: `GPU 0`, `AMD 0`, `TPU 3`. Indices are unique per vendor
+    /// only, so that the vendor is a part of the label; NVIDIA's devices are `GPU`. A MIG instance has
+    /// the label of its GPU.
+    pub fn label(&self) -> String {
+        self.vendor.device_label(self.index)
     }
 
     /// Returns a limit in the unit of the readings that it applies to, if it is known.
@@ -178,6 +189,7 @@ impl GpuFacts {
             unified_memory: self.unified_memory,
             mig_parent: self.mig_parent.clone(),
             mig: self.mig.clone(),
+            virtualization: self.virtualization.clone(),
             ..Self::new(self.uuid.clone(), self.index)
         }
     }
@@ -187,6 +199,37 @@ impl Default for GpuFacts {
     fn default() -> Self {
         Self::new(GpuUuid::new(""), 0)
     }
+}
+
+/// How a GPU is shared with virtual machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Virtualization {
+    /// Not at all: this system has the whole GPU.
+    None,
+    /// This system is a virtual machine that the whole GPU is passed to.
+    PassThrough,
+    /// This system is a virtual machine, and the device is a vGPU.
+    VgpuGuest,
+    /// Virtual machines have vGPUs of it, whose processes this system does not see.
+    VgpuHost,
+    /// Virtual machines share it for graphics (vSGA).
+    VsgaHost,
+}
+
+/// A vGPU of a GPU, which a virtual machine uses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Vgpu {
+    /// The virtual machine: its domain id or UUID (`nvmlVgpuInstanceGetVmID`).
+    pub vm: Reading<Text>,
+    /// Type, `GRID A100-10C` (`nvmlVgpuTypeGetName`).
+    pub profile: Reading<Text>,
+    /// Memory in use, in bytes (`nvmlVgpuInstanceGetFbUsage`).
+    pub mem_used_bytes: Reading<u64>,
+    /// Total memory in bytes (`nvmlVgpuTypeGetFramebufferSize`).
+    pub mem_total_bytes: Reading<u64>,
+    /// Whether it is licensed; without a license it is slow (`nvmlVgpuInstanceGetLicenseInfo_v2`).
+    pub is_licensed: Reading<bool>,
 }
 
 /// Identity of a MIG instance within its GPU.
@@ -250,6 +293,9 @@ pub struct GpuHealth {
     /// NVLinks by number; empty if the GPU has none.
     #[serde(default)]
     pub nvlinks: Vec<NvLink>,
+    /// Its vGPUs, if this system is their host (`nvmlDeviceGetActiveVgpus`).
+    #[serde(default)]
+    pub vgpus: Vec<Vgpu>,
 }
 
 impl GpuHealth {
@@ -287,6 +333,7 @@ impl GpuHealth {
             bar1_used_bytes: self.bar1_used_bytes.clone(),
             bar1_total_bytes: self.bar1_total_bytes.clone(),
             nvlinks: Vec::new(),
+            vgpus: self.vgpus.clone(),
         }
     }
 }

@@ -103,6 +103,11 @@ impl NodeFacts {
         self.sources.iter().filter_map(|source| Some((source.vendor, source.versions()?)))
     }
 
+    /// Returns how many accelerators the node's device cgroups admit and why, unless they admit all.
+    pub fn confinement(&self) -> Option<&Text> {
+        self.sources.iter().find_map(SourceState::confinement)
+    }
+
     /// Returns why sources are unavailable, as far as that concerns the accelerators of this node:
     /// NVIDIA's driver is expected only where there is no other.
     pub fn absent_accelerators(&self) -> impl Iterator<Item = &Text> {

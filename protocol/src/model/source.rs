@@ -32,6 +32,15 @@ impl Vendor {
         }
     }
 
+    /// Label of its device with an index: `GPU 0` for NVIDIA and unknown vendors, otherwise the vendor's name
+    /// and the index, so that labels are unique on nodes with devices of several vendors.
+    pub fn device_label(self, index: u32) -> String {
+        match self {
+            Self::Unknown | Self::Nvidia => format!("GPU {index}"),
+            Self::Amd | Self::Intel | Self::Tpu => format!("{} {index}", self.name()),
+        }
+    }
+
     /// Name of its compute platform, whose version the driver states: `CUDA`.
     pub const fn platform(self) -> &'static str {
         match self {
@@ -75,6 +84,12 @@ pub enum SourceStatus {
         /// Message for the user (`the NVIDIA driver is not loaded: …`).
         reason: Text,
     },
+    /// The device cgroup of the probe withholds some accelerators. It belongs to no source: those that are admitted
+    /// are read as usual.
+    Confined {
+        /// Message for the user (`1 of 4 GPUs visible: this probe was adopted into job 17`).
+        reason: Text,
+    },
 }
 
 /// Versions of a source.
@@ -98,6 +113,11 @@ impl SourceState {
         Self { vendor, status: SourceStatus::Absent { reason: reason.into() } }
     }
 
+    /// A probe that some accelerators are withheld from.
+    pub const fn confined(reason: Text) -> Self {
+        Self { vendor: Vendor::Unknown, status: SourceStatus::Confined { reason } }
+    }
+
     /// An available source.
     pub const fn ready(vendor: Vendor, versions: SourceVersions) -> Self {
         Self { vendor, status: SourceStatus::Ready(versions) }
@@ -107,15 +127,23 @@ impl SourceState {
     pub const fn versions(&self) -> Option<&SourceVersions> {
         match &self.status {
             SourceStatus::Ready(versions) => Some(versions),
-            SourceStatus::Absent { .. } => None,
+            SourceStatus::Absent { .. } | SourceStatus::Confined { .. } => None,
         }
     }
 
     /// Returns the reason why it is unavailable, if so.
     pub const fn absent_reason(&self) -> Option<&Text> {
         match &self.status {
-            SourceStatus::Ready(_) => None,
+            SourceStatus::Ready(_) | SourceStatus::Confined { .. } => None,
             SourceStatus::Absent { reason } => Some(reason),
+        }
+    }
+
+    /// Returns which accelerators are withheld from the probe and why, if any.
+    pub const fn confinement(&self) -> Option<&Text> {
+        match &self.status {
+            SourceStatus::Confined { reason } => Some(reason),
+            SourceStatus::Ready(_) | SourceStatus::Absent { .. } => None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! GPU memory in use that no listed process holds: another container's or user's, or left behind by
 //! a crash.
 
+use crate::gpu::Virtualization;
 use crate::picture::{GpuPicture, NodePicture};
 use crate::process::ProcessGap;
 use crate::{Cell, GpuField, ProcessField};
@@ -25,7 +26,12 @@ impl NodePicture {
         let uuid = &gpu.facts.uuid;
         // Memory of a partitioned GPU belongs to its instances; unified memory belongs to the host.
         let is_divided = self.gpus.iter().any(|part| part.facts.mig_parent.as_ref() == Some(uuid));
-        if gpu.facts.unified_memory || is_divided {
+        // Virtual machines hold memory of their host's GPU without processes here.
+        let is_host = matches!(
+            gpu.facts.virtualization.value(),
+            Some(Virtualization::VgpuHost | Virtualization::VsgaHost)
+        );
+        if gpu.facts.unified_memory || is_divided || is_host {
             return Err(Cell::UNSUPPORTED);
         }
         let reserved_bytes =

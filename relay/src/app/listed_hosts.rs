@@ -101,7 +101,10 @@ fn count(hosts: &[ListedHost]) -> String {
 fn event(listed: &Listed) -> Event {
     let host =
         |host: &ListedHost| (host.node.clone(), Host { group: host.group.clone(), target: identity(host) });
-    Event::Hosts { hosts: listed.list.hosts.iter().map(host).collect(), notices: listed.notices.clone() }
+    Event::Hosts {
+        hosts: listed.list.hosts.iter().map(host).collect(),
+        notices: listed.short_notices.clone(),
+    }
 }
 
 /// Identifies how a machine is reached. Zero stands for its name alone, which is how a job's nodes are reached.

@@ -436,9 +436,16 @@ const LOST: &str = "(lines that could not be read were skipped)";
 fn no_gpu_reason(sources: &[SourceState]) -> Text {
     let ready: Vec<_> = sources.iter().filter(|source| source.versions().is_some()).collect();
     let reasons: Vec<String> = match ready.is_empty() {
-        true => sources.iter().filter_map(|source| source.absent_reason()).map(Text::to_string).collect(),
+        true => sources
+            .iter()
+            .filter_map(|source| source.absent_reason().or(source.confinement()))
+            .map(Text::to_string)
+            .collect(),
         false => {
-            ready.iter().map(|source| format!("the {} driver lists no GPU", source.vendor.name())).collect()
+            let empty =
+                ready.iter().map(|source| format!("the {} driver lists no GPU", source.vendor.name()));
+            let confined = sources.iter().filter_map(|source| source.confinement());
+            empty.chain(confined.map(Text::to_string)).collect()
         }
     };
     reasons.join("; ").into()

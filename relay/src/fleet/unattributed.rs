@@ -80,8 +80,9 @@ impl Excess {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeglass_protocol::NodeName;
+    use nodeglass_protocol::gpu::Virtualization;
     use nodeglass_protocol::picture::{GpuPicture, ProcessGap};
+    use nodeglass_protocol::{NodeName, Reading};
 
     const STEPS_PER_GIB: u32 = 16;
 
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_is_unknown_is_not_zero() {
-        let (mut node, mut unattributed) = (node(4), Unattributed::default());
+        let (mut node, mut unattributed) = (node(5), Unattributed::default());
         for gpu in &mut node.gpus {
             gpu.row.set(GpuField::MemUsed, Cell::steps(8 * STEPS_PER_GIB));
         }
@@ -127,12 +128,13 @@ mod tests {
             unattributed.take_sample(node, 0);
             node.gpus.iter().map(|gpu| gpu.row.get(GpuField::MemUnattributed)).collect::<Vec<_>>()
         };
-        assert_eq!(cells(&mut node, &mut unattributed), [Cell::NOT_YET; 4]);
+        assert_eq!(cells(&mut node, &mut unattributed), [Cell::NOT_YET; 5]);
         unattributed.take_list();
         node.gpus[0].gaps = vec![ProcessGap::Failed("unknown error".into())];
         node.gpus[1].facts.unified_memory = true;
         node.gpus[2].row.set(GpuField::MemUsed, Cell::FAILED);
-        let known = [Cell::FAILED, Cell::UNSUPPORTED, Cell::FAILED, Cell::steps(0)];
+        node.gpus[4].facts.virtualization = Reading::Value(Virtualization::VgpuHost);
+        let known = [Cell::FAILED, Cell::UNSUPPORTED, Cell::FAILED, Cell::steps(0), Cell::UNSUPPORTED];
         assert_eq!(cells(&mut node, &mut unattributed), known);
     }
 

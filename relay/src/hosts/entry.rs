@@ -1,8 +1,8 @@
 //! Parses an entry of a list of machines: `gpu1`, `alice@gpu[01-08]:2222`, `self`, or the URL of an agent.
 
 use crate::launch::target::{SshTarget, Target};
-use nodeglass_hostlist::{HostlistError, expand, split_outside_brackets};
-use nodeglass_protocol::NodeName;
+use nodeglass_hostlist::{HostlistError, MAX_NODES, expand, split_outside_brackets};
+use nodeglass_protocol::{IdError, NodeName};
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
@@ -37,7 +37,7 @@ pub enum EntryError {
     #[error("{0:?} contains a space; list one host per line, or separate hosts with commas")]
     Space(String),
     /// An invalid name, range or list.
-    #[error("failed to {0}")]
+    #[error("{}", invalid(.0))]
     Host(#[from] HostlistError),
     /// Nothing before or between commas, or after `@`.
     #[error("a host name is missing in {0:?}")]
@@ -111,6 +111,19 @@ fn one(item: &str) -> Result<Vec<Entry>, EntryError> {
         Entry { host, target: Target::Ssh(target) }
     };
     Ok(hosts.into_iter().map(entry).collect())
+}
+
+/// Describes an invalid name or range.
+fn invalid(error: &HostlistError) -> String {
+    match error {
+        HostlistError::Malformed(text) => {
+            format!("{text:?} is not a host or a range of hosts; write for example gpu[01-08]")
+        }
+        HostlistError::TooMany => format!("the ranges stand for more than {MAX_NODES} hosts; shorten them"),
+        HostlistError::Name(IdError::NodeName(name) | IdError::JobId(name)) => format!(
+            "{name:?} is not a host name; use letters, digits, '.', '_' and '-', the first a letter or digit"
+        ),
+    }
 }
 
 /// Splits off the port, which follows the last colon.
@@ -190,6 +203,9 @@ mod tests {
     #[test]
     fn an_invalid_entry_is_refused_with_what_to_write_instead() {
         for (text, message) in [
+            ("gpu[1-", "is not a host or a range of hosts"),
+            ("gpu[1-99999]", "stand for more than 65536 hosts"),
+            ("gpu_1*", "is not a host name; use letters"),
             ("gpu1 gpu2", "one host per line"),
             ("gpu1,,gpu2", "a host name is missing"),
             ("alice@", "a host name is missing"),
@@ -201,7 +217,7 @@ mod tests {
             ("ftp://gpu1", "scheme"),
             ("-oProxyCommand=x@gpu1", "not a login name"),
             ("-oProxyCommand=x", "letters, digits"),
-            ("gpu[3-1]", "node list"),
+            ("gpu[3-1]", "is not a host or a range of hosts"),
             ("gpu[1-99999999]", "65536"),
             ("gpu1;reboot", "letters, digits"),
         ] {

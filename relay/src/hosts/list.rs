@@ -49,13 +49,15 @@ impl Problems {
         }
     }
 
-    /// Returns up to `limit` of them, the last of which counts those left out.
-    pub fn summary(&self, limit: usize) -> Vec<Text> {
-        let count = self.kept.len() + self.more;
+    /// Returns up to `limit` of them, and after these the number of those left out, with where to see them.
+    pub fn summary(&self, limit: usize, others: &str) -> Vec<Text> {
         let mut shown: Vec<Text> = self.kept.iter().take(limit).cloned().collect();
-        if count > shown.len() && shown.pop().is_some() {
-            let more = count - shown.len();
-            shown.push(Text::new(format!("{more} more problems in the list of machines")));
+        match self.kept.len() + self.more - shown.len() {
+            0 => {}
+            1 => shown.push(Text::new(format!("and 1 more problem in the list of machines; {others}"))),
+            more => {
+                shown.push(Text::new(format!("and {more} more problems in the list of machines; {others}")))
+            }
         }
         shown
     }

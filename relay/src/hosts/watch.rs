@@ -2,13 +2,14 @@
 //! cannot be read.
 
 use super::entry::Entry;
-use super::file::{self, FileError};
+use super::file;
 use super::list::{Builder, HostList, ThisMachine};
 use nodeglass_protocol::Text;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use std::{fs, io, thread};
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 /// How often files are looked at.
@@ -18,15 +19,25 @@ struct Pace {
     check: Duration,
     /// A file that is being written is read again after this long, until it stays the same.
     settle: Duration,
+    /// How often at most: a file that is rewritten all the time is used as it is.
+    most_reads: u32,
+    /// Time limit for a look at the file, so that a file server that is down is reported.
+    limit: Duration,
 }
 
-const PACE: Pace = Pace { check: Duration::from_secs(3), settle: Duration::from_millis(400) };
+const PACE: Pace = Pace {
+    check: Duration::from_secs(3),
+    settle: Duration::from_millis(400),
+    most_reads: 6,
+    limit: Duration::from_secs(10),
+};
 /// A file this young is read even if its times are the same: some file systems count whole seconds.
 const YOUNG: Duration = Duration::from_secs(5);
-/// Time limit for the first read, so that a file server that is down does not stop the start silently.
-const FIRST_READ_LIMIT: Duration = Duration::from_secs(10);
-/// Number of problems that page and terminal show.
-const SHOWN_PROBLEMS: usize = 6;
+/// Why a file cannot be read whose file server is down.
+const NO_ANSWER: &str = "the file system does not answer";
+/// Number of problems that the page shows, and that the terminal prints.
+const ON_PAGE: usize = 6;
+const ON_TERMINAL: usize = 64;
 
 /// The machines that the command line and a file list.
 #[derive(Debug)]
@@ -39,6 +50,7 @@ pub struct HostSource {
     stamp: Option<Stamp>,
     /// Why the file cannot be read now.
     fault: Option<String>,
+    files: Files,
     pace: Pace,
 }
 
@@ -49,6 +61,8 @@ pub struct Listed {
     pub list: HostList,
     /// What is not watched and why, and whether the file cannot be read; complete sentences.
     pub notices: Vec<Text>,
+    /// The same with fewer problems of single lines, for the page.
+    pub short_notices: Vec<Text>,
 }
 
 /// Why there is no first list.
@@ -71,7 +85,16 @@ struct Stamp {
 impl HostSource {
     /// Machines of flags and of a file, neither of which is read yet.
     pub fn new(flags: Vec<Entry>, path: Option<PathBuf>, this_machine: ThisMachine) -> Self {
-        Self { flags, path, this_machine, text: String::new(), stamp: None, fault: None, pace: PACE }
+        Self {
+            flags,
+            path,
+            this_machine,
+            text: String::new(),
+            stamp: None,
+            fault: None,
+            files: Files::new(look),
+            pace: PACE,
+        }
     }
 
     /// Reads the list for the first time.
@@ -80,11 +103,10 @@ impl HostSource {
     /// [`UnreadableHosts`] if the file cannot be read.
     pub async fn load(&mut self) -> Result<Listed, UnreadableHosts> {
         let Some(path) = self.path.clone() else { return Ok(self.listed()) };
-        let read = timeout(FIRST_READ_LIMIT, look(&path)).await;
-        let (stamp, text) =
-            read.unwrap_or_else(|_| (None, Err("the file system does not answer".to_owned())));
+        let look = self.files.look(&path, None, self.pace.limit).await;
+        let text = look.text.unwrap_or_else(|| Err(NO_ANSWER.to_owned()));
         self.text = text.map_err(|why| UnreadableHosts { path, why })?;
-        self.stamp = stamp;
+        self.stamp = look.stamp;
         Ok(self.listed())
     }
 
@@ -101,11 +123,7 @@ impl HostSource {
 
     /// Reads the file again if it may have changed; returns whether there is news.
     async fn is_changed(&mut self, path: &Path) -> bool {
-        let stamp = stamp(path).await;
-        if stamp == self.stamp && !stamp.as_ref().is_some_and(Stamp::is_young) {
-            return false;
-        }
-        let (stamp, text) = settled(path, self.pace.settle).await;
+        let Some((stamp, text)) = self.settled(path).await else { return false };
         self.stamp = stamp;
         match text {
             Ok(text) => {
@@ -117,6 +135,22 @@ impl HostSource {
         }
     }
 
+    /// Reads the file until it stays the same, so that no half of it is taken for the whole. `None` if it has not
+    /// changed since it was read.
+    async fn settled(&mut self, path: &Path) -> Option<(Option<Stamp>, Result<String, String>)> {
+        let mut last = self.files.look(path, self.stamp.clone(), self.pace.limit).await;
+        last.text.as_ref()?;
+        for _ in 1..self.pace.most_reads {
+            sleep(self.pace.settle).await;
+            let again = self.files.look(path, None, self.pace.limit).await;
+            if again == last {
+                break;
+            }
+            last = again;
+        }
+        last.text.map(|text| (last.stamp, text))
+    }
+
     /// The list as of the last text.
     fn listed(&self) -> Listed {
         let mut builder = Builder::new(&self.this_machine);
@@ -125,17 +159,26 @@ impl HostSource {
             builder.file(path, &self.text);
         }
         let list = builder.finish();
-        let mut notices = list.problems.summary(SHOWN_PROBLEMS);
+        let fault = self.fault_notice(&list);
+        let with_fault = |problems: Vec<Text>| fault.iter().cloned().chain(problems).collect();
+        let notices = with_fault(list.problems.summary(ON_TERMINAL, "correct these first"));
+        let short_notices = with_fault(list.problems.summary(ON_PAGE, "the relay's terminal shows them"));
+        Listed { list, notices, short_notices }
+    }
+
+    /// Explains why the file, or the whole list, is of no use now.
+    fn fault_notice(&self, list: &HostList) -> Option<Text> {
         if let (Some(path), Some(why)) = (&self.path, &self.fault) {
             let path = path.display();
             let notice = format!(
                 "the list of machines {path} cannot be read: {why}; the machines that it listed before are still watched"
             );
-            notices.insert(0, Text::new(notice));
+            Some(Text::new(notice))
         } else if let (Some(path), true) = (&self.path, list.hosts.is_empty()) {
-            notices.insert(0, Text::new(format!("{} lists no machine that can be watched", path.display())));
+            Some(Text::new(format!("{} lists no machine that can be watched", path.display())))
+        } else {
+            None
         }
-        Listed { list, notices }
     }
 }
 
@@ -147,30 +190,59 @@ impl Stamp {
     }
 }
 
-/// Reads the file until it stays the same, so that no half of it is taken for the whole.
-async fn settled(path: &Path, rest: Duration) -> (Option<Stamp>, Result<String, String>) {
-    let mut last = look(path).await;
-    loop {
-        sleep(rest).await;
-        let again = look(path).await;
-        if again == last {
-            return again;
-        }
-        last = again;
+/// What a look at a file found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Look {
+    stamp: Option<Stamp>,
+    /// Its text, or why it cannot be read; `None` if it has not changed.
+    text: Option<Result<String, String>>,
+}
+
+/// Looks at a file; reads it unless it is `known` and old.
+type LookFn = fn(&Path, known: Option<&Stamp>) -> Look;
+
+/// Looks at files on threads that end with the process: a file server that is down must not delay the relay's exit.
+/// At most one call is in progress, so that one that hangs does not leave a thread behind with every check.
+#[derive(Debug)]
+struct Files {
+    look: LookFn,
+    pending: Option<oneshot::Receiver<Look>>,
+}
+
+impl Files {
+    fn new(look: LookFn) -> Self {
+        Self { look, pending: None }
+    }
+
+    /// Looks at a file, or waits for the call that hangs. Without an answer within the limit, the text is an error.
+    async fn look(&mut self, path: &Path, known: Option<Stamp>, limit: Duration) -> Look {
+        let failed = |why: String| Look { stamp: None, text: Some(Err(why)) };
+        let pending = match self.pending.take().map_or_else(|| self.begin(path.to_owned(), known), Ok) {
+            Ok(pending) => self.pending.insert(pending),
+            Err(error) => return failed(format!("a thread cannot be started: {error}")),
+        };
+        let Ok(result) = timeout(limit, pending).await else { return failed(NO_ANSWER.to_owned()) };
+        self.pending = None;
+        result.unwrap_or_else(|_| failed("reading it failed".to_owned()))
+    }
+
+    fn begin(&self, path: PathBuf, known: Option<Stamp>) -> io::Result<oneshot::Receiver<Look>> {
+        let ((reply, result), look) = (oneshot::channel(), self.look);
+        let call = move || drop(reply.send(look(&path, known.as_ref())));
+        thread::Builder::new().name("hosts".to_owned()).spawn(call)?;
+        Ok(result)
     }
 }
 
-/// The file's identity, and its text.
-async fn look(path: &Path) -> (Option<Stamp>, Result<String, String>) {
-    let stamp = stamp(path).await;
-    let path = path.to_owned();
-    let text = in_background(move || file::read(&path)).await;
-    (stamp, text.unwrap_or_else(|error| Err(FileError::Io(error))).map_err(|error| error.to_string()))
+fn look(path: &Path, known: Option<&Stamp>) -> Look {
+    let stamp = stamp(path);
+    let is_known = stamp.is_some() && stamp.as_ref() == known && !stamp.as_ref().is_some_and(Stamp::is_young);
+    let text = (!is_known).then(|| file::read(path).map_err(|error| error.to_string()));
+    Look { stamp, text }
 }
 
-async fn stamp(path: &Path) -> Option<Stamp> {
-    let path = path.to_owned();
-    let found = in_background(move || std::fs::metadata(path)).await.and_then(|found| found).ok()?;
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found = fs::metadata(path).ok()?;
     Some(Stamp {
         inode: (found.dev(), found.ino()),
         size: found.size(),
@@ -179,19 +251,14 @@ async fn stamp(path: &Path) -> Option<Stamp> {
     })
 }
 
-/// Runs a call that may hang on a thread that ends with the process: a file server that is down must not
-/// delay the relay's exit.
-async fn in_background<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-    let (reply, result) = tokio::sync::oneshot::channel();
-    std::thread::Builder::new().name("hosts".to_owned()).spawn(move || reply.send(call()))?;
-    result.await.map_err(io::Error::other)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use nodeglass_protocol::NodeName;
-    use std::fs;
+    use std::sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    };
     use tempfile::TempDir;
 
     struct Scene {
@@ -206,7 +273,7 @@ mod tests {
             fs::write(&path, text).unwrap();
             let this_machine = ThisMachine { name: NodeName::new("login1").unwrap(), has_address: |_| false };
             let mut source = HostSource::new(Vec::new(), Some(path), this_machine);
-            source.pace = Pace { check: Duration::from_millis(5), settle: Duration::from_millis(5) };
+            source.pace = Pace { check: Duration::from_millis(5), settle: Duration::from_millis(5), ..PACE };
             source.load().await.unwrap();
             Self { dir, source }
         }
@@ -253,6 +320,64 @@ mod tests {
             }
         };
         assert_eq!(names(&listed), ["gpu1"], "the same list, without the notice");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_rewritten_all_the_time_is_read_nevertheless() {
+        let mut scene = Scene::new("gpu1\n").await;
+        let (path, is_over) = (scene.path(), Arc::new(AtomicBool::new(false)));
+        let writer = thread::spawn({
+            let is_over = is_over.clone();
+            move || {
+                for turn in (2..).take_while(|_| !is_over.load(Relaxed)) {
+                    fs::write(&path, format!("gpu1\ngpu{turn}\n")).unwrap();
+                }
+            }
+        });
+        let listed = timeout(Duration::from_secs(60), scene.source.changed()).await;
+        is_over.store(true, Relaxed);
+        writer.join().unwrap();
+        listed.expect("it is never read");
+    }
+
+    /// Held by the test while looks at the file hang, and their number.
+    static FILE_SERVER: Mutex<()> = Mutex::new(());
+    static LOOKS: AtomicUsize = AtomicUsize::new(0);
+
+    #[tokio::test]
+    async fn a_look_that_hangs_is_reported_and_waited_for_by_later_ones() {
+        let mut scene = Scene::new("gpu1\n").await;
+        scene.source.pace.limit = Duration::from_millis(20);
+        scene.source.files = Files::new(|path, known| {
+            LOOKS.fetch_add(1, Relaxed);
+            drop(FILE_SERVER.lock());
+            look(path, known)
+        });
+        let down = FILE_SERVER.lock();
+        let listed = scene.source.changed().await;
+        assert_eq!(names(&listed), ["gpu1"]);
+        assert!(listed.notices[0].as_str().contains(NO_ANSWER), "{:?}", listed.notices);
+        fs::write(scene.path(), "gpu1\ngpu2\n").unwrap();
+        // More checks report nothing new, and start no other thread.
+        assert!(timeout(Duration::from_millis(200), scene.source.changed()).await.is_err());
+        assert_eq!(LOOKS.load(Relaxed), 1);
+        drop(down);
+        let mut listed = scene.source.changed().await;
+        while names(&listed) != ["gpu1", "gpu2"] {
+            listed = scene.source.changed().await;
+        }
+        assert_eq!(listed.notices, [] as [Text; 0]);
+    }
+
+    #[tokio::test]
+    async fn the_terminal_shows_every_problem_and_the_page_the_first_ones() {
+        let lines: String = (0..30).map(|line| format!("bad host {line}\n")).collect();
+        let scene = Scene::new(&format!("gpu1\n{lines}")).await;
+        let listed = scene.source.listed();
+        assert_eq!(listed.notices.len(), 30);
+        assert_eq!(listed.short_notices.len(), ON_PAGE + 1);
+        let last = listed.short_notices.last().unwrap().as_str();
+        assert_eq!(last, "and 24 more problems in the list of machines; the relay's terminal shows them");
     }
 
     #[tokio::test]

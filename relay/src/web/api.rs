@@ -1,10 +1,12 @@
 //! The HTTP API: the overview as JSON for bearers of a key, and share management for the owner.
 
 use super::pacing::CpuBudget;
+use super::status::StatusReport;
 use super::{Connection, WebState};
 use crate::auth::authenticator::{AuthError, FAILURE_DELAY_MS, RateLimited};
-use crate::share::AccessGrant;
+use crate::share::{AccessGrant, Viewer};
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -99,11 +101,7 @@ pub async fn picture(State(web): State<WebState>, Bearer(grant, budget): Bearer)
         let after_ms = u64::try_from((due - now).as_millis()).unwrap_or(u64::MAX);
         return rate_limited(RateLimited::TooOften { after_ms }).await;
     }
-    let picture =
-        tokio::time::timeout(PICTURE_TIMEOUT, web.hub.picture(Topic::Overview, viewer, Form::Json)).await;
-    let Some(frame) = picture.ok().flatten() else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "the relay is shutting down\n").into_response();
-    };
+    let Some(frame) = overview(&web, viewer, Form::Json).await else { return shutting_down() };
     let began = Instant::now();
     match Form::Json.decode(&frame) {
         Ok(ServerMessage::Snapshot(snapshot)) => {
@@ -117,6 +115,28 @@ pub async fn picture(State(web): State<WebState>, Bearer(grant, budget): Bearer)
         }
         _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
+}
+
+/// The relay's own status ([`super::status::StatusReport`]), for the owner.
+pub async fn status(State(web): State<WebState>, _: OwnerBearer) -> Response {
+    let viewer = web.shares.viewer(&AccessGrant::Owner);
+    let Some(frame) = overview(&web, viewer, Form::Binary).await else { return shutting_down() };
+    match Form::Binary.decode(&frame) {
+        Ok(ServerMessage::Snapshot(snapshot)) => {
+            let now_ms = web.about.clock.now_ms();
+            Json(StatusReport::new(web.about.build.clone(), &snapshot.picture, now_ms)).into_response()
+        }
+        _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// The encoded snapshot of the overview; `None` if the relay is shutting down.
+async fn overview(web: &WebState, viewer: Viewer, form: Form) -> Option<Bytes> {
+    tokio::time::timeout(PICTURE_TIMEOUT, web.hub.picture(Topic::Overview, viewer, form)).await.ok().flatten()
+}
+
+fn shutting_down() -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, "the relay is shutting down\n").into_response()
 }
 
 /// The open shares and current viewers ([`nodeglass_protocol::share::Sharing`]).

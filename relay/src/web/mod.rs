@@ -11,6 +11,7 @@ pub mod origin_check;
 mod pacing;
 pub mod router;
 mod server;
+pub mod status;
 mod ws;
 
 pub use router::router;

@@ -11,20 +11,21 @@ use nodeglass_protocol::live::MAX_CLIENT_MESSAGE;
 use tower::ServiceExt;
 
 /// Routes that are not files of the page; other paths are looked up in [`assets`].
-pub const ROUTES: [&str; 8] = [
+pub const ROUTES: [&str; 9] = [
     "/live",
     "/api/v1/picture",
     "/api/v1/shares",
     "/api/v1/shares/{id}",
     "/api/v1/tab",
     "/api/v1/retry",
+    "/status",
     "/healthz",
     "/clear-cache",
 ];
 
 /// Builds the router.
 pub fn router(state: WebState) -> Router {
-    let ([live, picture, shares, share, tab, retry, healthz, clear_cache], base) =
+    let ([live, picture, shares, share, tab, retry, status, healthz, clear_cache], base) =
         (ROUTES, state.base.clone());
     let routes = Router::new()
         // The WebSocket: from the relay's own page only, authenticated by its first messages.
@@ -38,6 +39,8 @@ pub fn router(state: WebState) -> Router {
         .route(tab, post(api::tab_link))
         // For `relay retry`: likewise.
         .route(retry, post(api::retry))
+        // For monitoring: launcher, connections and age of SLURM's data, with the owner's key.
+        .route(status, get(api::status))
         // Health check without authentication: returns "ok".
         .route(healthz, get(|| async { "ok\n" }))
         // For the page, after it was opened from a link.

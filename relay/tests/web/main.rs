@@ -10,3 +10,4 @@ mod harness;
 mod limits;
 mod proxy;
 mod routes;
+mod status;

@@ -3,7 +3,7 @@
 use crate::scenario::file::FaultKind;
 use crate::scenario::{NodeScript, Scenario, ScenarioTime, Unit};
 use nodeglass_gpu_models::{Architecture, GpuModel, Memory, TempLimits};
-use nodeglass_protocol::gpu::MigFacts;
+use nodeglass_protocol::gpu::{MigFacts, Virtualization};
 use nodeglass_protocol::probe::{GpuFacts, GpuPath, Hello, SourceState, SourceVersions};
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use nodeglass_protocol::{GpuUuid, Reading, Text, Vendor};
@@ -142,6 +142,7 @@ fn whole(scenario: &Scenario, node: usize, script: &NodeScript, unit: &Unit, kno
             Reading::Unsupported
         },
         confidential: Reading::Value(false),
+        virtualization: Reading::Value(Virtualization::None),
         ..known
     }
 }

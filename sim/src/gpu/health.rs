@@ -35,6 +35,7 @@ fn health(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuHealth
         .is_some_and(|gres_index| !activity(scenario, node, gres_index, t_ms).workload.process);
     let bar1_mib = (model.mem_mib + 1).next_power_of_two();
     GpuHealth {
+        vgpus: Vec::new(),
         ecc_life_corrected: if_any(model.ecc, rng.number(101) % 7 * (rng.number(102) % 5)),
         ecc_life_uncorrected: if_any(model.ecc, u64::from(remap)),
         retired_corrected: Reading::Unsupported,

@@ -158,7 +158,7 @@ impl SimulatedNode {
         let hello = facts::hello(&self.scenario, self.node, self.now);
         let state = hello.sources.into_iter().next().expect("a simulated node has one source");
         match state.absent_reason() {
-            Some(reason) if !is_loaded => Report::Absent(Absent(reason.clone())),
+            Some(reason) if !is_loaded => Report::Absent(Absent::new(reason.clone())),
             _ => Report::Opened(Inventory {
                 versions: state.versions().cloned().unwrap_or_default(),
                 gpus: hello.gpus,

@@ -72,6 +72,32 @@ async fn a_lost_gpu_is_reported_and_the_others_continue() -> Result<()> {
 }
 
 #[tokio::test]
+async fn columns_that_no_gpu_supports_are_hidden_and_can_be_chosen() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let state = |temp: Value| {
+        json!({ "gpus": [
+            { "card": "h100", "util": 77, "temp": temp, "power_mw": null },
+            { "card": "h100", "util": 41, "temp": null, "power_mw": null },
+        ] })
+    };
+    let machine = Machine::start(&state(Value::Null))?;
+    open_node(&browser, &machine).await?;
+    let head = "(document.querySelector('.grid--gpus thead')?.innerText ?? '')";
+    let shows = |title: &str| text_matches(head, title);
+    let hidden = format!("{} && !{} && !{}", shows("Utilisation"), shows("Power"), shows("°C"));
+    browser.until("the columns with values", &format!("{hidden} && {}", text_matches(&row(0), "77"))).await?;
+    machine.set(&state(json!(55)))?;
+    browser.until("the temperature", &format!("{} && !{}", shows("°C"), shows("Power"))).await?;
+    machine.set(&state(Value::Null))?;
+    browser.until("its gap", &format!("!{} && {}", text_matches(&row(0), "55"), shows("°C"))).await?;
+    browser.eval("document.querySelector('.grid--gpus .menu > .btn').click()").await?;
+    let item = "[...document.querySelectorAll('.menu__list li')].find(item => /^Power W/.test(item.innerText.trim()))";
+    browser.until("its mark", &format!("/no values here/.test(({item})?.innerText ?? '')")).await?;
+    browser.eval(&format!("({item}).querySelector('input').click()")).await?;
+    browser.until("the chosen column", &shows("Power")).await
+}
+
+#[tokio::test]
 async fn a_failed_process_list_is_reported_and_its_processes_stay() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let pid = std::process::id();

@@ -189,7 +189,7 @@ fn idle(job: &Job, units: &[Unit<'_>], started_ms: u64, now: Now) -> Option<Item
         let names: Vec<String> = starts
             .iter()
             .take(4)
-            .map(|(unit, _)| format!("{} GPU {}", unit.node.name, unit.gpu.facts.index))
+            .map(|(unit, _)| format!("{} {}", unit.node.name, unit.gpu.facts.label()))
             .collect();
         let more =
             if idle > names.len() { format!(" and {} more", idle - names.len()) } else { String::new() };

@@ -12,7 +12,7 @@ use leptos::prelude::*;
 use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture};
 use nodeglass_protocol::range::Summaries;
 use nodeglass_protocol::trace::Trace;
-use nodeglass_protocol::{Cell, GpuField};
+use nodeglass_protocol::{Cell, GpuField, Vendor};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A node and those of its GPUs that count.
@@ -31,14 +31,19 @@ pub struct GpuEntry {
     pub cell: GpuCell,
     /// `GPU 1`, or `GPU 1 · 3g.40gb` of a MIG instance.
     pub label: String,
+    /// Its vendor.
+    pub vendor: Vendor,
 }
 
 /// Returns every GPU of a scope; subscribes to the set of GPUs.
 pub fn gpu_groups(scope: &Scope) -> Vec<NodeGroup> {
     let group = |node: NodeCell| {
         let entry = |cell: GpuCell| {
-            let gpu = scope.store.node(&node, |node| node.gpus.get(cell.position()).map(gpu_label));
-            GpuEntry { label: gpu.flatten().unwrap_or_default(), cell }
+            let gpu = scope.store.node(&node, |node| {
+                node.gpus.get(cell.position()).map(|gpu| (gpu_label(gpu), gpu.facts.vendor))
+            });
+            let (label, vendor) = gpu.flatten().unwrap_or_default();
+            GpuEntry { cell, label, vendor }
         };
         let gpus = scope.job_gpus(&node).into_iter().map(entry).collect();
         NodeGroup { node, gpus }
@@ -78,7 +83,7 @@ fn gpu_label(gpu: &GpuPicture) -> String {
         Some(profile) => format!(" · {profile}"),
         None => format!(" · MIG {}", mig.gpu_instance),
     });
-    format!("GPU {}{}", gpu.facts.index, part.unwrap_or_default())
+    format!("{}{}", gpu.facts.label(), part.unwrap_or_default())
 }
 
 impl NodeGroup {

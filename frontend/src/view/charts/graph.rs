@@ -141,8 +141,9 @@ fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
             if at_end { format!("at the end: {text}") } else { text }
         })
     };
+    let title = move || metric.get().title_for(plot.with(|plot| plot.vendors));
     view! {
-        <div class="graph__title"><b>{move || metric.get().title()}</b> " " {move || sentence()}</div>
+        <div class="graph__title"><b>{move || title()}</b> " " {move || sentence()}</div>
     }
 }
 

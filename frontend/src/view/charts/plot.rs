@@ -6,6 +6,7 @@ use crate::chart::{Band, Extreme, Point, Series, Window, WindowCache};
 use crate::domain::metric::Metric;
 use crate::fleet::TopicStore;
 use crate::state::time::GpuRef;
+use nodeglass_protocol::field::Vendors;
 
 /// Up to this many GPUs have a line each; of more, only the outliers.
 const MOST_LINES: usize = 16;
@@ -20,6 +21,8 @@ pub struct Plot {
     pub top: f32,
     /// A line per GPU, in the metric's unit.
     pub lines: Vec<Line>,
+    /// The vendors of these GPUs.
+    pub vendors: Vendors,
     /// Minimum, median and maximum, if there are several.
     pub band: Option<Band>,
     /// Positions of the lines of outliers, whatever metric they deviate in, and their deviation in %.
@@ -70,6 +73,7 @@ impl Plot {
             window,
             top: 0.0,
             lines: Vec::new(),
+            vendors: Vendors::Unknown,
             band: None,
             outliers: Vec::new(),
             is_over: false,
@@ -80,6 +84,7 @@ impl Plot {
         let Some(step) = plot.cache.advance(window, history_revision) else { return (plot, false) };
         plot.window = window;
         plot.is_over = is_over(store, groups);
+        plot.vendors = groups.iter().flat_map(|group| group.gpus.iter().map(|gpu| gpu.vendor)).collect();
         // The names contain the rank that runs there.
         let programs = groups.iter().map(|group| group.node.process_set().count()).sum();
         let same_names = std::mem::replace(&mut plot.programs, programs) == programs && step.1 > 0;

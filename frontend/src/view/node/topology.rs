@@ -47,7 +47,7 @@ fn rows(node: &NodePicture) -> Vec<Row> {
     let Some(facts) = &node.head.facts else { return Vec::new() };
     let gpus = node.gpus.iter().filter(|gpu| gpu.facts.mig_parent.is_none());
     let row = |(at, gpu): (usize, &nodeglass_protocol::picture::GpuPicture)| Row {
-        gpu: gpu.facts.index.to_string(),
+        gpu: gpu.facts.label(),
         paths: facts.topology.get(at).cloned().unwrap_or_default(),
         numa: reading_text(&gpu.facts.numa_node),
         cpus: reading_text(&gpu.facts.cpu_affinity),
@@ -112,8 +112,7 @@ fn summary(rows: &[Row]) -> String {
 }
 
 fn table(rows: &[Row]) -> AnyView {
-    let heads =
-        rows.iter().map(|row| view! { <th scope="col">{format!("GPU {}", row.gpu)}</th> }).collect_view();
+    let heads = rows.iter().map(|row| view! { <th scope="col">{row.gpu.clone()}</th> }).collect_view();
     let line = |row: &Row| {
         let cell = |path: &GpuPath| {
             let class = match path {
@@ -125,7 +124,7 @@ fn table(rows: &[Row]) -> AnyView {
         };
         view! {
             <tr>
-                <th scope="row">{format!("GPU {}", row.gpu)}</th>
+                <th scope="row">{row.gpu.clone()}</th>
                 {row.paths.iter().map(cell).collect_view()}
                 <td class="num">{row.numa.clone()}</td>
                 <td class="num">{row.cpus.clone()}</td>

@@ -95,7 +95,7 @@ fn content(page: &Page, (store, node, gpu): Found) -> AnyView {
         move || {
             let gpu = read();
             let name = gpu.facts.name.value().map(|name| text::model(name.as_str()).to_owned());
-            format!("GPU {} · {}", gpu.facts.index, name.unwrap_or_else(|| "unknown model".to_owned()))
+            format!("{} · {}", gpu.facts.label(), name.unwrap_or_else(|| "unknown model".to_owned()))
         }
     };
     let details = {
@@ -184,7 +184,7 @@ fn details(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Details {
     let now_ms = page.ended_ms.get().unwrap_or_else(|| page.now_ms());
     let throttling = throttling(node, gpu, now_ms);
     let readings = gpu::groups(gpu);
-    let health = [Some(gpu_health::errors(gpu)), gpu_health::nvlinks(gpu)];
+    let health = [gpu_health::vgpus(gpu), Some(gpu_health::errors(gpu)), gpu_health::nvlinks(gpu)];
     let judged: Vec<FactGroup> = health.iter().flatten().chain(&readings).cloned().collect();
     let status = gpu::status(gpu, &judged, throttling.as_deref().unwrap_or_default(), now_ms);
     let job_name = |job| page.job_name(job);

@@ -166,7 +166,7 @@ fn ranks(store: &TopicStore) -> Vec<PaletteEntry> {
                     let Some(gpu) = gpu else { continue };
                     let entry = PaletteEntry {
                         name: format!("rank {}", rank.global),
-                        hint: format!("{} GPU {}", node.name, gpu.facts.index),
+                        hint: format!("{} {}", node.name, gpu.facts.label()),
                         target: Target::Gpu(gpu.facts.uuid.clone()),
                     };
                     // A rank may have several processes on its GPU.

@@ -15,9 +15,10 @@ use crate::table::{Column, Unit, Value, gpus};
 use crate::view::charts::sparkline::{spark, spark_line};
 use crate::view::scope::{Scope, gpu_series, is_left_out};
 use leptos::prelude::*;
+use nodeglass_protocol::field::Vendors;
 use nodeglass_protocol::live::Mode;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
-use nodeglass_protocol::{GpuField, JobId};
+use nodeglass_protocol::{GpuField, JobId, Vendor};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -171,7 +172,8 @@ impl Gpus {
         let lines = self.at(entry, |_, gpu| {
             let mut lines = vec![gpu.facts.uuid.to_string()];
             lines.extend(gpu.facts.pci.value().map(|pci| format!("PCI {pci}")));
-            lines.extend(gpu.facts.minor.value().map(|minor| format!("/dev/nvidia{minor}")));
+            let minor = gpu.facts.minor.value().filter(|_| gpu.facts.vendor == Vendor::Nvidia);
+            lines.extend(minor.map(|minor| format!("/dev/nvidia{minor}")));
             lines.extend(
                 gpu.owners
                     .iter()
@@ -230,6 +232,10 @@ impl RowSource for Gpus {
             .filter(|column| column.id == "owners" && (is_of_job || !has_jobs))
             .for_each(|column| column.rank = Column::HIDDEN);
         columns
+    }
+
+    fn vendors(&self) -> Vendors {
+        self.scope.vendors()
     }
 
     fn entries(&self) -> Vec<RowEntry> {

@@ -13,6 +13,7 @@ use crate::table::processes::{self, Holder, ProcessRow};
 use crate::table::{Column, Now, Value};
 use crate::view::scope::Scope;
 use leptos::prelude::*;
+use nodeglass_protocol::field::Vendors;
 use nodeglass_protocol::picture::{NodePicture, ProcessPicture};
 use nodeglass_protocol::share;
 use std::sync::Arc;
@@ -144,6 +145,10 @@ impl RowSource for Processes {
             columns[processes::PID].rank = 0;
         }
         columns
+    }
+
+    fn vendors(&self) -> Vendors {
+        self.scope.vendors()
     }
 
     fn entries(&self) -> Vec<RowEntry> {

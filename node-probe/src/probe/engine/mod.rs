@@ -13,12 +13,12 @@ use crate::{
     control,
     host::HostReadings,
     sampler::{HandoverState, Sampler, Stamp},
-    source::{Inventory, Report, multi::MultiSource},
+    source::{Absent, Inventory, Report, multi::MultiSource},
 };
 use driver_watch::{Driver, RecentEvent};
 use environment::{Environment, Moment};
+use nodeglass_protocol::Vendor;
 use nodeglass_protocol::probe::{Control, Hello, PING_TIMEOUT_MS, ProbeResponse, ProcessList, heartbeat_ms};
-use nodeglass_protocol::{Text, Vendor};
 use std::{collections::VecDeque, time::Duration};
 
 /// Initial sampling interval in ms.
@@ -151,7 +151,7 @@ impl<E: Environment> Engine<E> {
         if self.phase() == Phase::Opening && now >= self.started + HELLO_TIMEOUT {
             for source in self.sources.opening().collect::<Vec<_>>() {
                 let vendor = self.sources.vendor(source).name();
-                self.set_absent(source, format!("the {vendor} driver does not answer").into());
+                self.set_absent(source, Absent::new(format!("the {vendor} driver does not answer")));
             }
         }
         if now >= self.next_sample {
@@ -243,7 +243,7 @@ impl<E: Environment> Engine<E> {
     pub fn handle_report(&mut self, source: usize, report: Report) {
         match report {
             Report::Opened(inventory) => self.set_ready(source, inventory),
-            Report::Absent(absent) => self.set_absent(source, absent.0),
+            Report::Absent(absent) => self.set_absent(source, absent),
             Report::Stuck => {}
             Report::Read { gpus, processes, driver_events } => {
                 self.take_readings(source, gpus, processes, driver_events)
@@ -276,14 +276,14 @@ impl<E: Environment> Engine<E> {
     }
 
     /// Reports that a source is unavailable, if that is new.
-    fn set_absent(&mut self, source: usize, reason: Text) {
+    fn set_absent(&mut self, source: usize, absent: Absent) {
         // A source that is absent anyway retries while a sample of others may be pending.
         if self.sources.is_ready(source) {
             self.pending = None;
         }
         self.drivers[source].reset();
         self.env.set_inventory(source, None);
-        if self.sources.set_absent(source, reason) {
+        if self.sources.set_absent(source, absent) {
             self.renew_inventory();
             if self.phase() == Phase::HostOnly {
                 let mono_ns = self.env.now().mono_ns;

@@ -116,13 +116,25 @@ impl Attribute {
 }
 
 /// Opens a regular file without blocking, so that a pipe in its place cannot hang the thread.
-fn open(path: &Path) -> Result<File, ReadError> {
+///
+/// # Errors
+/// If it is missing, cannot be opened, or is something else.
+pub fn open(path: &Path) -> Result<File, ReadError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = File::from(fs::open(path, flags, fs::Mode::empty()).map_err(io::Error::from)?);
     if !file.metadata()?.is_file() {
         return Err("not a regular file".into());
     }
     Ok(file)
+}
+
+/// Reads a text of several lines once, up to 64 KiB.
+///
+/// # Errors
+/// As [`Attribute::text`].
+pub fn read_lines(path: &Path) -> Result<String, ReadError> {
+    let mut buffer = vec![0; 64 << 10];
+    Attribute::open(path).text(&mut buffer).map(str::to_owned)
 }
 
 /// Reads a small attribute once.

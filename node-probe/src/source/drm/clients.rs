@@ -4,30 +4,25 @@
 //! into steps. Only the processes that were found to have a GPU open are read each time.
 
 use super::attribute::{Attribute, ReadError};
-use super::card;
 use super::fdinfo::{self, Client, Engine, EngineKind};
+use crate::source::proc_files::{ProcFiles, Unknown};
 use nodeglass_protocol::Reading;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
-    fs, io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
+    io,
+    path::Path,
 };
 
-/// Number of processes whose descriptors are looked at in one step of the first pass, which shall soon
-/// be over,
+/// Number of processes whose descriptors one step of the first pass reads. It is large so that the pass is over
+/// after a few samples.
 const FIRST_STEP: usize = 1_024;
-/// and of later ones.
+/// Number of processes whose descriptors one step of a later pass reads.
 const STEP: usize = 128;
 /// Minimum time between two listings of all processes.
 const LISTING_INTERVAL_NS: u64 = 10_000_000_000;
 /// Age of a process up to which it is looked at after each listing: programs open GPUs soon after their
 /// start.
 const YOUNG_NS: u64 = 120_000_000_000;
-/// Maximum number of descriptors of a process.
-const MAX_DESCRIPTORS: usize = 4_096;
-/// Lowest uid of people; below are services, which do not compute.
-const FIRST_UID: u32 = 1_000;
 
 /// What a process uses of a GPU.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,8 +78,7 @@ struct Seen {
 /// Finds the clients of GPUs.
 #[derive(Debug)]
 pub struct ClientScanner {
-    proc: PathBuf,
-    own_uid: u32,
+    processes: ProcFiles,
     /// Time of the last listing of all processes.
     listed_ns: Option<u64>,
     /// Processes at that time, and until when they are young.
@@ -104,8 +98,7 @@ impl ClientScanner {
     /// Creates a scanner of `/proc`.
     pub fn new(root: &Path) -> Self {
         Self {
-            proc: root.join("proc"),
-            own_uid: rustix::process::geteuid().as_raw(),
+            processes: ProcFiles::new(root),
             listed_ns: None,
             alive: BTreeMap::new(),
             is_first: true,
@@ -139,7 +132,7 @@ impl ClientScanner {
         let mut buffer = vec![0; fdinfo::MAX_BYTES];
         let known = std::mem::take(&mut self.known);
         for (pid, descriptors) in known {
-            let folder = self.proc.join(pid.to_string()).join("fdinfo");
+            let folder = self.processes.folder(pid).join("fdinfo");
             let mut open = Vec::with_capacity(descriptors.len());
             for descriptor in descriptors {
                 let file = Attribute::open(&folder.join(descriptor.to_string()));
@@ -175,17 +168,18 @@ impl ClientScanner {
         }
         for _ in 0..if self.is_first { FIRST_STEP } else { STEP } {
             let Some(pid) = self.pending.pop_front() else { break };
-            let folder = self.proc.join(pid.to_string());
             self.hidden.remove(&pid);
-            match descriptors(&folder) {
-                Ok(found) if found.is_empty() => _ = self.known.remove(&pid),
-                Ok(found) => _ = self.known.insert(pid, found),
-                Err(error) => {
-                    self.known.remove(&pid);
-                    if error.kind() == io::ErrorKind::PermissionDenied && self.is_of_others(&folder) {
-                        self.hidden.insert(pid);
+            self.known.remove(&pid);
+            match self.processes.open_files(pid) {
+                Ok(open) => {
+                    let gpus = open.into_iter().filter(|(_, path)| path.starts_with("/dev/dri"));
+                    let found: Vec<_> = gpus.map(|(descriptor, _)| descriptor).collect();
+                    if !found.is_empty() {
+                        self.known.insert(pid, found);
                     }
                 }
+                Err(Unknown::Hidden) => _ = self.hidden.insert(pid),
+                Err(Unknown::Irrelevant) => {}
             }
         }
         self.is_first &= !self.pending.is_empty();
@@ -194,9 +188,7 @@ impl ClientScanner {
 
     /// Lists all processes. Young ones are looked at first; the others once a pass is over.
     fn list(&mut self, now_ns: u64) -> io::Result<()> {
-        let names = fs::read_dir(&self.proc)?.take(card::MAX_ENTRIES);
-        let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let pids: Vec<u32> = names.filter_map(|name| card::number(&name, "")).collect();
+        let pids = self.processes.pids()?;
         let young_until_ns = if self.listed_ns.is_some() { now_ns.saturating_add(YOUNG_NS) } else { 0 };
         let before = std::mem::take(&mut self.alive);
         let until = |pid: u32| (pid, before.get(&pid).copied().unwrap_or(young_until_ns));
@@ -212,10 +204,6 @@ impl ClientScanner {
         self.hidden.retain(|pid| self.alive.contains_key(pid));
         self.known.retain(|pid, _| self.alive.contains_key(pid));
         Ok(())
-    }
-
-    fn is_of_others(&self, folder: &Path) -> bool {
-        fs::metadata(folder).is_ok_and(|folder| folder.uid() >= FIRST_UID && folder.uid() != self.own_uid)
     }
 
     fn usage(&mut self, client: Client, now_ns: u64) -> Usage {
@@ -263,23 +251,10 @@ fn busy_share(now: &Engine, last: &Engine, elapsed_ns: u64) -> Reading<u64> {
     Reading::Value(u64::try_from(u128::from(busy) * 100 / whole).unwrap_or(u64::MAX).min(100))
 }
 
-/// Returns the descriptors of a process that refer to a GPU.
-fn descriptors(folder: &Path) -> io::Result<Vec<u32>> {
-    let entries = fs::read_dir(folder.join("fd"))?.take(MAX_DESCRIPTORS);
-    let is_gpu = |path: PathBuf| path.starts_with("/dev/dri");
-    let gpus = entries.filter_map(|entry| {
-        let entry = entry.ok()?;
-        fs::read_link(entry.path())
-            .is_ok_and(is_gpu)
-            .then(|| entry.file_name().to_str()?.parse().ok())
-            .flatten()
-    });
-    Ok(gpus.collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn open_file(root: &Path, pid: u32, client: u64) {
         let folder = root.join("proc").join(pid.to_string());

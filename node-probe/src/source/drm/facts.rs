@@ -78,6 +78,7 @@ pub fn unsupported() -> GpuFacts {
         ecc_mode: Reading::Unsupported,
         mig_mode: Reading::Unsupported,
         confidential: Reading::Unsupported,
+        virtualization: Reading::Unsupported,
         ..GpuFacts::new(GpuUuid::new(""), 0)
     }
 }
@@ -107,6 +108,7 @@ pub fn unsupported_health() -> GpuHealth {
         bar1_used_bytes: Reading::Unsupported,
         bar1_total_bytes: Reading::Unsupported,
         nvlinks: Vec::new(),
+        vgpus: Vec::new(),
     }
 }
 

@@ -4,7 +4,6 @@ use super::attribute;
 use super::card::Card;
 use nodeglass_protocol::Vendor;
 use std::{
-    fs::File,
     io::{BufRead, BufReader, Read},
     path::Path,
 };
@@ -44,9 +43,7 @@ fn listed(root: &Path, vendor: Vendor, card: &Card) -> Option<String> {
 
 /// The lines of a list, without those that are not UTF-8.
 fn lines(path: &Path) -> Option<impl Iterator<Item = String> + use<>> {
-    let file =
-        File::open(path).ok().filter(|file| file.metadata().is_ok_and(|metadata| metadata.is_file()))?;
-    let mut reader = BufReader::new(file.take(MAX_BYTES));
+    let mut reader = BufReader::new(attribute::open(path).ok()?.take(MAX_BYTES));
     let mut bytes = Vec::new();
     Some(std::iter::from_fn(move || {
         bytes.clear();

@@ -78,7 +78,7 @@ impl<D: Device> Source for DrmSource<D> {
     fn open(&mut self) -> Result<Box<dyn Session + '_>, Absent> {
         let vendor = D::VENDOR.name();
         let cards = card::cards(&self.root, D::DRIVERS)
-            .map_err(|error| Absent(format!("the list of {vendor} GPUs cannot be read: {error}").into()))?;
+            .map_err(|error| Absent::new(format!("the list of {vendor} GPUs cannot be read: {error}")))?;
         if cards.is_empty() {
             return Err(if self.had_gpus { lost_all(D::VENDOR) } else { Absent::no_device() });
         }
@@ -95,7 +95,7 @@ impl<D: Device> Source for DrmSource<D> {
 }
 
 fn lost_all(vendor: Vendor) -> Absent {
-    Absent(format!("the kernel no longer lists any {} GPU", vendor.name()).into())
+    Absent::new(format!("the kernel no longer lists any {} GPU", vendor.name()))
 }
 
 /// A GPU of the last inventory.

@@ -2,10 +2,10 @@
 
 use super::device::{DeviceHandle, HandleError};
 use super::{affinity, error, ffi, plausible};
-use nodeglass_protocol::gpu::MigFacts;
+use nodeglass_protocol::gpu::{MigFacts, Virtualization};
 use nodeglass_protocol::probe::GpuFacts;
 use nodeglass_protocol::{Reading, Text, Vendor};
-use nvml_wrapper::enum_wrappers::device::{Clock, ComputeMode, TemperatureThreshold};
+use nvml_wrapper::enum_wrappers::device::{Clock, ComputeMode, GpuVirtualizationMode, TemperatureThreshold};
 use nvml_wrapper::enums::device::DeviceArchitecture;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
@@ -82,6 +82,8 @@ fn with_modes(nvml: &Nvml, device: &Device<'_>, handle: &DeviceHandle<'_>, facts
             _ => handle.divided.map_or(Reading::Unsupported, Reading::Value),
         },
         confidential: error::reading(ffi::confidential(nvml)),
+        virtualization: reported_value(handle, device.virtualization_mode())
+            .map(|mode| virtualization(&mode)),
         ..facts
     }
 }
@@ -115,6 +117,16 @@ fn architecture(device: &Device<'_>) -> Result<Text, NvmlError> {
         Ok(known) => Ok(known.to_string().into()),
         Err(NvmlError::UnexpectedVariant(number)) => Ok(format!("architecture {number}").into()),
         Err(error) => Err(error),
+    }
+}
+
+fn virtualization(mode: &GpuVirtualizationMode) -> Virtualization {
+    match mode {
+        GpuVirtualizationMode::Bare => Virtualization::None,
+        GpuVirtualizationMode::PassThrough => Virtualization::PassThrough,
+        GpuVirtualizationMode::Vgpu => Virtualization::VgpuGuest,
+        GpuVirtualizationMode::HostVgpu => Virtualization::VgpuHost,
+        GpuVirtualizationMode::HostVsga => Virtualization::VsgaHost,
     }
 }
 

@@ -127,6 +127,25 @@ fn utilization(sample: &sys::nvmlProcessUtilizationSample_t) -> Utilization {
     }
 }
 
+/// Active vGPUs of a host. Unlike the wrapper's method, does not allocate as much as the driver reports.
+///
+/// # Errors
+/// Errors of NVML, or a missing symbol; insufficient size if their number is implausible.
+pub fn active_vgpus(device: &Device<'_>) -> Result<Vec<u32>, NvmlError> {
+    let call = device.nvml().lib().nvmlDeviceGetActiveVgpus.as_ref().map_err(missing)?;
+    let mut vgpus = vec![0; plausible::MAX_VGPUS as usize];
+    let mut count = plausible::MAX_VGPUS;
+    // SAFETY: the handle is live as long as `device`; the buffer has `count` elements.
+    match unsafe { call(device.handle(), &mut count, vgpus.as_mut_ptr()) } {
+        sys::nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE => Err(NvmlError::InsufficientSize(None)),
+        code => {
+            checked(code)?;
+            vgpus.truncate(within(count, plausible::MAX_VGPUS)? as usize);
+            Ok(vgpus)
+        }
+    }
+}
+
 /// Validates a count against a plausible maximum.
 ///
 /// # Errors

@@ -7,12 +7,14 @@ use super::nvlinks;
 use super::query_cache::{Query, QueryCache};
 use super::{error, ffi, plausible};
 use crate::clock;
-use nodeglass_protocol::gpu::{GpuHealth, NvLink};
+use nodeglass_protocol::gpu::{GpuHealth, NvLink, Vgpu};
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError, RetirementCause};
 use nvml_wrapper::enum_wrappers::nv_link::ErrorCounter;
+use nvml_wrapper::enum_wrappers::vgpu::VmId;
 use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::vgpu::VgpuInstance;
 
 /// KiB per MiB: NVLink counters are in KiB, link rates in MiB.
 const KIB_OF_MIB: u64 = 1_024;
@@ -61,6 +63,7 @@ fn lost(why: Text) -> GpuHealth {
         bar1_used_bytes: count.clone(),
         bar1_total_bytes: count,
         nvlinks: Vec::new(),
+        vgpus: Vec::new(),
     }
 }
 
@@ -95,7 +98,27 @@ fn query_all(device: &Device<'_>, queries: &mut QueryCache) -> GpuHealth {
         bar1_used_bytes: bar1.clone().map(|bar1| bar1.used),
         bar1_total_bytes: bar1.map(|bar1| bar1.total),
         nvlinks: Vec::new(),
+        vgpus: vgpus(device, queries),
     }
+}
+
+/// Queries the vGPUs of a host. A driver without vGPUs does not support the call, which is then not repeated.
+fn vgpus(device: &Device<'_>, queries: &mut QueryCache) -> Vec<Vgpu> {
+    let ids = queries.query(Query::Vgpus, || ffi::active_vgpus(device));
+    let vgpu = |id: &u32| {
+        let instance = VgpuInstance::new(*id, device);
+        let kind = || instance.instance_type();
+        Vgpu {
+            vm: error::reading(instance.vm_id()).map(|id| match id {
+                VmId::Domain(id) | VmId::Uuid(id) => id.into(),
+            }),
+            profile: error::reading(kind().and_then(|kind| kind.name())).map(Text::from),
+            mem_used_bytes: error::reading(instance.fb_usage()),
+            mem_total_bytes: error::reading(kind().and_then(|kind| kind.framebuffer_size())),
+            is_licensed: error::reading(instance.license_info_v2()).map(|license| license.is_licensed),
+        }
+    };
+    ids.value().into_iter().flatten().map(vgpu).collect()
 }
 
 /// Queries all links: state and errors each time, static facts once per inventory.

@@ -90,7 +90,7 @@ impl NvmlSource {
     fn absent(&self, error: &NvmlError) -> Absent {
         match error {
             NvmlError::LibloadingError(reason) => {
-                Absent(error::of_library(&self.library.to_string_lossy(), &reason.to_string()))
+                Absent::new(error::of_library(&self.library.to_string_lossy(), &reason.to_string()))
             }
             error => absent(error),
         }
@@ -98,7 +98,7 @@ impl NvmlSource {
 }
 
 fn absent(error: &NvmlError) -> Absent {
-    Absent(error::of_driver(error))
+    Absent::new(error::of_driver(error))
 }
 
 /// An initialized NVML with the devices of the last enumeration.
@@ -166,7 +166,7 @@ impl NvmlSession<'_> {
             }
             // A replaced driver still reports the GPU count from a cache.
             if let Some(why) = device_state.queries.gone() {
-                return Err(Absent(why.clone()));
+                return Err(Absent::new(why.clone()));
             }
             let instances =
                 self.handles[position + 1..].iter().take_while(|handle| handle.mig.is_some()).count();

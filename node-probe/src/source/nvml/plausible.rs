@@ -21,6 +21,8 @@ pub const MAX_SAMPLES: u32 = 1 << 16;
 pub const MAX_LIST_ENTRIES: usize = 1 << 16;
 /// Maximum number of retired pages; the infoROM has room for 64.
 pub const MAX_PAGES: u32 = 1 << 16;
+/// Maximum number of vGPUs of a GPU.
+pub const MAX_VGPUS: u32 = 64;
 
 /// Physical quantity, which determines bound and unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +191,11 @@ pub fn health(health: &mut GpuHealth) {
         check(reading, quantity);
     }
     check_part(&mut health.bar1_used_bytes, &health.bar1_total_bytes);
+    for vgpu in &mut health.vgpus {
+        check(&mut vgpu.mem_used_bytes, Bytes);
+        check(&mut vgpu.mem_total_bytes, Bytes);
+        check_part(&mut vgpu.mem_used_bytes, &vgpu.mem_total_bytes);
+    }
     for link in &mut health.nvlinks {
         check(&mut link.rx_mib_s, MibPerSecond);
         check(&mut link.tx_mib_s, MibPerSecond);

@@ -43,6 +43,7 @@ pub enum Query {
     PcieGen,
     PcieWidth,
     PcieReplays,
+    Vgpus,
     Bar1,
     LinkReplay,
     LinkRecovery,

@@ -40,6 +40,8 @@ pub struct Client {
     program: PathBuf,
     library: PathBuf,
     worker: Option<Worker>,
+    /// A worker that was killed and has not ended: it hangs in the driver.
+    stuck: Option<Child>,
     failures: u32,
     /// Why there is no worker, and since when.
     failed: Option<(Text, Instant)>,
@@ -48,7 +50,7 @@ pub struct Client {
 impl Client {
     /// Creates a client whose worker is `program` with `library`; it is started by the first query.
     pub fn new(program: PathBuf, library: PathBuf) -> Self {
-        Self { program, library, worker: None, failures: 0, failed: None }
+        Self { program, library, worker: None, stuck: None, failures: 0, failed: None }
     }
 
     /// Returns the newest report.
@@ -68,7 +70,9 @@ impl Client {
             }
             Err(Missing::Pending) => Err(Missing::Pending),
             Err(Missing::Failed(why)) => {
-                self.worker = None;
+                if let Some(worker) = self.worker.take() {
+                    self.stuck = worker.child.end();
+                }
                 self.failures = self.failures.saturating_add(1);
                 self.failed = Some((why.clone(), Instant::now()));
                 Err(Missing::Failed(why))
@@ -77,6 +81,15 @@ impl Client {
     }
 
     fn ask(&mut self) -> Result<Report, Missing> {
+        // One process that cannot be killed is enough.
+        if let Some(child) = &mut self.stuck {
+            if let Ok(None) = child.try_wait() {
+                let why =
+                    format!("libtpuinfo's process {} hangs in the driver and cannot be ended", child.id());
+                return Err(Missing::Failed(why.into()));
+            }
+            self.stuck = None;
+        }
         let worker = match self.worker.take() {
             Some(worker) => worker,
             None => Worker::start(&self.program, &self.library).map_err(|error| {
@@ -106,9 +119,9 @@ impl Missing {
     }
 }
 
-/// A running worker; killed on drop.
+/// A running worker.
 struct Worker {
-    child: Child,
+    child: Running,
     stdin: ChildStdin,
     replies: Receiver<Reply>,
     stderr: Arc<Mutex<Vec<u8>>>,
@@ -119,7 +132,7 @@ struct Worker {
 
 impl Worker {
     fn start(program: &PathBuf, library: &PathBuf) -> std::io::Result<Self> {
-        let mut child = Command::new(program)
+        let child = Command::new(program)
             .arg0("node-probe")
             .arg("--tpu-worker")
             .arg("--libtpuinfo")
@@ -128,6 +141,9 @@ impl Worker {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;
+        // From here on, an error ends it.
+        let mut running = Running(Some(child));
+        let child = running.get();
         let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
         let ((stdin, stdout), stderr) = pipes.ok_or_else(|| std::io::Error::other("it has no pipes"))?;
         let (sender, replies) = sync_channel(1);
@@ -137,7 +153,7 @@ impl Worker {
         let kept = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&kept);
         thread::Builder::new().name("tpu-stderr".into()).spawn(move || keep_tail(stderr, &log))?;
-        Ok(Self { child, stdin, replies, stderr: kept, asked: None, last: None })
+        Ok(Self { child: running, stdin, replies, stderr: kept, asked: None, last: None })
     }
 
     fn report(&mut self) -> Result<Report, Missing> {
@@ -176,7 +192,7 @@ impl Worker {
     fn ended(&mut self) -> Missing {
         let start = Instant::now();
         let status = loop {
-            match self.child.try_wait() {
+            match self.child.get().try_wait() {
                 Ok(Some(status)) => break status.to_string(),
                 Ok(None) if start.elapsed() < END_LIMIT => thread::sleep(Duration::from_millis(5)),
                 _ => break "its pipe is closed".to_owned(),
@@ -193,15 +209,36 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may hang in the driver, where it ends only later: then the probe's end releases it.
-        let _ = self.child.kill();
-        let start = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < END_LIMIT {
-            thread::sleep(Duration::from_millis(5));
-        }
+/// A child process, killed and waited for on drop.
+struct Running(Option<Child>);
+
+impl Running {
+    fn get(&mut self) -> &mut Child {
+        self.0.as_mut().expect("only `end` and `drop` take it")
     }
+
+    /// Kills it and waits for its end; returns it if it does not end, because it hangs in the driver.
+    fn end(mut self) -> Option<Child> {
+        self.0.take().and_then(killed)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.take().and_then(killed);
+    }
+}
+
+fn killed(mut child: Child) -> Option<Child> {
+    let _ = child.kill();
+    let start = Instant::now();
+    while matches!(child.try_wait(), Ok(None)) {
+        if start.elapsed() >= END_LIMIT {
+            return Some(child);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    None
 }
 
 /// Explains why the library cannot be loaded.
@@ -240,5 +277,48 @@ fn keep_tail(mut stderr: ChildStderr, kept: &Mutex<Vec<u8>>) {
             let over = kept.len().saturating_sub(MAX_STDERR);
             kept.drain(..over);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn sleeping() -> Child {
+        Command::new("sleep").arg("1000").spawn().unwrap()
+    }
+
+    fn exists(pid: u32) -> bool {
+        Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    #[test]
+    fn an_ended_worker_leaves_no_process_behind() {
+        let child = sleeping();
+        let pid = child.id();
+        assert!(exists(pid));
+        assert!(Running(Some(child)).end().is_none());
+        assert!(!exists(pid), "neither running nor a zombie");
+        let child = sleeping();
+        let pid = child.id();
+        drop(Running(Some(child)));
+        assert!(!exists(pid));
+    }
+
+    #[test]
+    fn no_worker_is_started_beside_one_that_does_not_end() {
+        let mut client = Client::new("/nonexistent/node-probe".into(), "libtpuinfo.so".into());
+        client.stuck = Some(sleeping());
+        let why = |client: &mut Client| {
+            client.failed = None;
+            client.report().unwrap_err().why().to_string()
+        };
+        let hangs = why(&mut client);
+        assert!(hangs.contains("hangs in the driver"), "{hangs}");
+        let child = client.stuck.as_mut().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(why(&mut client).contains("cannot be started"), "the next one is tried");
     }
 }

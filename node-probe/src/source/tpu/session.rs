@@ -53,7 +53,7 @@ impl Source for TpuSource {
             return Err(Absent::no_device());
         }
         let chips = chips::chips(&self.root)
-            .map_err(|error| Absent(format!("the list of TPUs cannot be read: {error}").into()))?;
+            .map_err(|error| Absent::new(format!("the list of TPUs cannot be read: {error}")))?;
         if chips.is_empty() {
             return Err(if self.had_chips { lost_all() } else { Absent::no_device() });
         }
@@ -70,7 +70,7 @@ impl Source for TpuSource {
 }
 
 fn lost_all() -> Absent {
-    Absent("the kernel no longer lists any TPU".into())
+    Absent::new("the kernel no longer lists any TPU")
 }
 
 /// A device of the TPU runtime: a chip, or one of the two cores of an older one.

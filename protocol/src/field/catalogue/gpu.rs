@@ -3,11 +3,107 @@
 use super::{catalogue, select};
 use crate::Text;
 use crate::field::metric::{FullScale, Group, Limit, Metric, Retention, Unit, ValueKind};
+use crate::field::wording::{AMD, INTEL, SEVERAL, TPU, VendorWording, Wording, words};
 use crate::field::{Field, ROW_WIDTH, ReadingSet};
 use Group::{Activity, Clocks, Engines, Errors, Links, Memory, Power, Temperature};
 
 const MIB_64: u64 = 64 << 20;
 const GIB: u64 = 1 << 30;
+
+const UTILIZATION: &[VendorWording] = &[
+    (
+        AMD,
+        words(
+            "Utilisation",
+            "Utilisation",
+            "Utilisation",
+            "share of time in which the graphics or compute engine was busy",
+        ),
+    ),
+    (
+        INTEL,
+        words(
+            "Utilisation",
+            "Utilisation",
+            "Utilisation",
+            "share of time in which the graphics processor was awake and busy",
+        ),
+    ),
+    (
+        TPU,
+        words(
+            "Duty cycle",
+            "Duty cycle",
+            "Duty cycle",
+            "share of time in which the TensorCores were processing",
+        ),
+    ),
+    (
+        SEVERAL,
+        words(
+            "Utilisation",
+            "Utilisation",
+            "Utilisation",
+            "share of time in which the device was busy; on TPUs the duty cycle",
+        ),
+    ),
+];
+const CORE_CLOCK: &[VendorWording] = &[
+    (AMD, words("Shader clock", "Shader", "Shader", "clock frequency of the shader cores (SCLK)")),
+    (INTEL, words("GT clock", "GT", "GT", "clock frequency of the fastest graphics tile (GT)")),
+    (TPU, words("Core clock", "Core", "Core", "clock frequency of the cores")),
+    (SEVERAL, words("Core clock", "Core", "Core", "clock frequency of the cores that compute")),
+];
+const MEMORY: &[VendorWording] = &[
+    (AMD, words("VRAM", "Used", "VRAM", "device memory in use")),
+    (TPU, words("HBM", "Used", "HBM", "high-bandwidth memory in use")),
+];
+const HOTSPOT: &[VendorWording] = &[(
+    AMD,
+    words("Junction temperature", "Junction", "Junct. °C", "temperature of the hottest spot of the chip"),
+)];
+const HOST_MEMORY: &[VendorWording] =
+    &[(AMD, words("GTT memory", "GTT", "GTT", "memory of the host that is mapped to the GPU (GTT)"))];
+const LINKS_RECEIVED: &[VendorWording] = &[
+    (AMD, words("XGMI received", "XGMI received", "XGMI in", "data received over all XGMI links")),
+    (INTEL, words("Xe Link received", "Xe Link received", "Xe Link in", "data received over all Xe Links")),
+    (TPU, words("ICI received", "ICI received", "ICI in", "data received over all links between chips")),
+    (
+        SEVERAL,
+        words(
+            "Links received",
+            "Device links received",
+            "Links in",
+            "data received from other devices over their own links",
+        ),
+    ),
+];
+const LINKS_SENT: &[VendorWording] = &[
+    (AMD, words("XGMI sent", "XGMI sent", "XGMI out", "data sent over all XGMI links")),
+    (INTEL, words("Xe Link sent", "Xe Link sent", "Xe Link out", "data sent over all Xe Links")),
+    (TPU, words("ICI sent", "ICI sent", "ICI out", "data sent over all links between chips")),
+    (
+        SEVERAL,
+        words(
+            "Links sent",
+            "Device links sent",
+            "Links out",
+            "data sent to other devices over their own links",
+        ),
+    ),
+];
+const GRAPHICS: &[VendorWording] = &[
+    (AMD, GRAPHICS_OF_OTHERS),
+    (INTEL, GRAPHICS_OF_OTHERS),
+    (TPU, GRAPHICS_OF_OTHERS),
+    (SEVERAL, GRAPHICS_OF_OTHERS),
+];
+const GRAPHICS_OF_OTHERS: Wording = words(
+    "Graphics",
+    "Graphics",
+    "Engine",
+    "share of time in which the graphics or compute engine was active",
+);
 
 catalogue! {
     /// Metrics of a GPU.
@@ -22,7 +118,7 @@ catalogue! {
 
     /// `nvmlDeviceGetUtilizationRates.gpu`, %.
     Util: util_pct = Metric::percent("util_pct", Activity, "Utilisation",
-        "share of the last sample window in which a kernel was running").with_summary_history().in_summary();
+        "share of the last sample window in which a kernel was running").variants(UTILIZATION).with_summary_history().in_summary();
     /// `nvmlDeviceGetPowerUsage`, mW: a one-second average since Ampere.
     Power: power_mw / 1_000 = Metric::gauge("power_w", Unit::Watt, Power, "Power",
         "power draw, averaged over one second").label("Draw").sum()
@@ -34,12 +130,12 @@ catalogue! {
     /// `nvmlDeviceGetMemoryInfo_v2.used`: excludes memory reserved by driver and firmware. For a
     /// unified-memory GPU that does not report it, the sum over its processes.
     MemUsed: mem_used_bytes = Metric::bytes("mem_used_bytes", MIB_64, Memory, "Memory",
-        "device memory in use").label("Used").column("mem").part_of(GpuField::MemTotal)
+        "device memory in use").label("Used").variants(MEMORY).column("mem").part_of(GpuField::MemTotal)
         .with_history().in_summary();
     /// `nvmlDeviceGetClockInfo(SM)`, MHz. The steps are the GPU's own.
     SmClock: sm_clock_mhz = Metric::clock("sm_clock_mhz", 15, "SM clock",
-        "clock frequency of the SMs, or of the shader cores on AMD and Intel GPUs")
-        .label("SM").short("SM").column("clock").full_scale(FullScale::Limit(Limit::SmClock))
+        "clock frequency of the SMs")
+        .label("SM").short("SM").variants(CORE_CLOCK).column("clock").full_scale(FullScale::Limit(Limit::SmClock))
         .with_summary_history().in_summary();
     /// `nvmlDeviceGetClockInfo(MEM)`, MHz.
     MemClock: mem_clock_mhz = Metric::clock("mem_clock_mhz", 1, "Memory clock",
@@ -102,7 +198,8 @@ catalogue! {
         "share of cycles in which the FP16 units were active (GPM)").column("fp_half");
     /// GPM (`GRAPHICS_UTIL`): share of time in which the graphics or compute engine was active, %.
     GraphicsActive: graphics_active_pct = Metric::percent("graphics_active_pct", Activity, "Graphics",
-        "share of time in which the graphics or compute engine was active (GPM)").short("Engine");
+        "share of time in which the graphics or compute engine was active (GPM)").short("Engine")
+        .variants(GRAPHICS);
     /// Received over PCIe, bytes a second (GPM, or field 198: byte counter).
     PcieRx: pcie_rx_bytes_s = Metric::rate("pcie_rx_bytes_s", Links, "PCIe received",
         "data received over PCIe").short("PCIe in");
@@ -112,10 +209,10 @@ catalogue! {
         .short("PCIe out");
     /// Received over all NVLinks, bytes a second (field 139, all links).
     NvlinkRx: nvlink_rx_bytes_s = Metric::rate("nvlink_rx_bytes_s", Links, "NVLink received",
-        "data received over all NVLinks or XGMI links").short("NVLink in");
+        "data received over all NVLinks").short("NVLink in").variants(LINKS_RECEIVED);
     /// Sent over all NVLinks, bytes a second (field 138, all links).
     NvlinkTx: nvlink_tx_bytes_s = Metric::rate("nvlink_tx_bytes_s", Links, "NVLink sent",
-        "data sent over all NVLinks or XGMI links").short("NVLink out");
+        "data sent over all NVLinks").short("NVLink out").variants(LINKS_SENT);
     /// Temperature of the memory, °C (field 82).
     MemTemp: mem_temp_c = Metric::gauge("mem_temp_c", Unit::Celsius, Temperature,
         "Memory temperature", "memory temperature").label("Memory").short("Mem °C").max()
@@ -160,4 +257,12 @@ catalogue! {
     MemUnattributed: mem_unattributed_bytes = Metric::bytes("mem_unattributed_bytes", GIB, Memory,
         "Unattributed memory", "memory in use that none of the listed processes holds")
         .label("Unattributed").short("Unattr.").part_of(GpuField::MemTotal).derived().in_summary();
+    /// Temperature of the hottest spot of the chip, °C (AMD: `junction`).
+    HotspotTemp: hotspot_temp_c = Metric::gauge("hotspot_temp_c", Unit::Celsius, Temperature,
+        "Hotspot temperature", "temperature of the hottest spot of the chip").label("Hotspot")
+        .short("Hot °C").variants(HOTSPOT).max();
+    /// Memory of the host that the GPU uses, in bytes (AMD: `mem_info_gtt_used`).
+    HostMemUsed: host_mem_used_bytes = Metric::bytes("host_mem_used_bytes", MIB_64, Memory,
+        "Host memory used by the GPU", "memory of the host that is mapped to the GPU").label("Of the host")
+        .short("Host mem").variants(HOST_MEMORY).column("hostmem");
 }

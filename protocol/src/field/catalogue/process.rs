@@ -2,10 +2,24 @@
 
 use super::{catalogue, select};
 use crate::field::metric::{Group, Metric, Retention, Unit, ValueKind};
+use crate::field::wording::{AMD, INTEL, SEVERAL, TPU, VendorWording, Wording, words};
 use crate::field::{Field, ROW_WIDTH, ReadingSet};
 use Group::{Activity, Engines, Memory, System};
 
 const MIB: u64 = 1 << 20;
+
+const COMPUTE: &[VendorWording] = &[
+    (AMD, COMPUTE_OF_OTHERS),
+    (INTEL, COMPUTE_OF_OTHERS),
+    (TPU, COMPUTE_OF_OTHERS),
+    (SEVERAL, COMPUTE_OF_OTHERS),
+];
+const COMPUTE_OF_OTHERS: Wording = words(
+    "Compute time",
+    "Compute time",
+    "Comp.",
+    "share of the time of the compute units or of the busiest engine used by the process",
+);
 
 catalogue! {
     /// Metrics of a process on one GPU.
@@ -20,7 +34,7 @@ catalogue! {
     /// Share of the SMs' time, in % (`nvmlDeviceGetProcessUtilization.smUtil`); unsupported under
     /// MIG.
     Sm: sm_pct = Metric::percent("sm_pct", Activity, "SM time",
-        "share of SM time used by the process").short("SM")
+        "share of SM time used by the process").short("SM").variants(COMPUTE)
         .no_aggregate();
     /// CPU time in % of one core (`/proc/PID/stat` fields 14 and 15).
     Cpu: cpu_pct = Metric::gauge("cpu_pct", Unit::Percent, Activity, "CPU",

@@ -31,7 +31,7 @@ fn machines(list: &HostList) -> Vec<String> {
 }
 
 fn problems(list: &HostList) -> Vec<String> {
-    list.problems.summary(usize::MAX).iter().map(ToString::to_string).collect()
+    list.problems.summary(usize::MAX, "").iter().map(ToString::to_string).collect()
 }
 
 /// The example of nvgpu's repository, `nvgpu_master.example.cfg`.
@@ -130,9 +130,9 @@ fn a_list_has_a_bounded_number_of_machines_and_of_messages() {
     text.push_str("n[00001-65536]\n");
     let list = list(&text);
     assert_eq!(list.hosts.len(), MAX_HOSTS);
-    let shown = list.problems.summary(3);
-    assert_eq!(shown.len(), 3);
-    assert_eq!(shown[2].as_str(), "99 more problems in the list of machines");
+    let shown = list.problems.summary(3, "see the log");
+    assert_eq!(shown.len(), 4);
+    assert_eq!(shown[3].as_str(), "and 98 more problems in the list of machines; see the log");
 }
 
 proptest! {

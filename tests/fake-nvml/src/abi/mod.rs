@@ -33,6 +33,7 @@ mod samples;
 mod system;
 mod thermal;
 mod topology;
+mod vgpu;
 
 use call::{
     Answer, DeviceContext, WithOverride, called, called_with_override, offered, on_device,

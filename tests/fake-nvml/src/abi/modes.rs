@@ -12,12 +12,18 @@ use nvml_wrapper_sys::bindings::{
 /// `nvmlDeviceAddressingModeType_t`: the GPU shares the CPU's page tables.
 const ADDRESSING_ATS: u32 = 2;
 
+/// `nvmlGpuVirtualizationMode_t`: the host of vGPUs.
+const HOST_VGPU: u32 = 3;
+
 getters! {
     nvmlDeviceGetComputeMode() -> u32 = |ctx| Ok(ctx.gpu.board.compute_mode);
     nvmlDeviceGetPersistenceMode() -> u32 = |ctx| offered(ctx.gpu.board.persistence).map(u32::from);
     nvmlDeviceGetDisplayMode() -> u32 = |ctx| Ok(ctx.gpu.board.display_connected.into());
     nvmlDeviceGetDisplayActive() -> u32 = |ctx| Ok(ctx.gpu.board.display_active.into());
-    nvmlDeviceGetVirtualizationMode() -> u32 = |ctx| Ok(ctx.board()?.board.virtualization);
+    nvmlDeviceGetVirtualizationMode() -> u32 = |ctx| {
+        let gpu = ctx.board()?;
+        Ok(if gpu.vgpus.is_empty() { gpu.board.virtualization } else { HOST_VGPU })
+    };
     nvmlDeviceGetC2cModeInfoV() -> nvmlC2cModeInfo_v1_t =
         |ctx| Ok(nvmlC2cModeInfo_v1_t { isC2cEnabled: u32::from(ctx.board()?.board.c2c[0] > 0) });
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Accounting, Board, Clocks, Counters, Ecc, Engines, Gpm, Mig, NvLink, Pcie, Power, Process, Remapped,
-    Retired, Thermal,
+    Retired, Thermal, Vgpu,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -113,6 +113,8 @@ pub struct Gpu {
     pub processes: Vec<Process>,
     /// MIG instances; if there is one, the GPU is in MIG mode.
     pub mig: Vec<Mig>,
+    /// vGPUs of virtual machines; if there is one, the GPU is their host.
+    pub vgpus: Vec<Vgpu>,
     /// Counters; the state file gives only their rates and initial values.
     #[serde(skip)]
     pub counters: Counters,
@@ -171,6 +173,7 @@ impl Gpu {
             xids: Vec::new(),
             processes: Vec::new(),
             mig: Vec::new(),
+            vgpus: Vec::new(),
             counters: Counters::default(),
         }
     }

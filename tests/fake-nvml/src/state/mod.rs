@@ -11,6 +11,7 @@ mod instance;
 mod overridable;
 mod physics;
 mod process;
+mod vgpu;
 
 pub use board::Board;
 pub use bus::{NvLink, Pcie, Remote};
@@ -22,6 +23,7 @@ pub use instance::{Mig, Profile};
 pub use overridable::Overridable;
 pub use physics::{Clocks, Engines, Power, Session, Thermal};
 pub use process::{Account, Accounting, Process};
+pub use vgpu::Vgpu;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -18,7 +18,7 @@ pub(super) fn sentence(group: &Group<'_>) -> Sentence {
     let (first, is_one) = (&group.places[0], group.places.len() == 1);
     let whole = place_name(&group.places);
     let short = match group.places.as_slice() {
-        [one] => format!("GPU {}", one.gpu.facts.index),
+        [one] => one.gpu.facts.label(),
         many => text::count(many.len(), "GPU", "GPUs"),
     };
     let is = if is_one { "is" } else { "are" };
@@ -157,7 +157,7 @@ fn memory_sentence(group: &Group<'_>, whole: &str) -> Sentence {
 fn place_name(places: &[Place<'_>]) -> String {
     let first = &places[0];
     if let [one] = places {
-        let gpu = format!("{} GPU {}", one.node.name, one.gpu.facts.index);
+        let gpu = format!("{} {}", one.node.name, one.gpu.facts.label());
         let here = one.node.processes.iter().filter(|process| process.facts.gpu == one.gpu.facts.uuid);
         let rank = here.filter_map(|process| process.facts.rank).next();
         return rank.map_or_else(|| gpu.clone(), |rank| format!("Rank {} ({gpu})", rank.global));

@@ -27,7 +27,8 @@ fn inside(grid: &Grid) -> AnyView {
         })
     });
     let (item, reset) = (grid.clone(), grid.clone());
-    let entry = move |at| entry(&item, at);
+    let empty = grid.empty_columns();
+    let entry = move |at| entry(&item, at, empty.contains(&at));
     view! {
         <ul class="menu__list"><For each=move || order.get() key=usize::clone children=entry/></ul>
         <button class="btn" on:click=move |_| reset.choose(Choice::default())>"Reset columns"</button>
@@ -35,8 +36,8 @@ fn inside(grid: &Grid) -> AnyView {
     .into_any()
 }
 
-fn entry(grid: &Grid, at: usize) -> AnyView {
-    let column = grid.columns[at];
+fn entry(grid: &Grid, at: usize, is_empty: bool) -> AnyView {
+    let column = untrack(|| grid.column(at));
     let shown = grid.shown;
     let is_shown = Memo::new(move |_| shown.with(|shown| shown.contains(&at)));
     let toggle = {
@@ -55,7 +56,7 @@ fn entry(grid: &Grid, at: usize) -> AnyView {
             <label title=column.about>
                 <input type="checkbox" prop:checked=move || is_shown.get() on:change=toggle/>
                 <span>{column.full_title()}</span>
-                <small>{column.about}</small>
+                <small>{is_empty.then(|| view! { <b class="absent">"no values here"</b> " · " })} {column.about}</small>
             </label>
             <button class="menu__step" aria-label=label("left") hidden=move || !is_shown.get() on:click=step(-1)>"↑"</button>
             <button class="menu__step" aria-label=label("right") hidden=move || !is_shown.get() on:click=step(1)>"↓"</button>

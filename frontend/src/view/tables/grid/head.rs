@@ -18,7 +18,7 @@ pub fn Head(
     shown: Vec<usize>,
 ) -> impl IntoView {
     let width = |at: &usize| {
-        let column = &grid.columns[*at];
+        let column = grid.column(*at);
         let width = (!column.grows).then(|| format!("{}px", column.width));
         view! { <col style:width=width/> }
     };
@@ -33,7 +33,7 @@ pub fn Head(
 }
 
 fn title(grid: &Grid, at: usize) -> AnyView {
-    let column = grid.columns[at];
+    let column = grid.column(at);
     let class = if column.is_right() { "right" } else { "" };
     if !column.has_value() {
         return view! { <th class=class scope="col" title=column.about>{column.title}</th> }.into_any();

@@ -3,6 +3,7 @@
 mod body;
 mod cell;
 mod column_menu;
+mod empty_columns;
 mod export_menu;
 mod head;
 mod keys;

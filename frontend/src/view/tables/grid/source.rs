@@ -4,6 +4,7 @@ use crate::domain::text;
 use crate::fleet::{GpuCell, NodeCell};
 use crate::table::{Column, Value};
 use leptos::prelude::{AnyView, IntoAny};
+use nodeglass_protocol::field::Vendors;
 use nodeglass_protocol::{GpuUuid, JobId};
 use std::sync::Arc;
 
@@ -16,6 +17,10 @@ pub trait RowSource {
     fn names(&self) -> TableNames;
     /// Returns its columns in their default order.
     fn columns(&self) -> Vec<Column>;
+    /// Returns the vendors of its devices, which decide about titles; subscribes to the set of devices.
+    fn vendors(&self) -> Vendors {
+        Vendors::Unknown
+    }
     /// Returns its rows in their default order; subscribes to the set of rows.
     fn entries(&self) -> Vec<RowEntry>;
     /// Subscribes to any change of the rows, all of them together.

@@ -1,5 +1,6 @@
 //! The state of a table: from the URL, the browser's storage, and derived from both.
 
+use super::empty_columns;
 use super::source::{RowEntry, SharedSource, TableNames};
 use crate::domain::colour_scheme::ColourScheme;
 use crate::platform::{self, FrameQueue, Listener, Observer, Visibility};
@@ -14,6 +15,7 @@ use crate::table::{Column, Value, export};
 use gloo_timers::callback::Timeout;
 use leptos::html;
 use leptos::prelude::*;
+use nodeglass_protocol::field::Vendors;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, HtmlElement, Node};
@@ -38,8 +40,10 @@ pub struct Grid {
     pub source: SharedSource,
     /// Its names.
     pub names: TableNames,
-    /// Its columns.
+    /// Its columns, titled as for devices of unknown vendors.
     pub columns: Arc<Vec<Column>>,
+    /// The vendors of its devices.
+    vendors: Memo<Vendors>,
     /// The positions of the shown columns.
     pub shown: Memo<Vec<usize>>,
     /// The user's choice of columns.
@@ -97,9 +101,21 @@ impl Grid {
         let visibility = RwSignal::new(Visibility::Part(0, 0));
         let row_px = RwSignal::new(row_height());
         let is_in_view = Memo::new(move |_| visibility.get() != Visibility::Hidden);
+        let vendors = Memo::new({
+            let source = source.clone();
+            move |_| source.vendors()
+        });
+        let entries = Memo::new({
+            let source = source.clone();
+            move |_| source.entries()
+        });
+        let without_values = empty_columns::by_default(page, &source, &columns, entries);
         let shown = Memo::new({
             let columns = columns.clone();
-            move |_| choice.with(|choice| choice.shown(&columns, available_width.get()))
+            move |_| {
+                let room = available_width.get();
+                without_values.with(|without| choice.with(|choice| choice.shown(&columns, without, room)))
+            }
         });
         let is_wide = Memo::new({
             let columns = columns.clone();
@@ -117,10 +133,6 @@ impl Grid {
         });
         let is_held =
             Memo::new(move |_| is_hovered.get() && (sort.get().is_some() || filter_text.get().is_some()));
-        let entries = Memo::new({
-            let source = source.clone();
-            move |_| source.entries()
-        });
         let order = Memo::new({
             let (source, columns, step) = (source.clone(), columns.clone(), page.step);
             move |_| {
@@ -158,6 +170,7 @@ impl Grid {
             source,
             names,
             columns,
+            vendors,
             shown,
             choice,
             filter_text,
@@ -183,6 +196,16 @@ impl Grid {
             page,
             time: Time::from_context(),
         }
+    }
+
+    /// Returns a column, titled as the vendors of its devices name it.
+    pub fn column(&self, at: usize) -> Column {
+        self.columns[at].for_vendors(self.vendors.get())
+    }
+
+    /// Returns the columns that have no value in any row at present; does not subscribe.
+    pub fn empty_columns(&self) -> Vec<usize> {
+        self.entries.with_untracked(|entries| empty_columns::at_present(&self.source, &self.columns, entries))
     }
 
     /// Returns whether there are no rows at all, matching or not.
@@ -327,7 +350,8 @@ impl Grid {
     pub fn export(&self, form: export::Form) -> String {
         let shown: Vec<usize> =
             self.shown.get_untracked().into_iter().filter(|at| self.columns[*at].has_value()).collect();
-        let columns: Vec<&Column> = shown.iter().map(|at| &self.columns[*at]).collect();
+        let columns: Vec<Column> = untrack(|| shown.iter().map(|at| self.column(*at)).collect());
+        let columns: Vec<&Column> = columns.iter().collect();
         let row = |entry: &RowEntry| -> Vec<Value> {
             shown.iter().map(|at| self.source.value(entry, *at)).collect()
         };

@@ -1,0 +1,313 @@
+//! The values of which the frozen messages consist.
+
+use nodeglass_protocol::cluster::{ClusterSummary, GpuCounts, NodeCounts, PartitionSummary, UnavailableNode};
+use nodeglass_protocol::field::Row;
+use nodeglass_protocol::gpu::{GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink, Vgpu, Virtualization};
+use nodeglass_protocol::handshake::{Exchange, LEN, Nonce};
+use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
+use nodeglass_protocol::live::HealthChange;
+use nodeglass_protocol::picture::{
+    Evidence, GpuEvent, GpuPicture, History, JobUsagePicture, JobsHealth, LauncherStatus, Link, NodeFacts,
+    NodeHead, NodePicture, Owner, ProcessPicture, RelayStatus,
+};
+use nodeglass_protocol::probe::{ProcessGap, SourceState, SourceVersions};
+use nodeglass_protocol::process::{Container, ProcessFacts, ProcessKind, Rank, Runtime};
+use nodeglass_protocol::request::{AuditEntry, ProcessRef};
+use nodeglass_protocol::share::{
+    HiddenParts, Scope, Share, ShareId, ShareLink, ShareTerms, Sharing, Visitor,
+};
+use nodeglass_protocol::{
+    Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName, ProcessField, Reading, Vendor,
+};
+
+pub fn node_name() -> NodeName {
+    NodeName::new("gpu-01").unwrap()
+}
+
+pub fn uuid() -> GpuUuid {
+    GpuUuid::new("GPU-5c1b1d3e")
+}
+
+pub fn exchange() -> Exchange<'static> {
+    Exchange { client: Nonce([1; LEN]), server: Nonce([2; LEN]), authority: "127.0.0.1:8080" }
+}
+
+pub fn job() -> Job {
+    Job {
+        id: JobId(17),
+        label: "3_0".into(),
+        part_of: Some(Parent::Array { job: JobId(3), task: Some(0) }),
+        name: "train | \u{202e}7b\n".into(),
+        user: "alice".into(),
+        account: Some("ml".into()),
+        partition: "gpu".into(),
+        qos: None,
+        state: JobState::Running,
+        reason: None,
+        reason_text: Some("It waits.".into()),
+        dependency: None,
+        submitted: Some(1_700_000_000),
+        start: Some(1_700_000_100),
+        ended: None,
+        limit: TimeLimit::Seconds(86_400),
+        nodes: vec![node_name()],
+        node_count: 1,
+        cpus: Some(8),
+        mem_bytes: Some(1 << 36),
+        gpu_count: Some(2),
+        gpus: vec![NodeGpus { node: node_name(), set: GpuSet::Indices(vec![0, 3]) }],
+        batch_host: Some(node_name()),
+        workdir: Some("/home/alice/run".into()),
+        command: Some("train.sh".into()),
+        stdout: Some("/home/alice/run/slurm-17.out".into()),
+        stderr: None,
+        exit: None,
+        restarts: 1,
+    }
+}
+
+pub fn gpu() -> GpuPicture {
+    let mut row = Row::default();
+    row.set(GpuField::Util, Cell::steps(97));
+    row.set(GpuField::Fan, Cell::UNSUPPORTED);
+    row.set(GpuField::EccCorrected, Cell::FAILED);
+    GpuPicture {
+        facts: facts(),
+        owners: vec![Owner { job: JobId(17), by: Evidence::GresIndex }],
+        fault: Some("GPU is lost".into()),
+        health: health(),
+        row,
+        gaps: vec![ProcessGap::Failed("GPU is lost".into()), ProcessGap::More(12)],
+    }
+}
+
+pub fn sources() -> Vec<SourceState> {
+    let versions = SourceVersions {
+        driver: Reading::Value("550.54".into()),
+        library: Reading::Value("12.550".into()),
+        platform: Reading::NotYet,
+    };
+    vec![
+        SourceState::ready(Vendor::Nvidia, versions),
+        SourceState::absent(Vendor::Amd, "no AMD driver: not loaded"),
+        SourceState::confined("1 of 4 GPUs visible: this probe was adopted into job 17".into()),
+    ]
+}
+
+pub fn facts() -> GpuFacts {
+    GpuFacts {
+        vendor: Vendor::Nvidia,
+        minor: Reading::Value(3),
+        pci: Reading::Value("00000000:07:00.0".into()),
+        name: Reading::Value("NVIDIA A100-SXM4-80GB".into()),
+        sm_clock_max_mhz: Reading::Value(1_410),
+        mem_clock_max_mhz: Reading::Unsupported,
+        temp_slowdown_c: Reading::Failed("GPU is lost".into()),
+        persistence: Reading::Value(true),
+        unified_memory: true,
+        mig: Some(MigFacts {
+            gpu_instance: 7,
+            compute_instance: 0,
+            profile: Some("3g.40gb".into()),
+            multiprocessors: Some(42),
+        }),
+        virtualization: Reading::Value(Virtualization::VgpuHost),
+        ..GpuFacts::new(uuid(), 1)
+    }
+}
+
+pub fn health_changes() -> Vec<HealthChange> {
+    let link = health().nvlinks.swap_remove(0);
+    vec![HealthChange {
+        gpu: 1,
+        health: Some(Box::new(GpuHealth { nvlinks: Vec::new(), ..health() })),
+        link_count: Some(18),
+        links: vec![(3, link)],
+        rates: vec![(4, Reading::Value(1_200), Reading::Unsupported)],
+    }]
+}
+
+pub fn health() -> GpuHealth {
+    let link = NvLink {
+        link: 2,
+        up: Reading::Value(true),
+        version: Reading::Value(4),
+        remote: Reading::Value("switch".into()),
+        rx_mib_s: Reading::Value(11),
+        tx_mib_s: Reading::Failed("Timeout".into()),
+        errors: Reading::Value(0),
+    };
+    GpuHealth {
+        remapped_uncorrected: Reading::Value(1),
+        remap_pending: Reading::Value(true),
+        pcie_gen: Reading::Unsupported,
+        nvlinks: vec![link],
+        vgpus: vec![vgpu()],
+        ..GpuHealth::default()
+    }
+}
+
+fn vgpu() -> Vgpu {
+    Vgpu {
+        vm: Reading::Value("vm-7".into()),
+        profile: Reading::Value("GRID A100-10C".into()),
+        mem_used_bytes: Reading::Value(1 << 30),
+        mem_total_bytes: Reading::Unsupported,
+        is_licensed: Reading::Value(false),
+    }
+}
+
+pub fn process_facts() -> ProcessFacts {
+    ProcessFacts {
+        parent: Reading::Value(41_800),
+        started_ms: Reading::Value(1_700_000_100_000),
+        user: Reading::Value("alice".into()),
+        command: Reading::Value("python".into()),
+        args: Reading::Unsupported,
+        job: Some(JobId(17)),
+        step: Some("0".into()),
+        rank: Some(Rank { global: 9, local: Some(1), world: Some(16) }),
+        container: Some(Container { runtime: Runtime::Apptainer, name: Some("torch.sif".into()) }),
+        ..ProcessFacts::new(uuid(), 41_822, ProcessKind { compute: true, graphics: false, mps: false })
+    }
+}
+
+pub fn process() -> ProcessPicture {
+    let mut row = Row::default();
+    row.set(ProcessField::GpuMem, Cell::steps(70_200));
+    ProcessPicture { facts: process_facts(), row }
+}
+
+pub fn usage() -> JobUsagePicture {
+    let mut row = Row::default();
+    row.set(JobField::MemUsed, Cell::steps(500));
+    row.set(JobField::MemLimit, Cell::UNSUPPORTED);
+    JobUsagePicture { job: JobId(17), row }
+}
+
+pub fn audit_entry() -> AuditEntry {
+    AuditEntry {
+        wall_ms: 1_700_000_000_000,
+        action: "cancel job 17".into(),
+        outcome: "cancelled".into(),
+        succeeded: true,
+    }
+}
+
+pub fn share_id() -> ShareId {
+    ShareId::new("k3jq9x0a2b").unwrap()
+}
+
+pub fn share() -> Share {
+    let terms = ShareTerms {
+        label: "for Bob".into(),
+        scope: Scope::Jobs(vec![JobId(17)]),
+        hidden: HiddenParts::default(),
+        to: None,
+        expires_ms: 1_700_000_300_000,
+        ends_with_job: true,
+    };
+    Share { id: share_id(), created_ms: 1_700_000_000_000, terms }
+}
+
+pub fn share_link() -> ShareLink {
+    let link = Some("http://127.0.0.1:8080/#s=k3jq9x0a2b.KEY".into());
+    ShareLink { share: share(), link, tunnel: "ssh -L 8080:127.0.0.1:8080 login2".into() }
+}
+
+pub fn sharing() -> Sharing {
+    let visitor = Visitor { share: Some(share_id()), user: Some("bob".into()), since_ms: 1_700_000_100_000 };
+    Sharing { shares: vec![share()], visitors: vec![visitor] }
+}
+
+pub fn reference() -> ProcessRef {
+    ProcessRef { pid: 41_822, started_ms: 1_700_000_100_000 }
+}
+
+/// A history with every kind of step: none, small ones, large ones, and a gap.
+pub fn history() -> History {
+    let mut history = History { is_summary: false, gpus: vec![Default::default()], host: Default::default() };
+    let (mut gpu, mut host) = (Row::default(), Row::default());
+    host.set(HostField::Cpu, Cell::steps(12));
+    for (second, watts) in [(3_600, 70), (3_601, 70), (3_602, 71), (3_603, 400), (3_607, 60_000), (3_608, 1)]
+    {
+        gpu.set(GpuField::Power, Cell::steps(watts));
+        history.push(second * 1_000, [&gpu].into_iter(), &host, 1_000);
+    }
+    history
+}
+
+pub fn node() -> NodePicture {
+    let mut node = NodePicture {
+        head: NodeHead {
+            link: Link::Down { reason: "connection refused".into(), retry_at_ms: 9_000 },
+            facts: Some(NodeFacts {
+                host: "gpu-01".into(),
+                kernel: "6.1.0".into(),
+                sources: sources(),
+                cpus: 64,
+                cpu_model: "EPYC".into(),
+                scratch: Some("/scratch".into()),
+                topology: vec![
+                    vec![GpuPath::Same, GpuPath::NvLink(12)],
+                    vec![GpuPath::System, GpuPath::Same],
+                ],
+            }),
+            no_gpu: None,
+            driver_stuck_ms: Some(4_000),
+            notes: vec!["a note".into()],
+            events: vec![GpuEvent {
+                at_ms: 4_000,
+                gpu: Some(uuid()),
+                xid: Some(79),
+                text: "fell off the bus".into(),
+            }],
+            interval_ms: 1_000,
+            without_gpus: vec![JobId(18), JobId(19)],
+            group: Some("training".into()),
+        },
+        gpus: vec![gpu()],
+        processes: vec![process()],
+        job_usage: vec![usage()],
+        cores: vec![0, 100],
+        history: Some(history()),
+        ..NodePicture::new(node_name())
+    };
+    node.host.set(HostField::Cpu, Cell::steps(38));
+    node.sampled(5_000);
+    node
+}
+
+pub fn status() -> RelayStatus {
+    let reason = "squeue did not answer".into();
+    let jobs = JobsHealth::Stale { last_ms: Some(4_000), reason, retry_at_ms: 24_000 };
+    let reason = "gpu-01 is reached through gate, which the built-in SSH cannot do".into();
+    let launcher = Some(LauncherStatus { name: "openssh".into(), reason: Some(reason) });
+    RelayStatus {
+        jobs,
+        viewers: 2,
+        cpu_ms: 41_000,
+        coalesced: 3,
+        launcher,
+        notices: vec!["hosts.txt:3: bad".into()],
+        cluster: Some(cluster()),
+    }
+}
+
+pub fn cluster() -> ClusterSummary {
+    let a100 = GpuCounts { kind: Some("a100".into()), total: 8, allocated: Some(3), unavailable: None };
+    let nodes = NodeCounts { idle: 1, mixed: 2, allocated: 3, drained: 4, down: 5, other: 6 };
+    let reason = Some("Xid 79".into());
+    let drained = UnavailableNode {
+        name: "gpu-02".into(),
+        state: "idle+drain".into(),
+        reason,
+        since: Some(1_700_000_000),
+    };
+    ClusterSummary {
+        at_ms: 4_500,
+        partitions: vec![PartitionSummary { name: "gpu".into(), nodes, gpus: Some(vec![a100]) }],
+        unavailable: vec![drained],
+        unavailable_omitted: 7,
+    }
+}

@@ -1,0 +1,156 @@
+//! `GET /status`: how the relay itself is doing, as JSON for the owner's scripts and monitoring.
+
+use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
+use nodeglass_protocol::picture::{JobsHealth, LauncherStatus, Link, NodePicture, Picture};
+use nodeglass_protocol::{NodeName, Text};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The response of `GET /status`. Ages and durations are in s.
+#[derive(Debug, Serialize)]
+pub struct StatusReport {
+    /// Build id of the relay.
+    pub build: Text,
+    /// Time since the relay started.
+    pub uptime_s: u64,
+    /// How probes are started, and why another way was given up.
+    pub launcher: Option<LauncherStatus>,
+    /// Number of nodes by the state of their connection; see [`state`].
+    pub nodes: BTreeMap<&'static str, usize>,
+    /// Nodes without a connection, and why.
+    pub unreachable: Vec<Unreachable>,
+    /// The job list.
+    pub slurm: SlurmStatus,
+    /// Problems with the list of machines, complete sentences.
+    pub notices: Vec<Text>,
+}
+
+/// A node without a connection.
+#[derive(Debug, Serialize)]
+pub struct Unreachable {
+    /// The node.
+    pub node: NodeName,
+    /// `down` (it is retried) or `refused` (it needs the user).
+    pub state: &'static str,
+    /// The error.
+    pub reason: Text,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Text>,
+    /// Time until the next attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_in_s: Option<u64>,
+}
+
+/// State of SLURM's job list.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum SlurmStatus {
+    /// Not queried yet.
+    NotYet,
+    /// There is no SLURM.
+    NoSlurm,
+    /// The last query succeeded.
+    Fresh {
+        /// Age of the list.
+        age_s: u64,
+    },
+    /// The last query failed; the list is that of before.
+    Stale {
+        /// Age of the list, if there is one.
+        age_s: Option<u64>,
+        /// The error.
+        reason: Text,
+        /// Time until the next query.
+        retry_in_s: u64,
+    },
+}
+
+impl StatusReport {
+    /// Creates the report of a relay from its overview, which must be that of the owner.
+    pub fn new(build: Text, overview: &Picture, now_ms: u64) -> Self {
+        let mut nodes = BTreeMap::new();
+        for node in &overview.nodes {
+            *nodes.entry(state(&node.head.link)).or_default() += 1;
+        }
+        Self {
+            build,
+            uptime_s: now_ms.saturating_sub(CLOCK_STARTS_AT_MS) / 1_000,
+            launcher: overview.relay.launcher.clone(),
+            nodes,
+            unreachable: overview.nodes.iter().filter_map(|node| Unreachable::of(node, now_ms)).collect(),
+            slurm: SlurmStatus::of(&overview.relay.jobs, now_ms),
+            notices: overview.relay.notices.clone(),
+        }
+    }
+}
+
+impl Unreachable {
+    fn of(node: &NodePicture, now_ms: u64) -> Option<Self> {
+        let (reason, advice, retry_at_ms) = match &node.head.link {
+            Link::Down { reason, retry_at_ms } => (reason, None, Some(*retry_at_ms)),
+            Link::Refused { reason, advice } => (reason, Some(advice.clone()), None),
+            _ => return None,
+        };
+        Some(Self {
+            node: node.name.clone(),
+            state: state(&node.head.link),
+            reason: reason.clone(),
+            advice,
+            retry_in_s: retry_at_ms.map(|at_ms| seconds_until(at_ms, now_ms)),
+        })
+    }
+}
+
+impl SlurmStatus {
+    fn of(jobs: &JobsHealth, now_ms: u64) -> Self {
+        let age_s = |at_ms: u64| now_ms.saturating_sub(at_ms) / 1_000;
+        match jobs {
+            JobsHealth::NotYet => Self::NotYet,
+            JobsHealth::NoSlurm => Self::NoSlurm,
+            JobsHealth::Fresh { at_ms } => Self::Fresh { age_s: age_s(*at_ms) },
+            JobsHealth::Stale { last_ms, reason, retry_at_ms } => Self::Stale {
+                age_s: last_ms.map(age_s),
+                reason: reason.clone(),
+                retry_in_s: seconds_until(*retry_at_ms, now_ms),
+            },
+        }
+    }
+}
+
+fn seconds_until(at_ms: u64, now_ms: u64) -> u64 {
+    at_ms.saturating_sub(now_ms).div_ceil(1_000)
+}
+
+/// Returns the name of a connection's state, as in the picture's JSON.
+fn state(link: &Link) -> &'static str {
+    match link {
+        Link::Waiting => "waiting",
+        Link::Connecting { .. } => "connecting",
+        Link::Live => "live",
+        Link::Late => "late",
+        Link::Silent => "silent",
+        Link::Down { .. } => "down",
+        Link::Refused { .. } => "refused",
+        Link::Ended => "ended",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_relative_to_now_and_never_negative() {
+        let stale = JobsHealth::Stale { last_ms: Some(5_000), reason: "down".into(), retry_at_ms: 9_500 };
+        let stale = |now_ms| SlurmStatus::of(&stale, now_ms);
+        let expected =
+            |age_s, retry_in_s| SlurmStatus::Stale { age_s: Some(age_s), reason: "down".into(), retry_in_s };
+        assert_eq!(stale(8_000), expected(3, 2));
+        assert_eq!(stale(4_000), expected(0, 6));
+        assert_eq!(
+            SlurmStatus::of(&JobsHealth::Fresh { at_ms: 1_000 }, 61_999),
+            SlurmStatus::Fresh { age_s: 60 }
+        );
+    }
+}
