@@ -82,7 +82,11 @@ impl Source for UnreadSource {
             *counts.entry(text).or_default() += 1;
         }
         let unread = counts.into_iter().map(|(text, count)| numbered(&text, count));
-        let texts: Vec<_> = confinement::describe(&self.root).into_iter().chain(unread).collect();
+        let texts: Vec<_> = confinement::of_this_probe(&self.root)
+            .map(|found| found.to_string())
+            .into_iter()
+            .chain(unread)
+            .collect();
         Err(if texts.is_empty() { Absent::no_device() } else { Absent(texts.join("; ").into()) })
     }
 }

@@ -125,6 +125,7 @@ fn hello(stream: u64) -> Hello {
         topology: Vec::new(),
         cpu_model: "c".into(),
         scratch: None,
+        confinement: None,
     }
 }
 
