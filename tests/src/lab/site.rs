@@ -15,6 +15,17 @@ const RELAY: &str = "/opt/nodeglass/relay";
 const TRAINING: &str = "exec srun bash -c 'exec python3 -c \"import time; time.sleep(900)\" \
                         --gpus=${SLURM_STEP_GPUS:-$CUDA_VISIBLE_DEVICES} --gpu-mem=20G'";
 
+/// How users log in to nodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Logins {
+    /// At any time.
+    Free,
+    /// While they have a job there, which adopts the login.
+    Adopted,
+    /// The same, and the login sees the GPUs of that job only.
+    Confined,
+}
+
 /// A cluster of nodes with four fake GPUs each.
 #[derive(Debug)]
 pub struct Site {
@@ -58,7 +69,7 @@ impl Site {
     /// # Errors
     /// If it does not start.
     pub fn up_or_skip(nodes: u32) -> Result<Option<Self>> {
-        Self::with(nodes, false)
+        Self::with(nodes, Logins::Free)
     }
 
     /// The same with `pam_slurm_adopt`: users may log in to a node only while they have a job there.
@@ -66,10 +77,19 @@ impl Site {
     /// # Errors
     /// If it does not start.
     pub fn adopting_or_skip(nodes: u32) -> Result<Option<Self>> {
-        Self::with(nodes, true)
+        Self::with(nodes, Logins::Adopted)
     }
 
-    fn with(nodes: u32, adopts: bool) -> Result<Option<Self>> {
+    /// The same, and a job's processes, among them the logins that it adopts, see the job's GPUs only.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn confining_or_skip(nodes: u32) -> Result<Option<Self>> {
+        Self::with(nodes, Logins::Confined)
+    }
+
+    fn with(nodes: u32, logins: Logins) -> Result<Option<Self>> {
+        let (adopts, confines) = (logins != Logins::Free, logins == Logins::Confined);
         let why_not = SlurmLab::why_not().or_else(|| SlurmLab::why_not_adopting().filter(|_| adopts));
         if let Some(why) = why_not {
             crate::skip::skip(&why);
@@ -81,7 +101,9 @@ impl Site {
         let gpus = [gpu; 4].join(",");
         std::fs::write(
             &file,
-            format!(r#"{{"motion": true, "train_processes": true, "fresh_ms": 100, "gpus": [{gpus}]}}"#),
+            format!(
+                r#"{{"motion": true, "train_processes": true, "confined": {confines}, "fresh_ms": 100, "gpus": [{gpus}]}}"#
+            ),
         )?;
         let options = LabOptions {
             nodes,
@@ -90,6 +112,7 @@ impl Site {
             // SLURM's own default: a disconnected node must not end the jobs that are watched.
             slurmd_timeout_s: 300,
             adopts,
+            confines,
             ..LabOptions::default()
         };
         let lab = SlurmLab::up(&options)?;
