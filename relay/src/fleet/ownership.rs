@@ -4,9 +4,10 @@ use nodeglass_protocol::job::{GpuSet, Job};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Owner, ProcessPicture};
 use nodeglass_protocol::{JobId, NodeName, Reading};
 
-/// The owners of each GPU of a node, in the order of `gpus`; for each job the strongest evidence only.
+/// The owners of each GPU of a node, in the order of `gpus`; for each job the strongest evidence only. The node has
+/// at least `devices` GPUs, some of which may not be visible.
 pub fn owners(
-    node: &NodeName,
+    (node, devices): (&NodeName, usize),
     gpus: &[GpuPicture],
     processes: &[ProcessPicture],
     jobs: &[Job],
@@ -15,7 +16,9 @@ pub fn owners(
     gpus.iter()
         .map(|gpu| {
             here.iter()
-                .filter_map(|job| Some(Owner { job: job.id, by: evidence(node, gpu, gpus, processes, job)? }))
+                .filter_map(|job| {
+                    Some(Owner { job: job.id, by: evidence((node, devices), gpu, gpus, processes, job)? })
+                })
                 .collect()
         })
         .collect()
@@ -36,7 +39,7 @@ pub fn without_gpus(node: &NodeName, jobs: &[Job]) -> Vec<JobId> {
 }
 
 fn evidence(
-    node: &NodeName,
+    (node, devices): (&NodeName, usize),
     gpu: &GpuPicture,
     gpus: &[GpuPicture],
     processes: &[ProcessPicture],
@@ -46,7 +49,7 @@ fn evidence(
     // What SLURM can allocate: MIG instances, and GPUs without MIG.
     let is_divided =
         |gpu: &GpuPicture| gpus.iter().any(|other| other.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid));
-    let devices = gpus.iter().filter(|gpu| !is_divided(gpu)).count();
+    let devices = devices.max(gpus.iter().filter(|gpu| !is_divided(gpu)).count());
     // On a node with MIG instances a GRES index counts instances, in an order that only SLURM knows.
     let has_mig = gpus.iter().any(|gpu| gpu.facts.mig_parent.is_some());
     if let (Some(GpuSet::Indices(indices)), Reading::Value(minor), false) = (set, &gpu.facts.minor, has_mig)
@@ -109,7 +112,7 @@ mod tests {
     }
 
     fn evidence_of(gpus: &[GpuPicture], processes: &[ProcessPicture], job: Job) -> Vec<Option<Evidence>> {
-        let owners = owners(&name("n1"), gpus, processes, &[job]);
+        let owners = owners((&name("n1"), 0), gpus, processes, &[job]);
         owners.iter().map(|owners| owners.first().map(|owner| owner.by)).collect()
     }
 
@@ -128,6 +131,16 @@ mod tests {
         let process = ProcessPicture { facts, row: Default::default() };
         let found = evidence_of(&divided(), &[process], job(1, &[("n1", &[0])]));
         assert_eq!(found, [None, None, Some(Evidence::Process), None, None]);
+    }
+
+    #[test]
+    fn the_visible_gpus_of_a_confined_node_are_not_the_whole_node() {
+        let gpus = &divided()[4..];
+        let count = |devices| {
+            let owners = owners((&name("n1"), devices), gpus, &[], &[job(1, &[("n1", &[0])])]);
+            owners[0].len()
+        };
+        assert_eq!((count(0), count(4)), (1, 0));
     }
 
     #[test]

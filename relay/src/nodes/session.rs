@@ -1,4 +1,4 @@
-//! A session keeps one probe running on one node: an outer loop for retries, an inner one per connection.
+//! A session keeps one probe running on one node, or in one job there: an outer loop for retries, an inner one per connection.
 
 use super::auth_failures::{AuthFailure, AuthFailureCache, CredentialSnapshot, FailureKind};
 use super::backoff::{Backoff, RetryClass};
@@ -38,6 +38,8 @@ pub(super) struct Target {
 /// The session of one node.
 pub(super) struct Session {
     pub(super) node: NodeName,
+    /// The job that the probe runs in; `None` for the node's own probe.
+    pub(super) job: Option<JobId>,
     pub(super) launcher: Arc<dyn Launcher>,
     pub(super) clock: Clock,
     pub(super) events: mpsc::Sender<FromNode>,
@@ -465,7 +467,7 @@ impl Session {
     }
 
     async fn emit(&self, event: NodeEvent) -> Result<(), DisconnectReason> {
-        let from = FromNode { node: self.node.clone(), at_ms: self.clock.now_ms(), event };
+        let from = FromNode { node: self.node.clone(), job: self.job, at_ms: self.clock.now_ms(), event };
         self.events.send(from).await.map_err(|_| DisconnectReason::Stopped)
     }
 }
