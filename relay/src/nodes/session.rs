@@ -109,6 +109,8 @@ impl Session {
                         self.wait_after_denial(why, &mut backoff).await
                     }
                     DisconnectReason::Retry { why, trouble, job_may_have_ended } => {
+                        // Each attempt creates a job step, so that few are made.
+                        let trouble = if self.job.is_some() { RetryClass::Harmful } else { trouble };
                         self.wait_before_retry(
                             why,
                             backoff.wait(trouble, random()),
@@ -284,7 +286,12 @@ impl Session {
         if self.fault.as_ref() == Some(why) {
             tracing::debug!(node.name = %self.node, reason = %why, "still no link to the node");
         } else {
-            self.link_log.broken(&self.node, why);
+            match self.job {
+                None => self.link_log.broken(&self.node, why),
+                Some(job) => {
+                    self.link_log.broken(&self.node, &format!("the probe of job {job}: {why}").into())
+                }
+            }
             self.fault = Some(why.clone());
         }
     }
@@ -409,6 +416,9 @@ impl Session {
                 (self.denied, self.hung) = (0, false);
                 self.auth_failures.succeeded(&self.node);
                 match self.fault.take() {
+                    _ if self.job.is_some() => {
+                        tracing::info!(node.name = %self.node, job = ?self.job, "a probe runs in a job");
+                    }
                     Some(_) => self.link_log.restored(&self.node),
                     None => tracing::info!(node.name = %self.node, "the node is linked"),
                 }

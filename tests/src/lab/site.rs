@@ -6,6 +6,7 @@ use crate::relay::{Link, binary};
 use anyhow::{Context, Result};
 use nodeglass_protocol::JobId;
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -32,6 +33,8 @@ pub struct Site {
     /// The cluster.
     pub lab: SlurmLab,
     _state: TempDir,
+    /// Held while the cluster has cgroups, whose names do not differ between clusters.
+    _cgroups: Option<File>,
 }
 
 /// A relay started by alice on the login host, with a tunnel to it.
@@ -95,6 +98,7 @@ impl Site {
             crate::skip::skip(&why);
             return Ok(None);
         }
+        let cgroups = adopts.then(lock_cgroups).transpose()?;
         let state = tempfile::tempdir()?;
         let file = state.path().join("state.json");
         let gpu = r#"{"name": "NVIDIA A100-SXM4-80GB"}"#;
@@ -119,7 +123,7 @@ impl Site {
         for name in ["relay", "node-probe"] {
             lab.put("login", &binary(name)?, &format!("/opt/nodeglass/{name}"), 0o755)?;
         }
-        Ok(Some(Self { lab, _state: state }))
+        Ok(Some(Self { lab, _state: state, _cgroups: cgroups }))
     }
 
     /// Submits a job that trains on its GPUs.
@@ -182,6 +186,13 @@ impl Site {
         }
         Ok(found)
     }
+}
+
+/// Waits until no other cluster on this machine has cgroups, until the file is closed.
+fn lock_cgroups() -> Result<File> {
+    let file = File::create("/run/nodeglass-lab-cgroups.lock")?;
+    file.lock().context("wait for another cluster with cgroups")?;
+    Ok(file)
 }
 
 /// Returns whether a process runs the probe's program, even if its name was truncated.
