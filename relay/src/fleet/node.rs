@@ -163,9 +163,9 @@ impl Node {
 
     /// Updates the owners of the GPUs from the job list.
     pub fn settle_owners(&mut self, jobs: &[Job], changes: &mut NodeChanges) {
-        let devices = self.devices();
+        let node = &self.picture;
+        let owners = ownership::owners(&self.view(), &node.gpus, &node.processes, jobs);
         let node = &mut self.picture;
-        let owners = ownership::owners((&node.name, devices), &node.gpus, &node.processes, jobs);
         let without_gpus = ownership::without_gpus(&node.name, jobs);
         if node.head.without_gpus != without_gpus {
             node.head.without_gpus = without_gpus;

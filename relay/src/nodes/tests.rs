@@ -1,13 +1,14 @@
 //! Sessions are tried against probes made of channels, in a time that is given and not slept.
 
 mod faults;
+mod job_probes;
 mod retries;
 mod sessions;
 mod supervisor;
 
 use super::*;
 use crate::clock::Clock;
-use crate::launch::{LaunchError, Launcher, NodeStream, StreamEnd};
+use crate::launch::{JobLauncher, LaunchError, Launcher, NodeStream, StreamEnd};
 use crate::slurm::{PollReason, PollTrigger};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -37,6 +38,23 @@ struct FakeLauncher {
     tries: Mutex<Vec<Instant>>,
     /// Fingerprint of the login files; 0 if unknown.
     credentials: AtomicU64,
+    /// Starts probes in jobs, if it can.
+    in_jobs: Option<Arc<FakeJobLauncher>>,
+}
+
+/// Hands out what the test prepared for probes of jobs.
+#[derive(Default)]
+struct FakeJobLauncher {
+    launcher: FakeLauncher,
+    jobs: Mutex<Vec<JobId>>,
+}
+
+#[async_trait]
+impl JobLauncher for FakeJobLauncher {
+    async fn launch_in(&self, job: JobId, node: &NodeName) -> Result<NodeStream, LaunchError> {
+        self.jobs.lock().unwrap().push(job);
+        self.launcher.launch(node).await
+    }
 }
 
 #[async_trait]
@@ -49,6 +67,10 @@ impl Launcher for FakeLauncher {
         self.tries.lock().unwrap().push(Instant::now());
         let next = self.launches.lock().unwrap().pop_front();
         next.unwrap_or_else(|| Err(LaunchError::Unreachable { why: "nothing is prepared".into() }))
+    }
+
+    fn job_launcher(&self) -> Option<Arc<dyn JobLauncher>> {
+        self.in_jobs.clone().map(|jobs| jobs as Arc<dyn JobLauncher>)
     }
 
     async fn login_fingerprint(&self) -> Option<u64> {
@@ -151,7 +173,11 @@ fn wanted(names: &[&str], interval_ms: u32) -> BTreeMap<NodeName, SampleSchedule
 
 impl Harness {
     fn empty() -> Self {
-        let launcher = Arc::new(FakeLauncher::default());
+        Self::with(FakeLauncher::default())
+    }
+
+    fn with(launcher: FakeLauncher) -> Self {
+        let launcher = Arc::new(launcher);
         let ((sender, events), poll_trigger, clock) =
             (mpsc::channel(64), PollTrigger::default(), Clock::start());
         let supervisor =

@@ -12,6 +12,8 @@ use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
 const NODE: &str = "gpu-node-01";
+/// Job lists are up to date soon.
+const POLLS: [&str; 2] = ["--slurm-interval", "5s"];
 /// Trains until a file appears, and ends by itself.
 const UNTIL_DONE: &str = "srun --overlap bash -c 'exec python3 -c \"import time; time.sleep(900)\" \
                           --gpus=$SLURM_STEP_GPUS --gpu-mem=20G' & \
@@ -92,7 +94,7 @@ async fn gpus_of_all_jobs_of_a_user_are_shown_although_a_login_sees_those_of_one
     let ending = site.lab.sbatch("alice", &["-w", NODE, "--gres=gpu:1"], UNTIL_DONE)?;
     site.lab.wait_until(ending, "RUNNING")?;
     run(&site, "bob", 1)?;
-    let relay = site.relay("alice")?;
+    let relay = site.relay_with("alice", &POLLS)?;
     let mut client = connect(&relay).await?;
     let node = until_owned(&mut client, &[first, ending]).await?;
     ensure!(limits(&node) == [format!("2 of 4 GPUs visible: those of jobs {first}, {ending}")], "{node:?}");
@@ -131,7 +133,7 @@ async fn steps_of_all_jobs_of_a_user_are_shown_where_nodes_run_no_sshd() -> Resu
     let Some(site) = Site::confining_or_skip(1)? else { return Ok(()) };
     site.lab.svc(NODE, "stop", "sshd")?;
     let jobs = [run(&site, "alice", 1)?, run(&site, "alice", 2)?];
-    let relay = site.relay_with("alice", &["--launcher", "srun"])?;
+    let relay = site.relay_with("alice", &[&POLLS[..], &["--launcher", "srun"]].concat())?;
     let mut client = connect(&relay).await?;
     until_owned(&mut client, &[jobs[0], jobs[1], jobs[1]]).await?;
     let mut steps = steps(&site)?;

@@ -3,6 +3,7 @@
 
 use super::merge::{self, Provider};
 use super::{Node, no_gpu_reason};
+use crate::fleet::ownership::NodeView;
 use crate::fleet::{NodeChanges, NodeEvent};
 use nodeglass_protocol::field::Row;
 use nodeglass_protocol::job::{GpuSet, Job, JobState};
@@ -22,25 +23,28 @@ pub(super) struct Confined {
     /// Its sources and its topology.
     sources: Vec<SourceState>,
     topology: Vec<Vec<GpuPath>>,
+    /// Its GPUs, and the position of each in the picture, if it has one there.
+    gpus: Vec<GpuFacts>,
+    own: Vec<Option<usize>>,
     /// Who reports each GPU of the picture.
     providers: Vec<Provider>,
-    /// Positions of the GPUs of the node's own probe, in its order.
-    own: Vec<usize>,
     /// The probes of further jobs.
     probes: BTreeMap<JobId, Node>,
 }
 
 impl Confined {
     /// Merges the GPUs of the node's own probe with those of the probes of jobs.
-    fn merge(&mut self, own: Vec<GpuFacts>) -> Vec<GpuFacts> {
+    fn merge(&mut self) -> Vec<GpuFacts> {
         // Of two jobs that share a GPU, the one whose probe is connected.
         let mut probes: Vec<_> = self.probes.iter().collect();
         probes.sort_by_key(|(_, probe)| !is_current(probe));
         let lists: Vec<_> = probes.iter().map(|(job, probe)| (**job, facts(probe))).collect();
-        let (mut merged, providers) = merge::gpus(own, &lists);
+        let (mut merged, providers) = merge::gpus(&self.gpus, &lists);
         merge::number(&mut merged);
-        let of_own = providers.iter().enumerate().filter(|(_, provider)| provider.job.is_none());
-        self.own = of_own.map(|(position, _)| position).collect();
+        self.own = vec![None; self.gpus.len()];
+        for (position, provider) in providers.iter().enumerate().filter(|(_, by)| by.job.is_none()) {
+            self.own[provider.row] = Some(position);
+        }
         self.providers = providers;
         merged
     }
@@ -163,8 +167,9 @@ impl Node {
                 by,
                 sources: facts.sources.clone(),
                 topology: facts.topology.clone(),
-                providers: Vec::new(),
+                gpus: Vec::new(),
                 own: Vec::new(),
+                providers: Vec::new(),
                 probes: before.map(|before| before.probes).unwrap_or_default(),
             })
         });
@@ -173,15 +178,22 @@ impl Node {
     /// The position of a GPU that the node's own probe reports.
     pub(super) fn own_position(&self, row: usize) -> usize {
         match &self.confined {
-            Some(confined) => confined.own.get(row).copied().unwrap_or(usize::MAX),
+            Some(confined) => confined.own.get(row).copied().flatten().unwrap_or(usize::MAX),
             None => row,
         }
     }
 
-    /// Number of GPUs and MIG instances of the node that SLURM can allocate and this picture may lack.
-    pub(super) fn devices(&self) -> usize {
-        let count = |confined: &Confined| confined.by.gpus.devices + confined.by.instances.devices;
-        self.confined.as_deref().map_or(0, |confined| count(confined) as usize)
+    /// What the attribution of GPUs depends on, besides the picture.
+    pub(super) fn view(&self) -> NodeView<'_> {
+        let confined = self.confined.as_deref();
+        let seen_by = |confined: &Confined| {
+            confined.providers.iter().map(|provider| provider.job.or(confined.by.job)).collect()
+        };
+        NodeView {
+            name: &self.picture.name,
+            confinement: confined.map(|confined| &confined.by),
+            seen_by: confined.map(seen_by).unwrap_or_default(),
+        }
     }
 
     /// The jobs in which a probe should run, besides the node's own.
@@ -208,9 +220,8 @@ impl Node {
     fn wanted_job_probes(&self, jobs: &[Job], user: &str) -> BTreeSet<JobId> {
         let Some(confined) = &self.confined else { return BTreeSet::new() };
         let name = &self.picture.name;
-        let own: Vec<_> = confined.own.iter().filter_map(|at| self.picture.gpus.get(*at)).collect();
-        let minors: Vec<u32> = own.iter().filter_map(|gpu| gpu.facts.minor.value().copied()).collect();
-        let has_mig = own.iter().any(|gpu| gpu.facts.mig_parent.is_some());
+        let minors: Vec<u32> = confined.gpus.iter().filter_map(|gpu| gpu.minor.value().copied()).collect();
+        let has_mig = confined.by.instances.devices > 0;
         let is_seen = |job: &Job| match job.gpus_on(name) {
             // On a node with MIG instances a GRES index counts instances.
             Some(GpuSet::Indices(indices)) if !has_mig => indices.iter().all(|index| minors.contains(index)),
@@ -276,7 +287,10 @@ impl Node {
     /// The GPUs of a new probe of the node, and those that only probes of jobs see.
     pub(super) fn with_job_gpus(&mut self, own: Vec<GpuFacts>) -> Vec<GpuFacts> {
         match &mut self.confined {
-            Some(confined) => confined.merge(own),
+            Some(confined) => {
+                confined.gpus = own;
+                confined.merge()
+            }
             None => own,
         }
     }
@@ -284,10 +298,8 @@ impl Node {
     /// Merges what the probes of jobs see with what the node's own probe sees.
     pub(super) fn merge_job_probes(&mut self, now_ms: u64, changes: &mut NodeChanges) {
         let Some(confined) = &mut self.confined else { return };
-        let gpus = &self.picture.gpus;
-        let own = confined.own.iter().filter_map(|at| gpus.get(*at)).map(|gpu| gpu.facts.clone()).collect();
-        let merged = confined.merge(own);
-        if !merged.iter().eq(gpus.iter().map(|gpu| &gpu.facts)) {
+        let merged = confined.merge();
+        if !merged.iter().eq(self.picture.gpus.iter().map(|gpu| &gpu.facts)) {
             self.restart_replay(now_ms);
             self.set_gpus(merged);
             (changes.gpus, changes.history) = (true, true);

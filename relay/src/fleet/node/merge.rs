@@ -3,6 +3,9 @@
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::picture::{GpuFacts, GpuPath};
 
+/// Beginning of the UUID of a GPU that a probe may not open ([`GpuFacts::uuid`]).
+const DENIED: &str = "FORBIDDEN-";
+
 /// The probe that reports a GPU of a merged list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Provider {
@@ -17,15 +20,15 @@ pub(super) struct Provider {
 /// Merges lists of GPUs: each GPU once, from the first list that has it.
 ///
 /// The order of `own` is kept. GPUs of other lists are inserted by their minor number, and MIG instances behind
-/// their GPU.
-pub(super) fn gpus(own: Vec<GpuFacts>, jobs: &[(JobId, Vec<&GpuFacts>)]) -> (Vec<GpuFacts>, Vec<Provider>) {
-    let minors: Vec<_> = own.iter().map(|gpu| minor(gpu, own.iter())).collect();
-    let providers = providers(None, own.iter());
-    let mut merged: Vec<_> =
-        own.into_iter().zip(minors).zip(providers).map(|((gpu, minor), by)| (gpu, minor, by)).collect();
+/// their GPU. With other lists, GPUs that a driver lists although it may not open them are left out: without
+/// their UUID, they cannot be told from those of other lists.
+pub(super) fn gpus(own: &[GpuFacts], jobs: &[(JobId, Vec<&GpuFacts>)]) -> (Vec<GpuFacts>, Vec<Provider>) {
+    let is_kept = |gpu: &GpuFacts| jobs.is_empty() || !gpu.uuid.as_str().starts_with(DENIED);
+    let kept = own.iter().zip(providers(None, own.iter())).filter(|(gpu, _)| is_kept(gpu));
+    let mut merged: Vec<_> = kept.map(|(gpu, by)| (gpu.clone(), minor(gpu, own.iter()), by)).collect();
     for (job, list) in jobs {
         for (gpu, provider) in list.iter().zip(providers_of(*job, list)) {
-            if merged.iter().any(|(known, ..)| known.uuid == gpu.uuid) {
+            if !is_kept(gpu) || merged.iter().any(|(known, ..)| known.uuid == gpu.uuid) {
                 continue;
             }
             let minor = minor(gpu, list.iter().copied());
@@ -104,7 +107,7 @@ mod tests {
     /// The merged UUIDs with who reports them, and their numbers.
     fn merged(own: &[GpuFacts], jobs: &[(u32, &[GpuFacts])]) -> (Vec<String>, Vec<u32>) {
         let jobs: Vec<_> = jobs.iter().map(|(job, list)| (JobId(*job), list.iter().collect())).collect();
-        let (mut merged, providers) = gpus(own.to_vec(), &jobs);
+        let (mut merged, providers) = gpus(own, &jobs);
         number(&mut merged);
         let by = |by: &Provider| by.job.map_or_else(|| "own".to_owned(), |job| job.to_string());
         let words = merged.iter().zip(&providers).map(|(gpu, from)| format!("{} {}", gpu.uuid, by(from)));
@@ -116,6 +119,15 @@ mod tests {
         let (gpus, numbers) = merged(&[gpu(2)], &[(7, &[gpu(0), gpu(2)]), (8, &[gpu(3), gpu(0), gpu(1)])]);
         assert_eq!(gpus, ["GPU-0 7", "GPU-1 8", "GPU-2 own", "GPU-3 8"]);
         assert_eq!(numbers, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_gpu_that_a_driver_lists_without_access_is_not_listed_twice() {
+        let denied = |index| GpuFacts::new(GpuUuid::new(format!("FORBIDDEN-{index}")), index);
+        let own = [denied(0), gpu(1), denied(2)];
+        assert_eq!(merged(&own, &[]).0, ["FORBIDDEN-0 own", "GPU-1 own", "FORBIDDEN-2 own"]);
+        let (gpus, numbers) = merged(&own, &[(7, &[gpu(0), denied(1), denied(2)])]);
+        assert_eq!((gpus, numbers), (vec!["GPU-0 7".to_owned(), "GPU-1 own".to_owned()], vec![0, 1]));
     }
 
     #[test]
@@ -141,7 +153,7 @@ mod tests {
         let own = [gpu(0), instance("MIG-a", 0), gpu(2)];
         let of_job = [gpu(2), gpu(1), gpu(3)];
         let jobs = [(JobId(7), of_job.iter().collect())];
-        let (_, providers) = gpus(own.to_vec(), &jobs);
+        let (_, providers) = gpus(&own, &jobs);
         let (same, link, far, unknown) =
             (GpuPath::Same, GpuPath::NvLink(4), GpuPath::System, GpuPath::Unknown);
         let own_paths = vec![vec![same, far], vec![far, same]];
