@@ -2,7 +2,7 @@
 //! others, and all of them form one picture, in which each GPU appears once.
 
 use super::merge::{self, Provider};
-use super::{Node, no_gpu_reason};
+use super::{Node, SILENT_MS, no_gpu_reason};
 use crate::fleet::ownership::NodeView;
 use crate::fleet::{NodeChanges, NodeEvent};
 use nodeglass_protocol::field::Row;
@@ -30,6 +30,8 @@ pub(super) struct Confined {
     providers: Vec<Provider>,
     /// The probes of further jobs.
     probes: BTreeMap<JobId, Node>,
+    /// Why some of them have no current readings, if for longer than the end of a job takes to be reported.
+    faults: BTreeMap<JobId, Text>,
 }
 
 impl Confined {
@@ -63,7 +65,7 @@ impl Confined {
         for (job, probe) in &self.probes {
             let of_this = self.of_jobs().filter(|(_, of, ..)| *of == job);
             let provided: BTreeSet<_> = of_this.map(|(position, ..)| &gpus[position]).collect();
-            let processes = probe.picture().processes.iter().filter(|_| fault(*job, probe).is_none());
+            let processes = probe.picture().processes.iter().filter(|_| !self.faults.contains_key(job));
             found.extend(processes.filter(|process| provided.contains(&process.facts.gpu)).cloned());
         }
         found
@@ -100,6 +102,18 @@ impl Confined {
         sources
     }
 
+    /// Updates the faults; returns whether any changed.
+    fn settle_faults(&mut self, now_ms: u64) -> bool {
+        let known = |(job, probe): (&JobId, &Node)| {
+            let before = self.faults.get(job).cloned();
+            Some((*job, fault(*job, probe, before, now_ms)?))
+        };
+        let faults = self.probes.iter().filter_map(known).collect();
+        let changed = self.faults != faults;
+        self.faults = faults;
+        changed
+    }
+
     /// The paths between the GPUs of the picture.
     fn topology(&self) -> Vec<Vec<GpuPath>> {
         merge::topology(&self.providers, |job| match job {
@@ -122,8 +136,7 @@ impl Confined {
         let jobs: Vec<_> = jobs.iter().map(ToString::to_string).collect();
         let visible =
             all.is_partial().then(|| format!("{}: those of jobs {}", all.extent(), jobs.join(", ")));
-        let failed = self.probes.iter().filter_map(|(job, probe)| Some(fault(*job, probe)?.to_string()));
-        let parts: Vec<_> = visible.into_iter().chain(failed).collect();
+        let parts: Vec<_> = visible.into_iter().chain(self.faults.values().map(Text::to_string)).collect();
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 }
@@ -138,22 +151,20 @@ fn is_current(probe: &Node) -> bool {
     probe.picture().head.link == Link::Live
 }
 
-/// Why a probe has no current readings, if it has none for longer than a moment.
-fn fault(job: JobId, probe: &Node) -> Option<Text> {
+/// Why a probe has had no current readings for a while, if it has none. The end of a link may be that of its job,
+/// which the next job list shows.
+fn fault(job: JobId, probe: &Node, before: Option<Text>, now_ms: u64) -> Option<Text> {
     let head = &probe.picture().head;
     match &head.link {
-        Link::Live | Link::Late if head.driver_stuck_ms.is_none() => None,
-        Link::Live | Link::Late => {
-            Some(Text::new(format!("the driver does not answer the probe of job {job}")))
-        }
-        Link::Waiting | Link::Connecting { .. } => {
-            Some(Text::new(format!("the probe of job {job} is being started")))
-        }
+        Link::Live | Link::Late => head
+            .driver_stuck_ms
+            .map(|_| Text::new(format!("the driver does not answer the probe of job {job}"))),
         Link::Silent => Some(Text::new(format!("the probe of job {job} is silent"))),
-        Link::Ended => Some(Text::new(format!("job {job} is ending"))),
         Link::Down { reason, .. } | Link::Refused { reason, .. } => {
-            Some(Text::new(format!("there is no probe in job {job}: {reason}")))
+            let is_old = now_ms.saturating_sub(probe.last_line_ms) >= SILENT_MS;
+            is_old.then(|| Text::new(format!("there is no probe in job {job}: {reason}")))
         }
+        Link::Waiting | Link::Connecting { .. } | Link::Ended => before,
     }
 }
 
@@ -170,6 +181,7 @@ impl Node {
                 gpus: Vec::new(),
                 own: Vec::new(),
                 providers: Vec::new(),
+                faults: BTreeMap::new(),
                 probes: before.map(|before| before.probes).unwrap_or_default(),
             })
         });
@@ -203,6 +215,9 @@ impl Node {
 
     /// Decides in which of the user's jobs a probe runs: those with GPUs that the node's own probe does not see.
     pub fn settle_job_probes(&mut self, jobs: &[Job], user: &str, now_ms: u64, changes: &mut NodeChanges) {
+        if self.confined.is_none() {
+            return;
+        }
         let wanted = self.wanted_job_probes(jobs, user);
         let name = self.picture.name.clone();
         let Some(confined) = &mut self.confined else { return };
@@ -210,6 +225,7 @@ impl Node {
             return;
         }
         confined.probes.retain(|job, _| wanted.contains(job));
+        confined.faults.retain(|job, _| wanted.contains(job));
         for job in wanted {
             confined.probes.entry(job).or_insert_with(|| Node::without_history(name.clone()));
         }
@@ -265,10 +281,11 @@ impl Node {
     }
 
     fn apply_job_changes(&mut self, noted: &NodeChanges, now_ms: u64, changes: &mut NodeChanges) {
-        if noted.gpus || noted.head {
+        let has_news = self.confined.as_mut().is_some_and(|confined| confined.settle_faults(now_ms));
+        if noted.gpus || noted.head || has_news {
             self.merge_job_probes(now_ms, changes);
         }
-        if noted.processes || noted.head {
+        if noted.processes || has_news {
             self.merge_job_processes(changes);
         }
         if !noted.were.is_empty() || noted.rates {
@@ -313,7 +330,7 @@ impl Node {
         let Some(confined) = &self.confined else { return };
         for (position, job, probe, row) in confined.of_jobs() {
             let (gpu, from) = (&mut self.picture.gpus[position], &probe.picture().gpus[row]);
-            let lost = fault(*job, probe);
+            let lost = confined.faults.get(job).cloned();
             let gaps = match &lost {
                 Some(why) => vec![ProcessGap::Failed(why.clone())],
                 None => from.gaps.clone(),

@@ -55,8 +55,10 @@ fn wanted(fleet: &Fleet) -> Vec<u32> {
     fleet.job_probes(&name("n1")).iter().map(|job| job.0).collect()
 }
 
-/// Number, utilisation and owners of each GPU.
-fn gpus(fleet: &Fleet) -> Vec<(u32, Option<u64>, Vec<(u32, Evidence)>)> {
+/// Number, utilisation and owners of a GPU.
+type Shown = (u32, Option<u64>, Vec<(u32, Evidence)>);
+
+fn gpus(fleet: &Fleet) -> Vec<Shown> {
     let owners = |gpu: &nodeglass_protocol::picture::GpuPicture| {
         gpu.owners.iter().map(|owner| (owner.job.0, owner.by)).collect()
     };
@@ -185,21 +187,35 @@ fn a_probe_that_dies_takes_its_readings_with_it_and_states_why() {
     job_line(&mut fleet, 18, process("n1", 0, 8, Some(18)), 2_100);
     of_job(&mut fleet, 18, NodeEvent::Down { why: "srun ended".into(), retry_at_ms: 9_000 }, 2_500);
     line(&mut fleet, "n1", sample(52, &[24]), 3_000);
-    let picture = node(&fleet, "n1");
+    // Perhaps its job has ended; that is no fault of the GPU.
+    assert_eq!((gpus(&fleet)[0].1, node(&fleet, "n1").gpus[0].fault.clone()), (None, None));
+    line(&mut fleet, "n1", sample(67, &[24]), 18_000);
+    fleet.handle(Event::Tick, 18_000);
+    of_job(&mut fleet, 18, NodeEvent::Connecting { failures: 1 }, 18_100);
+    let (picture, why) = (node(&fleet, "n1"), "there is no probe in job 18: srun ended");
     let gpu = &picture.gpus[0];
-    let why = "there is no probe in job 18: srun ended";
-    assert_eq!(
-        (gpu.row.value(GpuField::Util), gpu.fault.as_ref().map(|text| text.as_str())),
-        (None, Some(why))
-    );
+    assert_eq!((gpu.row.value(GpuField::Util), &gpu.fault), (None, &Some(why.into())));
     assert_eq!(gpu.gaps, [ProcessGap::Failed(why.into())]);
     assert_eq!((processes(&fleet).len(), picture.gpus[1].row.value(GpuField::Util)), (0, Some(24)));
     assert_eq!(limits(picture), [format!("2 of 4 GPUs visible: those of jobs 17, 18; {why}")]);
     // Its successor reports all of it again.
-    job_line(&mut fleet, 18, confined(18, &[0]), 3_500);
-    job_line(&mut fleet, 18, sample(53, &[82]), 3_900);
-    line(&mut fleet, "n1", sample(53, &[24]), 4_000);
+    job_line(&mut fleet, 18, confined(18, &[0]), 18_500);
+    job_line(&mut fleet, 18, sample(68, &[82]), 18_900);
+    line(&mut fleet, "n1", sample(68, &[24]), 19_000);
     assert_eq!((gpus(&fleet)[0].1, node(&fleet, "n1").gpus[0].fault.clone()), (Some(82), None));
+}
+
+#[test]
+fn a_refused_step_is_stated_although_its_gpus_are_unknown() {
+    let mut fleet = two_jobs();
+    let why = "SLURM refuses steps of job 18".into();
+    of_job(&mut fleet, 18, NodeEvent::Down { why, retry_at_ms: 90_000 }, 30_000);
+    assert_eq!(
+        limits(node(&fleet, "n1")),
+        [
+            "1 of 4 GPUs visible: those of jobs 17, 18; there is no probe in job 18: SLURM refuses steps of job 18"
+        ]
+    );
 }
 
 #[test]
