@@ -132,10 +132,14 @@ impl Confined {
         let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
         all.gpus.visible = count(gpus).min(all.gpus.devices);
         all.instances.visible = count(self.providers.len() - gpus).min(all.instances.devices);
-        let jobs: BTreeSet<JobId> = self.probes.keys().copied().chain(self.by.job).collect();
-        let jobs: Vec<_> = jobs.iter().map(ToString::to_string).collect();
-        let visible =
-            all.is_partial().then(|| format!("{}: those of jobs {}", all.extent(), jobs.join(", ")));
+        let seen_by = self.providers.iter().filter_map(|provider| provider.job.or(self.by.job));
+        let jobs: Vec<_> = seen_by.collect::<BTreeSet<_>>().iter().map(ToString::to_string).collect();
+        let of_jobs = match &*jobs {
+            [] => String::new(),
+            [job] => format!(": those of job {job}"),
+            jobs => format!(": those of jobs {}", jobs.join(", ")),
+        };
+        let visible = all.is_partial().then(|| format!("{}{of_jobs}", all.extent()));
         let parts: Vec<_> = visible.into_iter().chain(self.faults.values().map(Text::to_string)).collect();
         (!parts.is_empty()).then(|| parts.join("; "))
     }

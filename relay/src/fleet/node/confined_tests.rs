@@ -212,9 +212,7 @@ fn a_refused_step_is_stated_although_its_gpus_are_unknown() {
     of_job(&mut fleet, 18, NodeEvent::Down { why, retry_at_ms: 90_000 }, 30_000);
     assert_eq!(
         limits(node(&fleet, "n1")),
-        [
-            "1 of 4 GPUs visible: those of jobs 17, 18; there is no probe in job 18: SLURM refuses steps of job 18"
-        ]
+        ["1 of 4 GPUs visible: those of job 17; there is no probe in job 18: SLURM refuses steps of job 18"]
     );
 }
 
