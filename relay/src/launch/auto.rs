@@ -1,6 +1,6 @@
 //! Chooses among launchers: the first one, until it cannot log in to a host, then the next for the whole site.
 
-use super::{JobLauncher, LaunchError, Launcher, NodeStream};
+use super::{JobLauncher, LaunchError, Launcher, LoginState, NodeStream};
 use async_trait::async_trait;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::picture::LauncherStatus;
@@ -70,8 +70,8 @@ impl Launcher for AutoLauncher {
         self.launchers.iter().find_map(|launcher| launcher.job_launcher())
     }
 
-    async fn login_fingerprint(&self) -> Option<u64> {
-        self.current().login_fingerprint().await
+    async fn login_state(&self) -> Option<LoginState> {
+        self.current().login_state().await
     }
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {

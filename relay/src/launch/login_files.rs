@@ -3,7 +3,7 @@
 
 use super::identity::agent_keys;
 use super::ssh_config::HostSettings;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,34 @@ const SCRIPTS: [&str; 9] = [
     ".zshenv",
     ".kshrc",
 ];
+
+/// The local state that logins depend on: a hash of each file, folder or agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginState(BTreeMap<PathBuf, u64>);
+
+impl LoginState {
+    /// Returns whether a place that both cover has changed. A login that names further files is no change.
+    pub fn differs_from(&self, other: &Self) -> bool {
+        self.0.iter().any(|(place, hash)| other.0.get(place).is_some_and(|other| other != hash))
+    }
+
+    /// Both states; `first` wins where both cover a place.
+    pub fn join(first: Option<Self>, second: Option<Self>) -> Option<Self> {
+        match (first, second) {
+            (Some(first), Some(mut second)) => {
+                second.0.extend(first.0);
+                Some(second)
+            }
+            (first, second) => first.or(second),
+        }
+    }
+}
+
+impl FromIterator<(PathBuf, u64)> for LoginState {
+    fn from_iter<T: IntoIterator<Item = (PathBuf, u64)>>(places: T) -> Self {
+        Self(places.into_iter().collect())
+    }
+}
 
 /// The files to check.
 pub(super) struct LoginFiles {
@@ -70,24 +98,33 @@ impl LoginFiles {
         }
     }
 
-    /// A hash that changes with any of it; `None` if the files cannot be read.
-    pub(super) async fn fingerprint(&self) -> Option<u64> {
+    /// The current state; `None` if the files cannot be read in time.
+    pub(super) async fn state(&self) -> Option<LoginState> {
         let permit = timeout(FILES_LIMIT, self.one.clone().acquire_owned()).await.ok()?.ok()?;
         let named = self.named.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let files: Vec<PathBuf> = self.places.iter().cloned().chain(named.files).collect();
         let result = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let mut hasher = DefaultHasher::new();
-            files.iter().for_each(|place| hash_place(place, &mut hasher));
-            hasher
+            let with_hash = |place: PathBuf| {
+                let hash = hash_of(|hasher| hash_place(&place, hasher));
+                (place, hash)
+            };
+            files.into_iter().map(with_hash).collect::<LoginState>()
         });
-        let mut hasher = timeout(FILES_LIMIT, result).await.ok()?.ok()?;
+        let mut state = timeout(FILES_LIMIT, result).await.ok()?.ok()?;
         for agent in named.agents {
             // An agent that has ended, or does not respond, holds no keys.
-            agent_keys(&agent).await.unwrap_or_default().hash(&mut hasher);
+            let keys = agent_keys(&agent).await.unwrap_or_default();
+            state.0.insert(agent, hash_of(|hasher| keys.hash(hasher)));
         }
-        Some(hasher.finish())
+        Some(state)
     }
+}
+
+fn hash_of(value: impl FnOnce(&mut DefaultHasher)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value(&mut hasher);
+    hasher.finish()
 }
 
 /// Hashes a file, or each file of a folder. Sockets are ignored: `ssh` itself creates some there.
@@ -113,7 +150,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[tokio::test]
-    async fn a_change_of_any_login_file_changes_the_fingerprint() {
+    async fn a_change_of_any_login_file_changes_the_state() {
         let home = tempfile::tempdir().unwrap();
         let ssh = home.path().join(".ssh");
         fs::create_dir(&ssh).unwrap();
@@ -123,7 +160,7 @@ mod tests {
         let other = home.path().join("elsewhere");
         let login_files = LoginFiles::new(home.path(), None);
         login_files.named.lock().unwrap().files.insert(other.clone());
-        let mut seen = vec![login_files.fingerprint().await.unwrap()];
+        let mut before = login_files.state().await.unwrap();
         let mends: [&dyn Fn(); 5] = [
             &|| fs::write(ssh.join("known_hosts"), "n1 ssh-ed25519 AAAA\n").unwrap(),
             &|| fs::write(ssh.join("config"), "Host *\n").unwrap(),
@@ -133,16 +170,20 @@ mod tests {
         ];
         for (number, mend) in mends.iter().enumerate() {
             mend();
-            let now = login_files.fingerprint().await.unwrap();
-            assert!(!seen.contains(&now), "change {number} is not seen");
-            seen.push(now);
+            let now = login_files.state().await.unwrap();
+            assert!(now.differs_from(&before), "change {number} is not seen");
+            before = now;
         }
         let _socket = UnixListener::bind(ssh.join("master-1")).unwrap();
         fs::write(home.path().join("results.csv"), "1\n").unwrap();
         assert_eq!(
-            login_files.fingerprint().await,
-            seen.last().copied(),
+            login_files.state().await,
+            Some(before.clone()),
             "neither a socket nor a file of the user's"
         );
+        // A login names a further file, which was there before.
+        login_files.named.lock().unwrap().files.insert(home.path().join("results.csv"));
+        let now = login_files.state().await.unwrap();
+        assert!(now != before && !now.differs_from(&before));
     }
 }

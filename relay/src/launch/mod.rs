@@ -17,6 +17,8 @@ pub mod ssh_config;
 pub mod target;
 pub mod upload;
 
+pub use login_files::LoginState;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use nodeglass_protocol::picture::LauncherStatus;
@@ -56,8 +58,9 @@ pub trait Launcher: Send + Sync + 'static {
         None
     }
 
-    /// A hash of the login's local state: keys, the agent, known hosts, configuration. `None` if unknown.
-    async fn login_fingerprint(&self) -> Option<u64> {
+    /// The local state that logins depend on: keys, the agent, known hosts, configuration. `None` if
+    /// unknown.
+    async fn login_state(&self) -> Option<LoginState> {
         None
     }
 }

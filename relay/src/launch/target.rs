@@ -1,6 +1,6 @@
 //! Where the probe of a node is started, for nodes that are not simply reached by their name.
 
-use super::{JobLauncher, LaunchError, Launcher, NodeStream};
+use super::{JobLauncher, LaunchError, Launcher, LoginState, NodeStream};
 use async_trait::async_trait;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::picture::LauncherStatus;
@@ -129,8 +129,8 @@ impl Launcher for ByTarget {
         self.site.job_launcher()
     }
 
-    async fn login_fingerprint(&self) -> Option<u64> {
-        self.site.login_fingerprint().await
+    async fn login_state(&self) -> Option<LoginState> {
+        LoginState::join(self.site.login_state().await, self.listed.login_state().await)
     }
 }
 

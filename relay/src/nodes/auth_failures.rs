@@ -5,6 +5,7 @@
 //! failures per address, and a locked-out login node would hurt everybody on it. Retries of one node are
 //! limited whatever it refused, so that no error in these reasons can flood it.
 
+use crate::launch::LoginState;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,12 +22,11 @@ pub(super) const MAX_LOGIN_RETRIES: usize = 6;
 pub(super) const MIN_RETRY_GAP: Duration = Duration::from_secs(30);
 
 /// The state of keys and configuration at some time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CredentialSnapshot {
     /// When it was read.
     pub(super) at: Instant,
-    /// Its hash ([`crate::launch::Launcher::login_fingerprint`]).
-    pub(super) fingerprint: u64,
+    pub(super) state: LoginState,
 }
 
 /// What was refused.
@@ -52,15 +52,16 @@ pub(super) struct AuthFailure {
     pub(super) jobs: Vec<JobId>,
     /// When it happened.
     pub(super) at: Instant,
-    /// The fingerprint of credentials at that time ([`crate::launch::Launcher::login_fingerprint`]).
-    pub(super) credentials: Option<u64>,
+    /// The credentials of that attempt, read before it.
+    pub(super) credentials: Option<LoginState>,
 }
 
 impl AuthFailure {
     /// Returns whether there is a reason to expect a different result now.
-    pub(super) fn is_outdated(&self, jobs: &[JobId], credentials: Option<u64>) -> bool {
+    pub(super) fn is_outdated(&self, jobs: &[JobId], credentials: Option<&LoginState>) -> bool {
         let has_new_job = jobs.iter().any(|job| !self.jobs.contains(job));
-        let is_other = matches!((self.credentials, credentials), (Some(then), Some(now)) if then != now);
+        let is_other =
+            matches!((&self.credentials, credentials), (Some(then), Some(now)) if now.differs_from(then));
         has_new_job || is_other
     }
 }

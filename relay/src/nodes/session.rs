@@ -9,7 +9,7 @@ use super::probe_connection::{DisconnectReason, ProbeConnection};
 use super::{FromNode, JobList, QueuedRequest, SampleSchedule};
 use crate::clock::Clock;
 use crate::fleet::NodeEvent;
-use crate::launch::{LaunchError, Launcher};
+use crate::launch::{LaunchError, Launcher, LoginState};
 use crate::slurm::{PollReason, PollTrigger};
 use bytes::Bytes;
 use nodeglass_protocol::probe::delta::ParsedLine;
@@ -54,6 +54,8 @@ pub(super) struct Session {
     pub(super) position: Option<StreamPosition>,
     /// Recent refusals of all nodes, including this one's in earlier sessions.
     pub(super) auth_failures: AuthFailureCache,
+    /// The credentials before the current attempt.
+    pub(super) attempted_with: Option<LoginState>,
     /// The job list that the target is based on.
     pub(super) job_lists: watch::Receiver<JobList>,
     /// The current credentials.
@@ -100,7 +102,7 @@ impl Session {
                     DisconnectReason::Stopped => WakeReason::Stopped,
                     DisconnectReason::NeedsUser { kind, why, advice } => {
                         let (jobs, at) = (self.jobs(), Instant::now());
-                        let credentials = self.launcher.login_fingerprint().await;
+                        let credentials = self.attempted_credentials().await;
                         let failure = AuthFailure { kind, why, advice, jobs, at, credentials };
                         self.auth_failures.record(&self.node, &failure);
                         self.wait_after_auth_failure(failure).await
@@ -143,6 +145,8 @@ impl Session {
                 WakeReason::Changed => {}
             }
         }
+        // Read first: what the user changes during the attempt is a reason to retry.
+        self.attempted_with = self.launcher.login_state().await;
         if let Err(reason) = self.emit(NodeEvent::Connecting { failures: backoff.failures() }).await {
             return reason;
         }
@@ -164,11 +168,12 @@ impl Session {
         loop {
             // Files are only checked while a session waits, so an older value says nothing about later
             // changes.
-            let latest = *self.credentials.borrow_and_update();
-            let now = latest.filter(|latest| latest.at > failure.at).map(|latest| latest.fingerprint);
+            let latest = self.credentials.borrow_and_update().clone();
+            let now = latest.filter(|latest| latest.at > failure.at).map(|latest| latest.state);
             // If they could not be read then, compare from now on.
-            failure.credentials = failure.credentials.or(now);
-            if failure.is_outdated(&self.jobs(), now) && self.auth_failures.may_try(&self.node, kind) {
+            failure.credentials = failure.credentials.or_else(|| now.clone());
+            if failure.is_outdated(&self.jobs(), now.as_ref()) && self.auth_failures.may_try(&self.node, kind)
+            {
                 return WakeReason::Retry;
             }
             match self.wait(None, &state).await {
@@ -186,7 +191,7 @@ impl Session {
         if self.denied >= MAX_DENIED && self.job_lists.borrow().is_fresh {
             self.denied = 0;
             let (kind, at) = (FailureKind::Account, Instant::now());
-            let credentials = self.launcher.login_fingerprint().await;
+            let credentials = self.attempted_credentials().await;
             let advice = "SLURM says that a job of yours runs there: if `ssh` is denied too, ask the administrators; \
                           it is tried again for your next job there";
             let failure =
@@ -279,6 +284,12 @@ impl Session {
     /// The user's jobs that run on the node.
     fn jobs(&self) -> Vec<JobId> {
         self.wanted.borrow().schedule.jobs.clone()
+    }
+
+    /// The credentials of the attempt that failed. Files that a login names are known only after the first
+    /// one, and are taken as they are now.
+    async fn attempted_credentials(&mut self) -> Option<LoginState> {
+        LoginState::join(self.attempted_with.take(), self.launcher.login_state().await)
     }
 
     /// Logs why there is no link, as a warning if the reason is new.

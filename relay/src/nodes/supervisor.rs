@@ -224,6 +224,7 @@ impl Supervisor {
             position: None,
             // A job that refuses steps says nothing about logins to its node.
             auth_failures: if job.is_none() { self.auth_failures.clone() } else { Default::default() },
+            attempted_with: None,
             job_lists: self.job_lists.subscribe(),
             credentials: self.credentials.clone(),
             poll_trigger: self.poll_trigger.clone(),
@@ -289,8 +290,7 @@ async fn watch_credentials(
         tick.tick().await;
         if auth_failures.has_waiters() {
             let at = Instant::now();
-            let latest =
-                launcher.login_fingerprint().await.map(|fingerprint| CredentialSnapshot { at, fingerprint });
+            let latest = launcher.login_state().await.map(|state| CredentialSnapshot { at, state });
             // Even if unchanged: retries are limited, and a node that may not be retried now may be
             // later.
             found.send_replace(latest);

@@ -8,7 +8,7 @@ mod supervisor;
 
 use super::*;
 use crate::clock::Clock;
-use crate::launch::{JobLauncher, LaunchError, Launcher, NodeStream, StreamEnd};
+use crate::launch::{JobLauncher, LaunchError, Launcher, LoginState, NodeStream, StreamEnd};
 use crate::slurm::{PollReason, PollTrigger};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -36,8 +36,10 @@ struct Probe {
 struct FakeLauncher {
     launches: Mutex<VecDeque<Result<NodeStream, LaunchError>>>,
     tries: Mutex<Vec<Instant>>,
-    /// Fingerprint of the login files; 0 if unknown.
+    /// Hash of the login files; 0 if unknown.
     credentials: AtomicU64,
+    /// What they become during the next launch.
+    changes_to: Mutex<Option<u64>>,
     /// Starts probes in jobs, if it can.
     in_jobs: Option<Arc<FakeJobLauncher>>,
 }
@@ -65,6 +67,9 @@ impl Launcher for FakeLauncher {
 
     async fn launch(&self, _: &NodeName) -> Result<NodeStream, LaunchError> {
         self.tries.lock().unwrap().push(Instant::now());
+        if let Some(credentials) = self.changes_to.lock().unwrap().take() {
+            self.credentials.store(credentials, Ordering::Relaxed);
+        }
         let next = self.launches.lock().unwrap().pop_front();
         next.unwrap_or_else(|| Err(LaunchError::Unreachable { why: "nothing is prepared".into() }))
     }
@@ -73,8 +78,9 @@ impl Launcher for FakeLauncher {
         self.in_jobs.clone().map(|jobs| jobs as Arc<dyn JobLauncher>)
     }
 
-    async fn login_fingerprint(&self) -> Option<u64> {
-        Some(self.credentials.load(Ordering::Relaxed)).filter(|credentials| *credentials != 0)
+    async fn login_state(&self) -> Option<LoginState> {
+        let hash = Some(self.credentials.load(Ordering::Relaxed)).filter(|hash| *hash != 0)?;
+        Some(LoginState::from_iter([("~/.ssh".into(), hash)]))
     }
 }
 

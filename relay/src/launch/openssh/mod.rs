@@ -14,7 +14,7 @@ use super::login_files::LoginFiles;
 use super::ssh_config::{self, HostSettings, Local};
 use super::target::Targets;
 use super::upload::ProbeBinary;
-use super::{LaunchError, Launcher, NodeStream, StreamEnd};
+use super::{LaunchError, Launcher, LoginState, NodeStream, StreamEnd};
 use async_trait::async_trait;
 use bytes::Bytes;
 use failure::unreachable;
@@ -117,8 +117,8 @@ impl Launcher for OpensshLauncher {
         super::is_on_path(SSH)
     }
 
-    async fn login_fingerprint(&self) -> Option<u64> {
-        self.login_files.fingerprint().await
+    async fn login_state(&self) -> Option<LoginState> {
+        self.login_files.state().await
     }
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {

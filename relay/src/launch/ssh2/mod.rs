@@ -12,7 +12,7 @@ use super::login_files::LoginFiles;
 use super::ssh_config::{self, HostSettings, Local};
 use super::target::Targets;
 use super::upload::ProbeBinary;
-use super::{LaunchError, Launcher, NodeStream};
+use super::{LaunchError, Launcher, LoginState, NodeStream};
 use async_trait::async_trait;
 use auth::{AGENT_THREADS, AgentPermits};
 use connect::TrustedOnce;
@@ -54,8 +54,8 @@ impl Launcher for Ssh2Launcher {
         "ssh2"
     }
 
-    async fn login_fingerprint(&self) -> Option<u64> {
-        self.login_files.fingerprint().await
+    async fn login_state(&self) -> Option<LoginState> {
+        self.login_files.state().await
     }
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {

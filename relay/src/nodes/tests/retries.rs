@@ -164,6 +164,23 @@ async fn a_fix_is_noticed_and_all_nodes_reconnect() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_fix_during_an_attempt_is_noticed() {
+    let mut harness = Harness::empty();
+    harness.launcher.credentials.store(1, Ordering::Relaxed);
+    (0..2).for_each(|_| harness.launcher.fails(no_key()));
+    harness.set_targets();
+    harness.refused().await;
+    // The attempt that the user requests has read the old files when they change.
+    *harness.launcher.changes_to.lock().unwrap() = Some(2);
+    harness.supervisor.retry(None);
+    harness.refused().await;
+    let mut probe = harness.launcher.probe();
+    probe.hello(1).await;
+    let control = timeout(Duration::from_secs(60), probe.control()).await.expect("a third attempt");
+    assert!(matches!(control, Some(Control::Interval { .. })));
+}
+
+#[tokio::test(start_paused = true)]
 async fn t34_a_change_that_does_not_help_costs_few_logins() {
     let mut harness = Harness::empty();
     harness.launcher.credentials.store(1, Ordering::Relaxed);
