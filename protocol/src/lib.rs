@@ -8,6 +8,7 @@
 //! * [`gpu`], [`process`], [`host`], [`job`] — the entities that both wires describe.
 //! * [`source`] — a vendor's driver on a node, and its state.
 //! * [`request`] — requests with a single response: process details, signals, job control, log tails.
+//! * [`range`] — long-term history of a topic.
 //! * [`share`] — what a teammate may view, and until when.
 //!
 //! The crate does no I/O and builds for `wasm32-unknown-unknown`. `PROTOCOL.md` documents both
@@ -27,7 +28,7 @@ pub use field::{Cell, Field, Row};
 pub use id::{GpuUuid, IdError, JobId, NodeName};
 pub use live::{frame, handshake};
 pub use model::{
-    cluster, confinement, gpu, history, host, job, picture, process, request, share, source, trace,
+    cluster, confinement, gpu, history, host, job, picture, process, range, request, share, source, trace,
     unattributed,
 };
 pub use picture::Picture;

@@ -31,6 +31,7 @@ use nodeglass_protocol::process::{
     Container, ProcessDetail, ProcessFacts, ProcessKind, ProcessReadings, Rank, RelatedProcess, Runtime,
     Variable,
 };
+use nodeglass_protocol::range::{GpuRange, NodeRange, RangeHistory, RangeQuery, Summaries, Summary};
 use nodeglass_protocol::request::{
     Audience, AuditEntry, JobAction, LogRef, LogStream, ProbeRequest, ProcessRef, Request, Response,
     RetryTarget, Signal, Tail,
@@ -393,6 +394,15 @@ fn messages_of_the_page() {
     ];
     both("requests", &requests.map(|request| ClientMessage::Request { number: 5, request }).to_vec());
     both("follow", &ClientMessage::Follow(vec![LogRef { job: JobId(17), stream: LogStream::Stderr }]));
+    let query = RangeQuery {
+        topic: Topic::Job(JobId(17)),
+        from_ms: 691_200_000,
+        to_ms: 694_800_000,
+        step_ms: 10_000,
+        gpu_fields: vec!["util_pct".into()],
+        host_fields: vec!["cpu_pct".into()],
+    };
+    both("query-range", &ClientMessage::Range { number: 6, query });
 }
 
 #[test]
@@ -441,6 +451,13 @@ fn messages_of_the_relay() {
     both("snapshot", &message);
     both("gone", &ServerMessage::Gone(Topic::Node(node_name())));
     both("lagged", &ServerMessage::Lagged { missed: 4 });
+    let mut summaries = Summaries::default();
+    let summary = Summary { mean: Cell::steps(40), min: Cell::steps(3), max: Cell::steps(99) };
+    (69_120..69_124).for_each(|slot| summaries.push(slot, summary));
+    let gpu = GpuRange { uuid: GpuUuid::new("GPU-0"), fields: vec![summaries.clone()] };
+    let node_range = NodeRange { node: node_name(), gpus: vec![gpu], host: vec![summaries] };
+    let range = RangeHistory { step_ms: 10_000, begins_ms: Some(691_200_000), nodes: vec![node_range] };
+    both("range", &ServerMessage::Range { number: 6, range });
     both("histories", &ServerMessage::Histories(Histories { topic: 3, nodes: vec![(1, history())] }));
     for (name, close_reason) in [
         ("bye-refused", CloseReason::Refused),

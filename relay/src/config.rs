@@ -44,6 +44,7 @@ const SWITCH: &str = "BOOL";
 const LISTEN: &str = "Listen";
 const WATCH: &str = "What to watch";
 const NODES: &str = "Nodes";
+const HISTORY: &str = "History";
 const ACCESS: &str = "Access";
 const PROXY: &str = "Behind a proxy";
 const LOG: &str = "Log";
@@ -134,6 +135,11 @@ pub struct Config {
     /// The node-probe binary to run on nodes [default: the one next to relay]
     #[arg(long, env = "NODEGLASS_PROBE", value_name = "PATH", value_parser = value::probe, help_heading = NODES)]
     pub probe: Option<PathBuf>,
+
+    /// Memory for the history of a week; when it is used up, fine steps older than some hours go first
+    #[arg(long, env = "NODEGLASS_HISTORY_MEM", value_name = "SIZE", default_value = "64M")]
+    #[arg(value_parser = value::history_mem, help_heading = HISTORY)]
+    pub history_mem: usize,
 
     /// Host name that browsers may use besides localhost; may be repeated
     #[arg(long = "allowed-host", env = "NODEGLASS_ALLOWED_HOST", value_name = "NAME")]

@@ -14,6 +14,7 @@ pub mod clock;
 pub mod config;
 pub mod event_loop;
 pub mod fleet;
+pub mod history;
 pub mod hosts;
 pub mod launch;
 pub mod live;

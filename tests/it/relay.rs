@@ -5,7 +5,8 @@ use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::{CloseReason, Mode, Role, Topic};
-use nodeglass_protocol::{GpuField, Picture};
+use nodeglass_protocol::range::RangeQuery;
+use nodeglass_protocol::{Cell, Field, GpuField, Picture};
 use nodeglass_tests::client::{Client, Known};
 use nodeglass_tests::http;
 use nodeglass_tests::process::Process;
@@ -27,6 +28,62 @@ async fn the_demo_shows_a_changing_cluster() -> Result<()> {
         .until(&Topic::Overview, "moving numbers", |known| utilisation(&known.picture) != first)
         .await?;
     ensure!(picture.jobs.len() >= 3, "several jobs: {:?}", picture.jobs);
+    Ok(())
+}
+
+#[tokio::test]
+async fn long_term_history_agrees_with_the_samples_that_the_page_has() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let mut client = Client::connect(relay.link(), Form::Json).await?;
+    client.subscribe(&[Topic::Overview]).await?;
+    // The probes have kept ten minutes, which the relay asks for.
+    let trace = |picture: &Picture| {
+        let node = picture.nodes.iter().find(|node| node.history.is_some() && !node.gpus.is_empty())?;
+        let trace = node.history.as_ref()?.gpu(0, GpuField::Util)?.clone();
+        (trace.points().filter(|(_, cell)| cell.is_some()).count() > 500).then_some((node.clone(), trace))
+    };
+    let known = client
+        .until(&Topic::Overview, "ten minutes of history", |known| trace(&known.picture).is_some())
+        .await?;
+    let ((node, trace), at_ms) = (trace(known).context("a trace")?, known.at_ms);
+    let query = RangeQuery {
+        topic: Topic::Node(node.name.clone()),
+        from_ms: at_ms - 600_000,
+        to_ms: at_ms,
+        step_ms: 10_000,
+        gpu_fields: vec![GpuField::Util.name().into()],
+        host_fields: Vec::new(),
+    };
+    let range = client.range(query.clone()).await?;
+    ensure!(range.step_ms == 10_000 && range.nodes.len() == 1);
+    let gpu =
+        range.nodes[0].gpus.iter().find(|gpu| gpu.uuid == node.gpus[0].facts.uuid).context("its GPU")?;
+    let mut compared = 0;
+    for (slot, summary) in gpu.fields[0].since(0) {
+        let Some(summary) = summary else { continue };
+        let slot_ms = slot * 10_000;
+        let seconds: Vec<_> = trace
+            .since(slot_ms)
+            .take_while(|(at_ms, _)| *at_ms < slot_ms + 10_000)
+            .filter_map(|(_, cell)| cell.and_then(Cell::value))
+            .collect();
+        // Complete slots that lie within the trace.
+        if seconds.len() < 10 || slot_ms + 12_000 > at_ms {
+            continue;
+        }
+        let mean = f64::from(seconds.iter().sum::<u32>()) / 10.0;
+        let value = |cell: Cell| f64::from(cell.value().unwrap_or(u32::MAX));
+        let extremes = [summary.min, summary.max].map(value);
+        let expected =
+            [seconds.iter().min(), seconds.iter().max()].map(|value| f64::from(*value.unwrap_or(&0)));
+        ensure!((value(summary.mean) - mean).abs() <= 1.0, "{summary:?} of {seconds:?}");
+        ensure!(extremes == expected, "{summary:?} of {seconds:?}");
+        compared += 1;
+    }
+    ensure!(compared > 40, "{compared} slots were compared");
+    // A topic that does not exist has no history, and the connection lives on.
+    let nowhere = RangeQuery { topic: Topic::Job(nodeglass_protocol::JobId(1)), ..query };
+    ensure!(client.range(nowhere).await?.nodes.is_empty());
     Ok(())
 }
 

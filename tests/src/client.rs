@@ -9,6 +9,7 @@ use nodeglass_protocol::Picture;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Exchange, Key, Nonce};
 use nodeglass_protocol::live::{ClientMessage, CloseReason, KeyId, ServerMessage, Topic, Welcome};
+use nodeglass_protocol::range::{RangeHistory, RangeQuery};
 use nodeglass_protocol::request::{LogRef, Request, Response};
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ pub struct Client {
     known: BTreeMap<Topic, Known>,
     /// Answers to its questions, by number.
     responses: BTreeMap<u32, Response>,
+    ranges: BTreeMap<u32, RangeHistory>,
     questions: u32,
     /// Lines of followed logs.
     logs: BTreeMap<LogRef, Vec<String>>,
@@ -132,6 +134,7 @@ impl Client {
                 welcome: *welcome,
                 known: BTreeMap::new(),
                 responses: BTreeMap::new(),
+                ranges: BTreeMap::new(),
                 questions: 0,
                 logs: BTreeMap::new(),
                 received_bytes: 0,
@@ -196,6 +199,25 @@ impl Client {
             }
         });
         waited.await.context("no answer in time")?
+    }
+
+    /// Queries long-term history, and processes messages until it arrives.
+    ///
+    /// # Errors
+    /// If the connection is broken, or no answer arrives within [`TIMEOUT`].
+    pub async fn range(&mut self, query: RangeQuery) -> Result<RangeHistory> {
+        self.questions += 1;
+        let number = self.questions;
+        send(&mut self.socket, self.form, &ClientMessage::Range { number, query }).await?;
+        let waited = tokio::time::timeout(TIMEOUT, async {
+            loop {
+                if let Some(range) = self.ranges.remove(&number) {
+                    return anyhow::Ok(range);
+                }
+                self.step().await?;
+            }
+        });
+        waited.await.context("no history in time")?
     }
 
     /// Follows these logs.
@@ -324,6 +346,7 @@ impl Client {
                 self.known.values_mut().for_each(|known| known.behind = true);
             }
             ServerMessage::Response { number, response } => drop(self.responses.insert(number, response)),
+            ServerMessage::Range { number, range } => drop(self.ranges.insert(number, range)),
             ServerMessage::Log { of, tail } => {
                 let lines = self.logs.entry(of).or_default();
                 if tail.restarted {

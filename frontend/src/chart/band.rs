@@ -43,6 +43,20 @@ impl Band {
     }
 }
 
+impl Band {
+    /// Widens minimum and maximum to the lowest and highest values of each step, given by series.
+    pub fn widen<'a>(&mut self, extremes: impl IntoIterator<Item = (&'a [Option<f32>], &'a [Option<f32>])>) {
+        for (lows, highs) in extremes {
+            let pairs = self.low.iter_mut().zip(&mut self.high).zip(lows.iter().zip(highs));
+            for ((low, high), extreme) in pairs {
+                if let ((Some(low), Some(high)), (Some(lowest), Some(highest))) = ((low, high), extreme) {
+                    (*low, *high) = (low.min(*lowest), high.max(*highest));
+                }
+            }
+        }
+    }
+}
+
 /// Returns minimum, median and maximum of some values, if there are any; reorders them.
 pub fn spread(values: &mut [f32]) -> Option<(f32, f32, f32)> {
     let middle = values.len().checked_sub(1)? / 2;

@@ -17,5 +17,5 @@ pub use line::{Frame, area, line};
 pub use range::{Limit, Range, RangeStep};
 pub use scale::{time_ticks, value_ticks};
 pub use strips::Strips;
-pub use timeline::{Point, Series, Sums, Window, WindowCache, share};
+pub use timeline::{Extreme, Point, Series, Sums, Window, WindowCache, share};
 pub use tooltip::Placement;

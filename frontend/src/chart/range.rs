@@ -1,5 +1,6 @@
 //! The time range that all graphs of a page share: it follows the current time, or is fixed.
 
+use super::Window;
 use nodeglass_protocol::trace::Trace;
 
 /// A range of the relay's time within the kept history.
@@ -39,18 +40,21 @@ pub enum Limit {
 
 impl Default for Range {
     fn default() -> Self {
-        Self { span_ms: Self::LONGEST_MS, end_ms: None }
+        Self { span_ms: Self::RECENT_MS, end_ms: None }
     }
 }
 
 impl Range {
-    /// The whole history.
-    pub const LONGEST_MS: u64 = Trace::CAPACITY as u64 * Trace::STEP_MS;
+    /// The recent history, one sample per second, which every page has.
+    pub const RECENT_MS: u64 = Trace::CAPACITY as u64 * Trace::STEP_MS;
+    /// The long-term history, of which the page loads what it shows.
+    pub const LONGEST_MS: u64 = 7 * 24 * 3_600_000;
     /// Shortest range; a shorter one would show no more detail.
     pub const SHORTEST_MS: u64 = 30_000;
 
     /// Lengths that a user selects directly, in ms.
-    pub const PRESETS_MS: [u64; 5] = [Self::SHORTEST_MS, 60_000, 120_000, 300_000, Self::LONGEST_MS];
+    pub const PRESETS_MS: [u64; 6] =
+        [60_000, Self::RECENT_MS, 3_600_000, 6 * 3_600_000, 24 * 3_600_000, Self::LONGEST_MS];
 
     /// Returns the last `span_ms`, following the current time.
     pub fn last(span_ms: u64) -> Self {
@@ -99,6 +103,16 @@ impl Range {
     /// Returns where it begins.
     pub fn start_ms(self, now_ms: u64) -> u64 {
         self.end_ms(now_ms).saturating_sub(self.span_ms)
+    }
+
+    /// Returns its window with at most `most` steps if possible.
+    pub fn window(self, now_ms: u64, most: usize) -> Window {
+        let oldest_ms = now_ms.saturating_sub(Self::RECENT_MS + Trace::STEP_MS);
+        let window = Window::over(self.end_ms(now_ms), self.span_ms, most);
+        match self.start_ms(now_ms) < oldest_ms {
+            true => window.of_long_history(self.end_ms(now_ms)),
+            false => window,
+        }
     }
 
     /// Returns a range of the same length that follows the current time.
@@ -154,7 +168,7 @@ impl Range {
 mod tests {
     use super::*;
 
-    const NOW: u64 = 4_000_000;
+    const NOW: u64 = 904_000_000;
 
     #[test]
     fn zooming_keeps_the_moment_under_the_pointer() {
@@ -173,7 +187,8 @@ mod tests {
     #[test]
     fn zooming_is_limited_to_the_shortest_and_longest_range() {
         assert_eq!(Range::default().zoomed(0.001, 1.0, NOW).span_ms(), Range::SHORTEST_MS);
-        assert_eq!(Range::default().zoomed(7.0, 0.5, NOW), Range::default());
+        let longest = Range::last(Range::LONGEST_MS);
+        assert_eq!(longest.zoomed(7.0, 0.5, NOW), longest);
     }
 
     #[test]
@@ -183,7 +198,7 @@ mod tests {
         assert_eq!((past.is_live(), past.end_ms(NOW)), (false, NOW - 60_000));
         assert_eq!(past.end_ms(NOW + 5_000), NOW - 60_000);
         assert!(past.panned(2.0, NOW).is_live());
-        assert_eq!(close.panned(-99.0, NOW).start_ms(NOW), NOW - Range::LONGEST_MS);
+        assert_eq!(close.panned(-99_999.0, NOW).start_ms(NOW), NOW - Range::LONGEST_MS);
     }
 
     #[test]
@@ -208,7 +223,7 @@ mod tests {
         let limits = |range: Range, history_ms| {
             [Earlier, Later, Wider, Narrower].map(|step| range.limit(step, NOW, history_ms))
         };
-        let all = Range::default();
+        let all = Range::last(Range::LONGEST_MS);
         let begin = Some(Limit::HistoryBegins(NOW - Range::LONGEST_MS));
         assert_eq!(limits(all, None), [begin, Some(Limit::Live), Some(Limit::Longest), None]);
         let short = Range::last(60_000);
@@ -221,11 +236,20 @@ mod tests {
     }
 
     #[test]
+    fn what_exceeds_the_recent_history_is_shown_of_the_long_term_one() {
+        let is_long = |range: Range| range.window(NOW, 600).is_long();
+        assert!(!is_long(Range::default()));
+        assert!(!is_long(Range::between(NOW - 500_000, NOW - 400_000, NOW)));
+        assert!(is_long(Range::last(3_600_000)));
+        assert!(is_long(Range::between(NOW - 700_000, NOW - 650_000, NOW)));
+    }
+
+    #[test]
     fn presets_are_possible_ranges() {
         for span_ms in Range::PRESETS_MS {
             assert_eq!(Range::last(span_ms).span_ms(), span_ms);
         }
-        assert_eq!(Range::last(Range::LONGEST_MS), Range::default());
+        assert_eq!(Range::last(Range::RECENT_MS), Range::default());
     }
 
     #[test]

@@ -21,8 +21,9 @@ pub fn value_ticks(top: f32) -> Vec<f32> {
 /// Returns label positions on a time axis of `span_s` seconds: seconds before its end, round values, at most
 /// `most`.
 pub fn time_ticks(span_s: u64, most: usize) -> Vec<u64> {
-    const ROUND: [u64; 9] = [5, 10, 15, 30, 60, 120, 300, 600, 1_800];
-    let step = ROUND.into_iter().find(|step| span_s / step <= most.max(1) as u64).unwrap_or(3_600);
+    const ROUND: [u64; 15] =
+        [5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400];
+    let step = ROUND.into_iter().find(|step| span_s / step <= most.max(1) as u64).unwrap_or(172_800);
     (0..=span_s / step).map(|index| index * step).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Resamples traces to a fixed time grid, so that a chart shifts without flickering.
 
 use nodeglass_protocol::Cell;
+use nodeglass_protocol::range::Summaries;
 use nodeglass_protocol::trace::Trace;
 
 /// Values on the grid of a [`Window`], oldest first; `None` is a gap.
@@ -15,6 +16,19 @@ pub struct Window {
     step_ms: u64,
     /// Number of steps.
     steps: usize,
+    /// Whether it reaches beyond the recent history, so that the long-term history is shown.
+    is_long: bool,
+}
+
+/// Which of a slot's values is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extreme {
+    /// The mean.
+    Mean,
+    /// The lowest.
+    Low,
+    /// The highest.
+    High,
 }
 
 /// What is known of one step.
@@ -45,20 +59,39 @@ impl Window {
     /// Length of a step of [`Self::ten_minutes`], in ms: about the resolution of a sparkline.
     pub const STEP_MS: u64 = 3_000;
     /// Possible step lengths, in ms.
-    const STEPS_MS: [u64; 6] = [1_000, 2_000, 3_000, 5_000, 10_000, 20_000];
+    const STEPS_MS: [u64; 15] = [
+        1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000,
+        1_800_000, 3_600_000, 7_200_000,
+    ];
 
     /// Returns the ten minutes that end with the last complete step at `now_ms`.
     pub fn ten_minutes(now_ms: u64) -> Self {
-        Self { newest: (now_ms / Self::STEP_MS).saturating_sub(1), step_ms: Self::STEP_MS, steps: 200 }
+        Self {
+            newest: (now_ms / Self::STEP_MS).saturating_sub(1),
+            step_ms: Self::STEP_MS,
+            steps: 200,
+            is_long: false,
+        }
     }
 
     /// Returns the `span_ms` that end with the last complete step at `end_ms`, in at most `most` steps if
     /// possible.
     pub fn over(end_ms: u64, span_ms: u64, most: usize) -> Self {
         let fits = |step_ms: &&u64| span_ms.div_ceil(**step_ms) <= most.max(1) as u64;
-        let step_ms = Self::STEPS_MS.iter().find(fits).copied().unwrap_or(20_000);
+        let step_ms = Self::STEPS_MS.iter().find(fits).copied().unwrap_or(7_200_000);
         let steps = (span_ms / step_ms).max(1) as usize;
-        Self { newest: (end_ms / step_ms).saturating_sub(1), step_ms, steps }
+        Self { newest: (end_ms / step_ms).saturating_sub(1), step_ms, steps, is_long: false }
+    }
+
+    /// Returns a window of the long-term history with the same steps that also has the incomplete step at
+    /// `end_ms`: it may be hours long.
+    pub fn of_long_history(self, end_ms: u64) -> Self {
+        Self { is_long: true, newest: end_ms.div_ceil(self.step_ms).saturating_sub(1), ..self }
+    }
+
+    /// Returns whether it shows the long-term history.
+    pub fn is_long(&self) -> bool {
+        self.is_long
     }
 
     /// Number of steps.
@@ -94,13 +127,61 @@ impl Window {
 
     /// Returns by how many steps this window is later than an overlapping one of the same kind.
     pub fn ahead_of(&self, older: &Self) -> Option<usize> {
-        let same = (self.step_ms, self.steps) == (older.step_ms, older.steps);
+        let kind = |window: &Self| (window.step_ms, window.steps, window.is_long);
+        let same = kind(self) == kind(older);
         let ahead = self.newest.checked_sub(older.newest).filter(|_| same)? as usize;
         (ahead < self.steps).then_some(ahead)
     }
 
     fn oldest(&self) -> u64 {
         (self.newest + 1).saturating_sub(self.steps as u64)
+    }
+
+    /// Returns what is known of each step from `first` on, of summaries in slots of `slot_ms`. A slot that is
+    /// longer than a step covers several.
+    pub fn long_points(
+        &self,
+        summaries: &Summaries,
+        slot_ms: u64,
+        first: usize,
+        extreme: Extreme,
+        measure: impl Fn(u32) -> f32,
+    ) -> Vec<Point> {
+        let mut points = vec![Point::Gap; self.steps.saturating_sub(first)];
+        let mut counts = vec![0u16; points.len()];
+        let from_ms = self.at_ms(first);
+        for (slot, summary) in summaries.since(from_ms / slot_ms) {
+            let (start_ms, Some(summary)) = (slot * slot_ms, summary) else { continue };
+            if start_ms >= self.end_ms() {
+                break;
+            }
+            let cell = match extreme {
+                Extreme::Mean => summary.mean,
+                Extreme::Low => summary.min,
+                Extreme::High => summary.max,
+            };
+            let begin = start_ms.max(from_ms).saturating_sub(from_ms) / self.step_ms;
+            let end = (start_ms + slot_ms).saturating_sub(from_ms).div_ceil(self.step_ms);
+            let covered = (begin as usize).min(points.len())..(end as usize).min(points.len());
+            for (mark, count) in points[covered.clone()].iter_mut().zip(&mut counts[covered]) {
+                *count += 1;
+                *mark = match (cell, cell.value().map(&measure), *mark) {
+                    (_, Some(value), Point::Value(known)) => Point::Value(match extreme {
+                        Extreme::Mean => known + (value - known) / f32::from(*count),
+                        Extreme::Low => known.min(value),
+                        Extreme::High => known.max(value),
+                    }),
+                    (_, Some(value), _) => {
+                        *count = 1;
+                        Point::Value(value)
+                    }
+                    (_, None, Point::Value(known)) => Point::Value(known),
+                    (Cell::UNSUPPORTED, None, _) => Point::Unsupported,
+                    (_, None, _) => Point::Failed,
+                };
+            }
+        }
+        points
     }
 
     /// Returns the mean of a trace's values in each step.
@@ -222,6 +303,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodeglass_protocol::range::Summary;
 
     fn trace(points: &[(u64, u32)]) -> Trace {
         let mut trace = Trace::default();
@@ -232,7 +314,7 @@ mod tests {
     }
 
     fn window(newest: u64, steps: usize) -> Window {
-        Window { newest, step_ms: 3_000, steps }
+        Window { newest, step_ms: 3_000, steps, is_long: false }
     }
 
     #[test]
@@ -275,6 +357,32 @@ mod tests {
     }
 
     #[test]
+    fn longer_steps_combine_slots_and_shorter_ones_repeat_them() {
+        let mut summaries = Summaries::default();
+        let summary = |mean, min, max| Summary {
+            mean: Cell::steps(mean),
+            min: Cell::steps(min),
+            max: Cell::steps(max),
+        };
+        [(100, 10, 5, 20), (101, 20, 0, 30), (103, 7, 7, 7)]
+            .into_iter()
+            .for_each(|(slot, mean, min, max)| summaries.push(slot, summary(mean, min, max)));
+        summaries.push(104, Summary::of(Cell::UNSUPPORTED));
+        let points = |end_ms, span_ms, most, extreme| {
+            let window = Window::over(end_ms, span_ms, most);
+            window.long_points(&summaries, 10_000, 0, extreme, |steps| steps as f32)
+        };
+        let all = |extreme| points(1_060_000, 60_000, 3, extreme);
+        let value = Point::Value;
+        assert_eq!(all(Extreme::Mean), [value(15.0), value(7.0), Point::Unsupported]);
+        assert_eq!(all(Extreme::Low), [value(0.0), value(7.0), Point::Unsupported]);
+        assert_eq!(all(Extreme::High), [value(30.0), value(7.0), Point::Unsupported]);
+        let short = points(1_020_000, 10_000, 2, Extreme::High);
+        assert_eq!(short, [value(30.0), value(30.0)]);
+        assert_eq!(points(1_030_000, 10_000, 1, Extreme::Mean), [Point::Gap]);
+    }
+
+    #[test]
     fn the_step_length_fits_the_available_width() {
         let steps = |span_s: u64, most| {
             let window = Window::over(4_000_000, span_s * 1_000, most);
@@ -284,6 +392,7 @@ mod tests {
             [steps(600, 700), steps(600, 320), steps(60, 320)],
             [(1_000, 600), (2_000, 300), (1_000, 60)]
         );
+        assert_eq!([steps(86_400, 600), steps(604_800, 600)], [(300_000, 288), (1_200_000, 504)]);
         assert_eq!(steps(600, 90), (10_000, 60));
     }
 

@@ -89,29 +89,38 @@ pub fn summarize(trace: &Trace, from_ms: u64, to_ms: u64) -> Vec<ThrottleSummary
         .take_while(|(at_ms, _)| *at_ms < to_ms)
         .filter_map(|(at_ms, cell)| Some((at_ms, cell.and_then(Cell::value)?)))
         .collect();
-    REASONS.iter().filter_map(|reason| summarize_reason(reason, trace, &slots)).collect()
+    let summary = |reason: &'static Reason| {
+        let summary = summarize_reason(reason, &slots, Trace::STEP_MS)?;
+        let last_ms = slots.last()?.0 + Trace::STEP_MS;
+        let last_run = summary.runs.last().copied()?;
+        let since_ms = (last_run.1 == last_ms).then(|| run_start(reason.bit, trace, last_run.0));
+        Some(ThrottleSummary {
+            since_ms: since_ms.map(|(since_ms, _)| since_ms),
+            or_longer: since_ms.is_some_and(|(_, or_longer)| or_longer),
+            ..summary
+        })
+    };
+    REASONS.iter().filter_map(summary).collect()
 }
 
-fn summarize_reason(reason: &'static Reason, trace: &Trace, slots: &[(u64, u32)]) -> Option<ThrottleSummary> {
+/// Returns the reasons that applied in slots of the long-term history, the worst first: start of each slot in
+/// ms, and all bits that were set in it.
+pub fn summarize_long(slots: &[(u64, u32)], slot_ms: u64) -> Vec<ThrottleSummary> {
+    REASONS.iter().filter_map(|reason| summarize_reason(reason, slots, slot_ms)).collect()
+}
+
+fn summarize_reason(reason: &'static Reason, slots: &[(u64, u32)], slot_ms: u64) -> Option<ThrottleSummary> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     let mut count = 0usize;
     for (at_ms, _) in slots.iter().filter(|(_, bits)| bits & reason.bit != 0) {
         count += 1;
         match runs.last_mut() {
-            Some(run) if run.1 == *at_ms => run.1 += Trace::STEP_MS,
-            _ => runs.push((*at_ms, at_ms + Trace::STEP_MS)),
+            Some(run) if run.1 == *at_ms => run.1 += slot_ms,
+            _ => runs.push((*at_ms, at_ms + slot_ms)),
         }
     }
-    let last_ms = slots.last()?.0 + Trace::STEP_MS;
-    let last_run = runs.last().copied()?;
-    let since_ms = (last_run.1 == last_ms).then(|| run_start(reason.bit, trace, last_run.0));
-    Some(ThrottleSummary {
-        reason,
-        share: count as f32 / slots.len() as f32,
-        since_ms: since_ms.map(|(since_ms, _)| since_ms),
-        or_longer: since_ms.is_some_and(|(_, or_longer)| or_longer),
-        runs,
-    })
+    let share = count as f32 / slots.len() as f32;
+    (count > 0).then_some(ThrottleSummary { reason, share, since_ms: None, or_longer: false, runs })
 }
 
 /// Returns since when any of these reasons applies, in ms, and whether the time before is unknown; `None` if none

@@ -3,6 +3,7 @@
 mod cells;
 mod clock;
 mod logs;
+pub mod long_history;
 mod topic_store;
 
 pub use cells::{GpuCell, NodeCell};
@@ -217,6 +218,7 @@ impl Fleet {
             }
             // A snapshot follows by itself; the connection handles the rest.
             ServerMessage::Response { .. }
+            | ServerMessage::Range { .. }
             | ServerMessage::Lagged { .. }
             | ServerMessage::Challenge { .. }
             | ServerMessage::Welcome(_)

@@ -1,6 +1,7 @@
 //! One topic's picture, kept outside the reactive graph, with the signals that its changes notify.
 
 use super::cells::{GpuCell, NodeCell};
+use super::long_history::LongHistory;
 use crate::domain::deviation::Comparison;
 use crate::domain::health::{Health, freshness};
 use leptos::prelude::*;
@@ -34,6 +35,7 @@ struct Inner {
     changed: ArcTrigger,
     nodes: ArcRwSignal<Vec<NodeCell>>,
     comparison: Mutex<Comparison>,
+    long_history: LongHistory,
 }
 
 /// Whether the topic has data.
@@ -95,12 +97,18 @@ impl TopicStore {
             changed: ArcTrigger::new(),
             nodes: ArcRwSignal::new(Vec::new()),
             comparison: Mutex::default(),
+            long_history: LongHistory::default(),
         }))
     }
 
     /// Returns its topic.
     pub fn topic(&self) -> &Topic {
         &self.0.topic
+    }
+
+    /// Returns its long-term history.
+    pub fn long_history(&self) -> &LongHistory {
+        &self.0.long_history
     }
 
     /// Returns its number on this connection.
@@ -292,6 +300,7 @@ impl TopicStore {
     pub fn forget(&self) {
         *self.stream() = Stream { everything: true, ..Stream::default() };
         self.set(Picture::default());
+        self.0.long_history.clear();
         self.flush();
         self.0.phase.set(Phase::Pending);
     }

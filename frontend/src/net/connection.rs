@@ -164,6 +164,10 @@ fn handle_message(
             feed.resolve(number, response);
             return Ok(None);
         }
+        ServerMessage::Range { number, range } => {
+            feed.resolve_range(number, range);
+            return Ok(None);
+        }
         message => fleet.receive(message, platform::now_ms()),
     };
     redraw(fleet);

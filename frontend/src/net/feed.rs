@@ -9,6 +9,7 @@ use futures_util::future::{Either, select};
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
 use nodeglass_protocol::live::ClientMessage;
+use nodeglass_protocol::range::{RangeHistory, RangeQuery};
 use nodeglass_protocol::request::{LogRef, Request, Response};
 use std::sync::Arc;
 
@@ -38,7 +39,8 @@ pub struct Feed {
     link: ArcRwSignal<LinkState>,
     last_message_ms: ArcStoredValue<f64>,
     commands: UnboundedSender<FeedCommand>,
-    pending: Arc<PendingRequests>,
+    pending: Arc<PendingRequests<Response>>,
+    pending_ranges: Arc<PendingRequests<RangeHistory>>,
 }
 
 /// Commands from the views to the feed.
@@ -63,6 +65,7 @@ impl Feed {
             last_message_ms: ArcStoredValue::new(0.0),
             commands,
             pending: Arc::default(),
+            pending_ranges: Arc::default(),
         };
         (feed, inbox)
     }
@@ -116,6 +119,27 @@ impl Feed {
         }
     }
 
+    /// Queries long-term history; `None` if there is no response.
+    pub async fn range(&self, query: RangeQuery) -> Option<RangeHistory> {
+        if self.link.get_untracked() != LinkState::Live {
+            return None;
+        }
+        let (number, response) = self.pending_ranges.register();
+        let _ = self.commands.unbounded_send(FeedCommand::Send(ClientMessage::Range { number, query }));
+        match select(response, TimeoutFuture::new(ANSWER_MS)).await {
+            Either::Left((range, _)) => range.ok(),
+            Either::Right(_) => {
+                self.pending_ranges.cancel(number);
+                None
+            }
+        }
+    }
+
+    /// Delivers the response to a query for long-term history.
+    pub fn resolve_range(&self, number: u32, range: RangeHistory) {
+        self.pending_ranges.resolve(number, range);
+    }
+
     /// Delivers the response to a request.
     pub fn resolve(&self, number: u32, response: Response) {
         self.pending.resolve(number, response);
@@ -148,6 +172,7 @@ impl Feed {
 
     /// Fails every pending request because the connection is lost.
     pub fn fail_pending(&self) {
-        self.pending.fail_all(messages::LINK_LOST);
+        self.pending.cancel_all();
+        self.pending_ranges.cancel_all();
     }
 }

@@ -1,7 +1,6 @@
 //! Requests to the relay that await their response, by number.
 
 use futures_channel::oneshot::{Receiver, Sender, channel};
-use nodeglass_protocol::request::Response;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Reasons why a request was not answered, as shown to the user.
@@ -16,25 +15,29 @@ pub mod messages {
 }
 
 /// Requests that await a response.
-#[derive(Default)]
-pub struct PendingRequests(Mutex<Waiting>);
+pub struct PendingRequests<T>(Mutex<Waiting<T>>);
 
-#[derive(Default)]
-struct Waiting {
+struct Waiting<T> {
     last: u32,
-    open: Vec<(u32, Sender<Response>)>,
+    open: Vec<(u32, Sender<T>)>,
 }
 
-impl Waiting {
-    fn take(&mut self, number: u32) -> Option<Sender<Response>> {
+impl<T> Default for PendingRequests<T> {
+    fn default() -> Self {
+        Self(Mutex::new(Waiting { last: 0, open: Vec::new() }))
+    }
+}
+
+impl<T> Waiting<T> {
+    fn take(&mut self, number: u32) -> Option<Sender<T>> {
         let at = self.open.iter().position(|(open, _)| *open == number)?;
         Some(self.open.swap_remove(at).1)
     }
 }
 
-impl PendingRequests {
+impl<T> PendingRequests<T> {
     /// Assigns a number to a request and returns the receiver of its response.
-    pub fn register(&self) -> (u32, Receiver<Response>) {
+    pub fn register(&self) -> (u32, Receiver<T>) {
         let (sender, receiver) = channel();
         let mut waiting = self.waiting();
         waiting.last = waiting.last.wrapping_add(1);
@@ -44,17 +47,15 @@ impl PendingRequests {
     }
 
     /// Delivers a response; drops it if the request was cancelled.
-    pub fn resolve(&self, number: u32, answer: Response) {
+    pub fn resolve(&self, number: u32, answer: T) {
         if let Some(sender) = self.waiting().take(number) {
             let _ = sender.send(answer);
         }
     }
 
-    /// Fails every pending request with a message: the connection is lost.
-    pub fn fail_all(&self, why: &str) {
-        for (_, sender) in std::mem::take(&mut self.waiting().open) {
-            let _ = sender.send(Response::Refused(why.into()));
-        }
+    /// Cancels every pending request, because the connection is lost.
+    pub fn cancel_all(&self) {
+        self.waiting().open.clear();
     }
 
     /// Cancels a request that has timed out.
@@ -62,7 +63,7 @@ impl PendingRequests {
         drop(self.waiting().take(number));
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -70,6 +71,7 @@ impl PendingRequests {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodeglass_protocol::request::Response;
 
     #[test]
     fn responses_match_their_requests_in_any_order() {
@@ -82,11 +84,11 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_connection_fails_every_pending_request() {
-        let pending = PendingRequests::default();
+    fn a_lost_connection_cancels_every_pending_request() {
+        let pending = PendingRequests::<Response>::default();
         let (_, mut open) = pending.register();
-        pending.fail_all(messages::LINK_LOST);
-        assert_eq!(open.try_recv(), Ok(Some(Response::Refused(messages::LINK_LOST.into()))));
+        pending.cancel_all();
+        assert!(open.try_recv().is_err());
     }
 
     #[test]

@@ -339,6 +339,20 @@ pub fn clock_of_day(unix_s: i64) -> String {
     format!("{:02}:{:02}:{:02}", at.get_hours(), at.get_minutes(), at.get_seconds())
 }
 
+/// Formats Unix time as `09:14` in the browser's time zone.
+pub fn minute_of_day(unix_s: i64) -> String {
+    clock_of_day(unix_s).chars().take(5).collect()
+}
+
+/// Formats Unix time as `22 Nov 09:14` in the browser's time zone.
+pub fn minute_of_date(unix_s: i64) -> String {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let at = js_sys::Date::new(&JsValue::from_f64(unix_s as f64 * 1_000.0));
+    let month = MONTHS.get(at.get_month() as usize).copied().unwrap_or_default();
+    format!("{} {month} {}", at.get_date(), minute_of_day(unix_s))
+}
+
 /// Returns an element's rectangle in the viewport: left, top, width, height in CSS pixels.
 pub fn bounding_rect(element: &web_sys::Element) -> [f64; 4] {
     let rect = call(element, "getBoundingClientRect", &js_sys::Array::new());

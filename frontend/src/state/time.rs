@@ -4,6 +4,7 @@ use crate::chart::{Placement, Range, Window};
 use crate::domain::metric::Metric;
 use crate::domain::query::RANGE;
 use crate::domain::text;
+use crate::fleet::TopicStore;
 use crate::platform::{self, Listener};
 use crate::state::page::Page;
 use leptos::prelude::*;
@@ -44,6 +45,9 @@ pub struct GpuRef {
     pub gpu: GpuUuid,
 }
 
+/// Number of steps of the long-term history that are loaded; graphs with less space combine several.
+const LOADED_STEPS: usize = 600;
+
 /// Query parameter of the metric.
 const METRIC: &str = "m";
 
@@ -81,7 +85,35 @@ impl Time {
         StoredValue::new_local(Listener::new(window(), "pointerdown", dismiss));
         time.read_url();
         time.write_url();
+        time.load_long_history();
         time
+    }
+
+    /// Loads what the graphs show of the long-term history: one query at a time, and again with every step.
+    fn load_long_history(&self) {
+        let (time, is_loading) = (self.clone(), RwSignal::new(false));
+        Effect::new(move || {
+            let range = time.range.get();
+            time.page.second.track();
+            time.page.ended_ms.track();
+            let now_ms = time.now_ms();
+            let window = range.window(now_ms, LOADED_STEPS);
+            let stores = time.page.fleet.detail().into_iter().chain([time.page.fleet.overview().clone()]);
+            let missing = |store: TopicStore| Some((store.long_history().missing(&window, now_ms)?, store));
+            let next = stores.filter_map(missing).next();
+            if !window.is_long() || is_loading.get() {
+                return;
+            }
+            let Some((request, store)) = next else { return };
+            is_loading.set(true);
+            let feed = time.page.feed.clone();
+            leptos::task::spawn_local(async move {
+                if let Some(range) = feed.range(request.query(store.topic())).await {
+                    store.long_history().set(request, range);
+                }
+                is_loading.set(false);
+            });
+        });
     }
 
     /// Returns the state of the calling view's page.
@@ -128,7 +160,7 @@ impl Time {
                 true => shown_ms.get(),
                 false => clock_ms(),
             });
-            Window::over(range.end_ms(now_ms), range.span_ms(), most.get())
+            range.window(now_ms, most.get())
         })
     }
 
@@ -227,11 +259,22 @@ impl Time {
         platform::clock_of_day(self.wall_s(at_ms))
     }
 
+    /// Formats a moment for a range of `span_s` seconds: `09:14:03`, `09:14` from an hour on, and with the day
+    /// from twelve hours on.
+    pub fn axis_clock(&self, at_ms: u64, span_s: u64) -> String {
+        let wall_s = self.wall_s(at_ms);
+        match span_s {
+            0..3_600 => platform::clock_of_day(wall_s),
+            3_600..43_200 => platform::minute_of_day(wall_s),
+            _ => platform::minute_of_date(wall_s),
+        }
+    }
+
     /// Formats a moment with its distance from the end of a live range: `09:14:03 · 2 min ago`.
     pub fn moment_text(&self, at_ms: u64) -> String {
-        let before = text::span(self.now_ms().saturating_sub(at_ms) / 1_000);
+        let before_s = self.now_ms().saturating_sub(at_ms) / 1_000;
         let than = if self.is_over() { "before the end" } else { "ago" };
-        format!("{} · {before} {than}", self.clock(at_ms))
+        format!("{} · {} {than}", self.axis_clock(at_ms, before_s), text::span(before_s))
     }
 
     fn wall_offset_s(&self) -> i64 {

@@ -5,6 +5,7 @@ use super::handshake::{Code, Nonce};
 use super::topic::Topic;
 use crate::Text;
 use crate::picture::{History, Picture};
+use crate::range::{RangeHistory, RangeQuery};
 use crate::request::{LogRef, Request, Response, Tail};
 use crate::share::{ShareId, ShareTerms};
 use crate::version::VersionRange;
@@ -41,6 +42,14 @@ pub enum ClientMessage {
     },
     /// Replaces the set of followed logs; owner only.
     Follow(Vec<LogRef>),
+    /// Requests long-term history, answered by [`ServerMessage::Range`] with the same number. A later one
+    /// replaces one that the relay has not begun to answer.
+    Range {
+        /// Number chosen by the page.
+        number: u32,
+        /// What is requested.
+        query: RangeQuery,
+    },
 }
 
 /// Identifies a key.
@@ -98,6 +107,13 @@ pub enum ServerMessage {
     },
     /// Histories that exceeded the size budget of a topic's snapshot or delta.
     Histories(Histories),
+    /// Response to [`ClientMessage::Range`]; without nodes if there is no such topic.
+    Range {
+        /// Number chosen by the page.
+        number: u32,
+        /// The response.
+        range: RangeHistory,
+    },
 }
 
 /// Parameters of the connection.

@@ -8,6 +8,7 @@ pub mod host;
 pub mod job;
 pub mod picture;
 pub mod process;
+pub mod range;
 pub mod request;
 pub mod share;
 pub mod source;

@@ -134,7 +134,7 @@ impl Relay {
         let (shutdown, ending) = watch::channel(false);
         let (node_events, nodes) = mpsc::channel(NODE_EVENTS);
         let (events, event_rx) = mpsc::channel(EVENTS);
-        let mut fleet = Fleet::new();
+        let mut fleet = Fleet::with_history_budget(config.history_mem);
         let targets = Targets::default();
         let (jobs_by_node, here) = watch::channel(Arc::default());
         let launcher = watched.launcher(config, &targets, &here)?;

@@ -12,6 +12,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tracing::Level;
 
+/// Limits of the memory for the history, in bytes.
+const MIN_HISTORY_MEM: usize = 8 << 20;
+const MAX_HISTORY_MEM: usize = 16 << 30;
+
 /// What a relay watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
@@ -117,6 +121,22 @@ pub(super) fn slurm_interval(raw: &str) -> Result<Duration, String> {
         return Err(format!("{raw} is too long to notice a job in time; the maximum is 1h"));
     }
     Ok(interval)
+}
+
+/// Parses the memory for the history in bytes: `64M`, `1G`; a bare number is in MB.
+pub(super) fn history_mem(raw: &str) -> Result<usize, String> {
+    let digits = raw.trim_end_matches(|unit: char| !unit.is_ascii_digit());
+    let shift = match raw[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err(format!("{raw:?} is not a size; use for example 64M or 1G")),
+    };
+    let size = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
+    match size {
+        Some(size) if (MIN_HISTORY_MEM..=MAX_HISTORY_MEM).contains(&size) => Ok(size),
+        Some(_) => Err(format!("{raw} is out of range: the history takes between 8M and 16G")),
+        None => Err(format!("{raw:?} is not a size; use for example 64M or 1G")),
+    }
 }
 
 pub(super) fn launcher(raw: &str) -> Result<LauncherChoice, String> {
@@ -246,6 +266,16 @@ pub(super) fn probe(raw: &str) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_size_of_the_history_has_a_unit_and_limits() {
+        for (raw, megabytes) in [("64", 64), ("64M", 64), ("8mb", 8), ("2G", 2_048), ("1GiB", 1_024)] {
+            assert_eq!(history_mem(raw), Ok(megabytes << 20), "{raw}");
+        }
+        for raw in ["", "M", "7M", "17G", "1T", "-1M", "64 M", "1.5G", "99999999999999999999M"] {
+            assert!(history_mem(raw).is_err(), "{raw}");
+        }
+    }
 
     #[test]
     fn times_are_read_with_and_without_a_unit() {

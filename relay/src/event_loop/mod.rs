@@ -8,7 +8,7 @@ use crate::fleet::{Event, Fleet, NodeEvent};
 use crate::live::{Encoded, Hub, Mailbox, Request, TopicFeed};
 use crate::memory;
 use crate::nodes::{FromNode, JobList, Plan, SampleSchedule};
-use crate::share::Viewer;
+use crate::share::{NodeView, Viewer};
 use bytes::Bytes;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
@@ -283,6 +283,12 @@ impl EventLoop {
             }
             Request::CatchUp { subscriber } => self.lagging.push(subscriber),
             Request::More { subscriber } => self.send_history(subscriber),
+            Request::Range { subscriber, query, reply } => {
+                let viewer = self.subscribers.get(&subscriber).map(|state| &state.viewer);
+                let nodes = viewer.and_then(|viewer| viewer.nodes(&self.fleet, &query.topic));
+                let visible = nodes.map(|nodes| nodes.iter().map(NodeView::long_history).collect::<Vec<_>>());
+                let _ = reply.send(visible.map(|nodes| self.fleet.history().select(&query, &nodes)));
+            }
             Request::Picture { topic, viewer, form, reply } => {
                 self.flush_changes();
                 let now_ms = self.clock.now_ms();

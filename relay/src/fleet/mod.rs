@@ -15,6 +15,7 @@ mod unattributed;
 pub use changes::{Changes, NodeChanges};
 pub use event::{Event, Host, NodeEvent};
 
+use crate::history::LongHistory;
 use joblist::JobList;
 use node::Node;
 use nodeglass_protocol::cluster::ClusterSummary;
@@ -37,6 +38,9 @@ pub struct Fleet {
     sharing: Sharing,
     /// The user in whose jobs further probes may run; empty if in none.
     user: Text,
+    history: LongHistory,
+    /// Unix time at which the relay's clock would read 0, in seconds, by the last job list.
+    wall_offset_s: i64,
     changes: Changes,
 }
 
@@ -52,6 +56,21 @@ impl Fleet {
     /// Lets probes run in jobs of this user, where that of a node does not see their GPUs.
     pub fn use_jobs_of(&mut self, user: Text) {
         self.user = user;
+    }
+
+    /// An empty fleet whose long-term history takes at most about `budget` bytes of memory.
+    pub fn with_history_budget(budget: usize) -> Self {
+        Self { history: LongHistory::new(budget), ..Self::default() }
+    }
+
+    /// The long-term history of all nodes.
+    pub fn history(&self) -> &LongHistory {
+        &self.history
+    }
+
+    /// Converts Unix time in seconds to ms of the relay's clock.
+    pub fn relay_ms(&self, wall_s: i64) -> u64 {
+        u64::try_from(wall_s.saturating_sub(self.wall_offset_s)).unwrap_or(0).saturating_mul(1_000)
     }
 
     /// Watches hosts independent of jobs.
@@ -105,11 +124,13 @@ impl Fleet {
                 for (name, node) in &mut self.nodes {
                     let mut noted = NodeChanges::default();
                     node.tick(now_ms, &mut noted);
+                    record_late(&mut self.history, node);
                     // Most nodes do not change, and each recorded change is checked by every topic.
                     if noted != NodeChanges::default() {
                         self.changes.node(name).add(noted);
                     }
                 }
+                self.history.tick(now_ms);
             }
             Event::Cluster(summary) => {
                 let cluster = Some(ClusterSummary { at_ms: now_ms, ..summary });
@@ -214,6 +235,7 @@ impl Fleet {
     }
 
     fn take_jobs(&mut self, jobs: Vec<Job>, wall_s: i64, now_ms: u64) {
+        self.wall_offset_s = wall_s.saturating_sub((now_ms / 1_000).cast_signed());
         let nodes = &self.nodes;
         let picture_of = |job: &Job, name: &NodeName| {
             let ago_s = wall_s.saturating_sub(job.ended.unwrap_or(wall_s)).max(0).cast_unsigned();
@@ -236,7 +258,12 @@ impl Fleet {
     ) {
         if let Some(node) = self.nodes.get_mut(name) {
             let changes = self.changes.node(name);
+            let before_ms = node.picture().sampled_at_ms;
             update(node, changes);
+            if node.picture().sampled_at_ms != before_ms {
+                self.history.record(node.picture());
+            }
+            record_late(&mut self.history, node);
             if changes.gpus || changes.processes {
                 node.settle_job_probes(self.jobs.list(), self.user.as_str(), now_ms, changes);
                 node.settle_owners(self.jobs.list(), changes);
@@ -270,6 +297,14 @@ impl Fleet {
     fn set_status(&mut self, status: RelayStatus) {
         self.changes.relay |= self.status != status;
         self.status = status;
+    }
+}
+
+/// Enters backfilled samples of a node into the long-term history.
+fn record_late(history: &mut LongHistory, node: &mut Node) {
+    let samples = node.take_late_samples();
+    if !samples.is_empty() {
+        history.backfill(node.picture(), &samples);
     }
 }
 

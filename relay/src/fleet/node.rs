@@ -15,7 +15,7 @@ use confined::Confined;
 use nodeglass_protocol::field::{ReadingSet as _, Row};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{
-    GpuEvent, GpuFacts, GpuPicture, History, Link, NodeFacts, NodePicture, ProcessPicture,
+    GpuEvent, GpuFacts, GpuPicture, History, HistorySample, Link, NodeFacts, NodePicture, ProcessPicture,
 };
 use nodeglass_protocol::probe::delta::{ParsedLine, ProcessReadingsDelta, RowsDelta, SampleDelta};
 use nodeglass_protocol::probe::{
@@ -43,6 +43,8 @@ pub struct Node {
     last_line_ms: u64,
     replay: Replay,
     backfilled: bool,
+    /// Backfilled samples that the long-term history does not have yet.
+    late_samples: Vec<HistorySample>,
     /// Processes that the last list no longer contains.
     departed: Vec<ProcessPicture>,
     /// What the processes do since the last sample. It is entered with the next one: cells are published
@@ -67,6 +69,7 @@ impl Node {
             last_line_ms: 0,
             replay: Replay::default(),
             backfilled: false,
+            late_samples: Vec::new(),
             departed: Vec::new(),
             process_readings: None,
             listed: Vec::new(),
@@ -86,6 +89,11 @@ impl Node {
     /// The current picture.
     pub fn picture(&self) -> &NodePicture {
         &self.picture
+    }
+
+    /// Takes the samples that were backfilled since the last call, oldest first.
+    pub fn take_late_samples(&mut self) -> Vec<HistorySample> {
+        std::mem::take(&mut self.late_samples)
     }
 
     /// What was known when a job ended at `ended_ms`, as it is kept: SLURM reports an end some seconds
@@ -130,7 +138,9 @@ impl Node {
     /// Enters backfilled samples into the history.
     fn settle_replay(&mut self, now_ms: u64) {
         if let Some(history) = &mut self.picture.history {
-            self.backfilled |= self.replay.settle(history, &self.timeline, now_ms);
+            let samples = self.replay.settle(history, &self.timeline, now_ms);
+            self.backfilled |= !samples.is_empty();
+            self.late_samples.extend(samples);
         }
     }
 

@@ -50,16 +50,16 @@ impl Replay {
         self.last = Some(now);
     }
 
-    /// Enters pending samples if the clock is known; returns whether there were any.
-    pub fn settle(&mut self, history: &mut History, timeline: &Timeline, now_ms: u64) -> bool {
+    /// Enters pending samples if the clock is known, and returns them.
+    pub fn settle(&mut self, history: &mut History, timeline: &Timeline, now_ms: u64) -> Vec<HistorySample> {
         if self.waiting.is_empty() || !timeline.is_known() {
-            return false;
+            return Vec::new();
         }
         let at = |(mono_ns, moment)| HistorySample { at_ms: timeline.relay_ms(mono_ns, now_ms), ..moment };
         let moments: Vec<_> = self.waiting.drain(..).map(at).collect();
         self.waiting.shrink_to_fit();
         history.extend(&moments);
-        true
+        moments
     }
 
     /// Drops the baseline if no further sample arrived for a while.

@@ -6,12 +6,14 @@ mod mailbox;
 pub use feed::{Encoded, TopicFeed};
 pub(crate) use mailbox::Mailbox;
 
+use crate::history::RangeSource;
 use crate::share::Viewer;
 use bytes::Bytes;
 use mailbox::Mail;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::{MAX_TOPICS, Topic};
+use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::share::Scope;
 use nodeglass_protocol::{JobId, Text};
 use std::sync::Arc;
@@ -37,6 +39,7 @@ pub(crate) enum Request {
     Resync { subscriber: u64, topic: Topic, done: oneshot::Sender<Duration> },
     CatchUp { subscriber: u64 },
     More { subscriber: u64 },
+    Range { subscriber: u64, query: RangeQuery, reply: oneshot::Sender<Option<RangeSource>> },
     Picture { topic: Topic, viewer: Viewer, form: Form, reply: oneshot::Sender<Option<Bytes>> },
     Job { id: JobId, reply: oneshot::Sender<Option<Job>> },
     Unwatched { scope: Scope, reply: oneshot::Sender<Option<Text>> },
@@ -118,6 +121,13 @@ impl Subscriber {
         let (done, cost) = oneshot::channel();
         let _ = self.hub.requests.send(Request::Resync { subscriber: self.id, topic, done }).await;
         cost.await.unwrap_or_default()
+    }
+
+    /// Long-term history of a topic, to be read outside of the event loop; `None` if there is no such topic.
+    pub async fn range(&self, query: RangeQuery) -> Option<RangeSource> {
+        let (reply, response) = oneshot::channel();
+        self.hub.requests.send(Request::Range { subscriber: self.id, query, reply }).await.ok()?;
+        response.await.ok()?
     }
 
     /// The next frame to send, if one is queued.

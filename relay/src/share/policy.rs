@@ -1,6 +1,7 @@
 //! Access policy: filters what a share's holder is sent, before it is encoded.
 
 use crate::fleet::Fleet;
+use crate::history::{Span, VisibleNode};
 use nodeglass_protocol::gpu::GpuPath;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Topic;
@@ -150,6 +151,23 @@ impl<'a> NodeView<'a> {
         }
     }
 
+    /// What of its long-term history is visible: for a shared job only the time in which it ran there.
+    pub fn long_history(&self) -> VisibleNode {
+        let spans = |gpu: &GpuPicture| match self.guest {
+            None => Some(Span::ALL),
+            Some((visibility, fleet)) => visibility.shows_gpu(gpu).then(|| visibility.gpu_span(gpu, fleet)),
+        };
+        let host = match self.guest {
+            None => Some(Span::ALL),
+            Some((visibility, fleet)) => visibility.shows_host(&self.raw.name, fleet).then(|| {
+                visibility
+                    .span_of(fleet.jobs().iter().filter(|job| job.nodes.contains(&self.raw.name)), fleet)
+            }),
+        };
+        let gpus = self.raw.gpus.iter().filter_map(|gpu| Some((gpu.facts.uuid.clone(), spans(gpu)?)));
+        VisibleNode { name: self.raw.name.clone(), gpus: gpus.collect(), host }
+    }
+
     /// [`NodePicture::history`].
     pub fn history(&self) -> Option<Cow<'a, History>> {
         let history = self.raw.history.as_ref()?;
@@ -202,6 +220,24 @@ impl Visibility {
     /// Returns whether a node of a job in scope is in scope.
     fn shows_job_node(&self, name: &NodeName) -> bool {
         !matches!(&self.scope, Scope::Nodes(shown) if !shown.contains(name))
+    }
+
+    /// When a GPU in scope is visible.
+    fn gpu_span(&self, gpu: &GpuPicture, fleet: &Fleet) -> Span {
+        let owns = |job: &&Job| gpu.owners.iter().any(|owner| owner.job == job.id);
+        self.span_of(fleet.jobs().iter().filter(owns), fleet)
+    }
+
+    /// The time from the first start to the last end of those jobs that are shared; everything if the
+    /// scope is not jobs.
+    fn span_of<'a>(&self, jobs: impl Iterator<Item = &'a Job>, fleet: &Fleet) -> Span {
+        let Scope::Jobs(shown) = &self.scope else { return Span::ALL };
+        let none = Span { from_ms: u64::MAX, to_ms: 0 };
+        jobs.filter(|job| shown.contains(&job.id)).fold(none, |span, job| {
+            let from_ms = job.start.map_or(u64::MAX, |start| fleet.relay_ms(start));
+            let to_ms = job.ended.map_or(u64::MAX, |ended| fleet.relay_ms(ended));
+            Span { from_ms: span.from_ms.min(from_ms), to_ms: span.to_ms.max(to_ms) }
+        })
     }
 
     /// Returns whether readings of the whole host are shown: for a shared job only if it has every CPU of

@@ -1,9 +1,10 @@
-//! Rate limit for snapshots, the only costly thing that a guest can request: a number per second and a
+//! Rate limit for snapshots and long-term history, the only costly things that a guest can request: a number per second and a
 //! share of a core. Requests wait for their turn, and a later `subscribe` replaces an earlier one; deltas
 //! continue meanwhile. The owner is not limited.
 
 use crate::token_bucket::TokenBucket;
 use nodeglass_protocol::live::{ClientMessage, MAX_TOPICS, Topic};
+use nodeglass_protocol::range::RangeQuery;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -62,13 +63,14 @@ pub(super) struct RequestPacer {
     guest: Option<(CpuBudget, TokenBucket)>,
     topics: Option<Vec<Topic>>,
     resyncs: VecDeque<Topic>,
+    range: Option<(u32, RangeQuery)>,
 }
 
 impl RequestPacer {
     /// For the owner, who is not limited, or for a guest with this budget.
     pub(super) fn new(guest: Option<CpuBudget>) -> Self {
         let guest = guest.map(|budget| (budget, TokenBucket::full(BURST, PER_S, Instant::now())));
-        Self { guest, topics: None, resyncs: VecDeque::new() }
+        Self { guest, topics: None, resyncs: VecDeque::new(), range: None }
     }
 
     /// Queues a `subscribe`, replacing any earlier one.
@@ -88,9 +90,14 @@ impl RequestPacer {
         }
     }
 
+    /// Queues a query for long-term history, replacing any earlier one.
+    pub(super) fn queue_range(&mut self, number: u32, query: RangeQuery) {
+        self.range = Some((number, query));
+    }
+
     /// When the next request may run; `None` if the queue is empty.
     pub(super) fn next_due(&mut self) -> Option<Instant> {
-        if self.topics.is_none() && self.resyncs.is_empty() {
+        if self.topics.is_none() && self.resyncs.is_empty() && self.range.is_none() {
             return None;
         }
         let now = Instant::now();
@@ -103,7 +110,9 @@ impl RequestPacer {
     /// Removes the next request.
     pub(super) fn next(&mut self) -> Option<ClientMessage> {
         let topics = self.topics.take().map(ClientMessage::Subscribe);
-        let next = topics.or_else(|| self.resyncs.pop_front().map(ClientMessage::Resync))?;
+        let next = topics
+            .or_else(|| self.resyncs.pop_front().map(ClientMessage::Resync))
+            .or_else(|| self.range.take().map(|(number, query)| ClientMessage::Range { number, query }))?;
         if let Some((_, snapshots)) = &mut self.guest {
             snapshots.take(1.0, Instant::now());
         }

@@ -80,7 +80,20 @@ async fn pointing_at_a_graph_shows_a_tooltip_and_dragging_zooms() -> Result<()> 
     browser
         .eval("document.querySelector('.overlay .stage').dispatchEvent(new MouseEvent('dblclick'))")
         .await?;
-    browser.until("the whole history", &bar("^Live . last 10 min")).await
+    browser.until("the last ten minutes", &bar("^Live . last 10 min")).await?;
+    // An hour is loaded from the long-term history: the probes had kept ten minutes of it.
+    let press = |label: &str| {
+        format!(
+            "[...document.querySelectorAll('.time-bar button')].find(it => it.innerText === '{label}').click()"
+        )
+    };
+    browser.eval(&press("1 h")).await?;
+    let title = "document.querySelector('.overlay .graph__title').innerText";
+    let values = format!(r"/median \d+ %, \d+ % to \d+ %/.test({title})");
+    browser.until("values of an hour", &format!("{} && {values}", bar("^Live . last 1 h"))).await?;
+    browser.photograph("an-hour").await?;
+    browser.eval(&press("10 min")).await?;
+    browser.until("ten minutes again", &format!("{} && {values}", bar("^Live . last 10 min"))).await
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Exports of a graph: a picture with title and time, or the underlying numbers.
 
 use super::gpu_groups::{GpuEntry, NodeGroup};
+use crate::chart::Point;
 use crate::domain::deviation::StepDeviation;
 use crate::domain::metric::Metric;
 use crate::fleet::TopicStore;
@@ -25,6 +26,9 @@ pub struct Export {
     groups: Memo<Vec<NodeGroup>>,
     metric: Memo<Metric>,
 }
+
+/// Maximum number of lines of a CSV of the long-term history.
+const CSV_STEPS: usize = 600;
 
 /// Space for title and legend above a picture, and around it, in pixels.
 const HEAD: f64 = 58.0;
@@ -73,13 +77,18 @@ impl Export {
         format!("nodeglass-{}.{kind}", self.metric.get_untracked().name())
     }
 
-    /// Returns a CSV with one line per second and, for each GPU, a column of the metric and one of the
+    /// Returns a CSV with one line per second, or per step of the long-term history, and, for each GPU, a column of the metric and one of the
     /// deviation from its peers, in the units named in the first line; empty where unknown.
     pub fn numbers(&self) -> String {
         let (shown, groups) = (self.metric.get_untracked(), self.groups.get_untracked());
         let now_ms = self.time.now_ms();
         let range = untrack(|| self.time.range());
-        let (from, to) = (range.start_ms(now_ms) / 1_000, range.end_ms(now_ms) / 1_000);
+        let window = range.window(now_ms, CSV_STEPS);
+        let step_s = if window.is_long() { window.step_ms() / 1_000 } else { 1 };
+        let (from, to) = match window.is_long() {
+            true => (window.start_ms() / 1_000, window.end_ms() / 1_000),
+            false => (range.start_ms(now_ms) / 1_000, range.end_ms(now_ms) / 1_000),
+        };
         let mut columns: Vec<Vec<Option<f32>>> = Vec::new();
         let mut out = String::from("unix_s");
         let all = || groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
@@ -93,14 +102,20 @@ impl Export {
             let rank = group.ranks(&self.store, gpu).first().map(|rank| format!(" rank {rank}"));
             let (label, rank) = (gpu.label.replace(',', " "), rank.unwrap_or_default());
             let _ = write!(out, ",{} {label}{rank} {}", group.node.name(), metric.name());
-            columns.push(self.column(group, gpu, metric, from, to));
+            columns.push(match window.is_long() {
+                true => {
+                    let (_, points) = group.values(&self.store, gpu, metric, &window, 0);
+                    points.into_iter().map(Point::value).collect()
+                }
+                false => self.column(group, gpu, metric, from, to),
+            });
         }
         out.push('\n');
-        for second in from..to {
+        for second in (from..to).step_by(step_s as usize) {
             let _ = write!(out, "{}", self.time.wall_s(second * 1_000));
             for column in &columns {
                 out.push(',');
-                if let Some(value) = column[(second - from) as usize] {
+                if let Some(value) = column.get(((second - from) / step_s) as usize).copied().flatten() {
                     // One decimal, formatted with integers as everywhere.
                     let tenths = (value * 10.0).round() as u64;
                     let _ = write!(out, "{}", tenths / 10);

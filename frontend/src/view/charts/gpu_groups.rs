@@ -1,16 +1,18 @@
 //! The GPUs of a scope, grouped by node, with their names and values for graphs.
 
-use crate::chart::{Point, Window};
+use crate::chart::{Extreme, Point, Window};
 use crate::domain::deviation::{Deviation, StepDeviation};
 use crate::domain::metric::Metric;
+use crate::domain::throttle::ThrottleSummary;
 use crate::domain::{ownership, throttle};
 use crate::fleet::{GpuCell, NodeCell, TopicStore};
 use crate::state::time::GpuRef;
 use crate::view::scope::Scope;
 use leptos::prelude::*;
-use nodeglass_protocol::Cell;
-use nodeglass_protocol::picture::{GpuPicture, Link};
+use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture};
+use nodeglass_protocol::range::Summaries;
 use nodeglass_protocol::trace::Trace;
+use nodeglass_protocol::{Cell, GpuField};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A node and those of its GPUs that count.
@@ -50,10 +52,22 @@ pub fn is_over(store: &TopicStore, groups: &[NodeGroup]) -> bool {
     !groups.is_empty() && groups.iter().all(|group| is_over(group) == Some(true))
 }
 
-/// Grows when the set of GPUs changes or a history is replaced; not when a history merely grows.
-pub fn history_revision(groups: Memo<Vec<NodeGroup>>) -> Memo<u64> {
+/// Grows when the set of GPUs changes or a history is replaced; not when a history merely grows. Requests the
+/// long-term history of the metric.
+pub fn history_revision(
+    store: &TopicStore,
+    groups: Memo<Vec<NodeGroup>>,
+    metric: impl Fn() -> Metric + Send + Sync + 'static,
+) -> Memo<u64> {
     let turns = AtomicU64::new(0);
+    let (long_history, wanted) = (store.long_history().clone(), store.long_history().clone());
+    Effect::new(move || {
+        if let Some(field) = metric().field() {
+            wanted.want(field);
+        }
+    });
     Memo::new(move |_| {
+        long_history.revision();
         groups.with(|groups| groups.iter().for_each(|group| group.node.history().track()));
         turns.fetch_add(1, Relaxed)
     })
@@ -119,10 +133,53 @@ impl NodeGroup {
             let points = store.comparison(|comparison| comparison.points(node, gpu, window, first));
             return (Some(100.0), points);
         }
+        if window.is_long() {
+            let picture = |node: &NodePicture| metric.scale_max(node.gpus.get(gpu.cell.position())?);
+            let top = store.node(&self.node, picture).flatten();
+            return (top, self.long_values(store, gpu, metric, window, first, Extreme::Mean));
+        }
         let values = self.with_history(store, gpu, metric, |picture, trace| {
             (metric.scale_max(picture), window.points(trace, first, |steps| metric.measure(steps)))
         });
         values.unwrap_or_default()
+    }
+
+    /// Returns the mean or an extreme of each step of a long window from `first` on, in the metric's unit;
+    /// nothing before it is loaded.
+    pub fn long_values(
+        &self,
+        store: &TopicStore,
+        gpu: &GpuEntry,
+        metric: Metric,
+        window: &Window,
+        first: usize,
+        extreme: Extreme,
+    ) -> Vec<Point> {
+        let Some(field) = metric.field() else { return Vec::new() };
+        let measure = |steps| metric.measure(steps);
+        let points =
+            store.long_history().with(self.node.name(), gpu.cell.uuid(), field, |summaries, slot_ms| {
+                window.long_points(summaries, slot_ms, first, extreme, measure)
+            });
+        points.unwrap_or_default()
+    }
+
+    /// Returns what throttled a GPU in a long window; `None` before it is loaded.
+    pub fn long_throttling(
+        &self,
+        store: &TopicStore,
+        gpu: &GpuEntry,
+        window: &Window,
+    ) -> Option<Vec<ThrottleSummary>> {
+        let read = |summaries: &Summaries, slot_ms: u64| {
+            let slots: Vec<_> = summaries
+                .since(window.start_ms() / slot_ms)
+                .take_while(|(slot, _)| slot * slot_ms < window.end_ms())
+                .filter_map(|(slot, summary)| Some((slot * slot_ms, summary?.mean.value()?)))
+                .collect();
+            throttle::summarize_long(&slots, slot_ms)
+        };
+        store.long_history().with(self.node.name(), gpu.cell.uuid(), GpuField::Throttle, read)
     }
 
     /// Returns what is known of a GPU in each step of a window from `first` on, as fractions of its scale.
@@ -171,7 +228,19 @@ impl NodeGroup {
                 }
             };
         }
-        let cell = self.with_history(store, gpu, metric, |_, trace| trace.at(at_ms));
+        let recent = self.with_history(store, gpu, metric, |_, trace| trace.at(at_ms)).flatten();
+        let long = || {
+            store.long_history().with(
+                self.node.name(),
+                gpu.cell.uuid(),
+                metric.field()?,
+                |all, slot_ms| {
+                    let (slot, summary) = all.since(at_ms / slot_ms).next()?;
+                    summary.filter(|_| slot == at_ms / slot_ms).map(|summary| summary.mean)
+                },
+            )?
+        };
+        let cell = Some(recent.or_else(long));
         match cell.flatten() {
             None => "no data".to_owned(),
             Some(Cell::UNSUPPORTED) => "not offered by this card".to_owned(),

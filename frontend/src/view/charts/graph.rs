@@ -6,7 +6,7 @@ use super::plot_area::{PlotArea, PlotHandlers};
 use super::plot_paint::paint;
 use super::time_bar::TimeAxis;
 use super::tooltip::TooltipText;
-use crate::chart::value_ticks;
+use crate::chart::{Series, value_ticks};
 use crate::domain::metric::Metric;
 use crate::domain::text;
 use crate::fleet::TopicStore;
@@ -28,7 +28,7 @@ pub fn plot_memo(
     most: usize,
 ) -> Plots {
     let (window, store) = (time.window(Signal::stored(most)), store.clone());
-    let history_revision = history_revision(groups);
+    let history_revision = history_revision(&store, groups, move || metric.get());
     Memo::new_owning(move |before| {
         groups.with(|groups| {
             Plot::update(before, &store, groups, metric.get(), window.get(), history_revision.get())
@@ -201,10 +201,16 @@ fn tooltip_text(plot: &Plot, metric: Metric, gpu_ref: Option<&GpuRef>, at_ms: u6
         let [mid, low, high] = [&band.mid, &band.low, &band.high].map(|values| value_text(values));
         format!("median {mid} · {low} to {high}")
     });
+    let within = line.and_then(|line| {
+        let at = |values: &Series| values.get(step).copied().flatten();
+        let (low, high) = at(&line.extremes.0).zip(at(&line.extremes.1))?;
+        let length = text::span(plot.window.step_ms() / 1_000);
+        Some(format!("mean of {length} · {} to {}", metric.format(low), metric.format(high)))
+    });
     Some(TooltipText {
         value: line.map_or_else(|| "no data".to_owned(), |line| value_text(&line.values)),
         title: metric.title().to_owned(),
         subject: line.map_or_else(String::new, |line| line.name.clone()),
-        lines: spread.into_iter().collect(),
+        lines: within.into_iter().chain(spread).collect(),
     })
 }

@@ -179,7 +179,7 @@ fn keep_painted(
     canvas: NodeRef<Canvas>,
 ) {
     let (page, time, store) = (page.clone(), Time::from_context(), scope.store.clone());
-    let history_revision = history_revision(groups);
+    let history_revision = history_revision(&store, groups, move || shown.with(|shown| shown.metric));
     let last = RefCell::new(None);
     Effect::new(move || {
         let Some(canvas) = canvas.get() else { return };

@@ -2,7 +2,7 @@
 
 use super::gpu_groups::{GpuEntry, NodeGroup, is_over};
 use crate::chart::band::spread;
-use crate::chart::{Band, Point, Series, Window, WindowCache};
+use crate::chart::{Band, Extreme, Point, Series, Window, WindowCache};
 use crate::domain::metric::Metric;
 use crate::fleet::TopicStore;
 use crate::state::time::GpuRef;
@@ -36,8 +36,10 @@ pub struct Line {
     pub gpu_ref: GpuRef,
     /// Its name.
     pub name: String,
-    /// Its values.
+    /// Its values; means, if a step summarizes several samples.
     pub values: Series,
+    /// Lowest and highest values in the steps of the long-term history; empty otherwise.
+    pub extremes: (Series, Series),
     /// Its last reading; unlike the newest step, not a mean.
     pub now: Option<f32>,
 }
@@ -89,6 +91,7 @@ impl Plot {
                 gpu_ref: group.gpu_ref(gpu),
                 name: String::new(),
                 values: Series::new(),
+                extremes: Default::default(),
                 now: None,
             });
             if !same_names {
@@ -97,6 +100,14 @@ impl Plot {
             let (top, points) = group.values(store, gpu, metric, &window, step.1);
             plot.top = top.unwrap_or(0.0).max(plot.top);
             line.advance(step, &points, window.steps());
+            let extreme = |extreme| {
+                let points = group.long_values(store, gpu, metric, &window, 0, extreme);
+                points.into_iter().map(Point::value).collect()
+            };
+            line.extremes = match window.is_long() {
+                true => (extreme(Extreme::Low), extreme(Extreme::High)),
+                false => Default::default(),
+            };
             line.now = group.now(store, gpu, metric);
             line
         };
@@ -105,6 +116,9 @@ impl Plot {
         plot.band = (plot.lines.len() > 2).then(|| {
             let mut band = plot.band.take().filter(|_| step.1 > 0).unwrap_or_default();
             band.advance(step, rows());
+            if window.is_long() {
+                band.widen(plot.lines.iter().map(|line| (&*line.extremes.0, &*line.extremes.1)));
+            }
             band
         });
         // The only GPU of a graph has nothing there to stand out from.

@@ -20,6 +20,7 @@ pub fn paint(canvas: &HtmlCanvasElement, size: (i32, i32), plot: &Plot, gpu_ref:
     sheet.grid();
     sheet.gaps();
     sheet.band(hue);
+    sheet.extremes(hue);
     sheet.lines(hue);
     sheet.outliers(gpu_ref);
 }
@@ -82,6 +83,25 @@ impl Sheet<'_> {
             if let (Some(low), Some(high)) = (low, high) {
                 let (top, bottom) = (self.y(*high), self.y(*low));
                 context.fill_rect(step as f64 * wide, top, wide + 0.3, (bottom - top).max(1.0));
+            }
+        }
+        context.set_global_alpha(1.0);
+    }
+
+    /// The range of each line's values within a step.
+    fn extremes(&self, hue: &str) {
+        if self.plot.lines.len() > 2 {
+            return;
+        }
+        let (context, wide) = (&self.context, self.width / self.plot.window.steps() as f64);
+        context.set_global_alpha(0.25);
+        context.set_fill_style_str(&platform::token(hue));
+        for line in &self.plot.lines {
+            for (step, (low, high)) in line.extremes.0.iter().zip(&line.extremes.1).enumerate() {
+                if let (Some(low), Some(high)) = (low, high) {
+                    let (top, bottom) = (self.y(*high), self.y(*low));
+                    context.fill_rect(step as f64 * wide, top, wide + 0.3, (bottom - top).max(1.0));
+                }
             }
         }
         context.set_global_alpha(1.0);

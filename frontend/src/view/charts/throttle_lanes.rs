@@ -1,7 +1,7 @@
 //! Throttle lanes: one lane per reason that shows when it applied, for which share of the time, and since
 //! when.
 
-use super::gpu_groups::NodeGroup;
+use super::gpu_groups::{NodeGroup, history_revision};
 use super::plot_area::Cursor;
 use crate::chart::{Window, interval_path};
 use crate::domain::metric::Metric;
@@ -26,8 +26,9 @@ pub fn ThrottleLanes(store: TopicStore, groups: Memo<Vec<NodeGroup>>) -> impl In
     let window = time.window(Signal::stored(300));
     let throttle_lanes = {
         let time = time.clone();
+        let history_revision = history_revision(&store, groups, || Metric::THROTTLE);
         Memo::new(move |_| {
-            groups.with(|groups| groups.iter().for_each(|group| group.node.history().track()));
+            history_revision.track();
             groups.with(|groups| throttle_lanes(&time, &store, groups, &window.get()))
         })
     };
@@ -54,9 +55,13 @@ fn throttle_lanes(time: &Time, store: &TopicStore, groups: &[NodeGroup], window:
     let summaries: Vec<(String, Vec<ThrottleSummary>)> = gpus
         .filter(|(group, gpu)| gpu_ref.as_ref().is_none_or(|gpu_ref| group.gpu_ref(gpu) == *gpu_ref))
         .filter_map(|(group, gpu)| {
-            let throttle = group.with_history(store, gpu, Metric::THROTTLE, |_, trace| {
-                summarize(trace, window.start_ms(), window.end_ms())
-            });
+            let throttle = if window.is_long() {
+                group.long_throttling(store, gpu, window)
+            } else {
+                group.with_history(store, gpu, Metric::THROTTLE, |_, trace| {
+                    summarize(trace, window.start_ms(), window.end_ms())
+                })
+            };
             Some((gpu.label.clone(), throttle?))
         })
         .collect();

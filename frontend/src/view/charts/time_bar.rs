@@ -22,7 +22,10 @@ pub fn TimeBar() -> impl IntoView {
             let (range, span) = (range.get(), text::span(range.get().span_ms() / 1_000));
             page.second.track();
             let now_ms = time.now_ms();
-            let (start, end) = (time.clock(range.start_ms(now_ms)), time.clock(range.end_ms(now_ms)));
+            let (start_ms, end_ms) = (range.start_ms(now_ms), range.end_ms(now_ms));
+            // The day matters once the range is not today's.
+            let days_s = now_ms.saturating_sub(start_ms) / 1_000;
+            let (start, end) = (time.axis_clock(start_ms, days_s), time.axis_clock(end_ms, days_s));
             match (range.is_live(), time.is_over()) {
                 (true, false) if !page.feed.is_live() => format!("Stopped at {end} · {span} until then"),
                 (true, false) => format!("Live · last {span}"),
@@ -46,9 +49,8 @@ pub fn TimeBar() -> impl IntoView {
             let range = range.get();
             let live =
                 (!range.is_live()).then(|| way("Back to live", "Follow the current time again", Range::live));
-            let all = (range != Range::default()).then(|| {
-                way("Reset zoom", "Show the whole history: 0, or double-click", |_| Range::default())
-            });
+            let all = (range != Range::default())
+                .then(|| way("Reset zoom", "Show the last 10 min: 0, or double-click", |_| Range::default()));
             (live, all)
         }
     };
@@ -128,13 +130,18 @@ fn limits(page: &Page, time: &Time, range: Memo<Range>) -> Memo<[Option<String>;
 /// Returns when the known history of the page's nodes begins, in ms of the relay's clock; does not subscribe.
 fn history_ms(page: &Page) -> Option<u64> {
     let store = untrack(|| page.fleet.detail()).unwrap_or_else(|| page.fleet.overview().clone());
-    store.read(|picture| {
+    if let Some(begins_ms) = untrack(|| store.long_history().begins_ms()) {
+        return Some(begins_ms);
+    }
+    let recent_ms = store.read(|picture| {
         let first = |node: &nodeglass_protocol::picture::NodePicture| {
             let trace = node.history.as_ref()?.gpu(0, GpuField::Util)?;
             trace.points().find(|(_, cell)| cell.is_some()).map(|(at_ms, _)| at_ms)
         };
         picture.nodes.iter().filter_map(first).min()
-    })
+    });
+    // A full recent history says nothing about what was before.
+    recent_ms.filter(|begins_ms| begins_ms + Range::RECENT_MS > page.now_ms() + 2_000)
 }
 
 fn limit_text(limit: Limit, now_ms: u64, is_over: bool) -> String {
@@ -180,7 +187,7 @@ pub fn TimeAxis(
                     format!("−{}", text::span(before))
                 }
             } else {
-                time.clock(range.end_ms(now_ms).saturating_sub(before * 1_000))
+                time.axis_clock(range.end_ms(now_ms).saturating_sub(before * 1_000), span_s)
             };
             view! { <span style:left=left style:transform=shift>{text}</span> }
         };
@@ -198,7 +205,7 @@ mod tests {
         let text = |limit, is_over| limit_text(limit, 700_000, is_over);
         assert_eq!(text(Limit::HistoryBegins(662_000), false), "History begins 38 s ago");
         assert_eq!(text(Limit::HistoryBegins(100_000), true), "History begins 10 min before the end");
-        assert_eq!(text(Limit::Longest, false), "The relay keeps 10 min");
+        assert_eq!(text(Limit::Longest, false), "The relay keeps 7 d");
         assert_ne!(text(Limit::Live, false), text(Limit::Live, true));
     }
 }

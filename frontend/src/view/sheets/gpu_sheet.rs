@@ -176,7 +176,7 @@ fn throttling(node: &NodePicture, gpu: &GpuPicture, now_ms: u64) -> Option<Vec<T
     let index = node.gpus.iter().position(|one| one.facts.uuid == gpu.facts.uuid)?;
     let trace =
         node.history.as_ref().filter(|history| !history.is_summary)?.gpu(index, GpuField::Throttle)?;
-    Some(throttle::summarize(trace, now_ms.saturating_sub(Range::LONGEST_MS), now_ms))
+    Some(throttle::summarize(trace, now_ms.saturating_sub(Range::RECENT_MS), now_ms))
 }
 
 /// Returns the status, and all groups in order: errors first, identity last.

@@ -322,6 +322,8 @@ impl Node {
         let merged = confined.merge();
         if !merged.iter().eq(self.picture.gpus.iter().map(|gpu| &gpu.facts)) {
             self.restart_replay(now_ms);
+            // They have the old order of GPUs.
+            self.late_samples.clear();
             self.set_gpus(merged);
             (changes.gpus, changes.history) = (true, true);
         }

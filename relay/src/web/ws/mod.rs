@@ -18,6 +18,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use connection::{ConnectionEnd, MessageQuota, WsConnection, close};
 use nodeglass_protocol::live::{ClientMessage, CloseReason, ServerMessage, Welcome};
+use nodeglass_protocol::range::{RangeHistory, RangeQuery};
 use pending_requests::{GuestLogs, PendingRequests, Permissions};
 use socket::Upgrade;
 use std::convert::Infallible;
@@ -193,6 +194,9 @@ async fn run_next_request(
     let cost = match pacer.next() {
         Some(ClientMessage::Subscribe(topics)) => subscriber.set_topics(topics).await,
         Some(ClientMessage::Resync(topic)) => subscriber.resync(topic).await,
+        Some(ClientMessage::Range { number, query }) => {
+            return send_range(ws, subscriber, pacer, number, query).await;
+        }
         _ => Duration::ZERO,
     };
     pacer.charge(cost, 0);
@@ -200,6 +204,27 @@ async fn run_next_request(
         Some(frame) => send_frame(ws, subscriber, pacer, frame).await,
         None => Ok(()),
     }
+}
+
+/// Answers a query for long-term history.
+async fn send_range(
+    ws: &mut WsConnection,
+    subscriber: &Subscriber,
+    pacer: &RequestPacer,
+    number: u32,
+    query: RangeQuery,
+) -> Result<(), ConnectionEnd> {
+    let (began, form) = (Instant::now(), ws.form());
+    let frame = match subscriber.range(query).await {
+        Some(source) => tokio::task::spawn_blocking(move || {
+            form.encode(&ServerMessage::Range { number, range: source.read() })
+        })
+        .await
+        .unwrap_or_default(),
+        None => form.encode(&ServerMessage::Range { number, range: RangeHistory::default() }),
+    };
+    pacer.charge(began.elapsed(), frame.len());
+    ws.send_frame(frame.into(), || None).await
 }
 
 /// Sleeps until `due`, or forever.
@@ -233,6 +258,7 @@ async fn handle_message(
     match message {
         Some(ClientMessage::Subscribe(topics)) => pacer.queue_topics(topics),
         Some(ClientMessage::Resync(topic)) => pacer.queue_resync(topic),
+        Some(ClientMessage::Range { number, query }) => pacer.queue_range(number, query),
         Some(ClientMessage::Request { number, request }) => requests.start(number, request),
         Some(ClientMessage::Follow(logs)) => requests.follow(logs).await,
         Some(ClientMessage::Hello { .. } | ClientMessage::Proof { .. }) | None => {}

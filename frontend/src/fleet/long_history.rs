@@ -1,0 +1,126 @@
+//! Long-term history of a topic's GPUs, as far as the graphs show it: one range at a time.
+
+use crate::chart::Window;
+use leptos::prelude::*;
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::range::{GpuRange, RangeHistory, RangeQuery, Summaries};
+use nodeglass_protocol::{Field, GpuField, GpuUuid, NodeName};
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// An incomplete step is loaded again after this time.
+const MAX_AGE_MS: u64 = 30_000;
+
+/// The loaded part of a topic's long-term history. Clones share the same state.
+#[derive(Clone, Default)]
+pub struct LongHistory(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// The fields that graphs show.
+    wanted: ArcRwSignal<BTreeSet<GpuField>>,
+    loaded: RwLock<Loaded>,
+    /// Changes with `loaded`.
+    revision: ArcRwSignal<u64>,
+}
+
+#[derive(Default)]
+struct Loaded {
+    /// What was requested; `None` before the first response.
+    request: Option<LoadRequest>,
+    range: RangeHistory,
+}
+
+/// A range, its step length, and fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadRequest {
+    from_ms: u64,
+    to_ms: u64,
+    step_ms: u64,
+    fields: Vec<GpuField>,
+    /// Number of the refresh, while the range ends with an incomplete step.
+    refresh: u64,
+}
+
+impl LoadRequest {
+    /// Returns the query for a topic.
+    pub fn query(&self, topic: &Topic) -> RangeQuery {
+        RangeQuery {
+            topic: topic.clone(),
+            from_ms: self.from_ms,
+            to_ms: self.to_ms,
+            step_ms: self.step_ms,
+            gpu_fields: self.fields.iter().map(|field| field.name().into()).collect(),
+            host_fields: Vec::new(),
+        }
+    }
+}
+
+impl LongHistory {
+    /// Requests a field for as long as the page shows the topic.
+    pub fn want(&self, field: GpuField) {
+        if !self.0.wanted.with_untracked(|wanted| wanted.contains(&field)) {
+            self.0.wanted.update(|wanted| _ = wanted.insert(field));
+        }
+    }
+
+    /// Returns what to request for a window at a time of the relay's clock, unless it is loaded; subscribes to
+    /// the wanted fields.
+    pub fn missing(&self, window: &Window, now_ms: u64) -> Option<LoadRequest> {
+        let fields: Vec<_> = self.0.wanted.with(|wanted| wanted.iter().copied().collect());
+        let request = LoadRequest {
+            from_ms: window.start_ms(),
+            to_ms: window.end_ms(),
+            step_ms: window.step_ms(),
+            fields,
+            refresh: if window.end_ms() > now_ms { now_ms / window.step_ms().min(MAX_AGE_MS) } else { 0 },
+        };
+        let is_loaded = self.read(|loaded| loaded.request.as_ref() == Some(&request));
+        (!is_loaded && !request.fields.is_empty()).then_some(request)
+    }
+
+    /// Stores a response.
+    pub fn set(&self, request: LoadRequest, range: RangeHistory) {
+        let loaded = Loaded { request: Some(request), range };
+        *self.0.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+        self.0.revision.update(|revision| *revision += 1);
+    }
+
+    /// Drops everything, because another relay or viewer may follow.
+    pub fn clear(&self) {
+        *self.0.loaded.write().unwrap_or_else(PoisonError::into_inner) = Loaded::default();
+        self.0.revision.update(|revision| *revision += 1);
+    }
+
+    /// Grows with each response.
+    pub fn revision(&self) -> u64 {
+        self.0.revision.get()
+    }
+
+    /// Returns when the history that the relay keeps begins, in ms of its clock; `None` before the first
+    /// response.
+    pub fn begins_ms(&self) -> Option<u64> {
+        self.read(|loaded| loaded.range.begins_ms)
+    }
+
+    /// Reads the summaries of a GPU's field, and the length of their slots in ms; `None` if they are not
+    /// loaded.
+    pub fn with<R>(
+        &self,
+        node: &NodeName,
+        uuid: &GpuUuid,
+        field: GpuField,
+        read: impl FnOnce(&Summaries, u64) -> R,
+    ) -> Option<R> {
+        self.read(|loaded| {
+            let at = loaded.request.as_ref()?.fields.iter().position(|known| *known == field)?;
+            let range = loaded.range.nodes.iter().find(|range| range.node == *node)?;
+            let gpu: &GpuRange = range.gpus.iter().find(|gpu| gpu.uuid == *uuid)?;
+            Some(read(gpu.fields.get(at)?, loaded.range.step_ms.max(1)))
+        })
+    }
+
+    fn read<R>(&self, read: impl FnOnce(&Loaded) -> R) -> R {
+        read(&self.0.loaded.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}

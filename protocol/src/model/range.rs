@@ -1,0 +1,166 @@
+//! Long-term history of a topic's nodes on one time grid: minimum, mean and maximum of each slot.
+
+use super::trace::{Trace, TracePoint};
+use crate::live::Topic;
+use crate::{Cell, GpuUuid, NodeName, Text};
+use serde::{Deserialize, Serialize};
+
+/// Requests long-term history of a topic.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RangeQuery {
+    /// The topic.
+    pub topic: Topic,
+    /// Start, in ms of the relay's clock.
+    pub from_ms: u64,
+    /// End, in ms of the relay's clock.
+    pub to_ms: u64,
+    /// Wanted length of a slot in ms; the response may have longer ones.
+    pub step_ms: u64,
+    /// Fields of GPUs by name; unknown ones are ignored.
+    pub gpu_fields: Vec<Text>,
+    /// Fields of hosts by name; unknown ones are ignored.
+    pub host_fields: Vec<Text>,
+}
+
+/// Response to a [`RangeQuery`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RangeHistory {
+    /// Length of a slot in ms.
+    pub step_ms: u64,
+    /// Beginning of the history that is kept of these nodes, in ms of the relay's clock.
+    pub begins_ms: Option<u64>,
+    /// The topic's nodes.
+    pub nodes: Vec<NodeRange>,
+}
+
+/// Long-term history of one node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeRange {
+    /// The node.
+    pub node: NodeName,
+    /// Its GPUs.
+    pub gpus: Vec<GpuRange>,
+    /// Summaries in the order of [`RangeQuery::host_fields`].
+    pub host: Vec<Summaries>,
+}
+
+/// Long-term history of one GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GpuRange {
+    /// The GPU.
+    pub uuid: GpuUuid,
+    /// Summaries in the order of [`RangeQuery::gpu_fields`].
+    pub fields: Vec<Summaries>,
+}
+
+/// What is known of a cell in one slot; all three are equal where there is no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Mean of the values; of a bit mask, all bits that were set.
+    pub mean: Cell,
+    /// Lowest value; of a bit mask, the bits that were always set.
+    pub min: Cell,
+    /// Highest value; of a bit mask, all bits that were set.
+    pub max: Cell,
+}
+
+/// Summaries of one cell over at most [`Trace::CAPACITY`] slots. The slots of the traces are as long as the
+/// range says, instead of [`Trace::STEP_MS`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summaries {
+    mean: Trace,
+    min: Trace,
+    max: Trace,
+}
+
+impl Summary {
+    /// Every sample had this cell.
+    pub const fn of(cell: Cell) -> Self {
+        Self { mean: cell, min: cell, max: cell }
+    }
+}
+
+impl Summaries {
+    /// Appends the summary of a slot, or overwrites it; skipped slots are gaps.
+    pub fn push(&mut self, slot: u64, summary: Summary) {
+        let at_ms = slot.saturating_mul(Trace::STEP_MS);
+        self.mean.push(at_ms, summary.mean, 0);
+        self.min.push(at_ms, summary.min, 0);
+        self.max.push(at_ms, summary.max, 0);
+    }
+
+    /// Equivalent to [`Summaries::push`] of each, at about the cost of one out-of-order insertion.
+    pub fn extend(&mut self, summaries: &[(u64, Summary)]) {
+        let points = |cell: fn(&Summary) -> Cell| {
+            summaries.iter().map(move |(slot, summary)| TracePoint {
+                at_ms: slot.saturating_mul(Trace::STEP_MS),
+                hold_ms: 0,
+                cell: cell(summary),
+            })
+        };
+        self.mean.extend(points(|summary| summary.mean));
+        self.min.extend(points(|summary| summary.min));
+        self.max.extend(points(|summary| summary.max));
+    }
+
+    /// Iterates over the slots from `slot` on, oldest first; `None` is a gap.
+    pub fn since(&self, slot: u64) -> impl Iterator<Item = (u64, Option<Summary>)> + '_ {
+        let at_ms = slot.saturating_mul(Trace::STEP_MS);
+        let rest = self.min.since(at_ms).zip(self.max.since(at_ms));
+        self.mean.since(at_ms).zip(rest).map(|((at_ms, mean), ((_, min), (_, max)))| {
+            let summary = mean.zip(min).zip(max).map(|((mean, min), max)| Summary { mean, min, max });
+            (at_ms / Trace::STEP_MS, summary)
+        })
+    }
+
+    /// Appends the binary encoding to `bytes`.
+    pub fn encode(&self, bytes: Vec<u8>) -> Vec<u8> {
+        postcard::to_extend(self, bytes).expect("a vector grows")
+    }
+
+    /// Decodes what [`Summaries::encode`] appended.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        postcard::from_bytes(bytes).ok()
+    }
+
+    /// Whether there are no slots.
+    pub fn is_empty(&self) -> bool {
+        self.mean.is_empty()
+    }
+
+    /// Approximate size of the binary encoding in bytes.
+    pub fn encoded_len(&self) -> usize {
+        self.mean.encoded_len() + self.min.encoded_len() + self.max.encoded_len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(mean: u32, min: u32, max: u32) -> Summary {
+        Summary { mean: Cell::steps(mean), min: Cell::steps(min), max: Cell::steps(max) }
+    }
+
+    #[test]
+    fn slots_keep_their_numbers_and_gaps_stay_gaps() {
+        let mut summaries = Summaries::default();
+        summaries.push(1_000_000, summary(5, 1, 9));
+        summaries.push(1_000_003, summary(6, 2, 8));
+        summaries.push(1_000_004, summary(7, 7, 7));
+        let slots: Vec<_> = summaries.since(1_000_001).collect();
+        let expected = [None, None, Some(summary(6, 2, 8)), Some(summary(7, 7, 7))];
+        assert_eq!(slots, (1_000_001..).zip(expected).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn late_summaries_are_entered_at_their_slot() {
+        let (mut late, mut in_order) = (Summaries::default(), Summaries::default());
+        let all: Vec<_> = (3..9).map(|slot| (slot, summary(slot as u32, 1, 9))).collect();
+        all.iter().for_each(|(slot, summary)| in_order.push(*slot, *summary));
+        late.push(3, all[0].1);
+        late.push(8, all[5].1);
+        late.extend(&all[1..5]);
+        assert_eq!(late, in_order);
+    }
+}

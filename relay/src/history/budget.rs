@@ -1,0 +1,90 @@
+//! Keeps the history within its ages and its memory budget.
+
+use super::row::RowHistory;
+use super::tier::{TIERS, Tier};
+use super::{LongHistory, NodeHistory};
+use nodeglass_protocol::Field;
+
+/// The order in which chunks are dropped when memory is scarce, by position in [`TIERS`]: fine steps older
+/// than the newest chunk (100 min), then minutes, and the coarse steps of the whole week last.
+const DROP_ORDER: [usize; TIERS.len()] = [0, 1, 2];
+
+impl LongHistory {
+    /// Memory in bytes, approximately.
+    pub fn len(&self) -> usize {
+        self.nodes.values().map(NodeHistory::len).sum()
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Drops what is too old, and what exceeds the memory budget.
+    pub(super) fn trim(&mut self, now_ms: u64) {
+        for node in self.nodes.values_mut() {
+            node.gpus.retain(|_, row| !expire(row, now_ms));
+            expire(&mut node.host, now_ms);
+        }
+        self.nodes.retain(|_, node| !node.is_over(now_ms));
+        let mut over = self.len().saturating_sub(self.budget);
+        for tier in DROP_ORDER {
+            while over > 0 {
+                match self.drop_oldest(tier) {
+                    0 => break,
+                    freed => over = over.saturating_sub(freed),
+                }
+            }
+        }
+        // Only incomplete chunks are left: too many nodes for the budget.
+        while over > 0 && self.nodes.len() > 1 {
+            let oldest = self.nodes.iter().min_by_key(|(_, node)| node.host.newest_ms());
+            let Some(name) = oldest.map(|(name, _)| name.clone()) else { break };
+            over = over.saturating_sub(self.nodes.remove(&name).map_or(0, |node| node.len()));
+        }
+    }
+
+    /// Drops the oldest chunks of a tier, of all rows, and returns their size in bytes.
+    fn drop_oldest(&mut self, tier: usize) -> usize {
+        let oldest = self.tiers(tier).filter_map(Tier::oldest_chunk).min();
+        let Some(oldest) = oldest else { return 0 };
+        let mut freed = 0;
+        for node in self.nodes.values_mut() {
+            let gpus = node.gpus.values_mut().map(|row| &mut row.tiers_mut()[tier]);
+            for tier in gpus.chain([&mut node.host.tiers_mut()[tier]]) {
+                if tier.oldest_chunk() == Some(oldest) {
+                    freed += tier.drop_oldest().unwrap_or(0);
+                }
+            }
+        }
+        freed
+    }
+
+    fn tiers(&self, tier: usize) -> impl Iterator<Item = &Tier> {
+        self.nodes.values().flat_map(move |node| {
+            node.gpus.values().map(move |row| &row.tiers()[tier]).chain([&node.host.tiers()[tier]])
+        })
+    }
+}
+
+impl NodeHistory {
+    fn len(&self) -> usize {
+        self.host.len() + self.gpus.values().map(RowHistory::len).sum::<usize>()
+    }
+
+    /// Whether it has nothing left.
+    fn is_over(&self, now_ms: u64) -> bool {
+        self.gpus.is_empty()
+            && self.host.tiers().iter().all(Tier::is_empty)
+            && now_ms.saturating_sub(self.host.newest_ms()) > TIERS[0].keep_ms
+    }
+}
+
+/// Drops what is too old; returns whether nothing is left of a row without recent samples.
+fn expire<F: Field>(row: &mut RowHistory<F>, now_ms: u64) -> bool {
+    for (tier, spec) in row.tiers_mut().iter_mut().zip(TIERS) {
+        tier.expire(now_ms.saturating_sub(spec.keep_ms) / spec.step_ms);
+    }
+    let is_quiet = now_ms.saturating_sub(row.newest_ms()) > TIERS[0].keep_ms;
+    is_quiet && row.tiers().iter().all(Tier::is_empty)
+}

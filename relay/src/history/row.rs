@@ -1,0 +1,166 @@
+//! History of one GPU or host in all tiers.
+
+use super::accumulator::Accumulator;
+use super::tier::{TIERS, Tier};
+use nodeglass_protocol::range::Summary;
+use nodeglass_protocol::{Cell, Field};
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+/// The cells of a row at one time, in the order of [`Field::HISTORY`].
+#[derive(Clone, Debug)]
+pub(super) struct Moment {
+    /// Sample time, by the relay's clock.
+    pub(super) at_ms: u64,
+    /// The cells.
+    pub(super) cells: Box<[Cell]>,
+}
+
+/// History of a row of fields `F`.
+#[derive(Debug)]
+pub(super) struct RowHistory<F> {
+    tiers: [Tier; TIERS.len()],
+    /// The slot of each tier that is not complete.
+    current: [Current; TIERS.len()],
+    /// Number and summaries of the last complete slot of the finest tier.
+    last: Option<(u64, Box<[Option<Summary>]>)>,
+    fields: PhantomData<F>,
+}
+
+/// A slot that is not complete.
+#[derive(Clone, Debug, Default)]
+struct Current {
+    slot: u64,
+    /// By field; empty before the first sample.
+    accumulators: Box<[Accumulator]>,
+}
+
+impl<F> Default for RowHistory<F> {
+    fn default() -> Self {
+        Self { tiers: Default::default(), current: Default::default(), last: None, fields: PhantomData }
+    }
+}
+
+impl<F: Field> RowHistory<F> {
+    /// Adds the cells at `at_ms`. Slots since the last sample repeat its slot if they span at most `hold_ms`.
+    pub(super) fn record(&mut self, at_ms: u64, hold_ms: u64, cells: &[Cell]) {
+        let slot = at_ms / TIERS[0].step_ms;
+        self.advance(0, slot, hold_ms);
+        for ((accumulator, cell), field) in self.current[0].accumulators.iter_mut().zip(cells).zip(F::HISTORY)
+        {
+            accumulator.add(*cell, field.metric().kind);
+        }
+    }
+
+    /// Enters earlier samples, oldest first. Slots that are complete keep what they have.
+    pub(super) fn backfill(&mut self, moments: impl Iterator<Item = Moment> + Clone) {
+        for (tier, spec) in TIERS.iter().enumerate() {
+            let mut slots: BTreeMap<u64, Box<[Accumulator]>> = BTreeMap::new();
+            for moment in moments.clone() {
+                let accumulators =
+                    slots.entry(moment.at_ms / spec.step_ms).or_insert_with(Self::accumulators);
+                for ((accumulator, cell), field) in accumulators.iter_mut().zip(&moment.cells).zip(F::HISTORY)
+                {
+                    accumulator.add(*cell, field.metric().kind);
+                }
+            }
+            if self.current[tier].accumulators.is_empty() {
+                continue;
+            }
+            let (current, complete) = (&mut self.current[tier], &mut self.tiers[tier]);
+            if let Some((newest, _)) = slots.range(..current.slot).next_back() {
+                complete.begin(*newest, F::HISTORY.len());
+            }
+            for (position, field) in F::HISTORY.iter().enumerate() {
+                let kind = field.metric().kind;
+                if let Some(late) = slots.get(&current.slot) {
+                    current.accumulators[position].merge(&late[position], kind);
+                }
+                let earlier = slots.range(..current.slot);
+                let summaries: Vec<_> =
+                    earlier.filter_map(|(slot, late)| Some((*slot, late[position].summary(kind)?))).collect();
+                complete.backfill(position, &summaries);
+            }
+        }
+    }
+
+    /// Completes the slots before `slot`.
+    fn advance(&mut self, tier: usize, slot: u64, hold_ms: u64) {
+        let current = &mut self.current[tier];
+        if current.accumulators.is_empty() {
+            *current = Current { slot, accumulators: Self::accumulators() };
+        }
+        if slot <= current.slot {
+            return;
+        }
+        let complete = std::mem::replace(current, Current { slot, accumulators: Self::accumulators() });
+        let kinds = F::HISTORY.iter().map(|field| field.metric().kind);
+        let summaries: Box<[_]> = complete
+            .accumulators
+            .iter()
+            .zip(kinds.clone())
+            .map(|(accumulator, kind)| accumulator.summary(kind))
+            .collect();
+        if tier == 0 {
+            self.hold(complete.slot, hold_ms);
+            self.last = Some((complete.slot, summaries.clone()));
+        }
+        self.tiers[tier].push(complete.slot, &summaries);
+        if let Some(coarser) = TIERS.get(tier + 1) {
+            self.advance(tier + 1, complete.slot * TIERS[tier].step_ms / coarser.step_ms, hold_ms);
+            let merged = self.current[tier + 1].accumulators.iter_mut();
+            for ((sum, part), kind) in merged.zip(&complete.accumulators).zip(kinds) {
+                sum.merge(part, kind);
+            }
+        }
+    }
+
+    /// Repeats the last complete slot up to `slot` if that is a matter of slow but regular sampling.
+    fn hold(&mut self, slot: u64, hold_ms: u64) {
+        let Some((last, summaries)) = &self.last else { return };
+        let missed = slot.saturating_sub(last + 1);
+        if missed.saturating_mul(TIERS[0].step_ms) <= hold_ms {
+            (last + 1..slot).for_each(|held| self.tiers[0].push(held, summaries));
+        }
+    }
+
+    /// The slots of a tier that are not complete, oldest first, with their summaries by field.
+    pub(super) fn incomplete(&self, tier: usize) -> BTreeMap<u64, Box<[Option<Summary>]>> {
+        let mut slots: BTreeMap<u64, Box<[Accumulator]>> = BTreeMap::new();
+        for (finer, current) in self.current.iter().enumerate().take(tier + 1).rev() {
+            let slot = current.slot * TIERS[finer].step_ms / TIERS[tier].step_ms;
+            let sums = slots.entry(slot).or_insert_with(Self::accumulators);
+            for ((sum, part), field) in sums.iter_mut().zip(&current.accumulators).zip(F::HISTORY) {
+                sum.merge(part, field.metric().kind);
+            }
+        }
+        let summary = |(sum, field): (&Accumulator, &F)| sum.summary(field.metric().kind);
+        let summaries = |sums: Box<[Accumulator]>| sums.iter().zip(F::HISTORY).map(summary).collect();
+        slots.into_iter().map(|(slot, sums)| (slot, summaries(sums))).collect()
+    }
+
+    fn accumulators() -> Box<[Accumulator]> {
+        vec![Accumulator::default(); F::HISTORY.len()].into()
+    }
+
+    /// The tiers, finest first.
+    pub(super) fn tiers(&self) -> &[Tier; TIERS.len()] {
+        &self.tiers
+    }
+
+    /// The tiers, finest first.
+    pub(super) fn tiers_mut(&mut self) -> &mut [Tier; TIERS.len()] {
+        &mut self.tiers
+    }
+
+    /// When the newest slot began, in ms of the relay's clock.
+    pub(super) fn newest_ms(&self) -> u64 {
+        self.current[0].slot * TIERS[0].step_ms
+    }
+
+    /// Memory in bytes, approximately.
+    pub(super) fn len(&self) -> usize {
+        let current = F::HISTORY.len() * size_of::<Accumulator>() * TIERS.len();
+        size_of::<Self>() + current + self.tiers.iter().map(Tier::len).sum::<usize>()
+    }
+}
