@@ -1,10 +1,11 @@
 //! The hello line: identity of the probe and static facts of its node.
 
+use crate::source::confinement;
 use crate::{build, host, process};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::probe::{Hello, SourceState};
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
-use std::{fs, thread};
+use std::{fs, path::Path, thread};
 
 /// Creates a hello with the given sources and without GPUs.
 pub fn of_this_node(stream: u64, sources: Vec<SourceState>) -> Hello {
@@ -28,6 +29,8 @@ pub fn of_this_node(stream: u64, sources: Vec<SourceState>) -> Hello {
         topology: Vec::new(),
         cpu_model: cpu_model(),
         scratch: host::scratch(),
+        // A process stays in its cgroup, and a job keeps its GPUs.
+        confinement: confinement::of_this_probe(Path::new("/")),
     }
 }
 

@@ -3,6 +3,7 @@
 mod actions;
 mod adopting;
 mod cluster;
+mod confined;
 mod jump_host;
 mod recovery;
 mod sharing;

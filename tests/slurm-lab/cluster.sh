@@ -26,6 +26,7 @@ CPUS=${CPUS:-32}                   # pretended cores per node
 MEM=${MEM:-64000}                  # pretended MiB per node
 USERS=${USERS:-alice:2001 bob:2002 carol:2003}
 CGROUP=${CGROUP:-0}                # 1: proctrack/cgroup (cgroup v1 or hybrid machines)
+CONFINE=${CONFINE:-0}              # 1, with CGROUP=1: a job's processes may open its GPUs only (ConstrainDevices)
 DBD=${DBD:-0}                      # 1: accounting too (apt: slurmdbd slurm-wlm-mysql-plugin mariadb-server-core mariadb-client-core)
 PAM=${PAM:-}                       # ''|pam_slurm|pam_slurm_adopt : ssh only onto nodes of own jobs
 BIND=${BIND:-}                     # extra host directories, mounted at the same path in every host
@@ -82,6 +83,17 @@ place_nvml() {   # ROOT HOST: what `nvml` or NVML_LIB left for this host, at its
     fi
 }
 
+place_devices() {   # ROOT COUNT: the driver's own device numbers, which a cgroup tells apart, and what it lists of them
+    local d to
+    mount -t tmpfs -o mode=755,size=64k tmpfs "$1/proc/driver"
+    for ((d = 0; d < $2; d++)); do
+        mknod -m 666 "$1/dev/nvidia$d" c 195 "$d"
+        to=$1/proc/driver/nvidia/gpus/$(printf '0000:%02x:00.0' $((d + 7))); mkdir -p "$to"
+        printf 'Model: \t\t NVIDIA A100-SXM4-80GB\nDevice Minor: \t %d\nGPU Excluded:\t No\n' "$d" >"$to/information"
+    done
+    mknod -m 666 "$1/dev/nvidiactl" c 195 255
+}
+
 # ------------------------------------------------------------------ inside a host
 host_main() {    # first code in the new namespaces; /proc is still the machine's own here
     local name=$1 pid rest H R
@@ -108,8 +120,10 @@ host_main() {    # first code in the new namespaces; /proc is still the machine'
     mount -t tmpfs -o mode=1777 tmpfs "$R/dev/shm"
     if [[ $name == gpu-node-* ]]; then       # stand-ins: /dev/null under another name
         local gpus; gpus=$(cat "$S/gpus/$name")
-        for ((d = 0; d < gpus; d++)); do mknod -m 666 "$R/dev/nvidia$d" c 1 3; done
-        mknod -m 666 "$R/dev/nvidiactl" c 1 3
+        if [[ $CONFINE == 1 ]]; then place_devices "$R" "$gpus"; else
+            for ((d = 0; d < gpus; d++)); do mknod -m 666 "$R/dev/nvidia$d" c 1 3; done
+            mknod -m 666 "$R/dev/nvidiactl" c 1 3
+        fi
     fi
     mount -t tmpfs -o mode=1777 tmpfs "$R/tmp"
     mount -t tmpfs -o mode=755 tmpfs "$R/run"
@@ -187,7 +201,7 @@ boot_host() {
     local name=$1 p t i
     mkdir -p "$LAB/hosts/$name" "$S/log/$name"; chown slurm "$S/log/$name"
     rm -f "$S/ready/$name"
-    setsid env -i PATH="$PATH" LAB="$LAB" PAM="$PAM" BIND="$BIND" DBD="$DBD" \
+    setsid env -i PATH="$PATH" LAB="$LAB" PAM="$PAM" BIND="$BIND" DBD="$DBD" CONFINE="$CONFINE" \
         unshare -n -m -u -i -p --fork /bin/bash "$S/cluster.sh" _host "$name" \
         </dev/null >>"$S/log/$name/boot.log" 2>&1 &
     disown
@@ -254,7 +268,7 @@ write_conf() {
 	SlurmctldLogFile=/var/log/slurm/slurmctld.log
 	SlurmdLogFile=/var/log/slurm/slurmd.log
 	ProctrackType=proctrack/$([[ $CGROUP == 1 ]] && echo cgroup || echo linuxproc)
-	TaskPlugin=task/none
+	TaskPlugin=task/$([[ $CONFINE == 1 ]] && echo cgroup || echo none)
 	JobAcctGatherType=jobacct_gather/linux
 	JobAcctGatherFrequency=5
 	MpiDefault=none
@@ -295,7 +309,8 @@ write_conf() {
     sed -i -e "/^@NODES@/{r $S/etc-slurm/nodes.tmp" -e 'd}' -e "s|@TRES@|$tres|" "$S/etc-slurm/slurm.conf"
     rm "$S/etc-slurm/nodes.tmp"
     if [[ $CGROUP == 1 ]]; then
-        printf 'CgroupPlugin=autodetect\nCgroupAutomount=yes\nConstrainDevices=no\n' >"$S/etc-slurm/cgroup.conf"
+        printf 'CgroupPlugin=autodetect\nCgroupAutomount=yes\nConstrainDevices=%s\n' \
+            "$([[ $CONFINE == 1 ]] && echo yes || echo no)" >"$S/etc-slurm/cgroup.conf"
     fi
     chmod 644 "$S"/etc-slurm/*
     if [[ $DBD == 1 ]]; then

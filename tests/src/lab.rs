@@ -32,6 +32,8 @@ pub struct LabOptions {
     /// Whether users may log in to a node only while they have a job there (`pam_slurm_adopt`). Only one
     /// such cluster can run at a time.
     pub adopts: bool,
+    /// With `adopts`: whether the processes of a job may open its GPUs only (`ConstrainDevices`).
+    pub confines: bool,
     /// Folders of the machine that every host sees at the same path.
     pub bind: Vec<PathBuf>,
 }
@@ -45,6 +47,7 @@ impl Default for LabOptions {
             nvml_state: None,
             slurmd_timeout_s: 10,
             adopts: false,
+            confines: false,
             bind: Vec::new(),
         }
     }
@@ -139,6 +142,7 @@ impl SlurmLab {
             .env("BIND", bind.join(" "))
             .env("PAM", pam)
             .env("CGROUP", cgroup)
+            .env("CONFINE", if options.confines { "1" } else { "0" })
             // The cluster does not outlive this process, however it ends.
             .env("OWNER", pid.to_string())
             .output()
@@ -365,8 +369,19 @@ impl SlurmLab {
         let mut command = Command::new("bash");
         command.arg(script()).args(args).env("LAB", &self.place);
         // Environment settings of the caller must not affect the cluster.
-        for name in ["SPEC", "CPUS", "MEM", "USERS", "CGROUP", "DBD", "PAM", "BIND", "NVML_LIB", "NVML_STATE"]
-        {
+        for name in [
+            "SPEC",
+            "CPUS",
+            "MEM",
+            "USERS",
+            "CGROUP",
+            "CONFINE",
+            "DBD",
+            "PAM",
+            "BIND",
+            "NVML_LIB",
+            "NVML_STATE",
+        ] {
             command.env_remove(name);
         }
         command

@@ -4,6 +4,7 @@
 use super::drm::attribute;
 use crate::proc::environ::Environ;
 use crate::proc::job::CgroupJob;
+use nodeglass_protocol::probe::Confinement;
 use nodeglass_protocol::{JobId, Text};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
@@ -15,16 +16,9 @@ use std::{
 /// Maximum number of GPUs, and of instances of a GPU, that are looked at.
 const MAX_DEVICES: usize = 256;
 
-/// Devices of one kind on the node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Visible {
-    devices: usize,
-    visible: usize,
-}
-
-/// Returns how many GPUs of the node below `root` are visible and why, as
-/// `2 of 8 GPUs visible: this probe was adopted into job 17`; `None` if all are, or if that is unknown.
-pub fn describe(root: &Path) -> Option<String> {
+/// Returns which GPUs of the node below `root` the probe may open; `None` if it may open all of them, or if
+/// that is unknown.
+pub fn of_this_probe(root: &Path) -> Option<Confinement> {
     let is_admitted = |path: &Path| match access(path, Access::READ_OK) {
         Ok(()) => Some(true),
         // The device cgroup of version 1 and the BPF program of version 2 alike deny with EPERM, file
@@ -32,38 +26,22 @@ pub fn describe(root: &Path) -> Option<String> {
         Err(Errno::PERM) => Some(false),
         Err(_) => None,
     };
-    describe_with(root, is_admitted)
+    find(root, is_admitted)
 }
 
-fn describe_with(root: &Path, is_admitted: impl Fn(&Path) -> Option<bool>) -> Option<String> {
+fn find(root: &Path, is_admitted: impl Fn(&Path) -> Option<bool>) -> Option<Confinement> {
     let minors = minors(&root.join("proc/driver/nvidia/gpus"))?;
-    let (mut gpus, mut instances) = (Visible::default(), Visible::default());
+    let mut found = Confinement::default();
     for minor in minors {
         let is_visible = is_admitted(&root.join(format!("dev/nvidia{minor}")))?;
-        gpus.add(is_visible);
+        found.gpus.add(is_visible);
         for instance in capabilities(&root.join(format!("proc/driver/nvidia/capabilities/gpu{minor}/mig"))) {
             let device = root.join(format!("dev/nvidia-caps/nvidia-cap{instance}"));
-            instances.add(is_visible && is_admitted(&device)?);
+            found.instances.add(is_visible && is_admitted(&device)?);
         }
     }
-    let parts = [gpus.part("GPU", "GPUs"), instances.part("MIG instance", "MIG instances")];
-    let parts: Vec<_> = parts.into_iter().flatten().collect();
-    (!parts.is_empty())
-        .then(|| format!("{} visible: {}", parts.join(" and "), reason(&root.join("proc/self"))))
-}
-
-impl Visible {
-    fn add(&mut self, is_visible: bool) {
-        self.devices += 1;
-        self.visible += usize::from(is_visible);
-    }
-
-    /// `2 of 8 GPUs`, if any is denied.
-    fn part(self, one: &str, many: &str) -> Option<String> {
-        let Self { devices, visible } = self;
-        let noun = if devices == 1 { one } else { many };
-        (visible < devices).then(|| format!("{visible} of {devices} {noun}"))
-    }
+    let (job, is_adopted) = own_job(&root.join("proc/self"));
+    found.is_partial().then_some(Confinement { job, is_adopted, ..found })
 }
 
 /// Minor numbers of the GPUs in `/proc/driver/nvidia/gpus`; `None` if one is not stated.
@@ -102,22 +80,19 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
 }
 
-/// What confines the probe, from its `/proc/PID` folder.
-fn reason(process: &Path) -> String {
+/// The job whose cgroup a process runs in, from its `/proc/PID` folder, and whether its login was adopted.
+fn own_job(process: &Path) -> (Option<JobId>, bool) {
     let cgroup = attribute::read_lines(&process.join("cgroup")).unwrap_or_default();
     let CgroupJob { job, step, sluid } = CgroupJob::of(&cgroup);
     // SLURM 26.05 names the cgroup by SLUID, which does not contain the job id.
     let job: Option<JobId> = job.or_else(|| sluid.and_then(|_| Environ::read(process).job()));
-    match (job, step.as_ref().map(Text::as_str)) {
-        (Some(job), Some("extern")) => format!("this probe was adopted into job {job}"),
-        (Some(job), _) => format!("this probe runs in a step of job {job}"),
-        (None, _) => "the device cgroup of this probe denies the others".to_owned(),
-    }
+    (job, step.as_ref().map(Text::as_str) == Some("extern"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodeglass_protocol::probe::Visible;
 
     const ADOPTED_V1: &str = "7:devices:/slurm/uid_2001/job_17/step_extern/task_0\n0::/\n";
     const STEP_V2: &str = "0::/system.slice/slurmstepd.scope/job_18/step_3/user/task_0\n";
@@ -146,7 +121,8 @@ mod tests {
 
     /// What is described if the device cgroup denies these devices.
     fn described(root: &Path, denied: &[&str]) -> Option<String> {
-        describe_with(root, |path| Some(!denied.iter().any(|name| path.ends_with(name))))
+        find(root, |path| Some(!denied.iter().any(|name| path.ends_with(name))))
+            .map(|found| found.to_string())
     }
 
     #[test]
@@ -161,17 +137,19 @@ mod tests {
         write(node.path(), "proc/self/environ", "SLURM_JOB_ID=19\0");
         let adopted = "1 of 4 GPUs visible: this probe was adopted into job 19";
         assert_eq!(described(node.path(), &denied).as_deref(), Some(adopted));
+        let found = find(node.path(), |path| Some(path.ends_with("nvidia2"))).unwrap();
+        assert_eq!((found.gpus, found.job), (Visible { devices: 4, visible: 1 }, Some(JobId(19))));
     }
 
     #[test]
     fn nothing_is_claimed_if_all_are_visible_or_it_is_unknown() {
         let node = node(ADOPTED_V1);
         assert_eq!(described(node.path(), &[]), None);
-        assert_eq!(describe_with(node.path(), |_| None), None);
+        assert_eq!(find(node.path(), |_| None), None);
         // Without device files, as in a container that has only some of them.
-        assert_eq!(describe(node.path()), None);
+        assert_eq!(of_this_probe(node.path()), None);
         let only_first = |path: &Path| path.ends_with("nvidia0").then_some(false);
-        assert_eq!(describe_with(node.path(), only_first), None);
+        assert_eq!(find(node.path(), only_first), None);
         write(node.path(), "proc/driver/nvidia/gpus/0000:09:00.0/information", "Model: x\n");
         assert_eq!(described(node.path(), &["nvidia0"]), None, "a GPU has no minor number");
         assert_eq!(described(tempfile::tempdir().unwrap().path(), &["nvidia0"]), None, "no driver");

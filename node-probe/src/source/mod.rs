@@ -4,7 +4,7 @@
 pub mod amd;
 pub(crate) mod bound;
 pub mod calls;
-mod confinement;
+pub mod confinement;
 mod drm;
 pub mod intel;
 pub mod multi;

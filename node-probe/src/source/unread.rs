@@ -83,7 +83,7 @@ impl Source for UnreadSource {
         }
         let unread = counts.into_iter().map(|(text, count)| numbered(&text, count));
         let unread: Vec<_> = unread.collect();
-        let confinement = confinement::describe(&self.root).map(Into::into);
+        let confinement = confinement::of_this_probe(&self.root).map(|found| found.to_string().into());
         Err(Absent { reason: unread.join("; ").into(), confinement })
     }
 }

@@ -12,7 +12,7 @@ pub struct GpuFacts {
     /// `FORBIDDEN-<index>` if this user has no access, and `UNKNOWN-<index>` otherwise.
     pub uuid: GpuUuid,
     /// Index of its driver (`nvmlDeviceGetHandleByIndex`), unique per vendor; differs between boots
-    /// and inside containers.
+    /// and inside containers. On a node that confines jobs, the relay replaces it by `minor`.
     pub index: u32,
     /// Vendor.
     #[serde(default)]

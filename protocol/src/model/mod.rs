@@ -1,6 +1,7 @@
 //! The entities that both wires describe.
 
 pub mod cluster;
+pub mod confinement;
 pub mod gpu;
 pub mod history;
 pub mod host;

@@ -209,7 +209,7 @@ pub struct Owner {
     pub by: Evidence,
 }
 
-/// Evidence that a GPU belongs to a job, strongest first.
+/// Evidence that a GPU belongs to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
@@ -219,6 +219,8 @@ pub enum Evidence {
     Process,
     /// The job has every GPU of the node.
     WholeNode,
+    /// The job's device cgroup admits its processes to it; stronger than a process.
+    DeviceCgroup,
 }
 
 /// One process on one GPU.

@@ -1,5 +1,6 @@
 //! Lines that a probe prints.
 
+use crate::confinement::Confinement;
 use crate::field::catalogue::GpuSample;
 use crate::gpu::{GpuFacts, GpuHealth, GpuPath};
 use crate::host::{HostSample, JobUsage};
@@ -92,6 +93,9 @@ pub struct Hello {
     /// Mount point of the node's scratch disk, if any.
     #[serde(default)]
     pub scratch: Option<Text>,
+    /// GPUs of the node that are denied to this probe, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confinement: Option<Confinement>,
 }
 
 /// One sample of all changing readings.

@@ -7,6 +7,7 @@ mod control;
 pub mod delta;
 mod line;
 
+pub use crate::confinement::{Confinement, Visible};
 pub use crate::field::catalogue::GpuSample;
 pub use crate::gpu::{GpuFacts, GpuHealth, GpuPath};
 pub use crate::host::{HostSample, JobReadings, JobUsage};

@@ -32,6 +32,7 @@ fn lines_of_the_probe() {
         topology: vec![vec![GpuPath::Same]],
         cpu_model: "EPYC".into(),
         scratch: None,
+        confinement: None,
     };
     let sample = Sample {
         seq: 7,

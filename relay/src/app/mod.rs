@@ -138,6 +138,9 @@ impl Relay {
         let targets = Targets::default();
         let (jobs_by_node, here) = watch::channel(Arc::default());
         let launcher = watched.launcher(config, &targets, &here)?;
+        if launcher.job_launcher().is_some() {
+            fleet.use_jobs_of(about.user.clone());
+        }
         let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
         let poll_trigger = PollTrigger::default();
         tokio::spawn(report_launcher(launcher.status(), events.clone()));

@@ -198,7 +198,11 @@ impl EventLoop {
     /// Returns whether a group of nodes has reported completely.
     fn handle_lines(&mut self, lines: &mut Vec<FromNode>) -> bool {
         let mut is_complete = false;
-        for FromNode { node, at_ms, event } in lines.drain(..) {
+        for FromNode { node, job, at_ms, event } in lines.drain(..) {
+            if let Some(job) = job {
+                self.fleet.handle(Event::JobProbe(node, job, event), at_ms);
+                continue;
+            }
             if let NodeEvent::Line(line) = &event
                 && let ProbeLine::Sample(sample) = &**line
                 && !sample.replay
@@ -455,7 +459,8 @@ impl EventLoop {
             let jobs: Vec<JobId> = active.iter().filter(|job| !completes(job)).map(|job| job.id).collect();
             let is_ending = jobs.is_empty() && !active.is_empty() && !self.fleet.is_watched_host(&name);
             let target = self.fleet.target(&name);
-            (name, SampleSchedule { interval_ms: slow, phase_ms, jobs, target, is_ending })
+            let job_probes = self.fleet.job_probes(&name);
+            (name, SampleSchedule { interval_ms: slow, phase_ms, jobs, target, is_ending, job_probes })
         };
         let mut schedules: BTreeMap<_, _> = wanted.into_iter().map(ordered).collect();
         // Every subscribed topic has a feed.

@@ -51,7 +51,10 @@ impl Harness {
 
     async fn line(&self, node: &str, line: ProbeLine) {
         let event = NodeEvent::Line(Box::new(line.into()));
-        self.lines.send(FromNode { node: name(node), at_ms: self.clock.now_ms(), event }).await.unwrap();
+        self.lines
+            .send(FromNode { node: name(node), job: None, at_ms: self.clock.now_ms(), event })
+            .await
+            .unwrap();
         sleep(Duration::from_millis(20)).await;
     }
 
@@ -312,7 +315,7 @@ async fn a_group_that_has_reported_is_sent_at_once_and_an_incomplete_one_after_a
         let event = NodeEvent::Line(Box::new(sample(second, &[second]).into()));
         harness
             .lines
-            .send(FromNode { node: name(node), at_ms: harness.clock.now_ms(), event })
+            .send(FromNode { node: name(node), job: None, at_ms: harness.clock.now_ms(), event })
             .await
             .unwrap();
     };

@@ -6,7 +6,7 @@ use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Sharing;
-use nodeglass_protocol::{NodeName, Text};
+use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::BTreeMap;
 
 /// An event for the fleet.
@@ -41,6 +41,8 @@ pub enum Event {
     },
     /// An event of a node's session.
     Node(NodeName, NodeEvent),
+    /// An event of the session of a probe in one job on a node.
+    JobProbe(NodeName, JobId, NodeEvent),
     /// A second passed.
     Tick,
     /// The nodes of the cluster were queried.

@@ -18,13 +18,13 @@ pub use event::{Event, Host, NodeEvent};
 use crate::history::LongHistory;
 use joblist::JobList;
 use node::Node;
-use nodeglass_protocol::NodeName;
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{JobsHealth, NodePicture, RelayStatus};
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Sharing;
+use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The state of all jobs and nodes.
@@ -36,6 +36,8 @@ pub struct Fleet {
     status: RelayStatus,
     audit_log: Vec<AuditEntry>,
     sharing: Sharing,
+    /// The user in whose jobs further probes may run; empty if in none.
+    user: Text,
     history: LongHistory,
     /// Unix time at which the relay's clock would read 0, in seconds, by the last job list.
     wall_offset_s: i64,
@@ -49,6 +51,11 @@ impl Fleet {
     /// An empty fleet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Lets probes run in jobs of this user, where that of a node does not see their GPUs.
+    pub fn use_jobs_of(&mut self, user: Text) {
+        self.user = user;
     }
 
     /// An empty fleet whose long-term history takes at most about `budget` bytes of memory.
@@ -69,7 +76,7 @@ impl Fleet {
     /// Watches hosts independent of jobs.
     pub fn watch_hosts(&mut self, names: impl IntoIterator<Item = NodeName>) {
         self.hosts.extend(names.into_iter().map(|name| (name, Host::default())));
-        self.settle_membership();
+        self.settle_membership(0);
     }
 
     /// Applies an event that happened at `now_ms`.
@@ -102,10 +109,17 @@ impl Fleet {
             }
             Event::Hosts { hosts, notices } => {
                 self.hosts = hosts;
-                self.settle_membership();
+                self.settle_membership(now_ms);
                 self.set_status(RelayStatus { notices, ..self.status.clone() });
             }
-            Event::Node(name, event) => self.take_node_event(&name, event, now_ms),
+            Event::Node(name, event) => {
+                self.update_node(&name, now_ms, |node, changes| node.handle(event, now_ms, changes));
+            }
+            Event::JobProbe(name, job, event) => {
+                self.update_node(&name, now_ms, |node, changes| {
+                    node.handle_of_job(job, event, now_ms, changes)
+                });
+            }
             Event::Tick => {
                 for (name, node) in &mut self.nodes {
                     let mut noted = NodeChanges::default();
@@ -177,6 +191,11 @@ impl Fleet {
         on_nodes
     }
 
+    /// The jobs on a node in which further probes should run.
+    pub fn job_probes(&self, name: &NodeName) -> Vec<JobId> {
+        self.nodes.get(name).map(|node| node.job_probes().collect()).unwrap_or_default()
+    }
+
     /// Returns whether a node is watched independent of jobs.
     pub fn is_watched_host(&self, name: &NodeName) -> bool {
         self.hosts.contains_key(name)
@@ -225,29 +244,35 @@ impl Fleet {
         };
         if self.jobs.replace(jobs, wall_s, picture_of, &mut self.changes.switched) {
             self.changes.jobs = true;
-            self.settle_membership();
+            self.settle_membership(now_ms);
         }
         self.set_status(RelayStatus { jobs: JobsHealth::Fresh { at_ms: now_ms }, ..self.status.clone() });
     }
 
-    fn take_node_event(&mut self, name: &NodeName, event: NodeEvent, now_ms: u64) {
-        // A session that is being stopped may still emit events, which are ignored.
+    /// Updates a node, unless it is gone: a session that is being stopped may still emit events.
+    fn update_node(
+        &mut self,
+        name: &NodeName,
+        now_ms: u64,
+        update: impl FnOnce(&mut Node, &mut NodeChanges),
+    ) {
         if let Some(node) = self.nodes.get_mut(name) {
             let changes = self.changes.node(name);
             let before_ms = node.picture().sampled_at_ms;
-            node.handle(event, now_ms, changes);
+            update(node, changes);
             if node.picture().sampled_at_ms != before_ms {
                 self.history.record(node.picture());
             }
             record_late(&mut self.history, node);
             if changes.gpus || changes.processes {
+                node.settle_job_probes(self.jobs.list(), self.user.as_str(), now_ms, changes);
                 node.settle_owners(self.jobs.list(), changes);
             }
         }
     }
 
     /// Updates the set of nodes and the owners of their GPUs from the job list.
-    fn settle_membership(&mut self) {
+    fn settle_membership(&mut self, now_ms: u64) {
         let wanted = self.wanted();
         let before = self.nodes.len();
         self.nodes.retain(|name, _| wanted.contains(name));
@@ -261,7 +286,9 @@ impl Fleet {
             }
         }
         for (name, node) in &mut self.nodes {
-            node.settle_owners(self.jobs.list(), self.changes.node(name));
+            let changes = self.changes.node(name);
+            node.settle_job_probes(self.jobs.list(), self.user.as_str(), now_ms, changes);
+            node.settle_owners(self.jobs.list(), changes);
             let group = self.hosts.get(name).and_then(|host| host.group.as_ref());
             node.set_group(group, self.changes.node(name));
         }

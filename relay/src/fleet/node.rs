@@ -1,25 +1,28 @@
 //! The state of one node: readings of its probe, their age, and the state of its link.
 
+mod apply;
+mod confined;
+mod merge;
+
 use super::changes::NodeChanges;
 use super::ownership;
 use super::replay::Replay;
 use super::timeline::Timeline;
 use super::unattributed::Unattributed;
 use crate::fleet::NodeEvent;
+use apply::{apply_faults, apply_gaps, apply_job_usage};
+use confined::Confined;
 use nodeglass_protocol::field::{ReadingSet as _, Row};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{
-    GpuEvent, GpuPicture, History, HistorySample, JobUsagePicture, Link, NodeFacts, NodePicture,
-    ProcessPicture,
+    GpuEvent, GpuFacts, GpuPicture, History, HistorySample, Link, NodeFacts, NodePicture, ProcessPicture,
 };
-use nodeglass_protocol::probe::delta::{
-    JobUsageDelta, ParsedLine, ProcessReadingsDelta, RowsDelta, SampleDelta,
-};
+use nodeglass_protocol::probe::delta::{ParsedLine, ProcessReadingsDelta, RowsDelta, SampleDelta};
 use nodeglass_protocol::probe::{
-    Event, GpuGap, HealthReport, Hello, MAX_PROCESSES, ProbeLine, ProcessList, ProcessSample, SourceState,
+    Event, HealthReport, Hello, MAX_PROCESSES, ProbeLine, ProcessList, ProcessSample, SourceState,
 };
 use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Text};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 /// A link without a line for this long is silent: its values are shown as stale.
 pub const SILENT_MS: u64 = 15_000;
@@ -29,8 +32,6 @@ const MAX_NOTES: usize = 4;
 const MAX_EVENTS: usize = 32;
 /// A job's last picture is of this long before its end: killing it takes a moment.
 const LAST_MOMENT_MS: u64 = 2_000;
-/// Maximum number of process list gaps per GPU.
-const MAX_GAPS: usize = 4;
 /// Maximum number of departed processes kept for last pictures.
 const MAX_DEPARTED: usize = 64;
 
@@ -54,6 +55,8 @@ pub struct Node {
     /// The list that the baseline is of.
     list_ns: u64,
     unattributed: Unattributed,
+    /// Set while the probe sees the GPUs of one job only.
+    confined: Option<Box<Confined>>,
 }
 
 impl Node {
@@ -72,7 +75,15 @@ impl Node {
             listed: Vec::new(),
             list_ns: 0,
             unattributed: Unattributed::default(),
+            confined: None,
         }
+    }
+
+    /// What the probe of one job on a node reports, without any history.
+    fn without_history(name: NodeName) -> Self {
+        let mut node = Self::new(name);
+        node.picture.history = None;
+        node
     }
 
     /// The current picture.
@@ -133,8 +144,15 @@ impl Node {
         }
     }
 
+    /// Discards backfilled samples that are not entered yet: their GPUs are in another order.
+    fn restart_replay(&mut self, now_ms: u64) {
+        self.settle_replay(now_ms);
+        self.replay = Replay::default();
+    }
+
     /// Checks timeouts.
     pub fn tick(&mut self, now_ms: u64, changes: &mut NodeChanges) {
+        self.tick_job_probes(now_ms, changes);
         self.settle_replay(now_ms);
         if std::mem::take(&mut self.backfilled) {
             changes.history = true;
@@ -155,8 +173,9 @@ impl Node {
 
     /// Updates the owners of the GPUs from the job list.
     pub fn settle_owners(&mut self, jobs: &[Job], changes: &mut NodeChanges) {
+        let node = &self.picture;
+        let owners = ownership::owners(&self.view(), &node.gpus, &node.processes, jobs);
         let node = &mut self.picture;
-        let owners = ownership::owners(&node.name, &node.gpus, &node.processes, jobs);
         let without_gpus = ownership::without_gpus(&node.name, jobs);
         if node.head.without_gpus != without_gpus {
             node.head.without_gpus = without_gpus;
@@ -199,8 +218,10 @@ impl Node {
             ProbeLine::ProcessReadings(readings) => self.apply_process_readings(&readings),
             ProbeLine::Health(report) => self.apply_health(report, changes),
             ProbeLine::LinkRates(rates) => {
-                for (gpu, rates) in self.picture.gpus.iter_mut().zip(rates.gpus) {
-                    changes.rates |= rates.apply(&mut gpu.health);
+                for (row, rates) in rates.gpus.into_iter().enumerate() {
+                    if let Some(gpu) = self.own_gpu(row) {
+                        changes.rates |= rates.apply(&mut gpu.health);
+                    }
                 }
             }
             // Answers go to their caller, and pieces have been reassembled before.
@@ -224,8 +245,7 @@ impl Node {
 
     fn apply_hello(&mut self, hello: Hello, now_ms: u64, changes: &mut NodeChanges) {
         // Pending updates have the old order of GPUs, and the old clock.
-        self.settle_replay(now_ms);
-        self.replay = Replay::default();
+        self.restart_replay(now_ms);
         let node = &mut self.picture;
         let no_gpu = hello.gpus.is_empty().then(|| no_gpu_reason(&hello.sources));
         node.head.facts = Some(NodeFacts {
@@ -239,12 +259,23 @@ impl Node {
         });
         node.head.no_gpu = no_gpu;
         changes.head = true;
+        self.set_confinement(hello.confinement);
+        let gpus = self.with_job_gpus(hello.gpus);
+        self.set_gpus(gpus);
+        changes.gpus = true;
+        changes.history = true;
+        self.timeline = Timeline::default();
+        self.merge_job_probes(now_ms, changes);
+    }
 
+    /// Replaces the list of GPUs.
+    fn set_gpus(&mut self, gpus: Vec<GpuFacts>) {
+        let node = &mut self.picture;
         let mut old = std::mem::take(&mut node.gpus);
         let mut old_history =
             node.history.as_mut().map(|history| std::mem::take(&mut history.gpus)).unwrap_or_default();
         old_history.resize_with(old.len(), Default::default);
-        for facts in hello.gpus {
+        for facts in gpus {
             // A GPU keeps its row and history by UUID, wherever NVML lists it now.
             let known = old.iter().position(|gpu| gpu.facts.uuid == facts.uuid);
             let (mut gpu, history) = match known {
@@ -257,15 +288,27 @@ impl Node {
                 node_history.gpus.push(history);
             }
         }
-        changes.gpus = true;
-        changes.history = true;
-        self.timeline = Timeline::default();
     }
 
-    fn apply_sample(&mut self, sample: SampleDelta, now_ms: u64, changes: &mut NodeChanges) {
-        let node = &mut self.picture;
+    /// A GPU that the node's own probe reports.
+    fn own_gpu(&mut self, row: usize) -> Option<&mut GpuPicture> {
+        let position = self.own_position(row);
+        self.picture.gpus.get_mut(position)
+    }
+
+    /// Refers a sample to the GPUs of the picture.
+    fn locate(&self, gpus: &mut RowsDelta<GpuField>) {
+        if self.confined.is_some() {
+            let position = |row: u32| u32::try_from(self.own_position(row as usize)).unwrap_or(u32::MAX);
+            gpus.cells.iter_mut().for_each(|cell| cell.row = position(cell.row));
+            gpus.faults.iter_mut().for_each(|(row, _)| *row = position(*row));
+        }
+    }
+
+    fn apply_sample(&mut self, mut sample: SampleDelta, now_ms: u64, changes: &mut NodeChanges) {
+        self.locate(&mut sample.gpus);
         if sample.replay {
-            self.replay.add(&sample, node.gpus.len());
+            self.replay.add(&sample, self.picture.gpus.len());
             return;
         }
         self.timeline.observe(sample.mono_ns, now_ms);
@@ -277,15 +320,25 @@ impl Node {
         }
         let is_whole = sample.since.is_none();
         if is_whole {
-            let sampled = node.gpus.iter_mut().take(sample.gpus.rows as usize);
-            sampled.for_each(|gpu| gpu.row = Row::default());
             node.host = Row::default();
         }
-        changes.gpus |= apply_faults(&mut node.gpus, &sample.gpus, is_whole);
+        let sampled: Vec<usize> = match is_whole {
+            true => (0..sample.gpus.rows as usize).map(|row| self.own_position(row)).collect(),
+            false => Vec::new(),
+        };
+        let node = &mut self.picture;
+        for position in &sampled {
+            if let Some(gpu) = node.gpus.get_mut(*position) {
+                gpu.row = Row::default();
+            }
+        }
+        changes.gpus |= apply_faults(&mut node.gpus, &sample.gpus, &sampled);
         sample.gpus.apply_each(&mut node.gpus, |gpu| &mut gpu.row);
         sample.host.apply(&mut node.host);
         let process_readings = self.process_readings.take().into_iter().flatten();
         node.processes.iter_mut().zip(process_readings).for_each(|(process, row)| process.row = row);
+        self.enter_job_samples();
+        let node = &mut self.picture;
         self.unattributed.take_sample(node, now_ms);
         if let Some(usages) = sample.jobs.or(is_whole.then(Vec::new)) {
             changes.job_usage |= apply_job_usage(&mut node.job_usage, &usages, is_whole);
@@ -303,21 +356,29 @@ impl Node {
     }
 
     fn apply_processes(&mut self, list: ProcessList, changes: &mut NodeChanges) {
-        changes.gpus |= apply_gaps(&mut self.picture.gpus, list.gaps);
+        let own: Vec<usize> = (0..self.picture.gpus.len()).map(|row| self.own_position(row)).collect();
+        changes.gpus |= apply_gaps(&mut self.picture.gpus, &own, list.gaps);
         let picture = |ProcessSample { facts, now }| ProcessPicture { facts, row: now.row() };
         // A genuine probe never lists more.
         let processes: Vec<_> = list.processes.into_iter().take(MAX_PROCESSES).map(picture).collect();
         self.list_ns = list.mono_ns;
         self.unattributed.take_list();
+        let own_count = self.listed.len().min(self.picture.processes.len());
         self.listed = processes.iter().map(|process| process.row.clone()).collect();
         let same = |(old, new): (&ProcessPicture, &ProcessPicture)| old.facts == new.facts;
-        let known = &self.picture.processes;
+        let known = &self.picture.processes[..own_count];
         if known.len() == processes.len() && known.iter().zip(&processes).all(same) {
             self.process_readings = Some(self.listed.clone());
             return;
         }
-        changes.processes = true;
         self.process_readings = None;
+        let processes = self.with_job_processes(processes);
+        self.set_processes(processes, changes);
+    }
+
+    /// Replaces the list of processes.
+    fn set_processes(&mut self, processes: Vec<ProcessPicture>, changes: &mut NodeChanges) {
+        changes.processes = true;
         let before = std::mem::take(&mut self.picture.processes);
         let identity = |process: &ProcessPicture| (process.facts.pid, process.facts.gpu.clone());
         let here: HashSet<_> = processes.iter().map(identity).collect();
@@ -333,11 +394,8 @@ impl Node {
 
     /// Applies an update of the last process list; one that refers to another list, after a loss, is ignored.
     fn apply_process_readings(&mut self, readings: &ProcessReadingsDelta) {
-        let count = self.picture.processes.len();
-        if readings.list_ns != self.list_ns
-            || count != readings.now.rows as usize
-            || count != self.listed.len()
-        {
+        let count = self.listed.len();
+        if readings.list_ns != self.list_ns || count != readings.now.rows as usize {
             return;
         }
         let mut rows = if readings.sparse { self.listed.clone() } else { vec![Row::default(); count] };
@@ -346,7 +404,8 @@ impl Node {
     }
 
     fn apply_health(&mut self, report: HealthReport, changes: &mut NodeChanges) {
-        for (gpu, mut health) in self.picture.gpus.iter_mut().zip(report.gpus) {
+        for (row, mut health) in report.gpus.into_iter().enumerate() {
+            let Some(gpu) = self.own_gpu(row) else { continue };
             if gpu.health != health {
                 // A parsed list may have twice the capacity.
                 health.nvlinks.shrink_to_fit();
@@ -382,52 +441,6 @@ impl Node {
         }
         changes.head = true;
     }
-}
-
-/// Sets the process list gaps of each GPU; returns whether they changed.
-fn apply_gaps(gpus: &mut [GpuPicture], gaps: Vec<GpuGap>) -> bool {
-    let mut by_gpu: HashMap<_, Vec<_>> = HashMap::new();
-    for GpuGap { gpu, gap } in gaps {
-        let of_it = by_gpu.entry(gpu).or_default();
-        // One reason per NVML list, and a count.
-        if of_it.len() < MAX_GAPS {
-            of_it.push(gap);
-        }
-    }
-    let mut changed = false;
-    for gpu in gpus {
-        let gaps = by_gpu.remove(&gpu.facts.uuid).unwrap_or_default();
-        changed |= gpu.gaps != gaps;
-        gpu.gaps = gaps;
-    }
-    changed
-}
-
-/// Sets the faults of GPUs; returns whether they changed.
-fn apply_faults(gpus: &mut [GpuPicture], delta: &RowsDelta<GpuField>, is_whole: bool) -> bool {
-    let count = if is_whole { gpus.len().min(delta.rows as usize) } else { 0 };
-    let before: Vec<_> = gpus[..count].iter_mut().map(|gpu| gpu.fault.take()).collect();
-    let mut changed = false;
-    for (row, fault) in &delta.faults {
-        if let Some(gpu) = gpus.get_mut(*row as usize).filter(|gpu| gpu.fault != *fault) {
-            gpu.fault.clone_from(fault);
-            changed = true;
-        }
-    }
-    if is_whole { !before.iter().eq(gpus[..count].iter().map(|gpu| &gpu.fault)) } else { changed }
-}
-
-/// Sets the usage of jobs; returns whether the set of jobs changed.
-fn apply_job_usage(usages: &mut Vec<JobUsagePicture>, delta: &[JobUsageDelta], is_whole: bool) -> bool {
-    let before = std::mem::take(usages);
-    // Probes list jobs by id; a list in another order is invalid and replaces all.
-    let known = |job: JobId| before.binary_search_by_key(&job, |usage| usage.job).ok().filter(|_| !is_whole);
-    usages.extend(delta.iter().map(|JobUsageDelta { job, now }| {
-        let mut row = known(*job).map_or_else(Row::default, |index| before[index].row.clone());
-        now.apply(&mut row);
-        JobUsagePicture { job: *job, row }
-    }));
-    !before.iter().map(|usage| usage.job).eq(usages.iter().map(|usage| usage.job))
 }
 
 const LOST: &str = "(lines that could not be read were skipped)";

@@ -2,23 +2,42 @@
 
 use nodeglass_protocol::job::{GpuSet, Job};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Owner, ProcessPicture};
+use nodeglass_protocol::probe::Confinement;
 use nodeglass_protocol::{JobId, NodeName, Reading};
+
+/// A node whose GPUs are attributed.
+#[derive(Debug)]
+pub struct NodeView<'a> {
+    /// Its name.
+    pub name: &'a NodeName,
+    /// If not all of its GPUs are visible.
+    pub confinement: Option<&'a Confinement>,
+    /// The job whose probe sees the GPU at each position, if probes are confined to the GPUs of one job.
+    pub seen_by: Vec<Option<JobId>>,
+}
+
+impl NodeView<'_> {
+    /// Whether some GPUs are divided into MIG instances, and how many devices there are at least, as far as that
+    /// is not visible.
+    fn invisible(&self) -> (bool, usize) {
+        let Some(Confinement { gpus, instances, .. }) = self.confinement else { return (false, 0) };
+        (instances.devices > 0, gpus.devices as usize + instances.devices as usize)
+    }
+}
 
 /// The owners of each GPU of a node, in the order of `gpus`; for each job the strongest evidence only.
 pub fn owners(
-    node: &NodeName,
+    node: &NodeView<'_>,
     gpus: &[GpuPicture],
     processes: &[ProcessPicture],
     jobs: &[Job],
 ) -> Vec<Vec<Owner>> {
-    let here: Vec<&Job> = jobs.iter().filter(|job| job.is_active() && job.nodes.contains(node)).collect();
-    gpus.iter()
-        .map(|gpu| {
-            here.iter()
-                .filter_map(|job| Some(Owner { job: job.id, by: evidence(node, gpu, gpus, processes, job)? }))
-                .collect()
-        })
-        .collect()
+    let is_here = |job: &&Job| job.is_active() && job.nodes.contains(node.name);
+    let here: Vec<&Job> = jobs.iter().filter(is_here).collect();
+    let owner = |position: usize, job: &Job| {
+        Some(Owner { job: job.id, by: evidence(node, position, gpus, processes, job)? })
+    };
+    (0..gpus.len()).map(|position| here.iter().filter_map(|job| owner(position, job)).collect()).collect()
 }
 
 /// The active jobs on a node without any of its GPUs, if SLURM states the GPUs of the job per node, or
@@ -36,23 +55,26 @@ pub fn without_gpus(node: &NodeName, jobs: &[Job]) -> Vec<JobId> {
 }
 
 fn evidence(
-    node: &NodeName,
-    gpu: &GpuPicture,
+    node: &NodeView<'_>,
+    position: usize,
     gpus: &[GpuPicture],
     processes: &[ProcessPicture],
     job: &Job,
 ) -> Option<Evidence> {
-    let set = job.gpus_on(node);
+    let (gpu, set) = (&gpus[position], job.gpus_on(node.name));
     // What SLURM can allocate: MIG instances, and GPUs without MIG.
     let is_divided =
         |gpu: &GpuPicture| gpus.iter().any(|other| other.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid));
-    let devices = gpus.iter().filter(|gpu| !is_divided(gpu)).count();
+    let (instances, invisible) = node.invisible();
     // On a node with MIG instances a GRES index counts instances, in an order that only SLURM knows.
-    let has_mig = gpus.iter().any(|gpu| gpu.facts.mig_parent.is_some());
+    let has_mig = instances || gpus.iter().any(|gpu| gpu.facts.mig_parent.is_some());
     if let (Some(GpuSet::Indices(indices)), Reading::Value(minor), false) = (set, &gpu.facts.minor, has_mig)
         && indices.contains(minor)
     {
         return Some(Evidence::GresIndex);
+    }
+    if node.seen_by.get(position) == Some(&Some(job.id)) && !is_divided(gpu) {
+        return Some(Evidence::DeviceCgroup);
     }
     if processes
         .iter()
@@ -60,6 +82,7 @@ fn evidence(
     {
         return Some(Evidence::Process);
     }
+    let devices = gpus.iter().filter(|gpu| !is_divided(gpu)).count().max(invisible);
     let count = match set {
         Some(GpuSet::Indices(indices)) => indices.len(),
         Some(GpuSet::Count(count)) => *count as usize,
@@ -75,6 +98,7 @@ mod tests {
     use nodeglass_protocol::JobId;
     use nodeglass_protocol::job::NodeGpus;
     use nodeglass_protocol::picture::ProcessFacts;
+    use nodeglass_protocol::probe::Visible;
     use nodeglass_protocol::process::ProcessKind;
 
     #[test]
@@ -109,7 +133,8 @@ mod tests {
     }
 
     fn evidence_of(gpus: &[GpuPicture], processes: &[ProcessPicture], job: Job) -> Vec<Option<Evidence>> {
-        let owners = owners(&name("n1"), gpus, processes, &[job]);
+        let view = NodeView { name: &name("n1"), confinement: None, seen_by: Vec::new() };
+        let owners = owners(&view, gpus, processes, &[job]);
         owners.iter().map(|owners| owners.first().map(|owner| owner.by)).collect()
     }
 
@@ -128,6 +153,32 @@ mod tests {
         let process = ProcessPicture { facts, row: Default::default() };
         let found = evidence_of(&divided(), &[process], job(1, &[("n1", &[0])]));
         assert_eq!(found, [None, None, Some(Evidence::Process), None, None]);
+    }
+
+    /// The evidence for one job on a confined node with so many GPUs and instances, of which these are seen by it.
+    fn confined(gpus: &[GpuPicture], total: [u32; 2], seen_by: &[u32], job: Job) -> Vec<Option<Evidence>> {
+        let [gpu_count, instances] = total.map(|devices| Visible { devices, visible: 0 });
+        let by = Confinement { gpus: gpu_count, instances, ..Confinement::default() };
+        let seen_by = seen_by.iter().map(|job| Some(JobId(*job))).collect();
+        let view = NodeView { name: &name("n1"), confinement: Some(&by), seen_by };
+        let owners = owners(&view, gpus, &[], &[job]);
+        owners.iter().map(|owners| owners.first().map(|owner| owner.by)).collect()
+    }
+
+    #[test]
+    fn the_visible_gpus_of_a_confined_node_are_not_the_whole_node() {
+        let gpus = &divided()[4..];
+        assert_eq!(confined(gpus, [1, 0], &[], job(1, &[("n1", &[0])])), [Some(Evidence::WholeNode)]);
+        assert_eq!(confined(gpus, [4, 0], &[], job(1, &[("n1", &[0])])), [None]);
+        // The index of an instance elsewhere on the node is not that of this GPU.
+        assert_eq!(confined(gpus, [4, 7], &[], job(1, &[("n1", &[1])])), [None]);
+    }
+
+    #[test]
+    fn instances_belong_to_the_job_whose_probe_may_open_them() {
+        let found = confined(&divided(), [2, 5], &[1, 1, 1, 2, 1], job(1, &[("n1", &[0])]));
+        let by = Some(Evidence::DeviceCgroup);
+        assert_eq!(found, [None, by, by, None, by], "not the GPU of the instances itself");
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub fn hello(node: &str, minors: &[u32]) -> ProbeLine {
         topology: Vec::new(),
         cpu_model: "EPYC".into(),
         scratch: None,
+        confinement: None,
     }))
 }
 

@@ -1,9 +1,10 @@
 //! Chooses among launchers: the first one, until it cannot log in to a host, then the next for the whole site.
 
-use super::{LaunchError, Launcher, LoginState, NodeStream};
+use super::{JobLauncher, LaunchError, Launcher, LoginState, NodeStream};
 use async_trait::async_trait;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::picture::LauncherStatus;
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// Starts probes with the first of several launchers that can log in to the site's nodes.
@@ -65,6 +66,10 @@ impl Launcher for AutoLauncher {
         self.status.subscribe()
     }
 
+    fn job_launcher(&self) -> Option<Arc<dyn JobLauncher>> {
+        self.launchers.iter().find_map(|launcher| launcher.job_launcher())
+    }
+
     async fn login_state(&self) -> Option<LoginState> {
         self.current().login_state().await
     }
@@ -87,7 +92,6 @@ impl Launcher for AutoLauncher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Fails with `error`, and counts.

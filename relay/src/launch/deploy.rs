@@ -3,8 +3,9 @@
 use super::upload::{Place, ProbeBinary, Turns, UploadScript, Uploaded};
 use super::{LaunchError, NodeStream, StreamEnd};
 use bytes::Bytes;
-use nodeglass_protocol::NodeName;
 use nodeglass_protocol::probe::{MAGIC, MAX_NOISE};
+use nodeglass_protocol::{JobId, NodeName};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -58,6 +59,14 @@ pub(super) struct Deployer {
     uploads: Turns,
 }
 
+/// A probe to be started.
+#[derive(Clone, Copy)]
+struct Deployment<'a> {
+    node: &'a NodeName,
+    /// Of two probes with the same id, the newer takes over from the older.
+    id: u64,
+}
+
 /// The result of starting the probe.
 enum Start<H: Host> {
     /// It responded; its output so far.
@@ -78,24 +87,26 @@ impl Deployer {
         Self { probe, relay_id, uploads: Turns::default() }
     }
 
-    /// Runs the probe, after an upload if it is missing; an installed one must respond before `deadline`.
+    /// Runs the probe of a node, or of one job there, after an upload if it is missing; an installed one must
+    /// respond before `deadline`.
     ///
     /// # Errors
     /// [`LaunchError`].
     pub(super) async fn run<H: Host>(
         &self,
-        node: &NodeName,
+        (node, job): (&NodeName, Option<JobId>),
         host: H,
         deadline: Instant,
     ) -> Result<NodeStream, LaunchError> {
-        let (probe, host) = match self.find(&self.probe, node, host, deadline).await? {
+        let this = Deployment { node, id: probe_id(self.relay_id, node, job) };
+        let (probe, host) = match self.find(&self.probe, this, host, deadline).await? {
             Found::Runs(stream) => return Ok(stream),
             Found::Missing(probe, host) => (probe, host),
         };
         let turn = self.uploads.take().await;
         let host = match turn.look_again {
             false => host,
-            true => match self.find(probe, node, host, Instant::now() + LAUNCH_LIMIT).await? {
+            true => match self.find(probe, this, host, Instant::now() + LAUNCH_LIMIT).await? {
                 Found::Runs(stream) => return Ok(stream),
                 Found::Missing(_, host) => {
                     turn.found_nothing();
@@ -106,7 +117,7 @@ impl Deployer {
         let host = self.upload(probe, host).await?;
         turn.succeeded();
         drop(turn);
-        match self.start(probe, node, host, Instant::now() + LAUNCH_LIMIT).await? {
+        match self.start(probe, this, host, Instant::now() + LAUNCH_LIMIT).await? {
             Start::Runs(command, received) => Ok(command.into_stream(received)),
             Start::Ended(end, _) => Err(LaunchError::Probe { why: probe.complaint(&end) }),
         }
@@ -117,12 +128,12 @@ impl Deployer {
     async fn find<'a, H: Host>(
         &self,
         mut probe: &'a ProbeBinary,
-        node: &NodeName,
+        this: Deployment<'_>,
         mut host: H,
         mut deadline: Instant,
     ) -> Result<Found<'a, H>, LaunchError> {
         loop {
-            let end = match self.start(probe, node, host, deadline).await? {
+            let end = match self.start(probe, this, host, deadline).await? {
                 Start::Runs(command, received) => return Ok(Found::Runs(command.into_stream(received))),
                 Start::Ended(end, back) => {
                     host = back;
@@ -133,7 +144,7 @@ impl Deployer {
                 (probe, deadline) = (other, Instant::now() + LAUNCH_LIMIT);
                 continue;
             }
-            return match probe.unfit(node.as_str(), &end) {
+            return match probe.unfit(this.node.as_str(), &end) {
                 Some(why) => Err(LaunchError::Incompatible {
                     why: why.into(),
                     advice: "use the archive of `cargo xtask dist`, which has a probe for older systems and other processors, or pass a probe that is built for this node with --probe PATH"
@@ -149,12 +160,12 @@ impl Deployer {
     async fn start<H: Host>(
         &self,
         probe: &ProbeBinary,
-        node: &NodeName,
+        this: Deployment<'_>,
         host: H,
         deadline: Instant,
     ) -> Result<Start<H>, LaunchError> {
         let starting = async {
-            let mut command = host.start(&probe.run_command(self.relay_id), deadline).await?;
+            let mut command = host.start(&probe.run_command(this.id), deadline).await?;
             let mut received = Vec::new();
             let mut window = Vec::new();
             while let Some(chunk) = command.next().await.map_err(|error| broken(&error))? {
@@ -168,7 +179,7 @@ impl Deployer {
             let (end, host) = command.finish().await?;
             Ok(Start::Ended(end, host))
         };
-        timeout_at(deadline, starting).await.map_err(|_| hangs(node))?
+        timeout_at(deadline, starting).await.map_err(|_| hangs(this.node))?
     }
 
     /// Uploads the probe to the remote user's cache, or another folder from which the node may run it.
@@ -224,6 +235,14 @@ async fn send(command: &mut impl RemoteCommand, bytes: &[u8]) -> io::Result<Opti
     Ok(place)
 }
 
+/// Identifies the probe of a node, or of one job there, to its successors: never that of another node, which may be
+/// the same machine by another name.
+fn probe_id(relay_id: u64, node: &NodeName, job: Option<JobId>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (relay_id, node, job.map(|job| job.0)).hash(&mut hasher);
+    hasher.finish()
+}
+
 fn not_uploaded(why: impl std::fmt::Display) -> LaunchError {
     LaunchError::Probe { why: format!("the probe could not be put there: {why}").into() }
 }
@@ -248,4 +267,25 @@ pub(super) fn slow() -> LaunchError {
 
 fn speaks(received: &[u8]) -> bool {
     received.windows(MAGIC.len()).any(|window| window == MAGIC.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_node_and_job_has_a_probe_of_its_own() {
+        let id =
+            |relay, node, job: Option<u32>| probe_id(relay, &NodeName::new(node).unwrap(), job.map(JobId));
+        let ids = [
+            id(7, "n1", None),
+            id(8, "n1", None),
+            id(7, "n2", None),
+            id(7, "n1", Some(1)),
+            id(7, "n1", Some(2)),
+            id(7, "n2", Some(1)),
+        ];
+        assert_eq!(ids.iter().collect::<std::collections::HashSet<_>>().len(), ids.len());
+        assert_eq!(id(7, "n1", Some(2)), ids[4], "a new link takes over from a broken one");
+    }
 }

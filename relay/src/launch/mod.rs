@@ -22,8 +22,9 @@ pub use login_files::LoginState;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nodeglass_protocol::picture::LauncherStatus;
-use nodeglass_protocol::{NodeName, Text};
+use nodeglass_protocol::{JobId, NodeName, Text};
 use std::borrow::Cow;
+use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// Capacity of the channels to and from a probe, in chunks.
@@ -51,11 +52,27 @@ pub trait Launcher: Send + Sync + 'static {
     /// [`LaunchError`], which also states whether a retry may help.
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError>;
 
+    /// Starts probes in jobs, if that is possible here: where a probe is confined to the GPUs of one job, others
+    /// report those of the user's other jobs.
+    fn job_launcher(&self) -> Option<Arc<dyn JobLauncher>> {
+        None
+    }
+
     /// The local state that logins depend on: keys, the agent, known hosts, configuration. `None` if
     /// unknown.
     async fn login_state(&self) -> Option<LoginState> {
         None
     }
+}
+
+/// Starts probes in jobs of the user.
+#[async_trait]
+pub trait JobLauncher: Send + Sync + 'static {
+    /// Starts a probe on `node` as a step of `job`. Applies its own time limits (20 s in total).
+    ///
+    /// # Errors
+    /// [`LaunchError`], which also states whether a retry may help.
+    async fn launch_in(&self, job: JobId, node: &NodeName) -> Result<NodeStream, LaunchError>;
 }
 
 /// The pipes of a running probe. Dropping it stops the probe.

@@ -3,12 +3,13 @@
 //!
 //! Each node costs a process on the relay's machine and a job step; each command during a launch is a step of
 //! its own. The step belongs to the job's cgroup: where SLURM confines devices, the probe sees the GPUs of that
-//! job only. It ends with the job.
+//! job only, and the user's other jobs there get probes of their own, whatever starts that of the node. A step
+//! ends with its job.
 
 use super::child::{self, ChildCommand};
 use super::deploy::{CONNECTS_AT_ONCE, Deployer, Host, LAUNCH_LIMIT, RemoteCommand};
 use super::upload::ProbeBinary;
-use super::{LaunchError, Launcher, NodeStream, StreamEnd, Tail};
+use super::{JobLauncher, LaunchError, Launcher, NodeStream, StreamEnd, Tail};
 use async_trait::async_trait;
 use bytes::Bytes;
 use nodeglass_protocol::job::{Job, JobState};
@@ -46,9 +47,18 @@ pub fn jobs_by_node(jobs: &[Job], user: &str) -> JobsByNode {
     by_node
 }
 
+/// Maximum number of probes of jobs being started: each costs slurmctld some requests.
+const JOB_LAUNCHES_AT_ONCE: usize = 4;
+
 /// Starts probes with `srun --overlap`.
 pub struct SrunLauncher {
     jobs: watch::Receiver<Arc<JobsByNode>>,
+    launches: Semaphore,
+    steps: Arc<JobSteps>,
+}
+
+/// Starts probes as steps of given jobs.
+struct JobSteps {
     launches: Semaphore,
     deployer: Deployer,
 }
@@ -56,7 +66,9 @@ pub struct SrunLauncher {
 impl SrunLauncher {
     /// A launcher of `probe` in steps of these jobs.
     pub fn new(probe: ProbeBinary, relay_id: u64, jobs: watch::Receiver<Arc<JobsByNode>>) -> Self {
-        Self { jobs, launches: Semaphore::new(CONNECTS_AT_ONCE), deployer: Deployer::new(probe, relay_id) }
+        let deployer = Deployer::new(probe, relay_id);
+        let steps = Arc::new(JobSteps { launches: Semaphore::new(JOB_LAUNCHES_AT_ONCE), deployer });
+        Self { jobs, launches: Semaphore::new(CONNECTS_AT_ONCE), steps }
     }
 }
 
@@ -78,7 +90,20 @@ impl Launcher for SrunLauncher {
             return Err(LaunchError::Denied { why: format!("none of your jobs runs on {node} now").into() });
         };
         let deadline = Instant::now() + LAUNCH_LIMIT;
-        self.deployer.run(node, Allocation { job, node: node.clone() }, deadline).await
+        self.steps.deployer.run((node, None), Allocation { job, node: node.clone() }, deadline).await
+    }
+
+    fn job_launcher(&self) -> Option<Arc<dyn JobLauncher>> {
+        self.is_installed().then(|| Arc::clone(&self.steps) as Arc<dyn JobLauncher>)
+    }
+}
+
+#[async_trait]
+impl JobLauncher for JobSteps {
+    async fn launch_in(&self, job: JobId, node: &NodeName) -> Result<NodeStream, LaunchError> {
+        let _permit = self.launches.acquire().await.expect("never closed");
+        let deadline = Instant::now() + LAUNCH_LIMIT;
+        self.deployer.run((node, Some(job)), Allocation { job, node: node.clone() }, deadline).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where the probe of a node is started, for nodes that are not simply reached by their name.
 
-use super::{LaunchError, Launcher, LoginState, NodeStream};
+use super::{JobLauncher, LaunchError, Launcher, LoginState, NodeStream};
 use async_trait::async_trait;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::picture::LauncherStatus;
@@ -123,6 +123,10 @@ impl Launcher for ByTarget {
             Target::Ssh(_) if self.targets.contains(node) => self.listed.launch(node).await,
             Target::Ssh(_) => self.site.launch(node).await,
         }
+    }
+
+    fn job_launcher(&self) -> Option<Arc<dyn JobLauncher>> {
+        self.site.job_launcher()
     }
 
     async fn login_state(&self) -> Option<LoginState> {

@@ -23,6 +23,8 @@ use std::collections::BTreeMap;
 pub struct FromNode {
     /// The node.
     pub node: NodeName,
+    /// The job that the probe runs in; `None` for the node's own probe.
+    pub job: Option<JobId>,
     /// When it arrived, by the relay's clock.
     pub at_ms: u64,
     /// What happened.
@@ -42,6 +44,21 @@ pub struct SampleSchedule {
     pub target: u64,
     /// Whether all jobs there are completing: a running probe continues, but none is started.
     pub is_ending: bool,
+    /// The jobs there in which further probes run, because that of the node does not see their GPUs.
+    pub job_probes: Vec<JobId>,
+}
+
+impl SampleSchedule {
+    /// How much earlier the probes of jobs sample: their readings are shown with the next sample of the node's own.
+    const LEAD_MS: u32 = 200;
+
+    /// The schedule of the probe of a job.
+    fn of_job(&self, job: JobId) -> Self {
+        let Self { interval_ms, phase_ms, target, .. } = *self;
+        let lead_ms = Self::LEAD_MS.min(interval_ms / 2);
+        let phase_ms = phase_ms.checked_sub(lead_ms).unwrap_or(phase_ms + interval_ms - lead_ms);
+        Self { interval_ms, phase_ms, target, jobs: vec![job], ..Self::default() }
+    }
 }
 
 /// The wanted nodes.

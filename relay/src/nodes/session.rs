@@ -1,4 +1,4 @@
-//! A session keeps one probe running on one node: an outer loop for retries, an inner one per connection.
+//! A session keeps one probe running on one node, or in one job there: an outer loop for retries, an inner one per connection.
 
 use super::auth_failures::{AuthFailure, AuthFailureCache, CredentialSnapshot, FailureKind};
 use super::backoff::{Backoff, RetryClass};
@@ -38,6 +38,8 @@ pub(super) struct Target {
 /// The session of one node.
 pub(super) struct Session {
     pub(super) node: NodeName,
+    /// The job that the probe runs in; `None` for the node's own probe.
+    pub(super) job: Option<JobId>,
     pub(super) launcher: Arc<dyn Launcher>,
     pub(super) clock: Clock,
     pub(super) events: mpsc::Sender<FromNode>,
@@ -109,6 +111,8 @@ impl Session {
                         self.wait_after_denial(why, &mut backoff).await
                     }
                     DisconnectReason::Retry { why, trouble, job_may_have_ended } => {
+                        // Each attempt creates a job step, so that few are made.
+                        let trouble = if self.job.is_some() { RetryClass::Harmful } else { trouble };
                         self.wait_before_retry(
                             why,
                             backoff.wait(trouble, random()),
@@ -293,7 +297,12 @@ impl Session {
         if self.fault.as_ref() == Some(why) {
             tracing::debug!(node.name = %self.node, reason = %why, "still no link to the node");
         } else {
-            self.link_log.broken(&self.node, why);
+            match self.job {
+                None => self.link_log.broken(&self.node, why),
+                Some(job) => {
+                    self.link_log.broken(&self.node, &format!("the probe of job {job}: {why}").into())
+                }
+            }
             self.fault = Some(why.clone());
         }
     }
@@ -418,6 +427,9 @@ impl Session {
                 (self.denied, self.hung) = (0, false);
                 self.auth_failures.succeeded(&self.node);
                 match self.fault.take() {
+                    _ if self.job.is_some() => {
+                        tracing::info!(node.name = %self.node, job = ?self.job, "a probe runs in a job");
+                    }
                     Some(_) => self.link_log.restored(&self.node),
                     None => tracing::info!(node.name = %self.node, "the node is linked"),
                 }
@@ -476,7 +488,7 @@ impl Session {
     }
 
     async fn emit(&self, event: NodeEvent) -> Result<(), DisconnectReason> {
-        let from = FromNode { node: self.node.clone(), at_ms: self.clock.now_ms(), event };
+        let from = FromNode { node: self.node.clone(), job: self.job, at_ms: self.clock.now_ms(), event };
         self.events.send(from).await.map_err(|_| DisconnectReason::Stopped)
     }
 }

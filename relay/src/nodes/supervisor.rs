@@ -1,4 +1,4 @@
-//! Runs exactly one session for each wanted node.
+//! Runs exactly one session for each wanted node, and for each job there that needs a probe of its own.
 
 use super::auth_failures::{AuthFailureCache, CredentialSnapshot};
 use super::link_log::LinkLog;
@@ -6,11 +6,12 @@ use super::probe_requests::NODE_QUEUE_CAPACITY;
 use super::session::{Session, Target};
 use super::{FromNode, JobList, Plan, QueuedRequest, Request, SampleSchedule};
 use crate::clock::Clock;
-use crate::launch::Launcher;
+use crate::launch::{JobLauncher, LaunchError, Launcher, NodeStream};
 use crate::slurm::PollTrigger;
-use nodeglass_protocol::NodeName;
+use async_trait::async_trait;
 use nodeglass_protocol::request::Response;
-use std::collections::BTreeMap;
+use nodeglass_protocol::{JobId, NodeName};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,15 +21,17 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
 /// How often credentials are checked for changes while a session waits for that.
 const CREDENTIAL_POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum number of probes in jobs, on all nodes: each costs an `srun` on this machine.
+const MAX_JOB_PROBES: usize = 64;
 
 /// Starts, updates and stops sessions. Dropping it kills all probes without waiting.
 pub struct Supervisor {
     launcher: Arc<dyn Launcher>,
     clock: Clock,
     events: mpsc::Sender<FromNode>,
-    running: BTreeMap<NodeName, Running>,
+    running: BTreeMap<SessionKey, Running>,
     /// Sessions that were stopped and wait for their probes to exit.
-    stopping: BTreeMap<NodeName, JoinHandle<()>>,
+    stopping: BTreeMap<SessionKey, JoinHandle<()>>,
     auth_failures: AuthFailureCache,
     /// The job list that sessions know.
     job_lists: watch::Sender<JobList>,
@@ -38,6 +41,9 @@ pub struct Supervisor {
     poll_trigger: PollTrigger,
     link_log: LinkLog,
 }
+
+/// The node of a session, and the job that its probe runs in, if it is not the node's own.
+type SessionKey = (NodeName, Option<JobId>);
 
 /// A running session; dropping it stops the session.
 struct Running {
@@ -96,36 +102,54 @@ impl Supervisor {
     /// Starts missing sessions, updates the others, and stops the rest.
     pub(super) fn set_targets(&mut self, nodes: &BTreeMap<NodeName, SampleSchedule>) {
         self.stopping.retain(|_, task| !task.is_finished());
-        let unwanted: Vec<NodeName> =
-            self.running.keys().filter(|node| !nodes.contains_key(*node)).cloned().collect();
-        for node in unwanted {
-            self.stop(&node);
+        let is_wanted = |(node, job): &SessionKey| {
+            nodes.get(node).is_some_and(|schedule| job.is_none_or(|job| schedule.job_probes.contains(&job)))
+        };
+        let unwanted: Vec<_> = self.running.keys().filter(|key| !is_wanted(key)).cloned().collect();
+        for key in unwanted {
+            self.stop(&key);
         }
         for (node, schedule) in nodes {
-            self.stop_if_elsewhere(node, schedule);
-            match self.running.get(node) {
-                Some(running) if !running.task.is_finished() => running.wanted.send_if_modified(|wanted| {
-                    let news = wanted.schedule != *schedule;
-                    wanted.schedule.clone_from(schedule);
-                    news
-                }),
-                _ => self.start(node, schedule.clone()),
-            };
+            self.set_target(&(node.clone(), None), schedule);
+            for job in &schedule.job_probes {
+                self.set_target(&(node.clone(), Some(*job)), &schedule.of_job(*job));
+            }
         }
     }
 
+    /// Starts the session, or updates it.
+    fn set_target(&mut self, key: &SessionKey, schedule: &SampleSchedule) {
+        self.stop_if_elsewhere(key, schedule);
+        match self.running.get(key) {
+            Some(running) if !running.task.is_finished() => {
+                running.wanted.send_if_modified(|wanted| {
+                    let news = wanted.schedule != *schedule;
+                    wanted.schedule.clone_from(schedule);
+                    news
+                });
+            }
+            None if key.1.is_some() && self.job_probes() >= MAX_JOB_PROBES => {}
+            _ => self.start(key, schedule.clone()),
+        }
+    }
+
+    /// Number of probes in jobs.
+    fn job_probes(&self) -> usize {
+        self.running.keys().filter(|(_, job)| job.is_some()).count()
+    }
+
     /// Stops the session of a node that is to be reached in another way, where it may be let in.
-    fn stop_if_elsewhere(&mut self, node: &NodeName, schedule: &SampleSchedule) {
+    fn stop_if_elsewhere(&mut self, key: &SessionKey, schedule: &SampleSchedule) {
         let is_elsewhere = |running: &Running| running.wanted.borrow().schedule.target != schedule.target;
-        if self.running.get(node).is_some_and(is_elsewhere) {
-            self.stop(node);
-            self.auth_failures.forget(node);
+        if self.running.get(key).is_some_and(is_elsewhere) {
+            self.stop(key);
+            self.auth_failures.forget(&key.0);
         }
     }
 
     /// Forwards a request to the node's session, or refuses it.
     pub(super) fn request(&self, queued: QueuedRequest) {
-        let Some(running) = self.running.get(&queued.node) else {
+        let Some(running) = self.running.get(&(queued.node.clone(), None)) else {
             let why = format!("there is no probe on {}: this relay does not watch it", queued.node);
             return queued.refuse(why);
         };
@@ -140,15 +164,16 @@ impl Supervisor {
 
     /// Retries a waiting node now; without a node all of them.
     pub(super) fn retry(&self, node: Option<&NodeName>) -> Response {
-        let meant = self.running.iter().filter(|(name, _)| node.is_none_or(|node| node == *name));
+        let meant = self.running.iter().filter(|((name, _), _)| node.is_none_or(|node| node == name));
         let waiting: Vec<_> = meant.filter(|(_, running)| running.waits.load(Ordering::Acquire)).collect();
         waiting.iter().for_each(|(_, running)| running.retry.notify_one());
-        let mut names: Vec<_> = waiting.iter().take(NAMED).map(|(name, _)| name.as_str()).collect();
-        let more = waiting.len().saturating_sub(NAMED);
+        let all: BTreeSet<_> = waiting.iter().map(|((name, _), _)| name.as_str()).collect();
+        let more = all.len().saturating_sub(NAMED);
+        let mut names: Vec<_> = all.into_iter().take(NAMED).collect();
         let and_more = format!("{more} more");
         names.extend((more > 0).then_some(and_more.as_str()));
         match (node, names.as_slice()) {
-            (Some(node), _) if !self.running.contains_key(node) => Response::Refused(
+            (Some(node), _) if !self.running.contains_key(&(node.clone(), None)) => Response::Refused(
                 format!("this relay does not watch {node}, so it has no connection to it").into(),
             ),
             (Some(node), []) => {
@@ -161,8 +186,8 @@ impl Supervisor {
 
     /// Stops all probes and waits for them to exit, at most `limit`.
     pub async fn stop_all(mut self, limit: Duration) {
-        for node in self.running.keys().cloned().collect::<Vec<_>>() {
-            self.stop(&node);
+        for key in self.running.keys().cloned().collect::<Vec<_>>() {
+            self.stop(&key);
         }
         let deadline = Instant::now() + limit;
         for (_, mut task) in std::mem::take(&mut self.stopping) {
@@ -172,13 +197,24 @@ impl Supervisor {
         }
     }
 
-    fn start(&mut self, node: &NodeName, schedule: SampleSchedule) -> bool {
+    /// What starts the probe of a session; `None` if nothing can.
+    fn launcher(&self, job: Option<JobId>) -> Option<Arc<dyn Launcher>> {
+        match job {
+            None => Some(Arc::clone(&self.launcher)),
+            Some(job) => Some(Arc::new(InJob { launcher: self.launcher.job_launcher()?, job })),
+        }
+    }
+
+    fn start(&mut self, key: &SessionKey, schedule: SampleSchedule) {
+        let (node, job) = key;
+        let Some(launcher) = self.launcher(*job) else { return };
         let (wanted, schedule) = watch::channel(Target { schedule, stop: false });
         let (retry, waits) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
         let (requests, request_rx) = mpsc::channel(NODE_QUEUE_CAPACITY);
         let session = Session {
             node: node.clone(),
-            launcher: Arc::clone(&self.launcher),
+            job: *job,
+            launcher,
             clock: self.clock,
             events: self.events.clone(),
             wanted: schedule,
@@ -186,7 +222,8 @@ impl Supervisor {
             waits: Arc::clone(&waits),
             requests: request_rx,
             position: None,
-            auth_failures: self.auth_failures.clone(),
+            // A job that refuses steps says nothing about logins to its node.
+            auth_failures: if job.is_none() { self.auth_failures.clone() } else { Default::default() },
             attempted_with: None,
             job_lists: self.job_lists.subscribe(),
             credentials: self.credentials.clone(),
@@ -197,21 +234,20 @@ impl Supervisor {
             link_log: self.link_log.clone(),
         };
         // Wait for the previous probe on this node to exit first.
-        let before = self.stopping.remove(node);
+        let before = self.stopping.remove(key);
         let task = tokio::spawn(async move {
             if let Some(before) = before {
                 let _ = before.await;
             }
             session.run().await;
         });
-        self.running.insert(node.clone(), Running { wanted, retry, waits, requests, task });
-        true
+        self.running.insert(key.clone(), Running { wanted, retry, waits, requests, task });
     }
 
-    fn stop(&mut self, node: &NodeName) {
-        if let Some(Running { wanted, task, .. }) = self.running.remove(node) {
+    fn stop(&mut self, key: &SessionKey) {
+        if let Some(Running { wanted, task, .. }) = self.running.remove(key) {
             wanted.send_modify(|wanted| wanted.stop = true);
-            self.stopping.insert(node.clone(), task);
+            self.stopping.insert(key.clone(), task);
         }
     }
 }
@@ -219,6 +255,23 @@ impl Supervisor {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         self.watching.abort();
+    }
+}
+
+/// Starts the probe of one job.
+struct InJob {
+    launcher: Arc<dyn JobLauncher>,
+    job: JobId,
+}
+
+#[async_trait]
+impl Launcher for InJob {
+    fn name(&self) -> &'static str {
+        "srun"
+    }
+
+    async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
+        self.launcher.launch_in(self.job, node).await
     }
 }
 

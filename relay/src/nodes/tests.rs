@@ -1,13 +1,14 @@
 //! Sessions are tried against probes made of channels, in a time that is given and not slept.
 
 mod faults;
+mod job_probes;
 mod retries;
 mod sessions;
 mod supervisor;
 
 use super::*;
 use crate::clock::Clock;
-use crate::launch::{LaunchError, Launcher, LoginState, NodeStream, StreamEnd};
+use crate::launch::{JobLauncher, LaunchError, Launcher, LoginState, NodeStream, StreamEnd};
 use crate::slurm::{PollReason, PollTrigger};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -39,6 +40,23 @@ struct FakeLauncher {
     credentials: AtomicU64,
     /// What they become during the next launch.
     changes_to: Mutex<Option<u64>>,
+    /// Starts probes in jobs, if it can.
+    in_jobs: Option<Arc<FakeJobLauncher>>,
+}
+
+/// Hands out what the test prepared for probes of jobs.
+#[derive(Default)]
+struct FakeJobLauncher {
+    launcher: FakeLauncher,
+    jobs: Mutex<Vec<JobId>>,
+}
+
+#[async_trait]
+impl JobLauncher for FakeJobLauncher {
+    async fn launch_in(&self, job: JobId, node: &NodeName) -> Result<NodeStream, LaunchError> {
+        self.jobs.lock().unwrap().push(job);
+        self.launcher.launch(node).await
+    }
 }
 
 #[async_trait]
@@ -54,6 +72,10 @@ impl Launcher for FakeLauncher {
         }
         let next = self.launches.lock().unwrap().pop_front();
         next.unwrap_or_else(|| Err(LaunchError::Unreachable { why: "nothing is prepared".into() }))
+    }
+
+    fn job_launcher(&self) -> Option<Arc<dyn JobLauncher>> {
+        self.in_jobs.clone().map(|jobs| jobs as Arc<dyn JobLauncher>)
     }
 
     async fn login_state(&self) -> Option<LoginState> {
@@ -131,6 +153,7 @@ fn hello(stream: u64) -> Hello {
         topology: Vec::new(),
         cpu_model: "c".into(),
         scratch: None,
+        confinement: None,
     }
 }
 
@@ -156,7 +179,11 @@ fn wanted(names: &[&str], interval_ms: u32) -> BTreeMap<NodeName, SampleSchedule
 
 impl Harness {
     fn empty() -> Self {
-        let launcher = Arc::new(FakeLauncher::default());
+        Self::with(FakeLauncher::default())
+    }
+
+    fn with(launcher: FakeLauncher) -> Self {
+        let launcher = Arc::new(launcher);
         let ((sender, events), poll_trigger, clock) =
             (mpsc::channel(64), PollTrigger::default(), Clock::start());
         let supervisor =

@@ -28,10 +28,7 @@ async fn a_probe_of_the_same_build_at_the_same_path_is_run_and_nothing_is_upload
     let mut stream = User::of(&sshd).launch(&probe).await.unwrap();
     let hash = ProbeBinary::find(Some(&probe)).unwrap().hash16().to_owned();
     let output = expect(&mut stream, "\n").await;
-    assert!(
-        output.contains(&format!("{} --expect {hash} --relay 000000000000abcd", probe.display())),
-        "{output}"
-    );
+    assert!(output.contains(&format!("{} --expect {hash} --relay ", probe.display())), "{output}");
     assert!(cached(&sshd).is_empty());
 }
 

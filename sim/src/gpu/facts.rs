@@ -31,6 +31,7 @@ pub(crate) fn hello(scenario: &Scenario, node: usize, at: ScenarioTime) -> Hello
         topology: if unloaded { Vec::new() } else { topology(script) },
         cpu_model: cpu_model(&script.model).into(),
         scratch: Some("/scratch".into()),
+        confinement: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The current state: the file as last read, with motion, real processes and counters applied.
 
 use crate::{
+    confine::confine,
     counters, motion, procfs,
     state::{Counters, Gpu, Process, State},
 };
@@ -53,7 +54,13 @@ impl Current {
         if self.refreshed.is_none_or(|at| at.elapsed() > max_age) {
             self.reload();
             let now = Instant::now();
-            self.now = self.file.clone().map(|state| Arc::new(self.with_counters(with_activity(state), now)));
+            self.now = self.file.clone().map(|state| {
+                let mut state = self.with_counters(with_activity(state), now);
+                if state.confined {
+                    confine(&mut state);
+                }
+                Arc::new(state)
+            });
             self.refreshed = Some(now);
         }
         self.now.clone()

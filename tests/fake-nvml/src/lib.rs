@@ -6,6 +6,7 @@
 //! Only `abi` has unsafe code: a C ABI consists of raw pointers.
 
 mod abi;
+mod confine;
 mod counters;
 mod current;
 pub mod install;

@@ -6,6 +6,7 @@ use crate::relay::{Link, binary};
 use anyhow::{Context, Result};
 use nodeglass_protocol::JobId;
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -15,12 +16,25 @@ const RELAY: &str = "/opt/nodeglass/relay";
 const TRAINING: &str = "exec srun bash -c 'exec python3 -c \"import time; time.sleep(900)\" \
                         --gpus=${SLURM_STEP_GPUS:-$CUDA_VISIBLE_DEVICES} --gpu-mem=20G'";
 
+/// How users log in to nodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Logins {
+    /// At any time.
+    Free,
+    /// While they have a job there, which adopts the login.
+    Adopted,
+    /// The same, and the login sees the GPUs of that job only.
+    Confined,
+}
+
 /// A cluster of nodes with four fake GPUs each.
 #[derive(Debug)]
 pub struct Site {
     /// The cluster.
     pub lab: SlurmLab,
     _state: TempDir,
+    /// Held while the cluster has cgroups, whose names do not differ between clusters.
+    _cgroups: Option<File>,
 }
 
 /// A relay started by alice on the login host, with a tunnel to it.
@@ -58,7 +72,7 @@ impl Site {
     /// # Errors
     /// If it does not start.
     pub fn up_or_skip(nodes: u32) -> Result<Option<Self>> {
-        Self::with(nodes, false)
+        Self::with(nodes, Logins::Free)
     }
 
     /// The same with `pam_slurm_adopt`: users may log in to a node only while they have a job there.
@@ -66,22 +80,34 @@ impl Site {
     /// # Errors
     /// If it does not start.
     pub fn adopting_or_skip(nodes: u32) -> Result<Option<Self>> {
-        Self::with(nodes, true)
+        Self::with(nodes, Logins::Adopted)
     }
 
-    fn with(nodes: u32, adopts: bool) -> Result<Option<Self>> {
+    /// The same, and a job's processes, among them the logins that it adopts, see the job's GPUs only.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn confining_or_skip(nodes: u32) -> Result<Option<Self>> {
+        Self::with(nodes, Logins::Confined)
+    }
+
+    fn with(nodes: u32, logins: Logins) -> Result<Option<Self>> {
+        let (adopts, confines) = (logins != Logins::Free, logins == Logins::Confined);
         let why_not = SlurmLab::why_not().or_else(|| SlurmLab::why_not_adopting().filter(|_| adopts));
         if let Some(why) = why_not {
             crate::skip::skip(&why);
             return Ok(None);
         }
+        let cgroups = adopts.then(lock_cgroups).transpose()?;
         let state = tempfile::tempdir()?;
         let file = state.path().join("state.json");
         let gpu = r#"{"name": "NVIDIA A100-SXM4-80GB"}"#;
         let gpus = [gpu; 4].join(",");
         std::fs::write(
             &file,
-            format!(r#"{{"motion": true, "train_processes": true, "fresh_ms": 100, "gpus": [{gpus}]}}"#),
+            format!(
+                r#"{{"motion": true, "train_processes": true, "confined": {confines}, "fresh_ms": 100, "gpus": [{gpus}]}}"#
+            ),
         )?;
         let options = LabOptions {
             nodes,
@@ -90,13 +116,14 @@ impl Site {
             // SLURM's own default: a disconnected node must not end the jobs that are watched.
             slurmd_timeout_s: 300,
             adopts,
+            confines,
             ..LabOptions::default()
         };
         let lab = SlurmLab::up(&options)?;
         for name in ["relay", "node-probe"] {
             lab.put("login", &binary(name)?, &format!("/opt/nodeglass/{name}"), 0o755)?;
         }
-        Ok(Some(Self { lab, _state: state }))
+        Ok(Some(Self { lab, _state: state, _cgroups: cgroups }))
     }
 
     /// Submits a job that trains on its GPUs.
@@ -159,6 +186,13 @@ impl Site {
         }
         Ok(found)
     }
+}
+
+/// Waits until no other cluster on this machine has cgroups, until the file is closed.
+fn lock_cgroups() -> Result<File> {
+    let file = File::create("/run/nodeglass-lab-cgroups.lock")?;
+    file.lock().context("wait for another cluster with cgroups")?;
+    Ok(file)
 }
 
 /// Returns whether a process runs the probe's program, even if its name was truncated.

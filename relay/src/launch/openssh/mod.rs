@@ -132,7 +132,7 @@ impl Launcher for OpensshLauncher {
         };
         let deadline = Instant::now() + LAUNCH_LIMIT;
         let target = Target { client: Arc::clone(&self.client), settings };
-        self.deployer.run(node, target, deadline).await
+        self.deployer.run((node, None), target, deadline).await
     }
 }
 

@@ -62,7 +62,7 @@ impl Launcher for Ssh2Launcher {
         let _permit = self.connects.acquire().await.expect("never closed");
         let deadline = Instant::now() + LAUNCH_LIMIT;
         let link = timeout_at(deadline, self.log_in(node)).await.map_err(|_| deploy::slow())??;
-        self.deployer.run(node, link, deadline).await
+        self.deployer.run((node, None), link, deadline).await
     }
 }
 

@@ -1,13 +1,11 @@
 //! Finding devices: by index, UUID, PCI bus id and serial number.
 
 use super::{
-    Answer, GPU_IS_LOST, INVALID_ARGUMENT, NOT_FOUND, called,
-    exports::getters_of_system,
-    handle,
-    identity::{bus_id, gpu_uuid, mig_uuid, serial},
-    put::put,
+    Answer, GPU_IS_LOST, INVALID_ARGUMENT, NOT_FOUND, called, exports::getters_of_system, handle,
+    identity::bus_id, put::put,
 };
 use crate::state::State;
+use crate::state::identity::{gpu_uuid, mig_uuid, serial};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 use std::ffi::{CStr, c_char};
 

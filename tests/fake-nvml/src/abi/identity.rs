@@ -6,7 +6,8 @@ use super::{
     offered, on_device,
     put::{chars, put_text},
 };
-use crate::state::{Gpu, Mig};
+use crate::state::Gpu;
+use crate::state::identity::{bus, gpu_uuid, mig_uuid, serial};
 use nvml_wrapper_sys::bindings::{
     nvmlDevice_t, nvmlPciInfo_t, nvmlPciInfoExt_v1_t, nvmlPlatformInfo_v2_t, nvmlReturn_t,
 };
@@ -18,10 +19,6 @@ const GSP_LENGTH: u32 = 64;
 /// `00000000:07:00.0`, as NVML writes it.
 pub(super) fn bus_id(index: usize, gpu: &Gpu) -> String {
     format!("{:08X}:{:02X}:00.0", gpu.domain, bus(index, gpu))
-}
-
-fn bus(index: usize, gpu: &Gpu) -> u32 {
-    gpu.bus.unwrap_or(index as u32 + 7)
 }
 
 /// `10de:20b2` as NVML has it, with the vendor in the lower half.
@@ -42,32 +39,6 @@ pub(super) fn pci(index: usize, gpu: &Gpu) -> nvmlPciInfo_t {
         pciSubSystemId: pci_id(&gpu.board.pci_subsystem),
         busId: chars(&id),
     }
-}
-
-/// A GPU's serial number.
-pub(super) fn serial(index: usize, gpu: &Gpu) -> Option<String> {
-    gpu.board.serial.as_ref().map(|serial| serial.replace('*', &format!("{index:04}")))
-}
-
-/// A UUID if the state file has none: derived from the host's name, so that nodes differ.
-fn made_up_uuid(kind: &str, index: usize, mig: usize) -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let seed = host
-        .trim()
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    let (high, low) = (seed >> 32, seed & 0xffff_ffff);
-    format!("{kind}-{high:08x}-{:04x}-{:04x}-{index:04x}-{mig:04x}{low:08x}", low >> 16, low & 0xffff)
-}
-
-/// The UUID of a GPU.
-pub(super) fn gpu_uuid(index: usize, gpu: &Gpu) -> String {
-    gpu.uuid.clone().unwrap_or_else(|| made_up_uuid("GPU", index, 0))
-}
-
-/// The UUID of an instance.
-pub(super) fn mig_uuid(index: usize, position: usize, mig: &Mig) -> String {
-    mig.uuid.clone().unwrap_or_else(|| made_up_uuid("MIG", index, position + 1))
 }
 
 fn module(ctx: &DeviceContext<'_>) -> Option<u32> {

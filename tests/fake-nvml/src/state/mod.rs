@@ -7,6 +7,7 @@ mod counter_rates;
 mod gpm;
 mod gpu;
 mod health;
+pub mod identity;
 mod instance;
 mod overridable;
 mod physics;
@@ -49,6 +50,8 @@ pub struct State {
     /// library searches `/proc`, which a driver does not: where CPU is measured, this is longer than a
     /// sample takes.
     pub fresh_ms: Option<u64>,
+    /// Lists only GPUs whose `/dev/nvidiaN` this process may open, as a driver does under a device cgroup.
+    pub confined: bool,
     /// Bytes from one entry to the next in the `_v3` process lists: 24; 32 as drivers 535.43 to 535.86
     /// write, whatever room the caller has; 16 as was seen in a container.
     pub v3_stride: usize,
@@ -82,6 +85,7 @@ impl Default for State {
             motion: false,
             train_processes: false,
             fresh_ms: None,
+            confined: false,
             v3_stride: 24,
             conf_compute: [0; 3],
             topology: None,
