@@ -5,9 +5,13 @@ use super::tier::{TIERS, Tier};
 use super::{LongHistory, NodeHistory};
 use nodeglass_protocol::Field;
 
-/// The order in which chunks are dropped when memory is scarce, by position in [`TIERS`]: fine steps older
-/// than the newest chunk (100 min), then minutes, and the coarse steps of the whole week last.
-const DROP_ORDER: [usize; TIERS.len()] = [0, 1, 2];
+const HOUR_MS: u64 = 3_600_000;
+/// What is dropped when memory is scarce, the oldest chunk of each first: the position of a tier in
+/// [`TIERS`], and the age in ms up to which its chunks stay at that point. The coarse steps of the whole
+/// week go last.
+const DROP_ORDER: [(usize, u64); 5] = [(0, HOUR_MS), (1, 12 * HOUR_MS), (0, 0), (1, 0), (2, 0)];
+/// A node without samples for this long is not watched any more.
+const QUIET_MS: u64 = 600_000;
 
 impl LongHistory {
     /// Memory in bytes, approximately.
@@ -28,31 +32,34 @@ impl LongHistory {
         }
         self.nodes.retain(|_, node| !node.is_over(now_ms));
         let mut over = self.len().saturating_sub(self.budget);
-        for tier in DROP_ORDER {
+        for (tier, keep_ms) in DROP_ORDER {
+            let until = now_ms.saturating_sub(keep_ms) / TIERS[tier].step_ms;
             while over > 0 {
-                match self.drop_oldest(tier) {
+                match self.drop_oldest(tier, until) {
                     0 => break,
                     freed => over = over.saturating_sub(freed),
                 }
             }
         }
-        // Only incomplete chunks are left: too many nodes for the budget.
-        while over > 0 && self.nodes.len() > 1 {
+        // Only the newest chunks are left, which stay where nodes are watched.
+        while over > 0 {
             let oldest = self.nodes.iter().min_by_key(|(_, node)| node.host.newest_ms());
-            let Some(name) = oldest.map(|(name, _)| name.clone()) else { break };
+            let quiet = oldest.filter(|(_, node)| now_ms.saturating_sub(node.host.newest_ms()) > QUIET_MS);
+            let Some(name) = quiet.map(|(name, _)| name.clone()) else { break };
             over = over.saturating_sub(self.nodes.remove(&name).map_or(0, |node| node.len()));
         }
     }
 
-    /// Drops the oldest chunks of a tier, of all rows, and returns their size in bytes.
-    fn drop_oldest(&mut self, tier: usize) -> usize {
-        let oldest = self.tiers(tier).filter_map(Tier::oldest_chunk).min();
-        let Some(oldest) = oldest else { return 0 };
+    /// Drops the oldest chunks of a tier, of all rows, if they end by the slot `until`; returns their size in
+    /// bytes.
+    fn drop_oldest(&mut self, tier: usize, until: u64) -> usize {
+        let oldest = self.tiers(tier).filter_map(Tier::oldest_end).min();
+        let Some(oldest) = oldest.filter(|end| *end <= until) else { return 0 };
         let mut freed = 0;
         for node in self.nodes.values_mut() {
             let gpus = node.gpus.values_mut().map(|row| &mut row.tiers_mut()[tier]);
             for tier in gpus.chain([&mut node.host.tiers_mut()[tier]]) {
-                if tier.oldest_chunk() == Some(oldest) {
+                if tier.oldest_end() == Some(oldest) {
                     freed += tier.drop_oldest().unwrap_or(0);
                 }
             }

@@ -12,8 +12,9 @@ use nodeglass_protocol::{Field, GpuField, GpuUuid, HostField, NodeName, Text};
 /// Possible step lengths of a response, in ms; from that of the finest tier on.
 const STEPS_MS: [u64; 11] =
     [10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000];
-/// Maximum number of fields of a kind of row in a query.
+/// Maximum number of fields of a kind of row in a query, and of fields of all its GPUs together.
 const MAX_FIELDS: usize = 32;
+const MAX_GPU_FIELDS: usize = 16 * 1024;
 
 /// A node of a query, as far as the viewer may see it.
 #[derive(Clone, Debug)]
@@ -76,8 +77,9 @@ impl LongHistory {
         let range = Span { from_ms: query.from_ms.min(query.to_ms), to_ms: query.to_ms.max(query.from_ms) };
         let begins_ms = (0..TIERS.len()).map(|tier| self.begins_ms(tier, nodes)).collect::<Vec<_>>();
         let (tier, step_ms) = tier_and_step(range, query.step_ms, &begins_ms);
-        let gpu_fields = positions::<GpuField>(&query.gpu_fields);
-        let host_fields = positions::<HostField>(&query.host_fields);
+        let gpus = nodes.iter().map(|node| node.gpus.len()).sum::<usize>().max(1);
+        let gpu_fields = positions::<GpuField>(&query.gpu_fields, MAX_GPU_FIELDS / gpus);
+        let host_fields = positions::<HostField>(&query.host_fields, MAX_GPU_FIELDS / nodes.len().max(1));
         let source = |visible: &VisibleNode| {
             let node = self.nodes.get(&visible.name);
             let gpu = |(uuid, visible): &(GpuUuid, Span)| {
@@ -116,13 +118,13 @@ impl LongHistory {
     }
 }
 
-/// The positions of named fields in [`Field::HISTORY`].
-fn positions<F: Field>(names: &[Text]) -> Vec<Option<usize>> {
+/// The positions of at most `most` named fields in [`Field::HISTORY`].
+fn positions<F: Field>(names: &[Text], most: usize) -> Vec<Option<usize>> {
     let position = |name: &Text| {
         let field = F::from_name(name.as_str())?;
         F::HISTORY.iter().position(|known| *known == field)
     };
-    names.iter().take(MAX_FIELDS).map(position).collect()
+    names.iter().take(most.clamp(1, MAX_FIELDS)).map(position).collect()
 }
 
 fn select_row<F: Field>(row: &RowHistory<F>, tier: usize, span: Span, fields: &[Option<usize>]) -> RowSource {

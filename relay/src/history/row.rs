@@ -1,7 +1,7 @@
 //! History of one GPU or host in all tiers.
 
 use super::accumulator::Accumulator;
-use super::tier::{TIERS, Tier};
+use super::tier::{TIERS, Tier, TierSpec};
 use nodeglass_protocol::range::Summary;
 use nodeglass_protocol::{Cell, Field};
 use std::collections::BTreeMap;
@@ -44,16 +44,24 @@ impl<F> Default for RowHistory<F> {
 impl<F: Field> RowHistory<F> {
     /// Adds the cells at `at_ms`. Slots since the last sample repeat its slot if they span at most `hold_ms`.
     pub(super) fn record(&mut self, at_ms: u64, hold_ms: u64, cells: &[Cell]) {
-        let slot = at_ms / TIERS[0].step_ms;
-        self.advance(0, slot, hold_ms);
+        if self.current[0].accumulators.is_empty() {
+            let current =
+                |tier: TierSpec| Current { slot: at_ms / tier.step_ms, accumulators: Self::accumulators() };
+            self.current = TIERS.map(current);
+        }
+        self.advance(0, at_ms / TIERS[0].step_ms, hold_ms);
         for ((accumulator, cell), field) in self.current[0].accumulators.iter_mut().zip(cells).zip(F::HISTORY)
         {
             accumulator.add(*cell, field.metric().kind);
         }
     }
 
-    /// Enters earlier samples, oldest first. Slots that are complete keep what they have.
+    /// Enters samples that are earlier than the newest one, oldest first. Slots that are complete keep what
+    /// they have.
     pub(super) fn backfill(&mut self, moments: impl Iterator<Item = Moment> + Clone) {
+        if self.current[0].accumulators.is_empty() {
+            return;
+        }
         for (tier, spec) in TIERS.iter().enumerate() {
             let mut slots: BTreeMap<u64, Box<[Accumulator]>> = BTreeMap::new();
             for moment in moments.clone() {
@@ -63,9 +71,6 @@ impl<F: Field> RowHistory<F> {
                 {
                     accumulator.add(*cell, field.metric().kind);
                 }
-            }
-            if self.current[tier].accumulators.is_empty() {
-                continue;
             }
             let (current, complete) = (&mut self.current[tier], &mut self.tiers[tier]);
             if let Some((newest, _)) = slots.range(..current.slot).next_back() {
@@ -87,9 +92,6 @@ impl<F: Field> RowHistory<F> {
     /// Completes the slots before `slot`.
     fn advance(&mut self, tier: usize, slot: u64, hold_ms: u64) {
         let current = &mut self.current[tier];
-        if current.accumulators.is_empty() {
-            *current = Current { slot, accumulators: Self::accumulators() };
-        }
         if slot <= current.slot {
             return;
         }

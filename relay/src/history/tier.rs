@@ -2,12 +2,14 @@
 
 use nodeglass_protocol::range::{Summaries, Summary};
 use nodeglass_protocol::trace::Trace;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of slots in a chunk. Chunks begin at multiples of it.
-const CHUNK: u64 = Trace::CAPACITY as u64;
+/// Number of slots in a chunk; chunks begin at multiples of it. Larger ones would compress little better, and
+/// the newest one is not compact.
+const CHUNK: u64 = 120;
+const _: () = assert!(CHUNK <= Trace::CAPACITY as u64);
 
 /// Step length and age of a tier.
 #[derive(Clone, Copy, Debug)]
@@ -162,9 +164,9 @@ impl Tier {
         self.sealed.pop_front().map(|chunk| chunk.len())
     }
 
-    /// Number of the oldest encoded chunk.
-    pub(super) fn oldest_chunk(&self) -> Option<u64> {
-        self.sealed.front().map(|chunk| chunk.number)
+    /// Slot at which the oldest encoded chunk ends.
+    pub(super) fn oldest_end(&self) -> Option<u64> {
+        self.sealed.front().map(|chunk| (chunk.number + 1) * CHUNK)
     }
 
     /// Whether there is nothing.
@@ -210,7 +212,9 @@ impl TierPart {
 }
 
 fn fill_gaps(known: &mut Summaries, late: &[(u64, Summary)]) {
-    let is_gap = |slot| !matches!(known.since(slot).next(), Some((found, Some(_))) if found == slot);
-    let late: Vec<_> = late.iter().filter(|(slot, _)| is_gap(*slot)).copied().collect();
+    let Some((first, _)) = late.first() else { return };
+    let taken: BTreeSet<u64> =
+        known.since(*first).filter_map(|(slot, summary)| summary.map(|_| slot)).collect();
+    let late: Vec<_> = late.iter().filter(|(slot, _)| !taken.contains(slot)).copied().collect();
     known.extend(&late);
 }
