@@ -206,8 +206,12 @@ fn only_a_relay_started_by_nohup_outlives_its_terminal() -> Result<()> {
     for ignored in [true, false] {
         let home = tempfile::tempdir()?;
         let relay = TestRelay::command(home.path())?;
-        let mut command = Command::new("sh");
-        command.env_clear().envs(relay.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        // A suite that was started by `nohup` passes on that it ignores the signal.
+        let mut command = Command::new("env");
+        command
+            .args(["--default-signal=HUP", "sh"])
+            .env_clear()
+            .envs(relay.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let trap = if ignored { "trap '' HUP; " } else { "" };
         command.args(["-c", &format!("{trap}exec \"$@\""), "sh"]).arg(relay.get_program());
         command.args(["--demo", "--bind", "127.0.0.1:0"]);

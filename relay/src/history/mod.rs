@@ -9,9 +9,8 @@ mod tier;
 
 pub use query::{RangeSource, Span, VisibleNode};
 
-use nodeglass_protocol::field::Row;
 use nodeglass_protocol::picture::{HistorySample, NodePicture};
-use nodeglass_protocol::{Field, GpuField, GpuUuid, HostField, NodeName};
+use nodeglass_protocol::{GpuField, GpuUuid, HostField, NodeName};
 use row::{Moment, RowHistory};
 use std::collections::BTreeMap;
 
@@ -48,10 +47,9 @@ impl LongHistory {
         let hold_ms = node.hold_ms();
         let history = self.node(&node.name);
         for gpu in node.gpus.iter().take(MAX_GPUS) {
-            let row = history.gpu(&gpu.facts.uuid);
-            row.record(at_ms, hold_ms, &cells(&gpu.row));
+            history.gpu(&gpu.facts.uuid).record(at_ms, hold_ms, &gpu.row);
         }
-        history.host.record(at_ms, hold_ms, &cells(&node.host));
+        history.host.record(at_ms, hold_ms, &node.host);
     }
 
     /// Enters samples that were taken while the link was broken, oldest first. Slots that have values
@@ -98,11 +96,6 @@ impl NodeHistory {
         }
         self.gpus.get_mut(uuid).expect("inserted above")
     }
-}
-
-/// The cells of a row that have a history, in the order of [`Field::HISTORY`].
-fn cells<F: Field>(row: &Row<F>) -> Box<[nodeglass_protocol::Cell]> {
-    F::HISTORY.iter().map(|field| row.get(*field)).collect()
 }
 
 impl Default for LongHistory {

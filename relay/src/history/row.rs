@@ -3,7 +3,7 @@
 use super::accumulator::Accumulator;
 use super::tier::{TIERS, Tier, TierSpec};
 use nodeglass_protocol::range::Summary;
-use nodeglass_protocol::{Cell, Field};
+use nodeglass_protocol::{Cell, Field, Row};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
@@ -23,7 +23,10 @@ pub(super) struct RowHistory<F> {
     /// The slot of each tier that is not complete.
     current: [Current; TIERS.len()],
     /// Number and summaries of the last complete slot of the finest tier.
-    last: Option<(u64, Box<[Option<Summary>]>)>,
+    last_slot: Option<u64>,
+    last_summaries: Vec<Option<Summary>>,
+    /// Reused by [`RowHistory::advance`].
+    scratch: Vec<Option<Summary>>,
     fields: PhantomData<F>,
 }
 
@@ -37,22 +40,28 @@ struct Current {
 
 impl<F> Default for RowHistory<F> {
     fn default() -> Self {
-        Self { tiers: Default::default(), current: Default::default(), last: None, fields: PhantomData }
+        Self {
+            tiers: Default::default(),
+            current: Default::default(),
+            last_slot: None,
+            last_summaries: Vec::new(),
+            scratch: Vec::new(),
+            fields: PhantomData,
+        }
     }
 }
 
 impl<F: Field> RowHistory<F> {
     /// Adds the cells at `at_ms`. Slots since the last sample repeat its slot if they span at most `hold_ms`.
-    pub(super) fn record(&mut self, at_ms: u64, hold_ms: u64, cells: &[Cell]) {
+    pub(super) fn record(&mut self, at_ms: u64, hold_ms: u64, row: &Row<F>) {
         if self.current[0].accumulators.is_empty() {
             let current =
                 |tier: TierSpec| Current { slot: at_ms / tier.step_ms, accumulators: Self::accumulators() };
             self.current = TIERS.map(current);
         }
         self.advance(0, at_ms / TIERS[0].step_ms, hold_ms);
-        for ((accumulator, cell), field) in self.current[0].accumulators.iter_mut().zip(cells).zip(F::HISTORY)
-        {
-            accumulator.add(*cell, field.metric().kind);
+        for (accumulator, field) in self.current[0].accumulators.iter_mut().zip(F::HISTORY) {
+            accumulator.add(row.get(*field), field.metric().kind);
         }
     }
 
@@ -89,40 +98,43 @@ impl<F: Field> RowHistory<F> {
         }
     }
 
-    /// Completes the slots before `slot`.
+    /// Completes the slots before `slot`. Allocates nothing but the space that encoded slots need.
     fn advance(&mut self, tier: usize, slot: u64, hold_ms: u64) {
-        let current = &mut self.current[tier];
-        if slot <= current.slot {
+        let complete = self.current[tier].slot;
+        if slot <= complete {
             return;
         }
-        let complete = std::mem::replace(current, Current { slot, accumulators: Self::accumulators() });
-        let kinds = F::HISTORY.iter().map(|field| field.metric().kind);
-        let summaries: Box<[_]> = complete
-            .accumulators
-            .iter()
-            .zip(kinds.clone())
-            .map(|(accumulator, kind)| accumulator.summary(kind))
-            .collect();
+        let mut summaries = std::mem::take(&mut self.scratch);
+        summaries.clear();
+        let accumulators = self.current[tier].accumulators.iter().zip(F::HISTORY);
+        summaries.extend(accumulators.map(|(accumulator, field)| accumulator.summary(field.metric().kind)));
         if tier == 0 {
-            self.hold(complete.slot, hold_ms);
-            self.last = Some((complete.slot, summaries.clone()));
+            self.hold(complete, hold_ms);
         }
-        self.tiers[tier].push(complete.slot, &summaries);
+        self.tiers[tier].push(complete, &summaries);
+        if tier == 0 {
+            self.last_slot = Some(complete);
+            std::mem::swap(&mut self.last_summaries, &mut summaries);
+        }
+        self.scratch = summaries;
         if let Some(coarser) = TIERS.get(tier + 1) {
-            self.advance(tier + 1, complete.slot * TIERS[tier].step_ms / coarser.step_ms, hold_ms);
-            let merged = self.current[tier + 1].accumulators.iter_mut();
-            for ((sum, part), kind) in merged.zip(&complete.accumulators).zip(kinds) {
-                sum.merge(part, kind);
+            self.advance(tier + 1, complete * TIERS[tier].step_ms / coarser.step_ms, hold_ms);
+            let (finer, coarser) = self.current.split_at_mut(tier + 1);
+            let pairs = coarser[0].accumulators.iter_mut().zip(&finer[tier].accumulators);
+            for ((sum, part), field) in pairs.zip(F::HISTORY) {
+                sum.merge(part, field.metric().kind);
             }
         }
+        self.current[tier].slot = slot;
+        self.current[tier].accumulators.fill(Accumulator::default());
     }
 
     /// Repeats the last complete slot up to `slot` if that is a matter of slow but regular sampling.
     fn hold(&mut self, slot: u64, hold_ms: u64) {
-        let Some((last, summaries)) = &self.last else { return };
+        let Some(last) = self.last_slot else { return };
         let missed = slot.saturating_sub(last + 1);
         if missed.saturating_mul(TIERS[0].step_ms) <= hold_ms {
-            (last + 1..slot).for_each(|held| self.tiers[0].push(held, summaries));
+            (last + 1..slot).for_each(|held| self.tiers[0].push(held, &self.last_summaries));
         }
     }
 

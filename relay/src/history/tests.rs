@@ -1,11 +1,11 @@
 //! Tiers, gaps, late samples, ages, the memory budget and what a viewer may read.
 
 use super::*;
-use nodeglass_protocol::Cell;
 use nodeglass_protocol::gpu::GpuFacts;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::GpuPicture;
 use nodeglass_protocol::range::{RangeHistory, RangeQuery, Summary};
+use nodeglass_protocol::{Cell, Field};
 
 const START_MS: u64 = nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 const HOUR_MS: u64 = 3_600_000;

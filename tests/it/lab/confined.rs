@@ -41,7 +41,7 @@ fn owners(picture: &Picture) -> Option<Vec<(u32, JobId)>> {
 /// What is said about invisible GPUs.
 fn limits(node: &NodePicture) -> Vec<String> {
     let sources = node.head.facts.iter().flat_map(|facts| &facts.sources);
-    sources.filter_map(|source| Some(source.absent_reason()?.to_string())).collect()
+    sources.filter_map(|source| Some(source.confinement()?.to_string())).collect()
 }
 
 /// Waits until the node's GPUs belong to these jobs, in this order.
