@@ -155,7 +155,8 @@ mod tests {
         assert_eq!(found, [None, None, Some(Evidence::Process), None, None]);
     }
 
-    /// The evidence for one job on a confined node with so many GPUs and instances, of which these are seen by it.
+    /// The evidence for one job on a confined node: `total` numbers of GPUs and instances, and for each of `gpus`
+    /// the job whose probe sees it.
     fn confined(gpus: &[GpuPicture], total: [u32; 2], seen_by: &[u32], job: Job) -> Vec<Option<Evidence>> {
         let [gpu_count, instances] = total.map(|devices| Visible { devices, visible: 0 });
         let by = Confinement { gpus: gpu_count, instances, ..Confinement::default() };

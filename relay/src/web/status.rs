@@ -55,7 +55,7 @@ pub enum SlurmStatus {
         /// Age of the list.
         age_s: u64,
     },
-    /// The last query failed; the list is that of before.
+    /// The last query failed; the list is from the last one that succeeded.
     Stale {
         /// Age of the list, if there is one.
         age_s: Option<u64>,

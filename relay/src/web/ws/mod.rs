@@ -156,7 +156,7 @@ async fn message_loop(
     let mut ping = interval(PING_EVERY);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        // A due request is respond before the next message is read: a client that sends requests without
+        // A due request is answered before the next message is read: a client that sends requests without
         // reading the responses is held back by its own connection, and neither queue grows.
         while pacer.next_due().is_some_and(|due| due <= Instant::now()) {
             run_next_request(ws, subscriber, pacer).await?;
