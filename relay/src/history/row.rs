@@ -73,7 +73,12 @@ impl<F: Field> RowHistory<F> {
         }
         for (tier, spec) in TIERS.iter().enumerate() {
             let mut slots: BTreeMap<u64, Box<[Accumulator]>> = BTreeMap::new();
-            for moment in moments.clone() {
+            // What is in the incomplete slot of the finer tier comes up with it.
+            let until_ms = match tier.checked_sub(1) {
+                Some(finer) => self.current[finer].slot * TIERS[finer].step_ms,
+                None => u64::MAX,
+            };
+            for moment in moments.clone().take_while(|moment| moment.at_ms < until_ms) {
                 let accumulators =
                     slots.entry(moment.at_ms / spec.step_ms).or_insert_with(Self::accumulators);
                 for ((accumulator, cell), field) in accumulators.iter_mut().zip(&moment.cells).zip(F::HISTORY)

@@ -139,6 +139,30 @@ fn samples_that_arrive_late_are_entered_as_if_they_had_not() {
 }
 
 #[test]
+fn a_late_sample_counts_once_in_every_tier() {
+    let (mut history, mut node) = (LongHistory::default(), node(1));
+    let at = |second: u64| START_MS + second * 1_000;
+    sample(&mut node, at(2), 90);
+    let late = HistorySample {
+        at_ms: at(2),
+        hold_ms: 2_500,
+        gpus: Box::new([nodeglass_protocol::picture::History::of_gpu(&node.gpus[0].row)]),
+        host: nodeglass_protocol::picture::History::of_host(&node.host),
+    };
+    for second in [0, 4] {
+        sample(&mut node, at(second), 0);
+        history.record(&node);
+    }
+    history.backfill(&node, &[late]);
+    sample(&mut node, at(1_200), 50);
+    history.record(&node);
+    for step_ms in [10_000, 60_000, 600_000] {
+        let range = read(&history, &node, &query(START_MS, at(60), step_ms));
+        assert_eq!(slots(&range)[0], (START_MS, 30, 0, 90), "{step_ms}");
+    }
+}
+
+#[test]
 fn a_new_relay_has_what_the_probes_kept() {
     let (mut history, mut node) = (LongHistory::default(), node(1));
     let kept: Vec<_> = (0..600)
