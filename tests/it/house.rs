@@ -19,6 +19,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     // The full path, because modules of this workspace are also named `ring`.
     ("ring::signature", &["relay/src/launch/known_hosts/signature.rs"]),
     ("rusqlite", &["relay/src/share/store.rs"]),
+    ("crc32fast", &["relay/src/frame_file.rs"]),
     ("libloading", &["node-probe/src/source/tpu/library.rs"]),
     ("gloo_net", &["frontend/src/net"]),
     ("fantoccini", &["tests/src/browser.rs"]),

@@ -29,6 +29,7 @@ use crate::live::Hub;
 use crate::nodes::{Plan, Probes, Request, Supervisor};
 use crate::share::{ShareEndpoint, Shares, Store, StoreError};
 use crate::slurm::{self, JobSource, PollSchedule, PollTrigger};
+use crate::state_dir::StateDir;
 use crate::web::assets::{self, Assets};
 use crate::web::{self, Listeners, WebState, tls::Tls};
 use anyhow::Context;
@@ -234,7 +235,7 @@ fn store(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
     if !config.persist_shares {
         return Ok(None);
     }
-    Store::open(&Store::folder()?, about.host.clone()).map(Some)
+    Store::open(&StateDir::open()?, about.host.clone()).map(Some)
 }
 
 fn web_state(

@@ -277,6 +277,7 @@ impl Drop for ViewerSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state_dir::StateDir;
     use nodeglass_protocol::JobId;
     use nodeglass_protocol::share::HiddenParts;
 
@@ -337,7 +338,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("nodeglass");
         let start = || {
-            let store = Store::open(&folder, "login1".into()).unwrap();
+            let store = Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap();
             let endpoint =
                 ShareEndpoint { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
             Shares::new(Key::new([7; 32]), "alice".into(), endpoint, Some(store))

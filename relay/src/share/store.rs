@@ -2,14 +2,11 @@
 
 use super::table::OpenShare;
 use crate::clock::Clock;
+use crate::state_dir::{StateDir, StateDirError};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::{Key, LEN, Verifier};
 use nodeglass_protocol::share::{Share, ShareId};
 use rusqlite::{Connection, OpenFlags, Row, params};
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Shares of one host's relay, in SQLite. Rows of other hosts are left alone, as login nodes may share
@@ -23,27 +20,9 @@ pub struct Store {
 /// Why shares cannot be stored. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is no home directory.
-    #[error("no folder to store shares in; set XDG_STATE_HOME or HOME")]
-    Nowhere,
-    /// Others can access the file or its folder.
-    #[error("{} is not yours alone (owner {uid}, mode {mode:04o}); shares are not stored there", path.display())]
-    NotPrivate {
-        /// The file or folder.
-        path: PathBuf,
-        /// Its owner.
-        uid: u32,
-        /// Its permissions.
-        mode: u32,
-    },
-    /// The system call failed.
-    #[error("shares cannot be stored in {}: {source}", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    /// The state directory cannot be used.
+    #[error("shares cannot be stored: {0}")]
+    StateDir(#[from] StateDirError),
     /// SQLite failed.
     #[error("shares cannot be stored: {0}")]
     Database(#[from] rusqlite::Error),
@@ -64,31 +43,12 @@ const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shares (
 ) STRICT";
 
 impl Store {
-    /// The state folder: `$XDG_STATE_HOME/nodeglass`, or `~/.local/state/nodeglass`.
-    ///
-    /// # Errors
-    /// [`StoreError::Nowhere`].
-    pub fn folder() -> Result<PathBuf, StoreError> {
-        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
-        Ok(state.ok_or(StoreError::Nowhere)?.join("nodeglass"))
-    }
-
-    /// Opens `shares.db` in a folder, creating both if missing, with access for the owner only.
+    /// Opens `shares.db` in the state directory, creating it if missing, with access for the owner only.
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn open(folder: &Path, host: Text) -> Result<Self, StoreError> {
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |source| StoreError::Io { path, source }
-        };
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io(folder))?;
-        check_private(folder)?;
-        let path = folder.join("shares.db");
-        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path);
-        file.map_err(io(&path))?;
-        check_private(&path)?;
+    pub fn open(dir: &StateDir, host: Text) -> Result<Self, StoreError> {
+        let path = dir.private_file("shares.db")?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let database = Connection::open_with_flags(&path, flags)?;
         // The home may be on NFS, which does not support write-ahead logging.
@@ -209,25 +169,14 @@ fn parse_row(row: &Row<'_>) -> Option<OpenShare> {
     })
 }
 
-/// Checks that a path is no symbolic link, belongs to us, and is inaccessible to others.
-fn check_private(path: &Path) -> Result<(), StoreError> {
-    let found =
-        fs::symlink_metadata(path).map_err(|source| StoreError::Io { path: path.to_owned(), source })?;
-    let (uid, mode) = (found.uid(), found.mode() & 0o7777);
-    let ours = uid == rustix::process::geteuid().as_raw() && !found.file_type().is_symlink();
-    if ours && mode & 0o077 == 0 {
-        return Ok(());
-    }
-    Err(StoreError::NotPrivate { path: path.to_owned(), uid, mode })
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::link::ticket;
     use super::*;
     use nodeglass_protocol::live::ticket::Ticket;
     use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
 
     fn open(id: &str, expires_ms: u64, to: Option<(&str, u32)>) -> (OpenShare, Ticket) {
         let terms = ShareTerms {
@@ -252,13 +201,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("state/nodeglass");
         let (stored, _) = open("kept", u64::MAX / 4, Some(("bob", 1002)));
-        let store = Store::open(&folder, "login1".into()).unwrap();
+        let store = Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap();
         store.save(&stored).unwrap();
         store.save(&open("over", 1, None).0).unwrap();
         store.save(&open("revoked", u64::MAX / 4, None).0).unwrap();
         store.delete(&ShareId::new("revoked").unwrap()).unwrap();
         drop(store);
-        let again = Store::open(&folder, "login1".into()).unwrap();
+        let again = Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap();
         let found = again.load();
         assert_eq!(found.len(), 1);
         assert!(
@@ -266,14 +215,14 @@ mod tests {
                 && found[0].verifier == stored.verifier
                 && found[0].uid == stored.uid
         );
-        assert!(ids(&Store::open(&folder, "login2".into()).unwrap()).is_empty());
+        assert!(ids(&Store::open(&StateDir::at(&folder).unwrap(), "login2".into()).unwrap()).is_empty());
     }
 
     #[test]
     fn t08_the_file_is_private_and_contains_no_link() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("nodeglass");
-        let store = Store::open(&folder, "login1".into()).unwrap();
+        let store = Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap();
         let (open, ticket) = open("kept", u64::MAX / 4, None);
         store.save(&open).unwrap();
         let path = folder.join("shares.db");
@@ -292,7 +241,7 @@ mod tests {
     #[test]
     fn t09_terms_altered_in_the_file_do_not_match_the_holders_seal() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path().join("x").as_path(), "login1".into()).unwrap();
+        let store = Store::open(&StateDir::at(folder.path().join("x")).unwrap(), "login1".into()).unwrap();
         let (open, ticket) = open("kept", u64::MAX / 4, Some(("bob", 1002)));
         let client_key = ticket.proof().client_key();
         store.save(&open).unwrap();
@@ -311,7 +260,7 @@ mod tests {
     fn shares_stored_with_keys_by_an_older_build_are_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("nodeglass");
-        drop(Store::open(&folder, "login1".into()).unwrap());
+        drop(Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap());
         let old = Connection::open(folder.join("shares.db")).unwrap();
         old.execute_batch(
             "DROP TABLE shares; PRAGMA user_version = 0; \
@@ -320,32 +269,17 @@ mod tests {
         )
         .unwrap();
         drop(old);
-        let store = Store::open(&folder, "login1".into()).unwrap();
+        let store = Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap();
         assert!(store.load().is_empty());
         store.save(&open("kept", u64::MAX / 4, None).0).unwrap();
         drop(store);
-        assert_eq!(ids(&Store::open(&folder, "login1".into()).unwrap()), ["kept"]);
-    }
-
-    #[test]
-    fn t23_a_file_that_others_can_read_is_refused_and_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path().join("nodeglass");
-        drop(Store::open(&folder, "login1".into()).unwrap());
-        fs::set_permissions(folder.join("shares.db"), fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(matches!(
-            Store::open(&folder, "login1".into()),
-            Err(StoreError::NotPrivate { mode: 0o644, .. })
-        ));
-        fs::remove_file(folder.join("shares.db")).unwrap();
-        std::os::unix::fs::symlink("/dev/null", folder.join("shares.db")).unwrap();
-        assert!(matches!(Store::open(&folder, "login1".into()), Err(StoreError::NotPrivate { .. })));
+        assert_eq!(ids(&Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap()), ["kept"]);
     }
 
     #[test]
     fn a_share_for_one_user_never_becomes_one_for_everybody() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path().join("x").as_path(), "login1".into()).unwrap();
+        let store = Store::open(&StateDir::at(folder.path().join("x")).unwrap(), "login1".into()).unwrap();
         store.save(&open("kept", u64::MAX / 4, Some(("bob", 1002))).0).unwrap();
         store.database().execute("UPDATE shares SET uid = NULL", []).unwrap();
         assert!(store.load().is_empty());

@@ -1,0 +1,123 @@
+//! The state directory: where the relay keeps what outlives it, inaccessible to other users.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A directory that only its owner can access.
+#[derive(Clone, Debug)]
+pub struct StateDir {
+    path: PathBuf,
+}
+
+/// Why the state directory, or a file in it, cannot be used. Reads well after "… cannot be stored:".
+#[derive(Debug, thiserror::Error)]
+pub enum StateDirError {
+    /// There is no home directory.
+    #[error("there is no directory for it; set XDG_STATE_HOME or HOME")]
+    Nowhere,
+    /// Others can access the file or directory.
+    #[error("{} is not yours alone (owner {uid}, mode {mode:04o})", path.display())]
+    NotPrivate {
+        /// The file or directory.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// The system call failed.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+impl StateDir {
+    /// Opens the user's state directory, `$XDG_STATE_HOME/nodeglass` or `~/.local/state/nodeglass`, and creates
+    /// it if missing.
+    ///
+    /// # Errors
+    /// [`StateDirError`].
+    pub fn open() -> Result<Self, StateDirError> {
+        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+        Self::at(state.ok_or(StateDirError::Nowhere)?.join("nodeglass"))
+    }
+
+    /// Opens a directory, and creates it if missing.
+    ///
+    /// # Errors
+    /// [`StateDirError`].
+    pub fn at(path: impl Into<PathBuf>) -> Result<Self, StateDirError> {
+        let path = path.into();
+        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(io_at(&path))?;
+        check_private(&path)?;
+        Ok(Self { path })
+    }
+
+    /// Opens a directory below it, and creates it if missing.
+    ///
+    /// # Errors
+    /// [`StateDirError`].
+    pub fn dir(&self, name: &str) -> Result<Self, StateDirError> {
+        Self::at(self.path.join(name))
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of a file in it, which is created if missing. A symbolic link is refused.
+    ///
+    /// # Errors
+    /// [`StateDirError`].
+    pub fn private_file(&self, name: &str) -> Result<PathBuf, StateDirError> {
+        let path = self.path.join(name);
+        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path);
+        file.map_err(io_at(&path))?;
+        check_private(&path)?;
+        Ok(path)
+    }
+}
+
+fn io_at(path: &Path) -> impl Fn(io::Error) -> StateDirError {
+    let path = path.to_owned();
+    move |source| StateDirError::Io { path: path.clone(), source }
+}
+
+/// Checks that a path is no symbolic link, belongs to us, and is inaccessible to others.
+fn check_private(path: &Path) -> Result<(), StateDirError> {
+    let found = fs::symlink_metadata(path).map_err(io_at(path))?;
+    let (uid, mode) = (found.uid(), found.mode() & 0o7777);
+    let ours = uid == rustix::process::geteuid().as_raw() && !found.file_type().is_symlink();
+    if ours && mode & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(StateDirError::NotPrivate { path: path.to_owned(), uid, mode })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn t23_a_file_that_others_can_read_is_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("state/nodeglass")).unwrap();
+        assert_eq!(dir.path().metadata().unwrap().mode() & 0o7777, 0o700);
+        let file = dir.private_file("x.db").unwrap();
+        assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o600);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(dir.private_file("x.db"), Err(StateDirError::NotPrivate { mode: 0o644, .. })));
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink("/dev/null", &file).unwrap();
+        assert!(matches!(dir.private_file("x.db"), Err(StateDirError::NotPrivate { .. })));
+    }
+}
