@@ -46,7 +46,7 @@ impl About {
             build: self.build.clone(),
             epoch: self.epoch,
             at_ms: self.clock.now_ms(),
-            wall_ms: Clock::wall_ms(),
+            wall_ms: self.clock.displayed_wall_ms(),
             user: self.user.clone(),
             host: self.host.clone(),
             cluster: self.cluster.clone(),

@@ -141,6 +141,14 @@ pub struct Config {
     #[arg(value_parser = value::history_mem, help_heading = HISTORY)]
     pub history_mem: usize,
 
+    /// Record everything that is watched to this new file, for --replay
+    #[arg(long, env = "NODEGLASS_RECORD", value_name = "FILE", help_heading = HISTORY)]
+    pub record: Option<PathBuf>,
+
+    /// Play a recording instead of watching a cluster; pages can pause, speed it up, and go to any time
+    #[arg(long, env = "NODEGLASS_REPLAY", value_name = "FILE", help_heading = HISTORY)]
+    pub replay: Option<PathBuf>,
+
     /// Host name that browsers may use besides localhost; may be repeated
     #[arg(long = "allowed-host", env = "NODEGLASS_ALLOWED_HOST", value_name = "NAME")]
     #[arg(value_delimiter = ',', value_parser = value::host, help_heading = ACCESS)]
@@ -187,6 +195,9 @@ pub struct Config {
 impl Config {
     /// What to watch.
     pub fn watch(&self) -> Watch {
+        if let Some(path) = &self.replay {
+            return Watch::Replay(path.clone());
+        }
         match (&self.scenario, self.demo, self.local) {
             (Some(script), ..) => Watch::Demo(script.clone()),
             (None, true, _) => Watch::Demo(Script::Demo),
@@ -232,6 +243,11 @@ impl Config {
     /// # Errors
     /// [`ConfigError`].
     fn check(&self) -> Result<(), ConfigError> {
+        let watches_others =
+            self.demo || self.scenario.is_some() || self.local || self.has_hosts() || self.record.is_some();
+        if self.replay.is_some() && watches_others {
+            return Err(ConfigError::ReplayAndWatch);
+        }
         if self.local && matches!(self.watch(), Watch::Demo(_)) {
             return Err(ConfigError::DemoAndLocal);
         }
@@ -369,6 +385,11 @@ pub enum ConfigError {
         "--demo and --hosts exclude each other: a relay watches either a simulated cluster or real machines"
     )]
     DemoAndHosts,
+    /// A recording, and something else to watch or to record.
+    #[error(
+        "--replay shows a recording and nothing else; omit it, or what is to be watched or recorded besides"
+    )]
+    ReplayAndWatch,
     /// A launcher that ignores the name of a machine.
     #[error(
         "--launcher local would start the probes of all listed machines on this one; omit it: `self` in a list is \

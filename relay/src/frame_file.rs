@@ -16,8 +16,10 @@ const FRAME_HEADER: usize = 8;
 /// Kind and format version of a file. The kind is four ASCII characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// What the file contains.
+    /// What the file contains, in the file.
     pub kind: [u8; 4],
+    /// The same for the user: `recording`.
+    pub name: &'static str,
     /// Version of the payloads.
     pub version: u32,
 }
@@ -26,10 +28,10 @@ pub struct Format {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// It is not a file of this kind.
-    #[error("it is not a {expected} file of nodeglass")]
+    #[error("it is not a {expected} of nodeglass")]
     OtherKind {
-        /// The kind that was expected.
-        expected: String,
+        /// [`Format::name`] of the kind that was expected.
+        expected: &'static str,
     },
     /// It is of another version.
     #[error("it has format version {found}, this build reads version {expected}")]
@@ -103,8 +105,7 @@ impl<R: Read> FrameReader<R> {
         let expected = format.header();
         let kind = length.min(4);
         if found[..kind] != expected[..kind] {
-            let expected = String::from_utf8_lossy(&format.kind).into_owned();
-            return Err(OpenError::OtherKind { expected });
+            return Err(OpenError::OtherKind { expected: format.name });
         }
         if length < HEADER {
             return Ok(Self { input, valid: 0, end: Some(End::Truncated) });
@@ -121,7 +122,7 @@ impl<R: Read> FrameReader<R> {
     ///
     /// # Errors
     /// Those of the input.
-    pub fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+    pub fn next_frame(&mut self) -> io::Result<Option<Vec<u8>>> {
         if self.end.is_some() {
             return Ok(None);
         }
@@ -181,7 +182,7 @@ fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 mod tests {
     use super::*;
 
-    const FORMAT: Format = Format { kind: *b"test", version: 3 };
+    const FORMAT: Format = Format { kind: *b"test", name: "test", version: 3 };
 
     fn file(payloads: &[&[u8]]) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -193,7 +194,7 @@ mod tests {
     fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, u64, End) {
         let mut reader = FrameReader::open(bytes, FORMAT).unwrap();
         let mut payloads = Vec::new();
-        while let Some(payload) = reader.next().unwrap() {
+        while let Some(payload) = reader.next_frame().unwrap() {
             payloads.push(payload);
         }
         (payloads, reader.valid(), reader.end().unwrap())
@@ -231,7 +232,7 @@ mod tests {
 
     #[test]
     fn another_kind_or_version_is_an_error_of_its_own() {
-        let other = Format { kind: *b"misc", version: 3 };
+        let other = Format { kind: *b"misc", name: "misc", version: 3 };
         assert!(matches!(
             FrameReader::open(&file(&[])[..], other),
             Err(OpenError::OtherKind { expected }) if expected == "misc"

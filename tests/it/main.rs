@@ -9,6 +9,7 @@ mod other_users;
 mod peers;
 mod plain_hosts;
 mod portable;
+mod recording;
 mod relay;
 mod steady;
 mod threats;

@@ -19,6 +19,7 @@ pub mod other_users;
 pub mod outcome;
 pub mod ownership;
 pub mod pending_action;
+pub mod playback;
 pub mod query;
 pub mod route;
 pub mod severity;

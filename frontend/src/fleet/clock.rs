@@ -1,6 +1,7 @@
 //! The relay's clock, derived from the page's, so that ages do not depend on the browser's time of day.
 
 use nodeglass_protocol::live::Welcome;
+use nodeglass_protocol::replay::REAL_TIME_PCT;
 
 /// Estimate of the relay's clock.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,6 +13,17 @@ pub struct Clock {
     /// Where it stands, on the page's clock in ms, while the connection is lost: the last picture is as of
     /// then, and its nodes did not become silent.
     stopped_at_ms: Option<f64>,
+    /// Set while the relay plays a recording, whose time runs at another speed, or is set.
+    recording: Option<Recording>,
+}
+
+/// The time of a recording.
+#[derive(Clone, Copy, Debug)]
+struct Recording {
+    /// When the last message arrived, on the page's clock in ms; [`Clock::ahead_ms`] is as of then.
+    page_ms: f64,
+    /// Seconds of the recording per second.
+    speed: f64,
 }
 
 impl Clock {
@@ -24,6 +36,7 @@ impl Clock {
         self.ahead_ms = welcome.at_ms as f64 - page_ms;
         self.wall_ahead_ms = welcome.wall_ms.cast_signed() - welcome.at_ms.cast_signed();
         self.stopped_at_ms = None;
+        self.recording = None;
     }
 
     /// Stops it at a moment of the page's clock until the next connection. Later calls change nothing.
@@ -36,9 +49,19 @@ impl Clock {
         self.ahead_ms = (self.ahead_ms - Self::FORGET_MS).max(relay_ms as f64 - page_ms);
     }
 
+    /// Sets it by a message of a relay that plays a recording: its time may run backwards.
+    pub fn follow_recording(&mut self, relay_ms: u64, page_ms: f64, speed_pct: u32) {
+        self.ahead_ms = relay_ms as f64 - page_ms;
+        let speed = f64::from(speed_pct) / f64::from(REAL_TIME_PCT);
+        self.recording = Some(Recording { page_ms, speed });
+    }
+
     /// Returns the relay's clock at a moment of the page's clock.
     pub fn relay_ms(&self, page_ms: f64) -> u64 {
-        (self.stopped_at_ms.map_or(page_ms, |stopped| stopped.min(page_ms)) + self.ahead_ms).max(0.0) as u64
+        let page_ms = self.stopped_at_ms.map_or(page_ms, |stopped| stopped.min(page_ms));
+        // At the recording's speed since the last message.
+        let faster = |recording: Recording| (page_ms - recording.page_ms) * (recording.speed - 1.0);
+        (page_ms + self.ahead_ms + self.recording.map_or(0.0, faster)).max(0.0) as u64
     }
 
     /// Returns the cluster's time of day at a moment of the page's clock, in seconds since 1970.
@@ -58,6 +81,15 @@ mod tests {
         assert_eq!(clock.relay_ms(5_000.0), 5_999);
         clock.observe(6_100, 5_000.0);
         assert_eq!(clock.relay_ms(5_000.0), 6_100);
+    }
+
+    #[test]
+    fn the_time_of_a_recording_runs_at_its_speed_and_can_go_back() {
+        let mut clock = Clock { ahead_ms: 1_000.0, ..Clock::default() };
+        clock.follow_recording(60_000, 5_000.0, 400);
+        assert_eq!([5_000.0, 5_500.0].map(|at| clock.relay_ms(at)), [60_000, 62_000]);
+        clock.follow_recording(20_000, 6_000.0, 0);
+        assert_eq!([6_000.0, 9_000.0].map(|at| clock.relay_ms(at)), [20_000, 20_000]);
     }
 
     #[test]

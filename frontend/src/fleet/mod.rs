@@ -189,12 +189,13 @@ impl Fleet {
         match message {
             ServerMessage::Snapshot(snapshot) => {
                 let store = self.stores().into_iter().find(|store| *store.topic() == snapshot.topic)?;
-                self.clock().observe(snapshot.picture.at_ms, page_ms);
+                let at_ms = snapshot.picture.at_ms;
                 let is_overview_only = self.0.detail.with_untracked(Option::is_none);
                 if (snapshot.topic != Topic::Overview || is_overview_only) && !self.is_suspended() {
                     *self.suspended() = None;
                 }
                 store.replace(*snapshot);
+                self.observe_clock(at_ms, page_ms);
                 // Sums and states update together with the picture.
                 *self.last_tick() = f64::NEG_INFINITY;
                 None
@@ -308,11 +309,21 @@ impl Fleet {
         let store = self.stores().into_iter().find(|store| store.number() == Some(delta.topic))?;
         match store.change(delta) {
             Ok(at_ms) => {
-                self.clock().observe(at_ms, page_ms);
+                self.observe_clock(at_ms, page_ms);
                 self.0.has_structural_change.fetch_or(delta.changes.iter().any(is_structural), Relaxed);
                 None
             }
             Err(_) => Some(ClientMessage::Resync(store.topic().clone())),
+        }
+    }
+
+    /// Corrects the clock with a message that was applied.
+    fn observe_clock(&self, at_ms: u64, page_ms: f64) {
+        let speed_pct =
+            self.0.overview.read(|picture| picture.relay.replay.as_ref().map(|replay| replay.speed_pct));
+        match speed_pct {
+            Some(speed_pct) => self.clock().follow_recording(at_ms, page_ms, speed_pct),
+            None => self.clock().observe(at_ms, page_ms),
         }
     }
 

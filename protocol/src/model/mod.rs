@@ -9,6 +9,7 @@ pub mod job;
 pub mod picture;
 pub mod process;
 pub mod range;
+pub mod replay;
 pub mod request;
 pub mod share;
 pub mod source;

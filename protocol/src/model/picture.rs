@@ -8,6 +8,7 @@ pub use crate::source::{SourceState, SourceVersions};
 use crate::cluster::ClusterSummary;
 use crate::field::{Field, FullScale, ROW_WIDTH, Row};
 use crate::job::Job;
+use crate::replay::ReplayStatus;
 use crate::request::AuditEntry;
 use crate::share::Sharing;
 use crate::{Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName, ProcessField, Text, Vendor};
@@ -259,6 +260,9 @@ pub struct RelayStatus {
     /// Nodes and GPUs of the cluster, if jobs of several users are watched; owner only.
     #[serde(default)]
     pub cluster: Option<ClusterSummary>,
+    /// The recording that is being played; `None` for a live cluster.
+    #[serde(default)]
+    pub replay: Option<ReplayStatus>,
 }
 
 /// How a relay starts probes on nodes.

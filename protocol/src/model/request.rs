@@ -1,6 +1,7 @@
 //! Requests with a single response: process details, signals, job control, log tails.
 
 use crate::process::ProcessDetail;
+use crate::replay::ReplayCommand;
 use crate::share::{ShareId, ShareLink, ShareRequest};
 use crate::{JobId, LongText, NodeName, Text};
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,8 @@ pub enum Request {
     Revoke(ShareId),
     /// Retries immediately what is in back-off or waiting for the user.
     Retry(RetryTarget),
+    /// Changes how a recording is played.
+    Replay(ReplayCommand),
 }
 
 /// Target of a retry.

@@ -7,6 +7,7 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Key, LEN, Nonce};
 use nodeglass_protocol::live::{ClientMessage, KeyId, ServerMessage, Topic};
 use nodeglass_protocol::range::RangeQuery;
+use nodeglass_protocol::replay::ReplayCommand;
 use nodeglass_protocol::request::{JobAction, LogRef, LogStream, Request, RetryTarget, Signal};
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareRequest};
 use nodeglass_protocol::version::VersionRange;
@@ -56,6 +57,8 @@ fn messages_of_the_page() {
         Request::Retry(RetryTarget::Node(node_name())),
         Request::Retry(RetryTarget::Jobs),
         Request::Retry(RetryTarget::Everything),
+        Request::Replay(ReplayCommand::Speed(400)),
+        Request::Replay(ReplayCommand::Seek(691_230_500)),
     ];
     both("requests", &requests.map(|request| ClientMessage::Request { number: 5, request }).to_vec());
     both("follow", &ClientMessage::Follow(vec![LogRef { job: JobId(17), stream: LogStream::Stderr }]));

@@ -12,6 +12,7 @@ use nodeglass_protocol::picture::{
 };
 use nodeglass_protocol::probe::{ProcessGap, SourceState, SourceVersions};
 use nodeglass_protocol::process::{Container, ProcessFacts, ProcessKind, Rank, Runtime};
+use nodeglass_protocol::replay::ReplayStatus;
 use nodeglass_protocol::request::{AuditEntry, ProcessRef};
 use nodeglass_protocol::share::{
     HiddenParts, Scope, Share, ShareId, ShareLink, ShareTerms, Sharing, Visitor,
@@ -291,6 +292,14 @@ pub fn status() -> RelayStatus {
         launcher,
         notices: vec!["hosts.txt:3: bad".into()],
         cluster: Some(cluster()),
+        replay: Some(ReplayStatus {
+            from_ms: 691_200_000,
+            to_ms: 691_260_000,
+            at_ms: 691_230_500,
+            speed_pct: 400,
+            job: Some(JobId(17)),
+            is_cut_short: true,
+        }),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::fleet::Event;
 use crate::live::Hub;
 use crate::nodes::Probes;
+use crate::recording::PlayerControl;
 use crate::share::{ShareError, Shares};
 use crate::slurm::{JobController, PollReason, PollTrigger};
 use nodeglass_protocol::request::{
@@ -61,6 +62,8 @@ pub struct Deps {
 pub struct ActionService {
     deps: Arc<Deps>,
     logs: Logs,
+    /// The recording that is played instead of watching a cluster.
+    player: Option<PlayerControl>,
 }
 
 impl ActionService {
@@ -68,7 +71,13 @@ impl ActionService {
     pub fn new(deps: Deps) -> Self {
         let logs =
             Logs::new(deps.hub.clone(), deps.probes.clone(), deps.local_host.clone(), deps.user.clone());
-        Self { deps: Arc::new(deps), logs }
+        Self { deps: Arc::new(deps), logs, player: None }
+    }
+
+    /// Lets pages control a recording that is played.
+    #[must_use]
+    pub fn with_player(self, player: PlayerControl) -> Self {
+        Self { player: Some(player), ..self }
     }
 
     /// Executes a request and returns the result. An action completes and is audited even if the caller
@@ -102,6 +111,13 @@ impl ActionService {
                 }
             }
             Request::Retry(target) => self.deps.retry(target).await,
+            Request::Replay(command) => match &self.player {
+                None => Response::Refused("this relay watches a cluster; it plays no recording".into()),
+                Some(player) => match player.apply(command).await {
+                    Ok(()) => Response::Done("the recording continues there".into()),
+                    Err(why) => Response::Refused(why),
+                },
+            },
         }
     }
 

@@ -27,6 +27,7 @@ use crate::launch::ssh_config::Local;
 use crate::launch::target::Targets;
 use crate::live::Hub;
 use crate::nodes::{Plan, Probes, Request, Supervisor};
+use crate::recording::{Info, Outputs, Recorder};
 use crate::share::{ShareEndpoint, Shares, Store, StoreError};
 use crate::slurm::{self, JobSource, PollSchedule, PollTrigger};
 use crate::state_dir::StateDir;
@@ -94,7 +95,7 @@ pub async fn run(config: Config, requested: Requested) -> anyhow::Result<ExitCod
         read_only: config.read_only,
         links: links(&listeners, &config, &relay.about.cache_buster, &key),
         tunnel: relay.about.tunnel.to_string(),
-        own_tunnel: own.as_ref().ok().and_then(|path| own_tunnel(path, &listeners, &relay.about)),
+        own_tunnel: own.as_ref().ok().and_then(|path| own_tunnel(path, &listeners)),
     };
     let _key_file = KeyFile::write(dir, &running).context("failed to store the link for `relay link`")?;
     terminal.open(&running);
@@ -135,36 +136,59 @@ impl Relay {
         let (shutdown, ending) = watch::channel(false);
         let (node_events, nodes) = mpsc::channel(NODE_EVENTS);
         let (events, event_rx) = mpsc::channel(EVENTS);
-        let mut fleet = Fleet::with_history_budget(config.history_mem);
+        let mut fleet = match &watched {
+            Watched::Replay(player, _) => player.fleet(),
+            _ => Fleet::with_history_budget(config.history_mem),
+        };
         let targets = Targets::default();
         let (jobs_by_node, here) = watch::channel(Arc::default());
-        let launcher = watched.launcher(config, &targets, &here)?;
-        if launcher.job_launcher().is_some() {
+        let launcher = match &watched {
+            Watched::Replay(..) => None,
+            watched => Some(watched.launcher(config, &targets, &here)?),
+        };
+        let has_job_probes = launcher.as_ref().is_some_and(|launcher| launcher.job_launcher().is_some());
+        if has_job_probes {
             fleet.use_jobs_of(about.user.clone());
         }
+        let recorder = config
+            .record
+            .as_deref()
+            .map(|path| Recorder::create(path, &recording_info(&about, has_job_probes)).context("--record"));
+        let recorder = recorder.transpose()?;
         let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
         let poll_trigger = PollTrigger::default();
-        tokio::spawn(report_launcher(launcher.status(), events.clone()));
-        match watched.into_jobs() {
-            Some(jobs) => {
-                let poll_schedule = PollSchedule::new(config.slurm_interval).of_many(jobs.is_of_many());
-                let found = (events.clone(), jobs_by_node);
-                tokio::spawn(poll(jobs, poll_schedule, about.clock, found, poll_trigger.clone()));
-            }
-            None => {
-                fleet.handle(Event::NoSlurm, about.clock.now_ms());
-                if hosts.is_none() {
-                    fleet.handle(listed_hosts::this_machine_only(), about.clock.now_ms());
+        if let Some(launcher) = &launcher {
+            tokio::spawn(report_launcher(launcher.status(), events.clone()));
+        }
+        let mut player = None;
+        match watched {
+            Watched::Replay(recording, control) => player = Some((recording, control)),
+            watched => match watched.into_jobs() {
+                Some(jobs) => {
+                    let poll_schedule = PollSchedule::new(config.slurm_interval).of_many(jobs.is_of_many());
+                    let found = (events.clone(), jobs_by_node);
+                    tokio::spawn(poll(jobs, poll_schedule, about.clock, found, poll_trigger.clone()));
                 }
-            }
+                None => {
+                    fleet.handle(Event::NoSlurm, about.clock.now_ms());
+                    if hosts.is_none() {
+                        fleet.handle(listed_hosts::this_machine_only(), about.clock.now_ms());
+                    }
+                }
+            },
         }
         if let Some(hosts) = hosts {
             tokio::spawn(hosts.run(targets, events.clone(), Terminal::new()));
         }
         let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), endpoint, store(config, &about)?));
         let inputs = Inputs { nodes, events: event_rx, sharing: shares.watch() };
-        let (core, hub, plan) = EventLoop::new(fleet, about.clock, Options::default(), inputs);
-        let supervisor = Supervisor::new(launcher, about.clock, node_events, poll_trigger.clone());
+        let (mut core, hub, plan) = EventLoop::new(fleet, about.clock, Options::default(), inputs);
+        if let Some(recorder) = recorder {
+            core.record_to(recorder);
+        }
+        let outputs = Outputs { nodes: node_events.clone(), events: events.clone(), hub: hub.clone() };
+        let supervisor = launcher
+            .map(|launcher| Supervisor::new(launcher, about.clock, node_events, poll_trigger.clone()));
         let (probes, questions) = Probes::new();
         let actions = ActionService::new(Deps {
             hub: hub.clone(),
@@ -177,6 +201,13 @@ impl Relay {
             read_only: about.read_only,
             shares: shares.clone(),
         });
+        let actions = match player {
+            None => actions,
+            Some((player, control)) => {
+                tokio::spawn(player.run(outputs));
+                actions.with_player(control)
+            }
+        };
         let ends = hub.clone();
         tokio::spawn(shares.clone().run_expiry(move |scope| {
             let hub = ends.clone();
@@ -326,11 +357,13 @@ async fn rest(wait: Duration, poll_schedule: &mut PollSchedule, poll_trigger: &P
 
 /// Applies the plan to the supervisor, and stops all probes at shutdown.
 async fn follow_plan(
-    mut supervisor: Supervisor,
+    supervisor: Option<Supervisor>,
     mut plan: watch::Receiver<Plan>,
     mut requests: mpsc::Receiver<Request>,
     mut ending: watch::Receiver<bool>,
 ) {
+    // A recording has no probes: requests to them are refused.
+    let Some(mut supervisor) = supervisor else { return };
     let planned = plan.borrow_and_update().clone();
     supervisor.follow(&planned);
     loop {
@@ -408,8 +441,12 @@ fn here() -> NodeName {
 }
 
 fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> anyhow::Result<About> {
-    let user = watched.user();
-    let host = Text::new(here().as_str());
+    let (user, here) = (watched.user(), Text::new(here().as_str()));
+    let (clock, host) = match watched {
+        // Its pages show whose recording it is.
+        Watched::Replay(player, _) => (player.clock(), player.info().host.clone()),
+        _ => (Clock::start(), here.clone()),
+    };
     let mut epoch = [0; 4];
     // A fixed epoch would only make pages show an old picture for a moment.
     let _ = getrandom::fill(&mut epoch);
@@ -417,15 +454,35 @@ fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> anyhow::R
         build: Text::new(assets::embedded_build()),
         cache_buster: CacheBuster::random()?,
         epoch: u32::from_ne_bytes(epoch),
-        clock: Clock::start(),
-        tunnel: tunnel(listeners, &user, &host),
-        guests_tunnel: guests_tunnel(listeners, &host),
-        read_only: config.read_only,
+        clock,
+        tunnel: tunnel(listeners, &own_login(), &here),
+        guests_tunnel: guests_tunnel(listeners, &here),
+        read_only: config.read_only || matches!(watched, Watched::Replay(..)),
         user,
         host,
         cluster: watched.cluster(),
         mode: watched.mode(),
     })
+}
+
+/// The login name with which the user reaches this machine; a simulated cluster and a recording have other users.
+fn own_login() -> Text {
+    Text::new(Local::from_env().user)
+}
+
+/// Where a recording comes from that begins now.
+fn recording_info(about: &About, has_job_probes: bool) -> Info {
+    Info {
+        version: Text::new(env!("CARGO_PKG_VERSION")),
+        user: about.user.clone(),
+        host: about.host.clone(),
+        cluster: about.cluster.clone(),
+        mode: about.mode,
+        at_ms: about.clock.now_ms(),
+        wall_ms: Clock::wall_ms(),
+        has_job_probes,
+        job: None,
+    }
 }
 
 /// The `ssh -L` command to the first address that needs one.
@@ -441,11 +498,12 @@ fn guests_tunnel(listeners: &Listeners, host: &Text) -> Text {
 }
 
 /// The `ssh -L` command to the private socket, if ssh can reach it and no other command does.
-fn own_tunnel(path: &Path, listeners: &Listeners, about: &About) -> Option<String> {
+fn own_tunnel(path: &Path, listeners: &Listeners) -> Option<String> {
     let first = listeners.addresses().into_iter().next()?;
     let BindAddr::Tcp(first) = first else { return None };
     let fits = path.as_os_str().len() <= MAX_SOCKET_PATH;
-    fits.then(|| terminal::tunnel_to_socket(first.port(), path, &about.user, &about.host).to_string())
+    let (login, host) = (own_login(), Text::new(here().as_str()));
+    fits.then(|| terminal::tunnel_to_socket(first.port(), path, &login, &host).to_string())
 }
 
 /// Where a teammate connects: a socket that only its owner may open is no way for them.

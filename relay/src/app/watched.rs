@@ -13,6 +13,7 @@ use crate::launch::ssh_config::Local;
 use crate::launch::ssh2::{Ssh2Launcher, Ssh2Options};
 use crate::launch::target::{ByTarget, Targets};
 use crate::launch::upload::ProbeBinary;
+use crate::recording::{Player, PlayerControl};
 use crate::slurm::command::Commands;
 use crate::slurm::{JobSource, NoSlurm, Owners, Selection, Slurm, SlurmJobControl};
 use anyhow::Context;
@@ -32,6 +33,8 @@ pub enum Watched {
     Hosts(Option<NoSlurm>),
     /// A scripted cluster.
     Demo(ScriptedCluster),
+    /// A recording, and how pages control it.
+    Replay(Box<Player>, PlayerControl),
 }
 
 impl Watched {
@@ -42,6 +45,12 @@ impl Watched {
     pub async fn choose(config: &Config) -> anyhow::Result<Self> {
         Ok(match config.watch() {
             Watch::Demo(script) => Self::Demo(scripted(&script)?),
+            Watch::Replay(path) => {
+                let budget = config.history_mem;
+                let opened = tokio::task::spawn_blocking(move || Player::open(&path, budget)).await?;
+                let (player, control) = opened.context("--replay")?;
+                Self::Replay(Box::new(player), control)
+            }
             Watch::Local if config.has_hosts() => Self::Hosts(None),
             Watch::Local => Self::ThisMachine(None),
             Watch::Auto => match slurm(config).await? {
@@ -69,7 +78,7 @@ impl Watched {
             Self::Jobs(slurm, whose) => jobs_of(whose, slurm.cluster()),
             Self::ThisMachine(Some(none)) => Text::new(format!("this machine ({none})")),
             Self::ThisMachine(None) | Self::Hosts(_) => "this machine".into(),
-            Self::Demo(_) => Text::new(requested),
+            Self::Demo(_) | Self::Replay(..) => Text::new(requested),
         }
     }
 
@@ -80,6 +89,7 @@ impl Watched {
             Self::ThisMachine(_) => Mode::Local,
             Self::Hosts(_) => Mode::Hosts,
             Self::Demo(_) => Mode::Demo,
+            Self::Replay(player, _) => player.info().mode,
         }
     }
 
@@ -89,6 +99,7 @@ impl Watched {
             Self::Jobs(slurm, _) => slurm.cluster().cloned(),
             Self::ThisMachine(_) | Self::Hosts(_) => None,
             Self::Demo(cluster) => Some(cluster.scenario().cluster().clone()),
+            Self::Replay(player, _) => player.info().cluster.clone(),
         }
     }
 
@@ -96,6 +107,7 @@ impl Watched {
     pub fn user(&self) -> Text {
         match self {
             Self::Demo(cluster) => cluster.scenario().user().clone(),
+            Self::Replay(player, _) => player.info().user.clone(),
             Self::Jobs(..) | Self::ThisMachine(_) | Self::Hosts(_) => Text::new(Local::from_env().user),
         }
     }
@@ -170,19 +182,20 @@ impl Watched {
                 JobControl::Disabled("there is no SLURM on this machine")
             }
             Self::Demo(cluster) => JobControl::Enabled(Arc::new(cluster.jobs())),
+            Self::Replay(..) => JobControl::Disabled("this is a recording"),
         }
     }
 
     /// Whether job logs may be on this machine; those of a scripted cluster exist only there.
     pub fn has_logs_here(&self) -> bool {
-        !matches!(self, Self::Demo(_))
+        !matches!(self, Self::Demo(_) | Self::Replay(..))
     }
 
     /// Its job source; `None` if only machines are watched.
     pub fn into_jobs(self) -> Option<Box<dyn JobSource>> {
         match self {
             Self::Jobs(slurm, _) => Some(slurm),
-            Self::ThisMachine(_) | Self::Hosts(_) => None,
+            Self::ThisMachine(_) | Self::Hosts(_) | Self::Replay(..) => None,
             Self::Demo(cluster) => Some(Box::new(cluster.jobs())),
         }
     }

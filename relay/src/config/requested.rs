@@ -76,6 +76,7 @@ impl Requested {
 fn watched(config: &Config) -> String {
     match config.watch() {
         Watch::Demo(script) => demo(&script),
+        Watch::Replay(path) => format!("a recording ({})", absolute(&path)),
         Watch::Local => "this machine".to_owned(),
         Watch::Auto => format!("{} SLURM jobs", whose(&config.watched_users())),
     }

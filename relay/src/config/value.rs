@@ -25,6 +25,8 @@ pub enum Watch {
     Local,
     /// A simulated cluster.
     Demo(Script),
+    /// A recording.
+    Replay(PathBuf),
 }
 
 /// A simulated cluster that can be watched.

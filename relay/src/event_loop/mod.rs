@@ -8,6 +8,7 @@ use crate::fleet::{Event, Fleet, NodeEvent};
 use crate::live::{Encoded, Hub, Mailbox, Request, TopicFeed};
 use crate::memory;
 use crate::nodes::{FromNode, JobList, Plan, SampleSchedule};
+use crate::recording::Recorder;
 use crate::share::{NodeView, Viewer};
 use bytes::Bytes;
 use nodeglass_protocol::frame::Form;
@@ -96,6 +97,7 @@ pub struct EventLoop {
     /// Whether memory freed by departed subscribers has not been returned yet.
     needs_trim: bool,
     coalesced: u64,
+    recorder: Option<Recorder>,
 }
 
 /// A topic as filtered for a viewer.
@@ -138,8 +140,14 @@ impl EventLoop {
             last_subscriber_ms: clock.now_ms(),
             needs_trim: false,
             coalesced: 0,
+            recorder: None,
         };
         (event_loop, hub, plan_rx)
+    }
+
+    /// Records every event of the fleet.
+    pub fn record_to(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
     }
 
     /// Runs until `shutdown` becomes true, then notifies every subscriber.
@@ -200,7 +208,7 @@ impl EventLoop {
         let mut is_complete = false;
         for FromNode { node, job, at_ms, event } in lines.drain(..) {
             if let Some(job) = job {
-                self.fleet.handle(Event::JobProbe(node, job, event), at_ms);
+                self.apply(Event::JobProbe(node, job, event), at_ms);
                 continue;
             }
             if let NodeEvent::Line(line) = &event
@@ -209,9 +217,16 @@ impl EventLoop {
             {
                 is_complete |= self.groups.report(&node, at_ms, sample.interval_ms);
             }
-            self.fleet.handle(Event::Node(node, event), at_ms);
+            self.apply(Event::Node(node, event), at_ms);
         }
         is_complete
+    }
+
+    fn apply(&mut self, event: Event, at_ms: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(at_ms, &event);
+        }
+        self.fleet.handle(event, at_ms);
     }
 
     fn handle_event(&mut self, event: Event) {
@@ -220,7 +235,7 @@ impl EventLoop {
             Event::JobsFailed { .. } => Some(false),
             _ => None,
         };
-        self.fleet.handle(event, self.clock.now_ms());
+        self.apply(event, self.clock.now_ms());
         self.update_plan();
         // After updating the plan, so that a task that waits for this list sees its effect.
         if let Some(is_fresh) = is_fresh_list {
@@ -310,6 +325,10 @@ impl EventLoop {
             Request::HasEnded { scope, reply } => {
                 let _ = reply.send(scope::has_ended(&self.fleet, &scope));
             }
+            Request::Replace { fleet, done } => {
+                self.replace_fleet(*fleet);
+                let _ = done.send(());
+            }
         }
     }
 
@@ -328,6 +347,25 @@ impl EventLoop {
         self.close_unwatched_feeds();
         self.update_plan();
         cost
+    }
+
+    /// Continues with the state of another time.
+    fn replace_fleet(&mut self, mut fleet: Fleet) {
+        // What the relay knows of itself is not of the recording.
+        fleet.handle(Event::Sharing(self.fleet.sharing().clone()), self.clock.now_ms());
+        if let Some(replay) = self.fleet.status().replay.clone() {
+            fleet.handle(Event::Replay(replay), self.clock.now_ms());
+        }
+        self.fleet = fleet;
+        drop(self.fleet.take_changes());
+        self.feeds.clear();
+        let subscribed =
+            self.subscribers.iter().map(|(subscriber, state)| (*subscriber, state.topics.clone()));
+        for (subscriber, topics) in subscribed.collect::<Vec<_>>() {
+            topics.iter().for_each(|topic| self.send_snapshot(subscriber, topic));
+        }
+        self.subscribers.values().for_each(|state| state.mailbox.wake());
+        self.update_plan();
     }
 
     fn leave(&mut self, subscriber: u64) {

@@ -4,6 +4,7 @@ use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_protocol::probe::delta::ParsedLine;
+use nodeglass_protocol::replay::ReplayStatus;
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{JobId, NodeName, Text};
@@ -49,6 +50,8 @@ pub enum Event {
     Cluster(ClusterSummary),
     /// How probes are started, and why.
     Launcher(LauncherStatus),
+    /// The recording that is played started, stopped, or continues elsewhere.
+    Replay(ReplayStatus),
     /// The relay's own status.
     Status {
         /// Connected pages.

@@ -139,6 +139,9 @@ impl Fleet {
             Event::Launcher(launcher) => {
                 self.set_status(RelayStatus { launcher: Some(launcher), ..self.status.clone() });
             }
+            Event::Replay(replay) => {
+                self.set_status(RelayStatus { replay: Some(replay), ..self.status.clone() });
+            }
             Event::Status { viewers, cpu_ms, coalesced } => {
                 self.set_status(RelayStatus { viewers, cpu_ms, coalesced, ..self.status.clone() });
             }

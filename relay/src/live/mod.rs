@@ -6,6 +6,7 @@ mod mailbox;
 pub use feed::{Encoded, TopicFeed};
 pub(crate) use mailbox::Mailbox;
 
+use crate::fleet::Fleet;
 use crate::history::RangeSource;
 use crate::share::Viewer;
 use bytes::Bytes;
@@ -44,6 +45,7 @@ pub(crate) enum Request {
     Job { id: JobId, reply: oneshot::Sender<Option<Job>> },
     Unwatched { scope: Scope, reply: oneshot::Sender<Option<Text>> },
     HasEnded { scope: Scope, reply: oneshot::Sender<Option<bool>> },
+    Replace { fleet: Box<Fleet>, done: oneshot::Sender<()> },
 }
 
 impl Hub {
@@ -75,6 +77,14 @@ impl Hub {
         let (reply, response) = oneshot::channel();
         self.requests.send(Request::Job { id, reply }).await.ok()?;
         response.await.ok()?
+    }
+
+    /// Replaces the fleet by one of another time; every viewer gets new snapshots.
+    pub(crate) async fn replace(&self, fleet: Fleet) {
+        let (done, replaced) = oneshot::channel();
+        if self.requests.send(Request::Replace { fleet: Box::new(fleet), done }).await.is_ok() {
+            let _ = replaced.await;
+        }
     }
 
     /// Describes what a scope names and the relay does not watch; `None` if it watches all of it.

@@ -105,7 +105,7 @@ impl Viewer {
                     },
                     other => other.clone(),
                 };
-                RelayStatus { jobs, ..RelayStatus::default() }
+                RelayStatus { jobs, replay: status.replay.clone(), ..RelayStatus::default() }
             }
         }
     }

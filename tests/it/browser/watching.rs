@@ -213,3 +213,49 @@ async fn copying_commands_and_tables_is_acknowledged() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn a_recording_is_paused_and_searched_as_in_a_player() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("demo.rec");
+    let file = path.to_str().unwrap_or_default();
+    let recording = TestRelay::start(&["--demo", "--record", file])?;
+    browser.open(&recording.link().url).await?;
+    browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
+    tokio::time::sleep(std::time::Duration::from_secs(12)).await;
+    recording.terminate()?;
+    let relay = TestRelay::start(&["--replay", file])?;
+    browser.open(&relay.link().url).await?;
+    browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
+    browser.open(&relay.link().path("/job/48213")).await?;
+    let state = |word: &str| format!("document.querySelector('.foot__link')?.textContent.includes({word:?})");
+    browser.until("the recording", &state("recording")).await?;
+    browser
+        .until("its nodes", "document.querySelectorAll('.grid tbody tr[aria-rowindex]').length > 5")
+        .await?;
+    browser.click(".transport__play").await?;
+    browser.until("a pause", &state("paused")).await?;
+    let position = "document.querySelector('.transport .num-prose').textContent";
+    let seek = |share: f64| {
+        format!(
+            "(() => {{ const slider = document.querySelector('.transport__slider'); \
+                slider.value = Number(slider.min) + (slider.max - slider.min) * {share}; \
+                for (const type of ['input', 'change']) slider.dispatchEvent(new Event(type, {{ bubbles: true }})); }})()"
+        )
+    };
+    browser.eval(&seek(0.75)).await?;
+    browser.until("a later time", &format!("/ 0:(0[89]|1\\d) of /.test({position})")).await?;
+    browser.photograph("recording-paused").await?;
+    let later = browser.eval(position).await?;
+    browser.eval(&seek(0.4)).await?;
+    browser.until("an earlier time", &format!("{position} !== {later}")).await?;
+    // Nothing is stale while it is paused.
+    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    ensure!(browser.eval("document.body.innerText.includes('stale')").await? == json!(false));
+    browser.click(".transport__play").await?;
+    browser.until("playing", &format!("!({})", state("paused"))).await?;
+    browser.until("the end", &state("paused")).await?;
+    ensure!(browser.complaints().await?.is_empty(), "{:?}", browser.complaints().await?);
+    Ok(())
+}

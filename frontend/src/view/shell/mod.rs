@@ -7,6 +7,7 @@ mod link_banner;
 mod login;
 mod status_bar;
 mod top_bar;
+mod transport;
 
 use crate::domain::route::Route;
 use crate::fleet::{Phase, TopicStore};

@@ -5,6 +5,7 @@ use crate::domain::text;
 use crate::net::LinkState;
 use crate::platform;
 use crate::state::page::Page;
+use crate::view::shell::transport::{Transport, replay_status};
 use crate::view::widgets::actions;
 use leptos::prelude::*;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
@@ -18,6 +19,7 @@ pub fn StatusBar() -> impl IntoView {
     view! {
         <footer class="foot">
             <LinkState/>
+            <Transport/>
             <Nodes/>
             <Viewers/>
             <JobsAge/>
@@ -35,8 +37,15 @@ pub fn StatusBar() -> impl IntoView {
 /// The state of the connection. Only its changes are announced to screen readers.
 #[component]
 fn LinkState() -> impl IntoView {
-    let feed = Page::from_context().feed;
+    let page = Page::from_context();
+    let (replay, feed) = (replay_status(&page), page.feed);
     let state = Memo::new(move |_| match feed.link() {
+        LinkState::Live
+            if replay.with(|replay| replay.as_ref().is_some_and(|replay| replay.speed_pct == 0)) =>
+        {
+            ("foot__link", "◇ recording, paused")
+        }
+        LinkState::Live if replay.with(Option::is_some) => ("foot__link", "◆ recording"),
         LinkState::Live => ("foot__link is-live", "● live"),
         LinkState::Starting | LinkState::Connecting => ("foot__link", "○ connecting"),
         LinkState::NoKey => ("foot__link is-bad", "▲ no key"),

@@ -73,6 +73,13 @@ fn act(page: Page, request: Request) {
                 ("Unexpected reply from the relay.".to_owned(), false)
             }
         };
+        show_toast(page, text, is_good);
+    });
+}
+
+/// Shows an outcome for a while.
+pub fn show_toast(page: Page, text: String, is_good: bool) {
+    leptos::task::spawn_local(async move {
         let number = page.toasts.with_untracked(|toasts| toasts.last().map_or(0, |last| last.number + 1));
         page.toasts.update(|toasts| toasts.push(Toast { number, text, is_good }));
         TimeoutFuture::new(TOAST_MS).await;

@@ -149,6 +149,7 @@ mod tests {
     use crate::nodes::{self, Probes};
     use crate::share::{ShareEndpoint, Shares};
     use nodeglass_protocol::handshake::{Key, LEN};
+    use nodeglass_protocol::replay::ReplayCommand;
     use nodeglass_protocol::request::{JobAction, LogStream, ProcessRef, RetryTarget, Signal};
     use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareRequest, Sharing};
     use nodeglass_protocol::{JobId, NodeName};
@@ -200,6 +201,7 @@ mod tests {
             Request::ShareLink(ShareId::new("abc").unwrap()),
             Request::Revoke(ShareId::new("abc").unwrap()),
             Request::Retry(RetryTarget::Everything),
+            Request::Replay(ReplayCommand::Speed(0)),
         ];
         for (number, request) in (0..).zip(unpermitted) {
             requests.start(number, request.clone());

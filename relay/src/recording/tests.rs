@@ -1,0 +1,158 @@
+//! Recordings of a small fleet: what is written is what is played, whatever happens to the file.
+
+use super::*;
+use crate::fleet::scene::{health, hello, job, name, process, process_readings, sample, since};
+use crate::fleet::{Event, NodeEvent};
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::picture::NodePicture;
+use nodeglass_protocol::probe::ProbeLine;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const BEGIN_MS: u64 = 700_000_000;
+
+fn info() -> Info {
+    Info {
+        version: "1.0.0".into(),
+        user: "alice".into(),
+        host: "login1".into(),
+        cluster: None,
+        mode: Mode::Slurm,
+        at_ms: BEGIN_MS,
+        wall_ms: 1_700_000_000_000,
+        has_job_probes: false,
+        job: None,
+    }
+}
+
+fn node_line(line: ProbeLine) -> Event {
+    Event::Node(name("n1"), NodeEvent::Line(Box::new(line.into())))
+}
+
+/// A job on one node, for a number of seconds.
+fn events(seconds: u64) -> Vec<(u64, Event)> {
+    let mut all = vec![
+        (0, Event::Jobs { jobs: vec![job(1, &[("n1", &[0, 1])])], wall_s: 1_700_000_000 }),
+        (5, Event::Node(name("n1"), NodeEvent::Connecting { failures: 0 })),
+        (40, node_line(hello("n1", &[0, 1]))),
+        (50, node_line(health(&[(0, 0, 0), (1, 0, 0)]))),
+        (60, node_line(process("n1", 0, 4_321, Some(1)))),
+    ];
+    for second in 1..=seconds {
+        let utils = [second % 100, 40];
+        let line = match second % 30 {
+            1 => sample(second, &utils),
+            _ => since(Some(second - 1), sample(second, &utils)),
+        };
+        all.push((second * 1_000, node_line(line)));
+        all.push((second * 1_000 + 3, node_line(process_readings(second << 20))));
+    }
+    all.into_iter().map(|(after_ms, event)| (BEGIN_MS + after_ms, event)).collect()
+}
+
+fn record(path: &Path, events: &[(u64, Event)]) {
+    let mut recorder = Recorder::create(path, &info()).unwrap();
+    events.iter().for_each(|(at_ms, event)| recorder.record(*at_ms, event));
+}
+
+fn scratch() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.ngrc");
+    (folder, path)
+}
+
+fn played(path: &Path) -> (Vec<(u64, Event)>, bool) {
+    let mut reader = Reader::open(path).unwrap();
+    let mut events = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        events.push(event);
+    }
+    (events, reader.is_cut_short())
+}
+
+/// The nodes of a fleet that handled these events.
+fn nodes(events: &[(u64, Event)]) -> Vec<NodePicture> {
+    let mut fleet = Fleet::new();
+    events.iter().for_each(|(at_ms, event)| fleet.handle(event.clone(), *at_ms));
+    fleet.nodes_of(&Topic::Overview).unwrap().into_iter().cloned().collect()
+}
+
+#[test]
+fn a_replayed_fleet_equals_the_recorded_one() {
+    let (_folder, path) = scratch();
+    let events = events(70);
+    record(&path, &events);
+    let (replayed, is_cut_short) = played(&path);
+    assert!(!is_cut_short);
+    assert_eq!(nodes(&replayed), nodes(&events));
+    assert!(nodes(&events)[0].gpus.len() == 2 && nodes(&events)[0].processes.len() == 1);
+    assert_eq!(Reader::span(&path).unwrap(), (BEGIN_MS, BEGIN_MS + 70_003, false));
+}
+
+#[test]
+fn a_recording_never_overwrites_a_file_and_is_private() {
+    use std::os::unix::fs::MetadataExt;
+    let (_folder, path) = scratch();
+    record(&path, &events(1));
+    assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
+    let before = fs::read(&path).unwrap();
+    let error = Recorder::create(&path, &info()).unwrap_err().to_string();
+    assert!(error.contains("choose another name"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_truncated_recording_plays_up_to_its_last_complete_block() {
+    let (_folder, path) = scratch();
+    let all = events(40);
+    record(&path, &all);
+    let bytes = fs::read(&path).unwrap();
+    for length in (0..bytes.len()).step_by(7) {
+        fs::write(&path, &bytes[..length]).unwrap();
+        match Reader::open(&path) {
+            Ok(_) => {
+                let (events, is_cut_short) = played(&path);
+                assert!(events.len() <= all.len());
+                assert!(is_cut_short || events.is_empty(), "cut at {length}");
+            }
+            Err(error) => assert!(error.to_string().contains("cannot be replayed"), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_modified_recording_never_panics_and_says_that_it_is_incomplete() {
+    let (_folder, path) = scratch();
+    record(&path, &events(20));
+    let bytes = fs::read(&path).unwrap();
+    for position in (8..bytes.len()).step_by(3) {
+        let mut modified = bytes.clone();
+        modified[position] ^= 0x41;
+        fs::write(&path, &modified).unwrap();
+        if let Ok(mut reader) = Reader::open(&path) {
+            while reader.next_event().unwrap().is_some() {}
+            assert!(reader.is_cut_short(), "byte {position}");
+        }
+    }
+}
+
+#[test]
+fn a_file_of_another_kind_is_refused_with_the_reason() {
+    let (folder, path) = scratch();
+    fs::write(&path, "no recording at all").unwrap();
+    let error = Reader::open(&path).unwrap_err().to_string();
+    assert!(error.contains("not a recording") && error.contains("run.ngrc"), "{error}");
+    let error = Reader::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("not a regular file"), "{error}");
+}
+
+#[test]
+fn times_that_a_file_claims_stay_in_order_and_within_bounds() {
+    let (_folder, path) = scratch();
+    let tick = |at_ms| (at_ms, Event::NoSlurm);
+    record(&path, &[tick(BEGIN_MS + 9_000), tick(BEGIN_MS), tick(u64::MAX)]);
+    let (events, _) = played(&path);
+    let times: Vec<_> = events.iter().map(|(at_ms, _)| *at_ms).collect();
+    assert_eq!(times[..2], [BEGIN_MS + 9_000; 2]);
+    assert!(times[2] < BEGIN_MS + 11 * 366 * 86_400_000);
+}

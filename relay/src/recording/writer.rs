@@ -1,0 +1,178 @@
+//! Writes a recording on a thread of its own, so that the event loop never waits for a disk.
+
+use super::event::{RecordedEvent, Stamped};
+use super::{FORMAT, Info, MAX_BLOCK};
+use crate::fleet::Event;
+use crate::frame_file::{MAX_PAYLOAD, push_frame, write_header};
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Events that wait for the disk; further ones are dropped.
+const QUEUE: usize = 16 * 1024;
+/// A block is written at this length before compression, in bytes,
+const BLOCK: usize = 512 * 1024;
+/// or after this time: what a crash of the machine can cost.
+const BLOCK_AGE: Duration = Duration::from_secs(2);
+
+/// Records events. Dropping it completes the file.
+#[derive(Debug)]
+pub struct Recorder {
+    queue: Option<SyncSender<(u64, Event)>>,
+    thread: Option<JoinHandle<()>>,
+    path: PathBuf,
+    dropped: u64,
+}
+
+/// Why nothing can be recorded. Messages are complete sentences for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum RecorderError {
+    /// There is a file already.
+    #[error("{} exists; a recording never overwrites a file, choose another name", .0.display())]
+    Exists(PathBuf),
+    /// The file cannot be created.
+    #[error("failed to create {}: {source}", path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+impl Recorder {
+    /// Creates a file, readable by its owner only, and records to it.
+    ///
+    /// # Errors
+    /// [`RecorderError`].
+    pub fn create(path: &Path, info: &Info) -> Result<Self, RecorderError> {
+        let failed = |source| RecorderError::Create { path: path.to_owned(), source };
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => RecorderError::Exists(path.to_owned()),
+            _ => failed(error),
+        })?;
+        let mut writer = Writer { file, length: 0 };
+        writer.begin(info).map_err(failed)?;
+        let (queue, events) = sync_channel(QUEUE);
+        let name = path.display().to_string();
+        let run = move || {
+            if let Err(error) = writer.run(&events) {
+                tracing::error!(file = name, %error, "recording stopped; what was recorded so far can be replayed");
+            }
+        };
+        let thread = std::thread::Builder::new().name("recorder".to_owned()).spawn(run).map_err(failed)?;
+        Ok(Self { queue: Some(queue), thread: Some(thread), path: path.to_owned(), dropped: 0 })
+    }
+
+    /// Records an event; while the disk does not keep up, it is dropped.
+    pub fn record(&mut self, at_ms: u64, event: &Event) {
+        let Some(queue) = &self.queue else { return };
+        match queue.try_send((at_ms, event.clone())) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => {
+                if self.dropped == 0 {
+                    let file = self.path.display();
+                    tracing::warn!(%file, "the disk is too slow for the recording, which will have gaps");
+                }
+                self.dropped += 1;
+            }
+            // Writing failed, which was logged.
+            Err(TrySendError::Disconnected(_)) => self.queue = None,
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The file of a recording.
+pub(super) struct Writer {
+    file: File,
+    /// Bytes up to the end of the last complete frame.
+    length: u64,
+}
+
+impl Writer {
+    fn begin(&mut self, info: &Info) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        write_header(&mut bytes, FORMAT)?;
+        push_frame(&mut bytes, &serde_json::to_vec(info)?);
+        self.append(&bytes)
+    }
+
+    fn run(mut self, events: &Receiver<(u64, Event)>) -> io::Result<()> {
+        let mut block = Vec::new();
+        let mut began = Instant::now();
+        loop {
+            if block.is_empty() {
+                began = Instant::now();
+            }
+            match events.recv_timeout(BLOCK_AGE.saturating_sub(began.elapsed())) {
+                Ok((at_ms, event)) => push(&mut block, at_ms, event)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.write(&mut block)?;
+                    return self.file.sync_all();
+                }
+            }
+            if block.len() >= BLOCK || began.elapsed() >= BLOCK_AGE {
+                self.write(&mut block)?;
+            }
+        }
+    }
+
+    /// Writes a block and clears it.
+    fn write(&mut self, block: &mut Vec<u8>) -> io::Result<()> {
+        if block.is_empty() {
+            return Ok(());
+        }
+        let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
+        packed.write_all(block)?;
+        block.clear();
+        let packed = packed.finish()?;
+        if packed.len() > MAX_PAYLOAD {
+            tracing::warn!(bytes = packed.len(), "an event is too long for the recording and was left out");
+            return Ok(());
+        }
+        let mut bytes = Vec::with_capacity(packed.len() + 8);
+        push_frame(&mut bytes, &packed);
+        self.append(&bytes)
+    }
+
+    /// Appends bytes; if that fails, the file ends as before.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.file.write_all(bytes) {
+            // On a full disk, the beginning of the frame was written.
+            let _ = self.file.set_len(self.length);
+            return Err(error);
+        }
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// Appends an event to a block.
+fn push(block: &mut Vec<u8>, at_ms: u64, event: Event) -> io::Result<()> {
+    let Some(event) = RecordedEvent::of(event) else { return Ok(()) };
+    let before = block.len();
+    serde_json::to_writer(&mut *block, &Stamped { at_ms, event })?;
+    block.push(b'\n');
+    if block.len() > MAX_BLOCK {
+        tracing::warn!("an event is too long for the recording and was left out");
+        block.truncate(before);
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! Recordings: what one relay records, another shows without a cluster, at any time and speed.
+
+use anyhow::{Context, Result, ensure};
+use nodeglass_protocol::NodeName;
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::picture::{NodePicture, RelayStatus};
+use nodeglass_protocol::replay::ReplayCommand;
+use nodeglass_protocol::request::{Request, Response};
+use nodeglass_tests::client::{Client, Known};
+use nodeglass_tests::process::Process;
+use nodeglass_tests::relay::TestRelay;
+use rustix::process::Signal;
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Records the demo until `watch` has what it needs, then ends the recording relay with a signal.
+async fn record<T>(
+    end: Signal,
+    watch: impl AsyncFnOnce(&mut Client) -> Result<T>,
+) -> Result<(TempDir, PathBuf, T)> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("demo.rec");
+    let relay = TestRelay::start(&["--demo", "--record", text(&path)])?;
+    let mut client = Client::connect(relay.link(), Form::Binary).await?;
+    let seen = watch(&mut client).await?;
+    rustix::process::kill_process(rustix::process::Pid::from_raw(relay.pid() as i32).context("a pid")?, end)?;
+    let (_, _) = (client.close_reason().await, relay.terminate());
+    Ok((folder, path, seen))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap_or_default()
+}
+
+/// The hash of everything that pages show of a node.
+fn hash(node: &NodePicture) -> String {
+    let json = serde_json::to_vec(node).unwrap_or_default();
+    Sha256::digest(&json).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+async fn command(client: &mut Client, command: ReplayCommand) -> Result<()> {
+    match client.request(Request::Replay(command)).await? {
+        Response::Done(_) => Ok(()),
+        other => anyhow::bail!("{command:?}: {other:?}"),
+    }
+}
+
+fn is_paused(known: &Known) -> bool {
+    known.picture.relay.replay.as_ref().is_some_and(|replay| replay.speed_pct == 0)
+}
+
+#[tokio::test]
+async fn a_recording_shows_the_picture_that_the_live_page_had() -> Result<()> {
+    let topic = Topic::Node(NodeName::new("gpu-h05")?);
+    let sampled = |known: &Known| known.picture.nodes.first().and_then(|node| node.sampled_at_ms);
+    let (_folder, path, (node, at_ms, jobs)) = record(Signal::TERM, async |client: &mut Client| {
+        client.subscribe(&[Topic::Overview, topic.clone()]).await?;
+        client
+            .until(&topic, "history", |known| {
+                known
+                    .picture
+                    .nodes
+                    .first()
+                    .is_some_and(|node| node.history.is_some() && !node.processes.is_empty())
+            })
+            .await?;
+        // Ten more samples, so that late ones are in the history.
+        for _ in 0..10 {
+            let before_ms = client.known(&topic).and_then(sampled);
+            client.until(&topic, "a sample", |known| sampled(known) > before_ms).await?;
+        }
+        let known = client.known(&topic).context("the node")?;
+        let jobs = client.picture(&Topic::Overview).context("jobs")?.jobs.clone();
+        Ok((known.picture.nodes[0].clone(), known.picture.at_ms, jobs))
+    })
+    .await?;
+
+    // On another machine, so to speak: nothing but the file is there.
+    let relay = TestRelay::start(&["--replay", text(&path)])?;
+    let mut client = Client::connect(relay.link(), Form::Binary).await?;
+    ensure!(client.welcome().user.as_str() == "alice" && !client.welcome().may_act);
+    command(&mut client, ReplayCommand::Speed(0)).await?;
+    command(&mut client, ReplayCommand::Seek(at_ms)).await?;
+    client.subscribe(&[Topic::Overview, topic.clone()]).await?;
+    let has_history = |known: &Known| known.picture.nodes.first().is_some_and(|node| node.history.is_some());
+    client.until(&topic, "the recorded node", has_history).await?;
+    let shown = &client.picture(&topic).context("the node")?.nodes[0];
+    ensure!(hash(shown) == hash(&node), "live:\n{node:#?}\nreplayed:\n{shown:#?}");
+    ensure!(client.picture(&Topic::Overview).context("jobs")?.jobs == jobs);
+
+    // Nothing moves while it is paused; it goes back, and plays on faster than it was recorded.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    client.resync(&topic).await?;
+    client.until(&topic, "the same picture", |known| sampled(known) == node.sampled_at_ms).await?;
+    let RelayStatus { replay, .. } = client.picture(&Topic::Overview).context("the relay")?.relay.clone();
+    let replay = replay.context("a recording")?;
+    command(&mut client, ReplayCommand::Seek(replay.from_ms)).await?;
+    client.until(&topic, "the beginning", |known| sampled(known) < node.sampled_at_ms).await?;
+    command(&mut client, ReplayCommand::Speed(2_000)).await?;
+    client.until(&Topic::Overview, "the end", is_paused).await?;
+    client.until(&topic, "the last sample", |known| sampled(known) >= node.sampled_at_ms).await?;
+    let refused = client.request(Request::Replay(ReplayCommand::Speed(100_000))).await?;
+    ensure!(matches!(refused, Response::Refused(_)), "{refused:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_relay_that_was_killed_leaves_a_recording_that_opens() -> Result<()> {
+    let (_folder, path, ()) = record(Signal::KILL, async |client: &mut Client| {
+        client.subscribe(&[Topic::Overview]).await?;
+        client.until(&Topic::Overview, "nodes", |known| known.picture.nodes.len() > 10).await?;
+        // Two blocks.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        Ok(())
+    })
+    .await?;
+    let relay = TestRelay::start(&["--replay", text(&path)])?;
+    let mut client = Client::connect(relay.link(), Form::Binary).await?;
+    client.subscribe(&[Topic::Overview]).await?;
+    client.until(&Topic::Overview, "nodes", |known| known.picture.nodes.len() > 10).await?;
+    Ok(())
+}
+
+#[test]
+fn a_file_that_cannot_be_played_or_written_is_refused_in_one_sentence() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("notes.txt");
+    std::fs::write(&path, "remember the milk")?;
+    let refusal = |args: &[&str]| -> Result<String> {
+        let mut process = Process::start(TestRelay::command(folder.path())?.args(args))?;
+        ensure!(!process.wait()?.success());
+        Ok(process.output().text())
+    };
+    let replay = refusal(&["--replay", text(&path)])?;
+    ensure!(replay.contains("notes.txt cannot be replayed: it is not a recording"), "{replay}");
+    let record = refusal(&["--demo", "--bind", "127.0.0.1:0", "--record", text(&path)])?;
+    ensure!(record.contains("choose another name"), "{record}");
+    ensure!(std::fs::read_to_string(&path)? == "remember the milk");
+    let both = refusal(&["--demo", "--replay", text(&path)])?;
+    ensure!(both.contains("--replay shows a recording and nothing else"), "{both}");
+    Ok(())
+}
