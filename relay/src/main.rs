@@ -8,9 +8,10 @@ use nodeglass_relay::app::second_start::{self, SecondStart};
 use nodeglass_relay::app::terminal::{Style, Terminal};
 use nodeglass_relay::app::{self, owner_commands, terminal};
 use nodeglass_relay::clock::Clock;
-use nodeglass_relay::config::{self, Config, ReadError, Request, Requested};
+use nodeglass_relay::config::{self, Config, ReadError, RecordCommand, Request, Requested};
 use nodeglass_relay::log;
 use nodeglass_relay::log::ring::Ring;
+use nodeglass_relay::recording;
 use std::process::ExitCode;
 
 /// Threads of the runtime: the relay mostly waits.
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Ok(Request::Share(order)) => {
             ask(order.relay, async move |relay| owner_commands::share(relay, order.command).await)
         }
+        Ok(Request::Record(order)) => record(order.command),
         Ok(Request::Retry { node, relay }) => {
             ask(relay, async move |relay| owner_commands::retry(relay, node).await)
         }
@@ -81,6 +83,14 @@ fn run(config: Config, requested: Requested, new: bool) -> anyhow::Result<ExitCo
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build()?;
     runtime.block_on(app::run(config, requested))
+}
+
+/// Prepares a recording for others.
+fn record(command: RecordCommand) -> anyhow::Result<ExitCode> {
+    let RecordCommand::Cut { from, job, out } = command;
+    let summary = recording::cut(&from, &out, job)?;
+    terminal::print(&terminal::cut(&summary, &out));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Sends a request to the running relay with this process id, or the only one, and prints the response.

@@ -1,12 +1,12 @@
 //! Recordings: what one relay records, another shows without a cluster, at any time and speed.
 
 use anyhow::{Context, Result, ensure};
-use nodeglass_protocol::NodeName;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{NodePicture, RelayStatus};
 use nodeglass_protocol::replay::ReplayCommand;
 use nodeglass_protocol::request::{Request, Response};
+use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_tests::client::{Client, Known};
 use nodeglass_tests::process::Process;
 use nodeglass_tests::relay::TestRelay;
@@ -141,5 +141,46 @@ fn a_file_that_cannot_be_played_or_written_is_refused_in_one_sentence() -> Resul
     ensure!(std::fs::read_to_string(&path)? == "remember the milk");
     let both = refusal(&["--demo", "--replay", text(&path)])?;
     ensure!(both.contains("--replay shows a recording and nothing else"), "{both}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_job_is_cut_out_for_a_colleague() -> Result<()> {
+    let (folder, path, ()) = record(Signal::TERM, async |client: &mut Client| {
+        client.subscribe(&[Topic::Overview]).await?;
+        client.until(&Topic::Overview, "nodes", |known| known.picture.nodes.len() > 10).await?;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        Ok(())
+    })
+    .await?;
+    let cut = folder.path().join("cut.rec");
+    let run = |job: &str| -> Result<(bool, String)> {
+        let args = ["record", "cut", text(&path), "--job", job, "--out", text(&cut)];
+        let mut process = Process::start(TestRelay::command(folder.path())?.args(args))?;
+        Ok((process.wait()?.success(), process.output().text()))
+    };
+    let (is_done, output) = run("1")?;
+    ensure!(!is_done && output.contains("job 1 does not run in this recording; it has 48213"), "{output}");
+    let (is_done, output) = run("48213")?;
+    ensure!(
+        is_done && output.contains("llama3-8b-pretrain") && output.contains("relay --replay"),
+        "{output}"
+    );
+
+    let relay = TestRelay::start(&["--replay", text(&cut)])?;
+    let mut client = Client::connect(relay.link(), Form::Binary).await?;
+    let job = Topic::Job(JobId(48213));
+    client.subscribe(&[Topic::Overview, job.clone()]).await?;
+    let has_processes = |known: &Known| known.picture.nodes.iter().any(|node| !node.processes.is_empty());
+    let picture = client.until(&job, "its processes", has_processes).await?;
+    let processes = picture.nodes.iter().flat_map(|node| &node.processes);
+    for process in processes {
+        let facts = &process.facts;
+        ensure!(
+            facts.job == Some(JobId(48213)) && facts.args.value().is_none() && facts.cwd.value().is_none()
+        );
+    }
+    let jobs = &client.picture(&Topic::Overview).context("jobs")?.jobs;
+    ensure!(jobs.len() == 1 && jobs[0].workdir.is_none(), "{jobs:?}");
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::local_time::LocalTime;
 use crate::access::key_file::Running;
 use crate::config::BindAddr;
+use crate::recording::CutSummary;
 use nodeglass_protocol::Text;
 use rustix::fs::FileType;
 use std::fmt::Write as _;
@@ -249,6 +250,24 @@ pub(crate) fn duration(seconds: u64) -> String {
 pub fn print(text: &str) {
     let mut out = stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// What `relay record cut` reports.
+pub fn cut(summary: &CutSummary, to: &Path) -> String {
+    let CutSummary { job, gpus, length_ms, bytes, is_cut_short } = summary;
+    let megabytes = *bytes as f64 / 1e6;
+    let incomplete =
+        if *is_cut_short { "  note     the recording ends in a damaged or incomplete part\n" } else { "" };
+    format!(
+        "\n  job      {} ({}), {gpus} GPUs on {} nodes, {}\n  hidden   arguments, paths, other users' processes\n  \
+         file     {} ({megabytes:.1} MB)\n{incomplete}  play     relay --replay {}\n\n",
+        job.label,
+        job.name,
+        job.nodes.len(),
+        duration(length_ms / 1_000),
+        to.display(),
+        to.display(),
+    )
 }
 
 /// Returns whether stdout is a file that its group or everybody may read.

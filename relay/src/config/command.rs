@@ -2,6 +2,7 @@
 
 use super::bind::BindAddrError;
 use super::file::File;
+use super::record::RecordOrder;
 use super::share::ShareOrder;
 use super::{BindAddr, Config, ConfigError, Effective, Requested, Source, Unknown, default_file, is_switch};
 use clap::error::{ContextKind, ErrorKind};
@@ -59,6 +60,8 @@ enum Sub {
     },
     /// Give a teammate read-only access: create, list, link, revoke
     Share(ShareOrder),
+    /// Prepare recordings for others: cut
+    Record(RecordOrder),
     /// Retry a node that refused the connection, or all waiting nodes and SLURM
     Retry {
         /// Only this node
@@ -102,6 +105,8 @@ pub enum Request {
     },
     /// Manage shares of a running relay.
     Share(ShareOrder),
+    /// Prepare recordings for others.
+    Record(RecordOrder),
     /// Retry a node of a running relay, or all that wait.
     Retry {
         /// The node.
@@ -135,6 +140,9 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
     if args.get(1).is_some_and(|word| word == "share") {
         return Ok(Request::Share(ShareOrder::try_parse_from(args.into_iter().skip(1))?));
     }
+    if args.get(1).is_some_and(|word| word == "record") {
+        return Ok(Request::Record(RecordOrder::try_parse_from(args.into_iter().skip(1))?));
+    }
     // Values are text until their layer is known, which belongs into the error about an invalid one.
     let settings =
         with_settings(Command::new("relay")).mut_args(|arg| arg.value_parser(value_parser!(String)));
@@ -156,6 +164,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
         Some(Sub::Link { tab, which }) => Request::ShowLink { for_one_tab: tab, relay: which.relay },
         Some(Sub::Retry { node, which }) => Request::Retry { node, relay: which.relay },
         Some(Sub::Share(order)) => Request::Share(order),
+        Some(Sub::Record(order)) => Request::Record(order),
     })
 }
 

@@ -50,7 +50,7 @@ pub(super) enum RecordedNodeEvent {
     Ending,
 }
 
-type RecordedLine = ProbeLine<RecordedSample, RecordedProcessReadings>;
+pub(super) type RecordedLine = ProbeLine<RecordedSample, RecordedProcessReadings>;
 
 /// [`SampleDelta`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,6 +68,39 @@ pub(super) struct RecordedSample {
     cores: Option<Vec<u8>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     jobs: Option<Vec<(JobId, Rows<JobField>)>>,
+}
+
+impl RecordedSample {
+    /// Moves GPUs to new positions and drops those without one, readings of the host unless they are shown, and
+    /// the usage of other jobs.
+    pub(super) fn retain(&mut self, new: impl Fn(usize) -> Option<u32>, shows_host: bool, job: JobId) {
+        self.gpus.retain(new);
+        if !shows_host {
+            self.host.cells.clear();
+            self.host.faults.clear();
+            self.cores = None;
+        }
+        if let Some(jobs) = &mut self.jobs {
+            jobs.retain(|(of, _)| *of == job);
+        }
+    }
+}
+
+impl RecordedProcessReadings {
+    /// Moves entries to new positions and drops those without one.
+    pub(super) fn retain(&mut self, new: impl Fn(usize) -> Option<u32>) {
+        self.now.retain(new);
+    }
+}
+
+impl<F> Rows<F> {
+    fn retain(&mut self, new: impl Fn(usize) -> Option<u32>) {
+        let moved = |row: u32| new(row as usize);
+        self.cells =
+            self.cells.iter().filter_map(|(row, field, code)| Some((moved(*row)?, *field, *code))).collect();
+        self.faults = self.faults.drain(..).filter_map(|(row, fault)| Some((moved(row)?, fault))).collect();
+        self.rows = (0..self.rows).filter(|row| moved(*row).is_some()).count() as u32;
+    }
 }
 
 /// [`ProcessReadingsDelta`].

@@ -3,11 +3,13 @@
 //! A recording is a [file of frames](crate::frame_file). The first frame is [`Info`], each further one a
 //! compressed block of events with their times.
 
+mod cut;
 mod event;
 mod player;
 mod reader;
 mod writer;
 
+pub use cut::{CutError, CutSummary, cut};
 pub use player::{Outputs, Player, PlayerControl};
 pub use reader::{Reader, RecordingError};
 pub use writer::{Recorder, RecorderError};

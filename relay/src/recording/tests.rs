@@ -3,6 +3,7 @@
 use super::*;
 use crate::fleet::scene::{health, hello, job, name, process, process_readings, sample, since};
 use crate::fleet::{Event, NodeEvent};
+use nodeglass_protocol::JobId;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::ProbeLine;
@@ -155,4 +156,72 @@ fn times_that_a_file_claims_stay_in_order_and_within_bounds() {
     let times: Vec<_> = events.iter().map(|(at_ms, _)| *at_ms).collect();
     assert_eq!(times[..2], [BEGIN_MS + 9_000; 2]);
     assert!(times[2] < BEGIN_MS + 11 * 366 * 86_400_000);
+}
+
+/// Two users' jobs share a node: alice's job 1 has GPU 0, bob's job 2 has GPU 1.
+fn shared_node() -> Vec<(u64, Event)> {
+    let mut bobs = job(2, &[("n1", &[1])]);
+    (bobs.user, bobs.name) = ("bob".into(), "secret-project".into());
+    let mut alices = job(1, &[("n1", &[0])]);
+    (alices.user, alices.name) = ("alice".into(), "train".into());
+    alices.command = Some("/home/alice/train.sh --token=hunter2".into());
+    let with = |mut line: ProbeLine, user: &str, args: &str| {
+        if let ProbeLine::Processes(list) = &mut line {
+            for process in &mut list.processes {
+                process.facts.user = nodeglass_protocol::Reading::Value(user.into());
+                process.facts.args = nodeglass_protocol::Reading::Value(args.into());
+            }
+        }
+        line
+    };
+    let (mut own, others) = (
+        with(process("n1", 0, 100, Some(1)), "alice", "python train.py --data /secret/path"),
+        with(process("n1", 1, 98_765, Some(2)), "bob", "python leak.py"),
+    );
+    if let (ProbeLine::Processes(own), ProbeLine::Processes(others)) = (&mut own, others) {
+        own.processes.splice(0..0, others.processes);
+    }
+    let mut all = vec![
+        (0, Event::Jobs { jobs: vec![bobs.clone()], wall_s: 1_700_000_000 }),
+        (40, node_line(hello("n1", &[0, 1]))),
+        (50, node_line(health(&[(0, 0, 0), (1, 0, 0)]))),
+        // Alice's job starts on a node whose probe runs for bob's.
+        (15_000, Event::Jobs { jobs: vec![alices, bobs], wall_s: 1_700_000_015 }),
+        (15_100, node_line(own)),
+    ];
+    all.extend((16..60).map(|second| (second * 1_000, node_line(sample(second, &[77, 33])))));
+    all.push((60_000, Event::Node(name("n1"), NodeEvent::Noise("welcome, alice, to /home/alice".into()))));
+    all.into_iter().map(|(after_ms, event)| (BEGIN_MS + after_ms, event)).collect()
+}
+
+#[test]
+fn a_cut_has_the_job_alone_and_nothing_that_its_share_hides() {
+    let (folder, path) = scratch();
+    record(&path, &shared_node());
+    let to = folder.path().join("cut.rec");
+    let summary = cut(&path, &to, JobId(1)).unwrap();
+    assert_eq!((summary.gpus, summary.job.name.as_str(), summary.length_ms), (1, "train", 44_000));
+    assert_eq!(summary.bytes, to.metadata().unwrap().len());
+    let (events, is_cut_short) = played(&to);
+    assert!(!is_cut_short && Reader::open(&to).unwrap().info().job == Some(JobId(1)));
+    let everything = format!("{events:?}");
+    for hidden in ["bob", "secret", "leak", "hunter2", "/home/alice", "98765", "train.py"] {
+        assert!(!everything.contains(hidden), "{hidden} is still there");
+    }
+    let shown = nodes(&events);
+    assert_eq!((shown.len(), shown[0].gpus.len(), shown[0].processes.len()), (1, 1, 1));
+    assert_eq!(shown[0].gpus[0].row.value(nodeglass_protocol::GpuField::Util), Some(77));
+    assert_eq!(shown[0].processes[0].facts.pid, 100);
+    let other = cut(&path, &folder.path().join("other.rec"), JobId(2)).unwrap();
+    assert_eq!(other.gpus, 1);
+}
+
+#[test]
+fn a_job_that_is_not_in_a_recording_is_answered_with_those_that_are() {
+    let (folder, path) = scratch();
+    record(&path, &shared_node());
+    let to = folder.path().join("cut.rec");
+    let error = cut(&path, &to, JobId(7)).unwrap_err().to_string();
+    assert_eq!(error, "job 7 does not run in this recording; it has 1 (train), 2 (secret-project)");
+    assert!(!to.exists());
 }

@@ -53,13 +53,7 @@ impl Recorder {
     /// [`RecorderError`].
     pub fn create(path: &Path, info: &Info) -> Result<Self, RecorderError> {
         let failed = |source| RecorderError::Create { path: path.to_owned(), source };
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let file = file.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => RecorderError::Exists(path.to_owned()),
-            _ => failed(error),
-        })?;
-        let mut writer = Writer { file, length: 0 };
-        writer.begin(info).map_err(failed)?;
+        let writer = Writer::create(path, info)?;
         let (queue, events) = sync_channel(QUEUE);
         let name = path.display().to_string();
         let run = move || {
@@ -103,9 +97,24 @@ pub(super) struct Writer {
     file: File,
     /// Bytes up to the end of the last complete frame.
     length: u64,
+    /// Events that have not been written.
+    block: Vec<u8>,
 }
 
 impl Writer {
+    /// Creates a file, readable by its owner only.
+    pub(super) fn create(path: &Path, info: &Info) -> Result<Self, RecorderError> {
+        let failed = |source| RecorderError::Create { path: path.to_owned(), source };
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => RecorderError::Exists(path.to_owned()),
+            _ => failed(error),
+        })?;
+        let mut writer = Self { file, length: 0, block: Vec::new() };
+        writer.begin(info).map_err(failed)?;
+        Ok(writer)
+    }
+
     fn begin(&mut self, info: &Info) -> io::Result<()> {
         let mut bytes = Vec::new();
         write_header(&mut bytes, FORMAT)?;
@@ -114,34 +123,53 @@ impl Writer {
     }
 
     fn run(mut self, events: &Receiver<(u64, Event)>) -> io::Result<()> {
-        let mut block = Vec::new();
         let mut began = Instant::now();
         loop {
-            if block.is_empty() {
+            if self.block.is_empty() {
                 began = Instant::now();
             }
             match events.recv_timeout(BLOCK_AGE.saturating_sub(began.elapsed())) {
-                Ok((at_ms, event)) => push(&mut block, at_ms, event)?,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    self.write(&mut block)?;
-                    return self.file.sync_all();
+                Ok((at_ms, event)) => {
+                    if let Some(event) = RecordedEvent::of(event) {
+                        self.push(at_ms, event)?;
+                    }
                 }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.finish().map(drop),
             }
-            if block.len() >= BLOCK || began.elapsed() >= BLOCK_AGE {
-                self.write(&mut block)?;
+            if began.elapsed() >= BLOCK_AGE {
+                self.write()?;
             }
         }
     }
 
-    /// Writes a block and clears it.
-    fn write(&mut self, block: &mut Vec<u8>) -> io::Result<()> {
-        if block.is_empty() {
+    /// Adds an event; writes a block if it is long enough.
+    pub(super) fn push(&mut self, at_ms: u64, event: RecordedEvent) -> io::Result<()> {
+        let before = self.block.len();
+        serde_json::to_writer(&mut self.block, &Stamped { at_ms, event })?;
+        self.block.push(b'\n');
+        if self.block.len() > MAX_BLOCK {
+            tracing::warn!("an event is too long for the recording and was left out");
+            self.block.truncate(before);
+        }
+        if self.block.len() >= BLOCK { self.write() } else { Ok(()) }
+    }
+
+    /// Writes the last block; returns the size of the file in bytes.
+    pub(super) fn finish(&mut self) -> io::Result<u64> {
+        self.write()?;
+        self.file.sync_all()?;
+        Ok(self.length)
+    }
+
+    /// Writes the events so far as a block.
+    fn write(&mut self) -> io::Result<()> {
+        if self.block.is_empty() {
             return Ok(());
         }
         let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
-        packed.write_all(block)?;
-        block.clear();
+        packed.write_all(&self.block)?;
+        self.block.clear();
         let packed = packed.finish()?;
         if packed.len() > MAX_PAYLOAD {
             tracing::warn!(bytes = packed.len(), "an event is too long for the recording and was left out");
@@ -162,17 +190,4 @@ impl Writer {
         self.length += bytes.len() as u64;
         Ok(())
     }
-}
-
-/// Appends an event to a block.
-fn push(block: &mut Vec<u8>, at_ms: u64, event: Event) -> io::Result<()> {
-    let Some(event) = RecordedEvent::of(event) else { return Ok(()) };
-    let before = block.len();
-    serde_json::to_writer(&mut *block, &Stamped { at_ms, event })?;
-    block.push(b'\n');
-    if block.len() > MAX_BLOCK {
-        tracing::warn!("an event is too long for the recording and was left out");
-        block.truncate(before);
-    }
-    Ok(())
 }

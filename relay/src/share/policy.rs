@@ -6,7 +6,8 @@ use nodeglass_protocol::gpu::GpuPath;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{
-    GpuEvent, GpuPicture, History, JobsHealth, Link, NodeHead, NodePicture, ProcessPicture, RelayStatus,
+    GpuEvent, GpuPicture, History, JobsHealth, Link, NodeHead, NodePicture, ProcessFacts, ProcessPicture,
+    RelayStatus,
 };
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms, Sharing};
@@ -243,7 +244,7 @@ impl Visibility {
     /// Returns whether readings of the whole host are shown: for a shared job only if it has every CPU of
     /// the node, as they would otherwise reveal other users' jobs. The job's own usage is in
     /// [`NodePicture::uses`].
-    fn shows_host(&self, name: &NodeName, fleet: &Fleet) -> bool {
+    pub fn shows_host(&self, name: &NodeName, fleet: &Fleet) -> bool {
         let Scope::Jobs(shown) = &self.scope else { return true };
         let here = |job: &&Job| job.is_active() && shown.contains(&job.id) && job.nodes.contains(name);
         fleet.jobs().iter().filter(here).any(|job| has_every_cpu(job, fleet))
@@ -259,12 +260,12 @@ impl Visibility {
 
     /// For a shared job only its own processes; other users' processes only if shown. An unknown user
     /// counts as another.
-    fn shows_process(&self, process: &ProcessPicture, jobs: &[Job]) -> bool {
-        let own = process.facts.user.value() == Some(&self.owner);
+    pub fn shows_process(&self, process: &ProcessFacts, jobs: &[Job]) -> bool {
+        let own = process.user.value() == Some(&self.owner);
         let in_scope = match &self.scope {
-            Scope::Jobs(shown) => process.facts.job.is_some_and(|job| shown.contains(&job)),
+            Scope::Jobs(shown) => process.job.is_some_and(|job| shown.contains(&job)),
             Scope::Nodes(_) | Scope::All => {
-                own.then_some(process.facts.job).flatten().is_none_or(|job| self.shows_job(job, jobs))
+                own.then_some(process.job).flatten().is_none_or(|job| self.shows_job(job, jobs))
             }
         };
         in_scope && (own || !self.hidden.other_users)
@@ -277,7 +278,7 @@ impl Visibility {
     }
 
     /// A job as a viewer sees it; `None` if it is hidden.
-    fn job(&self, job: &Job) -> Option<Job> {
+    pub fn job(&self, job: &Job) -> Option<Job> {
         if !self.shows_job(job.id, std::slice::from_ref(job)) {
             return None;
         }
@@ -304,7 +305,7 @@ impl Visibility {
         let (jobs, host) = (fleet.jobs(), self.shows_host(&raw.name, fleet));
         let gpus: Vec<_> =
             raw.gpus.iter().filter(|gpu| self.shows_gpu(gpu)).map(|gpu| self.gpu(gpu, jobs)).collect();
-        let processes = raw.processes.iter().filter(|process| self.shows_process(process, jobs));
+        let processes = raw.processes.iter().filter(|process| self.shows_process(&process.facts, jobs));
         NodePicture {
             name: raw.name.clone(),
             head: self.head(raw, jobs),
@@ -348,7 +349,12 @@ impl Visibility {
 
     fn process(&self, process: &ProcessPicture, jobs: &[Job]) -> ProcessPicture {
         let mut process = process.clone();
-        let facts = &mut process.facts;
+        self.mask_process(&mut process.facts, jobs);
+        process
+    }
+
+    /// Removes what is hidden from the facts of a process.
+    pub fn mask_process(&self, facts: &mut ProcessFacts, jobs: &[Job]) {
         if self.hidden.arguments {
             facts.args = Reading::NotYet;
         }
@@ -361,7 +367,6 @@ impl Visibility {
             }
         }
         facts.job = facts.job.filter(|job| self.shows_job(*job, jobs));
-        process
     }
 
     /// Notes are hidden: they contain output of login shells.

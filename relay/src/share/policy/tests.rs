@@ -163,7 +163,12 @@ fn processes_of_other_and_of_unknown_users_are_hidden() {
             (Scope::Jobs(vec![JobId(1)]), NOTHING, false),
         ] {
             let Viewer::Guest(visibility) = viewer(scope, hidden) else { unreachable!() };
-            assert_eq!(visibility.shows_process(&process, fleet.jobs()), shown, "{:?}", process.facts.user);
+            assert_eq!(
+                visibility.shows_process(&process.facts, fleet.jobs()),
+                shown,
+                "{:?}",
+                process.facts.user
+            );
         }
     }
 }
