@@ -99,6 +99,11 @@ async fn a_recording_shows_the_picture_that_the_live_page_had() -> Result<()> {
     let replay = replay.context("a recording")?;
     command(&mut client, ReplayCommand::Seek(replay.from_ms)).await?;
     client.until(&topic, "the beginning", |known| sampled(known) < node.sampled_at_ms).await?;
+    command(&mut client, ReplayCommand::Seek(at_ms)).await?;
+    client.until(&topic, "the same picture", |known| sampled(known) == node.sampled_at_ms).await?;
+    let overview = client.picture(&Topic::Overview).context("nodes")?;
+    ensure!(overview.nodes.iter().filter(|node| node.sampled_at_ms.is_some()).count() > 10);
+    command(&mut client, ReplayCommand::Seek(replay.from_ms)).await?;
     command(&mut client, ReplayCommand::Speed(2_000)).await?;
     client.until(&Topic::Overview, "the end", is_paused).await?;
     client.until(&topic, "the last sample", |known| sampled(known) >= node.sampled_at_ms).await?;
