@@ -143,6 +143,11 @@ pub struct Config {
     #[arg(value_parser = value::history_mem, help_heading = HISTORY)]
     pub history_mem: usize,
 
+    /// Disk space for the same in ~/.local/state/nodeglass, where the next relay finds it; 0 turns it off
+    #[arg(long, env = "NODEGLASS_HISTORY_DISK", value_name = "SIZE", default_value = "512M")]
+    #[arg(value_parser = value::history_disk, help_heading = HISTORY)]
+    pub history_disk: u64,
+
     /// Record everything that is watched to this new file, for --replay
     #[arg(long, env = "NODEGLASS_RECORD", value_name = "FILE", help_heading = HISTORY)]
     pub record: Option<PathBuf>,

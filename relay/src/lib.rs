@@ -8,6 +8,7 @@ pub mod about;
 pub mod access;
 pub mod actions;
 pub mod app;
+pub mod archive;
 pub mod auth;
 mod backoff;
 pub mod clock;

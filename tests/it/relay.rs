@@ -6,7 +6,7 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::{CloseReason, Mode, Role, Topic};
 use nodeglass_protocol::range::RangeQuery;
-use nodeglass_protocol::{Cell, Field, GpuField, Picture};
+use nodeglass_protocol::{Cell, Field, GpuField, HostField, NodeName, Picture};
 use nodeglass_tests::client::{Client, Known};
 use nodeglass_tests::http;
 use nodeglass_tests::process::Process;
@@ -250,4 +250,58 @@ fn gpus(picture: &Picture) -> usize {
 fn utilisation(picture: &Picture) -> Vec<Option<u64>> {
     let gpus = picture.nodes.iter().flat_map(|node| &node.gpus);
     gpus.map(|gpu| gpu.row.value(GpuField::Util)).collect()
+}
+
+#[tokio::test]
+async fn a_restarted_relay_has_the_history_of_the_one_before() -> Result<()> {
+    let state = tempfile::tempdir()?;
+    let environment = [("XDG_STATE_HOME", state.path().as_os_str())];
+    let node = Topic::Node(here()?);
+    // The host's CPU in steps of ten seconds, and when the newest sample was taken.
+    let history = async |client: &mut Client| -> Result<Vec<(i64, Cell)>> {
+        client.subscribe(&[node.clone()]).await?;
+        client
+            .until(&node, "a sample", |known| {
+                known.picture.nodes.iter().any(|node| node.sampled_at_ms.is_some())
+            })
+            .await?;
+        let at_ms = client.picture(&node).context("the node")?.at_ms;
+        let query = RangeQuery {
+            topic: node.clone(),
+            from_ms: at_ms - 600_000,
+            to_ms: at_ms,
+            step_ms: 10_000,
+            gpu_fields: Vec::new(),
+            host_fields: vec![HostField::Cpu.name().into()],
+        };
+        let ahead_ms = client.welcome().wall_ms.cast_signed() - client.welcome().at_ms.cast_signed();
+        let range = client.range(query).await?;
+        let slots = range.nodes.first().context("the node")?.host[0].since(0);
+        Ok(slots
+            .filter_map(|(slot, summary)| Some(((slot * 10_000).cast_signed() + ahead_ms, summary?.mean)))
+            .collect())
+    };
+    let relay = TestRelay::start_in(&["--local"], environment)?;
+    let mut client = Client::connect(relay.link(), Form::Binary).await?;
+    let mut before = Vec::new();
+    while before.len() < 4 {
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        before = history(&mut client).await?;
+    }
+    relay.terminate()?;
+
+    let relay = TestRelay::start_in(&["--local"], environment)?;
+    let mut client = Client::connect(relay.link(), Form::Binary).await?;
+    let after = history(&mut client).await?;
+    // The last slot was not complete; each is at most half a slot away.
+    for (wall_ms, mean) in &before[..before.len() - 2] {
+        let is_there = after.iter().any(|(at_ms, there)| (at_ms - wall_ms).abs() <= 5_100 && there == mean);
+        ensure!(is_there, "{wall_ms} {mean:?} is not in {after:?}");
+    }
+    Ok(())
+}
+
+/// The name of this machine as a node.
+fn here() -> Result<NodeName> {
+    Ok(NodeName::new(rustix::system::uname().nodename().to_string_lossy().into_owned())?)
 }

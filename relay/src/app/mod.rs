@@ -1,5 +1,6 @@
 //! Assembles the relay, runs it, and shuts it down so that no process is left behind anywhere.
 
+mod history_store;
 mod listed_hosts;
 pub mod local_time;
 pub mod owner_commands;
@@ -182,9 +183,16 @@ impl Relay {
         }
         let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), endpoint, store(config, &about)?));
         let inputs = Inputs { nodes, events: event_rx, sharing: shares.watch() };
+        // Not of what is simulated or recorded.
+        let is_stored =
+            has_job_probes || launcher.as_ref().is_some_and(|launcher| launcher.name() != "scripted");
+        let archive = if is_stored { history_store::open(config, &about, &mut fleet, &events) } else { None };
         let (mut core, hub, plan) = EventLoop::new(fleet, about.clock, Options::default(), inputs);
         if let Some(recorder) = recorder {
             core.record_to(recorder);
+        }
+        if let Some(archive) = archive {
+            core.store_to(archive);
         }
         let outputs = Outputs { nodes: node_events.clone(), events: events.clone(), hub: hub.clone() };
         let supervisor = launcher

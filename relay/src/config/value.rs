@@ -15,6 +15,9 @@ use tracing::Level;
 /// Limits of the memory for the history, in bytes.
 const MIN_HISTORY_MEM: usize = 8 << 20;
 const MAX_HISTORY_MEM: usize = 16 << 30;
+/// Limits of the disk space for the history, in bytes.
+const MIN_HISTORY_DISK: usize = 16 << 20;
+const MAX_HISTORY_DISK: usize = 64 << 30;
 
 /// What a relay watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,8 +128,24 @@ pub(super) fn slurm_interval(raw: &str) -> Result<Duration, String> {
     Ok(interval)
 }
 
+/// Parses the disk space for the history in bytes: `512M`, `2G`; a bare number is in MB, 0 means none.
+pub(super) fn history_disk(raw: &str) -> Result<u64, String> {
+    match size(raw)? {
+        0 => Ok(0),
+        bytes if (MIN_HISTORY_DISK..=MAX_HISTORY_DISK).contains(&bytes) => Ok(bytes as u64),
+        _ => Err(format!("{raw} is out of range: the history takes between 16M and 64G on disk, or 0")),
+    }
+}
+
 /// Parses the memory for the history in bytes: `64M`, `1G`; a bare number is in MB.
 pub(super) fn history_mem(raw: &str) -> Result<usize, String> {
+    match size(raw)? {
+        bytes if (MIN_HISTORY_MEM..=MAX_HISTORY_MEM).contains(&bytes) => Ok(bytes),
+        _ => Err(format!("{raw} is out of range: the history takes between 8M and 16G")),
+    }
+}
+
+fn size(raw: &str) -> Result<usize, String> {
     let digits = raw.trim_end_matches(|unit: char| !unit.is_ascii_digit());
     let shift = match raw[digits.len()..].to_ascii_uppercase().as_str() {
         "" | "M" | "MB" | "MIB" => 20,
@@ -134,11 +153,7 @@ pub(super) fn history_mem(raw: &str) -> Result<usize, String> {
         _ => return Err(format!("{raw:?} is not a size; use for example 64M or 1G")),
     };
     let size = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
-    match size {
-        Some(size) if (MIN_HISTORY_MEM..=MAX_HISTORY_MEM).contains(&size) => Ok(size),
-        Some(_) => Err(format!("{raw} is out of range: the history takes between 8M and 16G")),
-        None => Err(format!("{raw:?} is not a size; use for example 64M or 1G")),
-    }
+    size.ok_or_else(|| format!("{raw:?} is not a size; use for example 64M or 1G"))
 }
 
 pub(super) fn launcher(raw: &str) -> Result<LauncherChoice, String> {

@@ -3,6 +3,7 @@
 mod sample_groups;
 mod scope;
 
+use crate::archive::Archive;
 use crate::clock::Clock;
 use crate::fleet::{Event, Fleet, NodeEvent};
 use crate::live::{Encoded, Hub, Mailbox, Request, TopicFeed};
@@ -98,6 +99,7 @@ pub struct EventLoop {
     needs_trim: bool,
     coalesced: u64,
     recorder: Option<Recorder>,
+    archive: Option<Archive>,
 }
 
 /// A topic as filtered for a viewer.
@@ -141,6 +143,7 @@ impl EventLoop {
             needs_trim: false,
             coalesced: 0,
             recorder: None,
+            archive: None,
         };
         (event_loop, hub, plan_rx)
     }
@@ -148,6 +151,11 @@ impl EventLoop {
     /// Records every event of the fleet.
     pub fn record_to(&mut self, recorder: Recorder) {
         self.recorder = Some(recorder);
+    }
+
+    /// Stores the long-term history.
+    pub fn store_to(&mut self, archive: Archive) {
+        self.archive = Some(archive);
     }
 
     /// Runs until `shutdown` becomes true, then notifies every subscriber.
@@ -200,7 +208,17 @@ impl EventLoop {
                 catch_up_at = Some(Instant::now() + CATCH_UP_DELAY);
             }
         }
+        self.store_history(self.clock.now_ms(), true);
         self.shut_down();
+    }
+
+    fn store_history(&mut self, now_ms: u64, is_last: bool) {
+        let Some(archive) = &self.archive else { return };
+        self.fleet
+            .history_mut()
+            .take_excerpts(now_ms, is_last)
+            .into_iter()
+            .for_each(|excerpt| archive.store(excerpt));
     }
 
     /// Returns whether a group of nodes has reported completely.
@@ -253,6 +271,7 @@ impl EventLoop {
     fn tick(&mut self) {
         let now_ms = self.clock.now_ms();
         self.fleet.handle(Event::Tick, now_ms);
+        self.store_history(now_ms, false);
         let (viewers, coalesced) = (self.subscribers.len() as u32, self.coalesced);
         // CPU time is reported in whole seconds, so that it is not itself a change every second.
         let cpu_ms = cpu_time_ms() / 1_000 * 1_000;

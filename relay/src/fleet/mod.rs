@@ -39,6 +39,10 @@ pub struct Fleet {
     /// The user in whose jobs further probes may run; empty if in none.
     user: Text,
     history: LongHistory,
+    /// What is wrong with the list of hosts.
+    host_notices: Vec<Text>,
+    /// Why the history is not stored.
+    storing_problem: Option<Text>,
     /// Unix time at which the relay's clock would read 0, in seconds, by the last job list.
     wall_offset_s: i64,
     changes: Changes,
@@ -66,6 +70,11 @@ impl Fleet {
     /// The long-term history of all nodes.
     pub fn history(&self) -> &LongHistory {
         &self.history
+    }
+
+    /// The same, to store or restore it.
+    pub fn history_mut(&mut self) -> &mut LongHistory {
+        &mut self.history
     }
 
     /// Converts Unix time in seconds to ms of the relay's clock.
@@ -110,7 +119,8 @@ impl Fleet {
             Event::Hosts { hosts, notices } => {
                 self.hosts = hosts;
                 self.settle_membership(now_ms);
-                self.set_status(RelayStatus { notices, ..self.status.clone() });
+                self.host_notices = notices;
+                self.settle_notices();
             }
             Event::Node(name, event) => {
                 self.update_node(&name, now_ms, |node, changes| node.handle(event, now_ms, changes));
@@ -131,6 +141,10 @@ impl Fleet {
                     }
                 }
                 self.history.tick(now_ms);
+            }
+            Event::Storing(problem) => {
+                self.storing_problem = problem;
+                self.settle_notices();
             }
             Event::Cluster(summary) => {
                 let cluster = Some(ClusterSummary { at_ms: now_ms, ..summary });
@@ -295,6 +309,11 @@ impl Fleet {
             let group = self.hosts.get(name).and_then(|host| host.group.as_ref());
             node.set_group(group, self.changes.node(name));
         }
+    }
+
+    fn settle_notices(&mut self) {
+        let notices = self.host_notices.iter().chain(&self.storing_problem).cloned().collect();
+        self.set_status(RelayStatus { notices, ..self.status.clone() });
     }
 
     fn set_status(&mut self, status: RelayStatus) {

@@ -3,12 +3,15 @@
 
 mod accumulator;
 mod budget;
+mod excerpt;
 mod query;
 mod row;
 mod tier;
 
+pub use excerpt::{Excerpt, NodeExcerpt, field_names};
 pub use query::{RangeSource, Span, VisibleNode};
 
+use excerpt::Taken;
 use nodeglass_protocol::picture::{HistorySample, NodePicture};
 use nodeglass_protocol::{GpuField, GpuUuid, HostField, NodeName};
 use row::{Moment, RowHistory};
@@ -26,6 +29,8 @@ pub struct LongHistory {
     /// Memory budget in bytes.
     budget: usize,
     trimmed_ms: u64,
+    /// What has been stored.
+    taken: Taken,
 }
 
 /// Long-term history of one node.
@@ -38,7 +43,7 @@ struct NodeHistory {
 impl LongHistory {
     /// An empty history that keeps at most about `budget` bytes.
     pub fn new(budget: usize) -> Self {
-        Self { nodes: BTreeMap::new(), budget, trimmed_ms: 0 }
+        Self { nodes: BTreeMap::new(), budget, trimmed_ms: 0, taken: Taken::default() }
     }
 
     /// Adds the newest sample of a node.
@@ -55,6 +60,9 @@ impl LongHistory {
     /// Enters samples that were taken while the link was broken, oldest first. Slots that have values
     /// already keep them.
     pub fn backfill(&mut self, node: &NodePicture, samples: &[HistorySample]) {
+        if let Some(first) = samples.first() {
+            self.taken.reopen(first.at_ms);
+        }
         let history = self.node(&node.name);
         for (position, gpu) in node.gpus.iter().take(MAX_GPUS).enumerate() {
             let moment = |sample: &HistorySample| {

@@ -2,7 +2,7 @@
 
 use nodeglass_protocol::range::{Summaries, Summary};
 use nodeglass_protocol::trace::Trace;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -141,6 +141,33 @@ impl Tier {
                 self.sealed.insert(at, Chunk::encode(number, first, &fields));
             }
         }
+    }
+
+    /// Enters the summaries of slots, by field; slots that have some keep them.
+    pub(super) fn restore(&mut self, slots: &BTreeMap<u64, Vec<Option<Summary>>>) {
+        for (slot, summaries) in slots {
+            if self.open.is_empty() || slot / CHUNK > self.open_number {
+                self.push(*slot, summaries);
+                continue;
+            }
+            for (field, summary) in summaries.iter().enumerate() {
+                if let Some(summary) = summary {
+                    self.backfill(field, &[(*slot, *summary)]);
+                }
+            }
+        }
+    }
+
+    /// Number of the newest slot with a summary.
+    pub(super) fn newest_slot(&self) -> Option<u64> {
+        let newest = |fields: &[Summaries]| {
+            fields
+                .iter()
+                .filter_map(|field| field.since(0).filter(|(_, summary)| summary.is_some()).last())
+                .map(|(slot, _)| slot)
+                .max()
+        };
+        newest(&self.open).or_else(|| newest(&self.sealed.back()?.decode()))
     }
 
     /// Number of the oldest slot with a summary.

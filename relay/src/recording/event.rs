@@ -139,7 +139,12 @@ impl RecordedEvent {
             Event::Launcher(launcher) => Self::Launcher(launcher),
             Event::Node(node, event) => Self::Node(node, RecordedNodeEvent::of(event)?),
             Event::JobProbe(node, job, event) => Self::JobProbe(node, job, RecordedNodeEvent::of(event)?),
-            Event::Audit(_) | Event::Sharing(_) | Event::Tick | Event::Replay(_) | Event::Status { .. } => {
+            Event::Audit(_)
+            | Event::Sharing(_)
+            | Event::Tick
+            | Event::Storing(_)
+            | Event::Replay(_)
+            | Event::Status { .. } => {
                 return None;
             }
         })

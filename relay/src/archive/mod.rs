@@ -1,0 +1,15 @@
+//! Stores the long-term history on disk, on a thread of its own, and restores it when a relay starts.
+//!
+//! The directory has segments of ten-second slots, one an hour, and of one-minute slots, one a day. A segment is a
+//! [file of frames](crate::frame_file), each with the slots of all nodes. A run of the relay only appends to segments
+//! that it created.
+
+mod load;
+mod segment;
+mod writer;
+
+pub use load::load;
+pub use writer::{Archive, ArchiveError, Storing};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! Histories that are stored and restored by another run of the relay, whatever happened to the files.
+
+use super::segment::{Kind, segments};
+use super::*;
+use crate::frame_file::HEADER;
+use crate::history::{Excerpt, LongHistory, NodeExcerpt, Span, VisibleNode, field_names};
+use crate::state_dir::StateDir;
+use nodeglass_protocol::live::{CLOCK_STARTS_AT_MS, Topic};
+use nodeglass_protocol::range::{RangeQuery, Summaries, Summary};
+use nodeglass_protocol::{Cell, Field, GpuField, GpuUuid, NodeName};
+use std::fs;
+use std::ops::Range;
+
+const WALL_MS: u64 = 1_795_500_000_000;
+const STEP_MS: u64 = 10_000;
+
+fn name() -> NodeName {
+    NodeName::new("n1").unwrap()
+}
+
+fn uuid() -> GpuUuid {
+    GpuUuid::new("GPU-1")
+}
+
+fn value(slot: u64) -> u32 {
+    (slot % 1_000) as u32
+}
+
+/// Every field of one GPU has a value that names its slot.
+fn excerpt(slots: Range<u64>) -> Excerpt {
+    let mut summaries = Summaries::default();
+    slots.clone().for_each(|slot| summaries.push(slot, Summary::of(Cell::steps(value(slot)))));
+    let fields = vec![summaries; field_names().0.len()];
+    let node = NodeExcerpt { name: name(), host: Vec::new(), gpus: vec![(uuid(), fields)] };
+    Excerpt { step_ms: STEP_MS, slots, nodes: vec![node] }
+}
+
+/// Stores slots in frames of six, by a relay that started at `wall_ms`.
+fn store(dir: &StateDir, wall_ms: u64, slots: Range<u64>) {
+    let archive = Archive::open(dir.clone(), 1 << 30, wall_ms - CLOCK_STARTS_AT_MS).unwrap();
+    slots.step_by(6).for_each(|slot| {
+        while archive_is_full(&archive) {
+            std::thread::yield_now();
+        }
+        archive.store(excerpt(slot..slot + 6));
+    });
+}
+
+/// The queue holds few excerpts, and these come faster than once a minute.
+fn archive_is_full(_: &Archive) -> bool {
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    false
+}
+
+/// The utilisation that a relay restores that starts at `wall_ms`, by slot of ten seconds.
+fn restored(dir: &StateDir, wall_ms: u64) -> Vec<(u64, u32)> {
+    let mut history = LongHistory::new(64 << 20);
+    load(dir, &mut history, CLOCK_STARTS_AT_MS, wall_ms);
+    let query = RangeQuery {
+        topic: Topic::Overview,
+        from_ms: CLOCK_STARTS_AT_MS - 5_400_000,
+        to_ms: CLOCK_STARTS_AT_MS,
+        step_ms: STEP_MS,
+        gpu_fields: vec![GpuField::Util.name().into()],
+        host_fields: Vec::new(),
+    };
+    let nodes = [VisibleNode { name: name(), gpus: vec![(uuid(), Span::ALL)], host: None }];
+    let range = history.select(&query, &nodes).read();
+    let field = range.nodes[0].gpus[0].fields.first();
+    let values = field.into_iter().flat_map(|field| field.since(0));
+    values.filter_map(|(slot, summary)| Some((slot, summary?.mean.value()?))).collect()
+}
+
+fn scratch() -> (tempfile::TempDir, StateDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = StateDir::at(folder.path().join("history")).unwrap();
+    (folder, dir)
+}
+
+const FIRST: u64 = CLOCK_STARTS_AT_MS / STEP_MS;
+
+#[test]
+fn the_next_relay_finds_the_slots_at_their_time_of_day() {
+    let (_folder, dir) = scratch();
+    store(&dir, WALL_MS, FIRST..FIRST + 60);
+    // It starts an hour later; its clock reads the same then.
+    let slots = restored(&dir, WALL_MS + 3_600_000);
+    let expected: Vec<_> = (0..60).map(|slot| (FIRST + slot - 360, value(FIRST + slot))).collect();
+    assert_eq!(slots, expected);
+    // A fraction of a slot later, they are in the nearest one.
+    let slots = restored(&dir, WALL_MS + 3_600_000 + 4_000);
+    assert_eq!(slots.first(), Some(&(FIRST - 360, value(FIRST))));
+    assert!(restored(&dir, WALL_MS + 8 * 86_400_000).is_empty());
+}
+
+#[test]
+fn a_segment_cut_at_any_byte_restores_its_complete_frames() {
+    let (_folder, dir) = scratch();
+    store(&dir, WALL_MS, FIRST..FIRST + 18);
+    let path = segments(dir.path()).unwrap()[0].path.clone();
+    let bytes = fs::read(&path).unwrap();
+    let mut seen = Vec::new();
+    for length in 0..=bytes.len() {
+        fs::write(&path, &bytes[..length]).unwrap();
+        let count = restored(&dir, WALL_MS + 3_600_000).len();
+        assert!(count % 6 == 0 && count <= 18 && seen.last().is_none_or(|before| *before <= count));
+        seen.push(count);
+    }
+    assert_eq!(seen.last(), Some(&18));
+    // A damaged byte costs that frame and what follows, and never the relay.
+    for position in (HEADER..bytes.len()).step_by(5) {
+        let mut damaged = bytes.clone();
+        damaged[position] ^= 0x10;
+        fs::write(&path, &damaged).unwrap();
+        assert!(restored(&dir, WALL_MS + 3_600_000).len() < 18);
+    }
+}
+
+#[test]
+fn a_segment_of_another_version_is_left_alone() {
+    let (_folder, dir) = scratch();
+    store(&dir, WALL_MS, FIRST..FIRST + 6);
+    let path = segments(dir.path()).unwrap()[0].path.clone();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[4] = 99;
+    fs::write(&path, &bytes).unwrap();
+    assert!(restored(&dir, WALL_MS + 3_600_000).is_empty());
+    store(&dir, WALL_MS + 60_000, FIRST..FIRST + 6);
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+    assert_eq!(restored(&dir, WALL_MS + 3_600_000).len(), 6);
+}
+
+#[test]
+fn two_relays_do_not_store_in_one_directory() {
+    let (_folder, dir) = scratch();
+    let _first = Archive::open(dir.clone(), 1 << 30, 0).unwrap();
+    assert!(matches!(Archive::open(dir, 1 << 30, 0), Err(ArchiveError::Locked(_))));
+}
+
+#[test]
+fn old_segments_and_those_beyond_the_cap_are_deleted_fine_ones_first() {
+    let (_folder, dir) = scratch();
+    let now_ms = crate::clock::Clock::wall_ms();
+    let file = |kind: Kind, age_ms: u64| dir.path().join(kind.file_name(now_ms - age_ms));
+    let hour_ms = 3_600_000;
+    let (old, fine, coarse) =
+        (file(Kind::Fine, 8 * hour_ms), file(Kind::Fine, 2 * hour_ms), file(Kind::Coarse, 100 * hour_ms));
+    for path in [&old, &fine, &coarse] {
+        fs::write(path, vec![0; 40_000]).unwrap();
+    }
+    drop(Archive::open(dir.clone(), 1 << 30, 0).unwrap());
+    assert!(!old.exists() && fine.exists() && coarse.exists());
+    drop(Archive::open(dir.clone(), 60_000, 0).unwrap());
+    assert!(!fine.exists() && coarse.exists());
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_written_is_reported_and_the_relay_lives_on() {
+    let (_folder, dir) = scratch();
+    let archive = Archive::open(dir.clone(), 1 << 30, 0).unwrap();
+    let mut state = archive.state();
+    // A file in the way of the directory, as permissions do not stop root.
+    fs::rename(dir.path(), dir.path().with_extension("moved")).unwrap();
+    archive.store(excerpt(FIRST..FIRST + 6));
+    state.changed().await.unwrap();
+    assert!(state.borrow_and_update().is_err());
+    fs::rename(dir.path().with_extension("moved"), dir.path()).unwrap();
+    archive.store(excerpt(FIRST + 6..FIRST + 12));
+    state.changed().await.unwrap();
+    assert!(state.borrow_and_update().is_ok());
+}

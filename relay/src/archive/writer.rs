@@ -1,0 +1,182 @@
+//! Writes segments on a thread of its own, so that the event loop never waits for a disk.
+
+use super::segment::{FORMAT, Kind, Segment, encode, segments};
+use crate::frame_file::{MAX_PAYLOAD, push_frame, write_header};
+use crate::history::Excerpt;
+use crate::state_dir::{StateDir, StateDirError};
+use nodeglass_protocol::Text;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use tokio::sync::watch;
+
+/// Excerpts that wait for the disk: those of some minutes.
+const QUEUE: usize = 8;
+
+/// Whether the history is being stored; otherwise why not, a complete sentence.
+pub type Storing = Result<(), Text>;
+
+/// Stores excerpts. Dropping it completes what is queued.
+#[derive(Debug)]
+pub struct Archive {
+    queue: Option<SyncSender<Excerpt>>,
+    thread: Option<JoinHandle<()>>,
+    state: watch::Sender<Storing>,
+}
+
+/// Why a history cannot be stored.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// The directory cannot be used.
+    #[error(transparent)]
+    Dir(#[from] StateDirError),
+    /// Another relay stores its history there.
+    #[error("another relay of yours stores its history in {0}")]
+    Locked(String),
+    /// The system call failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Archive {
+    /// Locks a directory and stores excerpts in it, at most about `cap` bytes. `wall_ahead_ms` is the time of day
+    /// minus the relay's clock.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn open(dir: StateDir, cap: u64, wall_ahead_ms: u64) -> Result<Self, ArchiveError> {
+        let lock = File::open(dir.private_file("lock")?)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| ArchiveError::Locked(dir.path().display().to_string()))?;
+        let (queue, excerpts) = sync_channel(QUEUE);
+        let (state, _) = watch::channel(Ok(()));
+        let mut writer = Writer { dir, cap, wall_ahead_ms, open: Vec::new() };
+        let reported = state.clone();
+        let run = move || {
+            writer.run(&excerpts, &reported);
+            drop(lock);
+        };
+        let thread = std::thread::Builder::new().name("history".to_owned()).spawn(run)?;
+        Ok(Self { queue: Some(queue), thread: Some(thread), state })
+    }
+
+    /// Whether storing works; changes with it.
+    pub fn state(&self) -> watch::Receiver<Storing> {
+        self.state.subscribe()
+    }
+
+    /// Stores an excerpt; while the disk does not keep up, it is dropped.
+    pub fn store(&self, excerpt: Excerpt) {
+        let Some(queue) = &self.queue else { return };
+        if let Err(TrySendError::Full(_)) = queue.try_send(excerpt) {
+            report(&self.state, Err("the disk is too slow to store the history".into()));
+        }
+    }
+}
+
+impl Drop for Archive {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Publishes whether storing works, and logs it when that changes.
+fn report(state: &watch::Sender<Storing>, now: Storing) {
+    state.send_if_modified(|before| {
+        if *before == now {
+            return false;
+        }
+        match &now {
+            Ok(()) => tracing::info!("the history is stored again"),
+            Err(why) => tracing::warn!(%why, "the history is not stored at present"),
+        }
+        *before = now;
+        true
+    });
+}
+
+/// The segments that this run appends to.
+struct Writer {
+    dir: StateDir,
+    cap: u64,
+    wall_ahead_ms: u64,
+    open: Vec<(Segment, File)>,
+}
+
+impl Writer {
+    fn run(&mut self, excerpts: &Receiver<Excerpt>, state: &watch::Sender<Storing>) {
+        self.trim(wall_ms());
+        for excerpt in excerpts {
+            let stored = self.store(excerpt, wall_ms());
+            let why = |error: io::Error| Text::new(format!("{}: {error}", self.dir.path().display()));
+            report(state, stored.map_err(why));
+        }
+    }
+
+    fn store(&mut self, excerpt: Excerpt, wall_ms: u64) -> io::Result<()> {
+        let kind = Kind::of(excerpt.step_ms);
+        let payload = encode(excerpt, self.wall_ahead_ms)?;
+        if payload.len() > MAX_PAYLOAD {
+            return Err(io::Error::other("the history of a minute is too large to be stored"));
+        }
+        let mut bytes = Vec::with_capacity(payload.len() + 8);
+        push_frame(&mut bytes, &payload);
+        self.open.retain(|(segment, _)| {
+            let age_ms = u128::from(wall_ms.saturating_sub(segment.wall_ms));
+            segment.kind != kind || age_ms < kind.length().as_millis()
+        });
+        if !self.open.iter().any(|(segment, _)| segment.kind == kind) {
+            self.trim(wall_ms);
+            self.begin(kind, wall_ms)?;
+        }
+        let Some((segment, file)) = self.open.iter_mut().find(|(segment, _)| segment.kind == kind) else {
+            return Ok(());
+        };
+        let written = file.write_all(&bytes).and_then(|()| file.sync_data());
+        if let Err(error) = written {
+            // On a full disk, the beginning of the frame was written.
+            let _ = file.set_len(segment.bytes);
+            self.open.retain(|(segment, _)| segment.kind != kind);
+            return Err(error);
+        }
+        segment.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn begin(&mut self, kind: Kind, wall_ms: u64) -> io::Result<()> {
+        let path = self.dir.path().join(kind.file_name(wall_ms));
+        let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
+        let mut header = Vec::new();
+        write_header(&mut header, FORMAT)?;
+        if let Err(error) = file.write_all(&header) {
+            let _ = std::fs::remove_file(&path);
+            return Err(error);
+        }
+        self.open.push((Segment { kind, wall_ms, path, bytes: header.len() as u64 }, file));
+        Ok(())
+    }
+
+    /// Deletes segments that are too old, then the oldest ones that exceed the cap: those of ten seconds first.
+    fn trim(&self, wall_ms: u64) {
+        let Ok(found) = segments(self.dir.path()) else { return };
+        let mut total: u64 = found.iter().map(|segment| segment.bytes).sum();
+        for segment in found {
+            let age_ms = u128::from(wall_ms.saturating_sub(segment.wall_ms));
+            let is_old = age_ms > (segment.kind.keep() + segment.kind.length()).as_millis();
+            let is_open = self.open.iter().any(|(open, _)| open.path == segment.path);
+            if (is_old || total > self.cap) && !is_open && std::fs::remove_file(&segment.path).is_ok() {
+                total = total.saturating_sub(segment.bytes);
+            }
+        }
+    }
+}
+
+fn wall_ms() -> u64 {
+    crate::clock::Clock::wall_ms()
+}
