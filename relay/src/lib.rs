@@ -22,6 +22,7 @@ pub mod live;
 pub mod log;
 mod memory;
 pub mod nodes;
+pub mod report;
 pub mod share;
 pub mod slurm;
 pub mod state_dir;

@@ -34,6 +34,7 @@ const PURE: &[(&str, &[&str])] = &[
         &["tokio", "std::fs", "std::net", "std::process", "std::time::Instant", "std::time::SystemTime"],
     ),
     ("relay/src/fleet", &["tokio", "axum", "ssh2", "std::net", "std::process", "std::fs"]),
+    ("relay/src/report", &["tokio", "axum", "rusqlite", "std::net", "std::process", "std::fs", "std::time"]),
     ("relay/src/share/policy", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
     ("relay/src/share/table", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
     ("frontend/src/chart", &["leptos", "web_sys", "wasm_bindgen", "gloo_net", "gloo_timers"]),
