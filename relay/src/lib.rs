@@ -26,5 +26,6 @@ pub mod report;
 pub mod share;
 pub mod slurm;
 pub mod state_dir;
+pub mod store;
 mod token_bucket;
 pub mod web;

@@ -1,0 +1,178 @@
+//! Stores the sums of jobs in SQLite, on a thread of its own: nothing else waits for a disk.
+
+mod database;
+mod filesystem;
+
+pub use database::{Database, Origin, StoreError};
+
+use crate::report::JobRecord;
+use crate::state_dir::StateDir;
+use nodeglass_protocol::{JobId, Text};
+use std::collections::VecDeque;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// Capacity of the channel of requests.
+const REQUESTS: usize = 64;
+/// How long the thread waits after a failure before it tries again.
+const RETRY: Duration = Duration::from_secs(10);
+/// Maximum number of records that wait for the disk; the oldest is dropped first.
+const MAX_WAITING: usize = 4_096;
+
+/// Where jobs are stored.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// `jobs.db` in the user's state directory.
+    StateDir,
+    /// `jobs.db` in this directory.
+    Dir(StateDir),
+    /// Nowhere beyond the process.
+    Memory,
+}
+
+/// Handle to the thread that owns the database. Cheap to clone; no method waits for a disk.
+#[derive(Clone, Debug)]
+pub struct JobStore {
+    requests: SyncSender<Request>,
+}
+
+#[derive(Debug)]
+enum Request {
+    Save(Vec<JobRecord>),
+    Job { id: JobId, reply: oneshot::Sender<Option<JobRecord>> },
+}
+
+impl JobStore {
+    /// Starts the thread. It passes on what an earlier run of this relay stored of jobs that had not ended, once.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start(
+        place: Place,
+        origin: Origin,
+        restored: impl FnOnce(Vec<JobRecord>) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (requests, receiver) = mpsc::sync_channel(REQUESTS);
+        let worker = Worker { place, origin, database: None, waiting: VecDeque::new(), failure: None };
+        thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver, restored))?;
+        Ok(Self { requests })
+    }
+
+    /// Stores records; returns them if the thread is busy, to be passed again.
+    pub fn save(&self, records: Vec<JobRecord>) -> Option<Vec<JobRecord>> {
+        match self.requests.try_send(Request::Save(records)) {
+            Err(TrySendError::Full(Request::Save(records))) => Some(records),
+            _ => None,
+        }
+    }
+
+    /// The stored record of a job's latest run.
+    pub async fn job(&self, id: JobId) -> Option<JobRecord> {
+        let (reply, response) = oneshot::channel();
+        self.requests.try_send(Request::Job { id, reply }).ok()?;
+        response.await.ok()?
+    }
+}
+
+/// The thread's state.
+struct Worker {
+    place: Place,
+    origin: Origin,
+    database: Option<Database>,
+    waiting: VecDeque<JobRecord>,
+    /// What was last reported, and when to try again.
+    failure: Option<(Text, Instant)>,
+}
+
+impl Worker {
+    fn run(mut self, requests: &Receiver<Request>, restored: impl FnOnce(Vec<JobRecord>)) {
+        let mut restored = Some(restored);
+        loop {
+            if self.is_due() && self.database.is_none() {
+                match self.open() {
+                    Ok(database) => self.database = Some(database),
+                    Err(error @ StoreError::Newer { .. }) => {
+                        tracing::error!("{error}");
+                        return;
+                    }
+                    Err(error) => self.failed(&error),
+                }
+            }
+            if let Some(database) = &self.database
+                && let Some(restored) = restored.take()
+            {
+                restored(database.unfinished(&self.origin).unwrap_or_default());
+            }
+            self.write();
+            match requests.recv_timeout(RETRY) {
+                Ok(Request::Save(records)) => {
+                    self.waiting.extend(records);
+                    let over = self.waiting.len().saturating_sub(MAX_WAITING);
+                    self.waiting.drain(..over);
+                }
+                Ok(Request::Job { id, reply }) => {
+                    let _ = reply.send(self.job(id));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.write(),
+            }
+        }
+    }
+
+    fn open(&self) -> Result<Database, StoreError> {
+        let dir = match &self.place {
+            Place::Memory => return Database::in_memory(),
+            Place::Dir(dir) => dir.clone(),
+            Place::StateDir => StateDir::open()?,
+        };
+        let (database, aside) = Database::open(&dir)?;
+        if let Some(aside) = aside {
+            tracing::error!(kept = %aside.display(), "the database of jobs was damaged; a new one was begun");
+        }
+        Ok(database)
+    }
+
+    /// Writes what waits, if the last failure is long enough ago.
+    fn write(&mut self) {
+        if self.waiting.is_empty() || !self.is_due() {
+            return;
+        }
+        let Some(database) = &mut self.database else { return };
+        match database.save(&self.origin, self.waiting.make_contiguous()) {
+            Ok(()) => {
+                self.waiting.clear();
+                if self.failure.take().is_some() {
+                    tracing::info!("jobs are stored again");
+                }
+            }
+            Err(error) => {
+                if error.is_damage() {
+                    // It is set aside when it is opened.
+                    self.database = None;
+                }
+                self.failed(&error);
+            }
+        }
+    }
+
+    /// The newest record of a job, stored or not.
+    fn job(&self, id: JobId) -> Option<JobRecord> {
+        let waiting = self.waiting.iter().rev().find(|record| record.job.id == id);
+        waiting.cloned().or_else(|| self.database.as_ref()?.job(id).ok()?)
+    }
+
+    fn is_due(&self) -> bool {
+        self.failure.as_ref().is_none_or(|(_, at)| Instant::now() >= *at)
+    }
+
+    /// Reports a failure once, however often it recurs.
+    fn failed(&mut self, error: &StoreError) {
+        let message = Text::new(error.to_string());
+        if self.failure.as_ref().is_none_or(|(reported, _)| *reported != message) {
+            tracing::warn!("{message}; trying again every {} s", RETRY.as_secs());
+        }
+        self.failure = Some((message, Instant::now() + RETRY));
+    }
+}
