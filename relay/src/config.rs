@@ -7,6 +7,7 @@
 pub mod bind;
 mod command;
 mod file;
+mod reports;
 mod requested;
 mod share;
 mod unknown;
@@ -14,6 +15,7 @@ mod value;
 
 pub use bind::BindAddr;
 pub use command::{ReadError, Request, read, settings};
+pub use reports::{Days, ExportForm, HistoryOrder, ReportForm, ReportOrder};
 pub(crate) use requested::whose;
 pub use requested::{Difference, Requested};
 pub use share::{ShareArgs, ShareCommand, ShareOrder};

@@ -3,7 +3,7 @@
 use super::summary::Report;
 use super::text::{amount_bytes, duration};
 use super::totals::NodeTotals;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// There is no advice about a shorter run, in s,
 const MIN_ELAPSED_S: u64 = 600;
@@ -21,7 +21,7 @@ const LIMIT_STEP_S: u64 = 900;
 const SPARE_LIMIT_S: u64 = 3_600;
 
 /// One piece of advice.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
     /// What was observed, a complete sentence with its numbers.
     pub text: String,

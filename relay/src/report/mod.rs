@@ -9,7 +9,7 @@ mod totals;
 
 pub use advice::Advice;
 pub use summary::{GpuReport, Report, Throttled, Totals};
-pub use text::{amount_bytes, duration, markdown, text};
+pub use text::{aligned, amount_bytes, duration, markdown, text};
 pub use totals::{GpuTotals, IDLE_PCT, Integral, NodeTotals};
 
 use nodeglass_protocol::field::{Field as _, Row};
@@ -48,6 +48,9 @@ pub struct JobReports {
     nodes: BTreeMap<NodeName, NodeClock>,
     /// Records of ended jobs that nobody took yet.
     finished: Vec<JobRecord>,
+    /// What an earlier run of the relay stored, until the first job list.
+    restored: Vec<JobRecord>,
+    has_list: bool,
 }
 
 /// A running job.
@@ -76,6 +79,27 @@ struct JobOnNode {
     /// Time of its first sample, which only starts the clock.
     joined_ms: Option<u64>,
     totals: NodeTotals,
+}
+
+impl JobRecord {
+    /// Leaves out what a guest may not see, who sees the job as `visible`; `None` if that is another run of it.
+    pub fn for_guest(mut self, visible: Job) -> Option<Self> {
+        if self.job.start != visible.start {
+            return None;
+        }
+        let count = self.nodes.len();
+        self.nodes.retain(|node| visible.nodes.contains(&node.node));
+        let is_part = self.nodes.len() < count;
+        self.job = visible;
+        if is_part {
+            // They are of the whole job.
+            (self.job.gpu_count, self.job.cpus, self.job.mem_bytes) = (None, None, None);
+            self.job.node_count = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        }
+        // It follows from the arguments of processes.
+        self.application = None;
+        Some(self)
+    }
 }
 
 impl JobReports {
@@ -110,6 +134,8 @@ impl JobReports {
             }
             self.jobs.insert(job.id, Tracked { job: job.clone(), application });
         }
+        self.has_list = true;
+        self.merge_restored();
     }
 
     /// Adds the newest sample of a node. It stands for the time since the one before, at most as long as that
@@ -196,9 +222,16 @@ impl JobReports {
         }
     }
 
-    /// Adds the sums of an earlier run of the relay to those of jobs that still run.
+    /// Adds the sums of an earlier run of the relay to those of jobs that still run, once there is a job list.
     pub fn restore(&mut self, records: Vec<JobRecord>) {
-        for record in records {
+        self.restored = records;
+        if self.has_list {
+            self.merge_restored();
+        }
+    }
+
+    fn merge_restored(&mut self) {
+        for record in std::mem::take(&mut self.restored) {
             let Some(tracked) = self.jobs.get_mut(&record.job.id) else { continue };
             if record.is_final || tracked.job.start != record.job.start {
                 continue;

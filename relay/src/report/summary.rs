@@ -4,7 +4,7 @@ use super::JobRecord;
 use super::advice::{self, Advice};
 use super::totals::{BINS, GpuTotals, Integral, NodeTotals, THROTTLE_REASONS};
 use nodeglass_protocol::job::{JobState, TimeLimit};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Milliseconds of an hour.
 const HOUR_MS: f64 = 3_600_000.0;
@@ -12,7 +12,7 @@ const HOUR_MS: f64 = 3_600_000.0;
 const KWH_J: f64 = 3_600_000.0;
 
 /// What a job did with what it was given. A value that was never known is absent, not zero.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Numeric job id.
     pub job: u32,
@@ -59,7 +59,7 @@ pub struct Report {
 }
 
 /// Sums over all GPUs and nodes of a job.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
     /// Number of GPUs by SLURM, else as observed.
     pub gpus: u32,
@@ -122,16 +122,16 @@ pub struct Totals {
 }
 
 /// How long clocks were lowered for one reason.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Throttled {
     /// The reason.
-    pub reason: &'static str,
+    pub reason: String,
     /// Sum over the GPUs, in s.
     pub seconds: f64,
 }
 
 /// One GPU of a job.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuReport {
     /// Its node.
     pub node: String,
@@ -325,5 +325,10 @@ fn distribution(bins_ms: &[u64; BINS]) -> Option<[f64; BINS]> {
 
 fn throttled(held_ms: &[u64; THROTTLE_REASONS.len()]) -> Vec<Throttled> {
     let reasons = THROTTLE_REASONS.iter().zip(held_ms).filter(|(_, held_ms)| **held_ms > 0);
-    reasons.map(|((_, reason), held_ms)| Throttled { reason, seconds: *held_ms as f64 / 1_000.0 }).collect()
+    reasons
+        .map(|((_, reason), held_ms)| Throttled {
+            reason: (*reason).to_owned(),
+            seconds: *held_ms as f64 / 1_000.0,
+        })
+        .collect()
 }

@@ -169,7 +169,7 @@ fn rates_counters_throttling_and_the_jobs_usage_are_added_up() {
     reports.count_xid(&node_name(), &GpuUuid::new("GPU-other"));
     let totals = ended(&mut reports, 1, 1_010).totals;
     assert_eq!(totals.pcie_rx_bytes, Some(10.0 * f64::from(1 << 20)));
-    let throttled: Vec<_> = totals.throttled.iter().map(|one| (one.reason, one.seconds)).collect();
+    let throttled: Vec<_> = totals.throttled.iter().map(|one| (one.reason.as_str(), one.seconds)).collect();
     assert_eq!(throttled, [("too hot (hardware)", 4.0), ("power limit", 10.0)]);
     assert_eq!((totals.ecc_corrected, totals.xids), (Some(9), 1));
     assert_eq!((totals.cpus_used, totals.cpus_peak), (Some(2.0), Some(3.0)));

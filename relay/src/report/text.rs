@@ -17,7 +17,7 @@ pub fn text(report: &Report, note: Option<&str>) -> String {
     }
     if !report.gpus.is_empty() {
         out.push('\n');
-        out.push_str(&aligned(&gpu_table(report)));
+        out.push_str(&aligned(&gpu_table(report), 1));
     }
     if !report.advice.is_empty() {
         out.push_str("\nAdvice\n");
@@ -178,8 +178,8 @@ fn gpu_table(report: &Report) -> Vec<Vec<String>> {
     [header.map(str::to_owned).to_vec()].into_iter().chain(report.gpus.iter().map(row)).collect()
 }
 
-/// Columns of text, the first one aligned to the left and the others to the right.
-fn aligned(rows: &[Vec<String>]) -> String {
+/// Columns of text, the first `texts` of them aligned to the left and the others to the right.
+pub fn aligned(rows: &[Vec<String>], texts: usize) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..columns).map(width).collect();
@@ -187,7 +187,7 @@ fn aligned(rows: &[Vec<String>]) -> String {
     for row in rows {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let _ = match column {
-                0 => write!(out, "  {cell:width$}"),
+                column if column < texts => write!(out, "  {cell:width$}"),
                 _ => write!(out, "  {cell:>width$}"),
             };
         }

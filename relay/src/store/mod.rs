@@ -42,6 +42,7 @@ pub struct JobStore {
 enum Request {
     Save(Vec<JobRecord>),
     Job { id: JobId, reply: oneshot::Sender<Option<JobRecord>> },
+    Flush { reply: oneshot::Sender<()> },
 }
 
 impl JobStore {
@@ -60,6 +61,14 @@ impl JobStore {
         Ok(Self { requests })
     }
 
+    /// A store that lasts as long as the process.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn in_memory() -> std::io::Result<Self> {
+        Self::start(Place::Memory, Origin { cluster: String::new(), host: String::new() }, drop)
+    }
+
     /// Stores records; returns them if the thread is busy, to be passed again.
     pub fn save(&self, records: Vec<JobRecord>) -> Option<Vec<JobRecord>> {
         match self.requests.try_send(Request::Save(records)) {
@@ -73,6 +82,14 @@ impl JobStore {
         let (reply, response) = oneshot::channel();
         self.requests.try_send(Request::Job { id, reply }).ok()?;
         response.await.ok()?
+    }
+
+    /// Waits until everything that was passed before is written or has failed.
+    pub async fn flush(&self) {
+        let (reply, response) = oneshot::channel();
+        if self.requests.try_send(Request::Flush { reply }).is_ok() {
+            let _ = response.await;
+        }
     }
 }
 
@@ -114,6 +131,10 @@ impl Worker {
                 }
                 Ok(Request::Job { id, reply }) => {
                     let _ = reply.send(self.job(id));
+                }
+                Ok(Request::Flush { reply }) => {
+                    self.write();
+                    let _ = reply.send(());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.write(),
