@@ -276,11 +276,14 @@ impl Fleet {
             let ended_ms = now_ms.saturating_sub(ago_s.saturating_mul(1_000));
             nodes.get(name).map(|node| node.last_picture(job.id, ended_ms))
         };
-        if self.jobs.replace(jobs, wall_s, picture_of, &mut self.changes.switched) {
+        let changed = self.jobs.replace(jobs, wall_s, picture_of, &mut self.changes.switched);
+        // Before nodes are dropped whose jobs have ended.
+        let picture_of = |name: &NodeName| nodes.get(name).map(Node::picture);
+        self.reports.set_jobs(self.jobs.list(), (wall_s, now_ms), picture_of);
+        if changed {
             self.changes.jobs = true;
             self.settle_membership(now_ms);
         }
-        self.reports.set_jobs(self.jobs.list(), wall_s);
         self.set_status(RelayStatus { jobs: JobsHealth::Fresh { at_ms: now_ms }, ..self.status.clone() });
     }
 

@@ -1,9 +1,8 @@
 //! Advice for the next submission, each with its numbers and the line that would have fitted.
 
-use super::summary::Report;
-use super::text::{amount_bytes, duration};
-use super::totals::NodeTotals;
-use serde::{Deserialize, Serialize};
+use super::summary::{Advice, Report};
+use super::totals::{GpuTotals, NodeTotals};
+use super::units::{amount_bytes, duration};
 
 /// There is no advice about a shorter run, in s,
 const MIN_ELAPSED_S: u64 = 600;
@@ -20,15 +19,6 @@ const LIMIT_STEP_S: u64 = 900;
 /// and differences below this are no matter, in s.
 const SPARE_LIMIT_S: u64 = 3_600;
 
-/// One piece of advice.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Advice {
-    /// What was observed, a complete sentence with its numbers.
-    pub text: String,
-    /// The line of the batch script that would have fitted, if one would.
-    pub sbatch: Option<String>,
-}
-
 /// The advice that follows from a report.
 pub(super) fn of(report: &Report, nodes: &[NodeTotals]) -> Vec<Advice> {
     if report.elapsed_s < MIN_ELAPSED_S {
@@ -41,7 +31,7 @@ pub(super) fn of(report: &Report, nodes: &[NodeTotals]) -> Vec<Advice> {
 }
 
 fn gpus(nodes: &[NodeTotals]) -> Option<Advice> {
-    let is_unused = |gpu: &super::GpuTotals| {
+    let is_unused = |gpu: &GpuTotals| {
         gpu.util.known_ms > 0 && 100.0 * gpu.idle_ms as f64 >= UNUSED_PCT * gpu.util.known_ms as f64
     };
     let used_on = |node: &&NodeTotals| node.gpus.iter().filter(|gpu| !is_unused(gpu)).count();

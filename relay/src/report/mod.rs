@@ -4,13 +4,15 @@
 mod advice;
 mod application;
 mod summary;
+mod tail;
 mod text;
 mod totals;
+mod units;
 
-pub use advice::Advice;
-pub use summary::{GpuReport, Report, Throttled, Totals};
-pub use text::{aligned, amount_bytes, duration, markdown, text};
+pub use summary::{Advice, GpuReport, Report, Throttled, Totals};
+pub use text::{markdown, text};
 pub use totals::{GpuTotals, IDLE_PCT, Integral, NodeTotals};
+pub use units::{aligned, amount_bytes, duration};
 
 use nodeglass_protocol::field::{Field as _, Row};
 use nodeglass_protocol::job::{Job, JobState};
@@ -79,6 +81,16 @@ struct JobOnNode {
     /// Time of its first sample, which only starts the clock.
     joined_ms: Option<u64>,
     totals: NodeTotals,
+    /// The sums when SLURM last reported the job as running, and the time of their newest sample.
+    confirmed: Option<(u64, NodeTotals)>,
+}
+
+impl Report {
+    /// The report of a job's sums.
+    pub fn new(record: &JobRecord) -> Self {
+        let report = Self::without_advice(record);
+        Self { advice: advice::of(&report, &record.nodes), ..report }
+    }
 }
 
 impl JobRecord {
@@ -103,8 +115,14 @@ impl JobRecord {
 }
 
 impl JobReports {
-    /// Follows the job list at `wall_s`, in s since 1970: sums of new jobs begin, those of ended ones are final.
-    pub fn set_jobs(&mut self, jobs: &[Job], wall_s: i64) {
+    /// Follows the job list at `wall_s`, in s since 1970, and `now_ms`: sums of new jobs begin, those of ended ones
+    /// are final. What was sampled after the end of a job is left out, as far as `picture_of` its nodes has a history.
+    pub fn set_jobs<'a>(
+        &mut self,
+        jobs: &[Job],
+        (wall_s, now_ms): (i64, u64),
+        picture_of: impl Fn(&NodeName) -> Option<&'a NodePicture>,
+    ) {
         let listed: BTreeMap<JobId, &Job> = jobs.iter().map(|job| (job.id, job)).collect();
         let runs_on =
             |old: &Job| listed.get(&old.id).is_some_and(|job| job.is_active() && job.start == old.start);
@@ -118,6 +136,10 @@ impl JobReports {
         for id in over {
             // A job that was requeued is not the one that ended.
             let ended = listed.get(&id).filter(|job| matches!(job.state, JobState::Ended(_)));
+            if let Some(ended_s) = ended.and_then(|job| job.ended).filter(|ended_s| *ended_s < wall_s) {
+                let ago_s = wall_s.saturating_sub(ended_s).cast_unsigned();
+                self.cut(id, now_ms.saturating_sub(ago_s.saturating_mul(1_000)), &picture_of);
+            }
             self.finish(id, ended.copied(), wall_s);
         }
         for job in jobs.iter().filter(|job| job.is_active()) {
@@ -129,13 +151,55 @@ impl JobReports {
                 let node = self.nodes.entry(name.clone()).or_default();
                 if !node.jobs.iter().any(|known| known.job == job.id) {
                     let totals = NodeTotals::new(name.clone());
-                    node.jobs.push(JobOnNode { job: job.id, joined_ms: None, totals });
+                    node.jobs.push(JobOnNode { job: job.id, joined_ms: None, totals, confirmed: None });
                 }
             }
             self.jobs.insert(job.id, Tracked { job: job.clone(), application });
         }
         self.has_list = true;
         self.merge_restored();
+        self.confirm();
+    }
+
+    /// Keeps the sums of jobs that still run.
+    fn confirm(&mut self) {
+        for node in self.nodes.values_mut() {
+            let Some(last_ms) = node.last_ms else { continue };
+            for JobOnNode { job, joined_ms, totals, confirmed } in &mut node.jobs {
+                let state = self.jobs.get(job).map(|tracked| &tracked.job.state);
+                if joined_ms.is_some() && state.is_some_and(|state| *state != JobState::Completing) {
+                    *confirmed = Some((last_ms, totals.clone()));
+                }
+            }
+        }
+    }
+
+    /// Takes back what was sampled after a job's end: from what was last confirmed, the history leads up to it.
+    fn cut<'a>(
+        &mut self,
+        id: JobId,
+        ended_ms: u64,
+        picture_of: impl Fn(&NodeName) -> Option<&'a NodePicture>,
+    ) {
+        for (name, node) in &mut self.nodes {
+            if node.last_ms.is_none_or(|last_ms| last_ms <= ended_ms) {
+                continue;
+            }
+            let Some(on_node) = node.jobs.iter_mut().find(|known| known.job == id) else { continue };
+            let Some((from_ms, mut totals)) = on_node.confirmed.take() else { continue };
+            if let Some(picture) = picture_of(name) {
+                tail::add_history(&mut totals, picture, (from_ms, ended_ms), |sums, position| {
+                    let gpu = picture.gpus.get(position).filter(|gpu| is_of(gpu, id))?;
+                    gpu_totals(sums, position, gpu)
+                });
+            }
+            // They are rare, and the history does not have them.
+            for sums in &mut totals.gpus {
+                let counted = on_node.totals.gpus.iter().find(|counted| counted.uuid == sums.uuid);
+                sums.xids = counted.map_or(sums.xids, |counted| counted.xids);
+            }
+            on_node.totals = totals;
+        }
     }
 
     /// Adds the newest sample of a node. It stands for the time since the one before, at most as long as that
@@ -155,7 +219,7 @@ impl JobReports {
             node.gap = Some((at_ms - since_ms, at_ms - span_ms));
         }
         node.last_ms = Some(at_ms);
-        for JobOnNode { job, joined_ms, totals } in &mut node.jobs {
+        for JobOnNode { job, joined_ms, totals, .. } in &mut node.jobs {
             let span_ms = joined_ms.map_or(0, |_| span_ms);
             joined_ms.get_or_insert(at_ms);
             let usage = picture.job_usage.iter().find(|usage| usage.job == *job).map(|usage| &usage.row);
@@ -185,7 +249,7 @@ impl JobReports {
                 .iter()
                 .zip(sample.host.iter())
                 .for_each(|(field, cell)| host.set(*field, *cell));
-            for JobOnNode { job, joined_ms, totals } in &mut node.jobs {
+            for JobOnNode { job, joined_ms, totals, .. } in &mut node.jobs {
                 if joined_ms.is_none_or(|joined_ms| joined_ms >= sample.at_ms) {
                     continue;
                 }
@@ -241,9 +305,15 @@ impl JobReports {
             for earlier in record.nodes {
                 let node = self.nodes.entry(earlier.node.clone()).or_default();
                 match node.jobs.iter_mut().find(|known| known.job == record.job.id) {
-                    Some(known) => known.totals.merge(&earlier),
+                    Some(known) => {
+                        known.totals.merge(&earlier);
+                        if let Some((_, confirmed)) = &mut known.confirmed {
+                            confirmed.merge(&earlier);
+                        }
+                    }
                     None => {
-                        node.jobs.push(JobOnNode { job: record.job.id, joined_ms: None, totals: earlier });
+                        let (job, confirmed) = (record.job.id, None);
+                        node.jobs.push(JobOnNode { job, joined_ms: None, totals: earlier, confirmed });
                     }
                 }
             }

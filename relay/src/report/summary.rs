@@ -1,7 +1,6 @@
 //! The report of a job, computed from its sums.
 
 use super::JobRecord;
-use super::advice::{self, Advice};
 use super::totals::{BINS, GpuTotals, Integral, NodeTotals, THROTTLE_REASONS};
 use nodeglass_protocol::job::{JobState, TimeLimit};
 use serde::{Deserialize, Serialize};
@@ -167,9 +166,18 @@ pub struct GpuReport {
     pub fault_s: f64,
 }
 
+/// One piece of advice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advice {
+    /// What was observed, a complete sentence with its numbers.
+    pub text: String,
+    /// The line of the batch script that would have fitted, if one would.
+    pub sbatch: Option<String>,
+}
+
 impl Report {
-    /// The report of a job's sums.
-    pub fn new(record: &JobRecord) -> Self {
+    /// The report of a job's sums, without advice.
+    pub(super) fn without_advice(record: &JobRecord) -> Self {
         let JobRecord { job, nodes, .. } = record;
         let until_s = job.ended.unwrap_or(record.at_s);
         let elapsed_s = job.start.map_or(0, |start| until_s.saturating_sub(start).max(0).cast_unsigned());
@@ -177,7 +185,7 @@ impl Report {
             nodes.iter().flat_map(|node| node.gpus.iter().map(|gpu| GpuReport::new(node, gpu))).collect();
         let observed_ms: u64 = nodes.iter().map(|node| node.observed_ms).sum();
         let node_count = job.node_count.max(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
-        let mut report = Self {
+        Self {
             job: job.id.0,
             label: job.label.to_string(),
             name: job.name.to_string(),
@@ -202,9 +210,7 @@ impl Report {
             totals: Totals::new(record, elapsed_s),
             gpus,
             advice: Vec::new(),
-        };
-        report.advice = advice::of(&report, nodes);
-        report
+        }
     }
 
     /// GPU hours that were allocated and not used, as far as they were observed: the measure of waste.

@@ -8,6 +8,11 @@ use nodeglass_protocol::{Cell, Reading};
 
 const GIB: u64 = 1 << 30;
 
+/// The relay's clock started when job 7 did.
+fn relay_ms(wall_s: i64) -> u64 {
+    (wall_s - 1_000).cast_unsigned() * 1_000
+}
+
 fn node_name() -> NodeName {
     NodeName::new("n1").unwrap()
 }
@@ -45,14 +50,18 @@ fn node(at_ms: u64, gpus: &[(u64, u64)]) -> NodePicture {
 
 fn reports(gpus: u32) -> JobReports {
     let mut reports = JobReports::default();
-    reports.set_jobs(&[job(gpus)], 1_000);
+    reports.set_jobs(&[job(gpus)], (1_000, relay_ms(1_000)), |_| None);
     reports
 }
 
 /// The report of job 7 after its end at `ended_s`.
 fn ended(reports: &mut JobReports, gpus: u32, ended_s: i64) -> Report {
     let state = JobState::Ended("COMPLETED".into());
-    reports.set_jobs(&[Job { state, ended: Some(ended_s), ..job(gpus) }], ended_s);
+    reports.set_jobs(
+        &[Job { state, ended: Some(ended_s), ..job(gpus) }],
+        (ended_s, relay_ms(ended_s)),
+        |_| None,
+    );
     let [record] = reports.take_finished().try_into().unwrap();
     Report::new(&record)
 }
@@ -190,19 +199,50 @@ fn a_restart_of_the_relay_continues_the_sums() {
     assert_eq!(report.totals.energy_kwh, Some(0.02));
     // Sums of another run of the job are not its own.
     let mut other = JobReports::default();
-    other.set_jobs(&[Job { start: Some(5_000), ..job(1) }], 5_000);
+    other.set_jobs(&[Job { start: Some(5_000), ..job(1) }], (5_000, relay_ms(5_000)), |_| None);
     other.restore(serde_json::from_str(&stored).unwrap());
     assert!(other.of(JobId(7), 5_001).unwrap().nodes[0].gpus.is_empty());
+}
+
+#[test]
+fn what_is_sampled_after_a_jobs_end_is_not_the_jobs() {
+    let mut reports = reports(1);
+    let mut history = History::default();
+    history.gpus = vec![Default::default()];
+    let mut last = node(0, &[(80, 200)]);
+    for second in 0..=60u64 {
+        // It ends after 50 s; SLURM is asked after 30 and 60 s.
+        let mut picture = node(second * 1_000, &[if second < 50 { (80, 200) } else { (0, 50) }]);
+        history.push(second * 1_000, [&picture.gpus[0].row].into_iter(), &picture.host, 2_500);
+        reports.record(&picture);
+        if second == 30 {
+            reports.set_jobs(&[job(1)], (1_030, 30_000), |_| None);
+        }
+        picture.history = None;
+        last = picture;
+    }
+    last.history = Some(history);
+    let state = JobState::Ended("COMPLETED".into());
+    let ended = Job { state, ended: Some(1_050), ..job(1) };
+    reports.set_jobs(&[ended], (1_060, 60_000), |_| Some(&last));
+    let [record] = reports.take_finished().try_into().unwrap();
+    let gpu = &Report::new(&record).gpus[0];
+    assert_eq!((gpu.observed_s, gpu.util_pct, gpu.idle_s), (50.0, Some(80.0), Some(0.0)));
+    assert_eq!(gpu.energy_kwh, Some(200.0 * 50.0 / 3.6e6));
 }
 
 #[test]
 fn a_requeued_job_has_a_report_of_each_run() {
     let mut reports = reports(1);
     (0..=10).for_each(|second| reports.record(&node(second * 1_000, &[(100, 100)])));
-    reports.set_jobs(&[Job { state: JobState::Pending, start: None, ..job(1) }], 1_010);
+    reports.set_jobs(
+        &[Job { state: JobState::Pending, start: None, ..job(1) }],
+        (1_010, relay_ms(1_010)),
+        |_| None,
+    );
     let [first] = reports.take_finished().try_into().unwrap();
     assert_eq!((first.job.start, first.job.ended, first.is_final), (Some(1_000), Some(1_010), true));
-    reports.set_jobs(&[Job { start: Some(1_100), ..job(1) }], 1_100);
+    reports.set_jobs(&[Job { start: Some(1_100), ..job(1) }], (1_100, relay_ms(1_100)), |_| None);
     assert!(reports.of(JobId(7), 1_100).unwrap().nodes[0].gpus.is_empty());
 }
 
