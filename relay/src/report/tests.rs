@@ -208,7 +208,6 @@ fn a_restart_of_the_relay_continues_the_sums() {
 fn what_is_sampled_after_a_jobs_end_is_not_the_jobs() {
     let mut reports = reports(1);
     let mut history = History::default();
-    history.gpus = vec![Default::default()];
     let mut last = node(0, &[(80, 200)]);
     for second in 0..=60u64 {
         // It ends after 50 s; SLURM is asked after 30 and 60 s.

@@ -203,6 +203,14 @@ impl Database {
     }
 }
 
+#[cfg(test)]
+impl Database {
+    /// Makes the file one of another build.
+    pub(super) fn set_version(&self, version: i64) {
+        self.connection.pragma_update(None, "user_version", version).unwrap();
+    }
+}
+
 /// Parses a row; `None`, with a message, if its record is not one of this build.
 fn parsed(row: &Row<'_>) -> rusqlite::Result<Option<JobRecord>> {
     let record = serde_json::from_str(&row.get::<_, String>(0)?);

@@ -197,3 +197,57 @@ impl Worker {
         self.failure = Some((message, Instant::now() + RETRY));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use nodeglass_protocol::job::{Job, JobState};
+
+    fn record(job: u32, is_final: bool) -> JobRecord {
+        let job = Job { start: Some(100), ..Job::new(JobId(job), "alice".into(), JobState::Running) };
+        let at_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap();
+        JobRecord { job, is_final, at_s, application: None, nodes: Vec::new() }
+    }
+
+    /// A store in this directory, and what it passes on.
+    fn start(dir: &StateDir) -> (JobStore, oneshot::Receiver<Vec<JobRecord>>) {
+        let (restored, receiver) = oneshot::channel();
+        let origin = Origin { cluster: "hpc".into(), host: "login1".into() };
+        let pass_on = |records| restored.send(records).unwrap();
+        (JobStore::start(Place::Dir(dir.clone()), origin, pass_on).unwrap(), receiver)
+    }
+
+    #[tokio::test]
+    async fn a_restarted_relay_gets_the_jobs_that_had_not_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+        let (store, restored) = start(&dir);
+        assert_eq!(restored.await.unwrap(), []);
+        let (running, ended) = (record(7, false), record(8, true));
+        assert_eq!(store.save(vec![running.clone(), ended.clone()]), None);
+        store.flush().await;
+        let (again, restored) = start(&dir);
+        assert_eq!(restored.await.unwrap(), [running]);
+        assert_eq!(again.job(JobId(8)).await, Some(ended));
+        assert_eq!(again.job(JobId(9)).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_newer_database_turns_the_store_off_and_nothing_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+        let (store, restored) = start(&dir);
+        restored.await.unwrap();
+        store.flush().await;
+        drop(store);
+        Database::open(&dir).unwrap().0.set_version(99);
+        let (off, restored) = start(&dir);
+        assert!(restored.await.is_err());
+        for job in 0..200 {
+            off.save(vec![record(job, true)]);
+        }
+        off.flush().await;
+        assert_eq!(off.job(JobId(7)).await, None);
+    }
+}
