@@ -6,7 +6,7 @@ use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
 use nodeglass_relay::app::owner_commands::{NONE_RUNS, Remote};
 use nodeglass_relay::app::second_start::{self, SecondStart};
 use nodeglass_relay::app::terminal::{Style, Terminal};
-use nodeglass_relay::app::{self, owner_commands, terminal};
+use nodeglass_relay::app::{self, job_reports, owner_commands, terminal};
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{self, Config, ReadError, RecordCommand, Request, Requested};
 use nodeglass_relay::log;
@@ -37,6 +37,9 @@ fn main() -> ExitCode {
         Ok(Request::Retry { node, relay }) => {
             ask(relay, async move |relay| owner_commands::retry(relay, node).await)
         }
+        Ok(Request::Report(order)) => print(job_reports::report(order)),
+        Ok(Request::History(order)) => print(job_reports::history(order)),
+        Ok(Request::Me { days }) => print(async move { job_reports::me(days) }),
         Err(error) => return refuse(error),
     };
     done.unwrap_or_else(|error| {
@@ -101,6 +104,13 @@ fn ask(
     let relay = Remote::find(pid)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     terminal::print(&runtime.block_on(request(&relay))?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what a command returns.
+fn print(command: impl Future<Output = anyhow::Result<String>>) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    terminal::print(&runtime.block_on(command)?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -18,7 +18,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("tokio_rustls", &["relay/src/web/server/tls.rs", "tests/it/threats/tls.rs"]),
     // The full path, because modules of this workspace are also named `ring`.
     ("ring::signature", &["relay/src/launch/known_hosts/signature.rs"]),
-    ("rusqlite", &["relay/src/share/store.rs"]),
+    ("rusqlite", &["relay/src/share/store.rs", "relay/src/store/database.rs"]),
     ("crc32fast", &["relay/src/frame_file.rs"]),
     ("libloading", &["node-probe/src/source/tpu/library.rs"]),
     ("gloo_net", &["frontend/src/net"]),
@@ -34,6 +34,7 @@ const PURE: &[(&str, &[&str])] = &[
         &["tokio", "std::fs", "std::net", "std::process", "std::time::Instant", "std::time::SystemTime"],
     ),
     ("relay/src/fleet", &["tokio", "axum", "ssh2", "std::net", "std::process", "std::fs"]),
+    ("relay/src/report", &["tokio", "axum", "rusqlite", "std::net", "std::process", "std::fs", "std::time"]),
     ("relay/src/share/policy", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
     ("relay/src/share/table", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
     ("frontend/src/chart", &["leptos", "web_sys", "wasm_bindgen", "gloo_net", "gloo_timers"]),

@@ -13,6 +13,7 @@ use nodeglass_tests::process::Process;
 use nodeglass_tests::relay::{Link, TestRelay};
 use rustix::process::Signal;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 #[tokio::test]
 async fn the_demo_shows_a_changing_cluster() -> Result<()> {
@@ -84,6 +85,76 @@ async fn long_term_history_agrees_with_the_samples_that_the_page_has() -> Result
     // A topic that does not exist has no history, and the connection lives on.
     let nowhere = RangeQuery { topic: Topic::Job(nodeglass_protocol::JobId(1)), ..query };
     ensure!(client.range(nowhere).await?.nodes.is_empty());
+    Ok(())
+}
+
+/// A job on two GPUs at 50 % and 350 W, from 5 s before the relay's start until 30 s after it.
+const ENDING: &str = r#"
+cluster = "quiet"
+user = "alice"
+seed = 1
+still = true
+
+[[node]]
+name = "q[1-2]"
+model = "h100"
+gpus = 2
+cpus = 8
+mem_gib = 64
+
+[[job]]
+id = 101
+name = "steady pair"
+account = "lab"
+partition = "gpu"
+submitted = "-1m"
+start = "-5s"
+end = "30s"
+limit = "2h"
+nodes = "q[1-2]"
+gpus = [0]
+behaviour = "steady"
+memory_pct = 50
+args = "python3 -m torch.distributed.run steady.py"
+"#;
+
+#[tokio::test]
+async fn the_report_of_an_ended_job_has_what_its_script_implies() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let scenario = folder.path().join("ending.toml");
+    std::fs::write(&scenario, ENDING)?;
+    let relay = TestRelay::start(&["--scenario", scenario.to_str().context("a path")?])?;
+    let report = || -> Result<serde_json::Value> {
+        Ok(serde_json::from_str(&relay.run(&["report", "101", "--format", "json"])?)?)
+    };
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let report = loop {
+        if let Ok(report) = report().and_then(|report| {
+            ensure!(report["is_final"] == true, "the job has not ended");
+            Ok(report)
+        }) {
+            break report;
+        }
+        ensure!(Instant::now() < deadline, "no report of the ended job");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    };
+    ensure!(report["state"] == "COMPLETED" && report["application"] == "PyTorch", "{report}");
+    ensure!(report["elapsed_s"] == 35 && report["totals"]["gpus"] == 2, "{report}");
+    let number = |value: &serde_json::Value| value.as_f64().context("a number");
+    let (totals, gpus) = (&report["totals"], report["gpus"].as_array().context("GPUs")?);
+    ensure!(number(&totals["gpu_hours_allocated"])? == 2.0 * 35.0 / 3_600.0, "{report}");
+    // Nothing after its end counts: readings never change while it runs.
+    ensure!(number(&totals["util_pct"])? == 50.0 && number(&totals["gpu_hours_idle"])? == 0.0, "{report}");
+    ensure!(gpus.len() == 2 && number(&report["observed_pct"])? > 50.0, "{report}");
+    for gpu in gpus {
+        let observed_s = number(&gpu["observed_s"])?;
+        ensure!((15.0..=35.0).contains(&observed_s) && gpu["index"] == 0, "{gpu}");
+        let kwh = 350.0 * observed_s / 3.6e6;
+        ensure!((number(&gpu["energy_kwh"])? / kwh - 1.0).abs() < 0.01, "{gpu}: expected {kwh}");
+    }
+    // The simulated cluster leaves nothing in the user's own database.
+    ensure!(relay.run(&["history", "list"])?.contains("No job was seen"));
+    ensure!(relay.run(&["report", "101"])?.contains("50 % on average"));
     Ok(())
 }
 
@@ -259,7 +330,7 @@ async fn a_restarted_relay_has_the_history_of_the_one_before() -> Result<()> {
     let node = Topic::Node(here()?);
     // The host's CPU in steps of ten seconds, and when the newest sample was taken.
     let history = async |client: &mut Client| -> Result<Vec<(i64, Cell)>> {
-        client.subscribe(&[node.clone()]).await?;
+        client.subscribe(std::slice::from_ref(&node)).await?;
         client
             .until(&node, "a sample", |known| {
                 known.picture.nodes.iter().any(|node| node.sampled_at_ms.is_some())

@@ -11,6 +11,7 @@ pub struct LocalTime {
     weekday: usize,
     day_of_month: i32,
     month: usize,
+    year: i32,
     hour: i32,
     minute: i32,
     /// Abbreviation of the time zone, such as CET.
@@ -54,6 +55,7 @@ impl LocalTime {
             weekday: usize::try_from(tm.tm_wday).unwrap_or(0) % 7,
             day_of_month: tm.tm_mday,
             month: usize::try_from(tm.tm_mon).unwrap_or(0) % 12,
+            year: tm.tm_year.saturating_add(1_900),
             hour: tm.tm_hour,
             minute: tm.tm_min,
             zone,
@@ -68,6 +70,11 @@ impl LocalTime {
             1..=6 => format!("{} {clock}", WEEKDAYS[self.weekday]),
             _ => format!("{} {} {clock}", self.day_of_month, MONTHS[self.month]),
         }
+    }
+
+    /// The date, such as `2025-11-24`.
+    pub fn date(&self) -> String {
+        format!("{}-{:02}-{:02}", self.year, self.month + 1, self.day_of_month)
     }
 
     /// Abbreviation of the time zone, such as CET.

@@ -1,6 +1,8 @@
 //! Assembles the relay, runs it, and shuts it down so that no process is left behind anywhere.
 
 mod history_store;
+pub mod job_reports;
+mod job_tables;
 mod listed_hosts;
 pub mod local_time;
 pub mod owner_commands;
@@ -32,11 +34,13 @@ use crate::recording::{Info, Outputs, Recorder};
 use crate::share::{ShareEndpoint, Shares, Store, StoreError};
 use crate::slurm::{self, JobSource, PollSchedule, PollTrigger};
 use crate::state_dir::StateDir;
+use crate::store::{JobStore, Origin, Place};
 use crate::web::assets::{self, Assets};
 use crate::web::{self, Listeners, WebState, tls::Tls};
 use anyhow::Context;
 use listed_hosts::ListedHosts;
 use nodeglass_protocol::handshake::Key;
+use nodeglass_protocol::live::Mode;
 use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_protocol::{NodeName, Text};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -47,7 +51,7 @@ use std::time::Duration;
 use terminal::Terminal;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use watched::Watched;
 
 /// Capacity of the channel of node events; sessions wait when it is full.
@@ -58,6 +62,9 @@ const EVENTS: usize = 8;
 const OPEN_FILES: u64 = 65_536;
 /// Time limit for probes to exit at shutdown.
 const PROBES_LEAVE: Duration = Duration::from_secs(5);
+
+/// Time limit for storing jobs at shutdown.
+const STORE_LEAVES: Duration = Duration::from_secs(2);
 
 /// Runs a relay until SIGINT, SIGTERM or SIGHUP.
 ///
@@ -121,6 +128,7 @@ pub async fn run(config: Config, requested: Requested) -> anyhow::Result<ExitCod
 struct Relay {
     about: Arc<About>,
     web: WebState,
+    store: JobStore,
     shutdown: watch::Sender<bool>,
     core: tokio::task::JoinHandle<()>,
     nodes: tokio::task::JoinHandle<()>,
@@ -194,6 +202,8 @@ impl Relay {
         if let Some(archive) = archive {
             core.store_to(archive);
         }
+        let store = job_store(&about, player.is_none(), events.clone())?;
+        let core = core.with_store(store.clone());
         let outputs = Outputs { nodes: node_events.clone(), events: events.clone(), hub: hub.clone() };
         let supervisor = launcher
             .map(|launcher| Supervisor::new(launcher, about.clock, node_events, poll_trigger.clone()));
@@ -222,7 +232,8 @@ impl Relay {
             async move { hub.has_ended(scope).await }
         }));
         Ok(Self {
-            web: web_state(config, about.clone(), (hub, actions), (key, shares)),
+            web: web_state(config, about.clone(), (hub, actions, store.clone()), (key, shares)),
+            store,
             about,
             shutdown,
             core: tokio::spawn(core.run(ending.clone())),
@@ -240,6 +251,8 @@ impl Relay {
         terminal.notice(&"stopping the probes on all nodes …".into());
         let _ = self.shutdown.send(true);
         let _ = tokio::join!(self.core, self.nodes, serving);
+        // A slow disk must not keep the relay from ending.
+        let _ = timeout(STORE_LEAVES, self.store.flush()).await;
     }
 }
 
@@ -277,10 +290,24 @@ fn store(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
     Store::open(&StateDir::open()?, about.host.clone()).map(Some)
 }
 
+/// Starts the thread that stores jobs; those of a simulated cluster or a recording are kept in memory
+/// only.
+fn job_store(about: &About, is_live: bool, events: mpsc::Sender<Event>) -> anyhow::Result<JobStore> {
+    let is_real = is_live && about.mode != Mode::Demo;
+    let place = if is_real { Place::StateDir } else { Place::Memory };
+    let cluster = about.cluster.as_ref().map(ToString::to_string).unwrap_or_default();
+    let origin = Origin { cluster, host: about.host.to_string() };
+    let restored = move |records| {
+        // It fails only while the relay shuts down.
+        let _ = events.blocking_send(Event::Restored(records));
+    };
+    JobStore::start(place, origin, restored).context("failed to start the thread that stores jobs")
+}
+
 fn web_state(
     config: &Config,
     about: Arc<About>,
-    (hub, actions): (Hub, ActionService),
+    (hub, actions, store): (Hub, ActionService, JobStore),
     (key, shares): (Key, Arc<Shares>),
 ) -> WebState {
     let assets = Arc::new(Assets::embedded(&config.base_path(), &about.cache_buster));
@@ -288,6 +315,7 @@ fn web_state(
         about,
         hub,
         actions,
+        store,
         authenticator: Arc::new(Authenticator::new(
             key,
             Trust::new(config.trust_uid.clone()),

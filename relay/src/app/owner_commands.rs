@@ -6,15 +6,16 @@ use crate::access::key_file::{self, Running};
 use crate::access::runtime_dir::{Places, RuntimeDir};
 use crate::clock::Clock;
 use crate::config::ShareCommand;
+use crate::report::Report;
 use anyhow::{Context, bail};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
-use nodeglass_protocol::NodeName;
 use nodeglass_protocol::request::RetryTarget;
 use nodeglass_protocol::share::{ShareId, ShareLink, ShareRequest, Sharing};
+use nodeglass_protocol::{JobId, NodeName};
 use serde::de::DeserializeOwned;
 use std::pin::Pin;
 use std::time::Duration;
@@ -77,6 +78,8 @@ pub async fn retry(relay: &Remote, node: Option<NodeName>) -> anyhow::Result<Str
 
 const RETRY: &str = "/api/v1/retry";
 
+const UNKNOWN_FORMAT: &str = "the relay sent a response in an unknown format; it may be of another version";
+
 /// The error where a command needs a relay and none runs.
 pub const NONE_RUNS: &str = "no relay of yours is running on this machine; start one with `relay`";
 
@@ -116,6 +119,29 @@ impl Remote {
         }
     }
 
+    /// All relays of this user on this machine.
+    ///
+    /// # Errors
+    /// A directory of relays cannot be read.
+    pub fn list() -> anyhow::Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for dir in RuntimeDir::existing(&Places::from_env()) {
+            for running in key_file::running(&dir)? {
+                found.push(Self { dir: dir.try_clone()?, running, is_selected: true });
+            }
+        }
+        Ok(found)
+    }
+
+    /// What a job that the relay knows has used.
+    ///
+    /// # Errors
+    /// A complete sentence for the user.
+    pub async fn report(&self, job: JobId) -> anyhow::Result<Report> {
+        let answer = self.request(Method::GET, &format!("/api/v1/jobs/{job}/report"), String::new()).await?;
+        serde_json::from_slice(&answer).context(UNKNOWN_FORMAT)
+    }
+
     /// The option that selects it again, with a space before it; empty if none is needed.
     fn option(&self) -> String {
         if self.is_selected { format!(" --relay {}", self.running.pid) } else { String::new() }
@@ -136,8 +162,7 @@ impl Remote {
         body: String,
     ) -> anyhow::Result<T> {
         let answer = self.request_shares(method, path, body).await?;
-        serde_json::from_slice(&answer)
-            .context("the relay sent a response in an unknown format; it may be of another version")
+        serde_json::from_slice(&answer).context(UNKNOWN_FORMAT)
     }
 
     async fn request_shares(&self, method: Method, path: &str, body: String) -> anyhow::Result<Vec<u8>> {

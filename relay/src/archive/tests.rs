@@ -103,7 +103,7 @@ fn a_segment_cut_at_any_byte_restores_its_complete_frames() {
     for length in 0..=bytes.len() {
         fs::write(&path, &bytes[..length]).unwrap();
         let count = restored(&dir, WALL_MS + 3_600_000).len();
-        assert!(count % 6 == 0 && count <= 18 && seen.last().is_none_or(|before| *before <= count));
+        assert!(count.is_multiple_of(6) && count <= 18 && seen.last().is_none_or(|before| *before <= count));
         seen.push(count);
     }
     assert_eq!(seen.last(), Some(&18));

@@ -4,7 +4,10 @@ use super::bind::BindAddrError;
 use super::file::File;
 use super::record::RecordOrder;
 use super::share::ShareOrder;
-use super::{BindAddr, Config, ConfigError, Effective, Requested, Source, Unknown, default_file, is_switch};
+use super::{
+    BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, ReportOrder, Requested, Source, Unknown,
+    default_file, is_switch,
+};
 use clap::error::{ContextKind, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, value_parser};
@@ -70,6 +73,15 @@ enum Sub {
         #[command(flatten)]
         which: Which,
     },
+    /// Print what a job used: GPU hours, energy, memory, faults, and advice for the next submission
+    Report(ReportOrder),
+    /// List, show and export the jobs that were seen
+    History {
+        #[command(subcommand)]
+        order: HistoryOrder,
+    },
+    /// Print your GPU hours and your waste by week and by project
+    Me(Days),
     /// Print the effective settings and the source of each
     Config,
 }
@@ -107,6 +119,15 @@ pub enum Request {
     Share(ShareOrder),
     /// Prepare recordings for others.
     Record(RecordOrder),
+    /// Print what a job used.
+    Report(ReportOrder),
+    /// Read the jobs that were seen.
+    History(HistoryOrder),
+    /// Print the use of the last days.
+    Me {
+        /// How many.
+        days: u32,
+    },
     /// Retry a node of a running relay, or all that wait.
     Retry {
         /// The node.
@@ -163,6 +184,9 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
         Some(Sub::Config) => Request::ShowConfig(read_config()?.1),
         Some(Sub::Link { tab, which }) => Request::ShowLink { for_one_tab: tab, relay: which.relay },
         Some(Sub::Retry { node, which }) => Request::Retry { node, relay: which.relay },
+        Some(Sub::Report(order)) => Request::Report(order),
+        Some(Sub::History { order }) => Request::History(order),
+        Some(Sub::Me(Days { days })) => Request::Me { days },
         Some(Sub::Share(order)) => Request::Share(order),
         Some(Sub::Record(order)) => Request::Record(order),
     })

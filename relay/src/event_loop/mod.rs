@@ -6,11 +6,12 @@ mod scope;
 use crate::archive::Archive;
 use crate::clock::Clock;
 use crate::fleet::{Event, Fleet, NodeEvent};
-use crate::live::{Encoded, Hub, Mailbox, Request, TopicFeed};
+use crate::live::{Encoded, Hub, JobUsage, Mailbox, Request, TopicFeed};
 use crate::memory;
 use crate::nodes::{FromNode, JobList, Plan, SampleSchedule};
 use crate::recording::Recorder;
 use crate::share::{NodeView, Viewer};
+use crate::store::JobStore;
 use bytes::Bytes;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
@@ -38,6 +39,8 @@ const BATCH: usize = 512;
 /// Without subscribers, nodes are sampled slowly only after this long: reloading a page must not slow
 /// them down.
 const IDLE_AFTER_MS: u64 = 60_000;
+/// How often the sums of running jobs are stored.
+const CHECKPOINT_MS: u64 = 60_000;
 /// Free memory is returned to the system this long after the last subscriber left.
 const TRIM_AFTER_MS: u64 = 5_000;
 
@@ -100,6 +103,8 @@ pub struct EventLoop {
     coalesced: u64,
     recorder: Option<Recorder>,
     archive: Option<Archive>,
+    store: Option<JobStore>,
+    stored_ms: u64,
 }
 
 /// A topic as filtered for a viewer.
@@ -144,6 +149,8 @@ impl EventLoop {
             coalesced: 0,
             recorder: None,
             archive: None,
+            store: None,
+            stored_ms: clock.now_ms(),
         };
         (event_loop, hub, plan_rx)
     }
@@ -156,6 +163,11 @@ impl EventLoop {
     /// Stores the long-term history.
     pub fn store_to(&mut self, archive: Archive) {
         self.archive = Some(archive);
+    }
+
+    /// Stores what jobs use.
+    pub fn with_store(self, store: JobStore) -> Self {
+        Self { store: Some(store), ..self }
     }
 
     /// Runs until `shutdown` becomes true, then notifies every subscriber.
@@ -209,6 +221,7 @@ impl EventLoop {
             }
         }
         self.store_history(self.clock.now_ms(), true);
+        self.store_jobs(true);
         self.shut_down();
     }
 
@@ -276,6 +289,7 @@ impl EventLoop {
         // CPU time is reported in whole seconds, so that it is not itself a change every second.
         let cpu_ms = cpu_time_ms() / 1_000 * 1_000;
         self.fleet.handle(Event::Status { viewers, cpu_ms, coalesced }, now_ms);
+        self.store_jobs(now_ms.saturating_sub(self.stored_ms) >= CHECKPOINT_MS);
         self.update_plan();
         if self.subscribers.is_empty() {
             self.flush_changes();
@@ -338,6 +352,9 @@ impl EventLoop {
                 let job = self.fleet.jobs().iter().find(|job| job.id == id);
                 let _ = reply.send(job.cloned());
             }
+            Request::Usage { id, viewer, reply } => {
+                let _ = reply.send(self.usage(id, &viewer));
+            }
             Request::Unwatched { scope, reply } => {
                 let _ = reply.send(scope::unwatched(&self.fleet, &scope));
             }
@@ -349,6 +366,32 @@ impl EventLoop {
                 let _ = done.send(());
             }
         }
+    }
+
+    /// Passes on the sums of ended jobs, and if `with_running` those of the others, so that a restart continues them.
+    fn store_jobs(&mut self, with_running: bool) {
+        let mut records = self.fleet.take_finished_records();
+        let Some(store) = &self.store else { return };
+        if with_running {
+            self.stored_ms = self.clock.now_ms();
+            records.extend(self.fleet.running_records(self.stored_ms));
+        }
+        if !records.is_empty()
+            && let Some(mut refused) = store.save(records)
+        {
+            refused.retain(|record| record.is_final);
+            self.fleet.put_back_records(refused);
+        }
+    }
+
+    /// What a job used, as far as the viewer may see it.
+    fn usage(&self, id: JobId, viewer: &Viewer) -> Option<JobUsage> {
+        let running = self.fleet.job_record(id, self.clock.now_ms());
+        if !viewer.is_guest() {
+            return Some(JobUsage { running, visible: None });
+        }
+        let visible = viewer.jobs(&self.fleet).into_iter().find(|job| job.id == id)?;
+        Some(JobUsage { running, visible: Some(visible) })
     }
 
     /// Changes the topics of a subscriber. Returns the time spent on snapshots, without flushing earlier

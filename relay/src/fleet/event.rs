@@ -1,5 +1,6 @@
 //! Events: the only inputs of the fleet.
 
+use crate::report::JobRecord;
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::LauncherStatus;
@@ -44,6 +45,8 @@ pub enum Event {
     Node(NodeName, NodeEvent),
     /// An event of the session of a probe in one job on a node.
     JobProbe(NodeName, JobId, NodeEvent),
+    /// What an earlier run of the relay stored of jobs that had not ended.
+    Restored(Vec<JobRecord>),
     /// A second passed.
     Tick,
     /// The nodes of the cluster were queried.

@@ -16,12 +16,14 @@ pub use changes::{Changes, NodeChanges};
 pub use event::{Event, Host, NodeEvent};
 
 use crate::history::LongHistory;
+use crate::report::{JobRecord, JobReports};
 use joblist::JobList;
 use node::Node;
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{JobsHealth, NodePicture, RelayStatus};
+use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{JobId, NodeName, Text};
@@ -43,6 +45,7 @@ pub struct Fleet {
     host_notices: Vec<Text>,
     /// Why the history is not stored.
     storing_problem: Option<Text>,
+    reports: JobReports,
     /// Unix time at which the relay's clock would read 0, in seconds, by the last job list.
     wall_offset_s: i64,
     changes: Changes,
@@ -75,6 +78,31 @@ impl Fleet {
     /// The same, to store or restore it.
     pub fn history_mut(&mut self) -> &mut LongHistory {
         &mut self.history
+    }
+
+    /// What a running job has used so far.
+    pub fn job_record(&self, id: JobId, now_ms: u64) -> Option<JobRecord> {
+        self.reports.of(id, self.wall_s(now_ms))
+    }
+
+    /// What all running jobs have used so far.
+    pub fn running_records(&self, now_ms: u64) -> Vec<JobRecord> {
+        self.reports.running(self.wall_s(now_ms))
+    }
+
+    /// Takes what jobs used that ended since the last call.
+    pub fn take_finished_records(&mut self) -> Vec<JobRecord> {
+        self.reports.take_finished()
+    }
+
+    /// Returns records that could not be stored, to be taken again.
+    pub fn put_back_records(&mut self, records: Vec<JobRecord>) {
+        self.reports.put_back(records);
+    }
+
+    /// Converts ms of the relay's clock to Unix time in seconds.
+    fn wall_s(&self, now_ms: u64) -> i64 {
+        self.wall_offset_s.saturating_add((now_ms / 1_000).cast_signed())
     }
 
     /// Converts Unix time in seconds to ms of the relay's clock.
@@ -123,18 +151,23 @@ impl Fleet {
                 self.settle_notices();
             }
             Event::Node(name, event) => {
+                self.count_xid(&name, &event);
+                let lists = lists_processes(&event);
                 self.update_node(&name, now_ms, |node, changes| node.handle(event, now_ms, changes));
+                self.detect_applications(&name, lists);
             }
             Event::JobProbe(name, job, event) => {
+                let lists = lists_processes(&event);
                 self.update_node(&name, now_ms, |node, changes| {
                     node.handle_of_job(job, event, now_ms, changes)
                 });
+                self.detect_applications(&name, lists);
             }
             Event::Tick => {
                 for (name, node) in &mut self.nodes {
                     let mut noted = NodeChanges::default();
                     node.tick(now_ms, &mut noted);
-                    record_late(&mut self.history, node);
+                    record_late(&mut self.history, &mut self.reports, node);
                     // Most nodes do not change, and each recorded change is checked by every topic.
                     if noted != NodeChanges::default() {
                         self.changes.node(name).add(noted);
@@ -146,6 +179,7 @@ impl Fleet {
                 self.storing_problem = problem;
                 self.settle_notices();
             }
+            Event::Restored(records) => self.reports.restore(records),
             Event::Cluster(summary) => {
                 let cluster = Some(ClusterSummary { at_ms: now_ms, ..summary });
                 self.set_status(RelayStatus { cluster, ..self.status.clone() });
@@ -259,7 +293,11 @@ impl Fleet {
             let ended_ms = now_ms.saturating_sub(ago_s.saturating_mul(1_000));
             nodes.get(name).map(|node| node.last_picture(job.id, ended_ms))
         };
-        if self.jobs.replace(jobs, wall_s, picture_of, &mut self.changes.switched) {
+        let changed = self.jobs.replace(jobs, wall_s, picture_of, &mut self.changes.switched);
+        // Before nodes are dropped whose jobs have ended.
+        let picture_of = |name: &NodeName| nodes.get(name).map(Node::picture);
+        self.reports.set_jobs(self.jobs.list(), (wall_s, now_ms), picture_of);
+        if changed {
             self.changes.jobs = true;
             self.settle_membership(now_ms);
         }
@@ -279,12 +317,28 @@ impl Fleet {
             update(node, changes);
             if node.picture().sampled_at_ms != before_ms {
                 self.history.record(node.picture());
+                self.reports.record(node.picture());
             }
-            record_late(&mut self.history, node);
+            record_late(&mut self.history, &mut self.reports, node);
             if changes.gpus || changes.processes {
                 node.settle_job_probes(self.jobs.list(), self.user.as_str(), now_ms, changes);
                 node.settle_owners(self.jobs.list(), changes);
             }
+        }
+    }
+
+    fn count_xid(&mut self, name: &NodeName, event: &NodeEvent) {
+        if let NodeEvent::Line(line) = event
+            && let ProbeLine::Event(event) = &**line
+            && let (Some(gpu), Some(_)) = (&event.gpu, event.xid)
+        {
+            self.reports.count_xid(name, gpu);
+        }
+    }
+
+    fn detect_applications(&mut self, name: &NodeName, lists_processes: bool) {
+        if lists_processes && let Some(node) = self.nodes.get(name) {
+            self.reports.detect(node.picture());
         }
     }
 
@@ -322,12 +376,17 @@ impl Fleet {
     }
 }
 
-/// Enters backfilled samples of a node into the long-term history.
-fn record_late(history: &mut LongHistory, node: &mut Node) {
+/// Enters backfilled samples of a node into the long-term history and the sums of its jobs.
+fn record_late(history: &mut LongHistory, reports: &mut JobReports, node: &mut Node) {
     let samples = node.take_late_samples();
     if !samples.is_empty() {
         history.backfill(node.picture(), &samples);
+        reports.record_late(node.picture(), &samples);
     }
+}
+
+fn lists_processes(event: &NodeEvent) -> bool {
+    matches!(event, NodeEvent::Line(line) if matches!(**line, ProbeLine::Processes(_)))
 }
 
 #[cfg(test)]

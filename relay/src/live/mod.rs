@@ -8,6 +8,7 @@ pub(crate) use mailbox::Mailbox;
 
 use crate::fleet::Fleet;
 use crate::history::RangeSource;
+use crate::report::JobRecord;
 use crate::share::Viewer;
 use bytes::Bytes;
 use mailbox::Mail;
@@ -43,6 +44,7 @@ pub(crate) enum Request {
     Range { subscriber: u64, query: RangeQuery, reply: oneshot::Sender<Option<RangeSource>> },
     Picture { topic: Topic, viewer: Viewer, form: Form, reply: oneshot::Sender<Option<Bytes>> },
     Job { id: JobId, reply: oneshot::Sender<Option<Job>> },
+    Usage { id: JobId, viewer: Viewer, reply: oneshot::Sender<Option<JobUsage>> },
     Unwatched { scope: Scope, reply: oneshot::Sender<Option<Text>> },
     HasEnded { scope: Scope, reply: oneshot::Sender<Option<bool>> },
     Replace { fleet: Box<Fleet>, done: oneshot::Sender<()> },
@@ -87,6 +89,13 @@ impl Hub {
         }
     }
 
+    /// What a job used, for a viewer; `None` if the viewer may not see it.
+    pub async fn usage(&self, id: JobId, viewer: Viewer) -> Option<JobUsage> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::Usage { id, viewer, reply }).await.ok()?;
+        response.await.ok()?
+    }
+
     /// Describes what a scope names and the relay does not watch; `None` if it watches all of it.
     pub async fn unwatched(&self, scope: Scope) -> Option<Text> {
         let (reply, response) = oneshot::channel();
@@ -103,6 +112,15 @@ impl Hub {
         self.requests.send(Request::HasEnded { scope, reply }).await.ok()?;
         response.await.ok()?
     }
+}
+
+/// What the event loop knows of what a job used.
+#[derive(Debug)]
+pub struct JobUsage {
+    /// Its sums, while it runs; those of an ended job are stored.
+    pub running: Option<JobRecord>,
+    /// The job as a guest sees it; `None` for the owner, who sees all of it.
+    pub visible: Option<Job>,
 }
 
 /// A registered subscriber; dropping it unsubscribes.

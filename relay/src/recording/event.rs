@@ -142,6 +142,7 @@ impl RecordedEvent {
             Event::Audit(_)
             | Event::Sharing(_)
             | Event::Tick
+            | Event::Restored(_)
             | Event::Storing(_)
             | Event::Replay(_)
             | Event::Status { .. } => {

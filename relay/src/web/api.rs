@@ -4,6 +4,7 @@ use super::pacing::CpuBudget;
 use super::status::StatusReport;
 use super::{Connection, WebState};
 use crate::auth::authenticator::{AuthError, FAILURE_DELAY_MS, RateLimited};
+use crate::report::{JobRecord, Report};
 use crate::share::{AccessGrant, Viewer};
 use axum::Json;
 use axum::body::Bytes;
@@ -13,11 +14,11 @@ use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, RETRY_AFTER, W
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use nodeglass_protocol::Text;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{CloseReason, ServerMessage, Topic};
 use nodeglass_protocol::request::{self, Request, RetryTarget};
 use nodeglass_protocol::share::{ShareId, ShareRequest};
+use nodeglass_protocol::{JobId, Text};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -114,6 +115,48 @@ pub async fn picture(State(web): State<WebState>, Bearer(grant, budget): Bearer)
             ([(CONTENT_TYPE, "application/json")], body).into_response()
         }
         _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// What a job used ([`Report`]), filtered for the bearer.
+pub async fn report(
+    State(web): State<WebState>,
+    Bearer(grant, budget): Bearer,
+    Path(id): Path<String>,
+) -> Response {
+    let Ok(id) = id.parse::<JobId>() else {
+        return (StatusCode::BAD_REQUEST, "expected the number of a job\n").into_response();
+    };
+    let viewer = web.shares.viewer(&grant);
+    let budget = viewer.is_guest().then_some(budget);
+    let now = Instant::now();
+    if let Some(due) = budget.as_ref().map(|budget| budget.next_at(now)).filter(|due| *due > now) {
+        let after_ms = u64::try_from((due - now).as_millis()).unwrap_or(u64::MAX);
+        return rate_limited(RateLimited::TooOften { after_ms }).await;
+    }
+    let record = tokio::time::timeout(PICTURE_TIMEOUT, job_record(&web, id, viewer)).await.ok().flatten();
+    let Some(record) = record else {
+        return (StatusCode::NOT_FOUND, format!("there is no report of job {id}\n")).into_response();
+    };
+    let began = Instant::now();
+    let mut body = serde_json::to_vec(&Report::new(&record)).unwrap_or_default();
+    body.push(b'\n');
+    if let Some(budget) = budget {
+        budget.charge(2 * began.elapsed(), body.len());
+    }
+    ([(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// The record of a job as a viewer may see it.
+async fn job_record(web: &WebState, id: JobId, viewer: Viewer) -> Option<JobRecord> {
+    let usage = web.hub.usage(id, viewer).await?;
+    let record = match usage.running {
+        Some(record) => record,
+        None => web.store.job(id).await?,
+    };
+    match usage.visible {
+        Some(visible) => record.for_guest(visible),
+        None => Some(record),
     }
 }
 

@@ -25,6 +25,7 @@ use crate::actions::ActionService;
 use crate::auth::authenticator::Authenticator;
 use crate::live::Hub;
 use crate::share::Shares;
+use crate::store::JobStore;
 use assets::Assets;
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ pub struct WebState {
     pub about: Arc<About>,
     /// Access to pictures.
     pub hub: Hub,
+    /// What jobs used.
+    pub store: JobStore,
     /// Handles requests, actions and logs.
     pub actions: ActionService,
     /// Authenticates clients.

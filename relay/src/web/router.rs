@@ -11,13 +11,14 @@ use nodeglass_protocol::live::MAX_CLIENT_MESSAGE;
 use tower::ServiceExt;
 
 /// Routes that are not files of the page; other paths are looked up in [`assets`].
-pub const ROUTES: [&str; 9] = [
+pub const ROUTES: [&str; 10] = [
     "/live",
     "/api/v1/picture",
     "/api/v1/shares",
     "/api/v1/shares/{id}",
     "/api/v1/tab",
     "/api/v1/retry",
+    "/api/v1/jobs/{id}/report",
     "/status",
     "/healthz",
     "/clear-cache",
@@ -25,7 +26,7 @@ pub const ROUTES: [&str; 9] = [
 
 /// Builds the router.
 pub fn router(state: WebState) -> Router {
-    let ([live, picture, shares, share, tab, retry, status, healthz, clear_cache], base) =
+    let ([live, picture, shares, share, tab, retry, report, status, healthz, clear_cache], base) =
         (ROUTES, state.base.clone());
     let routes = Router::new()
         // The WebSocket: from the relay's own page only, authenticated by its first messages.
@@ -39,6 +40,8 @@ pub fn router(state: WebState) -> Router {
         .route(tab, post(api::tab_link))
         // For `relay retry`: likewise.
         .route(retry, post(api::retry))
+        // For `relay report`, and for scripts of whoever may see the job.
+        .route(report, get(api::report))
         // For monitoring: launcher, connections and age of SLURM's data, with the owner's key.
         .route(status, get(api::status))
         // Health check without authentication: returns "ok".

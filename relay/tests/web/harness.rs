@@ -19,6 +19,7 @@ use nodeglass_relay::event_loop::{EventLoop, Inputs, Options};
 use nodeglass_relay::fleet::Fleet;
 use nodeglass_relay::nodes::Probes;
 use nodeglass_relay::share::{ShareEndpoint, Shares};
+use nodeglass_relay::store::JobStore;
 use nodeglass_relay::web::assets::{Assets, PageFile};
 use nodeglass_relay::web::{self, WebState};
 use std::net::SocketAddr;
@@ -109,7 +110,8 @@ impl TestRelay {
         let inputs = Inputs { nodes, events, sharing: shares.watch() };
         let (trust, guests) = (Trust::new(Vec::new()), shares.clone());
         let (core, hub, plan) = EventLoop::new(fleet, clock, Options::default(), inputs);
-        tokio::spawn(core.run(ending.clone()));
+        let store = JobStore::in_memory().unwrap();
+        tokio::spawn(core.with_store(store.clone()).run(ending.clone()));
         let (probes, requests) = Probes::new();
         let actions = ActionService::new(Deps {
             hub: hub.clone(),
@@ -129,6 +131,7 @@ impl TestRelay {
         let state = WebState {
             about: Arc::new(About { read_only, ..about(clock, &build, buster) }),
             hub,
+            store,
             actions,
             authenticator: Arc::new(Authenticator::new(key.clone(), trust, shares)),
             shares: guests,

@@ -9,5 +9,6 @@ mod handshake;
 mod harness;
 mod limits;
 mod proxy;
+mod reports;
 mod routes;
 mod status;

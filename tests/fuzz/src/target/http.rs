@@ -20,6 +20,7 @@ use nodeglass_relay::fleet::Fleet;
 use nodeglass_relay::live::Hub;
 use nodeglass_relay::nodes::Probes;
 use nodeglass_relay::share::{ShareEndpoint, Shares};
+use nodeglass_relay::store::JobStore;
 use nodeglass_relay::web::assets::{Assets, PageFile};
 use nodeglass_relay::web::{self, Connection, WebState};
 use std::sync::Arc;
@@ -98,6 +99,7 @@ fn is_here(host: &[u8]) -> bool {
 struct Relay {
     runtime: Runtime,
     hub: Hub,
+    store: JobStore,
     actions: ActionService,
     shares: Arc<Shares>,
     // The relay exits once an input is closed.
@@ -131,6 +133,7 @@ impl Relay {
         Self {
             runtime,
             hub,
+            store: JobStore::in_memory().expect("a thread"),
             actions,
             shares,
             _inputs: Box::new((nodes_tx, events_tx, shutdown, wanted, questions)),
@@ -163,6 +166,7 @@ impl Relay {
                 read_only: false,
             }),
             hub: self.hub.clone(),
+            store: self.store.clone(),
             actions: self.actions.clone(),
             authenticator: Arc::new(Authenticator::new(
                 Key::new([7; LEN]),

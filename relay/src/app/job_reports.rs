@@ -1,0 +1,92 @@
+//! `relay report`, `relay history` and `relay me`: read the database, and of running jobs the running relay.
+
+use super::job_tables;
+use super::local_time::LocalTime;
+use super::owner_commands::Remote;
+use crate::clock::Clock;
+use crate::config::{ExportForm, HistoryOrder, ReportForm, ReportOrder};
+use crate::report::{self, JobRecord, Report};
+use crate::state_dir::StateDir;
+use crate::store::Database;
+use anyhow::{Context as _, bail};
+use nodeglass_protocol::JobId;
+
+/// Executes `relay report`; returns what to print.
+///
+/// # Errors
+/// A complete sentence for the user.
+pub async fn report(order: ReportOrder) -> anyhow::Result<String> {
+    let ReportOrder { job, format } = order;
+    let stored = match database()? {
+        Some(database) => database.job(job)?,
+        None => None,
+    };
+    let (report, note) = newest(job, stored).await?;
+    Ok(match format {
+        ReportForm::Text => report::text(&report, note.as_deref()),
+        ReportForm::Markdown => report::markdown(&report, note.as_deref()),
+        ReportForm::Json => format!("{}\n", serde_json::to_string_pretty(&report)?),
+    })
+}
+
+/// Executes `relay history`; returns what to print.
+///
+/// # Errors
+/// A complete sentence for the user.
+pub async fn history(order: HistoryOrder) -> anyhow::Result<String> {
+    match order {
+        HistoryOrder::Show(order) => report(order).await,
+        HistoryOrder::List(days) => Ok(job_tables::list(&reports(days.days)?, LocalTime::of)),
+        HistoryOrder::Export { format: ExportForm::Json, days } => {
+            Ok(format!("{}\n", serde_json::to_string_pretty(&reports(days.days)?)?))
+        }
+        HistoryOrder::Export { format: ExportForm::Csv, days } => Ok(job_tables::csv(&reports(days.days)?)),
+    }
+}
+
+/// Executes `relay me`; returns what to print.
+///
+/// # Errors
+/// A complete sentence for the user.
+pub fn me(days: u32) -> anyhow::Result<String> {
+    Ok(job_tables::usage(&reports(days)?, days, LocalTime::of))
+}
+
+/// The report of an ended job from the database; of another one from a running relay, else what was stored last,
+/// with a sentence about which it is.
+async fn newest(job: JobId, stored: Option<JobRecord>) -> anyhow::Result<(Report, Option<String>)> {
+    if let Some(record) = stored.as_ref().filter(|record| record.is_final) {
+        return Ok((Report::new(record), None));
+    }
+    for relay in Remote::list()? {
+        if let Ok(report) = relay.report(job).await {
+            let note = "The job has not ended; this is what it has used so far.";
+            return Ok((report.clone(), (!report.is_final).then(|| note.to_owned())));
+        }
+    }
+    let Some(record) = stored else {
+        bail!("there is no report of job {job}: neither the database nor a running relay has seen it")
+    };
+    let at = LocalTime::of(u64::try_from(record.at_s).unwrap_or(0)).seen_from(&now());
+    let note = format!("No running relay sees this job; this is what was stored last, {at}.");
+    Ok((Report::new(&record), Some(note)))
+}
+
+fn now() -> LocalTime {
+    LocalTime::of(Clock::wall_ms() / 1_000)
+}
+
+/// The reports of jobs that started in the last days, newest first.
+fn reports(days: u32) -> anyhow::Result<Vec<Report>> {
+    let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
+    let records = match database()? {
+        Some(database) => database.jobs_since(now_s - i64::from(days) * 86_400)?,
+        None => Vec::new(),
+    };
+    Ok(records.iter().map(Report::new).collect())
+}
+
+fn database() -> anyhow::Result<Option<Database>> {
+    let dir = StateDir::open().context("the database of jobs cannot be read")?;
+    Ok(Database::open_existing(&dir)?)
+}

@@ -1,0 +1,252 @@
+//! Tables of many jobs, for `relay history` and `relay me`.
+
+use super::local_time::LocalTime;
+use crate::report::{Report, aligned, duration};
+use std::collections::BTreeMap;
+
+/// Number of jobs among the most wasteful ones.
+const MOST_WASTEFUL: usize = 10;
+/// Seconds of a week, which begins on Monday; 1970 began on a Thursday.
+const WEEK_S: i64 = 7 * 86_400;
+const MONDAY_S: i64 = 4 * 86_400;
+
+/// Jobs, one a line; `time` converts s since 1970.
+pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> String {
+    if reports.is_empty() {
+        return "No job was seen in this time.\n".to_owned();
+    }
+    let header = ["Job", "Name", "State", "Started", "Run time", "GPUs", "GPU h", "Util.", "Observed"];
+    let now = time(crate::clock::Clock::wall_ms() / 1_000);
+    let row = |report: &Report| {
+        let state = match (report.is_final, report.state.as_str()) {
+            (false, _) => "not ended",
+            (true, "") => "ended",
+            (true, state) => state,
+        };
+        let start_s = report.start_s.and_then(|start_s| u64::try_from(start_s).ok());
+        vec![
+            report.label.clone(),
+            shortened(&report.name),
+            state.to_owned(),
+            start_s.map_or_else(dash, |start_s| time(start_s).seen_from(&now)),
+            duration(report.elapsed_s),
+            report.totals.gpus.to_string(),
+            format!("{:.1}", report.totals.gpu_hours_allocated),
+            report.totals.util_pct.map_or_else(dash, |util| format!("{util:.0} %")),
+            format!("{:.0} %", report.observed_pct),
+        ]
+    };
+    table(&header, reports.iter().map(row), 4)
+}
+
+/// Jobs as comma-separated values: plain numbers in the units of their headers; empty if unknown.
+pub(super) fn csv(reports: &[Report]) -> String {
+    let mut out = "job,label,name,user,account,partition,state,exit,application,is_final,start_s,ended_s,elapsed_s,\
+        limit_s,nodes,gpus,observed_pct,gpu_hours_allocated,gpu_hours_observed,gpu_hours_used,gpu_hours_idle,util_pct,\
+        energy_kwh,gpu_mem_peak_bytes,mem_peak_bytes,mem_requested_bytes,cpus_used,cpus_allocated,xids\n"
+        .to_owned();
+    for report in reports {
+        let totals = &report.totals;
+        let text = |text: &str| quoted(text);
+        let cells = [
+            report.job.to_string(),
+            text(&report.label),
+            text(&report.name),
+            text(&report.user),
+            text(report.account.as_deref().unwrap_or_default()),
+            text(&report.partition),
+            text(&report.state),
+            text(report.exit.as_deref().unwrap_or_default()),
+            text(report.application.as_deref().unwrap_or_default()),
+            report.is_final.to_string(),
+            or_empty(report.start_s),
+            or_empty(report.ended_s),
+            report.elapsed_s.to_string(),
+            or_empty(report.limit_s),
+            report.node_count.to_string(),
+            totals.gpus.to_string(),
+            report.observed_pct.to_string(),
+            totals.gpu_hours_allocated.to_string(),
+            totals.gpu_hours_observed.to_string(),
+            totals.gpu_hours_used.to_string(),
+            totals.gpu_hours_idle.to_string(),
+            or_empty(totals.util_pct),
+            or_empty(totals.energy_kwh),
+            or_empty(totals.gpu_mem_peak_bytes),
+            or_empty(totals.mem_peak_bytes),
+            or_empty(totals.mem_requested_bytes),
+            or_empty(totals.cpus_used),
+            or_empty(totals.cpus_allocated),
+            totals.xids.to_string(),
+        ];
+        out.push_str(&cells.join(","));
+        out.push('\n');
+    }
+    out
+}
+
+/// GPU hours and waste of each week and project, and the jobs that wasted most.
+pub(super) fn usage(reports: &[Report], days: u32, time: impl Fn(u64) -> LocalTime) -> String {
+    if reports.is_empty() {
+        return format!("No job was seen in the last {days} days.\n");
+    }
+    let week = |report: &Report| (report.start_s.unwrap_or(0) - MONDAY_S).div_euclid(WEEK_S);
+    let monday_s = |week: i64| u64::try_from(week * WEEK_S + MONDAY_S).unwrap_or(0);
+    let mut weeks: BTreeMap<i64, Sums> = BTreeMap::new();
+    let mut projects: BTreeMap<String, Sums> = BTreeMap::new();
+    for report in reports {
+        weeks.entry(week(report)).or_default().add(report);
+        projects.entry(project(report)).or_default().add(report);
+    }
+    let columns = ["Jobs", "GPU h", "Used", "Unused", "Idle", "Energy"];
+    let header = |first| [&[first][..], &columns].concat();
+    // Noon, so that a change of the clocks does not move the date.
+    let weeks = weeks.iter().rev().map(|(week, sums)| sums.row(time(monday_s(*week) + 43_200).date()));
+    let mut projects: Vec<_> = projects.into_iter().collect();
+    projects.sort_by(|one, other| other.1.unused.total_cmp(&one.1.unused));
+    let projects = projects.iter().map(|(name, sums)| sums.row(shortened(name)));
+    let mut wasteful: Vec<&Report> =
+        reports.iter().filter(|report| report.gpu_hours_unused() > 0.0).collect();
+    wasteful.sort_by(|one, other| other.gpu_hours_unused().total_cmp(&one.gpu_hours_unused()));
+    let jobs = wasteful.iter().take(MOST_WASTEFUL).map(|report| {
+        let util = report.totals.util_pct.map_or_else(dash, |util| format!("{util:.0} %"));
+        let unused = format!("{:.1}", report.gpu_hours_unused());
+        vec![report.label.clone(), shortened(&report.name), unused, util]
+    });
+    let mut out =
+        format!("Your jobs of the last {days} days; times in GPU hours, as far as they were observed\n\n");
+    out.push_str(&table(&header("Week of"), weeks, 1));
+    out.push('\n');
+    out.push_str(&table(&header("Project"), projects, 1));
+    if !wasteful.is_empty() {
+        out.push_str("\nJobs with the most unused GPU hours\n");
+        out.push_str(&table(&["Job", "Name", "Unused", "Util."], jobs, 2));
+    }
+    out
+}
+
+/// Sums over jobs, in GPU hours and kWh.
+#[derive(Default)]
+struct Sums {
+    jobs: u32,
+    allocated: f64,
+    used: f64,
+    unused: f64,
+    idle: f64,
+    energy_kwh: Option<f64>,
+}
+
+impl Sums {
+    fn add(&mut self, report: &Report) {
+        self.jobs += 1;
+        self.allocated += report.totals.gpu_hours_allocated;
+        self.used += report.totals.gpu_hours_used;
+        self.unused += report.gpu_hours_unused();
+        self.idle += report.totals.gpu_hours_idle;
+        let energy = report.totals.energy_kwh;
+        self.energy_kwh = energy.map(|kwh| self.energy_kwh.unwrap_or(0.0) + kwh).or(self.energy_kwh);
+    }
+
+    fn row(&self, name: String) -> Vec<String> {
+        let hours = |hours: f64| format!("{hours:.1}");
+        let energy = self.energy_kwh.map_or_else(dash, |kwh| format!("{kwh:.1} kWh"));
+        let [allocated, used, unused, idle] = [self.allocated, self.used, self.unused, self.idle].map(hours);
+        vec![name, self.jobs.to_string(), allocated, used, unused, idle, energy]
+    }
+}
+
+/// The account, or the job's name without the numbers at its end: `train` of `train-17`.
+fn project(report: &Report) -> String {
+    let name = report.name.trim_end_matches(|letter: char| letter.is_ascii_digit() || "-_.".contains(letter));
+    let name = if name.is_empty() { &report.name } else { name };
+    report.account.clone().filter(|account| !account.is_empty()).unwrap_or_else(|| name.to_owned())
+}
+
+fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>, texts: usize) -> String {
+    let header = header.iter().map(|name| (*name).to_owned()).collect();
+    aligned(&[header].into_iter().chain(rows).collect::<Vec<_>>(), texts)
+}
+
+/// Job names may be long; the report has them whole.
+fn shortened(name: &str) -> String {
+    const LETTERS: usize = 28;
+    match name.chars().count() {
+        0..=LETTERS => name.to_owned(),
+        _ => name.chars().take(LETTERS - 1).chain(['…']).collect(),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    // A spreadsheet takes these at the beginning for a formula.
+    let is_formula = text.starts_with(['=', '+', '-', '@']);
+    let text = if is_formula { format!("'{text}") } else { text.to_owned() };
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    }
+}
+
+fn or_empty(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::JobRecord;
+    use nodeglass_protocol::JobId;
+    use nodeglass_protocol::job::{Job, JobState};
+
+    /// A job on one GPU from Monday 2024-01-01 that ran for an hour, of which nothing was observed.
+    fn report(id: u32, name: &str, account: Option<&str>, day: i64) -> Report {
+        let start = 1_704_067_200 + day * 86_400;
+        let job = Job {
+            name: name.into(),
+            account: account.map(Into::into),
+            start: Some(start),
+            ended: Some(start + 3_600),
+            gpu_count: Some(1),
+            ..Job::new(JobId(id), "alice".into(), JobState::Ended("COMPLETED".into()))
+        };
+        Report::new(&JobRecord { job, is_final: true, at_s: 0, application: None, nodes: Vec::new() })
+    }
+
+    #[test]
+    fn usage_is_summed_by_week_and_by_project() {
+        let mut reports = vec![
+            report(3, "train-12", None, 8),
+            report(2, "train-11", None, 6),
+            report(1, "fold", Some("bio"), 0),
+        ];
+        (reports[1].totals.gpu_hours_observed, reports[1].totals.gpu_hours_used) = (1.0, 0.25);
+        let text = usage(&reports, 30, LocalTime::utc);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let has = |row: &[&str]| rows.iter().any(|found| found.ends_with(row) || found.starts_with(row));
+        assert!(
+            has(&["2024-01-08", "1", "1.0", "0.0"]) && has(&["2024-01-01", "2", "2.0", "0.2", "0.8"]),
+            "{text}"
+        );
+        assert!(has(&["train", "2", "2.0", "0.2", "0.8"]) && has(&["bio", "1", "1.0"]), "{text}");
+        assert!(has(&["2", "train-11", "0.8"]) && !has(&["3", "train-12"]), "{text}");
+    }
+
+    #[test]
+    fn values_with_separators_are_quoted_and_formulas_are_text() {
+        let out = csv(&[report(1, "=a,\"b\"", None, 0)]);
+        let line = out.lines().nth(1).unwrap();
+        assert!(
+            line.starts_with("1,1,\"'=a,\"\"b\"\"\",alice,,,COMPLETED,,,true,1704067200,1704070800,3600,,"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn without_jobs_there_is_a_sentence() {
+        assert_eq!(list(&[], LocalTime::utc), "No job was seen in this time.\n");
+        assert_eq!(usage(&[], 7, LocalTime::utc), "No job was seen in the last 7 days.\n");
+    }
+}

@@ -1,0 +1,101 @@
+//! Advice for the next submission, each with its numbers and the line that would have fitted.
+
+use super::summary::{Advice, Report};
+use super::totals::{GpuTotals, NodeTotals};
+use super::units::{amount_bytes, duration};
+
+/// There is no advice about a shorter run, in s,
+const MIN_ELAPSED_S: u64 = 600;
+/// or about usage of which less was observed, in %.
+const MIN_OBSERVED_PCT: f64 = 50.0;
+/// A GPU is unused if it was idle for this share of the time, in %.
+const UNUSED_PCT: f64 = 95.0;
+/// Memory that is no matter, in bytes.
+const SPARE_MEM_BYTES: u64 = 4 << 30;
+/// CPUs that are no matter.
+const SPARE_CPUS: f64 = 4.0;
+/// Time limits are advised in steps of this, in s,
+const LIMIT_STEP_S: u64 = 900;
+/// and differences below this are no matter, in s.
+const SPARE_LIMIT_S: u64 = 3_600;
+
+/// The advice that follows from a report.
+pub(super) fn of(report: &Report, nodes: &[NodeTotals]) -> Vec<Advice> {
+    if report.elapsed_s < MIN_ELAPSED_S {
+        return Vec::new();
+    }
+    let is_observed = report.observed_pct >= MIN_OBSERVED_PCT;
+    let of_usage = [gpus(nodes), memory(report, nodes), cpus(report)];
+    let of_usage = of_usage.into_iter().flatten().filter(|_| is_observed);
+    of_usage.chain(time(report)).collect()
+}
+
+fn gpus(nodes: &[NodeTotals]) -> Option<Advice> {
+    let is_unused = |gpu: &GpuTotals| {
+        gpu.util.known_ms > 0 && 100.0 * gpu.idle_ms as f64 >= UNUSED_PCT * gpu.util.known_ms as f64
+    };
+    let used_on = |node: &&NodeTotals| node.gpus.iter().filter(|gpu| !is_unused(gpu)).count();
+    let all: usize = nodes.iter().map(|node| node.gpus.len()).sum();
+    let used: usize = nodes.iter().map(|node| used_on(&node)).sum();
+    let unused = all - used;
+    if unused == 0 {
+        return None;
+    }
+    let of_all = if unused == 1 && all == 1 {
+        "The GPU was".to_owned()
+    } else {
+        format!("{unused} of {all} GPUs were")
+    };
+    let text = format!("{of_all} idle for {UNUSED_PCT:.0} % of the time or more.");
+    let nodes_used = nodes.iter().filter(|node| used_on(node) > 0).count();
+    let per_node = nodes.iter().map(|node| used_on(&node)).max().unwrap_or(0);
+    let sbatch = match (used, nodes_used) {
+        (0, _) => return Some(Advice { text: format!("{text} Request none."), sbatch: None }),
+        (used, 1) => format!("#SBATCH --nodes=1 --gpus={used}"),
+        _ => format!("#SBATCH --nodes={nodes_used} --gpus-per-node={per_node}"),
+    };
+    Some(Advice { text, sbatch: Some(sbatch) })
+}
+
+fn memory(report: &Report, nodes: &[NodeTotals]) -> Option<Advice> {
+    let requested = report.totals.mem_requested_bytes? / u64::from(report.node_count.max(1));
+    let peak = nodes.iter().filter_map(|node| node.mem_peak_bytes).max()?;
+    if requested < peak.saturating_mul(2) || requested - peak < SPARE_MEM_BYTES {
+        return None;
+    }
+    // A fifth more than the peak, in whole GiB.
+    let fits_gib = (peak + peak / 5).div_ceil(1 << 30);
+    let (peak, requested) = (amount_bytes(peak as f64), amount_bytes(requested as f64));
+    Some(Advice {
+        text: format!("The job used at most {peak} of the {requested} of memory requested per node."),
+        sbatch: Some(format!("#SBATCH --mem={fits_gib}G")),
+    })
+}
+
+fn cpus(report: &Report) -> Option<Advice> {
+    let (peak, allocated) = (report.totals.cpus_peak?, f64::from(report.totals.cpus_allocated?));
+    if report.node_count != 1 || allocated < 2.0 * peak || allocated - peak < SPARE_CPUS {
+        return None;
+    }
+    let fits = peak.ceil().max(1.0);
+    Some(Advice {
+        text: format!("The job used at most {peak:.1} of {allocated:.0} CPUs."),
+        sbatch: Some(format!("#SBATCH --ntasks=1 --cpus-per-task={fits:.0}")),
+    })
+}
+
+/// Only for a job that ended by itself: one that was cancelled or failed may need its whole limit.
+fn time(report: &Report) -> Option<Advice> {
+    let (limit_s, elapsed_s) = (report.limit_s?, report.elapsed_s);
+    let is_complete = report.is_final && report.state == "COMPLETED";
+    if !is_complete || limit_s < elapsed_s.saturating_mul(2) || limit_s - elapsed_s < SPARE_LIMIT_S {
+        return None;
+    }
+    let fits_s = (elapsed_s + elapsed_s / 4).next_multiple_of(LIMIT_STEP_S);
+    let (days, rest_s) = (fits_s / 86_400, fits_s % 86_400);
+    let days = if days > 0 { format!("{days}-") } else { String::new() };
+    Some(Advice {
+        text: format!("The job ran for {} of a limit of {}.", duration(elapsed_s), duration(limit_s)),
+        sbatch: Some(format!("#SBATCH --time={days}{:02}:{:02}:00", rest_s / 3_600, rest_s % 3_600 / 60)),
+    })
+}

@@ -1,0 +1,296 @@
+//! Scripted series of samples, and the sums that must follow from them.
+
+use super::*;
+use nodeglass_protocol::job::TimeLimit;
+use nodeglass_protocol::picture::{Evidence, History, JobUsagePicture, Owner, ProcessFacts, ProcessPicture};
+use nodeglass_protocol::process::ProcessKind;
+use nodeglass_protocol::{Cell, Reading};
+
+const GIB: u64 = 1 << 30;
+
+/// The relay's clock started when job 7 did.
+fn relay_ms(wall_s: i64) -> u64 {
+    (wall_s - 1_000).cast_unsigned() * 1_000
+}
+
+fn node_name() -> NodeName {
+    NodeName::new("n1").unwrap()
+}
+
+fn job(gpus: u32) -> Job {
+    Job {
+        name: "train".into(),
+        start: Some(1_000),
+        limit: TimeLimit::Seconds(86_400),
+        nodes: vec![node_name()],
+        node_count: 1,
+        cpus: Some(16),
+        mem_bytes: Some(64 * GIB),
+        gpu_count: Some(gpus),
+        ..Job::new(JobId(7), "alice".into(), JobState::Running)
+    }
+}
+
+/// A node whose GPUs belong to job 7, each with a utilisation in % and a power in W.
+fn node(at_ms: u64, gpus: &[(u64, u64)]) -> NodePicture {
+    let mut node = NodePicture::new(node_name());
+    node.sampled_at_ms = Some(at_ms);
+    node.head.interval_ms = 1_000;
+    for (index, (util, power)) in (0..).zip(gpus) {
+        let mut gpu = GpuPicture::default();
+        gpu.facts.uuid = GpuUuid::new(format!("GPU-{index}"));
+        gpu.facts.index = index;
+        gpu.owners = vec![Owner { job: JobId(7), by: Evidence::GresIndex }];
+        gpu.row.set(GpuField::Util, Cell::quantize(GpuField::Util, &Reading::Value(*util)));
+        gpu.row.set(GpuField::Power, Cell::quantize(GpuField::Power, &Reading::Value(*power)));
+        node.gpus.push(gpu);
+    }
+    node
+}
+
+fn reports(gpus: u32) -> JobReports {
+    let mut reports = JobReports::default();
+    reports.set_jobs(&[job(gpus)], (1_000, relay_ms(1_000)), |_| None);
+    reports
+}
+
+/// The report of job 7 after its end at `ended_s`.
+fn ended(reports: &mut JobReports, gpus: u32, ended_s: i64) -> Report {
+    let state = JobState::Ended("COMPLETED".into());
+    reports.set_jobs(
+        &[Job { state, ended: Some(ended_s), ..job(gpus) }],
+        (ended_s, relay_ms(ended_s)),
+        |_| None,
+    );
+    let [record] = reports.take_finished().try_into().unwrap();
+    Report::new(&record)
+}
+
+#[test]
+fn an_hour_of_known_load_gives_exactly_its_gpu_hours_and_energy() {
+    let mut reports = reports(2);
+    for second in 0..=3_600u64 {
+        // The first GPU works for three quarters of the hour; the second never does.
+        let first = if second <= 2_700 { (80, 400) } else { (0, 60) };
+        reports.record(&node(second * 1_000, &[first, (0, 50)]));
+    }
+    let report = ended(&mut reports, 2, 1_000 + 3_600);
+    let totals = &report.totals;
+    assert_eq!((report.elapsed_s, report.observed_pct), (3_600, 100.0));
+    assert_eq!((totals.gpu_hours_allocated, totals.gpu_hours_observed), (2.0, 2.0));
+    assert_eq!((totals.gpu_hours_used, totals.gpu_hours_idle), (0.6, 1.25));
+    assert_eq!(totals.util_pct, Some(30.0));
+    // 400 W × 0.75 h + 60 W × 0.25 h + 50 W × 1 h.
+    assert_eq!((totals.energy_kwh, totals.energy_known_pct), (Some(0.365), 100.0));
+    let bins = report.gpus[0].util_distribution_pct.unwrap();
+    assert_eq!((bins[0], bins[8], bins.iter().sum::<f64>()), (25.0, 75.0, 100.0));
+    assert_eq!(report.gpus[1].idle_s, Some(3_600.0));
+    assert_eq!(report.gpu_hours_unused(), 1.4);
+}
+
+#[test]
+fn a_gap_is_not_observed_and_never_idle() {
+    let mut reports = reports(1);
+    for second in (0..=100u64).chain(400..=500) {
+        reports.record(&node(second * 1_000, &[(50, 100)]));
+    }
+    let report = ended(&mut reports, 1, 1_000 + 500);
+    // The first sample after the gap holds for 2.5 s.
+    assert_eq!((report.gpus[0].observed_s, report.gpus[0].idle_s), (202.5, Some(0.0)));
+    assert_eq!(report.observed_pct, 40.5);
+    assert_eq!((report.totals.util_pct, report.totals.energy_known_pct), (Some(50.0), 40.5));
+}
+
+#[test]
+fn duplicate_and_reordered_samples_add_nothing() {
+    let mut reports = reports(1);
+    for second in [0, 1, 1, 2, 1, 2, 3u64] {
+        reports.record(&node(second * 1_000, &[(100, 100)]));
+    }
+    assert_eq!(ended(&mut reports, 1, 1_003).gpus[0].observed_s, 3.0);
+}
+
+#[test]
+fn late_samples_fill_a_gap_once() {
+    let mut reports = reports(1);
+    (0..=10).chain(60..=70).for_each(|second| reports.record(&node(second * 1_000, &[(50, 100)])));
+    let late = |seconds: std::ops::RangeInclusive<u64>| {
+        let sample = |second| {
+            let picture = node(second * 1_000, &[(100, 200)]);
+            let gpus = picture.gpus.iter().map(|gpu| History::of_gpu(&gpu.row)).collect();
+            HistorySample {
+                at_ms: second * 1_000,
+                hold_ms: 2_500,
+                gpus,
+                host: History::of_host(&picture.host),
+            }
+        };
+        seconds.map(sample).collect::<Vec<_>>()
+    };
+    let now = node(70_000, &[(50, 100)]);
+    reports.record_late(&now, &late(5..=57));
+    reports.record_late(&now, &late(5..=57));
+    let report = ended(&mut reports, 1, 1_070);
+    // 10 s, then 47 s of late samples, then 2.5 s, then 10 s.
+    assert_eq!(report.gpus[0].observed_s, 69.5);
+    assert_eq!(report.totals.util_pct, Some((47.0 * 100.0 + 22.5 * 50.0) / 69.5));
+}
+
+#[test]
+fn a_missing_reading_is_not_zero() {
+    let mut reports = reports(1);
+    for second in 0..=10u64 {
+        let mut picture = node(second * 1_000, &[(100, 300)]);
+        if second > 5 {
+            picture.gpus[0].row.set(GpuField::Power, Cell::FAILED);
+        }
+        if second > 8 {
+            picture.gpus[0].fault = Some("GPU is lost".into());
+        }
+        reports.record(&picture);
+    }
+    let report = ended(&mut reports, 1, 1_010);
+    assert_eq!((report.totals.energy_known_pct, report.totals.energy_kwh), (50.0, Some(1_500.0 / 3.6e6)));
+    assert_eq!((report.gpus[0].util_pct, report.gpus[0].fault_s), (Some(100.0), 2.0));
+    assert_eq!((report.totals.pcie_rx_bytes, report.totals.mem_peak_bytes), (None, None));
+}
+
+#[test]
+fn rates_counters_throttling_and_the_jobs_usage_are_added_up() {
+    let mut reports = reports(1);
+    for second in 0..=10u64 {
+        let mut picture = node(second * 1_000, &[(100, 300)]);
+        let row = &mut picture.gpus[0].row;
+        let mut set = |field: GpuField, value| row.set(field, Cell::quantize(field, &Reading::Value(value)));
+        set(GpuField::PcieRx, 1 << 20);
+        set(GpuField::Throttle, if second > 6 { 0x44 } else { 0x4 });
+        // The driver was loaded again after 5 s.
+        set(GpuField::EccCorrected, if second <= 5 { 10 + second } else { second - 6 });
+        let mut usage = Row::<JobField>::default();
+        let mut set =
+            |field: JobField, value| usage.set(field, Cell::quantize(field, &Reading::Value(value)));
+        set(JobField::Cpu, if second % 2 == 0 { 100 } else { 300 });
+        set(JobField::MemUsed, second * GIB);
+        picture.job_usage.push(JobUsagePicture { job: JobId(7), row: usage });
+        reports.record(&picture);
+    }
+    reports.count_xid(&node_name(), &GpuUuid::new("GPU-0"));
+    reports.count_xid(&node_name(), &GpuUuid::new("GPU-other"));
+    let totals = ended(&mut reports, 1, 1_010).totals;
+    assert_eq!(totals.pcie_rx_bytes, Some(10.0 * f64::from(1 << 20)));
+    let throttled: Vec<_> = totals.throttled.iter().map(|one| (one.reason.as_str(), one.seconds)).collect();
+    assert_eq!(throttled, [("too hot (hardware)", 4.0), ("power limit", 10.0)]);
+    assert_eq!((totals.ecc_corrected, totals.xids), (Some(9), 1));
+    assert_eq!((totals.cpus_used, totals.cpus_peak), (Some(2.0), Some(3.0)));
+    assert_eq!(totals.mem_peak_bytes, Some(10 * GIB));
+}
+
+#[test]
+fn a_restart_of_the_relay_continues_the_sums() {
+    let mut before = reports(1);
+    (0..=100).for_each(|second| before.record(&node(second * 1_000, &[(100, 360)])));
+    let stored = serde_json::to_string(&before.running(1_100)).unwrap();
+    let mut after = reports(1);
+    (0..=50).for_each(|second| after.record(&node(second * 1_000, &[(0, 360)])));
+    after.restore(serde_json::from_str(&stored).unwrap());
+    (51..=100).for_each(|second| after.record(&node(second * 1_000, &[(0, 360)])));
+    let report = ended(&mut after, 1, 1_200);
+    assert_eq!((report.observed_pct, report.totals.util_pct), (100.0, Some(50.0)));
+    assert_eq!(report.totals.energy_kwh, Some(0.02));
+    // Sums of another run of the job are not its own.
+    let mut other = JobReports::default();
+    other.set_jobs(&[Job { start: Some(5_000), ..job(1) }], (5_000, relay_ms(5_000)), |_| None);
+    other.restore(serde_json::from_str(&stored).unwrap());
+    assert!(other.of(JobId(7), 5_001).unwrap().nodes[0].gpus.is_empty());
+}
+
+#[test]
+fn what_is_sampled_after_a_jobs_end_is_not_the_jobs() {
+    let mut reports = reports(1);
+    let mut history = History::default();
+    let mut last = node(0, &[(80, 200)]);
+    for second in 0..=60u64 {
+        // It ends after 50 s; SLURM is asked after 30 and 60 s.
+        let mut picture = node(second * 1_000, &[if second < 50 { (80, 200) } else { (0, 50) }]);
+        history.push(second * 1_000, [&picture.gpus[0].row].into_iter(), &picture.host, 2_500);
+        reports.record(&picture);
+        if second == 30 {
+            reports.set_jobs(&[job(1)], (1_030, 30_000), |_| None);
+        }
+        picture.history = None;
+        last = picture;
+    }
+    last.history = Some(history);
+    let state = JobState::Ended("COMPLETED".into());
+    let ended = Job { state, ended: Some(1_050), ..job(1) };
+    reports.set_jobs(&[ended], (1_060, 60_000), |_| Some(&last));
+    let [record] = reports.take_finished().try_into().unwrap();
+    let gpu = &Report::new(&record).gpus[0];
+    assert_eq!((gpu.observed_s, gpu.util_pct, gpu.idle_s), (50.0, Some(80.0), Some(0.0)));
+    assert_eq!(gpu.energy_kwh, Some(200.0 * 50.0 / 3.6e6));
+}
+
+#[test]
+fn a_requeued_job_has_a_report_of_each_run() {
+    let mut reports = reports(1);
+    (0..=10).for_each(|second| reports.record(&node(second * 1_000, &[(100, 100)])));
+    reports.set_jobs(
+        &[Job { state: JobState::Pending, start: None, ..job(1) }],
+        (1_010, relay_ms(1_010)),
+        |_| None,
+    );
+    let [first] = reports.take_finished().try_into().unwrap();
+    assert_eq!((first.job.start, first.job.ended, first.is_final), (Some(1_000), Some(1_010), true));
+    reports.set_jobs(&[Job { start: Some(1_100), ..job(1) }], (1_100, relay_ms(1_100)), |_| None);
+    assert!(reports.of(JobId(7), 1_100).unwrap().nodes[0].gpus.is_empty());
+}
+
+#[test]
+fn advice_states_numbers_and_the_line_that_would_have_fitted() {
+    let mut reports = reports(4);
+    for second in 0..=3_600u64 {
+        let mut picture = node(second * 1_000, &[(90, 300), (90, 300), (2, 60), (0, 60)]);
+        let mut usage = Row::<JobField>::default();
+        let mut set =
+            |field: JobField, value| usage.set(field, Cell::quantize(field, &Reading::Value(value)));
+        set(JobField::Cpu, 350);
+        set(JobField::MemUsed, 10 * GIB);
+        picture.job_usage.push(JobUsagePicture { job: JobId(7), row: usage });
+        reports.record(&picture);
+    }
+    let report = ended(&mut reports, 4, 1_000 + 3_600);
+    let lines: Vec<_> = report.advice.iter().map(|advice| advice.sbatch.as_deref().unwrap()).collect();
+    assert_eq!(
+        lines,
+        [
+            "#SBATCH --nodes=1 --gpus=2",
+            "#SBATCH --mem=12G",
+            "#SBATCH --ntasks=1 --cpus-per-task=4",
+            "#SBATCH --time=01:15:00"
+        ]
+    );
+    assert_eq!(report.advice[0].text, "2 of 4 GPUs were idle for 95 % of the time or more.");
+    let text = text(&report, None);
+    assert!(text.contains("GPU hours     4.00 allocated, 4.00 observed, 1.82 used, 2.00 idle"), "{text}");
+    assert!(markdown(&report, None).contains("`#SBATCH --mem=12G`"));
+}
+
+#[test]
+fn a_job_that_used_what_it_was_given_gets_no_advice() {
+    let mut reports = reports(1);
+    (0..=80_000).step_by(2).for_each(|second| reports.record(&node(second * 1_000, &[(90, 300)])));
+    assert_eq!(ended(&mut reports, 1, 1_000 + 80_000).advice, []);
+}
+
+#[test]
+fn the_application_is_that_of_the_jobs_own_processes() {
+    let mut reports = reports(1);
+    let mut picture = node(0, &[(1, 1)]);
+    for (job, args) in [(Some(JobId(7)), "python -m torch.distributed.run x.py"), (None, "vllm serve")] {
+        let facts = ProcessFacts::new(GpuUuid::new("GPU-0"), 1, ProcessKind::default());
+        let facts = ProcessFacts { job, args: Reading::Value(args.into()), ..facts };
+        picture.processes.push(ProcessPicture { facts, row: Row::default() });
+    }
+    reports.detect(&picture);
+    assert_eq!(reports.of(JobId(7), 1_000).unwrap().application.as_deref(), Some("PyTorch"));
+}

@@ -1,0 +1,191 @@
+//! Reports as text for a terminal and as Markdown for a ticket.
+
+use super::summary::{GpuReport, Report, Totals};
+use super::units::{aligned, amount_bytes, duration};
+use std::fmt::Write as _;
+
+/// A report as text. `note` is a sentence about where it comes from, if that is not obvious.
+pub fn text(report: &Report, note: Option<&str>) -> String {
+    let mut out = format!("{}\n", heading(report));
+    if let Some(note) = note {
+        let _ = writeln!(out, "{note}");
+    }
+    out.push('\n');
+    let facts = facts(report);
+    let width = facts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    for (name, value) in &facts {
+        let _ = writeln!(out, "  {name:width$}  {value}");
+    }
+    if !report.gpus.is_empty() {
+        out.push('\n');
+        out.push_str(&aligned(&gpu_table(report), 1));
+    }
+    if !report.advice.is_empty() {
+        out.push_str("\nAdvice\n");
+        for advice in &report.advice {
+            let _ = writeln!(out, "  {}", advice.text);
+            if let Some(line) = &advice.sbatch {
+                let _ = writeln!(out, "    {line}");
+            }
+        }
+    }
+    out
+}
+
+/// A report as Markdown.
+pub fn markdown(report: &Report, note: Option<&str>) -> String {
+    let mut out = format!("## {}\n\n", escaped(&heading(report)));
+    if let Some(note) = note {
+        let _ = writeln!(out, "{}\n", escaped(note));
+    }
+    out.push_str("| | |\n|---|---|\n");
+    for (name, value) in facts(report) {
+        let _ = writeln!(out, "| {name} | {} |", escaped(&value));
+    }
+    if !report.gpus.is_empty() {
+        let table = gpu_table(report);
+        out.push('\n');
+        for (row, cells) in table.iter().enumerate() {
+            let cells: Vec<_> = cells.iter().map(|cell| escaped(cell)).collect();
+            let _ = writeln!(out, "| {} |", cells.join(" | "));
+            if row == 0 {
+                let _ = writeln!(out, "|---|{}", "---:|".repeat(cells.len() - 1));
+            }
+        }
+    }
+    if !report.advice.is_empty() {
+        out.push_str("\n### Advice\n\n");
+        for advice in &report.advice {
+            let line = advice.sbatch.as_ref().map_or(String::new(), |line| format!(" `{line}`"));
+            let _ = writeln!(out, "* {}{line}", escaped(&advice.text));
+        }
+    }
+    out
+}
+
+fn heading(report: &Report) -> String {
+    let state = match (report.state.as_str(), report.is_final) {
+        ("", true) => "ended",
+        (state, _) => state,
+    };
+    let exit = report.exit.as_ref().map_or(String::new(), |exit| format!(", exit code {exit}"));
+    format!("Job {} {} · {} · {state}{exit}", report.label, report.name, report.user)
+}
+
+/// The facts that are known, by name.
+fn facts(report: &Report) -> Vec<(&'static str, String)> {
+    let totals = &report.totals;
+    let mut facts = vec![("Partition", report.partition.clone())];
+    let mut add = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
+    add("Account", report.account.clone());
+    add("Application", report.application.clone());
+    add("Nodes", Some(report.node_count.to_string()));
+    let limit = report.limit_s.map_or(String::new(), |limit_s| format!(" of {}", duration(limit_s)));
+    add("Run time", Some(format!("{}{limit}", duration(report.elapsed_s))));
+    add("Observed", Some(format!("{:.0} % of the run", report.observed_pct)));
+    if totals.gpus > 0 {
+        add("GPUs", Some(totals.gpus.to_string()));
+        add("GPU hours", Some(gpu_hours(totals)));
+        add("Utilisation", totals.util_pct.map(|util| format!("{util:.0} % on average")));
+        add("Distribution", totals.util_distribution_pct.as_ref().map(distribution));
+        let mem = totals.gpu_mem_peak_bytes.map(|peak| of(peak as f64, totals.gpu_mem_total_bytes));
+        add("GPU memory", mem.map(|mem| format!("at most {mem} of one GPU")));
+        add("Energy", totals.energy_kwh.map(|kwh| energy(kwh, totals.energy_known_pct)));
+    }
+    add(
+        "Host memory",
+        totals.mem_peak_bytes.map(|peak| format!("at most {}", of(peak as f64, totals.mem_requested_bytes))),
+    );
+    let allocated = totals.cpus_allocated.map_or(String::new(), |cpus| format!(" of {cpus}"));
+    add("CPUs", totals.cpus_used.map(|used| format!("{used:.1}{allocated} on average")));
+    add("PCIe", moved(totals.pcie_rx_bytes, totals.pcie_tx_bytes, ["received", "sent"]));
+    add("Device links", moved(totals.link_rx_bytes, totals.link_tx_bytes, ["received", "sent"]));
+    add(
+        "Network",
+        moved(totals.nodes_net_rx_bytes, totals.nodes_net_tx_bytes, ["received", "sent by its nodes"]),
+    );
+    add(
+        "Disks",
+        moved(totals.nodes_disk_read_bytes, totals.nodes_disk_write_bytes, ["read", "written on its nodes"]),
+    );
+    let throttled = totals.throttled.iter();
+    let throttled: Vec<_> =
+        throttled.map(|one| format!("{} {}", one.reason, duration(one.seconds.round() as u64))).collect();
+    add("Clocks lowered", (!throttled.is_empty()).then(|| throttled.join(", ")));
+    add("Faults", faults(totals));
+    facts
+}
+
+fn gpu_hours(totals: &Totals) -> String {
+    let Totals { gpu_hours_allocated, gpu_hours_observed, gpu_hours_used, gpu_hours_idle, .. } = totals;
+    format!(
+        "{gpu_hours_allocated:.2} allocated, {gpu_hours_observed:.2} observed, {gpu_hours_used:.2} used, \
+         {gpu_hours_idle:.2} idle"
+    )
+}
+
+fn energy(kwh: f64, known_pct: f64) -> String {
+    let missing = match known_pct {
+        99.5.. => String::new(),
+        known_pct => format!(" in the {known_pct:.0} % of the GPU time in which power was known"),
+    };
+    format!("{kwh:.3} kWh{missing}")
+}
+
+/// Tenths of the scale that occurred: `0–10 %: 25 %, 90–100 %: 75 %` of the time.
+fn distribution(bins: &[f64; 10]) -> String {
+    let occurred = bins.iter().enumerate().filter(|(_, share)| **share >= 0.5);
+    let bins: Vec<_> =
+        occurred.map(|(bin, share)| format!("{}–{}: {share:.0} %", bin * 10, bin * 10 + 10)).collect();
+    bins.join(", ")
+}
+
+fn moved(one: Option<f64>, other: Option<f64>, words: [&str; 2]) -> Option<String> {
+    let parts = [one, other].into_iter().zip(words);
+    let parts: Vec<_> =
+        parts.filter_map(|(bytes, word)| Some(format!("{} {word}", amount_bytes(bytes?)))).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn faults(totals: &Totals) -> Option<String> {
+    let counts = [
+        (u64::from(totals.xids), "Xid errors"),
+        (totals.ecc_uncorrected.unwrap_or(0), "uncorrected ECC errors"),
+        (totals.ecc_corrected.unwrap_or(0), "corrected ECC errors"),
+        (totals.oom_kills.unwrap_or(0), "processes killed at the memory limit"),
+    ];
+    let counts: Vec<_> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!counts.is_empty()).then(|| counts.join(", "))
+}
+
+fn gpu_table(report: &Report) -> Vec<Vec<String>> {
+    let header = ["GPU", "Observed", "Util.", "Idle", "Peak memory", "Energy", "Xid"];
+    let dash = || "–".to_owned();
+    let row = |gpu: &GpuReport| {
+        vec![
+            format!("{}:{}", gpu.node, gpu.index),
+            duration(gpu.observed_s.round() as u64),
+            gpu.util_pct.map_or_else(dash, |util| format!("{util:.0} %")),
+            gpu.idle_s.map_or_else(dash, |idle_s| duration(idle_s.round() as u64)),
+            gpu.mem_peak_bytes.map_or_else(dash, |peak| of(peak as f64, gpu.mem_total_bytes)),
+            gpu.energy_kwh.map_or_else(dash, |kwh| format!("{kwh:.3} kWh")),
+            gpu.xids.to_string(),
+        ]
+    };
+    [header.map(str::to_owned).to_vec()].into_iter().chain(report.gpus.iter().map(row)).collect()
+}
+
+fn of(part: f64, whole: Option<u64>) -> String {
+    let whole = whole.map_or(String::new(), |whole| format!(" of {}", amount_bytes(whole as f64)));
+    format!("{}{whole}", amount_bytes(part))
+}
+
+/// Text that has no meaning in Markdown.
+fn escaped(text: &str) -> String {
+    let is_special = |letter| matches!(letter, '|' | '*' | '_' | '`' | '<' | '[' | '\\' | '#');
+    text.chars().flat_map(|letter| is_special(letter).then_some('\\').into_iter().chain([letter])).collect()
+}

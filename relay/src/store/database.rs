@@ -1,0 +1,257 @@
+//! The SQLite database of jobs: schema, migrations, and the queries of all commands.
+
+use super::filesystem::Journal;
+use crate::clock::Clock;
+use crate::report::JobRecord;
+use crate::state_dir::{StateDir, StateDirError};
+use nodeglass_protocol::JobId;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// File name in the state directory.
+const FILE: &str = "jobs.db";
+/// How long a statement waits for another process.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of jobs; the oldest are deleted first.
+const MAX_JOBS: i64 = 20_000;
+
+/// Each version of the schema from the one before. Entries are appended and never changed: `user_version` is the
+/// number of those that were applied.
+const MIGRATIONS: [&str; 1] = ["CREATE TABLE jobs (
+    cluster TEXT NOT NULL,
+    host TEXT NOT NULL,
+    job INTEGER NOT NULL,
+    start_s INTEGER NOT NULL,
+    is_final INTEGER NOT NULL,
+    at_s INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (cluster, host, job, start_s)
+) STRICT;
+CREATE INDEX jobs_by_start ON jobs (start_s);"];
+
+/// Why the database cannot be used. Messages are complete sentences for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The state directory cannot be used.
+    #[error("jobs cannot be stored: {0}")]
+    StateDir(#[from] StateDirError),
+    /// SQLite failed.
+    #[error("jobs cannot be stored: {0}")]
+    Database(#[from] rusqlite::Error),
+    /// A later build has written it.
+    #[error(
+        "{} was written by a newer nodeglass (schema {found}, this build knows {known}); jobs are not stored until \
+         you update",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest version of this build.
+        known: i64,
+    },
+}
+
+impl StoreError {
+    /// Whether the file is no readable database, so that retrying is futile.
+    pub(super) fn is_damage(&self) -> bool {
+        let Self::Database(error) = self else { return false };
+        matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+    }
+}
+
+/// Which relay's rows are written; all are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Name of the cluster; empty if it has none.
+    pub cluster: String,
+    /// Name of the machine that the relay runs on.
+    pub host: String,
+}
+
+/// An open database.
+#[derive(Debug)]
+pub struct Database {
+    connection: Connection,
+}
+
+impl Database {
+    /// Opens `jobs.db` in the state directory, creating it if missing, with access for the owner only. A file that
+    /// is damaged is set aside; the second value is then its new path.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn open(dir: &StateDir) -> Result<(Self, Option<PathBuf>), StoreError> {
+        match Self::try_open(dir) {
+            Err(error) if error.is_damage() => {
+                let aside = set_aside(dir)?;
+                Ok((Self::try_open(dir)?, Some(aside)))
+            }
+            opened => Ok((opened?, None)),
+        }
+    }
+
+    /// Opens the database for reading, if there is one.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn open_existing(dir: &StateDir) -> Result<Option<Self>, StoreError> {
+        match dir.path().join(FILE).exists() {
+            true => Self::try_open(dir).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// A database in memory, for a simulated cluster.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn in_memory() -> Result<Self, StoreError> {
+        let mut connection = Connection::open_in_memory()?;
+        migrate(&mut connection, &MIGRATIONS, PathBuf::from(":memory:"))?;
+        Ok(Self { connection })
+    }
+
+    fn try_open(dir: &StateDir) -> Result<Self, StoreError> {
+        let path = dir.private_file(FILE)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let mut connection = Connection::open_with_flags(&path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.pragma_update(None, "journal_mode", Journal::of(dir.path()).name())?;
+        // What was acknowledged also survives a power failure.
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        let health: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        if health != "ok" {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+            return Err(rusqlite::Error::SqliteFailure(code, Some(health)).into());
+        }
+        migrate(&mut connection, &MIGRATIONS, path)?;
+        Ok(Self { connection })
+    }
+
+    /// Inserts or replaces the records of one relay, all or none; when it returns, they outlive any crash.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn save(&mut self, origin: &Origin, records: &[JobRecord]) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction()?;
+        {
+            // The record of a job that ended is never replaced by one of its run.
+            let mut insert = transaction.prepare_cached(
+                "INSERT INTO jobs (cluster, host, job, start_s, is_final, at_s, record) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
+                 ON CONFLICT DO UPDATE SET is_final = excluded.is_final, at_s = excluded.at_s, record = excluded.record \
+                 WHERE excluded.is_final >= is_final",
+            )?;
+            for record in records {
+                let text = serde_json::to_string(record).unwrap_or_default();
+                let (job, start_s) = (record.job.id.0, record.job.start.unwrap_or(0));
+                let Origin { cluster, host } = origin;
+                insert.execute(params![cluster, host, job, start_s, record.is_final, record.at_s, text])?;
+            }
+        }
+        transaction.execute(
+            "DELETE FROM jobs WHERE rowid IN (SELECT rowid FROM jobs ORDER BY start_s DESC LIMIT -1 OFFSET ?1)",
+            [MAX_JOBS],
+        )?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// The records of one relay's jobs that had not ended, at most those of the last 30 days.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn unfinished(&self, origin: &Origin) -> Result<Vec<JobRecord>, StoreError> {
+        let since_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - 30 * 86_400;
+        let mut query = self.connection.prepare(
+            "SELECT record FROM jobs WHERE cluster = ?1 AND host = ?2 AND is_final = 0 AND at_s >= ?3",
+        )?;
+        let rows = query.query_map(params![origin.cluster, origin.host, since_s], parsed)?;
+        Ok(rows.filter_map(Result::transpose).collect::<Result<_, _>>()?)
+    }
+
+    /// The latest run of a job: of several relays' records, the one that ended, else the newest.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn job(&self, id: JobId) -> Result<Option<JobRecord>, StoreError> {
+        let mut query = self.connection.prepare(
+            "SELECT record FROM jobs WHERE job = ?1 ORDER BY start_s DESC, is_final DESC, at_s DESC LIMIT 1",
+        )?;
+        let mut rows = query.query_map([id.0], parsed)?;
+        Ok(rows.next().transpose()?.flatten())
+    }
+
+    /// Jobs that started at `since_s` or later, in s since 1970, newest first; one record for each run.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn jobs_since(&self, since_s: i64) -> Result<Vec<JobRecord>, StoreError> {
+        let mut query = self.connection.prepare(
+            "SELECT record FROM jobs WHERE start_s >= ?1 \
+             ORDER BY start_s DESC, cluster, job DESC, is_final DESC, at_s DESC",
+        )?;
+        let rows = query.query_map([since_s], parsed)?;
+        let mut records: Vec<JobRecord> = rows.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+        records.dedup_by_key(|record| (record.job.id, record.job.start));
+        Ok(records)
+    }
+}
+
+#[cfg(test)]
+impl Database {
+    /// Makes the file one of another build.
+    pub(super) fn set_version(&self, version: i64) {
+        self.connection.pragma_update(None, "user_version", version).unwrap();
+    }
+}
+
+/// Parses a row; `None`, with a message, if its record is not one of this build.
+fn parsed(row: &Row<'_>) -> rusqlite::Result<Option<JobRecord>> {
+    let record = serde_json::from_str(&row.get::<_, String>(0)?);
+    Ok(record.inspect_err(|error| tracing::warn!(%error, "a stored job cannot be read")).ok())
+}
+
+/// Brings the schema up to date, in one transaction, so that of two relays one waits for the other.
+fn migrate(connection: &mut Connection, migrations: &[&str], path: PathBuf) -> Result<(), StoreError> {
+    let version = |connection: &Connection| -> rusqlite::Result<i64> {
+        connection.pragma_query_value(None, "user_version", |row| row.get(0))
+    };
+    let known = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
+    let found = version(connection)?;
+    if found > known {
+        return Err(StoreError::Newer { path, found, known });
+    }
+    if found == known {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let found = usize::try_from(version(&transaction)?).unwrap_or(0);
+    for migration in migrations.iter().skip(found) {
+        transaction.execute_batch(migration)?;
+    }
+    transaction.pragma_update(None, "user_version", known)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Renames the database and what belongs to it; returns the new path.
+fn set_aside(dir: &StateDir) -> Result<PathBuf, StateDirError> {
+    let path = dir.path().join(FILE);
+    let aside = dir.path().join(format!("{FILE}.damaged-{}", Clock::wall_ms() / 1_000));
+    fs::rename(&path, &aside).map_err(|source| StateDirError::Io { path: path.clone(), source })?;
+    for suffix in ["-wal", "-shm", "-journal"] {
+        let of = |path: &PathBuf| PathBuf::from(format!("{}{suffix}", path.display()));
+        // There is none in most cases.
+        let _ = fs::rename(of(&path), of(&aside));
+    }
+    Ok(aside)
+}
+
+#[cfg(test)]
+mod tests;

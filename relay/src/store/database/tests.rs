@@ -1,0 +1,213 @@
+//! Databases that are old, new, damaged, locked, shared, or whose writer was killed.
+
+use super::*;
+use nodeglass_protocol::job::{Job, JobState};
+use std::io::{BufRead, BufReader, Read as _};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Instant;
+
+fn origin(host: &str) -> Origin {
+    Origin { cluster: "hpc".into(), host: host.into() }
+}
+
+fn record(job: u32, start: i64, at_s: i64, is_final: bool) -> JobRecord {
+    let job = Job { start: Some(start), ..Job::new(JobId(job), "alice".into(), JobState::Running) };
+    JobRecord { job, is_final, at_s, application: None, nodes: Vec::new() }
+}
+
+fn dir() -> (tempfile::TempDir, StateDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+    (folder, dir)
+}
+
+fn open(dir: &StateDir) -> Database {
+    let (database, aside) = Database::open(dir).unwrap();
+    assert_eq!(aside, None);
+    database
+}
+
+fn ids(database: &Database) -> Vec<u32> {
+    database.jobs_since(0).unwrap().iter().map(|record| record.job.id.0).collect()
+}
+
+#[test]
+fn a_job_is_found_again_with_its_latest_run() {
+    let (_folder, dir) = dir();
+    let mut database = open(&dir);
+    let records = [record(7, 100, 150, true), record(7, 200, 250, false), record(8, 300, 350, true)];
+    database.save(&origin("a"), &records).unwrap();
+    drop(database);
+    let database = open(&dir);
+    assert_eq!(database.job(JobId(7)).unwrap(), Some(records[1].clone()));
+    assert_eq!(ids(&database), [8, 7, 7]);
+    assert_eq!(database.jobs_since(250).unwrap(), [records[2].clone()]);
+    assert_eq!(database.job(JobId(9)).unwrap(), None);
+}
+
+#[test]
+fn the_record_of_an_ended_job_is_never_replaced_by_one_of_its_run() {
+    let (_folder, dir) = dir();
+    let mut database = open(&dir);
+    let (late, ended) = (record(7, 100, 180, false), record(7, 100, 170, true));
+    database.save(&origin("a"), &[record(7, 100, 150, false), ended.clone(), late]).unwrap();
+    assert_eq!(database.job(JobId(7)).unwrap(), Some(ended));
+}
+
+#[test]
+fn two_relays_write_to_one_database_and_see_each_other() {
+    let (_folder, dir) = dir();
+    let writers: Vec<_> = ["a", "b"]
+        .map(|host| {
+            let dir = dir.clone();
+            thread::spawn(move || {
+                let mut database = open(&dir);
+                (0..50)
+                    .for_each(|at| database.save(&origin(host), &[record(7, 100, at, host == "b")]).unwrap());
+            })
+        })
+        .into();
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    let database = open(&dir);
+    assert_eq!(database.job(JobId(7)).unwrap(), Some(record(7, 100, 49, true)));
+    assert_eq!(ids(&database), [7]);
+    let now = i64::try_from(Clock::wall_ms() / 1_000).unwrap();
+    let mut database = database;
+    database.save(&origin("a"), &[record(7, 100, now, false)]).unwrap();
+    assert_eq!(database.unfinished(&origin("a")).unwrap(), [record(7, 100, now, false)]);
+    assert_eq!(database.unfinished(&origin("b")).unwrap(), []);
+}
+
+#[test]
+fn an_older_schema_is_migrated_with_its_rows() {
+    let mut connection = Connection::open_in_memory().unwrap();
+    migrate(&mut connection, &MIGRATIONS, PathBuf::new()).unwrap();
+    let mut database = Database { connection };
+    database.save(&origin("a"), &[record(7, 100, 150, true)]).unwrap();
+    let next = [MIGRATIONS[0], "CREATE TABLE notes (text TEXT NOT NULL) STRICT"];
+    migrate(&mut database.connection, &next, PathBuf::new()).unwrap();
+    migrate(&mut database.connection, &next, PathBuf::new()).unwrap();
+    database.connection.execute("INSERT INTO notes VALUES ('x')", []).unwrap();
+    assert_eq!(ids(&database), [7]);
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_left_alone() {
+    let (_folder, dir) = dir();
+    open(&dir).connection.pragma_update(None, "user_version", 99).unwrap();
+    let before = fs::read(dir.path().join(FILE)).unwrap();
+    let error = Database::open(&dir).unwrap_err();
+    assert!(error.to_string().contains("newer nodeglass (schema 99"), "{error}");
+    assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), before);
+}
+
+#[test]
+fn a_damaged_file_is_set_aside_whole_and_a_new_one_begun() {
+    for damage in [(0, 200), (4_000, 6_000)] {
+        let (_folder, dir) = dir();
+        let mut database = open(&dir);
+        let records: Vec<_> = (0..200).map(|job| record(job, 100, 150, true)).collect();
+        database.save(&origin("a"), &records).unwrap();
+        drop(database);
+        let path = dir.path().join(FILE);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[damage.0..damage.1].fill(0xa5);
+        fs::write(&path, &bytes).unwrap();
+        let (mut database, aside) = Database::open(&dir).unwrap();
+        assert_eq!(fs::read(aside.unwrap()).unwrap(), bytes);
+        assert!(ids(&database).is_empty());
+        database.save(&origin("a"), &records[..1]).unwrap();
+        assert_eq!(ids(&open(&dir)), [0]);
+    }
+}
+
+#[test]
+fn a_locked_database_is_an_error_and_no_damage() {
+    let (_folder, dir) = dir();
+    let mut database = open(&dir);
+    database.connection.busy_timeout(Duration::from_millis(20)).unwrap();
+    let other = open(&dir);
+    other.connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = database.save(&origin("a"), &[record(7, 100, 150, true)]).unwrap_err();
+    assert!(!error.is_damage() && error.to_string().contains("locked"), "{error}");
+    other.connection.execute_batch("COMMIT").unwrap();
+    database.save(&origin("a"), &[record(7, 100, 150, true)]).unwrap();
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_keeps_what_is_stored() {
+    let (_folder, dir) = dir();
+    let mut database = open(&dir);
+    database.save(&origin("a"), &[record(7, 100, 150, true)]).unwrap();
+    // The limit on pages answers as a full disk does.
+    let pages: i64 = database.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    database.connection.pragma_update(None, "max_page_count", pages).unwrap();
+    let many: Vec<_> = (100..1_000).map(|job| record(job, 100, 150, true)).collect();
+    let error = database.save(&origin("a"), &many).unwrap_err();
+    assert!(!error.is_damage() && error.to_string().contains("full"), "{error}");
+    assert_eq!(ids(&open(&dir)), [7]);
+}
+
+#[test]
+fn t08_the_database_and_its_log_are_private() {
+    use std::os::unix::fs::MetadataExt as _;
+    let (_folder, dir) = dir();
+    let mut database = open(&dir);
+    database.save(&origin("a"), &[record(7, 100, 150, true)]).unwrap();
+    for file in fs::read_dir(dir.path()).unwrap() {
+        assert_eq!(file.unwrap().metadata().unwrap().mode() & 0o077, 0);
+    }
+}
+
+const WRITER_DIR: &str = "NODEGLASS_STORE_WRITER_DIR";
+
+/// The child of the test below: stores job after job, and prints each once it is acknowledged.
+#[test]
+#[ignore = "runs as a child process of the next test"]
+fn writer() {
+    let dir = StateDir::at(std::env::var_os(WRITER_DIR).expect("started by the next test")).unwrap();
+    let mut database = Database::open(&dir).unwrap().0;
+    let first = ids(&database).first().map_or(1, |last| last + 1);
+    for job in first.. {
+        database.save(&origin("a"), &[record(job, i64::from(job), 150, true)]).unwrap();
+        println!("stored {job}");
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_killed_writer() {
+    let (_folder, dir) = dir();
+    let mut acknowledged = 0;
+    let began = Instant::now();
+    for kill in 0..200u64 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "--nocapture", "store::database::tests::writer"])
+            .env(WRITER_DIR, dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("stored") {
+            line.clear();
+            assert!(output.read_line(&mut line).unwrap() > 0, "the writer ended by itself");
+        }
+        // Spread over the steps of a transaction, which takes a few ms.
+        thread::sleep(Duration::from_micros(kill * 7_919 % 9_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        output.read_to_string(&mut line).unwrap();
+        // The last line may be incomplete.
+        let whole = line.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let stored = whole.lines().rev().find_map(|line| line.rsplit_once("stored ")?.1.parse::<u32>().ok());
+        acknowledged = acknowledged.max(stored.unwrap());
+        let (database, aside) = Database::open(&dir).unwrap();
+        assert_eq!(aside, None);
+        let found = ids(&database);
+        assert!(found.len() >= acknowledged as usize, "{} of {acknowledged}", found.len());
+        assert!(found.iter().rev().copied().eq(1..=found.len() as u32), "a gap");
+    }
+    println!("{acknowledged} records in {:?}", began.elapsed());
+}

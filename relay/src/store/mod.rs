@@ -1,0 +1,253 @@
+//! Stores the sums of jobs in SQLite, on a thread of its own: nothing else waits for a disk.
+
+mod database;
+mod filesystem;
+
+pub use database::{Database, Origin, StoreError};
+
+use crate::report::JobRecord;
+use crate::state_dir::StateDir;
+use nodeglass_protocol::{JobId, Text};
+use std::collections::VecDeque;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// Capacity of the channel of requests.
+const REQUESTS: usize = 64;
+/// How long the thread waits after a failure before it tries again.
+const RETRY: Duration = Duration::from_secs(10);
+/// Maximum number of records that wait for the disk; the oldest is dropped first.
+const MAX_WAITING: usize = 4_096;
+
+/// Where jobs are stored.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// `jobs.db` in the user's state directory.
+    StateDir,
+    /// `jobs.db` in this directory.
+    Dir(StateDir),
+    /// Nowhere beyond the process.
+    Memory,
+}
+
+/// Handle to the thread that owns the database. Cheap to clone; no method waits for a disk.
+#[derive(Clone, Debug)]
+pub struct JobStore {
+    requests: SyncSender<Request>,
+}
+
+#[derive(Debug)]
+enum Request {
+    Save(Vec<JobRecord>),
+    Job { id: JobId, reply: oneshot::Sender<Option<JobRecord>> },
+    Flush { reply: oneshot::Sender<()> },
+}
+
+impl JobStore {
+    /// Starts the thread. It passes on what an earlier run of this relay stored of jobs that had not ended, once.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start(
+        place: Place,
+        origin: Origin,
+        restored: impl FnOnce(Vec<JobRecord>) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (requests, receiver) = mpsc::sync_channel(REQUESTS);
+        let worker = Worker { place, origin, database: None, waiting: VecDeque::new(), failure: None };
+        thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver, restored))?;
+        Ok(Self { requests })
+    }
+
+    /// A store that lasts as long as the process.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn in_memory() -> std::io::Result<Self> {
+        Self::start(Place::Memory, Origin { cluster: String::new(), host: String::new() }, drop)
+    }
+
+    /// Stores records; returns them if the thread is busy, to be passed again.
+    pub fn save(&self, records: Vec<JobRecord>) -> Option<Vec<JobRecord>> {
+        match self.requests.try_send(Request::Save(records)) {
+            Err(TrySendError::Full(Request::Save(records))) => Some(records),
+            _ => None,
+        }
+    }
+
+    /// The stored record of a job's latest run.
+    pub async fn job(&self, id: JobId) -> Option<JobRecord> {
+        let (reply, response) = oneshot::channel();
+        self.requests.try_send(Request::Job { id, reply }).ok()?;
+        response.await.ok()?
+    }
+
+    /// Waits until everything that was passed before is written or has failed.
+    pub async fn flush(&self) {
+        let (reply, response) = oneshot::channel();
+        if self.requests.try_send(Request::Flush { reply }).is_ok() {
+            let _ = response.await;
+        }
+    }
+}
+
+/// The thread's state.
+struct Worker {
+    place: Place,
+    origin: Origin,
+    database: Option<Database>,
+    waiting: VecDeque<JobRecord>,
+    /// What was last reported, and when to try again.
+    failure: Option<(Text, Instant)>,
+}
+
+impl Worker {
+    fn run(mut self, requests: &Receiver<Request>, restored: impl FnOnce(Vec<JobRecord>)) {
+        let mut restored = Some(restored);
+        loop {
+            if self.is_due() && self.database.is_none() {
+                match self.open() {
+                    Ok(database) => self.database = Some(database),
+                    Err(error @ StoreError::Newer { .. }) => {
+                        tracing::error!("{error}");
+                        return;
+                    }
+                    Err(error) => self.failed(&error),
+                }
+            }
+            if let Some(database) = &self.database
+                && let Some(restored) = restored.take()
+            {
+                restored(database.unfinished(&self.origin).unwrap_or_default());
+            }
+            self.write();
+            match requests.recv_timeout(RETRY) {
+                Ok(Request::Save(records)) => {
+                    self.waiting.extend(records);
+                    let over = self.waiting.len().saturating_sub(MAX_WAITING);
+                    self.waiting.drain(..over);
+                }
+                Ok(Request::Job { id, reply }) => {
+                    let _ = reply.send(self.job(id));
+                }
+                Ok(Request::Flush { reply }) => {
+                    self.write();
+                    let _ = reply.send(());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.write(),
+            }
+        }
+    }
+
+    fn open(&self) -> Result<Database, StoreError> {
+        let dir = match &self.place {
+            Place::Memory => return Database::in_memory(),
+            Place::Dir(dir) => dir.clone(),
+            Place::StateDir => StateDir::open()?,
+        };
+        let (database, aside) = Database::open(&dir)?;
+        if let Some(aside) = aside {
+            tracing::error!(kept = %aside.display(), "the database of jobs was damaged; a new one was begun");
+        }
+        Ok(database)
+    }
+
+    /// Writes what waits, if the last failure is long enough ago.
+    fn write(&mut self) {
+        if self.waiting.is_empty() || !self.is_due() {
+            return;
+        }
+        let Some(database) = &mut self.database else { return };
+        match database.save(&self.origin, self.waiting.make_contiguous()) {
+            Ok(()) => {
+                self.waiting.clear();
+                if self.failure.take().is_some() {
+                    tracing::info!("jobs are stored again");
+                }
+            }
+            Err(error) => {
+                if error.is_damage() {
+                    // It is set aside when it is opened.
+                    self.database = None;
+                }
+                self.failed(&error);
+            }
+        }
+    }
+
+    /// The newest record of a job, stored or not.
+    fn job(&self, id: JobId) -> Option<JobRecord> {
+        let waiting = self.waiting.iter().rev().find(|record| record.job.id == id);
+        waiting.cloned().or_else(|| self.database.as_ref()?.job(id).ok()?)
+    }
+
+    fn is_due(&self) -> bool {
+        self.failure.as_ref().is_none_or(|(_, at)| Instant::now() >= *at)
+    }
+
+    /// Reports a failure once, however often it recurs.
+    fn failed(&mut self, error: &StoreError) {
+        let message = Text::new(error.to_string());
+        if self.failure.as_ref().is_none_or(|(reported, _)| *reported != message) {
+            tracing::warn!("{message}; trying again every {} s", RETRY.as_secs());
+        }
+        self.failure = Some((message, Instant::now() + RETRY));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use nodeglass_protocol::job::{Job, JobState};
+
+    fn record(job: u32, is_final: bool) -> JobRecord {
+        let job = Job { start: Some(100), ..Job::new(JobId(job), "alice".into(), JobState::Running) };
+        let at_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap();
+        JobRecord { job, is_final, at_s, application: None, nodes: Vec::new() }
+    }
+
+    /// A store in this directory, and what it passes on.
+    fn start(dir: &StateDir) -> (JobStore, oneshot::Receiver<Vec<JobRecord>>) {
+        let (restored, receiver) = oneshot::channel();
+        let origin = Origin { cluster: "hpc".into(), host: "login1".into() };
+        let pass_on = |records| restored.send(records).unwrap();
+        (JobStore::start(Place::Dir(dir.clone()), origin, pass_on).unwrap(), receiver)
+    }
+
+    #[tokio::test]
+    async fn a_restarted_relay_gets_the_jobs_that_had_not_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+        let (store, restored) = start(&dir);
+        assert_eq!(restored.await.unwrap(), []);
+        let (running, ended) = (record(7, false), record(8, true));
+        assert_eq!(store.save(vec![running.clone(), ended.clone()]), None);
+        store.flush().await;
+        let (again, restored) = start(&dir);
+        assert_eq!(restored.await.unwrap(), [running]);
+        assert_eq!(again.job(JobId(8)).await, Some(ended));
+        assert_eq!(again.job(JobId(9)).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_newer_database_turns_the_store_off_and_nothing_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+        let (store, restored) = start(&dir);
+        restored.await.unwrap();
+        store.flush().await;
+        drop(store);
+        Database::open(&dir).unwrap().0.set_version(99);
+        let (off, restored) = start(&dir);
+        assert!(restored.await.is_err());
+        for job in 0..200 {
+            off.save(vec![record(job, true)]);
+        }
+        off.flush().await;
+        assert_eq!(off.job(JobId(7)).await, None);
+    }
+}
