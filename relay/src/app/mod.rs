@@ -350,8 +350,7 @@ async fn poll(
                     list.iter().map(|job| (job.id, job.state.clone(), job.nodes.clone())).collect();
                 let changed = std::mem::replace(&mut last, now) != last;
                 let wait = poll_schedule.after_success(jobs.requests(), changed);
-                let wall_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
-                (Event::Jobs { jobs: list, wall_s }, wait)
+                (Event::Jobs { jobs: list, wall_ms: Clock::wall_ms() }, wait)
             }
             Err(error) => {
                 let wait = poll_schedule.after_failure();

@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 /// An event for the fleet.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A job list, and the time in s since 1970.
+    /// A job list.
     Jobs {
         /// All jobs in SLURM's list.
         jobs: Vec<Job>,
-        /// The login node's clock.
-        wall_s: i64,
+        /// The login node's clock, in ms since 1970.
+        wall_ms: u64,
     },
     /// An action of the owner.
     Audit(AuditEntry),

@@ -46,8 +46,8 @@ pub struct Fleet {
     /// Why the history is not stored.
     storing_problem: Option<Text>,
     reports: JobReports,
-    /// Unix time at which the relay's clock would read 0, in seconds, by the last job list.
-    wall_offset_s: i64,
+    /// Unix time at which the relay's clock would read 0, in ms, by the last job list.
+    wall_offset_ms: i64,
     changes: Changes,
 }
 
@@ -102,12 +102,12 @@ impl Fleet {
 
     /// Converts ms of the relay's clock to Unix time in seconds.
     fn wall_s(&self, now_ms: u64) -> i64 {
-        self.wall_offset_s.saturating_add((now_ms / 1_000).cast_signed())
+        self.wall_offset_ms.saturating_add(now_ms.cast_signed()).div_euclid(1_000)
     }
 
     /// Converts Unix time in seconds to ms of the relay's clock.
     pub fn relay_ms(&self, wall_s: i64) -> u64 {
-        u64::try_from(wall_s.saturating_sub(self.wall_offset_s)).unwrap_or(0).saturating_mul(1_000)
+        relay_ms(wall_s, self.wall_offset_ms)
     }
 
     /// Watches hosts independent of jobs.
@@ -119,7 +119,7 @@ impl Fleet {
     /// Applies an event that happened at `now_ms`.
     pub fn handle(&mut self, event: Event, now_ms: u64) {
         match event {
-            Event::Jobs { jobs, wall_s } => self.take_jobs(jobs, wall_s, now_ms),
+            Event::Jobs { jobs, wall_ms } => self.take_jobs(jobs, wall_ms, now_ms),
             Event::Audit(entry) => {
                 self.audit_log.push(entry);
                 let over = self.audit_log.len().saturating_sub(MAX_AUDIT_LOG);
@@ -285,18 +285,19 @@ impl Fleet {
         !matches!(topic, Topic::Job(id) if self.jobs.get(*id).is_some_and(ended))
     }
 
-    fn take_jobs(&mut self, jobs: Vec<Job>, wall_s: i64, now_ms: u64) {
-        self.wall_offset_s = wall_s.saturating_sub((now_ms / 1_000).cast_signed());
-        let nodes = &self.nodes;
+    fn take_jobs(&mut self, jobs: Vec<Job>, wall_ms: u64, now_ms: u64) {
+        self.wall_offset_ms = wall_ms.cast_signed().saturating_sub(now_ms.cast_signed());
+        let wall_s = self.wall_s(now_ms);
+        let (nodes, offset_ms) = (&self.nodes, self.wall_offset_ms);
         let picture_of = |job: &Job, name: &NodeName| {
-            let ago_s = wall_s.saturating_sub(job.ended.unwrap_or(wall_s)).max(0).cast_unsigned();
-            let ended_ms = now_ms.saturating_sub(ago_s.saturating_mul(1_000));
+            let ended_ms = job.ended.map_or(now_ms, |ended_s| relay_ms(ended_s, offset_ms).min(now_ms));
             nodes.get(name).map(|node| node.last_picture(job.id, ended_ms))
         };
         let changed = self.jobs.replace(jobs, wall_s, picture_of, &mut self.changes.switched);
         // Before nodes are dropped whose jobs have ended.
         let picture_of = |name: &NodeName| nodes.get(name).map(Node::picture);
-        self.reports.set_jobs(self.jobs.list(), (wall_s, now_ms), picture_of);
+        let ended_ms = |ended_s| relay_ms(ended_s, offset_ms);
+        self.reports.set_jobs(self.jobs.list(), wall_s, ended_ms, picture_of);
         if changed {
             self.changes.jobs = true;
             self.settle_membership(now_ms);
@@ -374,6 +375,11 @@ impl Fleet {
         self.changes.relay |= self.status != status;
         self.status = status;
     }
+}
+
+/// Converts Unix time in seconds to ms of the clock that reads 0 at `wall_offset_ms`.
+fn relay_ms(wall_s: i64, wall_offset_ms: i64) -> u64 {
+    u64::try_from(wall_s.saturating_mul(1_000).saturating_sub(wall_offset_ms)).unwrap_or(0)
 }
 
 /// Enters backfilled samples of a node into the long-term history and the sums of its jobs.

@@ -115,12 +115,14 @@ impl JobRecord {
 }
 
 impl JobReports {
-    /// Follows the job list at `wall_s`, in s since 1970, and `now_ms`: sums of new jobs begin, those of ended ones
-    /// are final. What was sampled after the end of a job is left out, as far as `picture_of` its nodes has a history.
+    /// Follows the job list at `wall_s`, in s since 1970: sums of new jobs begin, those of ended ones are final. What
+    /// was sampled after the end of a job is left out, as far as `picture_of` its nodes has a history. `relay_ms`
+    /// converts s since 1970 to ms of the relay's clock.
     pub fn set_jobs<'a>(
         &mut self,
         jobs: &[Job],
-        (wall_s, now_ms): (i64, u64),
+        wall_s: i64,
+        relay_ms: impl Fn(i64) -> u64,
         picture_of: impl Fn(&NodeName) -> Option<&'a NodePicture>,
     ) {
         let listed: BTreeMap<JobId, &Job> = jobs.iter().map(|job| (job.id, job)).collect();
@@ -136,9 +138,8 @@ impl JobReports {
         for id in over {
             // A job that was requeued is not the one that ended.
             let ended = listed.get(&id).filter(|job| matches!(job.state, JobState::Ended(_)));
-            if let Some(ended_s) = ended.and_then(|job| job.ended).filter(|ended_s| *ended_s < wall_s) {
-                let ago_s = wall_s.saturating_sub(ended_s).cast_unsigned();
-                self.cut(id, now_ms.saturating_sub(ago_s.saturating_mul(1_000)), &picture_of);
+            if let Some(ended_s) = ended.and_then(|job| job.ended) {
+                self.cut(id, relay_ms(ended_s), &picture_of);
             }
             self.finish(id, ended.copied(), wall_s);
         }

@@ -50,18 +50,14 @@ fn node(at_ms: u64, gpus: &[(u64, u64)]) -> NodePicture {
 
 fn reports(gpus: u32) -> JobReports {
     let mut reports = JobReports::default();
-    reports.set_jobs(&[job(gpus)], (1_000, relay_ms(1_000)), |_| None);
+    reports.set_jobs(&[job(gpus)], 1_000, relay_ms, |_| None);
     reports
 }
 
 /// The report of job 7 after its end at `ended_s`.
 fn ended(reports: &mut JobReports, gpus: u32, ended_s: i64) -> Report {
     let state = JobState::Ended("COMPLETED".into());
-    reports.set_jobs(
-        &[Job { state, ended: Some(ended_s), ..job(gpus) }],
-        (ended_s, relay_ms(ended_s)),
-        |_| None,
-    );
+    reports.set_jobs(&[Job { state, ended: Some(ended_s), ..job(gpus) }], ended_s, relay_ms, |_| None);
     let [record] = reports.take_finished().try_into().unwrap();
     Report::new(&record)
 }
@@ -199,7 +195,7 @@ fn a_restart_of_the_relay_continues_the_sums() {
     assert_eq!(report.totals.energy_kwh, Some(0.02));
     // Sums of another run of the job are not its own.
     let mut other = JobReports::default();
-    other.set_jobs(&[Job { start: Some(5_000), ..job(1) }], (5_000, relay_ms(5_000)), |_| None);
+    other.set_jobs(&[Job { start: Some(5_000), ..job(1) }], 5_000, relay_ms, |_| None);
     other.restore(serde_json::from_str(&stored).unwrap());
     assert!(other.of(JobId(7), 5_001).unwrap().nodes[0].gpus.is_empty());
 }
@@ -215,7 +211,7 @@ fn what_is_sampled_after_a_jobs_end_is_not_the_jobs() {
         history.push(second * 1_000, [&picture.gpus[0].row].into_iter(), &picture.host, 2_500);
         reports.record(&picture);
         if second == 30 {
-            reports.set_jobs(&[job(1)], (1_030, 30_000), |_| None);
+            reports.set_jobs(&[job(1)], 1_030, relay_ms, |_| None);
         }
         picture.history = None;
         last = picture;
@@ -223,7 +219,7 @@ fn what_is_sampled_after_a_jobs_end_is_not_the_jobs() {
     last.history = Some(history);
     let state = JobState::Ended("COMPLETED".into());
     let ended = Job { state, ended: Some(1_050), ..job(1) };
-    reports.set_jobs(&[ended], (1_060, 60_000), |_| Some(&last));
+    reports.set_jobs(&[ended], 1_060, relay_ms, |_| Some(&last));
     let [record] = reports.take_finished().try_into().unwrap();
     let gpu = &Report::new(&record).gpus[0];
     assert_eq!((gpu.observed_s, gpu.util_pct, gpu.idle_s), (50.0, Some(80.0), Some(0.0)));
@@ -231,17 +227,36 @@ fn what_is_sampled_after_a_jobs_end_is_not_the_jobs() {
 }
 
 #[test]
+fn an_end_in_the_second_of_the_list_leaves_out_what_was_sampled_after_it() {
+    let mut reports = reports(1);
+    let mut history = History::default();
+    let mut last = node(0, &[(80, 200)]);
+    for second in 0..=60u64 {
+        let at_ms = second * 1_000 + 300;
+        last = node(at_ms, &[if second < 60 { (80, 200) } else { (0, 50) }]);
+        history.push(at_ms, [&last.gpus[0].row].into_iter(), &last.host, 2_500);
+        reports.record(&last);
+        if second == 30 {
+            reports.set_jobs(&[job(1)], 1_030, relay_ms, |_| None);
+        }
+    }
+    last.history = Some(history);
+    let ended = Job { state: JobState::Ended("COMPLETED".into()), ended: Some(1_060), ..job(1) };
+    reports.set_jobs(&[ended], 1_060, relay_ms, |_| Some(&last));
+    let [record] = reports.take_finished().try_into().unwrap();
+    let gpu = &Report::new(&record).gpus[0];
+    assert_eq!((gpu.util_pct, gpu.idle_s), (Some(80.0), Some(0.0)));
+    assert!((58.0..=60.0).contains(&gpu.observed_s), "{}", gpu.observed_s);
+}
+
+#[test]
 fn a_requeued_job_has_a_report_of_each_run() {
     let mut reports = reports(1);
     (0..=10).for_each(|second| reports.record(&node(second * 1_000, &[(100, 100)])));
-    reports.set_jobs(
-        &[Job { state: JobState::Pending, start: None, ..job(1) }],
-        (1_010, relay_ms(1_010)),
-        |_| None,
-    );
+    reports.set_jobs(&[Job { state: JobState::Pending, start: None, ..job(1) }], 1_010, relay_ms, |_| None);
     let [first] = reports.take_finished().try_into().unwrap();
     assert_eq!((first.job.start, first.job.ended, first.is_final), (Some(1_000), Some(1_010), true));
-    reports.set_jobs(&[Job { start: Some(1_100), ..job(1) }], (1_100, relay_ms(1_100)), |_| None);
+    reports.set_jobs(&[Job { start: Some(1_100), ..job(1) }], 1_100, relay_ms, |_| None);
     assert!(reports.of(JobId(7), 1_100).unwrap().nodes[0].gpus.is_empty());
 }
 
