@@ -13,6 +13,7 @@ pub mod auth;
 mod backoff;
 pub mod clock;
 pub mod config;
+mod disk_thread;
 pub mod event_loop;
 pub mod fleet;
 pub mod frame_file;

@@ -1,6 +1,7 @@
 //! Writes segments on a thread of its own, so that the event loop never waits for a disk.
 
 use super::segment::{FORMAT, Kind, Segment, encode, segments};
+use crate::disk_thread::{DiskThread, Refused};
 use crate::frame_file::{MAX_PAYLOAD, push_frame, write_header};
 use crate::history::Excerpt;
 use crate::state_dir::{StateDir, StateDirError};
@@ -9,8 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::Receiver;
 use tokio::sync::watch;
 
 /// Excerpts that wait for the disk: those of some minutes.
@@ -22,8 +22,7 @@ pub type Storing = Result<(), Text>;
 /// Stores excerpts. Dropping it completes what is queued.
 #[derive(Debug)]
 pub struct Archive {
-    queue: Option<SyncSender<Excerpt>>,
-    thread: Option<JoinHandle<()>>,
+    thread: DiskThread<Excerpt>,
     state: watch::Sender<Storing>,
 }
 
@@ -51,16 +50,14 @@ impl Archive {
         let lock = File::open(dir.private_file("lock")?)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| ArchiveError::Locked(dir.path().display().to_string()))?;
-        let (queue, excerpts) = sync_channel(QUEUE);
         let (state, _) = watch::channel(Ok(()));
         let mut writer = Writer { dir, cap, wall_ahead_ms, open: Vec::new() };
         let reported = state.clone();
-        let run = move || {
+        let thread = DiskThread::start("history", QUEUE, move |excerpts| {
             writer.run(&excerpts, &reported);
             drop(lock);
-        };
-        let thread = std::thread::Builder::new().name("history".to_owned()).spawn(run)?;
-        Ok(Self { queue: Some(queue), thread: Some(thread), state })
+        })?;
+        Ok(Self { thread, state })
     }
 
     /// Whether storing works; changes with it.
@@ -70,18 +67,8 @@ impl Archive {
 
     /// Stores an excerpt; while the disk does not keep up, it is dropped.
     pub fn store(&self, excerpt: Excerpt) {
-        let Some(queue) = &self.queue else { return };
-        if let Err(TrySendError::Full(_)) = queue.try_send(excerpt) {
+        if self.thread.pass(excerpt) == Err(Refused::Full) {
             report(&self.state, Err("the disk is too slow to store the history".into()));
-        }
-    }
-}
-
-impl Drop for Archive {
-    fn drop(&mut self) {
-        self.queue = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
         }
     }
 }

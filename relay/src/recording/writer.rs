@@ -2,6 +2,7 @@
 
 use super::event::{RecordedEvent, Stamped};
 use super::{FORMAT, Info, MAX_BLOCK};
+use crate::disk_thread::{DiskThread, Refused};
 use crate::fleet::Event;
 use crate::frame_file::{MAX_PAYLOAD, push_frame, write_header};
 use flate2::Compression;
@@ -10,8 +11,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Events that wait for the disk; further ones are dropped.
@@ -24,10 +24,9 @@ const BLOCK_AGE: Duration = Duration::from_secs(2);
 /// Records events. Dropping it completes the file.
 #[derive(Debug)]
 pub struct Recorder {
-    queue: Option<SyncSender<(u64, Event)>>,
-    thread: Option<JoinHandle<()>>,
+    thread: DiskThread<(u64, Event)>,
     path: PathBuf,
-    dropped: u64,
+    has_gaps: bool,
 }
 
 /// Why nothing can be recorded. Messages are complete sentences for the user.
@@ -54,40 +53,23 @@ impl Recorder {
     pub fn create(path: &Path, info: &Info) -> Result<Self, RecorderError> {
         let failed = |source| RecorderError::Create { path: path.to_owned(), source };
         let writer = Writer::create(path, info)?;
-        let (queue, events) = sync_channel(QUEUE);
         let name = path.display().to_string();
-        let run = move || {
+        let thread = DiskThread::start("recorder", QUEUE, move |events| {
             if let Err(error) = writer.run(&events) {
                 tracing::error!(file = name, %error, "recording stopped; what was recorded so far can be replayed");
             }
-        };
-        let thread = std::thread::Builder::new().name("recorder".to_owned()).spawn(run).map_err(failed)?;
-        Ok(Self { queue: Some(queue), thread: Some(thread), path: path.to_owned(), dropped: 0 })
+        });
+        let thread = thread.map_err(failed)?;
+        Ok(Self { thread, path: path.to_owned(), has_gaps: false })
     }
 
     /// Records an event; while the disk does not keep up, it is dropped.
     pub fn record(&mut self, at_ms: u64, event: &Event) {
-        let Some(queue) = &self.queue else { return };
-        match queue.try_send((at_ms, event.clone())) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_)) => {
-                if self.dropped == 0 {
-                    let file = self.path.display();
-                    tracing::warn!(%file, "the disk is too slow for the recording, which will have gaps");
-                }
-                self.dropped += 1;
-            }
-            // Writing failed, which was logged.
-            Err(TrySendError::Disconnected(_)) => self.queue = None,
-        }
-    }
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        self.queue = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        // That the thread has ended, because writing failed, was logged.
+        if self.thread.pass((at_ms, event.clone())) == Err(Refused::Full) && !self.has_gaps {
+            self.has_gaps = true;
+            let file = self.path.display();
+            tracing::warn!(%file, "the disk is too slow for the recording, which will have gaps");
         }
     }
 }
