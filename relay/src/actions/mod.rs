@@ -114,7 +114,7 @@ impl ActionService {
             Request::Replay(command) => match &self.player {
                 None => Response::Refused("this relay watches a cluster; it plays no recording".into()),
                 Some(player) => match player.apply(command).await {
-                    Ok(()) => Response::Done("the recording continues there".into()),
+                    Ok(()) => Response::Done("the recording is played as requested".into()),
                     Err(why) => Response::Refused(why),
                 },
             },

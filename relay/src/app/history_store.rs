@@ -33,7 +33,7 @@ pub(super) fn open(
         }
         Err(error) => {
             tracing::warn!(%error, "the history will not be stored");
-            fleet.handle(Event::Storing(Some(problem(&error.to_string()))), now_ms);
+            fleet.handle(Event::HistoryStorage(Some(problem(&error.to_string()))), now_ms);
             None
         }
     }
@@ -53,7 +53,7 @@ fn problem(why: &str) -> Text {
 async fn report(mut state: tokio::sync::watch::Receiver<archive::Storing>, events: mpsc::Sender<Event>) {
     while state.changed().await.is_ok() {
         let why = state.borrow_and_update().clone().err().map(|why| problem(why.as_str()));
-        if events.send(Event::Storing(why)).await.is_err() {
+        if events.send(Event::HistoryStorage(why)).await.is_err() {
             return;
         }
     }

@@ -1,6 +1,7 @@
 //! Histories that are stored and restored by another run of the relay, whatever happened to the files.
 
 use super::segment::{Kind, segments};
+use super::writer::Writer;
 use super::*;
 use crate::frame_file::HEADER;
 use crate::history::{Excerpt, LongHistory, NodeExcerpt, Span, VisibleNode, field_names};
@@ -37,19 +38,8 @@ fn excerpt(slots: Range<u64>) -> Excerpt {
 
 /// Stores slots in frames of six, by a relay that started at `wall_ms`.
 fn store(dir: &StateDir, wall_ms: u64, slots: Range<u64>) {
-    let archive = Archive::open(dir.clone(), 1 << 30, wall_ms - CLOCK_STARTS_AT_MS).unwrap();
-    slots.step_by(6).for_each(|slot| {
-        while archive_is_full(&archive) {
-            std::thread::yield_now();
-        }
-        archive.store(excerpt(slot..slot + 6));
-    });
-}
-
-/// The queue holds few excerpts, and these come faster than once a minute.
-fn archive_is_full(_: &Archive) -> bool {
-    std::thread::sleep(std::time::Duration::from_millis(2));
-    false
+    let mut writer = Writer::new(dir.clone(), 1 << 30, wall_ms - CLOCK_STARTS_AT_MS);
+    slots.step_by(6).for_each(|slot| writer.store(excerpt(slot..slot + 6), wall_ms).unwrap());
 }
 
 /// The utilisation that a relay restores that starts at `wall_ms`, by slot of ten seconds.

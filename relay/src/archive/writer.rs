@@ -51,7 +51,7 @@ impl Archive {
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| ArchiveError::Locked(dir.path().display().to_string()))?;
         let (state, _) = watch::channel(Ok(()));
-        let mut writer = Writer { dir, cap, wall_ahead_ms, open: Vec::new() };
+        let mut writer = Writer::new(dir, cap, wall_ahead_ms);
         let reported = state.clone();
         let thread = DiskThread::start("history", QUEUE, move |excerpts| {
             writer.run(&excerpts, &reported);
@@ -89,7 +89,7 @@ fn report(state: &watch::Sender<Storing>, now: Storing) {
 }
 
 /// The segments that this run appends to.
-struct Writer {
+pub(super) struct Writer {
     dir: StateDir,
     cap: u64,
     wall_ahead_ms: u64,
@@ -97,6 +97,10 @@ struct Writer {
 }
 
 impl Writer {
+    pub(super) fn new(dir: StateDir, cap: u64, wall_ahead_ms: u64) -> Self {
+        Self { dir, cap, wall_ahead_ms, open: Vec::new() }
+    }
+
     fn run(&mut self, excerpts: &Receiver<Excerpt>, state: &watch::Sender<Storing>) {
         self.trim(wall_ms());
         for excerpt in excerpts {
@@ -106,7 +110,8 @@ impl Writer {
         }
     }
 
-    fn store(&mut self, excerpt: Excerpt, wall_ms: u64) -> io::Result<()> {
+    /// Appends an excerpt, to a new segment if that of its kind is long enough at `wall_ms`.
+    pub(super) fn store(&mut self, excerpt: Excerpt, wall_ms: u64) -> io::Result<()> {
         let kind = Kind::of(excerpt.step_ms);
         let payload = encode(excerpt, self.wall_ahead_ms)?;
         if payload.len() > MAX_PAYLOAD {

@@ -54,7 +54,7 @@ pub enum Event {
     /// How probes are started, and why.
     Launcher(LauncherStatus),
     /// Storing the history fails, with the reason as a complete sentence, or works again.
-    Storing(Option<Text>),
+    HistoryStorage(Option<Text>),
     /// The recording that is played started, stopped, or continues elsewhere.
     Replay(ReplayStatus),
     /// The relay's own status.

@@ -44,7 +44,7 @@ pub struct Fleet {
     /// What is wrong with the list of hosts.
     host_notices: Vec<Text>,
     /// Why the history is not stored.
-    storing_problem: Option<Text>,
+    storage_problem: Option<Text>,
     reports: JobReports,
     /// Unix time at which the relay's clock would read 0, in ms, by the last job list.
     wall_offset_ms: i64,
@@ -175,8 +175,8 @@ impl Fleet {
                 }
                 self.history.tick(now_ms);
             }
-            Event::Storing(problem) => {
-                self.storing_problem = problem;
+            Event::HistoryStorage(problem) => {
+                self.storage_problem = problem;
                 self.settle_notices();
             }
             Event::Restored(records) => self.reports.restore(records),
@@ -367,7 +367,7 @@ impl Fleet {
     }
 
     fn settle_notices(&mut self) {
-        let notices = self.host_notices.iter().chain(&self.storing_problem).cloned().collect();
+        let notices = self.host_notices.iter().chain(&self.storage_problem).cloned().collect();
         self.set_status(RelayStatus { notices, ..self.status.clone() });
     }
 

@@ -43,15 +43,16 @@ pub struct NodeExcerpt {
 /// What has been taken out of a history to be stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Taken {
-    /// The first slot of each stored tier that has not been taken.
-    next: [u64; STORED],
+    /// The first slot of each stored tier that has not been taken; `None` before the first call, as what is there then
+    /// was restored.
+    next: [Option<u64>; STORED],
 }
 
 impl Taken {
     /// Samples from a time on were entered late: their slots are taken again.
     pub(super) fn reopen(&mut self, from_ms: u64) {
         for (next, tier) in self.next.iter_mut().zip(TIERS) {
-            *next = (*next).min(from_ms / tier.step_ms);
+            *next = next.map(|next| next.min(from_ms / tier.step_ms));
         }
     }
 }
@@ -63,13 +64,11 @@ impl LongHistory {
         for tier in 0..STORED {
             let step_ms = TIERS[tier].step_ms;
             let delay_ms = if is_last { 0 } else { DELAY_MS[tier] };
-            let (from, to) = (self.taken.next[tier], now_ms.saturating_sub(delay_ms) / step_ms);
+            let to = now_ms.saturating_sub(delay_ms) / step_ms;
+            let from = *self.taken.next[tier].get_or_insert(to);
             let is_due = is_last || to.saturating_sub(from) >= INTERVAL_MS[tier] / step_ms;
-            if from == 0 {
-                // The first call: what is there was restored.
-                self.taken.next[tier] = to;
-            } else if is_due && to > from {
-                self.taken.next[tier] = to;
+            if is_due && to > from {
+                self.taken.next[tier] = Some(to);
                 excerpts.extend(self.excerpt(tier, from..to));
             }
         }

@@ -73,7 +73,7 @@ struct Cut {
     visibility: Visibility,
     hidden: HiddenParts,
     /// Every GPU that was the job's at any time.
-    gpus: BTreeMap<NodeName, BTreeSet<GpuUuid>>,
+    gpus: GpusByNode,
     /// The recorded fleet, which knows who owns what.
     fleet: Fleet,
     probes: BTreeMap<ProbeKey, Probe>,
@@ -151,15 +151,14 @@ pub fn cut(from: &Path, to: &Path, job: JobId) -> Result<CutSummary, CutError> {
     Ok(CutSummary { job: shown, gpus, length_ms, bytes, is_cut_short: reader.is_cut_short() })
 }
 
-/// The GPUs of a job by node, and all jobs that run.
-#[expect(clippy::type_complexity, reason = "used once, and both are plain collections")]
-fn gpus_of(
-    path: &Path,
-    job: JobId,
-) -> Result<(BTreeMap<NodeName, BTreeSet<GpuUuid>>, Vec<(JobId, Text)>), RecordingError> {
+/// GPUs by node.
+type GpusByNode = BTreeMap<NodeName, BTreeSet<GpuUuid>>;
+
+/// The GPUs of a job, and all jobs that run.
+fn gpus_of(path: &Path, job: JobId) -> Result<(GpusByNode, Vec<(JobId, Text)>), RecordingError> {
     let mut reader = Reader::open(path)?;
     let mut fleet = reader.info().fleet(0);
-    let mut gpus: BTreeMap<NodeName, BTreeSet<GpuUuid>> = BTreeMap::new();
+    let mut gpus = GpusByNode::new();
     let mut known = BTreeMap::new();
     let mut read_ms = 0;
     loop {

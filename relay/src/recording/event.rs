@@ -143,7 +143,7 @@ impl RecordedEvent {
             | Event::Sharing(_)
             | Event::Tick
             | Event::Restored(_)
-            | Event::Storing(_)
+            | Event::HistoryStorage(_)
             | Event::Replay(_)
             | Event::Status { .. } => {
                 return None;

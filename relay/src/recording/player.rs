@@ -21,7 +21,10 @@ const MAX_QUIET_MS: u64 = 600_000;
 
 /// Lets pages control a recording. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct PlayerControl(mpsc::Sender<(ReplayCommand, oneshot::Sender<Result<(), Text>>)>);
+pub struct PlayerControl(mpsc::Sender<Command>);
+
+/// A command, and where its result is sent.
+type Command = (ReplayCommand, oneshot::Sender<Result<(), Text>>);
 
 /// A recording that is ready to be played.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ pub struct Player {
     /// The next event.
     pending: Option<(u64, Event)>,
     status: ReplayStatus,
-    commands: mpsc::Receiver<(ReplayCommand, oneshot::Sender<Result<(), Text>>)>,
+    commands: mpsc::Receiver<Command>,
 }
 
 /// Where a player sends events.

@@ -96,12 +96,10 @@ fn forbidden(close_reason: CloseReason) -> Response {
 /// The overview's [`nodeglass_protocol::Picture`] as JSON, filtered for the bearer.
 pub async fn picture(State(web): State<WebState>, Bearer(grant, budget): Bearer) -> Response {
     let viewer = web.shares.viewer(&grant);
-    let budget = viewer.is_guest().then_some(budget);
-    let now = Instant::now();
-    if let Some(due) = budget.as_ref().map(|budget| budget.next_at(now)).filter(|due| *due > now) {
-        let after_ms = u64::try_from((due - now).as_millis()).unwrap_or(u64::MAX);
-        return rate_limited(RateLimited::TooOften { after_ms }).await;
-    }
+    let budget = match within_budget(&viewer, budget) {
+        Ok(budget) => budget,
+        Err(limit) => return rate_limited(limit).await,
+    };
     let Some(frame) = overview(&web, viewer, Form::Json).await else { return shutting_down() };
     let began = Instant::now();
     match Form::Json.decode(&frame) {
@@ -118,6 +116,18 @@ pub async fn picture(State(web): State<WebState>, Bearer(grant, budget): Bearer)
     }
 }
 
+/// The budget that a guest's request is charged to; none for the owner.
+fn within_budget(viewer: &Viewer, budget: CpuBudget) -> Result<Option<CpuBudget>, RateLimited> {
+    let (now, budget) = (Instant::now(), viewer.is_guest().then_some(budget));
+    match budget.as_ref().map(|budget| budget.next_at(now)).filter(|due| *due > now) {
+        None => Ok(budget),
+        Some(due) => {
+            let after_ms = u64::try_from((due - now).as_millis()).unwrap_or(u64::MAX);
+            Err(RateLimited::TooOften { after_ms })
+        }
+    }
+}
+
 /// What a job used ([`Report`]), filtered for the bearer.
 pub async fn report(
     State(web): State<WebState>,
@@ -128,12 +138,10 @@ pub async fn report(
         return (StatusCode::BAD_REQUEST, "expected the number of a job\n").into_response();
     };
     let viewer = web.shares.viewer(&grant);
-    let budget = viewer.is_guest().then_some(budget);
-    let now = Instant::now();
-    if let Some(due) = budget.as_ref().map(|budget| budget.next_at(now)).filter(|due| *due > now) {
-        let after_ms = u64::try_from((due - now).as_millis()).unwrap_or(u64::MAX);
-        return rate_limited(RateLimited::TooOften { after_ms }).await;
-    }
+    let budget = match within_budget(&viewer, budget) {
+        Ok(budget) => budget,
+        Err(limit) => return rate_limited(limit).await,
+    };
     let record = tokio::time::timeout(PICTURE_TIMEOUT, job_record(&web, id, viewer)).await.ok().flatten();
     let Some(record) = record else {
         return (StatusCode::NOT_FOUND, format!("there is no report of job {id}\n")).into_response();

@@ -40,7 +40,7 @@ pub fn router(state: WebState) -> Router {
         .route(tab, post(api::tab_link))
         // For `relay retry`: likewise.
         .route(retry, post(api::retry))
-        // For `relay report`, and for scripts of whoever may see the job.
+        // For `relay report` and for scripts, with the key of anyone who may see the job.
         .route(report, get(api::report))
         // For monitoring: launcher, connections and age of SLURM's data, with the owner's key.
         .route(status, get(api::status))
