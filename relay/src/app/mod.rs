@@ -1,6 +1,5 @@
 //! Assembles the relay, runs it, and shuts it down so that no process is left behind anywhere.
 
-mod history_store;
 pub mod job_reports;
 mod job_tables;
 mod listed_hosts;
@@ -8,6 +7,7 @@ pub mod local_time;
 pub mod owner_commands;
 pub mod second_start;
 mod share_output;
+mod storage;
 pub mod terminal;
 mod tpu_pod;
 mod watched;
@@ -30,11 +30,10 @@ use crate::launch::ssh_config::Local;
 use crate::launch::target::Targets;
 use crate::live::Hub;
 use crate::nodes::{Plan, Probes, Request, Supervisor};
-use crate::recording::{Info, Outputs, Recorder};
-use crate::share::{ShareEndpoint, Shares, Store, StoreError};
+use crate::recording::Outputs;
+use crate::share::{ShareEndpoint, Shares};
 use crate::slurm::{self, JobSource, PollSchedule, PollTrigger};
-use crate::state_dir::StateDir;
-use crate::store::{JobStore, Origin, Place};
+use crate::store::JobStore;
 use crate::web::assets::{self, Assets};
 use crate::web::{self, Listeners, WebState, tls::Tls};
 use anyhow::Context;
@@ -159,11 +158,7 @@ impl Relay {
         if has_job_probes {
             fleet.use_jobs_of(about.user.clone());
         }
-        let recorder = config
-            .record
-            .as_deref()
-            .map(|path| Recorder::create(path, &recording_info(&about, has_job_probes)).context("--record"));
-        let recorder = recorder.transpose()?;
+        let recorder = storage::recorder(config, &about, has_job_probes)?;
         let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
         let poll_trigger = PollTrigger::default();
         if let Some(launcher) = &launcher {
@@ -189,12 +184,16 @@ impl Relay {
         if let Some(hosts) = hosts {
             tokio::spawn(hosts.run(targets, events.clone(), Terminal::new()));
         }
-        let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), endpoint, store(config, &about)?));
+        let shares = Arc::new(Shares::new(
+            key.clone(),
+            about.user.clone(),
+            endpoint,
+            storage::shares(config, &about)?,
+        ));
         let inputs = Inputs { nodes, events: event_rx, sharing: shares.watch() };
-        // Not of what is simulated or recorded.
-        let is_stored =
-            has_job_probes || launcher.as_ref().is_some_and(|launcher| launcher.name() != "scripted");
-        let archive = if is_stored { history_store::open(config, &about, &mut fleet, &events) } else { None };
+        // What is simulated or recorded does not outlive the relay.
+        let is_real = player.is_none() && about.mode != Mode::Demo;
+        let archive = is_real.then(|| storage::history(config, &about, &mut fleet, &events)).flatten();
         let (mut core, hub, plan) = EventLoop::new(fleet, about.clock, Options::default(), inputs);
         if let Some(recorder) = recorder {
             core.record_to(recorder);
@@ -202,7 +201,7 @@ impl Relay {
         if let Some(archive) = archive {
             core.store_to(archive);
         }
-        let store = job_store(&about, player.is_none(), events.clone())?;
+        let store = storage::jobs(&about, is_real, events.clone())?;
         let core = core.with_store(store.clone());
         let outputs = Outputs { nodes: node_events.clone(), events: events.clone(), hub: hub.clone() };
         let supervisor = launcher
@@ -280,28 +279,6 @@ async fn report_launcher(mut status: watch::Receiver<LauncherStatus>, events: mp
             return;
         }
     }
-}
-
-/// The store for shares, if configured.
-fn store(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
-    if !config.persist_shares {
-        return Ok(None);
-    }
-    Store::open(&StateDir::open()?, about.host.clone()).map(Some)
-}
-
-/// Starts the thread that stores jobs; those of a simulated cluster or a recording are kept in memory
-/// only.
-fn job_store(about: &About, is_live: bool, events: mpsc::Sender<Event>) -> anyhow::Result<JobStore> {
-    let is_real = is_live && about.mode != Mode::Demo;
-    let place = if is_real { Place::StateDir } else { Place::Memory };
-    let cluster = about.cluster.as_ref().map(ToString::to_string).unwrap_or_default();
-    let origin = Origin { cluster, host: about.host.to_string() };
-    let restored = move |records| {
-        // It fails only while the relay shuts down.
-        let _ = events.blocking_send(Event::Restored(records));
-    };
-    JobStore::start(place, origin, restored).context("failed to start the thread that stores jobs")
 }
 
 fn web_state(
@@ -503,21 +480,6 @@ fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> anyhow::R
 /// The login name with which the user reaches this machine; a simulated cluster and a recording have other users.
 fn own_login() -> Text {
     Text::new(Local::from_env().user)
-}
-
-/// Where a recording comes from that begins now.
-fn recording_info(about: &About, has_job_probes: bool) -> Info {
-    Info {
-        version: Text::new(env!("CARGO_PKG_VERSION")),
-        user: about.user.clone(),
-        host: about.host.clone(),
-        cluster: about.cluster.clone(),
-        mode: about.mode,
-        at_ms: about.clock.now_ms(),
-        wall_ms: Clock::wall_ms(),
-        has_job_probes,
-        job: None,
-    }
 }
 
 /// The `ssh -L` command to the first address that needs one.

@@ -7,6 +7,7 @@ use crate::fleet::NodeEvent;
 use crate::fleet::scene::{hello, job, name, sample};
 use crate::live::Subscriber;
 use crate::nodes::{FromNode, Plan};
+use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::live::{CloseReason, MAX_TOPICS, ServerMessage};
 use nodeglass_protocol::picture::NodePicture;

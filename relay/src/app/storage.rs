@@ -1,17 +1,21 @@
-//! Restores the stored history at the start, and reports whether it can be stored.
+//! Opens what outlives the relay: the history, what jobs used, shares and a recording.
 
 use crate::about::About;
 use crate::archive::{self, Archive, ArchiveError};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::fleet::{Event, Fleet};
+use crate::recording::{Info, Recorder};
+use crate::share::{Store, StoreError};
 use crate::state_dir::StateDir;
+use crate::store::{JobStore, Origin, Place};
+use anyhow::Context;
 use nodeglass_protocol::Text;
 use tokio::sync::mpsc;
 
 /// Restores the history of this host into the fleet; returns where it is stored from now on. If it cannot be stored,
 /// the relay runs without, and its pages say why.
-pub(super) fn open(
+pub(super) fn history(
     config: &Config,
     about: &About,
     fleet: &mut Fleet,
@@ -57,4 +61,46 @@ async fn report(mut state: tokio::sync::watch::Receiver<archive::Storing>, event
             return;
         }
     }
+}
+
+/// Starts the thread that stores jobs; those of a simulated cluster or a recording, which are not real, are
+/// kept in memory only.
+pub(super) fn jobs(about: &About, is_real: bool, events: mpsc::Sender<Event>) -> anyhow::Result<JobStore> {
+    let place = if is_real { Place::StateDir } else { Place::Memory };
+    let cluster = about.cluster.as_ref().map(ToString::to_string).unwrap_or_default();
+    let origin = Origin { cluster, host: about.host.to_string() };
+    let restored = move |records| {
+        // It fails only while the relay shuts down.
+        let _ = events.blocking_send(Event::Restored(records));
+    };
+    JobStore::start(place, origin, restored).context("failed to start the thread that stores jobs")
+}
+
+/// The store for shares, if configured.
+pub(super) fn shares(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
+    if !config.persist_shares {
+        return Ok(None);
+    }
+    Store::open(&StateDir::open()?, about.host.clone()).map(Some)
+}
+
+/// Begins a recording, if configured. `has_job_probes` says whether probes run in each of the user's jobs.
+pub(super) fn recorder(
+    config: &Config,
+    about: &About,
+    has_job_probes: bool,
+) -> anyhow::Result<Option<Recorder>> {
+    let Some(path) = &config.record else { return Ok(None) };
+    let info = Info {
+        version: Text::new(env!("CARGO_PKG_VERSION")),
+        user: about.user.clone(),
+        host: about.host.clone(),
+        cluster: about.cluster.clone(),
+        mode: about.mode,
+        at_ms: about.clock.now_ms(),
+        wall_ms: Clock::wall_ms(),
+        has_job_probes,
+        job: None,
+    };
+    Recorder::create(path, &info).context("--record").map(Some)
 }
