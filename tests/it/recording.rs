@@ -98,11 +98,17 @@ async fn a_recording_shows_the_picture_that_the_live_page_had() -> Result<()> {
     let RelayStatus { replay, .. } = client.picture(&Topic::Overview).context("the relay")?.relay.clone();
     let replay = replay.context("a recording")?;
     command(&mut client, ReplayCommand::Seek(replay.from_ms)).await?;
-    client.until(&topic, "the beginning", |known| sampled(known) < node.sampled_at_ms).await?;
+    // The node may not have been known by then.
+    let in_overview = |known: &Known| {
+        let then = known.picture.nodes.iter().find(|then| then.name == node.name);
+        then.and_then(|then| then.sampled_at_ms)
+    };
+    client.until(&Topic::Overview, "the beginning", |known| in_overview(known) < node.sampled_at_ms).await?;
     command(&mut client, ReplayCommand::Seek(at_ms)).await?;
-    client.until(&topic, "the same picture", |known| sampled(known) == node.sampled_at_ms).await?;
-    let overview = client.picture(&Topic::Overview).context("nodes")?;
+    let is_back = |known: &Known| in_overview(known) == node.sampled_at_ms;
+    let overview = client.until(&Topic::Overview, "the time of the picture", is_back).await?;
     ensure!(overview.nodes.iter().filter(|node| node.sampled_at_ms.is_some()).count() > 10);
+    client.until(&topic, "the same picture", |known| sampled(known) == node.sampled_at_ms).await?;
     command(&mut client, ReplayCommand::Seek(replay.from_ms)).await?;
     command(&mut client, ReplayCommand::Speed(2_000)).await?;
     client.until(&Topic::Overview, "the end", is_paused).await?;
