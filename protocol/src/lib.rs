@@ -10,6 +10,7 @@
 //! * [`request`] — requests with a single response: process details, signals, job control, log tails.
 //! * [`range`] — long-term history of a topic.
 //! * [`replay`] — playing a recording.
+//! * [`report`] — what a job did with what it was given.
 //! * [`share`] — what a teammate may view, and until when.
 //!
 //! The crate does no I/O and builds for `wasm32-unknown-unknown`. `PROTOCOL.md` documents both
@@ -29,8 +30,8 @@ pub use field::{Cell, Field, Row};
 pub use id::{GpuUuid, IdError, JobId, NodeName};
 pub use live::{frame, handshake};
 pub use model::{
-    cluster, confinement, gpu, history, host, job, picture, process, range, replay, request, share, source,
-    trace, unattributed,
+    cluster, confinement, gpu, history, host, job, picture, process, range, replay, report, request, share,
+    source, trace, unattributed,
 };
 pub use picture::Picture;
 pub use reading::{FailureReason, Reading};

@@ -10,6 +10,7 @@ pub mod picture;
 pub mod process;
 pub mod range;
 pub mod replay;
+pub mod report;
 pub mod request;
 pub mod share;
 pub mod source;

@@ -49,14 +49,14 @@ pub async fn history(order: HistoryOrder) -> anyhow::Result<String> {
 /// # Errors
 /// A complete sentence for the user.
 pub fn me(days: u32) -> anyhow::Result<String> {
-    Ok(job_tables::usage(&reports(days)?, days, LocalTime::of))
+    Ok(job_tables::usage(&report::usage(&reports(days)?, days), LocalTime::of))
 }
 
 /// The report of an ended job from the database; of another one from a running relay, else what was stored last,
 /// with a sentence about which it is.
 async fn newest(job: JobId, stored: Option<JobRecord>) -> anyhow::Result<(Report, Option<String>)> {
     if let Some(record) = stored.as_ref().filter(|record| record.is_final) {
-        return Ok((Report::new(record), None));
+        return Ok((record.report(), None));
     }
     for relay in Remote::list()? {
         if let Ok(report) = relay.report(job).await {
@@ -69,7 +69,7 @@ async fn newest(job: JobId, stored: Option<JobRecord>) -> anyhow::Result<(Report
     };
     let at = LocalTime::of(u64::try_from(record.at_s).unwrap_or(0)).seen_from(&now());
     let note = format!("No running relay sees this job; this is what was stored last, {at}.");
-    Ok((Report::new(&record), Some(note)))
+    Ok((record.report(), Some(note)))
 }
 
 fn now() -> LocalTime {
@@ -83,7 +83,7 @@ fn reports(days: u32) -> anyhow::Result<Vec<Report>> {
         Some(database) => database.jobs_since(now_s - i64::from(days) * 86_400)?,
         None => Vec::new(),
     };
-    Ok(records.iter().map(Report::new).collect())
+    Ok(records.iter().map(JobRecord::report).collect())
 }
 
 fn database() -> anyhow::Result<Option<Database>> {

@@ -2,13 +2,8 @@
 
 use super::local_time::LocalTime;
 use crate::report::{Report, aligned, duration};
-use std::collections::BTreeMap;
-
-/// Number of jobs among the most wasteful ones.
-const MOST_WASTEFUL: usize = 10;
-/// Seconds of a week, which begins on Monday; 1970 began on a Thursday.
-const WEEK_S: i64 = 7 * 86_400;
-const MONDAY_S: i64 = 4 * 86_400;
+use nodeglass_protocol::Text;
+use nodeglass_protocol::report::{Usage, UsageSums};
 
 /// Jobs, one a line; `time` converts s since 1970.
 pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> String {
@@ -25,8 +20,8 @@ pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> Strin
         };
         let start_s = report.start_s.and_then(|start_s| u64::try_from(start_s).ok());
         vec![
-            report.label.clone(),
-            shortened(&report.name),
+            report.label.to_string(),
+            shortened(report.name.as_str()),
             state.to_owned(),
             start_s.map_or_else(dash, |start_s| time(start_s).seen_from(&now)),
             duration(report.elapsed_s),
@@ -47,17 +42,19 @@ pub(super) fn csv(reports: &[Report]) -> String {
         .to_owned();
     for report in reports {
         let totals = &report.totals;
-        let text = |text: &str| quoted(text);
+        let text = |text: &Text| quoted(text.as_str());
+        let or_none =
+            |text: &Option<Text>| text.as_ref().map_or_else(String::new, |text| quoted(text.as_str()));
         let cells = [
             report.job.to_string(),
             text(&report.label),
             text(&report.name),
             text(&report.user),
-            text(report.account.as_deref().unwrap_or_default()),
+            or_none(&report.account),
             text(&report.partition),
             text(&report.state),
-            text(report.exit.as_deref().unwrap_or_default()),
-            text(report.application.as_deref().unwrap_or_default()),
+            or_none(&report.exit),
+            or_none(&report.application),
             report.is_final.to_string(),
             or_empty(report.start_s),
             or_empty(report.ended_s),
@@ -86,80 +83,44 @@ pub(super) fn csv(reports: &[Report]) -> String {
 }
 
 /// GPU hours and waste of each week and project, and the jobs that wasted most.
-pub(super) fn usage(reports: &[Report], days: u32, time: impl Fn(u64) -> LocalTime) -> String {
-    if reports.is_empty() {
+pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
+    let days = usage.days;
+    if usage.total.jobs == 0 {
         return format!("No job was seen in the last {days} days.\n");
-    }
-    let week = |report: &Report| (report.start_s.unwrap_or(0) - MONDAY_S).div_euclid(WEEK_S);
-    let monday_s = |week: i64| u64::try_from(week * WEEK_S + MONDAY_S).unwrap_or(0);
-    let mut weeks: BTreeMap<i64, Sums> = BTreeMap::new();
-    let mut projects: BTreeMap<String, Sums> = BTreeMap::new();
-    for report in reports {
-        weeks.entry(week(report)).or_default().add(report);
-        projects.entry(project(report)).or_default().add(report);
     }
     let columns = ["Jobs", "GPU h", "Used", "Unused", "Idle", "Energy"];
     let header = |first| [&[first][..], &columns].concat();
-    // Noon, so that a change of the clocks does not move the date.
-    let weeks = weeks.iter().rev().map(|(week, sums)| sums.row(time(monday_s(*week) + 43_200).date()));
-    let mut projects: Vec<_> = projects.into_iter().collect();
-    projects.sort_by(|one, other| other.1.unused.total_cmp(&one.1.unused));
-    let projects = projects.iter().map(|(name, sums)| sums.row(shortened(name)));
-    let mut wasteful: Vec<&Report> =
-        reports.iter().filter(|report| report.gpu_hours_unused() > 0.0).collect();
-    wasteful.sort_by(|one, other| other.gpu_hours_unused().total_cmp(&one.gpu_hours_unused()));
-    let jobs = wasteful.iter().take(MOST_WASTEFUL).map(|report| {
-        let util = report.totals.util_pct.map_or_else(dash, |util| format!("{util:.0} %"));
-        let unused = format!("{:.1}", report.gpu_hours_unused());
-        vec![report.label.clone(), shortened(&report.name), unused, util]
+    let weeks = usage.weeks.iter().map(|week| {
+        // Noon, so that a change of the clocks does not move the date.
+        let noon_s = u64::try_from(week.monday_s).unwrap_or(0) + 43_200;
+        sums(time(noon_s).date(), &week.sums)
+    });
+    let projects =
+        usage.projects.iter().map(|project| sums(shortened(project.project.as_str()), &project.sums));
+    let jobs = usage.wasteful.iter().map(|job| {
+        let util = job.util_pct.map_or_else(dash, |util| format!("{util:.0} %"));
+        let unused = format!("{:.1}", job.gpu_hours_unused);
+        vec![job.label.to_string(), shortened(job.name.as_str()), unused, util]
     });
     let mut out =
         format!("Your jobs of the last {days} days; times in GPU hours, as far as they were observed\n\n");
     out.push_str(&table(&header("Week of"), weeks, 1));
     out.push('\n');
     out.push_str(&table(&header("Project"), projects, 1));
-    if !wasteful.is_empty() {
+    if !usage.wasteful.is_empty() {
         out.push_str("\nJobs with the most unused GPU hours\n");
         out.push_str(&table(&["Job", "Name", "Unused", "Util."], jobs, 2));
     }
     out
 }
 
-/// Sums over jobs, in GPU hours and kWh.
-#[derive(Default)]
-struct Sums {
-    jobs: u32,
-    allocated: f64,
-    used: f64,
-    unused: f64,
-    idle: f64,
-    energy_kwh: Option<f64>,
-}
-
-impl Sums {
-    fn add(&mut self, report: &Report) {
-        self.jobs += 1;
-        self.allocated += report.totals.gpu_hours_allocated;
-        self.used += report.totals.gpu_hours_used;
-        self.unused += report.gpu_hours_unused();
-        self.idle += report.totals.gpu_hours_idle;
-        let energy = report.totals.energy_kwh;
-        self.energy_kwh = energy.map(|kwh| self.energy_kwh.unwrap_or(0.0) + kwh).or(self.energy_kwh);
-    }
-
-    fn row(&self, name: String) -> Vec<String> {
-        let hours = |hours: f64| format!("{hours:.1}");
-        let energy = self.energy_kwh.map_or_else(dash, |kwh| format!("{kwh:.1} kWh"));
-        let [allocated, used, unused, idle] = [self.allocated, self.used, self.unused, self.idle].map(hours);
-        vec![name, self.jobs.to_string(), allocated, used, unused, idle, energy]
-    }
-}
-
-/// The account, or the job's name without the numbers at its end: `train` of `train-17`.
-fn project(report: &Report) -> String {
-    let name = report.name.trim_end_matches(|letter: char| letter.is_ascii_digit() || "-_.".contains(letter));
-    let name = if name.is_empty() { &report.name } else { name };
-    report.account.clone().filter(|account| !account.is_empty()).unwrap_or_else(|| name.to_owned())
+/// A row of sums, in GPU hours and kWh.
+fn sums(name: String, sums: &UsageSums) -> Vec<String> {
+    let UsageSums { gpu_hours_allocated, gpu_hours_used, gpu_hours_unused, gpu_hours_idle, .. } = sums;
+    let hours = [gpu_hours_allocated, gpu_hours_used, gpu_hours_unused, gpu_hours_idle];
+    let [allocated, used, unused, idle] = hours.map(|hours| format!("{hours:.1}"));
+    let energy = sums.energy_kwh.map_or_else(dash, |kwh| format!("{kwh:.1} kWh"));
+    vec![name, sums.jobs.to_string(), allocated, used, unused, idle, energy]
 }
 
 fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>, texts: usize) -> String {
@@ -197,7 +158,7 @@ fn dash() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::JobRecord;
+    use crate::report::{self, JobRecord};
     use nodeglass_protocol::JobId;
     use nodeglass_protocol::job::{Job, JobState};
 
@@ -212,7 +173,7 @@ mod tests {
             gpu_count: Some(1),
             ..Job::new(JobId(id), "alice".into(), JobState::Ended("COMPLETED".into()))
         };
-        Report::new(&JobRecord { job, is_final: true, at_s: 0, application: None, nodes: Vec::new() })
+        JobRecord { job, is_final: true, at_s: 0, application: None, nodes: Vec::new() }.report()
     }
 
     #[test]
@@ -223,7 +184,7 @@ mod tests {
             report(1, "fold", Some("bio"), 0),
         ];
         (reports[1].totals.gpu_hours_observed, reports[1].totals.gpu_hours_used) = (1.0, 0.25);
-        let text = usage(&reports, 30, LocalTime::utc);
+        let text = usage(&report::usage(&reports, 30), LocalTime::utc);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         let has = |row: &[&str]| rows.iter().any(|found| found.ends_with(row) || found.starts_with(row));
         assert!(
@@ -247,6 +208,6 @@ mod tests {
     #[test]
     fn without_jobs_there_is_a_sentence() {
         assert_eq!(list(&[], LocalTime::utc), "No job was seen in this time.\n");
-        assert_eq!(usage(&[], 7, LocalTime::utc), "No job was seen in the last 7 days.\n");
+        assert_eq!(usage(&report::usage(&[], 7), LocalTime::utc), "No job was seen in the last 7 days.\n");
     }
 }

@@ -1,8 +1,9 @@
 //! Advice for the next submission, each with its numbers and the line that would have fitted.
 
-use super::summary::{Advice, Report};
 use super::totals::{GpuTotals, NodeTotals};
 use super::units::{amount_bytes, duration};
+use super::{Advice, Report};
+use nodeglass_protocol::Text;
 
 /// There is no advice about a shorter run, in s,
 const MIN_ELAPSED_S: u64 = 600;
@@ -50,11 +51,11 @@ fn gpus(nodes: &[NodeTotals]) -> Option<Advice> {
     let nodes_used = nodes.iter().filter(|node| used_on(node) > 0).count();
     let per_node = nodes.iter().map(|node| used_on(&node)).max().unwrap_or(0);
     let sbatch = match (used, nodes_used) {
-        (0, _) => return Some(Advice { text: format!("{text} Request none."), sbatch: None }),
+        (0, _) => return Some(Advice { text: format!("{text} Request none.").into(), sbatch: None }),
         (used, 1) => format!("#SBATCH --nodes=1 --gpus={used}"),
         _ => format!("#SBATCH --nodes={nodes_used} --gpus-per-node={per_node}"),
     };
-    Some(Advice { text, sbatch: Some(sbatch) })
+    Some(advice(text, sbatch))
 }
 
 fn memory(report: &Report, nodes: &[NodeTotals]) -> Option<Advice> {
@@ -66,10 +67,10 @@ fn memory(report: &Report, nodes: &[NodeTotals]) -> Option<Advice> {
     // A fifth more than the peak, in whole GiB.
     let fits_gib = (peak + peak / 5).div_ceil(1 << 30);
     let (peak, requested) = (amount_bytes(peak as f64), amount_bytes(requested as f64));
-    Some(Advice {
-        text: format!("The job used at most {peak} of the {requested} of memory requested per node."),
-        sbatch: Some(format!("#SBATCH --mem={fits_gib}G")),
-    })
+    Some(advice(
+        format!("The job used at most {peak} of the {requested} of memory requested per node."),
+        format!("#SBATCH --mem={fits_gib}G"),
+    ))
 }
 
 fn cpus(report: &Report) -> Option<Advice> {
@@ -78,24 +79,28 @@ fn cpus(report: &Report) -> Option<Advice> {
         return None;
     }
     let fits = peak.ceil().max(1.0);
-    Some(Advice {
-        text: format!("The job used at most {peak:.1} of {allocated:.0} CPUs."),
-        sbatch: Some(format!("#SBATCH --ntasks=1 --cpus-per-task={fits:.0}")),
-    })
+    Some(advice(
+        format!("The job used at most {peak:.1} of {allocated:.0} CPUs."),
+        format!("#SBATCH --ntasks=1 --cpus-per-task={fits:.0}"),
+    ))
 }
 
 /// Only for a job that ended by itself: one that was cancelled or failed may need its whole limit.
 fn time(report: &Report) -> Option<Advice> {
     let (limit_s, elapsed_s) = (report.limit_s?, report.elapsed_s);
-    let is_complete = report.is_final && report.state == "COMPLETED";
+    let is_complete = report.is_final && report.state.as_str() == "COMPLETED";
     if !is_complete || limit_s < elapsed_s.saturating_mul(2) || limit_s - elapsed_s < SPARE_LIMIT_S {
         return None;
     }
     let fits_s = (elapsed_s + elapsed_s / 4).next_multiple_of(LIMIT_STEP_S);
     let (days, rest_s) = (fits_s / 86_400, fits_s % 86_400);
     let days = if days > 0 { format!("{days}-") } else { String::new() };
-    Some(Advice {
-        text: format!("The job ran for {} of a limit of {}.", duration(elapsed_s), duration(limit_s)),
-        sbatch: Some(format!("#SBATCH --time={days}{:02}:{:02}:00", rest_s / 3_600, rest_s % 3_600 / 60)),
-    })
+    Some(advice(
+        format!("The job ran for {} of a limit of {}.", duration(elapsed_s), duration(limit_s)),
+        format!("#SBATCH --time={days}{:02}:{:02}:00", rest_s / 3_600, rest_s % 3_600 / 60),
+    ))
+}
+
+fn advice(text: String, sbatch: String) -> Advice {
+    Advice { text: Text::new(text), sbatch: Some(Text::new(sbatch)) }
 }

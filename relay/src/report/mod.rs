@@ -8,11 +8,13 @@ mod tail;
 mod text;
 mod totals;
 mod units;
+mod usage;
 
-pub use summary::{Advice, GpuReport, Report, Throttled, Totals};
+pub use nodeglass_protocol::report::{Advice, GpuReport, Report, Throttled, Totals};
 pub use text::{markdown, text};
 pub use totals::{GpuTotals, IDLE_PCT, Integral, NodeTotals};
 pub use units::{aligned, amount_bytes, duration};
+pub use usage::usage;
 
 use nodeglass_protocol::field::{Field as _, Row};
 use nodeglass_protocol::job::{Job, JobState};
@@ -85,15 +87,13 @@ struct JobOnNode {
     confirmed: Option<(u64, NodeTotals)>,
 }
 
-impl Report {
-    /// The report of a job's sums.
-    pub fn new(record: &JobRecord) -> Self {
-        let report = Self::without_advice(record);
-        Self { advice: advice::of(&report, &record.nodes), ..report }
-    }
-}
-
 impl JobRecord {
+    /// The report of the job.
+    pub fn report(&self) -> Report {
+        let report = summary::without_advice(self);
+        Report { advice: advice::of(&report, &self.nodes), ..report }
+    }
+
     /// Leaves out what a guest may not see, who sees the job as `visible`; `None` if that is another run of it.
     pub fn for_guest(mut self, visible: Job) -> Option<Self> {
         if self.job.start != visible.start {

@@ -59,7 +59,7 @@ fn ended(reports: &mut JobReports, gpus: u32, ended_s: i64) -> Report {
     let state = JobState::Ended("COMPLETED".into());
     reports.set_jobs(&[Job { state, ended: Some(ended_s), ..job(gpus) }], ended_s, relay_ms, |_| None);
     let [record] = reports.take_finished().try_into().unwrap();
-    Report::new(&record)
+    record.report()
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn what_is_sampled_after_a_jobs_end_is_not_the_jobs() {
     let ended = Job { state, ended: Some(1_050), ..job(1) };
     reports.set_jobs(&[ended], 1_060, relay_ms, |_| Some(&last));
     let [record] = reports.take_finished().try_into().unwrap();
-    let gpu = &Report::new(&record).gpus[0];
+    let gpu = &record.report().gpus[0];
     assert_eq!((gpu.observed_s, gpu.util_pct, gpu.idle_s), (50.0, Some(80.0), Some(0.0)));
     assert_eq!(gpu.energy_kwh, Some(200.0 * 50.0 / 3.6e6));
 }
@@ -244,7 +244,7 @@ fn an_end_in_the_second_of_the_list_leaves_out_what_was_sampled_after_it() {
     let ended = Job { state: JobState::Ended("COMPLETED".into()), ended: Some(1_060), ..job(1) };
     reports.set_jobs(&[ended], 1_060, relay_ms, |_| Some(&last));
     let [record] = reports.take_finished().try_into().unwrap();
-    let gpu = &Report::new(&record).gpus[0];
+    let gpu = &record.report().gpus[0];
     assert_eq!((gpu.util_pct, gpu.idle_s), (Some(80.0), Some(0.0)));
     assert!((58.0..=60.0).contains(&gpu.observed_s), "{}", gpu.observed_s);
 }
@@ -274,7 +274,7 @@ fn advice_states_numbers_and_the_line_that_would_have_fitted() {
         reports.record(&picture);
     }
     let report = ended(&mut reports, 4, 1_000 + 3_600);
-    let lines: Vec<_> = report.advice.iter().map(|advice| advice.sbatch.as_deref().unwrap()).collect();
+    let lines: Vec<_> = report.advice.iter().map(|advice| advice.sbatch.as_ref().unwrap().as_str()).collect();
     assert_eq!(
         lines,
         [
@@ -284,7 +284,7 @@ fn advice_states_numbers_and_the_line_that_would_have_fitted() {
             "#SBATCH --time=01:15:00"
         ]
     );
-    assert_eq!(report.advice[0].text, "2 of 4 GPUs were idle for 95 % of the time or more.");
+    assert_eq!(report.advice[0].text.as_str(), "2 of 4 GPUs were idle for 95 % of the time or more.");
     let text = text(&report, None);
     assert!(text.contains("GPU hours     4.00 allocated, 4.00 observed, 1.82 used, 2.00 idle"), "{text}");
     assert!(markdown(&report, None).contains("`#SBATCH --mem=12G`"));

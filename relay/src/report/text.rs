@@ -1,7 +1,8 @@
 //! Reports as text for a terminal and as Markdown for a ticket.
 
-use super::summary::{GpuReport, Report, Totals};
 use super::units::{aligned, amount_bytes, duration};
+use super::{GpuReport, Report, Totals};
+use nodeglass_protocol::Text;
 use std::fmt::Write as _;
 
 /// A report as text. `note` is a sentence about where it comes from, if that is not obvious.
@@ -57,7 +58,7 @@ pub fn markdown(report: &Report, note: Option<&str>) -> String {
         out.push_str("\n### Advice\n\n");
         for advice in &report.advice {
             let line = advice.sbatch.as_ref().map_or(String::new(), |line| format!(" `{line}`"));
-            let _ = writeln!(out, "* {}{line}", escaped(&advice.text));
+            let _ = writeln!(out, "* {}{line}", escaped(advice.text.as_str()));
         }
     }
     out
@@ -75,10 +76,10 @@ fn heading(report: &Report) -> String {
 /// The facts that are known, by name.
 fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let totals = &report.totals;
-    let mut facts = vec![("Partition", report.partition.clone())];
+    let mut facts = vec![("Partition", report.partition.to_string())];
     let mut add = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
-    add("Account", report.account.clone());
-    add("Application", report.application.clone());
+    add("Account", report.account.as_ref().map(Text::to_string));
+    add("Application", report.application.as_ref().map(Text::to_string));
     add("Nodes", Some(report.node_count.to_string()));
     let limit = report.limit_s.map_or(String::new(), |limit_s| format!(" of {}", duration(limit_s)));
     add("Run time", Some(format!("{}{limit}", duration(report.elapsed_s))));

@@ -2,13 +2,12 @@
 
 use nodeglass_protocol::field::Row;
 use nodeglass_protocol::picture::GpuPicture;
+use nodeglass_protocol::report::UTIL_BINS;
 use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, NodeName};
 use serde::{Deserialize, Serialize};
 
 /// A GPU is idle at this utilisation or less, in %; the page's `attention` has the same threshold.
 pub const IDLE_PCT: u64 = 5;
-/// Number of bins of the distribution of utilisation, each 10 % wide.
-pub const BINS: usize = 10;
 /// Throttle reasons (NVML's bits, and what they are called), the worst first, as on the page.
 pub const THROTTLE_REASONS: [(u64, &str); 8] = [
     (0x40, "too hot (hardware)"),
@@ -93,7 +92,7 @@ pub struct GpuTotals {
     /// Utilisation in %.
     pub util: Integral,
     /// Time in each tenth of the scale of utilisation, in ms.
-    pub util_bins_ms: [u64; BINS],
+    pub util_bins_ms: [u64; UTIL_BINS],
     /// Time at [`IDLE_PCT`] or less, in ms.
     pub idle_ms: u64,
     /// Power in W.
@@ -131,7 +130,7 @@ impl GpuTotals {
             model: gpu.facts.name.value().map(ToString::to_string),
             observed_ms: 0,
             util: Integral::default(),
-            util_bins_ms: [0; BINS],
+            util_bins_ms: [0; UTIL_BINS],
             idle_ms: 0,
             power: Integral::default(),
             mem_peak_bytes: None,
@@ -158,7 +157,7 @@ impl GpuTotals {
         let util = row.value(GpuField::Util);
         self.util.add(util, span_ms);
         if let Some(util) = util {
-            let bin = usize::try_from(util / 10).unwrap_or(BINS).min(BINS - 1);
+            let bin = usize::try_from(util / 10).unwrap_or(UTIL_BINS).min(UTIL_BINS - 1);
             self.util_bins_ms[bin] += span_ms;
             self.idle_ms += if util <= IDLE_PCT { span_ms } else { 0 };
         }

@@ -4,7 +4,7 @@ use super::pacing::CpuBudget;
 use super::status::StatusReport;
 use super::{Connection, WebState};
 use crate::auth::authenticator::{AuthError, FAILURE_DELAY_MS, RateLimited};
-use crate::report::{JobRecord, Report};
+use crate::report::JobRecord;
 use crate::share::{AccessGrant, Viewer};
 use axum::Json;
 use axum::body::Bytes;
@@ -147,7 +147,7 @@ pub async fn report(
         return (StatusCode::NOT_FOUND, format!("there is no report of job {id}\n")).into_response();
     };
     let began = Instant::now();
-    let mut body = serde_json::to_vec(&Report::new(&record)).unwrap_or_default();
+    let mut body = serde_json::to_vec(&record.report()).unwrap_or_default();
     body.push(b'\n');
     if let Some(budget) = budget {
         budget.charge(2 * began.elapsed(), body.len());

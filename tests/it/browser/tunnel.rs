@@ -49,12 +49,12 @@ async fn alice_watches_her_jobs_through_a_tunnel() -> Result<()> {
     let new = site.train("alice", &["--gres=gpu:1", "--job-name=came-later"])?;
     browser.until("the new job", &text_contains("came-later")).await?;
     let appeared = submitted.elapsed();
-    ensure!(appeared < Duration::from_secs(20), "it took {appeared:?}");
+    ensure!(appeared < Duration::from_secs(40), "it took {appeared:?}");
     browser.open(&relay.link.path(&format!("/job/{new}"))).await?;
     browser.until("its GPU's sparkline", &format!("{SPARKLINES} >= 1")).await?;
     site.lab.scancel("alice", new)?;
     browser.until("its end", &format!("/ended|cancelled/i.test({MAIN}.innerText)")).await?;
-    ensure!(browser.eval(&format!("{SPARKLINES} >= 1")).await? == true, "its last picture stays");
+    browser.until("its last picture, which stays", &format!("{SPARKLINES} >= 1")).await?;
     let at_end = |part: &str| format!("/at the end/.test(document.querySelector('{part}').innerText)");
     let titles = [".tile__title", ".heat-map .read-out", ".overlay .graph__title"].map(at_end).join(" && ");
     browser.until("the end of the job in titles and summaries", &titles).await?;
@@ -69,7 +69,7 @@ async fn alice_watches_her_jobs_through_a_tunnel() -> Result<()> {
     let pulled = Instant::now();
     browser.until("a stale node", &text_contains("stale")).await?;
     let noticed = pulled.elapsed();
-    ensure!(noticed < Duration::from_secs(6), "it took {noticed:?}");
+    ensure!(noticed < Duration::from_secs(12), "it took {noticed:?}");
     browser.photograph("cluster-stale").await?;
     site.lab.mend("gpu-node-02")?;
     browser.until("a live node", &format!("!({})", text_contains("stale"))).await?;

@@ -1,0 +1,273 @@
+//! What a job did with what it was given: the report of a job, and sums over many.
+
+use crate::{GpuUuid, JobId, NodeName, Text};
+use serde::{Deserialize, Serialize};
+
+/// Number of tenths of the scale of utilisation.
+pub const UTIL_BINS: usize = 10;
+
+/// What a job did with what it was given. A value that was never known is absent, not zero.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Numeric job id.
+    pub job: JobId,
+    /// Job id as users write it.
+    pub label: Text,
+    /// Job name.
+    pub name: Text,
+    /// Owner.
+    pub user: Text,
+    /// Account.
+    pub account: Option<Text>,
+    /// Partition.
+    pub partition: Text,
+    /// SLURM's state, such as `RUNNING`, `COMPLETED` or `TIMEOUT`; empty if the job only left the list.
+    pub state: Text,
+    /// Exit code and signal as SLURM writes them.
+    pub exit: Option<Text>,
+    /// Detected application.
+    pub application: Option<Text>,
+    /// Whether the job has ended.
+    pub is_final: bool,
+    /// What the report is of, in s since 1970.
+    pub at_s: i64,
+    /// Start, in s since 1970.
+    pub start_s: Option<i64>,
+    /// End, in s since 1970.
+    pub ended_s: Option<i64>,
+    /// Run time in s.
+    pub elapsed_s: u64,
+    /// Time limit in s, if there is one.
+    pub limit_s: Option<u64>,
+    /// Nodes of which samples were taken.
+    pub nodes: Vec<NodeName>,
+    /// Number of nodes allocated.
+    pub node_count: u32,
+    /// Share of the run time, on all nodes, for which there are samples, in %.
+    pub observed_pct: f64,
+    /// Sums over all GPUs and nodes.
+    pub totals: Totals,
+    /// Each GPU.
+    pub gpus: Vec<GpuReport>,
+    /// What would have fitted the job better.
+    pub advice: Vec<Advice>,
+}
+
+/// Sums over all GPUs and nodes of a job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Number of GPUs by SLURM, else as observed.
+    pub gpus: u32,
+    /// GPUs × run time, in h.
+    pub gpu_hours_allocated: f64,
+    /// Part of it for which there are samples, in h.
+    pub gpu_hours_observed: f64,
+    /// Integral of utilisation over the observed time, in h.
+    pub gpu_hours_used: f64,
+    /// Observed time at 5 % utilisation or less, in h.
+    pub gpu_hours_idle: f64,
+    /// Mean utilisation in %.
+    pub util_pct: Option<f64>,
+    /// Share of the time in each tenth of the scale of utilisation, in %.
+    pub util_distribution_pct: Option<[f64; UTIL_BINS]>,
+    /// Energy of the GPUs while their power was known, in kWh.
+    pub energy_kwh: Option<f64>,
+    /// Share of the allocated GPU time in which power was known, in %.
+    pub energy_known_pct: f64,
+    /// Most memory in use of one GPU, in bytes.
+    pub gpu_mem_peak_bytes: Option<u64>,
+    /// Memory of one GPU, in bytes.
+    pub gpu_mem_total_bytes: Option<u64>,
+    /// Throttling of all GPUs.
+    pub throttled: Vec<Throttled>,
+    /// Xid errors.
+    pub xids: u32,
+    /// Uncorrected ECC errors.
+    pub ecc_uncorrected: Option<u64>,
+    /// Corrected ECC errors.
+    pub ecc_corrected: Option<u64>,
+    /// Received over PCIe, in bytes.
+    pub pcie_rx_bytes: Option<f64>,
+    /// Sent over PCIe, in bytes.
+    pub pcie_tx_bytes: Option<f64>,
+    /// Received over NVLink or the links of another vendor, in bytes.
+    pub link_rx_bytes: Option<f64>,
+    /// Sent over the same, in bytes.
+    pub link_tx_bytes: Option<f64>,
+    /// Received from the network by all of the job's nodes as a whole, in bytes.
+    pub nodes_net_rx_bytes: Option<f64>,
+    /// Sent to the network by them, in bytes.
+    pub nodes_net_tx_bytes: Option<f64>,
+    /// Read from local disks by them, in bytes.
+    pub nodes_disk_read_bytes: Option<f64>,
+    /// Written to local disks by them, in bytes.
+    pub nodes_disk_write_bytes: Option<f64>,
+    /// Mean number of CPUs used, on all nodes.
+    pub cpus_used: Option<f64>,
+    /// Sum of the highest numbers of CPUs used on each node.
+    pub cpus_peak: Option<f64>,
+    /// CPUs allocated.
+    pub cpus_allocated: Option<u32>,
+    /// Sum of the most memory used on each node, in bytes.
+    pub mem_peak_bytes: Option<u64>,
+    /// Memory requested, in bytes.
+    pub mem_requested_bytes: Option<u64>,
+    /// Processes killed at the memory limit.
+    pub oom_kills: Option<u64>,
+}
+
+/// How long clocks were lowered for one reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Throttled {
+    /// The reason.
+    pub reason: Text,
+    /// Sum over the GPUs, in s.
+    pub seconds: f64,
+}
+
+/// One GPU of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GpuReport {
+    /// Its node.
+    pub node: NodeName,
+    /// Its index there.
+    pub index: u32,
+    /// Its UUID.
+    pub uuid: GpuUuid,
+    /// Model.
+    pub model: Option<Text>,
+    /// Observed time in s.
+    pub observed_s: f64,
+    /// Mean utilisation in %.
+    pub util_pct: Option<f64>,
+    /// Share of the time in each tenth of the scale of utilisation, in %.
+    pub util_distribution_pct: Option<[f64; UTIL_BINS]>,
+    /// Time at 5 % utilisation or less, in s.
+    pub idle_s: Option<f64>,
+    /// Energy in kWh.
+    pub energy_kwh: Option<f64>,
+    /// Most memory in use, in bytes.
+    pub mem_peak_bytes: Option<u64>,
+    /// Size of the memory, in bytes.
+    pub mem_total_bytes: Option<u64>,
+    /// Throttling.
+    pub throttled: Vec<Throttled>,
+    /// Xid errors.
+    pub xids: u32,
+    /// Uncorrected ECC errors.
+    pub ecc_uncorrected: Option<u64>,
+    /// Corrected ECC errors.
+    pub ecc_corrected: Option<u64>,
+    /// Time in which it could not be read, in s.
+    pub fault_s: f64,
+}
+
+/// One piece of advice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advice {
+    /// What was observed, a complete sentence with its numbers.
+    pub text: Text,
+    /// The line of the batch script that would have fitted, if one would.
+    pub sbatch: Option<Text>,
+}
+
+impl Report {
+    /// GPU hours that were allocated and not used, as far as they were observed: the measure of waste.
+    pub fn gpu_hours_unused(&self) -> f64 {
+        (self.totals.gpu_hours_observed - self.totals.gpu_hours_used).max(0.0)
+    }
+}
+
+/// What all jobs of the last days did with what they were given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Number of days, up to now, in which the jobs started.
+    pub days: u32,
+    /// All of them.
+    pub total: UsageSums,
+    /// By week of their start, newest first.
+    pub weeks: Vec<WeekUsage>,
+    /// By project, most unused GPU hours first.
+    pub projects: Vec<ProjectUsage>,
+    /// The jobs with the most unused GPU hours, worst first.
+    pub wasteful: Vec<JobUsage>,
+    /// The newest jobs, newest first.
+    pub jobs: Vec<JobUsage>,
+}
+
+/// Sums over jobs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UsageSums {
+    /// Number of jobs.
+    pub jobs: u32,
+    /// See [`Totals::gpu_hours_allocated`].
+    pub gpu_hours_allocated: f64,
+    /// See [`Totals::gpu_hours_used`].
+    pub gpu_hours_used: f64,
+    /// See [`Report::gpu_hours_unused`].
+    pub gpu_hours_unused: f64,
+    /// See [`Totals::gpu_hours_idle`].
+    pub gpu_hours_idle: f64,
+    /// See [`Totals::energy_kwh`].
+    pub energy_kwh: Option<f64>,
+}
+
+/// The jobs that started in one week.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WeekUsage {
+    /// Its Monday, 0 h UTC, in s since 1970.
+    pub monday_s: i64,
+    /// Sums over its jobs.
+    pub sums: UsageSums,
+}
+
+/// The jobs of one project.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProjectUsage {
+    /// The account, else the job name without the numbers at its end.
+    pub project: Text,
+    /// Sums over its jobs.
+    pub sums: UsageSums,
+}
+
+/// One job among many.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobUsage {
+    /// Job id.
+    pub job: JobId,
+    /// Job id as users write it.
+    pub label: Text,
+    /// Job name.
+    pub name: Text,
+    /// See [`Report::state`].
+    pub state: Text,
+    /// Whether the job has ended.
+    pub is_final: bool,
+    /// Start, in s since 1970.
+    pub start_s: Option<i64>,
+    /// Run time in s.
+    pub elapsed_s: u64,
+    /// Number of GPUs.
+    pub gpus: u32,
+    /// See [`Totals::gpu_hours_allocated`].
+    pub gpu_hours_allocated: f64,
+    /// See [`Report::gpu_hours_unused`].
+    pub gpu_hours_unused: f64,
+    /// Mean utilisation in %.
+    pub util_pct: Option<f64>,
+    /// See [`Report::observed_pct`].
+    pub observed_pct: f64,
+}
+
+impl UsageSums {
+    /// Adds a job.
+    pub fn add(&mut self, report: &Report) {
+        self.jobs = self.jobs.saturating_add(1);
+        self.gpu_hours_allocated += report.totals.gpu_hours_allocated;
+        self.gpu_hours_used += report.totals.gpu_hours_used;
+        self.gpu_hours_unused += report.gpu_hours_unused();
+        self.gpu_hours_idle += report.totals.gpu_hours_idle;
+        let energy = report.totals.energy_kwh;
+        self.energy_kwh = energy.map(|kwh| self.energy_kwh.unwrap_or(0.0) + kwh).or(self.energy_kwh);
+    }
+}

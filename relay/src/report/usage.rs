@@ -1,0 +1,71 @@
+//! What many jobs used and wasted, by week and project.
+
+use nodeglass_protocol::Text;
+use nodeglass_protocol::report::{JobUsage, ProjectUsage, Report, Usage, UsageSums, WeekUsage};
+use std::collections::BTreeMap;
+
+/// Number of jobs among the most wasteful ones.
+const MOST_WASTEFUL: usize = 10;
+/// Maximum number of jobs listed one by one.
+const MAX_LISTED: usize = 500;
+/// Maximum number of projects.
+const MAX_PROJECTS: usize = 200;
+/// Seconds of a week, which begins on Monday; 1970 began on a Thursday.
+const WEEK_S: i64 = 7 * 86_400;
+const MONDAY_S: i64 = 4 * 86_400;
+
+/// Sums up the jobs of the last `days`, which are given newest first.
+pub fn usage(reports: &[Report], days: u32) -> Usage {
+    let week = |report: &Report| (report.start_s.unwrap_or(0) - MONDAY_S).div_euclid(WEEK_S);
+    let mut total = UsageSums::default();
+    let mut weeks: BTreeMap<i64, UsageSums> = BTreeMap::new();
+    let mut projects: BTreeMap<Text, UsageSums> = BTreeMap::new();
+    for report in reports {
+        total.add(report);
+        weeks.entry(week(report)).or_default().add(report);
+        projects.entry(project(report)).or_default().add(report);
+    }
+    let weeks = weeks.into_iter().rev();
+    let mut projects: Vec<_> =
+        projects.into_iter().map(|(project, sums)| ProjectUsage { project, sums }).collect();
+    projects.sort_by(|one, other| other.sums.gpu_hours_unused.total_cmp(&one.sums.gpu_hours_unused));
+    projects.truncate(MAX_PROJECTS);
+    let mut wasteful: Vec<&Report> =
+        reports.iter().filter(|report| report.gpu_hours_unused() > 0.0).collect();
+    wasteful.sort_by(|one, other| other.gpu_hours_unused().total_cmp(&one.gpu_hours_unused()));
+    Usage {
+        days,
+        total,
+        weeks: weeks.map(|(week, sums)| WeekUsage { monday_s: week * WEEK_S + MONDAY_S, sums }).collect(),
+        projects,
+        wasteful: wasteful.into_iter().take(MOST_WASTEFUL).map(job).collect(),
+        jobs: reports.iter().take(MAX_LISTED).map(job).collect(),
+    }
+}
+
+fn job(report: &Report) -> JobUsage {
+    JobUsage {
+        job: report.job,
+        label: report.label.clone(),
+        name: report.name.clone(),
+        state: report.state.clone(),
+        is_final: report.is_final,
+        start_s: report.start_s,
+        elapsed_s: report.elapsed_s,
+        gpus: report.totals.gpus,
+        gpu_hours_allocated: report.totals.gpu_hours_allocated,
+        gpu_hours_unused: report.gpu_hours_unused(),
+        util_pct: report.totals.util_pct,
+        observed_pct: report.observed_pct,
+    }
+}
+
+/// The account, or the job's name without the numbers at its end: `train` of `train-17`.
+fn project(report: &Report) -> Text {
+    if let Some(account) = report.account.clone().filter(|account| !account.as_str().is_empty()) {
+        return account;
+    }
+    let name = report.name.as_str();
+    let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || "-_.".contains(letter));
+    Text::new(if stem.is_empty() { name } else { stem })
+}
