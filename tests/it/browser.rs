@@ -6,6 +6,7 @@ mod gallery;
 mod keyboard;
 mod long_table;
 mod readings;
+mod reports;
 mod tunnel;
 mod watching;
 

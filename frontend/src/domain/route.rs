@@ -16,6 +16,10 @@ pub enum Route {
     JobLabel(String, JobTab),
     /// `/node/NAME`: one node, whatever runs there.
     Node(NodeName),
+    /// `/usage`: what all jobs of the last weeks used.
+    Usage,
+    /// `/compare/17-18`: the reports of several jobs side by side.
+    Compare(Vec<JobId>),
     /// An unknown path.
     Nowhere,
 }
@@ -31,6 +35,8 @@ pub enum JobTab {
     Processes,
     /// `/job/17/logs`: its output.
     Logs,
+    /// `/job/17/report`: what it did with what it was given.
+    Report,
     /// `/job/17/about`: everything SLURM reports about it, and the available actions.
     About,
 }
@@ -43,6 +49,10 @@ impl Route {
             [] => Some(Self::AllJobs),
             ["job", job, tab @ ..] => JobTab::from_parts(tab).and_then(|tab| Self::from_job(job, tab)),
             ["node", name] => name.parse().ok().map(Self::Node),
+            ["usage"] => Some(Self::Usage),
+            ["compare", jobs] => {
+                jobs.split('-').map(|job| job.parse().ok()).collect::<Option<_>>().map(Self::Compare)
+            }
             _ => None,
         };
         found.unwrap_or(Self::Nowhere)
@@ -73,13 +83,17 @@ impl Route {
             Self::Job(id, tab) => format!("/job/{id}{}", tab.path()),
             Self::JobLabel(label, tab) => format!("/job/{label}{}", tab.path()),
             Self::Node(name) => format!("/node/{name}"),
+            Self::Usage => "/usage".to_owned(),
+            Self::Compare(jobs) => {
+                format!("/compare/{}", jobs.iter().map(JobId::to_string).collect::<Vec<_>>().join("-"))
+            }
         }
     }
 
     /// Returns the topic that it needs in full; the overview is always subscribed.
     pub fn topic(&self) -> Option<Topic> {
         match self {
-            Self::AllJobs | Self::JobLabel(..) | Self::Nowhere => None,
+            Self::AllJobs | Self::JobLabel(..) | Self::Usage | Self::Compare(_) | Self::Nowhere => None,
             Self::Job(id, _) => Some(Topic::Job(*id)),
             Self::Node(name) => Some(Topic::Node(name.clone())),
         }
@@ -101,6 +115,7 @@ impl JobTab {
             [] => Some(Self::Nodes),
             ["processes"] => Some(Self::Processes),
             ["logs"] => Some(Self::Logs),
+            ["report"] => Some(Self::Report),
             ["about"] => Some(Self::About),
             ["node", name] => name.parse().ok().map(Self::Node),
             _ => None,
@@ -113,6 +128,7 @@ impl JobTab {
             Self::Nodes => String::new(),
             Self::Processes => "/processes".to_owned(),
             Self::Logs => "/logs".to_owned(),
+            Self::Report => "/report".to_owned(),
             Self::About => "/about".to_owned(),
             Self::Node(name) => format!("/node/{name}"),
         }
@@ -142,7 +158,10 @@ mod tests {
             Route::Job(JobId(17), JobTab::Nodes),
             Route::Job(JobId(17), JobTab::Processes),
             Route::Job(JobId(17), JobTab::Logs),
+            Route::Job(JobId(17), JobTab::Report),
             Route::Job(JobId(17), JobTab::About),
+            Route::Usage,
+            Route::Compare(vec![JobId(17), JobId(18)]),
             Route::Job(JobId(17), JobTab::Node(node.clone())),
             Route::JobLabel("48440_10".to_owned(), JobTab::Logs),
             Route::Node(node),
@@ -163,6 +182,9 @@ mod tests {
             "/job/1/x",
             "/node/",
             "/jobs/1",
+            "/compare",
+            "/compare/17-",
+            "/usage/x",
             "/node/a b",
         ] {
             assert_eq!(Route::from_path(path), Route::Nowhere, "{path}");

@@ -40,6 +40,8 @@ pub fn for_route(
             let severity = node.map_or(Severity::Pending, |node| health::for_node(node, now_ms).severity);
             (severity, name.to_string())
         }
+        Route::Usage => (attention::worst(entries), "usage".to_owned()),
+        Route::Compare(_) => (attention::worst(entries), "compare jobs".to_owned()),
         Route::AllJobs | Route::JobLabel(..) | Route::Nowhere => (attention::worst(entries), String::new()),
     };
     let severity = if has_link { severity } else { Severity::Error };

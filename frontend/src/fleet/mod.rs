@@ -220,6 +220,7 @@ impl Fleet {
             // A snapshot follows by itself; the connection handles the rest.
             ServerMessage::Response { .. }
             | ServerMessage::Range { .. }
+            | ServerMessage::Report { .. }
             | ServerMessage::Lagged { .. }
             | ServerMessage::Challenge { .. }
             | ServerMessage::Welcome(_)

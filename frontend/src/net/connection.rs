@@ -168,6 +168,10 @@ fn handle_message(
             feed.resolve_range(number, range);
             return Ok(None);
         }
+        ServerMessage::Report { number, answer } => {
+            feed.resolve_report(number, answer);
+            return Ok(None);
+        }
         message => fleet.receive(message, platform::now_ms()),
     };
     redraw(fleet);

@@ -10,6 +10,7 @@ use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
 use nodeglass_protocol::live::ClientMessage;
 use nodeglass_protocol::range::{RangeHistory, RangeQuery};
+use nodeglass_protocol::report::{ReportAnswer, ReportQuery};
 use nodeglass_protocol::request::{LogRef, Request, Response};
 use std::sync::Arc;
 
@@ -41,6 +42,7 @@ pub struct Feed {
     commands: UnboundedSender<FeedCommand>,
     pending: Arc<PendingRequests<Response>>,
     pending_ranges: Arc<PendingRequests<RangeHistory>>,
+    pending_reports: Arc<PendingRequests<ReportAnswer>>,
 }
 
 /// Commands from the views to the feed.
@@ -66,6 +68,7 @@ impl Feed {
             commands,
             pending: Arc::default(),
             pending_ranges: Arc::default(),
+            pending_reports: Arc::default(),
         };
         (feed, inbox)
     }
@@ -135,6 +138,27 @@ impl Feed {
         }
     }
 
+    /// Queries reports; `None` if there is no response.
+    pub async fn report(&self, query: ReportQuery) -> Option<ReportAnswer> {
+        if self.link.get_untracked() != LinkState::Live {
+            return None;
+        }
+        let (number, response) = self.pending_reports.register();
+        let _ = self.commands.unbounded_send(FeedCommand::Send(ClientMessage::Report { number, query }));
+        match select(response, TimeoutFuture::new(ANSWER_MS)).await {
+            Either::Left((answer, _)) => answer.ok(),
+            Either::Right(_) => {
+                self.pending_reports.cancel(number);
+                None
+            }
+        }
+    }
+
+    /// Delivers the response to a query for reports.
+    pub fn resolve_report(&self, number: u32, answer: ReportAnswer) {
+        self.pending_reports.resolve(number, answer);
+    }
+
     /// Delivers the response to a query for long-term history.
     pub fn resolve_range(&self, number: u32, range: RangeHistory) {
         self.pending_ranges.resolve(number, range);
@@ -174,5 +198,6 @@ impl Feed {
     pub fn fail_pending(&self) {
         self.pending.cancel_all();
         self.pending_ranges.cancel_all();
+        self.pending_reports.cancel_all();
     }
 }

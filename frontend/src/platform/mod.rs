@@ -333,6 +333,17 @@ pub fn time_of_day(unix_s: i64) -> String {
     format!("{} {} {time}", at.get_date(), MONTHS.get(at.get_month() as usize).unwrap_or(&""))
 }
 
+/// Formats a day in local time: `22 Nov`.
+pub fn date(unix_s: i64) -> String {
+    let at = minute_of_date(unix_s);
+    at.rsplit_once(' ').map_or_else(String::new, |(date, _)| date.to_owned())
+}
+
+/// Opens the browser's print dialogue.
+pub fn print() {
+    let _ = window().print();
+}
+
 /// Formats a time in local time with seconds: `09:14:03`.
 pub fn clock_of_day(unix_s: i64) -> String {
     let at = js_sys::Date::new(&JsValue::from_f64(unix_s as f64 * 1_000.0));

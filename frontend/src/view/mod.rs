@@ -3,6 +3,7 @@
 mod charts;
 mod jobs;
 mod node;
+mod reports;
 mod scope;
 mod sheets;
 mod shell;

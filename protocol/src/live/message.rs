@@ -6,6 +6,7 @@ use super::topic::Topic;
 use crate::Text;
 use crate::picture::{History, Picture};
 use crate::range::{RangeHistory, RangeQuery};
+use crate::report::{ReportAnswer, ReportQuery};
 use crate::request::{LogRef, Request, Response, Tail};
 use crate::share::{ShareId, ShareTerms};
 use crate::version::VersionRange;
@@ -49,6 +50,14 @@ pub enum ClientMessage {
         number: u32,
         /// What is requested.
         query: RangeQuery,
+    },
+    /// Requests reports, answered by [`ServerMessage::Report`] with the same number. A later one replaces
+    /// one that the relay has not begun to answer.
+    Report {
+        /// Number chosen by the page.
+        number: u32,
+        /// What is requested.
+        query: ReportQuery,
     },
 }
 
@@ -113,6 +122,13 @@ pub enum ServerMessage {
         number: u32,
         /// The response.
         range: RangeHistory,
+    },
+    /// Response to [`ClientMessage::Report`].
+    Report {
+        /// Number chosen by the page.
+        number: u32,
+        /// The response.
+        answer: ReportAnswer,
     },
 }
 

@@ -6,6 +6,36 @@ use serde::{Deserialize, Serialize};
 /// Number of tenths of the scale of utilisation.
 pub const UTIL_BINS: usize = 10;
 
+/// Maximum number of jobs of one query.
+pub const MAX_JOBS: usize = 8;
+/// Maximum number of days of one query.
+pub const MAX_DAYS: u32 = 366;
+
+/// A query for reports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportQuery {
+    /// The reports of these jobs, at most [`MAX_JOBS`].
+    Jobs(Vec<JobId>),
+    /// What the owner's jobs of the last days used, at most [`MAX_DAYS`]; owner only.
+    Usage {
+        /// Number of days, up to now.
+        days: u32,
+    },
+}
+
+/// Response to a [`ReportQuery`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportAnswer {
+    /// The reports of those jobs that the relay has seen and the viewer may see, in the order of the query.
+    Jobs(Vec<Report>),
+    /// What the owner's jobs used.
+    Usage(Box<Usage>),
+    /// There is no answer, for this reason.
+    Refused(Text),
+}
+
 /// What a job did with what it was given. A value that was never known is absent, not zero.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -74,6 +104,8 @@ pub struct Totals {
     pub energy_kwh: Option<f64>,
     /// Share of the allocated GPU time in which power was known, in %.
     pub energy_known_pct: f64,
+    /// Mean SM clock, or core clock of another vendor, in MHz.
+    pub sm_clock_mhz: Option<f64>,
     /// Most memory in use of one GPU, in bytes.
     pub gpu_mem_peak_bytes: Option<u64>,
     /// Memory of one GPU, in bytes.
@@ -146,6 +178,8 @@ pub struct GpuReport {
     pub idle_s: Option<f64>,
     /// Energy in kWh.
     pub energy_kwh: Option<f64>,
+    /// Mean SM clock, or core clock of another vendor, in MHz.
+    pub sm_clock_mhz: Option<f64>,
     /// Most memory in use, in bytes.
     pub mem_peak_bytes: Option<u64>,
     /// Size of the memory, in bytes.

@@ -8,6 +8,7 @@ use nodeglass_protocol::handshake::{Key, LEN, Nonce};
 use nodeglass_protocol::live::{ClientMessage, KeyId, ServerMessage, Topic};
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::replay::ReplayCommand;
+use nodeglass_protocol::report::ReportQuery;
 use nodeglass_protocol::request::{JobAction, LogRef, LogStream, Request, RetryTarget, Signal};
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareRequest};
 use nodeglass_protocol::version::VersionRange;
@@ -71,6 +72,8 @@ fn messages_of_the_page() {
         host_fields: vec!["cpu_pct".into()],
     };
     both("query-range", &ClientMessage::Range { number: 6, query });
+    let queries = [ReportQuery::Jobs(vec![JobId(17), JobId(18)]), ReportQuery::Usage { days: 30 }];
+    both("query-report", &queries.map(|query| ClientMessage::Report { number: 7, query }).to_vec());
 }
 
 /// The first messages are the same in every version, so that pages of other versions can read them.

@@ -18,6 +18,10 @@ use nodeglass_protocol::live::{
 use nodeglass_protocol::picture::{Link, Picture};
 use nodeglass_protocol::process::{ProcessDetail, RelatedProcess, Variable};
 use nodeglass_protocol::range::{GpuRange, NodeRange, RangeHistory, Summaries, Summary};
+use nodeglass_protocol::report::{
+    Advice, GpuReport, JobUsage, ProjectUsage, Report, ReportAnswer, Throttled, Totals, Usage, UsageSums,
+    WeekUsage,
+};
 use nodeglass_protocol::request::{LogRef, LogStream, Response, Tail};
 use nodeglass_protocol::version::VersionRange;
 use nodeglass_protocol::{Cell, GpuField, GpuUuid, HostField, JobField, JobId, ProcessField, Reading};
@@ -75,6 +79,12 @@ fn messages_of_the_relay() {
     let node_range = NodeRange { node: node_name(), gpus: vec![gpu], host: vec![summaries] };
     let range = RangeHistory { step_ms: 10_000, begins_ms: Some(691_200_000), nodes: vec![node_range] };
     both("range", &ServerMessage::Range { number: 6, range });
+    let answers = [
+        ReportAnswer::Jobs(vec![report()]),
+        ReportAnswer::Usage(Box::new(usage_of_jobs())),
+        ReportAnswer::Refused("only the owner of this relay may see this".into()),
+    ];
+    both("reports", &answers.map(|answer| ServerMessage::Report { number: 7, answer }).to_vec());
     both("histories", &ServerMessage::Histories(Histories { topic: 3, nodes: vec![(1, history())] }));
     for (name, close_reason) in [
         ("bye-refused", CloseReason::Refused),
@@ -208,4 +218,80 @@ fn every_state_of_a_link_and_a_job() {
             (Parent::Array { job: JobId(4), task: None }, TimeLimit::Unlimited, GpuSet::Unknown),
         ],
     );
+}
+
+/// A report with one GPU, most of whose totals were never known.
+fn report() -> Report {
+    let throttled = Throttled { reason: "power cap".into(), seconds: 12.5 };
+    let gpu = GpuReport {
+        node: "gpu-01".parse().unwrap(),
+        index: 3,
+        uuid: GpuUuid::new("GPU-1"),
+        model: Some("NVIDIA H100".into()),
+        observed_s: 3_500.0,
+        util_pct: Some(50.0),
+        util_distribution_pct: Some([0.0, 0.0, 0.0, 0.0, 0.0, 100.0, 0.0, 0.0, 0.0, 0.0]),
+        idle_s: Some(0.0),
+        energy_kwh: Some(0.35),
+        sm_clock_mhz: Some(1_755.0),
+        mem_peak_bytes: Some(40 << 30),
+        mem_total_bytes: Some(80 << 30),
+        throttled: vec![throttled.clone()],
+        xids: 1,
+        ecc_uncorrected: Some(0),
+        ecc_corrected: None,
+        fault_s: 0.0,
+    };
+    let advice =
+        Advice { text: "The job used at most 2.0 of 8 CPUs.".into(), sbatch: Some("#SBATCH -c 2".into()) };
+    Report {
+        job: JobId(17),
+        label: "17".into(),
+        name: "train".into(),
+        user: "alice".into(),
+        account: Some("lab".into()),
+        partition: "gpu".into(),
+        state: "COMPLETED".into(),
+        exit: Some("0:0".into()),
+        application: Some("PyTorch".into()),
+        is_final: true,
+        at_s: 1_700_003_600,
+        start_s: Some(1_700_000_000),
+        ended_s: Some(1_700_003_600),
+        elapsed_s: 3_600,
+        limit_s: None,
+        nodes: vec!["gpu-01".parse().unwrap()],
+        node_count: 1,
+        observed_pct: 97.2,
+        totals: Totals { gpus: 1, gpu_hours_allocated: 1.0, throttled: vec![throttled], ..Totals::default() },
+        gpus: vec![gpu],
+        advice: vec![advice],
+    }
+}
+
+fn usage_of_jobs() -> Usage {
+    let mut total = UsageSums::default();
+    total.add(&report());
+    let job = JobUsage {
+        job: JobId(17),
+        label: "17".into(),
+        name: "train".into(),
+        state: "COMPLETED".into(),
+        is_final: true,
+        start_s: Some(1_700_000_000),
+        elapsed_s: 3_600,
+        gpus: 1,
+        gpu_hours_allocated: 1.0,
+        gpu_hours_unused: 0.5,
+        util_pct: Some(50.0),
+        observed_pct: 97.2,
+    };
+    Usage {
+        days: 30,
+        weeks: vec![WeekUsage { monday_s: 1_699_833_600, sums: total.clone() }],
+        projects: vec![ProjectUsage { project: "lab".into(), sums: total.clone() }],
+        total,
+        wasteful: vec![job.clone()],
+        jobs: vec![job],
+    }
 }

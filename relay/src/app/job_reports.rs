@@ -2,6 +2,7 @@
 
 use super::job_tables;
 use super::local_time::LocalTime;
+use super::own_login;
 use super::owner_commands::Remote;
 use crate::clock::Clock;
 use crate::config::{ExportForm, HistoryOrder, ReportForm, ReportOrder};
@@ -9,7 +10,7 @@ use crate::report::{self, JobRecord, Report};
 use crate::state_dir::StateDir;
 use crate::store::Database;
 use anyhow::{Context as _, bail};
-use nodeglass_protocol::JobId;
+use nodeglass_protocol::{JobId, Text};
 
 /// Executes `relay report`; returns what to print.
 ///
@@ -36,11 +37,13 @@ pub async fn report(order: ReportOrder) -> anyhow::Result<String> {
 pub async fn history(order: HistoryOrder) -> anyhow::Result<String> {
     match order {
         HistoryOrder::Show(order) => report(order).await,
-        HistoryOrder::List(days) => Ok(job_tables::list(&reports(days.days)?, LocalTime::of)),
+        HistoryOrder::List(days) => Ok(job_tables::list(&reports(days.days, None)?, LocalTime::of)),
         HistoryOrder::Export { format: ExportForm::Json, days } => {
-            Ok(format!("{}\n", serde_json::to_string_pretty(&reports(days.days)?)?))
+            Ok(format!("{}\n", serde_json::to_string_pretty(&reports(days.days, None)?)?))
         }
-        HistoryOrder::Export { format: ExportForm::Csv, days } => Ok(job_tables::csv(&reports(days.days)?)),
+        HistoryOrder::Export { format: ExportForm::Csv, days } => {
+            Ok(job_tables::csv(&reports(days.days, None)?))
+        }
     }
 }
 
@@ -49,7 +52,7 @@ pub async fn history(order: HistoryOrder) -> anyhow::Result<String> {
 /// # Errors
 /// A complete sentence for the user.
 pub fn me(days: u32) -> anyhow::Result<String> {
-    Ok(job_tables::usage(&report::usage(&reports(days)?, days), LocalTime::of))
+    Ok(job_tables::usage(&report::usage(&reports(days, Some(&own_login()))?, days), LocalTime::of))
 }
 
 /// The report of an ended job from the database; of another one from a running relay, else what was stored last,
@@ -76,14 +79,13 @@ fn now() -> LocalTime {
     LocalTime::of(Clock::wall_ms() / 1_000)
 }
 
-/// The reports of jobs that started in the last days, newest first.
-fn reports(days: u32) -> anyhow::Result<Vec<Report>> {
+/// The reports of all jobs, or of one user's, that started in the last days, newest first.
+fn reports(days: u32, user: Option<&Text>) -> anyhow::Result<Vec<Report>> {
     let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
-    let records = match database()? {
-        Some(database) => database.jobs_since(now_s - i64::from(days) * 86_400)?,
-        None => Vec::new(),
-    };
-    Ok(records.iter().map(JobRecord::report).collect())
+    match database()? {
+        Some(database) => Ok(database.reports_since(now_s - i64::from(days) * 86_400, user)?),
+        None => Ok(Vec::new()),
+    }
 }
 
 fn database() -> anyhow::Result<Option<Database>> {

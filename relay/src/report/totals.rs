@@ -97,6 +97,9 @@ pub struct GpuTotals {
     pub idle_ms: u64,
     /// Power in W.
     pub power: Integral,
+    /// SM clock, or the core clock of another vendor, in MHz.
+    #[serde(default)]
+    pub sm_clock: Integral,
     /// Most device memory in use, in bytes.
     pub mem_peak_bytes: Option<u64>,
     /// Size of the device memory, in bytes.
@@ -133,6 +136,7 @@ impl GpuTotals {
             util_bins_ms: [0; UTIL_BINS],
             idle_ms: 0,
             power: Integral::default(),
+            sm_clock: Integral::default(),
             mem_peak_bytes: None,
             mem_total_bytes: None,
             throttle_ms: [0; THROTTLE_REASONS.len()],
@@ -162,6 +166,7 @@ impl GpuTotals {
             self.idle_ms += if util <= IDLE_PCT { span_ms } else { 0 };
         }
         self.power.add(row.value(GpuField::Power), span_ms);
+        self.sm_clock.add(row.value(GpuField::SmClock), span_ms);
         self.mem_peak_bytes = self.mem_peak_bytes.max(row.value(GpuField::MemUsed));
         self.mem_total_bytes = row.value(GpuField::MemTotal).or(self.mem_total_bytes);
         if let Some(reasons) = row.value(GpuField::Throttle) {
@@ -184,6 +189,7 @@ impl GpuTotals {
         self.util_bins_ms.iter_mut().zip(other.util_bins_ms).for_each(|(sum, part)| *sum += part);
         self.idle_ms += other.idle_ms;
         self.power.merge(&other.power);
+        self.sm_clock.merge(&other.sm_clock);
         self.mem_peak_bytes = self.mem_peak_bytes.max(other.mem_peak_bytes);
         self.mem_total_bytes = self.mem_total_bytes.or(other.mem_total_bytes);
         self.throttle_ms.iter_mut().zip(other.throttle_ms).for_each(|(sum, part)| *sum += part);

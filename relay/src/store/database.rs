@@ -2,9 +2,9 @@
 
 use super::filesystem::Journal;
 use crate::clock::Clock;
-use crate::report::JobRecord;
+use crate::report::{JobRecord, Report};
 use crate::state_dir::{StateDir, StateDirError};
-use nodeglass_protocol::JobId;
+use nodeglass_protocol::{JobId, Text};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params};
 use std::fs;
 use std::path::PathBuf;
@@ -187,19 +187,28 @@ impl Database {
         Ok(rows.next().transpose()?.flatten())
     }
 
-    /// Jobs that started at `since_s` or later, in s since 1970, newest first; one record for each run.
+    /// The reports of all jobs, or of one user's, that started at `since_s` or later, in s since 1970, newest first; one for
+    /// each run.
     ///
     /// # Errors
     /// [`StoreError::Database`].
-    pub fn jobs_since(&self, since_s: i64) -> Result<Vec<JobRecord>, StoreError> {
+    pub fn reports_since(&self, since_s: i64, user: Option<&Text>) -> Result<Vec<Report>, StoreError> {
         let mut query = self.connection.prepare(
             "SELECT record FROM jobs WHERE start_s >= ?1 \
              ORDER BY start_s DESC, cluster, job DESC, is_final DESC, at_s DESC",
         )?;
-        let rows = query.query_map([since_s], parsed)?;
-        let mut records: Vec<JobRecord> = rows.filter_map(Result::transpose).collect::<Result<_, _>>()?;
-        records.dedup_by_key(|record| (record.job.id, record.job.start));
-        Ok(records)
+        let mut rows = query.query([since_s])?;
+        let mut reports: Vec<Report> = Vec::new();
+        while let Some(row) = rows.next()? {
+            let Some(record) = parsed(row)? else { continue };
+            let is_known = reports
+                .last()
+                .is_some_and(|last| (last.job, last.start_s) == (record.job.id, record.job.start));
+            if !is_known && user.is_none_or(|user| record.job.user == *user) {
+                reports.push(record.report());
+            }
+        }
+        Ok(reports)
     }
 }
 

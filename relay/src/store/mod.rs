@@ -5,7 +5,8 @@ mod filesystem;
 
 pub use database::{Database, Origin, StoreError};
 
-use crate::report::JobRecord;
+use crate::clock::Clock;
+use crate::report::{JobRecord, Report};
 use crate::state_dir::StateDir;
 use nodeglass_protocol::{JobId, Text};
 use std::collections::VecDeque;
@@ -42,6 +43,7 @@ pub struct JobStore {
 enum Request {
     Save(Vec<JobRecord>),
     Job { id: JobId, reply: oneshot::Sender<Option<JobRecord>> },
+    Reports { since_s: i64, user: Text, reply: oneshot::Sender<Option<Vec<Report>>> },
     Flush { reply: oneshot::Sender<()> },
 }
 
@@ -81,6 +83,15 @@ impl JobStore {
     pub async fn job(&self, id: JobId) -> Option<JobRecord> {
         let (reply, response) = oneshot::channel();
         self.requests.try_send(Request::Job { id, reply }).ok()?;
+        response.await.ok()?
+    }
+
+    /// The reports of a user's jobs that started in the last days, newest first; `None` if they cannot be read.
+    pub async fn reports(&self, days: u32, user: Text) -> Option<Vec<Report>> {
+        let (reply, response) = oneshot::channel();
+        let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
+        let since_s = now_s - i64::from(days) * 86_400;
+        self.requests.try_send(Request::Reports { since_s, user, reply }).ok()?;
         response.await.ok()?
     }
 
@@ -131,6 +142,13 @@ impl Worker {
                 }
                 Ok(Request::Job { id, reply }) => {
                     let _ = reply.send(self.job(id));
+                }
+                Ok(Request::Reports { since_s, user, reply }) => {
+                    self.write();
+                    let read =
+                        self.database.as_ref().map(|database| database.reports_since(since_s, Some(&user)));
+                    let read = read.transpose().inspect_err(|error| tracing::warn!("{error}"));
+                    let _ = reply.send(read.ok().flatten());
                 }
                 Ok(Request::Flush { reply }) => {
                     self.write();
@@ -201,7 +219,6 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
     use nodeglass_protocol::job::{Job, JobState};
 
     fn record(job: u32, is_final: bool) -> JobRecord {

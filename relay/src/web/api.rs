@@ -2,9 +2,8 @@
 
 use super::pacing::CpuBudget;
 use super::status::StatusReport;
-use super::{Connection, WebState};
+use super::{Connection, WebState, reports};
 use crate::auth::authenticator::{AuthError, FAILURE_DELAY_MS, RateLimited};
-use crate::report::JobRecord;
 use crate::share::{AccessGrant, Viewer};
 use axum::Json;
 use axum::body::Bytes;
@@ -142,30 +141,16 @@ pub async fn report(
         Ok(budget) => budget,
         Err(limit) => return rate_limited(limit).await,
     };
-    let record = tokio::time::timeout(PICTURE_TIMEOUT, job_record(&web, id, viewer)).await.ok().flatten();
-    let Some(record) = record else {
+    let Some(report) = reports::job(&web, id, &viewer).await else {
         return (StatusCode::NOT_FOUND, format!("there is no report of job {id}\n")).into_response();
     };
     let began = Instant::now();
-    let mut body = serde_json::to_vec(&record.report()).unwrap_or_default();
+    let mut body = serde_json::to_vec(&report).unwrap_or_default();
     body.push(b'\n');
     if let Some(budget) = budget {
         budget.charge(2 * began.elapsed(), body.len());
     }
     ([(CONTENT_TYPE, "application/json")], body).into_response()
-}
-
-/// The record of a job as a viewer may see it.
-async fn job_record(web: &WebState, id: JobId, viewer: Viewer) -> Option<JobRecord> {
-    let usage = web.hub.usage(id, viewer).await?;
-    let record = match usage.running {
-        Some(record) => record,
-        None => web.store.job(id).await?,
-    };
-    match usage.visible {
-        Some(visible) => record.for_guest(visible),
-        None => Some(record),
-    }
 }
 
 /// The relay's own status ([`super::status::StatusReport`]), for the owner.

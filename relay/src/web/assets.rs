@@ -152,7 +152,7 @@ pub async fn serve(State(web): State<WebState>, request: Request) -> Response<Bo
 
 /// Returns whether `path` is a route of the page (`/job/17/node/gpu-01`), which the page resolves itself.
 fn is_page_route(path: &str) -> bool {
-    (path.starts_with("/job/") || path.starts_with("/node/"))
+    (["/job/", "/node/", "/compare/"].iter().any(|prefix| path.starts_with(prefix)) || path == "/usage")
         && path[1..].split('/').all(|part| {
             !part.is_empty()
                 && !part.starts_with('.')
@@ -335,6 +335,8 @@ mod tests {
             "/job/17/node/gpu-01.cluster",
             "/node/n_1",
             "/job/17/processes",
+            "/compare/17-18",
+            "/usage",
         ] {
             assert!(is_page_route(path), "{path}");
         }
@@ -343,6 +345,7 @@ mod tests {
             "/job/",
             "/job//1",
             "/jobs/1",
+            "/usage/1",
             "/job/../x",
             "/job/..%2fx",
             "/node/a%00",

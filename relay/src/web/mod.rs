@@ -9,6 +9,7 @@ mod forwarded;
 pub mod headers;
 pub mod origin_check;
 mod pacing;
+mod reports;
 pub mod router;
 mod server;
 pub mod status;

@@ -1,10 +1,11 @@
-//! Rate limit for snapshots and long-term history, the only costly things that a guest can request: a number per second and a
-//! share of a core. Requests wait for their turn, and a later `subscribe` replaces an earlier one; deltas
+//! Rate limit for snapshots, long-term history and reports, the only costly things that a guest can request: a
+//! number per second and a share of a core. Requests wait for their turn, and a later `subscribe` replaces an earlier one; deltas
 //! continue meanwhile. The owner is not limited.
 
 use crate::token_bucket::TokenBucket;
 use nodeglass_protocol::live::{ClientMessage, MAX_TOPICS, Topic};
 use nodeglass_protocol::range::RangeQuery;
+use nodeglass_protocol::report::ReportQuery;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -64,13 +65,14 @@ pub(super) struct RequestPacer {
     topics: Option<Vec<Topic>>,
     resyncs: VecDeque<Topic>,
     range: Option<(u32, RangeQuery)>,
+    report: Option<(u32, ReportQuery)>,
 }
 
 impl RequestPacer {
     /// For the owner, who is not limited, or for a guest with this budget.
     pub(super) fn new(guest: Option<CpuBudget>) -> Self {
         let guest = guest.map(|budget| (budget, TokenBucket::full(BURST, PER_S, Instant::now())));
-        Self { guest, topics: None, resyncs: VecDeque::new(), range: None }
+        Self { guest, topics: None, resyncs: VecDeque::new(), range: None, report: None }
     }
 
     /// Queues a `subscribe`, replacing any earlier one.
@@ -95,9 +97,15 @@ impl RequestPacer {
         self.range = Some((number, query));
     }
 
+    /// Queues a query for reports, replacing any earlier one.
+    pub(super) fn queue_report(&mut self, number: u32, query: ReportQuery) {
+        self.report = Some((number, query));
+    }
+
     /// When the next request may run; `None` if the queue is empty.
     pub(super) fn next_due(&mut self) -> Option<Instant> {
-        if self.topics.is_none() && self.resyncs.is_empty() && self.range.is_none() {
+        let is_empty = self.topics.is_none() && self.resyncs.is_empty();
+        if is_empty && self.range.is_none() && self.report.is_none() {
             return None;
         }
         let now = Instant::now();
@@ -112,7 +120,8 @@ impl RequestPacer {
         let topics = self.topics.take().map(ClientMessage::Subscribe);
         let next = topics
             .or_else(|| self.resyncs.pop_front().map(ClientMessage::Resync))
-            .or_else(|| self.range.take().map(|(number, query)| ClientMessage::Range { number, query }))?;
+            .or_else(|| self.range.take().map(|(number, query)| ClientMessage::Range { number, query }))
+            .or_else(|| self.report.take().map(|(number, query)| ClientMessage::Report { number, query }))?;
         if let Some((_, snapshots)) = &mut self.guest {
             snapshots.take(1.0, Instant::now());
         }

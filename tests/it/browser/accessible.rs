@@ -12,7 +12,10 @@ const PAGES: &[(&str, &str)] = &[
     ("a job", "JOB"),
     ("its processes", "JOB/processes"),
     ("its logs", "JOB/logs"),
+    ("its report", "JOB/report"),
     ("what is known of it", "JOB/about"),
+    ("usage", "/usage"),
+    ("a comparison", "/compare/48213-48220"),
     ("one of its nodes", "NODE"),
 ];
 

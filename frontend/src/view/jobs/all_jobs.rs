@@ -40,9 +40,18 @@ const FULL_STATE: usize = 22;
 pub fn AllJobs() -> impl IntoView {
     let page = Page::from_context();
     let overview = page.fleet.overview().clone();
+    let (usage, owned) = (page.href(&Route::Usage), page.clone());
     let has_jobs = Memo::new(move |_| page.has_jobs());
+    let usage = move || {
+        let usage = usage.clone();
+        (has_jobs.get() && owned.is_owner())
+            .then(|| view! { <a class="btn btn--small head__link" href=usage>"My usage"</a> })
+    };
     view! {
-        <div class="head head--line"><h1>{move || if has_jobs.get() { "All jobs" } else { "Machines" }}</h1></div>
+        <div class="head head--line">
+            <h1>{move || if has_jobs.get() { "All jobs" } else { "Machines" }}</h1>
+            {usage}
+        </div>
         <ListNotices/>
         <Show when=move || overview.phase() != Phase::Pending><JobTable/></Show>
     }

@@ -11,6 +11,7 @@ use crate::fleet::{Phase, TopicStore};
 use crate::state::page::Page;
 use crate::view::node::node_page::NodeByName;
 use crate::view::node::tiles::Tiles;
+use crate::view::reports::job_report::JobReport;
 use crate::view::scope::Scope;
 use crate::view::tables::process_table::ProcessTable;
 use leptos::prelude::*;
@@ -48,6 +49,9 @@ pub fn JobPage(
     let waiting = Memo::new(move |_| names.with(Vec::is_empty));
     let body = move || {
         if waiting.get() {
+            if tab.get() == JobTab::Report {
+                return view! { <JobReport id/> }.into_any();
+            }
             return view! { <NoNodes id store=store.clone()/> <JobAbout id/> }.into_any();
         }
         view! { <NodeTabs scope=scope.clone() job=id names/> {side.clone()} }.into_any()
@@ -76,6 +80,7 @@ fn side(scope: &Scope, id: JobId, tab: JobTab) -> AnyView {
             view! { <p class="empty">"Logs are not shared with you."</p> }.into_any()
         }
         JobTab::Logs => view! { <Show when=is_here><Logs scope=scope.clone() id/></Show> }.into_any(),
+        JobTab::Report => view! { <JobReport id/> }.into_any(),
         JobTab::About => view! { <JobAbout id/> }.into_any(),
         JobTab::Node(name) => view! { <NodeByName store=scope.store name job=Some(id)/> }.into_any(),
     }
@@ -85,6 +90,7 @@ fn side(scope: &Scope, id: JobId, tab: JobTab) -> AnyView {
 #[component]
 fn NoNodes(id: JobId, store: TopicStore) -> impl IntoView {
     let page = Page::from_context();
+    let unlisted = page.clone();
     let sentence = move || {
         if page.job(id).is_some() {
             return "This job has no nodes yet. Its GPUs appear here when it starts.".to_owned();
@@ -97,5 +103,10 @@ fn NoNodes(id: JobId, store: TopicStore) -> impl IntoView {
             ),
         }
     };
-    view! { <p class="empty">{move || sentence()}</p> }
+    let href = Page::from_context().href(&Route::Job(id, JobTab::Report));
+    let report = move || {
+        let is_unlisted = unlisted.job(id).is_none() && unlisted.fleet.overview().phase() != Phase::Pending;
+        is_unlisted.then(|| view! { <a class="link" href=href.clone()>"Show its report"</a> })
+    };
+    view! { <p class="empty">{move || sentence()} " " {report}</p> }
 }

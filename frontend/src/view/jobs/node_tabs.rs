@@ -76,6 +76,7 @@ pub fn NodeTabs(
                 <a href=page.href(&Route::Job(job, JobTab::Nodes)) aria-current=current(JobTab::Nodes)>"All nodes"</a>
                 <a href=page.href(&Route::Job(job, JobTab::Processes)) aria-current=current(JobTab::Processes)>"Processes"</a>
                 {move || logs()}
+                <a href=page.href(&Route::Job(job, JobTab::Report)) aria-current=current(JobTab::Report)>"Report"</a>
                 <a href=page.href(&Route::Job(job, JobTab::About)) aria-current=current(JobTab::About)>"About"</a>
                 <span class="tabs__gap"></span>
                 <For each=move || shown.get() key=NodeName::clone children=tab/>

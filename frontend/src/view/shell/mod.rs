@@ -18,6 +18,8 @@ use crate::view::jobs::job_list::JobList;
 use crate::view::jobs::job_page::JobPage;
 use crate::view::node::node_head::NodeHead;
 use crate::view::node::node_page::NodeByName;
+use crate::view::reports::compare::Compare;
+use crate::view::reports::usage_page::UsagePage;
 use crate::view::sheets::gpu_sheet::GpuSheet;
 use crate::view::sheets::help::Help;
 use crate::view::sheets::process_sheet::ProcessSheet;
@@ -101,6 +103,11 @@ fn RouteView() -> impl IntoView {
     // A store is one per topic, so the view is recreated only when the topic changes.
     let subject = Memo::new(move |_| fleet.detail());
     let route = page.route;
+    // Only these two have no topic and no jobs.
+    let other = Memo::new(move |_| match route.get() {
+        other @ (Route::Usage | Route::Compare(_)) => other,
+        _ => Route::AllJobs,
+    });
     // A job's label is resolved once the jobs are listed.
     let overview = page.fleet.overview().clone();
     let missing = Memo::new(move |_| match route.get() {
@@ -116,7 +123,11 @@ fn RouteView() -> impl IntoView {
             Some(why) if !why.is_empty() => view! { <NotFound why/> }.into_any(),
             _ => ().into_any(),
         },
-        None => view! { <AllJobs/> }.into_any(),
+        None => match other.get() {
+            Route::Usage => view! { <UsagePage/> }.into_any(),
+            Route::Compare(jobs) => view! { <Compare jobs/> }.into_any(),
+            _ => view! { <AllJobs/> }.into_any(),
+        },
         Some(store) => match store.topic().clone() {
             Topic::Job(id) => view! { <JobPage id store/> }.into_any(),
             Topic::Node(name) => view! { <NodeView name store/> }.into_any(),

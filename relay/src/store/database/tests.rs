@@ -29,7 +29,7 @@ fn open(dir: &StateDir) -> Database {
 }
 
 fn ids(database: &Database) -> Vec<u32> {
-    database.jobs_since(0).unwrap().iter().map(|record| record.job.id.0).collect()
+    database.reports_since(0, None).unwrap().iter().map(|report| report.job.0).collect()
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_job_is_found_again_with_its_latest_run() {
     let database = open(&dir);
     assert_eq!(database.job(JobId(7)).unwrap(), Some(records[1].clone()));
     assert_eq!(ids(&database), [8, 7, 7]);
-    assert_eq!(database.jobs_since(250).unwrap(), [records[2].clone()]);
+    assert_eq!(database.reports_since(250, None).unwrap(), [records[2].report()]);
     assert_eq!(database.job(JobId(9)).unwrap(), None);
 }
 

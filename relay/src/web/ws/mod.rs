@@ -6,7 +6,7 @@ mod socket;
 
 use super::origin_check::Authority;
 use super::pacing::RequestPacer;
-use super::{Connection, WebState, api};
+use super::{Connection, WebState, api, reports};
 use crate::access;
 use crate::access::peer::Peer;
 use crate::auth::authenticator::{AuthAttempt, Authenticated, HANDSHAKE_TIMEOUT_MS, close_reason};
@@ -84,7 +84,7 @@ async fn serve(
     let viewer = session.viewer();
     let mut pacer = RequestPacer::new(viewer.is_guest().then(|| connection.budget()));
     let mut requests = PendingRequests::new(permissions(web, &viewer));
-    let Some(mut subscriber) = web.hub.join(ws.form(), viewer).await else {
+    let Some(mut subscriber) = web.hub.join(ws.form(), viewer.clone()).await else {
         return ConnectionEnd::Bye(CloseReason::ShuttingDown);
     };
     if matches!(requests.permissions(), Permissions::Owner(_)) {
@@ -97,7 +97,7 @@ async fn serve(
         // The share ends; nothing more is written, however slowly the client reads.
         ending = session.ended() => ConnectionEnd::Bye(close_reason(ending)),
         // Serves the client until either side closes.
-        reason = message_loop(ws, &mut subscriber, &mut requests, &mut pacer, welcome) => match reason {
+        reason = message_loop(ws, (web, viewer), &mut subscriber, &mut requests, &mut pacer, welcome) => match reason {
             Ok(never) => match never {},
             Err(reason) => reason,
         },
@@ -145,6 +145,7 @@ async fn authenticate(
 /// Serves a client until either side closes.
 async fn message_loop(
     ws: &mut WsConnection,
+    (web, viewer): (&WebState, Viewer),
     subscriber: &mut Subscriber,
     requests: &mut PendingRequests,
     pacer: &mut RequestPacer,
@@ -159,7 +160,7 @@ async fn message_loop(
         // A due request is answered before the next message is read: a client that sends requests without
         // reading the responses is held back by its own connection, and neither queue grows.
         while pacer.next_due().is_some_and(|due| due <= Instant::now()) {
-            run_next_request(ws, subscriber, pacer).await?;
+            run_next_request(ws, (web, &viewer), subscriber, pacer).await?;
         }
         tokio::select! {
             // The client sent a message, or a pong.
@@ -185,9 +186,10 @@ async fn message_loop(
     }
 }
 
-/// Computes the snapshots of the next request and sends them.
+/// Answers the next request.
 async fn run_next_request(
     ws: &mut WsConnection,
+    (web, viewer): (&WebState, &Viewer),
     subscriber: &mut Subscriber,
     pacer: &mut RequestPacer,
 ) -> Result<(), ConnectionEnd> {
@@ -196,6 +198,13 @@ async fn run_next_request(
         Some(ClientMessage::Resync(topic)) => subscriber.resync(topic).await,
         Some(ClientMessage::Range { number, query }) => {
             return send_range(ws, subscriber, pacer, number, query).await;
+        }
+        Some(ClientMessage::Report { number, query }) => {
+            let (began, form) = (Instant::now(), ws.form());
+            let answer = reports::answer(web, viewer, query).await;
+            let frame = form.encode(&ServerMessage::Report { number, answer });
+            pacer.charge(began.elapsed(), frame.len());
+            return ws.send_frame(frame.into(), || None).await;
         }
         _ => Duration::ZERO,
     };
@@ -259,6 +268,7 @@ async fn handle_message(
         Some(ClientMessage::Subscribe(topics)) => pacer.queue_topics(topics),
         Some(ClientMessage::Resync(topic)) => pacer.queue_resync(topic),
         Some(ClientMessage::Range { number, query }) => pacer.queue_range(number, query),
+        Some(ClientMessage::Report { number, query }) => pacer.queue_report(number, query),
         Some(ClientMessage::Request { number, request }) => requests.start(number, request),
         Some(ClientMessage::Follow(logs)) => requests.follow(logs).await,
         Some(ClientMessage::Hello { .. } | ClientMessage::Proof { .. }) | None => {}

@@ -1,0 +1,232 @@
+//! What the report of a job says: its figures, formatted and as numbers that can be compared.
+
+use super::{Fact, FactGroup};
+use crate::describe::fact::bytes;
+use crate::domain::text;
+use nodeglass_protocol::report::{Report, Throttled};
+
+/// A figure of a report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What it is.
+    pub label: &'static str,
+    /// Formatted, with its unit.
+    pub value: String,
+    /// Explanation, such as the amount requested.
+    pub note: String,
+    /// As a number, to be compared with that of another job; `None` for text.
+    pub number: Option<f64>,
+    /// Fraction of what was allocated, to draw as a bar, with the CSS class of its hue.
+    pub bar: Option<(f64, &'static str)>,
+}
+
+/// Figures that belong together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// What they are about.
+    pub title: &'static str,
+    /// The figures that are known.
+    pub figures: Vec<Figure>,
+}
+
+/// The figures of a report, by subject; figures that were never known are left out.
+pub fn figures(report: &Report) -> Vec<Figures> {
+    let groups = [
+        ("GPUs", gpus(report)),
+        ("CPUs and memory", host(report)),
+        ("Data moved", data(report)),
+        ("Job", job(report)),
+    ];
+    let shown = groups.into_iter().filter(|(_, figures)| !figures.is_empty());
+    shown.map(|(title, figures)| Figures { title, figures }).collect()
+}
+
+/// The same as facts.
+pub fn facts(report: &Report) -> Vec<FactGroup> {
+    let fact = |figure: Figure| Fact {
+        bar: figure.bar,
+        ..Fact::new(figure.label, figure.value).with_note(figure.note)
+    };
+    figures(report)
+        .into_iter()
+        .map(|group| FactGroup::new(group.title, group.figures.into_iter().map(fact)))
+        .collect()
+}
+
+fn gpus(report: &Report) -> Vec<Figure> {
+    let totals = &report.totals;
+    if totals.gpus == 0 {
+        return Vec::new();
+    }
+    let allocated = totals.gpu_hours_allocated;
+    let hours = |label, hours: f64| Figure::new(label, format!("{} h", precise(hours)), Some(hours));
+    let used = (allocated > 0.0).then(|| (totals.gpu_hours_used / allocated, "hue-busy"));
+    let mut figures = vec![
+        Figure::new("Number", text::grouped(u64::from(totals.gpus)), Some(f64::from(totals.gpus))),
+        hours("GPU hours allocated", allocated),
+        Figure { bar: used, ..hours("GPU hours used", totals.gpu_hours_used) },
+        hours("GPU hours idle", totals.gpu_hours_idle),
+    ];
+    figures.extend(totals.util_pct.map(|util| Figure {
+        bar: Some((util / 100.0, "hue-busy")),
+        ..Figure::new("Mean utilisation", format!("{} %", precise(util)), Some(util))
+    }));
+    figures.extend(totals.gpu_mem_peak_bytes.map(|peak| {
+        let size = totals.gpu_mem_total_bytes.filter(|size| *size > 0);
+        Figure {
+            note: size.map_or_else(String::new, |size| format!("of {}, highest of one GPU", bytes(size))),
+            bar: size.map(|size| (peak as f64 / size as f64, "hue-mem")),
+            ..Figure::new("Peak memory", bytes(peak), Some(peak as f64))
+        }
+    }));
+    figures.extend(totals.sm_clock_mhz.map(|mhz| {
+        Figure::new("Mean SM clock", format!("{} MHz", text::grouped(mhz.round() as u64)), Some(mhz))
+    }));
+    figures.extend(totals.energy_kwh.map(|kwh| Figure {
+        note: match totals.energy_known_pct {
+            99.5.. => String::new(),
+            known => format!("power was known {} % of the time", known.round() as u64),
+        },
+        ..Figure::new("Energy", energy(kwh), Some(kwh))
+    }));
+    figures.extend(totals.throttled.iter().map(|Throttled { reason, seconds }| Figure {
+        note: "sum over the GPUs".to_owned(),
+        ..Figure::new("Clocks lowered", format!("{reason}: {}", text::span(seconds.round() as u64)), None)
+    }));
+    let faults = [
+        ("Xid errors", u64::from(totals.xids)),
+        ("Uncorrected ECC errors", totals.ecc_uncorrected.unwrap_or(0)),
+        ("Corrected ECC errors", totals.ecc_corrected.unwrap_or(0)),
+    ];
+    let faults = faults.into_iter().filter(|(_, count)| *count > 0);
+    figures.extend(faults.map(|(label, count)| Figure::new(label, text::grouped(count), Some(count as f64))));
+    figures
+}
+
+fn host(report: &Report) -> Vec<Figure> {
+    let totals = &report.totals;
+    let cpus = totals.cpus_used.map(|used| {
+        let allocated = totals.cpus_allocated.map(f64::from).filter(|cpus| *cpus > 0.0);
+        Figure {
+            note: allocated.map_or_else(String::new, |cpus| format!("of {}, mean", precise(cpus))),
+            bar: allocated.map(|cpus| (used / cpus, "hue-host")),
+            ..Figure::new("CPUs used", precise(used), Some(used))
+        }
+    });
+    let peak = totals.cpus_peak.map(|peak| Figure::new("CPUs at most", precise(peak), Some(peak)));
+    let mem = totals.mem_peak_bytes.map(|peak| {
+        let requested = totals.mem_requested_bytes.filter(|requested| *requested > 0);
+        Figure {
+            note: requested
+                .map_or_else(String::new, |requested| format!("of {} requested", bytes(requested))),
+            bar: requested.map(|requested| (peak as f64 / requested as f64, "hue-mem")),
+            ..Figure::new("Peak memory", bytes(peak), Some(peak as f64))
+        }
+    });
+    let kills = totals.oom_kills.filter(|kills| *kills > 0);
+    let kills =
+        kills.map(|kills| Figure::new("Killed at the limit", text::grouped(kills), Some(kills as f64)));
+    [cpus, peak, mem, kills].into_iter().flatten().collect()
+}
+
+fn data(report: &Report) -> Vec<Figure> {
+    let totals = &report.totals;
+    let amounts = [
+        ("PCIe received", totals.pcie_rx_bytes, ""),
+        ("PCIe sent", totals.pcie_tx_bytes, ""),
+        ("NVLink received", totals.link_rx_bytes, ""),
+        ("NVLink sent", totals.link_tx_bytes, ""),
+        ("Network received", totals.nodes_net_rx_bytes, "by its nodes as a whole"),
+        ("Network sent", totals.nodes_net_tx_bytes, "by its nodes as a whole"),
+        ("Local disks read", totals.nodes_disk_read_bytes, "by its nodes as a whole"),
+        ("Local disks written", totals.nodes_disk_write_bytes, "by its nodes as a whole"),
+    ];
+    let known = amounts.into_iter().filter_map(|(label, amount, note)| Some((label, amount?, note)));
+    known
+        .map(|(label, amount, note)| Figure {
+            note: note.to_owned(),
+            ..Figure::new(label, bytes(amount.max(0.0) as u64), Some(amount))
+        })
+        .collect()
+}
+
+fn job(report: &Report) -> Vec<Figure> {
+    let limit =
+        report.limit_s.map_or_else(String::new, |limit_s| format!("of {} allowed", text::span(limit_s)));
+    let share = report.limit_s.filter(|limit_s| *limit_s > 0);
+    let run_time = Figure {
+        note: limit,
+        bar: share.map(|limit_s| (report.elapsed_s as f64 / limit_s as f64, "hue-host")),
+        ..Figure::new("Run time", text::span(report.elapsed_s), Some(report.elapsed_s as f64))
+    };
+    let observed = Figure {
+        note: "of the run time".to_owned(),
+        ..Figure::new("Observed", format!("{} %", report.observed_pct.round() as u64), None)
+    };
+    let application = report.application.as_ref();
+    let application = application.map(|name| Figure::new("Application", name.to_string(), None));
+    [run_time, observed].into_iter().chain(application).collect()
+}
+
+/// The difference of a figure from that of another job, as a percentage: `+14 %`; empty if there is none worth
+/// showing.
+pub fn difference(number: Option<f64>, base: Option<f64>) -> String {
+    let (Some(number), Some(base)) = (number, base) else { return String::new() };
+    if base.abs() < f64::EPSILON {
+        return String::new();
+    }
+    match (100.0 * (number / base - 1.0)).round() as i64 {
+        0 => String::new(),
+        more @ 1..=999 => format!("+{more} %"),
+        1_000.. => format!("× {}", text::grouped((number / base).round() as u64)),
+        less => format!("−{} %", less.unsigned_abs()),
+    }
+}
+
+/// An energy in kWh or, if it is small, Wh.
+pub fn energy(kwh: f64) -> String {
+    match kwh {
+        1.0.. => format!("{} kWh", precise(kwh)),
+        _ => format!("{} Wh", precise(kwh * 1_000.0)),
+    }
+}
+
+/// A number with at most two decimals, fewer if it is large: `0.42`, `12.3`, `1,408`.
+pub fn precise(number: f64) -> String {
+    let number = number.max(0.0);
+    match number {
+        0.0 => "0".to_owned(),
+        ..9.995 => {
+            let hundredths = (number * 100.0).round() as u64;
+            format!("{}.{:02}", hundredths / 100, hundredths % 100)
+        }
+        ..999.95 => text::tenths(number),
+        _ => text::grouped(number.round() as u64),
+    }
+}
+
+impl Figure {
+    fn new(label: &'static str, value: String, number: Option<f64>) -> Self {
+        Self { label, value, note: String::new(), number, bar: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_a_percentage_of_the_first_job() {
+        let of = |number, base| difference(Some(number), Some(base));
+        assert_eq!(of(114.0, 100.0), "+14 %");
+        assert_eq!(of(1_380.0, 1_755.0), "−21 %");
+        assert_eq!(of(5_000.0, 100.0), "× 50");
+        assert_eq!((of(100.2, 100.0), of(1.0, 0.0)), (String::new(), String::new()));
+        assert_eq!(difference(None, Some(1.0)), "");
+    }
+
+    #[test]
+    fn numbers_have_as_many_decimals_as_they_deserve() {
+        assert_eq!([0.0, 0.004, 0.42, 12.34, 1_408.2].map(precise), ["0", "0.00", "0.42", "12.3", "1,408"]);
+    }
+}

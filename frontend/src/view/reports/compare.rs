@@ -1,0 +1,152 @@
+//! The reports of several jobs side by side, with their differences from the first one.
+
+use super::load::{Loading, load};
+use super::overlay::Overlay;
+use crate::describe::report::{Figure, difference, figures};
+use crate::domain::route::{JobTab, Route};
+use crate::domain::text::{self, ABSENT};
+use crate::state::page::Page;
+use leptos::prelude::*;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::report::{MAX_JOBS, Report, ReportAnswer, ReportQuery};
+use std::sync::Arc;
+
+/// Several jobs.
+#[component]
+pub fn Compare(
+    /// The jobs.
+    jobs: Vec<JobId>,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let mut jobs = jobs;
+    let mut seen = Vec::new();
+    jobs.retain(|job| {
+        let is_new = !seen.contains(job);
+        seen.push(*job);
+        is_new
+    });
+    jobs.truncate(MAX_JOBS);
+    let wanted = jobs.clone();
+    let loaded = load(
+        move || ReportQuery::Jobs(wanted.clone()),
+        |answer| match answer {
+            ReportAnswer::Jobs(reports) => Some(Arc::new(reports)),
+            _ => None,
+        },
+    );
+    let body = move || match loaded.get() {
+        Loading::Pending => view! { <p class="empty">"Loading the reports …"</p> }.into_any(),
+        Loading::Failed(why) => view! { <p class="empty">{why}</p> }.into_any(),
+        Loading::Ready(reports) => shown(&page, &jobs, &reports),
+    };
+    view! {
+        <div class="head head--line"><h1>"Compare jobs"</h1></div>
+        {move || body()}
+    }
+}
+
+fn shown(page: &Page, jobs: &[JobId], reports: &Arc<Vec<Report>>) -> AnyView {
+    let missing = jobs.iter().filter(|job| reports.iter().all(|report| report.job != **job));
+    let missing: Vec<_> = missing.map(|job| format!("There is no report of job {job}.")).collect();
+    let missing = (!missing.is_empty()).then(|| view! { <p class="empty">{missing.join(" ")}</p> });
+    if reports.is_empty() {
+        return missing.into_any();
+    }
+    let columns: Vec<Vec<(&'static str, Vec<Figure>)>> = reports.iter().map(groups).collect();
+    let heads = reports.iter().map(|report| {
+        let href = page.href(&Route::Job(report.job, JobTab::Report));
+        view! {
+            <th scope="col" class="num">
+                <a class="link" href=href>{report.label.to_string()}</a>
+                <small>{report.name.to_string()}</small>
+                <small>{report.state.as_str().to_lowercase()}</small>
+            </th>
+        }
+    });
+    let heads = heads.collect_view();
+    let rows = labels(&columns).into_iter().map(|(title, labels)| {
+        let rows = labels.into_iter().map(|label| row(&columns, title, label)).collect_view();
+        let width = (reports.len() + 1).to_string();
+        view! {
+            <tbody>
+                <tr class="plain__group"><th scope="rowgroup" colspan=width>{title}</th></tr>
+                {rows}
+            </tbody>
+        }
+    });
+    view! {
+        {missing}
+        {sentences(reports).map(|text| view! { <p class="usage__sum">{text}</p> })}
+        <Overlay reports=reports.clone()/>
+        <div class="report__table compare">
+            <table class="plain">
+                <thead><tr><th scope="col">"Figure"</th> {heads}</tr></thead>
+                {rows.collect_view()}
+            </table>
+        </div>
+    }
+    .into_any()
+}
+
+fn groups(report: &Report) -> Vec<(&'static str, Vec<Figure>)> {
+    figures(report).into_iter().map(|group| (group.title, group.figures)).collect()
+}
+
+/// The labels of all figures of any job, in order, by group.
+fn labels(columns: &[Vec<(&'static str, Vec<Figure>)>]) -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut all: Vec<(&'static str, Vec<&'static str>)> = Vec::new();
+    for (title, figures) in columns.iter().flatten() {
+        if !all.iter().any(|(known, _)| known == title) {
+            all.push((title, Vec::new()));
+        }
+        let Some((_, labels)) = all.iter_mut().find(|(known, _)| known == title) else { continue };
+        for figure in figures {
+            if !labels.contains(&figure.label) {
+                labels.push(figure.label);
+            }
+        }
+    }
+    all
+}
+
+fn row(columns: &[Vec<(&'static str, Vec<Figure>)>], title: &str, label: &'static str) -> AnyView {
+    let of = |column: &Vec<(&'static str, Vec<Figure>)>| {
+        let (_, figures) = column.iter().find(|(known, _)| *known == title)?;
+        let found: Vec<_> = figures.iter().filter(|figure| figure.label == label).collect();
+        let value = found.iter().map(|figure| figure.value.clone()).collect::<Vec<_>>().join(", ");
+        found.first().map(|figure| (value, figure.number))
+    };
+    let base = columns.first().and_then(of).and_then(|(_, number)| number);
+    let cells = columns.iter().enumerate().map(|(at, column)| {
+        let (value, number) = of(column).unwrap_or_else(|| (ABSENT.to_owned(), None));
+        let than_first = (at > 0).then(|| view! { <small>{difference(number, base)}</small> });
+        view! { <td class="num">{value} {than_first}</td> }
+    });
+    view! { <tr><th scope="row">{label}</th> {cells.collect_view()}</tr> }.into_any()
+}
+
+/// What differs most between the first two jobs, in one sentence: the run time, and which GPU was slowest.
+fn sentences(reports: &[Report]) -> Option<String> {
+    let [first, second, ..] = reports else { return None };
+    let elapsed = |report: &Report| report.is_final.then_some(report.elapsed_s as f64).filter(|s| *s > 0.0);
+    let percent = 100.0 * (elapsed(second)? / elapsed(first)? - 1.0);
+    let (job, other) = (&second.label, &first.label);
+    let mut text = match percent.round() as i64 {
+        0 => format!("{job} took as long as {other}"),
+        more @ 1.. => format!("{job} took {more} % longer than {other}"),
+        less => format!("{job} took {} % less time than {other}", less.unsigned_abs()),
+    };
+    let clocks = |report: &Report| report.totals.sm_clock_mhz;
+    if let (Some(base), Some(_)) = (clocks(first), clocks(second)) {
+        let slowest = second.gpus.iter().filter_map(|gpu| Some((gpu, gpu.sm_clock_mhz?)));
+        let slowest = slowest.min_by(|(_, one), (_, other)| one.total_cmp(other));
+        if let Some((gpu, mhz)) = slowest.filter(|(_, mhz)| *mhz < 0.95 * base) {
+            let [mhz, base] = [mhz, base].map(|mhz| text::grouped(mhz.round() as u64));
+            text.push_str(&format!(
+                ": SM clock {mhz} MHz on {} GPU {} vs a mean of {base} MHz",
+                gpu.node, gpu.index
+            ));
+        }
+    }
+    Some(format!("{text}."))
+}

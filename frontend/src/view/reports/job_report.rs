@@ -1,0 +1,291 @@
+//! The report of a job: what it did with what it was given, on the screen and on paper.
+
+use super::load::{Loading, load};
+use crate::describe::{bytes, report};
+use crate::domain::route::Route;
+use crate::domain::text;
+use crate::platform;
+use crate::state::page::Page;
+use crate::view::widgets::copy::copy_button;
+use crate::view::widgets::fact_list::fact_groups;
+use crate::view::widgets::meter::meter;
+use leptos::prelude::*;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::report::{Advice, GpuReport, Report, ReportAnswer, ReportQuery, UTIL_BINS};
+
+/// Maximum number of other jobs that are offered for comparison.
+const OFFERED: usize = 6;
+
+/// The report of a job.
+#[component]
+pub fn JobReport(
+    /// The job.
+    id: JobId,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let runs = {
+        let page = page.clone();
+        Memo::new(move |_| page.job(id).is_some_and(|job| job.is_active()))
+    };
+    let loaded = load(
+        move || {
+            // The final report is there as soon as the job has ended.
+            runs.get();
+            ReportQuery::Jobs(vec![id])
+        },
+        |answer| match answer {
+            ReportAnswer::Jobs(reports) => Some(reports.into_iter().next()),
+            _ => None,
+        },
+    );
+    move || match loaded.get() {
+        Loading::Pending => view! { <p class="empty">"Loading the report …"</p> }.into_any(),
+        Loading::Failed(why) => view! { <p class="empty">{why}</p> }.into_any(),
+        Loading::Ready(None) => {
+            let why = format!("There is no report of job {id}: nodeglass has not seen it run.");
+            view! { <p class="empty">{why}</p> }.into_any()
+        }
+        Loading::Ready(Some(report)) => shown(&page, &report),
+    }
+}
+
+fn shown(page: &Page, report: &Report) -> AnyView {
+    view! {
+        <div class="report">
+            {title(report)}
+            {bar(page, report)}
+            {advice(&report.advice)}
+            <div class="report__top">{hours(report)} {distribution(report)}</div>
+            <div class="facts-columns facts-columns--page">{fact_groups(report::facts(report))}</div>
+            {gpu_table(&report.gpus)}
+        </div>
+    }
+    .into_any()
+}
+
+/// The title on paper, where the head of the job's page is missing.
+fn title(report: &Report) -> AnyView {
+    let at = |time_s: Option<i64>| time_s.map_or_else(|| "–".to_owned(), platform::time_of_day);
+    let what = format!("Job {} · {}", report.label, report.name);
+    let when = format!(
+        "{} · {} · partition {} · {} to {}",
+        report.user,
+        report.state,
+        report.partition,
+        at(report.start_s),
+        at(report.ended_s),
+    );
+    view! { <header class="report__title"><h1>{what}</h1><p>{when}</p></header> }.into_any()
+}
+
+/// What the report covers, and what can be done with it.
+fn bar(page: &Page, report: &Report) -> AnyView {
+    let covers = match (report.is_final, report.observed_pct.round() as u64) {
+        (true, 99..) => "The job has ended; this is its final report.".to_owned(),
+        (true, observed) => {
+            format!("The job has ended; {observed} % of its run were observed.")
+        }
+        (false, _) => "The job has not ended; this is what it has used so far.".to_owned(),
+    };
+    let command = format!("relay report {} --format markdown", report.job);
+    view! {
+        <div class="report__bar">
+            <p>{covers}</p>
+            <span class="report__do">
+                {compare(page, report)}
+                <button class="btn btn--small" on:click=|_| platform::print()>"Print or save as PDF"</button>
+                <span class="report__command"><code class="command">{command.clone()}</code> {copy_button(command)}</span>
+            </span>
+        </div>
+    }
+    .into_any()
+}
+
+/// Links that compare the job with others of its kind: those whose names begin alike, newest first.
+fn compare(page: &Page, report: &Report) -> AnyView {
+    let stem = |name: &str| name.trim_end_matches(|letter: char| !letter.is_alphabetic()).to_owned();
+    let (kind, own) = (stem(report.name.as_str()), report.job);
+    let mut others = untrack(|| {
+        page.jobs.with(|jobs| {
+            let alike = jobs.iter().filter(|job| {
+                job.id != own
+                    && job.start.is_some()
+                    && job.user == report.user
+                    && stem(job.name.as_str()) == kind
+            });
+            alike.map(|job| (job.start, job.id, job.label.to_string())).collect::<Vec<_>>()
+        })
+    });
+    others.sort_unstable_by(|one, other| other.cmp(one));
+    if others.is_empty() {
+        return ().into_any();
+    }
+    let links = others.into_iter().take(OFFERED).map(|(_, id, label)| {
+        let href = page.href(&Route::Compare(vec![own, id]));
+        view! { <a class="link num" href=href>{label}</a> }
+    });
+    view! { <span class="report__compare">"Compare with " {links.collect_view()}</span> }.into_any()
+}
+
+fn advice(advice: &[Advice]) -> AnyView {
+    if advice.is_empty() {
+        return ().into_any();
+    }
+    let entries = advice.iter().map(|advice| {
+        let line = advice.sbatch.as_ref().map(|line| {
+            let line = line.to_string();
+            view! { <span class="advice__line"><code class="command">{line.clone()}</code> {copy_button(line)}</span> }
+        });
+        view! { <li><span>{advice.text.to_string()}</span> {line}</li> }
+    });
+    view! {
+        <section class="advice" aria-label="Advice">
+            <h2>"Next time"</h2>
+            <ul>{entries.collect_view()}</ul>
+        </section>
+    }
+    .into_any()
+}
+
+/// How the allocated GPU hours were spent, as one bar.
+fn hours(report: &Report) -> AnyView {
+    let totals = &report.totals;
+    let allocated = totals.gpu_hours_allocated;
+    if totals.gpus == 0 || allocated <= 0.0 {
+        return ().into_any();
+    }
+    let (used, idle) = (totals.gpu_hours_used, totals.gpu_hours_idle);
+    let part = (totals.gpu_hours_observed - used - idle).max(0.0);
+    let unknown = (allocated - totals.gpu_hours_observed).max(0.0);
+    let parts = [
+        ("used", "Used", used, "the integral of utilisation over time"),
+        ("part", "Busy, but not fully", part, "time above 5 % utilisation, minus what was used"),
+        ("idle", "Idle", idle, "time at 5 % utilisation or less"),
+        ("unknown", "Not observed", unknown, "no samples were taken"),
+    ];
+    let bars = parts.iter().map(|(class, _, hours, _)| {
+        view! { <i class=format!("hours__{class}") style:--share=text::share(hours / allocated)></i> }
+    });
+    let bars = bars.collect_view();
+    let legend = parts.iter().filter(|(_, _, hours, _)| *hours > 0.0).map(|(class, label, hours, help)| {
+        let share = (100.0 * hours / allocated).round() as u64;
+        view! {
+            <li title=*help>
+                <i class=format!("hours__{class}") aria-hidden="true"></i>
+                <span>{*label}</span>
+                <b class="num">{format!("{} h", report::precise(*hours))}</b>
+                <span class="num">{format!("{share} %")}</span>
+            </li>
+        }
+    });
+    view! {
+        <section class="card" aria-label="GPU hours">
+            <h2>"GPU hours " <b class="num">{report::precise(allocated)}</b></h2>
+            <div class="hours" aria-hidden="true">{bars}</div>
+            <ul class="hours__legend">{legend.collect_view()}</ul>
+        </section>
+    }
+    .into_any()
+}
+
+/// How long the GPUs worked at which utilisation.
+fn distribution(report: &Report) -> AnyView {
+    let Some(shares) = report.totals.util_distribution_pct else { return ().into_any() };
+    let highest = shares.iter().copied().fold(1.0, f64::max);
+    let bins = shares.iter().enumerate().map(|(bin, share)| {
+        let help = format!("{}–{} % utilisation: {} % of the time", bin * 10, bin * 10 + 10, share.round());
+        let title = help.clone();
+        view! {
+            <li title=title>
+                <span class="bins__share num" aria-hidden="true">{(*share >= 0.5).then(|| format!("{} %", share.round() as u64))}</span>
+                <i class=hue(bin) style:--share=text::share(share / highest) role="img" aria-label=help></i>
+                <span class="bins__at num" aria-hidden="true">{bin * 10}</span>
+            </li>
+        }
+    });
+    let mean = report.totals.util_pct.map(|util| format!("mean {} %", report::precise(util)));
+    view! {
+        <section class="card" aria-label="Distribution of utilisation">
+            <h2>"Time at each utilisation " <b class="num">{mean}</b></h2>
+            <ol class="bins">{bins.collect_view()}</ol>
+            <p class="facts__note">"Share of the GPU time per tenth of the scale, in %"</p>
+        </section>
+    }
+    .into_any()
+}
+
+/// The class of the colour of a tenth of the scale, as in the heat map.
+fn hue(bin: usize) -> &'static str {
+    match bin * 4 / UTIL_BINS {
+        0 => "bin bin--0",
+        1 => "bin bin--1",
+        2 => "bin bin--2",
+        _ => "bin bin--3",
+    }
+}
+
+fn gpu_table(gpus: &[GpuReport]) -> AnyView {
+    if gpus.is_empty() {
+        return ().into_any();
+    }
+    let has = |value: fn(&GpuReport) -> bool| gpus.iter().any(value);
+    let (clocks, energy) = (has(|gpu| gpu.sm_clock_mhz.is_some()), has(|gpu| gpu.energy_kwh.is_some()));
+    let (faults, throttled) = (
+        has(|gpu| gpu.xids > 0 || gpu.ecc_uncorrected > Some(0) || gpu.fault_s > 0.0),
+        has(|gpu| !gpu.throttled.is_empty()),
+    );
+    let or_absent = text::or_absent;
+    let row = |gpu: &GpuReport| {
+        let peak = gpu.mem_peak_bytes.map(bytes);
+        let share = gpu.mem_peak_bytes.zip(gpu.mem_total_bytes.filter(|size| *size > 0));
+        let lowered = gpu
+            .throttled
+            .iter()
+            .map(|one| format!("{} {}", one.reason, text::span(one.seconds.round() as u64)));
+        let lowered = Some(lowered.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty());
+        view! {
+            <tr>
+                <th scope="row">{gpu.node.to_string()} " " <span class="num">{format!("GPU {}", gpu.index)}</span></th>
+                <td class="gauge">{meter("Mean utilisation", "hue-busy", gpu.util_pct.map(|util| util / 100.0))} <span class="num">{or_absent(gpu.util_pct.map(|util| format!("{} %", util.round() as u64)))}</span></td>
+                <td class="num">{or_absent(gpu.idle_s.map(|idle_s| text::span(idle_s.round() as u64)))}</td>
+                <td class="gauge">{meter("Peak memory", "hue-mem", share.map(|(peak, size)| peak as f64 / size as f64))} <span class="num">{or_absent(peak)}</span></td>
+                {clocks.then(|| view! { <td class="num">{or_absent(gpu.sm_clock_mhz.map(|mhz| format!("{} MHz", text::grouped(mhz.round() as u64))))}</td> })}
+                {energy.then(|| view! { <td class="num">{or_absent(gpu.energy_kwh.map(report::energy))}</td> })}
+                {throttled.then(|| view! { <td>{or_absent(lowered)}</td> })}
+                {faults.then(|| view! { <td class="num">{fault_text(gpu)}</td> })}
+            </tr>
+        }
+    };
+    let rows = gpus.iter().map(row).collect_view();
+    view! {
+        <h2 class="caption"><b>{text::count(gpus.len(), "GPU", "GPUs")}</b></h2>
+        <div class="report__table">
+            <table class="plain">
+                <thead><tr>
+                    <th scope="col">"GPU"</th>
+                    <th scope="col">"Mean utilisation"</th>
+                    <th scope="col" class="num">"Idle"</th>
+                    <th scope="col">"Peak memory"</th>
+                    {clocks.then(|| view! { <th scope="col" class="num">"Mean SM clock"</th> })}
+                    {energy.then(|| view! { <th scope="col" class="num">"Energy"</th> })}
+                    {throttled.then(|| view! { <th scope="col">"Clocks lowered"</th> })}
+                    {faults.then(|| view! { <th scope="col" class="num">"Faults"</th> })}
+                </tr></thead>
+                <tbody>{rows}</tbody>
+            </table>
+        </div>
+    }
+    .into_any()
+}
+
+fn fault_text(gpu: &GpuReport) -> String {
+    let ecc = gpu.ecc_uncorrected.unwrap_or(0);
+    let counts = [
+        (gpu.xids > 0).then(|| format!("{} Xid", gpu.xids)),
+        (ecc > 0).then(|| format!("{ecc} ECC")),
+        (gpu.fault_s > 0.0).then(|| format!("unreadable for {}", text::span(gpu.fault_s.round() as u64))),
+    ];
+    text::or_absent(
+        Some(counts.into_iter().flatten().collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty()),
+    )
+}

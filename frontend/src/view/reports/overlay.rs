@@ -1,0 +1,155 @@
+//! The courses of several jobs in one graph, aligned at their starts.
+
+use crate::chart::{Extreme, Frame, Window, line};
+use crate::describe::report::precise;
+use crate::domain::text;
+use crate::platform;
+use crate::state::page::Page;
+use leptos::prelude::*;
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::range::RangeQuery;
+use nodeglass_protocol::report::Report;
+use nodeglass_protocol::{Field as _, GpuField};
+use std::sync::Arc;
+
+/// The fields that can be compared; the first one is shown first.
+const FIELDS: [(GpuField, &str); 4] = [
+    (GpuField::Util, "Utilisation"),
+    (GpuField::Power, "Power"),
+    (GpuField::SmClock, "SM clock"),
+    (GpuField::MemUsed, "Memory"),
+];
+/// Maximum number of steps of a line.
+const STEPS: usize = 300;
+/// Shortest time that is shown, in ms.
+const SHORTEST_MS: u64 = 60_000;
+/// Longest time that is shown, in ms: that of the long-term history.
+const LONGEST_MS: u64 = 7 * 24 * 3_600_000;
+/// The box of the graph.
+const FRAME: Frame = Frame { width: 1_000.0, height: 200.0, pad: 2.0 };
+
+/// The mean of a field over the GPUs of each job, by the time since its start.
+#[component]
+pub fn Overlay(
+    /// The jobs.
+    reports: Arc<Vec<Report>>,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let field = RwSignal::new(FIELDS[0].0);
+    let lines = RwSignal::new(Vec::<Vec<Option<f32>>>::new());
+    let span_ms = reports.iter().map(|report| report.elapsed_s.saturating_mul(1_000)).max().unwrap_or(0);
+    let span_ms = span_ms.clamp(SHORTEST_MS, LONGEST_MS);
+    Effect::new({
+        let reports = reports.clone();
+        move || {
+            let (page, reports, field) = (page.clone(), reports.clone(), field.get());
+            if !page.feed.is_live() {
+                return;
+            }
+            leptos::task::spawn_local(async move {
+                let mut loaded = Vec::new();
+                for report in reports.iter() {
+                    loaded.push(course(&page, report, field, span_ms).await);
+                }
+                // The view may be gone by then.
+                lines.try_set(loaded);
+            });
+        }
+    });
+    let full = Memo::new(move |_| {
+        let highest = lines.with(|lines| lines.iter().flatten().flatten().copied().fold(0.0, f32::max));
+        if field.get() == GpuField::Util { 100.0 } else { highest.max(1.0) * 1.1 }
+    });
+    let paths = move || {
+        let full = full.get();
+        let scaled = |points: &Vec<Option<f32>>| {
+            points.iter().map(|point| point.map(|value| value / full)).collect::<Vec<_>>()
+        };
+        lines.with(|lines| {
+            let paths = lines.iter().enumerate().map(|(at, points)| {
+                view! { <path class=format!("course course--{at}") d=line(&scaled(points), FRAME)/> }
+            });
+            paths.collect_view()
+        })
+    };
+    let choice = move |(offered, name): (GpuField, &'static str)| {
+        view! {
+            <button class="btn btn--small" aria-pressed=move || (field.get() == offered).to_string() on:click=move |_| field.set(offered)>
+                {name}
+            </button>
+        }
+        .into_any()
+    };
+    let top = move || {
+        let (field, full) = (field.get(), f64::from(full.get()));
+        match field {
+            GpuField::MemUsed => crate::describe::bytes(full as u64),
+            _ => format!("{} {}", precise(full), field.metric().unit.symbol()),
+        }
+    };
+    let legend = reports.iter().enumerate().map(|(at, report)| {
+        let label = format!("{} {}", report.label, report.name);
+        let is_empty = move || {
+            lines.with(|lines| lines.get(at).is_some_and(|points| points.iter().all(Option::is_none)))
+        };
+        view! {
+            <li>
+                <svg class="course__key" viewBox="0 0 24 4" aria-hidden="true"><path class=format!("course course--{at}") d="M0 2h24"/></svg>
+                {label} {move || is_empty().then_some(" (its history is no longer kept)")}
+            </li>
+        }
+    });
+    let legend = legend.collect_view();
+    view! {
+        <section class="card" aria-label="Course since the start">
+            <div class="overlay-head">
+                <h2>"Mean of its GPUs since the start"</h2>
+                <div role="group" aria-label="Metric" class="usage__days">{FIELDS.map(choice)}</div>
+            </div>
+            <div class="courses">
+                <span class="courses__top num">{move || top()}</span>
+                <svg viewBox=format!("0 0 {} {}", FRAME.width, FRAME.height) preserveAspectRatio="none" role="img" aria-label="The lines of the jobs; their figures are in the table">{paths}</svg>
+            </div>
+            <p class="courses__time num"><span>"start"</span> <span>{format!("+{}", text::span(span_ms / 1_000))}</span></p>
+            <ul class="courses__legend">{legend}</ul>
+        </section>
+    }
+}
+
+/// The mean of a field over a job's GPUs in each step since its start.
+async fn course(page: &Page, report: &Report, field: GpuField, span_ms: u64) -> Vec<Option<f32>> {
+    let page_ms = platform::now_ms();
+    let relay_ms = page.fleet.relay_ms(page_ms).cast_signed();
+    let wall_ms = page.fleet.wall_s(page_ms) * 1_000;
+    let Some(start_s) = report.start_s else { return Vec::new() };
+    let from_ms = u64::try_from(start_s * 1_000 - wall_ms + relay_ms).unwrap_or(0);
+    let to_ms = from_ms.saturating_add(span_ms);
+    let window = Window::over(to_ms, span_ms, STEPS).of_long_history(to_ms);
+    let query = RangeQuery {
+        topic: Topic::Job(report.job),
+        from_ms: window.start_ms(),
+        to_ms: window.end_ms(),
+        step_ms: window.step_ms(),
+        gpu_fields: vec![field.name().into()],
+        host_fields: Vec::new(),
+    };
+    let Some(range) = page.feed.range(query).await else { return Vec::new() };
+    let slot_ms = range.step_ms.max(1);
+    let measure = |steps: u32| field.scale().value(u64::from(steps)) as f32;
+    let gpus = range.nodes.iter().flat_map(|node| &node.gpus);
+    let of_job = gpus.filter(|gpu| report.gpus.iter().any(|own| own.uuid == gpu.uuid));
+    let mut sums: Vec<(f32, u32)> = Vec::new();
+    for summaries in of_job.filter_map(|gpu| gpu.fields.first()) {
+        let points = window.long_points(summaries, slot_ms, 0, Extreme::Mean, measure);
+        sums.resize(points.len().max(sums.len()), (0.0, 0));
+        for (sum, point) in sums.iter_mut().zip(points) {
+            if let Some(value) = point.value() {
+                *sum = (sum.0 + value, sum.1 + 1);
+            }
+        }
+    }
+    // Its GPUs may belong to another job after its end.
+    let kept = (report.elapsed_s.saturating_mul(1_000)).div_ceil(window.step_ms()) as usize;
+    let mean = |(at, (sum, count)): (usize, (f32, u32))| (count > 0 && at < kept).then(|| sum / count as f32);
+    sums.into_iter().enumerate().map(mean).collect()
+}

@@ -1,0 +1,58 @@
+//! Reports for a viewer: of jobs that run or have ended, and of what all of the owner's jobs used.
+
+use super::WebState;
+use crate::report::{self, JobRecord};
+use crate::share::Viewer;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::report::{MAX_DAYS, MAX_JOBS, Report, ReportAnswer, ReportQuery};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Time limit for a query; the database may wait for a disk.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Answers a query of a page.
+pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) -> ReportAnswer {
+    let answer = async {
+        match query {
+            ReportQuery::Jobs(ids) => {
+                let mut reports = Vec::new();
+                for id in ids.into_iter().take(MAX_JOBS) {
+                    reports.extend(job(web, id, viewer).await);
+                }
+                ReportAnswer::Jobs(reports)
+            }
+            ReportQuery::Usage { .. } if viewer.is_guest() => {
+                ReportAnswer::Refused("only the owner of this relay may see this".into())
+            }
+            ReportQuery::Usage { days } => {
+                let days = days.min(MAX_DAYS);
+                match web.store.reports(days, web.about.user.clone()).await {
+                    Some(reports) => ReportAnswer::Usage(Box::new(report::usage(&reports, days))),
+                    None => ReportAnswer::Refused("the database of jobs cannot be read".into()),
+                }
+            }
+        }
+    };
+    let late = "the database of jobs does not respond; try again later";
+    timeout(TIMEOUT, answer).await.unwrap_or_else(|_| ReportAnswer::Refused(late.into()))
+}
+
+/// The report of a job, as far as a viewer may see it; `None` also if the database does not respond.
+pub(super) async fn job(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report> {
+    let record = timeout(TIMEOUT, record(web, id, viewer)).await.ok().flatten()?;
+    Some(record.report())
+}
+
+/// The record of a job, as far as a viewer may see it.
+async fn record(web: &WebState, id: JobId, viewer: &Viewer) -> Option<JobRecord> {
+    let usage = web.hub.usage(id, viewer.clone()).await?;
+    let record = match usage.running {
+        Some(record) => record,
+        None => web.store.job(id).await?,
+    };
+    match usage.visible {
+        Some(visible) => record.for_guest(visible),
+        None => Some(record),
+    }
+}

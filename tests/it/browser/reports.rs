@@ -1,0 +1,124 @@
+//! Reports on the page: of a job that ended, of two side by side, and of everything that was used.
+
+use anyhow::{Context, Result, ensure};
+use nodeglass_tests::browser::{Browser, Scheme};
+use nodeglass_tests::relay::TestRelay;
+use serde_json::json;
+
+/// Two runs of one training that end after the relay's start, the second one with an idle GPU.
+const RUNS: &str = r#"
+cluster = "quiet"
+user = "alice"
+seed = 1
+still = true
+
+[[node]]
+name = "q[1-2]"
+model = "h100"
+gpus = 4
+cpus = 64
+mem_gib = 512
+
+[[job]]
+id = 101
+name = "train-1"
+account = "lab"
+partition = "gpu"
+submitted = "-1m"
+start = "-5s"
+end = "20s"
+limit = "2h"
+nodes = "q1"
+gpus = [0, 1]
+behaviour = "steady"
+memory_pct = 50
+args = "python3 -m torch.distributed.run train.py"
+
+[[job]]
+id = 102
+name = "train-2"
+account = "lab"
+partition = "gpu"
+submitted = "-1m"
+start = "-5s"
+end = "25s"
+limit = "2h"
+nodes = "q2"
+gpus = [0, 1, 2]
+behaviour = "idle_gpu"
+memory_pct = 20
+args = "python3 -m torch.distributed.run train.py"
+"#;
+
+/// Whether the main part of the page contains a text, as an expression for [`Browser::until`].
+fn main_contains(text: &str) -> String {
+    format!("document.querySelector('main').innerText.includes({text:?})")
+}
+
+#[tokio::test]
+async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let folder = tempfile::tempdir()?;
+    let scenario = folder.path().join("runs.toml");
+    std::fs::write(&scenario, RUNS)?;
+    let relay = TestRelay::start(&["--scenario", scenario.to_str().context("a path")?])?;
+    browser.resize(1440, 1000).await?;
+    browser.prefer(Scheme::Dark).await?;
+    browser.open(&relay.link().url).await?;
+    browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
+    browser.open(&relay.link().path("/job/101")).await?;
+    browser.until("the tabs", "document.querySelector('.tabs a[href*=\"/report\"]')").await?;
+    browser.click(".tabs a[href*='/report']").await?;
+    browser.until("the report of a running job", &main_contains("has not ended")).await?;
+    browser.until("the final report", &main_contains("The job has ended")).await?;
+    for text in ["Mean utilisation", "50 %", "GPU hours", "PyTorch", "q1 GPU 0", "q1 GPU 1"] {
+        browser.until(text, &main_contains(text)).await?;
+    }
+    // What the integral of a constant utilisation must be.
+    let share = "document.querySelector('.hours__legend li:first-child span:last-child').innerText";
+    ensure!(
+        browser.eval(&format!("parseInt({share}) > 20 && parseInt({share}) <= 50")).await? == json!(true)
+    );
+    browser.photograph("report-dark").await?;
+    browser.prefer(Scheme::Light).await?;
+    browser.photograph("report-light").await?;
+    browser.resize(390, 844).await?;
+    browser
+        .until(
+            "a narrow page",
+            "innerWidth < 500 && document.querySelector('nav.jobs').getBoundingClientRect().right <= 0",
+        )
+        .await?;
+    browser.photograph("report-narrow").await?;
+    let overflow = "document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth";
+    ensure!(browser.eval(overflow).await? == json!(true), "the narrow page scrolls sideways");
+    browser.resize(1440, 1000).await?;
+
+    // On paper: the report with a title of its own, and nothing else.
+    browser.devtools("Emulation.setEmulatedMedia", json!({ "media": "print" })).await?;
+    let shown = |css: &str| format!("document.querySelector({css:?}).getClientRects().length");
+    ensure!(browser.eval(&shown(".report__title")).await? == json!(1));
+    for css in [".top", "nav.jobs", ".foot", ".tabs-line", ".report__do"] {
+        ensure!(browser.eval(&shown(css)).await? == json!(0), "{css} is printed");
+    }
+    browser.photograph("report-print").await?;
+    browser.devtools("Emulation.setEmulatedMedia", json!({ "media": "" })).await?;
+
+    browser.prefer(Scheme::Dark).await?;
+    browser.click(".report__compare a").await?;
+    browser
+        .until("both jobs", &format!("{} && {}", main_contains("train-1"), main_contains("train-2")))
+        .await?;
+    browser.until("their courses", "document.querySelectorAll('.courses path[d^=M]').length === 2").await?;
+    browser.until("a difference", "/[+−]\\d+ %/.test(document.querySelector('.compare').innerText)").await?;
+    browser.until("the sentence", &main_contains("102 took")).await?;
+    browser.photograph("compare").await?;
+
+    browser.open(&relay.link().path("/")).await?;
+    browser.until("the way to it", "document.querySelector('.head__link')").await?;
+    browser.click(".head__link").await?;
+    browser.until("both jobs", &format!("{} && {}", main_contains("train-1"), main_contains("lab"))).await?;
+    browser.photograph("usage").await?;
+    ensure!(browser.complaints().await?.is_empty(), "{:?}", browser.complaints().await?);
+    Ok(())
+}
