@@ -6,6 +6,7 @@ use nodeglass_protocol::live::{Mode, Topic};
 use nodeglass_protocol::picture::{JobsHealth, Link, NodePicture};
 use nodeglass_protocol::{GpuField, NodeName, Picture, Vendor};
 use nodeglass_tests::client::{Client, Known};
+use nodeglass_tests::http;
 use nodeglass_tests::metadata::MetadataService;
 use nodeglass_tests::mixed::MixedNode;
 use nodeglass_tests::process::Process;
@@ -156,6 +157,46 @@ fn a_list_that_cannot_be_read_ends_the_start_with_one_sentence() -> Result<()> {
     }
     // A name is checked before it is an argument of ssh.
     ensure!(NodeName::new("-oProxyCommand=x").is_err());
+    Ok(())
+}
+
+/// A user of GPU Cluster Status Monitor: the list that its README creates, whose first machine is the main node, a
+/// dead machine, and the numbers of all for a dashboard of one's own.
+#[tokio::test]
+async fn a_gcsm_user_sees_all_machines_and_reads_them_as_json() -> Result<()> {
+    let mixed = MixedNode::new()?;
+    let dir = tempfile::tempdir()?;
+    let file = dir.path().join("hosts.txt");
+    std::fs::write(&file, "127.0.0.1\nnode02.invalid\n")?;
+    let mut environment = mixed.environment();
+    environment.push(("PATH", dir.path().into()));
+    let environment = environment.iter().map(|(name, value)| (*name, value.as_os_str()));
+    let relay = TestRelay::start_in(&["--hosts", &file.display().to_string()], environment)?;
+    let mut client = Client::connect(relay.link(), Form::Binary).await?;
+    client.subscribe(&[Topic::Overview]).await?;
+    let this = here();
+    let settled = |known: &Known| {
+        is_live(&known.picture, &this)
+            && node(&known.picture, "node02.invalid")
+                .is_some_and(|node| matches!(node.head.link, Link::Down { .. }))
+    };
+    let picture = client.until(&Topic::Overview, "this machine, and one that is down", settled).await?;
+    ensure!(picture.relay.notices.is_empty() && picture.nodes.len() == 2, "{picture:#?}");
+
+    let link = relay.link();
+    let bearer = format!("Bearer {}", link.key.reveal());
+    let reply = http::get(&link.authority, "/api/v1/picture", &[("Authorization", &bearer)])?;
+    let picture: serde_json::Value = serde_json::from_str(&reply.body)?;
+    let nodes = picture["nodes"].as_array().context("nodes")?;
+    let of = |name: &str| nodes.iter().find(|node| node["name"] == name).context("a machine");
+    let utils: Vec<_> = of(&this)?["gpus"]
+        .as_array()
+        .context("GPUs")?
+        .iter()
+        .map(|gpu| gpu["row"]["util_pct"].clone())
+        .collect();
+    ensure!(utils == [55, 97, 40, 60], "{utils:?}");
+    ensure!(of("node02.invalid")?["head"]["link"].to_string().contains("down"), "{}", of("node02.invalid")?);
     Ok(())
 }
 

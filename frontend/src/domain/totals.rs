@@ -76,12 +76,12 @@ impl Totals {
         }
     }
 
-    /// Returns the title of the mean utilisation.
-    pub fn util_title(&self) -> String {
+    /// Returns the title of the mean utilisation, which the vendor of the devices calls `name`.
+    pub fn util_title(&self, name: &str) -> String {
         let when = if self.at_end { " at the end" } else { "" };
         match self.gpus {
-            0 | 1 => format!("Utilisation{when}"),
-            _ => format!("Utilisation{when}, mean of {}", self.counted()),
+            0 | 1 => format!("{name}{when}"),
+            _ => format!("{name}{when}, mean of {}", self.counted()),
         }
     }
 
@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn totals_of_an_ended_job_are_those_of_its_end() {
-        let sums = |gpus: usize, at_end| Totals { gpus, at_end, ..Totals::default() }.util_title();
+        let sums =
+            |gpus: usize, at_end| Totals { gpus, at_end, ..Totals::default() }.util_title("Utilisation");
         assert_eq!([sums(1, false), sums(8, false)], ["Utilisation", "Utilisation, mean of 8"]);
         assert_eq!(
             [sums(1, true), sums(8, true)],

@@ -127,8 +127,10 @@ async fn alice_sees_her_jobs_their_nodes_and_nothing_of_bob() -> Result<()> {
     Ok(())
 }
 
+/// A user of nvnodetop: jobs are found, each of their nodes has its GPUs with the processes on them, and jobs that end
+/// do not vanish. A name with a space, which shifts nvnodetop's columns, changes nothing.
 #[tokio::test]
-async fn jobs_come_and_go_while_the_page_is_open() -> Result<()> {
+async fn an_nvnodetop_users_jobs_come_and_go_while_the_page_is_open() -> Result<()> {
     let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };
     let relay = site.relay("alice")?;
     let mut client = Client::connect(&relay.link, Form::Binary).await?;
@@ -136,8 +138,10 @@ async fn jobs_come_and_go_while_the_page_is_open() -> Result<()> {
     client.until(&Topic::Overview, "an empty list", |known| known.picture.jobs.is_empty()).await?;
 
     let submitted = Instant::now();
-    let id = site.train("alice", &["--gres=gpu:1"])?;
+    let id = site.train("alice", &["--gres=gpu:1", "--job-name=train the llm"])?;
     client.until(&Topic::Overview, "the new job", |known| job(&known.picture, id).is_some()).await?;
+    let listed = client.picture(&Topic::Overview).and_then(|picture| job(picture, id)).context("the job")?;
+    ensure!(listed.name.as_str() == "train the llm" && listed.nodes.len() <= 1, "{listed:?}");
     let appeared = submitted.elapsed();
     ensure!(appeared < Duration::from_secs(20), "it took {appeared:?} to appear");
     client.subscribe(&[Topic::Overview, Topic::Job(id)]).await?;

@@ -79,7 +79,7 @@ pub fn HeatMap(
         <section class="panel heat-map" aria-label="All GPUs over time">
             <div class="panel__head">
                 <h2>"All GPUs" <small>{move || format!("{}, one row each", text::count(gpus.get(), "GPU", "GPUs"))}</small></h2>
-                {(!glance).then(|| metric_menu(&time))}
+                {(!glance).then(|| metric_menu(&time, &scope))}
                 <span class="spring"></span>
                 {glance.then(|| metric_buttons(&time, metric))}
                 {export.buttons()}

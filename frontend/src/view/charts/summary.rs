@@ -9,6 +9,7 @@ use crate::domain::text;
 use crate::fleet::TopicStore;
 use crate::state::page::Page;
 use crate::state::time::Time;
+use crate::view::scope::Scope;
 use crate::view::scope::is_left_out;
 use leptos::prelude::*;
 
@@ -104,11 +105,13 @@ fn all(groups: &[NodeGroup]) -> impl Iterator<Item = (&NodeGroup, &GpuEntry)> {
 }
 
 /// The menu of metrics.
-pub fn metric_menu(time: &Time) -> AnyView {
+pub fn metric_menu(time: &Time, scope: &Scope) -> AnyView {
     let (shown, time) = (time.clone(), time.clone());
+    let scope = scope.clone();
+    let vendors = Memo::new(move |_| scope.vendors());
     let options = Metric::all().map(|metric| {
         let shown = shown.clone();
-        view! { <option value=metric.name().into_owned() selected=move || shown.metric() == metric>{metric.title()}</option> }
+        view! { <option value=metric.name().into_owned() selected=move || shown.metric() == metric>{move || metric.title_for(vendors.get())}</option> }
     });
     let options = options.collect_view();
     view! {

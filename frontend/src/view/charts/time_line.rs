@@ -48,7 +48,7 @@ pub fn TimeLine(
                 <h2>"Time line"</h2>
                 <span class="spring"></span>
                 <small>"CSV and copy of"</small>
-                {metric_menu(&time)}
+                {metric_menu(&time, &scope)}
                 {export.buttons()}
             </div>
             <TimeBar/>

@@ -1,5 +1,6 @@
 //! Tiles with the totals of a scope: utilisation, memory, power, and hosts.
 
+use crate::domain::metric::Metric;
 use crate::domain::text;
 use crate::state::page::Page;
 use crate::view::charts::sparkline::Area;
@@ -20,7 +21,11 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
         let (scope, page) = (scope.clone(), page.clone());
         move |_| scope.hosts(&page)
     });
-    let title = move || totals.get().util_title();
+    let vendors = Memo::new({
+        let scope = scope.clone();
+        move |_| scope.vendors()
+    });
+    let title = move || totals.get().util_title(Metric::UTIL.title_for(vendors.get()));
     let util_now = move || totals.get().util_pct().map(|pct| (pct.to_string(), "%".to_owned()));
     let mem_now = move || totals.get().mem.used.map(|used| text::memory_parts(used, totals.get().mem.whole));
     let power_now =
