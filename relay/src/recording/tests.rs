@@ -1,5 +1,7 @@
 //! Recordings of a small fleet: what is written is what is played, whatever happens to the file.
 
+use super::event::RecordedEvent;
+use super::writer::Writer;
 use super::*;
 use crate::fleet::scene::{health, hello, job, name, process, process_readings, sample, since};
 use crate::fleet::{Event, NodeEvent};
@@ -8,7 +10,11 @@ use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::ProbeLine;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 const BEGIN_MS: u64 = 700_000_000;
 
@@ -224,4 +230,56 @@ fn a_job_that_is_not_in_a_recording_is_answered_with_those_that_are() {
     let error = cut(&path, &to, JobId(7)).unwrap_err().to_string();
     assert_eq!(error, "job 7 does not run in this recording; it has 1 (train), 2 (secret-project)");
     assert!(!to.exists());
+}
+
+const WRITER_PATH: &str = "NODEGLASS_RECORDING_WRITER_PATH";
+
+/// The child of the test below: writes block after block, and prints each once it is in the file.
+#[test]
+#[ignore = "it is run by other tests, as a child process"]
+fn block_writer() {
+    let path = PathBuf::from(std::env::var_os(WRITER_PATH).expect("started by the next test"));
+    let mut writer = Writer::create(&path, &info()).unwrap();
+    for (number, (at_ms, event)) in events(2_000).into_iter().enumerate() {
+        writer.push(at_ms, RecordedEvent::of(event).unwrap()).unwrap();
+        if number % 8 == 7 {
+            writer.finish().unwrap();
+            println!("written {}", number + 1);
+        }
+    }
+}
+
+#[test]
+fn what_was_written_survives_a_killed_relay() {
+    let folder = tempfile::tempdir().unwrap();
+    let expected = events(2_000);
+    for kill in 0..200u64 {
+        let path = folder.path().join(format!("{kill}.rec"));
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "--nocapture", "recording::tests::block_writer"])
+            .env(WRITER_PATH, &path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut text = String::new();
+        while !text.contains("written") {
+            assert!(output.read_line(&mut text).unwrap() > 0, "the writer ended by itself");
+        }
+        // Spread over the steps of a block, which takes less than a ms.
+        thread::sleep(Duration::from_micros(kill * 7_919 % 3_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        output.read_to_string(&mut text).unwrap();
+        // The last line may be incomplete.
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let written = whole.lines().rev().find_map(|line| line.rsplit_once("written ")?.1.parse().ok());
+        let written: usize = written.unwrap();
+        let (found, _) = played(&path);
+        assert!(found.len() >= written && found.len() <= expected.len(), "{} of {written}", found.len());
+        let same = format!("{found:?}") == format!("{:?}", &expected[..found.len()]);
+        assert!(same, "kill {kill} changed events");
+        fs::remove_file(&path).unwrap();
+    }
 }

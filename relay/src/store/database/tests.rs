@@ -164,7 +164,7 @@ const WRITER_DIR: &str = "NODEGLASS_STORE_WRITER_DIR";
 
 /// The child of the test below: stores job after job, and prints each once it is acknowledged.
 #[test]
-#[ignore = "runs as a child process of the next test"]
+#[ignore = "it is run by other tests, as a child process"]
 fn writer() {
     let dir = StateDir::at(std::env::var_os(WRITER_DIR).expect("started by the next test")).unwrap();
     let mut database = Database::open(&dir).unwrap().0;
