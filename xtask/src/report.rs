@@ -1,5 +1,5 @@
 //! The summary of a test run: passed, failed and skipped tests per tier, with the names of the latter
-//! two.
+//! two and the reasons of failures.
 
 use crate::shell::duration;
 use std::fmt;
@@ -11,12 +11,20 @@ const SKIPPED: &str = "SKIPPED ";
 /// Prefix of the ignore reason of a test that is run by others, elsewhere.
 const PART_OF_OTHERS: &str = "it is run by other tests";
 
+/// Maximum number of lines, and of characters of a line, that the summary shows of a failed test's output.
+const REASON_LINES: usize = 6;
+const REASON_COLUMNS: usize = 300;
+
 /// The results of a tier.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     passed: usize,
     failed: Vec<String>,
     skipped: Vec<Skip>,
+    /// The first lines that each failed test printed: why it failed, for a reader of the end of a long log.
+    why: Vec<(String, Vec<String>)>,
+    /// Whether the output of the last test in `why` continues.
+    in_output: bool,
     /// Names in the runner's last `failures:` list before its closing line.
     list: Option<Vec<String>>,
     /// Tests that reported that they were skipped; the runner counts them as passed.
@@ -35,6 +43,7 @@ struct Skip {
 impl Tally {
     /// Processes a line of output of the runner or a test.
     pub(crate) fn note(&mut self, line: &str) {
+        self.note_output(line);
         if let Some((_, skip)) = line.split_once(SKIPPED) {
             let (test, why) = skip.split_once(": ").unwrap_or((skip, "no reason given"));
             self.skip(test, why);
@@ -55,6 +64,25 @@ impl Tally {
                 return;
             }
             self.skip(test.trim_start_matches("test "), if why.is_empty() { "ignored" } else { why });
+        }
+    }
+
+    /// Keeps the first lines of a failed test's output.
+    fn note_output(&mut self, line: &str) {
+        if let Some(test) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
+            self.why.push((test.to_owned(), Vec::new()));
+            self.in_output = true;
+        } else if line == "failures:"
+            || line.starts_with("stack backtrace")
+            || line.starts_with("Stack backtrace")
+        {
+            self.in_output = false;
+        } else if self.in_output
+            && !line.trim().is_empty()
+            && let Some((_, lines)) = self.why.last_mut()
+            && lines.len() < REASON_LINES
+        {
+            lines.push(line.chars().take(REASON_COLUMNS).collect());
         }
     }
 
@@ -109,6 +137,10 @@ impl fmt::Display for Report {
             writeln!(f, "{tier:8} {passed:4} passed {failed:4} failed {skipped:4} skipped   {took}")?;
             for test in &tally.failed {
                 writeln!(f, "    failed   {test}")?;
+                let why = tally.why.iter().find(|(of, _)| of == test);
+                for line in why.iter().flat_map(|(_, lines)| lines) {
+                    writeln!(f, "             | {line}")?;
+                }
             }
             for Skip { test, why } in &tally.skipped {
                 writeln!(f, "    skipped  {test}: {why}")?;
@@ -145,7 +177,7 @@ mod tests {
             false,
         );
         let text = report.to_string();
-        assert!(text.contains("failed   a::c\n") && !text.contains("left: 1"), "{text}");
+        assert!(text.contains("failed   a::c\n             |     left: 1\n    skipped"), "{text}");
         assert!(text.contains("skipped  a::d: needs a GPU"), "{text}");
         assert!(text.ends_with("1 passed, 1 failed, 1 skipped\n"), "{text}");
         assert!(!report.is_good(false));
