@@ -78,7 +78,7 @@ fn shown(page: &Page, jobs: &[JobId], reports: &Arc<Vec<Report>>) -> AnyView {
         {missing}
         {sentences(reports).map(|text| view! { <p class="usage__sum">{text}</p> })}
         <Overlay reports=reports.clone()/>
-        <div class="report__table compare">
+        <div class="report__table compare" role="region" aria-label="Table of figures" tabindex="0">
             <table class="plain">
                 <thead><tr><th scope="col">"Figure"</th> {heads}</tr></thead>
                 {rows.collect_view()}

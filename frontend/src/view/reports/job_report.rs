@@ -259,7 +259,7 @@ fn gpu_table(gpus: &[GpuReport]) -> AnyView {
     let rows = gpus.iter().map(row).collect_view();
     view! {
         <h2 class="caption"><b>{text::count(gpus.len(), "GPU", "GPUs")}</b></h2>
-        <div class="report__table">
+        <div class="report__table" role="region" aria-label="Table" tabindex="0">
             <table class="plain">
                 <thead><tr>
                     <th scope="col">"GPU"</th>

@@ -117,7 +117,7 @@ fn shown(page: &Page, usage: &Usage) -> AnyView {
 
 fn sums_table(first: &'static str, rows: AnyView) -> AnyView {
     view! {
-        <div class="report__table">
+        <div class="report__table" role="region" aria-label="Table" tabindex="0">
             <table class="plain">
                 <thead><tr>
                     <th scope="col">{first}</th>
@@ -180,7 +180,7 @@ fn job_table(page: &Page, jobs: &[JobUsage]) -> AnyView {
         }
     });
     view! {
-        <div class="report__table">
+        <div class="report__table" role="region" aria-label="Table" tabindex="0">
             <table class="plain">
                 <thead><tr>
                     <th scope="col">"Job"</th>
