@@ -32,6 +32,7 @@ use crate::access::user;
 use crate::hosts::entry::Entries;
 use clap::{Arg, ArgAction};
 use nodeglass_protocol::NodeName;
+use nodeglass_protocol::report::Cost;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -149,6 +150,16 @@ pub struct Config {
     #[arg(long, env = "NODEGLASS_HISTORY_DISK", value_name = "SIZE", default_value = "512M")]
     #[arg(value_parser = value::history_disk, help_heading = HISTORY)]
     pub history_disk: u64,
+
+    /// Price of a GPU hour for the reports of jobs, such as 1.20EUR
+    #[arg(long, env = "NODEGLASS_GPU_HOUR_COST", value_name = "AMOUNT")]
+    #[arg(value_parser = value::cost, help_heading = HISTORY)]
+    pub gpu_hour_cost: Option<Cost>,
+
+    /// Emissions of a kWh in g of CO₂, for the same
+    #[arg(long, env = "NODEGLASS_CO2_G_PER_KWH", value_name = "GRAMS")]
+    #[arg(value_parser = value::co2, help_heading = HISTORY)]
+    pub co2_g_per_kwh: Option<f64>,
 
     /// Record everything that is watched to this new file, for --replay
     #[arg(long, env = "NODEGLASS_RECORD", value_name = "FILE", help_heading = HISTORY)]

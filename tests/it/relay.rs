@@ -123,7 +123,9 @@ async fn the_report_of_an_ended_job_has_what_its_script_implies() -> Result<()> 
     let folder = tempfile::tempdir()?;
     let scenario = folder.path().join("ending.toml");
     std::fs::write(&scenario, ENDING)?;
-    let relay = TestRelay::start(&["--scenario", scenario.to_str().context("a path")?])?;
+    let args = ["--scenario", scenario.to_str().context("a path")?];
+    let relay =
+        TestRelay::start(&[&args[..], &["--gpu-hour-cost", "3.60EUR", "--co2-g-per-kwh", "400"]].concat())?;
     let report = || -> Result<serde_json::Value> {
         Ok(serde_json::from_str(&relay.run(&["report", "101", "--format", "json"])?)?)
     };
@@ -143,6 +145,9 @@ async fn the_report_of_an_ended_job_has_what_its_script_implies() -> Result<()> 
     let number = |value: &serde_json::Value| value.as_f64().context("a number");
     let (totals, gpus) = (&report["totals"], report["gpus"].as_array().context("GPUs")?);
     ensure!(number(&totals["gpu_hours_allocated"])? == 2.0 * 35.0 / 3_600.0, "{report}");
+    let cost = &totals["cost"];
+    ensure!((number(&cost["amount"])? - 0.07).abs() < 1e-9 && cost["currency"] == "EUR", "{cost}");
+    ensure!((number(&totals["co2_kg"])? / number(&totals["energy_kwh"])? - 0.4).abs() < 1e-9, "{totals}");
     // Nothing after its end counts: readings never change while it runs.
     ensure!(number(&totals["util_pct"])? == 50.0 && number(&totals["gpu_hours_idle"])? == 0.0, "{report}");
     ensure!(gpus.len() == 2 && number(&report["observed_pct"])? > 50.0, "{report}");

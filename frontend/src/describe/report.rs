@@ -89,6 +89,14 @@ fn gpus(report: &Report) -> Vec<Figure> {
         },
         ..Figure::new("Energy", energy(kwh), Some(kwh))
     }));
+    figures.extend(totals.co2_kg.map(|kg| match kg {
+        1.0.. => Figure::new("CO₂", format!("{} kg", precise(kg)), Some(kg)),
+        _ => Figure::new("CO₂", format!("{} g", precise(kg * 1_000.0)), Some(kg)),
+    }));
+    figures.extend(totals.cost.as_ref().map(|cost| {
+        let number = Some(cost.amount);
+        Figure::new("Cost", format!("{} {}", precise(cost.amount), cost.currency), number)
+    }));
     figures.extend(totals.throttled.iter().map(|Throttled { reason, seconds }| Figure {
         note: "sum over the GPUs".to_owned(),
         ..Figure::new("Clocks lowered", format!("{reason}: {}", text::span(seconds.round() as u64)), None)

@@ -146,6 +146,19 @@ pub struct Totals {
     pub mem_requested_bytes: Option<u64>,
     /// Processes killed at the memory limit.
     pub oom_kills: Option<u64>,
+    /// Price of the allocated GPU hours, if the relay was given one.
+    pub cost: Option<Cost>,
+    /// Emissions of the known energy in kg of CO₂, if the relay was given those of a kWh.
+    pub co2_kg: Option<f64>,
+}
+
+/// An amount of money.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// The amount.
+    pub amount: f64,
+    /// Its currency, or another unit of account, as configured.
+    pub currency: Text,
 }
 
 /// How long clocks were lowered for one reason.
@@ -244,6 +257,10 @@ pub struct UsageSums {
     pub gpu_hours_idle: f64,
     /// See [`Totals::energy_kwh`].
     pub energy_kwh: Option<f64>,
+    /// See [`Totals::cost`]; one amount per currency.
+    pub costs: Vec<Cost>,
+    /// See [`Totals::co2_kg`].
+    pub co2_kg: Option<f64>,
 }
 
 /// The jobs that started in one week.
@@ -301,7 +318,14 @@ impl UsageSums {
         self.gpu_hours_used += report.totals.gpu_hours_used;
         self.gpu_hours_unused += report.gpu_hours_unused();
         self.gpu_hours_idle += report.totals.gpu_hours_idle;
-        let energy = report.totals.energy_kwh;
-        self.energy_kwh = energy.map(|kwh| self.energy_kwh.unwrap_or(0.0) + kwh).or(self.energy_kwh);
+        let sum = |all: Option<f64>, part: Option<f64>| part.map(|part| all.unwrap_or(0.0) + part).or(all);
+        self.energy_kwh = sum(self.energy_kwh, report.totals.energy_kwh);
+        self.co2_kg = sum(self.co2_kg, report.totals.co2_kg);
+        if let Some(cost) = &report.totals.cost {
+            match self.costs.iter_mut().find(|sum| sum.currency == cost.currency) {
+                Some(sum) => sum.amount += cost.amount,
+                None => self.costs.push(cost.clone()),
+            }
+        }
     }
 }

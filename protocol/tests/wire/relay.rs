@@ -19,8 +19,8 @@ use nodeglass_protocol::picture::{Link, Picture};
 use nodeglass_protocol::process::{ProcessDetail, RelatedProcess, Variable};
 use nodeglass_protocol::range::{GpuRange, NodeRange, RangeHistory, Summaries, Summary};
 use nodeglass_protocol::report::{
-    Advice, GpuReport, JobUsage, ProjectUsage, Report, ReportAnswer, Throttled, Totals, Usage, UsageSums,
-    WeekUsage,
+    Advice, Cost, GpuReport, JobUsage, ProjectUsage, Report, ReportAnswer, Throttled, Totals, Usage,
+    UsageSums, WeekUsage,
 };
 use nodeglass_protocol::request::{LogRef, LogStream, Response, Tail};
 use nodeglass_protocol::version::VersionRange;
@@ -263,7 +263,14 @@ fn report() -> Report {
         nodes: vec!["gpu-01".parse().unwrap()],
         node_count: 1,
         observed_pct: 97.2,
-        totals: Totals { gpus: 1, gpu_hours_allocated: 1.0, throttled: vec![throttled], ..Totals::default() },
+        totals: Totals {
+            gpus: 1,
+            gpu_hours_allocated: 1.0,
+            throttled: vec![throttled],
+            cost: Some(Cost { amount: 1.2, currency: "EUR".into() }),
+            co2_kg: Some(0.13),
+            ..Totals::default()
+        },
         gpus: vec![gpu],
         advice: vec![advice],
     }

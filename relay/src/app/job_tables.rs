@@ -38,7 +38,7 @@ pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> Strin
 pub(super) fn csv(reports: &[Report]) -> String {
     let mut out = "job,label,name,user,account,partition,state,exit,application,is_final,start_s,ended_s,elapsed_s,\
         limit_s,nodes,gpus,observed_pct,gpu_hours_allocated,gpu_hours_observed,gpu_hours_used,gpu_hours_idle,util_pct,\
-        energy_kwh,gpu_mem_peak_bytes,mem_peak_bytes,mem_requested_bytes,cpus_used,cpus_allocated,xids\n"
+        energy_kwh,co2_kg,cost,currency,gpu_mem_peak_bytes,mem_peak_bytes,mem_requested_bytes,cpus_used,cpus_allocated,xids\n"
         .to_owned();
     for report in reports {
         let totals = &report.totals;
@@ -69,6 +69,9 @@ pub(super) fn csv(reports: &[Report]) -> String {
             totals.gpu_hours_idle.to_string(),
             or_empty(totals.util_pct),
             or_empty(totals.energy_kwh),
+            or_empty(totals.co2_kg),
+            or_empty(totals.cost.as_ref().map(|cost| cost.amount)),
+            or_none(&totals.cost.as_ref().map(|cost| cost.currency.clone())),
             or_empty(totals.gpu_mem_peak_bytes),
             or_empty(totals.mem_peak_bytes),
             or_empty(totals.mem_requested_bytes),
@@ -103,7 +106,14 @@ pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
         vec![job.label.to_string(), shortened(job.name.as_str()), unused, util]
     });
     let mut out =
-        format!("Your jobs of the last {days} days; times in GPU hours, as far as they were observed\n\n");
+        format!("Your jobs of the last {days} days; times in GPU hours, as far as they were observed\n");
+    let costs = usage.total.costs.iter().map(|cost| format!("{:.2} {}", cost.amount, cost.currency));
+    let co2 = usage.total.co2_kg.map(|kg| format!("{kg:.1} kg of CO₂"));
+    let spent: Vec<_> = costs.chain(co2).collect();
+    if !spent.is_empty() {
+        out.push_str(&format!("In total {}\n", spent.join(", ")));
+    }
+    out.push('\n');
     out.push_str(&table(&header("Week of"), weeks, 1));
     out.push('\n');
     out.push_str(&table(&header("Project"), projects, 1));
@@ -173,7 +183,15 @@ mod tests {
             gpu_count: Some(1),
             ..Job::new(JobId(id), "alice".into(), JobState::Ended("COMPLETED".into()))
         };
-        JobRecord { job, is_final: true, at_s: 0, application: None, nodes: Vec::new() }.report()
+        JobRecord {
+            job,
+            is_final: true,
+            at_s: 0,
+            application: None,
+            nodes: Vec::new(),
+            factors: Default::default(),
+        }
+        .report()
     }
 
     #[test]

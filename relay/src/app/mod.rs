@@ -31,6 +31,7 @@ use crate::launch::target::Targets;
 use crate::live::Hub;
 use crate::nodes::{Plan, Probes, Request, Supervisor};
 use crate::recording::Outputs;
+use crate::report::Factors;
 use crate::share::{ShareEndpoint, Shares};
 use crate::slurm::{self, JobSource, PollSchedule, PollTrigger};
 use crate::store::JobStore;
@@ -158,6 +159,10 @@ impl Relay {
         if has_job_probes {
             fleet.use_jobs_of(about.user.clone());
         }
+        fleet.set_factors(Factors {
+            gpu_hour: config.gpu_hour_cost.clone(),
+            co2_g_per_kwh: config.co2_g_per_kwh,
+        });
         let recorder = storage::recorder(config, &about, has_job_probes)?;
         let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
         let poll_trigger = PollTrigger::default();

@@ -5,7 +5,8 @@ use crate::access::proxies::Proxy;
 use crate::access::trust::Trusted;
 use crate::access::user::uid_of;
 use nodeglass_hostlist as hostlist;
-use nodeglass_protocol::NodeName;
+use nodeglass_protocol::report::Cost;
+use nodeglass_protocol::{NodeName, Text};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -143,6 +144,23 @@ pub(super) fn history_mem(raw: &str) -> Result<usize, String> {
         bytes if (MIN_HISTORY_MEM..=MAX_HISTORY_MEM).contains(&bytes) => Ok(bytes),
         _ => Err(format!("{raw} is out of range: the history takes between 8M and 16G")),
     }
+}
+
+/// Parses an amount and its currency: `1.20EUR`, `2 credits`.
+pub(super) fn cost(raw: &str) -> Result<Cost, String> {
+    let wrong = || format!("{raw:?} is not a price; use an amount and a currency, for example 1.20EUR");
+    let digits = raw.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+    let (amount, currency) = (&raw[..raw.len() - digits.len()], digits.trim());
+    let is_word =
+        !currency.is_empty() && currency.chars().count() <= 12 && !currency.contains(char::is_whitespace);
+    let amount = amount.parse::<f64>().ok().filter(|amount| (0.0..=1e6).contains(amount) && is_word);
+    Ok(Cost { amount: amount.ok_or_else(wrong)?, currency: Text::new(currency) })
+}
+
+/// Parses g of CO₂ per kWh.
+pub(super) fn co2(raw: &str) -> Result<f64, String> {
+    let grams = raw.parse::<f64>().ok().filter(|grams| (0.0..=10_000.0).contains(grams));
+    grams.ok_or_else(|| format!("{raw:?} is not a number of g of CO₂ per kWh; use for example 380"))
 }
 
 fn size(raw: &str) -> Result<usize, String> {
@@ -363,5 +381,20 @@ mod tests {
         assert_eq!(host("Portal.Example.org").unwrap(), "portal.example.org");
         assert!(host("portal:8080").is_err());
         assert!(host("http://portal").is_err());
+    }
+
+    #[test]
+    fn a_price_is_an_amount_with_a_currency() {
+        let parsed = |raw| cost(raw).map(|cost| (cost.amount, cost.currency.to_string()));
+        assert_eq!(parsed("1.20EUR"), Ok((1.2, "EUR".to_owned())));
+        assert_eq!(parsed("2 credits"), Ok((2.0, "credits".to_owned())));
+        assert_eq!(parsed("0€"), Ok((0.0, "€".to_owned())));
+        for raw in ["", "1.20", "EUR", "1.2.3EUR", "-1EUR", "1EUR per hour", "10000000EUR"] {
+            assert!(cost(raw).is_err_and(|why| why.contains("1.20EUR")), "{raw}");
+        }
+        assert_eq!(co2("380"), Ok(380.0));
+        for raw in ["", "-1", "nan", "inf", "380g"] {
+            assert!(co2(raw).is_err(), "{raw}");
+        }
     }
 }

@@ -16,7 +16,7 @@ pub use changes::{Changes, NodeChanges};
 pub use event::{Event, Host, NodeEvent};
 
 use crate::history::LongHistory;
-use crate::report::{JobRecord, JobReports};
+use crate::report::{Factors, JobRecord, JobReports};
 use joblist::JobList;
 use node::Node;
 use nodeglass_protocol::cluster::ClusterSummary;
@@ -68,6 +68,11 @@ impl Fleet {
     /// An empty fleet whose long-term history takes at most about `budget` bytes of memory.
     pub fn with_history_budget(budget: usize) -> Self {
         Self { history: LongHistory::new(budget), ..Self::default() }
+    }
+
+    /// Sets what GPU hours and energy cost, for the reports of jobs.
+    pub fn set_factors(&mut self, factors: Factors) {
+        self.reports.set_factors(factors);
     }
 
     /// The long-term history of all nodes.

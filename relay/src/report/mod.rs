@@ -10,7 +10,7 @@ mod totals;
 mod units;
 mod usage;
 
-pub use nodeglass_protocol::report::{Advice, GpuReport, Report, Throttled, Totals};
+pub use nodeglass_protocol::report::{Advice, Cost, GpuReport, Report, Throttled, Totals};
 pub use text::{markdown, text};
 pub use totals::{GpuTotals, IDLE_PCT, Integral, NodeTotals};
 pub use units::{aligned, amount_bytes, duration};
@@ -43,6 +43,18 @@ pub struct JobRecord {
     pub application: Option<String>,
     /// Sums by node.
     pub nodes: Vec<NodeTotals>,
+    /// What its GPU hours and energy cost when it ran.
+    #[serde(default)]
+    pub factors: Factors,
+}
+
+/// What a GPU hour and a kWh cost, as configured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Factors {
+    /// Price of an allocated GPU hour.
+    pub gpu_hour: Option<Cost>,
+    /// Emissions of a kWh in g of CO₂.
+    pub co2_g_per_kwh: Option<f64>,
 }
 
 /// Sums of all running jobs.
@@ -55,6 +67,7 @@ pub struct JobReports {
     /// What an earlier run of the relay stored, until the first job list.
     restored: Vec<JobRecord>,
     has_list: bool,
+    factors: Factors,
 }
 
 /// A running job.
@@ -115,6 +128,11 @@ impl JobRecord {
 }
 
 impl JobReports {
+    /// Sets what GPU hours and energy cost from now on.
+    pub fn set_factors(&mut self, factors: Factors) {
+        self.factors = factors;
+    }
+
     /// Follows the job list at `wall_s`, in s since 1970: sums of new jobs begin, those of ended ones are final. What
     /// was sampled after the end of a job is left out, as far as `picture_of` its nodes has a history. `relay_ms`
     /// converts s since 1970 to ms of the relay's clock.
@@ -352,6 +370,7 @@ impl JobReports {
             at_s: wall_s,
             application: tracked.application.map(str::to_owned),
             nodes: on_nodes.map(|job| job.totals.clone()).collect(),
+            factors: self.factors.clone(),
         }
     }
 

@@ -4,7 +4,7 @@ use super::JobRecord;
 use super::totals::{GpuTotals, Integral, NodeTotals, THROTTLE_REASONS};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::job::{JobState, TimeLimit};
-use nodeglass_protocol::report::{GpuReport, Report, Throttled, Totals, UTIL_BINS};
+use nodeglass_protocol::report::{Cost, GpuReport, Report, Throttled, Totals, UTIL_BINS};
 
 /// Milliseconds of an hour.
 const HOUR_MS: f64 = 3_600_000.0;
@@ -47,12 +47,14 @@ pub(super) fn without_advice(record: &JobRecord) -> Report {
     }
 }
 
-fn totals_of(JobRecord { job, nodes, .. }: &JobRecord, elapsed_s: u64) -> Totals {
+fn totals_of(JobRecord { job, nodes, factors, .. }: &JobRecord, elapsed_s: u64) -> Totals {
     let gpus: Vec<&GpuTotals> = nodes.iter().flat_map(|node| &node.gpus).collect();
     let count = job.gpu_count.unwrap_or(u32::try_from(gpus.len()).unwrap_or(u32::MAX));
     let allocated_h = f64::from(count) * elapsed_s as f64 / 3_600.0;
     let util = integral(gpus.iter().map(|gpu| &gpu.util));
     let power = integral(gpus.iter().map(|gpu| &gpu.power));
+    let energy_kwh = power.total().map(|joules| joules / KWH_J);
+    let cost = factors.gpu_hour.as_ref().filter(|_| count > 0);
     let hours = |of: fn(&GpuTotals) -> u64| gpus.iter().map(|gpu| of(gpu)).sum::<u64>() as f64 / HOUR_MS;
     let of_gpus = |of: fn(&GpuTotals) -> &Integral| integral(gpus.iter().map(|gpu| of(gpu))).total();
     let of_nodes = |of: fn(&NodeTotals) -> &Integral| integral(nodes.iter().map(of)).total();
@@ -70,7 +72,7 @@ fn totals_of(JobRecord { job, nodes, .. }: &JobRecord, elapsed_s: u64) -> Totals
         gpu_hours_idle: hours(|gpu| gpu.idle_ms),
         util_pct: util.mean(),
         util_distribution_pct: distribution(&bins_ms),
-        energy_kwh: power.total().map(|joules| joules / KWH_J),
+        energy_kwh,
         energy_known_pct: share(power.known_ms as f64, allocated_h * HOUR_MS),
         sm_clock_mhz: integral(gpus.iter().map(|gpu| &gpu.sm_clock)).mean(),
         gpu_mem_peak_bytes: gpus.iter().filter_map(|gpu| gpu.mem_peak_bytes).max(),
@@ -93,6 +95,8 @@ fn totals_of(JobRecord { job, nodes, .. }: &JobRecord, elapsed_s: u64) -> Totals
         mem_peak_bytes: sum(nodes.iter().map(|node| node.mem_peak_bytes)),
         mem_requested_bytes: job.mem_bytes,
         oom_kills: sum(nodes.iter().map(|node| node.oom_kills.increase)),
+        cost: cost.map(|hour| Cost { amount: hour.amount * allocated_h, currency: hour.currency.clone() }),
+        co2_kg: energy_kwh.zip(factors.co2_g_per_kwh).map(|(kwh, g)| kwh * g / 1_000.0),
     }
 }
 

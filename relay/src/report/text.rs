@@ -92,6 +92,8 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
         let mem = totals.gpu_mem_peak_bytes.map(|peak| of(peak as f64, totals.gpu_mem_total_bytes));
         add("GPU memory", mem.map(|mem| format!("at most {mem} of one GPU")));
         add("Energy", totals.energy_kwh.map(|kwh| energy(kwh, totals.energy_known_pct)));
+        add("CO₂", totals.co2_kg.map(|kg| format!("{kg:.3} kg")));
+        add("Cost", totals.cost.as_ref().map(|cost| format!("{:.2} {}", cost.amount, cost.currency)));
     }
     add(
         "Host memory",

@@ -187,28 +187,43 @@ impl Database {
         Ok(rows.next().transpose()?.flatten())
     }
 
-    /// The reports of all jobs, or of one user's, that started at `since_s` or later, in s since 1970, newest first; one for
-    /// each run.
+    /// The reports of all jobs, or of one user's, that started at `since_s` or later, in s since 1970, newest
+    /// first; one for each run.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     pub fn reports_since(&self, since_s: i64, user: Option<&Text>) -> Result<Vec<Report>, StoreError> {
+        let mut reports = Vec::new();
+        self.each_report(since_s, user, |report| reports.push(report))?;
+        Ok(reports)
+    }
+
+    /// Passes the same reports on, one by one.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn each_report(
+        &self,
+        since_s: i64,
+        user: Option<&Text>,
+        mut pass: impl FnMut(Report),
+    ) -> Result<(), StoreError> {
         let mut query = self.connection.prepare(
             "SELECT record FROM jobs WHERE start_s >= ?1 \
              ORDER BY start_s DESC, cluster, job DESC, is_final DESC, at_s DESC",
         )?;
         let mut rows = query.query([since_s])?;
-        let mut reports: Vec<Report> = Vec::new();
+        let mut last = None;
         while let Some(row) = rows.next()? {
             let Some(record) = parsed(row)? else { continue };
-            let is_known = reports
-                .last()
-                .is_some_and(|last| (last.job, last.start_s) == (record.job.id, record.job.start));
-            if !is_known && user.is_none_or(|user| record.job.user == *user) {
-                reports.push(record.report());
+            // The same run as another relay saw it follows.
+            let run = Some((record.job.id, record.job.start));
+            if last != run && user.is_none_or(|user| record.job.user == *user) {
+                pass(record.report());
             }
+            last = run;
         }
-        Ok(reports)
+        Ok(())
     }
 }
 

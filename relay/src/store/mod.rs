@@ -86,7 +86,8 @@ impl JobStore {
         response.await.ok()?
     }
 
-    /// The reports of a user's jobs that started in the last days, newest first; `None` if they cannot be read.
+    /// The reports of a user's jobs that started in the last days, newest first, without their GPUs; `None` if they
+    /// cannot be read.
     pub async fn reports(&self, days: u32, user: Text) -> Option<Vec<Report>> {
         let (reply, response) = oneshot::channel();
         let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
@@ -145,8 +146,7 @@ impl Worker {
                 }
                 Ok(Request::Reports { since_s, user, reply }) => {
                     self.write();
-                    let read =
-                        self.database.as_ref().map(|database| database.reports_since(since_s, Some(&user)));
+                    let read = self.database.as_ref().map(|database| totals_since(database, since_s, &user));
                     let read = read.transpose().inspect_err(|error| tracing::warn!("{error}"));
                     let _ = reply.send(read.ok().flatten());
                 }
@@ -216,6 +216,14 @@ impl Worker {
     }
 }
 
+/// The reports of a user's jobs without their GPUs, of which there may be very many.
+fn totals_since(database: &Database, since_s: i64, user: &Text) -> Result<Vec<Report>, StoreError> {
+    let mut reports = Vec::new();
+    let without_gpus = |report| Report { gpus: Vec::new(), advice: Vec::new(), ..report };
+    database.each_report(since_s, Some(user), |report| reports.push(without_gpus(report)))?;
+    Ok(reports)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,7 +232,7 @@ mod tests {
     fn record(job: u32, is_final: bool) -> JobRecord {
         let job = Job { start: Some(100), ..Job::new(JobId(job), "alice".into(), JobState::Running) };
         let at_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap();
-        JobRecord { job, is_final, at_s, application: None, nodes: Vec::new() }
+        JobRecord { job, is_final, at_s, application: None, nodes: Vec::new(), factors: Default::default() }
     }
 
     /// A store in this directory, and what it passes on.

@@ -96,6 +96,8 @@ fn shown(page: &Page, usage: &Usage) -> AnyView {
             <b class="num">{precise(total.gpu_hours_allocated)}</b> " GPU hours allocated, "
             <b class="num">{precise(total.gpu_hours_used)}</b> " used, "
             <b class="num">{precise(total.gpu_hours_unused)}</b> " observed and not used"
+            {total.costs.iter().map(|cost| view! { ", " <b class="num">{precise(cost.amount)}</b> " " {cost.currency.to_string()} }).collect_view()}
+            {total.co2_kg.map(|kg| view! { ", " <b class="num">{precise(kg)}</b> " kg of CO₂" })}
             {total.energy_kwh.map(|kwh| view! { ", " <b class="num">{energy(kwh)}</b> })}
         </p>
         <div class="usage__both">
