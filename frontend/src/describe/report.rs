@@ -99,7 +99,7 @@ fn gpus(report: &Report) -> Vec<Figure> {
     }));
     figures.extend(totals.throttled.iter().map(|Throttled { reason, seconds }| Figure {
         note: "sum over the GPUs".to_owned(),
-        ..Figure::new("Clocks lowered", format!("{reason}: {}", text::span(seconds.round() as u64)), None)
+        ..Figure::new("Throttled", format!("{reason}: {}", text::span(seconds.round() as u64)), None)
     }));
     let faults = [
         ("Xid errors", u64::from(totals.xids)),
@@ -132,8 +132,7 @@ fn host(report: &Report) -> Vec<Figure> {
         }
     });
     let kills = totals.oom_kills.filter(|kills| *kills > 0);
-    let kills =
-        kills.map(|kills| Figure::new("Killed at the limit", text::grouped(kills), Some(kills as f64)));
+    let kills = kills.map(|kills| Figure::new("OOM kills", text::grouped(kills), Some(kills as f64)));
     [cpus, peak, mem, kills].into_iter().flatten().collect()
 }
 

@@ -161,7 +161,7 @@ pub struct Cost {
     pub currency: Text,
 }
 
-/// How long clocks were lowered for one reason.
+/// How long clocks were throttled for one reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Throttled {
     /// The reason.

@@ -43,18 +43,16 @@ pub(super) fn csv(reports: &[Report]) -> String {
     for report in reports {
         let totals = &report.totals;
         let text = |text: &Text| quoted(text.as_str());
-        let or_none =
-            |text: &Option<Text>| text.as_ref().map_or_else(String::new, |text| quoted(text.as_str()));
         let cells = [
             report.job.to_string(),
             text(&report.label),
             text(&report.name),
             text(&report.user),
-            or_none(&report.account),
+            or_empty(report.account.as_ref().map(text)),
             text(&report.partition),
             text(&report.state),
-            or_none(&report.exit),
-            or_none(&report.application),
+            or_empty(report.exit.as_ref().map(text)),
+            or_empty(report.application.as_ref().map(text)),
             report.is_final.to_string(),
             or_empty(report.start_s),
             or_empty(report.ended_s),
@@ -71,7 +69,7 @@ pub(super) fn csv(reports: &[Report]) -> String {
             or_empty(totals.energy_kwh),
             or_empty(totals.co2_kg),
             or_empty(totals.cost.as_ref().map(|cost| cost.amount)),
-            or_none(&totals.cost.as_ref().map(|cost| cost.currency.clone())),
+            or_empty(totals.cost.as_ref().map(|cost| text(&cost.currency))),
             or_empty(totals.gpu_mem_peak_bytes),
             or_empty(totals.mem_peak_bytes),
             or_empty(totals.mem_requested_bytes),

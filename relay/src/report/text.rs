@@ -114,7 +114,7 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let throttled = totals.throttled.iter();
     let throttled: Vec<_> =
         throttled.map(|one| format!("{} {}", one.reason, duration(one.seconds.round() as u64))).collect();
-    add("Clocks lowered", (!throttled.is_empty()).then(|| throttled.join(", ")));
+    add("Throttled", (!throttled.is_empty()).then(|| throttled.join(", ")));
     add("Faults", faults(totals));
     facts
 }

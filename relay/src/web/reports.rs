@@ -18,7 +18,7 @@ pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) 
             ReportQuery::Jobs(ids) => {
                 let mut reports = Vec::new();
                 for id in ids.into_iter().take(MAX_JOBS) {
-                    reports.extend(job(web, id, viewer).await);
+                    reports.extend(record(web, id, viewer).await.map(|record| record.report()));
                 }
                 ReportAnswer::Jobs(reports)
             }

@@ -176,6 +176,8 @@ async fn every_page_fits_every_screen() -> Result<()> {
         ("processes", "/job/48213/processes", &rows),
         ("logs", "/job/48213/logs", &lines),
         ("about", "/job/48213/about", &facts),
+        ("report", "/job/48213/report", &facts),
+        ("compare", "/compare/48213-48377", "document.querySelector('.compare td')"),
         ("waiting", "/job/48490", &format!("/Waiting:/.test({text})")),
         ("not-found", "/no/such/page", &format!("/not found/i.test({text})")),
     ] {

@@ -109,7 +109,7 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
     browser
         .until("both jobs", &format!("{} && {}", main_contains("train-1"), main_contains("train-2")))
         .await?;
-    browser.until("their courses", "document.querySelectorAll('.courses path[d^=M]').length === 2").await?;
+    browser.until("their curves", "document.querySelectorAll('.curves path[d^=M]').length === 2").await?;
     browser.until("a difference", "/[+−]\\d+ %/.test(document.querySelector('.compare').innerText)").await?;
     browser.until("the sentence", &main_contains("102 took")).await?;
     browser.photograph("compare").await?;

@@ -2,7 +2,7 @@
 
 use super::load::{Loading, load};
 use super::overlay::Overlay;
-use crate::describe::report::{Figure, difference, figures};
+use crate::describe::report::{Figures, difference, figures};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text::{self, ABSENT};
 use crate::state::page::Page;
@@ -34,25 +34,36 @@ pub fn Compare(
             _ => None,
         },
     );
-    let body = move || match loaded.get() {
-        Loading::Pending => view! { <p class="empty">"Loading the reports …"</p> }.into_any(),
-        Loading::Failed(why) => view! { <p class="empty">{why}</p> }.into_any(),
-        Loading::Ready(reports) => shown(&page, &jobs, &reports),
+    let reports = Memo::new(move |_| match loaded.get() {
+        Loading::Ready(reports) => reports,
+        Loading::Pending | Loading::Failed(_) => Arc::default(),
+    });
+    let is_any = Memo::new(move |_| reports.with(|reports| !reports.is_empty()));
+    let notice = move || match loaded.get() {
+        Loading::Pending => Some("Loading the reports …".to_owned()),
+        Loading::Failed(why) => Some(why),
+        Loading::Ready(reports) => missing(&jobs, &reports),
     };
+    let difference = move || reports.with(|reports| sentence(reports));
+    let figures = move || is_any.get().then(|| reports.with(|reports| table(&page, reports)));
     view! {
         <div class="head head--line"><h1>"Compare jobs"</h1></div>
-        {move || body()}
+        {move || notice().map(|text| view! { <p class="empty">{text}</p> })}
+        {move || difference().map(|text| view! { <p class="usage__sum">{text}</p> })}
+        <Show when=move || is_any.get()><Overlay reports/></Show>
+        {figures}
     }
 }
 
-fn shown(page: &Page, jobs: &[JobId], reports: &Arc<Vec<Report>>) -> AnyView {
+/// Which of the jobs have no report.
+fn missing(jobs: &[JobId], reports: &[Report]) -> Option<String> {
     let missing = jobs.iter().filter(|job| reports.iter().all(|report| report.job != **job));
     let missing: Vec<_> = missing.map(|job| format!("There is no report of job {job}.")).collect();
-    let missing = (!missing.is_empty()).then(|| view! { <p class="empty">{missing.join(" ")}</p> });
-    if reports.is_empty() {
-        return missing.into_any();
-    }
-    let columns: Vec<Vec<(&'static str, Vec<Figure>)>> = reports.iter().map(groups).collect();
+    (!missing.is_empty()).then(|| missing.join(" "))
+}
+
+fn table(page: &Page, reports: &[Report]) -> AnyView {
+    let columns: Vec<Vec<Figures>> = reports.iter().map(figures).collect();
     let heads = reports.iter().map(|report| {
         let href = page.href(&Route::Job(report.job, JobTab::Report));
         view! {
@@ -75,10 +86,7 @@ fn shown(page: &Page, jobs: &[JobId], reports: &Arc<Vec<Report>>) -> AnyView {
         }
     });
     view! {
-        {missing}
-        {sentences(reports).map(|text| view! { <p class="usage__sum">{text}</p> })}
-        <Overlay reports=reports.clone()/>
-        <div class="report__table compare" role="region" aria-label="Table of figures" tabindex="0">
+        <div class="report__table compare" role="region" aria-label="Figures of the jobs" tabindex="0">
             <table class="plain">
                 <thead><tr><th scope="col">"Figure"</th> {heads}</tr></thead>
                 {rows.collect_view()}
@@ -88,14 +96,10 @@ fn shown(page: &Page, jobs: &[JobId], reports: &Arc<Vec<Report>>) -> AnyView {
     .into_any()
 }
 
-fn groups(report: &Report) -> Vec<(&'static str, Vec<Figure>)> {
-    figures(report).into_iter().map(|group| (group.title, group.figures)).collect()
-}
-
 /// The labels of all figures of any job, in order, by group.
-fn labels(columns: &[Vec<(&'static str, Vec<Figure>)>]) -> Vec<(&'static str, Vec<&'static str>)> {
+fn labels(columns: &[Vec<Figures>]) -> Vec<(&'static str, Vec<&'static str>)> {
     let mut all: Vec<(&'static str, Vec<&'static str>)> = Vec::new();
-    for (title, figures) in columns.iter().flatten() {
+    for Figures { title, figures } in columns.iter().flatten() {
         if !all.iter().any(|(known, _)| known == title) {
             all.push((title, Vec::new()));
         }
@@ -109,10 +113,10 @@ fn labels(columns: &[Vec<(&'static str, Vec<Figure>)>]) -> Vec<(&'static str, Ve
     all
 }
 
-fn row(columns: &[Vec<(&'static str, Vec<Figure>)>], title: &str, label: &'static str) -> AnyView {
-    let of = |column: &Vec<(&'static str, Vec<Figure>)>| {
-        let (_, figures) = column.iter().find(|(known, _)| *known == title)?;
-        let found: Vec<_> = figures.iter().filter(|figure| figure.label == label).collect();
+fn row(columns: &[Vec<Figures>], title: &str, label: &'static str) -> AnyView {
+    let of = |column: &Vec<Figures>| {
+        let group = column.iter().find(|group| group.title == title)?;
+        let found: Vec<_> = group.figures.iter().filter(|figure| figure.label == label).collect();
         let value = found.iter().map(|figure| figure.value.clone()).collect::<Vec<_>>().join(", ");
         found.first().map(|figure| (value, figure.number))
     };
@@ -125,8 +129,8 @@ fn row(columns: &[Vec<(&'static str, Vec<Figure>)>], title: &str, label: &'stati
     view! { <tr><th scope="row">{label}</th> {cells.collect_view()}</tr> }.into_any()
 }
 
-/// What differs most between the first two jobs, in one sentence: the run time, and which GPU was slowest.
-fn sentences(reports: &[Report]) -> Option<String> {
+/// How the run time of the second job differs from that of the first one, and its slowest GPU if that was slower.
+fn sentence(reports: &[Report]) -> Option<String> {
     let [first, second, ..] = reports else { return None };
     let elapsed = |report: &Report| report.is_final.then_some(report.elapsed_s as f64).filter(|s| *s > 0.0);
     let percent = 100.0 * (elapsed(second)? / elapsed(first)? - 1.0);
@@ -143,7 +147,7 @@ fn sentences(reports: &[Report]) -> Option<String> {
         if let Some((gpu, mhz)) = slowest.filter(|(_, mhz)| *mhz < 0.95 * base) {
             let [mhz, base] = [mhz, base].map(|mhz| text::grouped(mhz.round() as u64));
             text.push_str(&format!(
-                ": SM clock {mhz} MHz on {} GPU {} vs a mean of {base} MHz",
+                "; its lowest mean SM clock was {mhz} MHz, on {} GPU {}, against {base} MHz",
                 gpu.node, gpu.index
             ));
         }

@@ -38,29 +38,46 @@ pub fn JobReport(
             _ => None,
         },
     );
-    move || match loaded.get() {
-        Loading::Pending => view! { <p class="empty">"Loading the report …"</p> }.into_any(),
-        Loading::Failed(why) => view! { <p class="empty">{why}</p> }.into_any(),
+    let report = Memo::new(move |_| match loaded.get() {
+        Loading::Ready(report) => report,
+        Loading::Pending | Loading::Failed(_) => None,
+    });
+    let notice = move || match loaded.get() {
+        Loading::Pending => Some("Loading the report …".to_owned()),
+        Loading::Failed(why) => Some(why),
         Loading::Ready(None) => {
-            let why = format!("There is no report of job {id}: nodeglass has not seen it run.");
-            view! { <p class="empty">{why}</p> }.into_any()
+            Some(format!("There is no report of job {id}: nodeglass has not seen it run."))
         }
-        Loading::Ready(Some(report)) => shown(&page, &report),
+        Loading::Ready(Some(_)) => None,
+    };
+    let is_any = Memo::new(move |_| report.with(Option::is_some));
+    view! {
+        {move || notice().map(|text| view! { <p class="empty">{text}</p> })}
+        <Show when=move || is_any.get()><Shown report/></Show>
     }
 }
 
-fn shown(page: &Page, report: &Report) -> AnyView {
+/// A report. What has buttons is not created anew with the sums of a running job, so that it keeps the focus.
+#[component]
+fn Shown(report: Memo<Option<Report>>) -> impl IntoView {
+    let page = Page::from_context();
+    let part = move |write: fn(&Report) -> AnyView| move || report.with(|report| report.as_ref().map(write));
+    let covered = move || report.with(|report| report.as_ref().map(coverage));
+    let suggested = Memo::new(move |_| {
+        report.with(|report| report.as_ref().map_or_else(Vec::new, |report| report.advice.clone()))
+    });
+    let actions = report.with_untracked(|report| report.as_ref().map(|report| actions(&page, report)));
+    let figures = |report: &Report| fact_groups(report::facts(report));
     view! {
         <div class="report">
-            {title(report)}
-            {bar(page, report)}
-            {advice(&report.advice)}
-            <div class="report__top">{hours(report)} {distribution(report)}</div>
-            <div class="facts-columns facts-columns--page">{fact_groups(report::facts(report))}</div>
-            {gpu_table(&report.gpus)}
+            {part(title)}
+            <div class="report__bar"><p>{covered}</p> {actions}</div>
+            {move || suggested.with(|suggested| advice(suggested))}
+            <div class="report__top">{part(hours)} {part(distribution)}</div>
+            <div class="facts-columns facts-columns--page">{part(figures)}</div>
+            {part(|report| gpu_table(&report.gpus))}
         </div>
     }
-    .into_any()
 }
 
 /// The title on paper, where the head of the job's page is missing.
@@ -78,25 +95,24 @@ fn title(report: &Report) -> AnyView {
     view! { <header class="report__title"><h1>{what}</h1><p>{when}</p></header> }.into_any()
 }
 
-/// What the report covers, and what can be done with it.
-fn bar(page: &Page, report: &Report) -> AnyView {
-    let covers = match (report.is_final, report.observed_pct.round() as u64) {
+/// What the report covers.
+fn coverage(report: &Report) -> String {
+    match (report.is_final, report.observed_pct.round() as u64) {
         (true, 99..) => "The job has ended; this is its final report.".to_owned(),
-        (true, observed) => {
-            format!("The job has ended; {observed} % of its run were observed.")
-        }
+        (true, observed) => format!("The job has ended; {observed} % of its run were observed."),
         (false, _) => "The job has not ended; this is what it has used so far.".to_owned(),
-    };
+    }
+}
+
+/// What can be done with the report.
+fn actions(page: &Page, report: &Report) -> AnyView {
     let command = format!("relay report {} --format markdown", report.job);
     view! {
-        <div class="report__bar">
-            <p>{covers}</p>
-            <span class="report__do">
-                {compare(page, report)}
-                <button class="btn btn--small" on:click=|_| platform::print()>"Print or save as PDF"</button>
-                <span class="report__command"><code class="command">{command.clone()}</code> {copy_button(command)}</span>
-            </span>
-        </div>
+        <span class="report__do">
+            {compare(page, report)}
+            <button class="btn btn--small" on:click=|_| platform::print()>"Print or save as PDF"</button>
+            <span class="report__command"><code class="command">{command.clone()}</code> {copy_button(command)}</span>
+        </span>
     }
     .into_any()
 }
@@ -259,7 +275,7 @@ fn gpu_table(gpus: &[GpuReport]) -> AnyView {
     let rows = gpus.iter().map(row).collect_view();
     view! {
         <h2 class="caption"><b>{text::count(gpus.len(), "GPU", "GPUs")}</b></h2>
-        <div class="report__table" role="region" aria-label="Table" tabindex="0">
+        <div class="report__table" role="region" aria-label="Figures" tabindex="0">
             <table class="plain">
                 <thead><tr>
                     <th scope="col">"GPU"</th>
@@ -268,7 +284,7 @@ fn gpu_table(gpus: &[GpuReport]) -> AnyView {
                     <th scope="col">"Peak memory"</th>
                     {clocks.then(|| view! { <th scope="col" class="num">"Mean SM clock"</th> })}
                     {energy.then(|| view! { <th scope="col" class="num">"Energy"</th> })}
-                    {throttled.then(|| view! { <th scope="col">"Clocks lowered"</th> })}
+                    {throttled.then(|| view! { <th scope="col">"Throttled"</th> })}
                     {faults.then(|| view! { <th scope="col" class="num">"Faults"</th> })}
                 </tr></thead>
                 <tbody>{rows}</tbody>

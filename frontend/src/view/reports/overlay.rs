@@ -1,6 +1,7 @@
-//! The courses of several jobs in one graph, aligned at their starts.
+//! Readings of several jobs over time in one graph, aligned at their starts.
 
-use crate::chart::{Extreme, Frame, Window, line};
+use crate::chart::{Extreme, Frame, Range, Window, line};
+use crate::describe::bytes;
 use crate::describe::report::precise;
 use crate::domain::text;
 use crate::platform;
@@ -23,38 +24,35 @@ const FIELDS: [(GpuField, &str); 4] = [
 const STEPS: usize = 300;
 /// Shortest time that is shown, in ms.
 const SHORTEST_MS: u64 = 60_000;
-/// Longest time that is shown, in ms: that of the long-term history.
-const LONGEST_MS: u64 = 7 * 24 * 3_600_000;
 /// The box of the graph.
 const FRAME: Frame = Frame { width: 1_000.0, height: 200.0, pad: 2.0 };
 
 /// The mean of a field over the GPUs of each job, by the time since its start.
 #[component]
 pub fn Overlay(
-    /// The jobs.
-    reports: Arc<Vec<Report>>,
+    /// The jobs; they change while one of them runs.
+    reports: Memo<Arc<Vec<Report>>>,
 ) -> impl IntoView {
     let page = Page::from_context();
     let field = RwSignal::new(FIELDS[0].0);
     let lines = RwSignal::new(Vec::<Vec<Option<f32>>>::new());
-    let span_ms = reports.iter().map(|report| report.elapsed_s.saturating_mul(1_000)).max().unwrap_or(0);
-    let span_ms = span_ms.clamp(SHORTEST_MS, LONGEST_MS);
-    Effect::new({
-        let reports = reports.clone();
-        move || {
-            let (page, reports, field) = (page.clone(), reports.clone(), field.get());
-            if !page.feed.is_live() {
-                return;
-            }
-            leptos::task::spawn_local(async move {
-                let mut loaded = Vec::new();
-                for report in reports.iter() {
-                    loaded.push(course(&page, report, field, span_ms).await);
-                }
-                // The view may be gone by then.
-                lines.try_set(loaded);
-            });
+    let span_ms = Memo::new(move |_| {
+        let longest_s = reports.with(|reports| reports.iter().map(|report| report.elapsed_s).max());
+        longest_s.unwrap_or(0).saturating_mul(1_000).clamp(SHORTEST_MS, Range::LONGEST_MS)
+    });
+    Effect::new(move || {
+        let (page, reports, field, span_ms) = (page.clone(), reports.get(), field.get(), span_ms.get());
+        if !page.feed.is_live() {
+            return;
         }
+        leptos::task::spawn_local(async move {
+            let mut loaded = Vec::new();
+            for report in reports.iter() {
+                loaded.push(curve(&page, report, field, span_ms).await);
+            }
+            // The view may be gone by then.
+            lines.try_set(loaded);
+        });
     });
     let full = Memo::new(move |_| {
         let highest = lines.with(|lines| lines.iter().flatten().flatten().copied().fold(0.0, f32::max));
@@ -67,7 +65,7 @@ pub fn Overlay(
         };
         lines.with(|lines| {
             let paths = lines.iter().enumerate().map(|(at, points)| {
-                view! { <path class=format!("course course--{at}") d=line(&scaled(points), FRAME)/> }
+                view! { <path class=format!("curve curve--{at}") d=line(&scaled(points), FRAME)/> }
             });
             paths.collect_view()
         })
@@ -83,41 +81,44 @@ pub fn Overlay(
     let top = move || {
         let (field, full) = (field.get(), f64::from(full.get()));
         match field {
-            GpuField::MemUsed => crate::describe::bytes(full as u64),
+            GpuField::MemUsed => bytes(full as u64),
             _ => format!("{} {}", precise(full), field.metric().unit.symbol()),
         }
     };
-    let legend = reports.iter().enumerate().map(|(at, report)| {
-        let label = format!("{} {}", report.label, report.name);
+    let labels = move || {
+        let label = |report: &Report| format!("{} {}", report.label, report.name);
+        reports.with(|reports| reports.iter().map(label).enumerate().collect::<Vec<_>>())
+    };
+    let entry = move |(at, label): (usize, String)| {
         let is_empty = move || {
             lines.with(|lines| lines.get(at).is_some_and(|points| points.iter().all(Option::is_none)))
         };
         view! {
             <li>
-                <svg class="course__key" viewBox="0 0 24 4" aria-hidden="true"><path class=format!("course course--{at}") d="M0 2h24"/></svg>
+                <svg class="curve__key" viewBox="0 0 24 4" aria-hidden="true"><path class=format!("curve curve--{at}") d="M0 2h24"/></svg>
                 {label} {move || is_empty().then_some(" (its history is no longer kept)")}
             </li>
         }
-    });
-    let legend = legend.collect_view();
+        .into_any()
+    };
     view! {
-        <section class="card" aria-label="Course since the start">
+        <section class="card" aria-label="Curves since the start">
             <div class="overlay-head">
                 <h2>"Mean of its GPUs since the start"</h2>
                 <div role="group" aria-label="Metric" class="usage__days">{FIELDS.map(choice)}</div>
             </div>
-            <div class="courses">
-                <span class="courses__top num">{move || top()}</span>
+            <div class="curves">
+                <span class="curves__top num">{move || top()}</span>
                 <svg viewBox=format!("0 0 {} {}", FRAME.width, FRAME.height) preserveAspectRatio="none" role="img" aria-label="The lines of the jobs; their figures are in the table">{paths}</svg>
             </div>
-            <p class="courses__time num"><span>"start"</span> <span>{format!("+{}", text::span(span_ms / 1_000))}</span></p>
-            <ul class="courses__legend">{legend}</ul>
+            <p class="curves__time num"><span>"start"</span> <span>{move || format!("+{}", text::span(span_ms.get() / 1_000))}</span></p>
+            <ul class="curves__legend"><For each=labels key=Clone::clone children=entry/></ul>
         </section>
     }
 }
 
 /// The mean of a field over a job's GPUs in each step since its start.
-async fn course(page: &Page, report: &Report, field: GpuField, span_ms: u64) -> Vec<Option<f32>> {
+async fn curve(page: &Page, report: &Report, field: GpuField, span_ms: u64) -> Vec<Option<f32>> {
     let page_ms = platform::now_ms();
     let relay_ms = page.fleet.relay_ms(page_ms).cast_signed();
     let wall_ms = page.fleet.wall_s(page_ms) * 1_000;

@@ -119,7 +119,7 @@ fn shown(page: &Page, usage: &Usage) -> AnyView {
 
 fn sums_table(first: &'static str, rows: AnyView) -> AnyView {
     view! {
-        <div class="report__table" role="region" aria-label="Table" tabindex="0">
+        <div class="report__table" role="region" aria-label="Figures" tabindex="0">
             <table class="plain">
                 <thead><tr>
                     <th scope="col">{first}</th>
@@ -182,7 +182,7 @@ fn job_table(page: &Page, jobs: &[JobUsage]) -> AnyView {
         }
     });
     view! {
-        <div class="report__table" role="region" aria-label="Table" tabindex="0">
+        <div class="report__table" role="region" aria-label="Figures" tabindex="0">
             <table class="plain">
                 <thead><tr>
                     <th scope="col">"Job"</th>
