@@ -205,7 +205,9 @@ impl JobReports {
                 continue;
             }
             let Some(on_node) = node.jobs.iter_mut().find(|known| known.job == id) else { continue };
-            let Some((from_ms, mut totals)) = on_node.confirmed.take() else { continue };
+            // No list may have had the job since its first sample.
+            let unconfirmed = on_node.joined_ms.map(|joined_ms| (joined_ms, NodeTotals::new(name.clone())));
+            let Some((from_ms, mut totals)) = on_node.confirmed.take().or(unconfirmed) else { continue };
             if let Some(picture) = picture_of(name) {
                 tail::add_history(&mut totals, picture, (from_ms, ended_ms), |sums, position| {
                     let gpu = picture.gpus.get(position).filter(|gpu| is_of(gpu, id))?;

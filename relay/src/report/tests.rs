@@ -228,6 +228,13 @@ fn what_is_sampled_after_a_jobs_end_is_not_the_jobs() {
 
 #[test]
 fn an_end_in_the_second_of_the_list_leaves_out_what_was_sampled_after_it() {
+    // Whether another list had the job since its first sample, or none.
+    for list_s in [Some(30), None] {
+        ends_in_the_second_of_the_list(list_s);
+    }
+}
+
+fn ends_in_the_second_of_the_list(list_s: Option<u64>) {
     let mut reports = reports(1);
     let mut history = History::default();
     let mut last = node(0, &[(80, 200)]);
@@ -236,7 +243,7 @@ fn an_end_in_the_second_of_the_list_leaves_out_what_was_sampled_after_it() {
         last = node(at_ms, &[if second < 60 { (80, 200) } else { (0, 50) }]);
         history.push(at_ms, [&last.gpus[0].row].into_iter(), &last.host, 2_500);
         reports.record(&last);
-        if second == 30 {
+        if Some(second) == list_s {
             reports.set_jobs(&[job(1)], 1_030, relay_ms, |_| None);
         }
     }
