@@ -53,6 +53,11 @@ impl Clock {
         self.playback.map_or_else(Self::wall_ms, |playback| playback.now_ms() + playback.wall_ahead_ms)
     }
 
+    /// How far the system clock, in ms since 1970, is ahead of this one.
+    pub fn wall_ahead_ms(&self) -> i64 {
+        Self::wall_ms().cast_signed().saturating_sub(self.now_ms().cast_signed())
+    }
+
     /// Unix time in milliseconds by the system clock; for display, never for measuring.
     pub fn wall_ms() -> u64 {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -189,7 +189,7 @@ impl Pipeline {
     ) -> Result<Self> {
         let mut fleet = Fleet::new();
         let job = Job { nodes: names.clone(), ..Job::new(JOB, "alice".into(), JobState::Running) };
-        fleet.handle(Event::Jobs { jobs: vec![job], wall_ms: 0 }, START_MS);
+        fleet.handle(Event::Jobs { jobs: vec![job], wall_ahead_ms: 0 }, START_MS);
         for name in &names {
             initial_lines(name).into_iter().for_each(|line| receive(&mut fleet, name, line.into(), START_MS));
         }

@@ -332,7 +332,7 @@ async fn poll(
                     list.iter().map(|job| (job.id, job.state.clone(), job.nodes.clone())).collect();
                 let changed = std::mem::replace(&mut last, now) != last;
                 let wait = poll_schedule.after_success(jobs.requests(), changed);
-                (Event::Jobs { jobs: list, wall_ms: Clock::wall_ms() }, wait)
+                (Event::Jobs { jobs: list, wall_ahead_ms: clock.wall_ahead_ms() }, wait)
             }
             Err(error) => {
                 let wait = poll_schedule.after_failure();

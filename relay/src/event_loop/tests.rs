@@ -46,7 +46,7 @@ impl Harness {
     }
 
     async fn jobs(&self, jobs: Vec<Job>) {
-        self.events.send(crate::fleet::Event::Jobs { jobs, wall_ms: 1_000 }).await.unwrap();
+        self.events.send(crate::fleet::Event::Jobs { jobs, wall_ahead_ms: 1_000 }).await.unwrap();
         sleep(Duration::from_millis(20)).await;
     }
 

@@ -18,8 +18,9 @@ pub enum Event {
     Jobs {
         /// All jobs in SLURM's list.
         jobs: Vec<Job>,
-        /// The login node's clock, in ms since 1970.
-        wall_ms: u64,
+        /// How far the login node's clock, in ms since 1970, is ahead of the relay's. Of the moment of the list:
+        /// until the fleet handles it, time passes.
+        wall_ahead_ms: i64,
     },
     /// An action of the owner.
     Audit(AuditEntry),

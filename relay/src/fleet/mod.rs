@@ -47,7 +47,7 @@ pub struct Fleet {
     storage_problem: Option<Text>,
     reports: JobReports,
     /// Unix time at which the relay's clock would read 0, in ms, by the last job list.
-    wall_offset_ms: i64,
+    wall_ahead_ms: i64,
     changes: Changes,
 }
 
@@ -107,12 +107,12 @@ impl Fleet {
 
     /// Converts ms of the relay's clock to Unix time in seconds.
     fn wall_s(&self, now_ms: u64) -> i64 {
-        self.wall_offset_ms.saturating_add(now_ms.cast_signed()).div_euclid(1_000)
+        self.wall_ahead_ms.saturating_add(now_ms.cast_signed()).div_euclid(1_000)
     }
 
     /// Converts Unix time in seconds to ms of the relay's clock.
     pub fn relay_ms(&self, wall_s: i64) -> u64 {
-        relay_ms(wall_s, self.wall_offset_ms)
+        relay_ms(wall_s, self.wall_ahead_ms)
     }
 
     /// Watches hosts independent of jobs.
@@ -124,7 +124,7 @@ impl Fleet {
     /// Applies an event that happened at `now_ms`.
     pub fn handle(&mut self, event: Event, now_ms: u64) {
         match event {
-            Event::Jobs { jobs, wall_ms } => self.take_jobs(jobs, wall_ms, now_ms),
+            Event::Jobs { jobs, wall_ahead_ms } => self.take_jobs(jobs, wall_ahead_ms, now_ms),
             Event::Audit(entry) => {
                 self.audit_log.push(entry);
                 let over = self.audit_log.len().saturating_sub(MAX_AUDIT_LOG);
@@ -290,18 +290,18 @@ impl Fleet {
         !matches!(topic, Topic::Job(id) if self.jobs.get(*id).is_some_and(ended))
     }
 
-    fn take_jobs(&mut self, jobs: Vec<Job>, wall_ms: u64, now_ms: u64) {
-        self.wall_offset_ms = wall_ms.cast_signed().saturating_sub(now_ms.cast_signed());
+    fn take_jobs(&mut self, jobs: Vec<Job>, wall_ahead_ms: i64, now_ms: u64) {
+        self.wall_ahead_ms = wall_ahead_ms;
         let wall_s = self.wall_s(now_ms);
-        let (nodes, offset_ms) = (&self.nodes, self.wall_offset_ms);
+        let nodes = &self.nodes;
         let picture_of = |job: &Job, name: &NodeName| {
-            let ended_ms = job.ended.map_or(now_ms, |ended_s| relay_ms(ended_s, offset_ms).min(now_ms));
+            let ended_ms = job.ended.map_or(now_ms, |ended_s| relay_ms(ended_s, wall_ahead_ms).min(now_ms));
             nodes.get(name).map(|node| node.last_picture(job.id, ended_ms))
         };
         let changed = self.jobs.replace(jobs, wall_s, picture_of, &mut self.changes.switched);
         // Before nodes are dropped whose jobs have ended.
         let picture_of = |name: &NodeName| nodes.get(name).map(Node::picture);
-        let ended_ms = |ended_s| relay_ms(ended_s, offset_ms);
+        let ended_ms = |ended_s| relay_ms(ended_s, wall_ahead_ms);
         self.reports.set_jobs(self.jobs.list(), wall_s, ended_ms, picture_of);
         if changed {
             self.changes.jobs = true;
@@ -382,9 +382,9 @@ impl Fleet {
     }
 }
 
-/// Converts Unix time in seconds to ms of the clock that reads 0 at `wall_offset_ms`.
-fn relay_ms(wall_s: i64, wall_offset_ms: i64) -> u64 {
-    u64::try_from(wall_s.saturating_mul(1_000).saturating_sub(wall_offset_ms)).unwrap_or(0)
+/// Converts s since 1970 to ms of the relay's clock.
+fn relay_ms(wall_s: i64, wall_ahead_ms: i64) -> u64 {
+    u64::try_from(wall_s.saturating_mul(1_000).saturating_sub(wall_ahead_ms)).unwrap_or(0)
 }
 
 /// Enters backfilled samples of a node into the long-term history and the sums of its jobs.

@@ -146,7 +146,7 @@ pub fn line(fleet: &mut Fleet, node: &str, line: ProbeLine, now_ms: u64) {
 }
 
 pub fn jobs(fleet: &mut Fleet, jobs: Vec<Job>, now_ms: u64) {
-    fleet.handle(Event::Jobs { jobs, wall_ms: 1_000_000 + now_ms }, now_ms);
+    fleet.handle(Event::Jobs { jobs, wall_ahead_ms: 1_000_000 }, now_ms);
 }
 
 /// A node that must exist.

@@ -192,10 +192,10 @@ impl Cut {
         self.fleet.handle(event, at_ms);
         drop(self.fleet.take_changes());
         match recorded {
-            Some(RecordedEvent::Jobs { jobs, wall_ms }) => {
+            Some(RecordedEvent::Jobs { jobs, wall_ahead_ms }) => {
                 let shown: Vec<_> = jobs.iter().filter_map(|job| self.visibility.job(job)).collect();
                 let is_known = self.fleet.jobs().iter().any(|job| job.id == self.job);
-                if is_known { vec![RecordedEvent::Jobs { jobs: shown, wall_ms }] } else { Vec::new() }
+                if is_known { vec![RecordedEvent::Jobs { jobs: shown, wall_ahead_ms }] } else { Vec::new() }
             }
             Some(RecordedEvent::JobsFailed { retry_at_ms, .. }) => {
                 let why = "SLURM does not answer the relay".into();

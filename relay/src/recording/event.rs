@@ -27,7 +27,7 @@ pub(super) struct Stamped {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RecordedEvent {
-    Jobs { jobs: Vec<Job>, wall_ms: u64 },
+    Jobs { jobs: Vec<Job>, wall_ahead_ms: i64 },
     JobsFailed { why: Text, retry_at_ms: u64 },
     NoSlurm,
     Hosts { hosts: BTreeMap<NodeName, Option<Text>>, notices: Vec<Text> },
@@ -128,7 +128,7 @@ impl RecordedEvent {
     /// The form of an event; `None` if it is not recorded.
     pub(super) fn of(event: Event) -> Option<Self> {
         Some(match event {
-            Event::Jobs { jobs, wall_ms } => Self::Jobs { jobs, wall_ms },
+            Event::Jobs { jobs, wall_ahead_ms } => Self::Jobs { jobs, wall_ahead_ms },
             Event::JobsFailed { why, retry_at_ms } => Self::JobsFailed { why, retry_at_ms },
             Event::NoSlurm => Self::NoSlurm,
             Event::Hosts { hosts, notices } => Self::Hosts {
@@ -154,7 +154,7 @@ impl RecordedEvent {
     /// The event.
     pub(super) fn into_event(self) -> Event {
         match self {
-            Self::Jobs { jobs, wall_ms } => Event::Jobs { jobs, wall_ms },
+            Self::Jobs { jobs, wall_ahead_ms } => Event::Jobs { jobs, wall_ahead_ms },
             Self::JobsFailed { why, retry_at_ms } => Event::JobsFailed { why, retry_at_ms },
             Self::NoSlurm => Event::NoSlurm,
             Self::Hosts { hosts, notices } => {

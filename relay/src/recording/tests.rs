@@ -17,6 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 const BEGIN_MS: u64 = 700_000_000;
+const WALL_AHEAD_MS: i64 = 1_699_300_000_000;
 
 fn info() -> Info {
     Info {
@@ -39,7 +40,7 @@ fn node_line(line: ProbeLine) -> Event {
 /// A job on one node, for a number of seconds.
 fn events(seconds: u64) -> Vec<(u64, Event)> {
     let mut all = vec![
-        (0, Event::Jobs { jobs: vec![job(1, &[("n1", &[0, 1])])], wall_ms: 1_700_000_000_000 }),
+        (0, Event::Jobs { jobs: vec![job(1, &[("n1", &[0, 1])])], wall_ahead_ms: WALL_AHEAD_MS }),
         (5, Event::Node(name("n1"), NodeEvent::Connecting { failures: 0 })),
         (40, node_line(hello("n1", &[0, 1]))),
         (50, node_line(health(&[(0, 0, 0), (1, 0, 0)]))),
@@ -188,11 +189,11 @@ fn shared_node() -> Vec<(u64, Event)> {
         own.processes.splice(0..0, others.processes);
     }
     let mut all = vec![
-        (0, Event::Jobs { jobs: vec![bobs.clone()], wall_ms: 1_700_000_000_000 }),
+        (0, Event::Jobs { jobs: vec![bobs.clone()], wall_ahead_ms: WALL_AHEAD_MS }),
         (40, node_line(hello("n1", &[0, 1]))),
         (50, node_line(health(&[(0, 0, 0), (1, 0, 0)]))),
         // Alice's job starts on a node whose probe runs for bob's.
-        (15_000, Event::Jobs { jobs: vec![alices, bobs], wall_ms: 1_700_000_015_000 }),
+        (15_000, Event::Jobs { jobs: vec![alices, bobs], wall_ahead_ms: WALL_AHEAD_MS }),
         (15_100, node_line(own)),
     ];
     all.extend((16..60).map(|second| (second * 1_000, node_line(sample(second, &[77, 33])))));

@@ -45,7 +45,7 @@ fn fleet_with_logs(stdout: &str, stderr: Option<&str>) -> Fleet {
         ..Job::new(JobId(id), user.into(), JobState::Running)
     };
     let mut fleet = Fleet::new();
-    fleet.handle(Event::Jobs { jobs: vec![job(1, "alice"), job(2, "bob")], wall_ms: 1_000 }, 0);
+    fleet.handle(Event::Jobs { jobs: vec![job(1, "alice"), job(2, "bob")], wall_ahead_ms: 1_000 }, 0);
     fleet
 }
 

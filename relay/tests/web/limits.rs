@@ -111,7 +111,7 @@ fn large_fleet() -> Fleet {
         ..Job::new(JobId(17), "alice".into(), JobState::Running)
     };
     let mut fleet = Fleet::new();
-    fleet.handle(Event::Jobs { jobs: vec![job], wall_ms: 0 }, 0);
+    fleet.handle(Event::Jobs { jobs: vec![job], wall_ahead_ms: 0 }, 0);
     fleet
 }
 

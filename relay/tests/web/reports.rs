@@ -16,7 +16,7 @@ fn fleet() -> Fleet {
         ..Job::new(JobId(id), "alice".into(), JobState::Running)
     };
     let mut fleet = Fleet::new();
-    fleet.handle(Event::Jobs { jobs: vec![job(17), job(18)], wall_ms: 4_600_000 }, 0);
+    fleet.handle(Event::Jobs { jobs: vec![job(17), job(18)], wall_ahead_ms: 4_600_000 }, 0);
     fleet
 }
 

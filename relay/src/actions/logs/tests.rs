@@ -24,7 +24,7 @@ fn harness(jobs: Vec<Job>) -> Harness {
     let ((lines, nodes), (is_new, event_rx)) = (mpsc::channel(8), mpsc::channel(8));
     let (shutdown, ending) = watch::channel(false);
     let mut fleet = Fleet::new();
-    fleet.handle(Event::Jobs { jobs, wall_ms: 1_000 }, 0);
+    fleet.handle(Event::Jobs { jobs, wall_ahead_ms: 1_000 }, 0);
     let inputs = Inputs { nodes, events: event_rx, sharing: watch::channel(Sharing::default()).1 };
     let (core, hub, _orders) = EventLoop::new(fleet, Clock::start(), Options::default(), inputs);
     tokio::spawn(core.run(ending));

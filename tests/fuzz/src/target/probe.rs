@@ -69,7 +69,7 @@ fn show(found: Vec<Found>) {
     let node = NodeName::new("n1").expect("a plain name");
     let job = Job { nodes: vec![node.clone()], ..Job::new(JobId(17), "alice".into(), JobState::Running) };
     let mut fleet = Fleet::new();
-    fleet.handle(Event::Jobs { jobs: vec![job], wall_ms: 0 }, START_MS);
+    fleet.handle(Event::Jobs { jobs: vec![job], wall_ahead_ms: 0 }, START_MS);
     let topics = [Topic::Overview, Topic::Job(JobId(17)), Topic::Node(node.clone())];
     let viewer = [Viewer::Owner, Viewer::Guest(Arc::new(visibility()))];
     let mut pages =
