@@ -4,7 +4,7 @@ use crate::access::cache_buster::CacheBuster;
 use crate::clock::Clock;
 use crate::share::ViewerSession;
 use nodeglass_protocol::Text;
-use nodeglass_protocol::live::{Mode, Role, Welcome};
+use nodeglass_protocol::live::{Downtime, Mode, Role, Welcome};
 use nodeglass_protocol::share::ShareTerms;
 
 /// Constants of one run of the relay.
@@ -32,6 +32,8 @@ pub struct About {
     pub guests_tunnel: Text,
     /// Whether actions are disabled, even for the owner.
     pub read_only: bool,
+    /// When no relay stored the history before this run.
+    pub downtimes: Vec<Downtime>,
 }
 
 impl About {
@@ -56,6 +58,7 @@ impl About {
             // Guests have a login name of their own, so the owner's is left out.
             tunnel: if share.is_some() { self.guests_tunnel.clone() } else { self.tunnel.clone() },
             share,
+            downtimes: self.downtimes.clone(),
         }
     }
 }

@@ -364,10 +364,15 @@ async fn a_restarted_relay_has_the_history_of_the_one_before() -> Result<()> {
         tokio::time::sleep(std::time::Duration::from_secs(2)).await;
         before = history(&mut client).await?;
     }
+    ensure!(client.welcome().downtimes.is_empty(), "no relay ran before");
     relay.terminate()?;
+    // A shorter time leaves no gap.
+    tokio::time::sleep(std::time::Duration::from_secs(11)).await;
 
     let relay = TestRelay::start_in(&["--local"], environment)?;
     let mut client = Client::connect(relay.link(), Form::Binary).await?;
+    let lengths: Vec<_> = client.welcome().downtimes.iter().map(|span| span.to_ms - span.from_ms).collect();
+    ensure!(matches!(*lengths, [10_000..60_000]), "the time without a relay is marked: {lengths:?}");
     let after = history(&mut client).await?;
     // The last slot was not complete; each is at most half a slot away.
     for (wall_ms, mean) in &before[..before.len() - 2] {

@@ -4,7 +4,7 @@ use crate::chart::{Placement, Range, Window};
 use crate::domain::metric::Metric;
 use crate::domain::query::RANGE;
 use crate::domain::text;
-use crate::fleet::TopicStore;
+use crate::fleet::{Fleet, TopicStore};
 use crate::platform::{self, Listener};
 use crate::state::page::Page;
 use leptos::prelude::*;
@@ -119,6 +119,11 @@ impl Time {
     /// Returns the state of the calling view's page.
     pub fn from_context() -> Self {
         expect_context()
+    }
+
+    /// Returns the fleet whose time it is.
+    pub fn fleet(&self) -> Fleet {
+        self.page.fleet.clone()
     }
 
     /// Returns the time range.

@@ -162,6 +162,18 @@ pub struct Welcome {
     pub tunnel: Text,
     /// Terms of the share, for guests.
     pub share: Option<Box<ShareTerms>>,
+    /// When no relay stored the history before this run, oldest first, at most 64: gaps of graphs that have a
+    /// cause.
+    pub downtimes: Vec<Downtime>,
+}
+
+/// A time in which no relay of this host stored the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Downtime {
+    /// Its begin, in ms of the relay's clock; 0 if it is further back than that clock reaches.
+    pub from_ms: u64,
+    /// Its end.
+    pub to_ms: u64,
 }
 
 /// Operating mode of a relay.

@@ -12,8 +12,8 @@ use nodeglass_protocol::job::{GpuSet, JobState, Parent, TimeLimit};
 use nodeglass_protocol::live::codec::{Packer, RecordContext, SentRows};
 use nodeglass_protocol::live::detail::DetailLevel;
 use nodeglass_protocol::live::{
-    Change, CloseReason, Delta, Histories, Mode, NodeReadings, Readings, Role, RowReadings, ServerMessage,
-    Snapshot, SnapshotWriter, Topic, Welcome,
+    Change, CloseReason, Delta, Downtime, Histories, Mode, NodeReadings, Readings, Role, RowReadings,
+    ServerMessage, Snapshot, SnapshotWriter, Topic, Welcome,
 };
 use nodeglass_protocol::picture::{Link, Picture};
 use nodeglass_protocol::process::{ProcessDetail, RelatedProcess, Variable};
@@ -46,6 +46,7 @@ fn messages_of_the_relay() {
             may_act: true,
             tunnel: "ssh -L 8080:127.0.0.1:8080 alice@login2".into(),
             share: Some(Box::new(share().terms)),
+            downtimes: vec![Downtime { from_ms: 1_000, to_ms: 9_000 }],
         })),
     );
     let picture = Picture {

@@ -82,7 +82,7 @@ pub async fn run(config: Config, requested: Requested) -> anyhow::Result<ExitCod
     let hosts = ListedHosts::load(&config).await?;
     let watched = Watched::choose(&config).await?;
     let key = access::new_key()?;
-    let about = Arc::new(about(&config, &watched, &listeners)?);
+    let about = about(&config, &watched, &listeners)?;
     let endpoint = share_endpoint(&listeners, &config, &about);
     let watches = hosts.as_ref().map(ListedHosts::description);
     let watches = watched.description(&requested.watch, watches).to_string();
@@ -137,7 +137,7 @@ struct Relay {
 impl Relay {
     fn start(
         config: &Config,
-        about: Arc<About>,
+        mut about: About,
         (watched, hosts): (Watched, Option<ListedHosts>),
         key: Key,
         endpoint: ShareEndpoint,
@@ -149,6 +149,10 @@ impl Relay {
             Watched::Replay(player, _) => player.fleet(),
             _ => Fleet::with_history_budget(config.history_mem),
         };
+        // What is simulated or recorded does not outlive the relay.
+        let is_real = about.mode != Mode::Demo && !matches!(watched, Watched::Replay(..));
+        let archive = if is_real { storage::history(config, &mut about, &mut fleet, &events) } else { None };
+        let about = Arc::new(about);
         let targets = Targets::default();
         let (jobs_by_node, here) = watch::channel(Arc::default());
         let launcher = match &watched {
@@ -196,9 +200,6 @@ impl Relay {
             storage::shares(config, &about)?,
         ));
         let inputs = Inputs { nodes, events: event_rx, sharing: shares.watch() };
-        // What is simulated or recorded does not outlive the relay.
-        let is_real = player.is_none() && about.mode != Mode::Demo;
-        let archive = is_real.then(|| storage::history(config, &about, &mut fleet, &events)).flatten();
         let (mut core, hub, plan) = EventLoop::new(fleet, about.clock, Options::default(), inputs);
         if let Some(recorder) = recorder {
             core.record_to(recorder);
@@ -479,6 +480,7 @@ fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> anyhow::R
         host,
         cluster: watched.cluster(),
         mode: watched.mode(),
+        downtimes: Vec::new(),
     })
 }
 

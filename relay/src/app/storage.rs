@@ -5,19 +5,21 @@ use crate::archive::{self, Archive, ArchiveError};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::fleet::{Event, Fleet};
+use crate::history::Span;
 use crate::recording::{Info, Recorder};
 use crate::share::{Store, StoreError};
 use crate::state_dir::StateDir;
 use crate::store::{JobStore, Origin, Place};
 use anyhow::Context;
 use nodeglass_protocol::Text;
+use nodeglass_protocol::live::Downtime;
 use tokio::sync::mpsc;
 
-/// Restores the history of this host into the fleet; returns where it is stored from now on. If it cannot be stored,
-/// the relay runs without, and its pages say why.
+/// Restores the history of this host into the fleet, and states in `about` when no relay stored it; returns where it
+/// is stored from now on. If it cannot be stored, the relay runs without, and its pages say why.
 pub(super) fn history(
     config: &Config,
-    about: &About,
+    about: &mut About,
     fleet: &mut Fleet,
     events: &mpsc::Sender<Event>,
 ) -> Option<Archive> {
@@ -32,6 +34,11 @@ pub(super) fn history(
         });
     match opened {
         Ok(archive) => {
+            let wall_ahead_ms = wall_ms.saturating_sub(now_ms);
+            let relay_ms = |wall_ms: u64| wall_ms.saturating_sub(wall_ahead_ms);
+            let downtime =
+                |span: &Span| Downtime { from_ms: relay_ms(span.from_ms), to_ms: relay_ms(span.to_ms) };
+            about.downtimes = archive.downtimes().iter().map(downtime).collect();
             tokio::spawn(report(archive.state(), events.clone()));
             Some(archive)
         }

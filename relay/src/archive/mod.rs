@@ -2,14 +2,15 @@
 //!
 //! The directory has segments of ten-second slots, one an hour, and of one-minute slots, one a day. A segment is a
 //! [file of frames](crate::frame_file), each with the slots of all nodes. A run of the relay only appends to segments
-//! that it created.
+//! that it created. The file `runs` has when relays ran.
 
 mod load;
+mod runs;
 mod segment;
 mod writer;
 
 pub use load::load;
-pub use writer::{Archive, ArchiveError, Storing};
+pub use writer::{Archive, ArchiveError, SegmentWriter, Storing};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,6 @@
 //! Histories that are stored and restored by another run of the relay, whatever happened to the files.
 
 use super::segment::{Kind, segments};
-use super::writer::Writer;
 use super::*;
 use crate::frame_file::HEADER;
 use crate::history::{Excerpt, LongHistory, NodeExcerpt, Span, VisibleNode, field_names};
@@ -38,7 +37,7 @@ fn excerpt(slots: Range<u64>) -> Excerpt {
 
 /// Stores slots in frames of six, by a relay that started at `wall_ms`.
 fn store(dir: &StateDir, wall_ms: u64, slots: Range<u64>) {
-    let mut writer = Writer::new(dir.clone(), 1 << 30, wall_ms - CLOCK_STARTS_AT_MS);
+    let mut writer = SegmentWriter::new(dir.clone(), 1 << 30, wall_ms - CLOCK_STARTS_AT_MS);
     slots.step_by(6).for_each(|slot| writer.store(excerpt(slot..slot + 6), wall_ms).unwrap());
 }
 

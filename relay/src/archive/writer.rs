@@ -1,20 +1,24 @@
 //! Writes segments on a thread of its own, so that the event loop never waits for a disk.
 
+use super::runs::Runs;
 use super::segment::{FORMAT, Kind, Segment, encode, segments};
 use crate::disk_thread::{DiskThread, Refused};
 use crate::frame_file::{MAX_PAYLOAD, push_frame, write_header};
-use crate::history::Excerpt;
+use crate::history::{Excerpt, Span};
 use crate::state_dir::{StateDir, StateDirError};
 use nodeglass_protocol::Text;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Excerpts that wait for the disk: those of some minutes.
 const QUEUE: usize = 8;
+/// How often the list of runs is renewed; after a crash, a downtime seems to begin that much earlier.
+const RUN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Whether the history is being stored; otherwise why not, a complete sentence.
 pub type Storing = Result<(), Text>;
@@ -24,6 +28,7 @@ pub type Storing = Result<(), Text>;
 pub struct Archive {
     thread: DiskThread<Excerpt>,
     state: watch::Sender<Storing>,
+    downtimes: Vec<Span>,
 }
 
 /// Why a history cannot be stored.
@@ -51,13 +56,20 @@ impl Archive {
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| ArchiveError::Locked(dir.path().display().to_string()))?;
         let (state, _) = watch::channel(Ok(()));
-        let mut writer = Writer::new(dir, cap, wall_ahead_ms);
+        let runs = Runs::begin(&dir, wall_ms());
+        let downtimes = runs.downtimes();
+        let mut writer = SegmentWriter::new(dir, cap, wall_ahead_ms);
         let reported = state.clone();
         let thread = DiskThread::start("history", QUEUE, move |excerpts| {
-            writer.run(&excerpts, &reported);
+            writer.run(&excerpts, &reported, runs);
             drop(lock);
         })?;
-        Ok(Self { thread, state })
+        Ok(Self { thread, state, downtimes })
+    }
+
+    /// When no relay stored the history here before this run, in ms since 1970, oldest first.
+    pub fn downtimes(&self) -> &[Span] {
+        &self.downtimes
     }
 
     /// Whether storing works; changes with it.
@@ -88,30 +100,59 @@ fn report(state: &watch::Sender<Storing>, now: Storing) {
     });
 }
 
-/// The segments that this run appends to.
-pub(super) struct Writer {
+/// Writes segments on the calling thread.
+#[derive(Debug)]
+pub struct SegmentWriter {
     dir: StateDir,
     cap: u64,
     wall_ahead_ms: u64,
+    /// The segments that this run appends to.
     open: Vec<(Segment, File)>,
 }
 
-impl Writer {
-    pub(super) fn new(dir: StateDir, cap: u64, wall_ahead_ms: u64) -> Self {
+impl SegmentWriter {
+    /// Writes to a directory, which holds at most about `cap` bytes. `wall_ahead_ms` is the time of day minus the
+    /// relay's clock.
+    pub fn new(dir: StateDir, cap: u64, wall_ahead_ms: u64) -> Self {
         Self { dir, cap, wall_ahead_ms, open: Vec::new() }
     }
 
-    fn run(&mut self, excerpts: &Receiver<Excerpt>, state: &watch::Sender<Storing>) {
+    fn run(&mut self, excerpts: &Receiver<Excerpt>, state: &watch::Sender<Storing>, mut runs: Runs) {
         self.trim(wall_ms());
-        for excerpt in excerpts {
-            let stored = self.store(excerpt, wall_ms());
-            let why = |error: io::Error| Text::new(format!("{}: {error}", self.dir.path().display()));
-            report(state, stored.map_err(why));
+        let mut recorded = None::<Instant>;
+        loop {
+            if recorded.is_none_or(|at| at.elapsed() >= RUN_INTERVAL) {
+                recorded = Some(Instant::now());
+                self.record(state, &mut runs);
+            }
+            match excerpts.recv_timeout(RUN_INTERVAL) {
+                Ok(excerpt) => {
+                    let stored = self.store(excerpt, wall_ms());
+                    self.report(state, stored);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.record(state, &mut runs);
+    }
+
+    /// A full disk may have room for this and nothing else, so that success says nothing.
+    fn record(&self, state: &watch::Sender<Storing>, runs: &mut Runs) {
+        if let Err(error) = runs.record(wall_ms()) {
+            self.report(state, Err(error));
         }
     }
 
+    fn report(&self, state: &watch::Sender<Storing>, stored: io::Result<()>) {
+        report(state, stored.map_err(|error| Text::new(format!("{}: {error}", self.dir.path().display()))));
+    }
+
     /// Appends an excerpt, to a new segment if that of its kind is long enough at `wall_ms`.
-    pub(super) fn store(&mut self, excerpt: Excerpt, wall_ms: u64) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The disk is full or cannot be written; the segment ends as before.
+    pub fn store(&mut self, excerpt: Excerpt, wall_ms: u64) -> io::Result<()> {
         let kind = Kind::of(excerpt.step_ms);
         let payload = encode(excerpt, self.wall_ahead_ms)?;
         if payload.len() > MAX_PAYLOAD {

@@ -205,6 +205,7 @@ fn about(clock: Clock, build: &str, cache_buster: CacheBuster) -> About {
         tunnel: "ssh -L …".into(),
         guests_tunnel: "ssh -L …".into(),
         read_only: false,
+        downtimes: Vec::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Graphs: heat maps, plots, sparklines, and the time range that they share.
 
 pub mod colour_map;
+pub mod downtime;
 pub mod export;
 pub mod gpu_groups;
 pub mod graph;

@@ -1,5 +1,6 @@
 //! The area of a graph: pointer, touch and keyboard input, the same for every graph.
 
+use super::downtime::{self, Downtimes};
 use super::tooltip::{Tooltip, TooltipText};
 use crate::chart::{Range, RangeStep, Window};
 use crate::domain::text;
@@ -126,6 +127,7 @@ pub fn PlotArea(
             }
         >
             {children()}
+            <Downtimes window/>
             <Cursor window/>
             <Selection selected=area.selected window/>
             <Tooltip graph=area.number text/>
@@ -267,7 +269,10 @@ impl Area {
             });
         }
         let at_ms = self.time.cursor()?;
-        (self.handlers.describe)(at_ms, self.pointers.with_value(|pointers| pointers.is_touch))
+        let mut text =
+            (self.handlers.describe)(at_ms, self.pointers.with_value(|pointers| pointers.is_touch))?;
+        text.lines.extend(downtime::sentence(&self.time, at_ms));
+        Some(text)
     }
 }
 

@@ -164,6 +164,7 @@ impl Relay {
                 tunnel: "ssh -L …".into(),
                 guests_tunnel: "ssh -L …".into(),
                 read_only: false,
+                downtimes: Vec::new(),
             }),
             hub: self.hub.clone(),
             store: self.store.clone(),
