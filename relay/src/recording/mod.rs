@@ -21,7 +21,7 @@ use nodeglass_protocol::{JobId, Text};
 use serde::{Deserialize, Serialize};
 
 /// The format of recordings.
-const FORMAT: Format = Format { kind: *b"ngrc", name: "recording", version: 1 };
+const FORMAT: Format = Format { kind: *b"ngrc", name: "recording", version: 2 };
 /// Maximum length of a block before compression, in bytes; one event alone may exceed the length at which a block
 /// is written.
 const MAX_BLOCK: usize = 64 << 20;
