@@ -11,5 +11,6 @@ mod plain_hosts;
 mod portable;
 mod recording;
 mod relay;
+mod soak;
 mod steady;
 mod threats;

@@ -18,6 +18,7 @@ pub mod pipeline;
 pub mod process;
 pub mod relay;
 pub mod skip;
+pub mod soak;
 pub mod sshd;
 pub mod test_tools;
 

@@ -94,6 +94,14 @@ pub(crate) fn for_testing() -> Result<()> {
     Ok(())
 }
 
+/// Installs the databases that the stored history is compared with, if it may.
+///
+/// # Errors
+/// If apt-get fails.
+pub(crate) fn for_comparing_storage() -> Result<()> {
+    if may_install() { install(&["victoria-metrics"]) } else { Ok(()) }
+}
+
 fn has_openssl() -> bool {
     std::env::var_os("OPENSSL_DIR").is_some() || output_of("pkg-config", &["--exists", "openssl"]).is_some()
 }

@@ -25,8 +25,19 @@ const UNLIMITED: usize = 4 << 30;
 /// Queries for each range.
 const ZOOMS: usize = 40;
 
+const FIGURES: [&str; 5] = [
+    "history.bytes_per_gpu_hour",
+    "history.mb_1000gpu_7d",
+    "history.record_us",
+    "history.zoom_ms_p99_1000gpu",
+    "history.zoom_ms_p50_1000gpu",
+];
+
 /// Measures the requested figures.
 pub fn measure(report: &Report) -> Result<()> {
+    if !report.wants(&FIGURES) {
+        return Ok(());
+    }
     let traces = trace::all()?;
     let busy: Vec<_> = traces.iter().filter(|trace| trace.busy).map(|trace| &trace.seconds).collect();
     if busy.is_empty() {

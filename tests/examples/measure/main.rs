@@ -14,7 +14,9 @@ mod report;
 mod series;
 mod site;
 mod slurm;
+mod soak;
 mod sshd;
+mod storage;
 mod trace;
 mod viewers;
 mod wire;
@@ -31,11 +33,22 @@ fn main() -> Result<()> {
         "relay-flame" => in_time(relay::flame(&report)),
         "probe" => probe::measure(&report).and_then(|()| in_time(cluster_too(&report))),
         "fanout" => in_time(fanout::measure(&report)),
-        "history" => history::measure(&report),
+        "history" => {
+            history::measure(&report)?;
+            if report.wants(&["history.disk_bytes_per_sample", "history.victoria_metrics_bytes_per_sample"]) {
+                storage::measure(&report)?;
+            }
+            if report.wants(&["history.replay_speed_max"]) {
+                in_time(storage::replay(&report))
+            } else {
+                Ok(())
+            }
+        }
         "page" => in_time(page::measure(&report)),
         "page-flame" => in_time(page::flame(&report)),
         "relay" => in_time(relay::measure(&report)),
         "slurm" => in_time(slurm::measure(&report)),
+        "soak" => soak::measure(&report),
         "wire" => wire::measure(&report),
         other => bail!("nothing is known of how to measure {other:?}"),
     }

@@ -6,13 +6,16 @@ use crate::perf::{Target, record};
 use crate::report::Report;
 use crate::series::Series;
 use crate::site::{JOB, NodeOptions, SimulatedCluster};
+use crate::soak;
 use crate::sshd::Sshd;
 use crate::viewers::Viewers;
 use anyhow::{Context, Result};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::live::Topic;
 use nodeglass_tests::relay::binary;
+use nodeglass_tests::soak::Plan;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
@@ -44,6 +47,9 @@ pub async fn measure(report: &Report) -> Result<()> {
     }
     if report.wants(&["relay.growth.viewers", "relay.growth"]) {
         growing_viewers(report).await?;
+    }
+    if report.wants(&["relay.rss_mb_64n_7d"]) {
+        a_week(report).await?;
     }
     let of_fleets = ["relay.growth.nodes", "relay.growth", "relay.cpu_pct_1000n_1v", "relay.start_1000n_s"];
     let of_thousand = [
@@ -115,6 +121,30 @@ async fn a_group(report: &Report) -> Result<()> {
         sleep(UNWATCHED).await;
         report.figure("relay.cpu_pct_64n_0v", &shares(&site).await?);
     }
+    Ok(())
+}
+
+/// The same with the history of a week, which an earlier relay stored.
+async fn a_week(report: &Report) -> Result<()> {
+    let (folder, state) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let wall_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_millis() as u64;
+    let plan = Plan { days: 7, ..soak::PLAN };
+    let week_ms = plan.days * 86_400_000;
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    println!("simulating a week of 64 nodes …");
+    let sizes = soak::run(plan, state.path().join("nodeglass"), &host, wall_ms - week_ms)?;
+    let path = state.path().display().to_string();
+    let probe = binary("examples/node")?.display().to_string();
+    let arguments = ["--launcher", "local", "--probe", &probe];
+    let environment = [("XDG_STATE_HOME", OsStr::new(&path))];
+    let site = SimulatedCluster::start_at(64, folder, &arguments, &environment)?;
+    let mut client = site.client().await?;
+    site.settled(&mut client).await?;
+    let _viewers = Viewers::of(client);
+    sleep(SETTLE).await;
+    let stored = sizes.disk_bytes.iter().copied().fold(0, u64::max) as f64 / 1e6;
+    let note = format!("with one viewer, after the restart; {stored:.0} MB are stored");
+    report.value("relay.rss_mb_64n_7d", rss_mb(site.pid())?, &note);
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::Link as Reach;
 use nodeglass_tests::relay::{Link, binary};
 use nodeglass_tests::{Client, TestRelay};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -52,15 +52,31 @@ impl SimulatedCluster {
         arguments: &[&str],
         options: NodeOptions,
     ) -> Result<Self> {
-        write_slurm_stubs(folder.path(), nodes)?;
-        let path = path_with(folder.path());
         let fixed = options.fixed_ms.map(|ms| OsString::from(ms.to_string()));
-        let mut environment = vec![("PATH", path.as_os_str())];
+        let mut environment = Vec::new();
         environment.extend(fixed.as_ref().map(|ms| ("NODEGLASS_NODE_MS", ms.as_os_str())));
         environment.extend(options.stamped.then(|| ("NODEGLASS_NODE_STAMPED", "yes".as_ref())));
+        Self::start_at(nodes, folder, arguments, &environment)
+    }
+
+    /// The same with other environment variables of the relay.
+    pub fn start_at(
+        nodes: usize,
+        folder: TempDir,
+        arguments: &[&str],
+        environment: &[(&str, &OsStr)],
+    ) -> Result<Self> {
+        write_slurm_stubs(folder.path(), nodes)?;
+        let path = path_with(folder.path());
+        let environment = environment.iter().copied().chain([("PATH", path.as_os_str())]);
         let started = Instant::now();
         let relay = TestRelay::start_in(arguments, environment)?;
         Ok(Self { relay, nodes, started, _slurm: folder })
+    }
+
+    /// Ends the relay, which completes what it writes.
+    pub fn terminate(self) -> Result<()> {
+        self.relay.terminate().map(drop)
     }
 
     /// The relay's pid.

@@ -107,6 +107,9 @@ fn prepare(wanted: &[&'static Entry]) -> Result<Vec<(&'static str, PathBuf)>> {
     if subjects.contains(&"probe") || subjects.contains(&"wire") {
         variables = test_tools::for_benchmarks()?;
     }
+    if subjects.contains(&"history") {
+        system::for_comparing_storage()?;
+    }
     if subjects.contains(&"page") {
         page::build(&tools::page_tools()?)?;
     }
