@@ -3,6 +3,7 @@
 pub mod attention;
 pub mod cluster;
 pub mod colour_scheme;
+pub mod compared;
 pub mod deviation;
 pub mod flags;
 pub mod fuzzy_search;

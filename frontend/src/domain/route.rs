@@ -1,5 +1,6 @@
 //! Routes: the paths of the page, so that a link leads a colleague to a job, a node or a tab.
 
+use crate::domain::compared::Compared;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::{JobId, NodeName};
@@ -18,8 +19,8 @@ pub enum Route {
     Node(NodeName),
     /// `/usage`: what all jobs of the last weeks used.
     Usage,
-    /// `/compare/17-18`: the reports of several jobs side by side.
-    Compare(Vec<JobId>),
+    /// `/compare/17-18`, `/compare/17@1795600000..1795603600-18`: several jobs or parts of them side by side.
+    Compare(Vec<Compared>),
     /// An unknown path.
     Nowhere,
 }
@@ -51,7 +52,7 @@ impl Route {
             ["node", name] => name.parse().ok().map(Self::Node),
             ["usage"] => Some(Self::Usage),
             ["compare", jobs] => {
-                jobs.split('-').map(|job| job.parse().ok()).collect::<Option<_>>().map(Self::Compare)
+                jobs.split('-').map(str::parse).collect::<Result<_, _>>().ok().map(Self::Compare)
             }
             _ => None,
         };
@@ -85,7 +86,7 @@ impl Route {
             Self::Node(name) => format!("/node/{name}"),
             Self::Usage => "/usage".to_owned(),
             Self::Compare(jobs) => {
-                format!("/compare/{}", jobs.iter().map(JobId::to_string).collect::<Vec<_>>().join("-"))
+                format!("/compare/{}", jobs.iter().map(Compared::to_string).collect::<Vec<_>>().join("-"))
             }
         }
     }
@@ -161,7 +162,7 @@ mod tests {
             Route::Job(JobId(17), JobTab::Report),
             Route::Job(JobId(17), JobTab::About),
             Route::Usage,
-            Route::Compare(vec![JobId(17), JobId(18)]),
+            Route::Compare(vec![Compared::whole(JobId(17)), "18@100..200".parse().unwrap()]),
             Route::Job(JobId(17), JobTab::Node(node.clone())),
             Route::JobLabel("48440_10".to_owned(), JobTab::Logs),
             Route::Node(node),
@@ -184,6 +185,7 @@ mod tests {
             "/jobs/1",
             "/compare",
             "/compare/17-",
+            "/compare/17@5..1-18",
             "/usage/x",
             "/node/a b",
         ] {

@@ -364,6 +364,19 @@ pub fn minute_of_date(unix_s: i64) -> String {
     format!("{} {month} {}", at.get_date(), minute_of_day(unix_s))
 }
 
+/// Formats Unix time in local time for an input of type `datetime-local`: `2026-11-25T09:14:03`.
+pub fn local_datetime(unix_s: i64) -> String {
+    let at = js_sys::Date::new(&JsValue::from_f64(unix_s as f64 * 1_000.0));
+    let (year, month, day) = (at.get_full_year(), at.get_month() + 1, at.get_date());
+    format!("{year:04}-{month:02}-{day:02}T{}", clock_of_day(unix_s))
+}
+
+/// Parses the value of an input of type `datetime-local` to Unix time; `None` if it is empty or invalid.
+pub fn parse_local_datetime(value: &str) -> Option<i64> {
+    let ms = js_sys::Date::new(&JsValue::from_str(value)).get_time();
+    (!value.is_empty() && ms.is_finite()).then(|| (ms / 1_000.0) as i64)
+}
+
 /// Returns an element's rectangle in the viewport: left, top, width, height in CSS pixels.
 pub fn bounding_rect(element: &web_sys::Element) -> [f64; 4] {
     let rect = call(element, "getBoundingClientRect", &js_sys::Array::new());

@@ -114,6 +114,38 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
     browser.until("the sentence", &main_contains("102 took")).await?;
     browser.photograph("compare").await?;
 
+    // Another time of the same job: its first half, whose end is then changed as with the keyboard.
+    let select = "document.querySelector('.parts__add select')";
+    let choose = format!(
+        "(() => {{ const select = {select}; select.selectedIndex = 1; select.dispatchEvent(new Event('change')); return true; }})()"
+    );
+    browser.eval(&choose).await?;
+    browser.until("a part in the address", "/@\\d+\\.\\.\\d+$/.test(location.pathname)").await?;
+    browser.until("three curves", "document.querySelectorAll('.curves path[d^=M]').length === 3").await?;
+    let figures = "document.querySelectorAll('.parts tbody tr').length === 3 \
+                   && [...document.querySelectorAll('.parts tbody td.num')].every((cell) => cell.innerText.trim() !== '–')";
+    browser.until("figures of each", figures).await?;
+    let before = browser.eval("location.pathname").await?;
+    let shorten = "(() => { const input = document.querySelectorAll('.parts__time input')[5]; \
+                   input.focus(); input.stepDown(5); input.dispatchEvent(new Event('change')); return true; })()";
+    browser.eval(shorten).await?;
+    browser.until("a shorter part", &format!("location.pathname !== {before}")).await?;
+    ensure!(
+        browser.eval("document.activeElement === document.querySelectorAll('.parts__time input')[5]").await?
+            == json!(true),
+        "the input keeps the focus"
+    );
+    browser.photograph("compare-parts").await?;
+    browser.click(".parts tbody tr:last-child button[title^=Remove]").await?;
+    browser.until("two rows", "document.querySelectorAll('.parts tbody tr').length === 2").await?;
+    // From a zoomed graph of a job.
+    browser.open(&relay.link().path("/job/101?r=60")).await?;
+    browser.until("the way to it", "[...document.querySelectorAll('.time-bar button')].some((button) => button.innerText === 'Compare')").await?;
+    let compare = "[...document.querySelectorAll('.time-bar button')].find((button) => button.innerText === 'Compare').click()";
+    browser.eval(&format!("({compare}, true)")).await?;
+    browser.until("one part", "/^\\/compare\\/101@/.test(location.pathname) && document.querySelectorAll('.parts tbody tr').length === 1").await?;
+    browser.photograph("compare-one").await?;
+
     browser.open(&relay.link().path("/")).await?;
     browser.until("the way to it", "document.querySelector('.head__link')").await?;
     browser.click(".head__link").await?;

@@ -2,6 +2,8 @@
 
 use super::plot_area::apply_step;
 use crate::chart::{Limit, Range, RangeStep, time_ticks};
+use crate::domain::compared::{Compared, Part};
+use crate::domain::route::Route;
 use crate::domain::text;
 use crate::state::page::Page;
 use crate::state::time::Time;
@@ -54,6 +56,28 @@ pub fn TimeBar() -> impl IntoView {
             (live, all)
         }
     };
+    let compare = {
+        let (time, page) = (time.clone(), page.clone());
+        let open = move |job| {
+            let (range, now_ms) = (range.get_untracked(), time.now_ms());
+            let [from_s, to_s] =
+                [range.start_ms(now_ms), range.end_ms(now_ms)].map(|at_ms| time.wall_s(at_ms));
+            page.address.navigate(Route::Compare(vec![Compared { job, part: Part::new(from_s, to_s) }]));
+        };
+        let page = Page::from_context();
+        move || {
+            let job = page.route.get().job().filter(|_| range.get() != Range::default())?;
+            let open = open.clone();
+            Some(
+                view! {
+                    <button class="btn" title="Compare this time with another one, or with another job" on:click=move |_| open(job)>
+                        "Compare"
+                    </button>
+                }
+                .into_any(),
+            )
+        }
+    };
     let limits = limits(&page, &time, range);
     let step = |index: usize| {
         let (time, (step, sign, what)) = (time.clone(), STEPS[index]);
@@ -91,6 +115,7 @@ pub fn TimeBar() -> impl IntoView {
         <div class="time-bar" class:time-bar--paused=move || !range.get().is_live()>
             <span role="status">{move || sentence()}</span>
             {move || back()}
+            {move || compare()}
             <span class="time-bar__turns">
                 {steps}
                 <span class="segments" role="group" aria-label="Time range">{Range::PRESETS_MS.map(preset)}</span>

@@ -1,8 +1,9 @@
-//! The reports of several jobs side by side, with their differences from the first one.
+//! Several jobs or parts of them side by side, with their differences from the first one.
 
 use super::load::{Loading, load};
 use super::overlay::Overlay;
 use crate::describe::report::{Figures, difference, figures};
+use crate::domain::compared::Compared;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text::{self, ABSENT};
 use crate::state::page::Page;
@@ -11,24 +12,19 @@ use nodeglass_protocol::JobId;
 use nodeglass_protocol::report::{MAX_JOBS, Report, ReportAnswer, ReportQuery};
 use std::sync::Arc;
 
-/// Several jobs.
+/// What the address names.
 #[component]
-pub fn Compare(
-    /// The jobs.
-    jobs: Vec<JobId>,
-) -> impl IntoView {
+pub fn Compare() -> impl IntoView {
     let page = Page::from_context();
-    let mut jobs = jobs;
-    let mut seen = Vec::new();
-    jobs.retain(|job| {
-        let is_new = !seen.contains(job);
-        seen.push(*job);
-        is_new
+    let route = page.route;
+    // While the page leaves for another route, the view still shows what it showed.
+    let compared = Memo::new(move |before: Option<&Vec<Compared>>| match route.get() {
+        Route::Compare(compared) => distinct(compared),
+        _ => before.cloned().unwrap_or_default(),
     });
-    jobs.truncate(MAX_JOBS);
-    let wanted = jobs.clone();
+    let jobs = Memo::new(move |_| compared.with(|all| distinct(all.iter().map(|one| one.job))));
     let loaded = load(
-        move || ReportQuery::Jobs(wanted.clone()),
+        move || ReportQuery::Jobs(jobs.get()),
         |answer| match answer {
             ReportAnswer::Jobs(reports) => Some(Arc::new(reports)),
             _ => None,
@@ -38,21 +34,46 @@ pub fn Compare(
         Loading::Ready(reports) => reports,
         Loading::Pending | Loading::Failed(_) => Arc::default(),
     });
+    // The reports of jobs that are compared as a whole, in the order of the address.
+    let whole = Memo::new(move |_| {
+        let of = |one: &Compared| {
+            let is_it = |report: &&Report| one.part.is_none() && report.job == one.job;
+            reports.with(|reports| reports.iter().find(is_it).cloned())
+        };
+        compared.with(|all| all.iter().filter_map(of).collect::<Vec<_>>())
+    });
     let is_any = Memo::new(move |_| reports.with(|reports| !reports.is_empty()));
     let notice = move || match loaded.get() {
         Loading::Pending => Some("Loading the reports …".to_owned()),
         Loading::Failed(why) => Some(why),
-        Loading::Ready(reports) => missing(&jobs, &reports),
+        Loading::Ready(reports) => missing(&jobs.get(), &reports),
     };
-    let difference = move || reports.with(|reports| sentence(reports));
-    let figures = move || is_any.get().then(|| reports.with(|reports| table(&page, reports)));
+    let difference = move || {
+        let are_whole = compared.with(|all| all.iter().take(2).all(|one| one.part.is_none()));
+        are_whole.then(|| whole.with(|reports| sentence(reports))).flatten()
+    };
+    let figures = move || {
+        let is_any = whole.with(|reports| !reports.is_empty());
+        is_any.then(|| whole.with(|reports| table(&page, reports)))
+    };
     view! {
         <div class="head head--line"><h1>"Compare jobs"</h1></div>
         {move || notice().map(|text| view! { <p class="empty">{text}</p> })}
         {move || difference().map(|text| view! { <p class="usage__sum">{text}</p> })}
-        <Show when=move || is_any.get()><Overlay reports/></Show>
+        <Show when=move || is_any.get()><Overlay compared reports/></Show>
         {figures}
     }
+}
+
+/// Without duplicates, and at most as many as can be compared.
+fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for one in all {
+        if distinct.len() < MAX_JOBS && !distinct.contains(&one) {
+            distinct.push(one);
+        }
+    }
+    distinct
 }
 
 /// Which of the jobs have no report.

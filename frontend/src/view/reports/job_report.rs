@@ -2,6 +2,7 @@
 
 use super::load::{Loading, load};
 use crate::describe::{bytes, report};
+use crate::domain::compared::Compared;
 use crate::domain::route::Route;
 use crate::domain::text;
 use crate::platform;
@@ -137,7 +138,7 @@ fn compare(page: &Page, report: &Report) -> AnyView {
         return ().into_any();
     }
     let links = others.into_iter().take(OFFERED).map(|(_, id, label)| {
-        let href = page.href(&Route::Compare(vec![own, id]));
+        let href = page.href(&Route::Compare([own, id].map(Compared::whole).into()));
         view! { <a class="link num" href=href>{label}</a> }
     });
     view! { <span class="report__compare">"Compare with " {links.collect_view()}</span> }.into_any()

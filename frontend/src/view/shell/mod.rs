@@ -105,7 +105,9 @@ fn RouteView() -> impl IntoView {
     let route = page.route;
     // Only these two have no topic and no jobs.
     let other = Memo::new(move |_| match route.get() {
-        other @ (Route::Usage | Route::Compare(_)) => other,
+        Route::Usage => Route::Usage,
+        // The view follows the jobs itself, so that its inputs keep the focus.
+        Route::Compare(_) => Route::Compare(Vec::new()),
         _ => Route::AllJobs,
     });
     // A job's label is resolved once the jobs are listed.
@@ -125,7 +127,7 @@ fn RouteView() -> impl IntoView {
         },
         None => match other.get() {
             Route::Usage => view! { <UsagePage/> }.into_any(),
-            Route::Compare(jobs) => view! { <Compare jobs/> }.into_any(),
+            Route::Compare(_) => view! { <Compare/> }.into_any(),
             _ => view! { <AllJobs/> }.into_any(),
         },
         Some(store) => match store.topic().clone() {
