@@ -100,6 +100,12 @@ impl History {
         self.gpus.iter().map(Traces::encoded_len).sum::<usize>() + self.host.encoded_len()
     }
 
+    /// Moves all slots later by a number of them; see [`Trace::shift`].
+    pub fn shift(&mut self, slots: i64) {
+        self.gpus.iter_mut().for_each(|gpu| gpu.shift(slots));
+        self.host.shift(slots);
+    }
+
     /// Returns the trace of a GPU's field, if it has a history.
     pub fn gpu(&self, gpu: usize, field: GpuField) -> Option<&Trace> {
         self.gpus.get(gpu)?.get(field)
@@ -146,6 +152,10 @@ impl<F: Field> Traces<F> {
     /// Removes everything after a time, and returns the cells of that time.
     pub(super) fn rewind(&mut self, at_ms: u64) -> impl Iterator<Item = (F, Cell)> {
         self.0.iter_mut().filter_map(move |(field, trace)| Some((*field, trace.rewind(at_ms)?)))
+    }
+
+    fn shift(&mut self, slots: i64) {
+        self.0.iter_mut().for_each(|(_, trace)| trace.shift(slots));
     }
 
     fn summary(&self) -> Self {

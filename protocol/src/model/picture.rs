@@ -11,6 +11,7 @@ use crate::job::Job;
 use crate::replay::ReplayStatus;
 use crate::request::AuditEntry;
 use crate::share::Sharing;
+use crate::trace::Trace;
 use crate::{Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName, ProcessField, Text, Vendor};
 use serde::{Deserialize, Serialize};
 
@@ -374,6 +375,19 @@ impl NodePicture {
         history.host.rewind(at_ms).for_each(|(field, cell)| self.host.set(field, cell));
         self.cores.clear();
         self.sampled_at_ms = Some(at_ms);
+    }
+
+    /// Converts its times to another clock, which reads `by_ms` more than the one before, to the nearest slot of
+    /// the history.
+    pub fn shift(&mut self, by_ms: i64) {
+        let step_ms = Trace::STEP_MS.cast_signed();
+        let slots = by_ms.saturating_add(step_ms / 2).div_euclid(step_ms);
+        let later = |at_ms: u64| at_ms.saturating_add_signed(slots.saturating_mul(step_ms));
+        self.sampled_at_ms = self.sampled_at_ms.map(later);
+        self.head.events.iter_mut().for_each(|event| event.at_ms = later(event.at_ms));
+        if let Some(history) = &mut self.history {
+            history.shift(slots);
+        }
     }
 
     /// Records that all rows were sampled at `at_ms`, whether changed or not.

@@ -87,6 +87,17 @@ impl Trace {
         self.codes.iter().filter(|code| *code != 0).last().map(|code| Cell::from_code(u32::from(code)))
     }
 
+    /// Moves all slots later by a number of them, or earlier if it is negative; a trace that would begin before the
+    /// clock does is emptied.
+    pub fn shift(&mut self, slots: i64) {
+        let newest = self.newest.checked_add_signed(slots);
+        let first = newest.and_then(|newest| (newest + 1).checked_sub(self.codes.len() as u64));
+        match newest.filter(|_| first.is_some()) {
+            Some(newest) => self.newest = newest,
+            None => *self = Self::default(),
+        }
+    }
+
     /// Iterates over the slots from oldest to newest: time in ms of the relay's clock, and the cell
     /// or `None` for a gap.
     pub fn points(&self) -> impl Iterator<Item = (u64, Option<Cell>)> + '_ {
@@ -261,6 +272,21 @@ impl<'de> Deserialize<'de> for Owned {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shifted_trace_has_the_same_cells_at_other_times() {
+        let mut trace = Trace::default();
+        trace.push(5_000, Cell::steps(1), 0);
+        trace.push(7_000, Cell::steps(2), 0);
+        let points = |trace: &Trace| trace.points().collect::<Vec<_>>();
+        trace.shift(-4);
+        let expected = [(1_000, Some(Cell::steps(1))), (2_000, None), (3_000, Some(Cell::steps(2)))];
+        assert_eq!(points(&trace), expected);
+        trace.shift(10);
+        assert_eq!(points(&trace)[0], (11_000, Some(Cell::steps(1))));
+        trace.shift(-12);
+        assert!(trace.is_empty());
+    }
 
     fn values(trace: &Trace) -> Vec<Option<u32>> {
         trace.points().map(|(_, cell)| cell.and_then(Cell::value)).collect()

@@ -151,7 +151,11 @@ impl Relay {
         };
         // What is simulated or recorded does not outlive the relay.
         let is_real = about.mode != Mode::Demo && !matches!(watched, Watched::Replay(..));
-        let archive = if is_real { storage::history(config, &mut about, &mut fleet, &events) } else { None };
+        let watches = watched.jobs_description().unwrap_or_default();
+        let archive = match is_real {
+            true => storage::history(config, &mut about, &mut fleet, &events, watches.as_str()),
+            false => None,
+        };
         let about = Arc::new(about);
         let targets = Targets::default();
         let (jobs_by_node, here) = watch::channel(Arc::default());

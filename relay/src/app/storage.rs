@@ -15,26 +15,25 @@ use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Downtime;
 use tokio::sync::mpsc;
 
-/// Restores the history of this host into the fleet, and states in `about` when no relay stored it; returns where it
-/// is stored from now on. If it cannot be stored, the relay runs without, and its pages say why.
+/// Restores the history of this host and the jobs that ended into the fleet, and states in `about` when no relay
+/// stored it; returns where it is stored from now on. If it cannot be stored, the relay runs without, and its pages
+/// say why. `watches` describes whose jobs are watched.
 pub(super) fn history(
     config: &Config,
     about: &mut About,
     fleet: &mut Fleet,
     events: &mpsc::Sender<Event>,
+    watches: &str,
 ) -> Option<Archive> {
     if config.history_disk == 0 {
         return None;
     }
     let (now_ms, wall_ms) = (about.clock.now_ms(), Clock::wall_ms());
-    let opened =
-        try_open(config.history_disk, about, wall_ms.saturating_sub(now_ms)).map(|(dir, archive)| {
+    let wall_ahead_ms = wall_ms.saturating_sub(now_ms);
+    match try_open(config.history_disk, about, wall_ahead_ms, watches) {
+        Ok((dir, mut archive)) => {
             archive::load(&dir, fleet.history_mut(), now_ms, wall_ms);
-            archive
-        });
-    match opened {
-        Ok(archive) => {
-            let wall_ahead_ms = wall_ms.saturating_sub(now_ms);
+            fleet.restore_ended(archive.take_jobs().into_iter().map(|ended| (ended.job, ended.nodes)));
             let relay_ms = |wall_ms: u64| wall_ms.saturating_sub(wall_ahead_ms);
             let downtime =
                 |span: &Span| Downtime { from_ms: relay_ms(span.from_ms), to_ms: relay_ms(span.to_ms) };
@@ -50,10 +49,15 @@ pub(super) fn history(
     }
 }
 
-fn try_open(cap: u64, about: &About, wall_ahead_ms: u64) -> Result<(StateDir, Archive), ArchiveError> {
+fn try_open(
+    cap: u64,
+    about: &About,
+    wall_ahead_ms: u64,
+    watches: &str,
+) -> Result<(StateDir, Archive), ArchiveError> {
     // Login nodes may share a home.
     let dir = StateDir::open()?.dir("history")?.dir(about.host.as_str())?;
-    Ok((dir.clone(), Archive::open(dir, cap, wall_ahead_ms)?))
+    Ok((dir.clone(), Archive::open(dir, cap, wall_ahead_ms, watches)?))
 }
 
 fn problem(why: &str) -> Text {

@@ -82,6 +82,14 @@ impl Watched {
         }
     }
 
+    /// Whose jobs are watched, if any are.
+    pub fn jobs_description(&self) -> Option<Text> {
+        match self {
+            Self::Jobs(slurm, whose) => Some(jobs_of(whose, slurm.cluster())),
+            _ => None,
+        }
+    }
+
     /// The same for the page.
     pub fn mode(&self) -> Mode {
         match self {

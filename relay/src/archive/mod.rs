@@ -2,13 +2,16 @@
 //!
 //! The directory has segments of ten-second slots, one an hour, and of one-minute slots, one a day. A segment is a
 //! [file of frames](crate::frame_file), each with the slots of all nodes. A run of the relay only appends to segments
-//! that it created. The file `runs` has when relays ran.
+//! that it created. The file `runs` has when relays ran, `job-….end`
+//! the last picture of an ended job.
 
+mod ended;
 mod load;
 mod runs;
 mod segment;
 mod writer;
 
+pub use ended::EndedJob;
 pub use load::load;
 pub use writer::{Archive, ArchiveError, SegmentWriter, Storing};
 

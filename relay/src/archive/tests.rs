@@ -1,13 +1,16 @@
 //! Histories that are stored and restored by another run of the relay, whatever happened to the files.
 
+use super::ended::{self, EndedJob};
 use super::segment::{Kind, segments};
-use super::*;
+use super::{Archive, ArchiveError, SegmentWriter, load};
 use crate::frame_file::HEADER;
 use crate::history::{Excerpt, LongHistory, NodeExcerpt, Span, VisibleNode, field_names};
 use crate::state_dir::StateDir;
+use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{CLOCK_STARTS_AT_MS, Topic};
+use nodeglass_protocol::picture::{History, NodePicture};
 use nodeglass_protocol::range::{RangeQuery, Summaries, Summary};
-use nodeglass_protocol::{Cell, Field, GpuField, GpuUuid, NodeName};
+use nodeglass_protocol::{Cell, Field, GpuField, GpuUuid, JobId, NodeName};
 use std::fs;
 use std::ops::Range;
 
@@ -122,8 +125,8 @@ fn a_segment_of_another_version_is_left_alone() {
 #[test]
 fn two_relays_do_not_store_in_one_directory() {
     let (_folder, dir) = scratch();
-    let _first = Archive::open(dir.clone(), 1 << 30, 0).unwrap();
-    assert!(matches!(Archive::open(dir, 1 << 30, 0), Err(ArchiveError::Locked(_))));
+    let _first = Archive::open(dir.clone(), 1 << 30, 0, "").unwrap();
+    assert!(matches!(Archive::open(dir, 1 << 30, 0, ""), Err(ArchiveError::Locked(_))));
 }
 
 #[test]
@@ -137,16 +140,16 @@ fn old_segments_and_those_beyond_the_cap_are_deleted_fine_ones_first() {
     for path in [&old, &fine, &coarse] {
         fs::write(path, vec![0; 40_000]).unwrap();
     }
-    drop(Archive::open(dir.clone(), 1 << 30, 0).unwrap());
+    drop(Archive::open(dir.clone(), 1 << 30, 0, "").unwrap());
     assert!(!old.exists() && fine.exists() && coarse.exists());
-    drop(Archive::open(dir.clone(), 60_000, 0).unwrap());
+    drop(Archive::open(dir.clone(), 60_000, 0, "").unwrap());
     assert!(!fine.exists() && coarse.exists());
 }
 
 #[tokio::test]
 async fn a_directory_that_cannot_be_written_is_reported_and_the_relay_lives_on() {
     let (_folder, dir) = scratch();
-    let archive = Archive::open(dir.clone(), 1 << 30, 0).unwrap();
+    let archive = Archive::open(dir.clone(), 1 << 30, 0, "").unwrap();
     let mut state = archive.state();
     // A file in the way of the directory, as permissions do not stop root.
     fs::rename(dir.path(), dir.path().with_extension("moved")).unwrap();
@@ -157,4 +160,69 @@ async fn a_directory_that_cannot_be_written_is_reported_and_the_relay_lives_on()
     archive.store(excerpt(FIRST + 6..FIRST + 12));
     state.changed().await.unwrap();
     assert!(state.borrow_and_update().is_ok());
+}
+
+/// A job that ended when the clock of its relay read an hour more than at its start.
+fn ended_job(id: u32, wall_ms: u64) -> EndedJob {
+    let ended_ms = CLOCK_STARTS_AT_MS + 3_600_000;
+    let mut node = NodePicture::new(name());
+    node.sampled_at_ms = Some(ended_ms);
+    node.history = Some(History::default());
+    node.sampled(ended_ms);
+    let wall_s = i64::try_from((wall_ms + 3_600_000) / 1_000).unwrap();
+    let state = JobState::Ended("COMPLETED".into());
+    let job = Job::new(JobId(id), "alice".into(), state);
+    EndedJob { job: Job { start: Some(wall_s - 600), ended: Some(wall_s), ..job }, nodes: vec![node] }
+}
+
+#[test]
+fn ended_jobs_are_shown_by_the_next_relay_that_watches_the_same() {
+    let (_folder, dir) = scratch();
+    let now_ms = crate::clock::Clock::wall_ms();
+    // The relay before started three hours ago, this one now.
+    let (first, second) = (now_ms - 3 * 3_600_000, now_ms);
+    let archive = |wall_ms: u64, watches: &str| {
+        Archive::open(dir.clone(), 1 << 30, wall_ms - CLOCK_STARTS_AT_MS, watches).unwrap()
+    };
+    let before = archive(first, "alice's jobs");
+    before.store_job(ended_job(7, first));
+    before.store_job(ended_job(8, first));
+    // SLURM reports its exit code later.
+    let mut completed = ended_job(7, first);
+    completed.job.exit = Some("0:0".into());
+    before.store_job(completed.clone());
+    drop(before);
+    assert_eq!(archive(second, "all jobs").take_jobs(), []);
+    let jobs = archive(second, "alice's jobs").take_jobs();
+    assert_eq!(jobs.iter().map(|ended| ended.job.id).collect::<Vec<_>>(), [JobId(7), JobId(8)]);
+    assert_eq!(jobs[0].job, completed.job);
+    // The same moment by this relay's clock.
+    let at_ms = jobs[0].nodes[0].sampled_at_ms.unwrap();
+    assert_eq!(at_ms, CLOCK_STARTS_AT_MS - 2 * 3_600_000);
+    let history = jobs[0].nodes[0].history.as_ref().unwrap();
+    let cpu = history.host.iter().next().unwrap().1;
+    assert_eq!(cpu.points().last().unwrap().0, at_ms);
+    // A week after its end, a job is forgotten.
+    assert_eq!(ended::load(&dir, "alice's jobs", now_ms + 8 * 86_400_000, 0), []);
+}
+
+#[test]
+fn a_damaged_ended_job_is_left_out_and_many_are_trimmed() {
+    let (_folder, dir) = scratch();
+    let now_ms = crate::clock::Clock::wall_ms();
+    for id in 0..60 {
+        ended::store(dir.path(), "", 0, ended_job(id, now_ms - 7_200_000 - u64::from(id) * 60_000)).unwrap();
+    }
+    ended::trim(dir.path(), 1 << 30);
+    let left = |dir: &StateDir| ended::load(dir, "", now_ms, 0).len();
+    assert_eq!(left(&dir), 50);
+    let files = || fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    for (at, path) in files().enumerate().take(3) {
+        let bytes = fs::read(&path).unwrap();
+        let damaged = [&bytes[..bytes.len() / 2], &bytes[..0], b"not a picture"][at];
+        fs::write(&path, damaged).unwrap();
+    }
+    assert_eq!(left(&dir), 47);
+    ended::trim(dir.path(), 0);
+    assert_eq!(left(&dir), 0);
 }

@@ -1,5 +1,6 @@
 //! Writes segments on a thread of its own, so that the event loop never waits for a disk.
 
+use super::ended::{self, EndedJob};
 use super::runs::Runs;
 use super::segment::{FORMAT, Kind, Segment, encode, segments};
 use crate::disk_thread::{DiskThread, Refused};
@@ -15,8 +16,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Excerpts that wait for the disk: those of some minutes.
-const QUEUE: usize = 8;
+/// Items that wait for the disk: the excerpts of some minutes, and the jobs that ended then.
+const QUEUE: usize = 32;
 /// How often the list of runs is renewed; after a crash, a downtime seems to begin that much earlier.
 const RUN_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -26,9 +27,17 @@ pub type Storing = Result<(), Text>;
 /// Stores excerpts. Dropping it completes what is queued.
 #[derive(Debug)]
 pub struct Archive {
-    thread: DiskThread<Excerpt>,
+    thread: DiskThread<Item>,
     state: watch::Sender<Storing>,
     downtimes: Vec<Span>,
+    jobs: Vec<EndedJob>,
+}
+
+/// What is stored.
+#[derive(Debug)]
+enum Item {
+    Excerpt(Excerpt),
+    Ended(Box<EndedJob>),
 }
 
 /// Why a history cannot be stored.
@@ -47,29 +56,35 @@ pub enum ArchiveError {
 
 impl Archive {
     /// Locks a directory and stores excerpts in it, at most about `cap` bytes. `wall_ahead_ms` is the time of day
-    /// minus the relay's clock.
+    /// minus the relay's clock; `watches` tells ended jobs apart that relays with other settings saw.
     ///
     /// # Errors
     /// [`ArchiveError`].
-    pub fn open(dir: StateDir, cap: u64, wall_ahead_ms: u64) -> Result<Self, ArchiveError> {
+    pub fn open(dir: StateDir, cap: u64, wall_ahead_ms: u64, watches: &str) -> Result<Self, ArchiveError> {
         let lock = File::open(dir.private_file("lock")?)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| ArchiveError::Locked(dir.path().display().to_string()))?;
         let (state, _) = watch::channel(Ok(()));
         let runs = Runs::begin(&dir, wall_ms());
         let downtimes = runs.downtimes();
+        let jobs = ended::load(&dir, watches, wall_ms(), wall_ahead_ms);
         let mut writer = SegmentWriter::new(dir, cap, wall_ahead_ms);
-        let reported = state.clone();
-        let thread = DiskThread::start("history", QUEUE, move |excerpts| {
-            writer.run(&excerpts, &reported, runs);
+        let (reported, watches) = (state.clone(), watches.to_owned());
+        let thread = DiskThread::start("history", QUEUE, move |items| {
+            writer.run(&items, &reported, runs, &watches);
             drop(lock);
         })?;
-        Ok(Self { thread, state, downtimes })
+        Ok(Self { thread, state, downtimes, jobs })
     }
 
     /// When no relay stored the history here before this run, in ms since 1970, oldest first.
     pub fn downtimes(&self) -> &[Span] {
         &self.downtimes
+    }
+
+    /// Takes the jobs that an earlier relay saw end, oldest first.
+    pub fn take_jobs(&mut self) -> Vec<EndedJob> {
+        std::mem::take(&mut self.jobs)
     }
 
     /// Whether storing works; changes with it.
@@ -79,7 +94,16 @@ impl Archive {
 
     /// Stores an excerpt; while the disk does not keep up, it is dropped.
     pub fn store(&self, excerpt: Excerpt) {
-        if self.thread.pass(excerpt) == Err(Refused::Full) {
+        self.pass(Item::Excerpt(excerpt));
+    }
+
+    /// Stores an ended job; while the disk does not keep up, it is dropped.
+    pub fn store_job(&self, ended: EndedJob) {
+        self.pass(Item::Ended(Box::new(ended)));
+    }
+
+    fn pass(&self, item: Item) {
+        if self.thread.pass(item) == Err(Refused::Full) {
             report(&self.state, Err("the disk is too slow to store the history".into()));
         }
     }
@@ -117,7 +141,7 @@ impl SegmentWriter {
         Self { dir, cap, wall_ahead_ms, open: Vec::new() }
     }
 
-    fn run(&mut self, excerpts: &Receiver<Excerpt>, state: &watch::Sender<Storing>, mut runs: Runs) {
+    fn run(&mut self, items: &Receiver<Item>, state: &watch::Sender<Storing>, mut runs: Runs, watches: &str) {
         self.trim(wall_ms());
         let mut recorded = None::<Instant>;
         loop {
@@ -125,19 +149,21 @@ impl SegmentWriter {
                 recorded = Some(Instant::now());
                 self.record(state, &mut runs);
             }
-            match excerpts.recv_timeout(RUN_INTERVAL) {
-                Ok(excerpt) => {
-                    let stored = self.store(excerpt, wall_ms());
-                    self.report(state, stored);
+            let stored = match items.recv_timeout(RUN_INTERVAL) {
+                Ok(Item::Excerpt(excerpt)) => self.store(excerpt, wall_ms()),
+                Ok(Item::Ended(ended)) => {
+                    ended::trim(self.dir.path(), self.cap);
+                    ended::store(self.dir.path(), watches, self.wall_ahead_ms, *ended)
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => break,
-            }
+            };
+            self.report(state, stored);
         }
         self.record(state, &mut runs);
     }
 
-    /// A full disk may have room for this and nothing else, so that success says nothing.
+    /// Records that this run lasts. A full disk may have room for this and nothing else, so that success says nothing.
     fn record(&self, state: &watch::Sender<Storing>, runs: &mut Runs) {
         if let Err(error) = runs.record(wall_ms()) {
             self.report(state, Err(error));

@@ -4,7 +4,7 @@ mod sample_groups;
 mod scope;
 mod subscribers;
 
-use crate::archive::Archive;
+use crate::archive::{Archive, EndedJob};
 use crate::clock::Clock;
 use crate::fleet::{Event, Fleet, NodeEvent};
 use crate::live::{Hub, JobUsage, Request, TopicFeed};
@@ -219,6 +219,10 @@ impl EventLoop {
             .take_excerpts(now_ms, is_last)
             .into_iter()
             .for_each(|excerpt| archive.store(excerpt));
+        self.fleet
+            .take_ended()
+            .into_iter()
+            .for_each(|(job, nodes)| archive.store_job(EndedJob { job, nodes }));
     }
 
     /// Returns whether a group of nodes has reported completely.

@@ -15,6 +15,8 @@ const KEPT_NODES: usize = 256;
 pub struct JobList {
     list: Vec<Job>,
     kept: BTreeMap<JobId, Vec<NodePicture>>,
+    /// Ended jobs that are new, or about which SLURM reported more.
+    updated: BTreeSet<JobId>,
 }
 
 impl JobList {
@@ -57,6 +59,7 @@ impl JobList {
         let ended_from = jobs.partition_point(|job| !matches!(job.state, JobState::Ended(_)));
         jobs.truncate(ended_from + KEPT_JOBS);
         self.forget_oldest(&jobs, switched);
+        self.note_updates(&jobs);
         let changed = self.list != jobs;
         self.list = jobs;
         changed
@@ -85,6 +88,30 @@ impl JobList {
         }
         self.kept.insert(job.id, old.nodes.iter().filter_map(|node| picture_of(job, node)).collect());
         true
+    }
+
+    /// Lists jobs that an earlier relay saw end, with the last picture of their nodes.
+    pub fn restore(&mut self, jobs: impl IntoIterator<Item = (Job, Vec<NodePicture>)>) {
+        for (job, nodes) in jobs {
+            if self.get(job.id).is_none() {
+                self.kept.insert(job.id, nodes);
+                self.list.push(job);
+            }
+        }
+        self.list.sort_by_key(order);
+    }
+
+    /// Takes the ended jobs that have a last picture and are new or changed since the last call.
+    pub fn take_updated(&mut self) -> Vec<(Job, Vec<NodePicture>)> {
+        let ids = std::mem::take(&mut self.updated);
+        ids.iter().filter_map(|id| Some((self.get(*id)?.clone(), self.kept.get(id)?.clone()))).collect()
+    }
+
+    fn note_updates(&mut self, jobs: &[Job]) {
+        let is_new = |job: &&Job| self.kept.contains_key(&job.id) && self.get(job.id) != Some(*job);
+        let updated: Vec<_> = jobs.iter().filter(is_new).map(|job| job.id).collect();
+        self.updated.extend(updated);
+        self.updated.retain(|id| self.kept.contains_key(id));
     }
 
     fn forget_oldest(&mut self, jobs: &[Job], switched: &mut BTreeSet<JobId>) {

@@ -100,6 +100,18 @@ impl Fleet {
         self.reports.take_finished()
     }
 
+    /// Lists jobs that an earlier relay saw end, with the last picture of their nodes, as long as SLURM lists no other
+    /// run of them.
+    pub fn restore_ended(&mut self, jobs: impl IntoIterator<Item = (Job, Vec<NodePicture>)>) {
+        self.jobs.restore(jobs);
+    }
+
+    /// Takes the jobs that have ended, or about whose end SLURM reported more, since the last call, with the last
+    /// picture of their nodes.
+    pub fn take_ended(&mut self) -> Vec<(Job, Vec<NodePicture>)> {
+        self.jobs.take_updated()
+    }
+
     /// Returns records that could not be stored, to be taken again.
     pub fn put_back_records(&mut self, records: Vec<JobRecord>) {
         self.reports.put_back(records);

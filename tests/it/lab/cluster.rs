@@ -167,7 +167,26 @@ async fn an_nvnodetop_users_jobs_come_and_go_while_the_page_is_open() -> Result<
     ensure!(process(&kept.nodes[0]), "with its process");
     ensure!(kept.nodes[0].history.is_some(), "and its past");
     let node = kept.nodes[0].name.clone();
-    none_left(&site, &[node.as_str()], Duration::from_secs(30)).await
+    none_left(&site, &[node.as_str()], Duration::from_secs(30)).await?;
+
+    // The next relay shows the job as the one before did, with its graphs.
+    relay.stop()?;
+    drop(relay);
+    let relay = site.relay("alice")?;
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
+    client.subscribe(&[Topic::Overview, Topic::Job(id)]).await?;
+    client
+        .until(&Topic::Overview, "the ended job", |known| job(&known.picture, id).is_some_and(ended))
+        .await?;
+    let restored =
+        client.until(&Topic::Job(id), "its picture", |known| !known.picture.nodes.is_empty()).await?;
+    ensure!(restored.nodes[0].gpus == kept.nodes[0].gpus, "the same GPUs: {:?}", restored.nodes[0].gpus);
+    let util = |node: &NodePicture| -> Option<Vec<_>> {
+        let trace = node.history.as_ref()?.gpu(0, GpuField::Util)?;
+        Some(trace.points().map(|(_, cell)| cell).collect())
+    };
+    ensure!(util(&restored.nodes[0]) == util(&kept.nodes[0]), "with the same past");
+    Ok(())
 }
 
 /// Mounts another file system over a folder of a node, but keeps the files that SSH logins need.
