@@ -138,7 +138,8 @@ fn Launcher() -> impl IntoView {
     });
     move || {
         let launcher = launcher_text(&selected.get()?)?;
-        Some(view! { <span class="hide-s foot__launcher" title=launcher.clone()>{launcher}</span> })
+        let title = launcher.clone();
+        Some(view! { <span class="hide-s foot__launcher" title=title>{launcher}</span> })
     }
 }
 
