@@ -55,7 +55,9 @@ impl ProcessInfo {
     pub fn read(context: &mut ProcContext, pid: u32, stat: &Stat) -> Self {
         let folder = context.proc.join(pid.to_string());
         let uid = fs::metadata(&folder).map(|meta| meta.uid()).map_err(failed);
-        let own = uid.as_ref().is_ok_and(|uid| *uid == context.own_uid);
+        // The folders of processes that have changed their uids belong to root as well.
+        let runs_as_owner = || context.own_uid != 0 || stat::runs_as(&folder, 0);
+        let own = uid.as_ref().is_ok_and(|uid| *uid == context.own_uid) && runs_as_owner();
         let not_ours = || if own { Reading::NotYet } else { Reading::Failed(OF_ANOTHER_USER.into()) };
         let started = context.boot_ms.map(|boot| stat::started_ms(boot, stat.started_ticks));
         let mut info = Self {

@@ -2,7 +2,7 @@
 //! tasks of steps, also before they use a GPU.
 
 use super::info::ProcContext;
-use super::stat::Stat;
+use super::stat::{self, Stat};
 use crate::proc::devices::NamedDevices;
 use crate::proc::environ::Environ;
 use crate::proc::job::CgroupJob;
@@ -78,7 +78,7 @@ impl OwnProcess {
 
     fn read(context: &mut ProcContext, pid: u32, stat: Stat) -> Self {
         let folder = context.proc.join(pid.to_string());
-        let devices = runs_as(&folder, context.own_uid).then(|| devices(context, &folder)).flatten();
+        let devices = stat::runs_as(&folder, context.own_uid).then(|| devices(context, &folder)).flatten();
         Self { started_ticks: stat.started_ticks, program: (stat.comm, stat.layout), devices }
     }
 }
@@ -103,15 +103,6 @@ fn own_pids(proc: &Path, own_uid: u32) -> Vec<u32> {
         (entry.metadata().ok()?.uid() == own_uid).then_some(pid)
     });
     pids.take(MAX_OWN).collect()
-}
-
-/// Whether all uids of a process are the user's. The folder of a process that has changed its uid belongs to root,
-/// so that it does not tell root's processes from others.
-fn runs_as(folder: &Path, own_uid: u32) -> bool {
-    let status = fs::read(folder.join("status")).unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let Some(uids) = status.lines().find_map(|line| line.strip_prefix("Uid:")) else { return false };
-    uids.split_ascii_whitespace().all(|uid| uid.parse() == Ok(own_uid))
 }
 
 /// The union of what the processes of each job name.
