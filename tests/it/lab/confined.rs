@@ -85,13 +85,18 @@ async fn until_probes(site: &Site, count: usize) -> Result<()> {
 /// Looks at the node's page, and at those of both jobs there: each has its GPU and its process.
 async fn look_at_both(page: &LabPage<'_>, jobs: [JobId; 2]) -> Result<()> {
     let limits = format!("2 of 4 GPUs visible: those of jobs {}, {}", jobs[0], jobs[1]);
-    page.shows(&format!("/node/{NODE}"), &["A100-SXM4-80GB", "python3", &limits], "lab-confined-node")
-        .await?;
+    page.shows(
+        &format!("/node/{NODE}"),
+        &["A100-SXM4-80GB", "python3", "Σ of 160", &limits],
+        "lab-confined-node",
+    )
+    .await?;
     let rows = "[...document.querySelectorAll('.grid--gpus tbody tr:not(.grid__space)')].length";
     ensure!(page.text(rows).await? == "2", "a GPU of each job");
-    for (job, picture) in jobs.iter().zip(["lab-confined-first", "lab-confined-second"]) {
-        let path = format!("/job/{job}/node/{NODE}");
-        page.shows(&path, &["1 GPU", "python3"], picture).await?;
+    for (own, picture) in [(0, "lab-confined-first"), (1, "lab-confined-second")] {
+        let path = format!("/job/{}/node/{NODE}", jobs[own]);
+        let other = format!("of {} · ", jobs[1 - own]);
+        page.shows(&path, &["Σ of 80", "python3", &other], picture).await?;
     }
     Ok(())
 }

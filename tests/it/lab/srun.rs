@@ -50,7 +50,7 @@ async fn a_node_without_sshd_is_watched_through_a_step_of_its_job() -> Result<()
     );
 
     if let Some(page) = LabPage::open_or_skip(&relay).await? {
-        let texts = ["A100-SXM4-80GB", "python3", "probes started with srun"];
+        let texts = ["A100-SXM4-80GB", "python3", "Σ of 80", "probes started with srun"];
         page.shows(&format!("/job/{}/node/{NODE}", jobs[0]), &texts, "lab-srun").await?;
         page.close().await?;
     }
