@@ -27,6 +27,8 @@ const ALWAYS_FIT: usize = 512;
 const READINGS_BYTES: usize = 9 * 48;
 /// Maximum size of a gap in JSON.
 const GAP_BYTES: usize = 700;
+/// Maximum size of the devices of jobs in JSON.
+const DEVICES_BYTES: usize = 96 << 10;
 /// Maximum time between two health reports without change.
 const HEALTH_INTERVAL_NS: u64 = 60_000_000_000;
 
@@ -182,7 +184,8 @@ impl Sampler {
             now.mono_ns.saturating_sub(sent.mono_ns) >= LIST_INTERVAL_NS * intervals as u64
         };
         let differs = |sent: &ProcessList| {
-            sent.gaps != now.gaps || process::facts_changed(&sent.processes, &now.processes)
+            (&sent.gaps, &sent.job_devices) != (&now.gaps, &now.job_devices)
+                || process::facts_changed(&sent.processes, &now.processes)
         };
         let listed = self.sent.as_ref().filter(|sent| !stale(sent) && !differs(sent));
         let Some(listed) = listed else {
@@ -201,8 +204,11 @@ impl Sampler {
 
     /// Returns the last list that was sent, with a new time and new gaps.
     pub fn last_processes(&self, mono_ns: u64, gaps: Vec<GpuGap>) -> ProcessList {
-        let processes = self.sent.as_ref().map(|sent| sent.processes.clone()).unwrap_or_default();
-        ProcessList { mono_ns, processes, gaps }
+        let (processes, job_devices) = match &self.sent {
+            Some(sent) => (sent.processes.clone(), sent.job_devices.clone()),
+            None => Default::default(),
+        };
+        ProcessList { mono_ns, processes, gaps, job_devices }
     }
 
     /// GPUs and instances of the last inventory.
@@ -269,7 +275,7 @@ fn limit(list: &mut ProcessList) {
     let same_gpu = |a: &ProcessSample, b: &ProcessSample| a.facts.gpu == b.facts.gpu;
     let by_gpu: Vec<Vec<usize>> =
         list.processes.chunk_by(same_gpu).map(|chunk| chunk.iter().map(size).collect()).collect();
-    let room = MAX_WHOLE.saturating_sub(GAP_BYTES * (list.gaps.len() + by_gpu.len() + 1));
+    let room = MAX_WHOLE.saturating_sub(DEVICES_BYTES + GAP_BYTES * (list.gaps.len() + by_gpu.len() + 1));
     let mut most = list.processes.len();
     let cap = loop {
         let cap = bound::fair_cap(by_gpu.iter().map(Vec::len), most);
@@ -398,7 +404,7 @@ mod tests {
         let list = |second: u64, processes| ProcessList {
             mono_ns: second * 1_000_000_000,
             processes,
-            gaps: Vec::new(),
+            ..ProcessList::default()
         };
         let mut sent =
             |second: u64, processes: Vec<ProcessSample>| match sampler.processes(list(second, processes)) {
@@ -437,7 +443,7 @@ mod tests {
         let list = |mono_ns| ProcessList {
             mono_ns,
             processes: all.clone().map(process).collect(),
-            gaps: Vec::new(),
+            ..ProcessList::default()
         };
         let mut sampler = sampler();
         let Some(ProcessUpdate::List(line)) = sampler.processes(list(1)) else {
@@ -461,7 +467,7 @@ mod tests {
         let gap = GpuGap { gpu: GpuUuid::new("A"), gap: ProcessGap::Failed("unknown error".into()) };
         let mut sent = |mono_ns, gaps| {
             matches!(
-                sampler.processes(ProcessList { mono_ns, processes: Vec::new(), gaps }),
+                sampler.processes(ProcessList { mono_ns, gaps, ..ProcessList::default() }),
                 Some(ProcessUpdate::List(_))
             )
         };

@@ -30,8 +30,8 @@ pub use field::{Cell, Field, Row};
 pub use id::{GpuUuid, IdError, JobId, NodeName};
 pub use live::{frame, handshake};
 pub use model::{
-    cluster, confinement, gpu, history, host, job, picture, process, range, replay, report, request, share,
-    source, trace, unattributed,
+    cluster, confinement, gpu, history, host, job, job_devices, picture, process, range, replay, report,
+    request, share, source, trace, unattributed,
 };
 pub use picture::Picture;
 pub use reading::{FailureReason, Reading};

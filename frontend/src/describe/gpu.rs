@@ -1,12 +1,12 @@
 //! The details of a GPU in groups: utilisation, memory, power, temperature, clocks, traffic, modes, identity.
 
 use super::fact::{self, Emphasis, Fact, FactGroup, bytes, energy, rate, yes_no};
-use crate::domain::ownership;
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use crate::domain::throttle::ThrottleSummary;
+use crate::domain::{flags, ownership};
 use nodeglass_protocol::field::{Field as _, Group, Vendors, Wording};
-use nodeglass_protocol::gpu::Virtualization;
+use nodeglass_protocol::gpu::{VgpuLicense, Virtualization};
 use nodeglass_protocol::picture::{GpuPicture, NodeFacts};
 use nodeglass_protocol::{GpuField as F, Reading, Text, Vendor};
 
@@ -336,6 +336,7 @@ fn modes(gpu: &GpuPicture) -> FactGroup {
         Fact::read("Confidential computing", &facts.confidential, yes_no),
         Fact::read("Virtualization", &facts.virtualization, |mode| virtualization(*mode).to_owned()),
     ];
+    entries.extend(license(gpu));
     if let Some(mig) = &facts.mig {
         entries.push(Fact::new(
             "MIG instance",
@@ -346,6 +347,23 @@ fn modes(gpu: &GpuPicture) -> FactGroup {
         entries.extend(facts.mig_parent.as_ref().map(|parent| Fact::new("Part of", parent.as_str())));
     }
     FactGroup::new("Modes", entries)
+}
+
+/// Returns the license for the vGPU software, if the driver has a licensable product.
+fn license(gpu: &GpuPicture) -> Option<Fact> {
+    let VgpuLicense { is_licensed, product, expires } = &gpu.health.license;
+    let state = |is_licensed: &bool| match (is_licensed, expires) {
+        (false, _) => "not licensed".to_owned(),
+        (true, Reading::Value(expires)) => format!("licensed until {expires} GMT"),
+        (true, _) => "licensed".to_owned(),
+    };
+    let is_missing = flags::is_unlicensed(gpu);
+    let consequence = "the driver lowers the performance over time and may disable CUDA";
+    let parts = [product.value().map_or("", Text::as_str), if is_missing { consequence } else { "" }];
+    let note: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let fact = Fact::read("vGPU license", is_licensed, state).with_note(note.join(": "));
+    let is_known = matches!(is_licensed, Reading::Value(_) | Reading::Failed(_));
+    is_known.then(|| fact.with_emphasis_if(is_missing, Emphasis::Warning))
 }
 
 fn virtualization(mode: Virtualization) -> &'static str {
@@ -525,6 +543,33 @@ mod tests {
         let group = owners(&gpu, &around());
         assert_eq!(group.facts[0].value, "name of 17");
         assert_eq!(group.facts[0].note, "allocated by SLURM");
+    }
+
+    #[test]
+    fn a_missing_license_is_a_warning_that_says_what_it_costs() {
+        let mut gpu = GpuPicture::default();
+        assert!(license(&gpu).is_none());
+        gpu.facts.virtualization = Reading::Value(Virtualization::VgpuGuest);
+        gpu.health.license = VgpuLicense {
+            is_licensed: Reading::Value(true),
+            product: Reading::Value("NVIDIA Virtual Compute Server".into()),
+            expires: Reading::Value("2026-12-31 13:05:00".into()),
+        };
+        let fact = license(&gpu).unwrap();
+        assert_eq!(
+            (fact.value.as_str(), fact.emphasis),
+            ("licensed until 2026-12-31 13:05:00 GMT", Emphasis::Plain)
+        );
+        assert_eq!(fact.note, "NVIDIA Virtual Compute Server");
+        gpu.health.license.is_licensed = Reading::Value(false);
+        let fact = license(&gpu).unwrap();
+        assert_eq!((fact.value.as_str(), fact.emphasis), ("not licensed", Emphasis::Warning));
+        let note =
+            "NVIDIA Virtual Compute Server: the driver lowers the performance over time and may disable CUDA";
+        assert_eq!(fact.note, note);
+        assert_eq!(status_of(&gpu, &[]).0, Severity::Warning);
+        gpu.health.license.is_licensed = Reading::Unsupported;
+        assert!(license(&gpu).is_none(), "a driver without vGPUs");
     }
 
     #[test]

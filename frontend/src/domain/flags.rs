@@ -2,6 +2,7 @@
 
 use crate::domain::severity::Severity;
 use crate::domain::text;
+use nodeglass_protocol::gpu::Virtualization;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuField, Reading};
 
@@ -40,6 +41,8 @@ pub enum FlagKind {
     NvLinkDown,
     /// Fewer PCIe lanes than GPU and slot have.
     PcieNarrow,
+    /// A vGPU without a license.
+    Unlicensed,
     /// The software power cap.
     PowerCap,
     /// Corrected memory errors.
@@ -61,6 +64,7 @@ impl FlagKind {
             Self::Slowdown => "slowed down",
             Self::NvLinkDown => "NVLink down",
             Self::PcieNarrow => "PCIe narrow",
+            Self::Unlicensed => "no vGPU license",
             Self::PowerCap | Self::EccCorrected | Self::Other => return None,
         })
     }
@@ -97,6 +101,11 @@ pub fn for_gpu(node: &NodePicture, gpu: &GpuPicture) -> Vec<Flag> {
     add_memory_repairs(gpu, &mut flags);
     add_throttling(reasons, &mut flags);
     add_links(node, gpu, &mut flags);
+    if is_unlicensed(gpu) {
+        let why =
+            "This vGPU has no license: the driver lowers its performance over time and may disable CUDA.";
+        flags.push(Flag::new(FlagKind::Unlicensed, "no license", Severity::Warning, why));
+    }
     if reasons & reason::SW_POWER_CAP != 0 {
         let why = "Works at its power limit, as busy GPUs do.";
         flags.push(Flag::new(FlagKind::PowerCap, "PWR cap", Severity::Ok, why));
@@ -140,6 +149,12 @@ fn add_throttling(reasons: u64, flags: &mut Vec<Flag>) {
     if has(reason::HW_SLOWDOWN) && !has(named) {
         warn(FlagKind::Slowdown, "!SLOW", "The hardware lowers the clocks and reports no reason.");
     }
+}
+
+/// Returns whether it is a vGPU of this machine without a license. A whole GPU needs one for graphics only.
+pub fn is_unlicensed(gpu: &GpuPicture) -> bool {
+    let is_guest = gpu.facts.virtualization == Reading::Value(Virtualization::VgpuGuest);
+    is_guest && gpu.health.license.is_licensed == Reading::Value(false)
 }
 
 /// Returns the numbers of a GPU's NVLinks that are down, although they are wired: others of the same GPU, or the
@@ -284,6 +299,19 @@ mod tests {
         gpu.facts.pcie_width_max = Reading::Value(16);
         assert_eq!(of(&gpu)[1].text, "PCIe ×8");
         assert_eq!(of(&gpu).len(), 2);
+    }
+
+    #[test]
+    fn only_a_vgpu_without_a_license_is_flagged() {
+        let mut gpu = GpuPicture::default();
+        gpu.facts.virtualization = Reading::Value(Virtualization::VgpuGuest);
+        assert!(of(&gpu).is_empty(), "it is not known");
+        gpu.health.license.is_licensed = Reading::Value(true);
+        assert!(of(&gpu).is_empty());
+        gpu.health.license.is_licensed = Reading::Value(false);
+        assert_eq!((of(&gpu)[0].text.as_str(), of(&gpu)[0].severity), ("no license", Severity::Warning));
+        gpu.facts.virtualization = Reading::Value(Virtualization::PassThrough);
+        assert!(of(&gpu).is_empty(), "a whole GPU computes without");
     }
 
     #[test]

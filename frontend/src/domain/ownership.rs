@@ -104,6 +104,7 @@ pub fn evidence_text(by: Evidence) -> &'static str {
         Evidence::GresIndex => "allocated by SLURM",
         Evidence::Process => "a process of the job runs on it",
         Evidence::DeviceCgroup => "the job's processes may open it",
+        Evidence::VisibleDevices => "the environment of the job's processes names it",
         Evidence::WholeNode => "the job has every GPU of the node",
     }
 }

@@ -2,7 +2,12 @@
 
 use nodeglass_protocol::process::Rank;
 use nodeglass_protocol::{JobId, Text};
-use std::{fs, path::Path};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Maximum size that is read; variables beyond it are left out.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The environment at `exec`.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +43,17 @@ impl Environ {
 
     /// Reads the environment from a `/proc/PID` folder; empty if it cannot be read.
     pub fn read(folder: &Path) -> Self {
-        Self::of(fs::read(folder.join("environ")).unwrap_or_default())
+        Self::read_from(&folder.join("environ")).unwrap_or_default()
+    }
+
+    fn read_from(path: &Path) -> io::Result<Self> {
+        let mut raw = Vec::new();
+        File::open(path)?.take(MAX_BYTES).read_to_end(&mut raw)?;
+        if raw.len() as u64 == MAX_BYTES {
+            // The last value may be cut.
+            raw.truncate(raw.iter().rposition(|byte| *byte == 0).unwrap_or(0));
+        }
+        Ok(Self(raw))
     }
 
     /// Iterates over the variables.
@@ -131,6 +146,15 @@ mod tests {
         assert_eq!((found.job(), found.step()), (Some(JobId(77)), Some("batch".into())));
         assert_eq!(environ(&["SLURM_STEP_ID=3"]).step(), Some("3".into()));
         assert_eq!(environ(&["XSLURM_JOB_ID=77", "SLURM_JOB_IDX=3", "=x", ""]).job(), None);
+    }
+
+    #[test]
+    fn a_value_that_is_cut_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let filler = "x".repeat(usize::try_from(MAX_BYTES).unwrap() - "A=\0B=1".len());
+        std::fs::write(folder.path().join("environ"), format!("A={filler}\0B=12\0")).unwrap();
+        let read = Environ::read(folder.path());
+        assert_eq!((read.get("A").map(str::len), read.get("B")), (Some(filler.len()), None));
     }
 
     proptest! {

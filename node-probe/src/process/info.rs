@@ -55,7 +55,9 @@ impl ProcessInfo {
     pub fn read(context: &mut ProcContext, pid: u32, stat: &Stat) -> Self {
         let folder = context.proc.join(pid.to_string());
         let uid = fs::metadata(&folder).map(|meta| meta.uid()).map_err(failed);
-        let own = uid.as_ref().is_ok_and(|uid| *uid == context.own_uid);
+        // The folders of processes that have changed their uids belong to root as well.
+        let runs_as_owner = || context.own_uid != 0 || stat::runs_as(&folder, 0);
+        let own = uid.as_ref().is_ok_and(|uid| *uid == context.own_uid) && runs_as_owner();
         let not_ours = || if own { Reading::NotYet } else { Reading::Failed(OF_ANOTHER_USER.into()) };
         let started = context.boot_ms.map(|boot| stat::started_ms(boot, stat.started_ticks));
         let mut info = Self {
@@ -114,11 +116,7 @@ impl ProcessInfo {
     fn assign(&mut self, context: &mut ProcContext, cgroup: &str, environ: Option<&Environ>) {
         let cgroup_job = CgroupJob::of(cgroup);
         let by_environ = environ.and_then(Environ::job);
-        let by_sluid = || cgroup_job.sluid.as_ref().and_then(|sluid| context.job_of(sluid, cgroup));
-        self.job = cgroup_job.job.or(by_environ).or_else(by_sluid).or(self.job);
-        if let (Some(sluid), Some(job)) = (cgroup_job.sluid, by_environ) {
-            context.jobs_by_sluid.insert(sluid, job);
-        }
+        self.job = context.job_of_process(&cgroup_job, by_environ, cgroup).or(self.job);
         self.step = cgroup_job.step.or_else(|| environ.and_then(Environ::step)).or(self.step.take());
         let step = self.step.as_ref().map(Text::as_str);
         self.rank = environ.and_then(|environ| environ.rank(step)).or(self.rank);
@@ -144,6 +142,20 @@ impl ProcessInfo {
 }
 
 impl ProcContext {
+    /// Returns the job of a process from its cgroup, else from its environment.
+    pub fn job_of_process(
+        &mut self,
+        cgroup_job: &CgroupJob,
+        by_environ: Option<JobId>,
+        cgroup: &str,
+    ) -> Option<JobId> {
+        let Some(sluid) = &cgroup_job.sluid else { return cgroup_job.job.or(by_environ) };
+        if let Some(job) = by_environ {
+            self.jobs_by_sluid.insert(sluid.clone(), job);
+        }
+        cgroup_job.job.or(by_environ).or_else(|| self.job_of(sluid, cgroup))
+    }
+
     /// Returns the job of a SLUID, from the cache or from an own process in the same cgroup.
     fn job_of(&mut self, sluid: &str, cgroup: &str) -> Option<JobId> {
         if let Some(job) = self.jobs_by_sluid.get(sluid) {

@@ -6,6 +6,7 @@
 mod container;
 pub(crate) mod info;
 mod inspector;
+mod job_devices;
 pub(crate) mod stat;
 pub(crate) mod user;
 
@@ -13,6 +14,7 @@ use crate::clock;
 use crate::source::bound;
 use crate::source::{GpuProcess, GpuProcessList, UnreadList};
 use info::{ProcContext, ProcessInfo};
+use job_devices::DeviceSearch;
 use nodeglass_protocol::probe::{
     MAX_PROCESSES, ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample,
 };
@@ -50,6 +52,7 @@ pub struct ProcessTable {
     known: HashMap<u32, TrackedProcess>,
     /// Entries of the last list, for GPUs whose list cannot be read.
     listed: Vec<(GpuUuid, u32, ProcessKind)>,
+    device_search: DeviceSearch,
 }
 
 /// A process in the last list.
@@ -79,7 +82,8 @@ impl ProcessTable {
         let own_uid = rustix::process::geteuid().as_raw();
         let context = ProcContext { proc, cgroups, own_uid, boot_ms, jobs_by_sluid: HashMap::new() };
         let page_bytes = rustix::param::page_size() as u64;
-        Self { context, page_bytes, known: HashMap::new(), listed: Vec::new() }
+        let device_search = DeviceSearch::default();
+        Self { context, page_bytes, known: HashMap::new(), listed: Vec::new(), device_search }
     }
 
     /// Resolves all processes and removes those that are gone.
@@ -115,7 +119,8 @@ impl ProcessTable {
             .map(|gpu_process| (gpu_process.gpu.clone(), gpu_process.pid, gpu_process.kind))
             .collect();
         let processes = gpu_processes.into_iter().map(|gpu_process| self.sample(gpu_process)).collect();
-        ProcessList { mono_ns, processes, gaps }
+        let job_devices = self.device_search.devices(now_ns, &mut self.context).to_vec();
+        ProcessList { mono_ns, processes, gaps, job_devices }
     }
 
     /// Adds processes from the last successful read of a list that failed now, unless they have

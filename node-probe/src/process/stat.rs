@@ -1,4 +1,4 @@
-//! Parser of `/proc/PID/stat`, one read of which yields all changing values of a process.
+//! Parser of `/proc/PID/stat`, one read of which yields all changing values of a process, and of its uids.
 
 use nodeglass_protocol::process::ProcessState;
 use std::{fs, path::Path};
@@ -53,6 +53,15 @@ impl Stat {
             layout: [48, 50].map(|field| number(field).unwrap_or(0)),
         })
     }
+}
+
+/// Whether all uids of a process are the user's. The folder of a process that has changed its uid belongs to root,
+/// so that it does not tell root's processes from others.
+pub fn runs_as(folder: &Path, own_uid: u32) -> bool {
+    let status = fs::read(folder.join("status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let Some(uids) = status.lines().find_map(|line| line.strip_prefix("Uid:")) else { return false };
+    uids.split_ascii_whitespace().all(|uid| uid.parse() == Ok(own_uid))
 }
 
 /// Boot time in ms since 1970 (`btime` of `/proc/stat`).

@@ -51,6 +51,8 @@ impl Proc {
         fields[44] = layout;
         let fields: Vec<String> = fields.iter().map(u64::to_string).collect();
         self.file(pid, "stat", &format!("{pid} ({name}) {state} {}", fields.join(" ")));
+        let uid = rustix::process::geteuid().as_raw();
+        self.file(pid, "status", &format!("Name:\t{name}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"));
     }
 
     fn file(&self, pid: u32, name: &str, text: &str) {
@@ -110,6 +112,24 @@ fn cpu_usage_is_measured_since_the_last_sample() {
     assert_eq!(look(10, 1_000), Reading::NotYet);
     assert_eq!(look(12, 1_500), Reading::Value(250));
     assert_eq!(look(14, 1_500), Reading::Value(0));
+}
+
+#[test]
+fn a_process_of_another_uid_is_not_roots_although_its_folder_is() {
+    let proc = Proc::new();
+    proc.stat(7, "python", 'S', 1_000, 50, 1);
+    proc.file(7, "cmdline", "python\0secret\0");
+    let args = || {
+        let mut process_table = proc.process_table();
+        process_table.context.own_uid = 0;
+        process_table.look_at(SECOND, vec![gpu_process(7)])[0].facts.args.clone()
+    };
+    proc.file(7, "status", "Uid:\t0\t0\t0\t0\n");
+    // The folder is root's only if root runs this test.
+    let is_root = rustix::process::geteuid().is_root();
+    assert_eq!(args().value().is_some(), is_root);
+    proc.file(7, "status", "Uid:\t2001\t2001\t0\t2001\n");
+    assert_eq!(args(), Reading::Failed(OF_ANOTHER_USER.into()));
 }
 
 #[test]

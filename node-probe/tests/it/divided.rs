@@ -3,7 +3,10 @@
 use crate::harness::Node;
 use nodeglass_protocol::Reading::{Unsupported, Value};
 use nodeglass_protocol::gpu::MigFacts;
+use nodeglass_protocol::probe::JobDevices;
+use nodeglass_protocol::{GpuUuid, JobId};
 use serde_json::{Value as Json, json};
+use std::process::Command;
 
 fn divided() -> Json {
     let inner = json!({"pid": 4_000_001, "mem_mib": 50});
@@ -66,4 +69,32 @@ fn a_utilization_of_zero_in_mig_mode_is_ignored() {
     let state = json!({"gpus": [{"util": 0, "board": {"mig_mode": true}}]});
     let sample = Node::new(&state).start(&[]).sample(|sample| !sample.gpus.is_empty());
     assert_eq!((&sample.gpus[0].util_pct, &sample.gpus[0].temp_c), (&Unsupported, &Value(31)));
+}
+
+#[test]
+fn the_instances_that_a_job_may_see_are_stated_before_it_uses_them() {
+    let instance = "MIG-4f2a7f0e-9c11-5c6e-a3f4-0d5e1d2b7a10";
+    let state = json!({"driver": "580.90.07", "gpus": [{"card": "h100", "mig": [
+        {"profile": "1g.10gb", "uuid": instance, "gi": 7},
+    ]}]});
+    let mut task = Command::new("sleep")
+        .arg("600")
+        .env("SLURM_JOB_ID", "4000017")
+        .env("SLURM_STEP_ID", "0")
+        .env("SLURM_STEP_GPUS", "3")
+        .env("CUDA_VISIBLE_DEVICES", instance)
+        .spawn()
+        .unwrap();
+    let node = Node::new(&state);
+    let mut probe = node.start(&[]);
+    let is_it = |devices: &JobDevices| devices.job == JobId(4_000_017);
+    let list = probe.processes(|list| list.job_devices.iter().any(is_it));
+    task.kill().unwrap();
+    task.wait().unwrap();
+    let devices = list.job_devices.iter().find(|devices| is_it(devices)).unwrap();
+    assert_eq!((&*devices.gres_indices, &*devices.uuids), (&[3][..], &[GpuUuid::new(instance)][..]));
+    assert!(list.processes.is_empty(), "it does not use a GPU");
+    // Its end is noticed as well.
+    let ended = probe.processes(|list| !list.job_devices.iter().any(is_it));
+    assert!(ended.mono_ns > list.mono_ns);
 }

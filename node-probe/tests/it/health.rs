@@ -2,7 +2,7 @@
 
 use crate::harness::Node;
 use nodeglass_protocol::Reading::{self, Failed, Unsupported, Value};
-use nodeglass_protocol::gpu::{Vgpu, Virtualization};
+use nodeglass_protocol::gpu::{Vgpu, VgpuLicense, Virtualization};
 use nodeglass_protocol::probe::{GpuHealth, ProbeLine};
 use serde_json::json;
 
@@ -47,6 +47,7 @@ fn every_health_reading_follows_the_driver() {
         bar1_total_bytes: Value(65_536 << 20),
         nvlinks: ill.nvlinks.clone(),
         vgpus: Vec::new(),
+        license: VgpuLicense::unsupported(),
     };
     assert_eq!(ill, wanted);
     let links: Vec<_> = ill.nvlinks.iter().map(|link| (link.link, &link.up, &link.errors)).collect();
@@ -135,4 +136,26 @@ fn the_vgpus_of_a_host_have_their_machines_memory_and_license() {
     node.set(&state(json!([vgpu("vm-c", 1_024, true)])));
     let health = probe.health(|report| report.gpus[0].vgpus.len() == 1);
     assert_eq!(health.gpus[0].vgpus[0], expected("vm-c", Value(1 << 30), true));
+}
+
+#[test]
+fn a_guest_states_the_license_of_the_product_in_use() {
+    let state = |license: serde_json::Value| {
+        let guest = json!({"board": {"virtualization": 2}, "license": license});
+        json!({"driver": "550.54.15", "gpus": [guest, {}]})
+    };
+    let node = Node::new(&state(json!({"expires": [2026, 12, 31, 13, 5, 0]})));
+    let mut probe = node.start(&[]);
+    let hello = probe.hello(|hello| hello.gpus.len() == 2);
+    assert_eq!(hello.gpus[0].virtualization, Value(Virtualization::VgpuGuest));
+    let health = probe.health(|report| report.gpus.len() == 2);
+    let license = |is_licensed, expires: Option<&str>| {
+        let expires = expires.map_or(Unsupported, |expires| Value(expires.into()));
+        let product = Value("NVIDIA Virtual Compute Server".into());
+        VgpuLicense { is_licensed: Value(is_licensed), product, expires }
+    };
+    assert_eq!(health.gpus[0].license, license(true, Some("2026-12-31 13:05:00")));
+    assert_eq!(health.gpus[1].license.is_licensed, Unsupported, "a driver without licenses");
+    node.set(&state(json!({"licensed": false})));
+    probe.health(|report| report.gpus[0].license == license(false, None));
 }

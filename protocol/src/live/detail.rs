@@ -135,6 +135,7 @@ fn selected<F: Field>(row: &Row<F>, fields: &[F]) -> Row<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::VgpuLicense;
     use crate::live::HealthChange;
 
     /// A GPU's health with every problem and every reading, and of some links the state.
@@ -166,6 +167,7 @@ mod tests {
             bar1_total_bytes: count.clone(),
             nvlinks: (0..).zip(links).map(link).collect(),
             vgpus: Vec::new(),
+            license: VgpuLicense { is_licensed: flag, ..VgpuLicense::default() },
         }
     }
 
@@ -176,6 +178,7 @@ mod tests {
         let whole = health(&[up, Reading::NotYet, Reading::Unsupported, down.clone()]);
         let flag = Reading::Value(true);
         let problems = GpuHealth {
+            license: whole.license.clone(),
             retired_pending: flag.clone(),
             remap_pending: flag.clone(),
             remap_failed: flag,

@@ -232,6 +232,29 @@ pub struct Vgpu {
     pub is_licensed: Reading<bool>,
 }
 
+/// The license of this virtual machine for NVIDIA's vGPU software (`nvmlDeviceGetGridLicensableFeatures_v4`);
+/// *unsupported* where the driver has no licensable features.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VgpuLicense {
+    /// Whether there is a license at present.
+    pub is_licensed: Reading<bool>,
+    /// The product in use, `NVIDIA Virtual Compute Server`.
+    pub product: Reading<Text>,
+    /// When the license expires, in GMT: `2026-12-31 13:05:00`; *unsupported* if it does not.
+    pub expires: Reading<Text>,
+}
+
+impl VgpuLicense {
+    /// The license where nothing is licensable.
+    pub fn unsupported() -> Self {
+        Self {
+            is_licensed: Reading::Unsupported,
+            product: Reading::Unsupported,
+            expires: Reading::Unsupported,
+        }
+    }
+}
+
 /// Identity of a MIG instance within its GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MigFacts {
@@ -296,11 +319,14 @@ pub struct GpuHealth {
     /// Its vGPUs, if this system is their host (`nvmlDeviceGetActiveVgpus`).
     #[serde(default)]
     pub vgpus: Vec<Vgpu>,
+    /// The license of this system for the vGPU software.
+    #[serde(default)]
+    pub license: VgpuLicense,
 }
 
 impl GpuHealth {
     /// Returns the part from which problems follow: pending or failed repairs of the memory, the
-    /// PCIe link width, and the NVLinks that are down, of each only its number.
+    /// PCIe link width, the NVLinks that are down, of each only its number, and a missing license.
     pub fn summary(&self) -> Self {
         let down = self.nvlinks.iter().filter(|link| link.up.value() == Some(&false));
         Self {
@@ -311,6 +337,7 @@ impl GpuHealth {
             nvlinks: down
                 .map(|link| NvLink { link: link.link, up: link.up.clone(), ..NvLink::default() })
                 .collect(),
+            license: VgpuLicense { is_licensed: self.license.is_licensed.clone(), ..VgpuLicense::default() },
             ..Self::default()
         }
     }
@@ -334,6 +361,7 @@ impl GpuHealth {
             bar1_total_bytes: self.bar1_total_bytes.clone(),
             nvlinks: Vec::new(),
             vgpus: self.vgpus.clone(),
+            license: self.license.clone(),
         }
     }
 }

@@ -223,6 +223,8 @@ pub enum Evidence {
     WholeNode,
     /// The job's device cgroup admits its processes to it; stronger than a process.
     DeviceCgroup,
+    /// The environment of the job's processes names it; weaker than all others.
+    VisibleDevices,
 }
 
 /// One process on one GPU.

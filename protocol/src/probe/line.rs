@@ -4,6 +4,7 @@ use crate::confinement::Confinement;
 use crate::field::catalogue::GpuSample;
 use crate::gpu::{GpuFacts, GpuHealth, GpuPath};
 use crate::host::{HostSample, JobUsage};
+use crate::job_devices::JobDevices;
 use crate::process::{ProcessFacts, ProcessGap, ProcessReadings};
 use crate::request::Response;
 use crate::source::SourceState;
@@ -186,6 +187,10 @@ pub struct ProcessList {
     /// GPUs with missing processes. A GPU in MIG mode includes its instances.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<GpuGap>,
+    /// Devices that the user's own jobs here may see, also those that no process uses yet; ordered by job, at
+    /// most [`super::MAX_JOB_DEVICES`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub job_devices: Vec<JobDevices>,
 }
 
 /// A gap in the list of a GPU's processes.

@@ -6,13 +6,14 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::gpu::GpuPath;
 use nodeglass_protocol::host::{HostSample, JobReadings, JobUsage};
 use nodeglass_protocol::probe::{
-    Bye, Control, Event, GpuGap, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, LinkRates, Piece,
-    ProbeLine, ProbeResponse, ProcessGap, ProcessList, ProcessListReadings, ProcessSample, Sample,
+    Bye, Control, Event, GpuGap, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, JobDevices,
+    LinkRates, Piece, ProbeLine, ProbeResponse, ProcessGap, ProcessList, ProcessListReadings, ProcessSample,
+    Sample,
 };
 use nodeglass_protocol::process::ProcessReadings;
 use nodeglass_protocol::request::{Audience, ProbeRequest, Response, Signal};
 use nodeglass_protocol::version::VersionRange;
-use nodeglass_protocol::{JobId, Reading};
+use nodeglass_protocol::{GpuUuid, JobId, Reading};
 
 #[test]
 fn lines_of_the_probe() {
@@ -74,8 +75,16 @@ fn lines_of_the_probe() {
                 GpuGap { gpu: uuid(), gap: ProcessGap::More(12) },
                 GpuGap { gpu: uuid(), gap: ProcessGap::Unsupported },
             ],
+            ..ProcessList::default()
         }),
     );
+    let instance = GpuUuid::new("MIG-4f2a7f0e-9c11-5c6e-a3f4-0d5e1d2b7a10");
+    let job_devices = vec![
+        JobDevices { job: JobId(17), gres_indices: vec![0, 3], uuids: Vec::new() },
+        JobDevices { job: JobId(18), gres_indices: Vec::new(), uuids: vec![uuid(), instance] },
+    ];
+    let list = ProcessList { mono_ns: 81_200_000_000, job_devices, ..ProcessList::default() };
+    frozen("probe-job-devices", json, &ProbeLine::<Sample>::Processes(list));
     frozen(
         "probe-process-readings",
         json,

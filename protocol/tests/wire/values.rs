@@ -2,7 +2,9 @@
 
 use nodeglass_protocol::cluster::{ClusterSummary, GpuCounts, NodeCounts, PartitionSummary, UnavailableNode};
 use nodeglass_protocol::field::Row;
-use nodeglass_protocol::gpu::{GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink, Vgpu, Virtualization};
+use nodeglass_protocol::gpu::{
+    GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink, Vgpu, VgpuLicense, Virtualization,
+};
 use nodeglass_protocol::handshake::{Exchange, LEN, Nonce};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::live::HealthChange;
@@ -138,12 +140,18 @@ pub fn health() -> GpuHealth {
         tx_mib_s: Reading::Failed("Timeout".into()),
         errors: Reading::Value(0),
     };
+    let license = VgpuLicense {
+        is_licensed: Reading::Value(true),
+        product: Reading::Value("NVIDIA Virtual Compute Server".into()),
+        expires: Reading::Unsupported,
+    };
     GpuHealth {
         remapped_uncorrected: Reading::Value(1),
         remap_pending: Reading::Value(true),
         pcie_gen: Reading::Unsupported,
         nvlinks: vec![link],
         vgpus: vec![vgpu()],
+        license,
         ..GpuHealth::default()
     }
 }

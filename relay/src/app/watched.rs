@@ -28,9 +28,9 @@ pub enum Watched {
     /// SLURM jobs, and whose they are in words.
     Jobs(Box<Slurm>, String),
     /// This machine, and why nothing else.
-    ThisMachine(Option<NoSlurm>),
+    ThisMachine(Option<Text>),
     /// Listed machines only, and why there are no jobs.
-    Hosts(Option<NoSlurm>),
+    Hosts(Option<Text>),
     /// A scripted cluster.
     Demo(ScriptedCluster),
     /// A recording, and how pages control it.
@@ -55,8 +55,8 @@ impl Watched {
             Watch::Local => Self::ThisMachine(None),
             Watch::Auto => match slurm(config).await? {
                 Ok(slurm) => Self::Jobs(Box::new(slurm), whose(&config.watched_users())),
-                Err(none) if config.has_hosts() => Self::Hosts(Some(none)),
-                Err(none) => Self::ThisMachine(Some(none)),
+                Err(none) if config.has_hosts() => Self::Hosts(Some(no_jobs(&none, config))),
+                Err(none) => Self::ThisMachine(Some(no_jobs(&none, config))),
             },
         })
     }
@@ -217,6 +217,23 @@ fn jobs_of(whose: &str, cluster: Option<&Text>) -> Text {
     }
 }
 
+/// Why there are no jobs, and which settings have no effect therefore.
+fn no_jobs(none: &NoSlurm, config: &Config) -> Text {
+    let settings = [
+        ("--users", !config.watched_users().is_empty()),
+        ("--partition", !config.partitions.is_empty()),
+        ("--nodes", config.nodes.is_some()),
+        ("--cluster", config.cluster.is_some()),
+    ];
+    let given: Vec<_> =
+        settings.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect();
+    Text::new(match &*given {
+        [] => none.to_string(),
+        [one] => format!("{none}; {one} has no effect"),
+        several => format!("{none}; {} have no effect", several.join(", ")),
+    })
+}
+
 /// The cluster of a scenario.
 fn scripted(script: &Script) -> anyhow::Result<ScriptedCluster> {
     Ok(match script {
@@ -282,6 +299,7 @@ fn relay_id() -> anyhow::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Request, read};
 
     #[test]
     fn the_terminal_names_the_user_whose_jobs_are_watched() {
@@ -291,5 +309,18 @@ mod tests {
         let users = [Who::User("nobody".to_owned()), Who::Account("ml".to_owned())];
         assert_eq!(jobs_of(&whose(&users), Some(&cluster)).as_str(), "account ml's, nobody's jobs on hpc");
         assert_eq!(whose(&[Who::User("nobody".to_owned()), Who::All]), "all users'");
+    }
+
+    #[test]
+    fn settings_that_need_slurm_are_named_where_there_is_none() {
+        let reason = |line: &str| {
+            let args = ["relay", "--config", "/dev/null"].into_iter().chain(line.split_whitespace());
+            let Ok(Request::Run { config, .. }) = read(args.map(Into::into)) else { panic!("{line}") };
+            no_jobs(&NoSlurm::NotInstalled, &config).to_string()
+        };
+        let none = "no SLURM: squeue is not in PATH";
+        assert_eq!(reason(""), none);
+        assert_eq!(reason("--partition gpu"), format!("{none}; --partition has no effect"));
+        assert_eq!(reason("--users all --nodes n1"), format!("{none}; --users, --nodes have no effect"));
     }
 }

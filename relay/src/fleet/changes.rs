@@ -34,6 +34,8 @@ pub struct NodeChanges {
     pub gpus: bool,
     /// The set of processes.
     pub processes: bool,
+    /// What processes may see by their environments, on which owners of GPUs depend.
+    pub job_devices: bool,
     /// Previous health of the GPUs whose health changed.
     pub were: Vec<(GpuUuid, GpuHealth)>,
     /// NVLink rates.
@@ -55,6 +57,7 @@ impl NodeChanges {
         self.head |= other.head;
         self.gpus |= other.gpus;
         self.processes |= other.processes;
+        self.job_devices |= other.job_devices;
         self.rates |= other.rates;
         self.job_usage |= other.job_usage;
         self.cores |= other.cores;

@@ -11,6 +11,7 @@ mod ownership;
 mod replay;
 mod timeline;
 mod unattributed;
+mod visible_devices;
 
 pub use changes::{Changes, NodeChanges};
 pub use event::{Event, Host, NodeEvent};
@@ -338,7 +339,7 @@ impl Fleet {
                 self.reports.record(node.picture());
             }
             record_late(&mut self.history, &mut self.reports, node);
-            if changes.gpus || changes.processes {
+            if changes.gpus || changes.processes || changes.job_devices {
                 node.settle_job_probes(self.jobs.list(), self.user.as_str(), now_ms, changes);
                 node.settle_owners(self.jobs.list(), changes);
             }

@@ -19,7 +19,8 @@ use nodeglass_protocol::picture::{
 };
 use nodeglass_protocol::probe::delta::{ParsedLine, ProcessReadingsDelta, RowsDelta, SampleDelta};
 use nodeglass_protocol::probe::{
-    Event, HealthReport, Hello, MAX_PROCESSES, ProbeLine, ProcessList, ProcessSample, SourceState,
+    Event, HealthReport, Hello, JobDevices, MAX_JOB_DEVICES, MAX_PROCESSES, ProbeLine, ProcessList,
+    ProcessSample, SourceState,
 };
 use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Text};
 use std::collections::HashSet;
@@ -55,6 +56,8 @@ pub struct Node {
     /// The list that the baseline is of.
     list_ns: u64,
     unattributed: Unattributed,
+    /// What the processes of the user's jobs may see by their environments.
+    job_devices: Vec<JobDevices>,
     /// Set while the probe sees the GPUs of one job only.
     confined: Option<Box<Confined>>,
 }
@@ -75,6 +78,7 @@ impl Node {
             listed: Vec::new(),
             list_ns: 0,
             unattributed: Unattributed::default(),
+            job_devices: Vec::new(),
             confined: None,
         }
     }
@@ -358,6 +362,11 @@ impl Node {
     fn apply_processes(&mut self, list: ProcessList, changes: &mut NodeChanges) {
         let own: Vec<usize> = (0..self.picture.gpus.len()).map(|row| self.own_position(row)).collect();
         changes.gpus |= apply_gaps(&mut self.picture.gpus, &own, list.gaps);
+        let mut job_devices = list.job_devices;
+        job_devices.retain(JobDevices::is_bounded);
+        job_devices.truncate(MAX_JOB_DEVICES);
+        changes.job_devices |= self.job_devices != job_devices;
+        self.job_devices = job_devices;
         let picture = |ProcessSample { facts, now }| ProcessPicture { facts, row: now.row() };
         // A genuine probe never lists more.
         let processes: Vec<_> = list.processes.into_iter().take(MAX_PROCESSES).map(picture).collect();

@@ -1,8 +1,10 @@
-//! GPU ownership: derived from SLURM's indices and from processes, never from the NVML index.
+//! GPU ownership: derived from SLURM's indices, device cgroups, processes and their environments, never from the NVML
+//! index.
 
+use super::visible_devices::{self, NodeGpus};
 use nodeglass_protocol::job::{GpuSet, Job};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Owner, ProcessPicture};
-use nodeglass_protocol::probe::Confinement;
+use nodeglass_protocol::probe::{Confinement, JobDevices};
 use nodeglass_protocol::{JobId, NodeName, Reading};
 
 /// A node whose GPUs are attributed.
@@ -14,6 +16,8 @@ pub struct NodeView<'a> {
     pub confinement: Option<&'a Confinement>,
     /// The job whose probe sees the GPU at each position, if probes are confined to the GPUs of one job.
     pub seen_by: Vec<Option<JobId>>,
+    /// What the processes of jobs may see by their environments.
+    pub job_devices: &'a [JobDevices],
 }
 
 impl NodeView<'_> {
@@ -27,16 +31,41 @@ impl NodeView<'_> {
 
 /// The owners of each GPU of a node, in the order of `gpus`; for each job the strongest evidence only.
 pub fn owners(
-    node: &NodeView<'_>,
+    view: &NodeView<'_>,
     gpus: &[GpuPicture],
     processes: &[ProcessPicture],
     jobs: &[Job],
 ) -> Vec<Vec<Owner>> {
-    let is_here = |job: &&Job| job.is_active() && job.nodes.contains(node.name);
+    let is_here = |job: &&Job| job.is_active() && job.nodes.contains(view.name);
     let here: Vec<&Job> = jobs.iter().filter(is_here).collect();
-    let owner = |position: usize, job: &Job| {
-        Some(Owner { job: job.id, by: evidence(node, position, gpus, processes, job)? })
+    let (has_invisible_mig, invisible) = view.invisible();
+    // On a node with MIG instances a GRES index counts instances, in an order that only SLURM knows.
+    let has_mig = has_invisible_mig || gpus.iter().any(|gpu| gpu.facts.mig_parent.is_some());
+    let node = NodeGpus { name: view.name, gpus, has_mig, is_partial: view.confinement.is_some() };
+
+    let of_slurm = |position: usize, job: &Job| allocation(view, node, position, job);
+    let is_owner = |position: usize| {
+        let owners = here.iter().filter(move |job| of_slurm(position, job).is_some());
+        owners.map(|job| job.id).collect()
     };
+    let allocated: Vec<Vec<JobId>> = (0..gpus.len()).map(is_owner).collect();
+    let claims = visible_devices::claims(node, view.job_devices, &here, &allocated);
+
+    // What SLURM can allocate: MIG instances, and GPUs without MIG.
+    let devices = (0..gpus.len()).filter(|position| !node.is_divided(*position)).count().max(invisible);
+    let evidence = |position: usize, job: &Job| {
+        let is_used = || {
+            let here = processes.iter().filter(|process| process.facts.gpu == gpus[position].facts.uuid);
+            here.map(|process| process.facts.job).any(|of| of == Some(job.id))
+        };
+        let has_all = || devices > 0 && count(view.name, job) >= devices;
+        let is_claimed = || claims.get(&job.id).is_some_and(|claim| claim.contains(&position));
+        of_slurm(position, job)
+            .or_else(|| is_used().then_some(Evidence::Process))
+            .or_else(|| has_all().then_some(Evidence::WholeNode))
+            .or_else(|| is_claimed().then_some(Evidence::VisibleDevices))
+    };
+    let owner = |position, job: &Job| Some(Owner { job: job.id, by: evidence(position, job)? });
     (0..gpus.len()).map(|position| here.iter().filter_map(|job| owner(position, job)).collect()).collect()
 }
 
@@ -54,41 +83,26 @@ pub fn without_gpus(node: &NodeName, jobs: &[Job]) -> Vec<JobId> {
     without
 }
 
-fn evidence(
-    node: &NodeView<'_>,
-    position: usize,
-    gpus: &[GpuPicture],
-    processes: &[ProcessPicture],
-    job: &Job,
-) -> Option<Evidence> {
-    let (gpu, set) = (&gpus[position], job.gpus_on(node.name));
-    // What SLURM can allocate: MIG instances, and GPUs without MIG.
-    let is_divided =
-        |gpu: &GpuPicture| gpus.iter().any(|other| other.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid));
-    let (instances, invisible) = node.invisible();
-    // On a node with MIG instances a GRES index counts instances, in an order that only SLURM knows.
-    let has_mig = instances || gpus.iter().any(|gpu| gpu.facts.mig_parent.is_some());
-    if let (Some(GpuSet::Indices(indices)), Reading::Value(minor), false) = (set, &gpu.facts.minor, has_mig)
+/// The evidence that SLURM allocated a GPU to a job.
+fn allocation(view: &NodeView<'_>, node: NodeGpus<'_>, position: usize, job: &Job) -> Option<Evidence> {
+    let minor = &node.gpus[position].facts.minor;
+    if let (Some(GpuSet::Indices(indices)), Reading::Value(minor), false) =
+        (job.gpus_on(node.name), minor, node.has_mig)
         && indices.contains(minor)
     {
         return Some(Evidence::GresIndex);
     }
-    if node.seen_by.get(position) == Some(&Some(job.id)) && !is_divided(gpu) {
-        return Some(Evidence::DeviceCgroup);
-    }
-    if processes
-        .iter()
-        .any(|process| process.facts.gpu == gpu.facts.uuid && process.facts.job == Some(job.id))
-    {
-        return Some(Evidence::Process);
-    }
-    let devices = gpus.iter().filter(|gpu| !is_divided(gpu)).count().max(invisible);
-    let count = match set {
+    let is_seen = view.seen_by.get(position) == Some(&Some(job.id)) && !node.is_divided(position);
+    is_seen.then_some(Evidence::DeviceCgroup)
+}
+
+/// How many GPUs and MIG instances of a node a job has at least.
+fn count(node: &NodeName, job: &Job) -> usize {
+    match job.gpus_on(node) {
         Some(GpuSet::Indices(indices)) => indices.len(),
         Some(GpuSet::Count(count)) => *count as usize,
         Some(GpuSet::Unknown) | None => 0,
-    };
-    (devices > 0 && count >= devices).then_some(Evidence::WholeNode)
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +114,7 @@ mod tests {
     use nodeglass_protocol::picture::ProcessFacts;
     use nodeglass_protocol::probe::Visible;
     use nodeglass_protocol::process::ProcessKind;
+    use std::sync::LazyLock;
 
     #[test]
     fn a_job_without_gpus_differs_from_one_with_unknown_gpus() {
@@ -132,8 +147,14 @@ mod tests {
         vec![card(0, None), card(10, Some(0)), card(11, Some(0)), card(12, Some(0)), card(1, None)]
     }
 
+    /// A node of which all GPUs are visible.
+    fn view(job_devices: &[JobDevices]) -> NodeView<'_> {
+        static NAME: LazyLock<NodeName> = LazyLock::new(|| name("n1"));
+        NodeView { name: &NAME, confinement: None, seen_by: Vec::new(), job_devices }
+    }
+
     fn evidence_of(gpus: &[GpuPicture], processes: &[ProcessPicture], job: Job) -> Vec<Option<Evidence>> {
-        let view = NodeView { name: &name("n1"), confinement: None, seen_by: Vec::new() };
+        let view = view(&[]);
         let owners = owners(&view, gpus, processes, &[job]);
         owners.iter().map(|owners| owners.first().map(|owner| owner.by)).collect()
     }
@@ -161,7 +182,7 @@ mod tests {
         let [gpu_count, instances] = total.map(|devices| Visible { devices, visible: 0 });
         let by = Confinement { gpus: gpu_count, instances, ..Confinement::default() };
         let seen_by = seen_by.iter().map(|job| Some(JobId(*job))).collect();
-        let view = NodeView { name: &name("n1"), confinement: Some(&by), seen_by };
+        let view = NodeView { confinement: Some(&by), seen_by, ..view(&[]) };
         let owners = owners(&view, gpus, &[], &[job]);
         owners.iter().map(|owners| owners.first().map(|owner| owner.by)).collect()
     }
@@ -187,5 +208,20 @@ mod tests {
         let mut unknown = job(1, &[("n1", &[])]);
         unknown.gpus[0].set = GpuSet::Unknown;
         assert_eq!(evidence_of(&divided()[4..], &[], unknown), [None]);
+    }
+
+    #[test]
+    fn what_processes_may_see_is_weaker_than_all_other_evidence() {
+        let gpus = divided();
+        let kind = ProcessKind { compute: true, ..Default::default() };
+        let facts = ProcessFacts { job: Some(JobId(1)), ..ProcessFacts::new(uuid("n1", 11), 7, kind) };
+        let process = ProcessPicture { facts, row: Default::default() };
+        let uuids = vec![uuid("n1", 11), uuid("n1", 12)];
+        let lists = [JobDevices { job: JobId(1), gres_indices: Vec::new(), uuids }];
+        let job = job(1, &[("n1", &[0, 1])]);
+        let owners = owners(&view(&lists), &gpus, &[process], &[job]);
+        let by: Vec<_> = owners.iter().map(|owners| owners.first().map(|owner| owner.by)).collect();
+        let expected = [None, None, Some(Evidence::Process), Some(Evidence::VisibleDevices), None];
+        assert_eq!(by, expected);
     }
 }

@@ -103,7 +103,8 @@ fn long_list() -> (ProcessList, Vec<u8>) {
         ..ProcessFacts::new(GpuUuid::new("GPU-1"), pid, ProcessKind::default())
     };
     let process = |pid| ProcessSample { facts: facts(pid), now: Default::default() };
-    let list = ProcessList { mono_ns: 5, processes: (1..2_000).map(process).collect(), gaps: Vec::new() };
+    let list =
+        ProcessList { mono_ns: 5, processes: (1..2_000).map(process).collect(), ..ProcessList::default() };
     let whole = serde_json::to_string(&ProbeLine::<Sample>::Processes(list.clone())).unwrap();
     let cut = whole.as_bytes().chunks(100_000);
     let parts = cut.len() as u32;

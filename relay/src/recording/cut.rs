@@ -332,6 +332,7 @@ impl Cut {
             is_kept
         });
         list.gaps.retain(|gap| is_owned(&gap.gpu));
+        list.job_devices.retain(|devices| devices.job == self.job);
         list
     }
 }

@@ -8,7 +8,7 @@ use crate::scenario::file::FaultKind;
 use crate::scenario::{Scenario, ScenarioTime, Unit};
 use nodeglass_gpu_models::Memory;
 use nodeglass_protocol::Reading;
-use nodeglass_protocol::gpu::NvLink;
+use nodeglass_protocol::gpu::{NvLink, VgpuLicense};
 use nodeglass_protocol::probe::{GpuHealth, HealthReport};
 
 /// Returns the health of all GPUs and instances.
@@ -36,6 +36,7 @@ fn health(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuHealth
     let bar1_mib = (model.mem_mib + 1).next_power_of_two();
     GpuHealth {
         vgpus: Vec::new(),
+        license: VgpuLicense::unsupported(),
         ecc_life_corrected: if_any(model.ecc, rng.number(101) % 7 * (rng.number(102) % 5)),
         ecc_life_uncorrected: if_any(model.ecc, u64::from(remap)),
         retired_corrected: Reading::Unsupported,

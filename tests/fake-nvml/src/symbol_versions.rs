@@ -47,7 +47,7 @@ const SINCE: [((u32, u32), &[&str]); 17] = [
             "nvmlGetExcludedDeviceCount",
         ],
     ),
-    ((495, 0), &["nvmlDeviceGetBusType", "nvmlDeviceGetIrqNum"]),
+    ((495, 0), &["nvmlDeviceGetBusType", "nvmlDeviceGetGridLicensableFeatures_v4", "nvmlDeviceGetIrqNum"]),
     (
         (510, 0),
         &[

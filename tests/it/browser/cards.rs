@@ -237,6 +237,26 @@ async fn unsupported_readings_of_each_card_are_named_and_never_zero() -> Result<
 }
 
 #[tokio::test]
+async fn a_vgpu_without_a_license_is_a_warning_that_says_what_it_costs() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let guest = |uuid: &str, licensed: bool| {
+        json!({ "name": "GRID A100-20C", "uuid": uuid, "board": { "virtualization": 2 }, "util": 12,
+            "license": { "licensed": licensed, "expires": [2030, 12, 31, 13, 5, 0] } })
+    };
+    let machine =
+        Machine::start(&json!({ "gpus": [guest("GPU-licensed", true), guest("GPU-without", false)] }))?;
+    let node = open_node(&browser, &machine).await?;
+    browser.until("the flag of the second GPU", &format!("/no license/.test({})", row(1))).await?;
+    browser.until("none of the first GPU", &format!("!/no license/.test({})", row(0))).await?;
+    open_sheet(&browser, &machine, &node, "GPU-licensed").await?;
+    wait_for_sheet(&browser, &["vGPU license\\s+licensed until 2030-12-31 13:05:00 GMT"]).await?;
+    open_sheet(&browser, &machine, &node, "GPU-without").await?;
+    let cost = "not licensed\\s+NVIDIA Virtual Compute Server: the driver lowers the performance";
+    wait_for_sheet(&browser, &["vGPU of this virtual machine", cost]).await?;
+    browser.photograph("vgpu-unlicensed").await.map(drop)
+}
+
+#[tokio::test]
 async fn each_mig_instance_is_shown_with_its_share() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let machine = Machine::start(&json!({ "gpus": [{

@@ -1,5 +1,6 @@
 //! Where SLURM confines each job to its GPUs, probes in all jobs of a user on a node form one picture.
 
+use super::page::LabPage;
 use anyhow::{Result, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
@@ -81,6 +82,25 @@ async fn until_probes(site: &Site, count: usize) -> Result<()> {
     Ok(())
 }
 
+/// Looks at the node's page, and at those of both jobs there: each has its GPU and its process.
+async fn look_at_both(page: &LabPage<'_>, jobs: [JobId; 2]) -> Result<()> {
+    let limits = format!("2 of 4 GPUs visible: those of jobs {}, {}", jobs[0], jobs[1]);
+    page.shows(
+        &format!("/node/{NODE}"),
+        &["A100-SXM4-80GB", "python3", "Σ of 160", &limits],
+        "lab-confined-node",
+    )
+    .await?;
+    let rows = "[...document.querySelectorAll('.grid--gpus tbody tr:not(.grid__space)')].length";
+    ensure!(page.text(rows).await? == "2", "a GPU of each job");
+    for (own, picture) in [(0, "lab-confined-first"), (1, "lab-confined-second")] {
+        let path = format!("/job/{}/node/{NODE}", jobs[own]);
+        let other = format!("of {} · ", jobs[1 - own]);
+        page.shows(&path, &["Σ of 80", "python3", &other], picture).await?;
+    }
+    Ok(())
+}
+
 fn run(site: &Site, user: &str, gpus: u32) -> Result<JobId> {
     let job = site.train(user, &["-w", NODE, &format!("--gres=gpu:{gpus}")])?;
     site.lab.wait_until(job, "RUNNING")?;
@@ -99,6 +119,10 @@ async fn gpus_of_all_jobs_of_a_user_are_shown_although_a_login_sees_those_of_one
     let node = until_owned(&mut client, &[first, ending]).await?;
     ensure!(limits(&node) == [format!("2 of 4 GPUs visible: those of jobs {first}, {ending}")], "{node:?}");
     ensure!(steps(&site)? == [ending.to_string()], "the login was adopted into the first job");
+    if let Some(page) = LabPage::open_or_skip(&relay).await? {
+        look_at_both(&page, [first, ending]).await?;
+        page.close().await?;
+    }
 
     // A further job joins the picture; one that ends is not delayed, and its GPU leaves.
     let last = run(&site, "alice", 1)?;

@@ -1,6 +1,7 @@
 //! A node that only a jump host leads to is reached with the user's own `ssh`, and left without traces.
 
 use super::adopting::{NODE, link};
+use super::page::LabPage;
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
@@ -52,6 +53,27 @@ async fn a_node_behind_a_jump_host_is_reached_with_the_users_ssh() -> Result<()>
         ssh_processes(&site)? == 2 && site.probes(NODE)?.len() == 1,
         "one for the node, one for the gate"
     );
+
+    if let Some(page) = LabPage::open_or_skip(&relay).await? {
+        let path = format!("/job/{job}/node/{NODE}");
+        let why = format!("{NODE} is reached through {GATE}");
+        let texts = ["A100-SXM4-80GB", "python3", "Σ of 80", "probes started with openssh", &why];
+        page.shows(&path, &texts, "lab-jump-host").await?;
+        page.close().await?;
+    }
+
+    // The jump host dies: its node says so, and is back with it.
+    site.lab.svc(GATE, "stop", "sshd")?;
+    site.lab.text(GATE, "root", &["pkill", "-KILL", "-u", "alice", "sshd"])?;
+    let says_why = |known: &Known| match link(&known.picture) {
+        Some(Link::Down { reason, .. }) => {
+            reason.as_str().starts_with(&format!("{NODE} could not be reached through {GATE}: "))
+        }
+        _ => false,
+    };
+    client.until(&Topic::Overview, "the failure of the jump host", says_why).await?;
+    site.lab.svc(GATE, "start", "sshd")?;
+    client.until(&Topic::Overview, "a live node", is_live).await?;
 
     relay.signal(Signal::KILL)?;
     let since = Instant::now();

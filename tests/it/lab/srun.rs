@@ -1,6 +1,7 @@
 //! Where nodes run no sshd, probes run as steps of the user's jobs, and end with them.
 
 use super::adopting::{NODE, link};
+use super::page::LabPage;
 use anyhow::{Result, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
@@ -47,6 +48,12 @@ async fn a_node_without_sshd_is_watched_through_a_step_of_its_job() -> Result<()
         steps.len() == 1 && steps[0].starts_with(&format!("{}.", jobs[1])),
         "one step, of the newest job: {steps:?}"
     );
+
+    if let Some(page) = LabPage::open_or_skip(&relay).await? {
+        let texts = ["A100-SXM4-80GB", "python3", "Σ of 80", "probes started with srun"];
+        page.shows(&format!("/job/{}/node/{NODE}", jobs[0]), &texts, "lab-srun").await?;
+        page.close().await?;
+    }
 
     // The step ends with its job, and the next one is a step of the job that is left.
     site.lab.scancel("alice", jobs[1])?;

@@ -34,6 +34,8 @@ enum Kind {
     Slowdown,
     NvLink,
     Pcie,
+    /// A vGPU has no license.
+    Unlicensed,
     /// Memory that no visible process holds.
     Held,
     /// An Xid that does not concern memory.
@@ -148,6 +150,7 @@ fn add_problems<'a>(
             FlagKind::Slowdown => (Kind::Slowdown, true),
             FlagKind::NvLinkDown => (Kind::NvLink, false),
             FlagKind::PcieNarrow => (Kind::Pcie, false),
+            FlagKind::Unlicensed => (Kind::Unlicensed, false),
             _ => continue,
         };
         if is_fresh || !is_momentary {
@@ -212,6 +215,7 @@ fn item(group: &Group<'_>) -> Item {
         Kind::Slowdown => "slowdown".to_owned(),
         Kind::NvLink => "nvlink".to_owned(),
         Kind::Pcie => "pcie".to_owned(),
+        Kind::Unlicensed => "unlicensed".to_owned(),
         Kind::Held => "held".to_owned(),
         Kind::Xid(number) => format!("xid-{number}"),
     };

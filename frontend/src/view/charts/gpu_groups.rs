@@ -12,7 +12,7 @@ use leptos::prelude::*;
 use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture};
 use nodeglass_protocol::range::Summaries;
 use nodeglass_protocol::trace::Trace;
-use nodeglass_protocol::{Cell, GpuField, Vendor};
+use nodeglass_protocol::{Cell, GpuField, Text, Vendor};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A node and those of its GPUs that count.
@@ -29,7 +29,7 @@ pub struct NodeGroup {
 pub struct GpuEntry {
     /// The GPU.
     pub cell: GpuCell,
-    /// `GPU 1`, or `GPU 1 · 3g.40gb` of a MIG instance.
+    /// `GPU 1`, or `GPU 1 · 3g.40gb · 2/0` of a MIG instance.
     pub label: String,
     /// Its vendor.
     pub vendor: Vendor,
@@ -79,9 +79,10 @@ pub fn history_revision(
 }
 
 fn gpu_label(gpu: &GpuPicture) -> String {
-    let part = gpu.facts.mig.as_ref().map(|mig| match &mig.profile {
-        Some(profile) => format!(" · {profile}"),
-        None => format!(" · MIG {}", mig.gpu_instance),
+    // Instances of one profile differ in their ids only.
+    let part = gpu.facts.mig.as_ref().map(|mig| {
+        let profile = mig.profile.as_ref().map_or("MIG", Text::as_str);
+        format!(" · {profile} · {}/{}", mig.gpu_instance, mig.compute_instance)
     });
     format!("{}{}", gpu.facts.label(), part.unwrap_or_default())
 }

@@ -75,19 +75,27 @@ pub fn NodeHead(
     }
 }
 
-/// Says why the utilisation of divided GPUs is missing; nothing if the node has none.
+/// Says which GPUs are not shown, and why the utilisation of divided ones is missing; nothing if neither applies.
 #[component]
-pub fn MigNote(
+pub fn GpuNotes(
     /// The store.
     store: TopicStore,
     /// The node.
     node: NodeCell,
 ) -> impl IntoView {
-    let note = Memo::new(move |_| {
+    let notes = Memo::new(move |_| {
         node.gpus().track();
-        store.node(&node, mig_note).flatten()
+        node.head().track();
+        store.node(&node, |node| [confinement_note(node), mig_note(node)]).unwrap_or_default()
     });
-    move || note.get().map(|note| view! { <p class="facts__note">{note}</p> }.into_any())
+    let shown = |note: String| view! { <p class="facts__note">{note}</p> }.into_any();
+    move || notes.get().map(|note| note.map(shown)).into_iter().flatten().collect_view()
+}
+
+/// Which GPUs the node's probes see, if SLURM confines them.
+fn confinement_note(node: &NodePicture) -> Option<String> {
+    let visible = node.head.facts.as_ref()?.confinement().filter(|_| node.head.no_gpu.is_none())?;
+    Some(format!("{visible}. The node's device cgroups deny the others."))
 }
 
 fn mig_note(node: &NodePicture) -> Option<String> {
@@ -108,7 +116,20 @@ fn mig_note(node: &NodePicture) -> Option<String> {
 mod tests {
     use super::*;
     use nodeglass_protocol::GpuUuid;
-    use nodeglass_protocol::picture::GpuPicture;
+    use nodeglass_protocol::picture::{GpuPicture, NodeFacts, SourceState};
+
+    #[test]
+    fn a_node_that_confines_jobs_says_how_many_gpus_are_shown() {
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        node.head.facts = Some(NodeFacts::default());
+        assert_eq!(confinement_note(&node), None);
+        let confined = SourceState::confined("2 of 4 GPUs visible: those of jobs 1, 2".into());
+        node.head.facts = Some(NodeFacts { sources: vec![confined], ..NodeFacts::default() });
+        let note = confinement_note(&node).unwrap();
+        assert!(note.starts_with("2 of 4 GPUs visible: those of jobs 1, 2. The node's"), "{note}");
+        node.head.no_gpu = Some("no GPU is visible".into());
+        assert_eq!(confinement_note(&node), None, "that is stated instead of the GPUs");
+    }
 
     #[test]
     fn a_divided_gpu_explains_its_missing_utilisation() {

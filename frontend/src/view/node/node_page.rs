@@ -1,7 +1,7 @@
 //! A node's page: notices, totals, GPUs, processes.
 
 use super::host_panel::HostPanel;
-use super::node_head::MigNote;
+use super::node_head::GpuNotes;
 use super::node_notice::NodeNotice;
 use super::tiles::Tiles;
 use super::topology::Topology;
@@ -91,7 +91,7 @@ pub fn NodePage(
         <div class="node" class:is-stale=move || stale.get() hidden=move || unreachable.get()>
             <Tiles scope=scope.clone()/>
             {move || table()}
-            <MigNote store=store.clone() node=cell.clone()/>
+            <GpuNotes store=store.clone() node=cell.clone()/>
             {later(scope.clone(), cell.clone())}
         </div>
         <Topology store=store.clone() node=cell.clone()/>

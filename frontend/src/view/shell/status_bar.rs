@@ -128,7 +128,7 @@ fn next_try(retry_at_ms: u64, now_ms: u64) -> String {
     }
 }
 
-/// How probes are started, if not in the way that is tried first; the reason as a tooltip.
+/// How probes are started, if not in the way that is tried first, and why.
 #[component]
 fn Launcher() -> impl IntoView {
     let overview = Page::from_context().fleet.overview().clone();
@@ -137,10 +137,20 @@ fn Launcher() -> impl IntoView {
         overview.read(|picture| picture.relay.launcher.clone())
     });
     move || {
-        let LauncherStatus { name, reason } = selected.get()?;
-        let reason = format!("Why not the built-in SSH: {}", reason?);
-        let launcher = format!("probes started with {name}");
-        Some(view! { <span class="hide-s" title=reason>{launcher}</span> })
+        let launcher = launcher_text(&selected.get()?)?;
+        let title = launcher.clone();
+        Some(view! { <span class="hide-s foot__launcher" title=title>{launcher}</span> })
+    }
+}
+
+/// Returns how probes are started; `None` for the built-in SSH, and where there is nothing to choose.
+fn launcher_text(launcher: &LauncherStatus) -> Option<String> {
+    let LauncherStatus { name, reason } = launcher;
+    match (reason, name.as_str()) {
+        (Some(reason), _) => Some(format!("probes started with {name}: {reason}")),
+        // Chosen by whoever started the relay.
+        (None, "openssh" | "srun") => Some(format!("probes started with {name}")),
+        (None, _) => None,
     }
 }
 
@@ -165,5 +175,19 @@ mod tests {
     fn a_stale_job_list_shows_when_it_is_polled_again() {
         assert_eq!(next_try(90_000, 50_000), "next attempt in 40 s");
         assert_eq!([next_try(50_000, 50_000), next_try(1, 50_000)], ["retrying now"; 2]);
+    }
+
+    #[test]
+    fn the_launcher_is_stated_unless_it_is_the_built_in_ssh() {
+        let text = |name: &str, reason: Option<&str>| {
+            launcher_text(&LauncherStatus { name: name.into(), reason: reason.map(Into::into) })
+        };
+        let jump = "n1 is reached through gate, which the built-in SSH cannot do";
+        let expected = format!("probes started with openssh: {jump}");
+        assert_eq!(text("openssh", Some(jump)), Some(expected));
+        assert_eq!(text("srun", None).as_deref(), Some("probes started with srun"));
+        for name in ["ssh2", "local", "scripted"] {
+            assert_eq!(text(name, None), None);
+        }
     }
 }

@@ -76,17 +76,22 @@ impl Gpus {
             return None;
         }
         let owner = gpu.owners.first().map(|owner| owner.job);
-        Some(owner.map_or_else(|| "no known job".to_owned(), |job| format!("of {}", self.page.job_name(job))))
+        Some(owner.map_or_else(|| "no known job".to_owned(), |job| format!("of {}", self.numbered_job(job))))
     }
 
-    /// Returns the jobs of a GPU by number and name; tasks of an array have the same name.
-    fn job(&self, entry: &RowEntry) -> Option<String> {
-        let owners = self.at(entry, |_, gpu| gpu.owners.iter().map(|owner| owner.job).collect::<Vec<_>>())?;
-        let named = |id: &JobId| match untrack(|| self.page.job(*id)) {
+    /// Returns a job's number and name, because several jobs may have the same name.
+    fn numbered_job(&self, id: JobId) -> String {
+        match untrack(|| self.page.job(id)) {
             Some(job) => format!("{} · {}", job.label, job.name),
             None => format!("job {id}"),
-        };
-        Some(owners.iter().map(named).collect::<Vec<_>>().join(", ")).filter(|jobs| !jobs.is_empty())
+        }
+    }
+
+    /// Returns the jobs of a GPU by number and name.
+    fn job(&self, entry: &RowEntry) -> Option<String> {
+        let owners = self.at(entry, |_, gpu| gpu.owners.iter().map(|owner| owner.job).collect::<Vec<_>>())?;
+        Some(owners.iter().map(|id| self.numbered_job(*id)).collect::<Vec<_>>().join(", "))
+            .filter(|jobs| !jobs.is_empty())
     }
 
     /// Returns the flags of a GPU, including those of its driver and its kind of memory.

@@ -4,6 +4,7 @@ use super::attribute::{self, ReadError};
 use super::card::Card;
 use super::link::PcieLink;
 use super::names;
+use nodeglass_protocol::gpu::VgpuLicense;
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample};
 use nodeglass_protocol::{GpuUuid, Reading, Vendor};
 use std::path::Path;
@@ -109,6 +110,7 @@ pub fn unsupported_health() -> GpuHealth {
         bar1_total_bytes: Reading::Unsupported,
         nvlinks: Vec::new(),
         vgpus: Vec::new(),
+        license: VgpuLicense::unsupported(),
     }
 }
 

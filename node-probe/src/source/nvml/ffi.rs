@@ -146,6 +146,24 @@ pub fn active_vgpus(device: &Device<'_>) -> Result<Vec<u32>, NvmlError> {
     }
 }
 
+/// The product of the vGPU software that this virtual machine uses, and its license.
+///
+/// # Errors
+/// Errors of NVML, or a missing symbol; not supported if the driver has no licensable feature.
+pub fn licensable_feature(device: &Device<'_>) -> Result<sys::nvmlGridLicensableFeature_t, NvmlError> {
+    let call = device.nvml().lib().nvmlDeviceGetGridLicensableFeatures_v4.as_ref().map_err(missing)?;
+    // SAFETY: the struct consists of integers.
+    let mut features = unsafe { std::mem::zeroed::<sys::nvmlGridLicensableFeatures_t>() };
+    // SAFETY: the handle is live as long as `device`, the struct is ours.
+    checked(unsafe { call(device.handle(), &mut features) })?;
+    let count = within(features.licensableFeaturesCount, features.gridLicensableFeatures.len() as u32)?;
+    let all = &features.gridLicensableFeatures[..count as usize];
+    // One product is in use; the others could be licensed instead.
+    let of_use = all.iter().find(|feature| feature.featureEnabled != 0);
+    let feature = of_use.or_else(|| all.iter().find(|feature| feature.featureState != 0)).or(all.first());
+    feature.filter(|_| features.isGridLicenseSupported != 0).copied().ok_or(NvmlError::NotSupported)
+}
+
 /// Validates a count against a plausible maximum.
 ///
 /// # Errors

@@ -5,9 +5,9 @@ use super::device_state::{DeviceState, LinkState};
 use super::fields::{self, Field};
 use super::nvlinks;
 use super::query_cache::{Query, QueryCache};
-use super::{error, ffi, plausible};
+use super::{error, ffi, license, plausible};
 use crate::clock;
-use nodeglass_protocol::gpu::{GpuHealth, NvLink, Vgpu};
+use nodeglass_protocol::gpu::{GpuHealth, NvLink, Vgpu, VgpuLicense};
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError, RetirementCause};
@@ -64,6 +64,7 @@ fn lost(why: Text) -> GpuHealth {
         bar1_total_bytes: count,
         nvlinks: Vec::new(),
         vgpus: Vec::new(),
+        license: VgpuLicense::default(),
     }
 }
 
@@ -99,6 +100,7 @@ fn query_all(device: &Device<'_>, queries: &mut QueryCache) -> GpuHealth {
         bar1_total_bytes: bar1.map(|bar1| bar1.total),
         nvlinks: Vec::new(),
         vgpus: vgpus(device, queries),
+        license: license::of(queries.query(Query::License, || ffi::licensable_feature(device))),
     }
 }
 

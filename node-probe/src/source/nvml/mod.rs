@@ -10,6 +10,7 @@ mod ffi_compat;
 mod fields;
 mod gpm;
 mod health;
+mod license;
 mod nvlinks;
 mod pcie;
 mod plausible;

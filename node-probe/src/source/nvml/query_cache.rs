@@ -44,6 +44,7 @@ pub enum Query {
     PcieWidth,
     PcieReplays,
     Vgpus,
+    License,
     Bar1,
     LinkReplay,
     LinkRecovery,

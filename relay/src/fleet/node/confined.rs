@@ -198,6 +198,8 @@ impl Node {
             name: &self.picture.name,
             confinement: confined.map(|confined| &confined.by),
             seen_by: confined.map(seen_by).unwrap_or_default(),
+            // The node's own probe finds the processes of all jobs.
+            job_devices: &self.job_devices,
         }
     }
 

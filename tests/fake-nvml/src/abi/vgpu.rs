@@ -1,13 +1,16 @@
-//! vGPUs of a host, one type per vGPU.
+//! vGPUs of a host, one type per vGPU, and the license of a guest.
 
 use super::{
     Answer, DeviceContext, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, called,
-    exports::getters_of_list,
+    exports::{getters, getters_of_list},
     handle,
     put::{put, put_each, put_text},
 };
-use crate::state::{State, Vgpu};
-use nvml_wrapper_sys::bindings::{nvmlReturn_t, nvmlVgpuLicenseInfo_t};
+use crate::state::{License, State, Vgpu};
+use nvml_wrapper_sys::bindings::{
+    NVML_GRID_LICENSE_EXPIRY_PERMANENT, NVML_GRID_LICENSE_EXPIRY_VALID, nvmlGridLicensableFeature_t,
+    nvmlGridLicensableFeatures_t, nvmlReturn_t, nvmlVgpuLicenseInfo_t,
+};
 use std::ffi::c_char;
 
 /// Type of a VM id: a UUID.
@@ -30,6 +33,39 @@ getters_of_list! {
         let count = ctx.board()?.vgpus.len();
         if count == 0 { Err(NOT_SUPPORTED) } else { Ok((0..count).map(|position| id(ctx.index, position)).collect()) }
     };
+}
+
+getters! {
+    nvmlDeviceGetGridLicensableFeatures_v4() -> nvmlGridLicensableFeatures_t =
+        |ctx| Ok(features(ctx.board()?.license.as_ref()));
+}
+
+/// Two features, of which the second is in use; none on a driver without licenses.
+fn features(license: Option<&License>) -> nvmlGridLicensableFeatures_t {
+    // SAFETY: the struct consists of integers.
+    let mut features = unsafe { std::mem::zeroed::<nvmlGridLicensableFeatures_t>() };
+    let Some(license) = license else { return features };
+    (features.isGridLicenseSupported, features.licensableFeaturesCount) = (1, 2);
+    set_product(&mut features.gridLicensableFeatures[0], "NVIDIA RTX Virtual Workstation");
+    let feature = &mut features.gridLicensableFeatures[1];
+    set_product(feature, &license.product);
+    (feature.featureEnabled, feature.featureState) = (1, license.licensed.into());
+    let expiry = &mut feature.licenseExpiry;
+    expiry.status = match license.expires {
+        Some([year, month, day, hour, min, sec]) => {
+            (expiry.year, expiry.month, expiry.day) = (year.into(), month, day);
+            (expiry.hour, expiry.min, expiry.sec) = (hour, min, sec);
+            NVML_GRID_LICENSE_EXPIRY_VALID as u8
+        }
+        None => NVML_GRID_LICENSE_EXPIRY_PERMANENT as u8,
+    };
+    features
+}
+
+fn set_product(feature: &mut nvmlGridLicensableFeature_t, name: &str) {
+    for (out, byte) in feature.productName.iter_mut().zip(name.bytes()) {
+        *out = byte.cast_signed();
+    }
 }
 
 #[unsafe(no_mangle)]

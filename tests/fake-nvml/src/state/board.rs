@@ -49,7 +49,7 @@ pub struct Board {
     pub display_connected: bool,
     /// Whether a display shows something.
     pub display_active: bool,
-    /// `nvmlGpuVirtualizationMode_t`: 0 none, 1 pass-through.
+    /// `nvmlGpuVirtualizationMode_t`: 0 none, 1 pass-through, 2 a vGPU of this machine.
     pub virtualization: u32,
     /// C2C links to the CPU and the speed of each in MB/s: (0, 0) off Grace.
     pub c2c: [u32; 2],

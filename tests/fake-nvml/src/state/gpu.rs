@@ -1,8 +1,8 @@
 //! One GPU of the state file: its properties and current readings.
 
 use super::{
-    Accounting, Board, Clocks, Counters, Ecc, Engines, Gpm, Mig, NvLink, Pcie, Power, Process, Remapped,
-    Retired, Thermal, Vgpu,
+    Accounting, Board, Clocks, Counters, Ecc, Engines, Gpm, License, Mig, NvLink, Pcie, Power, Process,
+    Remapped, Retired, Thermal, Vgpu,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -115,6 +115,8 @@ pub struct Gpu {
     pub mig: Vec<Mig>,
     /// vGPUs of virtual machines; if there is one, the GPU is their host.
     pub vgpus: Vec<Vgpu>,
+    /// The license of this virtual machine for the vGPU software, if the driver has licensable features.
+    pub license: Option<License>,
     /// Counters; the state file gives only their rates and initial values.
     #[serde(skip)]
     pub counters: Counters,
@@ -174,6 +176,7 @@ impl Gpu {
             processes: Vec::new(),
             mig: Vec::new(),
             vgpus: Vec::new(),
+            license: None,
             counters: Counters::default(),
         }
     }

@@ -24,7 +24,7 @@ pub use instance::{Mig, Profile};
 pub use overridable::Overridable;
 pub use physics::{Clocks, Engines, Power, Session, Thermal};
 pub use process::{Account, Accounting, Process};
-pub use vgpu::Vgpu;
+pub use vgpu::{License, Vgpu};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! A vGPU of the state file.
+//! A vGPU of the state file, and the license of one.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,5 +27,23 @@ impl Default for Vgpu {
             mem_total_mib: 10_240,
             licensed: true,
         }
+    }
+}
+
+/// The license of a virtual machine for the vGPU software.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct License {
+    /// Product in use.
+    pub product: String,
+    /// Whether it is licensed.
+    pub licensed: bool,
+    /// Expiry in GMT: year, month, day, hour, minute, second; `null` for a permanent license.
+    pub expires: Option<[u16; 6]>,
+}
+
+impl Default for License {
+    fn default() -> Self {
+        Self { product: "NVIDIA Virtual Compute Server".into(), licensed: true, expires: None }
     }
 }

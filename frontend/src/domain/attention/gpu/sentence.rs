@@ -86,6 +86,12 @@ pub(super) fn sentence(group: &Group<'_>) -> Sentence {
                 format!("{short} PCIe narrow"),
             )
         }
+        Kind::Unlicensed => new(
+            format!("{whole} {} no vGPU license", if is_one { "has" } else { "have" }),
+            "The driver lowers the performance over time and may disable CUDA; inform the administrators"
+                .to_owned(),
+            format!("{short} unlicensed"),
+        ),
         Kind::Held => {
             let bytes: u64 =
                 group.places.iter().filter_map(|place| held_bytes(place.node, place.position)).sum();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::attention::tests::{NOW, job, keys, node};
 use crate::domain::attention::{Item, items};
-use nodeglass_protocol::gpu::NvLink;
+use nodeglass_protocol::gpu::{NvLink, Virtualization};
 use nodeglass_protocol::picture::{History, Link};
 use nodeglass_protocol::{Cell, GpuUuid, Reading};
 
@@ -191,4 +191,15 @@ fn memory_that_no_process_holds_is_listed_where_processes_are_known() {
     node.history = Some(History::default());
     let found = items(&[job(1, "n1")], &[node], NOW);
     assert_eq!(found[0].title, "n1 GPU 0: 9.0 GiB in use by no visible process");
+}
+
+#[test]
+fn a_vgpu_without_a_license_is_a_warning_with_its_consequence() {
+    let item = only(|gpu| {
+        gpu.facts.virtualization = Reading::Value(Virtualization::VgpuGuest);
+        gpu.health.license.is_licensed = Reading::Value(false);
+    });
+    assert_eq!((item.key.as_str(), item.severity), ("unlicensed/1", Severity::Warning));
+    assert_eq!(item.title, "n1 GPU 0 has no vGPU license");
+    assert!(item.detail.contains("may disable CUDA"), "{}", item.detail);
 }
