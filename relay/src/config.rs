@@ -17,7 +17,7 @@ mod value;
 pub use bind::BindAddr;
 pub use command::{ReadError, Request, read, settings};
 pub use record::{RecordCommand, RecordOrder};
-pub use reports::{Days, ExportForm, HistoryOrder, ReportForm, ReportOrder};
+pub use reports::{AuditForm, AuditOrder, Days, ExportForm, HistoryOrder, ReportForm, ReportOrder};
 pub(crate) use requested::whose;
 pub use requested::{Difference, Requested};
 pub use share::{ShareArgs, ShareCommand, ShareOrder};
@@ -205,6 +205,11 @@ pub struct Config {
     #[arg(long, env = "NODEGLASS_PERSIST_SHARES", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
     #[arg(help_heading = ACCESS)]
     pub persist_shares: bool,
+
+    /// Do not store who viewed through which share, nor which actions were performed
+    #[arg(long, env = "NODEGLASS_NO_AUDIT", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
+    #[arg(help_heading = ACCESS)]
+    pub no_audit: bool,
 
     /// Log level on stderr: error, warn, info, debug or trace
     #[arg(long, env = "NODEGLASS_LOG", value_name = "LEVEL", default_value = "warn")]

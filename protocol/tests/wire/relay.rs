@@ -1,7 +1,7 @@
 //! Messages of the relay to the page: snapshots, changes, responses.
 
 use crate::values::{
-    audit_entry, exchange, gpu, health_changes, history, job, node, node_name, process, share, share_link,
+    audit_entry, audit_log, exchange, gpu, health_changes, history, job, node, node_name, process, share, share_link,
     sharing, status, usage,
 };
 use crate::{both, frozen};
@@ -124,6 +124,7 @@ fn responses_of_the_relay() {
         ("response-refused", Response::Refused("not yours".into())),
         ("response-tail", Response::Tail(tail.clone())),
         ("response-share", Response::Share(Box::new(share_link()))),
+        ("response-audit", Response::Audit(Box::new(audit_log()))),
     ] {
         both(name, &ServerMessage::Response { number: 5, response });
     }

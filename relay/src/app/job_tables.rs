@@ -145,7 +145,7 @@ fn shortened(name: &str) -> String {
     }
 }
 
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     // A spreadsheet takes these at the beginning for a formula.
     let is_formula = text.starts_with(['=', '+', '-', '@']);
     let text = if is_formula { format!("'{text}") } else { text.to_owned() };
@@ -155,7 +155,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-fn or_empty(value: Option<impl ToString>) -> String {
+pub(super) fn or_empty(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 

@@ -1,5 +1,6 @@
 //! Assembles the relay, runs it, and shuts it down so that no process is left behind anywhere.
 
+pub mod audit_log;
 pub mod job_reports;
 mod job_tables;
 mod listed_hosts;
@@ -34,7 +35,7 @@ use crate::recording::Outputs;
 use crate::report::Factors;
 use crate::share::{ShareEndpoint, Shares};
 use crate::slurm::{self, JobSource, PollSchedule, PollTrigger};
-use crate::store::JobStore;
+use crate::store::{AuditRecorder, JobStore};
 use crate::web::assets::{self, Assets};
 use crate::web::{self, Listeners, WebState, tls::Tls};
 use anyhow::Context;
@@ -207,6 +208,7 @@ impl Relay {
             core.store_to(archive);
         }
         let store = storage::jobs(&about, is_real, events.clone())?;
+        let audit = if config.no_audit { store.audit().off() } else { store.audit() };
         let core = core.with_store(store.clone());
         let outputs = Outputs { nodes: node_events.clone(), events: events.clone(), hub: hub.clone() };
         let supervisor = launcher
@@ -222,6 +224,7 @@ impl Relay {
             local_host: has_local_logs.then(|| about.host.clone()),
             read_only: about.read_only,
             shares: shares.clone(),
+            audit: audit.clone(),
         });
         let actions = match player {
             None => actions,
@@ -236,7 +239,7 @@ impl Relay {
             async move { hub.has_ended(scope).await }
         }));
         Ok(Self {
-            web: web_state(config, about.clone(), (hub, actions, store.clone()), (key, shares)),
+            web: web_state(config, about.clone(), (hub, actions, store.clone()), (key, shares, audit)),
             store,
             about,
             shutdown,
@@ -255,6 +258,7 @@ impl Relay {
         terminal.notice(&"stopping the probes on all nodes …".into());
         let _ = self.shutdown.send(true);
         let _ = tokio::join!(self.core, self.nodes, serving);
+        self.store.end_views();
         // A slow disk must not keep the relay from ending.
         let _ = timeout(STORE_LEAVES, self.store.flush()).await;
     }
@@ -290,7 +294,7 @@ fn web_state(
     config: &Config,
     about: Arc<About>,
     (hub, actions, store): (Hub, ActionService, JobStore),
-    (key, shares): (Key, Arc<Shares>),
+    (key, shares, audit): (Key, Arc<Shares>, AuditRecorder),
 ) -> WebState {
     let assets = Arc::new(Assets::embedded(&config.base_path(), &about.cache_buster));
     WebState {
@@ -298,6 +302,7 @@ fn web_state(
         hub,
         actions,
         store,
+        audit,
         authenticator: Arc::new(Authenticator::new(
             key,
             Trust::new(config.trust_uid.clone()),

@@ -5,7 +5,7 @@ use super::file::File;
 use super::record::RecordOrder;
 use super::share::ShareOrder;
 use super::{
-    BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, ReportOrder, Requested, Source, Unknown,
+    AuditOrder, BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, ReportOrder, Requested, Source, Unknown,
     default_file, is_switch,
 };
 use clap::error::{ContextKind, ErrorKind};
@@ -82,6 +82,8 @@ enum Sub {
     },
     /// Print your GPU hours and your waste by week and by project
     Me(Days),
+    /// Print who viewed through which share, and which actions were performed
+    Audit(AuditOrder),
     /// Print the effective settings and the source of each
     Config,
 }
@@ -128,6 +130,8 @@ pub enum Request {
         /// How many.
         days: u32,
     },
+    /// Print the audit log.
+    Audit(AuditOrder),
     /// Retry a node of a running relay, or all that wait.
     Retry {
         /// The node.
@@ -187,6 +191,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
         Some(Sub::Report(order)) => Request::Report(order),
         Some(Sub::History { order }) => Request::History(order),
         Some(Sub::Me(Days { days })) => Request::Me { days },
+        Some(Sub::Audit(order)) => Request::Audit(order),
         Some(Sub::Share(order)) => Request::Share(order),
         Some(Sub::Record(order)) => Request::Record(order),
     })

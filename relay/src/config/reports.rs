@@ -1,4 +1,4 @@
-//! Command lines that read what jobs used: `relay report`, `relay history` and `relay me`.
+//! Command lines that read what was stored: `relay report`, `relay history`, `relay me` and `relay audit`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use nodeglass_protocol::JobId;
@@ -23,6 +23,29 @@ pub enum ExportForm {
     Json,
     /// One line per job.
     Csv,
+}
+
+/// The form of the audit log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AuditForm {
+    /// Aligned columns for a terminal.
+    #[default]
+    Text,
+    /// JSON, for scripts.
+    Json,
+    /// One line per view or action.
+    Csv,
+}
+
+/// `relay audit`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct AuditOrder {
+    /// Only views and actions of the last days
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=366))]
+    pub days: u32,
+    /// Form of the output
+    #[arg(long, value_enum, default_value_t)]
+    pub format: AuditForm,
 }
 
 /// `relay report`.

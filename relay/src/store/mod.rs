@@ -1,15 +1,20 @@
-//! Stores the sums of jobs in SQLite, on a thread of its own: nothing else waits for a disk.
+//! Stores the sums of jobs and the audit log in SQLite, on a thread of its own: nothing else waits for a disk.
 
+mod audit;
 mod database;
 mod filesystem;
 
-pub use database::{Database, Origin, StoreError};
+pub use audit::{AuditRecorder, OpenView};
+pub use database::{Database, Origin, Run, StoreError};
 
 use crate::clock::Clock;
 use crate::report::{JobRecord, Report};
 use crate::state_dir::StateDir;
+use audit::AuditQueue;
+use nodeglass_protocol::audit::AuditLog;
 use nodeglass_protocol::{JobId, Text};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,10 +42,14 @@ pub enum Place {
 #[derive(Clone, Debug)]
 pub struct JobStore {
     requests: SyncSender<Request>,
+    audit: Arc<AuditQueue>,
 }
 
 #[derive(Debug)]
 enum Request {
+    /// The audit log has changes to be written.
+    Audit,
+    AuditLog { since_ms: u64, reply: oneshot::Sender<Option<AuditLog>> },
     Save(Vec<JobRecord>),
     Job { id: JobId, reply: oneshot::Sender<Option<JobRecord>> },
     Reports { since_s: i64, user: Text, reply: oneshot::Sender<Option<Vec<Report>>> },
@@ -58,9 +67,18 @@ impl JobStore {
         restored: impl FnOnce(Vec<JobRecord>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (requests, receiver) = mpsc::sync_channel(REQUESTS);
-        let worker = Worker { place, origin, database: None, waiting: VecDeque::new(), failure: None };
+        let audit = Arc::<AuditQueue>::default();
+        let worker = Worker {
+            place,
+            run: Run::of_this_process(origin.host.clone()),
+            origin,
+            database: None,
+            waiting: VecDeque::new(),
+            audit: audit.clone(),
+            failure: None,
+        };
         thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver, restored))?;
-        Ok(Self { requests })
+        Ok(Self { requests, audit })
     }
 
     /// A store that lasts as long as the process.
@@ -96,6 +114,16 @@ impl JobStore {
         response.await.ok()?
     }
 
+    /// The audit log, which is stored in the same place.
+    pub fn audit(&self) -> AuditRecorder {
+        AuditRecorder::new(self.audit.clone(), self.requests.clone())
+    }
+
+    /// Ends what the audit log has open; for a relay that stops.
+    pub fn end_views(&self) {
+        self.audit.end_all(Clock::wall_ms());
+    }
+
     /// Waits until everything that was passed before is written or has failed.
     pub async fn flush(&self) {
         let (reply, response) = oneshot::channel();
@@ -109,8 +137,10 @@ impl JobStore {
 struct Worker {
     place: Place,
     origin: Origin,
+    run: Run,
     database: Option<Database>,
     waiting: VecDeque<JobRecord>,
+    audit: Arc<AuditQueue>,
     /// What was last reported, and when to try again.
     failure: Option<(Text, Instant)>,
 }
@@ -121,7 +151,12 @@ impl Worker {
         loop {
             if self.is_due() && self.database.is_none() {
                 match self.open() {
-                    Ok(database) => self.database = Some(database),
+                    Ok(mut database) => {
+                        if let Err(error) = database.end_lost_views(&self.run, Clock::wall_ms()) {
+                            tracing::warn!("{error}");
+                        }
+                        self.database = Some(database);
+                    }
                     Err(error @ StoreError::Newer { .. }) => {
                         tracing::error!("{error}");
                         return;
@@ -135,7 +170,14 @@ impl Worker {
                 restored(database.unfinished(&self.origin).unwrap_or_default());
             }
             self.write();
+            self.write_audit();
             match requests.recv_timeout(RETRY) {
+                // It is written with the next turn.
+                Ok(Request::Audit) => {}
+                Ok(Request::AuditLog { since_ms, reply }) => {
+                    self.write_audit();
+                    let _ = reply.send(self.audit_log(since_ms));
+                }
                 Ok(Request::Save(records)) => {
                     self.waiting.extend(records);
                     let over = self.waiting.len().saturating_sub(MAX_WAITING);
@@ -152,10 +194,14 @@ impl Worker {
                 }
                 Ok(Request::Flush { reply }) => {
                     self.write();
+                    self.write_audit();
                     let _ = reply.send(());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.write(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.write();
+                    return self.write_audit();
+                }
             }
         }
     }
@@ -182,18 +228,50 @@ impl Worker {
         match database.save(&self.origin, self.waiting.make_contiguous()) {
             Ok(()) => {
                 self.waiting.clear();
-                if self.failure.take().is_some() {
-                    tracing::info!("jobs are stored again");
-                }
+                self.succeeded();
             }
+            Err(error) => self.write_failed(&error),
+        }
+    }
+
+    /// Writes the changes of the audit log, if the last failure is long enough ago.
+    fn write_audit(&mut self) {
+        if !self.is_due() {
+            return;
+        }
+        let Some(database) = &mut self.database else { return };
+        let now_ms = Clock::wall_ms();
+        let changes = self.audit.take(now_ms);
+        if changes.is_empty() {
+            return;
+        }
+        match database.audit(&self.run, &changes, now_ms) {
+            Ok(()) => self.succeeded(),
             Err(error) => {
-                if error.is_damage() {
-                    // It is set aside when it is opened.
-                    self.database = None;
-                }
-                self.failed(&error);
+                self.audit.put_back(changes);
+                self.write_failed(&error);
             }
         }
+    }
+
+    fn audit_log(&self, since_ms: u64) -> Option<AuditLog> {
+        let database = self.database.as_ref()?;
+        let log = database.audit_log(&self.run, since_ms, Clock::wall_ms(), AuditLog::MAX_RECORDS);
+        log.inspect_err(|error| tracing::warn!("{error}")).ok()
+    }
+
+    fn succeeded(&mut self) {
+        if self.failure.take().is_some() {
+            tracing::info!("jobs are stored again");
+        }
+    }
+
+    fn write_failed(&mut self, error: &StoreError) {
+        if error.is_damage() {
+            // It is set aside when it is opened.
+            self.database = None;
+        }
+        self.failed(error);
     }
 
     /// The newest record of a job, stored or not.

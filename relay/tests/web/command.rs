@@ -8,10 +8,10 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// A home of its own, so that no setting of the machine's user is seen.
-struct Home(TempDir);
+pub struct Home(TempDir);
 
 impl Home {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let private = fs::Permissions::from_mode(0o700);
         fs::set_permissions(home.path(), private).unwrap();
@@ -22,7 +22,7 @@ impl Home {
         self.0.path()
     }
 
-    fn relay(&self, args: &[&str]) -> Command {
+    pub fn relay(&self, args: &[&str]) -> Command {
         let mut relay = Command::new(env!("CARGO_BIN_EXE_relay"));
         relay.args(args).env_clear().env("HOME", self.path()).env("XDG_RUNTIME_DIR", self.path());
         // Nor a relay of the machine's user, which may be recorded there.
@@ -31,7 +31,7 @@ impl Home {
         relay
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    pub fn run(&self, args: &[&str]) -> Output {
         self.relay(args).output().unwrap()
     }
 
@@ -58,13 +58,21 @@ fn stderr(output: &Output) -> String {
 }
 
 /// A running relay that is ended by its own pid.
-struct Running(Child);
+pub struct Running(Child);
 
 impl Running {
-    fn end(mut self) {
+    pub fn end(mut self) {
         let pid = rustix::process::Pid::from_child(&self.0);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Running {
+    /// Kills it without a chance to store anything.
+    pub fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
     }
 }
 
@@ -80,7 +88,7 @@ fn demo(home: &Home) -> (Running, String, BufReader<std::process::ChildStdout>) 
     started(&mut home.relay(&["--demo", "--bind", "127.0.0.1:0"]))
 }
 
-fn started(relay: &mut Command) -> (Running, String, BufReader<std::process::ChildStdout>) {
+pub fn started(relay: &mut Command) -> (Running, String, BufReader<std::process::ChildStdout>) {
     let mut child = relay.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let running = Running(child);

@@ -19,7 +19,7 @@ use nodeglass_relay::event_loop::{EventLoop, Inputs, Options};
 use nodeglass_relay::fleet::Fleet;
 use nodeglass_relay::nodes::Probes;
 use nodeglass_relay::share::{ShareEndpoint, Shares};
-use nodeglass_relay::store::JobStore;
+use nodeglass_relay::store::{AuditRecorder, JobStore};
 use nodeglass_relay::web::assets::{Assets, PageFile};
 use nodeglass_relay::web::{self, WebState};
 use std::net::SocketAddr;
@@ -99,7 +99,23 @@ impl TestRelay {
         Self::start_behind(proxies, Fleet::new(), false, JobControl::Disabled("there is no SLURM here")).await
     }
 
+    /// One with `--no-audit`.
+    pub async fn start_without_audit() -> Self {
+        let job_control = JobControl::Disabled("there is no SLURM here");
+        Self::start_storing(Proxies::default(), Fleet::new(), false, job_control, AuditRecorder::off).await
+    }
+
     async fn start_behind(proxies: Proxies, fleet: Fleet, read_only: bool, job_control: JobControl) -> Self {
+        Self::start_storing(proxies, fleet, read_only, job_control, |audit| audit).await
+    }
+
+    async fn start_storing(
+        proxies: Proxies,
+        fleet: Fleet,
+        read_only: bool,
+        job_control: JobControl,
+        audit: fn(AuditRecorder) -> AuditRecorder,
+    ) -> Self {
         let listeners = web::bind(&["127.0.0.1:0".parse().unwrap()], None).await.unwrap();
         let Some(BindAddr::Tcp(addr)) = listeners.addresses().pop() else { panic!("no address") };
         let (shutdown, ending) = watch::channel(false);
@@ -111,6 +127,7 @@ impl TestRelay {
         let (trust, guests) = (Trust::new(Vec::new()), shares.clone());
         let (core, hub, plan) = EventLoop::new(fleet, clock, Options::default(), inputs);
         let store = JobStore::in_memory().unwrap();
+        let audit = audit(store.audit());
         tokio::spawn(core.with_store(store.clone()).run(ending.clone()));
         let (probes, requests) = Probes::new();
         let actions = ActionService::new(Deps {
@@ -123,6 +140,7 @@ impl TestRelay {
             local_host: Some("login1".into()),
             read_only,
             shares: shares.clone(),
+            audit: audit.clone(),
         });
         let buster = CacheBuster::random().unwrap();
         let assets = Assets::of(&PAGE, &BASE.parse().unwrap(), &buster);
@@ -131,6 +149,7 @@ impl TestRelay {
         let state = WebState {
             about: Arc::new(About { read_only, ..about(clock, &build, buster) }),
             hub,
+            audit,
             store,
             actions,
             authenticator: Arc::new(Authenticator::new(key.clone(), trust, shares)),

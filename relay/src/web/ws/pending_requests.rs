@@ -148,6 +148,7 @@ mod tests {
     use crate::fleet::Fleet;
     use crate::nodes::{self, Probes};
     use crate::share::{ShareEndpoint, Shares};
+    use crate::store::JobStore;
     use nodeglass_protocol::handshake::{Key, LEN};
     use nodeglass_protocol::replay::ReplayCommand;
     use nodeglass_protocol::request::{JobAction, LogStream, ProcessRef, RetryTarget, Signal};
@@ -176,6 +177,7 @@ mod tests {
             local_host,
             read_only: false,
             shares,
+            audit: JobStore::in_memory().unwrap().audit(),
         };
         (ActionService::new(deps), hub2, probe_requests)
     }
@@ -202,6 +204,7 @@ mod tests {
             Request::Revoke(ShareId::new("abc").unwrap()),
             Request::Retry(RetryTarget::Everything),
             Request::Replay(ReplayCommand::Speed(0)),
+            Request::Audit { days: 30 },
         ];
         for (number, request) in (0..).zip(unpermitted) {
             requests.start(number, request.clone());
