@@ -32,3 +32,4 @@ pub mod state_dir;
 pub mod store;
 mod token_bucket;
 pub mod web;
+pub mod webhook;

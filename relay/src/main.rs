@@ -93,7 +93,7 @@ fn run(config: Config, requested: Requested, new: bool) -> anyhow::Result<ExitCo
 fn record(command: RecordCommand) -> anyhow::Result<ExitCode> {
     let RecordCommand::Cut { from, job, out } = command;
     let summary = recording::cut(&from, &out, job)?;
-    terminal::print(&terminal::cut(&summary, &out));
+    terminal::print(terminal::cut(&summary, &out));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -104,14 +104,14 @@ fn ask(
 ) -> anyhow::Result<ExitCode> {
     let relay = Remote::find(pid)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    terminal::print(&runtime.block_on(request(&relay))?);
+    terminal::print(runtime.block_on(request(&relay))?);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints what a command returns.
-fn print(command: impl Future<Output = anyhow::Result<String>>) -> anyhow::Result<ExitCode> {
+fn print<T: AsRef<[u8]>>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    terminal::print(&runtime.block_on(command)?);
+    terminal::print(runtime.block_on(command)?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -15,10 +15,12 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("ssh2", &["relay/src/launch", "relay/tests/ssh"]),
     ("libssh2_sys", &["relay/src/launch"]),
     ("axum", &["relay/src/web", "relay/src/app", "relay/tests/web"]),
-    ("tokio_rustls", &["relay/src/web/server/tls.rs", "tests/it/threats/tls.rs"]),
+    ("tokio_rustls", &["relay/src/web/server/tls.rs", "relay/src/webhook", "tests/it/threats/tls.rs"]),
+    ("rustls_native_certs", &["relay/src/webhook/tls.rs"]),
     // The full path, because modules of this workspace are also named `ring`.
     ("ring::signature", &["relay/src/launch/known_hosts/signature.rs"]),
     ("rusqlite", &["relay/src/share/store.rs", "relay/src/store/database.rs"]),
+    ("parquet", &["relay/src/app/job_parquet.rs"]),
     ("crc32fast", &["relay/src/frame_file.rs"]),
     ("libloading", &["node-probe/src/source/tpu/library.rs"]),
     ("gloo_net", &["frontend/src/net"]),

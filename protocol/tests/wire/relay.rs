@@ -19,7 +19,7 @@ use nodeglass_protocol::picture::{Link, Picture};
 use nodeglass_protocol::process::{ProcessDetail, RelatedProcess, Variable};
 use nodeglass_protocol::range::{GpuRange, NodeRange, RangeHistory, Summaries, Summary};
 use nodeglass_protocol::report::{
-    Advice, Cost, GpuReport, JobUsage, ProjectUsage, Report, ReportAnswer, Throttled, Totals, Usage,
+    Accounting, Advice, Cost, GpuReport, JobUsage, ProjectUsage, Report, ReportAnswer, Throttled, Totals, Usage,
     UsageSums, WeekUsage,
 };
 use nodeglass_protocol::request::{LogRef, LogStream, Response, Tail};
@@ -272,6 +272,16 @@ fn report() -> Report {
             co2_kg: Some(0.13),
             ..Totals::default()
         },
+        accounting: Some(Accounting {
+            state: "FAILED".into(),
+            exit_code: 3,
+            signal: Some(9),
+            step_exit_code: None,
+            max_rss_bytes: Some(214_480 << 10),
+            ended_s: 1_700_003_600,
+            elapsed_s: Some(3_600),
+            reason: Some("NonZeroExitCode".into()),
+        }),
         gpus: vec![gpu],
         advice: vec![advice],
     }

@@ -1,6 +1,8 @@
 //! Assembles the relay, runs it, and shuts it down so that no process is left behind anywhere.
 
 pub mod audit_log;
+mod job_columns;
+mod job_parquet;
 pub mod job_reports;
 mod job_tables;
 mod listed_hosts;
@@ -34,6 +36,8 @@ use crate::nodes::{Plan, Probes, Request, Supervisor};
 use crate::recording::Outputs;
 use crate::report::Factors;
 use crate::share::{ShareEndpoint, Shares};
+use crate::slurm::accounting::Accountant;
+use crate::slurm::command::Commands;
 use crate::slurm::{self, JobSource, PollSchedule, PollTrigger};
 use crate::store::{AuditRecorder, JobStore};
 use crate::web::assets::{self, Assets};
@@ -52,7 +56,7 @@ use std::time::Duration;
 use terminal::Terminal;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use watched::Watched;
 
 /// Capacity of the channel of node events; sessions wait when it is full.
@@ -165,6 +169,7 @@ impl Relay {
             co2_g_per_kwh: config.co2_g_per_kwh,
         });
         let recorder = storage::recorder(config, &about, has_job_probes)?;
+        let commands = watched.commands();
         let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
         let poll_trigger = PollTrigger::default();
         if let Some(launcher) = &launcher {
@@ -209,6 +214,9 @@ impl Relay {
         }
         let store = storage::jobs(&about, is_real, events.clone())?;
         let audit = if config.no_audit { store.audit().off() } else { store.audit() };
+        if let Some(commands) = commands {
+            tokio::spawn(account(Accountant::new(commands), store.clone(), about.clock));
+        }
         let core = core.with_store(store.clone());
         let outputs = Outputs { nodes: node_events.clone(), events: events.clone(), hub: hub.clone() };
         let supervisor = launcher
@@ -353,6 +361,20 @@ async fn poll(
             }
         }
         rest(wait, &mut poll_schedule, &poll_trigger).await;
+    }
+}
+
+/// Joins what SLURM's accounting states to the records of ended jobs.
+async fn account(mut accountant: Accountant<Commands>, store: JobStore, clock: Clock) {
+    while !accountant.is_off() {
+        accountant.add(store.take_unaccounted().await, clock.now_ms());
+        let mut joined = accountant.join(clock.now_ms()).await;
+        // The thread is busy for moments only.
+        while let Some(refused) = store.save(joined).filter(|refused| !refused.is_empty()) {
+            sleep(Accountant::<Commands>::PAUSE).await;
+            joined = refused;
+        }
+        sleep(Accountant::<Commands>::PAUSE).await;
     }
 }
 

@@ -247,9 +247,9 @@ pub(crate) fn duration(seconds: u64) -> String {
 }
 
 /// Prints to stdout, ignoring errors: a closed stdout is no reason to stop.
-pub fn print(text: &str) {
+pub fn print(output: impl AsRef<[u8]>) {
     let mut out = stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let _ = out.write_all(output.as_ref()).and_then(|()| out.flush());
 }
 
 /// What `relay record cut` reports.

@@ -23,6 +23,8 @@ pub enum ExportForm {
     Json,
     /// One line per job.
     Csv,
+    /// Apache Parquet, for pandas, DuckDB and the like.
+    Parquet,
 }
 
 /// The form of the audit log.

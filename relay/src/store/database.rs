@@ -179,6 +179,22 @@ impl Database {
         Ok(rows.filter_map(Result::transpose).collect::<Result<_, _>>()?)
     }
 
+    /// The records of one relay's jobs that ended in the last day and have no accounting, at most `limit`, oldest
+    /// first.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn unaccounted(&self, origin: &Origin, limit: usize) -> Result<Vec<JobRecord>, StoreError> {
+        let since_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - 86_400;
+        let mut query = self.connection.prepare(
+            "SELECT record FROM jobs WHERE cluster = ?1 AND host = ?2 AND is_final = 1 AND at_s >= ?3 \
+             AND json_extract(record, '$.accounting') IS NULL ORDER BY at_s LIMIT ?4",
+        )?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = query.query_map(params![origin.cluster, origin.host, since_s, limit], parsed)?;
+        Ok(rows.filter_map(Result::transpose).collect::<Result<_, _>>()?)
+    }
+
     /// The latest run of a job: of several relays' records, the one that ended, else the newest.
     ///
     /// # Errors

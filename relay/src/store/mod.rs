@@ -27,6 +27,9 @@ const RETRY: Duration = Duration::from_secs(10);
 /// Maximum number of records that wait for the disk; the oldest is dropped first.
 const MAX_WAITING: usize = 4_096;
 
+/// Maximum number of ended jobs that wait for their accounting; the oldest is dropped first.
+const MAX_UNACCOUNTED: usize = 1_024;
+
 /// Where jobs are stored.
 #[derive(Clone, Debug)]
 pub enum Place {
@@ -53,6 +56,8 @@ enum Request {
     Save(Vec<JobRecord>),
     Job { id: JobId, reply: oneshot::Sender<Option<JobRecord>> },
     Reports { since_s: i64, user: Text, reply: oneshot::Sender<Option<Vec<Report>>> },
+    /// Ended jobs without accounting: at first those of the last day, later those that ended since.
+    Unaccounted { reply: oneshot::Sender<Vec<JobRecord>> },
     Flush { reply: oneshot::Sender<()> },
 }
 
@@ -74,6 +79,7 @@ impl JobStore {
             origin,
             database: None,
             waiting: VecDeque::new(),
+            unaccounted: None,
             audit: audit.clone(),
             failure: None,
         };
@@ -114,6 +120,16 @@ impl JobStore {
         response.await.ok()?
     }
 
+    /// Takes the ended jobs to which accounting was not joined: at first those of the last day, later those that ended
+    /// since. None if the thread is busy; they are taken with the next call.
+    pub async fn take_unaccounted(&self) -> Vec<JobRecord> {
+        let (reply, response) = oneshot::channel();
+        match self.requests.try_send(Request::Unaccounted { reply }) {
+            Ok(()) => response.await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
+    }
+
     /// The audit log, which is stored in the same place.
     pub fn audit(&self) -> AuditRecorder {
         AuditRecorder::new(self.audit.clone(), self.requests.clone())
@@ -140,6 +156,8 @@ struct Worker {
     run: Run,
     database: Option<Database>,
     waiting: VecDeque<JobRecord>,
+    /// Jobs that ended since they were last taken, once somebody has taken any.
+    unaccounted: Option<VecDeque<JobRecord>>,
     audit: Arc<AuditQueue>,
     /// What was last reported, and when to try again.
     failure: Option<(Text, Instant)>,
@@ -179,9 +197,18 @@ impl Worker {
                     let _ = reply.send(self.audit_log(since_ms));
                 }
                 Ok(Request::Save(records)) => {
+                    if let Some(unaccounted) = &mut self.unaccounted {
+                        unaccounted.extend(records.iter().filter(|record| lacks_accounting(record)).cloned());
+                        let over = unaccounted.len().saturating_sub(MAX_UNACCOUNTED);
+                        unaccounted.drain(..over);
+                    }
                     self.waiting.extend(records);
                     let over = self.waiting.len().saturating_sub(MAX_WAITING);
                     self.waiting.drain(..over);
+                }
+                Ok(Request::Unaccounted { reply }) => {
+                    self.write();
+                    let _ = reply.send(self.take_unaccounted());
                 }
                 Ok(Request::Job { id, reply }) => {
                     let _ = reply.send(self.job(id));
@@ -254,6 +281,18 @@ impl Worker {
         }
     }
 
+    fn take_unaccounted(&mut self) -> Vec<JobRecord> {
+        if let Some(unaccounted) = &mut self.unaccounted {
+            return std::mem::take(unaccounted).into();
+        }
+        // Until the database can be read, there is nothing to begin with.
+        let Some(database) = &self.database else { return Vec::new() };
+        let read = database.unaccounted(&self.origin, MAX_UNACCOUNTED);
+        let read = read.inspect_err(|error| tracing::warn!("{error}")).unwrap_or_default();
+        self.unaccounted = Some(VecDeque::new());
+        read
+    }
+
     fn audit_log(&self, since_ms: u64) -> Option<AuditLog> {
         let database = self.database.as_ref()?;
         let log = database.audit_log(&self.run, since_ms, Clock::wall_ms(), AuditLog::MAX_RECORDS);
@@ -294,6 +333,10 @@ impl Worker {
     }
 }
 
+fn lacks_accounting(record: &JobRecord) -> bool {
+    record.is_final && record.accounting.is_none()
+}
+
 /// The reports of a user's jobs without their GPUs, of which there may be very many.
 fn totals_since(database: &Database, since_s: i64, user: &Text) -> Result<Vec<Report>, StoreError> {
     let mut reports = Vec::new();
@@ -310,7 +353,7 @@ mod tests {
     fn record(job: u32, is_final: bool) -> JobRecord {
         let job = Job { start: Some(100), ..Job::new(JobId(job), "alice".into(), JobState::Running) };
         let at_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap();
-        JobRecord { job, is_final, at_s, application: None, nodes: Vec::new(), factors: Default::default() }
+        JobRecord { is_final, ..JobRecord::of(job, at_s) }
     }
 
     /// A store in this directory, and what it passes on.
@@ -334,6 +377,35 @@ mod tests {
         assert_eq!(restored.await.unwrap(), [running]);
         assert_eq!(again.job(JobId(8)).await, Some(ended));
         assert_eq!(again.job(JobId(9)).await, None);
+    }
+
+    #[tokio::test]
+    async fn ended_jobs_are_taken_for_accounting_once_and_again_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+        let (store, _restored) = start(&dir);
+        store.save(vec![record(7, false), record(8, true)]);
+        assert_eq!(store.take_unaccounted().await, [record(8, true)]);
+        assert_eq!(store.take_unaccounted().await, []);
+        store.save(vec![record(7, true)]);
+        assert_eq!(store.take_unaccounted().await, [record(7, true)]);
+        let accounting = crate::report::Accounting {
+            state: "FAILED".into(),
+            exit_code: 3,
+            signal: None,
+            step_exit_code: None,
+            max_rss_bytes: None,
+            ended_s: 200,
+            elapsed_s: None,
+            reason: None,
+        };
+        let joined = JobRecord { accounting: Some(accounting), ..record(8, true) };
+        store.save(vec![joined.clone()]);
+        assert_eq!(store.take_unaccounted().await, []);
+        store.flush().await;
+        let (again, _restored) = start(&dir);
+        assert_eq!(again.take_unaccounted().await, [record(7, true)]);
+        assert_eq!(again.job(JobId(8)).await, Some(joined));
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ fn origin(host: &str) -> Origin {
 
 fn record(job: u32, start: i64, at_s: i64, is_final: bool) -> JobRecord {
     let job = Job { start: Some(start), ..Job::new(JobId(job), "alice".into(), JobState::Running) };
-    JobRecord { job, is_final, at_s, application: None, nodes: Vec::new(), factors: Default::default() }
+    JobRecord { is_final, ..JobRecord::of(job, at_s) }
 }
 
 fn dir() -> (tempfile::TempDir, StateDir) {
