@@ -32,6 +32,8 @@ pub struct About {
     pub guests_tunnel: Text,
     /// Whether actions are disabled, even for the owner.
     pub read_only: bool,
+    /// Where reports can be posted, without the secret part of the URL.
+    pub report_webhook: Option<Text>,
 }
 
 impl About {
@@ -55,6 +57,7 @@ impl About {
             may_act: role == Role::Owner && !self.read_only,
             // Guests have a login name of their own, so the owner's is left out.
             tunnel: if share.is_some() { self.guests_tunnel.clone() } else { self.tunnel.clone() },
+            report_webhook: self.report_webhook.clone().filter(|_| role == Role::Owner),
             share,
         }
     }

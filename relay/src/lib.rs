@@ -26,6 +26,7 @@ mod memory;
 pub mod nodes;
 pub mod recording;
 pub mod report;
+mod report_webhook;
 pub mod share;
 pub mod slurm;
 pub mod state_dir;

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Ok(Request::Retry { node, relay }) => {
             ask(relay, async move |relay| owner_commands::retry(relay, node).await)
         }
-        Ok(Request::Report(order)) => print(job_reports::report(order)),
+        Ok(Request::Report { order, webhook }) => print(job_reports::report(order, webhook)),
         Ok(Request::History(order)) => print(job_reports::history(order)),
         Ok(Request::Me { days }) => print(async move { job_reports::me(days) }),
         Ok(Request::Audit(order)) => print(async move { audit_log::print(order) }),

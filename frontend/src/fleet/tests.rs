@@ -350,5 +350,6 @@ fn welcome(epoch: u32) -> Welcome {
         may_act: true,
         tunnel: "ssh".into(),
         share: None,
+        report_webhook: None,
     }
 }

@@ -162,6 +162,8 @@ pub struct Welcome {
     pub tunnel: Text,
     /// Terms of the share, for guests.
     pub share: Option<Box<ShareTerms>>,
+    /// Where the relay can post reports of jobs, without the secret part of the URL; owner only.
+    pub report_webhook: Option<Text>,
 }
 
 /// Operating mode of a relay.

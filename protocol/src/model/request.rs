@@ -60,6 +60,8 @@ pub enum Request {
         /// Number of days, up to now; at most [`AuditLog::MAX_DAYS`].
         days: u32,
     },
+    /// Posts the report of a job to the webhook that the relay's settings name.
+    SendReport(JobId),
 }
 
 /// Target of a retry.

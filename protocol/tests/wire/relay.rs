@@ -46,6 +46,7 @@ fn messages_of_the_relay() {
             may_act: true,
             tunnel: "ssh -L 8080:127.0.0.1:8080 alice@login2".into(),
             share: Some(Box::new(share().terms)),
+            report_webhook: Some("https://chat.example.org/…".into()),
         })),
     );
     let picture = Picture {

@@ -14,9 +14,11 @@ use crate::fleet::Event;
 use crate::live::Hub;
 use crate::nodes::Probes;
 use crate::recording::PlayerControl;
-use crate::share::{ShareError, Shares};
-use crate::store::AuditRecorder;
+use crate::report_webhook;
+use crate::share::{ShareError, Shares, Viewer};
+use crate::store::{AuditRecorder, JobStore};
 use crate::slurm::{JobController, PollReason, PollTrigger};
+use crate::webhook::Webhook;
 use nodeglass_protocol::request::{
     AuditEntry, JobAction, ProbeRequest, ProcessRef, Request, Response, RetryTarget, Signal,
 };
@@ -30,6 +32,9 @@ use tokio::time::timeout;
 
 /// Time limit for reading the audit log; the database may wait for a disk.
 const AUDIT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time limit for posting a report with all attempts; a page waits 20 s.
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(18);
 
 /// Whether and how jobs can be controlled.
 #[derive(Clone)]
@@ -63,6 +68,10 @@ pub struct Deps {
     pub shares: Arc<Shares>,
     /// Stores the audit log.
     pub audit: AuditRecorder,
+    /// Knows the reports of ended jobs.
+    pub store: JobStore,
+    /// Where reports are posted on request.
+    pub report_webhook: Option<Webhook>,
 }
 
 /// Executes requests of the owner. Cheap to clone.
@@ -116,6 +125,10 @@ impl ActionService {
                 run_detached(async move { deps.revoke(id).await }).await
             }
             Request::Retry(target) => self.deps.retry(target).await,
+            Request::SendReport(job) => {
+                let deps = self.deps.clone();
+                run_detached(async move { deps.send_report(job).await }).await
+            }
             Request::Audit { days } => match timeout(AUDIT_TIMEOUT, self.deps.audit.read(days)).await {
                 Ok(Some(log)) => Response::Audit(Box::new(log)),
                 Ok(None) => Response::Refused("the audit log cannot be read; see the relay's log".into()),
@@ -178,7 +191,7 @@ impl Deps {
         if let Ok(ShareLink { share, .. }) = &created {
             let audience = share.terms.to.as_ref().map_or("anyone with the link", Text::as_str);
             let outcome = format!("for {audience}");
-            self.store(format!("create share {}", share.id), outcome.into(), true);
+            self.store_entry(format!("create share {}", share.id), outcome.into(), true);
         }
         linked(created)
     }
@@ -191,13 +204,13 @@ impl Deps {
             Err(error) => Response::Refused(error.to_string().into()),
         };
         if let Response::Done(outcome) | Response::Refused(outcome) = &response {
-            self.store(format!("revoke share {id}"), outcome.clone(), result.is_ok());
+            self.store_entry(format!("revoke share {id}"), outcome.clone(), result.is_ok());
         }
         response
     }
 
     /// Stores an action in the audit log.
-    fn store(&self, what: String, outcome: Text, succeeded: bool) -> AuditEntry {
+    fn store_entry(&self, what: String, outcome: Text, succeeded: bool) -> AuditEntry {
         let entry = AuditEntry { wall_ms: Clock::wall_ms(), action: what.into(), outcome, succeeded };
         self.audit.action(entry.clone());
         entry
@@ -230,6 +243,29 @@ impl Deps {
         response
     }
 
+    /// Allowed on a read-only relay, as it changes nothing on the cluster. Only the settings name the URL.
+    async fn send_report(&self, job: JobId) -> Response {
+        let Some(webhook) = &self.report_webhook else {
+            return Response::Refused("no webhook is configured; set report-webhook".into());
+        };
+        let posted = async {
+            let running = self.hub.usage(job, Viewer::Owner).await.and_then(|usage| usage.running);
+            let record = match running {
+                Some(record) => Some(record),
+                None => self.store.job(job).await,
+            };
+            let record = record.ok_or_else(|| format!("there is no report of job {job}"))?;
+            report_webhook::post(webhook, &record.report()).await
+        };
+        let late = || Err(format!("{} did not answer in time", webhook.display_url()));
+        let (response, outcome) = match timeout(WEBHOOK_TIMEOUT, posted).await.unwrap_or_else(|_| late()) {
+            Ok(done) => (Response::Done(Text::new(&done)), (done, true)),
+            Err(why) => (Response::Refused(Text::new(&why)), (why, false)),
+        };
+        self.store_entry(format!("send report of job {job}"), outcome.0.into(), outcome.1);
+        response
+    }
+
     /// Allowed on a read-only relay, as it changes nothing on the cluster.
     async fn retry(&self, target: RetryTarget) -> Response {
         let node = match target {
@@ -256,7 +292,7 @@ impl Deps {
             }
         };
         tracing::info!(action.what = %what, action.outcome = %outcome, action.done = done, "action requested");
-        let entry = self.store(what, outcome, done);
+        let entry = self.store_entry(what, outcome, done);
         let _ = self.events.send(Event::Audit(entry)).await;
     }
 }

@@ -7,8 +7,10 @@ use super::owner_commands::Remote;
 use crate::clock::Clock;
 use crate::config::{ExportForm, HistoryOrder, ReportForm, ReportOrder};
 use crate::report::{self, JobRecord, Report};
+use crate::report_webhook;
 use crate::state_dir::StateDir;
 use crate::store::Database;
+use crate::webhook::Webhook;
 use anyhow::{Context as _, bail};
 use nodeglass_protocol::{JobId, Text};
 use std::io::IsTerminal as _;
@@ -17,13 +19,23 @@ use std::io::IsTerminal as _;
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn report(order: ReportOrder) -> anyhow::Result<String> {
-    let ReportOrder { job, format } = order;
+pub async fn report(order: ReportOrder, webhook: Option<Webhook>) -> anyhow::Result<String> {
+    let ReportOrder { job, format, .. } = order;
     let stored = match database()? {
         Some(database) => database.job(job)?,
         None => None,
     };
     let (report, note) = newest(job, stored).await?;
+    match webhook {
+        Some(webhook) => {
+            let sent = report_webhook::post(&webhook, &report).await.map_err(anyhow::Error::msg)?;
+            return Ok(format!("{sent}\n"));
+        }
+        None if order.webhook.is_some() => {
+            bail!("no webhook is configured; set report-webhook in the configuration file, or name a URL")
+        }
+        None => {}
+    }
     Ok(match format {
         ReportForm::Text => report::text(&report, note.as_deref()),
         ReportForm::Markdown => report::markdown(&report, note.as_deref()),
@@ -37,7 +49,7 @@ pub async fn report(order: ReportOrder) -> anyhow::Result<String> {
 /// A complete sentence for the user.
 pub async fn history(order: HistoryOrder) -> anyhow::Result<Vec<u8>> {
     let text = match order {
-        HistoryOrder::Show(order) => report(order).await?,
+        HistoryOrder::Show(order) => report(order.into(), None).await?,
         HistoryOrder::List(days) => job_tables::list(&reports(days.days, None)?, LocalTime::of),
         HistoryOrder::Export { format, days } => return export(format, days.days),
     };

@@ -233,6 +233,8 @@ impl Relay {
             read_only: about.read_only,
             shares: shares.clone(),
             audit: audit.clone(),
+            store: store.clone(),
+            report_webhook: config.report_webhook(),
         });
         let actions = match player {
             None => actions,
@@ -506,6 +508,7 @@ fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> anyhow::R
         host,
         cluster: watched.cluster(),
         mode: watched.mode(),
+        report_webhook: config.report_webhook().map(|webhook| Text::new(webhook.display_url())),
     })
 }
 

@@ -8,6 +8,7 @@ use super::{
     AuditOrder, BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, ReportOrder, Requested, Source, Unknown,
     default_file, is_switch,
 };
+use crate::webhook::Webhook;
 use clap::error::{ContextKind, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, value_parser};
@@ -121,8 +122,13 @@ pub enum Request {
     Share(ShareOrder),
     /// Prepare recordings for others.
     Record(RecordOrder),
-    /// Print what a job used.
-    Report(ReportOrder),
+    /// Print what a job used, or post it.
+    Report {
+        /// Which job, and how.
+        order: ReportOrder,
+        /// Where to, if it is to be posted and a URL is named or configured.
+        webhook: Option<Webhook>,
+    },
     /// Read the jobs that were seen.
     History(HistoryOrder),
     /// Print the use of the last days.
@@ -188,7 +194,18 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
         Some(Sub::Config) => Request::ShowConfig(read_config()?.1),
         Some(Sub::Link { tab, which }) => Request::ShowLink { for_one_tab: tab, relay: which.relay },
         Some(Sub::Retry { node, which }) => Request::Retry { node, relay: which.relay },
-        Some(Sub::Report(order)) => Request::Report(order),
+        Some(Sub::Report(order)) => {
+            let webhook = match &order.webhook {
+                None => None,
+                Some(Some(url)) => Some(Webhook::new(url.clone(), order.webhook_format.unwrap_or_default())),
+                Some(None) => {
+                    let mut config = read_config()?.0;
+                    config.report_webhook_format = order.webhook_format.unwrap_or(config.report_webhook_format);
+                    config.report_webhook()
+                }
+            };
+            Request::Report { order, webhook }
+        }
         Some(Sub::History { order }) => Request::History(order),
         Some(Sub::Me(Days { days })) => Request::Me { days },
         Some(Sub::Audit(order)) => Request::Audit(order),

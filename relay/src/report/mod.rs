@@ -3,6 +3,7 @@
 
 mod advice;
 mod application;
+mod chat;
 mod summary;
 mod tail;
 mod text;
@@ -11,6 +12,7 @@ mod units;
 mod usage;
 
 pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
+pub use chat::message;
 pub use text::{markdown, text};
 pub use totals::{GpuTotals, IDLE_PCT, Integral, NodeTotals};
 pub use units::{aligned, amount_bytes, duration};

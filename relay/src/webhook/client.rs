@@ -111,10 +111,10 @@ async fn exchange(
         biased;
         // The answer, for which the connection must be polled.
         judged = &mut answer => judged,
-        // The connection is over; its end may have brought the answer.
-        ended = &mut connection => match ended {
-            Ok(()) => answer.await,
-            Err(error) => Err(unreadable(error)),
+        // The connection is over, perhaps with an error after the answer: some servers end TLS without a word.
+        ended = &mut connection => match (answer.await, ended) {
+            (Err(WebhookError::Answer(..)), Err(error)) => Err(unreadable(error)),
+            (judged, _) => judged,
         },
     }
 }

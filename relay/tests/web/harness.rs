@@ -22,6 +22,7 @@ use nodeglass_relay::share::{ShareEndpoint, Shares};
 use nodeglass_relay::store::{AuditRecorder, JobStore};
 use nodeglass_relay::web::assets::{Assets, PageFile};
 use nodeglass_relay::web::{self, WebState};
+use nodeglass_relay::webhook::Webhook;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,12 +102,17 @@ impl TestRelay {
 
     /// One with `--no-audit`.
     pub async fn start_without_audit() -> Self {
-        let job_control = JobControl::Disabled("there is no SLURM here");
-        Self::start_storing(Proxies::default(), Fleet::new(), false, job_control, AuditRecorder::off).await
+        Self::start_storing(Proxies::default(), Fleet::new(), false, no_slurm(), (AuditRecorder::off, None)).await
+    }
+
+    /// One whose settings name a webhook.
+    pub async fn start_with_webhook(fleet: Fleet, webhook: Webhook) -> Self {
+        let stored = (kept as fn(_) -> _, Some(webhook));
+        Self::start_storing(Proxies::default(), fleet, false, no_slurm(), stored).await
     }
 
     async fn start_behind(proxies: Proxies, fleet: Fleet, read_only: bool, job_control: JobControl) -> Self {
-        Self::start_storing(proxies, fleet, read_only, job_control, |audit| audit).await
+        Self::start_storing(proxies, fleet, read_only, job_control, (kept, None)).await
     }
 
     async fn start_storing(
@@ -114,7 +120,7 @@ impl TestRelay {
         fleet: Fleet,
         read_only: bool,
         job_control: JobControl,
-        audit: fn(AuditRecorder) -> AuditRecorder,
+        (audit, webhook): (fn(AuditRecorder) -> AuditRecorder, Option<Webhook>),
     ) -> Self {
         let listeners = web::bind(&["127.0.0.1:0".parse().unwrap()], None).await.unwrap();
         let Some(BindAddr::Tcp(addr)) = listeners.addresses().pop() else { panic!("no address") };
@@ -128,6 +134,7 @@ impl TestRelay {
         let (core, hub, plan) = EventLoop::new(fleet, clock, Options::default(), inputs);
         let store = JobStore::in_memory().unwrap();
         let audit = audit(store.audit());
+        let report_webhook = webhook.as_ref().map(|webhook| webhook.display_url().into());
         tokio::spawn(core.with_store(store.clone()).run(ending.clone()));
         let (probes, requests) = Probes::new();
         let actions = ActionService::new(Deps {
@@ -141,13 +148,15 @@ impl TestRelay {
             read_only,
             shares: shares.clone(),
             audit: audit.clone(),
+            store: store.clone(),
+            report_webhook: webhook,
         });
         let buster = CacheBuster::random().unwrap();
         let assets = Assets::of(&PAGE, &BASE.parse().unwrap(), &buster);
         let proxies = Arc::new(proxies);
         let build = assets.build().to_owned();
         let state = WebState {
-            about: Arc::new(About { read_only, ..about(clock, &build, buster) }),
+            about: Arc::new(About { read_only, report_webhook, ..about(clock, &build, buster) }),
             hub,
             audit,
             store,
@@ -211,6 +220,14 @@ impl TestRelay {
     }
 }
 
+fn no_slurm() -> JobControl {
+    JobControl::Disabled("there is no SLURM here")
+}
+
+fn kept(audit: AuditRecorder) -> AuditRecorder {
+    audit
+}
+
 fn about(clock: Clock, build: &str, cache_buster: CacheBuster) -> About {
     About {
         cache_buster,
@@ -224,6 +241,7 @@ fn about(clock: Clock, build: &str, cache_buster: CacheBuster) -> About {
         tunnel: "ssh -L …".into(),
         guests_tunnel: "ssh -L …".into(),
         read_only: false,
+        report_webhook: None,
     }
 }
 
