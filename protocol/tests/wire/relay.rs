@@ -1,8 +1,8 @@
 //! Messages of the relay to the page: snapshots, changes, responses.
 
 use crate::values::{
-    audit_entry, audit_log, exchange, gpu, health_changes, history, job, node, node_name, process, share, share_link,
-    sharing, status, usage,
+    audit_entry, audit_log, exchange, gpu, health_changes, history, job, node, node_name, process, share,
+    share_link, sharing, status, usage,
 };
 use crate::{both, frozen};
 use nodeglass_protocol::field::NamedCells;
@@ -19,8 +19,8 @@ use nodeglass_protocol::picture::{Link, Picture};
 use nodeglass_protocol::process::{ProcessDetail, RelatedProcess, Variable};
 use nodeglass_protocol::range::{GpuRange, NodeRange, RangeHistory, Summaries, Summary};
 use nodeglass_protocol::report::{
-    Accounting, Advice, Cost, GpuReport, JobUsage, ProjectUsage, Report, ReportAnswer, Throttled, Totals, Usage,
-    UsageSums, WeekUsage,
+    Accounting, Advice, Cost, GpuReport, JobUsage, ProjectUsage, Report, ReportAnswer, Throttled, Totals,
+    Usage, UsageSums, WeekUsage,
 };
 use nodeglass_protocol::request::{LogRef, LogStream, Response, Tail};
 use nodeglass_protocol::version::VersionRange;

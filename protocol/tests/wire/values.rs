@@ -197,7 +197,8 @@ pub fn audit_entry() -> AuditEntry {
 }
 
 pub fn audit_log() -> AuditLog {
-    let viewer = ViewerIdentity { user: Some("bob".into()), address: Some("10.0.0.8".into()), by_proxy: true };
+    let viewer =
+        ViewerIdentity { user: Some("bob".into()), address: Some("10.0.0.8".into()), by_proxy: true };
     let view = |client, end| {
         AuditRecord::View(View {
             share: share_id(),

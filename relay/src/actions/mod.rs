@@ -16,8 +16,8 @@ use crate::nodes::Probes;
 use crate::recording::PlayerControl;
 use crate::report_webhook;
 use crate::share::{ShareError, Shares, Viewer};
-use crate::store::{AuditRecorder, JobStore};
 use crate::slurm::{JobController, PollReason, PollTrigger};
+use crate::store::{AuditRecorder, JobStore};
 use crate::webhook::Webhook;
 use nodeglass_protocol::request::{
     AuditEntry, JobAction, ProbeRequest, ProcessRef, Request, Response, RetryTarget, Signal,

@@ -69,7 +69,11 @@ fn text(log: &AuditLog, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
     if actions.len() > 1 {
         out.push(lines(aligned(&actions)));
     }
-    if out.is_empty() { "no view and no action was recorded in this time\n".to_owned() } else { out.join("\n") }
+    if out.is_empty() {
+        "no view and no action was recorded in this time\n".to_owned()
+    } else {
+        out.join("\n")
+    }
 }
 
 fn lines(rows: Vec<String>) -> String {
@@ -104,8 +108,9 @@ fn client(client: ViewClient) -> &'static str {
 
 /// Views and actions as comma-separated values; empty if unknown.
 fn csv(log: &AuditLog) -> String {
-    let mut out = "kind,began_ms,end,end_ms,share,label,scope,user,address,by_proxy,client,action,outcome,succeeded\n"
-        .to_owned();
+    let mut out =
+        "kind,began_ms,end,end_ms,share,label,scope,user,address,by_proxy,client,action,outcome,succeeded\n"
+            .to_owned();
     for record in &log.records {
         let cells: [String; 14] = match record {
             AuditRecord::View(View { share, label, scope, viewer, client: with, began_ms, end }) => {

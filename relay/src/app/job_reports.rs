@@ -1,9 +1,9 @@
 //! `relay report`, `relay history` and `relay me`: read the database, and of running jobs the running relay.
 
-use super::{job_parquet, job_tables};
 use super::local_time::LocalTime;
 use super::own_login;
 use super::owner_commands::Remote;
+use super::{job_parquet, job_tables};
 use crate::clock::Clock;
 use crate::config::{ExportForm, HistoryOrder, ReportForm, ReportOrder};
 use crate::report::{self, JobRecord, Report};
@@ -58,13 +58,17 @@ pub async fn history(order: HistoryOrder) -> anyhow::Result<Vec<u8>> {
 
 fn export(format: ExportForm, days: u32) -> anyhow::Result<Vec<u8>> {
     if format == ExportForm::Parquet && std::io::stdout().is_terminal() {
-        bail!("Parquet is a binary form; write it to a file: relay history export --format parquet > jobs.parquet")
+        bail!(
+            "Parquet is a binary form; write it to a file: relay history export --format parquet > jobs.parquet"
+        )
     }
     let reports = reports(days, None)?;
     Ok(match format {
         ExportForm::Json => format!("{}\n", serde_json::to_string_pretty(&reports)?).into_bytes(),
         ExportForm::Csv => job_tables::csv(&reports).into_bytes(),
-        ExportForm::Parquet => job_parquet::file(&reports).context("the jobs cannot be written as Parquet")?,
+        ExportForm::Parquet => {
+            job_parquet::file(&reports).context("the jobs cannot be written as Parquet")?
+        }
     })
 }
 

@@ -5,8 +5,8 @@ use super::file::File;
 use super::record::RecordOrder;
 use super::share::ShareOrder;
 use super::{
-    AuditOrder, BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, ReportOrder, Requested, Source, Unknown,
-    default_file, is_switch,
+    AuditOrder, BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, ReportOrder, Requested, Source,
+    Unknown, default_file, is_switch,
 };
 use crate::webhook::Webhook;
 use clap::error::{ContextKind, ErrorKind};
@@ -200,7 +200,8 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
                 Some(Some(url)) => Some(Webhook::new(url.clone(), order.webhook_format.unwrap_or_default())),
                 Some(None) => {
                     let mut config = read_config()?.0;
-                    config.report_webhook_format = order.webhook_format.unwrap_or(config.report_webhook_format);
+                    config.report_webhook_format =
+                        order.webhook_format.unwrap_or(config.report_webhook_format);
                     config.report_webhook()
                 }
             };

@@ -1,10 +1,10 @@
 //! Parses the values of settings; errors say what would have been valid.
 
-use crate::webhook::{WebhookFormat, WebhookUrl};
 use super::MIN_SLURM_INTERVAL;
 use crate::access::proxies::Proxy;
 use crate::access::trust::Trusted;
 use crate::access::user::uid_of;
+use crate::webhook::{WebhookFormat, WebhookUrl};
 use nodeglass_hostlist as hostlist;
 use nodeglass_protocol::report::Cost;
 use nodeglass_protocol::{NodeName, Text};

@@ -11,8 +11,8 @@ mod totals;
 mod units;
 mod usage;
 
-pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
 pub use chat::message;
+pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
 pub use text::{markdown, text};
 pub use totals::{GpuTotals, IDLE_PCT, Integral, NodeTotals};
 pub use units::{aligned, amount_bytes, duration};

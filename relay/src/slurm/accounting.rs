@@ -125,12 +125,7 @@ impl Queue {
     }
 
     /// Takes the records that are complete; of the others, those that were asked about often enough are dropped.
-    fn answered(
-        &mut self,
-        asked: &[JobId],
-        entries: &BTreeMap<JobId, Entry>,
-        now_ms: u64,
-    ) -> Vec<JobRecord> {
+    fn answered(&mut self, asked: &[JobId], entries: &BTreeMap<JobId, Entry>, now_ms: u64) -> Vec<JobRecord> {
         if self.failure.take().is_some() {
             tracing::info!("sacct answers again");
         }

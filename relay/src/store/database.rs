@@ -23,7 +23,8 @@ const MAX_JOBS: i64 = 20_000;
 
 /// Each version of the schema from the one before. Entries are appended and never changed: `user_version` is the
 /// number of those that were applied.
-const MIGRATIONS: [&str; 2] = ["CREATE TABLE jobs (
+const MIGRATIONS: [&str; 2] = [
+    "CREATE TABLE jobs (
     cluster TEXT NOT NULL,
     host TEXT NOT NULL,
     job INTEGER NOT NULL,
@@ -33,7 +34,9 @@ const MIGRATIONS: [&str; 2] = ["CREATE TABLE jobs (
     record TEXT NOT NULL,
     PRIMARY KEY (cluster, host, job, start_s)
 ) STRICT;
-CREATE INDEX jobs_by_start ON jobs (start_s);", audit::SCHEMA];
+CREATE INDEX jobs_by_start ON jobs (start_s);",
+    audit::SCHEMA,
+];
 
 /// Why the database cannot be used. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]

@@ -52,13 +52,27 @@ pub struct JobStore {
 enum Request {
     /// The audit log has changes to be written.
     Audit,
-    AuditLog { since_ms: u64, reply: oneshot::Sender<Option<AuditLog>> },
+    AuditLog {
+        since_ms: u64,
+        reply: oneshot::Sender<Option<AuditLog>>,
+    },
     Save(Vec<JobRecord>),
-    Job { id: JobId, reply: oneshot::Sender<Option<JobRecord>> },
-    Reports { since_s: i64, user: Text, reply: oneshot::Sender<Option<Vec<Report>>> },
+    Job {
+        id: JobId,
+        reply: oneshot::Sender<Option<JobRecord>>,
+    },
+    Reports {
+        since_s: i64,
+        user: Text,
+        reply: oneshot::Sender<Option<Vec<Report>>>,
+    },
     /// Ended jobs without accounting: at first those of the last day, later those that ended since.
-    Unaccounted { reply: oneshot::Sender<Vec<JobRecord>> },
-    Flush { reply: oneshot::Sender<()> },
+    Unaccounted {
+        reply: oneshot::Sender<Vec<JobRecord>>,
+    },
+    Flush {
+        reply: oneshot::Sender<()>,
+    },
 }
 
 impl JobStore {

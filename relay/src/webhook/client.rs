@@ -128,7 +128,8 @@ async fn judge(url: &WebhookUrl, response: Response<Incoming>) -> Result<(), Web
     if status.is_redirection() {
         return Err(WebhookError::Redirect(host, status.as_u16()));
     }
-    let after = response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.trim().parse().ok());
+    let after =
+        response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.trim().parse().ok());
     let text = timeout(TEXT_LIMIT, beginning(response.into_body())).await.unwrap_or_default();
     Err(WebhookError::Status {
         host,

@@ -27,7 +27,9 @@ pub enum WebhookError {
     #[error("read the answer of {0}: {1}")]
     Answer(String, String),
     /// A redirect, which is not followed.
-    #[error("post to {0}: it redirects (status {1}), which is not followed; configure the URL that it leads to")]
+    #[error(
+        "post to {0}: it redirects (status {1}), which is not followed; configure the URL that it leads to"
+    )]
     Redirect(String, u16),
     /// A refusal.
     #[error("post to {host}: it answered with status {status}{}", said(text))]

@@ -117,7 +117,9 @@ async fn serve(
 fn is_whole(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
-    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let length = head
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
     length.is_none_or(|length: usize| body.len() >= length)
 }
 
@@ -162,13 +164,15 @@ async fn a_failure_that_may_pass_is_repeated_and_then_reported_without_the_secre
     let server = Server::start(&[FAILED]).await;
     let webhook = Webhook::new(server.url(), WebhookFormat::Json);
     let error = webhook.post_by(&client, retries(), &payload()).await.unwrap_err().to_string();
-    assert_eq!((error.as_str(), server.connections()), ("post to 127.0.0.1: it answered with status 500: [1mno", 3));
+    assert_eq!(
+        (error.as_str(), server.connections()),
+        ("post to 127.0.0.1: it answered with status 500: [1mno", 3)
+    );
 }
 
 #[tokio::test]
 async fn a_refusal_is_not_repeated_and_shows_what_the_server_says() {
-    const REFUSED: Way =
-        Way::Answer("HTTP/1.1 404 Not Found\r\nContent-Length: 15\r\n\r\nno such webhook");
+    const REFUSED: Way = Way::Answer("HTTP/1.1 404 Not Found\r\nContent-Length: 15\r\n\r\nno such webhook");
     let server = Server::start(&[REFUSED]).await;
     let webhook = Webhook::new(server.url(), WebhookFormat::Json);
     let error = webhook.post(&payload()).await.unwrap_err().to_string();
@@ -203,7 +207,8 @@ async fn t35_an_endless_answer_is_not_read() {
     assert_eq!(post(&server.url(), &Client::new()).await, Ok(()));
     let endless = Way::Endless("HTTP/1.1 500 No\r\n\r\n");
     let server = Server::start(Box::leak(Box::new([endless]))).await;
-    let Err(WebhookError::Status { status: 500, text, .. }) = post(&server.url(), &Client::new()).await else {
+    let Err(WebhookError::Status { status: 500, text, .. }) = post(&server.url(), &Client::new()).await
+    else {
         panic!("a refusal")
     };
     assert_eq!(text, "x".repeat(200));
@@ -245,7 +250,9 @@ async fn t35_a_certificate_must_be_trusted_and_that_of_the_host() {
 
 #[tokio::test]
 async fn t35_neither_a_metadata_service_nor_a_public_host_without_tls_is_contacted() {
-    for url in ["http://169.254.169.254/latest/", "http://[fe80::1]/", "http://8.8.8.8/", "http://0.0.0.0:80/"] {
+    for url in
+        ["http://169.254.169.254/latest/", "http://[fe80::1]/", "http://8.8.8.8/", "http://0.0.0.0:80/"]
+    {
         let error = post(&url.parse().unwrap(), &Client::new()).await.unwrap_err();
         assert!(matches!(error, WebhookError::Destination(..)), "{url}: {error}");
     }

@@ -94,11 +94,12 @@ impl FromStr for WebhookUrl {
         let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
         let host = bare.parse().map_or_else(|_| Host::Name(name.clone()), Host::Address);
         // `Uri` takes a port that is no number for none.
-        let port = match authority.as_str().strip_prefix(authority.host()).and_then(|rest| rest.strip_prefix(':')) {
-            Some(port) => port.parse().map_err(|_| WebhookUrlError::NotAUrl)?,
-            None if is_tls => 443,
-            None => 80,
-        };
+        let port =
+            match authority.as_str().strip_prefix(authority.host()).and_then(|rest| rest.strip_prefix(':')) {
+                Some(port) => port.parse().map_err(|_| WebhookUrlError::NotAUrl)?,
+                None if is_tls => 443,
+                None => 80,
+            };
         let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
         Ok(Self { is_tls, host, port, target })
     }
@@ -138,7 +139,10 @@ mod tests {
     fn a_url_has_host_port_and_target() {
         let url = parse("https://Chat.example.org/hooks/s3cret?x=1#top");
         assert_eq!((url.is_tls(), url.port(), url.target()), (true, 443, "/hooks/s3cret?x=1"));
-        assert_eq!((url.host(), url.authority().as_str()), (&Host::Name("chat.example.org".into()), "chat.example.org"));
+        assert_eq!(
+            (url.host(), url.authority().as_str()),
+            (&Host::Name("chat.example.org".into()), "chat.example.org")
+        );
         let url = parse("http://127.0.0.1:8065");
         assert_eq!((url.is_tls(), url.port(), url.target()), (false, 8065, "/"));
         assert_eq!(url.authority(), "127.0.0.1:8065");

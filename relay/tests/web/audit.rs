@@ -195,7 +195,8 @@ fn a_view_that_a_killed_relay_left_open_has_an_unknown_end() {
     assert_eq!(audit("text"), "no view and no action was recorded in this time\n");
     let (relay, link, _lines) = start();
     let created = String::from_utf8(home.run(&["share", "create", "--everything"]).stdout).unwrap();
-    let ticket = created.split_once("#s=").and_then(|(_, rest)| rest.split_whitespace().next()).expect(&created);
+    let ticket =
+        created.split_once("#s=").and_then(|(_, rest)| rest.split_whitespace().next()).expect(&created);
     assert!(request(&link, ticket).starts_with("HTTP/1.1 200"));
     // It is written at once, while the view goes on.
     let began = Instant::now();

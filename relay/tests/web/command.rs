@@ -149,17 +149,17 @@ fn an_unknown_key_in_the_file_is_named_with_its_line() {
 fn the_nearest_layer_wins_and_its_source_is_shown() {
     let home = Home::new();
     let interval = |relay: &mut Command| home.setting(relay, "slurm-interval");
-    assert_eq!(interval(&mut home.relay(&["config"])), "slurm-interval = \"15s\"     # default");
+    assert_eq!(interval(&mut home.relay(&["config"])), "slurm-interval = \"15s\"          # default");
     home.configure("slurm-interval = \"20s\"\n");
     assert!(interval(&mut home.relay(&["config"])).ends_with("# HOME/.config/nodeglass/config.toml:1"));
     let mut relay = home.relay(&["config"]);
     assert_eq!(
         interval(relay.env("NODEGLASS_SLURM_INTERVAL", "30s")),
-        "slurm-interval = \"30s\"     # environment"
+        "slurm-interval = \"30s\"          # environment"
     );
     let mut relay = home.relay(&["config", "--slurm-interval", "40s"]);
     let line = interval(relay.env("NODEGLASS_SLURM_INTERVAL", "30s"));
-    assert_eq!(line, "slurm-interval = \"40s\"     # command line");
+    assert_eq!(line, "slurm-interval = \"40s\"          # command line");
 }
 
 #[test]

@@ -102,7 +102,8 @@ impl TestRelay {
 
     /// One with `--no-audit`.
     pub async fn start_without_audit() -> Self {
-        Self::start_storing(Proxies::default(), Fleet::new(), false, no_slurm(), (AuditRecorder::off, None)).await
+        Self::start_storing(Proxies::default(), Fleet::new(), false, no_slurm(), (AuditRecorder::off, None))
+            .await
     }
 
     /// One whose settings name a webhook.

@@ -21,7 +21,10 @@ impl Client for Script {
         let reason = if value("--format=").ends_with(",Reason") { "" } else { " without reason" };
         self.asked.lock().unwrap().push(format!("{}{reason}", value("--jobs=")));
         let answer = self.answers.lock().unwrap().pop_front().expect("an answer is scripted");
-        answer.map(|out| Output { out: out.replace('|', &value("--delimiter=")).into_bytes(), err: String::new() })
+        answer.map(|out| Output {
+            out: out.replace('|', &value("--delimiter=")).into_bytes(),
+            err: String::new(),
+        })
     }
 }
 
@@ -36,7 +39,8 @@ impl Script {
 }
 
 fn record(id: u32) -> JobRecord {
-    let job = Job { start: Some(100), ..Job::new(JobId(id), "alice".into(), JobState::Ended("FAILED".into())) };
+    let job =
+        Job { start: Some(100), ..Job::new(JobId(id), "alice".into(), JobState::Ended("FAILED".into())) };
     JobRecord { is_final: true, ..JobRecord::of(job, 200) }
 }
 

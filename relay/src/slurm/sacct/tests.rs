@@ -33,7 +33,10 @@ fn jobs_of_a_real_cluster_have_exit_code_signal_and_memory() {
     let first = &entries[&JobId(1)];
     let accounting = first.accounting.as_ref().unwrap();
     assert_eq!((first.start_s, accounting.ended_s), (Some(1_795_572_056), 1_795_572_058));
-    assert_eq!((accounting.elapsed_s, accounting.step_exit_code, &accounting.reason), (Some(2), Some(0), &None));
+    assert_eq!(
+        (accounting.elapsed_s, accounting.step_exit_code, &accounting.reason),
+        (Some(2), Some(0), &None)
+    );
     assert_eq!(entries.len(), 8);
 }
 
@@ -78,7 +81,9 @@ fn what_is_no_record_is_left_out() {
 
 #[test]
 fn sizes_without_a_meaning_are_unknown() {
-    for (text, bytes) in [("0", Some(0)), ("16K", Some(16 << 10)), ("1.5M", Some(3 << 19)), ("2G", Some(2 << 30))] {
+    for (text, bytes) in
+        [("0", Some(0)), ("16K", Some(16 << 10)), ("1.5M", Some(3 << 19)), ("2G", Some(2 << 30))]
+    {
         assert_eq!(size(text), bytes, "{text}");
     }
     for text in ["", "K", "-1K", "NaN", "infK", "9999999P", "1é"] {

@@ -211,7 +211,8 @@ fn apply(transaction: &Transaction<'_>, run: &Run, change: &AuditChange) -> rusq
         AuditChange::Seen(number, at_ms) => set_end(*number, *at_ms, OPEN),
         AuditChange::End(number, at_ms) => set_end(*number, *at_ms, ENDED),
         AuditChange::Action(entry) => {
-            let mut insert = transaction.prepare_cached("INSERT INTO audit_actions VALUES (?1, ?2, ?3, ?4)")?;
+            let mut insert =
+                transaction.prepare_cached("INSERT INTO audit_actions VALUES (?1, ?2, ?3, ?4)")?;
             let AuditEntry { wall_ms, action, outcome, succeeded } = entry;
             insert.execute(params![signed(*wall_ms), action.as_str(), outcome.as_str(), succeeded])?;
             Ok(())

@@ -15,11 +15,8 @@ fn run(host: &str, pid: u32, started_ms: u64) -> Run {
 const NO_PID: u32 = 4_200_000;
 
 fn begin(number: u64, share: &str, at_ms: u64) -> AuditChange {
-    let viewer = ViewerIdentity {
-        user: Some("bob".into()),
-        address: Some("10.0.0.8".into()),
-        by_proxy: true,
-    };
+    let viewer =
+        ViewerIdentity { user: Some("bob".into()), address: Some("10.0.0.8".into()), by_proxy: true };
     AuditChange::Begin(
         number,
         Box::new(View {
