@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let done = match config::read(std::env::args_os()) {
         Ok(Request::Run { config, requested, new }) => run(*config, requested, new),
         Ok(Request::ShowConfig(effective)) => {
-            terminal::print(&config::table(&effective));
+            terminal::print(config::table(&effective));
             Ok(ExitCode::SUCCESS)
         }
         Ok(Request::ShowLink { for_one_tab: false, relay }) => show_links(relay),

@@ -193,7 +193,11 @@ fn accounting(report: &Report) -> Vec<Figure> {
         ..Figure::new("Task memory", bytes(peak), Some(peak as f64))
     });
     let reason = stated.reason.as_ref().map(|reason| Figure::new("Reason", reason.to_string(), None));
-    [Figure::new("State", stated.state.to_string(), None), exit].into_iter().chain(memory).chain(reason).collect()
+    [Figure::new("State", stated.state.to_string(), None), exit]
+        .into_iter()
+        .chain(memory)
+        .chain(reason)
+        .collect()
 }
 
 /// The difference of a figure from that of another job, as a percentage: `+14 %`; empty if there is none worth

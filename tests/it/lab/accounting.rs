@@ -38,12 +38,12 @@ async fn the_report_of_an_ended_job_has_what_sacct_states() -> Result<()> {
     let accounting = &report["accounting"];
     ensure!(accounting["state"] == first[0] && first[1] == "3:0", "{stated}\n{accounting}");
     ensure!(accounting["exit_code"] == 3 && accounting["signal"].is_null(), "{accounting}");
-    ensure!(accounting["elapsed_s"].to_string() == first[3], "{stated}\n{accounting}");
+    let elapsed: u64 = first[3].parse()?;
+    ensure!(accounting["elapsed_s"] == elapsed, "{stated}\n{accounting}");
     let kilobytes = |row: &Vec<&str>| row[2].strip_suffix('K')?.parse::<u64>().ok();
     let peak = rows.iter().filter_map(kilobytes).max().context("a step with MaxRSS")?;
     ensure!(accounting["max_rss_bytes"] == peak << 10 && peak > 100 << 10, "{stated}\n{accounting}");
     // What both measure differs by the second in which SLURM and the relay begin and end.
-    let elapsed: u64 = first[3].parse()?;
     ensure!(report["elapsed_s"].as_u64().context("a run time")?.abs_diff(elapsed) <= 1, "{report}");
     let text = site.run_relay("alice", &["report", &job.to_string()])?;
     ensure!(text.contains("FAILED, exit code 3, MaxRSS"), "{text}");

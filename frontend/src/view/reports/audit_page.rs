@@ -153,8 +153,11 @@ fn table(page: &Page, log: Memo<AuditLog>, filter: Memo<AuditFilter>) -> AnyView
         match omitted {
             0 => shown,
             omitted => {
-                format!("{shown} of the newest {}; {} older ones are left out, see `relay audit`",
-                    text::grouped(AuditLog::MAX_RECORDS as u64), text::grouped(u64::from(omitted)))
+                format!(
+                    "{shown} of the newest {}; {} older ones are left out, see `relay audit`",
+                    text::grouped(AuditLog::MAX_RECORDS as u64),
+                    text::grouped(u64::from(omitted))
+                )
             }
         }
     };
@@ -172,7 +175,8 @@ fn table(page: &Page, log: Memo<AuditLog>, filter: Memo<AuditFilter>) -> AnyView
     };
     let body = move || match rows.get() {
         rows if rows.is_empty() => {
-            view! { <tr><td colspan="6" class="empty">"Nothing was recorded in this time."</td></tr> }.into_any()
+            view! { <tr><td colspan="6" class="empty">"Nothing was recorded in this time."</td></tr> }
+                .into_any()
         }
         rows => rows.into_iter().map(line).collect_view().into_any(),
     };

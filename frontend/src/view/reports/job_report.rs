@@ -12,8 +12,8 @@ use crate::view::widgets::fact_list::fact_groups;
 use crate::view::widgets::meter::meter;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::request::Request;
 use nodeglass_protocol::report::{Advice, GpuReport, Report, ReportAnswer, ReportQuery, UTIL_BINS};
+use nodeglass_protocol::request::Request;
 
 /// Maximum number of other jobs that are offered for comparison.
 const OFFERED: usize = 6;
@@ -125,7 +125,7 @@ fn send(page: &Page, job: JobId) -> AnyView {
     let page = page.clone();
     let webhook = {
         let page = page.clone();
-        Memo::new(move |_| page.fleet.welcome().and_then(|welcome| welcome.report_webhook))
+        Memo::new(move |_| page.fleet.welcome().and_then(|welcome| welcome.report_webhook.clone()))
     };
     (move || {
         let page = page.clone();

@@ -56,7 +56,10 @@ pub fn load_response<T: Clone + PartialEq + Send + Sync + 'static>(
 }
 
 /// What `ask` returns now, when signals that it reads have changed, and every [`REFRESH_MS`]; `None` changes nothing.
-fn reloaded<T: Clone + PartialEq + Send + Sync + 'static, F: Future<Output = Option<Loading<T>>> + 'static>(
+fn reloaded<
+    T: Clone + PartialEq + Send + Sync + 'static,
+    F: Future<Output = Option<Loading<T>>> + 'static,
+>(
     ask: impl Fn() -> F + Send + Sync + 'static,
 ) -> Memo<Loading<T>> {
     let page = Page::from_context();

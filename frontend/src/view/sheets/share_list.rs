@@ -45,8 +45,8 @@ pub fn ShareList(
         status.try_set(text);
         focus();
     };
-    let entry = move |share| entry(&page, share, sharing, gone);
     let (audit, sheet) = (page.href(&Route::Audit), page.sharing);
+    let entry = move |share| entry(&page, share, sharing, gone);
     let none = move || shares.with(Vec::is_empty).then_some("Nothing is shared.");
     let own = move || {
         let own = sharing.with(|sharing| viewers(&sharing.visitors, None));
