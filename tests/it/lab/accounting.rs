@@ -6,13 +6,13 @@ use nodeglass_tests::lab::Site;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// A job that uses 100 MB in a step and fails.
-const FAILING: &str = "srun python3 -c 'import time; x = bytearray(100 << 20); time.sleep(8)'; exit 3";
+/// A job that uses 100 MB in a step, and fails after several polls have listed it.
+const FAILING: &str = "srun python3 -c 'import time; x = bytearray(100 << 20); time.sleep(20)'; exit 3";
 
 #[tokio::test]
 async fn the_report_of_an_ended_job_has_what_sacct_states() -> Result<()> {
     let Some(site) = Site::accounting_or_skip(1)? else { return Ok(()) };
-    let _relay = site.relay("alice")?;
+    let _relay = site.relay_with("alice", &["--slurm-interval", "5s"])?;
     let job = site.lab.sbatch("alice", &["--gres=gpu:1"], FAILING)?;
     site.lab.wait_until(job, "FAILED")?;
     let began = Instant::now();

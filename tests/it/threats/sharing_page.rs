@@ -227,6 +227,7 @@ async fn read_audit_log(owner: &Browser) -> Result<()> {
         ensure!(all.contains(part), "{part} is missing: {all}");
     }
     ensure!(!all.contains("still open"), "the view has ended: {all}");
+    println!("{}", owner.photograph("audit-log").await?.display());
     click_on(owner, ".audit__filters button", "^Actions$").await?;
     owner
         .until(
