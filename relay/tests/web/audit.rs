@@ -108,7 +108,8 @@ async fn requests_of_a_guest_to_the_api_are_one_view_and_those_of_the_owner_none
     assert_eq!((view.client, view.end), (ViewClient::Api, ViewEnd::Open));
     let created = log.records.iter().any(|record| match record {
         AuditRecord::Action(entry) => {
-            entry.action.as_str() == format!("create share {}", made.share.id) && entry.succeeded
+            entry.action.as_str() == format!("create share {} of everything", made.share.id)
+                && entry.succeeded
         }
         AuditRecord::View(_) => false,
     });

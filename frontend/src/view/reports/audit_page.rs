@@ -164,7 +164,7 @@ fn table(page: &Page, log: Memo<AuditLog>, filter: Memo<AuditFilter>) -> AnyView
     let line = |row: AuditRow| {
         view! {
             <tr class:is-failure=row.is_failure>
-                <th scope="row" class="num">{platform::time_of_day(row.at_s)}</th>
+                <th scope="row">{platform::time_of_day(row.at_s)}</th>
                 <td>{row.kind}</td>
                 <td class="plain__name">{row.what}</td>
                 <td>{row.who}</td>
@@ -185,7 +185,7 @@ fn table(page: &Page, log: Memo<AuditLog>, filter: Memo<AuditFilter>) -> AnyView
         <div class="report__table audit" role="region" aria-label="Views and actions" tabindex="0">
             <table class="plain">
                 <thead><tr>
-                    <th scope="col" class="num">"Time"</th>
+                    <th scope="col">"Time"</th>
                     <th scope="col">"Kind"</th>
                     <th scope="col">"What"</th>
                     <th scope="col">"Who"</th>
