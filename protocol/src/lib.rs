@@ -11,6 +11,7 @@
 //! * [`range`] — long-term history of a topic.
 //! * [`replay`] — playing a recording.
 //! * [`report`] — what a job did with what it was given.
+//! * [`audit`] — who viewed through which share, and which actions were performed.
 //! * [`share`] — what a teammate may view, and until when.
 //!
 //! The crate does no I/O and builds for `wasm32-unknown-unknown`. `PROTOCOL.md` documents both
@@ -30,8 +31,8 @@ pub use field::{Cell, Field, Row};
 pub use id::{GpuUuid, IdError, JobId, NodeName};
 pub use live::{frame, handshake};
 pub use model::{
-    cluster, confinement, gpu, history, host, job, job_devices, picture, process, range, replay, report,
-    request, share, source, trace, unattributed,
+    audit, cluster, confinement, gpu, history, host, job, job_devices, picture, process, range, replay,
+    report, request, share, source, trace, unattributed,
 };
 pub use picture::Picture;
 pub use reading::{FailureReason, Reading};

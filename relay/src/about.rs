@@ -34,6 +34,8 @@ pub struct About {
     pub read_only: bool,
     /// When no relay stored the history before this run.
     pub downtimes: Vec<Downtime>,
+    /// Where reports can be posted, without the secret part of the URL.
+    pub report_webhook: Option<Text>,
 }
 
 impl About {
@@ -57,6 +59,7 @@ impl About {
             may_act: role == Role::Owner && !self.read_only,
             // Guests have a login name of their own, so the owner's is left out.
             tunnel: if share.is_some() { self.guests_tunnel.clone() } else { self.tunnel.clone() },
+            report_webhook: self.report_webhook.clone().filter(|_| role == Role::Owner),
             share,
             downtimes: self.downtimes.clone(),
         }

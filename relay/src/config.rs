@@ -17,7 +17,7 @@ mod value;
 pub use bind::BindAddr;
 pub use command::{ReadError, Request, read, settings};
 pub use record::{RecordCommand, RecordOrder};
-pub use reports::{Days, ExportForm, HistoryOrder, ReportForm, ReportOrder};
+pub use reports::{AuditForm, AuditOrder, Days, ExportForm, HistoryOrder, ReportForm, ReportOrder};
 pub(crate) use requested::whose;
 pub use requested::{Difference, Requested};
 pub use share::{ShareArgs, ShareCommand, ShareOrder};
@@ -30,6 +30,7 @@ use crate::access::proxies::{Proxies, Proxy};
 use crate::access::trust::Trusted;
 use crate::access::user;
 use crate::hosts::entry::Entries;
+use crate::webhook::{Webhook, WebhookFormat, WebhookUrl};
 use clap::{Arg, ArgAction};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::report::Cost;
@@ -161,6 +162,17 @@ pub struct Config {
     #[arg(value_parser = value::co2, help_heading = HISTORY)]
     pub co2_g_per_kwh: Option<f64>,
 
+    /// URL to which the report of a job is posted on request, by a button of its page or by relay report JOBID
+    /// --webhook
+    #[arg(long, env = "NODEGLASS_REPORT_WEBHOOK", value_name = "URL", value_parser = value::webhook)]
+    #[arg(help_heading = HISTORY)]
+    pub report_webhook: Option<WebhookUrl>,
+
+    /// What is posted: json, or message for Slack and Mattermost
+    #[arg(long, env = "NODEGLASS_REPORT_WEBHOOK_FORMAT", value_name = "FORM", default_value = "json")]
+    #[arg(value_parser = value::webhook_format, help_heading = HISTORY)]
+    pub report_webhook_format: WebhookFormat,
+
     /// Record everything that is watched to this new file, for --replay
     #[arg(long, env = "NODEGLASS_RECORD", value_name = "FILE", help_heading = HISTORY)]
     pub record: Option<PathBuf>,
@@ -206,6 +218,11 @@ pub struct Config {
     #[arg(help_heading = ACCESS)]
     pub persist_shares: bool,
 
+    /// Do not store who viewed through which share, nor which actions were performed
+    #[arg(long, env = "NODEGLASS_NO_AUDIT", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
+    #[arg(help_heading = ACCESS)]
+    pub no_audit: bool,
+
     /// Log level on stderr: error, warn, info, debug or trace
     #[arg(long, env = "NODEGLASS_LOG", value_name = "LEVEL", default_value = "warn")]
     #[arg(value_parser = value::log, help_heading = LOG)]
@@ -229,6 +246,11 @@ impl Config {
     /// Returns whether machines are listed.
     pub fn has_hosts(&self) -> bool {
         self.hosts.is_some() || !self.host.is_empty() || self.tpu_pod
+    }
+
+    /// Where reports are posted.
+    pub fn report_webhook(&self) -> Option<Webhook> {
+        Some(Webhook::new(self.report_webhook.clone()?, self.report_webhook_format))
     }
 
     /// Whose jobs are watched; empty means the user who runs the relay.

@@ -6,7 +6,7 @@ use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
 use nodeglass_relay::app::owner_commands::{NONE_RUNS, Remote};
 use nodeglass_relay::app::second_start::{self, SecondStart};
 use nodeglass_relay::app::terminal::{Style, Terminal};
-use nodeglass_relay::app::{self, job_reports, owner_commands, terminal};
+use nodeglass_relay::app::{self, audit_log, job_reports, owner_commands, terminal};
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{self, Config, ReadError, RecordCommand, Request, Requested};
 use nodeglass_relay::log;
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let done = match config::read(std::env::args_os()) {
         Ok(Request::Run { config, requested, new }) => run(*config, requested, new),
         Ok(Request::ShowConfig(effective)) => {
-            terminal::print(&config::table(&effective));
+            terminal::print(config::table(&effective));
             Ok(ExitCode::SUCCESS)
         }
         Ok(Request::ShowLink { for_one_tab: false, relay }) => show_links(relay),
@@ -37,9 +37,10 @@ fn main() -> ExitCode {
         Ok(Request::Retry { node, relay }) => {
             ask(relay, async move |relay| owner_commands::retry(relay, node).await)
         }
-        Ok(Request::Report(order)) => print(job_reports::report(order)),
+        Ok(Request::Report { order, webhook }) => print(job_reports::report(order, webhook)),
         Ok(Request::History(order)) => print(job_reports::history(order)),
         Ok(Request::Me { days }) => print(async move { job_reports::me(days) }),
+        Ok(Request::Audit(order)) => print(async move { audit_log::print(order) }),
         Err(error) => return refuse(error),
     };
     done.unwrap_or_else(|error| {
@@ -92,7 +93,7 @@ fn run(config: Config, requested: Requested, new: bool) -> anyhow::Result<ExitCo
 fn record(command: RecordCommand) -> anyhow::Result<ExitCode> {
     let RecordCommand::Cut { from, job, out } = command;
     let summary = recording::cut(&from, &out, job)?;
-    terminal::print(&terminal::cut(&summary, &out));
+    terminal::print(terminal::cut(&summary, &out));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -103,14 +104,14 @@ fn ask(
 ) -> anyhow::Result<ExitCode> {
     let relay = Remote::find(pid)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    terminal::print(&runtime.block_on(request(&relay))?);
+    terminal::print(runtime.block_on(request(&relay))?);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints what a command returns.
-fn print(command: impl Future<Output = anyhow::Result<String>>) -> anyhow::Result<ExitCode> {
+fn print<T: AsRef<[u8]>>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    terminal::print(&runtime.block_on(command)?);
+    terminal::print(runtime.block_on(command)?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,5 +1,6 @@
 //! The cluster in namespaces is a real SLURM cluster, and the relay reads it correctly.
 
+mod accounting;
 mod actions;
 mod adopting;
 mod cluster;

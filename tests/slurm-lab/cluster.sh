@@ -285,7 +285,7 @@ write_conf() {
 	ReturnToService=2
 	GresTypes=gpu
 	$([[ -n $PAM ]] && echo PrologFlags=Contain)
-	$([[ $DBD == 1 ]] && printf 'AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=slurm-ctl\nAccountingStorageTRES=gres/gpu@TRES@')
+	$([[ $DBD == 1 ]] && printf 'AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=slurm-ctl\nAccountingStorageTRES=gres/gpu@TRES@\nJobAcctGatherType=jobacct_gather/linux\nJobAcctGatherFrequency=task=1')
 	NodeName=DEFAULT CPUs=$CPUS Boards=1 SocketsPerBoard=1 CoresPerSocket=$CPUS ThreadsPerCore=1 RealMemory=$MEM
 	@NODES@
 	PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP

@@ -34,6 +34,8 @@ pub struct LabOptions {
     pub adopts: bool,
     /// With `adopts`: whether the processes of a job may open its GPUs only (`ConstrainDevices`).
     pub confines: bool,
+    /// Whether jobs are accounted by slurmdbd, so that sacct works.
+    pub accounts: bool,
     /// Folders of the machine that every host sees at the same path.
     pub bind: Vec<PathBuf>,
 }
@@ -48,6 +50,7 @@ impl Default for LabOptions {
             slurmd_timeout_s: 10,
             adopts: false,
             confines: false,
+            accounts: false,
             bind: Vec::new(),
         }
     }
@@ -109,6 +112,16 @@ impl SlurmLab {
         (!has_freezer).then(|| "this machine has no cgroups of version 1".to_owned())
     }
 
+    /// Why no cluster with accounting can be started here, if so.
+    pub fn why_not_accounting() -> Option<String> {
+        let missing = ["slurmdbd", "mariadbd"]
+            .into_iter()
+            .find(|name| !["/usr/sbin", "/usr/bin"].iter().any(|dir| Path::new(dir).join(name).is_file()));
+        missing.map(|program| {
+            format!("{program} is not installed (tests/slurm-lab/README.md names the packages)")
+        })
+    }
+
     /// Starts a cluster, or skips the test if that is impossible here.
     ///
     /// # Errors
@@ -143,6 +156,7 @@ impl SlurmLab {
             .env("PAM", pam)
             .env("CGROUP", cgroup)
             .env("CONFINE", if options.confines { "1" } else { "0" })
+            .env("DBD", if options.accounts { "1" } else { "0" })
             // The cluster does not outlive this process, however it ends.
             .env("OWNER", pid.to_string())
             .output()

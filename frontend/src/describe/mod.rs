@@ -1,5 +1,6 @@
 //! Details as groups of facts. Each fact has a value, or a reason why it is missing.
 
+pub mod audit;
 pub mod commands;
 mod fact;
 pub mod gpu;

@@ -36,6 +36,7 @@ pub fn figures(report: &Report) -> Vec<Figures> {
         ("CPUs and memory", host(report)),
         ("Data moved", data(report)),
         ("Job", job(report)),
+        ("SLURM accounting", accounting(report)),
     ];
     let shown = groups.into_iter().filter(|(_, figures)| !figures.is_empty());
     shown.map(|(title, figures)| Figures { title, figures }).collect()
@@ -173,6 +174,30 @@ fn job(report: &Report) -> Vec<Figure> {
     let application = report.application.as_ref();
     let application = application.map(|name| Figure::new("Application", name.to_string(), None));
     [run_time, observed].into_iter().chain(application).collect()
+}
+
+/// What SLURM's accounting states.
+fn accounting(report: &Report) -> Vec<Figure> {
+    let Some(stated) = &report.accounting else { return Vec::new() };
+    let exit = match stated.signal {
+        Some(signal) => format!("{}, signal {signal}", stated.exit_code),
+        None => stated.exit_code.to_string(),
+    };
+    let steps = stated.step_exit_code.filter(|code| *code > 0);
+    let exit = Figure {
+        note: steps.map_or_else(String::new, |code| format!("{code} of a step")),
+        ..Figure::new("Exit code", exit, None)
+    };
+    let memory = stated.max_rss_bytes.map(|peak| Figure {
+        note: "MaxRSS: most of one task".to_owned(),
+        ..Figure::new("Task memory", bytes(peak), Some(peak as f64))
+    });
+    let reason = stated.reason.as_ref().map(|reason| Figure::new("Reason", reason.to_string(), None));
+    [Figure::new("State", stated.state.to_string(), None), exit]
+        .into_iter()
+        .chain(memory)
+        .chain(reason)
+        .collect()
 }
 
 /// The difference of a figure from that of another job, as a percentage: `+14 %`; empty if there is none worth

@@ -65,7 +65,12 @@ pub fn offers(route: &Route, jobs: &[Job]) -> Vec<Offer> {
             let scope = Scope::Nodes(vec![name.clone()]);
             offers.push(Offer { label: format!("{}, with all of its jobs", scope_text(&scope)), scope });
         }
-        Route::AllJobs | Route::JobLabel(..) | Route::Usage | Route::Compare(_) | Route::Nowhere => {
+        Route::AllJobs
+        | Route::JobLabel(..)
+        | Route::Usage
+        | Route::Compare(_)
+        | Route::Audit
+        | Route::Nowhere => {
             let running = jobs.iter().filter(|job| job.is_active()).take(OFFERED);
             offers.extend(
                 running.map(|job| Offer {

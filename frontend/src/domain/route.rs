@@ -21,6 +21,8 @@ pub enum Route {
     Usage,
     /// `/compare/17-18`, `/compare/17@1795600000..1795603600-18`: several jobs or parts of them side by side.
     Compare(Vec<Compared>),
+    /// `/audit`: who viewed through which share, and which actions were performed.
+    Audit,
     /// An unknown path.
     Nowhere,
 }
@@ -51,6 +53,7 @@ impl Route {
             ["job", job, tab @ ..] => JobTab::from_parts(tab).and_then(|tab| Self::from_job(job, tab)),
             ["node", name] => name.parse().ok().map(Self::Node),
             ["usage"] => Some(Self::Usage),
+            ["audit"] => Some(Self::Audit),
             ["compare", jobs] => {
                 jobs.split('-').map(str::parse).collect::<Result<_, _>>().ok().map(Self::Compare)
             }
@@ -85,6 +88,7 @@ impl Route {
             Self::JobLabel(label, tab) => format!("/job/{label}{}", tab.path()),
             Self::Node(name) => format!("/node/{name}"),
             Self::Usage => "/usage".to_owned(),
+            Self::Audit => "/audit".to_owned(),
             Self::Compare(jobs) => {
                 format!("/compare/{}", jobs.iter().map(Compared::to_string).collect::<Vec<_>>().join("-"))
             }
@@ -94,7 +98,12 @@ impl Route {
     /// Returns the topic that it needs in full; the overview is always subscribed.
     pub fn topic(&self) -> Option<Topic> {
         match self {
-            Self::AllJobs | Self::JobLabel(..) | Self::Usage | Self::Compare(_) | Self::Nowhere => None,
+            Self::AllJobs
+            | Self::JobLabel(..)
+            | Self::Usage
+            | Self::Compare(_)
+            | Self::Audit
+            | Self::Nowhere => None,
             Self::Job(id, _) => Some(Topic::Job(*id)),
             Self::Node(name) => Some(Topic::Node(name.clone())),
         }
@@ -162,6 +171,7 @@ mod tests {
             Route::Job(JobId(17), JobTab::Report),
             Route::Job(JobId(17), JobTab::About),
             Route::Usage,
+            Route::Audit,
             Route::Compare(vec![Compared::whole(JobId(17)), "18@100..200".parse().unwrap()]),
             Route::Job(JobId(17), JobTab::Node(node.clone())),
             Route::JobLabel("48440_10".to_owned(), JobTab::Logs),

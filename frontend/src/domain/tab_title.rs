@@ -41,6 +41,7 @@ pub fn for_route(
             (severity, name.to_string())
         }
         Route::Usage => (attention::worst(entries), "usage".to_owned()),
+        Route::Audit => (attention::worst(entries), "audit log".to_owned()),
         Route::Compare(_) => (attention::worst(entries), "compare jobs".to_owned()),
         Route::AllJobs | Route::JobLabel(..) | Route::Nowhere => (attention::worst(entries), String::new()),
     };

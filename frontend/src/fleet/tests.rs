@@ -351,5 +351,6 @@ fn welcome(epoch: u32) -> Welcome {
         tunnel: "ssh".into(),
         share: None,
         downtimes: Vec::new(),
+        report_webhook: None,
     }
 }

@@ -165,6 +165,8 @@ pub struct Welcome {
     /// When no relay stored the history before this run, oldest first, at most 64: gaps of graphs that have a
     /// cause.
     pub downtimes: Vec<Downtime>,
+    /// Where the relay can post reports of jobs, without the secret part of the URL; owner only.
+    pub report_webhook: Option<Text>,
 }
 
 /// A time in which no relay of this host stored the history.

@@ -1,5 +1,6 @@
 //! The entities that both wires describe.
 
+pub mod audit;
 pub mod cluster;
 pub mod confinement;
 pub mod gpu;

@@ -77,6 +77,8 @@ pub struct Report {
     pub observed_pct: f64,
     /// Sums over all GPUs and nodes.
     pub totals: Totals,
+    /// What SLURM's accounting states, if it exists and the job has ended.
+    pub accounting: Option<Accounting>,
     /// Each GPU.
     pub gpus: Vec<GpuReport>,
     /// What would have fitted the job better.
@@ -150,6 +152,27 @@ pub struct Totals {
     pub cost: Option<Cost>,
     /// Emissions of the known energy in kg of CO₂, if the relay was given those of a kWh.
     pub co2_kg: Option<f64>,
+}
+
+/// What SLURM's accounting (`sacct`) states about an ended job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accounting {
+    /// State, such as `COMPLETED` or `CANCELLED by 2001`.
+    pub state: Text,
+    /// Exit code of the batch script.
+    pub exit_code: u32,
+    /// Signal that ended it.
+    pub signal: Option<u32>,
+    /// Highest exit code of the job's steps (`DerivedExitCode`).
+    pub step_exit_code: Option<u32>,
+    /// Most memory of one task in any step (`MaxRSS`), in bytes.
+    pub max_rss_bytes: Option<u64>,
+    /// End, in s since 1970.
+    pub ended_s: i64,
+    /// Run time in s.
+    pub elapsed_s: Option<u64>,
+    /// Last reason why the job waited, or why it failed.
+    pub reason: Option<Text>,
 }
 
 /// An amount of money.

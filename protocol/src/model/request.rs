@@ -1,5 +1,6 @@
 //! Requests with a single response: process details, signals, job control, log tails.
 
+use crate::audit::AuditLog;
 use crate::process::ProcessDetail;
 use crate::replay::ReplayCommand;
 use crate::share::{ShareId, ShareLink, ShareRequest};
@@ -54,6 +55,13 @@ pub enum Request {
     Retry(RetryTarget),
     /// Changes how a recording is played.
     Replay(ReplayCommand),
+    /// Returns the audit log.
+    Audit {
+        /// Number of days, up to now; at most [`AuditLog::MAX_DAYS`].
+        days: u32,
+    },
+    /// Posts the report of a job to the webhook that the relay's settings name.
+    SendReport(JobId),
 }
 
 /// Target of a retry.
@@ -126,6 +134,8 @@ pub enum Response {
     Tail(Tail),
     /// A share with its link.
     Share(Box<ShareLink>),
+    /// The audit log.
+    Audit(Box<AuditLog>),
 }
 
 /// A request of a relay to a probe.

@@ -62,6 +62,8 @@ fn messages_of_the_page() {
         Request::Replay(ReplayCommand::Seek(691_230_500)),
     ];
     both("requests", &requests.map(|request| ClientMessage::Request { number: 5, request }).to_vec());
+    both("request-report", &ClientMessage::Request { number: 9, request: Request::SendReport(JobId(17)) });
+    both("request-audit", &ClientMessage::Request { number: 8, request: Request::Audit { days: 30 } });
     both("follow", &ClientMessage::Follow(vec![LogRef { job: JobId(17), stream: LogStream::Stderr }]));
     let query = RangeQuery {
         topic: Topic::Job(JobId(17)),

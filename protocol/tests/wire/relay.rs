@@ -1,8 +1,8 @@
 //! Messages of the relay to the page: snapshots, changes, responses.
 
 use crate::values::{
-    audit_entry, exchange, gpu, health_changes, history, job, node, node_name, process, share, share_link,
-    sharing, status, usage,
+    audit_entry, audit_log, exchange, gpu, health_changes, history, job, node, node_name, process, share,
+    share_link, sharing, status, usage,
 };
 use crate::{both, frozen};
 use nodeglass_protocol::field::NamedCells;
@@ -19,8 +19,8 @@ use nodeglass_protocol::picture::{Link, Picture};
 use nodeglass_protocol::process::{ProcessDetail, RelatedProcess, Variable};
 use nodeglass_protocol::range::{GpuRange, NodeRange, RangeHistory, Summaries, Summary};
 use nodeglass_protocol::report::{
-    Advice, Cost, GpuReport, JobUsage, ProjectUsage, Report, ReportAnswer, Throttled, Totals, Usage,
-    UsageSums, WeekUsage,
+    Accounting, Advice, Cost, GpuReport, JobUsage, ProjectUsage, Report, ReportAnswer, Throttled, Totals,
+    Usage, UsageSums, WeekUsage,
 };
 use nodeglass_protocol::request::{LogRef, LogStream, Response, Tail};
 use nodeglass_protocol::version::VersionRange;
@@ -47,6 +47,7 @@ fn messages_of_the_relay() {
             tunnel: "ssh -L 8080:127.0.0.1:8080 alice@login2".into(),
             share: Some(Box::new(share().terms)),
             downtimes: vec![Downtime { from_ms: 1_000, to_ms: 9_000 }],
+            report_webhook: Some("https://chat.example.org/…".into()),
         })),
     );
     let picture = Picture {
@@ -125,6 +126,7 @@ fn responses_of_the_relay() {
         ("response-refused", Response::Refused("not yours".into())),
         ("response-tail", Response::Tail(tail.clone())),
         ("response-share", Response::Share(Box::new(share_link()))),
+        ("response-audit", Response::Audit(Box::new(audit_log()))),
     ] {
         both(name, &ServerMessage::Response { number: 5, response });
     }
@@ -272,6 +274,16 @@ fn report() -> Report {
             co2_kg: Some(0.13),
             ..Totals::default()
         },
+        accounting: Some(Accounting {
+            state: "FAILED".into(),
+            exit_code: 3,
+            signal: Some(9),
+            step_exit_code: None,
+            max_rss_bytes: Some(214_480 << 10),
+            ended_s: 1_700_003_600,
+            elapsed_s: Some(3_600),
+            reason: Some("NonZeroExitCode".into()),
+        }),
         gpus: vec![gpu],
         advice: vec![advice],
     }

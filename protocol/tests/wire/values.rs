@@ -1,5 +1,6 @@
 //! The values of which the frozen messages consist.
 
+use nodeglass_protocol::audit::{AuditLog, AuditRecord, View, ViewClient, ViewEnd, ViewerIdentity};
 use nodeglass_protocol::cluster::{ClusterSummary, GpuCounts, NodeCounts, PartitionSummary, UnavailableNode};
 use nodeglass_protocol::field::Row;
 use nodeglass_protocol::gpu::{
@@ -201,6 +202,29 @@ pub fn audit_entry() -> AuditEntry {
         outcome: "cancelled".into(),
         succeeded: true,
     }
+}
+
+pub fn audit_log() -> AuditLog {
+    let viewer =
+        ViewerIdentity { user: Some("bob".into()), address: Some("10.0.0.8".into()), by_proxy: true };
+    let view = |client, end| {
+        AuditRecord::View(View {
+            share: share_id(),
+            label: "for Bob".into(),
+            scope: Scope::Jobs(vec![JobId(17)]),
+            viewer: viewer.clone(),
+            client,
+            began_ms: 1_700_000_100_000,
+            end,
+        })
+    };
+    let records = vec![
+        view(ViewClient::Page, ViewEnd::Open),
+        view(ViewClient::Api, ViewEnd::Ended { at_ms: 1_700_000_160_000 }),
+        view(ViewClient::Page, ViewEnd::Unknown { seen_ms: 1_700_000_160_000 }),
+        AuditRecord::Action(audit_entry()),
+    ];
+    AuditLog { is_recorded: true, records, omitted: 3 }
 }
 
 pub fn share_id() -> ShareId {

@@ -14,16 +14,27 @@ use crate::fleet::Event;
 use crate::live::Hub;
 use crate::nodes::Probes;
 use crate::recording::PlayerControl;
-use crate::share::{ShareError, Shares};
+use crate::report_webhook;
+use crate::share::{ShareError, Shares, Viewer};
 use crate::slurm::{JobController, PollReason, PollTrigger};
+use crate::store::{AuditRecorder, JobStore};
+use crate::webhook::Webhook;
 use nodeglass_protocol::request::{
     AuditEntry, JobAction, ProbeRequest, ProcessRef, Request, Response, RetryTarget, Signal,
 };
-use nodeglass_protocol::share::{ShareLink, ShareRequest, Sharing};
+use nodeglass_protocol::share::{Scope, ShareId, ShareLink, ShareRequest, Sharing};
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// Time limit for reading the audit log; the database may wait for a disk.
+const AUDIT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time limit for posting a report with all attempts; a page waits 20 s.
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(18);
 
 /// Whether and how jobs can be controlled.
 #[derive(Clone)]
@@ -55,6 +66,12 @@ pub struct Deps {
     pub read_only: bool,
     /// The shares.
     pub shares: Arc<Shares>,
+    /// Stores the audit log.
+    pub audit: AuditRecorder,
+    /// Knows the reports of ended jobs.
+    pub store: JobStore,
+    /// Where reports are posted on request.
+    pub report_webhook: Option<Webhook>,
 }
 
 /// Executes requests of the owner. Cheap to clone.
@@ -104,13 +121,19 @@ impl ActionService {
             }
             Request::ShareLink(id) => linked(self.deps.shares.link(&id)),
             Request::Revoke(id) => {
-                let shares = self.deps.shares.clone();
-                match run_blocking(move || shares.revoke(&id)).await {
-                    Ok(()) => Response::Done("the share was revoked".into()),
-                    Err(error) => Response::Refused(error.to_string().into()),
-                }
+                let deps = self.deps.clone();
+                run_detached(async move { deps.revoke(id).await }).await
             }
             Request::Retry(target) => self.deps.retry(target).await,
+            Request::SendReport(job) => {
+                let deps = self.deps.clone();
+                run_detached(async move { deps.send_report(job).await }).await
+            }
+            Request::Audit { days } => match timeout(AUDIT_TIMEOUT, self.deps.audit.read(days)).await {
+                Ok(Some(log)) => Response::Audit(Box::new(log)),
+                Ok(None) => Response::Refused("the audit log cannot be read; see the relay's log".into()),
+                Err(_) => Response::Refused("the database does not respond; try again later".into()),
+            },
             Request::Replay(command) => match &self.player {
                 None => Response::Refused("this relay watches a cluster; it plays no recording".into()),
                 Some(player) => match player.apply(command).await {
@@ -164,13 +187,40 @@ impl Deps {
             return linked(Err(ShareError::NotWatched(what)));
         }
         let shares = self.shares.clone();
-        linked(run_blocking(move || shares.create(request)).await)
+        let created = run_blocking(move || shares.create(request)).await;
+        if let Ok(ShareLink { share, .. }) = &created {
+            let audience = share.terms.to.as_ref().map_or("anyone with the link", Text::as_str);
+            let outcome = format!("for {audience}");
+            let what = format!("create share {} of {}", share.id, scope_text(&share.terms.scope));
+            self.store_entry(what, outcome.into(), true);
+        }
+        linked(created)
+    }
+
+    async fn revoke(&self, id: ShareId) -> Response {
+        let (shares, revoked) = (self.shares.clone(), id.clone());
+        let result = run_blocking(move || shares.revoke(&revoked)).await;
+        let response = match &result {
+            Ok(()) => Response::Done("the share was revoked".into()),
+            Err(error) => Response::Refused(error.to_string().into()),
+        };
+        if let Response::Done(outcome) | Response::Refused(outcome) = &response {
+            self.store_entry(format!("revoke share {id}"), outcome.clone(), result.is_ok());
+        }
+        response
+    }
+
+    /// Stores an action in the audit log.
+    fn store_entry(&self, what: String, outcome: Text, succeeded: bool) -> AuditEntry {
+        let entry = AuditEntry { wall_ms: Clock::wall_ms(), action: what.into(), outcome, succeeded };
+        self.audit.action(entry.clone());
+        entry
     }
 
     async fn signal(&self, node: NodeName, process: ProcessRef, signal: Signal) -> Response {
         let what = format!("{} to {} on {node}", signal.name(), process.pid);
         let response = self.probes.request(&node, ProbeRequest::Signal { process, signal }).await;
-        self.audit(what, &response).await;
+        self.record(what, &response).await;
         response
     }
 
@@ -189,8 +239,31 @@ impl Deps {
             Ok(done) => Response::Done(done),
             Err(why) => Response::Refused(why),
         };
-        self.audit(format!("{} job {}", verb(action), job.label), &response).await;
+        self.record(format!("{} job {}", verb(action), job.label), &response).await;
         self.poll_trigger.send(PollReason::Order);
+        response
+    }
+
+    /// Allowed on a read-only relay, as it changes nothing on the cluster. Only the settings name the URL.
+    async fn send_report(&self, job: JobId) -> Response {
+        let Some(webhook) = &self.report_webhook else {
+            return Response::Refused("no webhook is configured; set report-webhook".into());
+        };
+        let posted = async {
+            let running = self.hub.usage(job, Viewer::Owner).await.and_then(|usage| usage.running);
+            let record = match running {
+                Some(record) => Some(record),
+                None => self.store.job(job).await,
+            };
+            let record = record.ok_or_else(|| format!("there is no report of job {job}"))?;
+            report_webhook::post(webhook, &record.report()).await
+        };
+        let late = || Err(format!("{} did not answer in time", webhook.display_url()));
+        let (response, outcome) = match timeout(WEBHOOK_TIMEOUT, posted).await.unwrap_or_else(|_| late()) {
+            Ok(done) => (Response::Done(Text::new(&done)), (done, true)),
+            Err(why) => (Response::Refused(Text::new(&why)), (why, false)),
+        };
+        self.store_entry(format!("send report of job {job}"), outcome.0.into(), outcome.1);
         response
     }
 
@@ -210,18 +283,29 @@ impl Deps {
         self.probes.retry(node).await
     }
 
-    /// Records an action in the relay's log and in the audit log.
-    async fn audit(&self, what: String, response: &Response) {
+    /// Records an action in the relay's log and in the audit log, and shows it on the owner's pages.
+    async fn record(&self, what: String, response: &Response) {
         let (done, outcome) = match response {
             Response::Done(outcome) => (true, outcome.clone()),
             Response::Refused(why) => (false, why.clone()),
-            Response::Process(_) | Response::Tail(_) | Response::Share(_) => {
+            Response::Process(_) | Response::Tail(_) | Response::Share(_) | Response::Audit(_) => {
                 (false, "unexpected response".into())
             }
         };
         tracing::info!(action.what = %what, action.outcome = %outcome, action.done = done, "action requested");
-        let entry = AuditEntry { wall_ms: Clock::wall_ms(), action: what.into(), outcome, succeeded: done };
+        let entry = self.store_entry(what, outcome, done);
         let _ = self.events.send(Event::Audit(entry)).await;
+    }
+}
+
+/// What a share shows, in short.
+fn scope_text(scope: &Scope) -> String {
+    match scope {
+        Scope::All => "everything".to_owned(),
+        Scope::Jobs(jobs) if jobs.len() > 1 => format!("{} jobs", jobs.len()),
+        Scope::Jobs(jobs) => jobs.iter().map(|job| format!("job {job}")).collect(),
+        Scope::Nodes(nodes) if nodes.len() > 1 => format!("{} nodes", nodes.len()),
+        Scope::Nodes(nodes) => nodes.iter().map(|node| format!("node {node}")).collect(),
     }
 }
 

@@ -1,28 +1,41 @@
 //! `relay report`, `relay history` and `relay me`: read the database, and of running jobs the running relay.
 
-use super::job_tables;
 use super::local_time::LocalTime;
 use super::own_login;
 use super::owner_commands::Remote;
+use super::{job_parquet, job_tables};
 use crate::clock::Clock;
 use crate::config::{ExportForm, HistoryOrder, ReportForm, ReportOrder};
 use crate::report::{self, JobRecord, Report};
+use crate::report_webhook;
 use crate::state_dir::StateDir;
 use crate::store::Database;
+use crate::webhook::Webhook;
 use anyhow::{Context as _, bail};
 use nodeglass_protocol::{JobId, Text};
+use std::io::IsTerminal as _;
 
 /// Executes `relay report`; returns what to print.
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn report(order: ReportOrder) -> anyhow::Result<String> {
-    let ReportOrder { job, format } = order;
+pub async fn report(order: ReportOrder, webhook: Option<Webhook>) -> anyhow::Result<String> {
+    let ReportOrder { job, format, .. } = order;
     let stored = match database()? {
         Some(database) => database.job(job)?,
         None => None,
     };
     let (report, note) = newest(job, stored).await?;
+    match webhook {
+        Some(webhook) => {
+            let sent = report_webhook::post(&webhook, &report).await.map_err(anyhow::Error::msg)?;
+            return Ok(format!("{sent}\n"));
+        }
+        None if order.webhook.is_some() => {
+            bail!("no webhook is configured; set report-webhook in the configuration file, or name a URL")
+        }
+        None => {}
+    }
     Ok(match format {
         ReportForm::Text => report::text(&report, note.as_deref()),
         ReportForm::Markdown => report::markdown(&report, note.as_deref()),
@@ -34,17 +47,29 @@ pub async fn report(order: ReportOrder) -> anyhow::Result<String> {
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn history(order: HistoryOrder) -> anyhow::Result<String> {
-    match order {
-        HistoryOrder::Show(order) => report(order).await,
-        HistoryOrder::List(days) => Ok(job_tables::list(&reports(days.days, None)?, LocalTime::of)),
-        HistoryOrder::Export { format: ExportForm::Json, days } => {
-            Ok(format!("{}\n", serde_json::to_string_pretty(&reports(days.days, None)?)?))
-        }
-        HistoryOrder::Export { format: ExportForm::Csv, days } => {
-            Ok(job_tables::csv(&reports(days.days, None)?))
-        }
+pub async fn history(order: HistoryOrder) -> anyhow::Result<Vec<u8>> {
+    let text = match order {
+        HistoryOrder::Show(order) => report(order.into(), None).await?,
+        HistoryOrder::List(days) => job_tables::list(&reports(days.days, None)?, LocalTime::of),
+        HistoryOrder::Export { format, days } => return export(format, days.days),
+    };
+    Ok(text.into_bytes())
+}
+
+fn export(format: ExportForm, days: u32) -> anyhow::Result<Vec<u8>> {
+    if format == ExportForm::Parquet && std::io::stdout().is_terminal() {
+        bail!(
+            "Parquet is a binary form; write it to a file: relay history export --format parquet > jobs.parquet"
+        )
     }
+    let reports = reports(days, None)?;
+    Ok(match format {
+        ExportForm::Json => format!("{}\n", serde_json::to_string_pretty(&reports)?).into_bytes(),
+        ExportForm::Csv => job_tables::csv(&reports).into_bytes(),
+        ExportForm::Parquet => {
+            job_parquet::file(&reports).context("the jobs cannot be written as Parquet")?
+        }
+    })
 }
 
 /// Executes `relay me`; returns what to print.

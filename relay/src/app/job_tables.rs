@@ -1,8 +1,8 @@
 //! Tables of many jobs, for `relay history` and `relay me`.
 
+use super::job_columns::{COLUMNS, Column, Kind, Value};
 use super::local_time::LocalTime;
 use crate::report::{Report, aligned, duration};
-use nodeglass_protocol::Text;
 use nodeglass_protocol::report::{Usage, UsageSums};
 
 /// Jobs, one a line; `time` converts s since 1970.
@@ -36,48 +36,21 @@ pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> Strin
 
 /// Jobs as comma-separated values: plain numbers in the units of their headers; empty if unknown.
 pub(super) fn csv(reports: &[Report]) -> String {
-    let mut out = "job,label,name,user,account,partition,state,exit,application,is_final,start_s,ended_s,elapsed_s,\
-        limit_s,nodes,gpus,observed_pct,gpu_hours_allocated,gpu_hours_observed,gpu_hours_used,gpu_hours_idle,util_pct,\
-        energy_kwh,co2_kg,cost,currency,gpu_mem_peak_bytes,mem_peak_bytes,mem_requested_bytes,cpus_used,cpus_allocated,xids\n"
-        .to_owned();
+    let name = |column: &Column| match column.kind {
+        Kind::Time => format!("{}_s", column.name),
+        _ => column.name.to_owned(),
+    };
+    let mut out = COLUMNS.iter().map(name).collect::<Vec<_>>().join(",");
+    out.push('\n');
     for report in reports {
-        let totals = &report.totals;
-        let text = |text: &Text| quoted(text.as_str());
-        let cells = [
-            report.job.to_string(),
-            text(&report.label),
-            text(&report.name),
-            text(&report.user),
-            or_empty(report.account.as_ref().map(text)),
-            text(&report.partition),
-            text(&report.state),
-            or_empty(report.exit.as_ref().map(text)),
-            or_empty(report.application.as_ref().map(text)),
-            report.is_final.to_string(),
-            or_empty(report.start_s),
-            or_empty(report.ended_s),
-            report.elapsed_s.to_string(),
-            or_empty(report.limit_s),
-            report.node_count.to_string(),
-            totals.gpus.to_string(),
-            report.observed_pct.to_string(),
-            totals.gpu_hours_allocated.to_string(),
-            totals.gpu_hours_observed.to_string(),
-            totals.gpu_hours_used.to_string(),
-            totals.gpu_hours_idle.to_string(),
-            or_empty(totals.util_pct),
-            or_empty(totals.energy_kwh),
-            or_empty(totals.co2_kg),
-            or_empty(totals.cost.as_ref().map(|cost| cost.amount)),
-            or_empty(totals.cost.as_ref().map(|cost| text(&cost.currency))),
-            or_empty(totals.gpu_mem_peak_bytes),
-            or_empty(totals.mem_peak_bytes),
-            or_empty(totals.mem_requested_bytes),
-            or_empty(totals.cpus_used),
-            or_empty(totals.cpus_allocated),
-            totals.xids.to_string(),
-        ];
-        out.push_str(&cells.join(","));
+        let cell = |column: &Column| match (column.read)(report) {
+            Some(Value::Text(text)) => quoted(&text),
+            Some(Value::Whole(number) | Value::Time(number)) => number.to_string(),
+            Some(Value::Number(number)) => number.to_string(),
+            Some(Value::Flag(flag)) => flag.to_string(),
+            None => String::new(),
+        };
+        out.push_str(&COLUMNS.iter().map(cell).collect::<Vec<_>>().join(","));
         out.push('\n');
     }
     out
@@ -145,7 +118,7 @@ fn shortened(name: &str) -> String {
     }
 }
 
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     // A spreadsheet takes these at the beginning for a formula.
     let is_formula = text.starts_with(['=', '+', '-', '@']);
     let text = if is_formula { format!("'{text}") } else { text.to_owned() };
@@ -155,7 +128,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-fn or_empty(value: Option<impl ToString>) -> String {
+pub(super) fn or_empty(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
@@ -181,15 +154,7 @@ mod tests {
             gpu_count: Some(1),
             ..Job::new(JobId(id), "alice".into(), JobState::Ended("COMPLETED".into()))
         };
-        JobRecord {
-            job,
-            is_final: true,
-            at_s: 0,
-            application: None,
-            nodes: Vec::new(),
-            factors: Default::default(),
-        }
-        .report()
+        JobRecord { is_final: true, ..JobRecord::of(job, 0) }.report()
     }
 
     #[test]

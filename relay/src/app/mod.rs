@@ -1,5 +1,8 @@
 //! Assembles the relay, runs it, and shuts it down so that no process is left behind anywhere.
 
+pub mod audit_log;
+mod job_columns;
+mod job_parquet;
 pub mod job_reports;
 mod job_tables;
 mod listed_hosts;
@@ -33,8 +36,10 @@ use crate::nodes::{Plan, Probes, Request, Supervisor};
 use crate::recording::Outputs;
 use crate::report::Factors;
 use crate::share::{ShareEndpoint, Shares};
+use crate::slurm::accounting::Accountant;
+use crate::slurm::command::Commands;
 use crate::slurm::{self, JobSource, PollSchedule, PollTrigger};
-use crate::store::JobStore;
+use crate::store::{AuditRecorder, JobStore};
 use crate::web::assets::{self, Assets};
 use crate::web::{self, Listeners, WebState, tls::Tls};
 use anyhow::Context;
@@ -51,7 +56,7 @@ use std::time::Duration;
 use terminal::Terminal;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use watched::Watched;
 
 /// Capacity of the channel of node events; sessions wait when it is full.
@@ -172,6 +177,7 @@ impl Relay {
             co2_g_per_kwh: config.co2_g_per_kwh,
         });
         let recorder = storage::recorder(config, &about, has_job_probes)?;
+        let commands = watched.commands();
         let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
         let poll_trigger = PollTrigger::default();
         if let Some(launcher) = &launcher {
@@ -212,6 +218,10 @@ impl Relay {
             core.store_to(archive);
         }
         let store = storage::jobs(&about, is_real, events.clone())?;
+        let audit = if config.no_audit { store.audit().off() } else { store.audit() };
+        if let Some(commands) = commands {
+            tokio::spawn(account(Accountant::new(commands), store.clone(), about.clock));
+        }
         let core = core.with_store(store.clone());
         let outputs = Outputs { nodes: node_events.clone(), events: events.clone(), hub: hub.clone() };
         let supervisor = launcher
@@ -227,6 +237,9 @@ impl Relay {
             local_host: has_local_logs.then(|| about.host.clone()),
             read_only: about.read_only,
             shares: shares.clone(),
+            audit: audit.clone(),
+            store: store.clone(),
+            report_webhook: config.report_webhook(),
         });
         let actions = match player {
             None => actions,
@@ -241,7 +254,7 @@ impl Relay {
             async move { hub.has_ended(scope).await }
         }));
         Ok(Self {
-            web: web_state(config, about.clone(), (hub, actions, store.clone()), (key, shares)),
+            web: web_state(config, about.clone(), (hub, actions, store.clone()), (key, shares, audit)),
             store,
             about,
             shutdown,
@@ -260,6 +273,7 @@ impl Relay {
         terminal.notice(&"stopping the probes on all nodes …".into());
         let _ = self.shutdown.send(true);
         let _ = tokio::join!(self.core, self.nodes, serving);
+        self.store.end_views();
         // A slow disk must not keep the relay from ending.
         let _ = timeout(STORE_LEAVES, self.store.flush()).await;
     }
@@ -295,7 +309,7 @@ fn web_state(
     config: &Config,
     about: Arc<About>,
     (hub, actions, store): (Hub, ActionService, JobStore),
-    (key, shares): (Key, Arc<Shares>),
+    (key, shares, audit): (Key, Arc<Shares>, AuditRecorder),
 ) -> WebState {
     let assets = Arc::new(Assets::embedded(&config.base_path(), &about.cache_buster));
     WebState {
@@ -303,6 +317,7 @@ fn web_state(
         hub,
         actions,
         store,
+        audit,
         authenticator: Arc::new(Authenticator::new(
             key,
             Trust::new(config.trust_uid.clone()),
@@ -353,6 +368,20 @@ async fn poll(
             }
         }
         rest(wait, &mut poll_schedule, &poll_trigger).await;
+    }
+}
+
+/// Joins what SLURM's accounting states to the records of ended jobs.
+async fn account(mut accountant: Accountant<Commands>, store: JobStore, clock: Clock) {
+    while !accountant.is_off() {
+        accountant.add(store.take_unaccounted().await, clock.now_ms());
+        let mut joined = accountant.join(clock.now_ms()).await;
+        // The thread is busy for moments only.
+        while let Some(refused) = store.save(joined).filter(|refused| !refused.is_empty()) {
+            sleep(Accountant::<Commands>::PAUSE).await;
+            joined = refused;
+        }
+        sleep(Accountant::<Commands>::PAUSE).await;
     }
 }
 
@@ -485,6 +514,7 @@ fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> anyhow::R
         cluster: watched.cluster(),
         mode: watched.mode(),
         downtimes: Vec::new(),
+        report_webhook: config.report_webhook().map(|webhook| Text::new(webhook.display_url())),
     })
 }
 

@@ -12,7 +12,7 @@ pub(super) fn created(made: &ShareLink, option: &str, now_ms: u64, local: fn(u64
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(out, "  {name:<8} {value}");
     };
-    line("shared", &format!("{}, read-only", scope(&share.terms.scope)));
+    line("shared", &format!("{}, read-only", scope_text(&share.terms.scope)));
     line("hidden", &hidden(share.terms.hidden));
     line("for", &audience(&share.terms));
     let zone = local(share.terms.expires_ms / 1_000);
@@ -38,7 +38,7 @@ pub(super) fn list(sharing: &Sharing, now_ms: u64, local: fn(u64) -> LocalTime) 
         let viewers = sharing.visitors.iter().filter(|visitor| visitor.share.as_ref() == Some(&share.id));
         [
             share.id.to_string(),
-            scope(&share.terms.scope),
+            scope_text(&share.terms.scope),
             audience(&share.terms),
             ends(&share.terms, now_ms, local, ""),
             hidden(share.terms.hidden),
@@ -58,7 +58,7 @@ pub(super) fn revoked(ids: &[ShareId]) -> String {
     }
 }
 
-fn scope(scope: &Scope) -> String {
+pub(super) fn scope_text(scope: &Scope) -> String {
     fn named<T: Display>(what: &str, names: &[T]) -> String {
         match names {
             [one] => format!("{what} {one}"),

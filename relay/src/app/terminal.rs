@@ -51,19 +51,19 @@ impl Terminal {
     ///
     /// Warns if stdout is a file that others can read, as batch systems create them.
     pub fn open(&self, running: &Running) {
-        print(&start_message(running, self.stdout));
+        print(start_message(running, self.stdout));
         self.warn_about_readers();
     }
 
     /// Shows a relay of this user that runs already, and how to start another one beside it.
     pub fn found(&self, running: &Running, another: &str, now_s: u64) {
-        print(&found(running, another, now_s, self.stdout));
+        print(found(running, another, now_s, self.stdout));
         self.warn_about_readers();
     }
 
     /// Shows the links of all running relays.
     pub fn links(&self, running: &[Running], now_s: u64) {
-        print(&links(running, now_s, LocalTime::of, self.stdout));
+        print(links(running, now_s, LocalTime::of, self.stdout));
         self.warn_about_readers();
     }
 
@@ -77,7 +77,7 @@ impl Terminal {
 
     /// Shows a notice.
     pub fn notice(&self, text: &Text) {
-        print(&format!("  {}\n", self.stdout.dim(text.as_str())));
+        print(format!("  {}\n", self.stdout.dim(text.as_str())));
     }
 
     /// Shows a warning on stderr.
@@ -247,9 +247,9 @@ pub(crate) fn duration(seconds: u64) -> String {
 }
 
 /// Prints to stdout, ignoring errors: a closed stdout is no reason to stop.
-pub fn print(text: &str) {
+pub fn print(output: impl AsRef<[u8]>) {
     let mut out = stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let _ = out.write_all(output.as_ref()).and_then(|()| out.flush());
 }
 
 /// What `relay record cut` reports.

@@ -180,6 +180,14 @@ impl Watched {
         Ok(Arc::new(ByTarget::new(targets.clone(), local, listed, site)))
     }
 
+    /// The commands of its SLURM, if it is a real one.
+    pub fn commands(&self) -> Option<Commands> {
+        match self {
+            Self::Jobs(slurm, _) => Some(slurm.client().clone()),
+            Self::ThisMachine(_) | Self::Hosts(_) | Self::Demo(_) | Self::Replay(..) => None,
+        }
+    }
+
     /// Controls its jobs.
     pub fn job_control(&self) -> JobControl {
         match self {

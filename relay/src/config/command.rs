@@ -5,9 +5,10 @@ use super::file::File;
 use super::record::RecordOrder;
 use super::share::ShareOrder;
 use super::{
-    BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, ReportOrder, Requested, Source, Unknown,
-    default_file, is_switch,
+    AuditOrder, BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, ReportOrder, Requested, Source,
+    Unknown, default_file, is_switch,
 };
+use crate::webhook::Webhook;
 use clap::error::{ContextKind, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, value_parser};
@@ -82,6 +83,8 @@ enum Sub {
     },
     /// Print your GPU hours and your waste by week and by project
     Me(Days),
+    /// Print who viewed through which share, and which actions were performed
+    Audit(AuditOrder),
     /// Print the effective settings and the source of each
     Config,
 }
@@ -119,8 +122,13 @@ pub enum Request {
     Share(ShareOrder),
     /// Prepare recordings for others.
     Record(RecordOrder),
-    /// Print what a job used.
-    Report(ReportOrder),
+    /// Print what a job used, or post it.
+    Report {
+        /// Which job, and how.
+        order: ReportOrder,
+        /// Where to, if it is to be posted and a URL is named or configured.
+        webhook: Option<Webhook>,
+    },
     /// Read the jobs that were seen.
     History(HistoryOrder),
     /// Print the use of the last days.
@@ -128,6 +136,8 @@ pub enum Request {
         /// How many.
         days: u32,
     },
+    /// Print the audit log.
+    Audit(AuditOrder),
     /// Retry a node of a running relay, or all that wait.
     Retry {
         /// The node.
@@ -184,9 +194,22 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
         Some(Sub::Config) => Request::ShowConfig(read_config()?.1),
         Some(Sub::Link { tab, which }) => Request::ShowLink { for_one_tab: tab, relay: which.relay },
         Some(Sub::Retry { node, which }) => Request::Retry { node, relay: which.relay },
-        Some(Sub::Report(order)) => Request::Report(order),
+        Some(Sub::Report(order)) => {
+            let webhook = match &order.webhook {
+                None => None,
+                Some(Some(url)) => Some(Webhook::new(url.clone(), order.webhook_format.unwrap_or_default())),
+                Some(None) => {
+                    let mut config = read_config()?.0;
+                    config.report_webhook_format =
+                        order.webhook_format.unwrap_or(config.report_webhook_format);
+                    config.report_webhook()
+                }
+            };
+            Request::Report { order, webhook }
+        }
         Some(Sub::History { order }) => Request::History(order),
         Some(Sub::Me(Days { days })) => Request::Me { days },
+        Some(Sub::Audit(order)) => Request::Audit(order),
         Some(Sub::Share(order)) => Request::Share(order),
         Some(Sub::Record(order)) => Request::Record(order),
     })

@@ -1,5 +1,7 @@
-//! Command lines that read what jobs used: `relay report`, `relay history` and `relay me`.
+//! Command lines that read what was stored: `relay report`, `relay history`, `relay me` and `relay audit`.
 
+use super::value;
+use crate::webhook::{WebhookFormat, WebhookUrl};
 use clap::{Args, Subcommand, ValueEnum};
 use nodeglass_protocol::JobId;
 
@@ -23,10 +25,35 @@ pub enum ExportForm {
     Json,
     /// One line per job.
     Csv,
+    /// Apache Parquet, for pandas, DuckDB and the like.
+    Parquet,
+}
+
+/// The form of the audit log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AuditForm {
+    /// Aligned columns for a terminal.
+    #[default]
+    Text,
+    /// JSON, for scripts.
+    Json,
+    /// One line per view or action.
+    Csv,
+}
+
+/// `relay audit`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct AuditOrder {
+    /// Only views and actions of the last days
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=366))]
+    pub days: u32,
+    /// Form of the output
+    #[arg(long, value_enum, default_value_t)]
+    pub format: AuditForm,
 }
 
 /// `relay report`.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ReportOrder {
     /// Number of the job
     #[arg(value_name = "JOBID")]
@@ -34,15 +61,22 @@ pub struct ReportOrder {
     /// Form of the output
     #[arg(long, value_enum, default_value_t)]
     pub format: ReportForm,
+    /// Post the report to this URL instead; without one, to that of the setting report-webhook, which other users
+    /// cannot see in the list of processes
+    #[arg(long, value_name = "URL", value_parser = value::webhook, conflicts_with = "format")]
+    pub webhook: Option<Option<WebhookUrl>>,
+    /// What is posted: json, or message for Slack and Mattermost
+    #[arg(long, value_enum, requires = "webhook")]
+    pub webhook_format: Option<WebhookFormat>,
 }
 
 /// `relay history`.
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub enum HistoryOrder {
     /// List the jobs that were seen, newest first
     List(Days),
     /// Print the report of a job
-    Show(ReportOrder),
+    Show(ShowOrder),
     /// Print the reports of all jobs in a form for other programs
     Export {
         /// Form of the output
@@ -52,6 +86,23 @@ pub enum HistoryOrder {
         #[command(flatten)]
         days: Days,
     },
+}
+
+/// `relay history show`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ShowOrder {
+    /// Number of the job
+    #[arg(value_name = "JOBID")]
+    pub job: JobId,
+    /// Form of the output
+    #[arg(long, value_enum, default_value_t)]
+    pub format: ReportForm,
+}
+
+impl From<ShowOrder> for ReportOrder {
+    fn from(ShowOrder { job, format }: ShowOrder) -> Self {
+        Self { job, format, webhook: None, webhook_format: None }
+    }
 }
 
 /// A number of days before now.

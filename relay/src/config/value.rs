@@ -4,6 +4,7 @@ use super::MIN_SLURM_INTERVAL;
 use crate::access::proxies::Proxy;
 use crate::access::trust::Trusted;
 use crate::access::user::uid_of;
+use crate::webhook::{WebhookFormat, WebhookUrl};
 use nodeglass_hostlist as hostlist;
 use nodeglass_protocol::report::Cost;
 use nodeglass_protocol::{NodeName, Text};
@@ -155,6 +156,21 @@ pub(super) fn cost(raw: &str) -> Result<Cost, String> {
         !currency.is_empty() && currency.chars().count() <= 12 && !currency.contains(char::is_whitespace);
     let amount = amount.parse::<f64>().ok().filter(|amount| (0.0..=1e6).contains(amount) && is_word);
     Ok(Cost { amount: amount.ok_or_else(wrong)?, currency: Text::new(currency) })
+}
+
+/// Parses the URL of a webhook.
+pub(super) fn webhook(raw: &str) -> Result<WebhookUrl, String> {
+    // The text may be a secret, so the error does not repeat it.
+    raw.parse().map_err(|error| format!("the URL cannot be used: {error}"))
+}
+
+/// Parses the form of what is posted to a webhook.
+pub(super) fn webhook_format(raw: &str) -> Result<WebhookFormat, String> {
+    match raw {
+        "json" => Ok(WebhookFormat::Json),
+        "message" => Ok(WebhookFormat::Message),
+        _ => Err(format!("{raw:?} is neither json nor message")),
+    }
 }
 
 /// Parses g of CO₂ per kWh.

@@ -3,6 +3,7 @@
 
 mod advice;
 mod application;
+mod chat;
 mod summary;
 mod tail;
 mod text;
@@ -10,7 +11,8 @@ mod totals;
 mod units;
 mod usage;
 
-pub use nodeglass_protocol::report::{Advice, Cost, GpuReport, Report, Throttled, Totals};
+pub use chat::message;
+pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
 pub use text::{markdown, text};
 pub use totals::{GpuTotals, IDLE_PCT, Integral, NodeTotals};
 pub use units::{aligned, amount_bytes, duration};
@@ -46,6 +48,9 @@ pub struct JobRecord {
     /// What its GPU hours and energy cost when it ran.
     #[serde(default)]
     pub factors: Factors,
+    /// What SLURM's accounting states about it.
+    #[serde(default)]
+    pub accounting: Option<Accounting>,
 }
 
 /// What a GPU hour and a kWh cost, as configured.
@@ -101,6 +106,19 @@ struct JobOnNode {
 }
 
 impl JobRecord {
+    /// The record of a job of which nothing was observed.
+    pub fn of(job: Job, at_s: i64) -> Self {
+        Self {
+            job,
+            is_final: false,
+            at_s,
+            application: None,
+            nodes: Vec::new(),
+            factors: Factors::default(),
+            accounting: None,
+        }
+    }
+
     /// The report of the job.
     pub fn report(&self) -> Report {
         let report = summary::without_advice(self);
@@ -119,6 +137,9 @@ impl JobRecord {
         if is_part {
             // They are of the whole job.
             (self.job.gpu_count, self.job.cpus, self.job.mem_bytes) = (None, None, None);
+            if let Some(accounting) = &mut self.accounting {
+                accounting.max_rss_bytes = None;
+            }
             self.job.node_count = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         }
         // It follows from the arguments of processes.
@@ -367,12 +388,10 @@ impl JobReports {
         let id = tracked.job.id;
         let on_nodes = self.nodes.values().flat_map(|node| node.jobs.iter().filter(move |job| job.job == id));
         JobRecord {
-            job: tracked.job.clone(),
-            is_final: false,
-            at_s: wall_s,
             application: tracked.application.map(str::to_owned),
             nodes: on_nodes.map(|job| job.totals.clone()).collect(),
             factors: self.factors.clone(),
+            ..JobRecord::of(tracked.job.clone(), wall_s)
         }
     }
 

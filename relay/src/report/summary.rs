@@ -13,8 +13,13 @@ const KWH_J: f64 = 3_600_000.0;
 
 /// The report of a job's sums, without advice.
 pub(super) fn without_advice(record: &JobRecord) -> Report {
-    let JobRecord { job, nodes, .. } = record;
-    let until_s = job.ended.unwrap_or(record.at_s);
+    let JobRecord { job, nodes, accounting, .. } = record;
+    // Of a job that only left the list, accounting alone knows state and end.
+    let has_left = record.is_final && !matches!(job.state, JobState::Ended(_));
+    let state = if has_left { Text::default() } else { state_name(&job.state) };
+    let stated = accounting.as_ref().filter(|_| has_left);
+    let ended_s = stated.map(|stated| stated.ended_s).or(job.ended);
+    let until_s = ended_s.unwrap_or(record.at_s);
     let elapsed_s = job.start.map_or(0, |start| until_s.saturating_sub(start).max(0).cast_unsigned());
     let gpus = nodes.iter().flat_map(|node| node.gpus.iter().map(|gpu| gpu_report(node, gpu))).collect();
     let observed_ms: u64 = nodes.iter().map(|node| node.observed_ms).sum();
@@ -26,13 +31,13 @@ pub(super) fn without_advice(record: &JobRecord) -> Report {
         user: job.user.clone(),
         account: job.account.clone(),
         partition: job.partition.clone(),
-        state: state_name(&job.state),
+        state: stated.map_or(state, |stated| stated.state.clone()),
         exit: job.exit.clone(),
         application: record.application.as_deref().map(Text::new),
         is_final: record.is_final,
         at_s: record.at_s,
         start_s: job.start,
-        ended_s: job.ended,
+        ended_s,
         elapsed_s,
         limit_s: match job.limit {
             TimeLimit::Seconds(limit_s) => Some(limit_s),
@@ -42,6 +47,7 @@ pub(super) fn without_advice(record: &JobRecord) -> Report {
         node_count,
         observed_pct: share(observed_ms as f64, elapsed_s as f64 * 1_000.0 * f64::from(node_count)),
         totals: totals_of(record, elapsed_s),
+        accounting: accounting.clone(),
         gpus,
         advice: Vec::new(),
     }

@@ -1,7 +1,7 @@
 //! Reports as text for a terminal and as Markdown for a ticket.
 
 use super::units::{aligned, amount_bytes, duration};
-use super::{GpuReport, Report, Totals};
+use super::{Accounting, GpuReport, Report, Totals};
 use nodeglass_protocol::Text;
 use std::fmt::Write as _;
 
@@ -116,6 +116,7 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
         throttled.map(|one| format!("{} {}", one.reason, duration(one.seconds.round() as u64))).collect();
     add("Throttled", (!throttled.is_empty()).then(|| throttled.join(", ")));
     add("Faults", faults(totals));
+    add("Accounting", report.accounting.as_ref().map(accounting));
     facts
 }
 
@@ -163,6 +164,18 @@ fn faults(totals: &Totals) -> Option<String> {
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
     (!counts.is_empty()).then(|| counts.join(", "))
+}
+
+/// What SLURM's accounting states: `FAILED, exit code 3, MaxRSS 209 MiB`.
+fn accounting(stated: &Accounting) -> String {
+    let Accounting { state, exit_code, signal, step_exit_code, max_rss_bytes, reason, .. } = stated;
+    let mut parts = vec![state.to_string(), format!("exit code {exit_code}")];
+    parts.extend(signal.map(|signal| format!("signal {signal}")));
+    // Steps that succeeded need no words.
+    parts.extend(step_exit_code.filter(|code| *code > 0).map(|code| format!("exit code {code} of a step")));
+    parts.extend(max_rss_bytes.map(|bytes| format!("MaxRSS {} of one task", amount_bytes(bytes as f64))));
+    parts.extend(reason.as_ref().map(|reason| format!("reason {reason}")));
+    parts.join(", ")
 }
 
 fn gpu_table(report: &Report) -> Vec<Vec<String>> {

@@ -22,6 +22,8 @@ pub enum Program {
     Scancel,
     /// Lists accounts.
     Sacctmgr,
+    /// Reads the accounting of jobs.
+    Sacct,
 }
 
 impl fmt::Display for Program {
@@ -31,6 +33,7 @@ impl fmt::Display for Program {
             Self::Scontrol => "scontrol",
             Self::Scancel => "scancel",
             Self::Sacctmgr => "sacctmgr",
+            Self::Sacct => "sacct",
         })
     }
 }
@@ -233,7 +236,7 @@ pub fn error_message(err: &str) -> String {
     let mut lines = err.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines.clone().rfind(is_informative).or_else(|| lines.next());
     let line = line.unwrap_or("no message on standard error");
-    let line = ["squeue:", "scontrol:", "scancel:", "sacctmgr:"]
+    let line = ["squeue:", "scontrol:", "scancel:", "sacctmgr:", "sacct:"]
         .iter()
         .fold(line, |line, prefix| line.strip_prefix(prefix).unwrap_or(line));
     line.trim().chars().take(200).collect()

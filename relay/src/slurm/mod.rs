@@ -2,11 +2,12 @@
 //! untrusted.
 //!
 //! [`Slurm`] performs one poll; [`PollSchedule`] decides when the next is due. Below them, [`command`] runs the
-//! commands, and [`squeue`] and [`scontrol`] parse their output.
+//! commands, and [`squeue`], [`scontrol`] and `sacct` parse their output. [`accounting`] decides when sacct is asked.
 
 use async_trait::async_trait;
 use nodeglass_protocol::{Text, cluster::ClusterSummary, job::Job};
 
+pub mod accounting;
 pub mod command;
 mod gres;
 mod job_control;
@@ -15,6 +16,7 @@ mod poll;
 mod reason;
 #[cfg(test)]
 mod recorded_tests;
+mod sacct;
 pub mod scontrol;
 pub mod selection;
 pub mod squeue;

@@ -1,5 +1,9 @@
 //! The SQLite database of jobs: schema, migrations, and the queries of all commands.
 
+mod audit;
+
+pub use audit::{AuditChange, Run};
+
 use super::filesystem::Journal;
 use crate::clock::Clock;
 use crate::report::{JobRecord, Report};
@@ -19,7 +23,8 @@ const MAX_JOBS: i64 = 20_000;
 
 /// Each version of the schema from the one before. Entries are appended and never changed: `user_version` is the
 /// number of those that were applied.
-const MIGRATIONS: [&str; 1] = ["CREATE TABLE jobs (
+const MIGRATIONS: [&str; 2] = [
+    "CREATE TABLE jobs (
     cluster TEXT NOT NULL,
     host TEXT NOT NULL,
     job INTEGER NOT NULL,
@@ -29,7 +34,9 @@ const MIGRATIONS: [&str; 1] = ["CREATE TABLE jobs (
     record TEXT NOT NULL,
     PRIMARY KEY (cluster, host, job, start_s)
 ) STRICT;
-CREATE INDEX jobs_by_start ON jobs (start_s);"];
+CREATE INDEX jobs_by_start ON jobs (start_s);",
+    audit::SCHEMA,
+];
 
 /// Why the database cannot be used. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
@@ -172,6 +179,22 @@ impl Database {
             "SELECT record FROM jobs WHERE cluster = ?1 AND host = ?2 AND is_final = 0 AND at_s >= ?3",
         )?;
         let rows = query.query_map(params![origin.cluster, origin.host, since_s], parsed)?;
+        Ok(rows.filter_map(Result::transpose).collect::<Result<_, _>>()?)
+    }
+
+    /// The records of one relay's jobs that ended in the last day and have no accounting, at most `limit`, oldest
+    /// first.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn unaccounted(&self, origin: &Origin, limit: usize) -> Result<Vec<JobRecord>, StoreError> {
+        let since_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - 86_400;
+        let mut query = self.connection.prepare(
+            "SELECT record FROM jobs WHERE cluster = ?1 AND host = ?2 AND is_final = 1 AND at_s >= ?3 \
+             AND json_extract(record, '$.accounting') IS NULL ORDER BY at_s LIMIT ?4",
+        )?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = query.query_map(params![origin.cluster, origin.host, since_s, limit], parsed)?;
         Ok(rows.filter_map(Result::transpose).collect::<Result<_, _>>()?)
     }
 

@@ -1,15 +1,20 @@
-//! Stores the sums of jobs in SQLite, on a thread of its own: nothing else waits for a disk.
+//! Stores the sums of jobs and the audit log in SQLite, on a thread of its own: nothing else waits for a disk.
 
+mod audit;
 mod database;
 mod filesystem;
 
-pub use database::{Database, Origin, StoreError};
+pub use audit::{AuditRecorder, OpenView};
+pub use database::{Database, Origin, Run, StoreError};
 
 use crate::clock::Clock;
 use crate::report::{JobRecord, Report};
 use crate::state_dir::StateDir;
+use audit::AuditQueue;
+use nodeglass_protocol::audit::AuditLog;
 use nodeglass_protocol::{JobId, Text};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +26,9 @@ const REQUESTS: usize = 64;
 const RETRY: Duration = Duration::from_secs(10);
 /// Maximum number of records that wait for the disk; the oldest is dropped first.
 const MAX_WAITING: usize = 4_096;
+
+/// Maximum number of ended jobs that wait for their accounting; the oldest is dropped first.
+const MAX_UNACCOUNTED: usize = 1_024;
 
 /// Where jobs are stored.
 #[derive(Clone, Debug)]
@@ -37,14 +45,34 @@ pub enum Place {
 #[derive(Clone, Debug)]
 pub struct JobStore {
     requests: SyncSender<Request>,
+    audit: Arc<AuditQueue>,
 }
 
 #[derive(Debug)]
 enum Request {
+    /// The audit log has changes to be written.
+    Audit,
+    AuditLog {
+        since_ms: u64,
+        reply: oneshot::Sender<Option<AuditLog>>,
+    },
     Save(Vec<JobRecord>),
-    Job { id: JobId, reply: oneshot::Sender<Option<JobRecord>> },
-    Reports { since_s: i64, user: Text, reply: oneshot::Sender<Option<Vec<Report>>> },
-    Flush { reply: oneshot::Sender<()> },
+    Job {
+        id: JobId,
+        reply: oneshot::Sender<Option<JobRecord>>,
+    },
+    Reports {
+        since_s: i64,
+        user: Text,
+        reply: oneshot::Sender<Option<Vec<Report>>>,
+    },
+    /// Ended jobs without accounting: at first those of the last day, later those that ended since.
+    Unaccounted {
+        reply: oneshot::Sender<Vec<JobRecord>>,
+    },
+    Flush {
+        reply: oneshot::Sender<()>,
+    },
 }
 
 impl JobStore {
@@ -58,9 +86,19 @@ impl JobStore {
         restored: impl FnOnce(Vec<JobRecord>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (requests, receiver) = mpsc::sync_channel(REQUESTS);
-        let worker = Worker { place, origin, database: None, waiting: VecDeque::new(), failure: None };
+        let audit = Arc::<AuditQueue>::default();
+        let worker = Worker {
+            place,
+            run: Run::of_this_process(origin.host.clone()),
+            origin,
+            database: None,
+            waiting: VecDeque::new(),
+            unaccounted: None,
+            audit: audit.clone(),
+            failure: None,
+        };
         thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver, restored))?;
-        Ok(Self { requests })
+        Ok(Self { requests, audit })
     }
 
     /// A store that lasts as long as the process.
@@ -96,6 +134,26 @@ impl JobStore {
         response.await.ok()?
     }
 
+    /// Takes the ended jobs to which accounting was not joined: at first those of the last day, later those that ended
+    /// since. None if the thread is busy; they are taken with the next call.
+    pub async fn take_unaccounted(&self) -> Vec<JobRecord> {
+        let (reply, response) = oneshot::channel();
+        match self.requests.try_send(Request::Unaccounted { reply }) {
+            Ok(()) => response.await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// The audit log, which is stored in the same place.
+    pub fn audit(&self) -> AuditRecorder {
+        AuditRecorder::new(self.audit.clone(), self.requests.clone())
+    }
+
+    /// Ends what the audit log has open; for a relay that stops.
+    pub fn end_views(&self) {
+        self.audit.end_all(Clock::wall_ms());
+    }
+
     /// Waits until everything that was passed before is written or has failed.
     pub async fn flush(&self) {
         let (reply, response) = oneshot::channel();
@@ -109,8 +167,12 @@ impl JobStore {
 struct Worker {
     place: Place,
     origin: Origin,
+    run: Run,
     database: Option<Database>,
     waiting: VecDeque<JobRecord>,
+    /// Jobs that ended since they were last taken, once somebody has taken any.
+    unaccounted: Option<VecDeque<JobRecord>>,
+    audit: Arc<AuditQueue>,
     /// What was last reported, and when to try again.
     failure: Option<(Text, Instant)>,
 }
@@ -121,7 +183,12 @@ impl Worker {
         loop {
             if self.is_due() && self.database.is_none() {
                 match self.open() {
-                    Ok(database) => self.database = Some(database),
+                    Ok(mut database) => {
+                        if let Err(error) = database.end_lost_views(&self.run, Clock::wall_ms()) {
+                            tracing::warn!("{error}");
+                        }
+                        self.database = Some(database);
+                    }
                     Err(error @ StoreError::Newer { .. }) => {
                         tracing::error!("{error}");
                         return;
@@ -135,11 +202,27 @@ impl Worker {
                 restored(database.unfinished(&self.origin).unwrap_or_default());
             }
             self.write();
+            self.write_audit();
             match requests.recv_timeout(RETRY) {
+                // It is written with the next turn.
+                Ok(Request::Audit) => {}
+                Ok(Request::AuditLog { since_ms, reply }) => {
+                    self.write_audit();
+                    let _ = reply.send(self.audit_log(since_ms));
+                }
                 Ok(Request::Save(records)) => {
+                    if let Some(unaccounted) = &mut self.unaccounted {
+                        unaccounted.extend(records.iter().filter(|record| lacks_accounting(record)).cloned());
+                        let over = unaccounted.len().saturating_sub(MAX_UNACCOUNTED);
+                        unaccounted.drain(..over);
+                    }
                     self.waiting.extend(records);
                     let over = self.waiting.len().saturating_sub(MAX_WAITING);
                     self.waiting.drain(..over);
+                }
+                Ok(Request::Unaccounted { reply }) => {
+                    self.write();
+                    let _ = reply.send(self.take_unaccounted());
                 }
                 Ok(Request::Job { id, reply }) => {
                     let _ = reply.send(self.job(id));
@@ -152,10 +235,14 @@ impl Worker {
                 }
                 Ok(Request::Flush { reply }) => {
                     self.write();
+                    self.write_audit();
                     let _ = reply.send(());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.write(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.write();
+                    return self.write_audit();
+                }
             }
         }
     }
@@ -182,18 +269,62 @@ impl Worker {
         match database.save(&self.origin, self.waiting.make_contiguous()) {
             Ok(()) => {
                 self.waiting.clear();
-                if self.failure.take().is_some() {
-                    tracing::info!("jobs are stored again");
-                }
+                self.succeeded();
             }
+            Err(error) => self.write_failed(&error),
+        }
+    }
+
+    /// Writes the changes of the audit log, if the last failure is long enough ago.
+    fn write_audit(&mut self) {
+        if !self.is_due() {
+            return;
+        }
+        let Some(database) = &mut self.database else { return };
+        let now_ms = Clock::wall_ms();
+        let changes = self.audit.take(now_ms);
+        if changes.is_empty() {
+            return;
+        }
+        match database.audit(&self.run, &changes, now_ms) {
+            Ok(()) => self.succeeded(),
             Err(error) => {
-                if error.is_damage() {
-                    // It is set aside when it is opened.
-                    self.database = None;
-                }
-                self.failed(&error);
+                self.audit.put_back(changes);
+                self.write_failed(&error);
             }
         }
+    }
+
+    fn take_unaccounted(&mut self) -> Vec<JobRecord> {
+        if let Some(unaccounted) = &mut self.unaccounted {
+            return std::mem::take(unaccounted).into();
+        }
+        // Until the database can be read, there is nothing to begin with.
+        let Some(database) = &self.database else { return Vec::new() };
+        let read = database.unaccounted(&self.origin, MAX_UNACCOUNTED);
+        let read = read.inspect_err(|error| tracing::warn!("{error}")).unwrap_or_default();
+        self.unaccounted = Some(VecDeque::new());
+        read
+    }
+
+    fn audit_log(&self, since_ms: u64) -> Option<AuditLog> {
+        let database = self.database.as_ref()?;
+        let log = database.audit_log(&self.run, since_ms, Clock::wall_ms(), AuditLog::MAX_RECORDS);
+        log.inspect_err(|error| tracing::warn!("{error}")).ok()
+    }
+
+    fn succeeded(&mut self) {
+        if self.failure.take().is_some() {
+            tracing::info!("jobs are stored again");
+        }
+    }
+
+    fn write_failed(&mut self, error: &StoreError) {
+        if error.is_damage() {
+            // It is set aside when it is opened.
+            self.database = None;
+        }
+        self.failed(error);
     }
 
     /// The newest record of a job, stored or not.
@@ -216,6 +347,10 @@ impl Worker {
     }
 }
 
+fn lacks_accounting(record: &JobRecord) -> bool {
+    record.is_final && record.accounting.is_none()
+}
+
 /// The reports of a user's jobs without their GPUs, of which there may be very many.
 fn totals_since(database: &Database, since_s: i64, user: &Text) -> Result<Vec<Report>, StoreError> {
     let mut reports = Vec::new();
@@ -232,7 +367,7 @@ mod tests {
     fn record(job: u32, is_final: bool) -> JobRecord {
         let job = Job { start: Some(100), ..Job::new(JobId(job), "alice".into(), JobState::Running) };
         let at_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap();
-        JobRecord { job, is_final, at_s, application: None, nodes: Vec::new(), factors: Default::default() }
+        JobRecord { is_final, ..JobRecord::of(job, at_s) }
     }
 
     /// A store in this directory, and what it passes on.
@@ -256,6 +391,35 @@ mod tests {
         assert_eq!(restored.await.unwrap(), [running]);
         assert_eq!(again.job(JobId(8)).await, Some(ended));
         assert_eq!(again.job(JobId(9)).await, None);
+    }
+
+    #[tokio::test]
+    async fn ended_jobs_are_taken_for_accounting_once_and_again_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+        let (store, _restored) = start(&dir);
+        store.save(vec![record(7, false), record(8, true)]);
+        assert_eq!(store.take_unaccounted().await, [record(8, true)]);
+        assert_eq!(store.take_unaccounted().await, []);
+        store.save(vec![record(7, true)]);
+        assert_eq!(store.take_unaccounted().await, [record(7, true)]);
+        let accounting = crate::report::Accounting {
+            state: "FAILED".into(),
+            exit_code: 3,
+            signal: None,
+            step_exit_code: None,
+            max_rss_bytes: None,
+            ended_s: 200,
+            elapsed_s: None,
+            reason: None,
+        };
+        let joined = JobRecord { accounting: Some(accounting), ..record(8, true) };
+        store.save(vec![joined.clone()]);
+        assert_eq!(store.take_unaccounted().await, []);
+        store.flush().await;
+        let (again, _restored) = start(&dir);
+        assert_eq!(again.take_unaccounted().await, [record(7, true)]);
+        assert_eq!(again.job(JobId(8)).await, Some(joined));
     }
 
     #[tokio::test]

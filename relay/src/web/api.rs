@@ -7,8 +7,8 @@ use crate::auth::authenticator::{AuthError, FAILURE_DELAY_MS, RateLimited};
 use crate::share::{AccessGrant, Viewer};
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequestParts, Path, State};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{FromRequestParts, Path, Query, State};
 use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
@@ -18,11 +18,15 @@ use nodeglass_protocol::live::{CloseReason, ServerMessage, Topic};
 use nodeglass_protocol::request::{self, Request, RetryTarget};
 use nodeglass_protocol::share::{ShareId, ShareRequest};
 use nodeglass_protocol::{JobId, Text};
+use serde::Deserialize;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// Time limit for a picture from the hub; it normally takes less than a tick.
 const PICTURE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Number of days of the audit log without a choice.
+const AUDIT_DAYS: u32 = 30;
 
 /// Authenticated by `Authorization: Bearer KEY`, or `Bearer ID.KEY` of a share.
 pub struct Bearer(AccessGrant, CpuBudget);
@@ -41,6 +45,9 @@ impl FromRequestParts<WebState> for Bearer {
             Ok(grant) => {
                 // A single response does not need an authenticated permit, so the result is ignored.
                 connection.mark_authenticated();
+                if let AccessGrant::Guest(share) = &grant {
+                    web.audit.api_request(share, connection.identity());
+                }
                 Ok(Self(grant, connection.budget()))
             }
             Err(AuthError::RateLimited(why)) => Err(rate_limited(why).await),
@@ -175,6 +182,24 @@ fn shutting_down() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, "the relay is shutting down\n").into_response()
 }
 
+/// The days of a query for the audit log.
+#[derive(Debug, Deserialize)]
+pub struct AuditQuery {
+    days: Option<u32>,
+}
+
+/// Who viewed and which actions were performed ([`nodeglass_protocol::audit::AuditLog`]), for the owner.
+pub async fn audit(
+    State(web): State<WebState>,
+    _: OwnerBearer,
+    query: Result<Query<AuditQuery>, QueryRejection>,
+) -> Response {
+    let Ok(Query(AuditQuery { days })) = query else {
+        return (StatusCode::BAD_REQUEST, "expected the number of days: ?days=30\n").into_response();
+    };
+    respond(web.actions.request(Request::Audit { days: days.unwrap_or(AUDIT_DAYS) }).await)
+}
+
 /// The open shares and current viewers ([`nodeglass_protocol::share::Sharing`]).
 pub async fn shares(State(web): State<WebState>, _: OwnerBearer) -> Response {
     Json(web.actions.sharing()).into_response()
@@ -228,6 +253,7 @@ pub async fn retry(
 fn respond(response: request::Response) -> Response {
     match response {
         request::Response::Share(link) => Json(link).into_response(),
+        request::Response::Audit(log) => Json(log).into_response(),
         request::Response::Done(done) => format!("{done}\n").into_response(),
         request::Response::Refused(why) => {
             (StatusCode::UNPROCESSABLE_ENTITY, format!("{why}\n")).into_response()

@@ -26,7 +26,7 @@ use crate::actions::ActionService;
 use crate::auth::authenticator::Authenticator;
 use crate::live::Hub;
 use crate::share::Shares;
-use crate::store::JobStore;
+use crate::store::{AuditRecorder, JobStore};
 use assets::Assets;
 use std::sync::Arc;
 
@@ -39,6 +39,8 @@ pub struct WebState {
     pub hub: Hub,
     /// What jobs used.
     pub store: JobStore,
+    /// Records what guests view.
+    pub audit: AuditRecorder,
     /// Handles requests, actions and logs.
     pub actions: ActionService,
     /// Authenticates clients.

@@ -54,7 +54,10 @@ pub async fn check_host(
     }
     if web.proxies.include(connection.peer) && (connection.peer != Peer::owner() || forwarded.is_by_proxy) {
         let visitor = web.proxies.visitor(forwarded.user.as_deref());
-        let Some(guest) = connection.for_proxied(forwarded.client(), visitor) else { return too_many() };
+        let user = forwarded.user.as_deref();
+        let Some(guest) = connection.for_proxied(forwarded.client(), visitor, user) else {
+            return too_many();
+        };
         request.extensions_mut().insert(guest);
     }
     request.extensions_mut().insert(Origin(format!("{scheme}://{host}")));

@@ -11,7 +11,7 @@ use nodeglass_protocol::live::MAX_CLIENT_MESSAGE;
 use tower::ServiceExt;
 
 /// Routes that are not files of the page; other paths are looked up in [`assets`].
-pub const ROUTES: [&str; 10] = [
+pub const ROUTES: [&str; 11] = [
     "/live",
     "/api/v1/picture",
     "/api/v1/shares",
@@ -19,6 +19,7 @@ pub const ROUTES: [&str; 10] = [
     "/api/v1/tab",
     "/api/v1/retry",
     "/api/v1/jobs/{id}/report",
+    "/api/v1/audit",
     "/status",
     "/healthz",
     "/clear-cache",
@@ -26,7 +27,7 @@ pub const ROUTES: [&str; 10] = [
 
 /// Builds the router.
 pub fn router(state: WebState) -> Router {
-    let ([live, picture, shares, share, tab, retry, report, status, healthz, clear_cache], base) =
+    let ([live, picture, shares, share, tab, retry, report, audit, status, healthz, clear_cache], base) =
         (ROUTES, state.base.clone());
     let routes = Router::new()
         // The WebSocket: from the relay's own page only, authenticated by its first messages.
@@ -42,6 +43,8 @@ pub fn router(state: WebState) -> Router {
         .route(retry, post(api::retry))
         // For `relay report` and for scripts, with the key of anyone who may see the job.
         .route(report, get(api::report))
+        // For scripts: who viewed and which actions were performed, with the owner's key.
+        .route(audit, get(api::audit))
         // For monitoring: launcher, connections and age of SLURM's data, with the owner's key.
         .route(status, get(api::status))
         // Health check without authentication: returns "ok".

@@ -8,10 +8,10 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// A home of its own, so that no setting of the machine's user is seen.
-struct Home(TempDir);
+pub struct Home(TempDir);
 
 impl Home {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let private = fs::Permissions::from_mode(0o700);
         fs::set_permissions(home.path(), private).unwrap();
@@ -22,7 +22,7 @@ impl Home {
         self.0.path()
     }
 
-    fn relay(&self, args: &[&str]) -> Command {
+    pub fn relay(&self, args: &[&str]) -> Command {
         let mut relay = Command::new(env!("CARGO_BIN_EXE_relay"));
         relay.args(args).env_clear().env("HOME", self.path()).env("XDG_RUNTIME_DIR", self.path());
         // Nor a relay of the machine's user, which may be recorded there.
@@ -31,7 +31,7 @@ impl Home {
         relay
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    pub fn run(&self, args: &[&str]) -> Output {
         self.relay(args).output().unwrap()
     }
 
@@ -58,13 +58,21 @@ fn stderr(output: &Output) -> String {
 }
 
 /// A running relay that is ended by its own pid.
-struct Running(Child);
+pub struct Running(Child);
 
 impl Running {
-    fn end(mut self) {
+    pub fn end(mut self) {
         let pid = rustix::process::Pid::from_child(&self.0);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Running {
+    /// Kills it without a chance to store anything.
+    pub fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
     }
 }
 
@@ -80,7 +88,7 @@ fn demo(home: &Home) -> (Running, String, BufReader<std::process::ChildStdout>) 
     started(&mut home.relay(&["--demo", "--bind", "127.0.0.1:0"]))
 }
 
-fn started(relay: &mut Command) -> (Running, String, BufReader<std::process::ChildStdout>) {
+pub fn started(relay: &mut Command) -> (Running, String, BufReader<std::process::ChildStdout>) {
     let mut child = relay.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let running = Running(child);
@@ -141,17 +149,17 @@ fn an_unknown_key_in_the_file_is_named_with_its_line() {
 fn the_nearest_layer_wins_and_its_source_is_shown() {
     let home = Home::new();
     let interval = |relay: &mut Command| home.setting(relay, "slurm-interval");
-    assert_eq!(interval(&mut home.relay(&["config"])), "slurm-interval = \"15s\"     # default");
+    assert_eq!(interval(&mut home.relay(&["config"])), "slurm-interval = \"15s\"          # default");
     home.configure("slurm-interval = \"20s\"\n");
     assert!(interval(&mut home.relay(&["config"])).ends_with("# HOME/.config/nodeglass/config.toml:1"));
     let mut relay = home.relay(&["config"]);
     assert_eq!(
         interval(relay.env("NODEGLASS_SLURM_INTERVAL", "30s")),
-        "slurm-interval = \"30s\"     # environment"
+        "slurm-interval = \"30s\"          # environment"
     );
     let mut relay = home.relay(&["config", "--slurm-interval", "40s"]);
     let line = interval(relay.env("NODEGLASS_SLURM_INTERVAL", "30s"));
-    assert_eq!(line, "slurm-interval = \"40s\"     # command line");
+    assert_eq!(line, "slurm-interval = \"40s\"          # command line");
 }
 
 #[test]
@@ -187,7 +195,7 @@ fn config_prints_a_valid_configuration_file() {
 #[test]
 fn every_variable_is_named_after_its_setting() {
     let settings = nodeglass_relay::config::settings();
-    assert_eq!(settings.len(), 31);
+    assert_eq!(settings.len(), 34);
     for setting in settings {
         let name = setting.get_long().unwrap().to_ascii_uppercase().replace('-', "_");
         assert_eq!(setting.get_env().unwrap().to_str().unwrap(), format!("NODEGLASS_{name}"));

@@ -19,9 +19,10 @@ use nodeglass_relay::event_loop::{EventLoop, Inputs, Options};
 use nodeglass_relay::fleet::Fleet;
 use nodeglass_relay::nodes::Probes;
 use nodeglass_relay::share::{ShareEndpoint, Shares};
-use nodeglass_relay::store::JobStore;
+use nodeglass_relay::store::{AuditRecorder, JobStore};
 use nodeglass_relay::web::assets::{Assets, PageFile};
 use nodeglass_relay::web::{self, WebState};
+use nodeglass_relay::webhook::Webhook;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,7 +100,29 @@ impl TestRelay {
         Self::start_behind(proxies, Fleet::new(), false, JobControl::Disabled("there is no SLURM here")).await
     }
 
+    /// One with `--no-audit`.
+    pub async fn start_without_audit() -> Self {
+        Self::start_storing(Proxies::default(), Fleet::new(), false, no_slurm(), (AuditRecorder::off, None))
+            .await
+    }
+
+    /// One whose settings name a webhook.
+    pub async fn start_with_webhook(fleet: Fleet, webhook: Webhook) -> Self {
+        let stored = (kept as fn(_) -> _, Some(webhook));
+        Self::start_storing(Proxies::default(), fleet, false, no_slurm(), stored).await
+    }
+
     async fn start_behind(proxies: Proxies, fleet: Fleet, read_only: bool, job_control: JobControl) -> Self {
+        Self::start_storing(proxies, fleet, read_only, job_control, (kept, None)).await
+    }
+
+    async fn start_storing(
+        proxies: Proxies,
+        fleet: Fleet,
+        read_only: bool,
+        job_control: JobControl,
+        (audit, webhook): (fn(AuditRecorder) -> AuditRecorder, Option<Webhook>),
+    ) -> Self {
         let listeners = web::bind(&["127.0.0.1:0".parse().unwrap()], None).await.unwrap();
         let Some(BindAddr::Tcp(addr)) = listeners.addresses().pop() else { panic!("no address") };
         let (shutdown, ending) = watch::channel(false);
@@ -111,6 +134,8 @@ impl TestRelay {
         let (trust, guests) = (Trust::new(Vec::new()), shares.clone());
         let (core, hub, plan) = EventLoop::new(fleet, clock, Options::default(), inputs);
         let store = JobStore::in_memory().unwrap();
+        let audit = audit(store.audit());
+        let report_webhook = webhook.as_ref().map(|webhook| webhook.display_url().into());
         tokio::spawn(core.with_store(store.clone()).run(ending.clone()));
         let (probes, requests) = Probes::new();
         let actions = ActionService::new(Deps {
@@ -123,14 +148,18 @@ impl TestRelay {
             local_host: Some("login1".into()),
             read_only,
             shares: shares.clone(),
+            audit: audit.clone(),
+            store: store.clone(),
+            report_webhook: webhook,
         });
         let buster = CacheBuster::random().unwrap();
         let assets = Assets::of(&PAGE, &BASE.parse().unwrap(), &buster);
         let proxies = Arc::new(proxies);
         let build = assets.build().to_owned();
         let state = WebState {
-            about: Arc::new(About { read_only, ..about(clock, &build, buster) }),
+            about: Arc::new(About { read_only, report_webhook, ..about(clock, &build, buster) }),
             hub,
+            audit,
             store,
             actions,
             authenticator: Arc::new(Authenticator::new(key.clone(), trust, shares)),
@@ -192,6 +221,14 @@ impl TestRelay {
     }
 }
 
+fn no_slurm() -> JobControl {
+    JobControl::Disabled("there is no SLURM here")
+}
+
+fn kept(audit: AuditRecorder) -> AuditRecorder {
+    audit
+}
+
 fn about(clock: Clock, build: &str, cache_buster: CacheBuster) -> About {
     About {
         cache_buster,
@@ -206,6 +243,7 @@ fn about(clock: Clock, build: &str, cache_buster: CacheBuster) -> About {
         guests_tunnel: "ssh -L …".into(),
         read_only: false,
         downtimes: Vec::new(),
+        report_webhook: None,
     }
 }
 

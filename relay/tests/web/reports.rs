@@ -1,9 +1,17 @@
 //! The report of a job is for whoever may see the job.
 
-use crate::harness::TestRelay;
+use crate::command::Home;
+use crate::harness::{LONG, TestRelay};
+use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::live::{ClientMessage, ServerMessage};
+use nodeglass_protocol::request::{Request, Response};
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_relay::fleet::{Event, Fleet};
+use nodeglass_relay::webhook::{Webhook, WebhookFormat};
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::thread::JoinHandle;
 
 /// Two running jobs on one node.
 fn fleet() -> Fleet {
@@ -49,4 +57,75 @@ async fn t09_a_share_of_a_job_opens_its_report_and_no_other() {
     let shared = get("/api/v1/jobs/17/report", ticket).await;
     assert!(shared.status == 200 && shared.body.contains("\"name\":\"job-17\""), "{}", shared.body);
     assert!(!shared.body.contains("secret"));
+}
+
+/// Accepts one request and answers it; returns the URL, and the request once it has come.
+fn receiver() -> (String, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hooks/s3cret", listener.local_addr().unwrap());
+    let receiving = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let (mut request, mut buffer) = (Vec::new(), [0; 4_096]);
+        while !request.ends_with(b"}") {
+            let read = stream.read(&mut buffer).unwrap();
+            assert!(read > 0, "{}", String::from_utf8_lossy(&request));
+            request.extend_from_slice(&buffer[..read]);
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+        String::from_utf8(request).unwrap()
+    });
+    (url, receiving)
+}
+
+/// Requests that the report of a job be sent; returns the response.
+async fn send(relay: &TestRelay, job: u32) -> (Option<String>, Response) {
+    let mut page = relay.page(Form::Binary).await;
+    let Some(ServerMessage::Welcome(welcome)) = page.prove(&relay.key).await else { panic!("not let in") };
+    page.send(&ClientMessage::Request { number: 1, request: Request::SendReport(JobId(job)) }).await;
+    loop {
+        if let ServerMessage::Response { response, .. } = page.receive().await.expect("a response") {
+            return (welcome.report_webhook.map(|url| url.to_string()), response);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_report_is_sent_to_the_configured_webhook_and_recorded() {
+    let (url, receiving) = receiver();
+    let webhook = Webhook::new(url.parse().unwrap(), WebhookFormat::Json);
+    let shown = webhook.display_url();
+    let relay = TestRelay::start_with_webhook(fleet(), webhook).await;
+    let (named, response) = send(&relay, 17).await;
+    assert_eq!(named.as_ref(), Some(&shown));
+    assert_eq!(response, Response::Done(format!("the report of job 17 was sent to {shown}").into()));
+    let request = tokio::task::spawn_blocking(|| receiving.join().unwrap()).await.unwrap();
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("POST /hooks/s3cret "), "{head}");
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!((&body["event"], &body["report"]["name"]), (&"job_report".into(), &"job-17".into()));
+    let (_, response) = send(&relay, 99).await;
+    assert_eq!(response, Response::Refused("there is no report of job 99".into()));
+    let bearer = format!("Bearer {}", relay.key.reveal());
+    let log = relay.request("GET /api/v1/audit", &[("Authorization", &bearer)]).await.body;
+    assert!(log.contains("send report of job 17") && !log.contains("s3cret"), "{log}");
+}
+
+#[tokio::test]
+async fn without_a_webhook_no_report_is_sent() {
+    let relay = TestRelay::start_with(fleet()).await;
+    let refused = Response::Refused("no webhook is configured; set report-webhook".into());
+    assert_eq!(send(&relay, 17).await, (None, refused));
+}
+
+#[test]
+fn the_command_says_what_is_wrong_with_a_webhook() {
+    let home = Home::new();
+    let stderr = |args: &[&str]| String::from_utf8(home.run(args).stderr).unwrap();
+    let why = stderr(&["report", "17", "--webhook", "ftp://example.org/s3cret"]);
+    assert!(why.contains("it must begin with https://"), "{why}");
+    let why = stderr(&["report", "17", "--webhook", "https://example.org/"]);
+    assert!(why.contains("there is no report of job 17"), "{why}");
+    let why = stderr(&["--report-webhook", "https://a:b@example.org/s3cret"]);
+    assert!(why.contains("must not contain a user name") && !why.contains("s3cret"), "{why}");
 }

@@ -15,6 +15,7 @@ const PAGES: &[(&str, &str)] = &[
     ("its report", "JOB/report"),
     ("what is known of it", "JOB/about"),
     ("usage", "/usage"),
+    ("the audit log", "/audit"),
     ("a comparison", "/compare/48213-48220"),
     ("one of its nodes", "NODE"),
 ];

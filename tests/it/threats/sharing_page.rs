@@ -199,6 +199,7 @@ async fn t10_a_revoked_share_clears_the_guests_page() -> Result<()> {
     println!("the guest's page said so after {:?}", pressed.elapsed());
     owner.until("an empty list", &format!("/Nothing is shared/.test({SHEET})")).await?;
     owner.until("no guest in the top bar", "!document.querySelector('.top__watching')").await?;
+    read_audit_log(&owner).await?;
     let left = guest.eval("document.documentElement.outerHTML").await?.to_string();
     for trace in ["gpu-h01", "llama3", "NVIDIA", "H100"] {
         ensure!(!left.contains(trace), "{trace} is still there: {left}");
@@ -213,6 +214,29 @@ async fn t10_a_revoked_share_clears_the_guests_page() -> Result<()> {
     guest.open(&link).await?;
     guest.until("its end", &format!("/does not exist any more|revoked this link/.test({GATE})")).await?;
     Ok(())
+}
+
+/// From the sheet, the owner reads who viewed what, and filters it.
+async fn read_audit_log(owner: &Browser) -> Result<()> {
+    click_on(owner, "dialog[open] a", "^Audit log").await?;
+    let rows = "[...document.querySelectorAll('.audit tbody tr')].map(row => row.innerText)";
+    owner.until("the page", "document.querySelector('h1')?.innerText === 'Audit log'").await?;
+    owner.until("its records", &format!("{rows}.length >= 3")).await?;
+    let all = owner.eval(rows).await?.to_string();
+    for part in ["View", "job 48213", "create share", "revoke share", "✓ the share was revoked"] {
+        ensure!(all.contains(part), "{part} is missing: {all}");
+    }
+    ensure!(!all.contains("still open"), "the view has ended: {all}");
+    println!("{}", owner.photograph("audit-log").await?.display());
+    click_on(owner, ".audit__filters button", "^Actions$").await?;
+    owner
+        .until(
+            "actions only",
+            &format!("{rows}.every(row => !row.includes('View')) && /kind=actions/.test(location.search)"),
+        )
+        .await?;
+    click_on(owner, ".audit__filters button", "^Views$").await?;
+    owner.until("views only", &format!("{rows}.length === 1 && {rows}[0].includes('View')")).await
 }
 
 /// A cluster whose one job ends soon after the relay starts.

@@ -91,7 +91,23 @@ impl Site {
         Self::with(nodes, Logins::Confined)
     }
 
+    /// The same with slurmdbd, so that sacct works.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn accounting_or_skip(nodes: u32) -> Result<Option<Self>> {
+        if let Some(why) = SlurmLab::why_not().or_else(SlurmLab::why_not_accounting) {
+            crate::skip::skip(&why);
+            return Ok(None);
+        }
+        Self::start(nodes, Logins::Free, true)
+    }
+
     fn with(nodes: u32, logins: Logins) -> Result<Option<Self>> {
+        Self::start(nodes, logins, false)
+    }
+
+    fn start(nodes: u32, logins: Logins, accounts: bool) -> Result<Option<Self>> {
         let (adopts, confines) = (logins != Logins::Free, logins == Logins::Confined);
         let why_not = SlurmLab::why_not().or_else(|| SlurmLab::why_not_adopting().filter(|_| adopts));
         if let Some(why) = why_not {
@@ -117,6 +133,7 @@ impl Site {
             slurmd_timeout_s: 300,
             adopts,
             confines,
+            accounts,
             ..LabOptions::default()
         };
         let lab = SlurmLab::up(&options)?;

@@ -7,12 +7,14 @@ use crate::domain::route::Route;
 use crate::domain::text;
 use crate::platform;
 use crate::state::page::Page;
+use crate::view::widgets::actions::act;
 use crate::view::widgets::copy::copy_button;
 use crate::view::widgets::fact_list::fact_groups;
 use crate::view::widgets::meter::meter;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::report::{Advice, GpuReport, Report, ReportAnswer, ReportQuery, UTIL_BINS};
+use nodeglass_protocol::request::Request;
 
 /// Maximum number of other jobs that are offered for comparison.
 const OFFERED: usize = 6;
@@ -112,9 +114,27 @@ fn actions(page: &Page, report: &Report) -> AnyView {
         <span class="report__do">
             {compare(page, report)}
             <button class="btn btn--small" on:click=|_| platform::print()>"Print or save as PDF"</button>
+            {send(page, report.job)}
             <span class="report__command"><code class="command">{command.clone()}</code> {copy_button(command)}</span>
         </span>
     }
+    .into_any()
+}
+
+/// The button that posts the report, if a webhook is configured.
+fn send(page: &Page, job: JobId) -> AnyView {
+    let page = page.clone();
+    let webhook = {
+        let page = page.clone();
+        Memo::new(move |_| page.fleet.welcome().and_then(|welcome| welcome.report_webhook.clone()))
+    };
+    (move || {
+        let page = page.clone();
+        webhook.get().map(|url| {
+            let send = move |_| act(page.clone(), Request::SendReport(job));
+            view! { <button class="btn btn--small" title=format!("Posts the report to {url}") on:click=send>"Send to webhook"</button> }
+        })
+    })
     .into_any()
 }
 

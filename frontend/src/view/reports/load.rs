@@ -1,9 +1,10 @@
-//! Loads the answer to a query for reports, and again while what it is about changes.
+//! Loads the answer to a query or request, and again while what it is about changes.
 
 use crate::platform;
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::report::{ReportAnswer, ReportQuery};
+use nodeglass_protocol::request::{Request, Response};
 
 /// How often an answer is loaded again, in ms: reports are sums over minutes and hours.
 const REFRESH_MS: u64 = 30_000;
@@ -26,6 +27,42 @@ pub fn load<T: Clone + PartialEq + Send + Sync + 'static>(
     read: impl Fn(ReportAnswer) -> Option<T> + Copy + Send + Sync + 'static,
 ) -> Memo<Loading<T>> {
     let page = Page::from_context();
+    reloaded(move || {
+        let (query, feed) = (query(), page.feed.clone());
+        async move {
+            Some(match feed.report(query).await? {
+                ReportAnswer::Refused(why) => Loading::Failed(why.to_string()),
+                answer => read(answer).map_or(Loading::Pending, Loading::Ready),
+            })
+        }
+    })
+}
+
+/// The same for the response to a request.
+pub fn load_response<T: Clone + PartialEq + Send + Sync + 'static>(
+    request: impl Fn() -> Request + Send + Sync + 'static,
+    read: impl Fn(Response) -> Option<T> + Copy + Send + Sync + 'static,
+) -> Memo<Loading<T>> {
+    let page = Page::from_context();
+    reloaded(move || {
+        let (request, page) = (request(), page.clone());
+        async move {
+            Some(match page.request(request).await {
+                Response::Refused(why) => Loading::Failed(why.to_string()),
+                response => read(response).map_or(Loading::Pending, Loading::Ready),
+            })
+        }
+    })
+}
+
+/// What `ask` returns now, when signals that it reads have changed, and every [`REFRESH_MS`]; `None` changes nothing.
+fn reloaded<
+    T: Clone + PartialEq + Send + Sync + 'static,
+    F: Future<Output = Option<Loading<T>>> + 'static,
+>(
+    ask: impl Fn() -> F + Send + Sync + 'static,
+) -> Memo<Loading<T>> {
+    let page = Page::from_context();
     let answer = RwSignal::new(Loading::Pending);
     let turn = {
         let page = page.clone();
@@ -37,18 +74,15 @@ pub fn load<T: Clone + PartialEq + Send + Sync + 'static>(
     Effect::new(move || {
         // A memo is computed when it is read, and subscribes to nothing before that.
         turn.get();
-        let (query, feed) = (query(), page.feed.clone());
-        if !feed.is_live() {
+        let asked = ask();
+        if !page.feed.is_live() {
             return;
         }
         leptos::task::spawn_local(async move {
-            let loaded = match feed.report(query).await {
-                Some(ReportAnswer::Refused(why)) => Loading::Failed(why.to_string()),
-                Some(answer) => read(answer).map_or(Loading::Pending, Loading::Ready),
-                None => return,
-            };
-            // The view may be gone by then.
-            answer.try_set(loaded);
+            if let Some(loaded) = asked.await {
+                // The view may be gone by then.
+                answer.try_set(loaded);
+            }
         });
     });
     Memo::new(move |_| answer.get())

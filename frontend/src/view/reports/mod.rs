@@ -1,5 +1,6 @@
-//! Reports: of one job, of several side by side, and of what all jobs used.
+//! Reports: of one job, of several side by side, of what all jobs used, and of who viewed and acted.
 
+pub mod audit_page;
 pub mod compare;
 mod course;
 pub mod job_report;

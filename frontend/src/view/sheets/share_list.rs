@@ -2,6 +2,7 @@
 
 use super::share_link::link_lines;
 use crate::describe::share::{audience_text, expiry_text, hidden_text, scope_text, viewer_text, viewers};
+use crate::domain::route::Route;
 use crate::platform;
 use crate::state::page::Page;
 use leptos::html::H2;
@@ -44,6 +45,7 @@ pub fn ShareList(
         status.try_set(text);
         focus();
     };
+    let (audit, sheet) = (page.href(&Route::Audit), page.sharing);
     let entry = move |share| entry(&page, share, sharing, gone);
     let none = move || shares.with(Vec::is_empty).then_some("Nothing is shared.");
     let own = move || {
@@ -59,6 +61,7 @@ pub fn ShareList(
             <p class="facts__note">{move || none()}</p>
             <ul><For each=move || shares.get() key=|share| share.id.clone() children=entry/></ul>
             <p class="facts__note">{own}</p>
+            <p class="facts__note"><a class="link" href=audit on:click=move |_| sheet.set(None)>"Audit log"</a> ": who viewed through which share, and when"</p>
         </section>
     }
 }

@@ -151,7 +151,13 @@ fn entries(page: &Page) -> Vec<PaletteEntry> {
             hint: format!("key {}", keycap(binding.keys[0])),
             target: Target::Command(binding.command),
         });
-    jobs.iter().map(job).chain(tabs).chain(nodes).chain(commands).chain(ranks).collect()
+    let pages = [("my usage", Route::Usage), ("audit log: who viewed and what was done", Route::Audit)];
+    let pages = pages.into_iter().filter(|_| page.is_owner()).map(|(name, route)| PaletteEntry {
+        name: name.to_owned(),
+        hint: "page".to_owned(),
+        target: Target::Route(route),
+    });
+    jobs.iter().map(job).chain(tabs).chain(nodes).chain(commands).chain(pages).chain(ranks).collect()
 }
 
 /// Returns an entry for each rank of the processes of a topic.

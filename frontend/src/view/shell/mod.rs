@@ -18,6 +18,7 @@ use crate::view::jobs::job_list::JobList;
 use crate::view::jobs::job_page::JobPage;
 use crate::view::node::node_head::NodeHead;
 use crate::view::node::node_page::NodeByName;
+use crate::view::reports::audit_page::AuditPage;
 use crate::view::reports::compare::Compare;
 use crate::view::reports::usage_page::UsagePage;
 use crate::view::sheets::gpu_sheet::GpuSheet;
@@ -103,9 +104,9 @@ fn RouteView() -> impl IntoView {
     // A store is one per topic, so the view is recreated only when the topic changes.
     let subject = Memo::new(move |_| fleet.detail());
     let route = page.route;
-    // Only these two have no topic and no jobs.
+    // Only these have no topic and no jobs.
     let other = Memo::new(move |_| match route.get() {
-        Route::Usage => Route::Usage,
+        other @ (Route::Usage | Route::Audit) => other,
         // The view follows the jobs itself, so that its inputs keep the focus.
         Route::Compare(_) => Route::Compare(Vec::new()),
         _ => Route::AllJobs,
@@ -127,6 +128,7 @@ fn RouteView() -> impl IntoView {
         },
         None => match other.get() {
             Route::Usage => view! { <UsagePage/> }.into_any(),
+            Route::Audit => view! { <AuditPage/> }.into_any(),
             Route::Compare(_) => view! { <Compare/> }.into_any(),
             _ => view! { <AllJobs/> }.into_any(),
         },

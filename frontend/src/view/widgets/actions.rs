@@ -64,12 +64,12 @@ pub fn retry(page: &Page, target: RetryTarget, label: &'static str) -> Option<An
 }
 
 /// Sends an action and reports its outcome.
-fn act(page: Page, request: Request) {
+pub fn act(page: Page, request: Request) {
     leptos::task::spawn_local(async move {
         let (text, is_good) = match page.request(request).await {
             Response::Done(text) => (text.to_string(), true),
             Response::Refused(why) => (why.to_string(), false),
-            Response::Process(_) | Response::Tail(_) | Response::Share(_) => {
+            Response::Process(_) | Response::Tail(_) | Response::Share(_) | Response::Audit(_) => {
                 ("Unexpected reply from the relay.".to_owned(), false)
             }
         };

@@ -34,7 +34,7 @@ impl Delimiter {
         format!("\x1e{}", self.0)
     }
 
-    fn field(&self) -> String {
+    pub(super) fn field(&self) -> String {
         format!("\x1f{}", self.0)
     }
 }

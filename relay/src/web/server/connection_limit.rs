@@ -3,10 +3,13 @@
 use crate::access::hosts::is_address;
 use crate::access::peer::{Peer, Visitor};
 use crate::access::proxies::Proxies;
+use crate::access::user;
 use crate::auth::authenticator::Origin;
 use crate::web::pacing::CpuBudget;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use nodeglass_protocol::Text;
+use nodeglass_protocol::audit::ViewerIdentity;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -230,22 +233,49 @@ pub struct Connection {
     pub(crate) listener: ListenerKind,
     pub(crate) permit: Option<Arc<ConnectionPermit>>,
     _proxied: Option<Arc<ConnectionPermit>>,
+    /// The user that a trusted proxy names.
+    forwarded_user: Option<Text>,
 }
 
 impl Connection {
     /// A connection that acquired a permit.
     pub(crate) fn new(peer: Peer, listener: ListenerKind, permit: ConnectionPermit) -> Self {
-        Self { peer, listener, permit: Some(Arc::new(permit)), _proxied: None }
+        Self { peer, listener, permit: Some(Arc::new(permit)), _proxied: None, forwarded_user: None }
     }
 
-    /// The connection of a client behind a proxy; `None` if that client has too many.
-    pub(crate) fn for_proxied(&self, ip: IpAddr, visitor: Visitor) -> Option<Self> {
+    /// The connection of a client behind a proxy, which names its user or not; `None` if that client has too many.
+    pub(crate) fn for_proxied(&self, ip: IpAddr, visitor: Visitor, user: Option<&str>) -> Option<Self> {
         let peer = Peer::Behind { ip, visitor };
         let guest = match &self.permit {
             Some(permit) => Some(Arc::new(permit.limiter.acquire(peer, false)?)),
             None => None,
         };
-        Some(Self { peer, listener: self.listener, permit: self.permit.clone(), _proxied: guest })
+        Some(Self {
+            peer,
+            listener: self.listener,
+            permit: self.permit.clone(),
+            _proxied: guest,
+            forwarded_user: user.map(Text::new),
+        })
+    }
+
+    /// Who is at the other end, for the audit log.
+    pub(crate) fn identity(&self) -> ViewerIdentity {
+        match self.peer {
+            Peer::Unknown => ViewerIdentity::default(),
+            Peer::User(uid) => {
+                let user = user::name_of(uid).unwrap_or_else(|| Text::new(format!("uid {uid}")));
+                ViewerIdentity { user: Some(user), ..ViewerIdentity::default() }
+            }
+            Peer::Remote(ip) => {
+                ViewerIdentity { address: Some(Text::new(ip.to_string())), ..ViewerIdentity::default() }
+            }
+            Peer::Behind { ip, .. } => ViewerIdentity {
+                user: self.forwarded_user.clone(),
+                address: (!ip.is_unspecified()).then(|| Text::new(ip.to_string())),
+                by_proxy: true,
+            },
+        }
     }
 
     /// The key by which failed attempts are counted.
@@ -388,7 +418,7 @@ mod tests {
         assert_eq!(owner, MAX_CONNECTIONS - MAX_PROXY_CONNECTIONS - MAX_PENDING_OTHERS);
         let connection = Connection::new(other_user(33), ListenerKind::Plain, proxy_permits.remove(0));
         let (one, other) = ("203.0.113.9".parse().unwrap(), "203.0.113.10".parse().unwrap());
-        let for_proxied = |ip| connection.for_proxied(ip, Visitor::Unnamed);
+        let for_proxied = |ip| connection.for_proxied(ip, Visitor::Unnamed, None);
         let guests: Vec<_> = (0..100).filter_map(|_| for_proxied(one)).collect();
         assert_eq!(guests.len(), MAX_PER_PEER);
         assert!(for_proxied(other).is_some());

@@ -11,7 +11,7 @@ use crate::access;
 use crate::access::peer::Peer;
 use crate::auth::authenticator::{AuthAttempt, Authenticated, HANDSHAKE_TIMEOUT_MS, close_reason};
 use crate::live::Subscriber;
-use crate::share::Viewer;
+use crate::share::{AccessGrant, Viewer};
 use axum::Extension;
 use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
@@ -80,6 +80,10 @@ async fn serve(
         return ConnectionEnd::Close(close::RATE_LIMIT, "too many connections");
     }
     let _tab = authenticated.tab.map(|id| web.authenticator.connect_tab(id, web.about.clock));
+    let _view = match &authenticated.grant {
+        AccessGrant::Owner => None,
+        AccessGrant::Guest(share) => web.audit.view(share, connection.identity()),
+    };
     let mut session = web.shares.session(authenticated.grant, peer);
     let viewer = session.viewer();
     let mut pacer = RequestPacer::new(viewer.is_guest().then(|| connection.budget()));

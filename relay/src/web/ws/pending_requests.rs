@@ -148,6 +148,7 @@ mod tests {
     use crate::fleet::Fleet;
     use crate::nodes::{self, Probes};
     use crate::share::{ShareEndpoint, Shares};
+    use crate::store::JobStore;
     use nodeglass_protocol::handshake::{Key, LEN};
     use nodeglass_protocol::replay::ReplayCommand;
     use nodeglass_protocol::request::{JobAction, LogStream, ProcessRef, RetryTarget, Signal};
@@ -165,7 +166,7 @@ mod tests {
         let (user, local_host) = ("alice".into(), None);
         let shares =
             Arc::new(Shares::new(Key::new([7; LEN]), "alice".into(), ShareEndpoint::default(), None));
-        let hub2 = hub.clone();
+        let (hub2, store) = (hub.clone(), JobStore::in_memory().unwrap());
         let deps = Deps {
             hub,
             probes,
@@ -176,6 +177,9 @@ mod tests {
             local_host,
             read_only: false,
             shares,
+            audit: store.audit(),
+            store,
+            report_webhook: None,
         };
         (ActionService::new(deps), hub2, probe_requests)
     }
@@ -202,6 +206,8 @@ mod tests {
             Request::Revoke(ShareId::new("abc").unwrap()),
             Request::Retry(RetryTarget::Everything),
             Request::Replay(ReplayCommand::Speed(0)),
+            Request::Audit { days: 30 },
+            Request::SendReport(JobId(1)),
         ];
         for (number, request) in (0..).zip(unpermitted) {
             requests.start(number, request.clone());

@@ -117,6 +117,7 @@ impl Relay {
         let (core, hub, wanted) = EventLoop::new(Fleet::new(), Clock::start(), Options::default(), inputs);
         runtime.spawn(core.run(ending));
         let (probes, questions) = Probes::new();
+        let store = JobStore::in_memory().expect("a thread");
         let actions = runtime.block_on(async {
             ActionService::new(Deps {
                 hub: hub.clone(),
@@ -128,12 +129,15 @@ impl Relay {
                 local_host: None,
                 read_only: false,
                 shares: shares.clone(),
+                audit: store.audit(),
+                report_webhook: None,
+                store: store.clone(),
             })
         });
         Self {
             runtime,
             hub,
-            store: JobStore::in_memory().expect("a thread"),
+            store,
             actions,
             shares,
             _inputs: Box::new((nodes_tx, events_tx, shutdown, wanted, questions)),
@@ -165,9 +169,11 @@ impl Relay {
                 guests_tunnel: "ssh -L …".into(),
                 read_only: false,
                 downtimes: Vec::new(),
+                report_webhook: None,
             }),
             hub: self.hub.clone(),
             store: self.store.clone(),
+            audit: self.store.audit(),
             actions: self.actions.clone(),
             authenticator: Arc::new(Authenticator::new(
                 Key::new([7; LEN]),

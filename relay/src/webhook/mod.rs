@@ -1,0 +1,96 @@
+//! Posts JSON to a URL that the owner configured: bounded in time and size, without redirects and proxies.
+//!
+//! The client is hyper on a connection of its own, so that the address that was checked is the one that is used:
+//! [`destination`] resolves the name once and decides which addresses may be contacted.
+
+mod client;
+mod destination;
+mod error;
+mod retry;
+mod tls;
+mod url;
+
+pub use error::WebhookError;
+pub use url::WebhookUrl;
+
+use client::Client;
+use retry::{Decision, Retries};
+use serde::Serialize;
+use tokio::time::sleep;
+
+/// The form of what is posted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum WebhookFormat {
+    /// The data as they are.
+    #[default]
+    Json,
+    /// A message in Markdown for Slack, Mattermost and what accepts their incoming webhooks.
+    Message,
+}
+
+/// A URL with the form that it expects.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Webhook {
+    url: WebhookUrl,
+    format: WebhookFormat,
+}
+
+/// What is posted.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Payload {
+    /// Data.
+    Json(serde_json::Value),
+    /// A message, as incoming webhooks of chats expect it.
+    Message {
+        /// The text.
+        text: String,
+    },
+}
+
+impl Webhook {
+    /// Posts to this URL, which the owner of the relay configured: its host may be in a private network.
+    pub fn new(url: WebhookUrl, format: WebhookFormat) -> Self {
+        Self { url, format }
+    }
+
+    /// The URL without its path, which may be secret.
+    pub fn display_url(&self) -> String {
+        self.url.to_string()
+    }
+
+    /// The form that it expects.
+    pub fn format(&self) -> WebhookFormat {
+        self.format
+    }
+
+    /// Posts, a few times if that may help.
+    ///
+    /// # Errors
+    /// [`WebhookError`] of the last attempt.
+    pub async fn post(&self, payload: &Payload) -> Result<(), WebhookError> {
+        self.post_by(&Client::new(), Retries::default(), payload).await
+    }
+
+    async fn post_by(
+        &self,
+        client: &Client,
+        mut retries: Retries,
+        payload: &Payload,
+    ) -> Result<(), WebhookError> {
+        let body = serde_json::to_vec(payload).map_err(|error| WebhookError::Encode(error.to_string()))?;
+        loop {
+            let Err(error) = client.post(&self.url, body.clone()).await else { return Ok(()) };
+            match retries.decide(&error) {
+                Decision::GiveUp => return Err(error),
+                Decision::RetryAfter(pause) => {
+                    tracing::info!(url = %self.url, %error, retry_s = pause.as_secs(), "a webhook failed");
+                    sleep(pause).await;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! When an attempt is repeated: three times at most, each after a longer pause. Pure.
+
+use super::error::WebhookError;
+use std::time::Duration;
+
+/// Maximum number of attempts.
+const ATTEMPTS: u32 = 3;
+/// Pause before the second attempt; the next is four times as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause that a server may request.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Counts attempts.
+#[derive(Debug)]
+pub(super) struct Retries {
+    failures: u32,
+    first_pause: Duration,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self { failures: 0, first_pause: FIRST_PAUSE }
+    }
+}
+
+/// What follows a failure.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// The error is final.
+    GiveUp,
+    /// Another attempt.
+    RetryAfter(Duration),
+}
+
+impl Retries {
+    /// The same with another pause before the second attempt.
+    #[cfg(test)]
+    pub(super) fn pausing(first_pause: Duration) -> Self {
+        Self { first_pause, ..Self::default() }
+    }
+
+    /// Decides after a failure.
+    pub(super) fn decide(&mut self, error: &WebhookError) -> Decision {
+        self.failures += 1;
+        if !error.is_transient() || self.failures >= ATTEMPTS {
+            return Decision::GiveUp;
+        }
+        let pause = self.first_pause * 4_u32.pow(self.failures - 1);
+        match error.retry_after() {
+            // One that asks for more patience will not accept it now.
+            Some(requested) if requested > LONGEST_PAUSE => Decision::GiveUp,
+            Some(requested) => Decision::RetryAfter(requested.max(pause)),
+            None => Decision::RetryAfter(pause),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(status: u16, retry_after_s: Option<u64>) -> WebhookError {
+        let retry_after = retry_after_s.map(Duration::from_secs);
+        WebhookError::Status { host: "h".into(), status, text: String::new(), retry_after }
+    }
+
+    fn pauses(error: &WebhookError) -> Vec<u64> {
+        let mut retries = Retries::default();
+        std::iter::from_fn(|| match retries.decide(error) {
+            Decision::RetryAfter(pause) => Some(pause.as_secs()),
+            Decision::GiveUp => None,
+        })
+        .collect()
+    }
+
+    #[test]
+    fn what_may_pass_is_tried_three_times_with_longer_pauses() {
+        assert_eq!(pauses(&status(500, None)), [1, 4]);
+        assert_eq!(pauses(&WebhookError::TimedOut("h".into(), 10)), [1, 4]);
+        assert_eq!(pauses(&status(429, Some(3))), [3, 4]);
+    }
+
+    #[test]
+    fn what_will_not_pass_is_tried_once() {
+        for error in [
+            status(404, None),
+            status(429, Some(3_600)),
+            WebhookError::Redirect("h".into(), 302),
+            WebhookError::Destination("h".into(), "leads nowhere"),
+            WebhookError::Tls("h".into(), "unknown issuer".into()),
+        ] {
+            assert!(pauses(&error).is_empty(), "{error}");
+        }
+    }
+}

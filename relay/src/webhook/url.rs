@@ -1,0 +1,179 @@
+//! The URL of a webhook: validated when it is configured, and never printed in full.
+
+use hyper::Uri;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// Longest URL, in bytes.
+const MAX_BYTES: usize = 2_048;
+
+/// An `http` or `https` URL. Its path and query often are a secret, so `Display` and `Debug` leave them out.
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookUrl {
+    is_tls: bool,
+    host: Host,
+    port: u16,
+    target: String,
+}
+
+/// The host as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Host {
+    /// An address.
+    Address(IpAddr),
+    /// A name.
+    Name(String),
+}
+
+/// Why a text is no such URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WebhookUrlError {
+    /// It cannot be parsed.
+    #[error("it is not a URL such as https://mattermost.example.org/hooks/KEY")]
+    NotAUrl,
+    /// Another scheme.
+    #[error("it must begin with https:// (or http:// within a private network)")]
+    Scheme,
+    /// A name or password before the host.
+    #[error("it must not contain a user name or password")]
+    UserInfo,
+    /// Too long.
+    #[error("it is longer than {MAX_BYTES} bytes")]
+    TooLong,
+}
+
+impl WebhookUrl {
+    pub(super) fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Path and query.
+    pub(super) fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// The value of `Host`.
+    pub(super) fn authority(&self) -> String {
+        let default = if self.is_tls { 443 } else { 80 };
+        if self.port == default { self.host.to_string() } else { format!("{}:{}", self.host, self.port) }
+    }
+}
+
+impl FromStr for WebhookUrl {
+    type Err = WebhookUrlError;
+
+    fn from_str(raw: &str) -> Result<Self, WebhookUrlError> {
+        if raw.len() > MAX_BYTES {
+            return Err(WebhookUrlError::TooLong);
+        }
+        // `Uri` accepts a fragment and drops it.
+        let raw = raw.split('#').next().unwrap_or_default();
+        let uri: Uri = raw.parse().map_err(|_| WebhookUrlError::NotAUrl)?;
+        let is_tls = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(WebhookUrlError::Scheme),
+        };
+        let authority = uri.authority().ok_or(WebhookUrlError::NotAUrl)?;
+        if authority.as_str().contains('@') {
+            return Err(WebhookUrlError::UserInfo);
+        }
+        let name = authority.host().trim_end_matches('.').to_ascii_lowercase();
+        if name.is_empty() {
+            return Err(WebhookUrlError::NotAUrl);
+        }
+        let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
+        let host = bare.parse().map_or_else(|_| Host::Name(name.clone()), Host::Address);
+        // `Uri` takes a port that is no number for none.
+        let port =
+            match authority.as_str().strip_prefix(authority.host()).and_then(|rest| rest.strip_prefix(':')) {
+                Some(port) => port.parse().map_err(|_| WebhookUrlError::NotAUrl)?,
+                None if is_tls => 443,
+                None => 80,
+            };
+        let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        Ok(Self { is_tls, host, port, target })
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
+            Self::Address(address) => address.fmt(f),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+impl fmt::Display for WebhookUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}/…", if self.is_tls { "https" } else { "http" }, self.authority())
+    }
+}
+
+impl fmt::Debug for WebhookUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WebhookUrl({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(raw: &str) -> WebhookUrl {
+        raw.parse().unwrap_or_else(|error| panic!("{raw}: {error}"))
+    }
+
+    #[test]
+    fn a_url_has_host_port_and_target() {
+        let url = parse("https://Chat.example.org/hooks/s3cret?x=1#top");
+        assert_eq!((url.is_tls(), url.port(), url.target()), (true, 443, "/hooks/s3cret?x=1"));
+        assert_eq!(
+            (url.host(), url.authority().as_str()),
+            (&Host::Name("chat.example.org".into()), "chat.example.org")
+        );
+        let url = parse("http://127.0.0.1:8065");
+        assert_eq!((url.is_tls(), url.port(), url.target()), (false, 8065, "/"));
+        assert_eq!(url.authority(), "127.0.0.1:8065");
+        let url = parse("http://[::1]:80/x");
+        assert_eq!((url.host(), url.authority().as_str()), (&Host::Address("::1".parse().unwrap()), "[::1]"));
+    }
+
+    #[test]
+    fn neither_form_of_output_contains_the_secret() {
+        let url = parse("https://hooks.example.org:8443/services/T0/B0/s3cret?token=s3cret");
+        assert_eq!(url.to_string(), "https://hooks.example.org:8443/…");
+        assert!(!format!("{url:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn what_is_no_url_of_a_webhook_is_refused() {
+        for (raw, why) in [
+            ("", WebhookUrlError::NotAUrl),
+            ("example.org/hooks", WebhookUrlError::NotAUrl),
+            ("/hooks", WebhookUrlError::Scheme),
+            ("ftp://example.org/", WebhookUrlError::Scheme),
+            ("file:///etc/passwd", WebhookUrlError::NotAUrl),
+            ("https://alice:pw@example.org/", WebhookUrlError::UserInfo),
+            ("https://example.org:x/", WebhookUrlError::NotAUrl),
+            ("https://example.org:99999/", WebhookUrlError::NotAUrl),
+            ("https://exa mple.org/", WebhookUrlError::NotAUrl),
+            ("https://example.org/\r\nX: 1", WebhookUrlError::NotAUrl),
+        ] {
+            assert_eq!(raw.parse::<WebhookUrl>(), Err(why), "{raw}");
+        }
+        let long = format!("https://example.org/{}", "x".repeat(MAX_BYTES));
+        assert_eq!(long.parse::<WebhookUrl>(), Err(WebhookUrlError::TooLong));
+    }
+}
