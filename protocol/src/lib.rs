@@ -7,6 +7,7 @@
 //!
 //! * [`gpu`], [`process`], [`host`], [`job`] — the entities that both wires describe.
 //! * [`source`] — a vendor's driver on a node, and its state.
+//! * [`note`] — remarks at a moment of a job, shown in its graphs.
 //! * [`request`] — requests with a single response: process details, signals, job control, log tails.
 //! * [`range`] — long-term history of a topic.
 //! * [`replay`] — playing a recording.
@@ -30,8 +31,8 @@ pub use field::{Cell, Field, Row};
 pub use id::{GpuUuid, IdError, JobId, NodeName};
 pub use live::{frame, handshake};
 pub use model::{
-    cluster, confinement, gpu, history, host, job, picture, process, range, replay, report, request, share,
-    source, trace, unattributed,
+    cluster, confinement, gpu, history, host, job, note, picture, process, range, replay, report, request,
+    share, source, trace, unattributed,
 };
 pub use picture::Picture;
 pub use reading::{FailureReason, Reading};

@@ -6,6 +6,7 @@ pub mod gpu;
 pub mod history;
 pub mod host;
 pub mod job;
+pub mod note;
 pub mod picture;
 pub mod process;
 pub mod range;

@@ -1,5 +1,6 @@
 //! Requests with a single response: process details, signals, job control, log tails.
 
+use crate::note::{NoteRequest, SavedNote};
 use crate::process::ProcessDetail;
 use crate::replay::ReplayCommand;
 use crate::share::{ShareId, ShareLink, ShareRequest};
@@ -54,6 +55,8 @@ pub enum Request {
     Retry(RetryTarget),
     /// Changes how a recording is played.
     Replay(ReplayCommand),
+    /// Adds, changes or deletes a note. Not an action: it changes nothing on the cluster.
+    Note(NoteRequest),
 }
 
 /// Target of a retry.
@@ -126,6 +129,8 @@ pub enum Response {
     Tail(Tail),
     /// A share with its link.
     Share(Box<ShareLink>),
+    /// A note that was added or changed.
+    Note(Box<SavedNote>),
 }
 
 /// A request of a relay to a probe.

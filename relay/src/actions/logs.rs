@@ -298,7 +298,7 @@ impl TailTask {
                 (self.location, self.after) = (Location::Node, tail.end);
                 return Ok(tail);
             }
-            Response::Done(_) | Response::Process(_) | Response::Share(_) => {
+            Response::Done(_) | Response::Process(_) | Response::Share(_) | Response::Note(_) => {
                 "its probe sent a response of another kind".to_owned()
             }
         };

@@ -44,6 +44,7 @@ pub(super) fn without_advice(record: &JobRecord) -> Report {
         totals: totals_of(record, elapsed_s),
         gpus,
         advice: Vec::new(),
+        notes: Vec::new(),
     }
 }
 

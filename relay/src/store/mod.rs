@@ -1,4 +1,4 @@
-//! Stores the sums of jobs in SQLite, on a thread of its own: nothing else waits for a disk.
+//! Stores the sums of jobs, and notes, in SQLite, on a thread of its own: nothing else waits for a disk.
 
 mod database;
 mod filesystem;
@@ -6,8 +6,10 @@ mod filesystem;
 pub use database::{Database, Origin, StoreError};
 
 use crate::clock::Clock;
+use crate::fleet::NoteChange;
 use crate::report::{JobRecord, Report};
 use crate::state_dir::StateDir;
+use nodeglass_protocol::note::Note;
 use nodeglass_protocol::{JobId, Text};
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
@@ -21,6 +23,8 @@ const REQUESTS: usize = 64;
 const RETRY: Duration = Duration::from_secs(10);
 /// Maximum number of records that wait for the disk; the oldest is dropped first.
 const MAX_WAITING: usize = 4_096;
+/// Maximum number of changes of notes that wait for the disk; further ones stay with their sender.
+const MAX_WAITING_NOTES: usize = 16_384;
 
 /// Where jobs are stored.
 #[derive(Clone, Debug)]
@@ -33,6 +37,15 @@ pub enum Place {
     Memory,
 }
 
+/// What earlier runs of relays stored.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// The records of this relay's jobs that had not ended.
+    pub jobs: Vec<JobRecord>,
+    /// The notes of the cluster.
+    pub notes: Vec<NoteChange>,
+}
+
 /// Handle to the thread that owns the database. Cheap to clone; no method waits for a disk.
 #[derive(Clone, Debug)]
 pub struct JobStore {
@@ -42,23 +55,33 @@ pub struct JobStore {
 #[derive(Debug)]
 enum Request {
     Save(Vec<JobRecord>),
+    SaveNotes { changes: Vec<NoteChange>, stored: oneshot::Sender<()> },
+    Notes { job: JobId, reply: oneshot::Sender<Vec<Note>> },
     Job { id: JobId, reply: oneshot::Sender<Option<JobRecord>> },
     Reports { since_s: i64, user: Text, reply: oneshot::Sender<Option<Vec<Report>>> },
     Flush { reply: oneshot::Sender<()> },
 }
 
 impl JobStore {
-    /// Starts the thread. It passes on what an earlier run of this relay stored of jobs that had not ended, once.
+    /// Starts the thread. It passes on what earlier runs stored, once.
     ///
     /// # Errors
     /// The thread cannot be started.
     pub fn start(
         place: Place,
         origin: Origin,
-        restored: impl FnOnce(Vec<JobRecord>) + Send + 'static,
+        restored: impl FnOnce(Restored) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (requests, receiver) = mpsc::sync_channel(REQUESTS);
-        let worker = Worker { place, origin, database: None, waiting: VecDeque::new(), failure: None };
+        let worker = Worker {
+            place,
+            origin,
+            database: None,
+            waiting: VecDeque::new(),
+            waiting_notes: Vec::new(),
+            acknowledgements: Vec::new(),
+            failure: None,
+        };
         thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver, restored))?;
         Ok(Self { requests })
     }
@@ -77,6 +100,29 @@ impl JobStore {
             Err(TrySendError::Full(Request::Save(records))) => Some(records),
             _ => None,
         }
+    }
+
+    /// Stores changes of notes; the receiver resolves once they outlive a crash, or with an error if they cannot be
+    /// stored now. Returns them if the thread is busy, to be passed again.
+    ///
+    /// # Errors
+    /// The changes.
+    pub fn save_notes(&self, changes: Vec<NoteChange>) -> Result<oneshot::Receiver<()>, Vec<NoteChange>> {
+        let (stored, receiver) = oneshot::channel();
+        match self.requests.try_send(Request::SaveNotes { changes, stored }) {
+            Err(TrySendError::Full(Request::SaveNotes { changes, .. })) => Err(changes),
+            // Without the thread nothing is stored, which its message has said.
+            _ => Ok(receiver),
+        }
+    }
+
+    /// The stored notes of a job, in no particular order; empty if they cannot be read.
+    pub async fn notes(&self, job: JobId) -> Vec<Note> {
+        let (reply, response) = oneshot::channel();
+        if self.requests.try_send(Request::Notes { job, reply }).is_err() {
+            return Vec::new();
+        }
+        response.await.unwrap_or_default()
     }
 
     /// The stored record of a job's latest run.
@@ -111,12 +157,15 @@ struct Worker {
     origin: Origin,
     database: Option<Database>,
     waiting: VecDeque<JobRecord>,
+    waiting_notes: Vec<NoteChange>,
+    /// Those who wait for these notes.
+    acknowledgements: Vec<oneshot::Sender<()>>,
     /// What was last reported, and when to try again.
     failure: Option<(Text, Instant)>,
 }
 
 impl Worker {
-    fn run(mut self, requests: &Receiver<Request>, restored: impl FnOnce(Vec<JobRecord>)) {
+    fn run(mut self, requests: &Receiver<Request>, restored: impl FnOnce(Restored)) {
         let mut restored = Some(restored);
         loop {
             if self.is_due() && self.database.is_none() {
@@ -132,7 +181,8 @@ impl Worker {
             if let Some(database) = &self.database
                 && let Some(restored) = restored.take()
             {
-                restored(database.unfinished(&self.origin).unwrap_or_default());
+                let jobs = database.unfinished(&self.origin).unwrap_or_default();
+                restored(Restored { jobs, notes: database.notes(&self.origin).unwrap_or_default() });
             }
             self.write();
             match requests.recv_timeout(RETRY) {
@@ -140,6 +190,18 @@ impl Worker {
                     self.waiting.extend(records);
                     let over = self.waiting.len().saturating_sub(MAX_WAITING);
                     self.waiting.drain(..over);
+                }
+                Ok(Request::SaveNotes { changes, stored }) => {
+                    self.waiting_notes.extend(changes);
+                    let over = self.waiting_notes.len().saturating_sub(MAX_WAITING_NOTES);
+                    self.waiting_notes.drain(..over);
+                    self.acknowledgements.push(stored);
+                }
+                Ok(Request::Notes { job, reply }) => {
+                    self.write();
+                    let read = self.database.as_ref().map(|database| database.notes_of(job));
+                    let read = read.transpose().inspect_err(|error| tracing::warn!("{error}"));
+                    let _ = reply.send(read.ok().flatten().unwrap_or_default());
                 }
                 Ok(Request::Job { id, reply }) => {
                     let _ = reply.send(self.job(id));
@@ -175,15 +237,22 @@ impl Worker {
 
     /// Writes what waits, if the last failure is long enough ago.
     fn write(&mut self) {
-        if self.waiting.is_empty() || !self.is_due() {
+        if self.waiting.is_empty() && self.waiting_notes.is_empty() {
+            return;
+        }
+        // Dropped, they say that the notes are not stored yet.
+        let acknowledgements = std::mem::take(&mut self.acknowledgements);
+        if !self.is_due() {
             return;
         }
         let Some(database) = &mut self.database else { return };
-        match database.save(&self.origin, self.waiting.make_contiguous()) {
+        match save(database, &self.origin, self.waiting.make_contiguous(), &self.waiting_notes) {
             Ok(()) => {
                 self.waiting.clear();
+                self.waiting_notes.clear();
+                acknowledgements.into_iter().for_each(|stored| _ = stored.send(()));
                 if self.failure.take().is_some() {
-                    tracing::info!("jobs are stored again");
+                    tracing::info!("jobs and notes are stored again");
                 }
             }
             Err(error) => {
@@ -216,6 +285,22 @@ impl Worker {
     }
 }
 
+/// Saves what waits.
+fn save(
+    database: &mut Database,
+    origin: &Origin,
+    jobs: &[JobRecord],
+    notes: &[NoteChange],
+) -> Result<(), StoreError> {
+    if !jobs.is_empty() {
+        database.save(origin, jobs)?;
+    }
+    if !notes.is_empty() {
+        database.save_notes(origin, notes)?;
+    }
+    Ok(())
+}
+
 /// The reports of a user's jobs without their GPUs, of which there may be very many.
 fn totals_since(database: &Database, since_s: i64, user: &Text) -> Result<Vec<Report>, StoreError> {
     let mut reports = Vec::new();
@@ -228,6 +313,7 @@ fn totals_since(database: &Database, since_s: i64, user: &Text) -> Result<Vec<Re
 mod tests {
     use super::*;
     use nodeglass_protocol::job::{Job, JobState};
+    use nodeglass_protocol::note::{NoteId, NoteSource};
 
     fn record(job: u32, is_final: bool) -> JobRecord {
         let job = Job { start: Some(100), ..Job::new(JobId(job), "alice".into(), JobState::Running) };
@@ -236,10 +322,10 @@ mod tests {
     }
 
     /// A store in this directory, and what it passes on.
-    fn start(dir: &StateDir) -> (JobStore, oneshot::Receiver<Vec<JobRecord>>) {
+    fn start(dir: &StateDir) -> (JobStore, oneshot::Receiver<Restored>) {
         let (restored, receiver) = oneshot::channel();
         let origin = Origin { cluster: "hpc".into(), host: "login1".into() };
-        let pass_on = |records| restored.send(records).unwrap();
+        let pass_on = |stored| restored.send(stored).unwrap();
         (JobStore::start(Place::Dir(dir.clone()), origin, pass_on).unwrap(), receiver)
     }
 
@@ -248,14 +334,36 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
         let (store, restored) = start(&dir);
-        assert_eq!(restored.await.unwrap(), []);
+        assert_eq!(restored.await.unwrap().jobs, []);
         let (running, ended) = (record(7, false), record(8, true));
         assert_eq!(store.save(vec![running.clone(), ended.clone()]), None);
         store.flush().await;
         let (again, restored) = start(&dir);
-        assert_eq!(restored.await.unwrap(), [running]);
+        assert_eq!(restored.await.unwrap().jobs, [running]);
         assert_eq!(again.job(JobId(8)).await, Some(ended));
         assert_eq!(again.job(JobId(9)).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_note_is_acknowledged_once_it_is_stored_and_restored_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+        let (store, restored) = start(&dir);
+        assert_eq!(restored.await.unwrap().notes, []);
+        let note = Note {
+            id: NoteId::from_bits(1),
+            job: Some(JobId(7)),
+            node: None,
+            rank: None,
+            at_ms: 5,
+            text: "epoch 3".into(),
+            source: NoteSource::Api,
+        };
+        let change = NoteChange::Put(note.clone());
+        store.save_notes(vec![change.clone()]).unwrap().await.unwrap();
+        assert_eq!(store.notes(JobId(7)).await, [note]);
+        drop(store);
+        assert_eq!(start(&dir).1.await.unwrap().notes, [change]);
     }
 
     #[tokio::test]

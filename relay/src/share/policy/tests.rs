@@ -8,7 +8,8 @@ use nodeglass_protocol::host::HostSample;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::share::HiddenParts;
 
-const NOTHING: HiddenParts = HiddenParts { arguments: false, paths: false, other_users: false, logs: false };
+const NOTHING: HiddenParts =
+    HiddenParts { arguments: false, paths: false, other_users: false, logs: false, notes: false };
 
 fn viewer(scope: Scope, hidden: HiddenParts) -> Viewer {
     let terms = ShareTerms { label: "".into(), scope, hidden, to: None, expires_ms: 0, ends_with_job: false };

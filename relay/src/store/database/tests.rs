@@ -82,13 +82,12 @@ fn two_relays_write_to_one_database_and_see_each_other() {
 #[test]
 fn an_older_schema_is_migrated_with_its_rows() {
     let mut connection = Connection::open_in_memory().unwrap();
-    migrate(&mut connection, &MIGRATIONS, PathBuf::new()).unwrap();
+    migrate(&mut connection, &MIGRATIONS[..1], PathBuf::new()).unwrap();
     let mut database = Database { connection };
     database.save(&origin("a"), &[record(7, 100, 150, true)]).unwrap();
-    let next = [MIGRATIONS[0], "CREATE TABLE notes (text TEXT NOT NULL) STRICT"];
-    migrate(&mut database.connection, &next, PathBuf::new()).unwrap();
-    migrate(&mut database.connection, &next, PathBuf::new()).unwrap();
-    database.connection.execute("INSERT INTO notes VALUES ('x')", []).unwrap();
+    migrate(&mut database.connection, &MIGRATIONS, PathBuf::new()).unwrap();
+    migrate(&mut database.connection, &MIGRATIONS, PathBuf::new()).unwrap();
+    assert_eq!(database.notes_of(JobId(7)).unwrap(), []);
     assert_eq!(ids(&database), [7]);
 }
 
