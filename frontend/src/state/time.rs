@@ -121,6 +121,11 @@ impl Time {
         expect_context()
     }
 
+    /// The page.
+    pub fn page(&self) -> &Page {
+        &self.page
+    }
+
     /// Returns the time range.
     pub fn range(&self) -> Range {
         self.range.get()

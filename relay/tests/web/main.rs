@@ -8,6 +8,7 @@ mod files;
 mod handshake;
 mod harness;
 mod limits;
+mod notes;
 mod proxy;
 mod reports;
 mod routes;

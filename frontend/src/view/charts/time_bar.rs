@@ -87,11 +87,23 @@ pub fn TimeBar() -> impl IntoView {
             </button>
         }
     };
+    let note = {
+        let (time, page) = (time.clone(), page.clone());
+        move || {
+            page.may_note().then(|| {
+                let time = time.clone();
+                let title = "Note something at this time: N, or right-click in a graph";
+                view! { <button class="btn" title=title on:click=move |_| time.page().draft_note(time.now_ms())>"Add note"</button> }
+                    .into_any()
+            })
+        }
+    };
     view! {
         <div class="time-bar" class:time-bar--paused=move || !range.get().is_live()>
             <span role="status">{move || sentence()}</span>
             {move || back()}
             <span class="time-bar__turns">
+                {note}
                 {steps}
                 <span class="segments" role="group" aria-label="Time range">{Range::PRESETS_MS.map(preset)}</span>
             </span>

@@ -1,5 +1,6 @@
 //! The tab with all nodes of a job: heat map, tables of nodes and GPUs, and other jobs on them.
 
+use super::note_list::NoteList;
 use crate::view::charts::heat_map::HeatMap;
 use crate::view::charts::overlay::Overlay;
 use crate::view::scope::Scope;
@@ -39,5 +40,6 @@ fn later(scope: Scope, job: JobId) -> impl IntoView {
         <Later><NodeList scope=scope.clone() job/></Later>
         <Later><GpuTable scope=gpus.clone() several=true/></Later>
         <Later><JobUsageTable scope=usage.clone() several=true/></Later>
+        <Later><NoteList/></Later>
     }
 }

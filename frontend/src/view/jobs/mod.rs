@@ -16,5 +16,6 @@ mod machine_groups;
 mod machines;
 mod node_picker;
 pub mod node_tabs;
+pub mod note_list;
 pub mod section;
 mod users;

@@ -114,6 +114,7 @@ fn later(scope: Scope, cell: NodeCell) -> impl IntoView {
         </Later>
         <Later><HostPanel store=host.store.clone() node=cell.clone()/></Later>
         <Later><JobUsageTable scope=usage.clone()/></Later>
+        <Later><NoteList/></Later>
     }
 }
 

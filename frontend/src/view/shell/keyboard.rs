@@ -87,6 +87,11 @@ pub fn run_command(page: &Page, grids: Grids, command: Command) -> Option<Route>
         Command::Settings => page.settings_open.set(true),
         Command::Share if untrack(|| page.is_owner()) => page.sharing.set(Some(ShareSheetView::Create)),
         Command::Share => {}
+        // Graphs follow the pointer, so that this is the moment under it.
+        Command::Note => {
+            let time = Time::from_context();
+            page.draft_note(time.cursor.get_untracked().unwrap_or_else(|| time.now_ms()));
+        }
         Command::Palette => page.command_palette.set(true),
         Command::Filter => {
             if !grids.focus_filter() {

@@ -69,7 +69,7 @@ fn act(page: Page, request: Request) {
         let (text, is_good) = match page.request(request).await {
             Response::Done(text) => (text.to_string(), true),
             Response::Refused(why) => (why.to_string(), false),
-            Response::Process(_) | Response::Tail(_) | Response::Share(_) => {
+            Response::Process(_) | Response::Tail(_) | Response::Share(_) | Response::Note(_) => {
                 ("Unexpected reply from the relay.".to_owned(), false)
             }
         };
