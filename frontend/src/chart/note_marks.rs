@@ -21,7 +21,7 @@ pub struct NoteMark {
 }
 
 /// The side of a mark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// To the left.
     Left,

@@ -82,6 +82,8 @@ pub struct Page {
     pub assessment: RwSignal<u64>,
     /// When the job of the route ended, by the relay's clock in ms: its graphs end there. `None` while it runs.
     pub ended_ms: Memo<Option<u64>>,
+    /// The moment under the cursor of the graphs, in ms of the relay's clock.
+    pub cursor: RwSignal<Option<u64>>,
     /// Work that is spread over frames.
     pub frames: FrameQueue,
     /// Whether the help is open.
@@ -181,6 +183,7 @@ impl Page {
             step,
             assessment,
             ended_ms,
+            cursor: RwSignal::new(None),
             frames,
             help,
             command_palette,
@@ -242,8 +245,9 @@ impl Page {
         self.is_owner() && overview.read(|picture| picture.relay.replay.is_none())
     }
 
-    /// Begins a note at a moment, in ms of the relay's clock: about the job or the node of the route, if there is one.
-    pub fn draft_note(&self, at_ms: u64) {
+    /// Begins a note at a moment, in ms of the relay's clock, or at the end of the graphs: about the job or the node of
+    /// the route, if there is one.
+    pub fn draft_note(&self, at_ms: Option<u64>) {
         if !untrack(|| self.may_note()) {
             return;
         }
@@ -253,7 +257,10 @@ impl Page {
             Route::Node(name) if job.is_none() => Some(name.clone()),
             _ => None,
         };
-        let at_ms = at_ms.cast_signed().saturating_add(self.fleet.wall_ahead_ms()).max(0).unsigned_abs();
+        let end_ms =
+            || self.ended_ms.get_untracked().unwrap_or_else(|| self.fleet.relay_ms(platform::now_ms()));
+        let at_ms = at_ms.unwrap_or_else(end_ms).cast_signed();
+        let at_ms = at_ms.saturating_add(self.fleet.wall_ahead_ms()).max(0).unsigned_abs();
         self.note_draft.set(Some(NoteDraft { id: None, job, node, at_ms, text: String::new() }));
     }
 

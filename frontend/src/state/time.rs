@@ -57,7 +57,7 @@ impl Time {
         let time = Self {
             page: page.clone(),
             range: RwSignal::new(Range::default()),
-            cursor: RwSignal::new(None),
+            cursor: page.cursor,
             hovered: RwSignal::new(None),
             pinned: RwSignal::new(None),
             metric: RwSignal::new(Metric::default()),

@@ -247,7 +247,7 @@ impl Area {
         let share = (f64::from(event.offset_x()) / width_of(event)).clamp(0.0, 1.0);
         let at_ms = window.start_ms() + (share * (window.end_ms() - window.start_ms()) as f64) as u64;
         self.time.leave();
-        self.time.page().draft_note(at_ms);
+        self.time.page().draft_note(Some(at_ms));
     }
 
     fn reset(&self) {

@@ -88,12 +88,12 @@ pub fn TimeBar() -> impl IntoView {
         }
     };
     let note = {
-        let (time, page) = (time.clone(), page.clone());
+        let page = page.clone();
         move || {
             page.may_note().then(|| {
-                let time = time.clone();
+                let page = page.clone();
                 let title = "Note something at this time: N, or right-click in a graph";
-                view! { <button class="btn" title=title on:click=move |_| time.page().draft_note(time.now_ms())>"Add note"</button> }
+                view! { <button class="btn" title=title on:click=move |_| page.draft_note(None)>"Add note"</button> }
                     .into_any()
             })
         }

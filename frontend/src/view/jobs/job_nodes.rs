@@ -1,6 +1,5 @@
 //! The tab with all nodes of a job: heat map, tables of nodes and GPUs, and other jobs on them.
 
-use super::note_list::NoteList;
 use crate::view::charts::heat_map::HeatMap;
 use crate::view::charts::overlay::Overlay;
 use crate::view::scope::Scope;
@@ -8,6 +7,7 @@ use crate::view::tables::gpu_table::GpuTable;
 use crate::view::tables::job_usage_table::JobUsageTable;
 use crate::view::tables::node_list::NodeList;
 use crate::view::widgets::later::Later;
+use crate::view::widgets::note_list::NoteList;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 

@@ -16,6 +16,5 @@ mod machine_groups;
 mod machines;
 mod node_picker;
 pub mod node_tabs;
-pub mod note_list;
 pub mod section;
 mod users;

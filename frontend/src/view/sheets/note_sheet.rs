@@ -20,7 +20,8 @@ pub fn NoteSheet() -> impl IntoView {
         let shown = draft.get()?;
         let close: Close = Arc::new(move || draft.set(None));
         let label = if shown.id.is_some() { "Edit note" } else { "Add note" };
-        Some(view! { <Sheet class="ask" label close>{form(&page, shown, label)}</Sheet> }.into_any())
+        let content = form(&page, shown, label);
+        Some(view! { <Sheet class="ask" label close>{content}</Sheet> }.into_any())
     }
 }
 
@@ -62,11 +63,8 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
         <form class="note-form" on:submit=submit>
             <h2>{title}</h2>
             <p class="sheet__where">{when}</p>
-            <label>
-                <span class="hidden">"Note"</span>
-                <input class="field" node_ref=field value=known maxlength="200" autofocus=true autocomplete="off"
-                    placeholder="such as: epoch 3, learning rate lowered"/>
-            </label>
+            <input class="field" aria-label="Note" node_ref=field value=known maxlength="200" autofocus=true
+                autocomplete="off" placeholder="such as: epoch 3, learning rate lowered"/>
             <p class="gate__wrong" role="alert">{move || wrong.get()}</p>
             <div class="ask__ways">
                 <button class="btn btn--primary" type="submit" disabled=move || waits.get()>"Save note"</button>

@@ -38,7 +38,7 @@ pub fn listen(page: &Page, time: &Time) {
         }
         let command = if has_modifier { Command::from_chord(&key) } else { Command::from_key(&key) };
         let Some(command) = command else { return };
-        if has_modifier || matches!(command, Command::Job(_) | Command::Node(_) | Command::Filter) {
+        if has_modifier || matches!(command, Command::Job(_) | Command::Node(_) | Command::Filter | Command::Note) {
             event.prevent_default();
         }
         if let Some(route) = run_command(&page, grids, command) {
@@ -88,10 +88,7 @@ pub fn run_command(page: &Page, grids: Grids, command: Command) -> Option<Route>
         Command::Share if untrack(|| page.is_owner()) => page.sharing.set(Some(ShareSheetView::Create)),
         Command::Share => {}
         // Graphs follow the pointer, so that this is the moment under it.
-        Command::Note => {
-            let time = Time::from_context();
-            page.draft_note(time.cursor.get_untracked().unwrap_or_else(|| time.now_ms()));
-        }
+        Command::Note => page.draft_note(page.cursor.get_untracked()),
         Command::Palette => page.command_palette.set(true),
         Command::Filter => {
             if !grids.focus_filter() {
