@@ -5,6 +5,7 @@ mod adopting;
 mod cluster;
 mod confined;
 mod jump_host;
+mod notes;
 mod recovery;
 mod sharing;
 mod srun;
