@@ -18,7 +18,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("tokio_rustls", &["relay/src/web/server/tls.rs", "tests/it/threats/tls.rs"]),
     // The full path, because modules of this workspace are also named `ring`.
     ("ring::signature", &["relay/src/launch/known_hosts/signature.rs"]),
-    ("rusqlite", &["relay/src/share/store.rs", "relay/src/store/database"]),
+    ("rusqlite", &["relay/src/share/store.rs", "relay/src/store/database.rs", "relay/src/store/database"]),
     ("crc32fast", &["relay/src/frame_file.rs"]),
     ("libloading", &["node-probe/src/source/tpu/library.rs"]),
     ("gloo_net", &["frontend/src/net"]),

@@ -29,7 +29,6 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
         relay => relay?,
     };
     if order.list {
-        // The job that this runs in is no reason to hide the others.
         let query = job.map_or(String::new(), |job| format!("?job={job}"));
         let notes: Vec<Note> = relay.json(Method::GET, &format!("{NOTES}{query}"), String::new()).await?;
         return Ok(list(&notes));

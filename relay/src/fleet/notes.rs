@@ -22,6 +22,8 @@ const MAX_AHEAD_MS: u64 = 24 * 3_600_000;
 pub enum NoteChange {
     /// The note is new, or is like this now.
     Put(Note),
+    /// The note is new, unless another relay has it, which may have changed it since.
+    Add(Note),
     /// The note was deleted. A line of a spool that became this note is not added again.
     Delete(NoteId),
 }
@@ -140,7 +142,8 @@ impl Notes {
     /// Enters a change that is stored already; returns whether it changed anything.
     pub(super) fn enter(&mut self, change: NoteChange, jobs: &[Job]) -> bool {
         match change {
-            NoteChange::Put(note) => {
+            NoteChange::Add(note) if self.by_id.contains_key(&note.id) => false,
+            NoteChange::Put(note) | NoteChange::Add(note) => {
                 if self.deleted.contains(&note.id) || self.by_id.get(&note.id) == Some(&note) {
                     return false;
                 }
@@ -189,7 +192,7 @@ impl Notes {
         let note =
             Note { id, job: Some(line.job), node, rank, at_ms, text: line.text, source: NoteSource::Job };
         self.has_room(&note, jobs)?;
-        Ok(self.apply(NoteChange::Put(note), jobs))
+        Ok(self.apply(NoteChange::Add(note), jobs))
     }
 
     /// Takes the changes that are to be stored.

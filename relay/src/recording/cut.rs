@@ -207,7 +207,9 @@ impl Cut {
             Some(RecordedEvent::Notes(mut changes)) => {
                 // The id of another note says nothing.
                 let is_shown = |change: &NoteChange| match change {
-                    NoteChange::Put(note) => note.job == Some(self.job) && !self.hidden.notes,
+                    NoteChange::Put(note) | NoteChange::Add(note) => {
+                        note.job == Some(self.job) && !self.hidden.notes
+                    }
                     NoteChange::Delete(_) => true,
                 };
                 changes.retain(is_shown);

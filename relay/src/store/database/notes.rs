@@ -37,6 +37,10 @@ impl Database {
                 "INSERT INTO notes (id, cluster, host, job, at_ms, note) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
                  ON CONFLICT DO UPDATE SET at_ms = excluded.at_ms, note = excluded.note WHERE note IS NOT NULL",
             )?;
+            let mut add = transaction.prepare_cached(
+                "INSERT INTO notes (id, cluster, host, job, at_ms, note) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+                 ON CONFLICT DO NOTHING",
+            )?;
             // It may have been added and deleted by another relay, or before this one could store it.
             let mut delete = transaction.prepare_cached(
                 "INSERT INTO notes (id, cluster, host, at_ms) VALUES (?1, ?2, ?3, ?4) \
@@ -45,10 +49,11 @@ impl Database {
             let Origin { cluster, host } = origin;
             for change in changes {
                 match change {
-                    NoteChange::Put(note) => {
+                    NoteChange::Put(note) | NoteChange::Add(note) => {
+                        let insert = if matches!(change, NoteChange::Put(_)) { &mut put } else { &mut add };
                         let text = serde_json::to_string(note).unwrap_or_default();
                         let (job, at_ms) = (note.job.map(|job| job.0), signed(note.at_ms));
-                        put.execute(params![signed(note.id.get()), cluster, host, job, at_ms, text])?;
+                        insert.execute(params![signed(note.id.get()), cluster, host, job, at_ms, text])?;
                     }
                     NoteChange::Delete(id) => {
                         let now_ms = signed(crate::clock::Clock::wall_ms());
@@ -152,7 +157,8 @@ mod tests {
         let edited = Note { text: "edited".into(), ..one.clone() };
         database.save_notes(&origin, &[put(&one), put(&edited), put(&two)]).unwrap();
         assert_eq!(database.notes_of(JobId(17)).unwrap(), [edited.clone(), two.clone()]);
-        database.save_notes(&origin, &[NoteChange::Delete(two.id), put(&two)]).unwrap();
+        let late = [one.clone(), two.clone()].map(NoteChange::Add);
+        database.save_notes(&origin, &[&[NoteChange::Delete(two.id), put(&two)], &late[..]].concat()).unwrap();
         assert_eq!(database.notes_of(JobId(17)).unwrap(), [edited.clone()]);
         // One that was deleted before it was stored.
         database.save_notes(&origin, &[NoteChange::Delete(NoteId::from_bits(9))]).unwrap();
