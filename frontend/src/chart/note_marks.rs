@@ -4,8 +4,9 @@ use super::timeline::Window;
 
 /// Marks that are closer than this share of the width are one.
 const MERGED: f64 = 0.006;
-/// Width of a label as a share of the graph's.
+/// Width that a label needs as a share of the graph's, and the most that it takes.
 const LABEL: f64 = 0.16;
+const WIDEST: f64 = 0.4;
 
 /// The mark of one or more notes.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +19,8 @@ pub struct NoteMark {
     pub share: f64,
     /// Whether its label fits: to the right of it, or at the right edge to the left.
     pub label: Option<Side>,
+    /// Width of its label, as a share of the graph's.
+    pub room: f64,
 }
 
 /// The side of a mark.
@@ -35,11 +38,12 @@ pub fn note_marks(window: &Window, times_ms: &[i64]) -> Vec<NoteMark> {
     let (start_ms, end_ms) = (window.start_ms().cast_signed(), window.end_ms().cast_signed());
     let length_ms = (end_ms - start_ms).max(1) as f64;
     let mut marks: Vec<NoteMark> = Vec::new();
-    for (first, at_ms) in times_ms.iter().enumerate().filter(|(_, at_ms)| (start_ms..end_ms).contains(*at_ms)) {
+    for (first, at_ms) in times_ms.iter().enumerate().filter(|(_, at_ms)| (start_ms..end_ms).contains(*at_ms))
+    {
         let share = (at_ms - start_ms) as f64 / length_ms;
         match marks.last_mut().filter(|last| share - last.share < MERGED) {
             Some(last) => last.count += 1,
-            None => marks.push(NoteMark { first, count: 1, share, label: None }),
+            None => marks.push(NoteMark { first, count: 1, share, label: None, room: 0.0 }),
         }
     }
     let mut used = 0.0;
@@ -50,8 +54,19 @@ pub fn note_marks(window: &Window, times_ms: &[i64]) -> Vec<NoteMark> {
             Side::Right => (mark.share, mark.share + LABEL),
         };
         if from >= used {
-            mark.label = Some(side);
+            (mark.label, mark.room) = (Some(side), LABEL);
             used = to;
+        }
+    }
+    // Each has the room up to the next one.
+    let mut end = 1.0;
+    for mark in marks.iter_mut().rev().filter(|mark| mark.label.is_some()) {
+        match mark.label {
+            Some(Side::Right) => {
+                mark.room = (end - mark.share).min(WIDEST);
+                end = mark.share;
+            }
+            _ => end = mark.share - LABEL,
         }
     }
     marks
@@ -92,6 +107,10 @@ mod tests {
         let times = [0.0, 0.1, 0.3, 0.97].map(|share| start_ms + (share * 600_000.0) as i64);
         let labels: Vec<_> = note_marks(&window(), &times).iter().map(|mark| mark.label).collect();
         assert_eq!(labels, [Some(Side::Right), None, Some(Side::Right), Some(Side::Left)]);
+        let rooms: Vec<_> = note_marks(&window(), &times).iter().map(|mark| mark.room).collect();
+        for (room, wanted) in rooms.iter().zip([0.3, 0.0, 0.4, 0.16]) {
+            assert!((room - wanted).abs() < 0.01, "{rooms:?}");
+        }
     }
 
     #[test]

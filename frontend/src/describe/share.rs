@@ -326,7 +326,8 @@ mod tests {
             "Hidden: process arguments, paths of folders and files, other users' processes, logs. \
              Process environments are never shared."
         );
-        terms.hidden = HiddenParts { logs: true, arguments: false, paths: false, other_users: false, notes: false };
+        terms.hidden =
+            HiddenParts { logs: true, arguments: false, paths: false, other_users: false, notes: false };
         assert!(hidden_sentence(&terms).starts_with("Hidden: logs."));
         terms.hidden.logs = false;
         assert!(hidden_sentence(&terms).contains("environments"));

@@ -84,12 +84,7 @@ impl Spool {
     }
 
     /// The same; an error says what was left out, while everything else was read.
-    fn try_scan(
-        &mut self,
-        jobs: &[JobId],
-        now: ScanTime,
-        notes: &mut Vec<SpoolNote>,
-    ) -> Result<(), Text> {
+    fn try_scan(&mut self, jobs: &[JobId], now: ScanTime, notes: &mut Vec<SpoolNote>) -> Result<(), Text> {
         let Some((folder, changed_ns)) = self.open_folder()? else {
             self.files.clear();
             self.listed = None;
@@ -115,7 +110,8 @@ impl Spool {
 
     /// The open folder and its time of change; `None` if there is none.
     fn open_folder(&self) -> Result<Option<(OwnedFd, u64)>, Text> {
-        let refused = |why: &str| Text::new(format!("notes in {} are not read: {why}", self.folder.display()));
+        let refused =
+            |why: &str| Text::new(format!("notes in {} are not read: {why}", self.folder.display()));
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = match rustix::fs::openat(CWD, &self.folder, flags, Mode::empty()) {
             Ok(folder) => folder,
@@ -123,7 +119,8 @@ impl Spool {
             Err(Errno::NOTDIR | Errno::LOOP) => return Err(refused("it is not a folder")),
             Err(error) => return Err(refused(&io::Error::from(error).to_string())),
         };
-        let stat = rustix::fs::fstat(&folder).map_err(|error| refused(&io::Error::from(error).to_string()))?;
+        let stat =
+            rustix::fs::fstat(&folder).map_err(|error| refused(&io::Error::from(error).to_string()))?;
         if stat.st_uid != self.uid {
             return Err(refused("it belongs to another user"));
         }
@@ -180,13 +177,13 @@ impl Followed {
             Err(error) => return Err(io::Error::from(error).to_string()),
         };
         check(&stat, uid)?;
-        let identity = |stat: &Stat| (stat.st_ino, u64::try_from(stat.st_size).unwrap_or(0), changed_ns(stat));
+        let identity =
+            |stat: &Stat| (stat.st_ino, u64::try_from(stat.st_size).unwrap_or(0), changed_ns(stat));
         if self.seen == Some(identity(&stat)) && self.is_done {
             self.seen_ns = now.mono_ns;
             return self.limit();
         }
-        let flags =
-            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(folder, name, flags, Mode::empty())
             .map_err(|error| io::Error::from(error).to_string())?;
         // Another file may have taken the name since.

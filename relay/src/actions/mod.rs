@@ -178,7 +178,9 @@ impl Deps {
     /// Allowed on a read-only relay, as it changes nothing on the cluster.
     async fn note(&self, request: NoteRequest) -> Response {
         match self.hub.note(request).await {
-            Ok((NoteChange::Put(note) | NoteChange::Add(note), is_stored)) => Response::Note(Box::new(SavedNote { note, is_stored })),
+            Ok((NoteChange::Put(note) | NoteChange::Add(note), is_stored)) => {
+                Response::Note(Box::new(SavedNote { note, is_stored }))
+            }
             Ok((NoteChange::Delete(_), true)) => Response::Done("the note was deleted".into()),
             Ok((NoteChange::Delete(_), false)) => {
                 Response::Done("the note was deleted, but this could not be stored yet".into())

@@ -37,7 +37,8 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
         let answer = relay.request(Method::DELETE, &format!("{NOTES}/{id}"), String::new()).await?;
         return Ok(String::from_utf8_lossy(&answer).into_owned());
     }
-    let (text, at_ms) = (Text::new(order.text.unwrap_or_default()), order.at.map(|at| at.wall_ms(Clock::wall_ms())));
+    let (text, at_ms) =
+        (Text::new(order.text.unwrap_or_default()), order.at.map(|at| at.wall_ms(Clock::wall_ms())));
     let saved: SavedNote = match order.edit {
         Some(id) => {
             let edit = serde_json::to_string(&NoteEdit { text: Some(text), at_ms })?;
@@ -49,7 +50,11 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
         }
     };
     let stored = if saved.is_stored { "" } else { "; it is shown, but could not be stored yet" };
-    Ok(format!("note {}{}{stored}\n", saved.note.id, saved.note.job.map_or(String::new(), |job| format!(" of job {job}"))))
+    Ok(format!(
+        "note {}{}{stored}\n",
+        saved.note.id,
+        saved.note.job.map_or(String::new(), |job| format!(" of job {job}"))
+    ))
 }
 
 /// Appends a line to the spool file of the job.
@@ -57,7 +62,9 @@ fn spool(order: &NoteOrder, job: Option<JobId>) -> anyhow::Result<String> {
     let Some(job) = job else { bail!(super::owner_commands::NONE_RUNS) };
     let is_plain = order.at.is_none() && order.node.is_none() && order.edit.is_none();
     let Some(text) = order.text.as_deref().filter(|_| is_plain) else {
-        bail!("no relay of yours is running on this machine, and a note for the spool directory has only a text")
+        bail!(
+            "no relay of yours is running on this machine, and a note for the spool directory has only a text"
+        )
     };
     let text = Text::new(text);
     ensure!(!text.is_empty(), "a note needs a text");

@@ -5,8 +5,8 @@ use super::file::File;
 use super::record::RecordOrder;
 use super::share::ShareOrder;
 use super::{
-    BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, NoteOrder, ReportOrder, Requested, Source, Unknown,
-    default_file, is_switch,
+    BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, NoteOrder, ReportOrder, Requested, Source,
+    Unknown, default_file, is_switch,
 };
 use clap::error::{ContextKind, ErrorKind};
 use clap::parser::ValueSource;

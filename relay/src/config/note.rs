@@ -75,7 +75,8 @@ fn moment(raw: &str) -> Result<Moment, String> {
     // A bare number could be either.
     let duration = || duration(raw).filter(|_| raw.ends_with(['s', 'm', 'h', 'd']));
     let ago = || duration().and_then(|ago| u64::try_from(ago.as_millis()).ok()).map(Moment::Ago);
-    at.or_else(ago).ok_or_else(|| format!("{raw:?} is not a time; use 30s, 10m or 2h for so long ago, or @SECONDS"))
+    at.or_else(ago)
+        .ok_or_else(|| format!("{raw:?} is not a time; use 30s, 10m or 2h for so long ago, or @SECONDS"))
 }
 
 #[cfg(test)]
@@ -105,7 +106,9 @@ mod tests {
 
     #[test]
     fn what_is_ambiguous_is_refused() {
-        for wrong in [&[][..], &["x", "--list"], &["x", "--at", "10"], &["x", "--at", "@-1"], &["x", "--job", "a"]] {
+        for wrong in
+            [&[][..], &["x", "--list"], &["x", "--at", "10"], &["x", "--at", "@-1"], &["x", "--job", "a"]]
+        {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
         assert!(parse(&["--delete", "5"]).is_ok() && parse(&["--list"]).is_ok());

@@ -427,7 +427,18 @@ impl EventLoop {
             let is_ending = jobs.is_empty() && !active.is_empty() && !self.fleet.is_watched_host(&name);
             let target = self.fleet.target(&name);
             let job_probes = self.fleet.job_probes(&name);
-            (name, SampleSchedule { interval_ms: slow, phase_ms, jobs, note_jobs, target, is_ending, job_probes })
+            (
+                name,
+                SampleSchedule {
+                    interval_ms: slow,
+                    phase_ms,
+                    jobs,
+                    note_jobs,
+                    target,
+                    is_ending,
+                    job_probes,
+                },
+            )
         };
         let mut schedules: BTreeMap<_, _> = wanted.into_iter().map(ordered).collect();
         // Every subscribed topic has a feed.

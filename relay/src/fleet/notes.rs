@@ -108,15 +108,8 @@ impl Notes {
                 if let Some(node) = node.as_ref().filter(|name| !is_node(name) && !of_job(name)) {
                     return Err(NoteError::NoSuchNode(node.clone()));
                 }
-                let note = Note {
-                    id: new_id,
-                    job,
-                    node,
-                    rank: None,
-                    at_ms: at_ms.unwrap_or(wall_ms),
-                    text,
-                    source,
-                };
+                let note =
+                    Note { id: new_id, job, node, rank: None, at_ms: at_ms.unwrap_or(wall_ms), text, source };
                 self.has_room(&note, jobs)?;
                 note
             }
@@ -174,12 +167,7 @@ impl Notes {
     ///
     /// # Errors
     /// [`NoteError`], if there is no room.
-    pub(super) fn add_line(
-        &mut self,
-        line: SpoolNote,
-        at_ms: u64,
-        jobs: &[Job],
-    ) -> Result<bool, NoteError> {
+    pub(super) fn add_line(&mut self, line: SpoolNote, at_ms: u64, jobs: &[Job]) -> Result<bool, NoteError> {
         let id = id_of_line(&line);
         if line.text.is_empty() || self.deleted.contains(&id) || self.by_id.contains_key(&id) {
             return Ok(false);
@@ -357,8 +345,7 @@ mod tests {
         let at_ms = Some(NOW_MS + 2 * MAX_AHEAD_MS);
         let late = NewNote { at_ms, text: "x".into(), ..NewNote::default() };
         assert!(refused(NoteRequest::Add(late)).contains("a day ahead"));
-        let elsewhere =
-            NewNote { node: Some(scene::name("gpu-09")), text: "x".into(), ..NewNote::default() };
+        let elsewhere = NewNote { node: Some(scene::name("gpu-09")), text: "x".into(), ..NewNote::default() };
         assert!(refused(NoteRequest::Add(elsewhere)).contains("no node gpu-09"));
     }
 }

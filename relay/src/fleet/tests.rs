@@ -398,7 +398,11 @@ fn a_note_of_a_job_has_the_time_of_the_login_node_whatever_the_nodes_clock_says(
     line(&mut fleet, "n1", scene::notes(17, 555, &["epoch 1", "epoch 2"]), 61_000);
     let notes = fleet.notes().of_job(JobId(17), 0);
     let read: Vec<_> = notes.iter().map(|note| (note.at_ms, note.text.as_str())).collect();
-    assert_eq!(read, [(1_008_000, "epoch 1"), (1_061_000, "epoch 2")], "the clock is unknown before a sample");
+    assert_eq!(
+        read,
+        [(1_008_000, "epoch 1"), (1_061_000, "epoch 2")],
+        "the clock is unknown before a sample"
+    );
     assert_eq!(fleet.take_note_changes().len(), 2);
 }
 

@@ -202,7 +202,10 @@ impl Cut {
                 }
                 let notes = std::mem::take(&mut self.early_notes);
                 let notes = (!notes.is_empty()).then_some(RecordedEvent::Notes(notes));
-                [Some(RecordedEvent::Jobs { jobs: shown, wall_ahead_ms }), notes].into_iter().flatten().collect()
+                [Some(RecordedEvent::Jobs { jobs: shown, wall_ahead_ms }), notes]
+                    .into_iter()
+                    .flatten()
+                    .collect()
             }
             Some(RecordedEvent::Notes(mut changes)) => {
                 // The id of another note says nothing.

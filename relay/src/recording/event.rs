@@ -27,10 +27,19 @@ pub(super) struct Stamped {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RecordedEvent {
-    Jobs { jobs: Vec<Job>, wall_ahead_ms: i64 },
-    JobsFailed { why: Text, retry_at_ms: u64 },
+    Jobs {
+        jobs: Vec<Job>,
+        wall_ahead_ms: i64,
+    },
+    JobsFailed {
+        why: Text,
+        retry_at_ms: u64,
+    },
     NoSlurm,
-    Hosts { hosts: BTreeMap<NodeName, Option<Text>>, notices: Vec<Text> },
+    Hosts {
+        hosts: BTreeMap<NodeName, Option<Text>>,
+        notices: Vec<Text>,
+    },
     Cluster(ClusterSummary),
     Launcher(LauncherStatus),
     Node(NodeName, RecordedNodeEvent),

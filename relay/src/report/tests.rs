@@ -338,7 +338,12 @@ fn a_report_states_when_each_note_was_made_and_leaves_out_those_of_an_earlier_jo
     ];
     let report = record.report_with(notes);
     let text = text(&report, None);
-    assert!(text.ends_with("\nNotes\n        after 5 s  epoch 1 (rank 3)\n  after 1 h 5 min  epoch | 2\n"), "{text}");
+    assert!(
+        text.ends_with("\nNotes\n        after 5 s  epoch 1 (rank 3)\n  after 1 h 5 min  epoch | 2\n"),
+        "{text}"
+    );
     let markdown = markdown(&report, None);
-    assert!(markdown.ends_with("### Notes\n\n* after 5 s: epoch 1 (rank 3)\n* after 1 h 5 min: epoch \\| 2\n"));
+    assert!(
+        markdown.ends_with("### Notes\n\n* after 5 s: epoch 1 (rank 3)\n* after 1 h 5 min: epoch \\| 2\n")
+    );
 }

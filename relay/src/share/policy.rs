@@ -125,7 +125,8 @@ impl Viewer {
     /// The notes of a topic, by time: those of the whole cluster, and of what the topic shows.
     pub fn notes(&self, fleet: &Fleet, topic: &Topic) -> Vec<Note> {
         let jobs = fleet.jobs();
-        let job_nodes = |id: JobId| jobs.iter().find(|job| job.id == id).map(|job| &*job.nodes).unwrap_or_default();
+        let job_nodes =
+            |id: JobId| jobs.iter().find(|job| job.id == id).map(|job| &*job.nodes).unwrap_or_default();
         let is_of = |note: &Note| match (topic, note.job) {
             (Topic::Overview, None) => note.node.is_none(),
             (Topic::Overview, Some(_)) => false,

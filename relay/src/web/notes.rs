@@ -36,7 +36,8 @@ pub async fn list(State(web): State<WebState>, Bearer(grant, budget): Bearer, ur
         return api::shutting_down();
     };
     if let Some(job) = job.filter(|_| !viewer.is_guest()) {
-        notes = timeout(TIMEOUT, super::reports::with_stored(&web, job, notes.clone())).await.unwrap_or(notes);
+        notes =
+            timeout(TIMEOUT, super::reports::with_stored(&web, job, notes.clone())).await.unwrap_or(notes);
     }
     let response = Json(&notes).into_response();
     if let Some(budget) = budget {
@@ -53,7 +54,9 @@ pub async fn add(
 ) -> Response {
     match note {
         // Only a probe knows what a job wrote.
-        Ok(Json(note)) if note.source == NoteSource::Job => bad_request("the source of a note cannot be \"job\""),
+        Ok(Json(note)) if note.source == NoteSource::Job => {
+            bad_request("the source of a note cannot be \"job\"")
+        }
         Ok(Json(note)) => send(&web, NoteRequest::Add(note)).await,
         Err(error) => unreadable("{\"job\":17,\"text\":\"epoch 3\"}", &error),
     }

@@ -28,7 +28,8 @@ pub const ROUTES: [&str; 12] = [
 
 /// Builds the router.
 pub fn router(state: WebState) -> Router {
-    let [live, picture, shares, share, tab, retry, report, all_notes, note, status, healthz, clear_cache] = ROUTES;
+    let [live, picture, shares, share, tab, retry, report, all_notes, note, status, healthz, clear_cache] =
+        ROUTES;
     let base = state.base.clone();
     let routes = Router::new()
         // The WebSocket: from the relay's own page only, authenticated by its first messages.

@@ -26,7 +26,8 @@ fn fleet() -> Fleet {
 /// Sends a body with the key of the owner or the ticket of a guest.
 async fn send(relay: &TestRelay, way: &str, bearer: &str, body: &str) -> Reply {
     let (host, length) = (relay.host(), body.len());
-    let head = format!("{way} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {bearer}\r\nConnection: close\r\n");
+    let head =
+        format!("{way} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {bearer}\r\nConnection: close\r\n");
     let content = format!("Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}");
     relay.send_raw(&format!("{head}{content}")).await
 }
@@ -54,7 +55,8 @@ async fn shared(relay: &TestRelay, request: &str) -> String {
 async fn a_note_is_added_stored_changed_listed_and_deleted_over_http() {
     let relay = TestRelay::start_with(fleet()).await;
     let owner = relay.key.reveal();
-    let made = send(&relay, "POST /api/v1/notes", &owner, r#"{"job":17,"text":"epoch 3","at_ms":1700000000000}"#);
+    let made =
+        send(&relay, "POST /api/v1/notes", &owner, r#"{"job":17,"text":"epoch 3","at_ms":1700000000000}"#);
     let SavedNote { note, is_stored } = saved(&made.await);
     assert!(is_stored);
     assert_eq!((note.job, note.at_ms, note.source), (Some(JobId(17)), 1_700_000_000_000, NoteSource::Api));
@@ -88,7 +90,8 @@ async fn what_is_no_note_is_refused_with_a_sentence() {
         let reply = send(&relay, "POST /api/v1/notes", &owner, body).await;
         assert!(reply.status == status && reply.body.contains(why), "{body}: {reply:?}");
     }
-    for way in ["PATCH /api/v1/notes/x", "DELETE /api/v1/notes/9007199254740992", "GET /api/v1/notes?jobs=1"] {
+    for way in ["PATCH /api/v1/notes/x", "DELETE /api/v1/notes/9007199254740992", "GET /api/v1/notes?jobs=1"]
+    {
         assert_eq!(send(&relay, way, &owner, "{}").await.status, 400, "{way}");
     }
 }

@@ -42,7 +42,12 @@ async fn a_note_is_made_at_a_graph_edited_reported_shared_and_deleted() -> Resul
 
     // By a click into the graph, with a keyboard shortcut, and by another program.
     browser.eval(&right_click(0.4)).await?;
-    browser.until("the moment", "/48213, at \\d\\d:\\d\\d:\\d\\d/.test(document.querySelector('.note-form').innerText)").await?;
+    browser
+        .until(
+            "the moment",
+            "/48213, at \\d\\d:\\d\\d:\\d\\d/.test(document.querySelector('.note-form').innerText)",
+        )
+        .await?;
     browser.photograph("note-form").await?;
     fill(&browser, "learning rate lowered").await?;
     let marks = "document.querySelectorAll('.stage__note').length";
@@ -50,7 +55,11 @@ async fn a_note_is_made_at_a_graph_edited_reported_shared_and_deleted() -> Resul
     browser.until("its label", &contains(".heat-map .stage__label", "learning rate lowered")).await?;
     // About two fifths of the way, as transforms have it.
     let place = "parseFloat(document.querySelector('.heat-map .stage__note').style.transform.slice(11))";
-    ensure!(browser.eval(&format!("{place} > 36 && {place} < 42")).await? == json!(true), "{:?}", browser.eval(place).await?);
+    ensure!(
+        browser.eval(&format!("{place} > 36 && {place} < 42")).await? == json!(true),
+        "{:?}",
+        browser.eval(place).await?
+    );
     browser.press('N').await?;
     fill(&browser, "checkpoint reached").await?;
     relay.run(&["note", "epoch 3", "--job", "48213", "--at", "2m"])?;
@@ -111,7 +120,8 @@ async fn a_note_is_made_at_a_graph_edited_reported_shared_and_deleted() -> Resul
         guest.until("two notes", "document.querySelectorAll('.notes li').length === 2").await?;
     }
     browser.resize(390, 844).await?;
-    browser.until("a narrow page", "innerWidth < 500").await?;
+    let narrow = "innerWidth < 500 && document.querySelector('nav.jobs').getBoundingClientRect().right <= 0";
+    browser.until("a narrow page", narrow).await?;
     browser.eval("(document.querySelector('.notes').scrollIntoView(), true)").await?;
     browser.photograph("notes-narrow").await?;
     ensure!(browser.complaints().await?.is_empty(), "{:?}", browser.complaints().await?);

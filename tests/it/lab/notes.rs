@@ -82,7 +82,10 @@ async fn notes_of_a_jobs_script_are_shown_once_also_after_a_restart_of_the_relay
     let again = picture.notes.iter().find(|note| note.id == of_job.id).context("the edited note")?;
     ensure!(again.at_ms == of_job.at_ms, "its time has changed: {again:?}");
     let list = site.run_relay("alice", &["note", "--list", "--job", &id])?;
-    ensure!(list.contains("lowered the rate") && list.contains("rank 0") && !list.contains("rank 1"), "{list}");
+    ensure!(
+        list.contains("lowered the rate") && list.contains("rank 0") && !list.contains("rank 1"),
+        "{list}"
+    );
     let report = site.run_relay("alice", &["report", &id])?;
     ensure!(report.contains("\nNotes\n") && report.contains("first epoch"), "{report}");
 

@@ -34,9 +34,14 @@ pub fn NoteMarks(
             marks.with(|marks| marks.iter().find(|mark| Some(mark.first) == place).map(|mark| mark.share))
         };
         let transform = move || share().map(|share| format!("translateX({}%)", text::tenths(share * 100.0)));
+        let room = move || {
+            let place = notes.with(|notes| notes.iter().position(|note| Some(note.id) == id));
+            marks.with(|marks| marks.iter().find(|mark| Some(mark.first) == place).map(|mark| mark.room))
+        };
+        let widest = move || room().map(|room| format!("calc({}% - 6px)", text::tenths(room * 100.0)));
         let label = label.map(|(side, label)| {
             let class = if side == Side::Left { "stage__label stage__label--left" } else { "stage__label" };
-            view! { <b class=class>{label}</b> }.into_any()
+            view! { <b class=class style:max-width=widest>{label}</b> }.into_any()
         });
         view! { <i class="stage__note" style:transform=transform>{label}</i> }
     };

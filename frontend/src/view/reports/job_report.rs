@@ -261,7 +261,7 @@ fn note_table(report: &Report) -> AnyView {
             <tr>
                 <th scope="row" class="num">{platform::time_of_day(at_s)}</th>
                 <td class="num">{text::or_absent(after)}</td>
-                <td class="plain__text">{note_text(note)}</td>
+                <td>{note_text(note)}</td>
             </tr>
         }
     };
@@ -269,7 +269,7 @@ fn note_table(report: &Report) -> AnyView {
     view! {
         <h2 class="caption"><b>{text::count(report.notes.len(), "note", "notes")}</b></h2>
         <div class="report__table" role="region" aria-label="Notes" tabindex="0">
-            <table class="plain">
+            <table class="plain plain--notes">
                 <thead><tr>
                     <th scope="col" class="num">"Time"</th>
                     <th scope="col" class="num">"After the start"</th>

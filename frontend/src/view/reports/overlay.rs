@@ -1,16 +1,15 @@
-//! Readings of several jobs over time in one graph, aligned at their starts.
+//! Readings of several jobs over time in one graph, aligned at their starts or at a note that each has.
 
 use crate::chart::{Extreme, Frame, Range, Window, line};
 use crate::describe::bytes;
-use crate::describe::report::precise;
+use crate::describe::report::{common_notes, course_begins_ms, course_ms, precise};
 use crate::domain::text;
-use crate::platform;
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::report::Report;
-use nodeglass_protocol::{Field as _, GpuField};
+use nodeglass_protocol::{Field as _, GpuField, Text};
 use std::sync::Arc;
 
 /// The fields that can be compared; the first one is shown first.
@@ -36,19 +35,28 @@ pub fn Overlay(
     let page = Page::from_context();
     let field = RwSignal::new(FIELDS[0].0);
     let lines = RwSignal::new(Vec::<Vec<Option<f32>>>::new());
+    let chosen = RwSignal::new(String::new());
+    let common = Memo::new(move |_| reports.with(|reports| common_notes(reports)));
+    // A note that was deleted or edited aligns nothing.
+    let note = Memo::new(move |_| {
+        common.with(|common| common.iter().find(|text| text.as_str() == chosen.get()).cloned())
+    });
     let span_ms = Memo::new(move |_| {
-        let longest_s = reports.with(|reports| reports.iter().map(|report| report.elapsed_s).max());
-        longest_s.unwrap_or(0).saturating_mul(1_000).clamp(SHORTEST_MS, Range::LONGEST_MS)
+        let note = note.get();
+        let course_ms = |report: &Report| course_ms(report, note.as_ref());
+        let longest_ms = reports.with(|reports| reports.iter().map(course_ms).max());
+        longest_ms.unwrap_or(0).clamp(SHORTEST_MS, Range::LONGEST_MS)
     });
     Effect::new(move || {
         let (page, reports, field, span_ms) = (page.clone(), reports.get(), field.get(), span_ms.get());
+        let note = note.get();
         if !page.feed.is_live() {
             return;
         }
         leptos::task::spawn_local(async move {
             let mut loaded = Vec::new();
             for report in reports.iter() {
-                loaded.push(curve(&page, report, field, span_ms).await);
+                loaded.push(curve(&page, (report, note.as_ref()), field, span_ms).await);
             }
             // The view may be gone by then.
             lines.try_set(loaded);
@@ -85,6 +93,23 @@ pub fn Overlay(
             _ => format!("{} {}", precise(full), field.metric().unit.symbol()),
         }
     };
+    let align = move || {
+        let options = common.get();
+        (!options.is_empty()).then(|| {
+            let option = |text: Text| view! { <option value=text.to_string()>{text.to_string()}</option> };
+            view! {
+                <label class="curves__align">
+                    "Align at"
+                    <select class="field" on:change=move |event| chosen.set(event_target_value(&event))>
+                        <option value="">"the start"</option>
+                        {options.into_iter().map(option).collect_view()}
+                    </select>
+                </label>
+            }
+            .into_any()
+        })
+    };
+    let origin = move || note.get().map_or_else(|| "start".to_owned(), |text| text.to_string());
     let labels = move || {
         let label = |report: &Report| format!("{} {}", report.label, report.name);
         reports.with(|reports| reports.iter().map(label).enumerate().collect::<Vec<_>>())
@@ -104,26 +129,29 @@ pub fn Overlay(
     view! {
         <section class="card" aria-label="Curves since the start">
             <div class="overlay-head">
-                <h2>"Mean of its GPUs since the start"</h2>
+                <h2>"Mean of its GPUs"</h2>
+                {align}
                 <div role="group" aria-label="Metric" class="usage__days">{FIELDS.map(choice)}</div>
             </div>
             <div class="curves">
                 <span class="curves__top num">{move || top()}</span>
                 <svg viewBox=format!("0 0 {} {}", FRAME.width, FRAME.height) preserveAspectRatio="none" role="img" aria-label="The lines of the jobs; their figures are in the table">{paths}</svg>
             </div>
-            <p class="curves__time num"><span>"start"</span> <span>{move || format!("+{}", text::span(span_ms.get() / 1_000))}</span></p>
+            <p class="curves__time num"><span>{origin}</span> <span>{move || format!("+{}", text::span(span_ms.get() / 1_000))}</span></p>
             <ul class="curves__legend"><For each=labels key=Clone::clone children=entry/></ul>
         </section>
     }
 }
 
-/// The mean of a field over a job's GPUs in each step since its start.
-async fn curve(page: &Page, report: &Report, field: GpuField, span_ms: u64) -> Vec<Option<f32>> {
-    let page_ms = platform::now_ms();
-    let relay_ms = page.fleet.relay_ms(page_ms).cast_signed();
-    let wall_ms = page.fleet.wall_s(page_ms) * 1_000;
-    let Some(start_s) = report.start_s else { return Vec::new() };
-    let from_ms = u64::try_from(start_s * 1_000 - wall_ms + relay_ms).unwrap_or(0);
+/// The mean of a field over a job's GPUs in each step since its start, or a note.
+async fn curve(
+    page: &Page,
+    (report, note): (&Report, Option<&Text>),
+    field: GpuField,
+    span_ms: u64,
+) -> Vec<Option<f32>> {
+    let Some(begins_ms) = course_begins_ms(report, note) else { return Vec::new() };
+    let from_ms = u64::try_from(begins_ms - page.fleet.wall_ahead_ms()).unwrap_or(0);
     let to_ms = from_ms.saturating_add(span_ms);
     let window = Window::over(to_ms, span_ms, STEPS).of_long_history(to_ms);
     let query = RangeQuery {
@@ -150,7 +178,7 @@ async fn curve(page: &Page, report: &Report, field: GpuField, span_ms: u64) -> V
         }
     }
     // Its GPUs may belong to another job after its end.
-    let kept = (report.elapsed_s.saturating_mul(1_000)).div_ceil(window.step_ms()) as usize;
+    let kept = course_ms(report, note).div_ceil(window.step_ms()) as usize;
     let mean = |(at, (sum, count)): (usize, (f32, u32))| (count > 0 && at < kept).then(|| sum / count as f32);
     sums.into_iter().enumerate().map(mean).collect()
 }

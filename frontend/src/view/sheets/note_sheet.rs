@@ -28,7 +28,9 @@ pub fn NoteSheet() -> impl IntoView {
 fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
     let (field, wrong, waits) = (NodeRef::<Input>::new(), RwSignal::new(String::new()), RwSignal::new(false));
     let of = match draft.job {
-        Some(id) => untrack(|| page.job(id)).map_or_else(|| format!("job {id}"), |job| format!("job {}", job.label)),
+        Some(id) => {
+            untrack(|| page.job(id)).map_or_else(|| format!("job {id}"), |job| format!("job {}", job.label))
+        }
         None => draft.node.as_ref().map_or_else(|| "the whole cluster".to_owned(), ToString::to_string),
     };
     let at_s = (draft.at_ms / 1_000).cast_signed();

@@ -38,7 +38,9 @@ pub fn listen(page: &Page, time: &Time) {
         }
         let command = if has_modifier { Command::from_chord(&key) } else { Command::from_key(&key) };
         let Some(command) = command else { return };
-        if has_modifier || matches!(command, Command::Job(_) | Command::Node(_) | Command::Filter | Command::Note) {
+        if has_modifier
+            || matches!(command, Command::Job(_) | Command::Node(_) | Command::Filter | Command::Note)
+        {
             event.prevent_default();
         }
         if let Some(route) = run_command(&page, grids, command) {

@@ -38,7 +38,7 @@ pub fn NoteList() -> impl IntoView {
     view! {
         <Show when=move || is_any.get()>
             <section class="notes" aria-label="Notes">
-                <h2 class="caption"><b>"Notes"</b> " " {move || text::count(count.get(), "note", "notes")}</h2>
+                <h2 class="caption"><b>{move || text::count(count.get(), "note", "notes")}</b></h2>
                 <ul>
                     <For each=move || shown.get() key=|note| (note.id, note.text.clone(), note.at_ms) children=entry.clone()/>
                 </ul>

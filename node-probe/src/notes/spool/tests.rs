@@ -154,7 +154,11 @@ fn links_pipes_and_folders_that_others_can_write_to_are_not_read() {
     fs::create_dir(scene.path("17")).unwrap();
     scene.append("18", "x\n");
     let SpoolNotes { notes, problem } = scene.scan();
-    assert_eq!((notes.len(), problem), (1, None), "one bad file does not hide the others, and is known already");
+    assert_eq!(
+        (notes.len(), problem),
+        (1, None),
+        "one bad file does not hide the others, and is known already"
+    );
     fs::set_permissions(&scene.folder, Permissions::from_mode(0o777)).unwrap();
     scene.append("18", "y\n");
     let SpoolNotes { notes, problem } = scene.scan();

@@ -107,7 +107,8 @@ impl<E: Environment> Engine<E> {
     pub(super) fn read_notes(&mut self, now: Duration) {
         self.offer_notes();
         let is_due = self.last_notes.is_none_or(|at| now >= at + NOTES_INTERVAL);
-        if !self.note_jobs.is_empty() && self.pending_notes.is_none() && self.sampler.next_seq() > 1 && is_due {
+        if !self.note_jobs.is_empty() && self.pending_notes.is_none() && self.sampler.next_seq() > 1 && is_due
+        {
             self.last_notes = Some(now);
             self.env.read_notes(&self.note_jobs);
         }

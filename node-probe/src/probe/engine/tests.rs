@@ -9,8 +9,8 @@ use crate::ring::Ring;
 use crate::sampler::HandoverState;
 use crate::source::{Absent, GpuProcessList, Inventory, Report};
 use nodeglass_protocol::probe::{
-    Control, GpuFacts, GpuSample, PING_TIMEOUT_MS, ProbeLine, ProbeResponse, Sample, SourceVersions, SpoolNote,
-    SpoolNotes,
+    Control, GpuFacts, GpuSample, PING_TIMEOUT_MS, ProbeLine, ProbeResponse, Sample, SourceVersions,
+    SpoolNote, SpoolNotes,
 };
 use nodeglass_protocol::request::ProbeRequest;
 use nodeglass_protocol::{GpuUuid, JobId, Vendor};
@@ -118,8 +118,14 @@ fn probe() -> Engine<TestNode> {
 
 /// A probe with several sources, the first of which has just been opened.
 fn probe_of(vendors: &[Vendor]) -> Engine<TestNode> {
-    let node =
-        TestNode { elapsed: Duration::ZERO, hung_at: None, requests: 0, has_room: true, lines: Vec::new(), note_requests: 0 };
+    let node = TestNode {
+        elapsed: Duration::ZERO,
+        hung_at: None,
+        requests: 0,
+        has_room: true,
+        lines: Vec::new(),
+        note_requests: 0,
+    };
     let state = HandoverState { stream: 7, next_seq: 1, ring: Ring::default() };
     let hello = hello::of_this_node(7, Vec::new());
     let mut probe = Engine::new(node, vendors, hello, state, Timeouts::default());

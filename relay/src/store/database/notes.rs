@@ -158,7 +158,9 @@ mod tests {
         database.save_notes(&origin, &[put(&one), put(&edited), put(&two)]).unwrap();
         assert_eq!(database.notes_of(JobId(17)).unwrap(), [edited.clone(), two.clone()]);
         let late = [one.clone(), two.clone()].map(NoteChange::Add);
-        database.save_notes(&origin, &[&[NoteChange::Delete(two.id), put(&two)], &late[..]].concat()).unwrap();
+        database
+            .save_notes(&origin, &[&[NoteChange::Delete(two.id), put(&two)], &late[..]].concat())
+            .unwrap();
         assert_eq!(database.notes_of(JobId(17)).unwrap(), [edited.clone()]);
         // One that was deleted before it was stored.
         database.save_notes(&origin, &[NoteChange::Delete(NoteId::from_bits(9))]).unwrap();
