@@ -272,7 +272,7 @@ fn check(stat: &Stat, uid: u32) -> Result<(), String> {
 
 fn changed_ns(stat: &Stat) -> u64 {
     let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as u64)
+    seconds.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec)
 }
 
 fn file_name(job: JobId, suffix: &str) -> String {

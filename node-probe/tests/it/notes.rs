@@ -40,8 +40,7 @@ fn lines_of_running_jobs_are_printed_as_they_are_written_and_by_each_probe() {
         probe
     };
     let mut probe = start();
-    let first = (17, 0, "before the probe".to_owned());
-    assert_eq!(next(&mut probe), [first.clone()]);
+    assert_eq!(next(&mut probe), [(17, 0, "before the probe".to_owned())]);
     append(home.path(), "17", "epoch 1\nincompl");
     assert_eq!(next(&mut probe), [(17, 17, "epoch 1".to_owned())]);
     probe.send(&Control::Notes { jobs: vec![JobId(17), JobId(18)] });

@@ -161,7 +161,7 @@ mod tests {
         database
             .save_notes(&origin, &[&[NoteChange::Delete(two.id), put(&two)], &late[..]].concat())
             .unwrap();
-        assert_eq!(database.notes_of(JobId(17)).unwrap(), [edited.clone()]);
+        assert_eq!(database.notes_of(JobId(17)).unwrap(), std::slice::from_ref(&edited));
         // One that was deleted before it was stored.
         database.save_notes(&origin, &[NoteChange::Delete(NoteId::from_bits(9))]).unwrap();
         let deleted = [9, 2].map(|id| NoteChange::Delete(NoteId::from_bits(id)));
