@@ -14,6 +14,7 @@ pub mod driver_thread;
 pub mod hello;
 pub mod host;
 pub mod loop_event;
+pub mod notes;
 pub mod once;
 pub mod output;
 pub mod panics;

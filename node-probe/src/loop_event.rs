@@ -1,7 +1,7 @@
 //! Events that wake the probe's event loop.
 
 use crate::source::{Report, WorkerId};
-use nodeglass_protocol::probe::{Control, ProbeResponse, ProcessList};
+use nodeglass_protocol::probe::{Control, ProbeResponse, ProcessList, SpoolNotes};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::{
     io::{self, Read},
@@ -31,6 +31,8 @@ pub enum LoopEvent {
     ThreadFailed(String),
     /// Response to a request.
     Response(Box<ProbeResponse>),
+    /// New lines of spool files.
+    Notes(SpoolNotes),
     /// A newer probe of the same relay requests the handover.
     Successor(UnixStream),
 }

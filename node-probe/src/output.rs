@@ -66,6 +66,7 @@ enum Kind {
     /// Placeholder for dropped events.
     EventsLost,
     Response,
+    Notes,
     Bye,
 }
 
@@ -82,6 +83,7 @@ impl Kind {
             ProbeLine::Heartbeat(_) | ProbeLine::Piece(_) => Self::Heartbeat,
             ProbeLine::Event(_) => Self::Event,
             ProbeLine::Response(_) => Self::Response,
+            ProbeLine::Notes(_) => Self::Notes,
             ProbeLine::Bye(_) => Self::Bye,
         }
     }
@@ -131,6 +133,13 @@ impl OutputQueue {
         let mut bytes = Vec::new();
         encode(heartbeat, &mut bytes);
         self.offer_as(Kind::Heartbeat, bytes)
+    }
+
+    /// Queues notes if there is room; otherwise they are offered again.
+    pub fn offer_notes(&mut self, notes: &ProbeLine) -> bool {
+        let mut bytes = Vec::new();
+        encode(notes, &mut bytes);
+        self.offer_as(Kind::Notes, bytes)
     }
 
     fn offer_as(&mut self, kind: Kind, bytes: Vec<u8>) -> bool {
@@ -257,6 +266,11 @@ impl Output {
     /// Queues a heartbeat; see [`OutputQueue::offer_heartbeat`].
     pub fn offer_heartbeat(&self, heartbeat: &ProbeLine) -> bool {
         self.notify(self.shared.queue().offer_heartbeat(heartbeat))
+    }
+
+    /// Queues notes; see [`OutputQueue::offer_notes`].
+    pub fn offer_notes(&self, notes: &ProbeLine) -> bool {
+        self.notify(self.shared.queue().offer_notes(notes))
     }
 
     /// Wakes the output thread if a line was queued.

@@ -7,6 +7,7 @@
 pub mod bind;
 mod command;
 mod file;
+mod note;
 mod record;
 mod reports;
 mod requested;
@@ -16,6 +17,7 @@ mod value;
 
 pub use bind::BindAddr;
 pub use command::{ReadError, Request, read, settings};
+pub use note::{Moment, NoteOrder};
 pub use record::{RecordCommand, RecordOrder};
 pub use reports::{AuditForm, AuditOrder, Days, ExportForm, HistoryOrder, ReportForm, ReportOrder};
 pub(crate) use requested::whose;

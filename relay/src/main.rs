@@ -6,7 +6,7 @@ use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
 use nodeglass_relay::app::owner_commands::{NONE_RUNS, Remote};
 use nodeglass_relay::app::second_start::{self, SecondStart};
 use nodeglass_relay::app::terminal::{Style, Terminal};
-use nodeglass_relay::app::{self, audit_log, job_reports, owner_commands, terminal};
+use nodeglass_relay::app::{self, audit_log, job_reports, note_command, owner_commands, terminal};
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{self, Config, ReadError, RecordCommand, Request, Requested};
 use nodeglass_relay::log;
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Ok(Request::Retry { node, relay }) => {
             ask(relay, async move |relay| owner_commands::retry(relay, node).await)
         }
+        Ok(Request::Note(order)) => print(note_command::note(order)),
         Ok(Request::Report { order, webhook }) => print(job_reports::report(order, webhook)),
         Ok(Request::History(order)) => print(job_reports::history(order)),
         Ok(Request::Me { days }) => print(async move { job_reports::me(days) }),

@@ -5,6 +5,7 @@ mod cards;
 mod gallery;
 mod keyboard;
 mod long_table;
+mod notes;
 mod readings;
 mod reports;
 mod tunnel;

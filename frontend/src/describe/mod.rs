@@ -7,6 +7,7 @@ pub mod gpu;
 pub mod gpu_health;
 pub mod host;
 pub mod job;
+pub mod note;
 pub mod process;
 pub mod report;
 pub mod share;

@@ -3,6 +3,7 @@
 use super::{Fact, FactGroup};
 use crate::describe::fact::bytes;
 use crate::domain::text;
+use nodeglass_protocol::Text;
 use nodeglass_protocol::report::{Report, Throttled};
 
 /// A figure of a report.
@@ -243,9 +244,90 @@ impl Figure {
     }
 }
 
+/// Returns the texts of the notes that every one of these jobs has, in the order of the first one: where their
+/// courses can be aligned.
+pub fn common_notes(reports: &[Report]) -> Vec<Text> {
+    let Some((first, others)) = reports.split_first().filter(|(_, others)| !others.is_empty()) else {
+        return Vec::new();
+    };
+    let has = |report: &Report, text: &Text| report.notes.iter().any(|note| note.text == *text);
+    let mut texts = Vec::new();
+    for note in &first.notes {
+        if !texts.contains(&note.text) && others.iter().all(|other| has(other, &note.text)) {
+            texts.push(note.text.clone());
+        }
+    }
+    texts
+}
+
+/// Returns when a job has its first note with a text, in s since 1970.
+pub fn note_at_s(report: &Report, text: &Text) -> Option<i64> {
+    let note = report.notes.iter().find(|note| note.text == *text)?;
+    i64::try_from(note.at_ms / 1_000).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodeglass_protocol::JobId;
+    use nodeglass_protocol::note::{Note, NoteId, NoteSource};
+    use nodeglass_protocol::report::Totals;
+
+    /// A report of an hour from 1,000 s on, with notes at these times in s.
+    fn report_with(notes: &[(u64, &str)]) -> Report {
+        let note = |(at_s, text): &(u64, &str)| Note {
+            id: NoteId::from_bits(*at_s),
+            job: None,
+            node: None,
+            rank: None,
+            at_ms: at_s * 1_000,
+            text: (*text).into(),
+            source: NoteSource::Job,
+        };
+        Report {
+            job: JobId(17),
+            label: "17".into(),
+            name: "train".into(),
+            user: "alice".into(),
+            account: None,
+            partition: "gpu".into(),
+            state: "COMPLETED".into(),
+            exit: None,
+            accounting: None,
+            application: None,
+            is_final: true,
+            at_s: 4_600,
+            start_s: Some(1_000),
+            ended_s: Some(4_600),
+            elapsed_s: 3_600,
+            limit_s: None,
+            nodes: Vec::new(),
+            node_count: 1,
+            observed_pct: 100.0,
+            totals: Totals::default(),
+            gpus: Vec::new(),
+            advice: Vec::new(),
+            notes: notes.iter().map(note).collect(),
+        }
+    }
+
+    #[test]
+    fn courses_are_aligned_at_notes_that_every_job_has() {
+        let one = report_with(&[
+            (1_010, "epoch 1"),
+            (1_020, "loss is NaN"),
+            (2_000, "epoch 2"),
+            (2_500, "epoch 1"),
+        ]);
+        let other = report_with(&[(1_600, "epoch 2"), (1_300, "epoch 1")]);
+        let texts = common_notes(&[one.clone(), other.clone()]);
+        assert_eq!(texts, [Text::from("epoch 1"), "epoch 2".into()]);
+        assert_eq!(common_notes(&[one.clone()]), []);
+        assert_eq!(common_notes(&[one.clone(), other.clone(), report_with(&[])]), []);
+        assert_eq!(note_at_s(&one, &"epoch 1".into()), Some(1_010));
+        assert_eq!(note_at_s(&other, &"epoch 2".into()), Some(1_600));
+        assert_eq!(note_at_s(&other, &"loss is NaN".into()), None);
+    }
 
     #[test]
     fn a_difference_is_a_percentage_of_the_first_job() {

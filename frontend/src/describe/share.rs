@@ -25,11 +25,12 @@ pub const DURATIONS: [(&str, Option<u64>); 6] = [
 ];
 
 /// Parts that may be hidden: the field's name in a form, and a description.
-pub const HIDEABLE_PARTS: [(&str, &str); 4] = [
+pub const HIDEABLE_PARTS: [(&str, &str); 5] = [
     ("arguments", "process arguments"),
     ("paths", "paths of folders and files"),
     ("other_users", "other users' processes"),
     ("logs", "logs"),
+    ("notes", "notes"),
 ];
 
 /// Something that may be shared.
@@ -120,7 +121,7 @@ fn list_names(what: &str, names: impl ExactSizeIterator<Item = String>) -> Strin
 
 /// Describes what is hidden: `process arguments, logs`; empty if nothing is.
 pub fn hidden_text(parts: &HiddenParts) -> String {
-    let is_hidden = [parts.arguments, parts.paths, parts.other_users, parts.logs];
+    let is_hidden = [parts.arguments, parts.paths, parts.other_users, parts.logs, parts.notes];
     let hidden = HIDEABLE_PARTS
         .into_iter()
         .zip(is_hidden)
@@ -330,7 +331,8 @@ mod tests {
             "Hidden: process arguments, paths of folders and files, other users' processes, logs. \
              Process environments are never shared."
         );
-        terms.hidden = HiddenParts { logs: true, arguments: false, paths: false, other_users: false };
+        terms.hidden =
+            HiddenParts { logs: true, arguments: false, paths: false, other_users: false, notes: false };
         assert!(hidden_sentence(&terms).starts_with("Hidden: logs."));
         terms.hidden.logs = false;
         assert!(hidden_sentence(&terms).contains("environments"));

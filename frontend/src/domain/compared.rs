@@ -52,6 +52,11 @@ impl Part {
         (0 <= from_s && from_s < to_s).then_some(Self { from_s, to_s })
     }
 
+    /// Returns what follows a moment within it; `None` if the moment is not within it.
+    pub fn since(self, at_s: i64) -> Option<Self> {
+        (self.from_s <= at_s).then(|| Self::new(at_s, self.to_s)).flatten()
+    }
+
     /// Length in s.
     pub fn length_s(self) -> u64 {
         (self.to_s - self.from_s).unsigned_abs()
@@ -93,6 +98,12 @@ mod tests {
         for text in ["", "x", "17@", "17@5", "17@5..", "17@9..5", "17@5..5", "17@-5..5", "@1..2"] {
             assert_eq!(text.parse::<Compared>(), Err(()), "{text}");
         }
+    }
+
+    #[test]
+    fn a_part_is_followed_from_a_moment_within_it() {
+        assert_eq!(PART.since(1_200), Part::new(1_200, 1_600));
+        assert_eq!([PART.since(999), PART.since(1_600)], [None, None]);
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub enum Command {
     AllJobs,
     /// Shows the next item that needs attention.
     NextItem,
+    /// Notes something at the cursor of the graphs, or now.
+    Note,
     /// Switches to the next theme (light or dark).
     Theme,
     /// Switches to the next colour scheme of the charts.
@@ -72,6 +74,7 @@ pub const BINDINGS: &[Binding] = &[
     binding(&["i"], Command::About, "about the job: what SLURM knows"),
     binding(&["a"], Command::AllJobs, "all jobs"),
     binding(&["n"], Command::NextItem, "next problem that needs attention"),
+    binding(&["N"], Command::Note, "note something, at the time pointed at"),
     binding(&["/"], Command::Filter, "filter a table or search a log; Esc clears, Enter goes on"),
     binding(&["C"], Command::Columns, "columns of a table"),
     binding(&["y"], Command::Copy, "copy or download a table"),
@@ -111,7 +114,8 @@ pub const FOCUS_BINDINGS: &[(&str, &[Keys])] = &[
 
 /// Returns the shortcuts available to a viewer.
 pub fn bindings(is_owner: bool) -> impl Iterator<Item = &'static Binding> {
-    BINDINGS.iter().filter(move |binding| is_owner || binding.command != Command::Share)
+    let of_owner = |command| matches!(command, Command::Share | Command::Note);
+    BINDINGS.iter().filter(move |binding| is_owner || !of_owner(binding.command))
 }
 
 impl Command {
@@ -157,7 +161,7 @@ mod tests {
     fn a_guest_is_not_offered_the_owners_keys() {
         let shares = |is_owner| bindings(is_owner).any(|binding| binding.command == Command::Share);
         assert!(shares(true) && !shares(false));
-        assert_eq!(bindings(false).count(), BINDINGS.len() - 1);
+        assert_eq!(bindings(false).count(), BINDINGS.len() - 2);
     }
 
     #[test]

@@ -98,6 +98,11 @@ impl Fleet {
         self.clock().wall_s(page_ms)
     }
 
+    /// Returns how far the cluster's time of day, in ms since 1970, is ahead of the relay's clock.
+    pub fn wall_ahead_ms(&self) -> i64 {
+        self.clock().wall_ahead_ms()
+    }
+
     /// Selects the topic to show in full and drops the previous one.
     pub fn show_detail(&self, topic: Option<Topic>) {
         let same =

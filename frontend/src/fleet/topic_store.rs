@@ -32,6 +32,7 @@ struct Inner {
     relay: ArcTrigger,
     audit_log: ArcTrigger,
     sharing: ArcTrigger,
+    notes: ArcTrigger,
     changed: ArcTrigger,
     nodes: ArcRwSignal<Vec<NodeCell>>,
     comparison: Mutex<Comparison>,
@@ -94,6 +95,7 @@ impl TopicStore {
             relay: ArcTrigger::new(),
             audit_log: ArcTrigger::new(),
             sharing: ArcTrigger::new(),
+            notes: ArcTrigger::new(),
             changed: ArcTrigger::new(),
             nodes: ArcRwSignal::new(Vec::new()),
             comparison: Mutex::default(),
@@ -139,6 +141,11 @@ impl TopicStore {
     /// Changes with the shares and their visitors.
     pub fn sharing(&self) -> &ArcTrigger {
         &self.0.sharing
+    }
+
+    /// Changes with the notes.
+    pub fn notes(&self) -> &ArcTrigger {
+        &self.0.notes
     }
 
     /// Notified once per frame in which anything changed, for lists that poll revisions.
@@ -330,6 +337,7 @@ impl TopicStore {
             ChangedPart::Relay => self.0.relay.notify(),
             ChangedPart::AuditLog => self.0.audit_log.notify(),
             ChangedPart::Sharing => self.0.sharing.notify(),
+            ChangedPart::Notes => self.0.notes.notify(),
             ChangedPart::Health(node) => at(node, &|cell| cell.gpu_health().notify()),
             ChangedPart::JobUsage(node) => at(node, &|cell| {
                 cell.usage_jobs().notify();
@@ -379,6 +387,7 @@ impl TopicStore {
         self.0.relay.notify();
         self.0.audit_log.notify();
         self.0.sharing.notify();
+        self.0.notes.notify();
         cells.iter().for_each(NodeCell::notify_all);
         self.0.changed.notify();
     }

@@ -14,12 +14,13 @@ use crate::state::address::Address;
 use crate::state::attention::Attention;
 use crate::state::settings::Settings;
 use leptos::prelude::*;
-use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Role;
+use nodeglass_protocol::note::{Note, NoteId};
 use nodeglass_protocol::picture::{Link, NodePicture};
 use nodeglass_protocol::request::{LogRef, Request, Response};
 use nodeglass_protocol::share::{Scope, ShareTerms};
+use nodeglass_protocol::{JobId, NodeName};
 use std::sync::Arc;
 
 /// The outcome of an action, shown for a while.
@@ -31,6 +32,21 @@ pub struct Toast {
     pub text: String,
     /// Whether the action succeeded.
     pub is_good: bool,
+}
+
+/// A note that is being written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoteDraft {
+    /// The note that is edited; `None` for a new one.
+    pub id: Option<NoteId>,
+    /// Its job.
+    pub job: Option<JobId>,
+    /// Its node.
+    pub node: Option<NodeName>,
+    /// When it applies, in ms since 1970.
+    pub at_ms: u64,
+    /// What it says so far.
+    pub text: String,
 }
 
 /// The part of the sheet for sharing that gets the focus.
@@ -66,6 +82,8 @@ pub struct Page {
     pub assessment: RwSignal<u64>,
     /// When the job of the route ended, by the relay's clock in ms: its graphs end there. `None` while it runs.
     pub ended_ms: Memo<Option<u64>>,
+    /// The moment under the cursor of the graphs, in ms of the relay's clock.
+    pub cursor: RwSignal<Option<u64>>,
     /// Work that is spread over frames.
     pub frames: FrameQueue,
     /// Whether the help is open.
@@ -80,6 +98,12 @@ pub struct Page {
     pub drawer: RwSignal<bool>,
     /// The action that awaits confirmation.
     pub pending_action: RwSignal<Option<PendingAction>>,
+    /// The notes of the topic that is shown in full, or else of the whole cluster, by time.
+    pub notes: Memo<Arc<Vec<Note>>>,
+    /// Their times, in ms of the relay's clock.
+    pub note_times: Memo<Arc<Vec<i64>>>,
+    /// The note that is being written.
+    pub note_draft: RwSignal<Option<NoteDraft>>,
     /// The outcomes of the last actions.
     pub toasts: RwSignal<Vec<Toast>>,
     /// Whether a service worker was found here and removed.
@@ -126,6 +150,24 @@ impl Page {
         });
         let several_users = Memo::new(move |_| jobs.with(|jobs| other_users::are_of_several(jobs)));
         let ended_ms = end_of_job(&fleet, route, jobs);
+        let notes = Memo::new({
+            let fleet = fleet.clone();
+            move |_| {
+                let store = fleet.detail().unwrap_or_else(|| fleet.overview().clone());
+                store.notes().track();
+                Arc::new(store.read(|picture| picture.notes.clone()))
+            }
+        });
+        let note_times = Memo::new({
+            let fleet = fleet.clone();
+            move |_| {
+                // The clocks are known with the first message.
+                fleet.welcome();
+                let ahead_ms = fleet.wall_ahead_ms();
+                let relay_ms = |note: &Note| note.at_ms.cast_signed().saturating_sub(ahead_ms);
+                Arc::new(notes.with(|notes| notes.iter().map(relay_ms).collect::<Vec<_>>()))
+            }
+        });
         let closed = || RwSignal::new(false);
         let (help, command_palette, settings_open, drawer) = (closed(), closed(), closed(), closed());
         let attention = Attention::new(&fleet, &feed, assessment);
@@ -141,6 +183,7 @@ impl Page {
             step,
             assessment,
             ended_ms,
+            cursor: RwSignal::new(None),
             frames,
             help,
             command_palette,
@@ -148,6 +191,9 @@ impl Page {
             sharing: RwSignal::new(None),
             drawer,
             pending_action,
+            notes,
+            note_times,
+            note_draft: RwSignal::new(None),
             toasts,
             removed_worker: RwSignal::new(false),
             attention,
@@ -190,6 +236,32 @@ impl Page {
     /// Asks the user to confirm an action.
     pub fn propose(&self, pending_action: PendingAction) {
         self.pending_action.set(Some(pending_action));
+    }
+
+    /// Returns whether the viewer may write notes: the owner, unless a recording is played.
+    pub fn may_note(&self) -> bool {
+        let overview = self.fleet.overview();
+        overview.relay().track();
+        self.is_owner() && overview.read(|picture| picture.relay.replay.is_none())
+    }
+
+    /// Begins a note at a moment, in ms of the relay's clock, or at the end of the graphs: about the job or the node of
+    /// the route, if there is one.
+    pub fn draft_note(&self, at_ms: Option<u64>) {
+        if !untrack(|| self.may_note()) {
+            return;
+        }
+        let route = self.route.get_untracked();
+        let job = route.job();
+        let node = match &route {
+            Route::Node(name) if job.is_none() => Some(name.clone()),
+            _ => None,
+        };
+        let end_ms =
+            || self.ended_ms.get_untracked().unwrap_or_else(|| self.fleet.relay_ms(platform::now_ms()));
+        let at_ms = at_ms.unwrap_or_else(end_ms).cast_signed();
+        let at_ms = at_ms.saturating_add(self.fleet.wall_ahead_ms()).max(0).unsigned_abs();
+        self.note_draft.set(Some(NoteDraft { id: None, job, node, at_ms, text: String::new() }));
     }
 
     /// Returns whether the viewer may act: only then are actions shown.

@@ -4,7 +4,7 @@ use crate::chart::{Placement, Range, Window};
 use crate::domain::metric::Metric;
 use crate::domain::query::RANGE;
 use crate::domain::text;
-use crate::fleet::{Fleet, TopicStore};
+use crate::fleet::TopicStore;
 use crate::platform::{self, Listener};
 use crate::state::page::Page;
 use leptos::prelude::*;
@@ -57,7 +57,7 @@ impl Time {
         let time = Self {
             page: page.clone(),
             range: RwSignal::new(Range::default()),
-            cursor: RwSignal::new(None),
+            cursor: page.cursor,
             hovered: RwSignal::new(None),
             pinned: RwSignal::new(None),
             metric: RwSignal::new(Metric::default()),
@@ -121,9 +121,9 @@ impl Time {
         expect_context()
     }
 
-    /// Returns the fleet whose time it is.
-    pub fn fleet(&self) -> Fleet {
-        self.page.fleet.clone()
+    /// The page.
+    pub fn page(&self) -> &Page {
+        &self.page
     }
 
     /// Returns the time range.

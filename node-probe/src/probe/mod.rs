@@ -156,6 +156,7 @@ impl Probe {
             LoopEvent::Report(..) => {}
             LoopEvent::ThreadFailed(why) => return Some(End::Failed(why)),
             LoopEvent::Processes(list) => self.engine.handle_processes(list),
+            LoopEvent::Notes(notes) => self.engine.handle_notes(notes),
             LoopEvent::Response(response) => self.engine.handle_response(*response),
             LoopEvent::InputEnded => self.engine.orphan("stdin was closed"),
             LoopEvent::OutputClosed => self.engine.orphan("stdout was closed"),

@@ -6,11 +6,13 @@ use crate::{
     driver_thread::{DriverStatus, DriverThread, DriverTimings, ReadRequest, SourceConfig},
     host::{Host, HostReadings},
     loop_event::LoopEvent,
+    notes::NoteReader,
     output::Output,
     process::Inspector,
     requests::RequestHandler,
     source::{GpuProcessList, Inventory, WorkerId},
 };
+use nodeglass_protocol::JobId;
 use nodeglass_protocol::probe::{ProbeLine, ProbeResponse};
 use nodeglass_protocol::request::ProbeRequest;
 use std::{
@@ -28,6 +30,7 @@ pub(super) struct Node {
     output: Output,
     host: Host,
     request_handler: RequestHandler,
+    notes: NoteReader,
 }
 
 impl Node {
@@ -48,6 +51,7 @@ impl Node {
             started: Instant::now(),
             output: Output::start(events.clone())?,
             request_handler: RequestHandler::new(events.clone()),
+            notes: NoteReader::start(events.clone())?,
             inspector: Inspector::start(events)?,
             host: Host::new(),
         })
@@ -111,6 +115,10 @@ impl Environment for Node {
         self.request_handler.handle(number, request)
     }
 
+    fn read_notes(&mut self, jobs: &[JobId]) {
+        self.notes.request(jobs);
+    }
+
     fn print(&mut self, line: &ProbeLine) {
         self.output.print(line);
     }
@@ -125,5 +133,9 @@ impl Environment for Node {
 
     fn offer_heartbeat(&mut self, heartbeat: &ProbeLine) -> bool {
         self.output.offer_heartbeat(heartbeat)
+    }
+
+    fn offer_notes(&mut self, notes: &ProbeLine) -> bool {
+        self.output.offer_notes(notes)
     }
 }

@@ -11,6 +11,7 @@ mod host;
 mod intel;
 mod inventory;
 mod misbehaving;
+mod notes;
 mod once;
 mod panics;
 mod pcie;

@@ -3,6 +3,7 @@
 use super::change::{Change, Readings};
 use super::codec;
 use super::message::{Delta, Histories};
+use crate::note::{self, Note};
 use crate::picture::{ApplyError, ChangedPart, NodePicture, Picture};
 
 impl Picture {
@@ -63,6 +64,14 @@ impl Picture {
             Change::Sharing(sharing) => {
                 self.sharing.clone_from(sharing);
                 changed(ChangedPart::Sharing);
+            }
+            Change::Notes { removed, changed: notes } => {
+                let is_replaced =
+                    |note: &Note| removed.contains(&note.id) || notes.iter().any(|new| new.id == note.id);
+                self.notes.retain(|note| !is_replaced(note));
+                self.notes.extend(notes.iter().cloned());
+                self.notes.sort_unstable_by_key(note::order);
+                changed(ChangedPart::Notes);
             }
             Change::Head { node, head } => {
                 self.node_mut(*node)?.head.clone_from(&**head);

@@ -4,6 +4,7 @@ use super::detail::{DetailLevel, MAX_LINKS};
 use crate::field::{Cell, Field, NamedCells, ROW_WIDTH};
 use crate::gpu::NvLink;
 use crate::job::Job;
+use crate::note::{Note, NoteId};
 use crate::picture::{
     ApplyError, ChangedPart, GpuHealth, GpuPicture, History, JobUsagePicture, NodeHead, NodePicture, Picture,
     ProcessPicture, RelayStatus,
@@ -78,6 +79,13 @@ pub enum Change {
     },
     /// Active shares and connected viewers; owner only.
     Sharing(Sharing),
+    /// Changed notes.
+    Notes {
+        /// Notes that are no longer in the picture.
+        removed: Vec<NoteId>,
+        /// Notes that are new or have changed.
+        changed: Vec<Note>,
+    },
 }
 
 /// Changed health of one GPU.

@@ -3,6 +3,7 @@
 
 use super::topic::Topic;
 use crate::job::Job;
+use crate::note::Note;
 use crate::picture::{NodePicture, Picture, RelayStatus};
 use crate::request::AuditEntry;
 use crate::share::Sharing;
@@ -27,9 +28,9 @@ pub struct SnapshotWriter<'a, N> {
 
 impl<N: Fn(usize) -> NodePicture> Serialize for SnapshotWriter<'_, N> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Picture { at_ms, relay, jobs, audit_log, sharing, nodes: _ } = self.picture;
+        let Picture { at_ms, relay, jobs, audit_log, sharing, nodes: _, notes } = self.picture;
         let nodes = NodesWriter { count: self.count, node: &self.node };
-        let picture = PictureWriter { at_ms: *at_ms, relay, jobs, audit_log, sharing, nodes };
+        let picture = PictureWriter { at_ms: *at_ms, relay, jobs, audit_log, sharing, nodes, notes };
         let parts = Parts { topic: self.topic, number: self.number, seq: self.seq, picture };
         serializer.serialize_newtype_variant("ServerMessage", SNAPSHOT, "snapshot", &parts)
     }
@@ -56,6 +57,7 @@ struct PictureWriter<'a, N> {
     audit_log: &'a [AuditEntry],
     sharing: &'a Sharing,
     nodes: N,
+    notes: &'a [Note],
 }
 
 struct NodesWriter<'a, N> {

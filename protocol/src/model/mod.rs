@@ -8,6 +8,7 @@ pub mod history;
 pub mod host;
 pub mod job;
 pub mod job_devices;
+pub mod note;
 pub mod picture;
 pub mod process;
 pub mod range;

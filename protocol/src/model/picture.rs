@@ -8,6 +8,7 @@ pub use crate::source::{SourceState, SourceVersions};
 use crate::cluster::ClusterSummary;
 use crate::field::{Field, FullScale, ROW_WIDTH, Row};
 use crate::job::Job;
+use crate::note::Note;
 use crate::replay::ReplayStatus;
 use crate::request::AuditEntry;
 use crate::share::Sharing;
@@ -31,6 +32,10 @@ pub struct Picture {
     pub sharing: Sharing,
     /// Nodes of this topic.
     pub nodes: Vec<NodePicture>,
+    /// Notes of this topic, by time: in the overview those of the whole cluster, otherwise also those of the job,
+    /// or of the node and the jobs on it.
+    #[serde(default)]
+    pub notes: Vec<Note>,
 }
 
 /// State of one node.
@@ -420,6 +425,8 @@ pub enum ChangedPart {
     AuditLog,
     /// [`Picture::sharing`].
     Sharing,
+    /// [`Picture::notes`].
+    Notes,
     /// The set of nodes.
     Nodes,
     /// A node's head.

@@ -1,5 +1,6 @@
 //! What a job did with what it was given: the report of a job, and sums over many.
 
+use crate::note::Note;
 use crate::{GpuUuid, JobId, NodeName, Text};
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +84,9 @@ pub struct Report {
     pub gpus: Vec<GpuReport>,
     /// What would have fitted the job better.
     pub advice: Vec<Advice>,
+    /// Notes of the job, by time, from its submission on.
+    #[serde(default)]
+    pub notes: Vec<Note>,
 }
 
 /// Sums over all GPUs and nodes of a job.

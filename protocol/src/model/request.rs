@@ -1,6 +1,7 @@
 //! Requests with a single response: process details, signals, job control, log tails.
 
 use crate::audit::AuditLog;
+use crate::note::{NoteRequest, SavedNote};
 use crate::process::ProcessDetail;
 use crate::replay::ReplayCommand;
 use crate::share::{ShareId, ShareLink, ShareRequest};
@@ -62,6 +63,8 @@ pub enum Request {
     },
     /// Posts the report of a job to the webhook that the relay's settings name.
     SendReport(JobId),
+    /// Adds, changes or deletes a note. Not an action: it changes nothing on the cluster.
+    Note(NoteRequest),
 }
 
 /// Target of a retry.
@@ -136,6 +139,8 @@ pub enum Response {
     Share(Box<ShareLink>),
     /// The audit log.
     Audit(Box<AuditLog>),
+    /// A note that was added or changed.
+    Note(Box<SavedNote>),
 }
 
 /// A request of a relay to a probe.

@@ -84,11 +84,13 @@ pub struct HiddenParts {
     pub other_users: bool,
     /// Job logs.
     pub logs: bool,
+    /// Notes. Those of a shared job are shown by default: they are written to be read beside its graphs.
+    pub notes: bool,
 }
 
 impl Default for HiddenParts {
     fn default() -> Self {
-        Self { arguments: true, paths: true, other_users: true, logs: true }
+        Self { arguments: true, paths: true, other_users: true, logs: true, notes: false }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Control lines that a relay sends to a probe.
 
+use crate::JobId;
 use crate::request::ProbeRequest;
 use serde::{Deserialize, Serialize};
 
@@ -37,4 +38,9 @@ pub enum Control {
     },
     /// Exit now.
     Stop,
+    /// Sets the jobs whose spool files are read.
+    Notes {
+        /// Jobs on the node.
+        jobs: Vec<JobId>,
+    },
 }

@@ -167,6 +167,7 @@ impl From<ProbeLine> for ParsedLine {
             ProbeLine::Response(response) => Self::Response(response),
             ProbeLine::Bye(bye) => Self::Bye(bye),
             ProbeLine::Piece(piece) => Self::Piece(piece),
+            ProbeLine::Notes(notes) => Self::Notes(notes),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::job_devices::JobDevices;
 use crate::process::{ProcessFacts, ProcessGap, ProcessReadings};
 use crate::request::Response;
 use crate::source::SourceState;
-use crate::{GpuUuid, Reading, Text, version::VersionRange};
+use crate::{GpuUuid, JobId, Reading, Text, version::VersionRange};
 use serde::{Deserialize, Serialize};
 
 /// One line from the probe, generic over the representation of samples and process readings, which
@@ -38,6 +38,8 @@ pub enum ProbeLine<S = Sample, V = ProcessListReadings> {
     Bye(Bye),
     /// Fragment of a line longer than [`super::MAX_LINE`].
     Piece(Piece),
+    /// Notes that jobs wrote.
+    Notes(SpoolNotes),
 }
 
 /// Fragment of a line longer than [`super::MAX_LINE`]. The concatenated texts of all pieces are that line
@@ -256,6 +258,34 @@ pub struct Event {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xid: Option<u64>,
     /// Message for the user.
+    pub text: Text,
+}
+
+/// New lines of the spool files of jobs, at most [`crate::note::MAX_PER_LINE`].
+///
+/// A probe sends each line of a file at least once, and all of them again after its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpoolNotes {
+    /// The lines, in the order of each file.
+    pub notes: Vec<SpoolNote>,
+    /// What of the spool is not read and why, a complete sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Text>,
+}
+
+/// One line of a spool file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpoolNote {
+    /// The job that the file is named after.
+    pub job: JobId,
+    /// What follows the job and a dot in the file's name, such as the rank; empty for the job's own file.
+    #[serde(default)]
+    pub suffix: Text,
+    /// Offset of the line in its file, in bytes.
+    pub offset: u64,
+    /// `CLOCK_BOOTTIME` when the file was last written before the line was read, in ns.
+    pub mono_ns: u64,
+    /// The line.
     pub text: Text,
 }
 

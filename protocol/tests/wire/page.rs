@@ -6,6 +6,7 @@ use nodeglass_protocol::JobId;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Key, LEN, Nonce};
 use nodeglass_protocol::live::{ClientMessage, KeyId, ServerMessage, Topic};
+use nodeglass_protocol::note::{NewNote, NoteEdit, NoteId, NoteRequest, NoteSource};
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::replay::ReplayCommand;
 use nodeglass_protocol::report::ReportQuery;
@@ -60,6 +61,18 @@ fn messages_of_the_page() {
         Request::Retry(RetryTarget::Everything),
         Request::Replay(ReplayCommand::Speed(400)),
         Request::Replay(ReplayCommand::Seek(691_230_500)),
+        Request::Note(NoteRequest::Add(NewNote {
+            job: Some(JobId(17)),
+            node: None,
+            at_ms: Some(1_700_000_100_000),
+            text: "epoch 3".into(),
+            source: NoteSource::Page,
+        })),
+        Request::Note(NoteRequest::Edit {
+            id: NoteId::from_bits(4_711),
+            edit: NoteEdit { text: Some("epoch 4".into()), at_ms: None },
+        }),
+        Request::Note(NoteRequest::Delete(NoteId::from_bits(4_711))),
     ];
     both("requests", &requests.map(|request| ClientMessage::Request { number: 5, request }).to_vec());
     both("request-report", &ClientMessage::Request { number: 9, request: Request::SendReport(JobId(17)) });

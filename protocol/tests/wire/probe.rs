@@ -8,7 +8,7 @@ use nodeglass_protocol::host::{HostSample, JobReadings, JobUsage};
 use nodeglass_protocol::probe::{
     Bye, Control, Event, GpuGap, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, JobDevices,
     LinkRates, Piece, ProbeLine, ProbeResponse, ProcessGap, ProcessList, ProcessListReadings, ProcessSample,
-    Sample,
+    Sample, SpoolNote, SpoolNotes,
 };
 use nodeglass_protocol::process::ProcessReadings;
 use nodeglass_protocol::request::{Audience, ProbeRequest, Response, Signal};
@@ -114,6 +114,15 @@ fn lines_of_the_probe() {
             text: "GPU has fallen off the bus".into(),
         }),
     );
+    let note = SpoolNote {
+        job: JobId(17),
+        suffix: "3".into(),
+        offset: 120,
+        mono_ns: 81_200_000_000,
+        text: "epoch 3".into(),
+    };
+    let problem = Some("~/.nodeglass-notes/17.4 is a pipe, not a regular file".into());
+    frozen("probe-notes", json, &ProbeLine::<Sample>::Notes(SpoolNotes { notes: vec![note], problem }));
     let piece = Piece { line: 1, part: 0, parts: 2, text: "{\"processes\":".to_owned() };
     frozen("probe-piece", json, &ProbeLine::<Sample>::Piece(piece));
     frozen("probe-bye", json, &ProbeLine::<Sample>::Bye(Bye { reason: "stdin was closed".into() }));
@@ -130,6 +139,7 @@ fn lines_of_the_relay() {
             Control::Interval { ms: 1_000, phase_ms: 120 },
             Control::Backfill { stream: 99, after_seq: 7 },
             Control::Stop,
+            Control::Notes { jobs: vec![JobId(17), JobId(18)] },
             Control::Request {
                 number: 1,
                 request: ProbeRequest::Process { process: reference(), environment: true },

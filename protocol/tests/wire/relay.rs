@@ -1,8 +1,8 @@
 //! Messages of the relay to the page: snapshots, changes, responses.
 
 use crate::values::{
-    audit_entry, audit_log, exchange, gpu, health_changes, history, job, node, node_name, process, share,
-    share_link, sharing, status, usage,
+    audit_entry, audit_log, exchange, gpu, health_changes, history, job, node, node_name, note, process,
+    share, share_link, sharing, status, usage,
 };
 use crate::{both, frozen};
 use nodeglass_protocol::field::NamedCells;
@@ -15,6 +15,7 @@ use nodeglass_protocol::live::{
     Change, CloseReason, Delta, Downtime, Histories, Mode, NodeReadings, Readings, Role, RowReadings,
     ServerMessage, Snapshot, SnapshotWriter, Topic, Welcome,
 };
+use nodeglass_protocol::note::{NoteId, SavedNote};
 use nodeglass_protocol::picture::{Link, Picture};
 use nodeglass_protocol::process::{ProcessDetail, RelatedProcess, Variable};
 use nodeglass_protocol::range::{GpuRange, NodeRange, RangeHistory, Summaries, Summary};
@@ -57,6 +58,7 @@ fn messages_of_the_relay() {
         audit_log: vec![audit_entry()],
         sharing: sharing(),
         nodes: vec![node()],
+        notes: vec![note()],
     };
     let snapshot = Snapshot { topic: Topic::Overview, number: 1, seq: 9, picture };
     let written = SnapshotWriter {
@@ -127,6 +129,7 @@ fn responses_of_the_relay() {
         ("response-tail", Response::Tail(tail.clone())),
         ("response-share", Response::Share(Box::new(share_link()))),
         ("response-audit", Response::Audit(Box::new(audit_log()))),
+        ("response-note", Response::Note(Box::new(SavedNote { note: note(), is_stored: true }))),
     ] {
         both(name, &ServerMessage::Response { number: 5, response });
     }
@@ -149,6 +152,7 @@ fn every_kind_of_change() {
         Change::Cores { node: 0, cores: vec![7, 93] },
         Change::History { node: 0, history: node().history },
         Change::Sharing(sharing()),
+        Change::Notes { removed: vec![NoteId::from_bits(8)], changed: vec![note()] },
     ];
     both("delta", &ServerMessage::Delta(Delta { topic: 1, seq: 10, elapsed_ms: 1_000, changes }));
     let rows = vec![
@@ -286,6 +290,7 @@ fn report() -> Report {
         }),
         gpus: vec![gpu],
         advice: vec![advice],
+        notes: vec![note()],
     }
 }
 

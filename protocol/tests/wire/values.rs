@@ -9,6 +9,7 @@ use nodeglass_protocol::gpu::{
 use nodeglass_protocol::handshake::{Exchange, LEN, Nonce};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::live::HealthChange;
+use nodeglass_protocol::note::{Note, NoteId, NoteSource};
 use nodeglass_protocol::picture::{
     Evidence, GpuEvent, GpuPicture, History, JobUsagePicture, JobsHealth, LauncherStatus, Link, NodeFacts,
     NodeHead, NodePicture, Owner, ProcessPicture, RelayStatus,
@@ -117,6 +118,18 @@ pub fn facts() -> GpuFacts {
         }),
         virtualization: Reading::Value(Virtualization::VgpuHost),
         ..GpuFacts::new(uuid(), 1)
+    }
+}
+
+pub fn note() -> Note {
+    Note {
+        id: NoteId::from_bits(4_711),
+        job: Some(JobId(17)),
+        node: Some(node_name()),
+        rank: Some(3),
+        at_ms: 1_700_000_100_000,
+        text: "epoch 3".into(),
+        source: NoteSource::Job,
     }
 }
 

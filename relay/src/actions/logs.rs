@@ -298,9 +298,11 @@ impl TailTask {
                 (self.location, self.after) = (Location::Node, tail.end);
                 return Ok(tail);
             }
-            Response::Done(_) | Response::Process(_) | Response::Share(_) | Response::Audit(_) => {
-                "its probe sent a response of another kind".to_owned()
-            }
+            Response::Done(_)
+            | Response::Process(_)
+            | Response::Share(_)
+            | Response::Audit(_)
+            | Response::Note(_) => "its probe sent a response of another kind".to_owned(),
         };
         match local_miss.older {
             Some(read) => Ok(self.found(read)),

@@ -10,7 +10,7 @@ mod logs;
 pub use logs::{FollowedLog, Logs, Recipient};
 
 use crate::clock::Clock;
-use crate::fleet::Event;
+use crate::fleet::{Event, NoteChange};
 use crate::live::Hub;
 use crate::nodes::Probes;
 use crate::recording::PlayerControl;
@@ -19,6 +19,7 @@ use crate::share::{ShareError, Shares, Viewer};
 use crate::slurm::{JobController, PollReason, PollTrigger};
 use crate::store::{AuditRecorder, JobStore};
 use crate::webhook::Webhook;
+use nodeglass_protocol::note::{NoteRequest, SavedNote};
 use nodeglass_protocol::request::{
     AuditEntry, JobAction, ProbeRequest, ProcessRef, Request, Response, RetryTarget, Signal,
 };
@@ -134,6 +135,13 @@ impl ActionService {
                 Ok(None) => Response::Refused("the audit log cannot be read; see the relay's log".into()),
                 Err(_) => Response::Refused("the database does not respond; try again later".into()),
             },
+            Request::Note(_) if self.player.is_some() => {
+                Response::Refused("a recording is played, to which no notes can be added".into())
+            }
+            Request::Note(request) => {
+                let deps = self.deps.clone();
+                run_detached(async move { deps.note(request).await }).await
+            }
             Request::Replay(command) => match &self.player {
                 None => Response::Refused("this relay watches a cluster; it plays no recording".into()),
                 Some(player) => match player.apply(command).await {
@@ -217,6 +225,20 @@ impl Deps {
         entry
     }
 
+    /// Allowed on a read-only relay, as it changes nothing on the cluster.
+    async fn note(&self, request: NoteRequest) -> Response {
+        match self.hub.note(request).await {
+            Ok((NoteChange::Put(note) | NoteChange::Add(note), is_stored)) => {
+                Response::Note(Box::new(SavedNote { note, is_stored }))
+            }
+            Ok((NoteChange::Delete(_), true)) => Response::Done("the note was deleted".into()),
+            Ok((NoteChange::Delete(_), false)) => {
+                Response::Done("the note was deleted, but this could not be stored yet".into())
+            }
+            Err(why) => Response::Refused(why),
+        }
+    }
+
     async fn signal(&self, node: NodeName, process: ProcessRef, signal: Signal) -> Response {
         let what = format!("{} to {} on {node}", signal.name(), process.pid);
         let response = self.probes.request(&node, ProbeRequest::Signal { process, signal }).await;
@@ -288,9 +310,11 @@ impl Deps {
         let (done, outcome) = match response {
             Response::Done(outcome) => (true, outcome.clone()),
             Response::Refused(why) => (false, why.clone()),
-            Response::Process(_) | Response::Tail(_) | Response::Share(_) | Response::Audit(_) => {
-                (false, "unexpected response".into())
-            }
+            Response::Process(_)
+            | Response::Tail(_)
+            | Response::Share(_)
+            | Response::Audit(_)
+            | Response::Note(_) => (false, "unexpected response".into()),
         };
         tracing::info!(action.what = %what, action.outcome = %outcome, action.done = done, "action requested");
         let entry = self.store_entry(what, outcome, done);

@@ -12,6 +12,7 @@ use crate::state_dir::StateDir;
 use crate::store::Database;
 use crate::webhook::Webhook;
 use anyhow::{Context as _, bail};
+use nodeglass_protocol::note::Note;
 use nodeglass_protocol::{JobId, Text};
 use std::io::IsTerminal as _;
 
@@ -21,11 +22,11 @@ use std::io::IsTerminal as _;
 /// A complete sentence for the user.
 pub async fn report(order: ReportOrder, webhook: Option<Webhook>) -> anyhow::Result<String> {
     let ReportOrder { job, format, .. } = order;
-    let stored = match database()? {
-        Some(database) => database.job(job)?,
-        None => None,
+    let (stored, notes) = match database()? {
+        Some(database) => (database.job(job)?, database.notes_of(job)?),
+        None => (None, Vec::new()),
     };
-    let (report, note) = newest(job, stored).await?;
+    let (report, note) = newest(job, stored, notes).await?;
     match webhook {
         Some(webhook) => {
             let sent = report_webhook::post(&webhook, &report).await.map_err(anyhow::Error::msg)?;
@@ -82,9 +83,13 @@ pub fn me(days: u32) -> anyhow::Result<String> {
 
 /// The report of an ended job from the database; of another one from a running relay, else what was stored last,
 /// with a sentence about which it is.
-async fn newest(job: JobId, stored: Option<JobRecord>) -> anyhow::Result<(Report, Option<String>)> {
+async fn newest(
+    job: JobId,
+    stored: Option<JobRecord>,
+    notes: Vec<Note>,
+) -> anyhow::Result<(Report, Option<String>)> {
     if let Some(record) = stored.as_ref().filter(|record| record.is_final) {
-        return Ok((record.report(), None));
+        return Ok((record.report_with(notes), None));
     }
     for relay in Remote::list()? {
         if let Ok(report) = relay.report(job).await {
@@ -97,7 +102,7 @@ async fn newest(job: JobId, stored: Option<JobRecord>) -> anyhow::Result<(Report
     };
     let at = LocalTime::of(u64::try_from(record.at_s).unwrap_or(0)).seen_from(&now());
     let note = format!("No running relay sees this job; this is what was stored last, {at}.");
-    Ok((record.report(), Some(note)))
+    Ok((record.report_with(notes), Some(note)))
 }
 
 fn now() -> LocalTime {

@@ -138,8 +138,7 @@ impl Remote {
     /// # Errors
     /// A complete sentence for the user.
     pub async fn report(&self, job: JobId) -> anyhow::Result<Report> {
-        let answer = self.request(Method::GET, &format!("/api/v1/jobs/{job}/report"), String::new()).await?;
-        serde_json::from_slice(&answer).context(UNKNOWN_FORMAT)
+        self.json(Method::GET, &format!("/api/v1/jobs/{job}/report"), String::new()).await
     }
 
     /// The option that selects it again, with a space before it; empty if none is needed.
@@ -169,7 +168,24 @@ impl Remote {
         self.request(method, &format!("/api/v1/shares{path}"), body).await
     }
 
-    async fn request(&self, method: Method, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
+    /// Sends a request and parses the response.
+    ///
+    /// # Errors
+    /// A complete sentence for the user.
+    pub(super) async fn json<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> anyhow::Result<T> {
+        serde_json::from_slice(&self.request(method, path, body).await?).context(UNKNOWN_FORMAT)
+    }
+
+    /// Sends a request and returns the response.
+    ///
+    /// # Errors
+    /// A complete sentence for the user.
+    pub(super) async fn request(&self, method: Method, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
         let socket = self.dir.socket(&key_file::socket_name(self.running.pid));
         let exchange = async {
             let stream = UnixStream::connect(&socket).await?;

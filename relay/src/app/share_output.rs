@@ -80,6 +80,7 @@ fn hidden(hidden: HiddenParts) -> String {
         (hidden.paths, "paths"),
         (hidden.other_users, "users"),
         (hidden.logs, "logs"),
+        (hidden.notes, "notes"),
     ];
     let hidden: Vec<_> = what.into_iter().filter_map(|(hidden, what)| hidden.then_some(what)).collect();
     if hidden.is_empty() { "-".to_owned() } else { hidden.join(", ") }

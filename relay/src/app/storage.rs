@@ -9,7 +9,7 @@ use crate::history::Span;
 use crate::recording::{Info, Recorder};
 use crate::share::{Store, StoreError};
 use crate::state_dir::StateDir;
-use crate::store::{JobStore, Origin, Place};
+use crate::store::{JobStore, Origin, Place, Restored};
 use anyhow::Context;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Downtime;
@@ -74,15 +74,18 @@ async fn report(mut state: tokio::sync::watch::Receiver<archive::Storing>, event
     }
 }
 
-/// Starts the thread that stores jobs; those of a simulated cluster or a recording, which are not real, are
+/// Starts the thread that stores jobs and notes; those of a simulated cluster or a recording, which are not real, are
 /// kept in memory only.
 pub(super) fn jobs(about: &About, is_real: bool, events: mpsc::Sender<Event>) -> anyhow::Result<JobStore> {
     let place = if is_real { Place::StateDir } else { Place::Memory };
     let cluster = about.cluster.as_ref().map(ToString::to_string).unwrap_or_default();
     let origin = Origin { cluster, host: about.host.to_string() };
-    let restored = move |records| {
-        // It fails only while the relay shuts down.
-        let _ = events.blocking_send(Event::Restored(records));
+    let restored = move |stored: Restored| {
+        // They fail only while the relay shuts down.
+        let _ = events.blocking_send(Event::Restored(stored.jobs));
+        if !stored.notes.is_empty() {
+            let _ = events.blocking_send(Event::RestoredNotes(stored.notes));
+        }
     };
     JobStore::start(place, origin, restored).context("failed to start the thread that stores jobs")
 }

@@ -5,8 +5,8 @@ use super::file::File;
 use super::record::RecordOrder;
 use super::share::ShareOrder;
 use super::{
-    AuditOrder, BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, ReportOrder, Requested, Source,
-    Unknown, default_file, is_switch,
+    AuditOrder, BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, NoteOrder, ReportOrder,
+    Requested, Source, Unknown, default_file, is_switch,
 };
 use crate::webhook::Webhook;
 use clap::error::{ContextKind, ErrorKind};
@@ -74,6 +74,8 @@ enum Sub {
         #[command(flatten)]
         which: Which,
     },
+    /// Note something at a moment of a job, for its graphs and its report; within a job, it needs no relay
+    Note(NoteOrder),
     /// Print what a job used: GPU hours, energy, memory, faults, and advice for the next submission
     Report(ReportOrder),
     /// List, show and export the jobs that were seen
@@ -122,6 +124,8 @@ pub enum Request {
     Share(ShareOrder),
     /// Prepare recordings for others.
     Record(RecordOrder),
+    /// Add, change, delete or list notes.
+    Note(NoteOrder),
     /// Print what a job used, or post it.
     Report {
         /// Which job, and how.
@@ -194,6 +198,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
         Some(Sub::Config) => Request::ShowConfig(read_config()?.1),
         Some(Sub::Link { tab, which }) => Request::ShowLink { for_one_tab: tab, relay: which.relay },
         Some(Sub::Retry { node, which }) => Request::Retry { node, relay: which.relay },
+        Some(Sub::Note(order)) => Request::Note(order),
         Some(Sub::Report(order)) => {
             let webhook = match &order.webhook {
                 None => None,

@@ -66,6 +66,10 @@ pub struct ShareArgs {
     #[arg(value_parser = ["arguments", "paths", "users", "logs"], hide_possible_values = true)]
     show: Vec<String>,
 
+    /// Do not show the notes of what is shared
+    #[arg(long)]
+    hide_notes: bool,
+
     /// Restrict the link to this user of the login node
     #[arg(long, value_name = "USER", value_parser = user)]
     to: Option<Text>,
@@ -109,6 +113,7 @@ impl From<ShareArgs> for ShareRequest {
                 paths: hidden("paths"),
                 other_users: hidden("users"),
                 logs: hidden("logs"),
+                notes: args.hide_notes,
             },
             to: args.to,
             lifetime_s: args.expires,
@@ -146,7 +151,9 @@ mod tests {
     fn a_share_is_created_with_the_requested_terms() {
         let one = request("create --job 17,18 --expires 8h --show logs --show paths --to bob --label x");
         assert_eq!(one.scope, Scope::Jobs(vec![JobId(17), JobId(18)]));
-        assert_eq!(one.hidden, HiddenParts { arguments: true, paths: false, other_users: true, logs: false });
+        let shown = HiddenParts { paths: false, logs: false, ..HiddenParts::default() };
+        assert_eq!(one.hidden, shown);
+        assert!(!one.hidden.notes && request("create --job 17 --hide-notes").hidden.notes);
         assert_eq!((one.label, one.to, one.lifetime_s), ("x".into(), Some("bob".into()), Some(28_800)));
         let all = request("create --everything");
         assert_eq!((all.scope, all.hidden, all.lifetime_s), (Scope::All, HiddenParts::default(), None));

@@ -7,7 +7,7 @@ mod subscribers;
 use crate::archive::{Archive, EndedJob};
 use crate::clock::Clock;
 use crate::fleet::{Event, Fleet, NodeEvent};
-use crate::live::{Hub, JobUsage, Request, TopicFeed};
+use crate::live::{ChangedNote, Hub, JobUsage, Request, TopicFeed};
 use crate::memory;
 use crate::nodes::{FromNode, JobList, Plan, SampleSchedule};
 use crate::recording::Recorder;
@@ -16,14 +16,15 @@ use crate::store::JobStore;
 use bytes::Bytes;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{CloseReason, ServerMessage, Topic};
+use nodeglass_protocol::note::{NoteId, NoteRequest};
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::share::Sharing;
-use nodeglass_protocol::{JobId, NodeName};
+use nodeglass_protocol::{JobId, NodeName, Text};
 use sample_groups::SampleGroups;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use subscribers::{FeedKey, SubscriberState};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 /// Lines of many nodes arrive together and share a frame: changes are flushed once the last node of a
@@ -209,6 +210,7 @@ impl EventLoop {
         }
         self.store_history(self.clock.now_ms(), true);
         self.store_jobs(true);
+        drop(self.store_notes());
         self.shut_down();
     }
 
@@ -281,6 +283,7 @@ impl EventLoop {
         let cpu_ms = cpu_time_ms() / 1_000 * 1_000;
         self.fleet.handle(Event::Status { viewers, cpu_ms, coalesced }, now_ms);
         self.store_jobs(now_ms.saturating_sub(self.stored_ms) >= CHECKPOINT_MS);
+        drop(self.store_notes());
         self.update_plan();
         if self.subscribers.is_empty() {
             self.flush_changes();
@@ -346,6 +349,12 @@ impl EventLoop {
             Request::Usage { id, viewer, reply } => {
                 let _ = reply.send(self.usage(id, &viewer));
             }
+            Request::Notes { job, viewer, reply } => {
+                let _ = reply.send(viewer.all_notes(&self.fleet, job));
+            }
+            Request::Note { request, reply } => {
+                let _ = reply.send(self.change_note(request));
+            }
             Request::Unwatched { scope, reply } => {
                 let _ = reply.send(scope::unwatched(&self.fleet, &scope));
             }
@@ -375,14 +384,31 @@ impl EventLoop {
         }
     }
 
+    /// Applies a change of a note that the owner requests.
+    fn change_note(&mut self, request: NoteRequest) -> Result<ChangedNote, Text> {
+        let new_id = NoteId::from_bits(random());
+        let requested = self.fleet.requested_note(request, new_id, Clock::wall_ms());
+        let change = requested.map_err(|error| Text::new(error.to_string()))?;
+        self.apply(Event::Note(change.clone()), self.clock.now_ms());
+        Ok(ChangedNote { change, stored: self.store_notes() })
+    }
+
+    /// Passes on the notes that changed; the receiver resolves once they are stored.
+    fn store_notes(&mut self) -> Option<oneshot::Receiver<()>> {
+        let changes = self.fleet.take_note_changes();
+        let store = self.store.as_ref().filter(|_| !changes.is_empty())?;
+        store.save_notes(changes).map_err(|refused| self.fleet.put_back_note_changes(refused)).ok()
+    }
+
     /// What a job used, as far as the viewer may see it.
     fn usage(&self, id: JobId, viewer: &Viewer) -> Option<JobUsage> {
         let running = self.fleet.job_record(id, self.clock.now_ms());
+        let notes = viewer.all_notes(&self.fleet, Some(id));
         if !viewer.is_guest() {
-            return Some(JobUsage { running, visible: None });
+            return Some(JobUsage { running, visible: None, notes });
         }
         let visible = viewer.jobs(&self.fleet).into_iter().find(|job| job.id == id)?;
-        Some(JobUsage { running, visible: Some(visible) })
+        Some(JobUsage { running, visible: Some(visible), notes })
     }
 
     /// Updates the plan: which nodes are wanted, at which sampling interval.
@@ -401,10 +427,22 @@ impl EventLoop {
             let active = on_nodes.get(&name).map(Vec::as_slice).unwrap_or_default();
             let completes = |job: &&&Job| job.state == JobState::Completing;
             let jobs: Vec<JobId> = active.iter().filter(|job| !completes(job)).map(|job| job.id).collect();
+            let note_jobs: Vec<JobId> = active.iter().map(|job| job.id).collect();
             let is_ending = jobs.is_empty() && !active.is_empty() && !self.fleet.is_watched_host(&name);
             let target = self.fleet.target(&name);
             let job_probes = self.fleet.job_probes(&name);
-            (name, SampleSchedule { interval_ms: slow, phase_ms, jobs, target, is_ending, job_probes })
+            (
+                name,
+                SampleSchedule {
+                    interval_ms: slow,
+                    phase_ms,
+                    jobs,
+                    note_jobs,
+                    target,
+                    is_ending,
+                    job_probes,
+                },
+            )
         };
         let mut schedules: BTreeMap<_, _> = wanted.into_iter().map(ordered).collect();
         // Every subscribed topic has a feed.
@@ -430,6 +468,11 @@ impl EventLoop {
             state.mailbox.close();
         }
     }
+}
+
+/// Any number, different each time.
+fn random() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| Clock::wall_ms().wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 /// CPU time of this process, user and system, in ms (`CLOCK_PROCESS_CPUTIME_ID`).

@@ -15,6 +15,8 @@ pub struct Changes {
     pub audit_log: bool,
     /// Open shares or visitors.
     pub sharing: bool,
+    /// Notes.
+    pub notes: bool,
     /// The set of nodes.
     pub membership: bool,
     /// Jobs that switched between live nodes and their last picture.
@@ -81,6 +83,7 @@ impl Changes {
             && !self.relay
             && !self.audit_log
             && !self.sharing
+            && !self.notes
             && !self.membership
             && self.nodes.values().all(|node| *node == NodeChanges::default())
     }

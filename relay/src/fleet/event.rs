@@ -1,5 +1,6 @@
 //! Events: the only inputs of the fleet.
 
+use crate::fleet::NoteChange;
 use crate::report::JobRecord;
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::job::Job;
@@ -48,6 +49,10 @@ pub enum Event {
     JobProbe(NodeName, JobId, NodeEvent),
     /// What an earlier run of the relay stored of jobs that had not ended.
     Restored(Vec<JobRecord>),
+    /// The owner added, changed or deleted a note.
+    Note(NoteChange),
+    /// Notes that earlier runs of relays stored.
+    RestoredNotes(Vec<NoteChange>),
     /// A second passed.
     Tick,
     /// The nodes of the cluster were queried.

@@ -7,6 +7,7 @@ mod changes;
 mod event;
 mod joblist;
 mod node;
+mod notes;
 mod ownership;
 mod replay;
 mod timeline;
@@ -15,6 +16,7 @@ mod visible_devices;
 
 pub use changes::{Changes, NodeChanges};
 pub use event::{Event, Host, NodeEvent};
+pub use notes::{NoteChange, NoteError, Notes, sorted as sorted_notes};
 
 use crate::history::LongHistory;
 use crate::report::{Factors, JobRecord, JobReports};
@@ -23,8 +25,9 @@ use node::Node;
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::note::{MAX_PER_LINE, NoteId, NoteRequest};
 use nodeglass_protocol::picture::{JobsHealth, NodePicture, RelayStatus};
-use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_protocol::probe::{ProbeLine, SpoolNotes};
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{JobId, NodeName, Text};
@@ -47,6 +50,7 @@ pub struct Fleet {
     /// Why the history is not stored.
     storage_problem: Option<Text>,
     reports: JobReports,
+    notes: Notes,
     /// Unix time at which the relay's clock would read 0, in ms, by the last job list.
     wall_ahead_ms: i64,
     changes: Changes,
@@ -118,6 +122,36 @@ impl Fleet {
         self.reports.put_back(records);
     }
 
+    /// All notes.
+    pub fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    /// The change that a request of the owner stands for at `wall_ms`, in ms since 1970, to be applied as
+    /// [`Event::Note`].
+    ///
+    /// # Errors
+    /// [`NoteError`].
+    pub fn requested_note(
+        &self,
+        request: NoteRequest,
+        new_id: NoteId,
+        wall_ms: u64,
+    ) -> Result<NoteChange, NoteError> {
+        let is_node = |name: &NodeName| self.nodes.contains_key(name);
+        self.notes.requested(request, new_id, wall_ms, self.jobs.list(), is_node)
+    }
+
+    /// Takes the changes of notes since the last call, to be stored.
+    pub fn take_note_changes(&mut self) -> Vec<NoteChange> {
+        self.notes.take_unsaved()
+    }
+
+    /// Returns changes of notes that could not be stored, to be taken again.
+    pub fn put_back_note_changes(&mut self, changes: Vec<NoteChange>) {
+        self.notes.put_back(changes);
+    }
+
     /// Converts ms of the relay's clock to Unix time in seconds.
     fn wall_s(&self, now_ms: u64) -> i64 {
         self.wall_ahead_ms.saturating_add(now_ms.cast_signed()).div_euclid(1_000)
@@ -171,6 +205,7 @@ impl Fleet {
             Event::Node(name, event) => {
                 self.count_xid(&name, &event);
                 let lists = lists_processes(&event);
+                self.take_spool_notes(&name, &event, now_ms);
                 self.update_node(&name, now_ms, |node, changes| node.handle(event, now_ms, changes));
                 self.detect_applications(&name, lists);
             }
@@ -198,6 +233,12 @@ impl Fleet {
                 self.settle_notices();
             }
             Event::Restored(records) => self.reports.restore(records),
+            Event::Note(change) => self.changes.notes |= self.notes.apply(change, self.jobs.list()),
+            Event::RestoredNotes(stored) => {
+                for change in stored {
+                    self.changes.notes |= self.notes.enter(change, self.jobs.list());
+                }
+            }
             Event::Cluster(summary) => {
                 let cluster = Some(ClusterSummary { at_ms: now_ms, ..summary });
                 self.set_status(RelayStatus { cluster, ..self.status.clone() });
@@ -346,6 +387,27 @@ impl Fleet {
         }
     }
 
+    /// Adds the lines that jobs wrote on a node. Only those of jobs that run there: a node has no say about others.
+    fn take_spool_notes(&mut self, name: &NodeName, event: &NodeEvent, now_ms: u64) {
+        let Some(SpoolNotes { notes, .. }) = spool_notes(event) else { return };
+        let Some(node) = self.nodes.get(name) else { return };
+        let (jobs, mut errors) = (self.jobs.list(), BTreeMap::new());
+        for line in notes.iter().take(MAX_PER_LINE) {
+            if !jobs.iter().any(|job| job.id == line.job && job.nodes.contains(name)) {
+                continue;
+            }
+            let at_ms = self.wall_ahead_ms.saturating_add(node.relay_ms(line.mono_ns, now_ms).cast_signed());
+            let at_ms = u64::try_from(at_ms).unwrap_or(0);
+            match self.notes.add_line(line.clone(), at_ms, jobs) {
+                Ok(is_new) => self.changes.notes |= is_new,
+                Err(error) => *errors.entry(error.to_string()).or_insert(0) += 1,
+            }
+        }
+        if let Some(why) = notes::refused(&errors) {
+            self.update_node(name, now_ms, |node, changes| node.note(why, changes));
+        }
+    }
+
     fn count_xid(&mut self, name: &NodeName, event: &NodeEvent) {
         if let NodeEvent::Line(line) = event
             && let ProbeLine::Event(event) = &**line
@@ -406,6 +468,16 @@ fn record_late(history: &mut LongHistory, reports: &mut JobReports, node: &mut N
     if !samples.is_empty() {
         history.backfill(node.picture(), &samples);
         reports.record_late(node.picture(), &samples);
+    }
+}
+
+fn spool_notes(event: &NodeEvent) -> Option<&SpoolNotes> {
+    match event {
+        NodeEvent::Line(line) => match &**line {
+            ProbeLine::Notes(notes) => Some(notes),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

@@ -231,6 +231,12 @@ impl Node {
             // Answers go to their caller, and pieces have been reassembled before.
             ProbeLine::Heartbeat(_) | ProbeLine::Response(_) | ProbeLine::Piece(_) => {}
             ProbeLine::Event(event) => self.apply_event(event, now_ms, changes),
+            // The notes themselves are the fleet's.
+            ProbeLine::Notes(notes) => {
+                if let Some(problem) = notes.problem {
+                    self.note(problem, changes);
+                }
+            }
             ProbeLine::Bye(bye) => self.note(Text::new(format!("the probe ended: {}", bye.reason)), changes),
         }
         // While the driver hangs, samples of the host continue, and each of their GPUs has a fault.
@@ -439,7 +445,13 @@ impl Node {
         }
     }
 
-    fn note(&mut self, note: Text, changes: &mut NodeChanges) {
+    /// The relay's time of what happened at `mono_ns` of the node's clock.
+    pub fn relay_ms(&self, mono_ns: u64, now_ms: u64) -> u64 {
+        if self.timeline.is_known() { self.timeline.relay_ms(mono_ns, now_ms) } else { now_ms }
+    }
+
+    /// Adds a remark about the node that is no fault.
+    pub(super) fn note(&mut self, note: Text, changes: &mut NodeChanges) {
         let notes = &mut self.picture.head.notes;
         if notes.last() == Some(&note) {
             return;

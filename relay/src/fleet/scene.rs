@@ -8,7 +8,7 @@ use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::{
     GpuFacts, GpuHealth, GpuSample, HealthReport, Heartbeat, Hello, HostSample, ProbeLine, ProcessFacts,
     ProcessKind, ProcessList, ProcessListReadings, ProcessReadings, ProcessSample, Sample, SourceState,
-    SourceVersions,
+    SourceVersions, SpoolNote, SpoolNotes,
 };
 use nodeglass_protocol::version::VersionRange;
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Reading, Vendor};
@@ -98,6 +98,18 @@ pub fn since(since: Option<u64>, line: ProbeLine) -> ProbeLine {
         ProbeLine::Sample(sample) => ProbeLine::Sample(Box::new(Sample { since, ..*sample })),
         other => other,
     }
+}
+
+/// Lines of the spool file of a job, written at `mono_s` of the node's clock; the offset of each is its number.
+pub fn notes(job: u32, mono_s: u64, lines: &[&str]) -> ProbeLine {
+    let note = |(offset, text): (u64, &&str)| SpoolNote {
+        job: JobId(job),
+        suffix: "".into(),
+        offset,
+        mono_ns: mono_s * 1_000_000_000,
+        text: (*text).into(),
+    };
+    ProbeLine::Notes(SpoolNotes { notes: (0..).zip(lines).map(note).collect(), problem: None })
 }
 
 pub fn heartbeat(driver_stuck_ms: Option<u64>) -> ProbeLine {

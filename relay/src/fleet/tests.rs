@@ -384,3 +384,39 @@ fn a_listed_host_with_a_job_is_one_node_and_stays_when_the_job_ends() {
     assert_eq!(fleet.wanted().len(), 2, "idle machines are watched, too");
     assert!(node(&fleet, "n1").sampled_at_ms.is_some());
 }
+
+#[test]
+fn a_note_of_a_job_has_the_time_of_the_login_node_whatever_the_nodes_clock_says() {
+    let mut fleet = Fleet::new();
+    jobs(&mut fleet, vec![job(17, &[("n1", &[0])])], 0);
+    line(&mut fleet, "n1", hello("n1", &[0]), 1_000);
+    line(&mut fleet, "n1", sample(500, &[1]), 10_000);
+    // Two seconds before that sample, and read three seconds after it.
+    line(&mut fleet, "n1", scene::notes(17, 498, &["epoch 1"]), 13_000);
+    // A new probe sends it again.
+    line(&mut fleet, "n1", hello("n1", &[0]), 60_000);
+    line(&mut fleet, "n1", scene::notes(17, 555, &["epoch 1", "epoch 2"]), 61_000);
+    let notes = fleet.notes().of_job(JobId(17), 0);
+    let read: Vec<_> = notes.iter().map(|note| (note.at_ms, note.text.as_str())).collect();
+    assert_eq!(
+        read,
+        [(1_008_000, "epoch 1"), (1_061_000, "epoch 2")],
+        "the clock is unknown before a sample"
+    );
+    assert_eq!(fleet.take_note_changes().len(), 2);
+}
+
+#[test]
+fn a_node_has_no_say_about_jobs_elsewhere_and_says_once_what_it_cannot_read() {
+    let mut fleet = Fleet::new();
+    jobs(&mut fleet, vec![job(17, &[("n1", &[0])]), job(18, &[("n2", &[0])])], 0);
+    line(&mut fleet, "n1", hello("n1", &[0]), 1_000);
+    line(&mut fleet, "n1", scene::notes(18, 1, &["forged"]), 2_000);
+    line(&mut fleet, "n1", scene::notes(99, 1, &["forged"]), 2_000);
+    assert_eq!(fleet.notes().iter().count(), 0);
+    let ProbeLine::Notes(mut notes) = scene::notes(17, 1, &[]) else { unreachable!() };
+    notes.problem = Some("17 is not a regular file".into());
+    line(&mut fleet, "n1", ProbeLine::Notes(notes), 3_000);
+    let said = &node(&fleet, "n1").head.notes;
+    assert_eq!(said.iter().map(|note| note.as_str()).collect::<Vec<_>>(), ["17 is not a regular file"]);
+}

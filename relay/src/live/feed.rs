@@ -12,10 +12,11 @@ use nodeglass_protocol::live::detail::DetailLevel;
 use nodeglass_protocol::live::{
     Change, Delta, Histories, NodeReadings, Readings, ServerMessage, SnapshotWriter, Topic,
 };
+use nodeglass_protocol::note::{self, Note};
 use nodeglass_protocol::picture::{History, NodePicture, Picture};
 use sent::{DirtyFlags, SentNode};
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// A topic with at least one subscriber: the state that subscribers have, and the number of the last
@@ -216,7 +217,8 @@ impl TopicFeed {
         };
         let elapsed_ms = u32::try_from(now_ms.saturating_sub(self.sent.at_ms)).unwrap_or(u32::MAX);
         let now_ms = self.sent.at_ms + u64::from(elapsed_ms);
-        let out = self.state_changes(fleet, changes, &mut nodes, out);
+        let mut out = self.state_changes(fleet, changes, &mut nodes, out);
+        self.note_changes(fleet, changes, &mut out);
         let (packed, plain) = self.reading_changes(&nodes, now_ms, with_json);
         let (histories, pending_history) = self.history_changes(&nodes);
         if out.is_empty() && packed.is_none() && histories.is_empty() {
@@ -306,6 +308,26 @@ impl TopicFeed {
         if changes.sharing && !self.viewer.is_guest() {
             sent.sharing = self.viewer.sharing(fleet);
             out.push(Change::Sharing(sent.sharing.clone()));
+        }
+    }
+
+    /// Notes that came, changed or went. Which a topic has depends on the job list, too.
+    fn note_changes(&mut self, fleet: &Fleet, changes: &Changes, out: &mut Vec<Change>) {
+        if !changes.notes && !changes.jobs {
+            return;
+        }
+        let now = self.viewer.notes(fleet, &self.topic);
+        let ids: HashSet<_> = now.iter().map(|note| note.id).collect();
+        let removed: Vec<_> =
+            self.sent.notes.iter().map(|note| note.id).filter(|id| !ids.contains(id)).collect();
+        let is_new = |note: &&Note| {
+            let place = self.sent.notes.binary_search_by_key(&note::order(note), note::order);
+            place.is_err() || place.is_ok_and(|place| self.sent.notes[place] != **note)
+        };
+        let changed: Vec<_> = now.iter().filter(is_new).cloned().collect();
+        if !removed.is_empty() || !changed.is_empty() {
+            self.sent.notes = now;
+            out.push(Change::Notes { removed, changed });
         }
     }
 
@@ -404,7 +426,7 @@ fn index_by_name(nodes: &[SentNode]) -> HashMap<NodeName, usize> {
 /// The current state of a topic besides its nodes.
 fn overview_state(topic: &Topic, viewer: &Viewer, fleet: &Fleet, at_ms: u64) -> Picture {
     if *topic != Topic::Overview {
-        return Picture { at_ms, ..Picture::default() };
+        return Picture { at_ms, notes: viewer.notes(fleet, topic), ..Picture::default() };
     }
     Picture {
         at_ms,
@@ -413,6 +435,7 @@ fn overview_state(topic: &Topic, viewer: &Viewer, fleet: &Fleet, at_ms: u64) -> 
         audit_log: viewer.audit_log(fleet).to_vec(),
         sharing: viewer.sharing(fleet),
         nodes: Vec::new(),
+        notes: viewer.notes(fleet, topic),
     }
 }
 

@@ -6,7 +6,7 @@ mod mailbox;
 pub use feed::{Encoded, TopicFeed};
 pub(crate) use mailbox::Mailbox;
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, NoteChange};
 use crate::history::RangeSource;
 use crate::report::JobRecord;
 use crate::share::Viewer;
@@ -15,15 +15,19 @@ use mailbox::Mail;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::{MAX_TOPICS, Topic};
+use nodeglass_protocol::note::{Note, NoteRequest};
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::share::Scope;
 use nodeglass_protocol::{JobId, Text};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 /// Capacity of the request channel.
 const REQUESTS: usize = 256;
+/// Time limit for storing a note, after which it counts as not stored.
+const STORE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Handle to the event loop. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -45,6 +49,8 @@ pub(crate) enum Request {
     Picture { topic: Topic, viewer: Viewer, form: Form, reply: oneshot::Sender<Option<Bytes>> },
     Job { id: JobId, reply: oneshot::Sender<Option<Job>> },
     Usage { id: JobId, viewer: Viewer, reply: oneshot::Sender<Option<JobUsage>> },
+    Notes { job: Option<JobId>, viewer: Viewer, reply: oneshot::Sender<Vec<Note>> },
+    Note { request: NoteRequest, reply: oneshot::Sender<Result<ChangedNote, Text>> },
     Unwatched { scope: Scope, reply: oneshot::Sender<Option<Text>> },
     HasEnded { scope: Scope, reply: oneshot::Sender<Option<bool>> },
     Replace { fleet: Box<Fleet>, done: oneshot::Sender<()> },
@@ -96,6 +102,30 @@ impl Hub {
         response.await.ok()?
     }
 
+    /// The notes in memory that a viewer may see, by time; if a job is named, those of this job. `None` if the relay is
+    /// shutting down.
+    pub async fn notes(&self, job: Option<JobId>, viewer: Viewer) -> Option<Vec<Note>> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::Notes { job, viewer, reply }).await.ok()?;
+        response.await.ok()
+    }
+
+    /// Adds, changes or deletes a note; returns the change, and whether it is stored.
+    ///
+    /// # Errors
+    /// The reason, a complete sentence.
+    pub async fn note(&self, request: NoteRequest) -> Result<(NoteChange, bool), Text> {
+        let (reply, response) = oneshot::channel();
+        let ending = || Text::from("the relay is ending");
+        self.requests.send(Request::Note { request, reply }).await.map_err(|_| ending())?;
+        let ChangedNote { change, stored } = response.await.map_err(|_| ending())??;
+        let is_stored = match stored {
+            Some(stored) => timeout(STORE_LIMIT, stored).await.is_ok_and(|stored| stored.is_ok()),
+            None => false,
+        };
+        Ok((change, is_stored))
+    }
+
     /// Describes what a scope names and the relay does not watch; `None` if it watches all of it.
     pub async fn unwatched(&self, scope: Scope) -> Option<Text> {
         let (reply, response) = oneshot::channel();
@@ -121,6 +151,17 @@ pub struct JobUsage {
     pub running: Option<JobRecord>,
     /// The job as a guest sees it; `None` for the owner, who sees all of it.
     pub visible: Option<Job>,
+    /// Its notes that the viewer may see, of those in memory.
+    pub notes: Vec<Note>,
+}
+
+/// A change of a note that pages see already.
+#[derive(Debug)]
+pub struct ChangedNote {
+    /// The change.
+    pub(crate) change: NoteChange,
+    /// Resolves once it is stored; `None` if that cannot even begin.
+    pub(crate) stored: Option<oneshot::Receiver<()>>,
 }
 
 /// A registered subscriber; dropping it unsubscribes.

@@ -40,6 +40,8 @@ pub struct SampleSchedule {
     pub phase_ms: u32,
     /// The user's running jobs there, in the order of the list; empty without SLURM.
     pub jobs: Vec<JobId>,
+    /// The jobs there whose notes are read, also those that are completing.
+    pub note_jobs: Vec<JobId>,
     /// Identifies how the node is reached; its probe is started anew when that changes.
     pub target: u64,
     /// Whether all jobs there are completing: a running probe continues, but none is started.

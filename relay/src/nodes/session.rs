@@ -330,7 +330,7 @@ impl Session {
         };
         let mut connection = ProbeConnection::new(stream);
         self.wanted.mark_unchanged();
-        let mut sent_interval = self.interval();
+        let (mut sent_interval, mut sent_notes) = (self.interval(), self.note_jobs());
         loop {
             tokio::select! {
                 // Output of the probe, or its end.
@@ -349,6 +349,11 @@ impl Session {
                     if interval != sent_interval {
                         connection.send(&interval);
                         sent_interval = interval;
+                    }
+                    let note_jobs = self.note_jobs();
+                    if note_jobs != sent_notes {
+                        connection.send(&note_jobs);
+                        sent_notes = note_jobs;
                     }
                 }
                 // A request to the probe.
@@ -434,6 +439,10 @@ impl Session {
                     None => tracing::info!(node.name = %self.node, "the node is linked"),
                 }
                 connection.send(&self.interval());
+                let note_jobs = self.note_jobs();
+                if !matches!(&note_jobs, Control::Notes { jobs } if jobs.is_empty()) {
+                    connection.send(&note_jobs);
+                }
                 match self.position.filter(|position| position.stream == hello.stream) {
                     Some(StreamPosition { stream, seq }) => {
                         tracing::debug!(node.name = %self.node, after_seq = seq, "requested the missed samples");
@@ -461,6 +470,11 @@ impl Session {
         let wanted = self.wanted.borrow();
         let SampleSchedule { interval_ms, phase_ms, .. } = wanted.schedule;
         Control::Interval { ms: interval_ms, phase_ms }
+    }
+
+    /// Which jobs' notes the probe reads.
+    fn note_jobs(&self) -> Control {
+        Control::Notes { jobs: self.wanted.borrow().schedule.note_jobs.clone() }
     }
 
     /// Maps a launch error.

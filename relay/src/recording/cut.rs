@@ -3,7 +3,7 @@
 use super::event::{RecordedEvent, RecordedLine, RecordedNodeEvent};
 use super::writer::Writer;
 use super::{Info, Reader, RecorderError, RecordingError};
-use crate::fleet::{Event, Fleet};
+use crate::fleet::{Event, Fleet, NoteChange};
 use crate::share::Visibility;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::probe::{ProbeLine, ProcessList};
@@ -77,6 +77,8 @@ struct Cut {
     /// The recorded fleet, which knows who owns what.
     fleet: Fleet,
     probes: BTreeMap<ProbeKey, Probe>,
+    /// Its notes, until the first list of jobs that has it.
+    early_notes: Vec<NoteChange>,
 }
 
 /// What is known of a probe.
@@ -121,6 +123,7 @@ pub fn cut(from: &Path, to: &Path, job: JobId) -> Result<CutSummary, CutError> {
         gpus,
         fleet: info.fleet(0),
         probes: BTreeMap::new(),
+        early_notes: Vec::new(),
     };
     let failed = |source| CutError::Write { path: to.to_owned(), source };
     let mut writer = None;
@@ -194,8 +197,29 @@ impl Cut {
         match recorded {
             Some(RecordedEvent::Jobs { jobs, wall_ahead_ms }) => {
                 let shown: Vec<_> = jobs.iter().filter_map(|job| self.visibility.job(job)).collect();
-                let is_known = self.fleet.jobs().iter().any(|job| job.id == self.job);
-                if is_known { vec![RecordedEvent::Jobs { jobs: shown, wall_ahead_ms }] } else { Vec::new() }
+                if !self.is_known() {
+                    return Vec::new();
+                }
+                let notes = std::mem::take(&mut self.early_notes);
+                let notes = (!notes.is_empty()).then_some(RecordedEvent::Notes(notes));
+                [Some(RecordedEvent::Jobs { jobs: shown, wall_ahead_ms }), notes]
+                    .into_iter()
+                    .flatten()
+                    .collect()
+            }
+            Some(RecordedEvent::Notes(mut changes)) => {
+                // The id of another note says nothing.
+                let is_shown = |change: &NoteChange| match change {
+                    NoteChange::Put(note) | NoteChange::Add(note) => {
+                        note.job == Some(self.job) && !self.hidden.notes
+                    }
+                    NoteChange::Delete(_) => true,
+                };
+                changes.retain(is_shown);
+                if !self.is_known() {
+                    self.early_notes.append(&mut changes);
+                }
+                if changes.is_empty() { Vec::new() } else { vec![RecordedEvent::Notes(changes)] }
             }
             Some(RecordedEvent::JobsFailed { retry_at_ms, .. }) => {
                 let why = "SLURM does not answer the relay".into();
@@ -211,6 +235,11 @@ impl Cut {
             )
             | None => Vec::new(),
         }
+    }
+
+    /// Whether a list had the job.
+    fn is_known(&self) -> bool {
+        self.fleet.jobs().iter().any(|job| job.id == self.job)
     }
 
     fn of_probe(&mut self, key: ProbeKey, event: RecordedNodeEvent) -> Vec<RecordedEvent> {
@@ -314,6 +343,15 @@ impl Cut {
                     event.text = Text::new(format!("Xid {xid}"));
                 }
                 ProbeLine::Event(event)
+            }
+            ProbeLine::Notes(mut notes) => {
+                notes.notes.retain(|note| note.job == self.job && !self.hidden.notes);
+                // It names files.
+                notes.problem = None;
+                if notes.notes.is_empty() {
+                    return None;
+                }
+                ProbeLine::Notes(notes)
             }
             ProbeLine::Bye(_) | ProbeLine::Response(_) | ProbeLine::Piece(_) => return None,
         })

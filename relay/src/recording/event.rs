@@ -1,6 +1,6 @@
 //! Events in the form in which a recording keeps them: as JSON, with cells by position and code.
 
-use crate::fleet::{Event, Host, NodeEvent};
+use crate::fleet::{Event, Host, NodeEvent, NoteChange};
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::field::Field;
 use nodeglass_protocol::job::Job;
@@ -27,14 +27,25 @@ pub(super) struct Stamped {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RecordedEvent {
-    Jobs { jobs: Vec<Job>, wall_ahead_ms: i64 },
-    JobsFailed { why: Text, retry_at_ms: u64 },
+    Jobs {
+        jobs: Vec<Job>,
+        wall_ahead_ms: i64,
+    },
+    JobsFailed {
+        why: Text,
+        retry_at_ms: u64,
+    },
     NoSlurm,
-    Hosts { hosts: BTreeMap<NodeName, Option<Text>>, notices: Vec<Text> },
+    Hosts {
+        hosts: BTreeMap<NodeName, Option<Text>>,
+        notices: Vec<Text>,
+    },
     Cluster(ClusterSummary),
     Launcher(LauncherStatus),
     Node(NodeName, RecordedNodeEvent),
     JobProbe(NodeName, JobId, RecordedNodeEvent),
+    /// [`Event::Note`] and [`Event::RestoredNotes`].
+    Notes(Vec<NoteChange>),
 }
 
 /// [`NodeEvent`].
@@ -139,6 +150,8 @@ impl RecordedEvent {
             Event::Launcher(launcher) => Self::Launcher(launcher),
             Event::Node(node, event) => Self::Node(node, RecordedNodeEvent::of(event)?),
             Event::JobProbe(node, job, event) => Self::JobProbe(node, job, RecordedNodeEvent::of(event)?),
+            Event::Note(change) => Self::Notes(vec![change]),
+            Event::RestoredNotes(stored) => Self::Notes(stored),
             Event::Audit(_)
             | Event::Sharing(_)
             | Event::Tick
@@ -165,6 +178,7 @@ impl RecordedEvent {
             Self::Launcher(launcher) => Event::Launcher(launcher),
             Self::Node(node, event) => Event::Node(node, event.into_event()),
             Self::JobProbe(node, job, event) => Event::JobProbe(node, job, event.into_event()),
+            Self::Notes(changes) => Event::RestoredNotes(changes),
         }
     }
 }
@@ -207,6 +221,7 @@ fn recorded(line: ParsedLine) -> Option<RecordedLine> {
         ProbeLine::Heartbeat(heartbeat) => ProbeLine::Heartbeat(heartbeat),
         ProbeLine::Event(event) => ProbeLine::Event(event),
         ProbeLine::Bye(bye) => ProbeLine::Bye(bye),
+        ProbeLine::Notes(notes) => ProbeLine::Notes(notes),
         ProbeLine::Response(_) | ProbeLine::Piece(_) => return None,
     })
 }
@@ -222,6 +237,7 @@ fn parsed(line: RecordedLine) -> ParsedLine {
         ProbeLine::Heartbeat(heartbeat) => ProbeLine::Heartbeat(heartbeat),
         ProbeLine::Event(event) => ProbeLine::Event(event),
         ProbeLine::Bye(bye) => ProbeLine::Bye(bye),
+        ProbeLine::Notes(notes) => ProbeLine::Notes(notes),
         ProbeLine::Response(response) => ProbeLine::Response(response),
         ProbeLine::Piece(piece) => ProbeLine::Piece(piece),
     }

@@ -3,10 +3,11 @@
 use super::event::RecordedEvent;
 use super::writer::Writer;
 use super::*;
-use crate::fleet::scene::{health, hello, job, name, process, process_readings, sample, since};
-use crate::fleet::{Event, NodeEvent};
+use crate::fleet::scene::{self, health, hello, job, name, process, process_readings, sample, since};
+use crate::fleet::{Event, NodeEvent, NoteChange};
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::note::{Note, NoteId, NoteSource};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::ProbeLine;
 use std::fs;
@@ -283,4 +284,45 @@ fn what_was_written_survives_a_killed_relay() {
         assert!(same, "kill {kill} changed events");
         fs::remove_file(&path).unwrap();
     }
+}
+
+/// Notes of two jobs and of the cluster, by the owner, from an earlier run, and by the job itself.
+#[test]
+fn notes_are_played_and_a_cut_has_those_of_its_job_alone() {
+    let (_folder, path) = scratch();
+    let note = |id, job: Option<u32>, text: &str| Note {
+        id: NoteId::from_bits(id),
+        job: job.map(JobId),
+        node: None,
+        rank: None,
+        at_ms: id,
+        text: text.into(),
+        source: NoteSource::Api,
+    };
+    let put = |id, job, text| NoteChange::Put(note(id, job, text));
+    let stored = vec![put(1, Some(1), "restored"), put(2, Some(2), "secret"), put(3, None, "secret")];
+    let mut all = vec![(BEGIN_MS, Event::RestoredNotes(stored))];
+    all.extend(shared_node());
+    let (at_ms, _) = all[all.len() - 1];
+    all.push((at_ms, Event::Note(put(4, Some(1), "clicked"))));
+    all.push((at_ms, Event::Note(put(5, Some(2), "secret"))));
+    all.push((at_ms, Event::Note(NoteChange::Delete(NoteId::from_bits(5)))));
+    all.push((at_ms, node_line(scene::notes(1, 1, &["written"]))));
+    all.push((at_ms, node_line(scene::notes(2, 1, &["secret"]))));
+    record(&path, &all);
+    let texts = |events: Vec<(u64, Event)>| {
+        let mut fleet = info().fleet(0);
+        events.into_iter().for_each(|(at_ms, event)| fleet.handle(event, at_ms));
+        let mut texts: Vec<_> = fleet.notes().iter().map(|note| note.text.to_string()).collect();
+        texts.sort();
+        texts
+    };
+    let secrets = ["secret"; 3];
+    let whole = texts(played(&path).0);
+    assert_eq!(whole, [&["clicked", "restored"][..], &secrets, &["written"]].concat());
+    assert_eq!(whole, texts(all));
+    let out = path.with_file_name("cut.ngrc");
+    cut(&path, &out, JobId(1)).unwrap();
+    assert_eq!(texts(played(&out).0), ["clicked", "restored", "written"]);
+    assert!(!String::from_utf8_lossy(&fs::read(&out).unwrap()).contains("secret"));
 }

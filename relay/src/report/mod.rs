@@ -20,6 +20,7 @@ pub use usage::usage;
 
 use nodeglass_protocol::field::{Field as _, Row};
 use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::note::{self, Note};
 use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
 use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, NodeName};
 use serde::{Deserialize, Serialize};
@@ -123,6 +124,14 @@ impl JobRecord {
     pub fn report(&self) -> Report {
         let report = summary::without_advice(self);
         Report { advice: advice::of(&report, &self.nodes), ..report }
+    }
+
+    /// The report of the job with its notes, without those of an earlier job with the same number.
+    pub fn report_with(&self, mut notes: Vec<Note>) -> Report {
+        let since_ms = self.job.submitted.map_or(0, |at_s| u64::try_from(at_s).unwrap_or(0) * 1_000);
+        notes.retain(|note| note.at_ms >= since_ms);
+        notes.sort_unstable_by_key(note::order);
+        Report { notes, ..self.report() }
     }
 
     /// Leaves out what a guest may not see, who sees the job as `visible`; `None` if that is another run of it.

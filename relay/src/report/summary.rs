@@ -50,6 +50,7 @@ pub(super) fn without_advice(record: &JobRecord) -> Report {
         accounting: accounting.clone(),
         gpus,
         advice: Vec::new(),
+        notes: Vec::new(),
     }
 }
 

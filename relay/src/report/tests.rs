@@ -2,6 +2,7 @@
 
 use super::*;
 use nodeglass_protocol::job::TimeLimit;
+use nodeglass_protocol::note::{NoteId, NoteSource};
 use nodeglass_protocol::picture::{Evidence, History, JobUsagePicture, Owner, ProcessFacts, ProcessPicture};
 use nodeglass_protocol::process::ProcessKind;
 use nodeglass_protocol::{Cell, Reading};
@@ -315,4 +316,34 @@ fn the_application_is_that_of_the_jobs_own_processes() {
     }
     reports.detect(&picture);
     assert_eq!(reports.of(JobId(7), 1_000).unwrap().application.as_deref(), Some("PyTorch"));
+}
+
+#[test]
+fn a_report_states_when_each_note_was_made_and_leaves_out_those_of_an_earlier_job() {
+    let mut record = reports(1).running(1_060).remove(0);
+    record.job.submitted = Some(900);
+    let note = |at_ms, text: &str, rank| Note {
+        id: NoteId::from_bits(at_ms),
+        job: Some(record.job.id),
+        node: None,
+        rank,
+        at_ms,
+        text: text.into(),
+        source: NoteSource::Job,
+    };
+    let notes = vec![
+        note(4_900_000, "epoch | 2", None),
+        note(1_005_000, "epoch 1", Some(3)),
+        note(899_999, "of a job with the same number", None),
+    ];
+    let report = record.report_with(notes);
+    let text = text(&report, None);
+    assert!(
+        text.ends_with("\nNotes\n        after 5 s  epoch 1 (rank 3)\n  after 1 h 5 min  epoch | 2\n"),
+        "{text}"
+    );
+    let markdown = markdown(&report, None);
+    assert!(
+        markdown.ends_with("### Notes\n\n* after 5 s: epoch 1 (rank 3)\n* after 1 h 5 min: epoch \\| 2\n")
+    );
 }

@@ -3,6 +3,7 @@
 use super::units::{aligned, amount_bytes, duration};
 use super::{Accounting, GpuReport, Report, Totals};
 use nodeglass_protocol::Text;
+use nodeglass_protocol::note::Note;
 use std::fmt::Write as _;
 
 /// A report as text. `note` is a sentence about where it comes from, if that is not obvious.
@@ -28,6 +29,14 @@ pub fn text(report: &Report, note: Option<&str>) -> String {
             if let Some(line) = &advice.sbatch {
                 let _ = writeln!(out, "    {line}");
             }
+        }
+    }
+    if !report.notes.is_empty() {
+        out.push_str("\nNotes\n");
+        let times: Vec<_> = report.notes.iter().map(|note| time_of(note, report)).collect();
+        let width = times.iter().map(|time| time.chars().count()).max().unwrap_or(0);
+        for (note, time) in report.notes.iter().zip(times) {
+            let _ = writeln!(out, "  {time:>width$}  {}", note_text(note));
         }
     }
     out
@@ -61,7 +70,29 @@ pub fn markdown(report: &Report, note: Option<&str>) -> String {
             let _ = writeln!(out, "* {}{line}", escaped(advice.text.as_str()));
         }
     }
+    if !report.notes.is_empty() {
+        out.push_str("\n### Notes\n\n");
+        for note in &report.notes {
+            let _ = writeln!(out, "* {}: {}", time_of(note, report), escaped(&note_text(note)));
+        }
+    }
     out
+}
+
+/// The time of a note from the start of the job on: `after 2 h 05 min`.
+fn time_of(note: &Note, report: &Report) -> String {
+    let at_s = i64::try_from(note.at_ms / 1_000).unwrap_or(i64::MAX);
+    match report.start_s.map(|start_s| at_s.saturating_sub(start_s)) {
+        None | Some(..0) => "before the start".to_owned(),
+        Some(after_s) => format!("after {}", duration(after_s.unsigned_abs())),
+    }
+}
+
+/// The text of a note, with the node or rank that it is of.
+fn note_text(note: &Note) -> String {
+    let rank = note.rank.map(|rank| format!("rank {rank}"));
+    let of = rank.or_else(|| note.node.as_ref().map(ToString::to_string));
+    of.map_or_else(|| note.text.to_string(), |of| format!("{} ({of})", note.text))
 }
 
 fn heading(report: &Report) -> String {

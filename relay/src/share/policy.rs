@@ -1,10 +1,11 @@
 //! Access policy: filters what a share's holder is sent, before it is encoded.
 
-use crate::fleet::Fleet;
+use crate::fleet::{self, Fleet};
 use crate::history::{Span, VisibleNode};
 use nodeglass_protocol::gpu::GpuPath;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::note::Note;
 use nodeglass_protocol::picture::{
     GpuEvent, GpuPicture, History, JobsHealth, Link, NodeHead, NodePicture, ProcessFacts, ProcessPicture,
     RelayStatus,
@@ -121,6 +122,37 @@ impl Viewer {
         if *self == Self::Owner { fleet.sharing().clone() } else { Sharing::default() }
     }
 
+    /// The notes of a topic, by time: those of the whole cluster, and of what the topic shows.
+    pub fn notes(&self, fleet: &Fleet, topic: &Topic) -> Vec<Note> {
+        let jobs = fleet.jobs();
+        let job_nodes =
+            |id: JobId| jobs.iter().find(|job| job.id == id).map(|job| &*job.nodes).unwrap_or_default();
+        let is_of = |note: &Note| match (topic, note.job) {
+            (Topic::Overview, None) => note.node.is_none(),
+            (Topic::Overview, Some(_)) => false,
+            (Topic::Job(id), Some(job)) => job == *id,
+            (Topic::Job(id), None) => note.node.as_ref().is_none_or(|name| job_nodes(*id).contains(name)),
+            (Topic::Node(name), Some(job)) => job_nodes(job).contains(name),
+            (Topic::Node(name), None) => note.node.as_ref().is_none_or(|node| node == name),
+        };
+        let shown = fleet.notes().iter().filter(|note| is_of(note) && self.shows_note(fleet, note));
+        fleet::sorted_notes(shown.cloned())
+    }
+
+    /// All visible notes, or those of a job, by time.
+    pub fn all_notes(&self, fleet: &Fleet, job: Option<JobId>) -> Vec<Note> {
+        let is_of = |note: &Note| job.is_none() || note.job == job;
+        let shown = fleet.notes().iter().filter(|note| is_of(note) && self.shows_note(fleet, note));
+        fleet::sorted_notes(shown.cloned())
+    }
+
+    fn shows_note(&self, fleet: &Fleet, note: &Note) -> bool {
+        match self {
+            Self::Owner => true,
+            Self::Guest(visibility) => visibility.shows_note(note, fleet.jobs()),
+        }
+    }
+
     /// Returns whether this is a guest.
     pub fn is_guest(&self) -> bool {
         *self != Self::Owner
@@ -205,6 +237,21 @@ impl Visibility {
     /// Returns whether a job's logs are shown.
     pub fn shows_logs_of(&self, id: JobId, jobs: &[Job]) -> bool {
         !self.hidden.logs && self.shows_job(id, jobs)
+    }
+
+    /// Returns whether a note is shown: one of a job in scope, of a node in scope, or of the whole cluster if
+    /// everything is.
+    pub fn shows_note(&self, note: &Note, jobs: &[Job]) -> bool {
+        let is_in_scope = match (note.job, &note.node) {
+            (Some(job), node) => {
+                self.shows_job(job, jobs) && node.as_ref().is_none_or(|node| self.shows_job_node(node))
+            }
+            (None, Some(node)) => {
+                matches!(&self.scope, Scope::Nodes(shown) if shown.contains(node)) || self.scope == Scope::All
+            }
+            (None, None) => self.scope == Scope::All,
+        };
+        is_in_scope && !self.hidden.notes
     }
 
     /// Returns whether a node's current state is in scope.

@@ -1,4 +1,6 @@
-//! The SQLite database of jobs: schema, migrations, and the queries of all commands.
+//! The SQLite database of jobs and notes: schema, migrations, and the queries of all commands.
+
+mod notes;
 
 mod audit;
 
@@ -23,8 +25,9 @@ const MAX_JOBS: i64 = 20_000;
 
 /// Each version of the schema from the one before. Entries are appended and never changed: `user_version` is the
 /// number of those that were applied.
-const MIGRATIONS: [&str; 2] = [
-    "CREATE TABLE jobs (
+const MIGRATIONS: [&str; 3] = [JOBS, audit::SCHEMA, notes::SCHEMA];
+
+const JOBS: &str = "CREATE TABLE jobs (
     cluster TEXT NOT NULL,
     host TEXT NOT NULL,
     job INTEGER NOT NULL,
@@ -34,9 +37,7 @@ const MIGRATIONS: [&str; 2] = [
     record TEXT NOT NULL,
     PRIMARY KEY (cluster, host, job, start_s)
 ) STRICT;
-CREATE INDEX jobs_by_start ON jobs (start_s);",
-    audit::SCHEMA,
-];
+CREATE INDEX jobs_by_start ON jobs (start_s);";
 
 /// Why the database cannot be used. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]

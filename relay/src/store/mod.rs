@@ -1,4 +1,4 @@
-//! Stores the sums of jobs and the audit log in SQLite, on a thread of its own: nothing else waits for a disk.
+//! Stores the sums of jobs, notes and the audit log in SQLite, on a thread of its own: nothing else waits for a disk.
 
 mod audit;
 mod database;
@@ -8,10 +8,12 @@ pub use audit::{AuditRecorder, OpenView};
 pub use database::{Database, Origin, Run, StoreError};
 
 use crate::clock::Clock;
+use crate::fleet::NoteChange;
 use crate::report::{JobRecord, Report};
 use crate::state_dir::StateDir;
 use audit::AuditQueue;
 use nodeglass_protocol::audit::AuditLog;
+use nodeglass_protocol::note::Note;
 use nodeglass_protocol::{JobId, Text};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,6 +28,8 @@ const REQUESTS: usize = 64;
 const RETRY: Duration = Duration::from_secs(10);
 /// Maximum number of records that wait for the disk; the oldest is dropped first.
 const MAX_WAITING: usize = 4_096;
+/// Maximum number of changes of notes that wait for the disk; further ones stay with their sender.
+const MAX_WAITING_NOTES: usize = 16_384;
 
 /// Maximum number of ended jobs that wait for their accounting; the oldest is dropped first.
 const MAX_UNACCOUNTED: usize = 1_024;
@@ -39,6 +43,15 @@ pub enum Place {
     Dir(StateDir),
     /// Nowhere beyond the process.
     Memory,
+}
+
+/// What earlier runs of relays stored.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// The records of this relay's jobs that had not ended.
+    pub jobs: Vec<JobRecord>,
+    /// The notes of the cluster.
+    pub notes: Vec<NoteChange>,
 }
 
 /// Handle to the thread that owns the database. Cheap to clone; no method waits for a disk.
@@ -57,6 +70,14 @@ enum Request {
         reply: oneshot::Sender<Option<AuditLog>>,
     },
     Save(Vec<JobRecord>),
+    SaveNotes {
+        changes: Vec<NoteChange>,
+        stored: oneshot::Sender<()>,
+    },
+    Notes {
+        job: JobId,
+        reply: oneshot::Sender<Vec<Note>>,
+    },
     Job {
         id: JobId,
         reply: oneshot::Sender<Option<JobRecord>>,
@@ -76,14 +97,14 @@ enum Request {
 }
 
 impl JobStore {
-    /// Starts the thread. It passes on what an earlier run of this relay stored of jobs that had not ended, once.
+    /// Starts the thread. It passes on what earlier runs stored, once.
     ///
     /// # Errors
     /// The thread cannot be started.
     pub fn start(
         place: Place,
         origin: Origin,
-        restored: impl FnOnce(Vec<JobRecord>) + Send + 'static,
+        restored: impl FnOnce(Restored) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (requests, receiver) = mpsc::sync_channel(REQUESTS);
         let audit = Arc::<AuditQueue>::default();
@@ -95,6 +116,8 @@ impl JobStore {
             waiting: VecDeque::new(),
             unaccounted: None,
             audit: audit.clone(),
+            waiting_notes: Vec::new(),
+            acknowledgements: Vec::new(),
             failure: None,
         };
         thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver, restored))?;
@@ -115,6 +138,29 @@ impl JobStore {
             Err(TrySendError::Full(Request::Save(records))) => Some(records),
             _ => None,
         }
+    }
+
+    /// Stores changes of notes; the receiver resolves once they outlive a crash, or with an error if they cannot be
+    /// stored now. Returns them if the thread is busy, to be passed again.
+    ///
+    /// # Errors
+    /// The changes.
+    pub fn save_notes(&self, changes: Vec<NoteChange>) -> Result<oneshot::Receiver<()>, Vec<NoteChange>> {
+        let (stored, receiver) = oneshot::channel();
+        match self.requests.try_send(Request::SaveNotes { changes, stored }) {
+            Err(TrySendError::Full(Request::SaveNotes { changes, .. })) => Err(changes),
+            // Without the thread nothing is stored, which its message has said.
+            _ => Ok(receiver),
+        }
+    }
+
+    /// The stored notes of a job, in no particular order; empty if they cannot be read.
+    pub async fn notes(&self, job: JobId) -> Vec<Note> {
+        let (reply, response) = oneshot::channel();
+        if self.requests.try_send(Request::Notes { job, reply }).is_err() {
+            return Vec::new();
+        }
+        response.await.unwrap_or_default()
     }
 
     /// The stored record of a job's latest run.
@@ -173,12 +219,15 @@ struct Worker {
     /// Jobs that ended since they were last taken, once somebody has taken any.
     unaccounted: Option<VecDeque<JobRecord>>,
     audit: Arc<AuditQueue>,
+    waiting_notes: Vec<NoteChange>,
+    /// Those who wait for these notes.
+    acknowledgements: Vec<oneshot::Sender<()>>,
     /// What was last reported, and when to try again.
     failure: Option<(Text, Instant)>,
 }
 
 impl Worker {
-    fn run(mut self, requests: &Receiver<Request>, restored: impl FnOnce(Vec<JobRecord>)) {
+    fn run(mut self, requests: &Receiver<Request>, restored: impl FnOnce(Restored)) {
         let mut restored = Some(restored);
         loop {
             if self.is_due() && self.database.is_none() {
@@ -199,7 +248,8 @@ impl Worker {
             if let Some(database) = &self.database
                 && let Some(restored) = restored.take()
             {
-                restored(database.unfinished(&self.origin).unwrap_or_default());
+                let jobs = database.unfinished(&self.origin).unwrap_or_default();
+                restored(Restored { jobs, notes: database.notes(&self.origin).unwrap_or_default() });
             }
             self.write();
             self.write_audit();
@@ -223,6 +273,18 @@ impl Worker {
                 Ok(Request::Unaccounted { reply }) => {
                     self.write();
                     let _ = reply.send(self.take_unaccounted());
+                }
+                Ok(Request::SaveNotes { changes, stored }) => {
+                    self.waiting_notes.extend(changes);
+                    let over = self.waiting_notes.len().saturating_sub(MAX_WAITING_NOTES);
+                    self.waiting_notes.drain(..over);
+                    self.acknowledgements.push(stored);
+                }
+                Ok(Request::Notes { job, reply }) => {
+                    self.write();
+                    let read = self.database.as_ref().map(|database| database.notes_of(job));
+                    let read = read.transpose().inspect_err(|error| tracing::warn!("{error}"));
+                    let _ = reply.send(read.ok().flatten().unwrap_or_default());
                 }
                 Ok(Request::Job { id, reply }) => {
                     let _ = reply.send(self.job(id));
@@ -262,13 +324,20 @@ impl Worker {
 
     /// Writes what waits, if the last failure is long enough ago.
     fn write(&mut self) {
-        if self.waiting.is_empty() || !self.is_due() {
+        if self.waiting.is_empty() && self.waiting_notes.is_empty() {
+            return;
+        }
+        // Dropped, they say that the notes are not stored yet.
+        let acknowledgements = std::mem::take(&mut self.acknowledgements);
+        if !self.is_due() {
             return;
         }
         let Some(database) = &mut self.database else { return };
-        match database.save(&self.origin, self.waiting.make_contiguous()) {
+        match save(database, &self.origin, self.waiting.make_contiguous(), &self.waiting_notes) {
             Ok(()) => {
                 self.waiting.clear();
+                self.waiting_notes.clear();
+                acknowledgements.into_iter().for_each(|stored| _ = stored.send(()));
                 self.succeeded();
             }
             Err(error) => self.write_failed(&error),
@@ -315,7 +384,7 @@ impl Worker {
 
     fn succeeded(&mut self) {
         if self.failure.take().is_some() {
-            tracing::info!("jobs are stored again");
+            tracing::info!("jobs, notes and the audit log are stored again");
         }
     }
 
@@ -351,6 +420,22 @@ fn lacks_accounting(record: &JobRecord) -> bool {
     record.is_final && record.accounting.is_none()
 }
 
+/// Saves what waits.
+fn save(
+    database: &mut Database,
+    origin: &Origin,
+    jobs: &[JobRecord],
+    notes: &[NoteChange],
+) -> Result<(), StoreError> {
+    if !jobs.is_empty() {
+        database.save(origin, jobs)?;
+    }
+    if !notes.is_empty() {
+        database.save_notes(origin, notes)?;
+    }
+    Ok(())
+}
+
 /// The reports of a user's jobs without their GPUs, of which there may be very many.
 fn totals_since(database: &Database, since_s: i64, user: &Text) -> Result<Vec<Report>, StoreError> {
     let mut reports = Vec::new();
@@ -363,6 +448,7 @@ fn totals_since(database: &Database, since_s: i64, user: &Text) -> Result<Vec<Re
 mod tests {
     use super::*;
     use nodeglass_protocol::job::{Job, JobState};
+    use nodeglass_protocol::note::{NoteId, NoteSource};
 
     fn record(job: u32, is_final: bool) -> JobRecord {
         let job = Job { start: Some(100), ..Job::new(JobId(job), "alice".into(), JobState::Running) };
@@ -371,10 +457,10 @@ mod tests {
     }
 
     /// A store in this directory, and what it passes on.
-    fn start(dir: &StateDir) -> (JobStore, oneshot::Receiver<Vec<JobRecord>>) {
+    fn start(dir: &StateDir) -> (JobStore, oneshot::Receiver<Restored>) {
         let (restored, receiver) = oneshot::channel();
         let origin = Origin { cluster: "hpc".into(), host: "login1".into() };
-        let pass_on = |records| restored.send(records).unwrap();
+        let pass_on = |stored| restored.send(stored).unwrap();
         (JobStore::start(Place::Dir(dir.clone()), origin, pass_on).unwrap(), receiver)
     }
 
@@ -383,12 +469,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
         let (store, restored) = start(&dir);
-        assert_eq!(restored.await.unwrap(), []);
+        assert_eq!(restored.await.unwrap().jobs, []);
         let (running, ended) = (record(7, false), record(8, true));
         assert_eq!(store.save(vec![running.clone(), ended.clone()]), None);
         store.flush().await;
         let (again, restored) = start(&dir);
-        assert_eq!(restored.await.unwrap(), [running]);
+        assert_eq!(restored.await.unwrap().jobs, [running]);
         assert_eq!(again.job(JobId(8)).await, Some(ended));
         assert_eq!(again.job(JobId(9)).await, None);
     }
@@ -420,6 +506,28 @@ mod tests {
         let (again, _restored) = start(&dir);
         assert_eq!(again.take_unaccounted().await, [record(7, true)]);
         assert_eq!(again.job(JobId(8)).await, Some(joined));
+    }
+
+    #[tokio::test]
+    async fn a_note_is_acknowledged_once_it_is_stored_and_restored_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+        let (store, restored) = start(&dir);
+        assert_eq!(restored.await.unwrap().notes, []);
+        let note = Note {
+            id: NoteId::from_bits(1),
+            job: Some(JobId(7)),
+            node: None,
+            rank: None,
+            at_ms: 5,
+            text: "epoch 3".into(),
+            source: NoteSource::Api,
+        };
+        let change = NoteChange::Put(note.clone());
+        store.save_notes(vec![change.clone()]).unwrap().await.unwrap();
+        assert_eq!(store.notes(JobId(7)).await, [note]);
+        drop(store);
+        assert_eq!(start(&dir).1.await.unwrap().notes, [change]);
     }
 
     #[tokio::test]

@@ -29,7 +29,7 @@ const PICTURE_TIMEOUT: Duration = Duration::from_secs(5);
 const AUDIT_DAYS: u32 = 30;
 
 /// Authenticated by `Authorization: Bearer KEY`, or `Bearer ID.KEY` of a share.
-pub struct Bearer(AccessGrant, CpuBudget);
+pub struct Bearer(pub(super) AccessGrant, pub(super) CpuBudget);
 
 /// Authenticated by the owner's key.
 pub struct OwnerBearer;
@@ -123,7 +123,7 @@ pub async fn picture(State(web): State<WebState>, Bearer(grant, budget): Bearer)
 }
 
 /// The budget that a guest's request is charged to; none for the owner.
-fn within_budget(viewer: &Viewer, budget: CpuBudget) -> Result<Option<CpuBudget>, RateLimited> {
+pub(super) fn within_budget(viewer: &Viewer, budget: CpuBudget) -> Result<Option<CpuBudget>, RateLimited> {
     let (now, budget) = (Instant::now(), viewer.is_guest().then_some(budget));
     match budget.as_ref().map(|budget| budget.next_at(now)).filter(|due| *due > now) {
         None => Ok(budget),
@@ -178,7 +178,7 @@ async fn overview(web: &WebState, viewer: Viewer, form: Form) -> Option<Bytes> {
     tokio::time::timeout(PICTURE_TIMEOUT, web.hub.picture(Topic::Overview, viewer, form)).await.ok().flatten()
 }
 
-fn shutting_down() -> Response {
+pub(super) fn shutting_down() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, "the relay is shutting down\n").into_response()
 }
 
@@ -250,7 +250,7 @@ pub async fn retry(
     respond(web.actions.request(Request::Retry(target)).await)
 }
 
-fn respond(response: request::Response) -> Response {
+pub(super) fn respond(response: request::Response) -> Response {
     match response {
         request::Response::Share(link) => Json(link).into_response(),
         request::Response::Audit(log) => Json(log).into_response(),
@@ -258,6 +258,7 @@ fn respond(response: request::Response) -> Response {
         request::Response::Refused(why) => {
             (StatusCode::UNPROCESSABLE_ENTITY, format!("{why}\n")).into_response()
         }
+        request::Response::Note(saved) => Json(saved).into_response(),
         request::Response::Process(_) | request::Response::Tail(_) => {
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }

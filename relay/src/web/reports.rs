@@ -1,9 +1,11 @@
 //! Reports for a viewer: of jobs that run or have ended, and of what all of the owner's jobs used.
 
 use super::WebState;
-use crate::report::{self, JobRecord};
+use crate::fleet;
+use crate::report;
 use crate::share::Viewer;
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::note::Note;
 use nodeglass_protocol::report::{MAX_DAYS, MAX_JOBS, Report, ReportAnswer, ReportQuery};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -18,7 +20,7 @@ pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) 
             ReportQuery::Jobs(ids) => {
                 let mut reports = Vec::new();
                 for id in ids.into_iter().take(MAX_JOBS) {
-                    reports.extend(record(web, id, viewer).await.map(|record| record.report()));
+                    reports.extend(report_of(web, id, viewer).await);
                 }
                 ReportAnswer::Jobs(reports)
             }
@@ -40,19 +42,25 @@ pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) 
 
 /// The report of a job, as far as a viewer may see it; `None` also if the database does not respond.
 pub(super) async fn job(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report> {
-    let record = timeout(TIMEOUT, record(web, id, viewer)).await.ok().flatten()?;
-    Some(record.report())
+    timeout(TIMEOUT, report_of(web, id, viewer)).await.ok().flatten()
 }
 
-/// The record of a job, as far as a viewer may see it.
-async fn record(web: &WebState, id: JobId, viewer: &Viewer) -> Option<JobRecord> {
+async fn report_of(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report> {
     let usage = web.hub.usage(id, viewer.clone()).await?;
     let record = match usage.running {
         Some(record) => record,
         None => web.store.job(id).await?,
     };
-    match usage.visible {
-        Some(visible) => record.for_guest(visible),
-        None => Some(record),
-    }
+    let (record, notes) = match usage.visible {
+        Some(visible) => (record.for_guest(visible)?, usage.notes),
+        None => (record, with_stored(web, id, usage.notes).await),
+    };
+    Some(record.report_with(notes))
+}
+
+/// The notes of a job in memory, and those that are only stored.
+pub(super) async fn with_stored(web: &WebState, job: JobId, notes: Vec<Note>) -> Vec<Note> {
+    let mut stored = web.store.notes(job).await;
+    stored.retain(|stored| !notes.iter().any(|note| note.id == stored.id));
+    fleet::sorted_notes(notes.into_iter().chain(stored))
 }

@@ -1,17 +1,17 @@
 //! All routes of the relay.
 
-use super::{WebState, api, assets, headers, origin_check, ws};
+use super::{WebState, api, assets, headers, notes, origin_check, ws};
 use crate::access::base_path::BasePath;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::Uri;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
+use axum::routing::{get, patch, post};
 use nodeglass_protocol::live::MAX_CLIENT_MESSAGE;
 use tower::ServiceExt;
 
 /// Routes that are not files of the page; other paths are looked up in [`assets`].
-pub const ROUTES: [&str; 11] = [
+pub const ROUTES: [&str; 13] = [
     "/live",
     "/api/v1/picture",
     "/api/v1/shares",
@@ -20,6 +20,8 @@ pub const ROUTES: [&str; 11] = [
     "/api/v1/retry",
     "/api/v1/jobs/{id}/report",
     "/api/v1/audit",
+    "/api/v1/notes",
+    "/api/v1/notes/{id}",
     "/status",
     "/healthz",
     "/clear-cache",
@@ -27,8 +29,22 @@ pub const ROUTES: [&str; 11] = [
 
 /// Builds the router.
 pub fn router(state: WebState) -> Router {
-    let ([live, picture, shares, share, tab, retry, report, audit, status, healthz, clear_cache], base) =
-        (ROUTES, state.base.clone());
+    let [
+        live,
+        picture,
+        shares,
+        share,
+        tab,
+        retry,
+        report,
+        audit,
+        all_notes,
+        note,
+        status,
+        healthz,
+        clear_cache,
+    ] = ROUTES;
+    let base = state.base.clone();
     let routes = Router::new()
         // The WebSocket: from the relay's own page only, authenticated by its first messages.
         .route(live, get(ws::connect).layer(from_fn(origin_check::check_origin)))
@@ -45,6 +61,9 @@ pub fn router(state: WebState) -> Router {
         .route(report, get(api::report))
         // For scripts: who viewed and which actions were performed, with the owner's key.
         .route(audit, get(api::audit))
+        // Notes: read with the key of anyone who may see them, changed with the owner's.
+        .route(all_notes, get(notes::list).post(notes::add))
+        .route(note, patch(notes::edit).delete(notes::delete))
         // For monitoring: launcher, connections and age of SLURM's data, with the owner's key.
         .route(status, get(api::status))
         // Health check without authentication: returns "ok".

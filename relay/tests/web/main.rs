@@ -9,6 +9,7 @@ mod files;
 mod handshake;
 mod harness;
 mod limits;
+mod notes;
 mod proxy;
 mod reports;
 mod routes;

@@ -13,6 +13,7 @@ use node_probe::probe::engine::Engine;
 use node_probe::probe::engine::environment::{Environment, Moment};
 use node_probe::ring::Ring;
 use node_probe::source::{Absent, DriverEvent, GpuProcess, GpuProcessList, Inventory, Report};
+use nodeglass_protocol::JobId;
 use nodeglass_protocol::probe::{Event, ProbeLine, ProbeResponse, ProcessList, ProcessSample};
 use nodeglass_protocol::request::ProbeRequest;
 use std::collections::VecDeque;
@@ -251,6 +252,9 @@ impl Environment for SimulatedNode {
         Some(ProbeResponse { number, response })
     }
 
+    /// Simulated jobs write none.
+    fn read_notes(&mut self, _: &[JobId]) {}
+
     fn print(&mut self, line: &ProbeLine) {
         let mono_ns = self.now().mono_ns;
         self.queue.print(line, mono_ns);
@@ -266,6 +270,10 @@ impl Environment for SimulatedNode {
 
     fn offer_heartbeat(&mut self, heartbeat: &ProbeLine) -> bool {
         self.queue.offer_heartbeat(heartbeat)
+    }
+
+    fn offer_notes(&mut self, notes: &ProbeLine) -> bool {
+        self.queue.offer_notes(notes)
     }
 }
 

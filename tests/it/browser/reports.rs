@@ -104,6 +104,10 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
     browser.photograph("report-print").await?;
     browser.devtools("Emulation.setEmulatedMedia", json!({ "media": "" })).await?;
 
+    // A note that both jobs have aligns their curves.
+    for job in ["101", "102"] {
+        relay.run(&["note", "epoch 1", "--job", job])?;
+    }
     browser.prefer(Scheme::Dark).await?;
     browser.click(".report__compare a").await?;
     browser
@@ -113,6 +117,12 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
     browser.until("a difference", "/[+−]\\d+ %/.test(document.querySelector('.compare').innerText)").await?;
     browser.until("the sentence", &main_contains("102 took")).await?;
     browser.photograph("compare").await?;
+    browser.until("the choice", "document.querySelectorAll('.curves__align option').length === 2").await?;
+    browser.eval("(select => { select.value = 'epoch 1'; select.dispatchEvent(new Event('change')) })(document.querySelector('.curves__align select'))").await?;
+    browser
+        .until("the note", "document.querySelector('.curves__time').innerText.includes('epoch 1')")
+        .await?;
+    browser.photograph("compare-at-note").await?;
 
     // Another time of the same job: its first half, whose end is then changed as with the keyboard.
     let select = "document.querySelector('.parts__add select')";

@@ -16,7 +16,7 @@ pub fn Downtimes(
     /// The steps.
     window: Memo<Window>,
 ) -> impl IntoView {
-    let fleet = Time::from_context().fleet();
+    let fleet = Time::from_context().page().fleet.clone();
     let marks = Memo::new(move |_| {
         let window = window.get();
         downtimes(&fleet).iter().filter_map(|downtime| placed(&window, downtime)).collect::<Vec<_>>()
@@ -36,7 +36,7 @@ pub fn Downtimes(
 
 /// Returns a sentence if no relay ran at a moment.
 pub fn sentence(time: &Time, at_ms: u64) -> Option<String> {
-    let all = downtimes(&time.fleet());
+    let all = downtimes(&time.page().fleet);
     let Downtime { from_ms, to_ms } = *all.iter().find(|span| (span.from_ms..span.to_ms).contains(&at_ms))?;
     let span_s = to_ms.saturating_sub(from_ms) / 1_000;
     let clock = |at_ms| time.axis_clock(at_ms, span_s.max(3_600));

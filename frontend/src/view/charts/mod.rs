@@ -9,6 +9,7 @@ pub mod graph_panel;
 pub mod heat_map;
 pub mod heat_map_paint;
 pub mod mini_heat_map;
+pub mod note_marks;
 pub mod overlay;
 pub mod plot;
 pub mod plot_area;

@@ -1,12 +1,15 @@
 //! The area of a graph: pointer, touch and keyboard input, the same for every graph.
 
 use super::downtime::{self, Downtimes};
+use super::note_marks::NoteMarks;
 use super::tooltip::{Tooltip, TooltipText};
-use crate::chart::{Range, RangeStep, Window};
+use crate::chart::{Range, RangeStep, Window, notes_near};
+use crate::describe::note::note_text;
 use crate::domain::text;
 use crate::platform;
 use crate::state::time::Time;
 use leptos::prelude::*;
+use nodeglass_protocol::note::Note;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -27,6 +30,9 @@ pub struct PlotHandlers {
     /// Describes the highlighted item at a moment, for the tooltip; `true` for touch, where a second tap opens.
     pub describe: Arc<dyn Fn(u64, bool) -> Option<TooltipText> + Send + Sync>,
 }
+
+/// Maximum number of notes in a tooltip.
+const NOTES_SHOWN: usize = 2;
 
 /// What a pressed mouse button does while it moves.
 #[derive(Clone, Copy, PartialEq)]
@@ -92,8 +98,8 @@ pub fn PlotArea(
     };
     let (press, drag, release) = (on(Area::press), on(Area::drag), on(Area::release));
     let (cancel, leave) = (on(Area::cancel), on(Area::leave));
-    let (clicked, twice, wheeled, keyed, gone) =
-        (area.clone(), area.clone(), area.clone(), area.clone(), area.clone());
+    let (clicked, twice, wheeled, keyed, gone, noted) =
+        (area.clone(), area.clone(), area.clone(), area.clone(), area.clone(), area.clone());
     on_cleanup(move || {
         if untrack(|| gone.time.tooltip(gone.number)).is_some() {
             gone.time.leave();
@@ -118,6 +124,7 @@ pub fn PlotArea(
             on:mousedown=move |event: MouseEvent| if event.button() == 1 { event.prevent_default() }
             on:click=move |_| clicked.click()
             on:dblclick=move |_| twice.reset()
+            on:contextmenu=move |event: MouseEvent| noted.context_menu(&event)
             on:wheel=move |event: WheelEvent| wheel(&wheeled.time, &event)
             on:keydown=move |event: KeyboardEvent| {
                 if keyed.key(&event) {
@@ -128,6 +135,7 @@ pub fn PlotArea(
         >
             {children()}
             <Downtimes window/>
+            <NoteMarks window/>
             <Cursor window/>
             <Selection selected=area.selected window/>
             <Tooltip graph=area.number text/>
@@ -231,6 +239,19 @@ impl Area {
         set_timeout(open, Duration::from_millis(280));
     }
 
+    /// A secondary click notes something at the moment under it; with Shift, and for guests, the browser's menu opens.
+    fn context_menu(&self, event: &MouseEvent) {
+        if event.shift_key() || !untrack(|| self.time.page().may_note()) {
+            return;
+        }
+        event.prevent_default();
+        let window = self.window.get_untracked();
+        let share = (f64::from(event.offset_x()) / width_of(event)).clamp(0.0, 1.0);
+        let at_ms = window.start_ms() + (share * (window.end_ms() - window.start_ms()) as f64) as u64;
+        self.time.leave();
+        self.time.page().draft_note(Some(at_ms));
+    }
+
     fn reset(&self) {
         self.pointers.update_value(|pointers| pointers.clicks += 1);
         self.time.set_range(|_, _| Range::default());
@@ -270,9 +291,35 @@ impl Area {
         }
         let at_ms = self.time.cursor()?;
         let mut text =
-            (self.handlers.describe)(at_ms, self.pointers.with_value(|pointers| pointers.is_touch))?;
-        text.lines.extend(downtime::sentence(&self.time, at_ms));
-        Some(text)
+            (self.handlers.describe)(at_ms, self.pointers.with_value(|pointers| pointers.is_touch));
+        if let Some(text) = &mut text {
+            text.lines.extend(downtime::sentence(&self.time, at_ms));
+        }
+        let mut notes = self.notes_at(at_ms);
+        if notes.is_empty() {
+            return text;
+        }
+        // A note is named before what the tooltip has no more room for.
+        let mut text = text.unwrap_or_default();
+        notes.append(&mut text.lines);
+        Some(TooltipText { lines: notes, ..text })
+    }
+
+    /// Returns what the notes near a moment say: the first ones, and how many more there are.
+    fn notes_at(&self, at_ms: u64) -> Vec<String> {
+        let page = self.time.page();
+        let near = page.note_times.with(|times| match times.is_empty() {
+            true => 0..0,
+            false => notes_near(&self.window.get(), times, at_ms),
+        });
+        let more = near.len().saturating_sub(NOTES_SHOWN);
+        let shown = near.start..near.end - more;
+        let mut lines = page.notes.with(|notes| {
+            let said = |note: &Note| format!("✎ {}", note_text(note));
+            notes.get(shown).unwrap_or_default().iter().map(said).collect::<Vec<_>>()
+        });
+        lines.extend((more > 0).then(|| format!("and {}", text::count(more, "more note", "more notes"))));
+        lines
     }
 }
 

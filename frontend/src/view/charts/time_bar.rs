@@ -111,12 +111,24 @@ pub fn TimeBar() -> impl IntoView {
             </button>
         }
     };
+    let note = {
+        let page = page.clone();
+        move || {
+            page.may_note().then(|| {
+                let page = page.clone();
+                let title = "Note something at this time: N, or right-click in a graph";
+                view! { <button class="btn" title=title on:click=move |_| page.draft_note(None)>"Add note"</button> }
+                    .into_any()
+            })
+        }
+    };
     view! {
         <div class="time-bar" class:time-bar--paused=move || !range.get().is_live()>
             <span role="status">{move || sentence()}</span>
             {move || back()}
             {move || compare()}
             <span class="time-bar__turns">
+                {note}
                 {steps}
                 <span class="segments" role="group" aria-label="Time range">{Range::PRESETS_MS.map(preset)}</span>
             </span>

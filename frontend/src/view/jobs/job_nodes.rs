@@ -7,6 +7,7 @@ use crate::view::tables::gpu_table::GpuTable;
 use crate::view::tables::job_usage_table::JobUsageTable;
 use crate::view::tables::node_list::NodeList;
 use crate::view::widgets::later::Later;
+use crate::view::widgets::note_list::NoteList;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 
@@ -39,5 +40,6 @@ fn later(scope: Scope, job: JobId) -> impl IntoView {
         <Later><NodeList scope=scope.clone() job/></Later>
         <Later><GpuTable scope=gpus.clone() several=true/></Later>
         <Later><JobUsageTable scope=usage.clone() several=true/></Later>
+        <Later><NoteList/></Later>
     }
 }

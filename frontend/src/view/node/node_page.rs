@@ -16,6 +16,7 @@ use crate::view::tables::job_usage_table::JobUsageTable;
 use crate::view::tables::process_table::ProcessTable;
 use crate::view::widgets::copy::commands;
 use crate::view::widgets::later::Later;
+use crate::view::widgets::note_list::NoteList;
 use leptos::prelude::*;
 use nodeglass_protocol::picture::{Link, NodePicture};
 use nodeglass_protocol::{JobId, NodeName};
@@ -114,6 +115,7 @@ fn later(scope: Scope, cell: NodeCell) -> impl IntoView {
         </Later>
         <Later><HostPanel store=host.store.clone() node=cell.clone()/></Later>
         <Later><JobUsageTable scope=usage.clone()/></Later>
+        <Later><NoteList/></Later>
     }
 }
 

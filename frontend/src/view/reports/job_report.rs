@@ -1,6 +1,7 @@
 //! The report of a job: what it did with what it was given, on the screen and on paper.
 
 use super::load::{Loading, load};
+use crate::describe::note::note_text;
 use crate::describe::{bytes, report};
 use crate::domain::compared::Compared;
 use crate::domain::route::Route;
@@ -13,6 +14,7 @@ use crate::view::widgets::fact_list::fact_groups;
 use crate::view::widgets::meter::meter;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::note::Note;
 use nodeglass_protocol::report::{Advice, GpuReport, Report, ReportAnswer, ReportQuery, UTIL_BINS};
 use nodeglass_protocol::request::Request;
 
@@ -26,6 +28,7 @@ pub fn JobReport(
     id: JobId,
 ) -> impl IntoView {
     let page = Page::from_context();
+    let notes = page.notes;
     let runs = {
         let page = page.clone();
         Memo::new(move |_| page.job(id).is_some_and(|job| job.is_active()))
@@ -34,6 +37,7 @@ pub fn JobReport(
         move || {
             // The final report is there as soon as the job has ended.
             runs.get();
+            notes.track();
             ReportQuery::Jobs(vec![id])
         },
         |answer| match answer {
@@ -78,6 +82,7 @@ fn Shown(report: Memo<Option<Report>>) -> impl IntoView {
             {move || suggested.with(|suggested| advice(suggested))}
             <div class="report__top">{part(hours)} {part(distribution)}</div>
             <div class="facts-columns facts-columns--page">{part(figures)}</div>
+            {part(|report| note_table(report))}
             {part(|report| gpu_table(&report.gpus))}
         </div>
     }
@@ -259,6 +264,43 @@ fn hue(bin: usize) -> &'static str {
         2 => "bin bin--2",
         _ => "bin bin--3",
     }
+}
+
+/// The notes of the job, on the screen and on paper.
+fn note_table(report: &Report) -> AnyView {
+    if report.notes.is_empty() {
+        return ().into_any();
+    }
+    let row = |note: &Note| {
+        let at_s = (note.at_ms / 1_000).cast_signed();
+        let after_s = report.start_s.map(|start_s| at_s.saturating_sub(start_s));
+        let after = after_s.map(|after_s| match after_s {
+            ..0 => "before the start".to_owned(),
+            after_s => text::span(after_s.unsigned_abs()),
+        });
+        view! {
+            <tr>
+                <th scope="row" class="num">{platform::time_of_day(at_s)}</th>
+                <td class="num">{text::or_absent(after)}</td>
+                <td>{note_text(note)}</td>
+            </tr>
+        }
+    };
+    let rows = report.notes.iter().map(row).collect_view();
+    view! {
+        <h2 class="caption"><b>{text::count(report.notes.len(), "note", "notes")}</b></h2>
+        <div class="report__table" role="region" aria-label="Notes" tabindex="0">
+            <table class="plain plain--notes">
+                <thead><tr>
+                    <th scope="col" class="num">"Time"</th>
+                    <th scope="col" class="num">"After the start"</th>
+                    <th scope="col">"Note"</th>
+                </tr></thead>
+                <tbody>{rows}</tbody>
+            </table>
+        </div>
+    }
+    .into_any()
 }
 
 fn gpu_table(gpus: &[GpuReport]) -> AnyView {

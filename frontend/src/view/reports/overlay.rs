@@ -1,9 +1,10 @@
-//! Several jobs or parts of them in one graph, aligned at their start, and what of each is compared.
+//! Several jobs or parts of them in one graph, aligned at their start or at a note that each has,
+//! and what of each is compared.
 
 use super::course::{Course, FIELDS, Figure};
 use crate::chart::{Frame, Range, line};
 use crate::describe::bytes;
-use crate::describe::report::{difference, precise};
+use crate::describe::report::{common_notes, difference, note_at_s, precise};
 use crate::domain::compared::{Compared, Part};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text::{self, ABSENT};
@@ -11,7 +12,7 @@ use crate::platform;
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::report::{MAX_JOBS, Report};
-use nodeglass_protocol::{Field as _, GpuField, JobId};
+use nodeglass_protocol::{Field as _, GpuField, JobId, Text};
 use std::sync::Arc;
 
 /// Shortest time that is shown, in ms.
@@ -36,14 +37,33 @@ pub fn Overlay(
         reports
             .with(|reports| compared.with(|all| all.iter().map(|one| time(one, reports)).collect::<Vec<_>>()))
     });
+    let chosen = RwSignal::new(String::new());
+    let common = Memo::new(move |_| reports.with(|reports| common_notes(reports)));
+    // A note that was deleted or edited aligns nothing.
+    let note = Memo::new(move |_| {
+        common.with(|common| common.iter().find(|text| text.as_str() == chosen.get()).cloned())
+    });
+    let aligned = Memo::new(move |_| {
+        let since_note = |(one, time): (&Compared, Option<Part>)| {
+            let Some(note) = note.get() else { return time };
+            let at_s = reports.with(|reports| {
+                reports
+                    .iter()
+                    .find(|report| report.job == one.job)
+                    .and_then(|report| note_at_s(report, &note))
+            });
+            time?.since(at_s?)
+        };
+        compared.with(|all| all.iter().zip(times.get()).map(since_note).collect::<Vec<_>>())
+    });
     let span_ms = Memo::new(move |_| {
-        let longest_s = times.with(|times| times.iter().flatten().map(|time| time.length_s()).max());
+        let longest_s = aligned.with(|times| times.iter().flatten().map(|time| time.length_s()).max());
         longest_s.unwrap_or(0).saturating_mul(1_000).clamp(SHORTEST_MS, Range::LONGEST_MS)
     });
     let loader = page.clone();
     Effect::new(move || {
         let (page, reports, span_ms) = (loader.clone(), reports.get(), span_ms.get());
-        let wanted: Vec<_> = compared.get().into_iter().zip(times.get()).collect();
+        let wanted: Vec<_> = compared.get().into_iter().zip(aligned.get()).collect();
         if !page.feed.is_live() {
             return;
         }
@@ -89,17 +109,35 @@ pub fn Overlay(
         .into_any()
     };
     let choices: [AnyView; FIELDS.len()] = std::array::from_fn(choice);
+    let align = move || {
+        let options = common.get();
+        (!options.is_empty()).then(|| {
+            let option = |text: Text| view! { <option value=text.to_string()>{text.to_string()}</option> };
+            view! {
+                <label class="curves__align">
+                    "Align at"
+                    <select class="select" on:change=move |event| chosen.set(event_target_value(&event))>
+                        <option value="">"the start"</option>
+                        {options.into_iter().map(option).collect_view()}
+                    </select>
+                </label>
+            }
+            .into_any()
+        })
+    };
+    let origin = move || note.get().map_or_else(|| "start".to_owned(), |text| text.to_string());
     view! {
         <section class="card" aria-label="Courses since the start">
             <div class="overlay-head">
-                <h2>"Mean of its GPUs since the start"</h2>
+                <h2>"Mean of its GPUs"</h2>
+                {align}
                 <div role="group" aria-label="Metric" class="usage__days">{choices}</div>
             </div>
             <div class="curves">
                 <span class="curves__top num">{move || value(field.get(), full.get())}</span>
                 <svg viewBox=format!("0 0 {} {}", FRAME.width, FRAME.height) preserveAspectRatio="none" role="img" aria-label="The lines of the jobs; their figures are in the table below">{paths}</svg>
             </div>
-            <p class="curves__time num"><span>"start"</span> <span>{move || format!("+{}", text::span(span_ms.get() / 1_000))}</span></p>
+            <p class="curves__time num"><span>{origin}</span> <span>{move || format!("+{}", text::span(span_ms.get() / 1_000))}</span></p>
             <Parts compared reports times courses/>
         </section>
     }

@@ -2,6 +2,7 @@
 
 pub mod gpu_sheet;
 pub mod help;
+pub mod note_sheet;
 pub mod process_sheet;
 pub mod settings_panel;
 pub mod share_link;

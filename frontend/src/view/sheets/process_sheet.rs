@@ -263,7 +263,11 @@ fn detail_view(page: &Page, process: Memo<Option<ProcessPicture>>, query: Proces
                 let answer = match page.request(request).await {
                     Response::Process(detail) => DetailState::Detail(Arc::from(detail)),
                     Response::Refused(why) => DetailState::Refused(why.to_string()),
-                    Response::Done(_) | Response::Tail(_) | Response::Share(_) | Response::Audit(_) => {
+                    Response::Done(_)
+                    | Response::Tail(_)
+                    | Response::Share(_)
+                    | Response::Audit(_)
+                    | Response::Note(_) => {
                         DetailState::Refused("Unexpected reply from the relay.".to_owned())
                     }
                 };

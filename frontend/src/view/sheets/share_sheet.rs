@@ -88,7 +88,9 @@ fn form(page: &Page, created: RwSignal<Option<ShareLink>>, first: bool) -> AnyVi
         view! { <option value=at.to_string()>{label}</option> }
     };
     let hide = |(name, what): (&'static str, &'static str)| {
-        view! { <label class="choice"><input type="checkbox" name=name checked=true/> {what}</label> }
+        // Notes are written to be read beside the graphs.
+        let is_hidden = name != "notes";
+        view! { <label class="choice"><input type="checkbox" name=name checked=is_hidden/> {what}</label> }
     };
     view! {
         <form class="share settings" on:submit=submit>
@@ -133,11 +135,11 @@ fn request(filled: &FormData, scopes: &[Scope]) -> Option<Result<ShareRequest, L
             Err(error) => return Some(Err(error)),
         },
     };
-    let [arguments, paths, other_users, logs] = HIDEABLE_PARTS.map(|(name, _)| filled.has(name));
+    let [arguments, paths, other_users, logs, notes] = HIDEABLE_PARTS.map(|(name, _)| filled.has(name));
     Some(Ok(ShareRequest {
         label: field("label").into(),
         scope: scopes.get(chosen("scope")?)?.clone(),
-        hidden: HiddenParts { arguments, paths, other_users, logs },
+        hidden: HiddenParts { arguments, paths, other_users, logs, notes },
         to,
         lifetime_s: DURATIONS.get(chosen("lasts")?)?.1,
     }))

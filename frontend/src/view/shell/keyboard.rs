@@ -38,7 +38,9 @@ pub fn listen(page: &Page, time: &Time) {
         }
         let command = if has_modifier { Command::from_chord(&key) } else { Command::from_key(&key) };
         let Some(command) = command else { return };
-        if has_modifier || matches!(command, Command::Job(_) | Command::Node(_) | Command::Filter) {
+        if has_modifier
+            || matches!(command, Command::Job(_) | Command::Node(_) | Command::Filter | Command::Note)
+        {
             event.prevent_default();
         }
         if let Some(route) = run_command(&page, grids, command) {
@@ -87,6 +89,8 @@ pub fn run_command(page: &Page, grids: Grids, command: Command) -> Option<Route>
         Command::Settings => page.settings_open.set(true),
         Command::Share if untrack(|| page.is_owner()) => page.sharing.set(Some(ShareSheetView::Create)),
         Command::Share => {}
+        // Graphs follow the pointer, so that this is the moment under it.
+        Command::Note => page.draft_note(page.cursor.get_untracked()),
         Command::Palette => page.command_palette.set(true),
         Command::Filter => {
             if !grids.focus_filter() {

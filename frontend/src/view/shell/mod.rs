@@ -23,6 +23,7 @@ use crate::view::reports::compare::Compare;
 use crate::view::reports::usage_page::UsagePage;
 use crate::view::sheets::gpu_sheet::GpuSheet;
 use crate::view::sheets::help::Help;
+use crate::view::sheets::note_sheet::NoteSheet;
 use crate::view::sheets::process_sheet::ProcessSheet;
 use crate::view::sheets::settings_panel::SettingsPanel;
 use crate::view::sheets::share_sheet::ShareSheet;
@@ -93,7 +94,7 @@ fn skip(event: web_sys::MouseEvent) {
 /// Everything that may lie above the page.
 #[component]
 fn Sheets() -> impl IntoView {
-    view! { <Toasts/> <Help/> <GpuSheet/> <ProcessSheet/> <Confirm/> <CommandPalette/> <SettingsPanel/> <ShareSheet/> }
+    view! { <Toasts/> <Help/> <GpuSheet/> <ProcessSheet/> <NoteSheet/> <Confirm/> <CommandPalette/> <SettingsPanel/> <ShareSheet/> }
 }
 
 /// The view of the current route.

@@ -69,9 +69,11 @@ pub fn act(page: Page, request: Request) {
         let (text, is_good) = match page.request(request).await {
             Response::Done(text) => (text.to_string(), true),
             Response::Refused(why) => (why.to_string(), false),
-            Response::Process(_) | Response::Tail(_) | Response::Share(_) | Response::Audit(_) => {
-                ("Unexpected reply from the relay.".to_owned(), false)
-            }
+            Response::Process(_)
+            | Response::Tail(_)
+            | Response::Share(_)
+            | Response::Audit(_)
+            | Response::Note(_) => ("Unexpected reply from the relay.".to_owned(), false),
         };
         show_toast(page, text, is_good);
     });

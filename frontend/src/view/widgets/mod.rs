@@ -7,5 +7,6 @@ pub mod fact_list;
 pub mod later;
 pub mod menu;
 pub mod meter;
+pub mod note_list;
 pub mod sheet;
 pub mod status_line;

@@ -6,6 +6,7 @@ use crate::{
     sampler::Stamp,
     source::{GpuProcessList, Inventory},
 };
+use nodeglass_protocol::JobId;
 use nodeglass_protocol::probe::{ProbeLine, ProbeResponse};
 use nodeglass_protocol::request::ProbeRequest;
 use std::time::Duration;
@@ -60,6 +61,9 @@ pub trait Environment {
     /// Starts a request of the relay; returns the response if it is known immediately.
     fn respond(&mut self, number: u32, request: ProbeRequest) -> Option<ProbeResponse>;
 
+    /// Requests new lines of the spool files of jobs; they are reported to the state machine later.
+    fn read_notes(&mut self, jobs: &[JobId]);
+
     /// Queues a line, which may be superseded by a newer one while the pipe is full.
     fn print(&mut self, line: &ProbeLine);
 
@@ -71,4 +75,7 @@ pub trait Environment {
 
     /// Queues a heartbeat if there is room.
     fn offer_heartbeat(&mut self, heartbeat: &ProbeLine) -> bool;
+
+    /// Queues notes if there is room.
+    fn offer_notes(&mut self, notes: &ProbeLine) -> bool;
 }

@@ -17,12 +17,16 @@ use crate::{
 };
 use driver_watch::{Driver, RecentEvent};
 use environment::{Environment, Moment};
-use nodeglass_protocol::Vendor;
-use nodeglass_protocol::probe::{Control, Hello, PING_TIMEOUT_MS, ProbeResponse, ProcessList, heartbeat_ms};
+use nodeglass_protocol::probe::{
+    Control, Hello, PING_TIMEOUT_MS, ProbeResponse, ProcessList, SpoolNotes, heartbeat_ms,
+};
+use nodeglass_protocol::{JobId, Vendor};
 use std::{collections::VecDeque, time::Duration};
 
 /// Initial sampling interval in ms.
 pub const FIRST_INTERVAL_MS: u32 = 1_000;
+/// Maximum number of jobs whose spool files are read.
+const MAX_NOTE_JOBS: usize = 256;
 /// Maximum time that the first line waits for the source.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -78,6 +82,11 @@ pub struct Engine<E> {
     pub(super) processes_ns: u64,
     /// Deadline for a successor, and the reason to exit then, once the pipe is closed.
     orphaned_until: Option<(Duration, &'static str)>,
+    /// The jobs whose spool files are read.
+    note_jobs: Vec<JobId>,
+    last_notes: Option<Duration>,
+    /// Notes that found no room in the pipe yet.
+    pending_notes: Option<SpoolNotes>,
     /// Replay in progress: last number sent, last number to send, and earliest time of the next
     /// batch.
     pub(super) replay: Option<(u64, u64, Duration)>,
@@ -110,6 +119,9 @@ impl<E: Environment> Engine<E> {
             last_processes: None,
             processes_ns: 0,
             orphaned_until: None,
+            note_jobs: Vec::new(),
+            last_notes: None,
+            pending_notes: None,
             replay: None,
         }
     }
@@ -156,6 +168,7 @@ impl<E: Environment> Engine<E> {
         }
         if now >= self.next_sample {
             self.start_sample(now);
+            self.read_notes(now);
             self.schedule_sample();
         }
         if self.replay.is_some_and(|(.., not_before)| now >= not_before) {
@@ -216,6 +229,10 @@ impl<E: Environment> Engine<E> {
                 self.replay = Some((start, newest, self.env.now().elapsed));
             }
             Control::Backfill { .. } => {}
+            Control::Notes { mut jobs } => {
+                jobs.truncate(MAX_NOTE_JOBS);
+                self.note_jobs = jobs;
+            }
             Control::Request { number, request } => {
                 if let Some(response) = self.env.respond(number, request) {
                     self.print_response(response);

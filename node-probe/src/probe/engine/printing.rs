@@ -7,6 +7,7 @@ use crate::{host::HostReadings, output};
 use nodeglass_protocol::GpuUuid;
 use nodeglass_protocol::probe::{
     GpuGap, GpuHealth, GpuSample, Heartbeat, ProbeLine, ProbeResponse, ProcessGap, ProcessList, Sample,
+    SpoolNotes,
 };
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ const LOOKUP_STUCK: Duration = Duration::from_secs(5);
 const LOOKUP_STUCK_REASON: &str = "a file in /proc does not return";
 /// Minimum interval of process lists; slightly less than two one-second intervals.
 const PROCESS_INTERVAL: Duration = Duration::from_millis(1_900);
+/// Minimum interval of reading notes, likewise.
+const NOTES_INTERVAL: Duration = Duration::from_millis(1_900);
 /// Number of lines per replay batch,
 const REPLAY_BATCH: usize = 16;
 /// and pause between batches, so that live lines have room.
@@ -97,6 +100,41 @@ impl<E: Environment> Engine<E> {
     /// Prints the response to a request.
     pub(super) fn print_response(&mut self, response: ProbeResponse) {
         self.print(&ProbeLine::Response(Box::new(response)));
+    }
+
+    /// Requests new notes, unless some still wait for room in the pipe: the files keep what is not read yet. Not before
+    /// the first sample, without which the relay cannot convert their time.
+    pub(super) fn read_notes(&mut self, now: Duration) {
+        self.offer_notes();
+        let is_due = self.last_notes.is_none_or(|at| now >= at + NOTES_INTERVAL);
+        if !self.note_jobs.is_empty() && self.pending_notes.is_none() && self.sampler.next_seq() > 1 && is_due
+        {
+            self.last_notes = Some(now);
+            self.env.read_notes(&self.note_jobs);
+        }
+    }
+
+    /// Prints new notes.
+    pub fn handle_notes(&mut self, notes: SpoolNotes) {
+        match &mut self.pending_notes {
+            Some(pending) => {
+                pending.notes.extend(notes.notes);
+                pending.problem = notes.problem.or(pending.problem.take());
+            }
+            None => self.pending_notes = Some(notes),
+        }
+        self.offer_notes();
+    }
+
+    fn offer_notes(&mut self) {
+        if let Some(notes) = self.pending_notes.take() {
+            let line = ProbeLine::Notes(notes);
+            if !self.env.offer_notes(&line)
+                && let ProbeLine::Notes(notes) = line
+            {
+                self.pending_notes = Some(notes);
+            }
+        }
     }
 
     /// Prints health if it changed.

@@ -10,9 +10,10 @@ use crate::sampler::HandoverState;
 use crate::source::{Absent, GpuProcessList, Inventory, Report};
 use nodeglass_protocol::probe::{
     Control, GpuFacts, GpuSample, PING_TIMEOUT_MS, ProbeLine, ProbeResponse, Sample, SourceVersions,
+    SpoolNote, SpoolNotes,
 };
 use nodeglass_protocol::request::ProbeRequest;
-use nodeglass_protocol::{GpuUuid, Vendor};
+use nodeglass_protocol::{GpuUuid, JobId, Vendor};
 use std::time::Duration;
 
 /// Time of the start, in ms since 1970: not a multiple of any interval.
@@ -26,6 +27,8 @@ struct TestNode {
     requests: u32,
     has_room: bool,
     lines: Vec<ProbeLine>,
+    /// How often new notes were requested.
+    note_requests: u32,
 }
 
 impl TestNode {
@@ -91,6 +94,17 @@ impl Environment for TestNode {
         self.offer(&line)
     }
 
+    fn read_notes(&mut self, _: &[JobId]) {
+        self.note_requests += 1;
+    }
+
+    fn offer_notes(&mut self, notes: &ProbeLine) -> bool {
+        if self.has_room {
+            self.print(notes);
+        }
+        self.has_room
+    }
+
     fn offer_heartbeat(&mut self, heartbeat: &ProbeLine) -> bool {
         self.print(heartbeat);
         true
@@ -104,8 +118,14 @@ fn probe() -> Engine<TestNode> {
 
 /// A probe with several sources, the first of which has just been opened.
 fn probe_of(vendors: &[Vendor]) -> Engine<TestNode> {
-    let node =
-        TestNode { elapsed: Duration::ZERO, hung_at: None, requests: 0, has_room: true, lines: Vec::new() };
+    let node = TestNode {
+        elapsed: Duration::ZERO,
+        hung_at: None,
+        requests: 0,
+        has_room: true,
+        lines: Vec::new(),
+        note_requests: 0,
+    };
     let state = HandoverState { stream: 7, next_seq: 1, ring: Ring::default() };
     let hello = hello::of_this_node(7, Vec::new());
     let mut probe = Engine::new(node, vendors, hello, state, Timeouts::default());
@@ -239,4 +259,34 @@ fn the_host_is_sampled_while_the_driver_hangs() {
     probe.environment_mut().hung_at = None;
     run(&mut probe, 12_000);
     assert!(samples(&mut probe).iter().any(|sample| faults(sample) == Some(false)));
+}
+
+#[test]
+fn notes_that_find_no_room_are_offered_again_before_further_ones_are_read() {
+    let mut probe = probe();
+    run(&mut probe, 10_000);
+    assert_eq!(probe.environment().note_requests, 0, "no job is named");
+    probe.handle_control(Control::Notes { jobs: vec![JobId(17)] });
+    run(&mut probe, 14_000);
+    let requested = probe.environment().note_requests;
+    assert_eq!(requested, 2, "every other second");
+    let line = |text: &str| SpoolNote {
+        job: JobId(17),
+        suffix: "".into(),
+        offset: 0,
+        mono_ns: 0,
+        text: text.into(),
+    };
+    let batch = |text: &str| SpoolNotes { notes: vec![line(text)], problem: None };
+    probe.environment_mut().has_room = false;
+    probe.handle_notes(batch("a"));
+    probe.handle_control(Control::Ping);
+    run(&mut probe, 18_000);
+    assert_eq!(probe.environment().note_requests, requested);
+    probe.environment_mut().has_room = true;
+    probe.environment_mut().lines.clear();
+    run(&mut probe, 20_000);
+    let sent = |line: &ProbeLine| matches!(line, ProbeLine::Notes(notes) if *notes == batch("a"));
+    assert_eq!(probe.environment().lines.iter().filter(|line| sent(line)).count(), 1);
+    assert!(probe.environment().note_requests > requested);
 }

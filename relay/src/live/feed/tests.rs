@@ -3,12 +3,13 @@
 use super::*;
 use crate::fleet::NodeEvent;
 use crate::fleet::scene::{self, hello, jobs, line, process, process_readings, replay, sample};
-use crate::fleet::{Event, Fleet};
+use crate::fleet::{Event, Fleet, NoteChange};
 use crate::share::Visibility;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::gpu::{GpuHealth, NvLink};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::HealthChange;
+use nodeglass_protocol::note::{NoteId, NoteSource};
 use nodeglass_protocol::probe::{GpuLinkRates, HealthReport, LinkRates, ProbeLine};
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::{HiddenParts, Scope, Share, ShareId, ShareTerms, Sharing};
@@ -31,6 +32,8 @@ enum Action {
     ProcessReadings(usize, u64),
     Health(usize, Vec<(u32, u64, u64)>),
     Down(usize),
+    Note(Option<u32>, u64),
+    DeleteNote(u64),
     Tick(u64),
     Publish,
 }
@@ -47,6 +50,8 @@ fn actions() -> impl Strategy<Value = Action> {
         2 => (node.clone(), 1..9u64).prop_map(|(node, gib)| Action::ProcessReadings(node, gib)),
         2 => (node.clone(), proptest::collection::vec((0..4u32, 0..3u64, 98..104u64), 0..4)).prop_map(|(node, cards)| Action::Health(node, cards)),
         1 => node.prop_map(Action::Down),
+        2 => (proptest::option::of(1..4u32), 0..6u64).prop_map(|(job, id)| Action::Note(job, id)),
+        1 => (0..6u64).prop_map(Action::DeleteNote),
         3 => (0..20_000u64).prop_map(Action::Tick),
         8 => Just(Action::Publish),
     ]
@@ -87,6 +92,21 @@ fn perform(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
         Action::Down(node) => {
             let down = NodeEvent::Down { why: "cut".into(), retry_at_ms: *now_ms };
             fleet.handle(Event::Node(scene::name(NODES[node]), down), *now_ms);
+        }
+        Action::Note(job, id) => {
+            let note = Note {
+                id: NoteId::from_bits(id),
+                job: job.map(JobId),
+                node: None,
+                rank: None,
+                at_ms: *now_ms * 7 % 1_000,
+                text: format!("canary-note-{}", job.unwrap_or(0)).into(),
+                source: NoteSource::Api,
+            };
+            fleet.handle(Event::Note(NoteChange::Put(note)), *now_ms);
+        }
+        Action::DeleteNote(id) => {
+            fleet.handle(Event::Note(NoteChange::Delete(NoteId::from_bits(id))), *now_ms);
         }
         Action::Tick(ms) => {
             *now_ms += ms;
@@ -357,7 +377,10 @@ fn t09_a_guest_is_sent_problems_of_visible_gpus_only() {
 }
 
 /// What a guest of job 1 must never be sent.
-const HIDDEN: [&str; 9] = [
+const HIDDEN: [&str; 12] = [
+    "canary-note-0",
+    "canary-note-2",
+    "canary-note-3",
     "canary-job-2",
     "canary-job-3",
     "canary-command-2",
@@ -515,10 +538,14 @@ fn t09_the_owner_receives_what_is_hidden_from_guests() {
         Action::Process(0, 0, Some(3)),
         Action::Process(0, 0, None),
         Action::Down(0),
+        Action::Note(None, 1),
+        Action::Note(Some(2), 2),
+        Action::Note(Some(3), 3),
     ];
     let overview = sent(Topic::Overview, Viewer::Owner, story.clone());
-    let node = sent(Topic::Node(scene::name("n1")), Viewer::Owner, story);
-    let bytes = [overview, node].concat();
+    let [one, other] =
+        ["n1", "n2"].map(|name| sent(Topic::Node(scene::name(name)), Viewer::Owner, story.clone()));
+    let bytes = [overview, one, other].concat();
     for canary in HIDDEN {
         assert!(holds(&bytes, canary), "{canary}");
     }

@@ -1,14 +1,16 @@
 //! What each setting of a share hides, tested from the guest's side.
 
 use super::*;
-use crate::fleet::Event;
 use crate::fleet::scene::{self, hello, jobs, line, process, sample};
+use crate::fleet::{Event, NoteChange};
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::host::HostSample;
+use nodeglass_protocol::note::{NoteId, NoteSource};
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::share::HiddenParts;
 
-const NOTHING: HiddenParts = HiddenParts { arguments: false, paths: false, other_users: false, logs: false };
+const NOTHING: HiddenParts =
+    HiddenParts { arguments: false, paths: false, other_users: false, logs: false, notes: false };
 
 fn viewer(scope: Scope, hidden: HiddenParts) -> Viewer {
     let terms = ShareTerms { label: "".into(), scope, hidden, to: None, expires_ms: 0, ends_with_job: false };
@@ -209,4 +211,42 @@ fn data_of_the_owner_alone_is_never_visible() {
     let JobsHealth::Stale { reason: why, .. } = viewer.status(&fleet).jobs else { panic!() };
     assert!(!why.as_str().contains("secret"), "{why}");
     assert!(viewer.audit_log(&fleet).is_empty() && viewer.sharing(&fleet) == Sharing::default());
+}
+
+#[test]
+fn t09_each_topic_and_share_has_its_notes() {
+    let mut fleet = fleet();
+    let note = |id, job: Option<u32>, node: Option<&str>| Note {
+        id: NoteId::from_bits(id),
+        job: job.map(JobId),
+        node: node.map(scene::name),
+        rank: None,
+        at_ms: id,
+        text: "x".into(),
+        source: NoteSource::Api,
+    };
+    let all =
+        [note(1, Some(1), None), note(2, Some(2), None), note(3, None, Some("n2")), note(4, None, None)];
+    all.into_iter().for_each(|note| fleet.handle(Event::Note(NoteChange::Put(note)), 0));
+    let (job, node) = (|id| Topic::Job(JobId(id)), |name| Topic::Node(scene::name(name)));
+    let ids = |viewer: &Viewer, topic: &Topic| {
+        viewer.notes(&fleet, topic).iter().map(|note| note.id.get()).collect::<Vec<_>>()
+    };
+    let owner = |topic| ids(&Viewer::Owner, &topic);
+    assert_eq!(owner(Topic::Overview), [4]);
+    assert_eq!([owner(job(1)), owner(job(2))], [vec![1, 3, 4], vec![2, 4]]);
+    assert_eq!([owner(node("n1")), owner(node("n2"))], [vec![1, 2, 4], vec![1, 3, 4]]);
+    let one = viewer(Scope::Jobs(vec![JobId(1)]), NOTHING);
+    assert_eq!(
+        [Topic::Overview, job(1), job(2), node("n1")].map(|topic| ids(&one, &topic)),
+        [vec![], vec![1], vec![], vec![1]]
+    );
+    let two = viewer(Scope::Nodes(vec![scene::name("n2")]), NOTHING);
+    assert_eq!(
+        [job(1), node("n2"), node("n1")].map(|topic| ids(&two, &topic)),
+        [vec![1, 3], vec![1, 3], vec![1]]
+    );
+    assert_eq!(ids(&viewer(Scope::All, NOTHING), &job(1)), [1, 3, 4]);
+    let hidden = HiddenParts { notes: true, ..NOTHING };
+    assert_eq!(ids(&viewer(Scope::All, hidden), &job(1)), [0; 0]);
 }

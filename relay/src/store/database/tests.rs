@@ -89,6 +89,7 @@ fn an_older_schema_is_migrated_with_its_rows() {
     migrate(&mut database.connection, &next, PathBuf::new()).unwrap();
     migrate(&mut database.connection, &next, PathBuf::new()).unwrap();
     database.connection.execute("INSERT INTO x VALUES ('x')", []).unwrap();
+    assert_eq!(database.notes_of(JobId(7)).unwrap(), []);
     assert_eq!(ids(&database), [7]);
 }
 

@@ -1,0 +1,179 @@
+//! Notes: short remarks at a moment of a job or of the cluster, shown in graphs and reports.
+
+use crate::{JobId, NodeName, Text};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::{fmt, str::FromStr};
+
+/// Maximum number of notes of one job. Further ones are refused, so that none that was accepted is lost.
+pub const MAX_PER_JOB: usize = 1_000;
+/// Maximum number of notes that a relay holds in memory.
+pub const MAX_NOTES: usize = 5_000;
+/// Maximum number of notes in one line of a probe.
+pub const MAX_PER_LINE: usize = 64;
+
+/// Identifies a note. Random, or for a line of a spool file derived from it, so that several relays and probes
+/// need not agree on numbers. Less than 2⁵³, which JavaScript represents exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct NoteId(u64);
+
+/// Error of parsing the id of a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("read the id of a note: it is a number less than 2^53, as `relay note --list` shows it")]
+pub struct NoteIdError;
+
+impl NoteId {
+    /// Number of bits of an id.
+    const BITS: u32 = 53;
+
+    /// The id made of the lower bits of a number.
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits & ((1 << Self::BITS) - 1))
+    }
+
+    /// Validates and wraps an id.
+    ///
+    /// # Errors
+    /// [`NoteIdError`] if it is too large.
+    pub fn new(id: u64) -> Result<Self, NoteIdError> {
+        if id >> Self::BITS == 0 { Ok(Self(id)) } else { Err(NoteIdError) }
+    }
+
+    /// Returns the number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for NoteId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for NoteId {
+    type Err = NoteIdError;
+    fn from_str(raw: &str) -> Result<Self, NoteIdError> {
+        raw.parse().map_err(|_| NoteIdError).and_then(Self::new)
+    }
+}
+
+impl<'de> Deserialize<'de> for NoteId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(u64::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A note.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// Its id.
+    pub id: NoteId,
+    /// The job that it concerns; `None` for the node or the whole cluster.
+    pub job: Option<JobId>,
+    /// The node that it concerns; `None` for all of the job's, or the whole cluster.
+    pub node: Option<NodeName>,
+    /// The rank of the parallel job that wrote it.
+    pub rank: Option<u32>,
+    /// When it applies, in ms since 1970 by the login node's clock.
+    pub at_ms: u64,
+    /// What it says; never empty.
+    pub text: Text,
+    /// Where it was written.
+    pub source: NoteSource,
+}
+
+/// Where a note was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoteSource {
+    /// By a script, over HTTP.
+    #[default]
+    Api,
+    /// On the page.
+    Page,
+    /// With `relay note`.
+    Command,
+    /// By the job, into the spool directory.
+    Job,
+}
+
+/// A change of notes; owner only. Unknown fields are an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum NoteRequest {
+    /// Adds a note.
+    Add(NewNote),
+    /// Changes a note.
+    Edit {
+        /// The note.
+        id: NoteId,
+        /// What changes.
+        edit: NoteEdit,
+    },
+    /// Deletes a note.
+    Delete(NoteId),
+}
+
+/// A note that is to be added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NewNote {
+    /// See [`Note::job`].
+    pub job: Option<JobId>,
+    /// See [`Note::node`].
+    pub node: Option<NodeName>,
+    /// See [`Note::at_ms`]; now, if absent.
+    pub at_ms: Option<u64>,
+    /// See [`Note::text`].
+    pub text: Text,
+    /// See [`Note::source`].
+    pub source: NoteSource,
+}
+
+/// Changes of a note; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NoteEdit {
+    /// See [`Note::text`].
+    pub text: Option<Text>,
+    /// See [`Note::at_ms`].
+    pub at_ms: Option<u64>,
+}
+
+/// A note that was added or changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedNote {
+    /// The note as it is now.
+    pub note: Note,
+    /// Whether it is on the relay's disk; otherwise it is lost with the relay unless that succeeds later.
+    pub is_stored: bool,
+}
+
+/// The order of notes everywhere: by time.
+pub fn order(note: &Note) -> (u64, NoteId) {
+    (note.at_ms, note.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_number_that_javascript_represents_exactly() {
+        assert_eq!(NoteId::from_bits(u64::MAX).get(), (1 << 53) - 1);
+        assert_eq!("9007199254740991".parse(), Ok(NoteId::from_bits(u64::MAX)));
+        for wrong in ["9007199254740992", "-1", "", "x", "1.5"] {
+            assert_eq!(wrong.parse::<NoteId>(), Err(NoteIdError), "{wrong}");
+        }
+        assert!(serde_json::from_str::<NoteId>("9007199254740992").is_err());
+    }
+
+    #[test]
+    fn a_misspelt_field_of_a_new_note_is_refused() {
+        let note: NewNote = serde_json::from_str(r#"{"text":"epoch 3","job":17}"#).unwrap();
+        assert_eq!((note.job, note.at_ms, note.source), (Some(JobId(17)), None, NoteSource::Api));
+        assert!(serde_json::from_str::<NewNote>(r#"{"text":"epoch 3","jobs":17}"#).is_err());
+        assert!(serde_json::from_str::<NoteEdit>(r#"{"at":17}"#).is_err());
+    }
+}

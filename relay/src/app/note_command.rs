@@ -1,0 +1,128 @@
+//! `relay note`: a client of the running relay, or within a job where none runs, of the spool directory.
+
+use super::local_time::LocalTime;
+use super::owner_commands::Remote;
+use crate::clock::Clock;
+use crate::config::NoteOrder;
+use crate::report::aligned;
+use anyhow::{Context, bail, ensure};
+use hyper::Method;
+use nodeglass_protocol::note::{NewNote, Note, NoteEdit, NoteSource, SavedNote};
+use nodeglass_protocol::{JobId, Text};
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Folder of the spool files in the home directory, where probes read them.
+const SPOOL: &str = ".nodeglass-notes";
+const NOTES: &str = "/api/v1/notes";
+
+/// Executes `relay note`; returns what to print.
+///
+/// # Errors
+/// A complete sentence for the user.
+pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
+    let job = order.job.filter(|_| !order.cluster);
+    let relay = match Remote::find(order.relay) {
+        Err(_) if order.relay.is_none() && Remote::list()?.is_empty() => return spool(&order, job),
+        relay => relay?,
+    };
+    if order.list {
+        let query = job.map_or(String::new(), |job| format!("?job={job}"));
+        let notes: Vec<Note> = relay.json(Method::GET, &format!("{NOTES}{query}"), String::new()).await?;
+        return Ok(list(&notes));
+    }
+    if let Some(id) = order.delete {
+        let answer = relay.request(Method::DELETE, &format!("{NOTES}/{id}"), String::new()).await?;
+        return Ok(String::from_utf8_lossy(&answer).into_owned());
+    }
+    let (text, at_ms) =
+        (Text::new(order.text.unwrap_or_default()), order.at.map(|at| at.wall_ms(Clock::wall_ms())));
+    let saved: SavedNote = match order.edit {
+        Some(id) => {
+            let edit = serde_json::to_string(&NoteEdit { text: Some(text), at_ms })?;
+            relay.json(Method::PATCH, &format!("{NOTES}/{id}"), edit).await?
+        }
+        None => {
+            let new = NewNote { job, node: order.node, at_ms, text, source: NoteSource::Command };
+            relay.json(Method::POST, NOTES, serde_json::to_string(&new)?).await?
+        }
+    };
+    let stored = if saved.is_stored { "" } else { "; it is shown, but could not be stored yet" };
+    Ok(format!(
+        "note {}{}{stored}\n",
+        saved.note.id,
+        saved.note.job.map_or(String::new(), |job| format!(" of job {job}"))
+    ))
+}
+
+/// Appends a line to the spool file of the job.
+fn spool(order: &NoteOrder, job: Option<JobId>) -> anyhow::Result<String> {
+    let Some(job) = job else { bail!(super::owner_commands::NONE_RUNS) };
+    let is_plain = order.at.is_none() && order.node.is_none() && order.edit.is_none();
+    let Some(text) = order.text.as_deref().filter(|_| is_plain) else {
+        bail!(
+            "no relay of yours is running on this machine, and a note for the spool directory has only a text"
+        )
+    };
+    let text = Text::new(text);
+    ensure!(!text.is_empty(), "a note needs a text");
+    let home = std::env::var_os("HOME").context("there is no home directory; set HOME")?;
+    let folder = Path::new(&home).join(SPOOL);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .with_context(|| format!("failed to create {}", folder.display()))?;
+    let path = folder.join(format!("{job}{}", suffix(std::env::var("SLURM_PROCID").ok().as_deref())));
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+        .open(&path);
+    // One write, so that lines of several processes do not mix.
+    file.and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()))
+        .with_context(|| format!("failed to write {}", path.display()))?;
+    Ok(format!("written to {}; your relay reads it from there\n", path.display()))
+}
+
+/// The ending of the file's name: ranks other than the first have files of their own, because appending from several
+/// nodes to one file is not safe on NFS.
+fn suffix(rank: Option<&str>) -> String {
+    let rank = rank.and_then(|rank| rank.parse::<u32>().ok()).filter(|rank| *rank > 0);
+    rank.map_or_else(String::new, |rank| format!(".{rank}"))
+}
+
+/// Notes as a table.
+fn list(notes: &[Note]) -> String {
+    if notes.is_empty() {
+        return "no notes\n".to_owned();
+    }
+    let now = LocalTime::of(Clock::wall_ms() / 1_000);
+    let header = ["Note", "Time", "Job", "Node", "Text"].map(str::to_owned).to_vec();
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let row = |note: &Note| {
+        let rank = note.rank.map(|rank| format!("rank {rank}"));
+        vec![
+            note.id.to_string(),
+            LocalTime::of(note.at_ms / 1_000).seen_from(&now),
+            or_dash(note.job.map(|job| job.to_string())),
+            or_dash(rank.or_else(|| note.node.as_ref().map(ToString::to_string))),
+            note.text.to_string(),
+        ]
+    };
+    let rows: Vec<_> = [header].into_iter().chain(notes.iter().map(row)).collect();
+    aligned(&rows, 5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rank_but_the_first_has_a_file_of_its_own() {
+        assert_eq!([None, Some("0"), Some("x"), Some("3")].map(suffix), ["", "", "", ".3"]);
+    }
+}

@@ -1,0 +1,117 @@
+//! The command line of `relay note`.
+
+use super::value::duration;
+use clap::Args;
+use nodeglass_protocol::note::NoteId;
+use nodeglass_protocol::{JobId, NodeName};
+
+/// `relay note`.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[group(skip)]
+pub struct NoteOrder {
+    /// What to note
+    #[arg(required_unless_present_any = ["list", "delete"], conflicts_with_all = ["list", "delete"])]
+    pub text: Option<String>,
+
+    /// The job [default: the one that this runs in, SLURM_JOB_ID]
+    #[arg(long, env = "SLURM_JOB_ID", hide_env = true, value_name = "JOBID", value_parser = job)]
+    pub job: Option<JobId>,
+
+    /// The whole cluster instead of a job
+    #[arg(long, conflicts_with = "list")]
+    pub cluster: bool,
+
+    /// Only this node
+    #[arg(long, value_parser = |name: &str| NodeName::new(name), conflicts_with_all = ["list", "edit"])]
+    pub node: Option<NodeName>,
+
+    /// When: 10m (ago), or @SECONDS since 1970 [default: now]
+    #[arg(long, value_name = "TIME", value_parser = moment, conflicts_with = "list")]
+    pub at: Option<Moment>,
+
+    /// Print the notes, of one job if it is named
+    #[arg(long)]
+    pub list: bool,
+
+    /// Change this note instead of adding one
+    #[arg(long, value_name = "NOTE")]
+    pub edit: Option<NoteId>,
+
+    /// Delete this note
+    #[arg(long, value_name = "NOTE", conflicts_with_all = ["list", "edit"])]
+    pub delete: Option<NoteId>,
+
+    /// Process id of the relay, if you run several
+    #[arg(long, value_name = "PID")]
+    pub relay: Option<u32>,
+}
+
+/// When a note applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// This many ms ago.
+    Ago(u64),
+    /// At this time, in ms since 1970.
+    At(u64),
+}
+
+impl Moment {
+    /// The time in ms since 1970, given the current one.
+    pub fn wall_ms(self, now_ms: u64) -> u64 {
+        match self {
+            Self::Ago(ago_ms) => now_ms.saturating_sub(ago_ms),
+            Self::At(at_ms) => at_ms,
+        }
+    }
+}
+
+fn job(raw: &str) -> Result<JobId, &'static str> {
+    raw.parse().map_err(|_| "not a job id; `squeue -r -o %A` prints the id of an array task")
+}
+
+fn moment(raw: &str) -> Result<Moment, String> {
+    let at_s = raw.strip_prefix('@').and_then(|seconds| seconds.parse::<u64>().ok());
+    let at = at_s.and_then(|seconds| seconds.checked_mul(1_000)).map(Moment::At);
+    // A bare number could be either.
+    let duration = || duration(raw).filter(|_| raw.ends_with(['s', 'm', 'h', 'd']));
+    let ago = || duration().and_then(|ago| u64::try_from(ago.as_millis()).ok()).map(Moment::Ago);
+    at.or_else(ago)
+        .ok_or_else(|| format!("{raw:?} is not a time; use 30s, 10m or 2h for so long ago, or @SECONDS"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        order: NoteOrder,
+    }
+
+    fn parse(words: &[&str]) -> Result<NoteOrder, String> {
+        let line = Line::try_parse_from(["note"].iter().chain(words));
+        line.map(|line| line.order).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_note_is_read_with_job_and_time() {
+        let order = parse(&["epoch 3", "--job", "17", "--at", "10m"]).unwrap();
+        assert_eq!((order.text.as_deref(), order.job), (Some("epoch 3"), Some(JobId(17))));
+        assert_eq!(order.at.unwrap().wall_ms(1_700_000_000_000), 1_699_999_400_000);
+        let at = parse(&["x", "--at", "@1700000000"]).unwrap().at;
+        assert_eq!(at.unwrap().wall_ms(0), 1_700_000_000_000);
+    }
+
+    #[test]
+    fn what_is_ambiguous_is_refused() {
+        for wrong in
+            [&[][..], &["x", "--list"], &["x", "--at", "10"], &["x", "--at", "@-1"], &["x", "--job", "a"]]
+        {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(parse(&["--delete", "5"]).is_ok() && parse(&["--list"]).is_ok());
+        assert!(parse(&["--edit", "5"]).is_err(), "what it should say");
+    }
+}
