@@ -228,16 +228,16 @@ mod tests {
 
     #[test]
     fn the_gpus_behind_shards_are_those_of_the_processes() {
-        let shards = with(1, GpuSet::Unknown);
-        assert_eq!(claimed(false, false, &[shards.clone()], &[devices(1, &[1, 2], &[])]), [(1, vec![1, 2])]);
-        let both = [shards.clone(), with(2, GpuSet::Unknown)];
+        let shards = [with(1, GpuSet::Unknown)];
+        assert_eq!(claimed(false, false, &shards, &[devices(1, &[1, 2], &[])]), [(1, vec![1, 2])]);
+        let both = [with(1, GpuSet::Unknown), with(2, GpuSet::Unknown)];
         let lists = [devices(1, &[1], &[]), devices(2, &[1], &[])];
         assert_eq!(claimed(false, false, &both, &lists), [(1, vec![1]), (2, vec![1])], "they share it");
         // A task may use fewer than its step has, but no other.
         let bound = [devices(1, &[1, 2], &[GPUS[2]])];
-        assert_eq!(claimed(false, false, &[shards.clone()], &bound), [(1, vec![1, 2])]);
-        assert!(claimed(false, false, &[shards.clone()], &[devices(1, &[1], &[GPUS[2]])]).is_empty());
-        assert!(claimed(false, false, &[shards], &[devices(1, &[7], &[])]).is_empty());
+        assert_eq!(claimed(false, false, &shards, &bound), [(1, vec![1, 2])]);
+        assert!(claimed(false, false, &shards, &[devices(1, &[1], &[GPUS[2]])]).is_empty());
+        assert!(claimed(false, false, &shards, &[devices(1, &[7], &[])]).is_empty());
     }
 
     #[test]

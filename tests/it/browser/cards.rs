@@ -251,7 +251,7 @@ async fn a_vgpu_without_a_license_is_a_warning_that_says_what_it_costs() -> Resu
     open_sheet(&browser, &machine, &node, "GPU-licensed").await?;
     wait_for_sheet(&browser, &["vGPU license\\s+licensed until 2030-12-31 13:05:00 GMT"]).await?;
     open_sheet(&browser, &machine, &node, "GPU-without").await?;
-    let cost = "not licensed\\s+NVIDIA Virtual Compute Server: the driver lowers the performance";
+    let cost = "vGPU license\\s+◆ not licensed.*Server: the driver lowers the performance over time";
     wait_for_sheet(&browser, &["vGPU of this virtual machine", cost]).await?;
     browser.photograph("vgpu-unlicensed").await.map(drop)
 }

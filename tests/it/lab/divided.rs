@@ -52,7 +52,7 @@ async fn instances_belong_to_the_job_that_may_see_them_before_it_uses_them() -> 
     let relay = site.relay("alice")?;
     let mut client = Client::connect(&relay.link, Form::Binary).await?;
     let topic = Topic::Node(NodeName::new(NODE)?);
-    client.subscribe(&[topic.clone()]).await?;
+    client.subscribe(std::slice::from_ref(&topic)).await?;
     let of = |job| vec![Owner { job, by: Evidence::VisibleDevices }];
     let expected = [vec![], of(one), vec![], of(two), of(two)];
     let is = |known: &Known| owners(&known.picture) == expected;

@@ -16,6 +16,9 @@ use leptos::html::Canvas;
 use leptos::prelude::*;
 use std::sync::Arc;
 
+/// Stands for a value that is missing.
+const NO_DATA: &str = "no data";
+
 /// A plot that is updated incrementally.
 pub type Plots = Memo<Plot>;
 
@@ -109,7 +112,7 @@ fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
             // A live range ends with the job.
             let at_end = at_end || (step.is_none() && time.is_over() && time.range().is_live());
             let format =
-                |value: Option<f32>| value.map_or_else(|| "no data".to_owned(), |value| metric.format(value));
+                |value: Option<f32>| value.map_or_else(|| NO_DATA.to_owned(), |value| metric.format(value));
             let value_at = |values: &[Option<f32>]| values.get(at).copied().flatten();
             // At the end of a job, its last readings, as in the totals: a step is a mean.
             let value_text = |line: &Line| format(if at_end { line.now } else { value_at(&line.values) });
@@ -127,14 +130,17 @@ fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
             };
             let all = match (&plot.band, plot.lines.as_slice()) {
                 (Some(_), _) => Some(spread.map_or_else(
-                    || "no data".to_owned(),
+                    || NO_DATA.to_owned(),
                     |(low, mid, high)| {
                         let [low, mid, high] = [low, mid, high].map(|value| metric.format(value));
                         format!("median {mid}, {low} to {high}")
                     },
                 )),
                 (None, [one]) => Some(value_text(one)),
-                (None, [one, other]) => Some(format!("{} and {}", value_text(one), value_text(other))),
+                (None, [one, other]) => Some(match [value_text(one), value_text(other)] {
+                    [one, other] if one == NO_DATA && other == NO_DATA => one,
+                    [one, other] => format!("{one} and {other}"),
+                }),
                 (None, _) => None,
             };
             let text = [highlighted_value, all].into_iter().flatten().collect::<Vec<_>>().join(" · ");
@@ -193,7 +199,7 @@ fn handlers(time: &Time, plot: Plots, metric: Memo<Metric>) -> PlotHandlers {
 fn tooltip_text(plot: &Plot, metric: Metric, gpu_ref: Option<&GpuRef>, at_ms: u64) -> Option<TooltipText> {
     let step = plot.window.step_at(at_ms)?;
     let value_text = |values: &[Option<f32>]| {
-        values.get(step).copied().flatten().map_or_else(|| "no data".to_owned(), |value| metric.format(value))
+        values.get(step).copied().flatten().map_or_else(|| NO_DATA.to_owned(), |value| metric.format(value))
     };
     let line = gpu_ref.and_then(|gpu_ref| plot.line_for(gpu_ref)).map(|(_, line)| line);
     let line = line.or_else(|| plot.lines.first().filter(|_| plot.lines.len() == 1));
@@ -209,7 +215,7 @@ fn tooltip_text(plot: &Plot, metric: Metric, gpu_ref: Option<&GpuRef>, at_ms: u6
         Some(format!("mean of {length} · {} to {}", metric.format(low), metric.format(high)))
     });
     Some(TooltipText {
-        value: line.map_or_else(|| "no data".to_owned(), |line| value_text(&line.values)),
+        value: line.map_or_else(|| NO_DATA.to_owned(), |line| value_text(&line.values)),
         title: metric.title().to_owned(),
         subject: line.map_or_else(String::new, |line| line.name.clone()),
         lines: within.into_iter().chain(spread).collect(),
