@@ -19,7 +19,7 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("rustls_native_certs", &["relay/src/webhook/tls.rs"]),
     // The full path, because modules of this workspace are also named `ring`.
     ("ring::signature", &["relay/src/launch/known_hosts/signature.rs"]),
-    ("rusqlite", &["relay/src/share/store.rs", "relay/src/store/database"]),
+    ("rusqlite", &["relay/src/share/store.rs", "relay/src/store/database.rs", "relay/src/store/database"]),
     ("parquet", &["relay/src/app/job_parquet.rs"]),
     ("crc32fast", &["relay/src/frame_file.rs"]),
     ("libloading", &["node-probe/src/source/tpu/library.rs"]),
