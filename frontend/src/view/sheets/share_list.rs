@@ -61,7 +61,7 @@ pub fn ShareList(
             <p class="facts__note">{move || none()}</p>
             <ul><For each=move || shares.get() key=|share| share.id.clone() children=entry/></ul>
             <p class="facts__note">{own}</p>
-            <p class="facts__note"><a class="link" href=audit on:click=move |_| sheet.set(None)>"Audit log"</a> ": who viewed through which share, and when"</p>
+            <p><a class="btn btn--small" href=audit on:click=move |_| sheet.set(None)>"Audit log"</a></p>
         </section>
     }
 }
