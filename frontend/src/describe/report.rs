@@ -4,6 +4,7 @@ use super::{Fact, FactGroup};
 use crate::describe::fact::bytes;
 use crate::domain::text;
 use nodeglass_protocol::Text;
+use nodeglass_protocol::note::Note;
 use nodeglass_protocol::report::{Report, Throttled};
 
 /// A figure of a report.
@@ -247,13 +248,22 @@ impl Figure {
 /// Returns the texts of the notes that every one of these jobs has, in the order of the first one: where their
 /// courses can be aligned.
 pub fn common_notes(reports: &[Report]) -> Vec<Text> {
-    let Some((first, others)) = reports.split_first().filter(|(_, others)| !others.is_empty()) else {
+    let Some(first) = reports.first().filter(|_| reports.len() > 1) else {
         return Vec::new();
     };
-    let has = |report: &Report, text: &Text| report.notes.iter().any(|note| note.text == *text);
+    // After its end a job has no course.
+    let is_during = |report: &Report, note: &Note| {
+        let at_s = i64::try_from(note.at_ms / 1_000).unwrap_or(i64::MAX);
+        let after_s = report.start_s.and_then(|start_s| u64::try_from(at_s - start_s).ok());
+        after_s.is_some_and(|after_s| after_s < report.elapsed_s)
+    };
+    let has = |report: &Report, text: &Text| {
+        let first = report.notes.iter().find(|note| note.text == *text);
+        first.is_some_and(|note| is_during(report, note))
+    };
     let mut texts = Vec::new();
     for note in &first.notes {
-        if !texts.contains(&note.text) && others.iter().all(|other| has(other, &note.text)) {
+        if !texts.contains(&note.text) && reports.iter().all(|report| has(report, &note.text)) {
             texts.push(note.text.clone());
         }
     }
@@ -270,7 +280,7 @@ pub fn note_at_s(report: &Report, text: &Text) -> Option<i64> {
 mod tests {
     use super::*;
     use nodeglass_protocol::JobId;
-    use nodeglass_protocol::note::{Note, NoteId, NoteSource};
+    use nodeglass_protocol::note::{NoteId, NoteSource};
     use nodeglass_protocol::report::Totals;
 
     /// A report of an hour from 1,000 s on, with notes at these times in s.
@@ -322,7 +332,9 @@ mod tests {
         let other = report_with(&[(1_600, "epoch 2"), (1_300, "epoch 1")]);
         let texts = common_notes(&[one.clone(), other.clone()]);
         assert_eq!(texts, [Text::from("epoch 1"), "epoch 2".into()]);
-        assert_eq!(common_notes(&[one.clone()]), []);
+        assert_eq!(common_notes(std::slice::from_ref(&one)), []);
+        let late = report_with(&[(5_000, "epoch 1"), (900, "epoch 2")]);
+        assert_eq!(common_notes(&[one.clone(), late]), [], "they are not of the run");
         assert_eq!(common_notes(&[one.clone(), other.clone(), report_with(&[])]), []);
         assert_eq!(note_at_s(&one, &"epoch 1".into()), Some(1_010));
         assert_eq!(note_at_s(&other, &"epoch 2".into()), Some(1_600));

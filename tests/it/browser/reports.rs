@@ -66,6 +66,10 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
     browser.prefer(Scheme::Dark).await?;
     browser.open(&relay.link().url).await?;
     browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
+    // A note that both jobs have aligns their curves.
+    for job in ["101", "102"] {
+        relay.run(&["note", "epoch 1", "--job", job])?;
+    }
     browser.open(&relay.link().path("/job/101")).await?;
     browser.until("the tabs", "document.querySelector('.tabs a[href*=\"/report\"]')").await?;
     browser.click(".tabs a[href*='/report']").await?;
@@ -104,10 +108,6 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
     browser.photograph("report-print").await?;
     browser.devtools("Emulation.setEmulatedMedia", json!({ "media": "" })).await?;
 
-    // A note that both jobs have aligns their curves.
-    for job in ["101", "102"] {
-        relay.run(&["note", "epoch 1", "--job", job])?;
-    }
     browser.prefer(Scheme::Dark).await?;
     browser.click(".report__compare a").await?;
     browser
@@ -121,6 +121,9 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
     browser.eval("(select => { select.value = 'epoch 1'; select.dispatchEvent(new Event('change')) })(document.querySelector('.curves__align select'))").await?;
     browser
         .until("the note", "document.querySelector('.curves__time').innerText.includes('epoch 1')")
+        .await?;
+    browser
+        .until("their curves from there", "document.querySelectorAll('.curves path[d^=M]').length === 2")
         .await?;
     browser.photograph("compare-at-note").await?;
 

@@ -82,7 +82,7 @@ fn Shown(report: Memo<Option<Report>>) -> impl IntoView {
             {move || suggested.with(|suggested| advice(suggested))}
             <div class="report__top">{part(hours)} {part(distribution)}</div>
             <div class="facts-columns facts-columns--page">{part(figures)}</div>
-            {part(|report| note_table(report))}
+            {part(note_table)}
             {part(|report| gpu_table(&report.gpus))}
         </div>
     }
