@@ -82,7 +82,7 @@ fn shown(page: &Page, usage: &Usage) -> AnyView {
     let wasteful = (!usage.wasteful.is_empty()).then(|| {
         view! {
             <h2 class="caption"><b>"Jobs with the most unused GPU hours"</b></h2>
-            {job_table(page, &usage.wasteful)}
+            {job_table(page, "Wasteful jobs", &usage.wasteful)}
         }
     });
     let total = &usage.total;
@@ -112,14 +112,14 @@ fn shown(page: &Page, usage: &Usage) -> AnyView {
         </div>
         {wasteful}
         <h2 class="caption"><b>{listed}</b></h2>
-        {job_table(page, &usage.jobs[..newest])}
+        {job_table(page, "Newest jobs", &usage.jobs[..newest])}
     }
     .into_any()
 }
 
 fn sums_table(first: &'static str, rows: AnyView) -> AnyView {
     view! {
-        <div class="report__table" role="region" aria-label="Figures" tabindex="0">
+        <div class="report__table" role="region" aria-label=first tabindex="0">
             <table class="plain">
                 <thead><tr>
                     <th scope="col">{first}</th>
@@ -159,7 +159,7 @@ fn sums_row(name: String, sums: &UsageSums, most: f64) -> AnyView {
     .into_any()
 }
 
-fn job_table(page: &Page, jobs: &[JobUsage]) -> AnyView {
+fn job_table(page: &Page, label: &'static str, jobs: &[JobUsage]) -> AnyView {
     let rows = jobs.iter().map(|job| {
         let href = page.href(&Route::Job(job.job, JobTab::Report));
         let state = match (job.is_final, job.state.as_str()) {
@@ -182,7 +182,7 @@ fn job_table(page: &Page, jobs: &[JobUsage]) -> AnyView {
         }
     });
     view! {
-        <div class="report__table" role="region" aria-label="Figures" tabindex="0">
+        <div class="report__table" role="region" aria-label=label tabindex="0">
             <table class="plain">
                 <thead><tr>
                     <th scope="col">"Job"</th>
