@@ -19,11 +19,10 @@ pub fn of(feature: Reading<sys::nvmlGridLicensableFeature_t>) -> VgpuLicense {
     }
 }
 
-/// Text up to the first zero, or the end of the buffer.
+/// Text up to the first zero, or the end of the buffer. `c_char` is signed on x86-64 and unsigned on ARM.
 fn text(buffer: &[std::ffi::c_char]) -> Text {
-    let bytes: Vec<u8> =
-        buffer.iter().map(|byte| byte.cast_unsigned()).take_while(|byte| *byte != 0).collect();
-    Text::from_bytes(&bytes)
+    let bytes = buffer.iter().flat_map(|byte| byte.to_ne_bytes());
+    Text::from_bytes(&bytes.take_while(|byte| *byte != 0).collect::<Vec<_>>())
 }
 
 /// When a license expires; `None` if it does not, or if the time is impossible.
