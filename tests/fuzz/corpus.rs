@@ -80,12 +80,15 @@ fn every_target_is_replayed_and_has_a_corpus() {
 
 #[test]
 fn the_corpus_is_small() {
+    // Seeds of other tests, such as the frozen bytes of the wires, have their own reasons.
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let size: u64 = NAMES
         .iter()
         .flat_map(|(name, _)| kept(name))
+        .filter(|file| file.starts_with(&corpus))
         .map(|file| fs::metadata(file).map_or(0, |m| m.len()))
         .sum();
-    assert!(size < 300_000, "{size} bytes: `cargo xtask fuzz --keep` keeps only what leads somewhere new");
+    assert!(size < 100_000, "{size} bytes: `cargo xtask fuzz --keep` keeps only what leads somewhere new");
 }
 
 fn replay(name: &str) {

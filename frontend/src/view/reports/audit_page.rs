@@ -126,7 +126,7 @@ fn filters(page: &Page, log: Memo<AuditLog>, filter: Memo<AuditFilter>) -> AnyVi
         <div class="audit__filters">
             <div class="usage__days" role="group" aria-label="Kind">{kinds.into_iter().collect_view()}</div>
             <label class="audit__share"><span>"Share"</span>
-                <select class="field" on:change=choose>
+                <select class="btn" on:change=choose>
                     <option value="" selected=move || filter.with(|filter| filter.share.is_none())>"all"</option>
                     <For each=move || used.get() key=|(id, _)| id.clone() children=option/>
                 </select>

@@ -116,7 +116,7 @@ pub fn Overlay(
             view! {
                 <label class="curves__align">
                     "Align at"
-                    <select class="select" on:change=move |event| chosen.set(event_target_value(&event))>
+                    <select class="btn" on:change=move |event| chosen.set(event_target_value(&event))>
                         <option value="">"the start"</option>
                         {options.into_iter().map(option).collect_view()}
                     </select>
@@ -317,7 +317,7 @@ fn Add(compared: Memo<Vec<Compared>>, reports: Memo<Arc<Vec<Report>>>) -> impl I
     let option = |(job, label): (JobId, String)| view! { <option value=job.to_string()>{label}</option> };
     view! {
         <p class="parts__add">
-            <select class="select" aria-label="Add a job or another time" disabled=move || is_full.get() on:change=add>
+            <select class="btn" aria-label="Add a job or another time" disabled=move || is_full.get() on:change=add>
                 <option value="">{move || if is_full.get() { "At most eight are compared" } else { "Add a job or another time …" }}</option>
                 <For each=move || offers.get() key=Clone::clone children=option/>
             </select>
