@@ -16,9 +16,9 @@ pub struct Compared {
 /// A part of a run, in s since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its begin.
+    /// Its start.
     pub from_s: i64,
-    /// Its end, later than its begin.
+    /// Its end, later than its start.
     pub to_s: i64,
 }
 
@@ -47,7 +47,7 @@ impl Compared {
 }
 
 impl Part {
-    /// A part; `None` if it does not end after its begin, or not after 1970.
+    /// A part; `None` if it does not end after its start, or not after 1970.
     pub fn new(from_s: i64, to_s: i64) -> Option<Self> {
         (0 <= from_s && from_s < to_s).then_some(Self { from_s, to_s })
     }

@@ -172,7 +172,7 @@ pub struct Welcome {
 /// A time in which no relay of this host stored the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Downtime {
-    /// Its begin, in ms of the relay's clock; 0 if it is further back than that clock reaches.
+    /// Its start, in ms of the relay's clock.
     pub from_ms: u64,
     /// Its end.
     pub to_ms: u64,

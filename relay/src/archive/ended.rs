@@ -49,9 +49,10 @@ struct Stored {
     ended: EndedJob,
 }
 
-/// Writes a job, replacing what is stored of the same run.
+/// Writes a job, replacing what is stored of it.
 pub(super) fn store(dir: &Path, watches: &str, wall_ahead_ms: u64, ended: EndedJob) -> io::Result<()> {
-    let path = dir.join(file_name(ended.job.id, ended.job.start));
+    remove_other_runs(dir, &ended.job)?;
+    let path = dir.join(file_name(&ended.job));
     let stored = Stored { watches: watches.to_owned(), wall_ahead_ms, ended };
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
     serde_json::to_writer(&mut packed, &stored)?;
@@ -75,65 +76,87 @@ pub(super) fn store(dir: &Path, watches: &str, wall_ahead_ms: u64, ended: EndedJ
 /// too old is left out.
 pub(super) fn load(dir: &StateDir, watches: &str, wall_ms: u64, wall_ahead_ms: u64) -> Vec<EndedJob> {
     let files = files(dir.path()).unwrap_or_default();
-    let newest = files.into_iter().rev().take(MAX_JOBS);
-    let mut jobs: Vec<_> = newest
-        .filter_map(|file| {
-            let stored = read(&file.path).inspect_err(|error| {
-                tracing::warn!(file = %file.path.display(), %error, "the picture of an ended job cannot be read");
-            });
-            let Stored { watches: of, wall_ahead_ms: ahead_ms, mut ended } = stored.ok()?;
-            let ended_ms = u64::try_from(ended.job.ended?).ok()?.checked_mul(1_000)?;
-            if of != watches || ended_ms > wall_ms || wall_ms - ended_ms > KEEP_MS {
-                return None;
-            }
-            let by_ms = i64::try_from(ahead_ms).ok()?.checked_sub(i64::try_from(wall_ahead_ms).ok()?)?;
-            ended.nodes.iter_mut().for_each(|node| node.shift(by_ms));
-            Some(ended)
-        })
-        .collect();
-    jobs.sort_by_key(|ended| (ended.job.ended, ended.job.id));
+    let read = |file: &StoredFile| {
+        let stored = read(&file.path).inspect_err(|error| {
+            tracing::warn!(file = %file.path.display(), %error, "the picture of an ended job cannot be read");
+        });
+        let Stored { watches: of, wall_ahead_ms: ahead_ms, mut ended } = stored.ok()?;
+        let ended_ms = u64::try_from(ended.job.ended?).ok()?.checked_mul(1_000)?;
+        if of != watches || ended_ms > wall_ms || wall_ms - ended_ms > KEEP_MS {
+            return None;
+        }
+        let by_ms = i64::try_from(ahead_ms).ok()?.checked_sub(i64::try_from(wall_ahead_ms).ok()?)?;
+        ended.nodes.iter_mut().for_each(|node| node.shift(by_ms));
+        Some(ended)
+    };
+    let mut jobs: Vec<_> = files.iter().rev().filter_map(read).take(MAX_JOBS).collect();
+    jobs.reverse();
     jobs
 }
 
-/// Deletes the oldest jobs beyond the maximum number, and beyond a share of the space `cap`.
-pub(super) fn trim(dir: &Path, cap: u64) {
+/// Deletes jobs that are too old at `wall_ms`, the oldest ones beyond the maximum number and beyond a share of the
+/// space `cap`, and what a crash left half written.
+pub(super) fn trim(dir: &Path, cap: u64, wall_ms: u64) {
     let mut bytes = 0_u64;
     for (at, file) in files(dir).unwrap_or_default().iter().rev().enumerate() {
         bytes = bytes.saturating_add(file.bytes);
-        if at >= MAX_JOBS || bytes > cap / SHARE {
+        let is_old = file.ended_s.saturating_mul(1_000).saturating_add(KEEP_MS) < wall_ms;
+        if is_old || at >= MAX_JOBS || bytes > cap / SHARE {
             // If it cannot be deleted now, the next call tries again.
             let _ = std::fs::remove_file(&file.path);
         }
     }
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(".new")) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
-fn file_name(job: JobId, start_s: Option<i64>) -> String {
-    format!("{PREFIX}{:015}-{job}{SUFFIX}", start_s.unwrap_or(0).max(0))
+/// Named by its end and its number.
+fn file_name(job: &Job) -> String {
+    format!("{PREFIX}{:015}-{}{SUFFIX}", job.ended.unwrap_or(0).max(0), job.id)
+}
+
+/// Deletes the pictures of earlier runs of a job, and those with an earlier idea of its end: SLURM gives a requeued job
+/// the same number.
+fn remove_other_runs(dir: &Path, job: &Job) -> io::Result<()> {
+    let name = file_name(job);
+    for file in files(dir)?.iter().filter(|file| file.job == job.id) {
+        if file.path.file_name().and_then(|name| name.to_str()) != Some(&name) {
+            std::fs::remove_file(&file.path)?;
+        }
+    }
+    Ok(())
 }
 
 /// A file of a job.
 #[derive(Debug)]
 struct StoredFile {
+    /// End of the job, in s since 1970.
+    ended_s: u64,
+    job: JobId,
     path: PathBuf,
     bytes: u64,
 }
 
-/// The stored jobs, by their start.
+/// The stored jobs, by their end.
 fn files(dir: &Path) -> io::Result<Vec<StoredFile>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name();
-        let is_named = name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX));
+        let parsed = name.to_str().and_then(|name| {
+            let (ended_s, job) = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.split_once('-')?;
+            Some((ended_s.parse().ok()?, job.parse().ok()?))
+        });
         // Not through a symbolic link.
-        if let Ok(metadata) = entry.metadata()
-            && is_named
-            && metadata.is_file()
-        {
-            found.push(StoredFile { path: entry.path(), bytes: metadata.len() });
+        let (Some((ended_s, job)), Ok(metadata)) = (parsed, entry.metadata()) else { continue };
+        if metadata.is_file() {
+            found.push(StoredFile { ended_s, job, path: entry.path(), bytes: metadata.len() });
         }
     }
-    found.sort_by(|one, other| one.path.cmp(&other.path));
+    found.sort_by_key(|file| (file.ended_s, file.job));
     Ok(found)
 }
 

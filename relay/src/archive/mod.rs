@@ -2,8 +2,7 @@
 //!
 //! The directory has segments of ten-second slots, one an hour, and of one-minute slots, one a day. A segment is a
 //! [file of frames](crate::frame_file), each with the slots of all nodes. A run of the relay only appends to segments
-//! that it created. The file `runs` has when relays ran, `job-….end`
-//! the last picture of an ended job.
+//! that it created. `runs` lists when relays ran; `job-*.end` holds the last picture of one ended job.
 
 mod ended;
 mod load;

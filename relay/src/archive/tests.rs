@@ -172,7 +172,9 @@ fn ended_job(id: u32, wall_ms: u64) -> EndedJob {
     let wall_s = i64::try_from((wall_ms + 3_600_000) / 1_000).unwrap();
     let state = JobState::Ended("COMPLETED".into());
     let job = Job::new(JobId(id), "alice".into(), state);
-    EndedJob { job: Job { start: Some(wall_s - 600), ended: Some(wall_s), ..job }, nodes: vec![node] }
+    // The later a job ended, the earlier it started.
+    let start_s = wall_s - 600 - i64::from(1_000 - id) * 3_600;
+    EndedJob { job: Job { start: Some(start_s), ended: Some(wall_s), ..job }, nodes: vec![node] }
 }
 
 #[test]
@@ -210,19 +212,45 @@ fn ended_jobs_are_shown_by_the_next_relay_that_watches_the_same() {
 fn a_damaged_ended_job_is_left_out_and_many_are_trimmed() {
     let (_folder, dir) = scratch();
     let now_ms = crate::clock::Clock::wall_ms();
+    let began_ms = |id: u32| now_ms - 7_200_000 - u64::from(60 - id) * 60_000;
     for id in 0..60 {
-        ended::store(dir.path(), "", 0, ended_job(id, now_ms - 7_200_000 - u64::from(id) * 60_000)).unwrap();
+        ended::store(dir.path(), "", 0, ended_job(id, began_ms(id))).unwrap();
     }
-    ended::trim(dir.path(), 1 << 30);
-    let left = |dir: &StateDir| ended::load(dir, "", now_ms, 0).len();
-    assert_eq!(left(&dir), 50);
-    let files = || fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
-    for (at, path) in files().enumerate().take(3) {
+    fs::write(dir.path().join("job-000000000000007-7.new"), "of a crash").unwrap();
+    let left = |dir: &StateDir| {
+        ended::load(dir, "", now_ms, 0).iter().map(|ended| ended.job.id.0).collect::<Vec<_>>()
+    };
+    // Those of another selection of jobs take no place of others.
+    ended::store(dir.path(), "all jobs", 0, ended_job(99, began_ms(60))).unwrap();
+    assert_eq!(left(&dir), (10..60).collect::<Vec<_>>());
+    fs::remove_file(ended_file(&dir, 99)).unwrap();
+    ended::trim(dir.path(), 1 << 30, now_ms);
+    assert_eq!((left(&dir), fs::read_dir(dir.path()).unwrap().count()), ((10..60).collect(), 50));
+    for (at, id) in [10, 11, 12].into_iter().enumerate() {
+        let path = ended_file(&dir, id);
         let bytes = fs::read(&path).unwrap();
         let damaged = [&bytes[..bytes.len() / 2], &bytes[..0], b"not a picture"][at];
         fs::write(&path, damaged).unwrap();
     }
-    assert_eq!(left(&dir), 47);
-    ended::trim(dir.path(), 0);
-    assert_eq!(left(&dir), 0);
+    assert_eq!(left(&dir), (13..60).collect::<Vec<_>>());
+    ended::trim(dir.path(), 1 << 30, now_ms + 8 * 86_400_000);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// The file of an ended job.
+fn ended_file(dir: &StateDir, id: u32) -> std::path::PathBuf {
+    let suffix = format!("-{id}.end");
+    let mut paths = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    paths.find(|path| path.to_string_lossy().ends_with(&suffix)).unwrap()
+}
+
+#[test]
+fn of_a_requeued_job_the_last_run_stays() {
+    let (_folder, dir) = scratch();
+    let now_ms = crate::clock::Clock::wall_ms();
+    let (first, second) = (ended_job(7, now_ms - 9_000_000), ended_job(7, now_ms - 7_200_000));
+    ended::store(dir.path(), "", 0, first).unwrap();
+    ended::store(dir.path(), "", 0, second.clone()).unwrap();
+    let jobs = ended::load(&dir, "", now_ms, 0);
+    assert_eq!(jobs.iter().map(|ended| &ended.job).collect::<Vec<_>>(), [&second.job]);
 }

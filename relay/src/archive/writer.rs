@@ -143,6 +143,7 @@ impl SegmentWriter {
 
     fn run(&mut self, items: &Receiver<Item>, state: &watch::Sender<Storing>, mut runs: Runs, watches: &str) {
         self.trim(wall_ms());
+        ended::trim(self.dir.path(), self.cap, wall_ms());
         let mut recorded = None::<Instant>;
         loop {
             if recorded.is_none_or(|at| at.elapsed() >= RUN_INTERVAL) {
@@ -152,8 +153,9 @@ impl SegmentWriter {
             let stored = match items.recv_timeout(RUN_INTERVAL) {
                 Ok(Item::Excerpt(excerpt)) => self.store(excerpt, wall_ms()),
                 Ok(Item::Ended(ended)) => {
-                    ended::trim(self.dir.path(), self.cap);
-                    ended::store(self.dir.path(), watches, self.wall_ahead_ms, *ended)
+                    let stored = ended::store(self.dir.path(), watches, self.wall_ahead_ms, *ended);
+                    ended::trim(self.dir.path(), self.cap, wall_ms());
+                    stored
                 }
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => break,

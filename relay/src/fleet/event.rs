@@ -19,8 +19,8 @@ pub enum Event {
     Jobs {
         /// All jobs in SLURM's list.
         jobs: Vec<Job>,
-        /// How far the login node's clock, in ms since 1970, is ahead of the relay's. Of the moment of the list:
-        /// until the fleet handles it, time passes.
+        /// How far the login node's clock, in ms since 1970, is ahead of the relay's. Measured when the list was
+        /// read, because it is handled later.
         wall_ahead_ms: i64,
     },
     /// An action of the owner.

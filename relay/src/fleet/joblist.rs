@@ -59,7 +59,7 @@ impl JobList {
         let ended_from = jobs.partition_point(|job| !matches!(job.state, JobState::Ended(_)));
         jobs.truncate(ended_from + KEPT_JOBS);
         self.forget_oldest(&jobs, switched);
-        self.note_updates(&jobs);
+        self.record_updates(&jobs);
         let changed = self.list != jobs;
         self.list = jobs;
         changed
@@ -107,7 +107,7 @@ impl JobList {
         ids.iter().filter_map(|id| Some((self.get(*id)?.clone(), self.kept.get(id)?.clone()))).collect()
     }
 
-    fn note_updates(&mut self, jobs: &[Job]) {
+    fn record_updates(&mut self, jobs: &[Job]) {
         let is_new = |job: &&Job| self.kept.contains_key(&job.id) && self.get(job.id) != Some(*job);
         let updated: Vec<_> = jobs.iter().filter(is_new).map(|job| job.id).collect();
         self.updated.extend(updated);

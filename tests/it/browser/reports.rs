@@ -118,12 +118,19 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
     browser.until("the sentence", &main_contains("102 took")).await?;
     browser.photograph("compare").await?;
     browser.until("the choice", "document.querySelectorAll('.curves__align option').length === 2").await?;
+    let drawn = "[...document.querySelectorAll('.curves path')].map((path) => path.getAttribute('d')).join()";
+    let from_start = browser.eval(drawn).await?;
     browser.eval("(select => { select.value = 'epoch 1'; select.dispatchEvent(new Event('change')) })(document.querySelector('.curves__align select'))").await?;
     browser
         .until("the note", "document.querySelector('.curves__time').innerText.includes('epoch 1')")
         .await?;
     browser
-        .until("their curves from there", "document.querySelectorAll('.curves path[d^=M]').length === 2")
+        .until(
+            "their curves from there",
+            &format!(
+                "document.querySelectorAll('.curves path[d^=M]').length === 2 && {drawn} !== {from_start}"
+            ),
+        )
         .await?;
     browser.photograph("compare-at-note").await?;
 

@@ -132,7 +132,7 @@ async fn alice_sees_her_jobs_their_nodes_and_nothing_of_bob() -> Result<()> {
 #[tokio::test]
 async fn an_nvnodetop_users_jobs_come_and_go_while_the_page_is_open() -> Result<()> {
     let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };
-    let relay = site.relay("alice")?;
+    let mut relay = site.relay("alice")?;
     let mut client = Client::connect(&relay.link, Form::Binary).await?;
     client.subscribe(&[Topic::Overview]).await?;
     client.until(&Topic::Overview, "an empty list", |known| known.picture.jobs.is_empty()).await?;
@@ -171,7 +171,7 @@ async fn an_nvnodetop_users_jobs_come_and_go_while_the_page_is_open() -> Result<
 
     // The next relay shows the job as the one before did, with its graphs.
     relay.stop()?;
-    drop(relay);
+    relay.process.wait()?;
     let relay = site.relay("alice")?;
     let mut client = Client::connect(&relay.link, Form::Binary).await?;
     client.subscribe(&[Topic::Overview, Topic::Job(id)]).await?;

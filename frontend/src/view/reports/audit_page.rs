@@ -138,10 +138,10 @@ fn filters(page: &Page, log: Memo<AuditLog>, filter: Memo<AuditFilter>) -> AnyVi
 
 fn table(page: &Page, log: Memo<AuditLog>, filter: Memo<AuditFilter>) -> AnyView {
     let page = page.clone();
+    // The length of a view that is open is shown in minutes.
+    let minute = Memo::new(move |_| page.wall_s().unsigned_abs() / 60);
     let rows = Memo::new(move |_| {
-        let filter = filter.get();
-        // A view that goes on is described anew with each answer; its length is of minutes.
-        let now_ms = untrack(|| page.wall_s()).unsigned_abs() * 1_000;
+        let (filter, now_ms) = (filter.get(), minute.get() * 60_000);
         log.with(|log| {
             let shown = log.records.iter().filter(|record| filter.shows(record));
             shown.map(|record| row(record, now_ms)).collect::<Vec<_>>()

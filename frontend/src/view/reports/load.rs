@@ -55,15 +55,16 @@ pub fn load_response<T: Clone + PartialEq + Send + Sync + 'static>(
     })
 }
 
-/// What `ask` returns now, when signals that it reads have changed, and every [`REFRESH_MS`]; `None` changes nothing.
+/// What `send` returns now, when signals that it reads have changed, and every [`REFRESH_MS`]; `None` changes nothing.
 fn reloaded<
     T: Clone + PartialEq + Send + Sync + 'static,
     F: Future<Output = Option<Loading<T>>> + 'static,
 >(
-    ask: impl Fn() -> F + Send + Sync + 'static,
+    send: impl Fn() -> F + Send + Sync + 'static,
 ) -> Memo<Loading<T>> {
     let page = Page::from_context();
     let answer = RwSignal::new(Loading::Pending);
+    let newest = StoredValue::new(0_u64);
     let turn = {
         let page = page.clone();
         Memo::new(move |_| {
@@ -74,13 +75,17 @@ fn reloaded<
     Effect::new(move || {
         // A memo is computed when it is read, and subscribes to nothing before that.
         turn.get();
-        let asked = ask();
+        let sent = send();
         if !page.feed.is_live() {
             return;
         }
+        newest.update_value(|number| *number += 1);
+        let number = newest.get_value();
         leptos::task::spawn_local(async move {
-            if let Some(loaded) = asked.await {
-                // The view may be gone by then.
+            // Not the answer to an earlier request, nor for a view that is gone.
+            if let Some(loaded) = sent.await
+                && newest.try_get_value() == Some(number)
+            {
                 answer.try_set(loaded);
             }
         });

@@ -2,8 +2,9 @@
 
 pub mod audit_page;
 pub mod compare;
-mod course;
+mod curves;
 pub mod job_report;
 mod load;
 mod overlay;
+mod parts;
 pub mod usage_page;

@@ -1,6 +1,8 @@
-//! The course of a job's readings over the time that is compared, loaded from the relay's history.
+//! The readings of a job over the time that is compared, loaded from the relay's history.
 
 use crate::chart::{Extreme, Window};
+use crate::describe::bytes;
+use crate::describe::report::precise;
 use crate::domain::compared::Part;
 use crate::platform;
 use crate::state::page::Page;
@@ -21,16 +23,16 @@ const STEPS: usize = 300;
 
 /// The readings of a job over a time, by the fields in [`FIELDS`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Course {
+pub struct Curves {
     /// The mean over its GPUs in each step; empty if nothing is kept.
     pub lines: [Vec<Option<f32>>; FIELDS.len()],
     /// The same as figures.
-    pub figures: [Option<Figure>; FIELDS.len()],
+    pub summaries: [Option<FieldSummary>; FIELDS.len()],
 }
 
-/// A field over the whole time.
+/// A field over the whole time that is compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figure {
+pub struct FieldSummary {
     /// Mean over time and GPUs.
     pub mean: f32,
     /// The lowest value of any GPU.
@@ -39,8 +41,8 @@ pub struct Figure {
     pub high: f32,
 }
 
-impl Course {
-    /// Loads the course of a job's GPUs over `time`, on a scale of `span_ms`.
+impl Curves {
+    /// Loads the curves of a job's GPUs over `time`, on a scale of `span_ms`.
     pub async fn load(page: &Page, report: &Report, time: Part, span_ms: u64) -> Self {
         let page_ms = platform::now_ms();
         let relay_ms = page.fleet.relay_ms(page_ms).cast_signed();
@@ -61,14 +63,14 @@ impl Course {
         // The nodes may have run other jobs at other times.
         let own: Vec<_> = gpus.filter(|gpu| report.gpus.iter().any(|own| own.uuid == gpu.uuid)).collect();
         let kept = (time.length_s().saturating_mul(1_000)).div_ceil(window.step_ms()) as usize;
-        let mut course = Self::default();
+        let mut curves = Self::default();
         for (at, (field, _)) in FIELDS.iter().enumerate() {
             let summaries: Vec<_> = own.iter().filter_map(|gpu| gpu.fields.get(at)).collect();
             let reader = Reader { window, slot_ms: range.step_ms.max(1), kept, field: *field };
-            course.lines[at] = reader.line(&summaries);
-            course.figures[at] = reader.figure(&summaries, &course.lines[at]);
+            curves.lines[at] = reader.line(&summaries);
+            curves.summaries[at] = reader.summary(&summaries, &curves.lines[at]);
         }
-        course
+        curves
     }
 }
 
@@ -99,14 +101,23 @@ impl Reader {
         sums.into_iter().map(|(sum, count)| (count > 0).then(|| sum / count as f32)).collect()
     }
 
-    fn figure(&self, gpus: &[&Summaries], line: &[Option<f32>]) -> Option<Figure> {
+    fn summary(&self, gpus: &[&Summaries], line: &[Option<f32>]) -> Option<FieldSummary> {
         let known: Vec<f32> = line.iter().copied().flatten().collect();
         let all =
             |extreme| gpus.iter().flat_map(move |gpu| self.values(gpu, extreme)).map(|(_, value)| value);
-        Some(Figure {
+        Some(FieldSummary {
             mean: (!known.is_empty()).then(|| known.iter().sum::<f32>() / known.len() as f32)?,
             low: all(Extreme::Low).reduce(f32::min)?,
             high: all(Extreme::High).reduce(f32::max)?,
         })
+    }
+}
+
+/// Formats a value of the field at a position in [`FIELDS`].
+pub fn format_value(field: usize, value: f32) -> String {
+    let field = FIELDS[field].0;
+    match field {
+        GpuField::MemUsed => bytes(f64::from(value) as u64),
+        _ => format!("{} {}", precise(f64::from(value)), field.metric().unit.symbol()),
     }
 }

@@ -1,0 +1,240 @@
+//! The table of what is compared: jobs, the times of each, and their figures, which can be changed, added and removed.
+
+use super::curves::{Curves, FIELDS, FieldSummary, format_value};
+use crate::describe::report::difference;
+use crate::domain::compared::{Compared, Part};
+use crate::domain::route::{JobTab, Route};
+use crate::domain::text::{self, ABSENT};
+use crate::platform;
+use crate::state::page::Page;
+use leptos::prelude::*;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::report::{MAX_JOBS, Report};
+use std::sync::Arc;
+
+/// Maximum number of other jobs that are offered.
+const OFFERED: usize = 40;
+
+/// What of each job is compared, with its figures.
+#[component]
+pub fn Parts(
+    /// What is compared.
+    compared: Memo<Vec<Compared>>,
+    /// The reports of its jobs.
+    reports: Memo<Arc<Vec<Report>>>,
+    /// The time of each.
+    times: Memo<Vec<Option<Part>>>,
+    /// The readings of each.
+    curves: RwSignal<Vec<Curves>>,
+) -> impl IntoView {
+    // A row keeps its inputs while its job and the others change.
+    let rows = move || (0..compared.with(Vec::len)).collect::<Vec<_>>();
+    let row = move |at: usize| view! { <PartRow at compared reports times curves/> };
+    let heads = FIELDS.map(|(_, title)| view! { <th scope="col" class="num">{title}</th> });
+    view! {
+        <div class="report__table parts" role="region" aria-label="What is compared" tabindex="0">
+            <table class="plain">
+                <thead><tr>
+                    <th scope="col">"Job"</th>
+                    <th scope="col">"From, to"</th>
+                    <th scope="col" class="num">"Length"</th>
+                    {heads}
+                    <td></td>
+                </tr></thead>
+                <tbody><For each=rows key=|at| *at children=row/></tbody>
+            </table>
+        </div>
+        <Add compared reports/>
+    }
+}
+
+/// A job or a part of its run.
+#[component]
+fn PartRow(
+    at: usize,
+    compared: Memo<Vec<Compared>>,
+    reports: Memo<Arc<Vec<Report>>>,
+    times: Memo<Vec<Option<Part>>>,
+    curves: RwSignal<Vec<Curves>>,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let change = {
+        let address = page.address.clone();
+        move |edit: &dyn Fn(&mut Vec<Compared>)| {
+            let mut all = compared.get_untracked();
+            edit(&mut all);
+            address.replace_route(Route::Compare(all));
+        }
+    };
+    let set = {
+        let change = change.clone();
+        move |part: Option<Part>| {
+            change(&|all| {
+                if let Some(one) = all.get_mut(at) {
+                    one.part = part;
+                }
+            });
+        }
+    };
+    let remove = move |_| {
+        change(&|all| {
+            if all.len() > 1 && at < all.len() {
+                all.remove(at);
+            }
+        });
+    };
+    let label = move || {
+        let job = compared.with(|all| all.get(at).map(|one| one.job));
+        job.map(|job| reports.with(|reports| job_link(&page, job, reports)))
+    };
+    let is_part = Memo::new(move |_| compared.with(|all| all.get(at).is_some_and(|one| one.part.is_some())));
+    let is_only = Memo::new(move |_| compared.with(|all| all.len() < 2));
+    let time = Memo::new(move |_| times.with(|times| times.get(at).copied().flatten()));
+    let length = move || time.get().map_or_else(|| ABSENT.to_owned(), |time| text::span(time.length_s()));
+    let whole = {
+        let set = set.clone();
+        move || {
+            let set = set.clone();
+            let button = move || view! { <button class="btn btn--small" on:click=move |_| set(None)>"Whole run"</button> };
+            is_part.get().then(|| button().into_any())
+        }
+    };
+    let cells: [AnyView; FIELDS.len()] = std::array::from_fn(|field| figure_cell(curves, at, field));
+    view! {
+        <tr>
+            <th scope="row">
+                <span class="parts__job">
+                    <svg class="curve__key" viewBox="0 0 24 4" aria-hidden="true"><path class=format!("curve curve--{at}") d="M0 2h24"/></svg>
+                    <span>{label}</span>
+                </span>
+            </th>
+            <td class="parts__time">{time_inputs(time, set)}</td>
+            <td class="num">{length}</td>
+            {cells}
+            <td class="parts__do">{whole} <button class="btn btn--small" hidden=move || is_only.get() title="Remove from the comparison" aria-label="Remove from the comparison" on:click=remove>"×"</button></td>
+        </tr>
+    }
+}
+
+/// Inputs for the start and the end of a part; an invalid time is shown as such until it is corrected.
+fn time_inputs(time: Memo<Option<Part>>, set: impl Fn(Option<Part>) + Clone + 'static) -> AnyView {
+    let input = |is_end: bool, label: &'static str| {
+        let set = set.clone();
+        let value = move || {
+            let time = time.get()?;
+            Some(platform::local_datetime(if is_end { time.to_s } else { time.from_s }))
+        };
+        let changed = move |event: leptos::ev::Event| {
+            let (at_s, Some(time)) =
+                (platform::parse_local_datetime(&event_target_value(&event)), time.get_untracked())
+            else {
+                return;
+            };
+            let part = at_s.and_then(|at_s| match is_end {
+                true => Part::new(time.from_s, at_s),
+                false => Part::new(at_s, time.to_s),
+            });
+            let input: web_sys::HtmlInputElement = event_target(&event);
+            input.set_custom_validity(if part.is_some() { "" } else { "The start must be before the end." });
+            let _ = input.report_validity();
+            if part.is_some() {
+                set(part);
+            }
+        };
+        view! { <input type="datetime-local" step="1" aria-label=label prop:value=move || value().unwrap_or_default() on:change=changed/> }
+    };
+    view! { {input(false, "From")} {input(true, "To")} }.into_any()
+}
+
+/// Adds a job, or another time of one that is compared.
+#[component]
+fn Add(compared: Memo<Vec<Compared>>, reports: Memo<Arc<Vec<Report>>>) -> impl IntoView {
+    let page = Page::from_context();
+    let offers = {
+        let page = page.clone();
+        Memo::new(move |_| {
+            let all = compared.get();
+            let mut offers = Vec::new();
+            for one in &all {
+                let label = reports.with(|reports| label_of(one.job, reports));
+                let offer = (one.job, format!("Another time of {label}"));
+                if !offers.contains(&offer) {
+                    offers.push(offer);
+                }
+            }
+            let is_new = |job: JobId| all.iter().all(|one| one.job != job);
+            page.jobs.with(|jobs| {
+                let others = jobs.iter().filter(|job| job.start.is_some() && is_new(job.id)).take(OFFERED);
+                offers.extend(others.map(|job| (job.id, format!("{} {}", job.label, job.name))));
+            });
+            offers
+        })
+    };
+    let is_full = Memo::new(move |_| compared.with(|all| all.len() >= MAX_JOBS));
+    let add = move |event: leptos::ev::Event| {
+        let select: web_sys::HtmlSelectElement = event_target(&event);
+        let job = select.value().parse::<JobId>().ok();
+        select.set_selected_index(0);
+        let Some(job) = job else { return };
+        let mut all = compared.get_untracked();
+        let newest = all.iter().rev().find(|one| one.job == job);
+        let added = match newest {
+            Some(newest) => reports.with_untracked(|reports| newest.another_time(run(job, reports))),
+            None => Some(Compared::whole(job)),
+        };
+        if let Some(added) = added {
+            all.push(added);
+            page.address.replace_route(Route::Compare(all));
+        }
+    };
+    let option = |(job, label): (JobId, String)| view! { <option value=job.to_string()>{label}</option> };
+    view! {
+        <p class="parts__add">
+            <select class="btn" aria-label="Add a job or another time" disabled=move || is_full.get() on:change=add>
+                <option value="">{move || if is_full.get() { "At most eight are compared" } else { "Add a job or another time …" }}</option>
+                <For each=move || offers.get() key=Clone::clone children=option/>
+            </select>
+        </p>
+    }
+}
+
+/// A field of a row: the mean, and its difference from that of the first row.
+fn figure_cell(curves: RwSignal<Vec<Curves>>, at: usize, field: usize) -> AnyView {
+    let figure = move |at: usize| -> Option<FieldSummary> {
+        curves.with(|curves| curves.get(at).and_then(|curves| curves.summaries[field]))
+    };
+    let shown =
+        move || figure(at).map_or_else(|| ABSENT.to_owned(), |figure| format_value(field, figure.mean));
+    let number = move |at| figure(at).map(|figure| f64::from(figure.mean));
+    let than_first = move || if at == 0 { String::new() } else { difference(number(at), number(0)) };
+    let range = move || {
+        figure(at).map(|figure| {
+            format!("{} to {}", format_value(field, figure.low), format_value(field, figure.high))
+        })
+    };
+    view! {
+        <td class="num">
+            <small>{than_first}</small> " " {shown}
+            <small class="parts__range">{range}</small>
+        </td>
+    }
+    .into_any()
+}
+
+fn job_link(page: &Page, job: JobId, reports: &[Report]) -> AnyView {
+    let name = reports.iter().find(|report| report.job == job).map(|report| report.name.to_string());
+    let href = page.href(&Route::Job(job, JobTab::Report));
+    view! { <a class="link" href=href>{label_of(job, reports)}</a> <small>{name}</small> }.into_any()
+}
+
+fn label_of(job: JobId, reports: &[Report]) -> String {
+    let report = reports.iter().find(|report| report.job == job);
+    report.map_or_else(|| job.to_string(), |report| report.label.to_string())
+}
+
+/// When a job ran, by its report.
+pub(super) fn run(job: JobId, reports: &[Report]) -> Option<Part> {
+    let report = reports.iter().find(|report| report.job == job)?;
+    let from_s = report.start_s?;
+    Part::new(from_s, from_s.checked_add(i64::try_from(report.elapsed_s).ok()?)?)
+}
