@@ -134,6 +134,8 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
         .await?;
     browser.photograph("compare-at-note").await?;
 
+    browser.eval("(select => { select.value = ''; select.dispatchEvent(new Event('change')) })(document.querySelector('.curves__align select'))").await?;
+
     // Another time of the same job: its first half, whose end is then changed as with the keyboard.
     let select = "document.querySelector('.parts__add select')";
     let choose = format!(
