@@ -167,7 +167,7 @@ fn job(report: &Report) -> Vec<Figure> {
     let run_time = Figure {
         note: limit,
         bar: share.map(|limit_s| (report.elapsed_s as f64 / limit_s as f64, "hue-host")),
-        ..Figure::new("Run time", text::span(report.elapsed_s), Some(report.elapsed_s as f64))
+        ..Figure::new("Run time", text::duration(report.elapsed_s), Some(report.elapsed_s as f64))
     };
     let observed = Figure {
         note: "of the run time".to_owned(),

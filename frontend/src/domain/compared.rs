@@ -28,21 +28,25 @@ impl Compared {
         Self { job, part: None }
     }
 
-    /// Returns the time that is compared of a job that ran at `run`; `None` if it has not started.
+    /// Returns the time that is compared of a job that ran at `run`: of a part, what lies within the run. `None` if
+    /// that is nothing, or if the job has not started.
     pub fn time(&self, run: Option<Part>) -> Option<Part> {
-        self.part.or(run)
+        self.part.map_or(run, |part| part.within(run?))
     }
 
-    /// Returns another time of the same job to compare with: as long a time before the part, or the first half of
-    /// the run.
+    /// Returns another time of the same job to compare with: the first half of a whole run, else as long a time before
+    /// the part, or after it.
     pub fn another_time(&self, run: Option<Part>) -> Option<Self> {
-        let Part { from_s, to_s } = self.time(run)?;
-        let length_s = to_s - from_s;
-        let part = match self.part {
-            Some(_) => Part::new(from_s - length_s, from_s),
-            None => Part::new(from_s, from_s + (length_s / 2).max(1)),
+        let run = run?;
+        let other = match self.part.and_then(|part| part.within(run)) {
+            None => Part::new(run.from_s, run.from_s + ((run.to_s - run.from_s) / 2).max(1)),
+            Some(Part { from_s, to_s }) => {
+                let length_s = to_s - from_s;
+                let before = Part::new(from_s - length_s, from_s).and_then(|part| part.within(run));
+                before.or_else(|| Part::new(to_s, to_s + length_s)?.within(run))
+            }
         };
-        Some(Self { part: Some(part?), ..*self })
+        Some(Self { part: Some(other?), ..*self })
     }
 }
 
@@ -50,6 +54,11 @@ impl Part {
     /// A part; `None` if it does not end after its start, or not after 1970.
     pub fn new(from_s: i64, to_s: i64) -> Option<Self> {
         (0 <= from_s && from_s < to_s).then_some(Self { from_s, to_s })
+    }
+
+    /// Returns the common time of two parts, if there is one.
+    pub fn within(self, other: Self) -> Option<Self> {
+        Self::new(self.from_s.max(other.from_s), self.to_s.min(other.to_s))
     }
 
     /// Returns what follows a moment within it; `None` if the moment is not within it.
@@ -107,12 +116,22 @@ mod tests {
     }
 
     #[test]
-    fn another_time_is_before_a_part_or_the_first_half_of_a_run() {
-        let part =
-            |compared: Compared| compared.another_time(Part::new(500, 2_500)).and_then(|other| other.part);
-        let of_part = Compared { job: JobId(17), part: Some(PART) };
-        assert_eq!(part(of_part), Some(Part { from_s: 400, to_s: 1_000 }));
-        assert_eq!(part(Compared::whole(JobId(17))), Some(Part { from_s: 500, to_s: 1_500 }));
+    fn a_part_is_limited_to_the_run() {
+        let part = Compared { job: JobId(17), part: Some(PART) };
+        assert_eq!(part.time(Part::new(1_200, 9_000)), Part::new(1_200, 1_600));
+        assert_eq!([part.time(Part::new(2_000, 9_000)), part.time(None)], [None, None]);
+        assert_eq!(Compared::whole(JobId(17)).time(Part::new(5, 9)), Part::new(5, 9));
+    }
+
+    #[test]
+    fn another_time_is_beside_a_part_or_the_first_half_of_a_run() {
+        let run = Part::new(500, 2_500);
+        let other = |part: Option<Part>| Compared { job: JobId(17), part }.another_time(run)?.part;
+        assert_eq!(other(Some(PART)), Part::new(500, 1_000));
+        assert_eq!(other(Part::new(500, 1_000)), Part::new(1_000, 1_500));
+        assert_eq!(other(Part::new(0, 100)), Part::new(500, 1_500));
+        assert_eq!(other(None), Part::new(500, 1_500));
+        assert_eq!(other(run), None);
         assert_eq!(Compared::whole(JobId(17)).another_time(None), None);
     }
 }

@@ -93,6 +93,14 @@ pub fn span(seconds: u64) -> String {
     }
 }
 
+/// Formats a length of time to the second below an hour: `42 s`, `2 min 05 s`, then as [`span`].
+pub fn duration(seconds: u64) -> String {
+    match seconds {
+        60..3_600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        _ => span(seconds),
+    }
+}
+
 /// Formats the age of a sample: tenths below ten seconds, then as [`span`].
 pub fn age(ms: u64) -> String {
     if ms < 9_950 { format!("{} s", tenths(ms as f64 / 1_000.0)) } else { span((ms + 50) / 1_000) }

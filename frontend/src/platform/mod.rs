@@ -364,17 +364,18 @@ pub fn minute_of_date(unix_s: i64) -> String {
     format!("{} {month} {}", at.get_date(), minute_of_day(unix_s))
 }
 
-/// Formats Unix time in local time for an input of type `datetime-local`: `2026-11-25T09:14:03`.
+/// Formats Unix time in local time, as [`parse_local_datetime`] reads it: `2026-11-25 09:14:03`.
 pub fn local_datetime(unix_s: i64) -> String {
     let at = js_sys::Date::new(&JsValue::from_f64(unix_s as f64 * 1_000.0));
     let (year, month, day) = (at.get_full_year(), at.get_month() + 1, at.get_date());
-    format!("{year:04}-{month:02}-{day:02}T{}", clock_of_day(unix_s))
+    format!("{year:04}-{month:02}-{day:02} {}", clock_of_day(unix_s))
 }
 
-/// Parses the value of an input of type `datetime-local` to Unix time; `None` if it is empty or invalid.
-pub fn parse_local_datetime(value: &str) -> Option<i64> {
-    let ms = js_sys::Date::new(&JsValue::from_str(value)).get_time();
-    (!value.is_empty() && ms.is_finite()).then(|| (ms / 1_000.0) as i64)
+/// Parses a date and a time of day in local time to Unix time; seconds may be omitted.
+pub fn parse_local_datetime(text: &str) -> Option<i64> {
+    let (date, time) = text.trim().split_once([' ', 'T'])?;
+    let ms = js_sys::Date::new(&JsValue::from_str(&format!("{date}T{}", time.trim()))).get_time();
+    ms.is_finite().then(|| (ms / 1_000.0) as i64)
 }
 
 /// Returns an element's rectangle in the viewport: left, top, width, height in CSS pixels.

@@ -255,15 +255,20 @@ pub fn print(output: impl AsRef<[u8]>) {
 /// What `relay record cut` reports.
 pub fn cut(summary: &CutSummary, to: &Path) -> String {
     let CutSummary { job, gpus, length_ms, bytes, is_cut_short } = summary;
-    let megabytes = *bytes as f64 / 1e6;
+    let size = match *bytes {
+        ..100_000 => format!("{:.1} kB", *bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", *bytes as f64 / 1e6),
+    };
     let incomplete =
         if *is_cut_short { "  note     the recording ends in a damaged or incomplete part\n" } else { "" };
     format!(
-        "\n  job      {} ({}), {gpus} GPUs on {} nodes, {}\n  hidden   arguments, paths, other users' processes\n  \
-         file     {} ({megabytes:.1} MB)\n{incomplete}  play     relay --replay {}\n\n",
+        "\n  job      {} ({}), {gpus} {} on {} {}, {}\n  hidden   arguments, paths, other users' processes\n  \
+         file     {} ({size})\n{incomplete}  play     relay --replay {}\n\n",
         job.label,
         job.name,
+        if *gpus == 1 { "GPU" } else { "GPUs" },
         job.nodes.len(),
+        if job.nodes.len() == 1 { "node" } else { "nodes" },
         duration(length_ms / 1_000),
         to.display(),
         to.display(),

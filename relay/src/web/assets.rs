@@ -152,11 +152,14 @@ pub async fn serve(State(web): State<WebState>, request: Request) -> Response<Bo
 
 /// Returns whether `path` is a route of the page (`/job/17/node/gpu-01`), which the page resolves itself.
 fn is_page_route(path: &str) -> bool {
-    (["/job/", "/node/", "/compare/"].iter().any(|prefix| path.starts_with(prefix)) || path == "/usage")
+    (["/job/", "/node/", "/compare/"].iter().any(|prefix| path.starts_with(prefix))
+        || matches!(path, "/usage" | "/audit"))
         && path[1..].split('/').all(|part| {
             !part.is_empty()
                 && !part.starts_with('.')
-                && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'+'))
+                && part
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'+' | b'@'))
         })
 }
 
@@ -336,6 +339,8 @@ mod tests {
             "/node/n_1",
             "/job/17/processes",
             "/compare/17-18",
+            "/compare/17@1795600000..1795603600-18",
+            "/audit",
             "/usage",
         ] {
             assert!(is_page_route(path), "{path}");

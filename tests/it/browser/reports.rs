@@ -148,9 +148,18 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
                    && [...document.querySelectorAll('.parts tbody td.num')].every((cell) => cell.innerText.trim() !== '–')";
     browser.until("figures of each", figures).await?;
     let before = browser.eval("location.pathname").await?;
+    // A time applies with Enter, not while it is typed.
     let shorten = "(() => { const input = document.querySelectorAll('.parts__time input')[5]; \
-                   input.focus(); input.stepDown(5); input.dispatchEvent(new Event('change')); return true; })()";
-    browser.eval(shorten).await?;
+                   input.focus(); const at = new Date(input.value.replace(' ', 'T')); \
+                   at.setSeconds(at.getSeconds() - 5); \
+                   const two = (number) => String(number).padStart(2, '0'); \
+                   input.value = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ` \
+                       + `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`; \
+                   input.dispatchEvent(new Event('input')); \
+                   const unchanged = location.pathname; \
+                   input.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true })); \
+                   return unchanged; })()";
+    ensure!(browser.eval(shorten).await? == before, "it was applied while it was typed");
     browser.until("a shorter part", &format!("location.pathname !== {before}")).await?;
     ensure!(
         browser.eval("document.activeElement === document.querySelectorAll('.parts__time input')[5]").await?

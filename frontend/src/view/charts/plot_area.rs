@@ -283,7 +283,7 @@ impl Area {
             let (from_ms, to_ms) = (from_ms.min(to_ms), from_ms.max(to_ms));
             let clock = |at_ms| self.time.clock(at_ms);
             return Some(TooltipText {
-                value: span_text((to_ms - from_ms) / 1_000),
+                value: text::duration((to_ms - from_ms) / 1_000),
                 title: "zoom in".to_owned(),
                 lines: vec![format!("{} – {}", clock(from_ms), clock(to_ms))],
                 ..TooltipText::default()
@@ -362,14 +362,6 @@ fn Selection(selected: RwSignal<Option<(u64, u64)>>, window: Memo<Window>) -> im
         )
     };
     move || shown()
-}
-
-/// Formats the length of a selection to the second: `42 s`, `2 min 05 s`.
-fn span_text(seconds: u64) -> String {
-    match seconds {
-        0..60 => text::span(seconds),
-        _ => format!("{} min {:02} s", seconds / 60, seconds % 60),
-    }
 }
 
 /// Returns the horizontal position of an event in its element, 0 to 1.

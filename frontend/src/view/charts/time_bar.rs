@@ -62,7 +62,11 @@ pub fn TimeBar() -> impl IntoView {
             let (range, now_ms) = (range.get_untracked(), time.now_ms());
             let [from_s, to_s] =
                 [range.start_ms(now_ms), range.end_ms(now_ms)].map(|at_ms| time.wall_s(at_ms));
-            page.address.navigate(Route::Compare(vec![Compared { job, part: Part::new(from_s, to_s) }]));
+            let listed = page.jobs.with_untracked(|jobs| jobs.iter().find(|one| one.id == job).cloned());
+            let run = listed.and_then(|job| Part::new(job.start?, job.ended.unwrap_or(to_s)));
+            let shown = Part::new(from_s, to_s);
+            let part = shown.and_then(|shown| run.map_or(Some(shown), |run| shown.within(run)));
+            page.address.navigate(Route::Compare(vec![Compared { job, part }]));
         };
         let page = Page::from_context();
         move || {

@@ -42,6 +42,10 @@ pub fn Compare() -> impl IntoView {
         };
         compared.with(|all| all.iter().filter_map(of).collect::<Vec<_>>())
     });
+    let has_both = Memo::new(move |_| {
+        whole.with(|reports| !reports.is_empty())
+            && compared.with(|all| all.iter().any(|one| one.part.is_some()))
+    });
     let is_any = Memo::new(move |_| reports.with(|reports| !reports.is_empty()));
     let notice = move || match loaded.get() {
         Loading::Pending => Some("Loading the reports …".to_owned()),
@@ -61,6 +65,7 @@ pub fn Compare() -> impl IntoView {
         {move || notice().map(|text| view! { <p class="empty">{text}</p> })}
         {move || difference().map(|text| view! { <p class="usage__sum">{text}</p> })}
         <Show when=move || is_any.get()><Overlay compared reports/></Show>
+        {move || has_both.get().then(|| view! { <p class="usage__sum">"The figures below are those of whole runs."</p> })}
         {figures}
     }
 }

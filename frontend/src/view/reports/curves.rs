@@ -1,15 +1,14 @@
 //! The readings of a job over the time that is compared, loaded from the relay's history.
 
-use crate::chart::{Extreme, Window};
 use crate::describe::bytes;
 use crate::describe::report::precise;
 use crate::domain::compared::Part;
-use crate::platform;
 use crate::state::page::Page;
 use nodeglass_protocol::live::Topic;
-use nodeglass_protocol::range::{RangeQuery, Summaries};
+use nodeglass_protocol::range::{RangeQuery, Summaries, Summary};
 use nodeglass_protocol::report::Report;
-use nodeglass_protocol::{Field as _, GpuField};
+use nodeglass_protocol::{Cell, Field as _, GpuField};
+use std::ops::Range;
 
 /// The fields that can be compared; the first one is shown first.
 pub const FIELDS: [(GpuField, &str); 4] = [
@@ -18,14 +17,18 @@ pub const FIELDS: [(GpuField, &str); 4] = [
     (GpuField::SmClock, "SM clock"),
     (GpuField::MemUsed, "Memory"),
 ];
-/// Maximum number of steps of a line.
-const STEPS: usize = 300;
+/// Maximum number of slots of a line.
+const SLOTS: u64 = 300;
 
 /// The readings of a job over a time, by the fields in [`FIELDS`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curves {
-    /// The mean over its GPUs in each step; empty if nothing is kept.
+    /// The mean over its GPUs in each slot; empty if nothing is kept.
     pub lines: [Vec<Option<f32>>; FIELDS.len()],
+    /// When the first slot begins, in ms since the start of the time; negative if it starts before it.
+    pub first_ms: i64,
+    /// Length of a slot in ms.
+    pub slot_ms: u64,
     /// The same as figures.
     pub summaries: [Option<FieldSummary>; FIELDS.len()],
 }
@@ -42,19 +45,18 @@ pub struct FieldSummary {
 }
 
 impl Curves {
-    /// Loads the curves of a job's GPUs over `time`, on a scale of `span_ms`.
-    pub async fn load(page: &Page, report: &Report, time: Part, span_ms: u64) -> Self {
-        let page_ms = platform::now_ms();
-        let relay_ms = page.fleet.relay_ms(page_ms).cast_signed();
-        let wall_ms = page.fleet.wall_s(page_ms) * 1_000;
-        let from_ms = time.from_s.saturating_mul(1_000).saturating_sub(wall_ms).saturating_add(relay_ms);
-        let to_ms = u64::try_from(from_ms).unwrap_or(0).saturating_add(span_ms);
-        let window = Window::over(to_ms, span_ms, STEPS).of_long_history(to_ms);
+    /// Loads the readings of a job's GPUs over `time`.
+    pub async fn load(page: &Page, report: &Report, time: Part) -> Self {
+        let wall_ahead_ms = page.fleet.wall_ahead_ms();
+        let relay_ms = |wall_s: i64| {
+            u64::try_from(wall_s.saturating_mul(1_000).saturating_sub(wall_ahead_ms)).unwrap_or(0)
+        };
+        let (from_ms, to_ms) = (relay_ms(time.from_s), relay_ms(time.to_s));
         let query = RangeQuery {
             topic: Topic::Job(report.job),
-            from_ms: window.start_ms(),
-            to_ms: window.end_ms(),
-            step_ms: window.step_ms(),
+            from_ms,
+            to_ms,
+            step_ms: (to_ms - from_ms).div_ceil(SLOTS).max(1),
             gpu_fields: FIELDS.iter().map(|(field, _)| field.name().into()).collect(),
             host_fields: Vec::new(),
         };
@@ -62,55 +64,61 @@ impl Curves {
         let gpus = range.nodes.iter().flat_map(|node| &node.gpus);
         // The nodes may have run other jobs at other times.
         let own: Vec<_> = gpus.filter(|gpu| report.gpus.iter().any(|own| own.uuid == gpu.uuid)).collect();
-        let kept = (time.length_s().saturating_mul(1_000)).div_ceil(window.step_ms()) as usize;
-        let mut curves = Self::default();
+        let slot_ms = range.step_ms.max(1);
+        let slots = slots_within(from_ms, to_ms, slot_ms);
+        let mut curves = Self {
+            first_ms: (slots.start * slot_ms).cast_signed() - from_ms.cast_signed(),
+            slot_ms,
+            ..Self::default()
+        };
         for (at, (field, _)) in FIELDS.iter().enumerate() {
             let summaries: Vec<_> = own.iter().filter_map(|gpu| gpu.fields.get(at)).collect();
-            let reader = Reader { window, slot_ms: range.step_ms.max(1), kept, field: *field };
-            curves.lines[at] = reader.line(&summaries);
-            curves.summaries[at] = reader.summary(&summaries, &curves.lines[at]);
+            let measure = |cell: Cell| Some(field.scale().value(u64::from(cell.value()?)) as f32);
+            curves.lines[at] = line(&summaries, &slots, measure);
+            curves.summaries[at] = summary(&summaries, &slots, measure);
         }
         curves
     }
 }
 
-/// Reads summaries of a field in the steps of a window.
-struct Reader {
-    window: Window,
-    slot_ms: u64,
-    /// Number of steps that are compared: later ones belong to what followed.
-    kept: usize,
-    field: GpuField,
+/// The slots that lie within a time as a whole, so that nothing before and after it counts; those that it touches if it
+/// is shorter than that.
+fn slots_within(from_ms: u64, to_ms: u64, slot_ms: u64) -> Range<u64> {
+    let whole = from_ms.div_ceil(slot_ms)..to_ms / slot_ms;
+    if whole.is_empty() { from_ms / slot_ms..to_ms.div_ceil(slot_ms) } else { whole }
 }
 
-impl Reader {
-    fn values(&self, summaries: &Summaries, extreme: Extreme) -> impl Iterator<Item = (usize, f32)> {
-        let measure = |steps: u32| self.field.scale().value(u64::from(steps)) as f32;
-        let points = self.window.long_points(summaries, self.slot_ms, 0, extreme, measure);
-        let values = points.into_iter().take(self.kept).enumerate();
-        values.filter_map(|(step, point)| Some((step, point.value()?)))
-    }
+/// The summaries of a GPU in some slots, by their position.
+fn within<'a>(gpu: &'a Summaries, slots: &Range<u64>) -> impl Iterator<Item = (usize, Summary)> + use<'a> {
+    let slots = slots.clone();
+    let known = gpu.since(slots.start).take_while(move |(slot, _)| *slot < slots.end);
+    known.filter_map(move |(slot, summary)| Some(((slot - slots.start) as usize, summary?)))
+}
 
-    /// The mean of all GPUs in each step.
-    fn line(&self, gpus: &[&Summaries]) -> Vec<Option<f32>> {
-        let mut sums = vec![(0.0_f32, 0_u32); self.window.steps()];
-        for (step, value) in gpus.iter().flat_map(|gpu| self.values(gpu, Extreme::Mean)) {
-            let (sum, count) = sums[step];
-            sums[step] = (sum + value, count + 1);
+/// The mean of all GPUs in each slot.
+fn line(gpus: &[&Summaries], slots: &Range<u64>, measure: impl Fn(Cell) -> Option<f32>) -> Vec<Option<f32>> {
+    let count = (slots.end - slots.start).min(2 * SLOTS) as usize;
+    let mut sums = vec![(0.0_f32, 0_u32); count];
+    for (slot, summary) in gpus.iter().flat_map(|gpu| within(gpu, slots)) {
+        if let (Some((sum, count)), Some(value)) = (sums.get_mut(slot), measure(summary.mean)) {
+            (*sum, *count) = (*sum + value, *count + 1);
         }
-        sums.into_iter().map(|(sum, count)| (count > 0).then(|| sum / count as f32)).collect()
     }
+    sums.into_iter().map(|(sum, count)| (count > 0).then(|| sum / count as f32)).collect()
+}
 
-    fn summary(&self, gpus: &[&Summaries], line: &[Option<f32>]) -> Option<FieldSummary> {
-        let known: Vec<f32> = line.iter().copied().flatten().collect();
-        let all =
-            |extreme| gpus.iter().flat_map(move |gpu| self.values(gpu, extreme)).map(|(_, value)| value);
-        Some(FieldSummary {
-            mean: (!known.is_empty()).then(|| known.iter().sum::<f32>() / known.len() as f32)?,
-            low: all(Extreme::Low).reduce(f32::min)?,
-            high: all(Extreme::High).reduce(f32::max)?,
-        })
-    }
+fn summary(
+    gpus: &[&Summaries],
+    slots: &Range<u64>,
+    measure: impl Fn(Cell) -> Option<f32>,
+) -> Option<FieldSummary> {
+    let all = || gpus.iter().flat_map(|gpu| within(gpu, slots)).map(|(_, summary)| summary);
+    let means: Vec<f32> = all().filter_map(|summary| measure(summary.mean)).collect();
+    Some(FieldSummary {
+        mean: (!means.is_empty()).then(|| means.iter().sum::<f32>() / means.len() as f32)?,
+        low: all().filter_map(|summary| measure(summary.min)).reduce(f32::min)?,
+        high: all().filter_map(|summary| measure(summary.max)).reduce(f32::max)?,
+    })
 }
 
 /// Formats a value of the field at a position in [`FIELDS`].
@@ -119,5 +127,47 @@ pub fn format_value(field: usize, value: f32) -> String {
     match field {
         GpuField::MemUsed => bytes(f64::from(value) as u64),
         _ => format!("{} {}", precise(f64::from(value)), field.metric().unit.symbol()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summaries(slots: &[(u64, u32, u32, u32)]) -> Summaries {
+        let mut summaries = Summaries::default();
+        for (slot, mean, min, max) in slots {
+            let [mean, min, max] = [*mean, *min, *max].map(Cell::steps);
+            summaries.push(*slot, Summary { mean, min, max });
+        }
+        summaries
+    }
+
+    fn measure(cell: Cell) -> Option<f32> {
+        Some(cell.value()? as f32)
+    }
+
+    #[test]
+    fn only_slots_within_the_time_count() {
+        // The slots that the time cuts hold what was before and after it.
+        let gpu = summaries(&[(0, 0, 0, 0), (1, 50, 40, 60), (2, 50, 45, 55), (3, 0, 0, 50)]);
+        let slots = slots_within(4_000, 35_000, 10_000);
+        assert_eq!(slots, 1..3);
+        assert_eq!(line(&[&gpu], &slots, measure), [Some(50.0), Some(50.0)]);
+        let expected = FieldSummary { mean: 50.0, low: 40.0, high: 60.0 };
+        assert_eq!(summary(&[&gpu], &slots, measure), Some(expected));
+    }
+
+    #[test]
+    fn of_a_short_time_the_slots_that_it_touches_count() {
+        assert_eq!(slots_within(12_000, 19_000, 10_000), 1..2);
+        assert_eq!(slots_within(18_000, 24_000, 10_000), 1..3);
+    }
+
+    #[test]
+    fn gaps_and_gpus_without_values_are_no_zeros() {
+        let (gpu, none) = (summaries(&[(1, 50, 50, 50), (3, 70, 70, 70)]), Summaries::default());
+        assert_eq!(line(&[&gpu, &none], &(1..4), measure), [Some(50.0), None, Some(70.0)]);
+        assert_eq!(summary(&[&none], &(1..4), measure), None);
     }
 }

@@ -114,13 +114,17 @@ fn coverage(report: &Report) -> String {
 
 /// What can be done with the report.
 fn actions(page: &Page, report: &Report) -> AnyView {
-    let command = format!("relay report {} --format markdown", report.job);
+    // A guest has no relay with this job.
+    let command = untrack(|| page.is_owner()).then(|| {
+        let command = format!("relay report {} --format markdown", report.job);
+        view! { <span class="report__command"><code class="command">{command.clone()}</code> {copy_button(command)}</span> }
+    });
     view! {
         <span class="report__do">
             {compare(page, report)}
             <button class="btn btn--small" on:click=|_| platform::print()>"Print or save as PDF"</button>
             {send(page, report.job)}
-            <span class="report__command"><code class="command">{command.clone()}</code> {copy_button(command)}</span>
+            {command}
         </span>
     }
     .into_any()

@@ -53,7 +53,7 @@ pub fn Overlay(
         let longest_s = aligned.with(|times| times.iter().flatten().map(|time| time.length_s()).max());
         longest_s.unwrap_or(0).saturating_mul(1_000).clamp(SHORTEST_MS, Range::LONGEST_MS)
     });
-    let curves = loaded_curves(compared, reports, aligned, span_ms);
+    let curves = loaded_curves(compared, reports, aligned);
     let full = Memo::new(move |_| {
         let highest = |curves: &Vec<Curves>| {
             let values = curves.iter().flat_map(|curves| &curves.lines[field.get()]).flatten();
@@ -62,14 +62,18 @@ pub fn Overlay(
         if field.get() == 0 { 100.0 } else { curves.with(highest).max(1.0) * 1.1 }
     });
     let paths = move || {
-        let (full, field) = (full.get(), field.get());
+        let (full, field, span_ms) = (full.get(), field.get(), span_ms.get() as f32);
         let scaled = |points: &[Option<f32>]| {
             points.iter().map(|point| point.map(|value| value / full)).collect::<Vec<_>>()
         };
         curves.with(|curves| {
             let paths = curves.iter().enumerate().map(|(at, curves)| {
-                let d = line(&scaled(&curves.lines[field]), FRAME);
-                view! { <path class=format!("curve curve--{at}") d=d/> }
+                // Each slot is drawn at its middle.
+                let (points, slot_ms) = (&curves.lines[field], curves.slot_ms as f32);
+                let left = (curves.first_ms as f32 + slot_ms / 2.0) / span_ms * FRAME.width;
+                let width = points.len().saturating_sub(1) as f32 * slot_ms / span_ms * FRAME.width;
+                let d = line(&scaled(points), Frame { width, ..FRAME });
+                view! { <path class=format!("curve curve--{at}") d=d transform=format!("translate({left})")/> }
             });
             paths.collect_view()
         })
@@ -107,7 +111,7 @@ pub fn Overlay(
     view! {
         <section class="card" aria-label="Readings over time">
             <div class="overlay-head">
-                <h2>"Mean of its GPUs"</h2>
+                <h2>"Mean of each job's GPUs"</h2>
                 {align}
                 <div role="group" aria-label="Metric" class="usage__days">{choices}</div>
             </div>
@@ -116,7 +120,7 @@ pub fn Overlay(
                 <svg viewBox=format!("0 0 {} {}", FRAME.width, FRAME.height) preserveAspectRatio="none" role="img" aria-label="The lines of the jobs; their figures are in the table below">{paths}</svg>
             </div>
             <p class="curves__time num"><span>{origin}</span> <span>{move || format!("+{}", text::span(span_ms.get() / 1_000))}</span></p>
-            <Parts compared reports times curves/>
+            <Parts compared reports times aligned curves/>
         </section>
     }
 }
@@ -126,12 +130,11 @@ fn loaded_curves(
     compared: Memo<Vec<Compared>>,
     reports: Memo<Arc<Vec<Report>>>,
     times: Memo<Vec<Option<Part>>>,
-    span_ms: Memo<u64>,
 ) -> RwSignal<Vec<Curves>> {
     let (page, curves) = (Page::from_context(), RwSignal::new(Vec::new()));
     let newest = StoredValue::new(0_u64);
     Effect::new(move || {
-        let (page, reports, span_ms) = (page.clone(), reports.get(), span_ms.get());
+        let (page, reports) = (page.clone(), reports.get());
         let wanted: Vec<_> = compared.get().into_iter().zip(times.get()).collect();
         if !page.feed.is_live() {
             return;
@@ -143,7 +146,7 @@ fn loaded_curves(
             for (one, time) in wanted {
                 let report = reports.iter().find(|report| report.job == one.job);
                 loaded.push(match report.zip(time) {
-                    Some((report, time)) => Curves::load(&page, report, time, span_ms).await,
+                    Some((report, time)) => Curves::load(&page, report, time).await,
                     None => Curves::default(),
                 });
                 // What is compared has changed since, or the view is gone.

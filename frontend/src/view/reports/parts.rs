@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Maximum number of other jobs that are offered.
 const OFFERED: usize = 40;
+/// Maximum length of a job's name among them, in characters.
+const MAX_NAME: usize = 40;
 
 /// What of each job is compared, with its figures.
 #[component]
@@ -24,12 +26,14 @@ pub fn Parts(
     reports: Memo<Arc<Vec<Report>>>,
     /// The time of each.
     times: Memo<Vec<Option<Part>>>,
+    /// The same from the note on at which they are aligned.
+    aligned: Memo<Vec<Option<Part>>>,
     /// The readings of each.
     curves: RwSignal<Vec<Curves>>,
 ) -> impl IntoView {
     // A row keeps its inputs while its job and the others change.
     let rows = move || (0..compared.with(Vec::len)).collect::<Vec<_>>();
-    let row = move |at: usize| view! { <PartRow at compared reports times curves/> };
+    let row = move |at: usize| view! { <PartRow at compared reports times aligned curves/> };
     let heads = FIELDS.map(|(_, title)| view! { <th scope="col" class="num">{title}</th> });
     view! {
         <div class="report__table parts" role="region" aria-label="What is compared" tabindex="0">
@@ -55,6 +59,7 @@ fn PartRow(
     compared: Memo<Vec<Compared>>,
     reports: Memo<Arc<Vec<Report>>>,
     times: Memo<Vec<Option<Part>>>,
+    aligned: Memo<Vec<Option<Part>>>,
     curves: RwSignal<Vec<Curves>>,
 ) -> impl IntoView {
     let page = Page::from_context();
@@ -90,12 +95,28 @@ fn PartRow(
     let is_part = Memo::new(move |_| compared.with(|all| all.get(at).is_some_and(|one| one.part.is_some())));
     let is_only = Memo::new(move |_| compared.with(|all| all.len() < 2));
     let time = Memo::new(move |_| times.with(|times| times.get(at).copied().flatten()));
-    let length = move || time.get().map_or_else(|| ABSENT.to_owned(), |time| text::span(time.length_s()));
+    let shown = Memo::new(move |_| aligned.with(|times| times.get(at).copied().flatten()));
+    let length =
+        move || shown.get().map_or_else(|| ABSENT.to_owned(), |time| text::duration(time.length_s()));
+    // Why it differs from the times beside it, or is missing.
+    let remark = move || {
+        let is_known = compared.with(|all| {
+            all.get(at)
+                .is_some_and(|one| reports.with(|reports| reports.iter().any(|report| report.job == one.job)))
+        });
+        match (is_known, time.get(), shown.get()) {
+            (false, ..) => Some("no report"),
+            (_, None, _) => Some("not within the run"),
+            (_, _, None) => Some("without the note"),
+            (_, time, shown) if time != shown => Some("from the note on"),
+            _ => None,
+        }
+    };
     let whole = {
         let set = set.clone();
         move || {
             let set = set.clone();
-            let button = move || view! { <button class="btn btn--small" on:click=move |_| set(None)>"Whole run"</button> };
+            let button = move || view! { <button class="link parts__whole" on:click=move |_| set(None)>"whole run"</button> };
             is_part.get().then(|| button().into_any())
         }
     };
@@ -109,14 +130,15 @@ fn PartRow(
                 </span>
             </th>
             <td class="parts__time">{time_inputs(time, set)}</td>
-            <td class="num">{length}</td>
+            <td class="num">{length} <small class="parts__range">{remark}</small> {whole}</td>
             {cells}
-            <td class="parts__do">{whole} <button class="btn btn--small" hidden=move || is_only.get() title="Remove from the comparison" aria-label="Remove from the comparison" on:click=remove>"×"</button></td>
+            <td class="parts__do"><button class="btn btn--small" hidden=move || is_only.get() title="Remove from the comparison" aria-label="Remove from the comparison" on:click=remove>"×"</button></td>
         </tr>
     }
 }
 
-/// Inputs for the start and the end of a part; an invalid time is shown as such until it is corrected.
+/// Inputs for the start and the end of a part. They apply with Enter and when they are left, so that nothing changes
+/// while a time is being typed; an invalid time stays, and is marked as such.
 fn time_inputs(time: Memo<Option<Part>>, set: impl Fn(Option<Part>) + Clone + 'static) -> AnyView {
     let input = |is_end: bool, label: &'static str| {
         let set = set.clone();
@@ -124,24 +146,43 @@ fn time_inputs(time: Memo<Option<Part>>, set: impl Fn(Option<Part>) + Clone + 's
             let time = time.get()?;
             Some(platform::local_datetime(if is_end { time.to_s } else { time.from_s }))
         };
-        let changed = move |event: leptos::ev::Event| {
-            let (at_s, Some(time)) =
-                (platform::parse_local_datetime(&event_target_value(&event)), time.get_untracked())
-            else {
-                return;
-            };
+        let apply = move |input: &web_sys::HtmlInputElement| {
+            let Some(time) = time.get_untracked() else { return };
+            let at_s = platform::parse_local_datetime(&input.value());
+            let before = if is_end { time.to_s } else { time.from_s };
             let part = at_s.and_then(|at_s| match is_end {
                 true => Part::new(time.from_s, at_s),
                 false => Part::new(at_s, time.to_s),
             });
-            let input: web_sys::HtmlInputElement = event_target(&event);
-            input.set_custom_validity(if part.is_some() { "" } else { "The start must be before the end." });
-            let _ = input.report_validity();
-            if part.is_some() {
+            let problem = match (at_s, part) {
+                (None, _) => "Write a time such as 2026-11-25 09:14:03.",
+                (_, None) => "The start must be before the end.",
+                _ => "",
+            };
+            input.set_custom_validity(problem);
+            input.set_title(problem);
+            if part.is_some() && at_s != Some(before) {
                 set(part);
             }
         };
-        view! { <input type="datetime-local" step="1" aria-label=label prop:value=move || value().unwrap_or_default() on:change=changed/> }
+        let (left, entered) = (apply.clone(), apply);
+        let on_key = move |event: web_sys::KeyboardEvent| {
+            if event.key() == "Enter" {
+                entered(&event_target(&event));
+            }
+        };
+        view! {
+            <input
+                type="text"
+                spellcheck="false"
+                autocomplete="off"
+                aria-label=label
+                disabled=move || time.get().is_none()
+                prop:value=move || value().unwrap_or_default()
+                on:blur=move |event| left(&event_target(&event))
+                on:keydown=on_key
+            />
+        }
     };
     view! { {input(false, "From")} {input(true, "To")} }.into_any()
 }
@@ -165,7 +206,8 @@ fn Add(compared: Memo<Vec<Compared>>, reports: Memo<Arc<Vec<Report>>>) -> impl I
             let is_new = |job: JobId| all.iter().all(|one| one.job != job);
             page.jobs.with(|jobs| {
                 let others = jobs.iter().filter(|job| job.start.is_some() && is_new(job.id)).take(OFFERED);
-                offers.extend(others.map(|job| (job.id, format!("{} {}", job.label, job.name))));
+                let short = |name: &str| name.chars().take(MAX_NAME).collect::<String>();
+                offers.extend(others.map(|job| (job.id, format!("{} {}", job.label, short(job.name.as_str())))));
             });
             offers
         })
