@@ -8,7 +8,7 @@ use super::terminal::{aligned, duration};
 use crate::clock::Clock;
 use crate::config::{AuditForm, AuditOrder};
 use crate::state_dir::StateDir;
-use crate::store::{Database, Run};
+use crate::store::{Database, RelayRun};
 use anyhow::Context as _;
 use nodeglass_protocol::audit::{AuditLog, AuditRecord, View, ViewClient, ViewEnd, ViewerIdentity};
 use nodeglass_protocol::request::AuditEntry;
@@ -23,7 +23,7 @@ pub fn print(order: AuditOrder) -> anyhow::Result<String> {
     let log = match Database::open_existing(&dir)? {
         Some(database) => {
             let since_ms = now_ms.saturating_sub(u64::from(order.days) * 86_400_000);
-            let run = Run::of_this_process(here().to_string());
+            let run = RelayRun::of_this_process(here().to_string());
             database.audit_log(&run, since_ms, now_ms, usize::MAX)?
         }
         None => AuditLog::default(),

@@ -9,7 +9,7 @@ use crate::config::{ExportForm, HistoryOrder, ReportForm, ReportOrder};
 use crate::report::{self, JobRecord, Report};
 use crate::report_webhook;
 use crate::state_dir::StateDir;
-use crate::store::Database;
+use crate::store::{Database, StoreError};
 use crate::webhook::Webhook;
 use anyhow::{Context as _, bail};
 use nodeglass_protocol::note::Note;
@@ -23,7 +23,7 @@ use std::io::IsTerminal as _;
 pub async fn report(order: ReportOrder, webhook: Option<Webhook>) -> anyhow::Result<String> {
     let ReportOrder { job, format, .. } = order;
     let (stored, notes) = match database()? {
-        Some(database) => (database.job(job)?, database.notes_of(job)?),
+        Some(database) => stored(&database, job)?,
         None => (None, Vec::new()),
     };
     let (report, note) = newest(job, stored, notes).await?;
@@ -79,6 +79,14 @@ fn export(format: ExportForm, days: u32) -> anyhow::Result<Vec<u8>> {
 /// A complete sentence for the user.
 pub fn me(days: u32) -> anyhow::Result<String> {
     Ok(job_tables::usage(&report::usage(&reports(days, Some(&own_login()))?, days), LocalTime::of))
+}
+
+/// The record of a job and its notes, which are those of the same cluster.
+fn stored(database: &Database, job: JobId) -> Result<(Option<JobRecord>, Vec<Note>), StoreError> {
+    Ok(match database.job_with_origin(job)? {
+        Some((record, origin)) => (Some(record), database.notes_of(&origin, job)?),
+        None => (None, Vec::new()),
+    })
 }
 
 /// The report of an ended job from the database; of another one from a running relay, else what was stored last,

@@ -7,6 +7,7 @@ use nodeglass_protocol::audit::{AuditLog, View, ViewClient, ViewEnd, ViewerIdent
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Share;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
@@ -28,16 +29,20 @@ pub struct AuditRecorder {
     is_on: bool,
 }
 
-/// A view that goes on until this is dropped.
+/// A view that is open until this is dropped.
 #[derive(Debug)]
 pub struct OpenView {
     recorder: AuditRecorder,
     number: u64,
 }
 
-/// Changes that were not written yet, and the views that go on.
+/// Changes that were not written yet, and the views that are open.
 #[derive(Debug, Default)]
-pub(super) struct AuditQueue(Mutex<State>);
+pub(super) struct AuditQueue {
+    state: Mutex<State>,
+    /// Whether the thread has yet to receive a wake-up, so that at most one is in its channel.
+    is_woken: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -48,7 +53,7 @@ struct State {
     confirmed_ms: u64,
 }
 
-/// A view that goes on.
+/// An open view.
 #[derive(Debug)]
 enum Opened {
     /// A connection.
@@ -100,9 +105,12 @@ impl AuditRecorder {
         Some(AuditLog { is_recorded: self.is_on, ..log })
     }
 
-    /// A full channel wakes the thread as well.
     fn wake(&self) {
-        let _ = self.requests.try_send(Request::Audit);
+        let is_woken = self.queue.is_woken.swap(true, Ordering::AcqRel);
+        // A full channel wakes the thread as well.
+        if !is_woken && self.requests.try_send(Request::Audit).is_err() {
+            self.queue.wake_received();
+        }
     }
 }
 
@@ -157,21 +165,33 @@ impl AuditQueue {
         self.state().push(change);
     }
 
+    /// The thread has received a wake-up; the next change sends another.
+    pub(super) fn wake_received(&self) {
+        self.is_woken.store(false, Ordering::Release);
+    }
+
     /// Takes what is to be written, among it the confirmation of open views when it is due.
     pub(super) fn take(&self, now_ms: u64) -> VecDeque<AuditChange> {
         let mut state = self.state();
         state.end_api_views(now_ms);
-        state.confirm(now_ms);
         let dropped = std::mem::take(&mut state.dropped);
         if dropped > 0 {
             tracing::error!(dropped, "the audit log lacks records, because they could not be stored in time");
         }
-        std::mem::take(&mut state.waiting)
+        let mut changes = std::mem::take(&mut state.waiting);
+        changes.extend(state.confirmations(now_ms));
+        changes
     }
 
-    /// Returns what could not be written, to be taken again.
+    /// Returns what could not be written, to be taken again. Confirmations are made anew then, so that they never
+    /// displace other changes.
     pub(super) fn put_back(&self, mut changes: VecDeque<AuditChange>) {
         let mut state = self.state();
+        let count = changes.len();
+        changes.retain(|change| !matches!(change, AuditChange::Seen(..)));
+        if changes.len() < count {
+            state.confirmed_ms = 0;
+        }
         changes.append(&mut state.waiting);
         state.waiting = changes;
         state.bound();
@@ -191,7 +211,7 @@ impl AuditQueue {
 
     // Every change is a single step, so a panic elsewhere cannot leave the state inconsistent.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -239,19 +259,19 @@ impl State {
         over.into_iter().for_each(|end| self.push(end));
     }
 
-    fn confirm(&mut self, now_ms: u64) {
+    /// The confirmation of every open view, if it is due.
+    fn confirmations(&mut self, now_ms: u64) -> Vec<AuditChange> {
         // The wall clock may have been set back.
         let since_ms = now_ms.abs_diff(self.confirmed_ms);
         if self.open.is_empty() || since_ms < CONFIRM_EVERY_MS {
-            return;
+            return Vec::new();
         }
         self.confirmed_ms = now_ms;
         let seen = self.open.iter().map(|(number, opened)| match opened {
             Opened::Page => AuditChange::Seen(*number, now_ms),
             Opened::Api { last_ms, .. } => AuditChange::Seen(*number, *last_ms),
         });
-        let seen: Vec<_> = seen.collect();
-        seen.into_iter().for_each(|seen| self.push(seen));
+        seen.collect()
     }
 }
 
@@ -335,6 +355,30 @@ mod tests {
         assert_eq!(queue.state().dropped, 5);
         let all = changes(&queue, 0);
         assert_eq!((all.len(), all[0].as_str(), all[5].as_str()), (MAX_WAITING, "5", "10"));
+    }
+
+    #[test]
+    fn confirmations_displace_no_record_while_the_disk_fails() {
+        let queue = AuditQueue::default();
+        for user in 0..MAX_API_VIEWS {
+            queue.api_request(&share("a"), viewer(&format!("user{user}")), 100_000);
+        }
+        // Every retry confirms the views.
+        for turn in 1..40 {
+            let now_ms = 100_000 + turn * CONFIRM_EVERY_MS;
+            (0..MAX_API_VIEWS).for_each(|user| {
+                queue.api_request(&share("a"), viewer(&format!("user{user}")), now_ms);
+            });
+            let taken = queue.take(now_ms);
+            assert_eq!(taken.len(), 2 * MAX_API_VIEWS);
+            queue.put_back(taken);
+        }
+        {
+            let state = queue.state();
+            assert_eq!((state.waiting.len(), state.dropped), (MAX_API_VIEWS, 0));
+        }
+        // They are repeated with the next turn, not a minute later.
+        assert_eq!(queue.take(100_001 + 39 * CONFIRM_EVERY_MS).len(), 2 * MAX_API_VIEWS);
     }
 
     #[test]

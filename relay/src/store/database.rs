@@ -1,10 +1,9 @@
 //! The SQLite database of jobs and notes: schema, migrations, and the queries of all commands.
 
+mod audit;
 mod notes;
 
-mod audit;
-
-pub use audit::{AuditChange, Run};
+pub use audit::{AuditChange, RelayRun};
 
 use super::filesystem::Journal;
 use crate::clock::Clock;
@@ -204,10 +203,22 @@ impl Database {
     /// # Errors
     /// [`StoreError::Database`].
     pub fn job(&self, id: JobId) -> Result<Option<JobRecord>, StoreError> {
+        Ok(self.job_with_origin(id)?.map(|(record, _)| record))
+    }
+
+    /// The same, with the relay that stored it.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn job_with_origin(&self, id: JobId) -> Result<Option<(JobRecord, Origin)>, StoreError> {
         let mut query = self.connection.prepare(
-            "SELECT record FROM jobs WHERE job = ?1 ORDER BY start_s DESC, is_final DESC, at_s DESC LIMIT 1",
+            "SELECT record, cluster, host FROM jobs WHERE job = ?1 \
+             ORDER BY start_s DESC, is_final DESC, at_s DESC LIMIT 1",
         )?;
-        let mut rows = query.query_map([id.0], parsed)?;
+        let mut rows = query.query_map([id.0], |row| {
+            let origin = Origin { cluster: row.get(1)?, host: row.get(2)? };
+            Ok(parsed(row)?.map(|record| (record, origin)))
+        })?;
         Ok(rows.next().transpose()?.flatten())
     }
 
@@ -253,6 +264,11 @@ impl Database {
 
 #[cfg(test)]
 impl Database {
+    /// Executes statements, to cause what no caller does.
+    pub(super) fn execute(&self, statements: &str) {
+        self.connection.execute_batch(statements).unwrap();
+    }
+
     /// Makes the file one of another build.
     pub(super) fn set_version(&self, version: i64) {
         self.connection.pragma_update(None, "user_version", version).unwrap();
@@ -263,6 +279,11 @@ impl Database {
 fn parsed(row: &Row<'_>) -> rusqlite::Result<Option<JobRecord>> {
     let record = serde_json::from_str(&row.get::<_, String>(0)?);
     Ok(record.inspect_err(|error| tracing::warn!(%error, "a stored job cannot be read")).ok())
+}
+
+/// SQLite's integers are signed.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// Brings the schema up to date, in one transaction, so that of two relays one waits for the other.

@@ -5,10 +5,10 @@ mod database;
 mod filesystem;
 
 pub use audit::{AuditRecorder, OpenView};
-pub use database::{Database, Origin, Run, StoreError};
+pub use database::{Database, Origin, RelayRun, StoreError};
 
 use crate::clock::Clock;
-use crate::fleet::NoteChange;
+use crate::fleet::{self, NoteChange};
 use crate::report::{JobRecord, Report};
 use crate::state_dir::StateDir;
 use audit::AuditQueue;
@@ -17,13 +17,17 @@ use nodeglass_protocol::note::Note;
 use nodeglass_protocol::{JobId, Text};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 
 /// Capacity of the channel of requests.
 const REQUESTS: usize = 64;
+/// How often a sender that waits for room in it tries again.
+const ROOM_INTERVAL: Duration = Duration::from_millis(10);
 /// How long the thread waits after a failure before it tries again.
 const RETRY: Duration = Duration::from_secs(10);
 /// Maximum number of records that wait for the disk; the oldest is dropped first.
@@ -59,6 +63,8 @@ pub struct Restored {
 pub struct JobStore {
     requests: SyncSender<Request>,
     audit: Arc<AuditQueue>,
+    /// Number of changes of notes that were passed and are not written yet.
+    waiting_notes: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
@@ -76,7 +82,7 @@ enum Request {
     },
     Notes {
         job: JobId,
-        reply: oneshot::Sender<Vec<Note>>,
+        reply: oneshot::Sender<Option<Vec<Note>>>,
     },
     Job {
         id: JobId,
@@ -108,20 +114,23 @@ impl JobStore {
     ) -> std::io::Result<Self> {
         let (requests, receiver) = mpsc::sync_channel(REQUESTS);
         let audit = Arc::<AuditQueue>::default();
+        let store = Self { requests, audit, waiting_notes: Arc::default() };
         let worker = Worker {
             place,
-            run: Run::of_this_process(origin.host.clone()),
+            run: RelayRun::of_this_process(origin.host.clone()),
             origin,
             database: None,
+            restored: Some(Box::new(restored)),
             waiting: VecDeque::new(),
             unaccounted: None,
-            audit: audit.clone(),
+            audit: store.audit.clone(),
             waiting_notes: Vec::new(),
+            note_count: store.waiting_notes.clone(),
             acknowledgements: Vec::new(),
             failure: None,
         };
-        thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver, restored))?;
-        Ok(Self { requests, audit })
+        thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver))?;
+        Ok(store)
     }
 
     /// A store that lasts as long as the process.
@@ -141,26 +150,41 @@ impl JobStore {
     }
 
     /// Stores changes of notes; the receiver resolves once they outlive a crash, or with an error if they cannot be
-    /// stored now. Returns them if the thread is busy, to be passed again.
+    /// stored now.
     ///
     /// # Errors
-    /// The changes.
+    /// The changes, to be passed again, if the thread is busy or too many wait for the disk.
     pub fn save_notes(&self, changes: Vec<NoteChange>) -> Result<oneshot::Receiver<()>, Vec<NoteChange>> {
         let (stored, receiver) = oneshot::channel();
+        let count = changes.len();
+        let waiting = self.waiting_notes.fetch_add(count, Ordering::Relaxed);
+        let refuse = |changes| {
+            self.waiting_notes.fetch_sub(count, Ordering::Relaxed);
+            Err(changes)
+        };
+        // A batch larger than the limit would otherwise be refused forever.
+        if waiting > 0 && waiting.saturating_add(count) > MAX_WAITING_NOTES {
+            return refuse(changes);
+        }
         match self.requests.try_send(Request::SaveNotes { changes, stored }) {
-            Err(TrySendError::Full(Request::SaveNotes { changes, .. })) => Err(changes),
+            Err(TrySendError::Full(Request::SaveNotes { changes, .. })) => refuse(changes),
             // Without the thread nothing is stored, which its message has said.
             _ => Ok(receiver),
         }
     }
 
-    /// The stored notes of a job, in no particular order; empty if they cannot be read.
-    pub async fn notes(&self, job: JobId) -> Vec<Note> {
+    /// The stored notes of a job, in no particular order; `None` if they cannot be read.
+    pub async fn notes(&self, job: JobId) -> Option<Vec<Note>> {
         let (reply, response) = oneshot::channel();
-        if self.requests.try_send(Request::Notes { job, reply }).is_err() {
-            return Vec::new();
-        }
-        response.await.unwrap_or_default()
+        self.requests.try_send(Request::Notes { job, reply }).ok()?;
+        response.await.ok()?
+    }
+
+    /// Notes of a job in memory, and those that are only stored, by time.
+    pub async fn with_stored_notes(&self, job: JobId, notes: Vec<Note>) -> Vec<Note> {
+        let mut stored = self.notes(job).await.unwrap_or_default();
+        stored.retain(|stored| !notes.iter().any(|note| note.id == stored.id));
+        fleet::sorted_notes(notes.into_iter().chain(stored))
     }
 
     /// The stored record of a job's latest run.
@@ -181,7 +205,7 @@ impl JobStore {
     }
 
     /// Takes the ended jobs to which accounting was not joined: at first those of the last day, later those that ended
-    /// since. None if the thread is busy; they are taken with the next call.
+    /// since. Empty also if the thread is busy or they cannot be read; the next call takes them.
     pub async fn take_unaccounted(&self) -> Vec<JobRecord> {
         let (reply, response) = oneshot::channel();
         match self.requests.try_send(Request::Unaccounted { reply }) {
@@ -203,23 +227,35 @@ impl JobStore {
     /// Waits until everything that was passed before is written or has failed.
     pub async fn flush(&self) {
         let (reply, response) = oneshot::channel();
-        if self.requests.try_send(Request::Flush { reply }).is_ok() {
-            let _ = response.await;
+        let mut request = Request::Flush { reply };
+        // A blocking `send` on a thread of the runtime would keep the process from ending if the disk hangs.
+        while let Err(TrySendError::Full(refused)) = self.requests.try_send(request) {
+            request = refused;
+            sleep(ROOM_INTERVAL).await;
         }
+        // An error if the thread has ended.
+        let _ = response.await;
     }
 }
+
+/// Receives what earlier runs stored.
+type PassOn = Box<dyn FnOnce(Restored) + Send>;
 
 /// The thread's state.
 struct Worker {
     place: Place,
     origin: Origin,
-    run: Run,
+    run: RelayRun,
     database: Option<Database>,
+    /// Receives what earlier runs stored; `None` once it has. Nothing is written before, because that would replace it.
+    restored: Option<PassOn>,
     waiting: VecDeque<JobRecord>,
     /// Jobs that ended since they were last taken, once somebody has taken any.
     unaccounted: Option<VecDeque<JobRecord>>,
     audit: Arc<AuditQueue>,
     waiting_notes: Vec<NoteChange>,
+    /// Their number, and that of those in the channel.
+    note_count: Arc<AtomicUsize>,
     /// Those who wait for these notes.
     acknowledgements: Vec<oneshot::Sender<()>>,
     /// What was last reported, and when to try again.
@@ -227,8 +263,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, requests: &Receiver<Request>, restored: impl FnOnce(Restored)) {
-        let mut restored = Some(restored);
+    fn run(mut self, requests: &Receiver<Request>) {
         loop {
             if self.is_due() && self.database.is_none() {
                 match self.open() {
@@ -245,17 +280,12 @@ impl Worker {
                     Err(error) => self.failed(&error),
                 }
             }
-            if let Some(database) = &self.database
-                && let Some(restored) = restored.take()
-            {
-                let jobs = database.unfinished(&self.origin).unwrap_or_default();
-                restored(Restored { jobs, notes: database.notes(&self.origin).unwrap_or_default() });
-            }
+            self.restore();
             self.write();
             self.write_audit();
             match requests.recv_timeout(RETRY) {
                 // It is written with the next turn.
-                Ok(Request::Audit) => {}
+                Ok(Request::Audit) => self.audit.wake_received(),
                 Ok(Request::AuditLog { since_ms, reply }) => {
                     self.write_audit();
                     let _ = reply.send(self.audit_log(since_ms));
@@ -276,15 +306,13 @@ impl Worker {
                 }
                 Ok(Request::SaveNotes { changes, stored }) => {
                     self.waiting_notes.extend(changes);
-                    let over = self.waiting_notes.len().saturating_sub(MAX_WAITING_NOTES);
-                    self.waiting_notes.drain(..over);
                     self.acknowledgements.push(stored);
                 }
                 Ok(Request::Notes { job, reply }) => {
                     self.write();
-                    let read = self.database.as_ref().map(|database| database.notes_of(job));
+                    let read = self.database.as_ref().map(|database| database.notes_of(&self.origin, job));
                     let read = read.transpose().inspect_err(|error| tracing::warn!("{error}"));
-                    let _ = reply.send(read.ok().flatten().unwrap_or_default());
+                    let _ = reply.send(read.ok().flatten());
                 }
                 Ok(Request::Job { id, reply }) => {
                     let _ = reply.send(self.job(id));
@@ -317,9 +345,26 @@ impl Worker {
         };
         let (database, aside) = Database::open(&dir)?;
         if let Some(aside) = aside {
-            tracing::error!(kept = %aside.display(), "the database of jobs was damaged; a new one was begun");
+            tracing::error!(kept = %aside.display(), "the database of jobs was damaged; a new one was created");
         }
         Ok(database)
+    }
+
+    /// Passes on what earlier runs stored, unless that is done; after a failure again with a later turn.
+    fn restore(&mut self) {
+        if self.restored.is_none() || !self.is_due() {
+            return;
+        }
+        let Some(database) = &self.database else { return };
+        match stored(database, &self.origin) {
+            Ok(stored) => {
+                if let Some(pass_on) = self.restored.take() {
+                    pass_on(stored);
+                }
+                self.succeeded();
+            }
+            Err(error) => self.access_failed(&error),
+        }
     }
 
     /// Writes what waits, if the last failure is long enough ago.
@@ -329,18 +374,20 @@ impl Worker {
         }
         // Dropped, they say that the notes are not stored yet.
         let acknowledgements = std::mem::take(&mut self.acknowledgements);
-        if !self.is_due() {
+        self.restore();
+        if self.restored.is_some() || !self.is_due() {
             return;
         }
         let Some(database) = &mut self.database else { return };
         match save(database, &self.origin, self.waiting.make_contiguous(), &self.waiting_notes) {
             Ok(()) => {
                 self.waiting.clear();
+                self.note_count.fetch_sub(self.waiting_notes.len(), Ordering::Relaxed);
                 self.waiting_notes.clear();
                 acknowledgements.into_iter().for_each(|stored| _ = stored.send(()));
                 self.succeeded();
             }
-            Err(error) => self.write_failed(&error),
+            Err(error) => self.access_failed(&error),
         }
     }
 
@@ -359,7 +406,7 @@ impl Worker {
             Ok(()) => self.succeeded(),
             Err(error) => {
                 self.audit.put_back(changes);
-                self.write_failed(&error);
+                self.access_failed(&error);
             }
         }
     }
@@ -369,11 +416,17 @@ impl Worker {
             return std::mem::take(unaccounted).into();
         }
         // Until the database can be read, there is nothing to begin with.
-        let Some(database) = &self.database else { return Vec::new() };
-        let read = database.unaccounted(&self.origin, MAX_UNACCOUNTED);
-        let read = read.inspect_err(|error| tracing::warn!("{error}")).unwrap_or_default();
-        self.unaccounted = Some(VecDeque::new());
-        read
+        let Some(database) = self.database.as_ref().filter(|_| self.is_due()) else { return Vec::new() };
+        match database.unaccounted(&self.origin, MAX_UNACCOUNTED) {
+            Ok(records) => {
+                self.unaccounted = Some(VecDeque::new());
+                records
+            }
+            Err(error) => {
+                self.access_failed(&error);
+                Vec::new()
+            }
+        }
     }
 
     fn audit_log(&self, since_ms: u64) -> Option<AuditLog> {
@@ -388,7 +441,7 @@ impl Worker {
         }
     }
 
-    fn write_failed(&mut self, error: &StoreError) {
+    fn access_failed(&mut self, error: &StoreError) {
         if error.is_damage() {
             // It is set aside when it is opened.
             self.database = None;
@@ -399,7 +452,11 @@ impl Worker {
     /// The newest record of a job, stored or not.
     fn job(&self, id: JobId) -> Option<JobRecord> {
         let waiting = self.waiting.iter().rev().find(|record| record.job.id == id);
-        waiting.cloned().or_else(|| self.database.as_ref()?.job(id).ok()?)
+        let stored = || {
+            let read = self.database.as_ref()?.job(id);
+            read.inspect_err(|error| tracing::warn!("{error}")).ok()?
+        };
+        waiting.cloned().or_else(stored)
     }
 
     fn is_due(&self) -> bool {
@@ -418,6 +475,11 @@ impl Worker {
 
 fn lacks_accounting(record: &JobRecord) -> bool {
     record.is_final && record.accounting.is_none()
+}
+
+/// What earlier runs stored.
+fn stored(database: &Database, origin: &Origin) -> Result<Restored, StoreError> {
+    Ok(Restored { jobs: database.unfinished(origin)?, notes: database.notes(origin)? })
 }
 
 /// Saves what waits.
@@ -445,106 +507,4 @@ fn totals_since(database: &Database, since_s: i64, user: &Text) -> Result<Vec<Re
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use nodeglass_protocol::job::{Job, JobState};
-    use nodeglass_protocol::note::{NoteId, NoteSource};
-
-    fn record(job: u32, is_final: bool) -> JobRecord {
-        let job = Job { start: Some(100), ..Job::new(JobId(job), "alice".into(), JobState::Running) };
-        let at_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap();
-        JobRecord { is_final, ..JobRecord::of(job, at_s) }
-    }
-
-    /// A store in this directory, and what it passes on.
-    fn start(dir: &StateDir) -> (JobStore, oneshot::Receiver<Restored>) {
-        let (restored, receiver) = oneshot::channel();
-        let origin = Origin { cluster: "hpc".into(), host: "login1".into() };
-        let pass_on = |stored| restored.send(stored).unwrap();
-        (JobStore::start(Place::Dir(dir.clone()), origin, pass_on).unwrap(), receiver)
-    }
-
-    #[tokio::test]
-    async fn a_restarted_relay_gets_the_jobs_that_had_not_ended() {
-        let folder = tempfile::tempdir().unwrap();
-        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
-        let (store, restored) = start(&dir);
-        assert_eq!(restored.await.unwrap().jobs, []);
-        let (running, ended) = (record(7, false), record(8, true));
-        assert_eq!(store.save(vec![running.clone(), ended.clone()]), None);
-        store.flush().await;
-        let (again, restored) = start(&dir);
-        assert_eq!(restored.await.unwrap().jobs, [running]);
-        assert_eq!(again.job(JobId(8)).await, Some(ended));
-        assert_eq!(again.job(JobId(9)).await, None);
-    }
-
-    #[tokio::test]
-    async fn ended_jobs_are_taken_for_accounting_once_and_again_after_a_restart() {
-        let folder = tempfile::tempdir().unwrap();
-        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
-        let (store, _restored) = start(&dir);
-        store.save(vec![record(7, false), record(8, true)]);
-        assert_eq!(store.take_unaccounted().await, [record(8, true)]);
-        assert_eq!(store.take_unaccounted().await, []);
-        store.save(vec![record(7, true)]);
-        assert_eq!(store.take_unaccounted().await, [record(7, true)]);
-        let accounting = crate::report::Accounting {
-            state: "FAILED".into(),
-            exit_code: 3,
-            signal: None,
-            step_exit_code: None,
-            max_rss_bytes: None,
-            ended_s: 200,
-            elapsed_s: None,
-            reason: None,
-        };
-        let joined = JobRecord { accounting: Some(accounting), ..record(8, true) };
-        store.save(vec![joined.clone()]);
-        assert_eq!(store.take_unaccounted().await, []);
-        store.flush().await;
-        let (again, _restored) = start(&dir);
-        assert_eq!(again.take_unaccounted().await, [record(7, true)]);
-        assert_eq!(again.job(JobId(8)).await, Some(joined));
-    }
-
-    #[tokio::test]
-    async fn a_note_is_acknowledged_once_it_is_stored_and_restored_later() {
-        let folder = tempfile::tempdir().unwrap();
-        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
-        let (store, restored) = start(&dir);
-        assert_eq!(restored.await.unwrap().notes, []);
-        let note = Note {
-            id: NoteId::from_bits(1),
-            job: Some(JobId(7)),
-            node: None,
-            rank: None,
-            at_ms: 5,
-            text: "epoch 3".into(),
-            source: NoteSource::Api,
-        };
-        let change = NoteChange::Put(note.clone());
-        store.save_notes(vec![change.clone()]).unwrap().await.unwrap();
-        assert_eq!(store.notes(JobId(7)).await, [note]);
-        drop(store);
-        assert_eq!(start(&dir).1.await.unwrap().notes, [change]);
-    }
-
-    #[tokio::test]
-    async fn a_newer_database_turns_the_store_off_and_nothing_waits_for_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
-        let (store, restored) = start(&dir);
-        restored.await.unwrap();
-        store.flush().await;
-        drop(store);
-        Database::open(&dir).unwrap().0.set_version(99);
-        let (off, restored) = start(&dir);
-        assert!(restored.await.is_err());
-        for job in 0..200 {
-            off.save(vec![record(job, true)]);
-        }
-        off.flush().await;
-        assert_eq!(off.job(JobId(7)).await, None);
-    }
-}
+mod tests;

@@ -36,8 +36,7 @@ pub async fn list(State(web): State<WebState>, Bearer(grant, budget): Bearer, ur
         return api::shutting_down();
     };
     if let Some(job) = job.filter(|_| !viewer.is_guest()) {
-        notes =
-            timeout(TIMEOUT, super::reports::with_stored(&web, job, notes.clone())).await.unwrap_or(notes);
+        notes = timeout(TIMEOUT, web.store.with_stored_notes(job, notes.clone())).await.unwrap_or(notes);
     }
     let response = Json(&notes).into_response();
     if let Some(budget) = budget {

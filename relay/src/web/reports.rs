@@ -1,11 +1,9 @@
 //! Reports for a viewer: of jobs that run or have ended, and of what all of the owner's jobs used.
 
 use super::WebState;
-use crate::fleet;
 use crate::report;
 use crate::share::Viewer;
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::note::Note;
 use nodeglass_protocol::report::{MAX_DAYS, MAX_JOBS, Report, ReportAnswer, ReportQuery};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -53,14 +51,7 @@ async fn report_of(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report>
     };
     let (record, notes) = match usage.visible {
         Some(visible) => (record.for_guest(visible)?, usage.notes),
-        None => (record, with_stored(web, id, usage.notes).await),
+        None => (record, web.store.with_stored_notes(id, usage.notes).await),
     };
     Some(record.report_with(notes))
-}
-
-/// The notes of a job in memory, and those that are only stored.
-pub(super) async fn with_stored(web: &WebState, job: JobId, notes: Vec<Note>) -> Vec<Note> {
-    let mut stored = web.store.notes(job).await;
-    stored.retain(|stored| !notes.iter().any(|note| note.id == stored.id));
-    fleet::sorted_notes(notes.into_iter().chain(stored))
 }

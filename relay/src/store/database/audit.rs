@@ -1,6 +1,6 @@
 //! The audit log in the database: views of guests and actions, bounded in number and age.
 
-use super::{Database, StoreError};
+use super::{Database, StoreError, signed};
 use crate::clock::Clock;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::audit::{AuditLog, AuditRecord, View, ViewClient, ViewEnd, ViewerIdentity};
@@ -37,7 +37,7 @@ CREATE TABLE audit_actions (
 ) STRICT;
 CREATE INDEX audit_actions_by_time ON audit_actions (at_ms);";
 
-/// Values of the column `end`: `seen_ms` is when the view was last known to go on, ended, or the same for one whose
+/// Values of the column `end`: `seen_ms` is when the view was last confirmed, ended, or the same for one whose
 /// relay was killed.
 const OPEN: i64 = 0;
 const ENDED: i64 = 1;
@@ -53,7 +53,7 @@ const LOST_AFTER_MS: u64 = 180_000;
 
 /// One run of a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct RelayRun {
     /// Name of its machine.
     pub host: String,
     /// Its process id.
@@ -62,13 +62,13 @@ pub struct Run {
     pub started_ms: u64,
 }
 
-impl Run {
+impl RelayRun {
     /// This process, on a machine of this name.
     pub fn of_this_process(host: String) -> Self {
         Self { host, pid: std::process::id(), started_ms: Clock::wall_ms() }
     }
 
-    /// Whether a run that is not this one may still go on.
+    /// Whether another run may still be running.
     fn may_live_beside(&self, host: &str, pid: u32) -> bool {
         // Of another machine, only the time of its last confirmation is known.
         host != self.host || (pid != self.pid && Path::new(&format!("/proc/{pid}")).exists())
@@ -80,7 +80,7 @@ impl Run {
 pub enum AuditChange {
     /// A view begins, with a number that is unique in its run.
     Begin(u64, Box<View>),
-    /// A view goes on at this time.
+    /// A view is open at this time.
     Seen(u64, u64),
     /// A view ended at this time.
     End(u64, u64),
@@ -95,7 +95,7 @@ impl Database {
     /// [`StoreError::Database`].
     pub fn audit<'a>(
         &mut self,
-        run: &Run,
+        run: &RelayRun,
         changes: impl IntoIterator<Item = &'a AuditChange>,
         now_ms: u64,
     ) -> Result<(), StoreError> {
@@ -112,7 +112,7 @@ impl Database {
     ///
     /// # Errors
     /// [`StoreError::Database`].
-    pub fn end_lost_views(&mut self, run: &Run, now_ms: u64) -> Result<(), StoreError> {
+    pub fn end_lost_views(&mut self, run: &RelayRun, now_ms: u64) -> Result<(), StoreError> {
         let transaction = self.connection.transaction()?;
         let mut lost = Vec::new();
         {
@@ -144,20 +144,23 @@ impl Database {
     /// [`StoreError::Database`].
     pub fn audit_log(
         &self,
-        run: &Run,
+        run: &RelayRun,
         since_ms: u64,
         now_ms: u64,
         limit: usize,
     ) -> Result<AuditLog, StoreError> {
         let mut records = Vec::new();
-        // One that goes on, or ended since then, counts even if it began earlier.
+        // One that is open, or ended since then, counts even if it began earlier.
         let mut views = self.connection.prepare(
             "SELECT host, pid, run_ms, share, label, scope, user, address, by_proxy, is_api, began_ms, seen_ms, end \
              FROM audit_views WHERE seen_ms >= ?1 OR end = 0 ORDER BY began_ms DESC",
         )?;
         let read = |row: &Row<'_>| view(row, run, now_ms);
         for view in views.query_map([signed(since_ms)], read)? {
-            records.extend(view?.map(AuditRecord::View));
+            // One that was left open may have been lost before that.
+            let is_earlier =
+                |view: &View| matches!(view.end, ViewEnd::Unknown { seen_ms } if seen_ms < since_ms);
+            records.extend(view?.filter(|view| !is_earlier(view)).map(AuditRecord::View));
         }
         let mut actions = self.connection.prepare(
             "SELECT at_ms, action, outcome, succeeded FROM audit_actions WHERE at_ms >= ?1 ORDER BY rowid DESC",
@@ -172,13 +175,14 @@ impl Database {
     }
 }
 
-fn apply(transaction: &Transaction<'_>, run: &Run, change: &AuditChange) -> rusqlite::Result<()> {
-    let Run { host, pid, started_ms } = run;
+fn apply(transaction: &Transaction<'_>, run: &RelayRun, change: &AuditChange) -> rusqlite::Result<()> {
+    let RelayRun { host, pid, started_ms } = run;
     let set_end = |number: u64, at_ms: u64, end: i64| {
-        // The wall clock may have been set back.
+        // The wall clock may have been set back. A view whose end another relay declared unknown, as this one did not
+        // confirm it in time, is open or ends as this run says.
         let mut update = transaction.prepare_cached(
             "UPDATE audit_views SET seen_ms = max(began_ms, ?5), end = ?6 \
-             WHERE host = ?1 AND pid = ?2 AND run_ms = ?3 AND number = ?4 AND end = 0",
+             WHERE host = ?1 AND pid = ?2 AND run_ms = ?3 AND number = ?4 AND end <> 1",
         )?;
         update.execute(params![host, pid, signed(*started_ms), signed(number), signed(at_ms), end])?;
         Ok(())
@@ -248,13 +252,13 @@ fn prune(transaction: &Transaction<'_>, now_ms: u64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Whether an open view of another run, last confirmed at `seen_ms`, does not go on.
-fn is_lost(run: &Run, (host, pid): (&str, u32), seen_ms: u64, now_ms: u64) -> bool {
+/// Whether an open view of another run, last confirmed at `seen_ms`, is no longer open.
+fn is_lost(run: &RelayRun, (host, pid): (&str, u32), seen_ms: u64, now_ms: u64) -> bool {
     seen_ms.saturating_add(LOST_AFTER_MS) < now_ms || !run.may_live_beside(host, pid)
 }
 
 /// Parses a row; `None`, with a message, if it is not one of this build.
-fn view(row: &Row<'_>, run: &Run, now_ms: u64) -> rusqlite::Result<Option<View>> {
+fn view(row: &Row<'_>, run: &RelayRun, now_ms: u64) -> rusqlite::Result<Option<View>> {
     let (host, pid, run_ms): (String, u32, u64) = (row.get(0)?, row.get(1)?, millis(row, 2)?);
     let (share, scope): (String, String) = (row.get(3)?, row.get(5)?);
     let (Ok(share), Ok(scope)) = (ShareId::new(share), serde_json::from_str(&scope)) else {
@@ -289,11 +293,6 @@ fn action(row: &Row<'_>) -> rusqlite::Result<AuditEntry> {
         outcome: Text::new(row.get::<_, String>(2)?),
         succeeded: row.get(3)?,
     })
-}
-
-/// SQLite's integers are signed.
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn millis(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {

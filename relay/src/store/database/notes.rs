@@ -1,6 +1,6 @@
 //! Notes in the database: those of all relays of a cluster, since a job may be watched from several login nodes.
 
-use super::{Database, Origin, StoreError};
+use super::{Database, Origin, StoreError, signed};
 use crate::fleet::NoteChange;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::note::{MAX_NOTES, Note, NoteId};
@@ -89,14 +89,16 @@ impl Database {
         Ok(changes)
     }
 
-    /// The notes of a job, in no particular order.
+    /// The notes of a job of a cluster, in no particular order; of a relay without SLURM, of its machine.
     ///
     /// # Errors
     /// [`StoreError::Database`].
-    pub fn notes_of(&self, job: JobId) -> Result<Vec<Note>, StoreError> {
-        let mut query =
-            self.connection.prepare("SELECT id, note FROM notes WHERE job = ?1 AND note IS NOT NULL")?;
-        let rows = query.query_map([job.0], change)?;
+    pub fn notes_of(&self, origin: &Origin, job: JobId) -> Result<Vec<Note>, StoreError> {
+        let mut query = self.connection.prepare(
+            "SELECT id, note FROM notes WHERE cluster = ?1 AND (host = ?2 OR cluster <> '') AND job = ?3 \
+             AND note IS NOT NULL",
+        )?;
+        let rows = query.query_map(params![origin.cluster, origin.host, job.0], change)?;
         let changes = rows.filter_map(Result::transpose).collect::<Result<Vec<_>, _>>()?;
         let note = |change| if let NoteChange::Put(note) = change { Some(note) } else { None };
         Ok(changes.into_iter().filter_map(note).collect())
@@ -113,10 +115,6 @@ fn change(row: &Row<'_>) -> rusqlite::Result<Option<NoteChange>> {
         .inspect_err(|error| tracing::warn!(%error, "a stored note cannot be read"))
         .ok()
         .map(NoteChange::Put))
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -147,7 +145,11 @@ mod tests {
         assert_eq!(database.notes(&origin("hpc", "login3")).unwrap(), [put(&b), put(&a)]);
         assert_eq!(database.notes(&origin("", "desk")).unwrap(), [put(&c)]);
         assert_eq!(database.notes(&origin("", "other")).unwrap(), []);
-        assert_eq!(database.notes_of(JobId(17)).unwrap(), [a]);
+        // Another cluster whose relay uses the same file has other jobs under the same numbers.
+        let d = note(4, Some(17), 8, "d");
+        database.save_notes(&origin("other", "login1"), &[put(&d)]).unwrap();
+        assert_eq!(database.notes_of(&origin("hpc", "login3"), JobId(17)).unwrap(), [a]);
+        assert_eq!(database.notes_of(&origin("other", "login3"), JobId(17)).unwrap(), [d]);
     }
 
     #[test]
@@ -156,12 +158,12 @@ mod tests {
         let (origin, one, two) = (origin("hpc", "a"), note(1, Some(17), 5, "a"), note(2, Some(17), 5, "b"));
         let edited = Note { text: "edited".into(), ..one.clone() };
         database.save_notes(&origin, &[put(&one), put(&edited), put(&two)]).unwrap();
-        assert_eq!(database.notes_of(JobId(17)).unwrap(), [edited.clone(), two.clone()]);
+        assert_eq!(database.notes_of(&origin, JobId(17)).unwrap(), [edited.clone(), two.clone()]);
         let late = [one.clone(), two.clone()].map(NoteChange::Add);
         database
             .save_notes(&origin, &[&[NoteChange::Delete(two.id), put(&two)], &late[..]].concat())
             .unwrap();
-        assert_eq!(database.notes_of(JobId(17)).unwrap(), std::slice::from_ref(&edited));
+        assert_eq!(database.notes_of(&origin, JobId(17)).unwrap(), std::slice::from_ref(&edited));
         // One that was deleted before it was stored.
         database.save_notes(&origin, &[NoteChange::Delete(NoteId::from_bits(9))]).unwrap();
         let deleted = [9, 2].map(|id| NoteChange::Delete(NoteId::from_bits(id)));
@@ -175,7 +177,7 @@ mod tests {
         let many: Vec<_> =
             (0..MAX_STORED.cast_unsigned() + 3).map(|id| put(&note(id, Some(17), id, "x"))).collect();
         database.save_notes(&origin, &many).unwrap();
-        let kept = database.notes_of(JobId(17)).unwrap();
+        let kept = database.notes_of(&origin, JobId(17)).unwrap();
         assert_eq!(kept.len(), 50_000);
         assert_eq!(kept.iter().map(|note| note.at_ms).min(), Some(3));
         assert_eq!(database.notes(&origin).unwrap().len(), MAX_NOTES);

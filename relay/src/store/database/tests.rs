@@ -89,7 +89,7 @@ fn an_older_schema_is_migrated_with_its_rows() {
     migrate(&mut database.connection, &next, PathBuf::new()).unwrap();
     migrate(&mut database.connection, &next, PathBuf::new()).unwrap();
     database.connection.execute("INSERT INTO x VALUES ('x')", []).unwrap();
-    assert_eq!(database.notes_of(JobId(7)).unwrap(), []);
+    assert_eq!(database.notes_of(&origin("a"), JobId(7)).unwrap(), []);
     assert_eq!(ids(&database), [7]);
 }
 
@@ -104,7 +104,7 @@ fn a_newer_schema_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_damaged_file_is_set_aside_whole_and_a_new_one_begun() {
+fn a_damaged_file_is_set_aside_whole_and_a_new_one_created() {
     for damage in [(0, 200), (4_000, 6_000)] {
         let (_folder, dir) = dir();
         let mut database = open(&dir);

@@ -7,8 +7,8 @@ use nodeglass_protocol::share::Scope;
 
 const NOW_MS: u64 = 1_800_000_000_000;
 
-fn run(host: &str, pid: u32, started_ms: u64) -> Run {
-    Run { host: host.into(), pid, started_ms }
+fn run(host: &str, pid: u32, started_ms: u64) -> RelayRun {
+    RelayRun { host: host.into(), pid, started_ms }
 }
 
 /// A process id that no process has: the kernel's limit is 2²².
@@ -36,11 +36,11 @@ fn action(what: &str, at_ms: u64) -> AuditChange {
     AuditChange::Action(AuditEntry { wall_ms: at_ms, action, outcome, succeeded: true })
 }
 
-fn read(database: &Database, run: &Run, now_ms: u64) -> Vec<AuditRecord> {
+fn read(database: &Database, run: &RelayRun, now_ms: u64) -> Vec<AuditRecord> {
     database.audit_log(run, 0, now_ms, AuditLog::MAX_RECORDS).unwrap().records
 }
 
-fn ends(database: &Database, run: &Run, now_ms: u64) -> Vec<ViewEnd> {
+fn ends(database: &Database, run: &RelayRun, now_ms: u64) -> Vec<ViewEnd> {
     let end = |record| match record {
         AuditRecord::View(view) => Some(view.end),
         AuditRecord::Action(_) => None,
@@ -87,9 +87,38 @@ fn a_view_of_a_killed_relay_ends_when_it_was_last_seen() {
     assert_eq!(ends(&database, &killed, NOW_MS + 600), [ViewEnd::Open]);
     database.end_lost_views(&next, NOW_MS + 600).unwrap();
     assert_eq!(ends(&database, &killed, NOW_MS + 600), unknown);
-    // It is over: nothing changes it any more.
-    database.audit(&killed, &[AuditChange::End(1, NOW_MS + 700)], NOW_MS).unwrap();
-    assert_eq!(ends(&database, &killed, NOW_MS + 700), unknown);
+}
+
+#[test]
+fn a_view_that_another_relay_declared_lost_is_open_and_ends_as_its_own_relay_says() {
+    let mut database = Database::in_memory().unwrap();
+    // Its login node was suspended.
+    let (paused, other) = (run("login1", NO_PID, 1), run("login2", std::process::id(), 2));
+    database.audit(&paused, &[begin(1, "abc", NOW_MS), begin(2, "abc", NOW_MS)], NOW_MS).unwrap();
+    let late_ms = NOW_MS + LOST_AFTER_MS + 1;
+    database.end_lost_views(&other, late_ms).unwrap();
+    assert_eq!(ends(&database, &other, late_ms), [ViewEnd::Unknown { seen_ms: NOW_MS }; 2]);
+    database.audit(&paused, &[AuditChange::Seen(1, late_ms), AuditChange::Seen(2, late_ms)], NOW_MS).unwrap();
+    assert_eq!(ends(&database, &other, late_ms), [ViewEnd::Open; 2]);
+    database.end_lost_views(&other, late_ms + LOST_AFTER_MS + 1).unwrap();
+    database.audit(&paused, &[AuditChange::End(1, late_ms + 5)], NOW_MS).unwrap();
+    let (ended, lost) = (ViewEnd::Ended { at_ms: late_ms + 5 }, ViewEnd::Unknown { seen_ms: late_ms });
+    let is_in = |end| ends(&database, &other, late_ms).contains(&end);
+    assert!(is_in(ended) && is_in(lost));
+    // What ended stays so.
+    database.audit(&paused, &[AuditChange::Seen(1, late_ms + 9)], NOW_MS).unwrap();
+    assert!(ends(&database, &other, late_ms).contains(&ended));
+}
+
+#[test]
+fn a_view_that_was_lost_long_ago_is_not_one_of_the_last_days() {
+    let mut database = Database::in_memory().unwrap();
+    let (killed, own) = (run("login1", NO_PID, 1), run("login1", std::process::id(), 2));
+    database.audit(&killed, &[begin(1, "abc", NOW_MS)], NOW_MS).unwrap();
+    database.audit(&own, &[begin(1, "abc", NOW_MS)], NOW_MS).unwrap();
+    let recent = database.audit_log(&own, NOW_MS + 1, NOW_MS + 2, 9).unwrap().records;
+    assert!(matches!(&recent[..], [AuditRecord::View(View { end: ViewEnd::Open, .. })]), "{recent:?}");
+    assert_eq!(database.audit_log(&own, NOW_MS, NOW_MS + 2, 9).unwrap().records.len(), 2);
 }
 
 #[test]
