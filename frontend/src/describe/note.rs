@@ -7,9 +7,7 @@ const LABEL: usize = 28;
 
 /// Returns what a note says, with the rank or node that it is of: `rank 3: loss is NaN`.
 pub fn note_text(note: &Note) -> String {
-    let rank = note.rank.map(|rank| format!("rank {rank}"));
-    let of = rank.or_else(|| note.node.as_ref().map(ToString::to_string));
-    of.map_or_else(|| note.text.to_string(), |of| format!("{of}: {}", note.text))
+    note.origin().map_or_else(|| note.text.to_string(), |origin| format!("{origin}: {}", note.text))
 }
 
 /// Returns the label of a mark: its first note, shortened, and how many more there are.

@@ -4,6 +4,7 @@ mod spool;
 
 use crate::{clock, loop_event::LoopEvent};
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::note::SPOOL_FOLDER;
 use nodeglass_protocol::probe::SpoolNotes;
 use spool::{ScanTime, Spool};
 use std::{
@@ -17,9 +18,6 @@ use std::{
     thread,
 };
 
-/// Folder of the spool files in the home directory: on a node's own disk or shared, private to the user, and there
-/// before any probe.
-pub const FOLDER: &str = ".nodeglass-notes";
 /// Stack size of the thread.
 const STACK: usize = 128 << 10;
 
@@ -42,7 +40,7 @@ impl NoteReader {
         let is_busy = Arc::new(AtomicBool::new(false));
         let busy = Arc::clone(&is_busy);
         let read = move || {
-            let mut spool = home.map(|home| Spool::new(home.join(FOLDER)));
+            let mut spool = home.map(|home| Spool::new(home.join(SPOOL_FOLDER)));
             for jobs in inbox {
                 let now = ScanTime { mono_ns: clock::mono_ns(), wall_ns: clock::wall_ns() };
                 let notes = spool.as_mut().map(|spool| spool.scan(&jobs, now)).unwrap_or_default();

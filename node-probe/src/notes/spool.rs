@@ -25,6 +25,8 @@ const MAX_BYTES: u64 = 256 * 1024;
 const MAX_LINES: usize = note::MAX_PER_JOB;
 /// Number of bytes that are read of a file at once; a longer line is left out.
 const CHUNK: usize = 16 * 1024;
+/// Maximum number of bytes from the start of a file by which it is recognized.
+const HEAD: usize = 1_024;
 /// Maximum length of a suffix, in bytes.
 const MAX_SUFFIX: usize = 64;
 /// A folder that was listed this soon after it changed may have changed again without a new time.
@@ -64,6 +66,8 @@ struct Followed {
     is_done: bool,
     /// Whether the offset is within a line that is left out.
     is_in_long_line: bool,
+    /// The first bytes before the offset. A file that starts with others was written anew.
+    head: Vec<u8>,
 }
 
 impl Spool {
@@ -190,20 +194,50 @@ impl Followed {
         let stat = rustix::fs::fstat(&file).map_err(|error| io::Error::from(error).to_string())?;
         check(&stat, uid)?;
         let (inode, size, at_ns) = identity(&stat);
+        let file = File::from(file);
         if let Some((old_inode, old_size, old_ns)) = self.seen
-            && (old_inode != inode || size < self.offset || size == old_size && at_ns != old_ns)
+            && (old_inode != inode
+                || size == old_size && at_ns != old_ns
+                || !self.continues_in(&file).map_err(|error| error.to_string())?)
         {
             // It was written anew; the relay recognizes lines that are still there.
             (self.offset, self.lines, self.is_in_long_line) = (0, 0, false);
+            self.head.clear();
         }
         let written_ns = self.written_ns(at_ns, now);
         self.seen = Some((inode, size, at_ns));
-        let read = self.read_lines(&File::from(file), size, |offset, text| add(offset, written_ns, text));
+        let read = self.read_lines(&file, size, |offset, text| add(offset, written_ns, text));
         self.is_done = read.map_err(|error| error.to_string())?;
         if self.is_done {
             self.seen_ns = now.mono_ns;
         }
         self.limit()
+    }
+
+    /// Returns whether what was read before the offset is still there: a file that was written anew may be longer.
+    fn continues_in(&self, file: &File) -> io::Result<bool> {
+        let mut head = [0; HEAD];
+        let mut last = [0];
+        let head = &mut head[..self.head.len()];
+        let read = file.read_exact_at(head, 0).and_then(|()| match self.offset.checked_sub(1) {
+            Some(before) => file.read_exact_at(&mut last, before),
+            None => Ok(()),
+        });
+        match read {
+            Ok(()) => {
+                let is_line_start = self.offset == 0 || self.is_in_long_line || last == *b"\n";
+                Ok(*head == self.head[..] && is_line_start)
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves the offset behind these bytes.
+    fn advance(&mut self, bytes: &[u8]) {
+        let room = HEAD - self.head.len();
+        self.head.extend(&bytes[..bytes.len().min(room)]);
+        self.offset += bytes.len() as u64;
     }
 
     /// When the file was last written, by `CLOCK_BOOTTIME`. Not in the future, and not before its lines were missing:
@@ -229,13 +263,13 @@ impl Followed {
                     // The last line is incomplete yet.
                     break;
                 }
-                self.offset += count as u64;
+                self.advance(&chunk[..count]);
                 self.is_in_long_line = true;
                 continue;
             };
-            for line in chunk[..last].split(|byte| *byte == b'\n') {
-                let (offset, text) = (self.offset, Text::from_bytes(line));
-                self.offset += line.len() as u64 + 1;
+            for line in chunk[..=last].split_inclusive(|byte| *byte == b'\n') {
+                let (offset, text) = (self.offset, Text::from_bytes(&line[..line.len() - 1]));
+                self.advance(line);
                 if std::mem::take(&mut self.is_in_long_line) || text.is_empty() {
                     continue;
                 }
@@ -251,12 +285,18 @@ impl Followed {
         Ok(true)
     }
 
+    /// An error if the file has more than is read of one.
     fn limit(&self) -> Result<(), String> {
-        if self.lines >= MAX_LINES {
-            return Err(format!("it has more than {MAX_LINES} lines"));
+        let size = self.seen.map_or(0, |(_, size, _)| size);
+        if size <= self.offset {
+            Ok(())
+        } else if self.lines >= MAX_LINES {
+            Err(format!("it has more than {MAX_LINES} lines"))
+        } else if self.offset >= MAX_BYTES {
+            Err(format!("it has more than {} KiB", MAX_BYTES / 1024))
+        } else {
+            Ok(())
         }
-        let is_full = self.offset >= MAX_BYTES;
-        if is_full { Err(format!("it has more than {} KiB", MAX_BYTES / 1024)) } else { Ok(()) }
     }
 }
 

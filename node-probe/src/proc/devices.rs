@@ -37,7 +37,8 @@ impl NamedDevices {
         let cuda: BTreeSet<GpuUuid> = uuids("CUDA_VISIBLE_DEVICES");
         Self {
             gres_indices: environ.get(indices).and_then(|list| parse(list, index)).unwrap_or_default(),
-            // The latter is what a container may use, the former what a program in it does.
+            // `NVIDIA_VISIBLE_DEVICES` limits the container, `CUDA_VISIBLE_DEVICES` the program in it; the narrower one
+            // counts.
             uuids: if cuda.is_empty() { uuids("NVIDIA_VISIBLE_DEVICES") } else { cuda },
         }
     }

@@ -4,6 +4,9 @@ use crate::{JobId, NodeName, Text};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::{fmt, str::FromStr};
 
+/// Folder of the spool files in the home directory: on a node's own disk or shared, private to the user, and there
+/// before any probe.
+pub const SPOOL_FOLDER: &str = ".nodeglass-notes";
 /// Maximum number of notes of one job. Further ones are refused, so that none that was accepted is lost.
 pub const MAX_PER_JOB: usize = 1_000;
 /// Maximum number of notes that a relay holds in memory.
@@ -81,6 +84,14 @@ pub struct Note {
     pub text: Text,
     /// Where it was written.
     pub source: NoteSource,
+}
+
+impl Note {
+    /// The rank that wrote it, else its node: `rank 3`. `None` for all of the job's nodes, or the whole cluster.
+    pub fn origin(&self) -> Option<String> {
+        let rank = self.rank.map(|rank| format!("rank {rank}"));
+        rank.or_else(|| self.node.as_ref().map(ToString::to_string))
+    }
 }
 
 /// Where a note was written.

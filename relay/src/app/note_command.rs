@@ -7,15 +7,13 @@ use crate::config::NoteOrder;
 use crate::report::aligned;
 use anyhow::{Context, bail, ensure};
 use hyper::Method;
-use nodeglass_protocol::note::{NewNote, Note, NoteEdit, NoteSource, SavedNote};
+use nodeglass_protocol::note::{NewNote, Note, NoteEdit, NoteSource, SPOOL_FOLDER, SavedNote};
 use nodeglass_protocol::{JobId, Text};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Folder of the spool files in the home directory, where probes read them.
-const SPOOL: &str = ".nodeglass-notes";
 const NOTES: &str = "/api/v1/notes";
 
 /// Executes `relay note`; returns what to print.
@@ -69,7 +67,7 @@ fn spool(order: &NoteOrder, job: Option<JobId>) -> anyhow::Result<String> {
     let text = Text::new(text);
     ensure!(!text.is_empty(), "a note needs a text");
     let home = std::env::var_os("HOME").context("there is no home directory; set HOME")?;
-    let folder = Path::new(&home).join(SPOOL);
+    let folder = Path::new(&home).join(SPOOL_FOLDER);
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -104,12 +102,11 @@ fn list(notes: &[Note]) -> String {
     let header = ["Note", "Time", "Job", "Node", "Text"].map(str::to_owned).to_vec();
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let row = |note: &Note| {
-        let rank = note.rank.map(|rank| format!("rank {rank}"));
         vec![
             note.id.to_string(),
             LocalTime::of(note.at_ms / 1_000).seen_from(&now),
             or_dash(note.job.map(|job| job.to_string())),
-            or_dash(rank.or_else(|| note.node.as_ref().map(ToString::to_string))),
+            or_dash(note.origin()),
             note.text.to_string(),
         ]
     };

@@ -14,7 +14,9 @@ pub struct NoteOrder {
     pub text: Option<String>,
 
     /// The job [default: the one that this runs in, SLURM_JOB_ID]
-    #[arg(long, env = "SLURM_JOB_ID", hide_env = true, value_name = "JOBID", value_parser = job)]
+    // Outside of a job, a note without a place would be one of the whole cluster.
+    #[arg(long, env = "SLURM_JOB_ID", hide_env = true, value_name = "JOBID", value_parser = job,
+          required_unless_present_any = ["cluster", "node", "list", "edit", "delete"])]
     pub job: Option<JobId>,
 
     /// The whole cluster instead of a job
@@ -100,8 +102,18 @@ mod tests {
         let order = parse(&["epoch 3", "--job", "17", "--at", "10m"]).unwrap();
         assert_eq!((order.text.as_deref(), order.job), (Some("epoch 3"), Some(JobId(17))));
         assert_eq!(order.at.unwrap().wall_ms(1_700_000_000_000), 1_699_999_400_000);
-        let at = parse(&["x", "--at", "@1700000000"]).unwrap().at;
+        let at = parse(&["x", "--at", "@1700000000", "--cluster"]).unwrap().at;
         assert_eq!(at.unwrap().wall_ms(0), 1_700_000_000_000);
+    }
+
+    #[test]
+    fn a_note_needs_a_job_a_node_or_the_cluster() {
+        let is_outside = std::env::var_os("SLURM_JOB_ID").is_none();
+        assert_eq!(parse(&["x"]).is_err(), is_outside);
+        for place in [&["--job", "17"][..], &["--node", "gpu-01"], &["--cluster"]] {
+            assert!(parse(&[&["x"], place].concat()).is_ok(), "{place:?}");
+        }
+        assert!(parse(&["x", "--edit", "5"]).is_ok(), "it stays where it is");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use nodeglass_protocol::{JobId, NodeName, Text};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of changes that wait to be stored; the oldest is dropped first.
+/// Number of notes whose changes wait to be stored from which new notes are refused: none that was accepted is lost.
 const MAX_UNSAVED: usize = 2 * MAX_NOTES;
 /// Maximum number of deleted notes that are remembered; those that were deleted first are forgotten first.
 const MAX_DELETED: usize = 4 * MAX_NOTES;
@@ -52,16 +52,32 @@ pub enum NoteError {
     /// There are too many in all.
     #[error("there are {MAX_NOTES} notes, and further ones are not accepted")]
     Full,
+    /// Too many wait to be stored.
+    #[error("the notes before this one could not be stored yet, and further ones are not accepted")]
+    Unstored,
 }
 
 /// All notes.
 #[derive(Debug, Default)]
 pub struct Notes {
     by_id: BTreeMap<NoteId, Note>,
+    /// The notes of each job, by time.
+    by_job: BTreeMap<JobId, BTreeSet<(u64, NoteId)>>,
     deleted: BTreeSet<NoteId>,
     /// The same ids, in the order of their deletion.
     deletions: Vec<NoteId>,
-    unsaved: Vec<NoteChange>,
+    /// The last change of each note that is to be stored.
+    unsaved: BTreeMap<NoteId, NoteChange>,
+}
+
+impl NoteChange {
+    /// The note that changes.
+    pub fn id(&self) -> NoteId {
+        match self {
+            Self::Put(note) | Self::Add(note) => note.id,
+            Self::Delete(id) => *id,
+        }
+    }
 }
 
 impl Notes {
@@ -77,8 +93,8 @@ impl Notes {
 
     /// Notes of a job from `since_ms` on, in ms since 1970, by time.
     pub fn of_job(&self, job: JobId, since_ms: u64) -> Vec<Note> {
-        let is_of = |note: &&Note| note.job == Some(job) && note.at_ms >= since_ms;
-        sorted(self.iter().filter(is_of).cloned())
+        let ids = self.by_job.get(&job).into_iter().flatten().filter(|(at_ms, _)| *at_ms >= since_ms);
+        ids.filter_map(|(_, id)| self.by_id.get(id).cloned()).collect()
     }
 
     /// The change that a request of the owner stands for, which gives a new note the id `new_id`.
@@ -110,7 +126,7 @@ impl Notes {
                 }
                 let note =
                     Note { id: new_id, job, node, rank: None, at_ms: at_ms.unwrap_or(wall_ms), text, source };
-                self.has_room(&note, jobs)?;
+                self.accepts(&note, jobs)?;
                 note
             }
         };
@@ -125,9 +141,7 @@ impl Notes {
     pub(super) fn apply(&mut self, change: NoteChange, jobs: &[Job]) -> bool {
         let changed = self.enter(change.clone(), jobs);
         if changed {
-            self.unsaved.push(change);
-            let over = self.unsaved.len().saturating_sub(MAX_UNSAVED);
-            self.unsaved.drain(..over);
+            self.unsaved.insert(change.id(), change);
         }
         changed
     }
@@ -141,12 +155,10 @@ impl Notes {
                     return false;
                 }
                 if !self.by_id.contains_key(&note.id) {
-                    if self.has_room(&note, jobs).is_err() {
-                        return false;
-                    }
-                    self.make_room(jobs);
+                    let Ok(oldest) = self.room_for(&note, jobs) else { return false };
+                    oldest.into_iter().for_each(|oldest| self.remove(oldest));
                 }
-                self.by_id.insert(note.id, note);
+                self.insert(note);
                 true
             }
             NoteChange::Delete(id) => {
@@ -157,7 +169,7 @@ impl Notes {
                 if self.deletions.len() > MAX_DELETED {
                     self.deleted.remove(&self.deletions.remove(0));
                 }
-                self.by_id.remove(&id);
+                self.remove(id);
                 true
             }
         }
@@ -179,47 +191,71 @@ impl Notes {
         });
         let note =
             Note { id, job: Some(line.job), node, rank, at_ms, text: line.text, source: NoteSource::Job };
-        self.has_room(&note, jobs)?;
+        self.accepts(&note, jobs)?;
         Ok(self.apply(NoteChange::Add(note), jobs))
     }
 
     /// Takes the changes that are to be stored.
     pub(super) fn take_unsaved(&mut self) -> Vec<NoteChange> {
-        std::mem::take(&mut self.unsaved)
+        std::mem::take(&mut self.unsaved).into_values().collect()
     }
 
     /// Returns changes that were not stored, to be taken again.
-    pub(super) fn put_back(&mut self, mut changes: Vec<NoteChange>) {
-        changes.append(&mut self.unsaved);
-        self.unsaved = changes;
+    pub(super) fn put_back(&mut self, changes: Vec<NoteChange>) {
+        for change in changes {
+            // What changed since is newer.
+            self.unsaved.entry(change.id()).or_insert(change);
+        }
     }
 
-    /// Refuses notes rather than dropping earlier ones: a probe would send these again.
-    fn has_room(&self, note: &Note, jobs: &[Job]) -> Result<(), NoteError> {
+    /// Returns an error if a new note would be refused.
+    fn accepts(&self, note: &Note, jobs: &[Job]) -> Result<(), NoteError> {
+        if self.unsaved.len() >= MAX_UNSAVED {
+            return Err(NoteError::Unstored);
+        }
+        self.room_for(note, jobs).map(drop)
+    }
+
+    /// The note that makes room for a new one, if one must. Refuses notes rather than dropping earlier ones: a probe
+    /// would send these again.
+    fn room_for(&self, note: &Note, jobs: &[Job]) -> Result<Option<NoteId>, NoteError> {
         if let Some(job) = note.job
-            && self.iter().filter(|known| known.job == Some(job)).count() >= MAX_PER_JOB
+            && self.by_job.get(&job).is_some_and(|notes| notes.len() >= MAX_PER_JOB)
         {
             return Err(NoteError::JobIsFull(job));
         }
-        if self.by_id.len() >= MAX_NOTES && self.oldest_unlisted(jobs).is_none() {
-            return Err(NoteError::Full);
+        if self.by_id.len() < MAX_NOTES {
+            return Ok(None);
         }
-        Ok(())
-    }
-
-    fn make_room(&mut self, jobs: &[Job]) {
-        if self.by_id.len() >= MAX_NOTES
-            && let Some(oldest) = self.oldest_unlisted(jobs)
-        {
-            self.by_id.remove(&oldest);
-        }
+        self.oldest_unlisted(jobs).map(Some).ok_or(NoteError::Full)
     }
 
     /// The oldest note of a job that is no longer listed: no probe sends it again, and it remains stored.
     fn oldest_unlisted(&self, jobs: &[Job]) -> Option<NoteId> {
-        let is_listed = |id: JobId| jobs.iter().any(|job| job.id == id);
-        let unlisted = self.iter().filter(|note| note.job.is_some_and(|job| !is_listed(job)));
-        unlisted.min_by_key(|note| note::order(note)).map(|note| note.id)
+        let listed: BTreeSet<JobId> = jobs.iter().map(|job| job.id).collect();
+        let unlisted = self.by_job.iter().filter(|(job, _)| !listed.contains(job));
+        unlisted.filter_map(|(_, notes)| notes.first()).min().map(|(_, id)| *id)
+    }
+
+    fn insert(&mut self, note: Note) {
+        // Its time may have changed.
+        self.remove(note.id);
+        if let Some(job) = note.job {
+            self.by_job.entry(job).or_default().insert(note::order(&note));
+        }
+        self.by_id.insert(note.id, note);
+    }
+
+    fn remove(&mut self, id: NoteId) {
+        let Some(note) = self.by_id.remove(&id) else { return };
+        if let Some(job) = note.job
+            && let Some(notes) = self.by_job.get_mut(&job)
+        {
+            notes.remove(&note::order(&note));
+            if notes.is_empty() {
+                self.by_job.remove(&job);
+            }
+        }
     }
 }
 
@@ -246,10 +282,10 @@ fn id_of_line(line: &SpoolNote) -> NoteId {
     NoteId::from_bits(hash ^ (hash >> 40))
 }
 
-/// Formats the errors of several lines: one of each kind.
+/// Formats the errors of several lines, with the number of lines of each.
 pub(super) fn refused(errors: &BTreeMap<String, usize>) -> Option<Text> {
-    let (why, count) = errors.first_key_value()?;
-    Some(format!("{count} notes of a spool file were not accepted: {why}").into())
+    let each: Vec<_> = errors.iter().map(|(why, count)| format!("{count} because {why}")).collect();
+    (!each.is_empty()).then(|| format!("notes of spool files were not accepted: {}", each.join("; ")).into())
 }
 
 #[cfg(test)]
@@ -293,7 +329,7 @@ mod tests {
         request(&mut notes, 0, NoteRequest::Delete(id), &jobs).unwrap();
         assert_eq!(notes.add_line(line(17, "3", 0, "epoch 1"), NOW_MS, &jobs), Ok(false));
         assert_eq!(texts(&notes, 17), [""; 0]);
-        assert_eq!(notes.take_unsaved().len(), 3);
+        assert_eq!(notes.take_unsaved(), [NoteChange::Delete(id)]);
     }
 
     #[test]
@@ -317,6 +353,47 @@ mod tests {
         assert_eq!(request(&mut notes, 1, new(Some(17), "y"), &jobs), Err(NoteError::JobIsFull(JobId(17))));
         assert_eq!(request(&mut notes, 1, new(Some(18), "y"), &jobs), Ok(()));
         assert_eq!(texts(&notes, 17).len(), MAX_PER_JOB);
+    }
+
+    #[test]
+    fn an_edited_time_counts_and_a_deleted_note_makes_room() {
+        let (mut notes, jobs) = (Notes::default(), [scene::job(17, &[])]);
+        for id in 0..MAX_PER_JOB as u64 {
+            request(&mut notes, id, new(Some(17), &id.to_string()), &jobs).unwrap();
+        }
+        let edit = NoteEdit { text: None, at_ms: Some(NOW_MS + 1) };
+        request(&mut notes, 0, NoteRequest::Edit { id: NoteId::from_bits(0), edit }, &jobs).unwrap();
+        assert_eq!(texts(&notes, 17).len(), MAX_PER_JOB);
+        assert_eq!(texts(&notes, 17).last().unwrap(), "0");
+        assert_eq!(notes.of_job(JobId(17), NOW_MS + 1).len(), 1);
+        request(&mut notes, 0, NoteRequest::Delete(NoteId::from_bits(7)), &jobs).unwrap();
+        assert_eq!(request(&mut notes, 9_999, new(Some(17), "y"), &jobs), Ok(()));
+    }
+
+    #[test]
+    fn no_change_is_dropped_while_nothing_can_be_stored() {
+        let mut notes = Notes::default();
+        for id in 0..MAX_UNSAVED as u64 {
+            request(&mut notes, id, new(None, "x"), &[]).unwrap();
+            request(&mut notes, 0, NoteRequest::Delete(NoteId::from_bits(id)), &[]).unwrap();
+        }
+        assert_eq!(request(&mut notes, 99_999, new(None, "x"), &[]), Err(NoteError::Unstored));
+        let changes = notes.take_unsaved();
+        assert_eq!(changes.len(), MAX_UNSAVED);
+        request(&mut notes, 99_999, new(None, "x"), &[]).unwrap();
+        notes.put_back(changes);
+        let changes = notes.take_unsaved();
+        assert_eq!(changes.len(), MAX_UNSAVED + 1);
+        let is_delete = |change: &&NoteChange| matches!(change, NoteChange::Delete(_));
+        assert_eq!(changes.iter().filter(is_delete).count(), MAX_UNSAVED, "the last change of each");
+    }
+
+    #[test]
+    fn each_kind_of_error_is_stated_with_its_count() {
+        assert_eq!(refused(&BTreeMap::new()), None);
+        let errors = BTreeMap::from([("a".to_owned(), 2), ("b".to_owned(), 1)]);
+        let text = refused(&errors).unwrap();
+        assert_eq!(text.as_str(), "notes of spool files were not accepted: 2 because a; 1 because b");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! GPU ownership: derived from SLURM's indices, device cgroups, processes and their environments, never from the NVML
 //! index.
 
-use super::visible_devices::{self, NodeGpus};
+use super::visible_devices::{self, GpuLayout};
 use nodeglass_protocol::job::{GpuSet, Job};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Owner, ProcessPicture};
 use nodeglass_protocol::probe::{Confinement, JobDevices};
@@ -41,7 +41,7 @@ pub fn owners(
     let (has_invisible_mig, invisible) = view.invisible();
     // On a node with MIG instances a GRES index counts instances, in an order that only SLURM knows.
     let has_mig = has_invisible_mig || gpus.iter().any(|gpu| gpu.facts.mig_parent.is_some());
-    let node = NodeGpus { name: view.name, gpus, has_mig, is_partial: view.confinement.is_some() };
+    let node = GpuLayout { name: view.name, gpus, has_mig, is_partial: view.confinement.is_some() };
 
     let of_slurm = |position: usize, job: &Job| allocation(view, node, position, job);
     let is_owner = |position: usize| {
@@ -84,7 +84,7 @@ pub fn without_gpus(node: &NodeName, jobs: &[Job]) -> Vec<JobId> {
 }
 
 /// The evidence that SLURM allocated a GPU to a job.
-fn allocation(view: &NodeView<'_>, node: NodeGpus<'_>, position: usize, job: &Job) -> Option<Evidence> {
+fn allocation(view: &NodeView<'_>, node: GpuLayout<'_>, position: usize, job: &Job) -> Option<Evidence> {
     let minor = &node.gpus[position].facts.minor;
     if let (Some(GpuSet::Indices(indices)), Reading::Value(minor), false) =
         (job.gpus_on(node.name), minor, node.has_mig)

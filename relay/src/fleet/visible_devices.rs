@@ -12,7 +12,7 @@ const MIN_UUID: usize = "GPU-8932f937".len();
 
 /// The GPUs of a node, as far as lists of devices refer to them.
 #[derive(Clone, Copy, Debug)]
-pub struct NodeGpus<'a> {
+pub struct GpuLayout<'a> {
     /// The node.
     pub name: &'a NodeName,
     /// GPUs and MIG instances.
@@ -29,7 +29,7 @@ pub struct NodeGpus<'a> {
 /// if they name a device that the node does not have, or more than SLURM allocated, or one that another job has for
 /// itself.
 pub fn claims(
-    node: NodeGpus<'_>,
+    node: GpuLayout<'_>,
     lists: &[JobDevices],
     jobs: &[&Job],
     allocated: &[Vec<JobId>],
@@ -48,7 +48,7 @@ pub fn claims(
 }
 
 /// The positions that the lists of a job name; `None` if they are wrong, or say nothing that SLURM does not.
-fn claim(node: NodeGpus<'_>, devices: &JobDevices, job: &Job) -> Option<BTreeSet<usize>> {
+fn claim(node: GpuLayout<'_>, devices: &JobDevices, job: &Job) -> Option<BTreeSet<usize>> {
     if !node.has_mig && matches!(job.gpus_on(node.name), Some(GpuSet::Indices(_))) {
         return None;
     }
@@ -83,7 +83,7 @@ fn most(node: &NodeName, job: &Job) -> Option<usize> {
     }
 }
 
-impl NodeGpus<'_> {
+impl GpuLayout<'_> {
     fn only(self, is: impl Fn(&GpuPicture) -> bool) -> Option<usize> {
         let mut found = self.gpus.iter().enumerate().filter(|(_, gpu)| is(gpu));
         let (position, _) = found.next()?;
@@ -176,7 +176,7 @@ mod tests {
         lists: &[JobDevices],
     ) -> Vec<(u32, Vec<usize>)> {
         let (name, gpus) = (name("n1"), gpus(has_mig));
-        let node = NodeGpus { name: &name, gpus: &gpus, has_mig, is_partial };
+        let node = GpuLayout { name: &name, gpus: &gpus, has_mig, is_partial };
         let jobs: Vec<&Job> = jobs.iter().collect();
         let claims = claims(node, lists, &jobs, &vec![Vec::new(); gpus.len()]);
         claims.into_iter().map(|(job, claim)| (job.0, claim.into_iter().collect())).collect()
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn a_gpu_that_slurm_allocated_to_another_job_is_not_claimed() {
         let (name, gpus, job) = (name("n1"), gpus(false), with(1, GpuSet::Unknown));
-        let node = NodeGpus { name: &name, gpus: &gpus, has_mig: false, is_partial: false };
+        let node = GpuLayout { name: &name, gpus: &gpus, has_mig: false, is_partial: false };
         let claim = |of: u32| {
             let allocated = [vec![JobId(of)], Vec::new(), Vec::new()];
             !claims(node, &[devices(1, &[0, 1], &[])], &[&job], &allocated).is_empty()

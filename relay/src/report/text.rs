@@ -90,9 +90,7 @@ fn time_of(note: &Note, report: &Report) -> String {
 
 /// The text of a note, with the node or rank that it is of.
 fn note_text(note: &Note) -> String {
-    let rank = note.rank.map(|rank| format!("rank {rank}"));
-    let of = rank.or_else(|| note.node.as_ref().map(ToString::to_string));
-    of.map_or_else(|| note.text.to_string(), |of| format!("{} ({of})", note.text))
+    note.origin().map_or_else(|| note.text.to_string(), |origin| format!("{} ({origin})", note.text))
 }
 
 fn heading(report: &Report) -> String {

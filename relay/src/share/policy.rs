@@ -15,6 +15,7 @@ use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms, Sharing};
 use nodeglass_protocol::{Cell, GpuField, JobId, NodeName, Reading, Row, Text};
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Who views the fleet.
@@ -125,15 +126,29 @@ impl Viewer {
     /// The notes of a topic, by time: those of the whole cluster, and of what the topic shows.
     pub fn notes(&self, fleet: &Fleet, topic: &Topic) -> Vec<Note> {
         let jobs = fleet.jobs();
-        let job_nodes =
-            |id: JobId| jobs.iter().find(|job| job.id == id).map(|job| &*job.nodes).unwrap_or_default();
+        // Once, as there are thousands of notes and of jobs.
+        let job_nodes = match topic {
+            Topic::Job(id) => jobs.iter().find(|job| job.id == *id).map(|job| &*job.nodes),
+            Topic::Overview | Topic::Node(_) => None,
+        };
+        let jobs_here: BTreeSet<JobId> = match topic {
+            Topic::Node(name) => {
+                jobs.iter().filter(|job| job.nodes.contains(name)).map(|job| job.id).collect()
+            }
+            Topic::Overview | Topic::Job(_) => BTreeSet::new(),
+        };
         let is_of = |note: &Note| match (topic, note.job) {
             (Topic::Overview, None) => note.node.is_none(),
             (Topic::Overview, Some(_)) => false,
             (Topic::Job(id), Some(job)) => job == *id,
-            (Topic::Job(id), None) => note.node.as_ref().is_none_or(|name| job_nodes(*id).contains(name)),
-            (Topic::Node(name), Some(job)) => job_nodes(job).contains(name),
-            (Topic::Node(name), None) => note.node.as_ref().is_none_or(|node| node == name),
+            (Topic::Job(_), None) => {
+                note.node.as_ref().is_none_or(|name| job_nodes.is_some_and(|nodes| nodes.contains(name)))
+            }
+            (Topic::Node(name), job) => {
+                // A note of another node of the same job is none of this one.
+                note.node.as_ref().is_none_or(|node| node == name)
+                    && job.is_none_or(|job| jobs_here.contains(&job))
+            }
         };
         let shown = fleet.notes().iter().filter(|note| is_of(note) && self.shows_note(fleet, note));
         fleet::sorted_notes(shown.cloned())

@@ -3,28 +3,36 @@
 use super::WebState;
 use super::api::{self, Bearer, OwnerBearer, respond};
 use axum::Json;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{Path, State};
-use axum::http::{StatusCode, Uri};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use nodeglass_protocol::note::{NewNote, NoteEdit, NoteId, NoteRequest, NoteSource};
 use nodeglass_protocol::request::Request;
 use nodeglass_protocol::{JobId, Text};
+use serde::Deserialize;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 /// Time limit for a query; the database may wait for a disk.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Which notes are listed.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NotesQuery {
+    job: Option<JobId>,
+}
+
 /// The notes that the bearer may see, by time; with `?job=17` those of one job, for the owner also of one that ended
 /// long ago.
-pub async fn list(State(web): State<WebState>, Bearer(grant, budget): Bearer, uri: Uri) -> Response {
-    let job = match uri.query() {
-        None | Some("") => None,
-        Some(query) => match query.strip_prefix("job=").map(str::parse::<JobId>) {
-            Some(Ok(job)) => Some(job),
-            _ => return bad_request("expected no query, or ?job=JOBID"),
-        },
+pub async fn list(
+    State(web): State<WebState>,
+    Bearer(grant, budget): Bearer,
+    query: Result<Query<NotesQuery>, QueryRejection>,
+) -> Response {
+    let Ok(Query(NotesQuery { job })) = query else {
+        return bad_request("expected no query, or ?job=JOBID");
     };
     let viewer = web.shares.viewer(&grant);
     let budget = match api::within_budget(&viewer, budget) {

@@ -1,7 +1,7 @@
 //! MIG instances of a cluster's node belong to the jobs whose processes may see them, before these use them.
 
 use super::page::LabPage;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{Evidence, Owner, Picture};
@@ -78,11 +78,14 @@ async fn instances_belong_to_the_job_that_may_see_them_before_it_uses_them() -> 
     client.subscribe(&[topic.clone(), overview.clone()]).await?;
     let is_listed = |known: &Known| known.picture.jobs.iter().any(|job| job.id == wrong);
     client.until(&overview, "the new job", is_listed).await?;
-    // The probe has searched again by the time that the next job's instance has its owner.
+    // The probe read the environment of that job before that of a later one, whose instance has an owner only then.
     site.lab.scancel("alice", one)?;
+    let later = wait_with(&site, &INSTANCES[1..2])?;
+    let expected = [vec![], vec![], of(later), of(two), of(two)];
+    let is = |known: &Known| owners(&known.picture).get(2) == Some(&of(later));
+    client.until(&topic, "the owner of the second instance", is).await?;
     let is = |known: &Known| owners(&known.picture).get(1) == Some(&vec![]);
-    let picture = client.until(&topic, "the end of the first job", is).await?;
-    let unknown = owners(picture);
-    ensure!(unknown.get(2).context("the second instance")?.is_empty(), "{unknown:?}");
+    let found = owners(client.until(&topic, "the end of the first job", is).await?);
+    ensure!(found == expected, "{found:?}");
     Ok(())
 }

@@ -9,7 +9,7 @@ use leptos::prelude::*;
 use nodeglass_protocol::note::{Note, NoteRequest};
 use nodeglass_protocol::request::Request;
 
-/// Number of notes that are listed before the others are asked for.
+/// Number of notes shown before *Show earlier*.
 const FIRST: usize = 50;
 
 /// The notes of what the page shows, newest first; nothing if there are none.

@@ -91,6 +91,45 @@ fn a_file_that_is_written_anew_is_read_from_its_beginning() {
 }
 
 #[test]
+fn a_file_that_is_written_anew_and_longer_is_read_from_its_beginning() {
+    let mut scene = Scene::new();
+    scene.append("17", "a\n");
+    assert_eq!(scene.texts(), ["a"]);
+    fs::write(scene.path("17"), "loss is NaN\n").unwrap();
+    assert_eq!(scene.texts(), ["loss is NaN"]);
+    // The same start, and a line that ends elsewhere.
+    fs::write(scene.path("17"), "loss is NaN again\n").unwrap();
+    assert_eq!(scene.texts(), ["loss is NaN again"]);
+    // A line that ends where the earlier one did.
+    fs::write(scene.path("17"), "loss is 0.4 again\nepoch 2\n").unwrap();
+    assert_eq!(scene.texts(), ["loss is 0.4 again", "epoch 2"]);
+    // Also if the start is longer than what is remembered of it.
+    let start = "x".repeat(2 * HEAD);
+    fs::write(scene.path("17"), format!("{start}\n")).unwrap();
+    assert_eq!(scene.scan().notes.len(), 1);
+    fs::write(scene.path("17"), format!("{start}y\nepoch 3\n")).unwrap();
+    assert_eq!(scene.texts()[1..], ["epoch 3"]);
+    scene.append("17", "epoch 4\n");
+    assert_eq!(scene.texts(), ["epoch 4"], "what is appended does not repeat the rest");
+}
+
+#[test]
+fn a_file_of_exactly_the_limit_has_no_more_than_that() {
+    let mut scene = Scene::new();
+    scene.append("17", "line\n".repeat(MAX_LINES));
+    scene.append("18", vec![b'z'; MAX_BYTES as usize]);
+    for _ in 0..2 * MAX_LINES / note::MAX_PER_LINE {
+        assert_eq!(scene.scan().problem, None);
+    }
+    scene.append("17", "\none more\n");
+    assert!(scene.problem().ends_with("it has more than 1000 lines"));
+    fs::remove_file(scene.path("17")).unwrap();
+    assert_eq!(scene.scan(), SpoolNotes::default());
+    scene.append("18", "z");
+    assert!(scene.problem().ends_with("it has more than 256 KiB"));
+}
+
+#[test]
 fn the_time_of_a_line_is_that_of_its_file_and_neither_ahead_nor_before_it_was_missing() {
     let mut scene = Scene::new();
     scene.append("17", "a\n");

@@ -227,26 +227,28 @@ fn t09_each_topic_and_share_has_its_notes() {
     };
     let all =
         [note(1, Some(1), None), note(2, Some(2), None), note(3, None, Some("n2")), note(4, None, None)];
-    all.into_iter().for_each(|note| fleet.handle(Event::Note(NoteChange::Put(note)), 0));
+    // What a job wrote on one of its nodes is not of the others.
+    let all = all.into_iter().chain([note(5, Some(1), Some("n1"))]);
+    all.for_each(|note| fleet.handle(Event::Note(NoteChange::Put(note)), 0));
     let (job, node) = (|id| Topic::Job(JobId(id)), |name| Topic::Node(scene::name(name)));
     let ids = |viewer: &Viewer, topic: &Topic| {
         viewer.notes(&fleet, topic).iter().map(|note| note.id.get()).collect::<Vec<_>>()
     };
     let owner = |topic| ids(&Viewer::Owner, &topic);
     assert_eq!(owner(Topic::Overview), [4]);
-    assert_eq!([owner(job(1)), owner(job(2))], [vec![1, 3, 4], vec![2, 4]]);
-    assert_eq!([owner(node("n1")), owner(node("n2"))], [vec![1, 2, 4], vec![1, 3, 4]]);
+    assert_eq!([owner(job(1)), owner(job(2))], [vec![1, 3, 4, 5], vec![2, 4]]);
+    assert_eq!([owner(node("n1")), owner(node("n2"))], [vec![1, 2, 4, 5], vec![1, 3, 4]]);
     let one = viewer(Scope::Jobs(vec![JobId(1)]), NOTHING);
     assert_eq!(
         [Topic::Overview, job(1), job(2), node("n1")].map(|topic| ids(&one, &topic)),
-        [vec![], vec![1], vec![], vec![1]]
+        [vec![], vec![1, 5], vec![], vec![1, 5]]
     );
     let two = viewer(Scope::Nodes(vec![scene::name("n2")]), NOTHING);
     assert_eq!(
         [job(1), node("n2"), node("n1")].map(|topic| ids(&two, &topic)),
         [vec![1, 3], vec![1, 3], vec![1]]
     );
-    assert_eq!(ids(&viewer(Scope::All, NOTHING), &job(1)), [1, 3, 4]);
+    assert_eq!(ids(&viewer(Scope::All, NOTHING), &job(1)), [1, 3, 4, 5]);
     let hidden = HiddenParts { notes: true, ..NOTHING };
     assert_eq!(ids(&viewer(Scope::All, hidden), &job(1)), [0; 0]);
 }
