@@ -272,13 +272,15 @@ impl Deps {
             return Response::Refused("no webhook is configured; set report-webhook".into());
         };
         let posted = async {
-            let running = self.hub.usage(job, Viewer::Owner).await.and_then(|usage| usage.running);
+            let usage = self.hub.usage(job, Viewer::Owner).await;
+            let (running, notes) = usage.map_or((None, Vec::new()), |usage| (usage.running, usage.notes));
             let record = match running {
                 Some(record) => Some(record),
                 None => self.store.job(job).await,
             };
             let record = record.ok_or_else(|| format!("there is no report of job {job}"))?;
-            report_webhook::post(webhook, &record.report()).await
+            let notes = self.store.with_stored_notes(job, notes).await;
+            report_webhook::post(webhook, &record.report_with(notes)).await
         };
         let late = || Err(format!("{} did not answer in time", webhook.display_url()));
         let (response, outcome) = match timeout(WEBHOOK_TIMEOUT, posted).await.unwrap_or_else(|_| late()) {

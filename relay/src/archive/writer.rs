@@ -142,19 +142,23 @@ impl SegmentWriter {
     }
 
     fn run(&mut self, items: &Receiver<Item>, state: &watch::Sender<Storing>, mut runs: Runs, watches: &str) {
-        self.trim(wall_ms());
-        ended::trim(self.dir.path(), self.cap, wall_ms());
+        // The time of day by the relay's clock, which no jump of the system clock moves: what it makes look old must
+        // not be deleted.
+        let (began, begin_ms) = (Instant::now(), wall_ms());
+        let now_ms = || begin_ms + began.elapsed().as_millis() as u64;
+        self.trim(now_ms());
+        ended::trim(self.dir.path(), self.cap, now_ms());
         let mut recorded = None::<Instant>;
         loop {
             if recorded.is_none_or(|at| at.elapsed() >= RUN_INTERVAL) {
                 recorded = Some(Instant::now());
-                self.record(state, &mut runs);
+                self.record(state, &mut runs, now_ms());
             }
             let stored = match items.recv_timeout(RUN_INTERVAL) {
-                Ok(Item::Excerpt(excerpt)) => self.store(excerpt, wall_ms()),
+                Ok(Item::Excerpt(excerpt)) => self.store(excerpt, now_ms()),
                 Ok(Item::Ended(ended)) => {
                     let stored = ended::store(self.dir.path(), watches, self.wall_ahead_ms, *ended);
-                    ended::trim(self.dir.path(), self.cap, wall_ms());
+                    ended::trim(self.dir.path(), self.cap, now_ms());
                     stored
                 }
                 Err(RecvTimeoutError::Timeout) => continue,
@@ -162,12 +166,12 @@ impl SegmentWriter {
             };
             self.report(state, stored);
         }
-        self.record(state, &mut runs);
+        self.record(state, &mut runs, now_ms());
     }
 
     /// Records that this run lasts. A full disk may have room for this and nothing else, so that success says nothing.
-    fn record(&self, state: &watch::Sender<Storing>, runs: &mut Runs) {
-        if let Err(error) = runs.record(wall_ms()) {
+    fn record(&self, state: &watch::Sender<Storing>, runs: &mut Runs, now_ms: u64) {
+        if let Err(error) = runs.record(now_ms) {
             self.report(state, Err(error));
         }
     }

@@ -12,7 +12,8 @@ use crate::state_dir::{StateDir, StateDirError};
 use nodeglass_protocol::{JobId, Text};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params};
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// File name in the state directory.
@@ -84,6 +85,13 @@ pub struct Origin {
 #[derive(Debug)]
 pub struct Database {
     connection: Connection,
+    /// Its path and identity; `None` in memory.
+    file: Option<(PathBuf, (u64, u64))>,
+}
+
+/// Device and inode of a file, if it is there.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 impl Database {
@@ -120,7 +128,7 @@ impl Database {
     pub fn in_memory() -> Result<Self, StoreError> {
         let mut connection = Connection::open_in_memory()?;
         migrate(&mut connection, &MIGRATIONS, PathBuf::from(":memory:"))?;
-        Ok(Self { connection })
+        Ok(Self { connection, file: None })
     }
 
     fn try_open(dir: &StateDir) -> Result<Self, StoreError> {
@@ -136,8 +144,15 @@ impl Database {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
             return Err(rusqlite::Error::SqliteFailure(code, Some(health)).into());
         }
-        migrate(&mut connection, &MIGRATIONS, path)?;
-        Ok(Self { connection })
+        migrate(&mut connection, &MIGRATIONS, path.clone())?;
+        let file = identity(&path).map(|identity| (path, identity));
+        Ok(Self { connection, file })
+    }
+
+    /// Whether the file is still the one that was opened: a user may have deleted it, to forget what it has, and what
+    /// is written to it then is lost.
+    pub fn is_in_place(&self) -> bool {
+        self.file.as_ref().is_none_or(|(path, opened)| identity(path).as_ref() == Some(opened))
     }
 
     /// Inserts or replaces the records of one relay, all or none; when it returns, they outlive any crash.

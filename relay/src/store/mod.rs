@@ -265,6 +265,10 @@ struct Worker {
 impl Worker {
     fn run(mut self, requests: &Receiver<Request>) {
         loop {
+            if self.database.as_ref().is_some_and(|database| !database.is_in_place()) {
+                tracing::warn!("the database of jobs was deleted or replaced; it is opened again");
+                self.database = None;
+            }
             if self.is_due() && self.database.is_none() {
                 match self.open() {
                     Ok(mut database) => {

@@ -213,3 +213,22 @@ async fn a_newer_database_turns_the_store_off_and_nothing_waits_for_it() {
     off.flush().await;
     assert_eq!(off.job(JobId(7)).await, None);
 }
+
+#[tokio::test]
+async fn a_database_that_was_deleted_is_created_again_and_keeps_what_follows() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+    let (store, restored) = start(&dir);
+    restored.await.unwrap();
+    store.save(vec![record(7, true)]);
+    store.flush().await;
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    store.save(vec![record(8, true)]);
+    store.flush().await;
+    drop(store);
+    let (again, _restored) = start(&dir);
+    assert_eq!(again.job(JobId(8)).await, Some(record(8, true)));
+    assert_eq!(again.job(JobId(7)).await, None);
+}

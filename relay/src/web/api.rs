@@ -25,6 +25,10 @@ use tokio::time::{Instant, sleep};
 /// Time limit for a picture from the hub; it normally takes less than a tick.
 const PICTURE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What a request of a guest costs at least, also one that is refused: authentication, and the question to the event
+/// loop and the database.
+const MIN_COST: Duration = Duration::from_micros(300);
+
 /// Number of days of the audit log without a choice.
 const AUDIT_DAYS: u32 = 30;
 
@@ -61,9 +65,17 @@ impl FromRequestParts<WebState> for OwnerBearer {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Self, Response> {
-        match Bearer::from_request_parts(parts, web).await?.0 {
+        let Bearer(grant, budget) = Bearer::from_request_parts(parts, web).await?;
+        let is_guest = matches!(grant, AccessGrant::Guest(_));
+        if is_guest && budget.next_at(Instant::now()) > Instant::now() {
+            return Err(rate_limited(RateLimited::TooOften { after_ms: 1_000 }).await);
+        }
+        match grant {
             AccessGrant::Owner => Ok(Self),
-            AccessGrant::Guest(_) => Err((StatusCode::FORBIDDEN, "a share is read-only\n").into_response()),
+            AccessGrant::Guest(_) => {
+                budget.charge(2 * MIN_COST, 0);
+                Err((StatusCode::FORBIDDEN, "a share is read-only\n").into_response())
+            }
         }
     }
 }
@@ -140,24 +152,32 @@ pub async fn report(
     Bearer(grant, budget): Bearer,
     Path(id): Path<String>,
 ) -> Response {
-    let Ok(id) = id.parse::<JobId>() else {
-        return (StatusCode::BAD_REQUEST, "expected the number of a job\n").into_response();
-    };
     let viewer = web.shares.viewer(&grant);
     let budget = match within_budget(&viewer, budget) {
         Ok(budget) => budget,
         Err(limit) => return rate_limited(limit).await,
     };
-    let Some(report) = reports::job(&web, id, &viewer).await else {
-        return (StatusCode::NOT_FOUND, format!("there is no report of job {id}\n")).into_response();
+    let mut cost = MIN_COST;
+    let (status, body) = match id.parse::<JobId>() {
+        Err(_) => (StatusCode::BAD_REQUEST, b"expected the number of a job\n".to_vec()),
+        Ok(id) => match reports::job(&web, id, &viewer).await {
+            None => (StatusCode::NOT_FOUND, format!("there is no report of job {id}\n").into_bytes()),
+            Some(report) => {
+                let began = Instant::now();
+                let mut body = serde_json::to_vec(&report).unwrap_or_default();
+                body.push(b'\n');
+                cost += began.elapsed();
+                (StatusCode::OK, body)
+            }
+        },
     };
-    let began = Instant::now();
-    let mut body = serde_json::to_vec(&report).unwrap_or_default();
-    body.push(b'\n');
     if let Some(budget) = budget {
-        budget.charge(2 * began.elapsed(), body.len());
+        budget.charge(2 * cost, body.len());
     }
-    ([(CONTENT_TYPE, "application/json")], body).into_response()
+    match status {
+        StatusCode::OK => ([(CONTENT_TYPE, "application/json")], body).into_response(),
+        status => (status, body).into_response(),
+    }
 }
 
 /// The relay's own status ([`super::status::StatusReport`]), for the owner.

@@ -98,11 +98,12 @@ fn reach_v4(address: Ipv4Addr) -> Reach {
 }
 
 fn reach_v6(address: Ipv6Addr) -> Reach {
-    // Metadata of Amazon's cloud.
-    const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
-    match address.segments()[0] {
+    let [first, second, ..] = address.segments();
+    // Metadata and other local services of Amazon's and Google's clouds.
+    let is_of_cloud = matches!((first, second), (0xfd00, 0xec2) | (0xfd20, 0xce));
+    match first {
         _ if address.is_loopback() => Reach::Loopback,
-        _ if address.is_unspecified() || address == METADATA => Reach::Never,
+        _ if address.is_unspecified() || is_of_cloud => Reach::Never,
         first if first & 0xfe00 == 0xfc00 => Reach::Private,
         // Global unicast; the rest is link-local, site-local, multicast or reserved.
         first if first & 0xe000 == 0x2000 => Reach::Public,

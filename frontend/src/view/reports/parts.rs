@@ -207,7 +207,9 @@ fn Add(compared: Memo<Vec<Compared>>, reports: Memo<Arc<Vec<Report>>>) -> impl I
             page.jobs.with(|jobs| {
                 let others = jobs.iter().filter(|job| job.start.is_some() && is_new(job.id)).take(OFFERED);
                 let short = |name: &str| name.chars().take(MAX_NAME).collect::<String>();
-                offers.extend(others.map(|job| (job.id, format!("{} {}", job.label, short(job.name.as_str())))));
+                offers.extend(
+                    others.map(|job| (job.id, format!("{} {}", job.label, short(job.name.as_str())))),
+                );
             });
             offers
         })

@@ -83,7 +83,7 @@ fn two_relays_write_to_one_database_and_see_each_other() {
 fn an_older_schema_is_migrated_with_its_rows() {
     let mut connection = Connection::open_in_memory().unwrap();
     migrate(&mut connection, &MIGRATIONS[..1], PathBuf::new()).unwrap();
-    let mut database = Database { connection };
+    let mut database = Database { connection, file: None };
     database.save(&origin("a"), &[record(7, 100, 150, true)]).unwrap();
     let next: Vec<_> = MIGRATIONS.into_iter().chain(["CREATE TABLE x (text TEXT NOT NULL) STRICT"]).collect();
     migrate(&mut database.connection, &next, PathBuf::new()).unwrap();
