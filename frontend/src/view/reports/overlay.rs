@@ -68,10 +68,15 @@ pub fn Overlay(
         };
         curves.with(|curves| {
             let paths = curves.iter().enumerate().map(|(at, curves)| {
-                // Each slot is drawn at its middle.
                 let (points, slot_ms) = (&curves.lines[field], curves.slot_ms as f32);
-                let left = (curves.first_ms as f32 + slot_ms / 2.0) / span_ms * FRAME.width;
-                let width = points.len().saturating_sub(1) as f32 * slot_ms / span_ms * FRAME.width;
+                // Each slot is drawn at its middle, a single one over its length.
+                let (points, from_slot) = match points.as_slice() {
+                    [only] => (&vec![*only; 2], 0.0),
+                    _ => (points, 0.5),
+                };
+                let slots = if from_slot > 0.0 { points.len().saturating_sub(1) } else { 1 };
+                let x = |ms: f32| ms / span_ms * FRAME.width;
+                let (left, width) = (x(curves.first_ms as f32 + from_slot * slot_ms), x(slots as f32 * slot_ms));
                 let d = line(&scaled(points), Frame { width, ..FRAME });
                 view! { <path class=format!("curve curve--{at}") d=d transform=format!("translate({left})")/> }
             });
