@@ -45,7 +45,7 @@ pub struct NoteDraft {
     pub node: Option<NodeName>,
     /// When it applies, in ms since 1970.
     pub at_ms: u64,
-    /// What it says so far.
+    /// Its text so far.
     pub text: String,
 }
 

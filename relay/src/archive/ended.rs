@@ -118,8 +118,8 @@ fn file_name(job: &Job) -> String {
     format!("{PREFIX}{:015}-{}{SUFFIX}", job.ended.unwrap_or(0).max(0), job.id)
 }
 
-/// Deletes the pictures of earlier runs of a job, and those with an earlier idea of its end: SLURM gives a requeued job
-/// the same number.
+/// Deletes the pictures of earlier runs of a job, and those stored with another end: SLURM gives a requeued job the
+/// same number.
 fn remove_other_runs(dir: &Path, job: &Job) -> io::Result<()> {
     let name = file_name(job);
     for file in files(dir)?.iter().filter(|file| file.job == job.id) {

@@ -200,7 +200,7 @@ fn accounting(stated: &Accounting) -> String {
     let Accounting { state, exit_code, signal, step_exit_code, max_rss_bytes, reason, .. } = stated;
     let mut parts = vec![state.to_string(), format!("exit code {exit_code}")];
     parts.extend(signal.map(|signal| format!("signal {signal}")));
-    // Steps that succeeded need no words.
+    // Steps that succeeded are not listed.
     parts.extend(step_exit_code.filter(|code| *code > 0).map(|code| format!("exit code {code} of a step")));
     parts.extend(max_rss_bytes.map(|bytes| format!("MaxRSS {} of one task", amount_bytes(bytes as f64))));
     parts.extend(reason.as_ref().map(|reason| format!("reason {reason}")));

@@ -111,7 +111,7 @@ async fn exchange(
         biased;
         // The answer, for which the connection must be polled.
         judged = &mut answer => judged,
-        // The connection is over, perhaps with an error after the answer: some servers end TLS without a word.
+        // The connection is over, perhaps with an error after the answer: some servers close without close_notify.
         ended = &mut connection => match (answer.await, ended) {
             (Err(WebhookError::Answer(..)), Err(error)) => Err(unreadable(error)),
             (judged, _) => judged,

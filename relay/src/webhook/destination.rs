@@ -1,7 +1,8 @@
 //! Which addresses may be contacted. The name is resolved once, and every address that it has is checked.
 //!
 //! A request from the login node reaches what the network admits from there: metadata services of clouds, programs on
-//! loopback, devices in private networks. The owner may name such a host, but no name may lead there unawares.
+//! loopback, devices in private networks. The owner may name such a host, but a name must not resolve there unless
+//! the URL says so.
 
 use super::error::WebhookError;
 use super::url::{Host, WebhookUrl};

@@ -40,7 +40,7 @@ pub enum WebhookError {
         status: u16,
         /// The beginning of the answer.
         text: String,
-        /// When to try again, if it says so.
+        /// The pause that it requests (`Retry-After`), if any.
         retry_after: Option<Duration>,
     },
 }

@@ -18,7 +18,7 @@ use retry::{Decision, Retries};
 use serde::Serialize;
 use tokio::time::sleep;
 
-/// The form of what is posted.
+/// The format of what is posted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum WebhookFormat {
     /// The data as they are.
@@ -28,7 +28,7 @@ pub enum WebhookFormat {
     Message,
 }
 
-/// A URL with the form that it expects.
+/// A URL with the format that it expects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Webhook {
     url: WebhookUrl,
@@ -59,7 +59,7 @@ impl Webhook {
         self.url.to_string()
     }
 
-    /// The form that it expects.
+    /// The format that it expects.
     pub fn format(&self) -> WebhookFormat {
         self.format
     }

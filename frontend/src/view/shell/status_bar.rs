@@ -148,7 +148,7 @@ fn launcher_text(launcher: &LauncherStatus) -> Option<String> {
     let LauncherStatus { name, reason } = launcher;
     match (reason, name.as_str()) {
         (Some(reason), _) => Some(format!("probes started with {name}: {reason}")),
-        // Chosen by whoever started the relay.
+        // The user who started the relay chose it.
         (None, "openssh" | "srun") => Some(format!("probes started with {name}")),
         (None, _) => None,
     }
