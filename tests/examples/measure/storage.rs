@@ -18,6 +18,7 @@ use nodeglass_relay::state_dir::StateDir;
 use nodeglass_tests::process::Process;
 use nodeglass_tests::relay::binary;
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -32,6 +33,8 @@ const INTERVAL_MS: u64 = 10_000;
 const WALL_MS: u64 = 1_795_600_000_000;
 /// Values that are sent to VictoriaMetrics in one request.
 const BATCH: usize = 100_000;
+/// Length of a part of a trace, in s.
+const PART_S: u64 = 60;
 /// How long VictoriaMetrics may take to start, and to write everything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -92,8 +95,7 @@ pub fn measure(report: &Report) -> Result<()> {
         let now_ms = CLOCK_STARTS_AT_MS + at_ms;
         for (number, node) in nodes.iter_mut().enumerate() {
             let trace = busy[number % busy.len()];
-            let second = (at_ms / 1_000) as usize + number * 97;
-            let sample = &trace[second % trace.len()];
+            let sample = &trace[second_of(at_ms / 1_000, number as u64) % trace.len()];
             node.sampled_at_ms = Some(now_ms);
             for (gpu, picture) in node.gpus.iter_mut().enumerate() {
                 picture.row = sample[gpu % sample.len()].row();
@@ -111,7 +113,7 @@ pub fn measure(report: &Report) -> Result<()> {
     let ours = folder_bytes(dir.path())? as f64 / values as f64;
     let note = "values of the real traces every 10 s, as mean, minimum and maximum of 10 s and of 60 s";
     report.value("history.disk_bytes_per_sample", ours, note);
-    match theirs.finish()? {
+    match theirs.finish(values)? {
         Some(bytes) => {
             let bytes = bytes as f64 / values as f64;
             let note = format!(
@@ -123,6 +125,14 @@ pub fn measure(report: &Report) -> Result<()> {
         None => println!("VictoriaMetrics is not installed: there is nothing to compare with"),
     }
     Ok(())
+}
+
+/// The second of a trace that a node shows: the traces last minutes, so parts of them follow in a random order. Played
+/// in a loop, they would be periodic, which general compression reduces to almost nothing.
+fn second_of(second: u64, node: u64) -> usize {
+    let mut hash = DefaultHasher::new();
+    (second / PART_S, node).hash(&mut hash);
+    (hash.finish() % u64::from(u32::MAX)) as usize + (second % PART_S) as usize
 }
 
 fn node(number: usize) -> Result<NodePicture> {
@@ -193,10 +203,12 @@ impl VictoriaMetrics {
     }
 
     /// Lets it write and merge everything; returns the length of its data in bytes, without its index.
-    fn finish(mut self) -> Result<Option<u64>> {
+    fn finish(mut self, values: u64) -> Result<Option<u64>> {
         self.send()?;
         let Some((process, port)) = self.process.take() else { return Ok(None) };
         post(port, "/internal/force_flush", "")?;
+        let stored = metric(&post(port, "/metrics", "")?, "vm_rows_added_to_storage_total");
+        ensure!(stored >= Some(values as f64), "VictoriaMetrics stored {stored:?} of {values} values");
         post(port, "/internal/force_merge", "")?;
         // The merge runs in the background.
         let (mut before, began) = (0, Instant::now());
@@ -213,8 +225,15 @@ impl VictoriaMetrics {
     }
 }
 
-/// Sends a body to a server on this machine.
-fn post(port: u16, path: &str, body: &str) -> Result<()> {
+/// The sum of a metric's series in Prometheus' text format.
+fn metric(text: &str, name: &str) -> Option<f64> {
+    let values = text.lines().filter(|line| line.starts_with(name));
+    let values: Vec<f64> = values.filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
+    (!values.is_empty()).then(|| values.iter().sum())
+}
+
+/// Sends a body to a server on this machine; returns its response.
+fn post(port: u16, path: &str, body: &str) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let head = format!(
@@ -227,7 +246,7 @@ fn post(port: u16, path: &str, body: &str) -> Result<()> {
     stream.read_to_string(&mut response)?;
     let status = response.split(' ').nth(1).context("a status line")?;
     ensure!(status.starts_with('2'), "{path}: {response}");
-    Ok(())
+    Ok(response)
 }
 
 /// The length of all files below a folder, in bytes.
