@@ -22,6 +22,8 @@ pub mod field;
 mod id;
 pub mod live;
 mod model;
+#[cfg(feature = "openapi")]
+mod openapi;
 pub mod probe;
 mod reading;
 mod text;

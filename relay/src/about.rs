@@ -39,6 +39,12 @@ pub struct About {
 }
 
 impl About {
+    /// How far the time of day that clients display is ahead of the relay's clock, in ms.
+    pub fn wall_ahead_ms(&self) -> i64 {
+        let (wall_ms, now_ms) = (self.clock.displayed_wall_ms(), self.clock.now_ms());
+        wall_ms.cast_signed().saturating_sub(now_ms.cast_signed())
+    }
+
     /// The message that follows a successful authentication.
     pub fn welcome(&self, proto: u16, session: &ViewerSession) -> Welcome {
         // The label is the owner's note to themselves.

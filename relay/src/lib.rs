@@ -7,6 +7,7 @@
 pub mod about;
 pub mod access;
 pub mod actions;
+pub mod api;
 pub mod app;
 pub mod archive;
 pub mod auth;

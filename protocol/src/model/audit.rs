@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The records of the last days.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditLog {
     /// Whether this relay records anything; `false` with `--no-audit`, where earlier records may remain.
     pub is_recorded: bool,
@@ -25,6 +26,7 @@ impl AuditLog {
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AuditRecord {
     /// A guest viewed.
@@ -35,6 +37,7 @@ pub enum AuditRecord {
 
 /// One connection of a guest, or a series of requests of one guest to the HTTP API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct View {
     /// The share that was used.
     pub share: ShareId,
@@ -54,6 +57,7 @@ pub struct View {
 
 /// Who viewed, as far as the kernel or a trusted proxy says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ViewerIdentity {
     /// Login name.
     pub user: Option<Text>,
@@ -65,6 +69,7 @@ pub struct ViewerIdentity {
 
 /// What a guest used to view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ViewClient {
     /// The page, or another client of the live wire.
@@ -75,6 +80,7 @@ pub enum ViewClient {
 
 /// The end of a view, in ms since 1970 by the login node's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ViewEnd {
     /// It goes on.

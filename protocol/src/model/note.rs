@@ -69,6 +69,7 @@ impl<'de> Deserialize<'de> for NoteId {
 
 /// A note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Note {
     /// Its id.
     pub id: NoteId,
@@ -96,6 +97,7 @@ impl Note {
 
 /// Where a note was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NoteSource {
     /// By a script, over HTTP.
@@ -128,6 +130,7 @@ pub enum NoteRequest {
 
 /// A note that is to be added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct NewNote {
     /// See [`Note::job`].
@@ -144,6 +147,7 @@ pub struct NewNote {
 
 /// Changes of a note; what is absent stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct NoteEdit {
     /// See [`Note::text`].
@@ -154,6 +158,7 @@ pub struct NoteEdit {
 
 /// A note that was added or changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SavedNote {
     /// The note as it is now.
     pub note: Note,

@@ -275,6 +275,7 @@ pub struct RelayStatus {
 
 /// How a relay starts probes on nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LauncherStatus {
     /// `ssh2` (built-in SSH), `openssh` (the system's ssh), `srun` (job steps), `local` (child processes), `scripted`.
     pub name: Text,

@@ -39,6 +39,7 @@ pub enum ReportAnswer {
 
 /// What a job did with what it was given. A value that was never known is absent, not zero.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Report {
     /// Numeric job id.
     pub job: JobId,
@@ -91,6 +92,7 @@ pub struct Report {
 
 /// Sums over all GPUs and nodes of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Totals {
     /// Number of GPUs by SLURM, else as observed.
     pub gpus: u32,
@@ -105,6 +107,7 @@ pub struct Totals {
     /// Mean utilisation in %.
     pub util_pct: Option<f64>,
     /// Share of the time in each tenth of the scale of utilisation, in %.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<f64>>))]
     pub util_distribution_pct: Option<[f64; UTIL_BINS]>,
     /// Energy of the GPUs while their power was known, in kWh.
     pub energy_kwh: Option<f64>,
@@ -160,6 +163,7 @@ pub struct Totals {
 
 /// What SLURM's accounting (`sacct`) states about an ended job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Accounting {
     /// State, such as `COMPLETED` or `CANCELLED by 2001`.
     pub state: Text,
@@ -181,6 +185,7 @@ pub struct Accounting {
 
 /// An amount of money.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Cost {
     /// The amount.
     pub amount: f64,
@@ -190,6 +195,7 @@ pub struct Cost {
 
 /// How long clocks were throttled for one reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Throttled {
     /// The reason.
     pub reason: Text,
@@ -199,6 +205,7 @@ pub struct Throttled {
 
 /// One GPU of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GpuReport {
     /// Its node.
     pub node: NodeName,
@@ -213,6 +220,7 @@ pub struct GpuReport {
     /// Mean utilisation in %.
     pub util_pct: Option<f64>,
     /// Share of the time in each tenth of the scale of utilisation, in %.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<f64>>))]
     pub util_distribution_pct: Option<[f64; UTIL_BINS]>,
     /// Time at 5 % utilisation or less, in s.
     pub idle_s: Option<f64>,
@@ -238,6 +246,7 @@ pub struct GpuReport {
 
 /// One piece of advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Advice {
     /// What was observed, a complete sentence with its numbers.
     pub text: Text,
@@ -254,6 +263,7 @@ impl Report {
 
 /// What all jobs of the last days did with what they were given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Usage {
     /// Number of days, up to now, in which the jobs started.
     pub days: u32,
@@ -271,6 +281,7 @@ pub struct Usage {
 
 /// Sums over jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UsageSums {
     /// Number of jobs.
     pub jobs: u32,
@@ -292,6 +303,7 @@ pub struct UsageSums {
 
 /// The jobs that started in one week.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WeekUsage {
     /// Its Monday, 0 h UTC, in s since 1970.
     pub monday_s: i64,
@@ -301,6 +313,7 @@ pub struct WeekUsage {
 
 /// The jobs of one project.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProjectUsage {
     /// The account, else the job name without the numbers at its end.
     pub project: Text,
@@ -310,6 +323,7 @@ pub struct ProjectUsage {
 
 /// One job among many.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobUsage {
     /// Job id.
     pub job: JobId,

@@ -69,6 +69,7 @@ pub enum Request {
 
 /// Target of a retry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RetryTarget {
     /// The connection to this node.
@@ -232,6 +233,7 @@ impl Tail {
 
 /// An action performed on behalf of the owner, with its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditEntry {
     /// Time in ms since 1970 by the login node's clock.
     pub wall_ms: u64,

@@ -57,6 +57,7 @@ impl<'de> Deserialize<'de> for ShareId {
 
 /// What the holder of a share may view.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// These jobs: only their GPUs, processes and usage on their nodes.
@@ -74,6 +75,7 @@ impl Scope {
 
 /// What is hidden within the scope. Process environments are never shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct HiddenParts {
     /// Process arguments; only the name is shown.
@@ -97,6 +99,7 @@ impl Default for HiddenParts {
 /// Request for a new share. Unknown fields are an error, because a misspelt restriction must not
 /// widen a share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ShareRequest {
     /// Description by the owner; may be empty.
@@ -157,6 +160,7 @@ fn some_login_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 
 /// Terms of a share, fixed at its creation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ShareTerms {
     /// Description by the owner; may be empty.
     pub label: Text,
@@ -174,6 +178,7 @@ pub struct ShareTerms {
 
 /// An active share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Share {
     /// Its id.
     pub id: ShareId,
@@ -185,6 +190,7 @@ pub struct Share {
 
 /// A connected viewer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Visitor {
     /// The share used; none for the owner's key.
     pub share: Option<ShareId>,
@@ -196,6 +202,7 @@ pub struct Visitor {
 
 /// Active shares and connected viewers; sent to the owner only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Sharing {
     /// Active shares, oldest first.
     pub shares: Vec<Share>,
@@ -205,6 +212,7 @@ pub struct Sharing {
 
 /// A share with its link, which contains the key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ShareLink {
     /// The share.
     pub share: Share,

@@ -7,6 +7,7 @@ use crate::access::runtime_dir::{Places, RuntimeDir};
 use crate::clock::Clock;
 use crate::config::ShareCommand;
 use crate::report::Report;
+use crate::web::api::problem::Problem;
 use anyhow::{Context, bail};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
@@ -196,7 +197,7 @@ impl Remote {
             .with_context(|| format!("the relay (pid {}) did not answer within 10 s", self.running.pid))?
             .with_context(|| format!("cannot reach the relay (pid {})", self.running.pid))?;
         if !ok {
-            bail!("{}", String::from_utf8_lossy(&answer).trim_end());
+            bail!("{}", reason(&answer));
         }
         Ok(answer)
     }
@@ -226,6 +227,12 @@ impl Remote {
         let key = self.running.links.first().and_then(|link| link.rsplit_once("#k="));
         Ok(key.context("the running relay has no link")?.1)
     }
+}
+
+/// Why a request failed: the detail of a problem, or what a relay of another version wrote instead.
+fn reason(answer: &[u8]) -> String {
+    let problem = serde_json::from_slice::<Problem>(answer).map(|problem| problem.detail);
+    problem.unwrap_or_else(|_| String::from_utf8_lossy(answer).trim_end().to_owned())
 }
 
 /// The error where several relays run and none is named.

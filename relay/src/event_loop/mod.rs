@@ -7,6 +7,7 @@ mod subscribers;
 use crate::archive::{Archive, EndedJob};
 use crate::clock::Clock;
 use crate::fleet::{Event, Fleet, NodeEvent};
+use crate::history::RangeSource;
 use crate::live::{ChangedNote, Hub, JobUsage, Request, TopicFeed};
 use crate::memory;
 use crate::nodes::{FromNode, JobList, Plan, SampleSchedule};
@@ -15,11 +16,13 @@ use crate::share::{NodeView, Viewer};
 use crate::store::JobStore;
 use bytes::Bytes;
 use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::live::detail::DetailLevel;
 use nodeglass_protocol::live::{CloseReason, ServerMessage, Topic};
 use nodeglass_protocol::note::{NoteId, NoteRequest};
 use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::share::Sharing;
-use nodeglass_protocol::{JobId, NodeName, Text};
+use nodeglass_protocol::{JobId, NodeName, Picture, Text};
 use sample_groups::SampleGroups;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -327,9 +330,15 @@ impl EventLoop {
             Request::More { subscriber } => self.send_history(subscriber),
             Request::Range { subscriber, query, reply } => {
                 let viewer = self.subscribers.get(&subscriber).map(|state| &state.viewer);
-                let nodes = viewer.and_then(|viewer| viewer.nodes(&self.fleet, &query.topic));
-                let visible = nodes.map(|nodes| nodes.iter().map(NodeView::long_history).collect::<Vec<_>>());
-                let _ = reply.send(visible.map(|nodes| self.fleet.history().select(&query, &nodes)));
+                let _ = reply.send(viewer.and_then(|viewer| self.range(viewer, &query)));
+            }
+            Request::VisibleRange { viewer, query, reply } => {
+                let _ = reply.send(self.range(&viewer, &query));
+            }
+            Request::Everything { viewer, reply } => {
+                let began = Instant::now();
+                let picture = self.everything(&viewer);
+                let _ = reply.send((Box::new(picture), began.elapsed()));
             }
             Request::Picture { topic, viewer, form, reply } => {
                 self.flush_changes();
@@ -365,6 +374,25 @@ impl EventLoop {
                 self.replace_fleet(*fleet);
                 let _ = done.send(());
             }
+        }
+    }
+
+    /// Long-term history of a topic, as far as the viewer may see it.
+    fn range(&self, viewer: &Viewer, query: &RangeQuery) -> Option<RangeSource> {
+        let visible: Vec<_> =
+            viewer.nodes(&self.fleet, &query.topic)?.iter().map(NodeView::long_history).collect();
+        Some(self.fleet.history().select(query, &visible))
+    }
+
+    /// All that a viewer may see, without history.
+    fn everything(&self, viewer: &Viewer) -> Picture {
+        let nodes = viewer.nodes(&self.fleet, &Topic::Overview).unwrap_or_default();
+        Picture {
+            at_ms: self.clock.now_ms(),
+            relay: viewer.status(&self.fleet),
+            jobs: viewer.jobs(&self.fleet),
+            nodes: nodes.iter().map(|node| DetailLevel::Expanded.view(node.now())).collect(),
+            ..Picture::default()
         }
     }
 

@@ -18,7 +18,7 @@ use nodeglass_protocol::live::{MAX_TOPICS, Topic};
 use nodeglass_protocol::note::{Note, NoteRequest};
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::share::Scope;
-use nodeglass_protocol::{JobId, Text};
+use nodeglass_protocol::{JobId, Picture, Text};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -47,6 +47,8 @@ pub(crate) enum Request {
     More { subscriber: u64 },
     Range { subscriber: u64, query: RangeQuery, reply: oneshot::Sender<Option<RangeSource>> },
     Picture { topic: Topic, viewer: Viewer, form: Form, reply: oneshot::Sender<Option<Bytes>> },
+    Everything { viewer: Viewer, reply: oneshot::Sender<(Box<Picture>, Duration)> },
+    VisibleRange { viewer: Viewer, query: RangeQuery, reply: oneshot::Sender<Option<RangeSource>> },
     Job { id: JobId, reply: oneshot::Sender<Option<Job>> },
     Usage { id: JobId, viewer: Viewer, reply: oneshot::Sender<Option<JobUsage>> },
     Notes { job: Option<JobId>, viewer: Viewer, reply: oneshot::Sender<Vec<Note>> },
@@ -77,6 +79,22 @@ impl Hub {
     pub async fn picture(&self, topic: Topic, viewer: Viewer, form: Form) -> Option<Bytes> {
         let (reply, response) = oneshot::channel();
         self.requests.send(Request::Picture { topic, viewer, form, reply }).await.ok()?;
+        response.await.ok()?
+    }
+
+    /// All that a viewer may see, without history, and the time that the event loop spent on it; `None` if the relay
+    /// is shutting down.
+    pub async fn everything(&self, viewer: Viewer) -> Option<(Box<Picture>, Duration)> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::Everything { viewer, reply }).await.ok()?;
+        response.await.ok()
+    }
+
+    /// Long-term history for a viewer without a subscription, to be read outside of the event loop; `None` if there is
+    /// no such topic.
+    pub async fn range(&self, viewer: Viewer, query: RangeQuery) -> Option<RangeSource> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::VisibleRange { viewer, query, reply }).await.ok()?;
         response.await.ok()?
     }
 

@@ -1,6 +1,6 @@
 //! Serves the page, which is embedded in the binary pre-compressed and identified by its build id.
 
-use super::{WebState, headers};
+use super::{WebState, api, headers};
 use crate::access::base_path::BasePath;
 use crate::access::cache_buster::CacheBuster;
 use axum::body::Body;
@@ -143,6 +143,9 @@ pub async fn clear_cache() -> impl IntoResponse {
 pub async fn serve(State(web): State<WebState>, request: Request) -> Response<Body> {
     if let Some(target) = web.base.redirect_target(request.uri().path()) {
         return (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, target)]).into_response();
+    }
+    if request.uri().path().starts_with("/api/") {
+        return api::Problem::not_found("there is no such route; see /api/v1/openapi.json").into_response();
     }
     match *request.method() {
         Method::GET | Method::HEAD => web.assets.respond(request.uri().path(), request.headers()),

@@ -7,7 +7,6 @@ pub mod api;
 pub mod assets;
 mod forwarded;
 pub mod headers;
-mod notes;
 pub mod origin_check;
 mod pacing;
 mod reports;

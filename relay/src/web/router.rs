@@ -1,6 +1,7 @@
 //! All routes of the relay.
 
-use super::{WebState, api, assets, headers, notes, origin_check, ws};
+use super::api::{self, notes};
+use super::{WebState, assets, headers, origin_check, ws};
 use crate::access::base_path::BasePath;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
@@ -10,66 +11,42 @@ use axum::routing::{get, patch, post};
 use nodeglass_protocol::live::MAX_CLIENT_MESSAGE;
 use tower::ServiceExt;
 
-/// Routes that are not files of the page; other paths are looked up in [`assets`].
-pub const ROUTES: [&str; 13] = [
-    "/live",
-    "/api/v1/picture",
-    "/api/v1/shares",
-    "/api/v1/shares/{id}",
-    "/api/v1/tab",
-    "/api/v1/retry",
-    "/api/v1/jobs/{id}/report",
-    "/api/v1/audit",
-    "/api/v1/notes",
-    "/api/v1/notes/{id}",
-    "/status",
-    "/healthz",
-    "/clear-cache",
-];
-
-/// Builds the router.
+/// Builds the router. Paths without a route are looked up among the page's files.
 pub fn router(state: WebState) -> Router {
-    let [
-        live,
-        picture,
-        shares,
-        share,
-        tab,
-        retry,
-        report,
-        audit,
-        all_notes,
-        note,
-        status,
-        healthz,
-        clear_cache,
-    ] = ROUTES;
     let base = state.base.clone();
     let routes = Router::new()
         // The WebSocket: from the relay's own page only, authenticated by its first messages.
-        .route(live, get(ws::connect).layer(from_fn(origin_check::check_origin)))
-        // For scripts: the overview as JSON, with the key as bearer token.
-        .route(picture, get(api::picture))
-        // For `relay share`: with the owner's key, on the owner's own connections.
-        .route(shares, get(api::shares).post(api::share))
-        .route(share, get(api::share_link).delete(api::revoke))
-        // For `relay link --tab`: likewise.
-        .route(tab, post(api::tab_link))
-        // For `relay retry`: likewise.
-        .route(retry, post(api::retry))
-        // For `relay report` and for scripts, with the key of anyone who may see the job.
-        .route(report, get(api::report))
-        // For scripts: who viewed and which actions were performed, with the owner's key.
-        .route(audit, get(api::audit))
+        .route("/live", get(ws::connect).layer(from_fn(origin_check::check_origin)))
+        // What the caller may see, with a key as bearer token.
+        .route("/api/v1/snapshot", get(api::snapshot))
+        .route("/api/v1/jobs", get(api::jobs))
+        .route("/api/v1/jobs/{id}", get(api::job))
+        .route("/api/v1/nodes", get(api::nodes))
+        .route("/api/v1/nodes/{name}", get(api::node))
+        .route("/api/v1/gpus", get(api::gpus))
+        .route("/api/v1/gpus/{uuid}", get(api::gpu))
+        .route("/api/v1/processes", get(api::processes))
+        .route("/api/v1/history", get(api::history))
+        .route("/api/v1/events", get(api::events))
+        .route("/api/v1/picture", get(api::picture))
+        .route("/api/v1/jobs/{id}/report", get(api::report))
         // Notes: read with the key of anyone who may see them, changed with the owner's.
-        .route(all_notes, get(notes::list).post(notes::add))
-        .route(note, patch(notes::edit).delete(notes::delete))
-        // For monitoring: launcher, connections and age of SLURM's data, with the owner's key.
-        .route(status, get(api::status))
-        // Health check without authentication: returns "ok".
-        .route(healthz, get(|| async { "ok\n" }))
+        .route("/api/v1/notes", get(notes::list).post(notes::add))
+        .route("/api/v1/notes/{id}", patch(notes::edit).delete(notes::delete))
+        // With the owner's key, on the owner's own connections.
+        .route("/api/v1/usage", get(api::usage))
+        .route("/api/v1/shares", get(api::shares).post(api::share))
+        .route("/api/v1/shares/{id}", get(api::share_link).delete(api::revoke))
+        .route("/api/v1/audit", get(api::audit))
+        .route("/api/v1/retry", post(api::retry))
+        .route("/api/v1/tab", post(api::tab_link))
+        .route("/status", get(api::status))
+        // Without authentication: the description of the API, and whether the relay runs and is ready.
+        .route("/api/v1/openapi.json", get(api::document))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(api::ready))
         // For the page, after it was opened from a link.
-        .route(clear_cache, get(assets::clear_cache))
+        .route("/clear-cache", get(assets::clear_cache))
         // Request bodies are small.
         .layer(DefaultBodyLimit::max(MAX_CLIENT_MESSAGE))
         // The embedded page and its files.

@@ -5,9 +5,10 @@ use nodeglass_protocol::picture::{JobsHealth, LauncherStatus, Link, NodePicture,
 use nodeglass_protocol::{NodeName, Text};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
 /// The response of `GET /status`. Ages and durations are in s.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct StatusReport {
     /// Build id of the relay.
     pub build: Text,
@@ -26,7 +27,7 @@ pub struct StatusReport {
 }
 
 /// A node without a connection.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Unreachable {
     /// The node.
     pub node: NodeName,
@@ -43,7 +44,7 @@ pub struct Unreachable {
 }
 
 /// State of SLURM's job list.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum SlurmStatus {
     /// Not queried yet.
@@ -114,6 +115,27 @@ impl SlurmStatus {
                 reason: reason.clone(),
                 retry_in_s: seconds_until(*retry_at_ms, now_ms),
             },
+        }
+    }
+}
+
+/// Whether a relay can answer for the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It can.
+    Ready,
+    /// It cannot, for this reason.
+    NotReady(&'static str),
+}
+
+impl Readiness {
+    /// By the state of the job list.
+    pub fn of(jobs: &JobsHealth) -> Self {
+        match jobs {
+            JobsHealth::NotYet => Self::NotReady("the list of jobs is not known yet"),
+            JobsHealth::Stale { last_ms: None, .. } => Self::NotReady("SLURM has never answered"),
+            JobsHealth::Stale { last_ms: Some(_), .. } => Self::NotReady("the list of jobs is out of date"),
+            JobsHealth::NoSlurm | JobsHealth::Fresh { .. } => Self::Ready,
         }
     }
 }

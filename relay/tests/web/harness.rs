@@ -256,6 +256,19 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// The detail of a problem (RFC 9457), of which the other parts agree with the response.
+    pub fn detail(&self) -> String {
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
+        let problem: serde_json::Value = serde_json::from_str(&self.body).expect("a problem in JSON");
+        assert_eq!((&problem["status"], &problem["type"]), (&self.status.into(), &"about:blank".into()));
+        problem["detail"].as_str().expect("a detail").to_owned()
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
     fn read(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));

@@ -71,7 +71,7 @@ async fn a_note_is_added_stored_changed_listed_and_deleted_over_http() {
     assert_eq!(send(&relay, &format!("DELETE {path}"), &owner, "").await.body, "the note was deleted\n");
     assert_eq!(texts(&relay, &owner, "?job=17").await, [""; 0]);
     let again = send(&relay, &format!("DELETE {path}"), &owner, "").await;
-    assert_eq!((again.status, again.body.starts_with("there is no note")), (422, true));
+    assert_eq!((again.status, again.detail().starts_with("there is no note")), (422, true));
 }
 
 #[tokio::test]
@@ -85,10 +85,10 @@ async fn what_is_no_note_is_refused_with_a_sentence() {
         (r#"{"text":"x","at_ms":9007199254740991}"#, 422, "at most a day ahead"),
         (r#"{"text":"x","source":"job"}"#, 400, "cannot be \"job\""),
         (r#"{"text":"x","jobs":17}"#, 400, "such as {\"job\":17"),
-        ("epoch 3", 400, "expected a note in JSON"),
+        ("epoch 3", 400, "expected JSON such as"),
     ] {
         let reply = send(&relay, "POST /api/v1/notes", &owner, body).await;
-        assert!(reply.status == status && reply.body.contains(why), "{body}: {reply:?}");
+        assert!(reply.status == status && reply.detail().contains(why), "{body}: {reply:?}");
     }
     for way in ["PATCH /api/v1/notes/x", "DELETE /api/v1/notes/9007199254740992", "GET /api/v1/notes?jobs=1"]
     {
@@ -101,7 +101,11 @@ async fn t09_a_guest_reads_the_notes_of_the_share_and_writes_none() {
     let relay = TestRelay::start_with(fleet()).await;
     let owner = relay.key.reveal();
     let mut id = None;
-    for body in [r#"{"job":17,"text":"mine"}"#, r#"{"job":18,"text":"other"}"#, r#"{"text":"all"}"#] {
+    for body in [
+        r#"{"job":17,"text":"mine","at_ms":1700000000001}"#,
+        r#"{"job":18,"text":"other","at_ms":1700000000002}"#,
+        r#"{"text":"all","at_ms":1700000000003}"#,
+    ] {
         id = Some(saved(&send(&relay, "POST /api/v1/notes", &owner, body).await).note.id);
     }
     let guest = shared(&relay, r#"{"scope":{"jobs":[17]}}"#).await;

@@ -1,104 +1,99 @@
 //! Notes over HTTP: those that the bearer may see, and for the owner adding, changing and deleting them.
 
-use super::WebState;
-use super::api::{self, Bearer, OwnerBearer, respond};
+use super::{Caller, Owner, Problem, respond};
+use crate::web::WebState;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use nodeglass_protocol::note::{NewNote, NoteEdit, NoteId, NoteRequest, NoteSource};
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::note::{NewNote, Note, NoteEdit, NoteId, NoteRequest, NoteSource, SavedNote};
 use nodeglass_protocol::request::Request;
-use nodeglass_protocol::{JobId, Text};
 use serde::Deserialize;
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
+use utoipa::IntoParams;
 
 /// Time limit for a query; the database may wait for a disk.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Which notes are listed.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
 pub struct NotesQuery {
+    /// Numeric id of a job.
+    #[param(value_type = Option<u32>)]
     job: Option<JobId>,
 }
 
-/// The notes that the bearer may see, by time; with `?job=17` those of one job, for the owner also of one that ended
+/// The notes that the caller may see, by time; with `?job=17` those of one job, for the owner also of one that ended
 /// long ago.
+#[utoipa::path(get, path = "/api/v1/notes", tag = "notes", operation_id = "notes", params(NotesQuery),
+    responses((status = 200, body = Vec<Note>)))]
 pub async fn list(
     State(web): State<WebState>,
-    Bearer(grant, budget): Bearer,
+    caller: Caller,
     query: Result<Query<NotesQuery>, QueryRejection>,
-) -> Response {
-    let Ok(Query(NotesQuery { job })) = query else {
-        return bad_request("expected no query, or ?job=JOBID");
-    };
-    let viewer = web.shares.viewer(&grant);
-    let budget = match api::within_budget(&viewer, budget) {
-        Ok(budget) => budget,
-        Err(limit) => return api::rate_limited(limit).await,
-    };
-    let began = Instant::now();
+) -> Result<Response, Response> {
+    let Query(NotesQuery { job }) = query.map_err(|error| Problem::query(&error, "job"))?;
+    let (viewer, mut charge) = caller.begin(&web).await?;
     let Ok(Some(mut notes)) = timeout(TIMEOUT, web.hub.notes(job, viewer.clone())).await else {
-        return api::shutting_down();
+        return Err(Problem::shutting_down().into());
     };
     if let Some(job) = job.filter(|_| !viewer.is_guest()) {
         notes = timeout(TIMEOUT, web.store.with_stored_notes(job, notes.clone())).await.unwrap_or(notes);
     }
-    let response = Json(&notes).into_response();
-    if let Some(budget) = budget {
-        budget.charge(2 * began.elapsed(), notes.len() * 128);
-    }
-    response
+    charge.sends(notes.len() * 128);
+    Ok(Json(&notes).into_response())
 }
 
-/// Adds a [`NewNote`]; responds with the [`nodeglass_protocol::note::SavedNote`].
+/// Adds a note; responds with it.
+#[utoipa::path(post, path = "/api/v1/notes", tag = "notes", operation_id = "add_note", request_body = NewNote,
+    responses((status = 200, body = SavedNote)))]
 pub async fn add(
     State(web): State<WebState>,
-    _: OwnerBearer,
+    _: Owner,
     note: Result<Json<NewNote>, JsonRejection>,
-) -> Response {
-    match note {
-        // Only a probe knows what a job wrote.
-        Ok(Json(note)) if note.source == NoteSource::Job => {
-            bad_request("the source of a note cannot be \"job\"")
-        }
-        Ok(Json(note)) => send(&web, NoteRequest::Add(note)).await,
-        Err(error) => unreadable("{\"job\":17,\"text\":\"epoch 3\"}", &error),
+) -> Result<Response, Problem> {
+    let Json(note) = note.map_err(|error| Problem::body(&error, "{\"job\":17,\"text\":\"epoch 3\"}"))?;
+    // Only a probe knows what a job wrote.
+    if note.source == NoteSource::Job {
+        return Err(Problem::bad_request("the source of a note cannot be \"job\""));
     }
+    Ok(send(&web, NoteRequest::Add(note)).await)
 }
 
-/// Changes a note by a [`NoteEdit`]; responds like [`add`].
+/// Changes the text or the time of a note; responds with the note.
+#[utoipa::path(patch, path = "/api/v1/notes/{id}", tag = "notes", operation_id = "edit_note", request_body = NoteEdit,
+    params(("id" = u64, Path, description = "Id of the note")), responses((status = 200, body = SavedNote)))]
 pub async fn edit(
     State(web): State<WebState>,
-    _: OwnerBearer,
+    _: Owner,
     Path(id): Path<String>,
     edit: Result<Json<NoteEdit>, JsonRejection>,
-) -> Response {
-    match (id.parse::<NoteId>(), edit) {
-        (Ok(id), Ok(Json(edit))) => send(&web, NoteRequest::Edit { id, edit }).await,
-        (Err(error), _) => bad_request(&format!("failed to {error}")),
-        (_, Err(error)) => unreadable("{\"text\":\"epoch 4\"}", &error),
-    }
+) -> Result<Response, Problem> {
+    let id = note_id(&id)?;
+    let Json(edit) = edit.map_err(|error| Problem::body(&error, "{\"text\":\"epoch 4\"}"))?;
+    Ok(send(&web, NoteRequest::Edit { id, edit }).await)
 }
 
 /// Deletes a note.
-pub async fn delete(State(web): State<WebState>, _: OwnerBearer, Path(id): Path<String>) -> Response {
-    match id.parse::<NoteId>() {
-        Ok(id) => send(&web, NoteRequest::Delete(id)).await,
-        Err(error) => bad_request(&format!("failed to {error}")),
-    }
+#[utoipa::path(delete, path = "/api/v1/notes/{id}", tag = "notes", operation_id = "delete_note",
+    params(("id" = u64, Path, description = "Id of the note")),
+    responses((status = 200, body = String, content_type = "text/plain")))]
+pub async fn delete(
+    State(web): State<WebState>,
+    _: Owner,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    Ok(send(&web, NoteRequest::Delete(note_id(&id)?)).await)
+}
+
+fn note_id(id: &str) -> Result<NoteId, Problem> {
+    id.parse().map_err(|error| Problem::bad_request(format!("failed to {error}")))
 }
 
 async fn send(web: &WebState, request: NoteRequest) -> Response {
     respond(web.actions.request(Request::Note(request)).await)
-}
-
-fn unreadable(example: &str, error: &JsonRejection) -> Response {
-    bad_request(&format!("expected a note in JSON, such as {example}\n{}", Text::new(error.body_text())))
-}
-
-fn bad_request(why: &str) -> Response {
-    (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response()
 }

@@ -1,0 +1,285 @@
+//! A GPU as a resource.
+
+use super::node::vendor;
+use super::{Absences, Clock, ConnectionState, GpuReadings, Timestamp, text, value};
+use nodeglass_protocol::picture::{Evidence, GpuFacts, GpuHealth, GpuPicture, NodePicture};
+use nodeglass_protocol::{JobId, Reading};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A GPU or MIG instance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Gpu {
+    /// UUID, its identity.
+    pub uuid: String,
+    /// Its node.
+    pub node: String,
+    /// Index of its driver on the node.
+    pub index: u32,
+    /// Label on the node: `GPU 0`, `AMD 0`.
+    pub label: String,
+    /// N of `/dev/nvidiaN`, which SLURM's GRES indices refer to.
+    pub minor: Option<u32>,
+    /// Vendor: `nvidia`, `amd`, `intel`, `tpu`, or `unknown`.
+    pub vendor: String,
+    /// Model.
+    pub name: Option<String>,
+    /// PCI address: `00000000:07:00.0`.
+    pub pci: Option<String>,
+    /// Architecture: `Hopper`.
+    pub architecture: Option<String>,
+    /// CUDA compute capability: `9.0`.
+    pub compute_capability: Option<String>,
+    /// Nearest NUMA node.
+    pub numa_node: Option<u32>,
+    /// Serial number.
+    pub serial: Option<String>,
+    /// Version of the VBIOS.
+    pub vbios: Option<String>,
+    /// Compute mode.
+    pub compute_mode: Option<String>,
+    /// Whether the driver stays loaded without clients.
+    pub persistence_mode: Option<bool>,
+    /// Whether ECC is enabled.
+    pub ecc_mode: Option<bool>,
+    /// Whether it is divided into MIG instances.
+    pub mig_mode: Option<bool>,
+    /// The instance, if it is one.
+    pub mig: Option<Mig>,
+    /// Whether its memory is the host's.
+    pub unified_memory: bool,
+    /// Limits of its readings.
+    pub limits: Limits,
+    /// Jobs that it belongs to.
+    pub jobs: Vec<GpuJob>,
+    /// Number of processes on it.
+    pub processes: u32,
+    /// State of the connection to the probe of its node.
+    pub connection: ConnectionState,
+    /// Time of the newest sample.
+    pub sampled_at: Option<Timestamp>,
+    /// Why it cannot be read.
+    pub fault: Option<String>,
+    /// Health.
+    pub health: Health,
+    /// Readings.
+    pub readings: GpuReadings,
+    /// Why readings have no value.
+    pub absent: Absences,
+}
+
+/// A MIG instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Mig {
+    /// UUID of its GPU.
+    pub parent: Option<String>,
+    /// GPU instance id.
+    pub gpu_instance: Option<u32>,
+    /// Compute instance id.
+    pub compute_instance: Option<u32>,
+    /// Profile: `3g.40gb`.
+    pub profile: Option<String>,
+}
+
+/// Limits of the readings of a GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Limits {
+    /// Temperature at which it slows down, in °C.
+    pub temp_slowdown_c: Option<u32>,
+    /// Temperature at which it shuts down, in °C.
+    pub temp_shutdown_c: Option<u32>,
+    /// Maximum SM clock in MHz.
+    pub sm_clock_max_mhz: Option<u32>,
+    /// Maximum memory clock in MHz.
+    pub mem_clock_max_mhz: Option<u32>,
+    /// Default power limit in W.
+    pub power_default_w: Option<u32>,
+    /// Maximum power limit in W.
+    pub power_max_w: Option<u32>,
+    /// Maximum PCIe generation.
+    pub pcie_gen_max: Option<u32>,
+    /// Maximum PCIe link width in lanes.
+    pub pcie_width_max: Option<u32>,
+}
+
+/// A job that a GPU belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GpuJob {
+    /// Numeric job id.
+    pub job: u32,
+    /// Evidence: `gres_index`, `process`, `whole_node`, `device_cgroup` or `visible_devices`.
+    pub evidence: String,
+}
+
+/// Health of a GPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    /// Lifetime corrected ECC errors.
+    pub ecc_corrected: Option<u64>,
+    /// Lifetime uncorrected ECC errors.
+    pub ecc_uncorrected: Option<u64>,
+    /// Pages retired for corrected errors.
+    pub retired_corrected: Option<u64>,
+    /// Pages retired for uncorrected errors.
+    pub retired_uncorrected: Option<u64>,
+    /// Whether page retirements are pending a reboot.
+    pub retired_pending: Option<bool>,
+    /// Rows remapped for corrected errors.
+    pub remapped_corrected: Option<u64>,
+    /// Rows remapped for uncorrected errors.
+    pub remapped_uncorrected: Option<u64>,
+    /// Whether a row remapping is pending a reset.
+    pub remap_pending: Option<bool>,
+    /// Whether a row remapping failed.
+    pub remap_failed: Option<bool>,
+    /// PCIe link.
+    pub pcie: PcieLink,
+    /// NVLinks, by number.
+    pub nvlinks: Vec<Link>,
+}
+
+/// Current PCIe link of a GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PcieLink {
+    /// Generation.
+    pub generation: Option<u64>,
+    /// Width in lanes.
+    pub width: Option<u64>,
+    /// Replays since the driver was loaded.
+    pub replays: Option<u64>,
+}
+
+/// One NVLink.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Link {
+    /// Number on this GPU.
+    pub link: u32,
+    /// Whether it is up.
+    pub up: Option<bool>,
+    /// Remote end.
+    pub remote: Option<String>,
+    /// Data received, in MiB/s.
+    pub rx_mib_s: Option<u64>,
+    /// Data sent, in MiB/s.
+    pub tx_mib_s: Option<u64>,
+    /// Errors since the driver was loaded.
+    pub errors: Option<u64>,
+}
+
+impl Gpu {
+    pub(super) fn new(node: &NodePicture, gpu: &GpuPicture, clock: Clock) -> Self {
+        let facts = &gpu.facts;
+        let processes = node.processes.iter().filter(|process| process.facts.gpu == facts.uuid).count();
+        Self {
+            uuid: facts.uuid.to_string(),
+            node: node.name.to_string(),
+            index: facts.index,
+            label: facts.label(),
+            minor: value(&facts.minor),
+            vendor: vendor(facts.vendor).to_owned(),
+            name: text(&facts.name),
+            pci: text(&facts.pci),
+            architecture: text(&facts.architecture),
+            compute_capability: text(&facts.compute_capability),
+            numa_node: value(&facts.numa_node),
+            serial: text(&facts.serial),
+            vbios: text(&facts.vbios),
+            compute_mode: text(&facts.compute_mode),
+            persistence_mode: value(&facts.persistence),
+            ecc_mode: value(&facts.ecc_mode),
+            mig_mode: value(&facts.mig_mode),
+            mig: mig(facts),
+            unified_memory: facts.unified_memory,
+            limits: Limits::new(facts),
+            jobs: gpu.owners.iter().map(|owner| GpuJob::new(owner.job, owner.by)).collect(),
+            processes: u32::try_from(processes).unwrap_or(u32::MAX),
+            connection: ConnectionState::of(&node.head.link),
+            sampled_at: node.sampled_at_ms.map(|at_ms| clock.timestamp(at_ms)),
+            fault: gpu.fault.as_ref().map(ToString::to_string),
+            health: Health::new(&gpu.health),
+            readings: GpuReadings::new(&gpu.row),
+            absent: Absences::new(&gpu.row),
+        }
+    }
+
+    /// Whether it is free: read at present, of no job, without processes, and not divided into instances.
+    pub fn is_free(&self) -> bool {
+        self.connection.is_current()
+            && self.fault.is_none()
+            && self.jobs.is_empty()
+            && self.processes == 0
+            && self.mig_mode != Some(true)
+    }
+}
+
+fn mig(facts: &GpuFacts) -> Option<Mig> {
+    let ids = facts.mig.as_ref();
+    (ids.is_some() || facts.mig_parent.is_some()).then(|| Mig {
+        parent: facts.mig_parent.as_ref().map(ToString::to_string),
+        gpu_instance: ids.map(|ids| ids.gpu_instance),
+        compute_instance: ids.map(|ids| ids.compute_instance),
+        profile: ids.and_then(|ids| ids.profile.as_ref()).map(ToString::to_string),
+    })
+}
+
+impl Limits {
+    fn new(facts: &GpuFacts) -> Self {
+        let watts = |reading: &Reading<u32>| value(reading).map(|mw| mw / 1_000);
+        Self {
+            temp_slowdown_c: value(&facts.temp_slowdown_c),
+            temp_shutdown_c: value(&facts.temp_shutdown_c),
+            sm_clock_max_mhz: value(&facts.sm_clock_max_mhz),
+            mem_clock_max_mhz: value(&facts.mem_clock_max_mhz),
+            power_default_w: watts(&facts.power_default_mw),
+            power_max_w: watts(&facts.power_max_mw),
+            pcie_gen_max: value(&facts.pcie_gen_max),
+            pcie_width_max: value(&facts.pcie_width_max),
+        }
+    }
+}
+
+impl GpuJob {
+    fn new(job: JobId, by: Evidence) -> Self {
+        let evidence = match by {
+            Evidence::GresIndex => "gres_index",
+            Evidence::Process => "process",
+            Evidence::WholeNode => "whole_node",
+            Evidence::DeviceCgroup => "device_cgroup",
+            Evidence::VisibleDevices => "visible_devices",
+        };
+        Self { job: job.0, evidence: evidence.to_owned() }
+    }
+}
+
+impl Health {
+    fn new(health: &GpuHealth) -> Self {
+        Self {
+            ecc_corrected: value(&health.ecc_life_corrected),
+            ecc_uncorrected: value(&health.ecc_life_uncorrected),
+            retired_corrected: value(&health.retired_corrected),
+            retired_uncorrected: value(&health.retired_uncorrected),
+            retired_pending: value(&health.retired_pending),
+            remapped_corrected: value(&health.remapped_corrected),
+            remapped_uncorrected: value(&health.remapped_uncorrected),
+            remap_pending: value(&health.remap_pending),
+            remap_failed: value(&health.remap_failed),
+            pcie: PcieLink {
+                generation: value(&health.pcie_gen),
+                width: value(&health.pcie_width),
+                replays: value(&health.pcie_replays),
+            },
+            nvlinks: health
+                .nvlinks
+                .iter()
+                .map(|link| Link {
+                    link: link.link,
+                    up: value(&link.up),
+                    remote: text(&link.remote),
+                    rx_mib_s: value(&link.rx_mib_s),
+                    tx_mib_s: value(&link.tx_mib_s),
+                    errors: value(&link.errors),
+                })
+                .collect(),
+        }
+    }
+}

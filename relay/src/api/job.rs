@@ -1,0 +1,195 @@
+//! A SLURM job as a resource.
+
+use super::Timestamp;
+use nodeglass_protocol::job::{self, JobState, Parent, TimeLimit};
+use nodeglass_protocol::picture::GpuPicture;
+use nodeglass_protocol::{GpuField, Picture};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A SLURM job, array task or heterogeneous component, as last reported by SLURM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Job {
+    /// Numeric job id (`squeue %A`).
+    pub id: u32,
+    /// Job id as users write it: `17`, `3_0`, `4+1`.
+    pub label: String,
+    /// Job name.
+    pub name: String,
+    /// Login name of the owner.
+    pub user: String,
+    /// Account.
+    pub account: Option<String>,
+    /// Partition, or the requested list while pending.
+    pub partition: String,
+    /// Quality of service.
+    pub qos: Option<String>,
+    /// SLURM's state: `PENDING`, `RUNNING`, `COMPLETED`, …; `ENDED` if the job only left the list.
+    pub state: String,
+    /// Whether it holds nodes at present.
+    pub is_active: bool,
+    /// SLURM's reason code while pending or after a failure.
+    pub reason: Option<String>,
+    /// What the reason means, and what to do.
+    pub reason_text: Option<String>,
+    /// Dependencies as SLURM writes them.
+    pub dependency: Option<String>,
+    /// The array that it is a task of.
+    pub array: Option<ArrayTask>,
+    /// The heterogeneous job that it is a component of.
+    pub het: Option<HetComponent>,
+    /// Submit time.
+    pub submitted_at: Option<Timestamp>,
+    /// Start time; while pending, the start that SLURM expects.
+    pub started_at: Option<Timestamp>,
+    /// End time.
+    pub ended_at: Option<Timestamp>,
+    /// Time limit in s; `null` if there is none or SLURM does not report it.
+    pub time_limit_s: Option<u64>,
+    /// Its nodes, in SLURM's order; empty while pending.
+    pub nodes: Vec<String>,
+    /// Number of nodes allocated or requested.
+    pub node_count: u32,
+    /// Number of CPUs allocated or requested.
+    pub cpus: Option<u32>,
+    /// Memory allocated or requested, in bytes.
+    pub mem_bytes: Option<u64>,
+    /// Number of GPUs allocated or requested.
+    pub gpu_count: Option<u32>,
+    /// UUIDs of the GPUs that belong to it, as far as they are known.
+    pub gpus: Vec<String>,
+    /// Working directory.
+    pub workdir: Option<String>,
+    /// Batch script or command.
+    pub command: Option<String>,
+    /// Path of the standard output.
+    pub stdout: Option<String>,
+    /// Path of the standard error.
+    pub stderr: Option<String>,
+    /// Exit code and signal as SLURM writes them: `1:0`, `0:9`.
+    pub exit_code: Option<String>,
+    /// Number of restarts.
+    pub restarts: u32,
+    /// Sums over its GPUs.
+    pub totals: JobTotals,
+}
+
+/// The array that a job is a task of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ArrayTask {
+    /// Id of the array.
+    pub job: u32,
+    /// Task id; `null` for the pending rest.
+    pub task: Option<u32>,
+}
+
+/// The heterogeneous job that a job is a component of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HetComponent {
+    /// Id of the leader.
+    pub job: u32,
+    /// Offset of the component.
+    pub offset: u32,
+}
+
+/// Sums over the GPUs of a job that can be read; `null` where no GPU has the reading.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct JobTotals {
+    /// Number of its GPUs that are read.
+    pub gpus: u32,
+    /// Mean utilisation in %.
+    pub util_pct: Option<f64>,
+    /// Power draw in W.
+    pub power_w: Option<u64>,
+    /// Device memory in use, in bytes.
+    pub mem_used_bytes: Option<u64>,
+    /// Device memory in bytes.
+    pub mem_total_bytes: Option<u64>,
+    /// Highest temperature in °C.
+    pub temp_c: Option<u64>,
+}
+
+impl Job {
+    pub(super) fn new(job: &job::Job, picture: &Picture) -> Self {
+        let own: Vec<&GpuPicture> = picture
+            .nodes
+            .iter()
+            .filter(|node| job.nodes.contains(&node.name))
+            .flat_map(|node| &node.gpus)
+            .filter(|gpu| gpu.owners.iter().any(|owner| owner.job == job.id))
+            .collect();
+        let (array, het) = match job.part_of {
+            Some(Parent::Array { job, task }) => (Some(ArrayTask { job: job.0, task }), None),
+            Some(Parent::Het { job, offset }) => (None, Some(HetComponent { job: job.0, offset })),
+            None => (None, None),
+        };
+        Self {
+            id: job.id.0,
+            label: job.label.to_string(),
+            name: job.name.to_string(),
+            user: job.user.to_string(),
+            account: job.account.as_ref().map(ToString::to_string),
+            partition: job.partition.to_string(),
+            qos: job.qos.as_ref().map(ToString::to_string),
+            state: state(&job.state),
+            is_active: job.is_active(),
+            reason: job.reason.as_ref().map(ToString::to_string),
+            reason_text: job.reason_text.as_ref().map(ToString::to_string),
+            dependency: job.dependency.as_ref().map(ToString::to_string),
+            array,
+            het,
+            submitted_at: job.submitted.and_then(Timestamp::from_secs),
+            started_at: job.start.and_then(Timestamp::from_secs),
+            ended_at: job.ended.and_then(Timestamp::from_secs),
+            time_limit_s: match job.limit {
+                TimeLimit::Seconds(s) => Some(s),
+                TimeLimit::Unknown | TimeLimit::Unlimited => None,
+            },
+            nodes: job.nodes.iter().map(ToString::to_string).collect(),
+            node_count: job.node_count,
+            cpus: job.cpus,
+            mem_bytes: job.mem_bytes,
+            gpu_count: job.gpu_count,
+            gpus: own.iter().map(|gpu| gpu.facts.uuid.to_string()).collect(),
+            workdir: job.workdir.as_ref().map(ToString::to_string),
+            command: job.command.as_ref().map(ToString::to_string),
+            stdout: job.stdout.as_ref().map(ToString::to_string),
+            stderr: job.stderr.as_ref().map(ToString::to_string),
+            exit_code: job.exit.as_ref().map(ToString::to_string),
+            restarts: job.restarts,
+            totals: JobTotals::new(&own),
+        }
+    }
+}
+
+impl JobTotals {
+    fn new(gpus: &[&GpuPicture]) -> Self {
+        let read: Vec<_> = gpus.iter().filter(|gpu| gpu.fault.is_none()).collect();
+        let values = |field: GpuField| read.iter().filter_map(move |gpu| gpu.row.value(field));
+        let sum = |field| values(field).reduce(u64::saturating_add);
+        let utilized = values(GpuField::Util).count();
+        Self {
+            gpus: u32::try_from(read.len()).unwrap_or(u32::MAX),
+            util_pct: (utilized > 0).then(|| {
+                (values(GpuField::Util).sum::<u64>() as f64 / utilized as f64 * 10.0).round() / 10.0
+            }),
+            power_w: sum(GpuField::Power),
+            mem_used_bytes: sum(GpuField::MemUsed),
+            mem_total_bytes: sum(GpuField::MemTotal),
+            temp_c: values(GpuField::Temp).max(),
+        }
+    }
+}
+
+/// SLURM's name of a state.
+fn state(state: &JobState) -> String {
+    match state {
+        JobState::Pending => "PENDING".to_owned(),
+        JobState::Configuring => "CONFIGURING".to_owned(),
+        JobState::Running => "RUNNING".to_owned(),
+        JobState::Suspended => "SUSPENDED".to_owned(),
+        JobState::Completing => "COMPLETING".to_owned(),
+        JobState::Ended(name) if name.as_str().is_empty() => "ENDED".to_owned(),
+        JobState::Ended(name) | JobState::Other(name) => name.to_string(),
+    }
+}

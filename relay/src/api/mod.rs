@@ -1,0 +1,83 @@
+//! What programs read of the fleet: jobs, nodes, GPUs and processes as plain JSON resources; pure.
+//!
+//! The HTTP API serves them, and the commands of the terminal read them back. They are made from a [`Picture`] that is
+//! already filtered for its viewer. Times are RFC 3339 in UTC by the login node's clock. A reading without a value is
+//! `null`, never zero, and [`Absences`] states why.
+
+mod gpu;
+mod job;
+mod node;
+mod process;
+mod readings;
+mod select;
+mod series;
+mod timestamp;
+
+pub use gpu::{Gpu, GpuJob, Health, Limits, Link, Mig, PcieLink};
+pub use job::{ArrayTask, HetComponent, Job, JobTotals};
+pub use node::{ConnectionState, Driver, Node, NodeEvent, NodeJob};
+pub use process::{ContainerInfo, Process, ProcessContext, ProcessRank, RunState};
+pub use readings::{Absence, Absences, GpuReadings, HostReadings, JobReadings, ProcessReadings, Readings};
+pub use select::{Fields, UnknownField};
+pub use series::{History, Series};
+pub use timestamp::Timestamp;
+
+use nodeglass_protocol::Picture;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Everything that a viewer may see at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Snapshot {
+    /// Jobs, running ones first.
+    pub jobs: Vec<Job>,
+    /// Nodes of running jobs, and listed machines, by name.
+    pub nodes: Vec<Node>,
+    /// GPUs and MIG instances of these nodes.
+    pub gpus: Vec<Gpu>,
+    /// Processes on these GPUs: one entry per process and GPU.
+    pub processes: Vec<Process>,
+}
+
+impl Snapshot {
+    /// Converts a picture whose clock is `wall_ahead_ms` behind the time since 1970.
+    pub fn new(picture: &Picture, wall_ahead_ms: i64) -> Self {
+        let clock = Clock { wall_ahead_ms };
+        let nodes = || picture.nodes.iter();
+        Self {
+            jobs: picture.jobs.iter().map(|job| Job::new(job, picture)).collect(),
+            nodes: nodes().map(|node| Node::new(node, picture, clock)).collect(),
+            gpus: nodes()
+                .flat_map(|node| node.gpus.iter().map(move |gpu| Gpu::new(node, gpu, clock)))
+                .collect(),
+            processes: nodes()
+                .flat_map(|node| node.processes.iter().map(move |process| Process::new(node, process)))
+                .collect(),
+        }
+    }
+}
+
+/// Converts times of the relay's clock.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    wall_ahead_ms: i64,
+}
+
+impl Clock {
+    fn timestamp(self, at_ms: u64) -> Timestamp {
+        Timestamp::from_millis(at_ms.saturating_add_signed(self.wall_ahead_ms))
+    }
+}
+
+/// The value of a reading; its other states are `null` in JSON.
+fn value<T: Clone>(reading: &nodeglass_protocol::Reading<T>) -> Option<T> {
+    reading.value().cloned()
+}
+
+/// The same for texts.
+fn text(reading: &nodeglass_protocol::Reading<nodeglass_protocol::Text>) -> Option<String> {
+    reading.value().map(ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Resources of a picture.
+
+use super::*;
+use nodeglass_protocol::job::{self, JobState};
+use nodeglass_protocol::picture::{
+    Evidence, GpuEvent, GpuFacts, GpuPicture, Link as NodeLink, NodePicture, Owner, ProcessFacts,
+    ProcessPicture,
+};
+use nodeglass_protocol::process::ProcessKind;
+use nodeglass_protocol::{Field, GpuField, GpuUuid, JobId, NodeName, Reading};
+
+/// Job 17 has the first of two GPUs of a node, and a process on it.
+fn picture() -> Picture {
+    let name = NodeName::new("n1").unwrap();
+    let mut node = NodePicture::new(name.clone());
+    node.head.link = NodeLink::Live;
+    node.sampled_at_ms = Some(1_000);
+    node.head.events =
+        vec![GpuEvent { at_ms: 500, gpu: None, xid: Some(79), text: "fell off the bus".into() }];
+    for index in 0..2 {
+        let facts = GpuFacts { index, ..GpuFacts::new(GpuUuid::new(format!("GPU-{index}")), index) };
+        let mut gpu = GpuPicture { facts, ..GpuPicture::default() };
+        for (field, value) in
+            [(GpuField::Util, 90 + u64::from(index)), (GpuField::Power, 300), (GpuField::Temp, 60)]
+        {
+            gpu.row.set(field, field.cell(&Reading::Value(value * field.metric().divisor)));
+        }
+        node.gpus.push(gpu);
+    }
+    node.gpus[0].owners = vec![Owner { job: JobId(17), by: Evidence::GresIndex }];
+    let mut facts =
+        ProcessFacts::new(GpuUuid::new("GPU-0"), 4711, ProcessKind { compute: true, ..Default::default() });
+    facts.job = Some(JobId(17));
+    facts.args = Reading::Failed("hidden: another user's process".into());
+    node.processes.push(ProcessPicture { facts, row: Default::default() });
+    let running =
+        job::Job { nodes: vec![name], ..job::Job::new(JobId(17), "alice".into(), JobState::Running) };
+    let left = job::Job::new(JobId(9), "alice".into(), JobState::Ended("".into()));
+    Picture { jobs: vec![running, left], nodes: vec![node], ..Picture::default() }
+}
+
+#[test]
+fn a_job_has_its_gpus_and_the_sums_over_them() {
+    let snapshot = Snapshot::new(&picture(), 0);
+    let [running, left] = snapshot.jobs.as_slice() else { panic!("two jobs") };
+    assert_eq!((running.state.as_str(), &*running.gpus), ("RUNNING", &["GPU-0".to_owned()][..]));
+    let totals = &running.totals;
+    assert_eq!(
+        (totals.gpus, totals.util_pct, totals.power_w, totals.temp_c),
+        (1, Some(90.0), Some(300), Some(60))
+    );
+    // Nothing is known of its memory, and nothing of a job without GPUs.
+    assert_eq!(totals.mem_used_bytes, None);
+    assert_eq!((left.state.as_str(), &left.totals), ("ENDED", &JobTotals::default()));
+}
+
+#[test]
+fn a_gpu_is_free_if_it_is_readable_and_nobody_has_it() {
+    let is_free = |change: fn(&mut Picture)| {
+        let mut picture = picture();
+        change(&mut picture);
+        Snapshot::new(&picture, 0).gpus.iter().map(Gpu::is_free).collect::<Vec<_>>()
+    };
+    assert_eq!(is_free(|_| ()), [false, true]);
+    assert_eq!(is_free(|picture| picture.nodes[0].head.link = NodeLink::Silent), [false, false]);
+    assert_eq!(
+        is_free(|picture| picture.nodes[0].gpus[1].fault = Some("GPU is lost".into())),
+        [false, false]
+    );
+    assert_eq!(is_free(|picture| picture.nodes[0].gpus[0].owners.clear()), [false, true]);
+    assert_eq!(
+        is_free(|picture| picture.nodes[0].gpus[1].facts.mig_mode = Reading::Value(true)),
+        [false, false]
+    );
+}
+
+#[test]
+fn times_are_of_the_login_nodes_clock_and_hidden_values_are_null() {
+    let snapshot = Snapshot::new(&picture(), 1_795_586_845_000);
+    assert_eq!(snapshot.gpus[0].sampled_at.unwrap().to_string(), "2026-11-25T06:07:26Z");
+    assert_eq!(snapshot.nodes[0].events[0].at.to_string(), "2026-11-25T06:07:25.500Z");
+    let process = &snapshot.processes[0];
+    assert_eq!((process.pid, process.gpu_index, &process.args), (4711, Some(0), &None));
+    assert_eq!(process.contexts, [ProcessContext::Compute]);
+}
+
+#[test]
+fn resources_are_read_back_from_json() {
+    let snapshot = Snapshot::new(&picture(), 0);
+    let text = serde_json::to_string(&snapshot).unwrap();
+    assert_eq!(serde_json::from_str::<Snapshot>(&text).unwrap(), snapshot);
+}

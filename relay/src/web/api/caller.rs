@@ -1,0 +1,167 @@
+//! Who calls the HTTP API: authentication by bearer token, and what a guest's requests may cost.
+
+use super::problem::{Problem, rate_limited};
+use crate::auth::authenticator::{AuthError, RateLimited};
+use crate::share::{AccessGrant, Viewer};
+use crate::web::pacing::CpuBudget;
+use crate::web::{Connection, WebState};
+use axum::extract::FromRequestParts;
+use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use nodeglass_protocol::live::CloseReason;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What a request of a guest costs at least, also one that is refused: authentication, and the question to the event
+/// loop and the database.
+pub const MIN_COST: Duration = Duration::from_micros(300);
+
+/// Authenticated by `Authorization: Bearer KEY`, or `Bearer ID.KEY` of a share.
+#[derive(Debug)]
+pub struct Caller {
+    grant: AccessGrant,
+    budget: CpuBudget,
+}
+
+/// Authenticated by the owner's key.
+#[derive(Debug)]
+pub struct Owner;
+
+/// What a guest's request costs, charged when it is dropped, so that a refused one is charged, too.
+#[derive(Debug)]
+pub struct Charge {
+    budget: Option<CpuBudget>,
+    began: Instant,
+    elsewhere: Duration,
+    bytes: usize,
+}
+
+impl Caller {
+    /// What the caller was granted.
+    pub fn grant(&self) -> AccessGrant {
+        self.grant.clone()
+    }
+
+    /// What the caller may see, and the charge for the request.
+    ///
+    /// # Errors
+    /// The response for a guest whose budget is used up.
+    pub async fn begin(self, web: &WebState) -> Result<(Viewer, Charge), Response> {
+        let viewer = web.shares.viewer(&self.grant);
+        let budget = viewer.is_guest().then_some(self.budget);
+        if let Some(limit) = budget.as_ref().and_then(exhausted) {
+            return Err(rate_limited(limit).await);
+        }
+        let charge = Charge { budget, began: Instant::now(), elsewhere: MIN_COST, bytes: 0 };
+        Ok((viewer, charge))
+    }
+}
+
+impl Charge {
+    /// Adds time that another task spent on the request.
+    pub fn add(&mut self, spent: Duration) {
+        self.elsewhere += spent;
+    }
+
+    /// Sets the length of the response.
+    pub fn sends(&mut self, bytes: usize) {
+        self.bytes = bytes;
+    }
+
+    /// Starts to measure the caller's own work; waiting before does not count.
+    pub fn restart(&mut self) {
+        self.began = Instant::now();
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if let Some(budget) = &self.budget {
+            budget.charge(2 * (self.began.elapsed() + self.elsewhere), self.bytes);
+        }
+    }
+}
+
+/// Why a guest's request has to wait.
+fn exhausted(budget: &CpuBudget) -> Option<RateLimited> {
+    let now = Instant::now();
+    let due = budget.next_at(now);
+    (due > now).then(|| {
+        let after_ms = u64::try_from((due - now).as_millis()).unwrap_or(u64::MAX);
+        RateLimited::TooOften { after_ms }
+    })
+}
+
+impl FromRequestParts<WebState> for Caller {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Self, Response> {
+        let Ok(connection) = Connection::from_request_parts(parts, web).await;
+        let authorization = only_authorization(&parts.headers);
+        let result = web.authenticator.bearer(authorization, connection.origin(), web.about.clock.now_ms());
+        match result {
+            Ok(grant) => {
+                // A single response does not need an authenticated permit, so the result is ignored.
+                connection.mark_authenticated();
+                if let AccessGrant::Guest(share) = &grant {
+                    web.audit.api_request(share, connection.identity());
+                }
+                Ok(Self { grant, budget: connection.budget() })
+            }
+            Err(AuthError::RateLimited(why)) => Err(rate_limited(why).await),
+            Err(AuthError::WrongKey) => Err(wrong_key()),
+            Err(AuthError::Forbidden(close_reason)) => Err(forbidden(close_reason).into()),
+        }
+    }
+}
+
+impl FromRequestParts<WebState> for Owner {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Self, Response> {
+        let Caller { grant, budget } = Caller::from_request_parts(parts, web).await?;
+        match grant {
+            AccessGrant::Owner => Ok(Self),
+            AccessGrant::Guest(_) => {
+                if let Some(limit) = exhausted(&budget) {
+                    return Err(rate_limited(limit).await);
+                }
+                budget.charge(2 * MIN_COST, 0);
+                Err(Problem::new(StatusCode::FORBIDDEN, "a share is read-only").into())
+            }
+        }
+    }
+}
+
+fn only_authorization(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+fn wrong_key() -> Response {
+    let challenge = [(WWW_AUTHENTICATE, "Bearer realm=\"nodeglass\"")];
+    let why = "send the key of the relay's link: `Authorization: Bearer KEY`";
+    (challenge, Problem::new(StatusCode::UNAUTHORIZED, why)).into_response()
+}
+
+fn forbidden(close_reason: CloseReason) -> Problem {
+    let why = match close_reason {
+        CloseReason::Revoked => "the owner revoked this share".to_owned(),
+        CloseReason::Expired => "this share has expired".to_owned(),
+        CloseReason::NotForYou { to } => {
+            format!("this share is for {to}, but the kernel identifies you as another user")
+        }
+        CloseReason::NotByProxy { other_user: true } => {
+            "the proxy names another user than the one who runs this relay".to_owned()
+        }
+        CloseReason::NotByProxy { other_user: false } => {
+            "the proxy does not identify its visitor: set --proxy-user-header, or use a link of `relay link --tab`"
+                .to_owned()
+        }
+        _ => "the owner's key is accepted on the owner's own connections only; ask for a share".to_owned(),
+    };
+    Problem::new(StatusCode::FORBIDDEN, why)
+}

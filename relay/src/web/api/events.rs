@@ -1,0 +1,90 @@
+//! Server-sent events: the messages of the live wire in JSON, a snapshot of a topic and then its deltas.
+
+use super::Problem;
+use super::caller::Caller;
+use crate::live::Subscriber;
+use crate::share::ViewerSession;
+use crate::web::{Connection, WebState};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream::{self, Stream};
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::{JobId, NodeName};
+use serde::Deserialize;
+use std::convert::Infallible;
+use std::time::Duration;
+use utoipa::IntoParams;
+
+/// Interval of comments while there are no events, so that proxies keep the connection.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Which topic: the overview by default.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct TopicQuery {
+    /// Numeric id of a job, for everything about its GPUs and processes.
+    job: Option<u32>,
+    /// Name of a node, for everything about it.
+    #[param(value_type = Option<String>)]
+    node: Option<NodeName>,
+}
+
+/// A stream of one subscriber. The connection and the session end with it.
+struct Events {
+    subscriber: Subscriber,
+    session: ViewerSession,
+    _connection: Connection,
+}
+
+/// A snapshot of a topic and then its deltas, as server-sent events. The name of an event is the kind of message
+/// (`snapshot`, `delta`, `gone`, `lagged`, `bye`), its data the message in the JSON form of PROTOCOL.md.
+#[utoipa::path(get, path = "/api/v1/events", tag = "state", operation_id = "events", params(TopicQuery),
+    responses((status = 200, body = String, content_type = "text/event-stream")))]
+pub async fn events(
+    State(web): State<WebState>,
+    caller: Caller,
+    connection: Connection,
+    query: Result<Query<TopicQuery>, QueryRejection>,
+) -> Result<Response, Response> {
+    let Query(query) = query.map_err(|error| Problem::query(&error, "job, node"))?;
+    let topic = match (query.job, query.node) {
+        (None, None) => Topic::Overview,
+        (Some(job), None) => Topic::Job(JobId(job)),
+        (None, Some(node)) => Topic::Node(node),
+        (Some(_), Some(_)) => return Err(Problem::bad_request("choose a job or a node, not both").into()),
+    };
+    let grant = caller.grant();
+    let (viewer, mut charge) = caller.begin(&web).await?;
+    let session = web.shares.session(grant, connection.peer);
+    let joined = web.hub.join(Form::Json, viewer).await;
+    let mut subscriber = joined.ok_or_else(Problem::shutting_down)?;
+    charge.restart();
+    charge.add(subscriber.set_topics(vec![topic]).await);
+    let state = Events { subscriber, session, _connection: connection };
+    Ok(Sse::new(stream_of(state)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+}
+
+fn stream_of(events: Events) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold(events, |mut events| async move {
+        let frame = tokio::select! {
+            // First, so that nothing is sent to a guest whose share has ended.
+            biased;
+            _ = events.session.ended() => None,
+            frame = events.subscriber.next() => frame,
+        };
+        Some((Ok(event(&frame?)), events))
+    })
+}
+
+/// A message as an event. Its JSON has no newline, and one key: the kind of message.
+fn event(frame: &Bytes) -> Event {
+    let text = String::from_utf8_lossy(frame);
+    let kind = text.trim_start_matches(['{', '"']).split('"').next().unwrap_or_default();
+    let is_name = !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    Event::default().event(if is_name { kind } else { "message" }).data(text)
+}

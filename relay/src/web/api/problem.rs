@@ -1,0 +1,102 @@
+//! Errors of the HTTP API as problem details (RFC 9457).
+
+use crate::auth::authenticator::{FAILURE_DELAY_MS, RateLimited};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use nodeglass_protocol::Text;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use tokio::time::sleep;
+use utoipa::ToSchema;
+
+/// Delay of responses to rate-limited requests.
+const REJECT_DELAY: Duration = Duration::from_millis(FAILURE_DELAY_MS);
+
+/// Problem details (RFC 9457). The type is always `about:blank`: the status says what kind of problem it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// Always `about:blank`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The phrase of the status code.
+    pub title: String,
+    /// The status code.
+    pub status: u16,
+    /// What is wrong, and what to do about it.
+    pub detail: String,
+}
+
+impl Problem {
+    /// A problem with a complete sentence for the user.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            kind: "about:blank".to_owned(),
+            title: status.canonical_reason().unwrap_or_default().to_owned(),
+            status: status.as_u16(),
+            detail: detail.into(),
+        }
+    }
+
+    /// The request is invalid.
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// There is no such resource, or the viewer may not see it.
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// The relay does not answer its own request.
+    pub fn shutting_down() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the relay is shutting down, or is overloaded")
+    }
+
+    /// A query string that cannot be read; `known` are its parameters.
+    pub fn query(error: &QueryRejection, known: &str) -> Self {
+        let why = Text::new(error.body_text().replace("Failed to deserialize query string: ", ""));
+        Self::bad_request(format!("invalid query: {why}; the parameters are: {known}"))
+    }
+
+    /// A body that cannot be read.
+    pub fn body(error: &JsonRejection, example: &str) -> Self {
+        let status = match error.status() {
+            status @ (StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::PAYLOAD_TOO_LARGE) => status,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        let why = Text::new(error.body_text());
+        Self::new(status, format!("expected JSON such as {example}: {why}"))
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut body = serde_json::to_vec(&self).unwrap_or_default();
+        body.push(b'\n');
+        let content_type = HeaderValue::from_static("application/problem+json");
+        (status, [(CONTENT_TYPE, content_type)], body).into_response()
+    }
+}
+
+impl From<Problem> for Response {
+    fn from(problem: Problem) -> Self {
+        problem.into_response()
+    }
+}
+
+/// Responds that a limit was exceeded, after a delay during which the connection stays counted, so that
+/// no client can make the relay respond thousands of times a second.
+pub async fn rate_limited(why: RateLimited) -> Response {
+    let (status, after_s) = match why {
+        RateLimited::TooMany => (StatusCode::SERVICE_UNAVAILABLE, 5),
+        RateLimited::Refused { after_ms } | RateLimited::TooOften { after_ms } => {
+            (StatusCode::TOO_MANY_REQUESTS, after_ms.div_ceil(1000))
+        }
+    };
+    sleep(REJECT_DELAY).await;
+    let headers = [(RETRY_AFTER, after_s.to_string()), (CONNECTION, "close".to_owned())];
+    (headers, Problem::new(status, why.to_string()).into_response()).into_response()
+}

@@ -1,0 +1,185 @@
+//! The HTTP API: resources, selections, entity tags, problems and what guests see.
+
+use crate::harness::{Reply, TestRelay};
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::{JobId, NodeName};
+use nodeglass_relay::fleet::{Event, Fleet};
+use nodeglass_relay::web::api::openapi;
+
+/// A running job on two nodes, and a pending one.
+fn fleet() -> Fleet {
+    let running = Job {
+        name: "train".into(),
+        partition: "gpu".into(),
+        start: Some(1_700_000_000),
+        nodes: ["n1", "n2"].map(|name| NodeName::new(name).unwrap()).to_vec(),
+        node_count: 2,
+        stdout: Some("/home/alice/train.out".into()),
+        ..Job::new(JobId(17), "alice".into(), JobState::Running)
+    };
+    let pending =
+        Job { reason: Some("Priority".into()), ..Job::new(JobId(18), "bob".into(), JobState::Pending) };
+    let mut fleet = Fleet::new();
+    fleet.handle(Event::Jobs { jobs: vec![running, pending], wall_ahead_ms: 4_600_000 }, 1);
+    fleet
+}
+
+async fn get(relay: &TestRelay, path: &str, bearer: &str) -> Reply {
+    relay.request(&format!("GET {path}"), &[("Authorization", &format!("Bearer {bearer}"))]).await
+}
+
+async fn owner(relay: &TestRelay, path: &str) -> Reply {
+    get(relay, path, &relay.key.reveal()).await
+}
+
+/// The ticket of a new share.
+async fn share(relay: &TestRelay, request: &str) -> String {
+    let head = format!(
+        "POST /api/v1/shares HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{request}",
+        relay.host(),
+        relay.key.reveal(),
+        request.len()
+    );
+    let made = relay.send_raw(&head).await.json();
+    made["link"].as_str().expect("a link").split_once("#s=").unwrap().1.to_owned()
+}
+
+#[tokio::test]
+async fn jobs_are_listed_filtered_and_selected() {
+    let relay = TestRelay::start_with(fleet()).await;
+    let all = owner(&relay, "/api/v1/jobs").await.json();
+    assert_eq!(
+        (&all["total"], &all["jobs"][0]["id"], &all["jobs"][1]["id"]),
+        (&2.into(), &17.into(), &18.into())
+    );
+    let train = &all["jobs"][0];
+    assert_eq!((&train["state"], &train["started_at"]), (&"RUNNING".into(), &"2023-11-14T22:13:20Z".into()));
+    assert_eq!((&train["nodes"][1], &train["totals"]["power_w"]), (&"n2".into(), &serde_json::Value::Null));
+    for (query, ids) in [
+        ("?state=running", &[17][..]),
+        ("?user=bob", &[18]),
+        ("?node=n2&user=alice", &[17]),
+        ("?node=n2&user=bob", &[]),
+        ("?limit=1", &[17]),
+        ("?offset=1", &[18]),
+        ("?offset=5", &[]),
+    ] {
+        let found = owner(&relay, &format!("/api/v1/jobs{query}")).await.json();
+        let found: Vec<_> =
+            found["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_i64().unwrap()).collect();
+        assert_eq!(found, ids, "{query}");
+    }
+    let few = owner(&relay, "/api/v1/jobs?fields=id,totals.gpus&limit=1").await;
+    assert_eq!(few.body, "{\"jobs\":[{\"id\":17,\"totals\":{\"gpus\":0}}],\"total\":2}\n");
+    assert_eq!(owner(&relay, "/api/v1/jobs/18?fields=reason").await.body, "{\"reason\":\"Priority\"}\n");
+    assert_eq!(owner(&relay, "/api/v1/nodes/n1").await.json()["connection"], "waiting");
+    let nodes = owner(&relay, "/api/v1/nodes?job=17&fields=name").await;
+    assert_eq!(nodes.body, "{\"nodes\":[{\"name\":\"n1\"},{\"name\":\"n2\"}],\"total\":2}\n");
+}
+
+#[tokio::test]
+async fn a_wrong_request_is_answered_with_a_problem_that_says_what_is_possible() {
+    let relay = TestRelay::start_with(fleet()).await;
+    for (path, status, why) in [
+        ("/api/v1/jobs?fields=uid", 400, "there are: account, array"),
+        ("/api/v1/jobs?field=id", 400, "the parameters are: user, state"),
+        ("/api/v1/jobs?limit=0", 400, "from 1 to"),
+        ("/api/v1/jobs?limit=-1", 400, "limit"),
+        ("/api/v1/jobs?limit=1&limit=2", 400, "limit"),
+        ("/api/v1/jobs/train", 400, "is a number"),
+        ("/api/v1/jobs/99", 404, "no job 99"),
+        ("/api/v1/jobs/99/report", 404, "no report of job 99"),
+        ("/api/v1/nodes/n9", 404, "no such node"),
+        ("/api/v1/gpus/GPU-9", 404, "no such GPU"),
+        ("/api/v1/history?from=tomorrow", 400, "is no time"),
+        ("/api/v1/history?from=30d", 400, "at most 8 days"),
+        ("/api/v1/history?to=2h", 200, ""),
+        ("/api/v1/history?from=1h&to=2h", 400, "end after its start"),
+        ("/api/v1/history?metric=serial", 400, "util_pct"),
+        ("/api/v1/history?job=17&node=n1", 400, "not both"),
+        ("/api/v1/history?job=99", 404, "no such job"),
+        ("/api/v1/history?node=../n1", 400, "node name"),
+        ("/api/v1/events?job=x", 400, "job"),
+        ("/api/v1/usage?days=0", 400, "from 1 to 366"),
+        ("/api/v1/usage?days=99999999999", 400, "days"),
+        ("/api/v1/audit?day=3", 400, "the parameters are: days"),
+        ("/api/v2/jobs", 404, "openapi.json"),
+    ] {
+        let reply = owner(&relay, path).await;
+        assert_eq!(reply.status, status, "{path}: {reply:?}");
+        assert!(status == 200 || reply.detail().contains(why), "{path}: {}", reply.body);
+    }
+}
+
+#[tokio::test]
+async fn an_unchanged_response_is_not_sent_again() {
+    let relay = TestRelay::start_with(fleet()).await;
+    let key = format!("Bearer {}", relay.key.reveal());
+    let first = owner(&relay, "/api/v1/jobs").await;
+    let tag = first.header("etag").expect("an entity tag").to_owned();
+    let headers = [("Authorization", key.as_str()), ("If-None-Match", &tag)];
+    let again = relay.request("GET /api/v1/jobs", &headers).await;
+    assert_eq!((again.status, again.body.as_str(), again.header("etag")), (304, "", Some(tag.as_str())));
+    assert_eq!(relay.request("GET /api/v1/nodes", &headers).await.status, 200);
+}
+
+#[tokio::test]
+async fn t09_a_guest_sees_in_the_api_what_the_share_shows() {
+    let relay = TestRelay::start_with(fleet()).await;
+    let guest = share(&relay, r#"{"scope":{"jobs":[17]}}"#).await;
+    let jobs = get(&relay, "/api/v1/jobs", &guest).await.json();
+    assert_eq!((&jobs["total"], &jobs["jobs"][0]["id"]), (&1.into(), &17.into()));
+    // Paths are hidden by default.
+    assert_eq!(jobs["jobs"][0]["stdout"], serde_json::Value::Null);
+    for hidden in ["/api/v1/jobs/18", "/api/v1/jobs/18/report", "/api/v1/history?job=18"] {
+        assert_eq!(get(&relay, hidden, &guest).await.status, 404, "{hidden}");
+    }
+    for hidden in ["/api/v1/usage", "/api/v1/shares", "/api/v1/audit", "/status"] {
+        assert_eq!(get(&relay, hidden, &guest).await.detail(), "a share is read-only", "{hidden}");
+    }
+    let snapshot = get(&relay, "/api/v1/snapshot", &guest).await;
+    assert!(snapshot.status == 200 && !snapshot.body.contains("bob"), "{}", snapshot.body);
+}
+
+#[tokio::test]
+async fn nothing_of_the_api_is_for_those_without_a_key_but_its_description() {
+    let relay = TestRelay::start_with(fleet()).await;
+    let description = relay.request("GET /api/v1/openapi.json", &[]).await;
+    assert_eq!((description.status, &description.json()["openapi"]), (200, &"3.1.0".into()));
+    for (path, item) in description.json()["paths"].as_object().unwrap() {
+        for way in item.as_object().unwrap().keys() {
+            let path = path.replace("{id}", "17").replace("{name}", "n1").replace("{uuid}", "GPU-1");
+            let reply = relay.request(&format!("{} {path}", way.to_uppercase()), &[]).await;
+            let expected = if path == "/readyz" { 200 } else { 401 };
+            assert_eq!(reply.status, expected, "{way} {path}: {reply:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_relay_is_ready_once_its_list_of_jobs_is_known() {
+    let unknown = TestRelay::start_with(Fleet::new()).await;
+    let reply = unknown.request("GET /readyz", &[]).await;
+    assert_eq!((reply.status, reply.body.as_str()), (503, "the list of jobs is not known yet\n"));
+    let mut stale = fleet();
+    stale.handle(Event::JobsFailed { why: "squeue: secret".into(), retry_at_ms: 9 }, 2);
+    let reply = TestRelay::start_with(stale).await.request("GET /readyz", &[]).await;
+    assert_eq!((reply.status, reply.body.as_str()), (503, "the list of jobs is out of date\n"));
+    let reply = TestRelay::start_with(fleet()).await.request("GET /readyz", &[]).await;
+    assert_eq!((reply.status, reply.body.as_str()), (200, "ready\n"));
+}
+
+/// The committed description is that of the code; `NODEGLASS_FREEZE=1` writes it.
+#[test]
+fn the_committed_description_is_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
+    if std::env::var_os("NODEGLASS_FREEZE").is_some() {
+        std::fs::write(path, openapi::text()).unwrap();
+    }
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        committed == openapi::text(),
+        "docs/openapi.json is out of date: run `NODEGLASS_FREEZE=1 cargo test --workspace --test web description`"
+    );
+}
