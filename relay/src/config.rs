@@ -12,6 +12,7 @@ mod record;
 mod reports;
 mod requested;
 mod share;
+mod token;
 mod unknown;
 mod value;
 
@@ -23,6 +24,7 @@ pub use reports::{AuditForm, AuditOrder, Days, ExportForm, HistoryOrder, ReportF
 pub(crate) use requested::whose;
 pub use requested::{Difference, Requested};
 pub use share::{ShareArgs, ShareCommand, ShareOrder};
+pub use token::TokenCommand;
 pub use unknown::{Unknown, stop_hint};
 pub use value::{LauncherChoice, Script, Watch, Who};
 

@@ -6,7 +6,9 @@ use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
 use nodeglass_relay::app::owner_commands::{NONE_RUNS, Remote};
 use nodeglass_relay::app::second_start::{self, SecondStart};
 use nodeglass_relay::app::terminal::{Style, Terminal};
-use nodeglass_relay::app::{self, audit_log, job_reports, note_command, owner_commands, terminal};
+use nodeglass_relay::app::{
+    self, audit_log, job_reports, note_command, owner_commands, terminal, token_command,
+};
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{self, Config, ReadError, RecordCommand, Request, Requested};
 use nodeglass_relay::log;
@@ -32,6 +34,9 @@ fn main() -> ExitCode {
         }
         Ok(Request::Share(order)) => {
             ask(order.relay, async move |relay| owner_commands::share(relay, order.command).await)
+        }
+        Ok(Request::Token { command, relay }) => {
+            ask(relay, async move |relay| token_command::token(relay, command).await)
         }
         Ok(Request::Record(order)) => record(order.command),
         Ok(Request::Retry { node, relay }) => {

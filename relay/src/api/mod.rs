@@ -12,6 +12,7 @@ mod readings;
 mod select;
 mod series;
 mod timestamp;
+mod token;
 
 pub use gpu::{Gpu, GpuJob, Health, Limits, Link, Mig, PcieLink};
 pub use job::{ArrayTask, HetComponent, Job, JobTotals};
@@ -21,6 +22,7 @@ pub use readings::{Absence, Absences, GpuReadings, HostReadings, JobReadings, Pr
 pub use select::{Fields, UnknownField};
 pub use series::{History, Series};
 pub use timestamp::Timestamp;
+pub use token::{CreatedToken, NewToken, Token};
 
 use nodeglass_protocol::Picture;
 use serde::{Deserialize, Serialize};

@@ -13,6 +13,7 @@ pub mod second_start;
 mod share_output;
 mod storage;
 pub mod terminal;
+pub mod token_command;
 mod tpu_pod;
 mod watched;
 
@@ -25,6 +26,7 @@ use crate::access::runtime_dir::{MAX_SOCKET_PATH, Places, RuntimeDir};
 use crate::access::trust::Trust;
 use crate::actions::{ActionService, Deps};
 use crate::auth::authenticator::Authenticator;
+use crate::auth::tokens::Tokens;
 use crate::clock::Clock;
 use crate::config::{BindAddr, Config, Requested};
 use crate::event_loop::{EventLoop, Inputs, Options};
@@ -255,7 +257,13 @@ impl Relay {
             async move { hub.has_ended(scope).await }
         }));
         Ok(Self {
-            web: web_state(config, about.clone(), (hub, actions, store.clone()), (key, shares, audit)),
+            web: web_state(
+                config,
+                about.clone(),
+                (hub, actions, store.clone()),
+                (key, shares, audit),
+                storage::tokens(is_real),
+            ),
             store,
             about,
             shutdown,
@@ -311,6 +319,7 @@ fn web_state(
     about: Arc<About>,
     (hub, actions, store): (Hub, ActionService, JobStore),
     (key, shares, audit): (Key, Arc<Shares>, AuditRecorder),
+    tokens: Tokens,
 ) -> WebState {
     let assets = Arc::new(Assets::embedded(&config.base_path(), &about.cache_buster));
     WebState {
@@ -323,6 +332,7 @@ fn web_state(
             key,
             Trust::new(config.trust_uid.clone()),
             shares.clone(),
+            tokens,
         )),
         shares,
         hosts: Arc::new(AllowedHosts::new(config.allowed_hosts.clone())),

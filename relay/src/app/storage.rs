@@ -2,6 +2,7 @@
 
 use crate::about::About;
 use crate::archive::{self, Archive, ArchiveError};
+use crate::auth::tokens::Tokens;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::fleet::{Event, Fleet};
@@ -96,6 +97,15 @@ pub(super) fn shares(config: &Config, about: &About) -> Result<Option<Store>, St
         return Ok(None);
     }
     Store::open(&StateDir::open()?, about.host.clone()).map(Some)
+}
+
+/// The owner's tokens; those for a simulated cluster or a recording are kept in memory only.
+pub(super) fn tokens(is_real: bool) -> Tokens {
+    let dir = is_real.then(StateDir::open).transpose().unwrap_or_else(|error| {
+        tracing::warn!(%error, "tokens will not be stored");
+        None
+    });
+    Tokens::new(dir)
 }
 
 /// Begins a recording, if configured. `has_job_probes` says whether probes run in each of the user's jobs.

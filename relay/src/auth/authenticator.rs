@@ -7,6 +7,7 @@ pub use super::tab_links::UNUSED_MS;
 
 use super::attempts::Attempts;
 use super::tab_links::TabLinks;
+use super::tokens::Tokens;
 use crate::access::peer::{Peer, Visitor};
 use crate::access::trust::Trust;
 use crate::access::{self, RandomError, user};
@@ -31,6 +32,7 @@ pub struct Authenticator {
     verifier: Verifier,
     trust: Trust,
     shares: Arc<Shares>,
+    tokens: Arc<Tokens>,
     tabs: Mutex<TabLinks>,
     attempts: Mutex<Attempts>,
 }
@@ -48,12 +50,13 @@ pub enum AuthError {
 
 impl Authenticator {
     /// Authenticates the owner, on connections that `trust` allows, and the holders of shares.
-    pub fn new(key: Key, trust: Trust, shares: Arc<Shares>) -> Self {
+    pub fn new(key: Key, trust: Trust, shares: Arc<Shares>, tokens: Tokens) -> Self {
         Self {
             verifier: key.verifier(),
             key,
             trust,
             shares,
+            tokens: Arc::new(tokens),
             tabs: Mutex::default(),
             attempts: Mutex::default(),
         }
@@ -67,6 +70,11 @@ impl Authenticator {
         let origin = origin.into();
         self.attempts().begin(origin)?;
         Ok(AuthAttempt { authenticator: self.clone(), origin })
+    }
+
+    /// The owner's tokens.
+    pub fn tokens(&self) -> &Arc<Tokens> {
+        &self.tokens
     }
 
     /// Creates a link for one tab.
@@ -85,7 +93,7 @@ impl Authenticator {
         TabConnection { authenticator: self.clone(), id, clock }
     }
 
-    /// Checks an `Authorization` header: `Bearer` with the owner's key, or with `ID.KEY` of a share.
+    /// Checks an `Authorization` header: `Bearer` with the owner's key, with `ID.KEY` of a share, or with a token.
     /// Constant time.
     ///
     /// # Errors
@@ -111,13 +119,25 @@ impl Authenticator {
     ) -> Result<AccessGrant, AuthError> {
         let (scheme, shown) =
             authorization.and_then(|value| value.split_once(' ')).ok_or(AuthError::WrongKey)?;
-        let bearer = scheme.eq_ignore_ascii_case("bearer");
-        let credential = bearer.then(|| self.bearer_credential(shown.trim())).flatten();
+        let shown = if scheme.eq_ignore_ascii_case("bearer") { shown.trim() } else { "" };
+        if let Some(name) = self.token(shown) {
+            return Ok(AccessGrant::Token(name));
+        }
+        let credential = self.bearer_credential(shown);
         let Some((credential, client_key)) = credential else {
             self.attempts().record_failure(origin, now_ms);
             return Err(AuthError::WrongKey);
         };
         self.admit(credential, &client_key, origin, now_ms).map_err(AuthError::Forbidden)
+    }
+
+    /// The name of the token that a presented secret opens, if any.
+    fn token(&self, shown: &str) -> Option<String> {
+        let ticket = shown.parse::<Ticket>().ok()?;
+        if self.shares.state(&ticket.id).is_some() {
+            return None;
+        }
+        self.tokens.open(&ticket, Clock::wall_ms())
     }
 
     /// The credential that a presented key matches, if any, and the client key derived from it.

@@ -6,3 +6,4 @@
 mod attempts;
 pub mod authenticator;
 mod tab_links;
+pub mod tokens;

@@ -6,7 +6,7 @@ use super::record::RecordOrder;
 use super::share::ShareOrder;
 use super::{
     AuditOrder, BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, NoteOrder, ReportOrder,
-    Requested, Source, Unknown, default_file, is_switch,
+    Requested, Source, TokenCommand, Unknown, default_file, is_switch,
 };
 use crate::webhook::Webhook;
 use clap::error::{ContextKind, ErrorKind};
@@ -64,6 +64,13 @@ enum Sub {
     },
     /// Give a teammate read-only access: create, list, link, revoke
     Share(ShareOrder),
+    /// Give your own programs read-only access: create, list, revoke
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
+        #[command(flatten)]
+        which: Which,
+    },
     /// Prepare recordings for others: cut
     Record(RecordOrder),
     /// Retry a node that refused the connection, or all waiting nodes and SLURM
@@ -122,6 +129,13 @@ pub enum Request {
     },
     /// Manage shares of a running relay.
     Share(ShareOrder),
+    /// Manage tokens of a running relay.
+    Token {
+        /// What to do.
+        command: TokenCommand,
+        /// Process id of the relay, if it is named.
+        relay: Option<u32>,
+    },
     /// Prepare recordings for others.
     Record(RecordOrder),
     /// Add, change, delete or list notes.
@@ -198,6 +212,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
         Some(Sub::Config) => Request::ShowConfig(read_config()?.1),
         Some(Sub::Link { tab, which }) => Request::ShowLink { for_one_tab: tab, relay: which.relay },
         Some(Sub::Retry { node, which }) => Request::Retry { node, relay: which.relay },
+        Some(Sub::Token { command, which }) => Request::Token { command, relay: which.relay },
         Some(Sub::Note(order)) => Request::Note(order),
         Some(Sub::Report(order)) => {
             let webhook = match &order.webhook {

@@ -47,6 +47,8 @@ pub struct Shares {
 pub enum AccessGrant {
     /// The owner.
     Owner,
+    /// The holder of a token of this name: sees what the owner sees, and changes nothing.
+    Token(String),
     /// The holder of a share.
     Guest(Box<Share>),
 }
@@ -167,7 +169,7 @@ impl Shares {
     /// Registers a viewer until the session is dropped.
     pub fn session(self: &Arc<Self>, grant: AccessGrant, peer: Peer) -> ViewerSession {
         let share = match &grant {
-            AccessGrant::Owner => None,
+            AccessGrant::Owner | AccessGrant::Token(_) => None,
             AccessGrant::Guest(share) => Some(share.id.clone()),
         };
         let user = peer.uid().and_then(user::name_of);
@@ -179,7 +181,7 @@ impl Shares {
     /// What the holder of this grant may see.
     pub fn viewer(&self, grant: &AccessGrant) -> Viewer {
         match grant {
-            AccessGrant::Owner => Viewer::Owner,
+            AccessGrant::Owner | AccessGrant::Token(_) => Viewer::Owner,
             AccessGrant::Guest(share) => {
                 Viewer::Guest(Arc::new(Visibility::new(&share.terms, self.owner.clone())))
             }
@@ -250,7 +252,7 @@ impl ViewerSession {
     /// The terms of a guest's share.
     pub fn terms(&self) -> Option<&ShareTerms> {
         match &self.grant {
-            AccessGrant::Owner => None,
+            AccessGrant::Owner | AccessGrant::Token(_) => None,
             AccessGrant::Guest(share) => Some(&share.terms),
         }
     }

@@ -1,13 +1,13 @@
 //! All routes of the relay.
 
-use super::api::{self, notes};
+use super::api::{self, notes, tokens};
 use super::{WebState, assets, headers, origin_check, ws};
 use crate::access::base_path::BasePath;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::Uri;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, patch, post};
+use axum::routing::{delete, get, patch, post};
 use nodeglass_protocol::live::MAX_CLIENT_MESSAGE;
 use tower::ServiceExt;
 
@@ -37,6 +37,8 @@ pub fn router(state: WebState) -> Router {
         .route("/api/v1/usage", get(api::usage))
         .route("/api/v1/shares", get(api::shares).post(api::share))
         .route("/api/v1/shares/{id}", get(api::share_link).delete(api::revoke))
+        .route("/api/v1/tokens", get(tokens::tokens).post(tokens::create))
+        .route("/api/v1/tokens/{name}", delete(tokens::revoke))
         .route("/api/v1/audit", get(api::audit))
         .route("/api/v1/retry", post(api::retry))
         .route("/api/v1/tab", post(api::tab_link))

@@ -24,6 +24,17 @@ fn fleet() -> Fleet {
     fleet
 }
 
+/// Sends a body with the owner's key.
+async fn send(relay: &TestRelay, way: &str, bearer: &str, body: &str) -> Reply {
+    let head = format!(
+        "{way} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {bearer}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        relay.host(),
+        body.len()
+    );
+    relay.send_raw(&head).await
+}
+
 async fn get(relay: &TestRelay, path: &str, bearer: &str) -> Reply {
     relay.request(&format!("GET {path}"), &[("Authorization", &format!("Bearer {bearer}"))]).await
 }
@@ -34,14 +45,7 @@ async fn owner(relay: &TestRelay, path: &str) -> Reply {
 
 /// The ticket of a new share.
 async fn share(relay: &TestRelay, request: &str) -> String {
-    let head = format!(
-        "POST /api/v1/shares HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{request}",
-        relay.host(),
-        relay.key.reveal(),
-        request.len()
-    );
-    let made = relay.send_raw(&head).await.json();
+    let made = send(relay, "POST /api/v1/shares", &relay.key.reveal(), request).await.json();
     made["link"].as_str().expect("a link").split_once("#s=").unwrap().1.to_owned()
 }
 
@@ -136,10 +140,50 @@ async fn t09_a_guest_sees_in_the_api_what_the_share_shows() {
         assert_eq!(get(&relay, hidden, &guest).await.status, 404, "{hidden}");
     }
     for hidden in ["/api/v1/usage", "/api/v1/shares", "/api/v1/audit", "/status"] {
-        assert_eq!(get(&relay, hidden, &guest).await.detail(), "a share is read-only", "{hidden}");
+        assert_eq!(get(&relay, hidden, &guest).await.detail(), "a share does not show this", "{hidden}");
     }
     let snapshot = get(&relay, "/api/v1/snapshot", &guest).await;
     assert!(snapshot.status == 200 && !snapshot.body.contains("bob"), "{}", snapshot.body);
+}
+
+#[tokio::test]
+async fn t09_a_token_reads_what_the_owner_sees_and_changes_nothing() {
+    let relay = TestRelay::start_with(fleet()).await;
+    let key = relay.key.reveal();
+    let made = send(&relay, "POST /api/v1/tokens", &key, r#"{"name":"grafana","days":90}"#).await.json();
+    let secret = made["secret"].as_str().expect("a secret").to_owned();
+    assert!(made["token"]["expires_at"].is_string() && made["token"]["last_used_at"].is_null(), "{made}");
+    for readable in ["/api/v1/jobs", "/api/v1/usage", "/api/v1/audit", "/api/v1/shares", "/status"] {
+        assert_eq!(get(&relay, readable, &secret).await.status, 200, "{readable}");
+    }
+    // Paths are hidden from guests only.
+    assert_eq!(get(&relay, "/api/v1/jobs/17", &secret).await.json()["stdout"], "/home/alice/train.out");
+    for (way, body) in [
+        ("POST /api/v1/notes", r#"{"job":17,"text":"forged"}"#),
+        ("POST /api/v1/shares", r#"{"scope":"all"}"#),
+        ("POST /api/v1/tokens", r#"{"name":"more"}"#),
+        ("DELETE /api/v1/tokens/grafana", ""),
+        ("GET /api/v1/tokens", ""),
+        ("GET /api/v1/shares/abc", ""),
+        ("POST /api/v1/retry", "\"everything\""),
+        ("POST /api/v1/tab", ""),
+    ] {
+        let reply = send(&relay, way, &secret, body).await;
+        assert!(reply.status == 403 && reply.detail().contains("read-only"), "{way}: {reply:?}");
+    }
+    let listed = get(&relay, "/api/v1/tokens", &key).await.json();
+    assert!(listed[0]["last_used_at"].is_string() && listed[0]["name"] == "grafana", "{listed}");
+    for (body, status) in [
+        (r#"{"name":"grafana"}"#, 409),
+        (r#"{"name":"a b"}"#, 400),
+        (r#"{"name":"x","days":0}"#, 400),
+        (r#"{"name":"x","hours":1}"#, 400),
+    ] {
+        assert_eq!(send(&relay, "POST /api/v1/tokens", &key, body).await.status, status, "{body}");
+    }
+    assert_eq!(send(&relay, "DELETE /api/v1/tokens/grafana", &key, "").await.status, 200);
+    assert_eq!(get(&relay, "/api/v1/jobs", &secret).await.status, 401);
+    assert_eq!(send(&relay, "DELETE /api/v1/tokens/grafana", &key, "").await.status, 404);
 }
 
 #[tokio::test]

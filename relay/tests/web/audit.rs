@@ -133,7 +133,7 @@ async fn t09_a_guest_cannot_read_the_audit_log() {
     let (_, ticket) = share(&relay).await;
     let bearer = format!("Bearer {}", ticket.reveal());
     let reply = relay.request("GET /api/v1/audit", &[("Authorization", &bearer)]).await;
-    assert_eq!((reply.status, reply.detail().as_str()), (403, "a share is read-only"));
+    assert_eq!((reply.status, reply.detail().as_str()), (403, "a share does not show this"));
     assert_eq!(relay.request("GET /api/v1/audit", &[]).await.status, 401);
     let mut page = enter(&relay, &ticket, &[]).await;
     page.send(&ClientMessage::Request { number: 1, request: Request::Audit { days: 30 } }).await;

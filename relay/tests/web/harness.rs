@@ -13,6 +13,7 @@ use nodeglass_relay::access::proxies::{Proxies, Proxy};
 use nodeglass_relay::access::trust::Trust;
 use nodeglass_relay::actions::{ActionService, Deps, JobControl};
 use nodeglass_relay::auth::authenticator::Authenticator;
+use nodeglass_relay::auth::tokens::Tokens;
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::BindAddr;
 use nodeglass_relay::event_loop::{EventLoop, Inputs, Options};
@@ -162,7 +163,7 @@ impl TestRelay {
             audit,
             store,
             actions,
-            authenticator: Arc::new(Authenticator::new(key.clone(), trust, shares)),
+            authenticator: Arc::new(Authenticator::new(key.clone(), trust, shares, Tokens::new(None))),
             shares: guests,
             hosts: Arc::new(AllowedHosts::new(vec![PORTAL.to_owned()])),
             base: BASE.parse().unwrap(),

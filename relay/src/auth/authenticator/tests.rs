@@ -17,7 +17,7 @@ fn authenticator() -> (Arc<Authenticator>, Key) {
     let place = ShareEndpoint { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
     let shares = Arc::new(Shares::new(key.clone(), "alice".into(), place, None));
     let trust = Trust::new(vec![Trusted::User(1), Trusted::User(2)]);
-    (Arc::new(Authenticator::new(key.clone(), trust, shares)), key)
+    (Arc::new(Authenticator::new(key.clone(), trust, shares, Tokens::new(None))), key)
 }
 
 fn made(authenticator: &Authenticator, to: Option<&str>) -> (ShareLink, String) {

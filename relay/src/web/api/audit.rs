@@ -1,6 +1,6 @@
 //! The audit log over HTTP.
 
-use super::{Owner, Problem, respond};
+use super::{Problem, Reader, respond};
 use crate::web::WebState;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -22,12 +22,12 @@ pub struct AuditQuery {
     days: Option<u32>,
 }
 
-/// Who viewed through which share, and which actions were performed; for the owner.
+/// Who viewed through which share, and which actions were performed; for the owner and tokens.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "owner", operation_id = "audit", params(AuditQuery),
     responses((status = 200, body = nodeglass_protocol::audit::AuditLog)))]
 pub async fn audit(
     State(web): State<WebState>,
-    _: Owner,
+    _: Reader,
     query: Result<Query<AuditQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(AuditQuery { days }) = query.map_err(|error| Problem::query(&error, "days"))?;

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// loop and the database.
 pub const MIN_COST: Duration = Duration::from_micros(300);
 
-/// Authenticated by `Authorization: Bearer KEY`, or `Bearer ID.KEY` of a share.
+/// Authenticated by `Authorization: Bearer KEY`, `Bearer ID.KEY` of a share, or a token.
 #[derive(Debug)]
 pub struct Caller {
     grant: AccessGrant,
@@ -28,6 +28,10 @@ pub struct Caller {
 /// Authenticated by the owner's key.
 #[derive(Debug)]
 pub struct Owner;
+
+/// Authenticated by the owner's key or a token.
+#[derive(Debug)]
+pub struct Reader;
 
 /// What a guest's request costs, charged when it is dropped, so that a refused one is charged, too.
 #[derive(Debug)]
@@ -42,6 +46,15 @@ impl Caller {
     /// What the caller was granted.
     pub fn grant(&self) -> AccessGrant {
         self.grant.clone()
+    }
+
+    /// Refuses a guest, who is charged for it.
+    async fn refuse_guest(&self, why: &str) -> Response {
+        if let Some(limit) = exhausted(&self.budget) {
+            return rate_limited(limit).await;
+        }
+        self.budget.charge(2 * MIN_COST, 0);
+        Problem::new(StatusCode::FORBIDDEN, why).into()
     }
 
     /// What the caller may see, and the charge for the request.
@@ -121,16 +134,26 @@ impl FromRequestParts<WebState> for Owner {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Self, Response> {
-        let Caller { grant, budget } = Caller::from_request_parts(parts, web).await?;
-        match grant {
+        let caller = Caller::from_request_parts(parts, web).await?;
+        match caller.grant {
             AccessGrant::Owner => Ok(Self),
-            AccessGrant::Guest(_) => {
-                if let Some(limit) = exhausted(&budget) {
-                    return Err(rate_limited(limit).await);
-                }
-                budget.charge(2 * MIN_COST, 0);
-                Err(Problem::new(StatusCode::FORBIDDEN, "a share is read-only").into())
+            AccessGrant::Token(_) => {
+                let why = "a token is read-only; use the owner's key, which `relay link` prints";
+                Err(Problem::new(StatusCode::FORBIDDEN, why).into())
             }
+            AccessGrant::Guest(_) => Err(caller.refuse_guest("a share is read-only").await),
+        }
+    }
+}
+
+impl FromRequestParts<WebState> for Reader {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Self, Response> {
+        let caller = Caller::from_request_parts(parts, web).await?;
+        match caller.grant {
+            AccessGrant::Owner | AccessGrant::Token(_) => Ok(Self),
+            AccessGrant::Guest(_) => Err(caller.refuse_guest("a share does not show this").await),
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use super::Problem;
 use super::caller::Caller;
+use crate::auth::authenticator::Authenticator;
+use crate::clock::Clock;
 use crate::live::Subscriber;
-use crate::share::ViewerSession;
+use crate::share::{AccessGrant, ViewerSession};
 use crate::web::{Connection, WebState};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -16,11 +18,15 @@ use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::{JobId, NodeName};
 use serde::Deserialize;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::sleep;
 use utoipa::IntoParams;
 
 /// Interval of comments while there are no events, so that proxies keep the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Interval of checks whether a token is still valid.
+const TOKEN_CHECK: Duration = Duration::from_secs(1);
 
 /// Which topic: the overview by default.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -38,6 +44,9 @@ pub struct TopicQuery {
 struct Events {
     subscriber: Subscriber,
     session: ViewerSession,
+    authenticator: Arc<Authenticator>,
+    /// The name of the token, if it is one.
+    token: Option<String>,
     _connection: Connection,
 }
 
@@ -59,13 +68,18 @@ pub async fn events(
         (Some(_), Some(_)) => return Err(Problem::bad_request("choose a job or a node, not both").into()),
     };
     let grant = caller.grant();
+    let token = match &grant {
+        AccessGrant::Token(name) => Some(name.clone()),
+        AccessGrant::Owner | AccessGrant::Guest(_) => None,
+    };
     let (viewer, mut charge) = caller.begin(&web).await?;
     let session = web.shares.session(grant, connection.peer);
     let joined = web.hub.join(Form::Json, viewer).await;
     let mut subscriber = joined.ok_or_else(Problem::shutting_down)?;
     charge.restart();
     charge.add(subscriber.set_topics(vec![topic]).await);
-    let state = Events { subscriber, session, _connection: connection };
+    let authenticator = web.authenticator.clone();
+    let state = Events { subscriber, session, authenticator, token, _connection: connection };
     Ok(Sse::new(stream_of(state)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
@@ -75,10 +89,19 @@ fn stream_of(events: Events) -> impl Stream<Item = Result<Event, Infallible>> {
             // First, so that nothing is sent to a guest whose share has ended.
             biased;
             _ = events.session.ended() => None,
+            () = is_revoked(&events.authenticator, events.token.as_deref()) => None,
             frame = events.subscriber.next() => frame,
         };
         Some((Ok(event(&frame?)), events))
     })
+}
+
+/// Waits until a token is revoked or expires; forever if there is none. Cancel safe.
+async fn is_revoked(authenticator: &Authenticator, token: Option<&str>) {
+    let Some(name) = token else { return std::future::pending().await };
+    while authenticator.tokens().is_valid(name, Clock::wall_ms()) {
+        sleep(TOKEN_CHECK).await;
+    }
 }
 
 /// A message as an event. Its JSON has no newline, and one key: the kind of message.

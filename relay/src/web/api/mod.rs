@@ -17,9 +17,10 @@ mod reports;
 mod resources;
 mod shares;
 mod status;
+pub mod tokens;
 
 pub use audit::audit;
-pub(super) use caller::{Caller, Owner};
+pub(super) use caller::{Caller, Owner, Reader};
 pub use events::events;
 pub use history::history;
 pub use openapi::document;

@@ -1,7 +1,7 @@
 //! The description of the API: OpenAPI 3.1, generated from the handlers and types.
 
 use super::problem::Problem;
-use super::{audit, events, history, notes, owner, picture, reports, resources, shares, status};
+use super::{audit, events, history, notes, owner, picture, reports, resources, shares, status, tokens};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -30,7 +30,7 @@ use utoipa::{Modify, OpenApi};
         resources::gpu, resources::processes, history::history, events::events, picture::picture,
         reports::report, reports::usage,
         notes::list, notes::add, notes::edit, notes::delete,
-        shares::shares, shares::share, shares::share_link, shares::revoke, audit::audit, owner::retry, owner::tab_link,
+        shares::shares, shares::share, shares::share_link, shares::revoke, audit::audit, tokens::tokens, tokens::create, tokens::revoke, owner::retry, owner::tab_link,
         status::status, status::ready,
     ),
     components(schemas(Problem)),
@@ -45,7 +45,7 @@ struct Common;
 impl Modify for Common {
     fn modify(&self, document: &mut Document) {
         let key = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
-            "The owner's key (`#k=` of the link that `relay` prints), or `ID.KEY` of a share (`#s=` of its link)",
+            "The owner's key (`#k=` of the link that `relay` prints), `ID.KEY` of a share (`#s=` of its link), or a token of `relay token create`",
         ));
         if let Some(components) = &mut document.components {
             components.add_security_scheme("key", SecurityScheme::Http(key.build()));

@@ -1,7 +1,7 @@
 //! Reports over HTTP: of a job, and of what all of the owner's jobs used.
 
 use super::caller::Caller;
-use super::{Owner, Problem, reply};
+use super::{Problem, Reader, reply};
 use crate::share::Viewer;
 use crate::web::{WebState, reports};
 use axum::extract::rejection::QueryRejection;
@@ -52,7 +52,7 @@ pub async fn report(
     responses((status = 200, body = Usage)))]
 pub async fn usage(
     State(web): State<WebState>,
-    _: Owner,
+    _: Reader,
     headers: HeaderMap,
     query: Result<Query<UsageQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {

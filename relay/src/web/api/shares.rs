@@ -1,6 +1,6 @@
 //! Shares over HTTP, for the owner.
 
-use super::{Owner, Problem, respond};
+use super::{Owner, Problem, Reader, respond};
 use crate::web::WebState;
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -12,7 +12,7 @@ use nodeglass_protocol::share::{ShareId, ShareLink, ShareRequest, Sharing};
 /// Open shares and current viewers, for the owner.
 #[utoipa::path(get, path = "/api/v1/shares", tag = "owner", operation_id = "shares",
     responses((status = 200, body = Sharing)))]
-pub async fn shares(State(web): State<WebState>, _: Owner) -> Json<Sharing> {
+pub async fn shares(State(web): State<WebState>, _: Reader) -> Json<Sharing> {
     Json(web.actions.sharing())
 }
 

@@ -81,7 +81,7 @@ async fn serve(
     }
     let _tab = authenticated.tab.map(|id| web.authenticator.connect_tab(id, web.about.clock));
     let _view = match &authenticated.grant {
-        AccessGrant::Owner => None,
+        AccessGrant::Owner | AccessGrant::Token(_) => None,
         AccessGrant::Guest(share) => web.audit.view(share, connection.identity()),
     };
     let mut session = web.shares.session(authenticated.grant, peer);

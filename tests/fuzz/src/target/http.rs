@@ -14,6 +14,7 @@ use nodeglass_relay::access::proxies::{Proxies, Proxy};
 use nodeglass_relay::access::trust::Trust;
 use nodeglass_relay::actions::{ActionService, Deps, JobControl};
 use nodeglass_relay::auth::authenticator::Authenticator;
+use nodeglass_relay::auth::tokens::Tokens;
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::event_loop::{EventLoop, Inputs, Options};
 use nodeglass_relay::fleet::Fleet;
@@ -179,6 +180,7 @@ impl Relay {
                 Key::new([7; LEN]),
                 Trust::new(Vec::new()),
                 self.shares.clone(),
+                Tokens::new(None),
             )),
             shares: self.shares.clone(),
             hosts: Arc::new(AllowedHosts::new(vec!["portal.example.org".to_owned()])),

@@ -1,0 +1,95 @@
+//! `relay token`: named, read-only tokens for the owner's own programs.
+
+use super::local_time::LocalTime;
+use super::owner_commands::Remote;
+use crate::api::{CreatedToken, NewToken, Timestamp, Token};
+use crate::clock::Clock;
+use crate::config::TokenCommand;
+use crate::report::aligned;
+use hyper::Method;
+
+const TOKENS: &str = "/api/v1/tokens";
+
+/// Executes a `relay token` command and returns what to print.
+///
+/// # Errors
+/// A complete sentence for the user.
+pub async fn token(relay: &Remote, command: TokenCommand) -> anyhow::Result<String> {
+    match command {
+        TokenCommand::Create { name, days } => {
+            let body = serde_json::to_string(&NewToken { name, days })?;
+            let created: CreatedToken = relay.json(Method::POST, TOKENS, body).await?;
+            Ok(created_text(&created))
+        }
+        TokenCommand::List { json } => {
+            let tokens: Vec<Token> = relay.json(Method::GET, TOKENS, String::new()).await?;
+            match json {
+                true => Ok(format!("{}\n", serde_json::to_string_pretty(&tokens)?)),
+                false => Ok(list(&tokens)),
+            }
+        }
+        TokenCommand::Revoke { name } => {
+            let answer = relay.request(Method::DELETE, &format!("{TOKENS}/{name}"), String::new()).await?;
+            Ok(String::from_utf8_lossy(&answer).into_owned())
+        }
+    }
+}
+
+fn created_text(created: &CreatedToken) -> String {
+    let CreatedToken { token, secret } = created;
+    let until = match token.expires_at {
+        Some(at) => format!("until {}", local(at)),
+        None => format!("until you run `relay token revoke {}`", token.name),
+    };
+    format!(
+        "{secret}\n\n\
+         Token {} reads everything that you see, changes nothing, and is valid {until}.\n\
+         It is not shown again. A program sends it as `Authorization: Bearer {}…`.\n",
+        token.name,
+        secret.chars().take(4).collect::<String>()
+    )
+}
+
+fn list(tokens: &[Token]) -> String {
+    if tokens.is_empty() {
+        return "no tokens; create one with `relay token create NAME`\n".to_owned();
+    }
+    let header = ["Name", "Created", "Expires", "Last used"].map(str::to_owned).to_vec();
+    let or = |at: Option<Timestamp>, none: &str| at.map_or_else(|| none.to_owned(), local);
+    let row = |token: &Token| {
+        vec![
+            token.name.clone(),
+            local(token.created_at),
+            or(token.expires_at, "never"),
+            or(token.last_used_at, "-"),
+        ]
+    };
+    let rows: Vec<_> = [header].into_iter().chain(tokens.iter().map(row)).collect();
+    aligned(&rows, 4)
+}
+
+fn local(at: Timestamp) -> String {
+    let now = LocalTime::of(Clock::wall_ms() / 1_000);
+    LocalTime::of(at.as_millis() / 1_000).seen_from(&now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_token_says_what_it_is_for_and_how_it_ends() {
+        let token = Token {
+            name: "grafana".into(),
+            created_at: Timestamp::from_millis(0),
+            expires_at: None,
+            last_used_at: None,
+        };
+        let text = created_text(&CreatedToken { token: token.clone(), secret: "abcdef.KEY".into() });
+        assert!(text.starts_with("abcdef.KEY\n") && text.contains("relay token revoke grafana"), "{text}");
+        // The secret is in one place only, for scripts that read the first line.
+        assert_eq!(text.matches("abcdef.KEY").count(), 1);
+        assert!(list(&[token]).contains("never"));
+        assert!(list(&[]).contains("relay token create"));
+    }
+}

@@ -1,0 +1,27 @@
+//! The command line of `relay token`.
+
+use clap::Subcommand;
+
+/// What to do with tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum TokenCommand {
+    /// Create a token and print its secret, once
+    Create {
+        /// Name: letters, digits, '.', '_' and '-'
+        name: String,
+        /// Lifetime in days [default: until it is revoked]
+        #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3_650))]
+        days: Option<u32>,
+    },
+    /// List the tokens that are valid
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke a token at once
+    Revoke {
+        /// Its name
+        name: String,
+    },
+}
