@@ -1,4 +1,5 @@
-//! Returns free memory to the system, which the allocator does by itself for the end of the heap only.
+//! Memory of this process: its size, and returning what is free, which the allocator does by itself for the end of the
+//! heap only.
 
 /// Returns free pages of all arenas to the system. Takes some ms if much is free.
 pub(crate) fn trim() {
@@ -10,15 +11,19 @@ pub(crate) fn trim() {
     }
 }
 
+/// Memory of this process in RAM, in bytes (`/proc/self/statm`, field 2).
+pub(crate) fn resident_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    Some(pages.saturating_mul(rustix::param::page_size() as u64))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Resident memory of this process, in bytes.
     fn resident() -> usize {
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-        let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
-        pages * rustix::param::page_size()
+        resident_bytes().unwrap() as usize
     }
 
     #[test]

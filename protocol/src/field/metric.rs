@@ -426,6 +426,10 @@ impl<F: Copy> Metric<F> {
 
     /// Converts a value in the field's unit to Prometheus' base unit.
     pub fn prometheus_value(&self, value: u64) -> f64 {
-        value as f64 * self.unit.base().1
+        match self.unit {
+            // A division is exact to the last digit that is shown.
+            Unit::Percent | Unit::Hundredth => value as f64 / 100.0,
+            unit => value as f64 * unit.base().1,
+        }
     }
 }

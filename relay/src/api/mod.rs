@@ -6,6 +6,7 @@
 
 mod gpu;
 mod job;
+pub mod metrics;
 mod node;
 mod process;
 mod readings;

@@ -10,7 +10,7 @@ use nodeglass_protocol::process::ProcessKind;
 use nodeglass_protocol::{Field, GpuField, GpuUuid, JobId, NodeName, Reading};
 
 /// Job 17 has the first of two GPUs of a node, and a process on it.
-fn picture() -> Picture {
+pub(super) fn picture() -> Picture {
     let name = NodeName::new("n1").unwrap();
     let mut node = NodePicture::new(name.clone());
     node.head.link = NodeLink::Live;

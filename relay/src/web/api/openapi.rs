@@ -1,7 +1,9 @@
 //! The description of the API: OpenAPI 3.1, generated from the handlers and types.
 
 use super::problem::Problem;
-use super::{audit, events, history, notes, owner, picture, reports, resources, shares, status, tokens};
+use super::{
+    audit, events, history, metrics, notes, owner, picture, reports, resources, shares, status, tokens,
+};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -31,7 +33,7 @@ use utoipa::{Modify, OpenApi};
         reports::report, reports::usage,
         notes::list, notes::add, notes::edit, notes::delete,
         shares::shares, shares::share, shares::share_link, shares::revoke, audit::audit, tokens::tokens, tokens::create, tokens::revoke, owner::retry, owner::tab_link,
-        status::status, status::ready,
+        status::status, status::ready, metrics::metrics,
     ),
     components(schemas(Problem)),
     security(("key" = [])),

@@ -1,14 +1,16 @@
 //! Jobs, nodes, GPUs and processes: lists with filters and field selection, and each by its identity.
 
-use super::caller::Caller;
+use super::caller::{Caller, Charge};
 use super::problem::Problem;
 use super::reply::{self, Page};
 use crate::api::{Fields, Gpu, Job, Node, Process, Snapshot};
+use crate::share::Viewer;
 use crate::web::WebState;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
+use nodeglass_protocol::Picture;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -160,11 +162,7 @@ pub(super) async fn from_snapshot<T: Serialize + Send + 'static>(
     make: impl FnOnce(Snapshot) -> Result<T, Problem> + Send + 'static,
 ) -> Result<Response, Response> {
     let (viewer, mut charge) = caller.begin(web).await?;
-    let Ok(Some((picture, spent))) = timeout(TIMEOUT, web.hub.everything(viewer)).await else {
-        return Err(Problem::shutting_down().into());
-    };
-    charge.restart();
-    charge.add(spent);
+    let picture = everything(web, viewer, &mut charge).await?;
     let wall_ahead_ms = web.about.wall_ahead_ms();
     let body = tokio::task::spawn_blocking(move || {
         let made = make(Snapshot::new(&picture, wall_ahead_ms))?;
@@ -173,6 +171,20 @@ pub(super) async fn from_snapshot<T: Serialize + Send + 'static>(
     let body = body.await.map_err(|_| Problem::shutting_down())??;
     charge.sends(body.len());
     Ok(reply::json(headers, body))
+}
+
+/// All that a viewer may see; the event loop's time is charged.
+pub(super) async fn everything(
+    web: &WebState,
+    viewer: Viewer,
+    charge: &mut Charge,
+) -> Result<Box<Picture>, Problem> {
+    let Ok(Some((picture, spent))) = timeout(TIMEOUT, web.hub.everything(viewer)).await else {
+        return Err(Problem::shutting_down());
+    };
+    charge.restart();
+    charge.add(spent);
+    Ok(picture)
 }
 
 /// Reduces items to the page and the fields that the query asks for.

@@ -1,0 +1,379 @@
+//! Prometheus metrics of a snapshot, in the text format 0.0.4.
+//!
+//! NVIDIA GPUs have dcgm-exporter's names where the meaning is identical ([`dcgm`]); everything else has names of the
+//! catalogue in base units. A reading without a value has no sample, and a node that is silent has none of its readings,
+//! so that Prometheus marks the series as stale instead of repeating an old value.
+
+mod dcgm;
+mod exposition;
+
+use super::{Gpu, GpuReadings, Job, Node, Process, Snapshot, Timestamp};
+use exposition::{Exposition, Kind, Labels};
+use nodeglass_protocol::field::ValueKind;
+use nodeglass_protocol::{Field, GpuField, HostField, JobField, ProcessField};
+use std::collections::{BTreeMap, HashMap};
+
+/// Content type of the response.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Parts of the metrics, selected like the collectors of node_exporter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collector {
+    /// GPUs.
+    Gpu,
+    /// Hosts and their connections.
+    Node,
+    /// Jobs.
+    Job,
+    /// Processes.
+    Process,
+    /// The relay itself.
+    Relay,
+}
+
+impl Collector {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Gpu, Self::Node, Self::Job, Self::Process, Self::Relay];
+
+    /// Its name in `collect[]`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gpu => "gpu",
+            Self::Node => "node",
+            Self::Job => "job",
+            Self::Process => "process",
+            Self::Relay => "relay",
+        }
+    }
+
+    /// The one with a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|collector| collector.name() == name)
+    }
+}
+
+/// What is known of the relay itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RelayMetrics {
+    /// Version and build.
+    pub version: String,
+    /// Build id.
+    pub build: String,
+    /// Connected pages.
+    pub viewers: u32,
+    /// CPU time used, in s.
+    pub cpu_s: f64,
+    /// Memory in RAM, in bytes.
+    pub rss_bytes: Option<u64>,
+    /// Frames that slow viewers missed.
+    pub coalesced: u64,
+    /// When SLURM last answered.
+    pub slurm_at: Option<Timestamp>,
+    /// When the relay started.
+    pub started_at: Option<Timestamp>,
+}
+
+/// The metrics of a snapshot and the relay, for the selected collectors.
+pub fn text(snapshot: &Snapshot, relay: &RelayMetrics, collectors: &[Collector]) -> String {
+    let mut out = Exposition::default();
+    let has = |collector| collectors.contains(&collector);
+    let users: HashMap<u32, &str> = snapshot.jobs.iter().map(|job| (job.id, job.user.as_str())).collect();
+    if has(Collector::Gpu) {
+        gpus(&mut out, snapshot, &users);
+    }
+    if has(Collector::Node) {
+        nodes(&mut out, &snapshot.nodes);
+    }
+    if has(Collector::Job) {
+        jobs(&mut out, snapshot, &users);
+    }
+    if has(Collector::Process) {
+        processes(&mut out, snapshot);
+    }
+    if has(Collector::Relay) {
+        relay_itself(&mut out, snapshot, relay);
+    }
+    out.finish()
+}
+
+/// A GPU whose readings are of this moment, with its labels.
+struct LabelledGpu<'a> {
+    gpu: &'a Gpu,
+    labels: Labels,
+    is_nvidia: bool,
+}
+
+fn gpus(out: &mut Exposition, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
+    let labelled =
+        |gpu| LabelledGpu { gpu, labels: gpu_labels(gpu, users), is_nvidia: gpu.vendor == "nvidia" };
+    let all: Vec<_> = snapshot.gpus.iter().map(labelled).collect();
+    let current: Vec<_> = all.iter().filter(|gpu| gpu.gpu.connection.is_current()).collect();
+    for field in GpuField::ALL {
+        let dcgm = dcgm::of(*field);
+        if let Some(dcgm) = dcgm {
+            out.family(dcgm.name, &field.metric().prometheus_help(), Kind::Gauge);
+            for one in current.iter().filter(|one| one.is_nvidia) {
+                out.sample(&one.labels, one.gpu.readings.value(*field).map(|value| dcgm.value(value)));
+            }
+        }
+        let rest = current.iter().filter(|one| dcgm.is_none() || !one.is_nvidia);
+        family_of(out, *field);
+        rest.for_each(|one| out.sample(&one.labels, base_value(*field, one.gpu.readings.value(*field))));
+    }
+    out.family("DCGM_FI_DEV_FB_FREE", "Device memory that is free, in MiB.", Kind::Gauge);
+    for one in current.iter().filter(|one| one.is_nvidia) {
+        out.sample(&one.labels, dcgm::free_mib(&one.gpu.readings));
+    }
+    health(out, &current);
+    out.family("nodeglass_gpu_up", "Whether the GPU can be read.", Kind::Gauge);
+    for one in &all {
+        let is_up = one.gpu.connection.is_current() && one.gpu.fault.is_none();
+        out.sample(&one.labels, Some(f64::from(u8::from(is_up))));
+    }
+    last_xids(out, snapshot, &current);
+}
+
+/// Health of GPUs: counters that dcgm-exporter names against Prometheus' conventions have our names.
+fn health(out: &mut Exposition, current: &[&LabelledGpu<'_>]) {
+    type Value = fn(&super::Health) -> Option<u64>;
+    let families: [(&str, &str, Kind, Value); 9] = [
+        (
+            "nodeglass_gpu_pcie_replays_total",
+            "PCIe replays since the driver was loaded.",
+            Kind::Counter,
+            |health| health.pcie.replays,
+        ),
+        ("DCGM_FI_DEV_PCIE_LINK_GEN", "Current PCIe generation.", Kind::Gauge, |health| {
+            health.pcie.generation
+        }),
+        ("DCGM_FI_DEV_PCIE_LINK_WIDTH", "Current PCIe link width in lanes.", Kind::Gauge, |health| {
+            health.pcie.width
+        }),
+        (
+            "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
+            "Rows remapped for correctable errors.",
+            Kind::Gauge,
+            |health| health.remapped_corrected,
+        ),
+        (
+            "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+            "Rows remapped for uncorrectable errors.",
+            Kind::Gauge,
+            |health| health.remapped_uncorrected,
+        ),
+        ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed.", Kind::Gauge, |health| {
+            health.remap_failed.map(u64::from)
+        }),
+        ("DCGM_FI_DEV_ROW_REMAP_PENDING", "Whether a remapping is pending a reset.", Kind::Gauge, |health| {
+            health.remap_pending.map(u64::from)
+        }),
+        ("nodeglass_gpu_nvlinks_up", "NVLinks that are up.", Kind::Gauge, |health| {
+            let known = health.nvlinks.iter().any(|link| link.up.is_some());
+            known.then(|| health.nvlinks.iter().filter(|link| link.up == Some(true)).count() as u64)
+        }),
+        ("nodeglass_gpu_nvlinks_down", "NVLinks that are down.", Kind::Gauge, |health| {
+            let known = health.nvlinks.iter().any(|link| link.up.is_some());
+            known.then(|| health.nvlinks.iter().filter(|link| link.up == Some(false)).count() as u64)
+        }),
+    ];
+    for (name, help, kind, value) in families {
+        out.family(name, help, kind);
+        for one in current {
+            out.sample(&one.labels, value(&one.gpu.health).map(|value| value as f64));
+        }
+    }
+}
+
+/// The last Xid error of each GPU, as dcgm-exporter has it: 0 if there was none.
+fn last_xids(out: &mut Exposition, snapshot: &Snapshot, current: &[&LabelledGpu<'_>]) {
+    let events = snapshot.nodes.iter().flat_map(|node| &node.events);
+    let last: HashMap<&str, u64> =
+        events.filter_map(|event| Some((event.gpu.as_deref()?, event.xid?))).collect();
+    out.family("DCGM_FI_DEV_XID_ERRORS", "Number of the last Xid error; 0 if there was none.", Kind::Gauge);
+    for one in current.iter().filter(|one| one.is_nvidia) {
+        out.sample(&one.labels, Some(last.get(one.gpu.uuid.as_str()).copied().unwrap_or(0) as f64));
+    }
+}
+
+fn nodes<'a>(out: &mut Exposition, nodes: &'a [Node]) {
+    let labelled = |node: &'a Node| (node, Labels::new(&[("node", &node.name)]));
+    let all: Vec<(&'a Node, Labels)> = nodes.iter().map(labelled).collect();
+    out.family("nodeglass_node_up", "Whether samples of the node arrive.", Kind::Gauge);
+    for (node, labels) in &all {
+        out.sample(labels, Some(f64::from(u8::from(node.connection.is_current()))));
+    }
+    out.family("nodeglass_node_last_sample_timestamp_seconds", "Time of the newest sample.", Kind::Gauge);
+    for (node, labels) in &all {
+        out.sample(labels, node.sampled_at.map(seconds));
+    }
+    for field in HostField::ALL {
+        family_of(out, *field);
+        for (node, labels) in all.iter().filter(|(node, _)| node.connection.is_current()) {
+            out.sample(labels, base_value(*field, node.readings.value(*field)));
+        }
+    }
+}
+
+fn jobs(out: &mut Exposition, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
+    let active: Vec<(&Job, Labels)> = snapshot
+        .jobs
+        .iter()
+        .filter(|job| job.ended_at.is_none() && (job.is_active || job.state == "PENDING"))
+        .map(|job| (job, Labels::new(&[("job", &job.id.to_string()), ("user", &job.user)])))
+        .collect();
+    out.family("nodeglass_job_info", "Jobs that run or wait, always 1.", Kind::Gauge);
+    for (job, _) in &active {
+        let labels = Labels::new(&[
+            ("job", &job.id.to_string()),
+            ("user", &job.user),
+            ("label", &job.label),
+            ("name", &job.name),
+            ("account", job.account.as_deref().unwrap_or_default()),
+            ("partition", &job.partition),
+            ("state", &job.state),
+        ]);
+        out.sample(&labels, Some(1.0));
+    }
+    type Value = fn(&Job) -> Option<f64>;
+    let families: [(&str, &str, Value); 5] = [
+        ("nodeglass_job_gpus", "GPUs allocated or requested.", |job| job.gpu_count.map(f64::from)),
+        ("nodeglass_job_nodes", "Nodes allocated or requested.", |job| Some(f64::from(job.node_count))),
+        ("nodeglass_job_submit_timestamp_seconds", "Submit time.", |job| job.submitted_at.map(seconds)),
+        ("nodeglass_job_start_timestamp_seconds", "Start time of a running job.", |job| {
+            job.started_at.filter(|_| job.is_active).map(seconds)
+        }),
+        ("nodeglass_job_time_limit_seconds", "Time limit.", |job| job.time_limit_s.map(|s| s as f64)),
+    ];
+    for (name, help, value) in families {
+        out.family(name, help, Kind::Gauge);
+        active.iter().for_each(|(job, labels)| out.sample(labels, value(job)));
+    }
+    let current = snapshot.nodes.iter().filter(|node| node.connection.is_current());
+    let usages: Vec<_> = current
+        .flat_map(|node| node.jobs.iter().map(move |usage| (node, usage)))
+        .map(|(node, usage)| {
+            let user = users.get(&usage.job).copied().unwrap_or_default();
+            let labels =
+                [("job", usage.job.to_string()), ("user", user.to_owned()), ("node", node.name.clone())];
+            let labels = labels.each_ref().map(|(name, value)| (*name, value.as_str()));
+            (usage, Labels::new(&labels))
+        })
+        .collect();
+    for field in JobField::ALL {
+        family_of(out, *field);
+        usages.iter().for_each(|(usage, labels)| {
+            out.sample(labels, base_value(*field, usage.readings.value(*field)));
+        });
+    }
+}
+
+fn processes(out: &mut Exposition, snapshot: &Snapshot) {
+    let current: HashMap<&str, bool> =
+        snapshot.nodes.iter().map(|node| (node.name.as_str(), node.connection.is_current())).collect();
+    let shown = snapshot.processes.iter().filter(|process| current.get(process.node.as_str()) == Some(&true));
+    let all: Vec<(&Process, Labels)> = shown.map(|process| (process, process_labels(process))).collect();
+    for field in ProcessField::ALL {
+        family_of(out, *field);
+        all.iter().for_each(|(process, labels)| {
+            out.sample(labels, base_value(*field, process.readings.value(*field)));
+        });
+    }
+}
+
+fn relay_itself(out: &mut Exposition, snapshot: &Snapshot, relay: &RelayMetrics) {
+    let none = Labels::new(&[]);
+    let mut one = |name, help: &str, kind, labels: &Labels, value| {
+        out.family(name, help, kind);
+        out.sample(labels, value);
+    };
+    let build = Labels::new(&[("version", &relay.version), ("build", &relay.build)]);
+    one("nodeglass_build_info", "Version of the relay, always 1.", Kind::Gauge, &build, Some(1.0));
+    one("nodeglass_relay_viewers", "Connected pages.", Kind::Gauge, &none, Some(f64::from(relay.viewers)));
+    one(
+        "nodeglass_relay_coalesced_frames_total",
+        "Frames that slow viewers missed.",
+        Kind::Counter,
+        &none,
+        Some(relay.coalesced as f64),
+    );
+    one(
+        "nodeglass_relay_slurm_last_success_timestamp_seconds",
+        "Time of the last job list of SLURM.",
+        Kind::Gauge,
+        &none,
+        relay.slurm_at.map(seconds),
+    );
+    one("process_cpu_seconds_total", "CPU time of the relay.", Kind::Counter, &none, Some(relay.cpu_s));
+    one(
+        "process_resident_memory_bytes",
+        "Memory of the relay in RAM.",
+        Kind::Gauge,
+        &none,
+        relay.rss_bytes.map(|bytes| bytes as f64),
+    );
+    one(
+        "process_start_time_seconds",
+        "Start time of the relay.",
+        Kind::Gauge,
+        &none,
+        relay.started_at.map(seconds),
+    );
+    let mut states: BTreeMap<&str, u32> = BTreeMap::new();
+    snapshot.nodes.iter().for_each(|node| *states.entry(node.connection.name()).or_default() += 1);
+    out.family("nodeglass_relay_nodes", "Nodes by the state of their connection.", Kind::Gauge);
+    for (state, count) in states {
+        out.sample(&Labels::new(&[("state", state)]), Some(f64::from(count)));
+    }
+}
+
+/// The labels of a GPU. Several jobs share a GPU through shards or MPS; their ids are separated by commas.
+fn gpu_labels(gpu: &Gpu, users: &HashMap<u32, &str>) -> Labels {
+    let jobs: Vec<String> = gpu.jobs.iter().map(|job| job.job.to_string()).collect();
+    let mut names: Vec<&str> = gpu.jobs.iter().filter_map(|job| users.get(&job.job).copied()).collect();
+    names.dedup();
+    let profile = gpu.mig.as_ref().and_then(|mig| mig.profile.as_deref());
+    let index = gpu.index.to_string();
+    let (jobs, names) = (jobs.join(","), names.join(","));
+    let mut labels = vec![
+        ("job", jobs.as_str()),
+        ("user", &names),
+        ("node", &gpu.node),
+        ("gpu", &index),
+        ("uuid", &gpu.uuid),
+        ("model", gpu.name.as_deref().unwrap_or_default()),
+    ];
+    labels.extend(profile.map(|profile| ("mig_profile", profile)));
+    Labels::new(&labels)
+}
+
+fn process_labels(process: &Process) -> Labels {
+    let or_empty = |value: Option<u32>| value.map_or_else(String::new, |value| value.to_string());
+    let (job, gpu, pid) = (or_empty(process.job), or_empty(process.gpu_index), process.pid.to_string());
+    Labels::new(&[
+        ("job", &job),
+        ("user", process.user.as_deref().unwrap_or_default()),
+        ("node", &process.node),
+        ("gpu", &gpu),
+        ("uuid", &process.gpu),
+        ("pid", &pid),
+        ("command", process.command.as_deref().unwrap_or_default()),
+    ])
+}
+
+/// Starts the family of a metric of the catalogue.
+fn family_of<F: Field>(out: &mut Exposition, field: F) {
+    let metric = field.metric();
+    let kind = if metric.kind == ValueKind::Counter { Kind::Counter } else { Kind::Gauge };
+    out.family(&metric.prometheus_name(F::ROW_KIND), &metric.prometheus_help(), kind);
+}
+
+fn base_value<F: Field>(field: F, value: Option<u64>) -> Option<f64> {
+    value.map(|value| field.metric().prometheus_value(value))
+}
+
+fn seconds(at: Timestamp) -> f64 {
+    at.as_millis() as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Metrics of a snapshot.
+
+use super::*;
+use crate::api::ConnectionState;
+use crate::api::tests::picture;
+use nodeglass_protocol::Vendor;
+
+fn snapshot(change: impl FnOnce(&mut nodeglass_protocol::Picture)) -> Snapshot {
+    let mut picture = picture();
+    for gpu in &mut picture.nodes[0].gpus {
+        gpu.facts.vendor = Vendor::Nvidia;
+    }
+    change(&mut picture);
+    Snapshot::new(&picture, 0)
+}
+
+fn all(snapshot: &Snapshot) -> String {
+    text(snapshot, &RelayMetrics::default(), &Collector::ALL)
+}
+
+#[test]
+fn a_gpu_of_nvidia_has_the_names_of_dcgm_and_others_have_ours() {
+    let nvidia = all(&snapshot(|_| ()));
+    let labels = "{job=\"17\",user=\"alice\",node=\"n1\",gpu=\"0\",uuid=\"GPU-0\"}";
+    assert!(nvidia.contains(&format!("DCGM_FI_DEV_GPU_UTIL{labels} 90\n")), "{nvidia}");
+    assert!(
+        nvidia.contains("DCGM_FI_DEV_POWER_USAGE{node=\"n1\",gpu=\"1\",uuid=\"GPU-1\"} 300\n"),
+        "{nvidia}"
+    );
+    assert!(!nvidia.contains("nodeglass_gpu_power_watts"));
+    let amd = all(&snapshot(|picture| {
+        picture.nodes[0].gpus.iter_mut().for_each(|gpu| gpu.facts.vendor = Vendor::Amd);
+    }));
+    assert!(amd.contains(&format!("nodeglass_gpu_util_ratio{labels} 0.9\n")), "{amd}");
+    assert!(!amd.contains("DCGM_FI_DEV_GPU_UTIL"), "{amd}");
+}
+
+#[test]
+fn what_is_not_known_has_no_sample_and_a_silent_node_no_readings() {
+    let live = all(&snapshot(|_| ()));
+    assert!(!live.contains("DCGM_FI_DEV_FB_USED"), "{live}");
+    assert!(live.contains("DCGM_FI_DEV_XID_ERRORS"), "{live}");
+    let silent = snapshot(|picture| picture.nodes[0].head.link = nodeglass_protocol::picture::Link::Silent);
+    assert_eq!(silent.nodes[0].connection, ConnectionState::Silent);
+    let silent = all(&silent);
+    assert!(!silent.contains("DCGM_") && !silent.contains("nodeglass_process"), "{silent}");
+    assert!(silent.contains("nodeglass_node_up{node=\"n1\"} 0\n"), "{silent}");
+    assert!(
+        silent.contains("nodeglass_gpu_up{")
+            && silent.contains("nodeglass_relay_nodes{state=\"silent\"} 1\n")
+    );
+}
+
+#[test]
+fn series_of_a_job_end_with_it() {
+    let ended = all(&snapshot(|picture| {
+        let job = &mut picture.jobs[0];
+        job.state = nodeglass_protocol::job::JobState::Ended("COMPLETED".into());
+        job.ended = Some(1);
+    }));
+    assert!(all(&snapshot(|_| ())).contains("nodeglass_job_info{job=\"17\""));
+    assert!(!ended.contains("nodeglass_job_info"), "{ended}");
+}
+
+#[test]
+fn collectors_are_selected_by_name() {
+    let only = text(&snapshot(|_| ()), &RelayMetrics::default(), &[Collector::Relay]);
+    assert!(
+        only.contains("nodeglass_build_info") && !only.contains("DCGM") && !only.contains("nodeglass_job")
+    );
+    for collector in Collector::ALL {
+        assert_eq!(Collector::from_name(collector.name()), Some(collector));
+    }
+    assert_eq!(Collector::from_name("gpus"), None);
+}
+
+/// dcgm-exporter has one meaning per name, and so have we.
+#[test]
+fn no_two_readings_have_one_name() {
+    let mut names: Vec<_> = GpuField::ALL.iter().filter_map(|field| Some(dcgm::of(*field)?.name)).collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
