@@ -32,5 +32,5 @@ schema_of! {
         .max_length(Some(ShareId::MAX_BYTES))
         .pattern(Some("^[a-z0-9]+$"));
     JobId => ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(u32::MAX));
-    NoteId => ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
+    NoteId => ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some((1_u64 << 53) - 1));
 }

@@ -9,6 +9,7 @@ mod other_users;
 mod peers;
 mod plain_hosts;
 mod portable;
+mod programs;
 mod recording;
 mod relay;
 mod soak;

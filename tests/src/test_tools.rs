@@ -9,6 +9,11 @@ pub fn peers() -> Option<PathBuf> {
     tool("NODEGLASS_PEERS", "nvitop and gpustat")
 }
 
+/// The `schemathesis` program, or skips the test.
+pub fn schemathesis() -> Option<PathBuf> {
+    tool("NODEGLASS_SCHEMATHESIS", "schemathesis")
+}
+
 /// The axe-core script, or skips the test.
 pub fn axe() -> Option<PathBuf> {
     tool("NODEGLASS_AXE", "axe-core")

@@ -29,6 +29,7 @@ const FOR_TESTING: &[&str] = &[
     "python3",
     "python3-venv",
     "valgrind",
+    "prometheus",
 ];
 const FOR_BUILDING: &[&str] = &["libssl-dev", "pkg-config"];
 
@@ -89,6 +90,8 @@ pub(crate) fn for_testing() -> Result<()> {
         "chromedriver",
         "nginx",
         "valgrind",
+        "prometheus",
+        "promtool",
     ];
     let missing: Vec<_> = programs.into_iter().filter(|program| which(program).is_none()).collect();
     if !missing.is_empty() {

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 /// Monitors to compare readings and costs with: nvitop, gpustat, nvnodetop, and gpustat-web's renderer.
 const PEERS: Pinned = Pinned { name: "peers", shown_by: "bin/nvnodetop" };
+/// Checks the description of the HTTP API against a running relay.
+const SCHEMATHESIS: Pinned = Pinned { name: "schemathesis", shown_by: "bin/schemathesis" };
 /// Deque's accessibility rules.
 const AXE: Pinned = Pinned { name: "axe-core", shown_by: "node_modules/axe-core/axe.min.js" };
 
@@ -22,6 +24,7 @@ pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>> {
     if which("python3").is_some() {
         found.push(("NODEGLASS_DENY", deny::program(&home)?));
         found.push(("NODEGLASS_PEERS", PEERS.by_pip(&home)?.join("bin")));
+        found.push(("NODEGLASS_SCHEMATHESIS", SCHEMATHESIS.by_pip(&home)?.join(SCHEMATHESIS.shown_by)));
         found.push(("NODEGLASS_PORTABLE_PROBES", dist::probes_for_tests()?));
     }
     if which("npm").is_some() {

@@ -1,4 +1,4 @@
-//! Tokens as resources.
+//! Tokens, as programs read and create them.
 
 use super::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! `/metrics` for Prometheus.
+//! The metrics for Prometheus, at /metrics.
 
 use super::Problem;
 use super::caller::Caller;

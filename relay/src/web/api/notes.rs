@@ -66,7 +66,7 @@ pub async fn add(
 
 /// Changes the text or the time of a note; responds with the note.
 #[utoipa::path(patch, path = "/api/v1/notes/{id}", tag = "notes", operation_id = "edit_note", request_body = NoteEdit,
-    params(("id" = u64, Path, description = "Id of the note")), responses((status = 200, body = SavedNote)))]
+    params(("id" = inline(NoteId), Path, description = "Id of the note")), responses((status = 200, body = SavedNote)))]
 pub async fn edit(
     State(web): State<WebState>,
     _: Owner,
@@ -80,7 +80,7 @@ pub async fn edit(
 
 /// Deletes a note.
 #[utoipa::path(delete, path = "/api/v1/notes/{id}", tag = "notes", operation_id = "delete_note",
-    params(("id" = u64, Path, description = "Id of the note")),
+    params(("id" = inline(NoteId), Path, description = "Id of the note")),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub async fn delete(
     State(web): State<WebState>,

@@ -30,7 +30,7 @@ pub async fn share(
 
 /// The link of an open share, which contains its key.
 #[utoipa::path(get, path = "/api/v1/shares/{id}", tag = "owner", operation_id = "share_link",
-    params(("id" = String, Path, description = "Id of the share")),
+    params(("id" = inline(ShareId), Path, description = "Id of the share")),
     responses((status = 200, body = ShareLink)))]
 pub async fn share_link(
     State(web): State<WebState>,
@@ -42,7 +42,7 @@ pub async fn share_link(
 
 /// Revokes a share.
 #[utoipa::path(delete, path = "/api/v1/shares/{id}", tag = "owner", operation_id = "revoke_share",
-    params(("id" = String, Path, description = "Id of the share")),
+    params(("id" = inline(ShareId), Path, description = "Id of the share")),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub async fn revoke(
     State(web): State<WebState>,

@@ -1,0 +1,237 @@
+//! What programs use: the HTTP API by its own description, and the metrics as Prometheus and Grafana read them.
+
+use anyhow::{Context, Result, bail, ensure};
+use nodeglass_tests::process::Process;
+use nodeglass_tests::relay::TestRelay;
+use nodeglass_tests::{TIMEOUT, http, skip, test_tools};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The dashboard that is delivered.
+const DASHBOARD: &str = include_str!("../../docs/grafana/nodeglass.json");
+/// Interval of scrapes; a rate needs two.
+const SCRAPE_S: u64 = 1;
+
+/// Creates a token with the command; returns its secret.
+fn token(relay: &TestRelay, name: &str) -> Result<String> {
+    let printed = relay.run(&["token", "create", name])?;
+    Ok(printed.lines().next().context("a secret")?.to_owned())
+}
+
+fn get(relay: &TestRelay, path: &str, secret: &str) -> Result<http::Reply> {
+    http::get(&relay.link().authority, path, &[("Authorization", &format!("Bearer {secret}"))])
+}
+
+/// Waits until the demo's nodes are read.
+fn settled(relay: &TestRelay, secret: &str) -> Result<Value> {
+    let start = Instant::now();
+    loop {
+        let reply = get(relay, "/api/v1/snapshot", secret)?;
+        ensure!(reply.status == 200, "{reply:?}");
+        let snapshot: Value = serde_json::from_str(&reply.body)?;
+        let nodes = snapshot["nodes"].as_array().context("nodes")?;
+        let is_read = |node: &Value| node["connection"] != "waiting" && node["connection"] != "connecting";
+        if nodes.len() > 10 && nodes.iter().all(is_read) {
+            return Ok(snapshot);
+        }
+        ensure!(start.elapsed() < TIMEOUT, "the nodes are not read: {}", reply.body);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn schemathesis_finds_nothing_against_a_running_relay() -> Result<()> {
+    let Some(schemathesis) = test_tools::schemathesis() else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    settled(&relay, &relay.link().key.reveal())?;
+    let output = Command::new(schemathesis)
+        .arg("run")
+        .arg(relay.link().path("/api/v1/openapi.json"))
+        .args(["--header", &format!("Authorization: Bearer {}", relay.link().key.reveal())])
+        // A stream of events never ends.
+        .args(["--exclude-path", "/api/v1/events"])
+        // Requests without a key are refused for a while after the tenth, as they should be; other tests see to them.
+        // Free texts such as `fields` and `from` have a grammar that a schema cannot state.
+        .args(["--exclude-checks", "ignored_auth,missing_required_header,positive_data_acceptance"])
+        .args(["--max-examples", "20", "--seed", "1", "--workers", "2", "--no-color"])
+        .current_dir(relay.home())
+        .stdin(Stdio::null())
+        .output()?;
+    let report = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "{report}");
+    ensure!(report.contains("Fuzzing") && report.contains("Stateful"), "phases are missing: {report}");
+    ensure!(
+        relay.output().text().lines().all(|line| !line.contains("panicked")),
+        "{}",
+        relay.output().text()
+    );
+    Ok(())
+}
+
+#[test]
+fn the_api_of_a_running_cluster_is_consistent() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let secret = token(&relay, "script")?;
+    let snapshot = settled(&relay, &secret)?;
+    let list = |name: &str| snapshot[name].as_array().cloned().unwrap_or_default();
+    let (jobs, nodes, gpus, processes) = (list("jobs"), list("nodes"), list("gpus"), list("processes"));
+    ensure!(jobs.len() > 5 && gpus.len() > 50 && processes.len() > 50, "the demo is larger than that");
+    let uuids: Vec<&str> = gpus.iter().filter_map(|gpu| gpu["uuid"].as_str()).collect();
+    for job in &jobs {
+        for gpu in job["gpus"].as_array().context("GPUs")? {
+            ensure!(uuids.contains(&gpu.as_str().unwrap_or_default()), "{gpu} of {}", job["id"]);
+        }
+    }
+    for node in &nodes {
+        let of_node = gpus.iter().filter(|gpu| gpu["node"] == node["name"]).count();
+        ensure!(node["gpus"].as_array().is_some_and(|gpus| gpus.len() == of_node), "{node}");
+    }
+    // A pretraining job on 64 GPUs, each with its processes, at work.
+    let large = jobs.iter().find(|job| job["gpu_count"] == 64).context("the large job")?;
+    ensure!(large["gpus"].as_array().is_some_and(|gpus| gpus.len() == 64), "{large}");
+    ensure!(large["totals"]["util_pct"].as_f64().is_some_and(|pct| pct > 10.0), "{large}");
+    let path = format!("/api/v1/gpus?job={}&fields=uuid,readings.power_w&limit=3", large["id"]);
+    let few: Value = serde_json::from_str(&get(&relay, &path, &secret)?.body)?;
+    ensure!(few["total"] == 64 && few["gpus"].as_array().is_some_and(|gpus| gpus.len() == 3), "{few}");
+    ensure!(few["gpus"][0]["readings"]["power_w"].is_u64(), "{few}");
+    let path = format!("/api/v1/history?job={}&metric=util_pct&from=10m&step=10s", large["id"]);
+    let history: Value = serde_json::from_str(&get(&relay, &path, &secret)?.body)?;
+    let series = history["series"].as_array().context("series")?;
+    ensure!(series.len() == 64, "{} series", series.len());
+    for one in series {
+        let steps = history["steps"].as_u64().context("steps")? as usize;
+        ensure!(one["mean"].as_array().is_some_and(|means| means.len() == steps), "{one}");
+    }
+    Ok(())
+}
+
+/// A Prometheus that scrapes a relay; ended with it.
+struct Prometheus {
+    process: Process,
+    authority: String,
+}
+
+impl Prometheus {
+    fn start(folder: &Path, relay: &TestRelay, secret: &str) -> Result<Self> {
+        fs::write(folder.join("secret"), secret)?;
+        let config = format!(
+            "scrape_configs:\n- job_name: nodeglass\n  honor_labels: true\n  scrape_interval: {SCRAPE_S}s\n  \
+             authorization:\n    credentials_file: {}\n  static_configs:\n  - targets: ['{}']\n",
+            folder.join("secret").display(),
+            relay.link().authority
+        );
+        fs::write(folder.join("prometheus.yml"), config)?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let authority = format!("127.0.0.1:{port}");
+        let mut command = Command::new("prometheus");
+        command.current_dir(folder).args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"]);
+        command.arg(format!("--web.listen-address={authority}"));
+        let process = Process::start(&mut command)?;
+        Ok(Self { process, authority })
+    }
+
+    /// The result of an instant query.
+    fn query(&self, query: &str) -> Result<Vec<Value>> {
+        let encoded = query.bytes().fold(String::new(), |mut encoded, byte| {
+            let _ = write!(encoded, "%{byte:02X}");
+            encoded
+        });
+        let reply = http::get(&self.authority, &format!("/api/v1/query?query={encoded}"), &[])?;
+        let answer: Value =
+            serde_json::from_str(&reply.body).with_context(|| format!("{query}: {reply:?}"))?;
+        ensure!(answer["status"] == "success", "{query}: {answer}");
+        Ok(answer["data"]["result"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// Waits until a query has a result.
+    fn wait_for(&self, query: &str) -> Result<Vec<Value>> {
+        let start = Instant::now();
+        loop {
+            match self.query(query) {
+                Ok(result) if !result.is_empty() => return Ok(result),
+                Err(error) if start.elapsed() > TIMEOUT => {
+                    return Err(error.context(self.process.output().text()));
+                }
+                _ if start.elapsed() > TIMEOUT => bail!("no result: {query}"),
+                _ => std::thread::sleep(Duration::from_millis(200)),
+            }
+        }
+    }
+}
+
+/// The queries of the dashboard's panels, with its variables set to everything.
+fn dashboard_queries() -> Result<Vec<(String, String)>> {
+    let dashboard: Value = serde_json::from_str(DASHBOARD)?;
+    let mut queries = Vec::new();
+    for panel in dashboard["panels"].as_array().context("panels")? {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let query = target["expr"].as_str().context("a query")?;
+            let query = ["$job", "$user", "$node"]
+                .iter()
+                .fold(query.to_owned(), |query, name| query.replace(name, ".*"));
+            let query = query.replace("$__rate_interval", "30s");
+            ensure!(!query.contains('$'), "an unknown variable: {query}");
+            queries.push((panel["title"].as_str().unwrap_or_default().to_owned(), query));
+        }
+    }
+    Ok(queries)
+}
+
+#[test]
+fn prometheus_scrapes_the_relay_and_each_panel_of_the_dashboard_has_data() -> Result<()> {
+    if Command::new("prometheus").arg("--version").output().is_err() {
+        skip::skip("prometheus is not installed");
+        return Ok(());
+    }
+    let relay = TestRelay::demo()?;
+    let secret = token(&relay, "prometheus")?;
+    settled(&relay, &secret)?;
+    let folder = tempfile::tempdir()?;
+    let prometheus = Prometheus::start(folder.path(), &relay, &secret)?;
+    let up = prometheus.wait_for("up == 1")?;
+    ensure!(up[0]["metric"]["job"] == "nodeglass", "{up:?}");
+    // Rates need a second scrape.
+    prometheus.wait_for("count_over_time(nodeglass_build_info[1m]) > 3")?;
+    let queries = dashboard_queries()?;
+    ensure!(queries.len() > 15, "the dashboard has more panels");
+    for (panel, query) in queries {
+        ensure!(!prometheus.query(&query)?.is_empty(), "the panel {panel:?} is empty: {query}");
+    }
+    // The labels of a GPU are those of the API.
+    let large = prometheus.query("count by (job, user) (DCGM_FI_DEV_GPU_UTIL{job=\"48213\"})")?;
+    ensure!(large.len() == 1 && large[0]["value"][1] == "64", "{large:?}");
+    // A revoked token ends the scrapes.
+    relay.run(&["token", "revoke", "prometheus"])?;
+    prometheus.wait_for("up == 0")?;
+    Ok(())
+}
+
+#[test]
+fn promtool_has_no_complaint_about_the_metrics() -> Result<()> {
+    if Command::new("promtool").arg("--version").output().is_err() {
+        skip::skip("promtool is not installed");
+        return Ok(());
+    }
+    let relay = TestRelay::demo()?;
+    let secret = token(&relay, "check")?;
+    settled(&relay, &secret)?;
+    let reply = get(&relay, "/metrics", &secret)?;
+    ensure!(reply.status == 200 && reply.body.contains("DCGM_FI_DEV_GPU_UTIL"), "{}", reply.head);
+    let mut check = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    check.stdin.take().context("its input")?.write_all(reply.body.as_bytes())?;
+    let output = check.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success() && said.trim().is_empty(), "{said}");
+    Ok(())
+}
