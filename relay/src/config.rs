@@ -12,6 +12,7 @@ mod record;
 mod reports;
 mod requested;
 mod share;
+mod top;
 mod unknown;
 mod value;
 
@@ -23,6 +24,7 @@ pub use reports::{AuditForm, AuditOrder, Days, ExportForm, HistoryOrder, ReportF
 pub(crate) use requested::whose;
 pub use requested::{Difference, Requested};
 pub use share::{ShareArgs, ShareCommand, ShareOrder};
+pub use top::{ColorChoice, TopOrder};
 pub use unknown::{Unknown, stop_hint};
 pub use value::{LauncherChoice, Script, Watch, Who};
 
@@ -466,6 +468,13 @@ impl Effective {
             (false, true) => self.values.concat(),
             (false, false) => quoted.first().cloned().unwrap_or_else(|| "\"\"".to_owned()),
         }
+    }
+
+    /// Whether this command line sets it, and it says what to watch or how.
+    fn chooses_watch(&self) -> bool {
+        let headings = [WATCH, NODES];
+        self.source == Source::Flag
+            && self.setting.get_help_heading().is_some_and(|name| headings.contains(&name))
     }
 
     /// Whether it may have several values.
