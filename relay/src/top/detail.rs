@@ -25,7 +25,10 @@ pub fn lines(detail: &ProcessDetail) -> Vec<String> {
     fact("directory", shown(&detail.cwd, ToString::to_string));
     fact("executable", shown(&detail.exe, ToString::to_string));
     fact("cgroup", shown(&detail.cgroup, ToString::to_string));
-    fact("waits in", shown(&detail.wait_channel, ToString::to_string));
+    // The kernel writes 0 for a process that does not wait.
+    let waits =
+        Some(&detail.wait_channel).filter(|channel| channel.value().is_none_or(|name| name.as_str() != "0"));
+    fact("waits in", waits.and_then(|channel| shown(channel, ToString::to_string)));
     fact("open files", shown(&detail.open_files, |count| text::grouped(*count)));
     fact("read", shown(&detail.read_bytes, |bytes| format!("{} GiB", text::gib(*bytes))));
     fact("written", shown(&detail.written_bytes, |bytes| format!("{} GiB", text::gib(*bytes))));

@@ -22,40 +22,31 @@ pub enum Command {
     Request(Request),
 }
 
-/// The keys, for the help: section, keys, what they do.
-pub const HELP: &[(&str, &[(&str, &str)])] = &[
-    (
-        "Move",
-        &[
-            ("↑ ↓ · k j", "row above, below"),
-            ("PgUp PgDn · [ ]", "page above, below"),
-            ("Home End · g G", "first, last row"),
-            ("Tab · Shift Tab", "next, previous pane"),
-            ("Enter · → · l", "open: job, node, GPU; details of a process"),
-            ("Esc · ←", "back"),
-            ("a", "all jobs"),
-        ],
-    ),
-    (
-        "List",
-        &[
-            ("/", "filter the pane; Esc clears"),
-            ("o + letter", "sort processes: n node and GPU, p pid, u user, g GPU memory, s SM time,"),
-            ("", "b memory bandwidth, c CPU, m host memory, t time, r rank; capital: reversed"),
-            (", .", "previous, next order"),
-            ("r · O", "reverse the order"),
-            ("t", "processes as a tree"),
-        ],
-    ),
-    (
-        "Act",
-        &[
-            ("e", "environment of the process"),
-            ("I T K", "SIGINT, SIGTERM, SIGKILL to your process, after confirmation"),
-            ("R", "retry nodes that cannot be reached, and SLURM"),
-        ],
-    ),
-    ("Other", &[("? · h · F1", "this help"), ("Ctrl Z", "suspend"), ("q · Ctrl C", "quit")]),
+/// The keys, for the help, in groups: keys, and what they do.
+pub const HELP: &[&[(&str, &str)]] = &[
+    &[
+        ("↑ ↓ · k j", "row above, below"),
+        ("PgUp PgDn · [ ]", "page above, below"),
+        ("Home End · g G", "first, last row"),
+        ("Tab · Shift Tab", "next, previous pane"),
+        ("Enter · → · l", "open: job, node, GPU; details of a process"),
+        ("Esc · ←", "back"),
+        ("a", "all jobs"),
+    ],
+    &[
+        ("/", "filter the pane; Esc clears"),
+        ("o + letter", "sort processes: n node and GPU, p pid, u user,"),
+        ("", "g GPU memory, s SM time, b memory bandwidth, c CPU,"),
+        ("", "m host memory, t time, r rank; capital: reversed"),
+        (", . · r O", "previous, next order · reverse it"),
+        ("t", "processes as a tree"),
+    ],
+    &[
+        ("e", "environment of the process"),
+        ("I T K", "SIGINT, SIGTERM, SIGKILL to your process; asks first"),
+        ("R", "retry nodes that cannot be reached, and SLURM"),
+    ],
+    &[("? · h · F1", "this help"), ("Ctrl Z", "suspend"), ("q · Ctrl C", "quit")],
 ];
 
 /// Handles a key.

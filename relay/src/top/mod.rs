@@ -326,3 +326,6 @@ impl Terminal {
         Ok(done.map_err(|error| anyhow::anyhow!("failed to set up the terminal: {error}"))?)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,18 +32,17 @@ pub fn draw(buffer: &mut Buffer, overlay: &mut Overlay, palette: Palette) {
                 Line::raw(""),
                 Line::raw("y sends it; any other key cancels"),
             ];
-            boxed(buffer, "Signal", lines, 0, palette);
+            boxed(buffer, ("Signal", ""), lines, 0, palette);
         }
     }
 }
 
 fn help(palette: Palette) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    for (section, keys) in HELP {
+    for keys in HELP {
         if !lines.is_empty() {
             lines.push(Line::raw(""));
         }
-        lines.push(Line::styled(*section, palette.dim()));
         for (key, what) in *keys {
             let mut spans = place(vec![Span::styled(*key, palette.strong())], 17, Align::Left);
             spans.push(Span::raw(*what));
@@ -56,10 +55,16 @@ fn help(palette: Palette) -> Vec<Line<'static>> {
 /// Draws lines from `top` on, which is brought back to where something is left to show.
 fn scrolled(buffer: &mut Buffer, title: &str, lines: Vec<Line<'static>>, top: &mut usize, palette: Palette) {
     *top = (*top).min(lines.len().saturating_sub(1));
-    boxed(buffer, title, lines, *top, palette);
+    boxed(buffer, (title, " ↑↓ scroll · Esc closes "), lines, *top, palette);
 }
 
-fn boxed(buffer: &mut Buffer, title: &str, lines: Vec<Line<'static>>, top: usize, palette: Palette) {
+fn boxed(
+    buffer: &mut Buffer,
+    (title, hint): (&str, &'static str),
+    lines: Vec<Line<'static>>,
+    top: usize,
+    palette: Palette,
+) {
     let screen = buffer.area;
     let width = lines.iter().map(Line::width).max().unwrap_or(0).max(title.width() + 2);
     let width = u16::try_from(width + 4).unwrap_or(MOST_WIDTH).clamp(30, MOST_WIDTH).min(screen.width);
@@ -72,6 +77,7 @@ fn boxed(buffer: &mut Buffer, title: &str, lines: Vec<Line<'static>>, top: usize
         .border_type(BorderType::Rounded)
         .border_style(palette.focus())
         .title(format!(" {title} "))
+        .title_bottom(Line::styled(hint, palette.dim()).right_aligned())
         .padding(ratatui::widgets::Padding::horizontal(1));
     let top = u16::try_from(top).unwrap_or(u16::MAX);
     Paragraph::new(lines)
