@@ -14,3 +14,4 @@ mod relay;
 mod soak;
 mod steady;
 mod threats;
+mod top;

@@ -28,6 +28,7 @@ const FOR_TESTING: &[&str] = &[
     "nginx-light",
     "python3",
     "python3-venv",
+    "tmux",
     "valgrind",
 ];
 const FOR_BUILDING: &[&str] = &["libssl-dev", "pkg-config"];
@@ -88,6 +89,7 @@ pub(crate) fn for_testing() -> Result<()> {
         "chromium",
         "chromedriver",
         "nginx",
+        "tmux",
         "valgrind",
     ];
     let missing: Vec<_> = programs.into_iter().filter(|program| which(program).is_none()).collect();

@@ -3,7 +3,9 @@
 use anyhow::Context;
 use crossterm::cursor::{Hide, Show};
 use crossterm::execute;
-use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::buffer::Buffer;
@@ -55,7 +57,11 @@ impl Screen {
     /// If the terminal's modes cannot be changed.
     pub fn resume(&mut self) -> io::Result<()> {
         enter()?;
-        self.terminal.clear()
+        execute!(stdout(), Clear(ClearType::All))?;
+        // The last frame is forgotten, so that the next one is written as a whole. `Terminal::clear` would query the
+        // position of the cursor, whose answer the reader of keys may consume.
+        self.terminal.swap_buffers();
+        Ok(())
     }
 }
 
