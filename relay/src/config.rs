@@ -13,6 +13,7 @@ mod reports;
 mod requested;
 mod share;
 mod token;
+mod top;
 mod unknown;
 mod value;
 
@@ -25,6 +26,7 @@ pub(crate) use requested::whose;
 pub use requested::{Difference, Requested};
 pub use share::{ShareArgs, ShareCommand, ShareOrder};
 pub use token::TokenCommand;
+pub use top::{ColorChoice, TopOrder};
 pub use unknown::{Unknown, stop_hint};
 pub use value::{LauncherChoice, Script, Watch, Who};
 
@@ -468,6 +470,13 @@ impl Effective {
             (false, true) => self.values.concat(),
             (false, false) => quoted.first().cloned().unwrap_or_else(|| "\"\"".to_owned()),
         }
+    }
+
+    /// Whether this command line sets it, and it says what to watch or how.
+    fn chooses_watch(&self) -> bool {
+        let headings = [WATCH, NODES];
+        self.source == Source::Flag
+            && self.setting.get_help_heading().is_some_and(|name| headings.contains(&name))
     }
 
     /// Whether it may have several values.

@@ -33,5 +33,6 @@ pub mod slurm;
 pub mod state_dir;
 pub mod store;
 mod token_bucket;
+pub mod top;
 pub mod web;
 pub mod webhook;

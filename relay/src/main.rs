@@ -10,10 +10,11 @@ use nodeglass_relay::app::{
     self, audit_log, job_reports, note_command, owner_commands, terminal, token_command,
 };
 use nodeglass_relay::clock::Clock;
-use nodeglass_relay::config::{self, Config, ReadError, RecordCommand, Request, Requested};
+use nodeglass_relay::config::{self, Config, ReadError, RecordCommand, Request, Requested, TopOrder};
 use nodeglass_relay::log;
 use nodeglass_relay::log::ring::Ring;
 use nodeglass_relay::recording;
+use nodeglass_relay::top::{self, TopError};
 use std::process::ExitCode;
 
 /// Threads of the runtime: the relay mostly waits.
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Ok(Request::Token { command, relay }) => {
             ask(relay, async move |relay| token_command::token(relay, command).await)
         }
+        Ok(Request::Top { order, config, requested }) => return top(order, *config, requested),
         Ok(Request::Record(order)) => record(order.command),
         Ok(Request::Retry { node, relay }) => {
             ask(relay, async move |relay| owner_commands::retry(relay, node).await)
@@ -93,6 +95,26 @@ fn run(config: Config, requested: Requested, new: bool) -> anyhow::Result<ExitCo
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build()?;
     runtime.block_on(app::run(config, requested))
+}
+
+/// Watches in the terminal.
+fn top(order: TopOrder, config: Config, requested: Option<Requested>) -> ExitCode {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build();
+    let done = runtime.map_err(|error| TopError::Other(error.into()));
+    let done = done.and_then(|runtime| {
+        let done = runtime.block_on(top::run(order, config, requested));
+        // A thread that reads the terminal may be blocked.
+        runtime.shutdown_background();
+        done
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("relay: {error}");
+            error.exit_code()
+        }
+    }
 }
 
 /// Prepares a recording for others.

@@ -25,11 +25,14 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     ("libloading", &["node-probe/src/source/tpu/library.rs"]),
     ("gloo_net", &["frontend/src/net"]),
     ("fantoccini", &["tests/src/browser.rs"]),
+    ("ratatui", &["relay/src/top"]),
+    ("crossterm", &["relay/src/top"]),
 ];
 
 /// Modules without I/O, and the crates that they must not use.
 const PURE: &[(&str, &[&str])] = &[
     ("protocol/src", &["std::fs", "std::net", "std::process", "std::time", "tokio", "rustix", "libc"]),
+    ("rules/src", &["std::fs", "std::net", "std::process", "std::time", "tokio", "rustix", "libc"]),
     ("redact/src", &["std::fs", "std::net", "std::process", "std::time", "tokio", "rustix", "libc"]),
     (
         "sim/src",
@@ -38,6 +41,8 @@ const PURE: &[(&str, &[&str])] = &[
     ("relay/src/api", &["tokio", "axum", "rusqlite", "std::net", "std::process", "std::fs"]),
     ("relay/src/fleet", &["tokio", "axum", "ssh2", "std::net", "std::process", "std::fs"]),
     ("relay/src/report", &["tokio", "axum", "rusqlite", "std::net", "std::process", "std::fs", "std::time"]),
+    ("relay/src/top/rows", &["tokio", "crossterm", "std::net", "std::process", "std::fs", "std::time"]),
+    ("relay/src/top/draw", &["tokio", "crossterm", "std::net", "std::process", "std::fs", "std::time"]),
     ("relay/src/share/policy", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
     ("relay/src/share/table", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
     ("frontend/src/chart", &["leptos", "web_sys", "wasm_bindgen", "gloo_net", "gloo_timers"]),

@@ -15,3 +15,4 @@ mod relay;
 mod soak;
 mod steady;
 mod threats;
+mod top;

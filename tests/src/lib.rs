@@ -21,6 +21,7 @@ pub mod skip;
 pub mod soak;
 pub mod sshd;
 pub mod test_tools;
+pub mod tmux;
 
 pub use browser::Browser;
 pub use client::Client;
@@ -29,6 +30,7 @@ pub use impostor::Impostor;
 pub use lab::SlurmLab;
 pub use machine::Machine;
 pub use relay::TestRelay;
+pub use tmux::Tmux;
 
 use std::time::Duration;
 

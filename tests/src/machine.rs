@@ -4,7 +4,8 @@ use crate::relay::TestRelay;
 use anyhow::{Context, Result};
 use fake_nvml::{install, state::State};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// A relay that watches one machine with fake GPUs.
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 pub struct Machine {
     relay: TestRelay,
     state: PathBuf,
-    _driver: TempDir,
+    driver: TempDir,
 }
 
 impl Machine {
@@ -39,10 +40,8 @@ impl Machine {
     fn with_driver(driver: TempDir, state: &Value) -> Result<Self> {
         let path = driver.path().join("state.json");
         write(&path, state)?;
-        let environment =
-            [("LD_LIBRARY_PATH", driver.path().as_os_str()), ("FAKE_NVML_STATE", path.as_os_str())];
-        let relay = TestRelay::start_in(&["--local"], environment)?;
-        Ok(Self { relay, state: path, _driver: driver })
+        let relay = TestRelay::start_in(&["--local"], environment(&driver, &path))?;
+        Ok(Self { relay, state: path, driver })
     }
 
     /// Changes the state of the GPUs.
@@ -53,14 +52,23 @@ impl Machine {
         write(&self.state, state)
     }
 
+    /// The environment in which another program uses the same driver.
+    pub fn environment(&self) -> [(&'static str, &OsStr); 2] {
+        environment(&self.driver, &self.state)
+    }
+
     /// The relay that watches it.
     pub fn relay(&self) -> &TestRelay {
         &self.relay
     }
 }
 
+fn environment<'a>(driver: &'a TempDir, state: &'a Path) -> [(&'static str, &'a OsStr); 2] {
+    [("LD_LIBRARY_PATH", driver.path().as_os_str()), ("FAKE_NVML_STATE", state.as_os_str())]
+}
+
 /// Validates the state first: a misspelt key is an error of the test.
-fn write(path: &std::path::Path, state: &Value) -> Result<()> {
+fn write(path: &Path, state: &Value) -> Result<()> {
     let state: State = serde_json::from_value(state.clone()).context("read the state of the cards")?;
     install::write_state(path, &state).context("write the state of the cards")
 }

@@ -28,6 +28,7 @@ const FOR_TESTING: &[&str] = &[
     "nginx-light",
     "python3",
     "python3-venv",
+    "tmux",
     "valgrind",
     "prometheus",
 ];
@@ -89,6 +90,7 @@ pub(crate) fn for_testing() -> Result<()> {
         "chromium",
         "chromedriver",
         "nginx",
+        "tmux",
         "valgrind",
         "prometheus",
         "promtool",

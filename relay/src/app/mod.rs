@@ -1,6 +1,7 @@
 //! Assembles the relay, runs it, and shuts it down so that no process is left behind anywhere.
 
 pub mod audit_log;
+pub mod embedded;
 mod job_columns;
 mod job_parquet;
 pub mod job_reports;
@@ -90,7 +91,8 @@ pub async fn run(config: Config, requested: Requested) -> anyhow::Result<ExitCod
     let hosts = ListedHosts::load(&config).await?;
     let watched = Watched::choose(&config).await?;
     let key = access::new_key()?;
-    let about = about(&config, &watched, &listeners)?;
+    let tunnels = (tunnel(&listeners, &own_login(), &here_text()), guests_tunnel(&listeners, &here_text()));
+    let about = about(&config, &watched, tunnels)?;
     let endpoint = share_endpoint(&listeners, &config, &about);
     let watches = hosts.as_ref().map(ListedHosts::description);
     let watches = watched.description(&requested.watch, watches).to_string();
@@ -98,7 +100,8 @@ pub async fn run(config: Config, requested: Requested) -> anyhow::Result<ExitCod
     if let Some(hosts) = &hosts {
         hosts.warn(&terminal);
     }
-    let relay = Relay::start(&config, about, (watched, hosts), key.clone(), endpoint)?;
+    let outside = Outside { terminal, stores: true };
+    let relay = Relay::start(&config, about, (watched, hosts), (key.clone(), endpoint), outside)?;
 
     let running = Running {
         pid,
@@ -132,6 +135,15 @@ pub async fn run(config: Config, requested: Requested) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
+/// What the running parts use of this machine besides nodes and SLURM.
+#[derive(Clone, Copy)]
+struct Outside {
+    /// Where notices are shown.
+    terminal: Terminal,
+    /// Whether history and jobs are stored in the state directory.
+    stores: bool,
+}
+
 /// The running parts.
 struct Relay {
     about: Arc<About>,
@@ -147,8 +159,8 @@ impl Relay {
         config: &Config,
         mut about: About,
         (watched, hosts): (Watched, Option<ListedHosts>),
-        key: Key,
-        endpoint: ShareEndpoint,
+        (key, endpoint): (Key, ShareEndpoint),
+        outside: Outside,
     ) -> anyhow::Result<Self> {
         let (shutdown, ending) = watch::channel(false);
         let (node_events, nodes) = mpsc::channel(NODE_EVENTS);
@@ -159,8 +171,9 @@ impl Relay {
         };
         // What is simulated or recorded does not outlive the relay.
         let is_real = about.mode != Mode::Demo && !matches!(watched, Watched::Replay(..));
+        let is_stored = is_real && outside.stores;
         let watches = watched.jobs_description().unwrap_or_default();
-        let archive = match is_real {
+        let archive = match is_stored {
             true => storage::history(config, &mut about, &mut fleet, &events, watches.as_str()),
             false => None,
         };
@@ -184,7 +197,7 @@ impl Relay {
         let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
         let poll_trigger = PollTrigger::default();
         if let Some(launcher) = &launcher {
-            tokio::spawn(report_launcher(launcher.status(), events.clone()));
+            tokio::spawn(report_launcher(launcher.status(), events.clone(), outside.terminal));
         }
         let mut player = None;
         match watched {
@@ -204,7 +217,7 @@ impl Relay {
             },
         }
         if let Some(hosts) = hosts {
-            tokio::spawn(hosts.run(targets, events.clone(), Terminal::new()));
+            tokio::spawn(hosts.run(targets, events.clone(), outside.terminal));
         }
         let shares = Arc::new(Shares::new(
             key.clone(),
@@ -220,7 +233,7 @@ impl Relay {
         if let Some(archive) = archive {
             core.store_to(archive);
         }
-        let store = storage::jobs(&about, is_real, events.clone())?;
+        let store = storage::jobs(&about, is_stored, events.clone())?;
         let audit = if config.no_audit { store.audit().off() } else { store.audit() };
         if let Some(commands) = commands {
             tokio::spawn(account(Accountant::new(commands), store.clone(), about.clock));
@@ -282,10 +295,14 @@ impl Relay {
         terminal.notice(&"stopping the probes on all nodes …".into());
         let _ = self.shutdown.send(true);
         let _ = tokio::join!(self.core, self.nodes, serving);
-        self.store.end_views();
-        // A slow disk must not keep the relay from ending.
-        let _ = timeout(STORE_LEAVES, self.store.flush()).await;
+        end_store(&self.store).await;
     }
+}
+
+/// Completes what is being stored. A slow disk must not keep the relay from ending.
+async fn end_store(store: &JobStore) {
+    store.end_views();
+    let _ = timeout(STORE_LEAVES, store.flush()).await;
 }
 
 /// Raises the limit of open files, which is often 1,024: each `ssh` takes three, each viewer one.
@@ -299,12 +316,15 @@ fn raise_open_files() {
 }
 
 /// Passes on how probes are started, and shows it in the terminal when it changes.
-async fn report_launcher(mut status: watch::Receiver<LauncherStatus>, events: mpsc::Sender<Event>) {
+async fn report_launcher(
+    mut status: watch::Receiver<LauncherStatus>,
+    events: mpsc::Sender<Event>,
+    terminal: Terminal,
+) {
     loop {
         let LauncherStatus { name, reason } = status.borrow_and_update().clone();
         if let Some(reason) = &reason {
-            Terminal::new()
-                .notice(&format!("starting probes with {name} from now on, because {reason}").into());
+            terminal.notice(&format!("starting probes with {name} from now on, because {reason}").into());
         }
         if events.send(Event::Launcher(LauncherStatus { name, reason })).await.is_err()
             || status.changed().await.is_err()
@@ -448,7 +468,7 @@ async fn follow_plan(
 }
 
 /// The signals that stop a relay.
-struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     /// `None` if the relay was started so as to survive its terminal, as with `nohup`.
@@ -457,7 +477,7 @@ struct Signals {
 
 impl Signals {
     /// Installs the handlers; from now on none of these signals kills the process.
-    fn listen() -> anyhow::Result<Self> {
+    pub(crate) fn listen() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("failed to listen for signals");
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
@@ -467,7 +487,7 @@ impl Signals {
     }
 
     /// Waits for the first signal.
-    async fn wait(mut self) {
+    pub(crate) async fn wait(mut self) {
         tokio::select! {
             // Ctrl-C.
             _ = self.interrupt.recv() => {}
@@ -502,8 +522,13 @@ fn here() -> NodeName {
     NodeName::new(name).unwrap_or_else(|_| NodeName::new("localhost").expect("a valid name"))
 }
 
-fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> anyhow::Result<About> {
-    let (user, here) = (watched.user(), Text::new(here().as_str()));
+fn here_text() -> Text {
+    Text::new(here().as_str())
+}
+
+/// Constants of this run, given the owner's and guests' `ssh -L` commands.
+fn about(config: &Config, watched: &Watched, (tunnel, guests_tunnel): (Text, Text)) -> anyhow::Result<About> {
+    let (user, here) = (watched.user(), here_text());
     let (clock, host) = match watched {
         // Its pages show whose recording it is.
         Watched::Replay(player, _) => (player.clock(), player.info().host.clone()),
@@ -517,8 +542,8 @@ fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> anyhow::R
         cache_buster: CacheBuster::random()?,
         epoch: u32::from_ne_bytes(epoch),
         clock,
-        tunnel: tunnel(listeners, &own_login(), &here),
-        guests_tunnel: guests_tunnel(listeners, &here),
+        tunnel,
+        guests_tunnel,
         read_only: config.read_only || matches!(watched, Watched::Replay(..)),
         user,
         host,

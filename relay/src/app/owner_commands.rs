@@ -14,6 +14,7 @@ use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
+use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::request::RetryTarget;
 use nodeglass_protocol::share::{ShareId, ShareLink, ShareRequest, Sharing};
 use nodeglass_protocol::{JobId, NodeName};
@@ -134,6 +135,32 @@ impl Remote {
         Ok(found)
     }
 
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.running.pid
+    }
+
+    /// What it stores about itself.
+    pub fn running(&self) -> &Running {
+        &self.running
+    }
+
+    /// Connects to its private socket.
+    ///
+    /// # Errors
+    /// If nothing listens there.
+    pub async fn connect(&self) -> std::io::Result<UnixStream> {
+        UnixStream::connect(self.dir.socket(&key_file::socket_name(self.running.pid))).await
+    }
+
+    /// The key of its owner, to prove in a handshake.
+    ///
+    /// # Errors
+    /// A complete sentence for the user.
+    pub fn owner_key(&self) -> anyhow::Result<Key> {
+        Ok(self.key()?.parse()?)
+    }
+
     /// What a job that the relay knows has used.
     ///
     /// # Errors
@@ -187,11 +214,7 @@ impl Remote {
     /// # Errors
     /// A complete sentence for the user.
     pub(super) async fn request(&self, method: Method, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
-        let socket = self.dir.socket(&key_file::socket_name(self.running.pid));
-        let exchange = async {
-            let stream = UnixStream::connect(&socket).await?;
-            self.exchange(stream, method, path, body).await
-        };
+        let exchange = async { self.exchange(self.connect().await?, method, path, body).await };
         let (ok, answer) = timeout(ANSWER_TIMEOUT, exchange)
             .await
             .with_context(|| format!("the relay (pid {}) did not answer within 10 s", self.running.pid))?

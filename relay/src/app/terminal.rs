@@ -39,12 +39,19 @@ impl Style {
 pub struct Terminal {
     stdout: Style,
     stderr: Style,
+    /// Whether notices and warnings are left out, because the screen has another purpose.
+    is_silent: bool,
 }
 
 impl Terminal {
     /// The terminal of this process.
     pub fn new() -> Self {
-        Self { stdout: Style::of(&stdout()), stderr: Style::of(&stderr()) }
+        Self { stdout: Style::of(&stdout()), stderr: Style::of(&stderr()), is_silent: false }
+    }
+
+    /// A terminal that shows no notices and warnings.
+    pub fn silent() -> Self {
+        Self { is_silent: true, ..Self::new() }
     }
 
     /// Shows that the relay is ready, and how to reach it.
@@ -77,12 +84,16 @@ impl Terminal {
 
     /// Shows a notice.
     pub fn notice(&self, text: &Text) {
-        print(format!("  {}\n", self.stdout.dim(text.as_str())));
+        if !self.is_silent {
+            print(format!("  {}\n", self.stdout.dim(text.as_str())));
+        }
     }
 
     /// Shows a warning on stderr.
     pub fn warn(&self, text: &Text) {
-        let _ = writeln!(stderr(), "{} {text}", self.stderr.paint(YELLOW, "warning:"));
+        if !self.is_silent {
+            let _ = writeln!(stderr(), "{} {text}", self.stderr.paint(YELLOW, "warning:"));
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::record::RecordOrder;
 use super::share::ShareOrder;
 use super::{
     AuditOrder, BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, NoteOrder, ReportOrder,
-    Requested, Source, TokenCommand, Unknown, default_file, is_switch,
+    Requested, Source, TokenCommand, TopOrder, Unknown, default_file, is_switch,
 };
 use crate::webhook::Webhook;
 use clap::error::{ContextKind, ErrorKind};
@@ -94,6 +94,8 @@ enum Sub {
     Me(Days),
     /// Print who viewed through which share, and which actions were performed
     Audit(AuditOrder),
+    /// Watch in this terminal: attaches to your running relay, or watches on its own with the settings of `relay`
+    Top(TopOrder),
     /// Print the effective settings and the source of each
     Config,
 }
@@ -117,6 +119,16 @@ pub enum Request {
         requested: Requested,
         /// Whether it starts even if this user already runs one.
         new: bool,
+    },
+    /// Watch in the terminal.
+    Top {
+        /// How.
+        order: TopOrder,
+        /// The settings, for where no relay is attached to.
+        config: Box<Config>,
+        /// The same in a form that can be compared with a running relay; `None` if the command line does not say
+        /// what to watch, so that any relay will do.
+        requested: Option<Requested>,
     },
     /// Print the effective settings.
     ShowConfig(Vec<Effective>),
@@ -208,6 +220,12 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
             let (config, effective) = read_config()?;
             let requested = Requested::new(&config, &effective);
             Request::Run { config: Box::new(config), requested, new: cli.new }
+        }
+        Some(Sub::Top(order)) => {
+            let (config, effective) = read_config()?;
+            let is_chosen = effective.iter().any(Effective::chooses_watch);
+            let requested = is_chosen.then(|| Requested::new(&config, &effective));
+            Request::Top { order, config: Box::new(config), requested }
         }
         Some(Sub::Config) => Request::ShowConfig(read_config()?.1),
         Some(Sub::Link { tab, which }) => Request::ShowLink { for_one_tab: tab, relay: which.relay },

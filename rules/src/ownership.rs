@@ -1,7 +1,7 @@
 //! Which GPUs of a node belong to a job. Unknown ownership is never treated as a no.
 
-use crate::domain::health::{Freshness, freshness};
-use crate::domain::totals::Totals;
+use crate::health::{Freshness, freshness};
+use crate::totals::Totals;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{Evidence, GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Picture};
@@ -82,7 +82,7 @@ pub fn gpu_model(job: &Job, picture: &Picture) -> Option<String> {
     let mut names = gpus.filter_map(|gpu| gpu.facts.name.value());
     let first = names.next()?;
     let more = if names.any(|name| name != first) { " …" } else { "" };
-    Some(format!("{}{more}", crate::domain::text::model(first.as_str())))
+    Some(format!("{}{more}", crate::text::model(first.as_str())))
 }
 
 /// Returns the global ranks of the programs on a GPU, each once, the lowest first.

@@ -1,6 +1,6 @@
 //! Throttle reasons: why a GPU's clocks are lowered, for which share of the time, and since when.
 
-use crate::domain::severity::Severity;
+use crate::severity::Severity;
 use nodeglass_protocol::Cell;
 use nodeglass_protocol::trace::Trace;
 

@@ -1,7 +1,7 @@
 //! Totals over GPUs and hosts, with the number of GPUs they cover. Missing values are left out, not taken as
 //! zero.
 
-use crate::domain::text;
+use crate::text;
 use nodeglass_protocol::picture::GpuPicture;
 use nodeglass_protocol::{GpuField, HostField, Row};
 

@@ -1,8 +1,8 @@
 //! The health of a node: a severity and a label, decided in one place.
 
-use crate::domain::flags;
-use crate::domain::severity::Severity;
-use crate::domain::text;
+use crate::flags;
+use crate::severity::Severity;
+use crate::text;
 use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::picture::{Link, NodePicture};
 

@@ -1,7 +1,7 @@
 //! Flags of a GPU: errors, warnings, and remarks that are normal for a healthy job.
 
-use crate::domain::severity::Severity;
-use crate::domain::text;
+use crate::severity::Severity;
+use crate::text;
 use nodeglass_protocol::gpu::Virtualization;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuField, Reading};

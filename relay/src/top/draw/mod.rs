@@ -1,0 +1,202 @@
+//! Draws the screen: head, panes, foot and what is above them. Pure, into a buffer of any size.
+
+mod overlay;
+mod pane;
+
+use super::model::{Model, World};
+use super::palette::{Palette, symbol};
+use super::rows::header;
+use super::table::cut;
+use super::view::{Contents, Input, Pane, View};
+use nodeglass_rules::severity::Severity;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr;
+
+/// The smallest screen.
+pub const LEAST: (u16, u16) = (40, 12);
+/// Below this height only the pane that has the keys is shown.
+const ALL_PANES_FROM: u16 = 18;
+/// Lines of a pane besides its rows: title and heads of columns.
+const PANE_HEAD: u16 = 2;
+/// Fewest rows of a pane.
+const LEAST_ROWS: u16 = 2;
+
+/// What a frame is drawn from.
+#[derive(Clone, Copy)]
+pub struct Scene<'a> {
+    /// What is known.
+    pub model: &'a Model,
+    /// The pictures; `None` before the first.
+    pub world: Option<&'a World<'a>>,
+    /// The terminal's clock.
+    pub at_ms: u64,
+    /// Colours.
+    pub palette: Palette,
+}
+
+/// Draws a frame that fills the buffer.
+pub fn draw(buffer: &mut Buffer, view: &mut View, scene: Scene<'_>) {
+    let area = buffer.area;
+    if area.width < LEAST.0 || area.height < LEAST.1 {
+        return too_small(buffer);
+    }
+    let head = header::first(scene.model, scene.at_ms, area.width, scene.palette);
+    put(buffer, 0, head);
+    match scene.world {
+        Some(world) => body(buffer, view, world, scene),
+        None => put(buffer, 2, vec![Span::styled(waiting(scene), scene.palette.dim())]),
+    }
+    let foot = foot(view, area.width, scene);
+    put(buffer, area.height - 1, foot);
+    if let Some(overlay) = &mut view.overlay {
+        overlay::draw(buffer, overlay, scene.palette);
+    }
+}
+
+fn waiting(scene: Scene<'_>) -> String {
+    match scene.model.welcome {
+        Some(_) => "waiting for the first picture …".to_owned(),
+        None => "connecting to the relay …".to_owned(),
+    }
+}
+
+fn body(buffer: &mut Buffer, view: &mut View, world: &World<'_>, scene: Scene<'_>) {
+    let (width, height) = (buffer.area.width, buffer.area.height);
+    put(buffer, 1, header::second(world, width, scene.palette));
+    let mut top = 2;
+    if let Some(notice) = world.overview.relay.notices.first().filter(|_| height >= ALL_PANES_FROM) {
+        put(buffer, top, notice_line(notice.as_str(), width, scene.palette));
+        top += 1;
+    }
+    let contents = view.contents(world);
+    let room = height - top - 1;
+    for (pane, height) in heights(view, &contents, room, height >= ALL_PANES_FROM) {
+        let lines = pane::lines(view, pane, &contents, (world, scene.palette), (width, height));
+        for (index, line) in lines.into_iter().take(usize::from(height)).enumerate() {
+            put(buffer, top + index as u16, line);
+        }
+        top += height;
+    }
+}
+
+fn notice_line(text: &str, width: u16, palette: Palette) -> Vec<Span<'static>> {
+    let text = cut(&format!("{} {text}", symbol(Severity::Warning)), width);
+    vec![Span::styled(text, palette.severity(Severity::Warning))]
+}
+
+/// How the lines between head and foot are divided. Jobs get what they need up to a fifth, processes up to a third; GPUs
+/// get the rest.
+fn heights(view: &View, contents: &Contents<'_>, room: u16, all: bool) -> Vec<(Pane, u16)> {
+    if !all {
+        return vec![(view.pane, room)];
+    }
+    let needed =
+        |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX).max(LEAST_ROWS).saturating_add(PANE_HEAD);
+    let jobs = match contents.jobs.len() {
+        0 => 0,
+        rows => needed(rows).min((room / 5).max(LEAST_ROWS + PANE_HEAD + 1)),
+    };
+    let rest = room - jobs;
+    let (gpus, processes) = (needed(contents.gpus.len()), needed(contents.processes.len()));
+    let processes = processes.min((rest / 3).max(rest.saturating_sub(gpus)));
+    // What is left over stays below the last list.
+    let gpus = gpus.min(rest - processes);
+    let panes = view.panes(contents).iter().map(|pane| match pane {
+        Pane::Jobs => (*pane, jobs),
+        Pane::Gpus => (*pane, gpus),
+        Pane::Processes => (*pane, rest - gpus),
+    });
+    panes.collect()
+}
+
+/// All rows of all panes below each other, for a frame that is printed.
+pub fn everything(view: &mut View, world: &World<'_>, scene: Scene<'_>, width: u16) -> Vec<Line<'static>> {
+    let contents = view.contents(world);
+    let mut lines = vec![
+        Line::from(header::first(scene.model, scene.at_ms, width, scene.palette)),
+        Line::from(header::second(world, width, scene.palette)),
+    ];
+    let notices = world.overview.relay.notices.iter();
+    lines.extend(notices.map(|notice| Line::from(notice_line(notice.as_str(), width, scene.palette))));
+    for pane in view.panes(&contents) {
+        let rows = match pane {
+            Pane::Jobs => contents.jobs.len(),
+            Pane::Gpus => contents.gpus.len(),
+            Pane::Processes => contents.processes.len(),
+        };
+        let height = u16::try_from(rows.max(1)).unwrap_or(u16::MAX - PANE_HEAD) + PANE_HEAD;
+        let pane = pane::lines(view, *pane, &contents, (world, scene.palette), (width, height));
+        lines.extend(pane.into_iter().map(Line::from));
+    }
+    lines
+}
+
+fn put(buffer: &mut Buffer, y: u16, spans: Vec<Span<'static>>) {
+    let width = buffer.area.width;
+    buffer.set_line(0, y, &Line::from(spans), width);
+}
+
+fn too_small(buffer: &mut Buffer) {
+    let Rect { width, height, .. } = buffer.area;
+    let lines = [
+        "too small".to_owned(),
+        format!("{} × {} needed", LEAST.0, LEAST.1),
+        format!("this is {width} × {height}"),
+    ];
+    for (y, line) in (0..height).zip(lines) {
+        buffer.set_stringn(0, y, line, usize::from(width), Style::new());
+    }
+}
+
+/// The last line: what is being typed, a message, or the most important keys.
+fn foot(view: &mut View, width: u16, scene: Scene<'_>) -> Vec<Span<'static>> {
+    let palette = scene.palette;
+    view.notice = view.notice.take().filter(|notice| scene.at_ms < notice.until_ms);
+    match (view.input, &view.notice) {
+        (Input::Filter, _) => {
+            let filter = view.filter(view.pane).to_owned();
+            vec![
+                Span::styled(format!("/{filter}▏"), palette.strong()),
+                Span::styled("  Enter keeps, Esc clears", palette.dim()),
+            ]
+        }
+        (Input::Sort, _) => {
+            let text = "sort by: n p u g s b c m t r (capital: reversed)";
+            vec![Span::styled(cut(text, width), palette.strong())]
+        }
+        (Input::Command, Some(notice)) => {
+            let text = cut(&format!("{} {}", symbol(notice.severity), notice.text), width);
+            vec![Span::styled(text, palette.severity(notice.severity))]
+        }
+        (Input::Command, None) => hints(width, palette),
+    }
+}
+
+fn hints(width: u16, palette: Palette) -> Vec<Span<'static>> {
+    // The most important first; those that do not fit are left out from the end.
+    const HINTS: [(&str, &str); 9] = [
+        ("?", "keys"),
+        ("q", "quit"),
+        ("↑↓", "move"),
+        ("Tab", "pane"),
+        ("Enter", "open"),
+        ("/", "filter"),
+        ("o", "sort"),
+        ("t", "tree"),
+        ("I T K", "signal"),
+    ];
+    let (mut spans, mut used) = (Vec::new(), 0);
+    for (key, what) in HINTS {
+        let needed = key.width() + what.width() + 3;
+        if used + needed > usize::from(width) + 2 {
+            break;
+        }
+        used += needed;
+        spans.push(Span::styled(key, palette.strong()));
+        spans.push(Span::styled(format!(" {what}  "), palette.dim()));
+    }
+    spans
+}

@@ -1,0 +1,13 @@
+//! Rules and texts that page and terminal share, so that both say the same of a picture. Pure, for wasm32 too.
+//!
+//! * [`severity`], [`flags`], [`throttle`], [`health`] — how good or bad a state is, and its words.
+//! * [`ownership`], [`totals`] — which GPUs belong to a job, and sums over them.
+//! * [`text`] — numbers, durations and names.
+
+pub mod flags;
+pub mod health;
+pub mod ownership;
+pub mod severity;
+pub mod text;
+pub mod throttle;
+pub mod totals;
