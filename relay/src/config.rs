@@ -8,6 +8,7 @@ pub mod bind;
 mod command;
 mod file;
 mod note;
+mod query;
 mod record;
 mod reports;
 mod requested;
@@ -20,6 +21,10 @@ mod value;
 pub use bind::BindAddr;
 pub use command::{ReadError, Request, read, settings};
 pub use note::{Moment, NoteOrder};
+pub use query::{
+    AvailableArgs, FitArgs, FreeArgs, GpuArgs, GpuDemand, ListArgs, Query, Until, WaitArgs, WaitFreeArgs,
+    WhichRelay,
+};
 pub use record::{RecordCommand, RecordOrder};
 pub use reports::{AuditForm, AuditOrder, Days, ExportForm, HistoryOrder, ReportForm, ReportOrder};
 pub(crate) use requested::whose;

@@ -7,10 +7,10 @@ use nodeglass_relay::app::owner_commands::{NONE_RUNS, Remote};
 use nodeglass_relay::app::second_start::{self, SecondStart};
 use nodeglass_relay::app::terminal::{Style, Terminal};
 use nodeglass_relay::app::{
-    self, audit_log, job_reports, note_command, owner_commands, terminal, token_command,
+    self, audit_log, job_reports, note_command, owner_commands, queries, terminal, token_command,
 };
 use nodeglass_relay::clock::Clock;
-use nodeglass_relay::config::{self, Config, ReadError, RecordCommand, Request, Requested, TopOrder};
+use nodeglass_relay::config::{self, Config, Query, ReadError, RecordCommand, Request, Requested, TopOrder};
 use nodeglass_relay::log;
 use nodeglass_relay::log::ring::Ring;
 use nodeglass_relay::recording;
@@ -40,6 +40,7 @@ fn main() -> ExitCode {
             ask(relay, async move |relay| token_command::token(relay, command).await)
         }
         Ok(Request::Top { order, config, requested }) => return top(order, *config, requested),
+        Ok(Request::Query { query, config }) => answer(query, *config),
         Ok(Request::Record(order)) => record(order.command),
         Ok(Request::Retry { node, relay }) => {
             ask(relay, async move |relay| owner_commands::retry(relay, node).await)
@@ -115,6 +116,18 @@ fn top(order: TopOrder, config: Config, requested: Option<Requested>) -> ExitCod
             error.exit_code()
         }
     }
+}
+
+/// Answers a query of the current state.
+fn answer(query: Query, config: Config) -> anyhow::Result<ExitCode> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build()?;
+    let answer = runtime.block_on(queries::answer(query, config))?;
+    terminal::print(&answer.text);
+    if let Some(notice) = &answer.notice {
+        eprintln!("{notice}");
+    }
+    Ok(answer.exit_code())
 }
 
 /// Prepares a recording for others.

@@ -235,3 +235,28 @@ fn promtool_has_no_complaint_about_the_metrics() -> Result<()> {
     ensure!(output.status.success() && said.trim().is_empty(), "{said}");
     Ok(())
 }
+
+#[test]
+fn queries_answer_from_the_running_relay_with_documented_exit_codes() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    settled(&relay, &relay.link().key.reveal())?;
+    let list = relay.run(&["list", "--node", "desk01"])?;
+    ensure!(list.contains("[~]") && list.contains("[ ]") && list.contains("sample.py"), "{list}");
+    // nvgpu's `available -l 1`.
+    ensure!(relay.run(&["available", "--node", "desk01", "-l", "1"])?.trim() == "2");
+    ensure!(relay.run(&["wait-free", "2", "--node", "desk01"])?.trim() == "2,3");
+    let gpu: Value = serde_json::from_str(&relay.run(&["gpu", "desk01:0", "--json"])?)?;
+    ensure!(gpu["node"] == "desk01" && relay.run(&["gpu", "desk01:0"])?.contains("Utilisation"), "{gpu}");
+    ensure!(relay.run(&["jobs", "--job", "48213"])?.contains("llama3-8b-pretrain"));
+    ensure!(relay.run(&["ps", "--node", "desk01"])?.lines().count() > 2);
+    ensure!(relay.run(&["wait", "48213", "--until", "start"])?.contains("RUNNING"));
+    let code = |args: &[&str]| -> Result<Option<i32>> {
+        Ok(TestRelay::command(relay.home())?.args(args).stdin(Stdio::null()).output()?.status.code())
+    };
+    ensure!(code(&["wait", "48213", "--timeout", "1s"])? == Some(3));
+    ensure!(code(&["wait", "99"])? == Some(3));
+    ensure!(code(&["available", "--node", "nowhere"])? == Some(3));
+    ensure!(code(&["gpu", "GPU-nothing"])? == Some(1));
+    ensure!(code(&["fit", "0"])? == Some(2));
+    Ok(())
+}

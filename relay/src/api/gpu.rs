@@ -3,7 +3,8 @@
 use super::node::vendor;
 use super::{Absences, Clock, ConnectionState, GpuReadings, Timestamp, text, value};
 use nodeglass_protocol::picture::{Evidence, GpuFacts, GpuHealth, GpuPicture, NodePicture};
-use nodeglass_protocol::{JobId, Reading};
+use nodeglass_protocol::unattributed::LEAST_BYTES;
+use nodeglass_protocol::{GpuField, JobId, Reading};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -202,13 +203,28 @@ impl Gpu {
         }
     }
 
-    /// Whether it is free: read at present, of no job, without processes, and not divided into instances.
+    /// Whether it is free: read at present, of no job, without processes or memory in use, and not divided into
+    /// instances.
     pub fn is_free(&self) -> bool {
         self.connection.is_current()
             && self.fault.is_none()
             && self.jobs.is_empty()
             && self.processes == 0
-            && self.mig_mode != Some(true)
+            && !self.has_unknown_holder()
+            && !self.is_divided()
+    }
+
+    /// Whether memory is in use that no listed process holds: another user's or container's, or left behind by a crash.
+    /// Unlike `mem_unattributed_bytes`, it does not wait until that has lasted.
+    pub fn has_unknown_holder(&self) -> bool {
+        let used = self.readings.value(GpuField::MemUsed).unwrap_or(0);
+        let lasts = self.readings.value(GpuField::MemUnattributed).is_some_and(|bytes| bytes > 0);
+        lasts || self.processes == 0 && used >= LEAST_BYTES && !self.unified_memory && !self.is_divided()
+    }
+
+    /// Whether it is divided into MIG instances, which are GPUs of their own.
+    pub fn is_divided(&self) -> bool {
+        self.mig.is_none() && self.mig_mode == Some(true)
     }
 }
 

@@ -68,6 +68,11 @@ fn a_gpu_is_free_if_it_is_readable_and_nobody_has_it() {
         [false, false]
     );
     assert_eq!(is_free(|picture| picture.nodes[0].gpus[0].owners.clear()), [false, true]);
+    let hold = |picture: &mut Picture| {
+        let used = GpuField::MemUsed.cell(&Reading::Value(9 << 30));
+        picture.nodes[0].gpus[1].row.set(GpuField::MemUsed, used);
+    };
+    assert_eq!(is_free(hold), [false, false]);
     assert_eq!(
         is_free(|picture| picture.nodes[0].gpus[1].facts.mig_mode = Reading::Value(true)),
         [false, false]

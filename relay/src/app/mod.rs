@@ -10,6 +10,7 @@ mod listed_hosts;
 pub mod local_time;
 pub mod note_command;
 pub mod owner_commands;
+pub mod queries;
 pub mod second_start;
 mod share_output;
 mod storage;

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 /// Time limit for a response of the relay.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum length of a response, in bytes.
-const MAX_ANSWER: usize = 1024 * 1024;
+const MAX_ANSWER: usize = 256 << 20;
 
 /// Executes a `relay share` command and returns what to print.
 ///

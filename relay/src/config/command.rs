@@ -5,7 +5,7 @@ use super::file::File;
 use super::record::RecordOrder;
 use super::share::ShareOrder;
 use super::{
-    AuditOrder, BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, NoteOrder, ReportOrder,
+    AuditOrder, BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, NoteOrder, Query, ReportOrder,
     Requested, Source, TokenCommand, TopOrder, Unknown, default_file, is_switch,
 };
 use crate::webhook::Webhook;
@@ -96,6 +96,8 @@ enum Sub {
     Audit(AuditOrder),
     /// Watch in this terminal: attaches to your running relay, or watches on its own with the settings of `relay`
     Top(TopOrder),
+    #[command(flatten)]
+    Query(Query),
     /// Print the effective settings and the source of each
     Config,
 }
@@ -129,6 +131,13 @@ pub enum Request {
         /// The same in a form that can be compared with a running relay; `None` if the command line does not say
         /// what to watch, so that any relay will do.
         requested: Option<Requested>,
+    },
+    /// Answer a query of the current state.
+    Query {
+        /// What is asked.
+        query: Query,
+        /// The settings, for where no relay runs.
+        config: Box<Config>,
     },
     /// Print the effective settings.
     ShowConfig(Vec<Effective>),
@@ -226,6 +235,10 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
             let is_chosen = effective.iter().any(Effective::chooses_watch);
             let requested = is_chosen.then(|| Requested::new(&config, &effective));
             Request::Top { order, config: Box::new(config), requested }
+        }
+        Some(Sub::Query(query)) => {
+            let config = Box::new(read_config()?.0);
+            Request::Query { query, config }
         }
         Some(Sub::Config) => Request::ShowConfig(read_config()?.1),
         Some(Sub::Link { tab, which }) => Request::ShowLink { for_one_tab: tab, relay: which.relay },

@@ -24,6 +24,8 @@ pub enum Program {
     Sacctmgr,
     /// Reads the accounting of jobs.
     Sacct,
+    /// Says when a job would start, without submitting it.
+    Sbatch,
 }
 
 impl fmt::Display for Program {
@@ -34,6 +36,7 @@ impl fmt::Display for Program {
             Self::Scancel => "scancel",
             Self::Sacctmgr => "sacctmgr",
             Self::Sacct => "sacct",
+            Self::Sbatch => "sbatch",
         })
     }
 }

@@ -11,7 +11,7 @@ pub mod accounting;
 pub mod command;
 mod gres;
 mod job_control;
-mod nodes;
+pub mod nodes;
 mod poll;
 mod reason;
 #[cfg(test)]

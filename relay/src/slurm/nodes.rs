@@ -39,6 +39,41 @@ pub fn summary(out: &[u8], selection: &Selection) -> Option<ClusterSummary> {
     })
 }
 
+/// GPUs of one type on a node that accepts jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeGpus {
+    /// The node.
+    pub node: String,
+    /// Its partitions.
+    pub partitions: Vec<String>,
+    /// Type in SLURM's GRES; empty if the site gives none.
+    pub kind: String,
+    /// All.
+    pub total: u32,
+    /// Not allocated; none if SLURM does not state it.
+    pub free: u32,
+}
+
+/// The GPUs of all nodes, with those that jobs could be given now; a node that accepts no jobs has none free.
+pub fn gpus_by_node(out: &[u8]) -> Vec<NodeGpus> {
+    let text = String::from_utf8_lossy(out);
+    let of_node = |node: Node<'_>| {
+        let partitions: Vec<String> = node.partitions().map(str::to_owned).collect();
+        let gpus = node.gpus().unwrap_or_default().into_iter().map(move |(kind, total, used)| NodeGpus {
+            node: node.name.to_owned(),
+            partitions: partitions.clone(),
+            kind,
+            total,
+            free: match used {
+                Some(used) if node.state.is_available() => total.saturating_sub(used),
+                _ => 0,
+            },
+        });
+        gpus.collect::<Vec<_>>()
+    };
+    text.lines().filter_map(Node::new).flat_map(of_node).collect()
+}
+
 fn is_selected(partition: &str, selection: &Selection) -> bool {
     selection.partitions.is_empty() || selection.partitions.iter().any(|name| name == partition)
 }

@@ -1,0 +1,175 @@
+//! `relay available` and `relay wait-free`: free GPUs, as `CUDA_VISIBLE_DEVICES` wants them.
+
+use super::source::Source;
+use super::{Answer, exit_code};
+use crate::api::{Gpu, Snapshot};
+use crate::config::{AvailableArgs, FreeArgs, WaitFreeArgs};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Interval of checks.
+const POLL: Duration = Duration::from_secs(2);
+
+/// Free GPUs by node.
+type ByNode<'a> = BTreeMap<&'a str, Vec<&'a Gpu>>;
+
+/// The free GPUs.
+///
+/// # Errors
+/// JSON cannot be written.
+pub fn answer(snapshot: &Snapshot, args: &AvailableArgs) -> anyhow::Result<Answer> {
+    let limit = args.limit.map_or(usize::MAX, |limit| limit as usize);
+    let mut free = free(snapshot, &args.free, &this_host());
+    free.values_mut().for_each(|gpus| gpus.truncate(limit));
+    if args.json {
+        return Answer::json(&free.into_values().flatten().collect::<Vec<_>>());
+    }
+    match free.is_empty() {
+        true => Ok(Answer::not_met(none(snapshot, &args.free))),
+        false => Ok(Answer::text(lines(&free, &args.free))),
+    }
+}
+
+/// Waits until so many GPUs are free on one node.
+///
+/// # Errors
+/// The relay cannot be reached any more.
+pub async fn wait(source: &Source, args: &WaitFreeArgs) -> anyhow::Result<Answer> {
+    let started = Instant::now();
+    loop {
+        let snapshot = source.snapshot().await?;
+        let found = first_with(free(&snapshot, &args.free, &this_host()), args.count as usize);
+        if !found.is_empty() {
+            return Ok(Answer::text(lines(&found, &args.free)));
+        }
+        let left = args.timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Ok(Answer {
+                notice: Some(format!("no node had {} free GPUs in time", args.count)),
+                code: exit_code::NOT_MET,
+                ..Answer::default()
+            });
+        }
+        sleep(left.map_or(POLL, |left| POLL.min(left))).await;
+    }
+}
+
+/// The first node with so many free GPUs, and so many of them.
+fn first_with(free: ByNode<'_>, count: usize) -> ByNode<'_> {
+    let found = free.into_iter().find(|(_, gpus)| gpus.len() >= count);
+    found.into_iter().map(|(node, gpus)| (node, gpus.into_iter().take(count).collect())).collect()
+}
+
+/// The free GPUs by node: of the node that is named, else of this machine, if it is watched, else of all.
+fn free<'a>(snapshot: &'a Snapshot, args: &FreeArgs, this_host: &str) -> ByNode<'a> {
+    let is_here =
+        |node: &crate::api::Node| node.name == this_host || node.hostname.as_deref() == Some(this_host);
+    let here = snapshot.nodes.iter().find(|node| is_here(node)).map(|node| node.name.as_str());
+    let only = args.node.as_ref().map(|node| node.as_str()).or(here);
+    let mut by_node = ByNode::new();
+    let selected = snapshot.gpus.iter().filter(|gpu| only.is_none_or(|only| gpu.node == only));
+    for gpu in selected.filter(|gpu| is_free(gpu, args)) {
+        by_node.entry(&gpu.node).or_default().push(gpu);
+    }
+    by_node
+}
+
+/// Of no job, or of the job that is named; in both cases without processes.
+fn is_free(gpu: &Gpu, args: &FreeArgs) -> bool {
+    match args.job {
+        None => gpu.is_free(),
+        Some(job) => {
+            let owned = gpu.jobs.iter().any(|owner| owner.job == job.0);
+            owned && Gpu { jobs: Vec::new(), ..gpu.clone() }.is_free()
+        }
+    }
+}
+
+/// `0,3` for the node that is named, or the only one; otherwise `gpu-01: 0,3` for each.
+fn lines(free: &ByNode<'_>, args: &FreeArgs) -> String {
+    let has_one = free.len() == 1;
+    let mut out = String::new();
+    for (node, gpus) in free {
+        let id = |gpu: &&Gpu| {
+            if args.uuid || gpu.mig.is_some() { gpu.uuid.clone() } else { gpu.index.to_string() }
+        };
+        let ids = gpus.iter().map(id).collect::<Vec<_>>().join(",");
+        out += &if has_one && (args.node.is_some() || args.uuid || is_this_host(node)) {
+            format!("{ids}\n")
+        } else {
+            format!("{node}: {ids}\n")
+        };
+    }
+    out
+}
+
+fn is_this_host(node: &str) -> bool {
+    let host = this_host();
+    node == host || host.split('.').next() == Some(node) || node == "localhost"
+}
+
+fn this_host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+fn none(snapshot: &Snapshot, args: &FreeArgs) -> String {
+    let whose = args.job.map_or(String::new(), |job| format!(" of job {job}"));
+    match (&args.node, snapshot.gpus.is_empty()) {
+        (Some(node), _) if !snapshot.nodes.iter().any(|known| known.name == node.as_str()) => {
+            format!("no node {node} is watched")
+        }
+        (_, true) => "no GPU is watched: there is no running job, and no listed machine".to_owned(),
+        _ => format!("no GPU{whose} is free"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::snapshot;
+    use super::*;
+    use nodeglass_protocol::{JobId, NodeName};
+
+    fn args(node: Option<&str>, job: Option<u32>) -> FreeArgs {
+        FreeArgs {
+            node: node.map(|name| NodeName::new(name).unwrap()),
+            job: job.map(JobId),
+            ..FreeArgs::default()
+        }
+    }
+
+    #[test]
+    fn free_gpus_are_those_of_no_job_or_of_ones_own_without_processes() {
+        let snapshot = snapshot();
+        let ids = |args: &FreeArgs| {
+            let found = free(&snapshot, args, "elsewhere");
+            found.into_iter().map(|(node, gpus)| (node.to_owned(), gpus.len())).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&args(None, None)), [("n1".to_owned(), 1), ("n2".to_owned(), 2)]);
+        assert_eq!(ids(&args(Some("n2"), None)), [("n2".to_owned(), 2)]);
+        assert_eq!(ids(&args(None, Some(17))), [("n1".to_owned(), 1)]);
+        assert_eq!(ids(&args(None, Some(99))), []);
+    }
+
+    #[test]
+    fn one_node_is_chosen_that_has_enough() {
+        let snapshot = snapshot();
+        let all = || free(&snapshot, &args(None, None), "elsewhere");
+        assert_eq!(first_with(all(), 2).into_keys().collect::<Vec<_>>(), ["n2"]);
+        assert!(first_with(all(), 3).is_empty());
+        // On a watched machine, its own GPUs count.
+        assert_eq!(free(&snapshot, &args(None, None), "n1").into_keys().collect::<Vec<_>>(), ["n1"]);
+    }
+
+    #[test]
+    fn the_line_is_what_cuda_visible_devices_wants() {
+        let snapshot = snapshot();
+        let order = |node, limit| AvailableArgs { free: args(node, None), limit, json: false };
+        assert_eq!(answer(&snapshot, &order(Some("n2"), None)).unwrap().text, "0,1\n");
+        assert_eq!(answer(&snapshot, &order(Some("n2"), Some(1))).unwrap().text, "0\n");
+        assert_eq!(answer(&snapshot, &order(None, None)).unwrap().text, "n1: 2\nn2: 0,1\n");
+        let none = answer(&snapshot, &order(Some("n9"), None)).unwrap();
+        assert_eq!((none.text.as_str(), none.code), ("", exit_code::NOT_MET));
+        assert_eq!(none.notice.as_deref(), Some("no node n9 is watched"));
+    }
+}

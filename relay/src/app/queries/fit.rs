@@ -1,0 +1,239 @@
+//! `relay fit`: where SLURM would start a job with so many GPUs, with the line for sbatch.
+//!
+//! Free GPUs by node come from `scontrol show node`; when a job would really start, with its priority, reservations and
+//! limits, only SLURM knows: `sbatch --test-only` is asked, which submits nothing.
+
+use super::{Answer, clock, exit_code, table};
+use crate::clock::Clock;
+use crate::config::{FitArgs, GpuDemand};
+use crate::slurm::command::{Client, CommandError, Commands, Program};
+use crate::slurm::nodes::{self, NodeGpus};
+use nodeglass_protocol::Text;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Maximum number of placements that SLURM is asked about.
+const MAX_QUESTIONS: usize = 4;
+
+/// A way to place the GPUs in one partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Placement {
+    /// The partition.
+    partition: String,
+    /// Type of the GPUs; empty if the site gives none.
+    kind: String,
+    /// Number of nodes.
+    nodes: u32,
+    /// GPUs of each.
+    gpus_per_node: u32,
+    /// Whether so many are free at this moment.
+    fits_now: bool,
+    /// GPUs that are free in the partition.
+    free: u32,
+    /// All GPUs of the partition.
+    total: u32,
+    /// When SLURM would start it, in s since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    starts_at_s: Option<u64>,
+    /// Why SLURM would not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+    /// The line for sbatch.
+    sbatch: String,
+}
+
+/// Asks SLURM and answers.
+///
+/// # Errors
+/// SLURM does not answer.
+pub async fn answer(args: FitArgs, cluster: Option<String>) -> anyhow::Result<Answer> {
+    let mut commands = Commands::new().for_cluster(cluster);
+    let out = commands.run(Program::Scontrol, &nodes::args()).await?.out;
+    let mut placements = placements(&nodes::gpus_by_node(&out), &args.gpus, args.partition.as_deref());
+    for placement in placements.iter_mut().take(MAX_QUESTIONS) {
+        match commands.run(Program::Sbatch, &test_args(placement)).await {
+            Ok(output) => {
+                placement.starts_at_s =
+                    start(&output.err).or_else(|| start(&String::from_utf8_lossy(&output.out)))
+            }
+            Err(CommandError::Failed(_, why)) => placement.refused = Some(refusal(&why)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // What starts first comes first; what SLURM refuses last.
+    placements.sort_by_key(|placement| {
+        (placement.refused.is_some(), placement.starts_at_s.unwrap_or(u64::MAX), !placement.fits_now)
+    });
+    let can_start = placements.iter().any(|placement| placement.refused.is_none());
+    let code = if can_start { 0 } else { exit_code::NOT_MET };
+    if args.json {
+        return Ok(Answer { code, ..Answer::json(&placements)? });
+    }
+    Ok(text(&placements, &args.gpus, Clock::wall_ms() / 1_000, code))
+}
+
+/// How the GPUs can be placed, one placement per partition and type, those that fit now first.
+fn placements(all: &[NodeGpus], demand: &GpuDemand, partition: Option<&str>) -> Vec<Placement> {
+    let mut by_place: BTreeMap<(&str, &str), Vec<&NodeGpus>> = BTreeMap::new();
+    for gpus in all.iter().filter(|gpus| demand.kind.as_ref().is_none_or(|kind| *kind == gpus.kind)) {
+        for name in gpus.partitions.iter().filter(|name| partition.is_none_or(|only| only == name.as_str())) {
+            by_place.entry((name, &gpus.kind)).or_default().push(gpus);
+        }
+    }
+    let place = |((partition, kind), nodes): ((&str, &str), Vec<&NodeGpus>)| {
+        let (free, total) =
+            nodes.iter().fold((0, 0), |(free, total), gpus| (free + gpus.free, total + gpus.total));
+        let now = split(demand.count, nodes.iter().map(|gpus| gpus.free));
+        let (count, gpus_per_node) =
+            now.or_else(|| split(demand.count, nodes.iter().map(|gpus| gpus.total)))?;
+        let colon = if kind.is_empty() { "" } else { ":" };
+        Some(Placement {
+            sbatch: format!(
+                "sbatch --partition={partition} --nodes={count} --gpus-per-node={kind}{colon}{gpus_per_node}"
+            ),
+            partition: partition.to_owned(),
+            kind: kind.to_owned(),
+            nodes: count,
+            gpus_per_node,
+            fits_now: now.is_some(),
+            free,
+            total,
+            starts_at_s: None,
+            refused: None,
+        })
+    };
+    let mut placements: Vec<_> = by_place.into_iter().filter_map(place).collect();
+    placements.sort_by_key(|placement| (!placement.fits_now, placement.nodes));
+    placements
+}
+
+/// The smallest number of nodes with equally many GPUs each, and how many; `None` if there are too few.
+fn split(count: u32, by_node: impl Iterator<Item = u32> + Clone) -> Option<(u32, u32)> {
+    let divisors = (1..=count).filter(|nodes| count.is_multiple_of(*nodes));
+    divisors
+        .map(|nodes| (nodes, count / nodes))
+        .find(|(nodes, each)| by_node.clone().filter(|free| free >= each).count() as u64 >= u64::from(*nodes))
+}
+
+fn test_args(placement: &Placement) -> Vec<String> {
+    let options = placement.sbatch.split(' ').skip(1).map(str::to_owned);
+    options.chain(["--test-only", "--wrap=true"].map(str::to_owned)).collect()
+}
+
+/// The start that `sbatch --test-only` states, in s since 1970: `sbatch: Job 24 to start at 1795586845 using …`.
+fn start(text: &str) -> Option<u64> {
+    let after = text.split(" to start at ").nth(1)?;
+    let word = after.split_whitespace().next()?;
+    word.parse().ok().or_else(|| {
+        let at = humantime::parse_rfc3339_weak(word).ok()?;
+        at.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())
+    })
+}
+
+/// SLURM's reason without the name of its program.
+fn refusal(why: &str) -> String {
+    let line = why.lines().find(|line| !line.trim().is_empty()).unwrap_or(why);
+    let line = line.trim().trim_start_matches("sbatch: ").trim_start_matches("error: ");
+    Text::new(line.trim_start_matches("allocation failure: ")).to_string()
+}
+
+fn text(placements: &[Placement], demand: &GpuDemand, now_s: u64, code: u8) -> Answer {
+    let kind = demand.kind.as_ref().map_or(String::new(), |kind| format!(" of type {kind}"));
+    if placements.is_empty() {
+        return Answer::not_met(format!("no partition has {} GPUs{kind} for one job", demand.count));
+    }
+    let row = |placement: &Placement| {
+        let start = match (&placement.refused, placement.starts_at_s) {
+            (Some(why), _) => why.clone(),
+            (None, Some(at_s)) if at_s <= now_s + 60 => "now".to_owned(),
+            (None, Some(at_s)) => format!("in {}", clock(at_s - now_s)),
+            (None, None) if placement.fits_now => "free now".to_owned(),
+            (None, None) => "not now".to_owned(),
+        };
+        vec![
+            placement.partition.clone(),
+            placement.kind.clone(),
+            format!("{}/{}", placement.free, placement.total),
+            format!("{} × {}", placement.nodes, placement.gpus_per_node),
+            start,
+        ]
+    };
+    let header = ["PARTITION", "TYPE", "FREE", "NODES × GPUS", "STARTS"];
+    let mut out = table(&header, placements.iter().map(row).collect(), 2);
+    if let Some(best) = placements.iter().find(|placement| placement.refused.is_none()) {
+        out += &format!("\n{}\n", best.sbatch);
+    }
+    Answer { text: out, notice: None, code }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpus(node: &str, partitions: &[&str], kind: &str, (free, total): (u32, u32)) -> NodeGpus {
+        let partitions = partitions.iter().map(|name| (*name).to_owned()).collect();
+        NodeGpus { node: node.to_owned(), partitions, kind: kind.to_owned(), total, free }
+    }
+
+    fn demand(text: &str) -> GpuDemand {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn gpus_are_placed_on_few_nodes_with_equally_many_each() {
+        assert_eq!(split(8, [8, 8].into_iter()), Some((1, 8)));
+        assert_eq!(split(8, [7, 4, 4].into_iter()), Some((2, 4)));
+        assert_eq!(split(6, [3, 2, 2, 2].into_iter()), Some((3, 2)));
+        assert_eq!(split(8, [3, 3, 1].into_iter()), None);
+        assert_eq!(split(7, [1; 7].into_iter()), Some((7, 1)));
+    }
+
+    #[test]
+    fn each_partition_and_type_has_a_placement_and_its_line() {
+        let all = [
+            gpus("a1", &["a100", "debug"], "a100", (2, 4)),
+            gpus("a2", &["a100"], "a100", (4, 4)),
+            gpus("h1", &["h100"], "h100", (0, 8)),
+            gpus("x1", &["old"], "", (1, 1)),
+        ];
+        let four = placements(&all, &demand("4"), None);
+        let lines: Vec<_> =
+            four.iter().map(|placement| (placement.fits_now, placement.sbatch.as_str())).collect();
+        assert_eq!(
+            lines,
+            [
+                (true, "sbatch --partition=a100 --nodes=1 --gpus-per-node=a100:4"),
+                (false, "sbatch --partition=debug --nodes=1 --gpus-per-node=a100:4"),
+                (false, "sbatch --partition=h100 --nodes=1 --gpus-per-node=h100:4"),
+            ]
+        );
+        assert_eq!(
+            placements(&all, &demand("1"), Some("old"))[0].sbatch,
+            "sbatch --partition=old --nodes=1 --gpus-per-node=1"
+        );
+        assert!(placements(&all, &demand("2:v100"), None).is_empty());
+        assert_eq!(text(&[], &demand("2:v100"), 0, 0).code, exit_code::NOT_MET);
+    }
+
+    #[test]
+    fn the_start_and_the_reason_are_those_of_slurm() {
+        assert_eq!(
+            start("sbatch: Job 24 to start at 1795586845 using 1 processors on nodes n1 in partition gpu"),
+            Some(1_795_586_845)
+        );
+        assert_eq!(
+            start("sbatch: Job 24 to start at 2026-11-25T06:07:25 using 1 processors"),
+            Some(1_795_586_845)
+        );
+        assert_eq!(start("allocation failure"), None);
+        let why = "sbatch: error: allocation failure: Requested node configuration is not available";
+        assert_eq!(refusal(why), "Requested node configuration is not available");
+        let mut placement = placements(&[gpus("n", &["gpu"], "", (2, 2))], &demand("2"), None).remove(0);
+        let shown =
+            |placement: &Placement| text(std::slice::from_ref(placement), &demand("2"), 1_000, 0).text;
+        placement.starts_at_s = Some(1_010);
+        assert!(shown(&placement).contains("now"));
+        placement.starts_at_s = Some(4_723);
+        assert!(shown(&placement).contains("in 1:02:03"), "{}", shown(&placement));
+    }
+}

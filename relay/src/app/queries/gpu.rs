@@ -1,0 +1,166 @@
+//! `relay gpu`: everything about one GPU.
+
+use super::list::{command, gpu_mem, holders};
+use super::{Answer, gib, or_dash};
+use crate::api::{Absence, Gpu, Snapshot};
+use crate::config::GpuArgs;
+use anyhow::bail;
+use nodeglass_protocol::field::{Group, Unit, ValueKind};
+use nodeglass_protocol::{Field, GpuField};
+
+/// Shortest beginning of a UUID that selects a GPU, in characters.
+const MIN_PREFIX: usize = 6;
+
+/// The groups of readings, in the order of the output, with their titles.
+const GROUPS: [(Group, &str); 8] = [
+    (Group::Activity, "Activity"),
+    (Group::Memory, "Memory"),
+    (Group::Power, "Power"),
+    (Group::Temperature, "Temperature"),
+    (Group::Clocks, "Clocks"),
+    (Group::Links, "Links"),
+    (Group::Engines, "Engines"),
+    (Group::Errors, "Errors"),
+];
+
+/// The facts and readings of the GPU, or JSON.
+///
+/// # Errors
+/// No GPU or several are meant.
+pub fn answer(snapshot: &Snapshot, args: &GpuArgs) -> anyhow::Result<Answer> {
+    let gpu = find(snapshot, &args.gpu)?;
+    match args.json {
+        true => Answer::json(gpu),
+        false => Ok(Answer::text(text(snapshot, gpu))),
+    }
+}
+
+/// The GPU that is named by its UUID, the beginning of it, or by its node and index.
+fn find<'a>(snapshot: &'a Snapshot, named: &str) -> anyhow::Result<&'a Gpu> {
+    let by_place = named.rsplit_once(':').and_then(|(node, index)| Some((node, index.parse::<u32>().ok()?)));
+    let is_meant = |gpu: &&Gpu| match by_place {
+        Some((node, index)) => gpu.node == node && gpu.index == index && gpu.mig.is_none(),
+        None => gpu.uuid == named || named.len() >= MIN_PREFIX && gpu.uuid.starts_with(named),
+    };
+    let found: Vec<&Gpu> = snapshot.gpus.iter().filter(is_meant).collect();
+    match *found {
+        [only] => Ok(only),
+        [] => bail!("no GPU {named:?} is watched; `relay list --json` prints the UUIDs"),
+        _ => bail!("{named:?} is the beginning of {} UUIDs; write more of it", found.len()),
+    }
+}
+
+fn text(snapshot: &Snapshot, gpu: &Gpu) -> String {
+    let mut out = format!("{}  {} of {}\n", gpu.name.as_deref().unwrap_or(&gpu.vendor), gpu.label, gpu.node);
+    let mut line = |name: &str, value: String| {
+        if !value.is_empty() && value != "-" {
+            out += &format!("  {name:<24}{value}\n");
+        }
+    };
+    line("UUID", gpu.uuid.clone());
+    line("PCI", gpu.pci.clone().unwrap_or_default());
+    line("Serial", gpu.serial.clone().unwrap_or_default());
+    line("Architecture", gpu.architecture.clone().unwrap_or_default());
+    line("MIG", gpu.mig.as_ref().and_then(|mig| mig.profile.clone()).unwrap_or_default());
+    let jobs: Vec<_> =
+        gpu.jobs.iter().map(|job| format!("{} ({})", job.job, job.evidence.replace('_', " "))).collect();
+    line("Job", jobs.join(", "));
+    line("Connection", gpu.connection.name().to_owned());
+    line("Sampled", gpu.sampled_at.map(|at| at.to_string()).unwrap_or_default());
+    line("Fault", gpu.fault.clone().unwrap_or_default());
+    line("PCIe", pcie(gpu));
+    line("ECC errors", ecc(gpu));
+    let up = gpu.health.nvlinks.iter().filter(|link| link.up == Some(true)).count();
+    if !gpu.health.nvlinks.is_empty() {
+        line("NVLinks up", format!("{up} of {}", gpu.health.nvlinks.len()));
+    }
+    for (group, title) in GROUPS {
+        let fields = GpuField::ALL.iter().filter(|field| field.metric().group == group);
+        let lines: String = fields.filter_map(|field| reading(gpu, *field)).collect();
+        if !lines.is_empty() {
+            out += &format!("{title}\n{lines}");
+        }
+    }
+    let processes: Vec<_> = holders(gpu, snapshot).collect();
+    if !processes.is_empty() {
+        out += "Processes\n";
+    }
+    for process in processes {
+        let user = process.user.as_deref().unwrap_or("?");
+        out +=
+            &format!("  {:<8} {user:<12} {:>8} GiB  {}\n", process.pid, gpu_mem(process), command(process));
+    }
+    out
+}
+
+/// A reading with its unit, or why it is not there; `None` if it was not taken yet.
+fn reading(gpu: &Gpu, field: GpuField) -> Option<String> {
+    let metric = field.metric();
+    let value = match (gpu.readings.value(field), gpu.absent.get(field.name())) {
+        (Some(value), _) => format_value(metric.unit, metric.kind, value),
+        (None, Some(Absence::Unsupported)) => return None,
+        (None, Some(Absence::Failed)) => "failed".to_owned(),
+        (None, None) => return None,
+    };
+    Some(format!("  {:<24}{value}\n", metric.title))
+}
+
+fn format_value(unit: Unit, kind: ValueKind, value: u64) -> String {
+    match unit {
+        _ if kind == ValueKind::BitMask => format!("0x{value:x}"),
+        Unit::Byte => format!("{} GiB", gib(value)),
+        Unit::BytePerSecond => format!("{} MiB/s", value >> 20),
+        Unit::One => value.to_string(),
+        Unit::Hundredth => format!("{:.2}", value as f64 / 100.0),
+        unit => format!("{value} {}", unit.symbol()),
+    }
+}
+
+fn pcie(gpu: &Gpu) -> String {
+    let (now, most) = (&gpu.health.pcie, &gpu.limits);
+    match (now.generation, now.width) {
+        (Some(generation), Some(width)) => format!(
+            "gen {generation} x{width} (at most gen {} x{})",
+            or_dash(most.pcie_gen_max),
+            or_dash(most.pcie_width_max)
+        ),
+        _ => String::new(),
+    }
+}
+
+fn ecc(gpu: &Gpu) -> String {
+    match (gpu.health.ecc_corrected, gpu.health.ecc_uncorrected) {
+        (None, None) => String::new(),
+        (corrected, uncorrected) => {
+            format!("{} corrected, {} uncorrected", or_dash(corrected), or_dash(uncorrected))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::snapshot;
+    use super::*;
+
+    #[test]
+    fn a_gpu_is_named_by_its_uuid_its_beginning_or_its_place() {
+        let snapshot = snapshot();
+        let uuid = |named: &str| {
+            find(&snapshot, named).map(|gpu| gpu.uuid.clone()).map_err(|error| error.to_string())
+        };
+        assert_eq!(uuid("GPU-n1-0"), Ok("GPU-n1-0".to_owned()));
+        assert_eq!(uuid("n2:1"), Ok("GPU-n2-1".to_owned()));
+        assert!(uuid("GPU-n1").unwrap_err().contains("3 UUIDs"));
+        for wrong in ["", "GPU", "n2:9", "n9:0", "GPU-n9-0"] {
+            assert!(uuid(wrong).unwrap_err().contains("relay list"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn readings_have_units_and_missing_ones_no_zero() {
+        let text = text(&snapshot(), find(&snapshot(), "GPU-n1-0").unwrap());
+        assert!(text.contains("Utilisation             90 %\n"), "{text}");
+        assert!(text.contains("17 (gres index)") && text.contains("4711"), "{text}");
+        assert!(!text.contains("Fan"), "{text}");
+    }
+}

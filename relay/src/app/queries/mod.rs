@@ -1,0 +1,144 @@
+//! Queries of the current state for terminals and scripts: `relay list`, `available`, `wait-free`, `fit`, `jobs`, `ps`,
+//! `gpu` and `wait`.
+//!
+//! They read the resources of the HTTP API from the running relay; where none runs, they watch on their own until they
+//! have an answer, and leave nothing behind.
+
+mod available;
+mod fit;
+mod gpu;
+mod jobs;
+mod list;
+mod processes;
+mod source;
+mod wait;
+
+use crate::config::{Config, Query};
+use serde::Serialize;
+use source::Source;
+use std::process::ExitCode;
+
+/// Exit codes beside those of every command (0, 1 for a failure, 2 for invalid usage).
+pub mod exit_code {
+    /// What was asked for is not there, or did not happen in time.
+    pub const NOT_MET: u8 = 3;
+    /// The job ended without success.
+    pub const JOB_FAILED: u8 = 4;
+    /// All GPUs of the job are idle.
+    pub const STALLED: u8 = 5;
+}
+
+/// The answer to a query.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// What to print.
+    pub text: String,
+    /// What to print on standard error, a complete sentence.
+    pub notice: Option<String>,
+    /// The exit code.
+    pub code: u8,
+}
+
+impl Answer {
+    fn text(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+
+    fn json<T: Serialize>(value: &T) -> anyhow::Result<Self> {
+        Ok(Self::text(format!("{}\n", serde_json::to_string_pretty(value)?)))
+    }
+
+    fn not_met(notice: String) -> Self {
+        Self { text: String::new(), notice: Some(notice), code: exit_code::NOT_MET }
+    }
+
+    /// The exit code as a program returns it.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code)
+    }
+}
+
+/// Answers a query. `config` says what to watch where no relay runs.
+///
+/// # Errors
+/// A complete sentence for the user.
+pub async fn answer(query: Query, config: Config) -> anyhow::Result<Answer> {
+    // SLURM itself is asked where jobs fit, with or without a relay.
+    if let Query::Fit(args) = query {
+        return fit::answer(args, config.cluster).await;
+    }
+    let source = Source::open(query.relay(), config).await?;
+    let answer = match query {
+        Query::List(args) => list::answer(&source.snapshot().await?, &args),
+        Query::Jobs(args) => jobs::answer(&source.snapshot().await?, &args),
+        Query::Ps(args) => processes::answer(&source.snapshot().await?, &args),
+        Query::Gpu(args) => gpu::answer(&source.snapshot().await?, &args),
+        Query::Available(args) => available::answer(&source.snapshot().await?, &args),
+        Query::WaitFree(args) => available::wait(&source, &args).await,
+        Query::Wait(args) => wait::answer(&source, &args).await,
+        Query::Fit(_) => Ok(Answer::default()),
+    };
+    source.close().await;
+    answer
+}
+
+/// A table with a header; `-` for empty cells. The first `texts` columns are aligned to the left, and so is the last.
+fn table(header: &[&str], mut rows: Vec<Vec<String>>, texts: usize) -> String {
+    for cell in rows.iter_mut().flatten().filter(|cell| cell.is_empty()) {
+        cell.push('-');
+    }
+    rows.insert(0, header.iter().map(|title| (*title).to_owned()).collect());
+    let columns = header.len();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let gap = if column == 0 { "" } else { "  " };
+            line += &match column {
+                column if column < texts || column + 1 == columns => format!("{gap}{cell:width$}"),
+                _ => format!("{gap}{cell:>width$}"),
+            };
+        }
+        out += line.trim_end();
+        out.push('\n');
+    }
+    out
+}
+
+/// A number of bytes in GiB, as `12.3`.
+fn gib(bytes: u64) -> String {
+    let tenths = (bytes as f64 / (1_u64 << 30) as f64 * 10.0).round() / 10.0;
+    format!("{tenths:.1}")
+}
+
+/// A value, or a dash where there is none.
+fn or_dash<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// How long ago something was, as `2 days ago`.
+fn ago(seconds: u64) -> String {
+    let (number, unit) = match seconds {
+        0..60 => (seconds, "second"),
+        60..3_600 => (seconds / 60, "minute"),
+        3_600..86_400 => (seconds / 3_600, "hour"),
+        _ => (seconds / 86_400, "day"),
+    };
+    format!("{number} {unit}{} ago", if number == 1 { "" } else { "s" })
+}
+
+/// A duration as SLURM writes it: `1-02:03:04`, `2:03:04`, `3:04`.
+fn clock(seconds: u64) -> String {
+    let (days, hours, minutes, seconds) =
+        (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    match (days, hours) {
+        (0, 0) => format!("{minutes}:{seconds:02}"),
+        (0, _) => format!("{hours}:{minutes:02}:{seconds:02}"),
+        _ => format!("{days}-{hours:02}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! Snapshots for the tests of queries, and what they have in common.
+
+use super::*;
+use crate::api::Snapshot;
+use nodeglass_protocol::job::{self, JobState};
+use nodeglass_protocol::picture::{
+    Evidence, GpuFacts, GpuPicture, Link, NodePicture, Owner, Picture, ProcessFacts, ProcessPicture,
+};
+use nodeglass_protocol::process::ProcessKind;
+use nodeglass_protocol::{Field, GpuField, GpuUuid, JobId, NodeName, Reading};
+
+/// Node n1 with three GPUs: one of job 17 with a process, one of job 17 without, one free; node n2 with two free ones.
+pub(super) fn snapshot() -> Snapshot {
+    let gpu = |node: &str, index: u32, job: Option<u32>, util_pct: u64| {
+        let uuid = GpuUuid::new(format!("GPU-{node}-{index}"));
+        let mut facts = GpuFacts { index, ..GpuFacts::new(uuid, index) };
+        facts.name = Reading::Value("NVIDIA H100".into());
+        let mut gpu = GpuPicture { facts, ..GpuPicture::default() };
+        gpu.row.set(GpuField::Util, GpuField::Util.cell(&Reading::Value(util_pct)));
+        gpu.owners = job.into_iter().map(|job| Owner { job: JobId(job), by: Evidence::GresIndex }).collect();
+        gpu
+    };
+    let node = |name: &str, gpus| {
+        let mut node = NodePicture::new(NodeName::new(name).unwrap());
+        node.head.link = Link::Live;
+        node.sampled_at_ms = Some(1_000);
+        node.gpus = gpus;
+        node
+    };
+    let mut first =
+        node("n1", vec![gpu("n1", 0, Some(17), 90), gpu("n1", 1, Some(17), 3), gpu("n1", 2, None, 0)]);
+    let kind = ProcessKind { compute: true, ..ProcessKind::default() };
+    let mut facts = ProcessFacts::new(GpuUuid::new("GPU-n1-0"), 4711, kind);
+    facts.job = Some(JobId(17));
+    facts.user = Reading::Value("alice".into());
+    facts.started_ms = Reading::Value(1_000_000);
+    facts.command = Reading::Value("python3".into());
+    facts.args = Reading::Value("/usr/bin/python3 -u /home/alice/train.py --lr 1".into());
+    first.processes.push(ProcessPicture { facts, row: Default::default() });
+    let running = job::Job {
+        nodes: vec![first.name.clone()],
+        node_count: 1,
+        gpu_count: Some(2),
+        ..job::Job::new(JobId(17), "alice".into(), JobState::Running)
+    };
+    let second = node("n2", vec![gpu("n2", 0, None, 0), gpu("n2", 1, None, 0)]);
+    let picture = Picture { jobs: vec![running], nodes: vec![first, second], ..Picture::default() };
+    Snapshot::new(&picture, 0)
+}
+
+#[test]
+fn the_list_has_nvgpus_marks_and_columns() {
+    let answer = list::answer(&snapshot(), &Default::default()).unwrap();
+    let lines: Vec<_> = answer.text.lines().collect();
+    assert_eq!(lines[0], "n1");
+    assert!(lines[1].starts_with("GPU  STATUS  TYPE"), "{}", answer.text);
+    assert!(
+        lines[2].starts_with("0    [~]     H100") && lines[2].ends_with("4711  train.py"),
+        "{}",
+        answer.text
+    );
+    assert!(lines[3].starts_with("1    [~]") && lines[4].starts_with("2    [ ]"), "{}", answer.text);
+    assert!(lines[5].is_empty() && lines[6] == "n2", "{}", answer.text);
+    // Missing values are dashes, never zeros.
+    assert!(!lines[2].contains(" 0 "), "{}", answer.text);
+}
+
+#[test]
+fn lists_are_filtered_and_empty_ones_say_so() {
+    let of = |user: &str| crate::config::ListArgs { user: Some(user.to_owned()), ..Default::default() };
+    let text = list::answer(&snapshot(), &of("alice")).unwrap().text;
+    assert!(text.contains("[~]") && !text.contains("[ ]"), "{text}");
+    let none = list::answer(&snapshot(), &of("carol")).unwrap();
+    assert_eq!((none.text.as_str(), none.notice.is_some()), ("", true));
+    assert_eq!(jobs::answer(&snapshot(), &of("carol")).unwrap().notice.as_deref(), Some("no jobs"));
+    let processes = processes::answer(&snapshot(), &of("alice")).unwrap().text;
+    assert!(processes.contains("4711") && processes.contains("train.py"), "{processes}");
+}
+
+#[test]
+fn durations_and_ages_are_in_words_that_users_know() {
+    assert_eq!(
+        [ago(1), ago(59), ago(3_600), ago(200_000)],
+        ["1 second ago", "59 seconds ago", "1 hour ago", "2 days ago"]
+    );
+    assert_eq!([clock(5), clock(3_723), clock(93_784)], ["0:05", "1:02:03", "1-02:03:04"]);
+    assert_eq!([gib(0), gib(1 << 30), gib(80 << 30)], ["0.0", "1.0", "80.0"]);
+}

@@ -1,0 +1,250 @@
+//! The command lines of queries: what the cluster does now, for terminals and scripts.
+
+use super::value::duration;
+use clap::{Args, Subcommand, ValueEnum};
+use nodeglass_protocol::{JobId, NodeName};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// What is asked of the current state.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum Query {
+    /// List GPUs, free and used, with who uses them since when
+    List(ListArgs),
+    /// Print the indices of free GPUs, for CUDA_VISIBLE_DEVICES
+    Available(AvailableArgs),
+    /// Wait until GPUs are free on one node, then print their indices
+    WaitFree(WaitFreeArgs),
+    /// Say where SLURM would start a job with this many GPUs, with the line for sbatch
+    Fit(FitArgs),
+    /// List jobs with what their GPUs do
+    Jobs(ListArgs),
+    /// List processes on GPUs
+    Ps(ListArgs),
+    /// Show everything about one GPU
+    Gpu(GpuArgs),
+    /// Wait until a job starts, ends or stalls
+    Wait(WaitArgs),
+}
+
+impl Query {
+    /// Process id of the relay, if it is named.
+    pub fn relay(&self) -> Option<u32> {
+        match self {
+            Self::List(args) | Self::Jobs(args) | Self::Ps(args) => args.which.relay,
+            Self::Available(args) => args.free.which.relay,
+            Self::WaitFree(args) => args.free.which.relay,
+            Self::Gpu(args) => args.which.relay,
+            Self::Wait(args) => args.which.relay,
+            Self::Fit(_) => None,
+        }
+    }
+}
+
+/// Selects a running relay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[group(skip)]
+pub struct WhichRelay {
+    /// Process id of the relay, if you run several
+    #[arg(long, value_name = "PID")]
+    pub relay: Option<u32>,
+}
+
+/// Filters of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[group(skip)]
+pub struct ListArgs {
+    /// Only this node
+    #[arg(long, value_name = "NAME", value_parser = |name: &str| NodeName::new(name))]
+    pub node: Option<NodeName>,
+
+    /// Only this job
+    #[arg(long, value_name = "JOBID", value_parser = JobId::from_str)]
+    pub job: Option<JobId>,
+
+    /// Only this user
+    #[arg(long = "of", value_name = "LOGIN")]
+    pub user: Option<String>,
+
+    /// As JSON, in the form of the HTTP API
+    #[arg(long)]
+    pub json: bool,
+
+    /// The relay.
+    #[command(flatten)]
+    pub which: WhichRelay,
+}
+
+/// Which GPUs count as free.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[group(skip)]
+pub struct FreeArgs {
+    /// Only this node
+    #[arg(long, value_name = "NAME", value_parser = |name: &str| NodeName::new(name))]
+    pub node: Option<NodeName>,
+
+    /// GPUs of this job that have no process, instead of those of no job [default: the job that this runs in]
+    #[arg(long, value_name = "JOBID", env = "SLURM_JOB_ID", hide_env = true, value_parser = JobId::from_str)]
+    pub job: Option<JobId>,
+
+    /// Print UUIDs, which are valid in containers and for MIG instances
+    #[arg(long)]
+    pub uuid: bool,
+
+    /// The relay.
+    #[command(flatten)]
+    pub which: WhichRelay,
+}
+
+/// `relay available`.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[group(skip)]
+pub struct AvailableArgs {
+    /// Which GPUs count as free.
+    #[command(flatten)]
+    pub free: FreeArgs,
+
+    /// At most this many
+    #[arg(short = 'l', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
+
+    /// As JSON, in the form of the HTTP API
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `relay wait-free`.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[group(skip)]
+pub struct WaitFreeArgs {
+    /// Number of GPUs
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: u32,
+
+    /// Which GPUs count as free.
+    #[command(flatten)]
+    pub free: FreeArgs,
+
+    /// Give up after this time: 30m, 2h
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub timeout: Option<Duration>,
+}
+
+/// `relay fit`.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[group(skip)]
+pub struct FitArgs {
+    /// Number of GPUs, and their type in SLURM: 8, 8:h100
+    #[arg(value_name = "N[:TYPE]")]
+    pub gpus: GpuDemand,
+
+    /// Only this partition
+    #[arg(long, value_name = "NAME")]
+    pub partition: Option<String>,
+
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A number of GPUs, of any or of one type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuDemand {
+    /// How many.
+    pub count: u32,
+    /// Their type in SLURM's GRES.
+    pub kind: Option<String>,
+}
+
+fn time(raw: &str) -> Result<Duration, &'static str> {
+    duration(raw).ok_or("expected a time such as 90s, 30m or 2h")
+}
+
+/// Why a demand cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a number of GPUs from 1 to 100000, and a type after a colon: 8, 8:h100")]
+pub struct GpuDemandError;
+
+impl FromStr for GpuDemand {
+    type Err = GpuDemandError;
+
+    fn from_str(raw: &str) -> Result<Self, GpuDemandError> {
+        let (count, kind) = raw.split_once(':').map_or((raw, None), |(count, kind)| (count, Some(kind)));
+        let is_type = |kind: &str| {
+            !kind.is_empty()
+                && kind.len() <= 64
+                && kind.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+        };
+        if kind.is_some_and(|kind| !is_type(kind)) {
+            return Err(GpuDemandError);
+        }
+        let count = count.parse().ok().filter(|count| (1..=100_000).contains(count)).ok_or(GpuDemandError)?;
+        Ok(Self { count, kind: kind.map(str::to_owned) })
+    }
+}
+
+/// `relay gpu`.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[group(skip)]
+pub struct GpuArgs {
+    /// UUID or the beginning of it, or NODE:INDEX
+    #[arg(value_name = "GPU")]
+    pub gpu: String,
+
+    /// As JSON, in the form of the HTTP API
+    #[arg(long)]
+    pub json: bool,
+
+    /// The relay.
+    #[command(flatten)]
+    pub which: WhichRelay,
+}
+
+/// `relay wait`.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[group(skip)]
+pub struct WaitArgs {
+    /// Job id
+    #[arg(value_name = "JOBID", value_parser = JobId::from_str)]
+    pub job: JobId,
+
+    /// What to wait for
+    #[arg(long, value_name = "WHAT", default_value = "end")]
+    pub until: Until,
+
+    /// Also return once all of its GPUs have been idle for this long: 10m
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub stall: Option<Duration>,
+
+    /// Give up after this time: 30m, 2h
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub timeout: Option<Duration>,
+
+    /// The relay.
+    #[command(flatten)]
+    pub which: WhichRelay,
+}
+
+/// What to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Until {
+    /// It runs.
+    Start,
+    /// It has ended.
+    End,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_demand_is_a_number_and_perhaps_a_type() {
+        let demand = |count, kind: Option<&str>| Ok(GpuDemand { count, kind: kind.map(str::to_owned) });
+        assert_eq!("8".parse(), demand(8, None));
+        assert_eq!("2:h100-80gb".parse(), demand(2, Some("h100-80gb")));
+        for wrong in ["", "0", "-1", "8:", "8:h 100", "x", "8:;rm", "100001", "8:h100:2"] {
+            assert_eq!(wrong.parse::<GpuDemand>(), Err(GpuDemandError), "{wrong}");
+        }
+    }
+}
