@@ -25,6 +25,7 @@ Each option is also an environment variable (--bind: NODEGLASS_BIND) and a key o
 Examples:
   relay                               watch your SLURM jobs; prints the link to open
   relay --demo --bind 127.0.0.1:8081  try it on a simulated cluster
+  relay top                           watch in this terminal, without a browser
   relay share create --job 48213      let a teammate watch one job
   ssh -L 8080:127.0.0.1:8080 LOGIN    on your laptop, before you open the link";
 
