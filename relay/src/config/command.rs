@@ -88,7 +88,10 @@ enum Sub {
     Me(Days),
     /// Print who viewed through which share, and which actions were performed
     Audit(AuditOrder),
-    /// Watch in this terminal: attaches to your running relay, or watches on its own with the settings of `relay`
+    /// Watch in this terminal: attaches to your running relay, or watches on its own
+    ///
+    /// It watches on its own if no relay runs, or if none watches what the command line says: the options of
+    /// relay --help about what to watch and about nodes apply here too. Nothing is stored then. ? shows the keys.
     Top(TopOrder),
     /// Print the effective settings and the source of each
     Config,
