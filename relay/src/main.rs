@@ -100,6 +100,8 @@ fn run(config: Config, requested: Requested, new: bool) -> anyhow::Result<ExitCo
 
 /// Watches in the terminal.
 fn top(order: TopOrder, config: Config, requested: Option<Requested>) -> ExitCode {
+    // As for a relay: a core dump would contain the key. It watches even where this is not possible.
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build();
     let done = runtime.map_err(|error| TopError::Other(error.into()));

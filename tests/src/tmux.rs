@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -26,7 +26,7 @@ impl Tmux {
         let Some([tmux]) = skip::programs(["tmux"]) else { return Ok(None) };
         let terminal = Self { program: tmux, dir: tempfile::tempdir()? };
         let script = terminal.dir.path().join("run");
-        fs::write(&script, shell_script(program)?)?;
+        fs::write(&script, shell_script(program, &terminal.pid_file())?)?;
         fs::set_permissions(&script, PermissionsExt::from_mode(0o700))?;
         let (width, height) = (width.to_string(), height.to_string());
         // An interactive shell, so that programs are suspended and continued as users do it.
@@ -35,6 +35,18 @@ impl Tmux {
         terminal.wait_for("the prompt of a shell", |screen| screen.contains('$'))?;
         terminal.line(&script.display().to_string())?;
         Ok(Some(terminal))
+    }
+
+    fn pid_file(&self) -> PathBuf {
+        self.dir.path().join("pid")
+    }
+
+    /// The pid of the program.
+    ///
+    /// # Errors
+    /// If it has not started.
+    pub fn pid(&self) -> Result<u32> {
+        Ok(fs::read_to_string(self.pid_file())?.trim().parse()?)
     }
 
     fn tmux(&self, args: &[&str]) -> Result<String> {
@@ -125,12 +137,12 @@ impl Drop for Tmux {
 }
 
 /// A script that replaces itself by the program, with its environment and that of the terminal.
-fn shell_script(program: &Command) -> Result<String> {
+fn shell_script(program: &Command, pid_file: &Path) -> Result<String> {
     let quoted = |text: &std::ffi::OsStr| -> Result<String> {
         let text = text.to_str().context("an argument is not UTF-8")?;
         Ok(format!("'{}'", text.replace('\'', "'\\''")))
     };
-    let mut script = "#!/bin/sh\n".to_owned();
+    let mut script = format!("#!/bin/sh\necho $$ > {}\n", quoted(pid_file.as_os_str())?);
     if let Some(dir) = program.get_current_dir() {
         writeln!(script, "cd {}", quoted(dir.as_os_str())?)?;
     }

@@ -13,6 +13,7 @@ pub mod owner_commands;
 pub mod queries;
 pub mod second_start;
 mod share_output;
+mod signals;
 mod storage;
 pub mod terminal;
 pub mod token_command;
@@ -54,12 +55,12 @@ use nodeglass_protocol::live::Mode;
 use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_protocol::{NodeName, Text};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+pub(crate) use signals::Signals;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use terminal::Terminal;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use watched::Watched;
@@ -466,55 +467,6 @@ async fn follow_plan(
         }
     }
     supervisor.stop_all(PROBES_LEAVE).await;
-}
-
-/// The signals that stop a relay.
-pub(crate) struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    /// `None` if the relay was started so as to survive its terminal, as with `nohup`.
-    hangup: Option<Signal>,
-}
-
-impl Signals {
-    /// Installs the handlers; from now on none of these signals kills the process.
-    pub(crate) fn listen() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("failed to listen for signals");
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            hangup: (!is_ignored(SignalKind::hangup())).then(|| listen(SignalKind::hangup())).transpose()?,
-        })
-    }
-
-    /// Waits for the first signal.
-    pub(crate) async fn wait(mut self) {
-        tokio::select! {
-            // Ctrl-C.
-            _ = self.interrupt.recv() => {}
-            // `kill`, or the end of a session.
-            _ = self.terminate.recv() => {}
-            // The terminal was closed.
-            () = received(self.hangup.as_mut()) => {}
-        }
-    }
-}
-
-/// Waits for a signal; pending forever if it is not handled.
-async fn received(signal: Option<&mut Signal>) {
-    match signal {
-        Some(signal) => drop(signal.recv().await),
-        None => std::future::pending().await,
-    }
-}
-
-/// Returns whether this process ignores a signal, as its parent intended. Reads the kernel's list rather
-/// than calling a function that could change the disposition.
-fn is_ignored(kind: SignalKind) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask & 1 << (kind.as_raw_value() - 1) != 0
 }
 
 /// The name of this machine as a node.

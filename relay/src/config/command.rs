@@ -25,6 +25,7 @@ Each option is also an environment variable (--bind: NODEGLASS_BIND) and a key o
 Examples:
   relay                               watch your SLURM jobs; prints the link to open
   relay --demo --bind 127.0.0.1:8081  try it on a simulated cluster
+  relay top                           watch in this terminal, without a browser
   relay share create --job 48213      let a teammate watch one job
   ssh -L 8080:127.0.0.1:8080 LOGIN    on your laptop, before you open the link";
 
@@ -94,7 +95,10 @@ enum Sub {
     Me(Days),
     /// Print who viewed through which share, and which actions were performed
     Audit(AuditOrder),
-    /// Watch in this terminal: attaches to your running relay, or watches on its own with the settings of `relay`
+    /// Watch in this terminal: attaches to your running relay, or watches on its own
+    ///
+    /// It watches on its own if no relay runs, or if none watches what the command line says: the options of
+    /// relay --help about what to watch and about nodes apply here too. Nothing is stored then. ? shows the keys.
     Top(TopOrder),
     #[command(flatten)]
     Query(Query),

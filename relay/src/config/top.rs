@@ -15,7 +15,7 @@ pub struct TopOrder {
     pub json: bool,
 
     /// When to use colour: auto (on a terminal, unless NO_COLOR is set) or never
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
     pub color: ColorChoice,
 
     /// Process id of the relay to attach to, if you run several

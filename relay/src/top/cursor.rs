@@ -45,7 +45,10 @@ impl<K: PartialEq + Clone> Cursor<K> {
     /// Follows the list, and returns which of its rows to show in `height` lines.
     pub fn settle(&mut self, keys: &[K], height: usize) -> Range<usize> {
         self.index = self.index(keys);
-        self.key = keys.get(self.index).cloned().or(self.key.take());
+        // Until it is moved it stays at the top, whatever is listed above its first row later.
+        if self.key.is_some() {
+            self.key = keys.get(self.index).cloned().or(self.key.take());
+        }
         self.height = height;
         let lowest_top = (self.index + 1).saturating_sub(height);
         let most = keys.len().saturating_sub(height);
@@ -67,6 +70,13 @@ mod tests {
         cursor.settle(&['a', 'c'], 5);
         assert_eq!(cursor.index(&['a', 'c']), 1);
         assert_eq!(cursor.index(&[]), 0);
+    }
+
+    #[test]
+    fn a_cursor_that_was_not_moved_stays_at_the_top() {
+        let mut cursor = Cursor::default();
+        cursor.settle(&['b', 'c'], 5);
+        assert_eq!(cursor.index(&['a', 'b', 'c']), 0);
     }
 
     #[test]

@@ -242,9 +242,7 @@ fn open(view: &mut View, contents: &Contents<'_>, environment: bool, at_ms: u64)
 fn back(view: &mut View, contents: &Contents<'_>) {
     if !view.filter(view.pane).is_empty() {
         view.filter_mut().clear();
-    } else if view.gpu.take().is_some() {
-        view.pane = Pane::Gpus;
-    } else if view.node.take().is_some() {
+    } else if view.gpu.take().is_some() || view.node.take().is_some() {
         view.pane = Pane::Gpus;
     } else {
         view.pane = view.panes(contents)[0];

@@ -17,6 +17,7 @@ mod slurm;
 mod soak;
 mod sshd;
 mod storage;
+mod top;
 mod trace;
 mod viewers;
 mod wire;
@@ -49,6 +50,7 @@ fn main() -> Result<()> {
         "relay" => in_time(relay::measure(&report)),
         "slurm" => in_time(slurm::measure(&report)),
         "soak" => soak::measure(&report),
+        "top" => in_time(top::measure(&report)),
         "wire" => wire::measure(&report),
         other => bail!("nothing is known of how to measure {other:?}"),
     }

@@ -84,6 +84,11 @@ impl SimulatedCluster {
         self.relay.pid()
     }
 
+    /// The home of its owner.
+    pub fn home(&self) -> &Path {
+        self.relay.home()
+    }
+
     /// Its link.
     pub fn link(&self) -> &Link {
         self.relay.link()

@@ -188,6 +188,12 @@ pub(crate) const CATALOGUE: &[Entry] = &[
         most(4.0),
         "to slurmctld in steady state, with 1, 30 and 3,000 own jobs, and with all users' jobs",
     ),
+    entry(
+        "top.cpu_pct_64n",
+        "% of a core",
+        most(1.0),
+        "relay top attached to 64 nodes, 200×50, all jobs; without the relay",
+    ),
     entry("page.wasm_all_br_kb", "kB", most(430.0), "the page's program, compressed with brotli"),
     entry("page.js_br_kb", "kB", most(10.0), "its scripts"),
     entry("page.first_paint_ms", "ms", most(500.0), "from navigation to first contentful paint; loopback"),

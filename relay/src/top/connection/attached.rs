@@ -108,7 +108,7 @@ impl Attached {
     }
 
     async fn connect(&self, updates: &mpsc::Sender<Update>) -> Result<Socket, End> {
-        let stream = self.relay.connect().await.map_err(|_| self.stopped())?;
+        let stream = self.relay.connect().await.map_err(|error| self.unreachable(&error))?;
         let refused = |why: String| End::Final(SourceError::Refused { pid: self.relay.pid(), why });
         let mut request = format!("ws://{AUTHORITY}/live").into_client_request().map_err(lost)?;
         let headers = request.headers_mut();
@@ -195,6 +195,15 @@ impl Attached {
                 Ok(Some(Err(error))) => return Err(lost(error)),
                 Err(_) => return Err(End::Lost("the relay sent nothing for 60 s".to_owned())),
             }
+        }
+    }
+
+    /// Why its socket cannot be connected to: mostly because it has ended.
+    fn unreachable(&self, error: &std::io::Error) -> End {
+        let pid = self.relay.pid();
+        match Remote::find(Some(pid)) {
+            Ok(_) => End::Lost(format!("the relay (pid {pid}) cannot be reached: {error}")),
+            Err(_) => self.stopped(),
         }
     }
 
