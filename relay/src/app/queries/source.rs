@@ -21,7 +21,7 @@ const CHECK: Duration = Duration::from_millis(100);
 /// Where snapshots come from.
 pub enum Source {
     /// The owner's running relay.
-    Running(Remote),
+    Running(Box<Remote>),
     /// A relay of this process alone.
     Own(Box<Embedded>),
 }
@@ -33,7 +33,7 @@ impl Source {
     /// A complete sentence for the user: the relay that was named does not run, or nothing can be watched.
     pub async fn open(relay: Option<u32>, config: Config) -> anyhow::Result<Self> {
         if relay.is_some() || !Remote::list()?.is_empty() {
-            return Ok(Self::Running(Remote::find(relay)?));
+            return Ok(Self::Running(Box::new(Remote::find(relay)?)));
         }
         let own = Embedded::start(config).await?;
         let started = Instant::now();
