@@ -15,7 +15,7 @@ pub enum Query {
     Available(AvailableArgs),
     /// Wait until GPUs are free on one node, then print their indices
     WaitFree(WaitFreeArgs),
-    /// Say where SLURM would start a job with this many GPUs, with the line for sbatch
+    /// Say where SLURM would start a job with this many GPUs, with the line for sbatch; --partition narrows it
     Fit(FitArgs),
     /// List jobs with what their GPUs do
     Jobs(ListArgs),
@@ -64,7 +64,7 @@ pub struct ListArgs {
 
     /// Only this user
     #[arg(long = "of", value_name = "LOGIN")]
-    pub user: Option<String>,
+    pub login: Option<String>,
 
     /// As JSON, in the form of the HTTP API
     #[arg(long)]
@@ -137,10 +137,6 @@ pub struct FitArgs {
     /// Number of GPUs, and their type in SLURM: 8, 8:h100
     #[arg(value_name = "N[:TYPE]")]
     pub gpus: GpuDemand,
-
-    /// Only this partition
-    #[arg(long, value_name = "NAME")]
-    pub partition: Option<String>,
 
     /// As JSON
     #[arg(long)]

@@ -46,10 +46,10 @@ struct Placement {
 ///
 /// # Errors
 /// SLURM does not answer.
-pub async fn answer(args: FitArgs, cluster: Option<String>) -> anyhow::Result<Answer> {
+pub async fn answer(args: FitArgs, cluster: Option<String>, partitions: &[String]) -> anyhow::Result<Answer> {
     let mut commands = Commands::new().for_cluster(cluster);
     let out = commands.run(Program::Scontrol, &nodes::args()).await?.out;
-    let mut placements = placements(&nodes::gpus_by_node(&out), &args.gpus, args.partition.as_deref());
+    let mut placements = placements(&nodes::gpus_by_node(&out), &args.gpus, partitions);
     for placement in placements.iter_mut().take(MAX_QUESTIONS) {
         match commands.run(Program::Sbatch, &test_args(placement)).await {
             Ok(output) => {
@@ -73,10 +73,10 @@ pub async fn answer(args: FitArgs, cluster: Option<String>) -> anyhow::Result<An
 }
 
 /// How the GPUs can be placed, one placement per partition and type, those that fit now first.
-fn placements(all: &[NodeGpus], demand: &GpuDemand, partition: Option<&str>) -> Vec<Placement> {
+fn placements(all: &[NodeGpus], demand: &GpuDemand, partitions: &[String]) -> Vec<Placement> {
     let mut by_place: BTreeMap<(&str, &str), Vec<&NodeGpus>> = BTreeMap::new();
     for gpus in all.iter().filter(|gpus| demand.kind.as_ref().is_none_or(|kind| *kind == gpus.kind)) {
-        for name in gpus.partitions.iter().filter(|name| partition.is_none_or(|only| only == name.as_str())) {
+        for name in gpus.partitions.iter().filter(|name| partitions.is_empty() || partitions.contains(name)) {
             by_place.entry((name, &gpus.kind)).or_default().push(gpus);
         }
     }
@@ -196,7 +196,7 @@ mod tests {
             gpus("h1", &["h100"], "h100", (0, 8)),
             gpus("x1", &["old"], "", (1, 1)),
         ];
-        let four = placements(&all, &demand("4"), None);
+        let four = placements(&all, &demand("4"), &[]);
         let lines: Vec<_> =
             four.iter().map(|placement| (placement.fits_now, placement.sbatch.as_str())).collect();
         assert_eq!(
@@ -208,10 +208,10 @@ mod tests {
             ]
         );
         assert_eq!(
-            placements(&all, &demand("1"), Some("old"))[0].sbatch,
+            placements(&all, &demand("1"), &["old".to_owned()])[0].sbatch,
             "sbatch --partition=old --nodes=1 --gpus-per-node=1"
         );
-        assert!(placements(&all, &demand("2:v100"), None).is_empty());
+        assert!(placements(&all, &demand("2:v100"), &[]).is_empty());
         assert_eq!(text(&[], &demand("2:v100"), 0, 0).code, exit_code::NOT_MET);
     }
 
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(start("allocation failure"), None);
         let why = "sbatch: error: allocation failure: Requested node configuration is not available";
         assert_eq!(refusal(why), "Requested node configuration is not available");
-        let mut placement = placements(&[gpus("n", &["gpu"], "", (2, 2))], &demand("2"), None).remove(0);
+        let mut placement = placements(&[gpus("n", &["gpu"], "", (2, 2))], &demand("2"), &[]).remove(0);
         let shown =
             |placement: &Placement| text(std::slice::from_ref(placement), &demand("2"), 1_000, 0).text;
         placement.starts_at_s = Some(1_010);

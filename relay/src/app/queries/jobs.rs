@@ -30,7 +30,7 @@ pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
     let is_selected = |job: &&Job| {
         args.node.as_ref().is_none_or(|node| job.nodes.iter().any(|name| name == node.as_str()))
             && args.job.is_none_or(|id| job.id == id.0)
-            && args.user.as_ref().is_none_or(|user| *user == job.user)
+            && args.login.as_ref().is_none_or(|user| *user == job.user)
     };
     let jobs: Vec<&Job> = snapshot.jobs.iter().filter(is_selected).collect();
     if args.json {

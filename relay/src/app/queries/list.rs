@@ -30,7 +30,7 @@ fn is_selected(gpu: &Gpu, snapshot: &Snapshot, args: &ListArgs) -> bool {
     };
     args.node.as_ref().is_none_or(|node| node.as_str() == gpu.node)
         && args.job.is_none_or(|id| gpu.jobs.iter().any(|job| job.job == id.0))
-        && args.user.as_ref().is_none_or(of_user)
+        && args.login.as_ref().is_none_or(of_user)
 }
 
 /// The processes on a GPU.

@@ -65,7 +65,7 @@ impl Answer {
 pub async fn answer(query: Query, config: Config) -> anyhow::Result<Answer> {
     // SLURM itself is asked where jobs fit, with or without a relay.
     if let Query::Fit(args) = query {
-        return fit::answer(args, config.cluster).await;
+        return fit::answer(args, config.cluster, &config.partitions).await;
     }
     let source = Source::open(query.relay(), config).await?;
     let answer = match query {

@@ -18,7 +18,7 @@ pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
     let is_selected = |process: &&Process| {
         args.node.as_ref().is_none_or(|node| process.node == node.as_str())
             && args.job.is_none_or(|id| process.job == Some(id.0))
-            && args.user.as_ref().is_none_or(|user| process.user.as_ref() == Some(user))
+            && args.login.as_ref().is_none_or(|user| process.user.as_ref() == Some(user))
     };
     let processes: Vec<&Process> = snapshot.processes.iter().filter(is_selected).collect();
     if args.json {

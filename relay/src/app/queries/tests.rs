@@ -67,7 +67,7 @@ fn the_list_has_nvgpus_marks_and_columns() {
 
 #[test]
 fn lists_are_filtered_and_empty_ones_say_so() {
-    let of = |user: &str| crate::config::ListArgs { user: Some(user.to_owned()), ..Default::default() };
+    let of = |user: &str| crate::config::ListArgs { login: Some(user.to_owned()), ..Default::default() };
     let text = list::answer(&snapshot(), &of("alice")).unwrap().text;
     assert!(text.contains("[~]") && !text.contains("[ ]"), "{text}");
     let none = list::answer(&snapshot(), &of("carol")).unwrap();
