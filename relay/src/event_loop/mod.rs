@@ -374,6 +374,10 @@ impl EventLoop {
                 self.replace_fleet(*fleet);
                 let _ = done.send(());
             }
+            Request::Restoring => self.fleet.set_restoring(),
+            Request::Restored { history } => {
+                self.fleet.restore_history(history.map(|history| *history), self.clock.now_ms());
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::fleet::Fleet;
 use crate::fleet::NodeEvent;
 use crate::fleet::scene::{hello, job, name, sample};
+use crate::history::LongHistory;
 use crate::live::Subscriber;
 use crate::nodes::{FromNode, Plan};
 use nodeglass_protocol::frame::Form;
@@ -13,7 +14,7 @@ use nodeglass_protocol::live::{CloseReason, MAX_TOPICS, ServerMessage};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::share::{Scope, Sharing};
-use nodeglass_protocol::{GpuField, JobId, Picture};
+use nodeglass_protocol::{Field, GpuField, JobId, Picture};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -332,4 +333,42 @@ async fn a_group_that_has_reported_is_sent_at_once_and_an_incomplete_one_after_a
         tokio::time::sleep_until(began + Duration::from_secs(1)).await;
         while subscriber.try_next().is_some() {}
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stored_history_is_entered_while_the_relay_serves() {
+    let harness = Harness::with_a_job().await;
+    let hub = harness.hub.clone();
+    let query = |now_ms: u64| RangeQuery {
+        topic: job_topic(),
+        from_ms: now_ms.saturating_sub(86_400_000),
+        to_ms: now_ms,
+        step_ms: 60_000,
+        gpu_fields: vec![GpuField::Util.name().into()],
+        host_fields: Vec::new(),
+    };
+    let begins_ms = async || {
+        let source = hub.range(Viewer::Owner, query(harness.clock.now_ms())).await.unwrap();
+        source.read().begins_ms
+    };
+    let notices = async || hub.everything(Viewer::Owner).await.unwrap().0.relay.notices;
+    hub.restoring_history().await;
+    assert_eq!(notices().await.len(), 1, "it says what is missing");
+    let before_ms = begins_ms().await;
+    // Two hours of the same GPU, half a day ago.
+    let mut node = hub.everything(Viewer::Owner).await.unwrap().0.nodes.remove(0);
+    let mut restored = LongHistory::default();
+    let half_a_day_ago_ms = harness.clock.now_ms() - 43_200_000;
+    for minute in 0..120 {
+        node.sampled_at_ms = Some(half_a_day_ago_ms + minute * 60_000);
+        restored.record(&node);
+    }
+    hub.restore_history(Some(restored)).await;
+    assert_eq!(notices().await, [] as [Text; 0]);
+    let begins = begins_ms().await.unwrap();
+    assert!(begins.abs_diff(half_a_day_ago_ms) <= 600_000, "{begins} {half_a_day_ago_ms} {before_ms:?}");
+    // Without a readable history, the notice ends as well.
+    hub.restoring_history().await;
+    hub.restore_history(None).await;
+    assert_eq!(notices().await, [] as [Text; 0]);
 }

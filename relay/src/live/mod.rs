@@ -7,7 +7,7 @@ pub use feed::{Encoded, TopicFeed};
 pub(crate) use mailbox::Mailbox;
 
 use crate::fleet::{Fleet, NoteChange};
-use crate::history::RangeSource;
+use crate::history::{LongHistory, RangeSource};
 use crate::report::JobRecord;
 use crate::share::Viewer;
 use bytes::Bytes;
@@ -56,6 +56,8 @@ pub(crate) enum Request {
     Unwatched { scope: Scope, reply: oneshot::Sender<Option<Text>> },
     HasEnded { scope: Scope, reply: oneshot::Sender<Option<bool>> },
     Replace { fleet: Box<Fleet>, done: oneshot::Sender<()> },
+    Restoring,
+    Restored { history: Option<Box<LongHistory>> },
 }
 
 impl Hub {
@@ -111,6 +113,18 @@ impl Hub {
         if self.requests.send(Request::Replace { fleet: Box::new(fleet), done }).await.is_ok() {
             let _ = replaced.await;
         }
+    }
+
+    /// States for the owner that the stored history is still being read.
+    pub(crate) async fn restoring_history(&self) {
+        // It fails only while the relay shuts down.
+        let _ = self.requests.send(Request::Restoring).await;
+    }
+
+    /// Enters the stored history, once it has been read; `None` if it cannot be.
+    pub(crate) async fn restore_history(&self, history: Option<LongHistory>) {
+        // As above.
+        let _ = self.requests.send(Request::Restored { history: history.map(Box::new) }).await;
     }
 
     /// What a job used, for a viewer; `None` if the viewer may not see it.
