@@ -163,6 +163,12 @@ impl Fleet {
         self.notes.requested(request, new_id, wall_ms, self.jobs.list(), is_node)
     }
 
+    /// Selects what is new of the notes as they are stored, to be applied as [`Event::RestoredNotes`]. If they
+    /// `lack_recent` changes of this relay, only notes are new that it does not know.
+    pub fn new_notes(&self, stored: Vec<NoteChange>, lack_recent: bool) -> Vec<NoteChange> {
+        self.notes.news(stored, lack_recent)
+    }
+
     /// Takes the changes of notes since the last call, to be stored.
     pub fn take_note_changes(&mut self) -> Vec<NoteChange> {
         self.notes.take_unsaved()
