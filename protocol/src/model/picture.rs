@@ -263,7 +263,7 @@ pub struct RelayStatus {
     pub coalesced: u64,
     /// How probes are started; `None` for guests.
     pub launcher: Option<LauncherStatus>,
-    /// Problems with the list of machines, and that the history cannot be stored; complete sentences, owner only.
+    /// Problems with the list of machines, that the history cannot be stored or is still being read; complete sentences, owner only.
     pub notices: Vec<Text>,
     /// Nodes and GPUs of the cluster, if jobs of several users are watched; owner only.
     #[serde(default)]

@@ -103,6 +103,19 @@ impl Summaries {
         self.max.extend(points(|summary| summary.max));
     }
 
+    /// Moves all slots later by a number of them, or earlier if it is negative; summaries that would begin before the
+    /// clock does are dropped.
+    pub fn shift(&mut self, slots: i64) {
+        self.mean.shift(slots);
+        self.min.shift(slots);
+        self.max.shift(slots);
+    }
+
+    /// Number of the newest slot; `None` if there are no slots.
+    pub fn newest_slot(&self) -> Option<u64> {
+        self.mean.newest_slot()
+    }
+
     /// Iterates over the slots from `slot` on, oldest first; `None` is a gap.
     pub fn since(&self, slot: u64) -> impl Iterator<Item = (u64, Option<Summary>)> + '_ {
         let at_ms = slot.saturating_mul(Trace::STEP_MS);

@@ -98,6 +98,11 @@ impl Trace {
         }
     }
 
+    /// Number of the newest slot; `None` if there are no slots.
+    pub fn newest_slot(&self) -> Option<u64> {
+        (!self.is_empty()).then_some(self.newest)
+    }
+
     /// Iterates over the slots from oldest to newest: time in ms of the relay's clock, and the cell
     /// or `None` for a gap.
     pub fn points(&self) -> impl Iterator<Item = (u64, Option<Cell>)> + '_ {

@@ -227,7 +227,9 @@ impl Deps {
 
     /// Allowed on a read-only relay, as it changes nothing on the cluster.
     async fn note(&self, request: NoteRequest) -> Response {
-        match self.hub.note(request).await {
+        // Another relay may have added, changed or deleted the note.
+        let stored = self.store.changed_notes_now().await;
+        match self.hub.note(request, stored).await {
             Ok((NoteChange::Put(note) | NoteChange::Add(note), is_stored)) => {
                 Response::Note(Box::new(SavedNote { note, is_stored }))
             }

@@ -232,8 +232,9 @@ impl Relay {
         if let Some(recorder) = recorder {
             core.record_to(recorder);
         }
-        if let Some(archive) = archive {
+        if let Some((archive, stored)) = archive {
             core.store_to(archive);
+            tokio::spawn(stored.restore(hub.clone()));
         }
         let store = storage::jobs(&about, is_stored, events.clone())?;
         let audit = if config.no_audit { store.audit().off() } else { store.audit() };

@@ -6,7 +6,9 @@ use crate::auth::tokens::Tokens;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::fleet::{Event, Fleet};
-use crate::history::Span;
+use crate::history::{LongHistory, Span};
+use crate::live::Hub;
+use crate::memory;
 use crate::recording::{Info, Recorder};
 use crate::share::{Store, StoreError};
 use crate::state_dir::StateDir;
@@ -14,18 +16,34 @@ use crate::store::{JobStore, Origin, Place, Restored};
 use anyhow::Context;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Downtime;
-use tokio::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
-/// Restores the history of this host and the jobs that ended into the fleet, and states in `about` when no relay
-/// stored it; returns where it is stored from now on. If it cannot be stored, the relay runs without, and its pages
-/// say why. `watches` describes whose jobs are watched.
+/// A load of the stored history that takes longer than this is stated to the owner.
+const LOAD_NOTICE: Duration = Duration::from_secs(1);
+
+/// What earlier relays stored of the history, not read yet.
+#[derive(Debug)]
+pub(super) struct StoredHistory {
+    dir: StateDir,
+    /// Memory for it in bytes.
+    budget: usize,
+    now_ms: u64,
+    wall_ms: u64,
+}
+
+/// Opens the history of this host: restores the jobs that ended into the fleet, and states in `about` when no relay
+/// stored it. Returns where it is stored from now on, and what [`StoredHistory::restore`] reads. If it cannot be stored,
+/// the relay runs without, and its pages say why. `watches` describes whose jobs are watched.
 pub(super) fn history(
     config: &Config,
     about: &mut About,
     fleet: &mut Fleet,
     events: &mpsc::Sender<Event>,
     watches: &str,
-) -> Option<Archive> {
+) -> Option<(Archive, StoredHistory)> {
     if config.history_disk == 0 {
         return None;
     }
@@ -33,20 +51,46 @@ pub(super) fn history(
     let wall_ahead_ms = wall_ms.saturating_sub(now_ms);
     match try_open(config.history_disk, about, wall_ahead_ms, watches) {
         Ok((dir, mut archive)) => {
-            archive::load(&dir, fleet.history_mut(), now_ms, wall_ms);
             fleet.restore_ended(archive.take_jobs().into_iter().map(|ended| (ended.job, ended.nodes)));
             let relay_ms = |wall_ms: u64| wall_ms.saturating_sub(wall_ahead_ms);
             let downtime =
                 |span: &Span| Downtime { from_ms: relay_ms(span.from_ms), to_ms: relay_ms(span.to_ms) };
             about.downtimes = archive.downtimes().iter().map(downtime).collect();
             tokio::spawn(report(archive.state(), events.clone()));
-            Some(archive)
+            Some((archive, StoredHistory { dir, budget: config.history_mem, now_ms, wall_ms }))
         }
         Err(error) => {
             tracing::warn!(%error, "the history will not be stored");
             fleet.handle(Event::HistoryStorage(Some(problem(&error.to_string()))), now_ms);
             None
         }
+    }
+}
+
+impl StoredHistory {
+    /// Reads it on a thread of its own, because that takes many seconds for a week of many nodes, and passes it to the
+    /// event loop. The relay serves meanwhile.
+    pub(super) async fn restore(self, hub: Hub) {
+        let (done, mut restored) = oneshot::channel();
+        // Not one of tokio's threads, for whose end the relay would wait when it stops.
+        let started = thread::Builder::new().name("restore".to_owned()).spawn(move || {
+            let mut history = LongHistory::new(self.budget);
+            archive::load(&self.dir, &mut history, self.now_ms, self.wall_ms);
+            // The receiver is gone only while the relay shuts down.
+            let _ = done.send(history);
+            memory::trim();
+        });
+        if let Err(error) = started {
+            tracing::warn!(%error, "the stored history cannot be read");
+        }
+        let history = match timeout(LOAD_NOTICE, &mut restored).await {
+            Ok(history) => history,
+            Err(_) => {
+                hub.restoring_history().await;
+                restored.await
+            }
+        };
+        hub.restore_history(history.ok()).await;
     }
 }
 

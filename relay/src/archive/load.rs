@@ -4,21 +4,25 @@ use super::segment::{FORMAT, Kind, decode, segments};
 use crate::frame_file::{End, FrameReader, OpenError};
 use crate::history::LongHistory;
 use crate::state_dir::StateDir;
+use std::cmp::Reverse;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader};
 
 /// Enters what is stored in a directory into a history. A segment that is damaged or of another version is left as it
 /// is, and its readable part is used.
 ///
-/// `now_ms` is this run's clock, `wall_ms` the time of day.
+/// `now_ms` is this run's clock, `wall_ms` the time of day. Takes many seconds for a week of many nodes: not for the
+/// event loop. A relay may store in the directory meanwhile.
 pub fn load(dir: &StateDir, history: &mut LongHistory, now_ms: u64, wall_ms: u64) {
-    let found = match segments(dir.path()) {
+    let mut found = match segments(dir.path()) {
         Ok(found) => found,
         Err(error) => {
             tracing::warn!(dir = %dir.path().display(), %error, "the stored history cannot be read");
             return;
         }
     };
+    // The longer steps first, of which the rest of the week follows that exceeds the memory budget.
+    found.sort_by_key(|segment| (Reverse(segment.kind), segment.wall_ms));
     let wall_ahead_ms = wall_ms.saturating_sub(now_ms);
     for segment in found {
         let age_ms = wall_ms.saturating_sub(segment.wall_ms);
@@ -30,6 +34,8 @@ pub fn load(dir: &StateDir, history: &mut LongHistory, now_ms: u64, wall_ms: u64
         let opened = File::open(&segment.path).map_err(OpenError::from);
         let mut reader = match opened.and_then(|file| FrameReader::open(BufReader::new(file), FORMAT)) {
             Ok(reader) => reader,
+            // The relay that loads them deletes old ones meanwhile.
+            Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => {
                 tracing::warn!(%file, %error, "a part of the stored history cannot be read");
                 continue;
@@ -53,6 +59,7 @@ pub fn load(dir: &StateDir, history: &mut LongHistory, now_ms: u64, wall_ms: u64
         if reader.end() == Some(End::Damaged) {
             tracing::warn!(%file, "a part of the stored history is damaged; what precedes it is used");
         }
+        history.trim_restored(now_ms);
     }
     history.complete_restored(now_ms);
 }

@@ -142,33 +142,24 @@ pub(super) fn decode(payload: &[u8], wall_ahead_ms: u64) -> Option<Excerpt> {
         let wall_ms = slot.checked_mul(step_ms)?.checked_add(frame.wall_ahead_ms)?;
         Some(wall_ms.checked_sub(wall_ahead_ms)?.checked_add(step_ms / 2)? / step_ms)
     };
+    let slots = slot(frame.from)?..slot(frame.to)?;
+    // Every slot moves by as much as the first one, because all are multiples of the step.
+    let by = slots.start.checked_signed_diff(frame.from)?;
+    let positions = |stored: &[String], wanted: &[&str]| -> Vec<Option<usize>> {
+        wanted.iter().map(|name| stored.iter().position(|stored| stored == name)).collect()
+    };
     let (gpu_fields, host_fields) = field_names();
-    let row = |fields: &[Summaries], stored: &[String], wanted: &[&str]| -> Vec<Summaries> {
-        let field = |name: &&str| {
-            let position = stored.iter().position(|stored| stored == name);
-            let known = position.and_then(|position| fields.get(position));
-            let mut moved = Summaries::default();
-            for (at, summary) in known.into_iter().flat_map(|field| field.since(0)) {
-                if let (Some(at), Some(summary)) = (slot(at), summary) {
-                    moved.push(at, summary);
-                }
-            }
-            moved
-        };
-        wanted.iter().map(field).collect()
+    let gpu_fields = positions(&frame.gpu_fields, &gpu_fields);
+    let host_fields = positions(&frame.host_fields, &host_fields);
+    let row = |mut fields: Vec<Summaries>, positions: &[Option<usize>]| -> Vec<Summaries> {
+        fields.iter_mut().for_each(|field| field.shift(by));
+        let mut take = |position: usize| fields.get_mut(position).map(std::mem::take).unwrap_or_default();
+        positions.iter().map(|position| position.map(&mut take).unwrap_or_default()).collect()
     };
-    let node = |node: &NodeFrame| NodeExcerpt {
-        name: node.name.clone(),
-        host: row(&node.host, &frame.host_fields, &host_fields),
-        gpus: node
-            .gpus
-            .iter()
-            .map(|(uuid, fields)| (uuid.clone(), row(fields, &frame.gpu_fields, &gpu_fields)))
-            .collect(),
+    let node = |node: NodeFrame| NodeExcerpt {
+        name: node.name,
+        host: row(node.host, &host_fields),
+        gpus: node.gpus.into_iter().map(|(uuid, fields)| (uuid, row(fields, &gpu_fields))).collect(),
     };
-    Some(Excerpt {
-        step_ms,
-        slots: slot(frame.from)?..slot(frame.to)?,
-        nodes: frame.nodes.iter().map(node).collect(),
-    })
+    Some(Excerpt { step_ms, slots, nodes: frame.nodes.into_iter().map(node).collect() })
 }

@@ -13,7 +13,7 @@ use crate::memory;
 use crate::nodes::{FromNode, JobList, Plan, SampleSchedule};
 use crate::recording::Recorder;
 use crate::share::{NodeView, Viewer};
-use crate::store::JobStore;
+use crate::store::{JobStore, StoredNotes};
 use bytes::Bytes;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::detail::DetailLevel;
@@ -27,6 +27,7 @@ use sample_groups::SampleGroups;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use subscribers::{FeedKey, SubscriberState};
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -60,6 +61,8 @@ pub struct Options {
     /// Approximate number of history bytes per frame; further history is sent in separate frames, each
     /// after the subscriber has read the one before.
     pub history_budget: usize,
+    /// How often it is checked whether another relay that uses the same state directory changed notes.
+    pub sync_notes_ms: u64,
 }
 
 impl Default for Options {
@@ -69,6 +72,7 @@ impl Default for Options {
             overview_interval_ms: 2_000,
             idle_interval_ms: 10_000,
             history_budget: 96 * 1024,
+            sync_notes_ms: 5_000,
         }
     }
 }
@@ -109,6 +113,18 @@ pub struct EventLoop {
     archive: Option<Archive>,
     store: Option<JobStore>,
     stored_ms: u64,
+    note_sync: NoteSync,
+}
+
+/// How far the notes of other relays have been read.
+#[derive(Debug, Default)]
+struct NoteSync {
+    /// Number of batches of notes that were passed to the store.
+    batches: u64,
+    asked_ms: u64,
+    pending: Option<oneshot::Receiver<Option<StoredNotes>>>,
+    /// Whether what was read last lacked changes of this relay, so that it was merged in part.
+    lacked_recent: bool,
 }
 
 impl EventLoop {
@@ -142,6 +158,7 @@ impl EventLoop {
             archive: None,
             store: None,
             stored_ms: clock.now_ms(),
+            note_sync: NoteSync::default(),
         };
         (event_loop, hub, plan_rx)
     }
@@ -287,6 +304,7 @@ impl EventLoop {
         self.fleet.handle(Event::Status { viewers, cpu_ms, coalesced }, now_ms);
         self.store_jobs(now_ms.saturating_sub(self.stored_ms) >= CHECKPOINT_MS);
         drop(self.store_notes());
+        self.sync_notes(now_ms);
         self.update_plan();
         if self.subscribers.is_empty() {
             self.flush_changes();
@@ -361,8 +379,8 @@ impl EventLoop {
             Request::Notes { job, viewer, reply } => {
                 let _ = reply.send(viewer.all_notes(&self.fleet, job));
             }
-            Request::Note { request, reply } => {
-                let _ = reply.send(self.change_note(request));
+            Request::Note { request, stored, reply } => {
+                let _ = reply.send(self.change_note(request, stored));
             }
             Request::Unwatched { scope, reply } => {
                 let _ = reply.send(scope::unwatched(&self.fleet, &scope));
@@ -373,6 +391,10 @@ impl EventLoop {
             Request::Replace { fleet, done } => {
                 self.replace_fleet(*fleet);
                 let _ = done.send(());
+            }
+            Request::Restoring => self.fleet.set_restoring(),
+            Request::Restored { history } => {
+                self.fleet.restore_history(history.map(|history| *history), self.clock.now_ms());
             }
         }
     }
@@ -412,8 +434,14 @@ impl EventLoop {
         }
     }
 
-    /// Applies a change of a note that the owner requests.
-    fn change_note(&mut self, request: NoteRequest) -> Result<ChangedNote, Text> {
+    /// Applies a change of a note that the owner requests, after those of other relays.
+    fn change_note(
+        &mut self,
+        request: NoteRequest,
+        stored: Option<StoredNotes>,
+    ) -> Result<ChangedNote, Text> {
+        self.merge_read_notes();
+        stored.into_iter().for_each(|stored| self.merge_notes(stored));
         let new_id = NoteId::from_bits(random());
         let requested = self.fleet.requested_note(request, new_id, Clock::wall_ms());
         let change = requested.map_err(|error| Text::new(error.to_string()))?;
@@ -422,10 +450,46 @@ impl EventLoop {
     }
 
     /// Passes on the notes that changed; the receiver resolves once they are stored.
-    fn store_notes(&mut self) -> Option<oneshot::Receiver<()>> {
+    fn store_notes(&mut self) -> Option<oneshot::Receiver<Vec<NoteId>>> {
         let changes = self.fleet.take_note_changes();
         let store = self.store.as_ref().filter(|_| !changes.is_empty())?;
-        store.save_notes(changes).map_err(|refused| self.fleet.put_back_note_changes(refused)).ok()
+        let passed = store.save_notes(changes).map_err(|refused| self.fleet.put_back_note_changes(refused));
+        self.note_sync.batches += u64::from(passed.is_ok());
+        passed.ok()
+    }
+
+    /// Looks from time to time whether another relay changed notes.
+    fn sync_notes(&mut self, now_ms: u64) {
+        self.merge_read_notes();
+        let sync = &mut self.note_sync;
+        if let Some(store) = &self.store
+            && sync.pending.is_none()
+            && (sync.lacked_recent || now_ms.saturating_sub(sync.asked_ms) >= self.options.sync_notes_ms)
+        {
+            sync.asked_ms = now_ms;
+            sync.pending = Some(store.changed_notes(sync.lacked_recent));
+        }
+    }
+
+    /// Merges the notes that [`EventLoop::sync_notes`] asked for, if they have been read.
+    fn merge_read_notes(&mut self) {
+        let Some(pending) = &mut self.note_sync.pending else { return };
+        let read = pending.try_recv();
+        if !matches!(read, Err(TryRecvError::Empty)) {
+            self.note_sync.pending = None;
+        }
+        if let Ok(Some(stored)) = read {
+            self.merge_notes(stored);
+        }
+    }
+
+    fn merge_notes(&mut self, stored: StoredNotes) {
+        // The next tick reads them again.
+        self.note_sync.lacked_recent = stored.batches != self.note_sync.batches;
+        let news = self.fleet.new_notes(stored.notes, self.note_sync.lacked_recent);
+        if !news.is_empty() {
+            self.apply(Event::RestoredNotes(news), self.clock.now_ms());
+        }
     }
 
     /// What a job used, as far as the viewer may see it.

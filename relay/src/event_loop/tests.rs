@@ -4,16 +4,21 @@ use super::*;
 use crate::clock::Clock;
 use crate::fleet::Fleet;
 use crate::fleet::NodeEvent;
+use crate::fleet::NoteChange;
 use crate::fleet::scene::{hello, job, name, sample};
+use crate::history::LongHistory;
 use crate::live::Subscriber;
 use crate::nodes::{FromNode, Plan};
+use crate::state_dir::StateDir;
+use crate::store::{Origin, Place};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::live::{CloseReason, MAX_TOPICS, ServerMessage};
+use nodeglass_protocol::note::{NewNote, NoteEdit, NoteRequest};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::share::{Scope, Sharing};
-use nodeglass_protocol::{GpuField, JobId, Picture};
+use nodeglass_protocol::{Field, GpuField, JobId, Picture};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -35,12 +40,20 @@ impl Harness {
     }
 
     fn with(options: Options) -> Self {
+        Self::storing(options, None)
+    }
+
+    fn storing(options: Options, store: Option<JobStore>) -> Self {
         let (lines, nodes) = mpsc::channel(64);
         let (events, event_rx) = mpsc::channel(8);
         let (shutdown, ending) = watch::channel(false);
         let clock = Clock::start();
         let inputs = Inputs { nodes, events: event_rx, sharing: watch::channel(Sharing::default()).1 };
         let (core, hub, plan) = EventLoop::new(Fleet::new(), clock, options, inputs);
+        let core = match store {
+            Some(store) => core.with_store(store),
+            None => core,
+        };
         tokio::spawn(core.run(ending));
         Self { hub, lines, events, plan, shutdown, clock }
     }
@@ -332,4 +345,111 @@ async fn a_group_that_has_reported_is_sent_at_once_and_an_incomplete_one_after_a
         tokio::time::sleep_until(began + Duration::from_secs(1)).await;
         while subscriber.try_next().is_some() {}
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stored_history_is_entered_while_the_relay_serves() {
+    let harness = Harness::with_a_job().await;
+    let hub = harness.hub.clone();
+    let query = |now_ms: u64| RangeQuery {
+        topic: job_topic(),
+        from_ms: now_ms.saturating_sub(86_400_000),
+        to_ms: now_ms,
+        step_ms: 60_000,
+        gpu_fields: vec![GpuField::Util.name().into()],
+        host_fields: Vec::new(),
+    };
+    let begins_ms = async || {
+        let source = hub.range(Viewer::Owner, query(harness.clock.now_ms())).await.unwrap();
+        source.read().begins_ms
+    };
+    let notices = async || hub.everything(Viewer::Owner).await.unwrap().0.relay.notices;
+    hub.restoring_history().await;
+    assert_eq!(notices().await.len(), 1, "it says what is missing");
+    let before_ms = begins_ms().await;
+    // Two hours of the same GPU, half a day ago.
+    let mut node = hub.everything(Viewer::Owner).await.unwrap().0.nodes.remove(0);
+    let mut restored = LongHistory::default();
+    let half_a_day_ago_ms = harness.clock.now_ms() - 43_200_000;
+    for minute in 0..120 {
+        node.sampled_at_ms = Some(half_a_day_ago_ms + minute * 60_000);
+        restored.record(&node);
+    }
+    hub.restore_history(Some(restored)).await;
+    assert_eq!(notices().await, [] as [Text; 0]);
+    let begins = begins_ms().await.unwrap();
+    assert!(begins.abs_diff(half_a_day_ago_ms) <= 600_000, "{begins} {half_a_day_ago_ms} {before_ms:?}");
+    // Without a readable history, the notice ends as well.
+    hub.restoring_history().await;
+    hub.restore_history(None).await;
+    assert_eq!(notices().await, [] as [Text; 0]);
+}
+
+/// Two relays of a cluster on one state directory.
+struct TwoRelays {
+    relays: [(Harness, JobStore); 2],
+    _folder: tempfile::TempDir,
+}
+
+impl TwoRelays {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+        let relay = async |host: &str| {
+            let origin = Origin { cluster: "hpc".into(), host: host.into() };
+            let (restored, is_restored) = oneshot::channel();
+            let pass_on = |_| drop(restored.send(()));
+            let store = JobStore::start(Place::Dir(dir.clone()), origin, pass_on).unwrap();
+            is_restored.await.unwrap();
+            let options = Options { sync_notes_ms: 100, ..Options::default() };
+            (Harness::storing(options, Some(store.clone())), store)
+        };
+        Self { relays: [relay("login1").await, relay("login2").await], _folder: folder }
+    }
+
+    async fn request(&self, relay: usize, request: NoteRequest) -> Result<(NoteChange, bool), Text> {
+        let (harness, store) = &self.relays[relay];
+        harness.hub.note(request, store.changed_notes_now().await).await
+    }
+
+    async fn texts(&self, relay: usize) -> Vec<String> {
+        let notes = self.relays[relay].0.hub.notes(None, Viewer::Owner).await.unwrap();
+        notes.iter().map(|note| note.text.to_string()).collect()
+    }
+
+    /// Waits until a relay has these notes.
+    async fn until(&self, relay: usize, texts: &[&str]) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        while self.texts(relay).await != texts {
+            assert!(std::time::Instant::now() < deadline, "{:?}", self.texts(relay).await);
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_note_of_another_relay_can_be_changed_and_deleted_and_appears_by_itself() {
+    let both = TwoRelays::start().await;
+    let add = |text: &str| NoteRequest::Add(NewNote { text: text.into(), ..NewNote::default() });
+    let edit = |id, text: &str| {
+        let edit = NoteEdit { text: Some(text.into()), at_ms: None };
+        NoteRequest::Edit { id, edit }
+    };
+    let (NoteChange::Put(note), true) = both.request(0, add("epoch 1")).await.unwrap() else { panic!() };
+    assert!(both.request(1, edit(note.id, "epoch 2")).await.unwrap().1);
+    assert_eq!(both.texts(1).await, ["epoch 2"]);
+    // Without a request, with the next look at the database.
+    both.until(0, &["epoch 2"]).await;
+    assert!(both.request(0, NoteRequest::Delete(note.id)).await.unwrap().1);
+    let refused = both.request(1, edit(note.id, "epoch 3")).await.unwrap_err();
+    assert!(refused.as_str().contains("may have been deleted"), "{refused}");
+    assert_eq!(both.texts(1).await, [""; 0]);
+    // The other relay deletes it after this one has looked.
+    let (NoteChange::Put(note), true) = both.request(0, add("late")).await.unwrap() else { panic!() };
+    let (other, store) = &both.relays[1];
+    other.hub.note(edit(note.id, "later"), store.changed_notes_now().await).await.unwrap();
+    both.request(0, NoteRequest::Delete(note.id)).await.unwrap();
+    let refused = other.hub.note(edit(note.id, "lost"), None).await.unwrap_err();
+    assert!(refused.as_str().contains("was deleted by another relay"), "{refused}");
+    both.until(1, &[]).await;
 }

@@ -51,7 +51,7 @@ pub enum Event {
     Restored(Vec<JobRecord>),
     /// The owner added, changed or deleted a note.
     Note(NoteChange),
-    /// Notes that earlier runs of relays stored.
+    /// Notes that earlier runs of relays stored, or another relay that uses the same state directory.
     RestoredNotes(Vec<NoteChange>),
     /// A second passed.
     Tick,

@@ -49,12 +49,18 @@ pub struct Fleet {
     host_notices: Vec<Text>,
     /// Why the history is not stored.
     storage_problem: Option<Text>,
+    /// Whether what earlier relays stored is still being read, which takes more than a moment.
+    is_restoring: bool,
     reports: JobReports,
     notes: Notes,
     /// Unix time at which the relay's clock would read 0, in ms, by the last job list.
     wall_ahead_ms: i64,
     changes: Changes,
 }
+
+/// The notice while the stored history is being read.
+const RESTORING: &str = "the history of earlier relays is still being read; graphs of more than ten minutes show it \
+                         as soon as it is complete";
 
 /// Maximum number of audit entries; the oldest is dropped first.
 const MAX_AUDIT_LOG: usize = 64;
@@ -85,9 +91,24 @@ impl Fleet {
         &self.history
     }
 
-    /// The same, to store or restore it.
+    /// The same, to store it.
     pub fn history_mut(&mut self) -> &mut LongHistory {
         &mut self.history
+    }
+
+    /// States for the owner that the history which earlier relays stored is not complete yet.
+    pub fn set_restoring(&mut self) {
+        self.is_restoring = true;
+        self.settle_notices();
+    }
+
+    /// Enters the history that earlier relays stored, after it was read; `None` if it cannot be.
+    pub fn restore_history(&mut self, restored: Option<LongHistory>, now_ms: u64) {
+        if let Some(restored) = restored {
+            self.history.merge_restored(restored, now_ms);
+        }
+        self.is_restoring = false;
+        self.settle_notices();
     }
 
     /// What a running job has used so far.
@@ -140,6 +161,12 @@ impl Fleet {
     ) -> Result<NoteChange, NoteError> {
         let is_node = |name: &NodeName| self.nodes.contains_key(name);
         self.notes.requested(request, new_id, wall_ms, self.jobs.list(), is_node)
+    }
+
+    /// Selects what is new of the notes as they are stored, to be applied as [`Event::RestoredNotes`]. If they
+    /// `lack_recent` changes of this relay, only notes are new that it does not know.
+    pub fn new_notes(&self, stored: Vec<NoteChange>, lack_recent: bool) -> Vec<NoteChange> {
+        self.notes.news(stored, lack_recent)
     }
 
     /// Takes the changes of notes since the last call, to be stored.
@@ -447,7 +474,9 @@ impl Fleet {
     }
 
     fn settle_notices(&mut self) {
-        let notices = self.host_notices.iter().chain(&self.storage_problem).cloned().collect();
+        let restoring = self.is_restoring.then(|| Text::new(RESTORING));
+        let notices = self.host_notices.iter().chain(&self.storage_problem).chain(&restoring);
+        let notices = notices.cloned().collect();
         self.set_status(RelayStatus { notices, ..self.status.clone() });
     }
 

@@ -175,6 +175,25 @@ impl Notes {
         }
     }
 
+    /// Selects what is new of the notes as they are stored. If they `lack_recent` changes of this relay, only notes are
+    /// new that it does not know.
+    pub(super) fn news(&self, mut stored: Vec<NoteChange>, lack_recent: bool) -> Vec<NoteChange> {
+        stored.retain(|change| {
+            let id = change.id();
+            if matches!(self.unsaved.get(&id), Some(NoteChange::Put(_) | NoteChange::Delete(_))) {
+                return false;
+            }
+            let known = self.by_id.get(&id);
+            match change {
+                _ if self.deleted.contains(&id) || known.is_some() && lack_recent => false,
+                NoteChange::Put(note) => known != Some(note),
+                NoteChange::Add(_) => known.is_none(),
+                NoteChange::Delete(_) => true,
+            }
+        });
+        stored
+    }
+
     /// Adds a line of a job's spool; returns whether it is new.
     ///
     /// # Errors

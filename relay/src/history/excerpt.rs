@@ -4,9 +4,8 @@ use super::accumulator::Accumulator;
 use super::row::RowHistory;
 use super::tier::TIERS;
 use super::{LongHistory, MAX_GPUS, NodeHistory};
-use nodeglass_protocol::range::{Summaries, Summary};
+use nodeglass_protocol::range::Summaries;
 use nodeglass_protocol::{Field, GpuField, GpuUuid, HostField, NodeName};
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Tiers that are stored; coarser ones follow from them.
@@ -43,8 +42,7 @@ pub struct NodeExcerpt {
 /// What has been taken out of a history to be stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Taken {
-    /// The first slot of each stored tier that has not been taken; `None` before the first call, as what is there then
-    /// was restored.
+    /// The first slot of each stored tier that has not been taken; `None` before the first call.
     next: [Option<u64>; STORED],
 }
 
@@ -65,7 +63,8 @@ impl LongHistory {
             let step_ms = TIERS[tier].step_ms;
             let delay_ms = if is_last { 0 } else { DELAY_MS[tier] };
             let to = now_ms.saturating_sub(delay_ms) / step_ms;
-            let from = *self.taken.next[tier].get_or_insert(to);
+            // What ended before the first call is what an earlier run of the relay stored.
+            let from = *self.taken.next[tier].get_or_insert(now_ms / step_ms);
             let is_due = is_last || to.saturating_sub(from) >= INTERVAL_MS[tier] / step_ms;
             if is_due && to > from {
                 self.taken.next[tier] = Some(to);
@@ -106,11 +105,42 @@ impl LongHistory {
         }
     }
 
+    /// Keeps the memory budget while more is restored, oldest first.
+    pub fn trim_restored(&mut self, now_ms: u64) {
+        if self.len() > self.budget {
+            self.derive_coarser(false);
+            self.trim(now_ms);
+        }
+    }
+
     /// Completes coarser tiers from finer ones, after everything was restored.
     pub fn complete_restored(&mut self, now_ms: u64) {
+        self.derive_coarser(true);
+        self.trim(now_ms);
+    }
+
+    fn derive_coarser(&mut self, is_last: bool) {
         for node in self.nodes.values_mut() {
-            node.host.derive_coarser();
-            node.gpus.values_mut().for_each(RowHistory::derive_coarser);
+            node.host.derive_coarser(is_last);
+            node.gpus.values_mut().for_each(|row| row.derive_coarser(is_last));
+        }
+    }
+
+    /// Enters a history that was restored while this one recorded. What has been stored of this one stays so: nothing is
+    /// stored twice.
+    pub fn merge_restored(&mut self, restored: Self, now_ms: u64) {
+        for (name, restored) in restored.nodes {
+            if !self.nodes.contains_key(&name) && self.nodes.len() >= MAX_NODES {
+                continue;
+            }
+            let node = self.node(&name);
+            node.host.merge_restored(restored.host);
+            for (uuid, restored) in restored.gpus {
+                // One that was restored does not replace one that is sampled.
+                if node.gpus.contains_key(&uuid) || node.gpus.len() < MAX_GPUS {
+                    node.gpu(&uuid).merge_restored(restored);
+                }
+            }
         }
         self.trim(now_ms);
     }
@@ -137,38 +167,45 @@ impl<F: Field> RowHistory<F> {
     }
 
     fn restore(&mut self, tier: usize, slots: &Range<u64>, fields: &[Summaries]) {
-        let mut by_slot: BTreeMap<u64, Vec<Option<Summary>>> = BTreeMap::new();
-        for (position, summaries) in fields.iter().enumerate().take(F::HISTORY.len()) {
-            for (slot, summary) in summaries.since(slots.start).take_while(|(slot, _)| *slot < slots.end) {
-                let row = by_slot.entry(slot).or_insert_with(|| vec![None; F::HISTORY.len()]);
-                row[position] = summary;
-            }
-        }
-        self.tiers_mut()[tier].restore(&by_slot);
+        let within = |field: &Summaries| {
+            let from = field.since(slots.start).take_while(|(slot, _)| *slot < slots.end);
+            from.filter_map(|(slot, summary)| Some((slot, summary?))).collect()
+        };
+        let mut within: Vec<_> = fields.iter().take(F::HISTORY.len()).map(within).collect();
+        within.resize_with(F::HISTORY.len(), Vec::new);
+        self.tiers_mut()[tier].restore(&within);
     }
 
-    /// Appends what a finer tier has after the end of each coarser one.
-    fn derive_coarser(&mut self) {
+    /// Appends what a finer tier has after the end of each coarser one. Unless it `is_last`, the slot that the finer
+    /// tier has not completed waits for the next call.
+    fn derive_coarser(&mut self, is_last: bool) {
         for tier in 1..TIERS.len() {
             let (finer, coarser) = (TIERS[tier - 1], TIERS[tier]);
+            let steps = coarser.step_ms / finer.step_ms;
             let from = self.tiers()[tier].newest_slot().map_or(0, |newest| newest + 1);
-            let first = from * (coarser.step_ms / finer.step_ms);
+            let newest = self.tiers()[tier - 1].newest_slot().map_or(0, |newest| newest / steps);
+            let to = if is_last { u64::MAX } else { newest };
             let positions: Vec<_> = (0..F::HISTORY.len()).map(Some).collect();
-            let part = self.tiers()[tier - 1].part(first..u64::MAX / finer.step_ms, &positions);
-            let mut slots: BTreeMap<u64, Vec<Accumulator>> = BTreeMap::new();
-            for (position, field) in F::HISTORY.iter().enumerate() {
-                part.each(position, first, |slot, summary| {
-                    let coarse = slot * finer.step_ms / coarser.step_ms;
-                    let sums =
-                        slots.entry(coarse).or_insert_with(|| vec![Accumulator::default(); F::HISTORY.len()]);
-                    sums[position].add_summary(&summary, field.metric().kind);
+            let part = self.tiers()[tier - 1].part(from * steps..u64::MAX / finer.step_ms, &positions);
+            let derived = |(position, field): (usize, &F)| {
+                let kind = field.metric().kind;
+                let mut slots: Vec<(u64, Accumulator)> = Vec::new();
+                part.each(position, from * steps, |slot, summary| {
+                    let slot = slot / steps;
+                    if slot >= to {
+                        return;
+                    }
+                    if slots.last().is_none_or(|(last, _)| *last != slot) {
+                        slots.push((slot, Accumulator::default()));
+                    }
+                    if let Some((_, sum)) = slots.last_mut() {
+                        sum.add_summary(&summary, kind);
+                    }
                 });
-            }
-            let summaries = |sums: Vec<Accumulator>| {
-                sums.iter().zip(F::HISTORY).map(|(sum, field)| sum.summary(field.metric().kind)).collect()
+                slots.iter().filter_map(|(slot, sum)| Some((*slot, sum.summary(kind)?))).collect()
             };
-            let slots = slots.into_iter().map(|(slot, sums)| (slot, summaries(sums))).collect();
-            self.tiers_mut()[tier].restore(&slots);
+            let derived: Vec<_> = F::HISTORY.iter().enumerate().map(derived).collect();
+            self.tiers_mut()[tier].restore(&derived);
         }
     }
 }

@@ -5,6 +5,7 @@ use super::tier::{TIERS, Tier, TierSpec};
 use nodeglass_protocol::range::Summary;
 use nodeglass_protocol::{Cell, Field, Row};
 use std::collections::BTreeMap;
+use std::iter;
 use std::marker::PhantomData;
 
 /// The cells of a row at one time, in the order of [`Field::HISTORY`].
@@ -58,6 +59,7 @@ impl<F: Field> RowHistory<F> {
             let current =
                 |tier: TierSpec| Current { slot: at_ms / tier.step_ms, accumulators: Self::accumulators() };
             self.current = TIERS.map(current);
+            self.continue_restored();
         }
         self.advance(0, at_ms / TIERS[0].step_ms, hold_ms);
         for (accumulator, field) in self.current[0].accumulators.iter_mut().zip(F::HISTORY) {
@@ -140,6 +142,39 @@ impl<F: Field> RowHistory<F> {
         let missed = slot.saturating_sub(last + 1);
         if missed.saturating_mul(TIERS[0].step_ms) <= hold_ms {
             (last + 1..slot).for_each(|held| self.tiers[0].push(held, &self.last_summaries));
+        }
+    }
+
+    /// Enters a row that was restored while this one recorded. Slots that both have keep what was restored; of a longer
+    /// slot in which the relay was restarted, each has a part.
+    pub(super) fn merge_restored(&mut self, restored: Self) {
+        for (tier, restored) in restored.tiers.into_iter().enumerate() {
+            let recorded = std::mem::replace(&mut self.tiers[tier], restored);
+            let merged = &mut self.tiers[tier];
+            let newest = merged.newest_slot().filter(|_| tier > 0);
+            if let Some(slot) = newest.filter(|slot| *slot < self.current[tier].slot) {
+                let (before, after) = (merged.slot(slot), recorded.slot(slot));
+                let parts = before.iter().zip(after.iter().chain(iter::repeat(&None)));
+                let sum = |((before, after), field): ((&Option<Summary>, &Option<Summary>), &F)| {
+                    let (mut sum, kind) = (Accumulator::default(), field.metric().kind);
+                    before.iter().chain(after).for_each(|part| sum.add_summary(part, kind));
+                    sum.summary(kind)
+                };
+                let sums: Vec<_> = parts.zip(F::HISTORY).map(sum).collect();
+                merged.push(slot, &sums);
+            }
+            merged.merge(&recorded);
+        }
+        self.continue_restored();
+    }
+
+    /// Adds what is restored of the slots that are not complete, so that their completion does not replace it.
+    fn continue_restored(&mut self) {
+        for (current, tier) in self.current.iter_mut().zip(&self.tiers).skip(1) {
+            let pairs = current.accumulators.iter_mut().zip(tier.slot(current.slot)).zip(F::HISTORY);
+            for ((sum, restored), field) in pairs {
+                restored.iter().for_each(|part| sum.add_summary(part, field.metric().kind));
+            }
         }
     }
 

@@ -237,6 +237,90 @@ fn fine_steps_go_first_if_memory_is_scarce_and_the_week_stays() {
     assert_eq!(now.step_ms, 10_000);
 }
 
+/// Samples every ten seconds; the value is the number of the sample.
+fn sampled(history: &mut LongHistory, node: &mut NodePicture, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        sample(node, START_MS + number * 10_000, number as u32);
+        history.record(node);
+    }
+}
+
+/// What the next relay reads from disk after one that took the samples before `end`.
+fn stored(node: &mut NodePicture, end: u64) -> LongHistory {
+    let (mut before, mut restored) = (LongHistory::default(), LongHistory::default());
+    before.take_excerpts(START_MS, false);
+    let end_ms = START_MS + end * 10_000;
+    // The last one completes the slot before it.
+    for number in 0..=end {
+        sampled(&mut before, node, number..number + 1);
+        for excerpt in before.take_excerpts(START_MS + number * 10_000, number == end) {
+            restored.restore(&excerpt, end_ms);
+        }
+    }
+    restored.complete_restored(end_ms);
+    restored
+}
+
+#[test]
+fn what_is_recorded_while_the_stored_history_is_read_is_kept() {
+    // The relay before it ended within a minute, and within ten minutes.
+    const END: u64 = 1_003;
+    let (mut whole, mut node) = (LongHistory::default(), node(2));
+    sampled(&mut whole, &mut node, 0..END + 400);
+    // Reading takes no time, a minute, or so long that chunks are complete.
+    for read_at in [END, END + 6, END + 300] {
+        let restored = stored(&mut node, END);
+        let mut history = LongHistory::default();
+        history.take_excerpts(START_MS + END * 10_000, false);
+        sampled(&mut history, &mut node, END..read_at);
+        let read_at_ms = START_MS + read_at * 10_000;
+        let mut excerpts = history.take_excerpts(read_at_ms, true);
+        history.merge_restored(restored, read_at_ms);
+        sampled(&mut history, &mut node, read_at..END + 400);
+        let to_ms = START_MS + (END + 400) * 10_000;
+        for step_ms in [10_000, 60_000] {
+            let query = query(to_ms - 590 * step_ms.min(20_000), to_ms, step_ms);
+            let (read, expected) = (read(&history, &node, &query), read(&whole, &node, &query));
+            let (read, expected) = (slots(&read), slots(&expected));
+            assert_eq!(read.len(), expected.len(), "{read_at} {step_ms}");
+            let restart_ms = (START_MS + END * 10_000) / step_ms * step_ms;
+            for (slot, expected) in read.iter().zip(&expected) {
+                // Of the slot in which the relay was restarted, the mean is not exact.
+                let is_restart = slot.0 == restart_ms;
+                assert_eq!((slot.0, slot.2, slot.3), (expected.0, expected.2, expected.3), "{read_at}");
+                assert!(is_restart || slot.1 == expected.1, "{slot:?} {expected:?}");
+            }
+        }
+        let query = query(to_ms - 7 * 24 * HOUR_MS, to_ms, 600_000);
+        let [coarse, known] = [&history, &whole].map(|history| slots(&read(history, &node, &query)));
+        let extremes = |slots: &[(u64, u32, u32, u32)]| -> Vec<_> {
+            slots.iter().map(|slot| (slot.0, slot.2, slot.3)).collect()
+        };
+        assert_eq!(extremes(&coarse), extremes(&known), "no extreme is lost");
+        // What was read is not stored again, what was recorded is stored once.
+        excerpts.extend(history.take_excerpts(to_ms, true));
+        let fine = excerpts.iter().filter(|excerpt| excerpt.step_ms == 10_000);
+        let fine: Vec<_> = fine.flat_map(|excerpt| excerpt.slots.clone()).collect();
+        let first = START_MS / 10_000 + END;
+        assert_eq!(fine, (first..first + 400).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_is_read_does_not_exceed_the_memory_and_does_not_replace_gpus_that_are_sampled() {
+    let mut node = node(MAX_GPUS);
+    let restored = stored(&mut node, 2_000);
+    let budget = restored.len() / 2;
+    let mut history = LongHistory::new(budget);
+    node.gpus.iter_mut().for_each(|gpu| gpu.facts.uuid = GpuUuid::new(format!("new {}", gpu.facts.uuid)));
+    sampled(&mut history, &mut node, 2_000..2_010);
+    let now_ms = START_MS + 2_010 * 10_000;
+    history.merge_restored(restored, now_ms);
+    assert!(history.len() <= budget, "{} of {budget}", history.len());
+    let range = read(&history, &node, &query(START_MS, now_ms, 10_000));
+    assert!(range.nodes[0].gpus.iter().all(|gpu| !gpu.fields[0].is_empty()));
+}
+
 #[test]
 fn a_viewer_reads_only_the_time_that_is_visible() {
     let (mut history, mut node) = (LongHistory::default(), node(1));

@@ -2,7 +2,7 @@
 
 use nodeglass_protocol::range::{Summaries, Summary};
 use nodeglass_protocol::trace::Trace;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -93,14 +93,8 @@ impl Tier {
     /// Appends the summaries of a slot, by field; a slot before the newest chunk is ignored.
     pub(super) fn push(&mut self, slot: u64, summaries: &[Option<Summary>]) {
         let number = slot / CHUNK;
-        if self.open.is_empty() {
-            (self.open_number, self.open_first) = (number, slot);
-            self.open.resize_with(summaries.len(), Summaries::default);
-        } else if number > self.open_number {
-            let sealed = Chunk::encode(self.open_number, self.open_first, &self.open);
-            self.sealed.push_back(sealed);
-            (self.open_number, self.open_first) = (number, slot);
-            self.open.fill_with(Summaries::default);
+        if self.open.is_empty() || number > self.open_number {
+            self.open_chunk(number, slot, summaries.len());
         }
         if number == self.open_number {
             for (field, summary) in self.open.iter_mut().zip(summaries) {
@@ -109,6 +103,16 @@ impl Tier {
                 }
             }
         }
+    }
+
+    /// Begins a chunk with its first slot; what was the newest one is encoded.
+    fn open_chunk(&mut self, number: u64, slot: u64, fields: usize) {
+        if !self.open.is_empty() {
+            self.sealed.push_back(Chunk::encode(self.open_number, self.open_first, &self.open));
+        }
+        (self.open_number, self.open_first) = (number, slot);
+        self.open.fill_with(Summaries::default);
+        self.open.resize_with(fields, Summaries::default);
     }
 
     /// Prepares an empty tier for [`Tier::backfill`] up to a slot.
@@ -143,19 +147,45 @@ impl Tier {
         }
     }
 
-    /// Enters the summaries of slots, by field; slots that have some keep them.
-    pub(super) fn restore(&mut self, slots: &BTreeMap<u64, Vec<Option<Summary>>>) {
-        for (slot, summaries) in slots {
-            if self.open.is_empty() || slot / CHUNK > self.open_number {
-                self.push(*slot, summaries);
-                continue;
+    /// Enters the summaries of slots, by field and in order; slots that have some keep them.
+    pub(super) fn restore(&mut self, fields: &[Vec<(u64, Summary)>]) {
+        let slots = || fields.iter().flatten().map(|(slot, _)| *slot);
+        let (Some(oldest), Some(newest)) = (slots().min(), slots().max()) else { return };
+        for number in oldest / CHUNK..=newest / CHUNK {
+            let of_chunk = |field: &'_ Vec<(u64, Summary)>| {
+                let from = field.partition_point(|(slot, _)| slot / CHUNK < number);
+                from..field.partition_point(|(slot, _)| slot / CHUNK <= number)
+            };
+            let first = fields.iter().filter_map(|field| Some(field[of_chunk(field)].first()?.0)).min();
+            let Some(first) = first else { continue };
+            if self.open.is_empty() || number > self.open_number {
+                self.open_chunk(number, first, fields.len());
             }
-            for (field, summary) in summaries.iter().enumerate() {
-                if let Some(summary) = summary {
-                    self.backfill(field, &[(*slot, *summary)]);
-                }
+            for (position, field) in fields.iter().enumerate() {
+                self.backfill(position, &field[of_chunk(field)]);
             }
         }
+    }
+
+    /// Enters what another tier of the same row has; slots that have summaries keep them.
+    pub(super) fn merge(&mut self, other: &Self) {
+        let known = |fields: Vec<Summaries>| fields.iter().map(known_slots).collect::<Vec<_>>();
+        other.sealed.iter().for_each(|chunk| self.restore(&known(chunk.decode())));
+        self.restore(&other.open.iter().map(known_slots).collect::<Vec<_>>());
+    }
+
+    /// The summaries of a slot, by field.
+    pub(super) fn slot(&self, slot: u64) -> Vec<Option<Summary>> {
+        let of_slot = |fields: &[Summaries]| {
+            let summary = |field: &Summaries| field.since(slot).find(|(at, _)| *at == slot)?.1;
+            fields.iter().map(summary).collect()
+        };
+        let number = slot / CHUNK;
+        if number == self.open_number {
+            return of_slot(&self.open);
+        }
+        let chunk = self.sealed.iter().rfind(|chunk| chunk.number == number);
+        chunk.map(|chunk| of_slot(&chunk.decode())).unwrap_or_default()
     }
 
     /// Number of the newest slot with a summary.
@@ -238,8 +268,17 @@ impl TierPart {
     }
 }
 
+/// The slots of a field that have a summary.
+fn known_slots(field: &Summaries) -> Vec<(u64, Summary)> {
+    field.since(0).filter_map(|(slot, summary)| Some((slot, summary?))).collect()
+}
+
 fn fill_gaps(known: &mut Summaries, late: &[(u64, Summary)]) {
     let Some((first, _)) = late.first() else { return };
+    if known.newest_slot().is_none_or(|newest| newest < *first) {
+        late.iter().for_each(|(slot, summary)| known.push(*slot, *summary));
+        return;
+    }
     let taken: BTreeSet<u64> =
         known.since(*first).filter_map(|(slot, summary)| summary.map(|_| slot)).collect();
     let late: Vec<_> = late.iter().filter(|(slot, _)| !taken.contains(slot)).copied().collect();

@@ -7,15 +7,16 @@ pub use feed::{Encoded, TopicFeed};
 pub(crate) use mailbox::Mailbox;
 
 use crate::fleet::{Fleet, NoteChange};
-use crate::history::RangeSource;
+use crate::history::{LongHistory, RangeSource};
 use crate::report::JobRecord;
 use crate::share::Viewer;
+use crate::store::StoredNotes;
 use bytes::Bytes;
 use mailbox::Mail;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::{MAX_TOPICS, Topic};
-use nodeglass_protocol::note::{Note, NoteRequest};
+use nodeglass_protocol::note::{Note, NoteId, NoteRequest};
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::share::Scope;
 use nodeglass_protocol::{JobId, Picture, Text};
@@ -40,22 +41,83 @@ pub struct Hub {
 /// Requests of subscribers to the event loop.
 #[derive(Debug)]
 pub(crate) enum Request {
-    Join { form: Form, viewer: Viewer, mailbox: Arc<Mailbox>, id: oneshot::Sender<u64> },
-    SetTopics { subscriber: u64, topics: Vec<Topic>, done: oneshot::Sender<Duration> },
-    Resync { subscriber: u64, topic: Topic, done: oneshot::Sender<Duration> },
-    CatchUp { subscriber: u64 },
-    More { subscriber: u64 },
-    Range { subscriber: u64, query: RangeQuery, reply: oneshot::Sender<Option<RangeSource>> },
-    Picture { topic: Topic, viewer: Viewer, form: Form, reply: oneshot::Sender<Option<Bytes>> },
-    Everything { viewer: Viewer, reply: oneshot::Sender<(Box<Picture>, Duration)> },
-    VisibleRange { viewer: Viewer, query: RangeQuery, reply: oneshot::Sender<Option<RangeSource>> },
-    Job { id: JobId, reply: oneshot::Sender<Option<Job>> },
-    Usage { id: JobId, viewer: Viewer, reply: oneshot::Sender<Option<JobUsage>> },
-    Notes { job: Option<JobId>, viewer: Viewer, reply: oneshot::Sender<Vec<Note>> },
-    Note { request: NoteRequest, reply: oneshot::Sender<Result<ChangedNote, Text>> },
-    Unwatched { scope: Scope, reply: oneshot::Sender<Option<Text>> },
-    HasEnded { scope: Scope, reply: oneshot::Sender<Option<bool>> },
-    Replace { fleet: Box<Fleet>, done: oneshot::Sender<()> },
+    Join {
+        form: Form,
+        viewer: Viewer,
+        mailbox: Arc<Mailbox>,
+        id: oneshot::Sender<u64>,
+    },
+    SetTopics {
+        subscriber: u64,
+        topics: Vec<Topic>,
+        done: oneshot::Sender<Duration>,
+    },
+    Resync {
+        subscriber: u64,
+        topic: Topic,
+        done: oneshot::Sender<Duration>,
+    },
+    CatchUp {
+        subscriber: u64,
+    },
+    More {
+        subscriber: u64,
+    },
+    Range {
+        subscriber: u64,
+        query: RangeQuery,
+        reply: oneshot::Sender<Option<RangeSource>>,
+    },
+    Picture {
+        topic: Topic,
+        viewer: Viewer,
+        form: Form,
+        reply: oneshot::Sender<Option<Bytes>>,
+    },
+    Everything {
+        viewer: Viewer,
+        reply: oneshot::Sender<(Box<Picture>, Duration)>,
+    },
+    VisibleRange {
+        viewer: Viewer,
+        query: RangeQuery,
+        reply: oneshot::Sender<Option<RangeSource>>,
+    },
+    Job {
+        id: JobId,
+        reply: oneshot::Sender<Option<Job>>,
+    },
+    Usage {
+        id: JobId,
+        viewer: Viewer,
+        reply: oneshot::Sender<Option<JobUsage>>,
+    },
+    Notes {
+        job: Option<JobId>,
+        viewer: Viewer,
+        reply: oneshot::Sender<Vec<Note>>,
+    },
+    Note {
+        request: NoteRequest,
+        stored: Option<StoredNotes>,
+        reply: oneshot::Sender<Result<ChangedNote, Text>>,
+    },
+    Unwatched {
+        scope: Scope,
+        reply: oneshot::Sender<Option<Text>>,
+    },
+    HasEnded {
+        scope: Scope,
+        reply: oneshot::Sender<Option<bool>>,
+    },
+    Replace {
+        fleet: Box<Fleet>,
+        done: oneshot::Sender<()>,
+    },
+    Restoring,
+    Restored {
+        history: Option<Box<LongHistory>>,
+    },
 }
 
 impl Hub {
@@ -113,6 +175,18 @@ impl Hub {
         }
     }
 
+    /// States for the owner that the stored history is still being read.
+    pub(crate) async fn restoring_history(&self) {
+        // It fails only while the relay shuts down.
+        let _ = self.requests.send(Request::Restoring).await;
+    }
+
+    /// Enters the stored history, once it has been read; `None` if it cannot be.
+    pub(crate) async fn restore_history(&self, history: Option<LongHistory>) {
+        // As above.
+        let _ = self.requests.send(Request::Restored { history: history.map(Box::new) }).await;
+    }
+
     /// What a job used, for a viewer; `None` if the viewer may not see it.
     pub async fn usage(&self, id: JobId, viewer: Viewer) -> Option<JobUsage> {
         let (reply, response) = oneshot::channel();
@@ -128,17 +202,27 @@ impl Hub {
         response.await.ok()
     }
 
-    /// Adds, changes or deletes a note; returns the change, and whether it is stored.
+    /// Adds, changes or deletes a note; returns the change, and whether it is stored. `stored` are the notes that
+    /// another relay may have changed.
     ///
     /// # Errors
     /// The reason, a complete sentence.
-    pub async fn note(&self, request: NoteRequest) -> Result<(NoteChange, bool), Text> {
+    pub async fn note(
+        &self,
+        request: NoteRequest,
+        stored: Option<StoredNotes>,
+    ) -> Result<(NoteChange, bool), Text> {
         let (reply, response) = oneshot::channel();
         let ending = || Text::from("the relay is ending");
-        self.requests.send(Request::Note { request, reply }).await.map_err(|_| ending())?;
+        self.requests.send(Request::Note { request, stored, reply }).await.map_err(|_| ending())?;
         let ChangedNote { change, stored } = response.await.map_err(|_| ending())??;
         let is_stored = match stored {
-            Some(stored) => timeout(STORE_LIMIT, stored).await.is_ok_and(|stored| stored.is_ok()),
+            Some(stored) => match timeout(STORE_LIMIT, stored).await {
+                Ok(Ok(lost)) if lost.contains(&change.id()) => {
+                    return Err(format!("note {} was deleted by another relay", change.id()).into());
+                }
+                stored => stored.is_ok_and(|stored| stored.is_ok()),
+            },
             None => false,
         };
         Ok((change, is_stored))
@@ -179,7 +263,7 @@ pub struct ChangedNote {
     /// The change.
     pub(crate) change: NoteChange,
     /// Resolves once it is stored; `None` if that cannot even begin.
-    pub(crate) stored: Option<oneshot::Receiver<()>>,
+    pub(crate) stored: Option<oneshot::Receiver<Vec<NoteId>>>,
 }
 
 /// A registered subscriber; dropping it unsubscribes.

@@ -13,7 +13,7 @@ use crate::report::{JobRecord, Report};
 use crate::state_dir::StateDir;
 use audit::AuditQueue;
 use nodeglass_protocol::audit::AuditLog;
-use nodeglass_protocol::note::Note;
+use nodeglass_protocol::note::{Note, NoteId};
 use nodeglass_protocol::{JobId, Text};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,12 +22,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// Capacity of the channel of requests.
 const REQUESTS: usize = 64;
 /// How often a sender that waits for room in it tries again.
 const ROOM_INTERVAL: Duration = Duration::from_millis(10);
+/// How long a request about a note waits for the notes of other relays.
+const CHANGED_NOTES_LIMIT: Duration = Duration::from_secs(2);
 /// How long the thread waits after a failure before it tries again.
 const RETRY: Duration = Duration::from_secs(10);
 /// Maximum number of records that wait for the disk; the oldest is dropped first.
@@ -58,6 +60,16 @@ pub struct Restored {
     pub notes: Vec<NoteChange>,
 }
 
+/// The stored notes, which another relay may have changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredNotes {
+    /// Each note as it is stored.
+    pub notes: Vec<NoteChange>,
+    /// Number of batches that had been passed to [`JobStore::save_notes`] and were received: what was passed later is
+    /// not in it.
+    pub batches: u64,
+}
+
 /// Handle to the thread that owns the database. Cheap to clone; no method waits for a disk.
 #[derive(Clone, Debug)]
 pub struct JobStore {
@@ -78,7 +90,11 @@ enum Request {
     Save(Vec<JobRecord>),
     SaveNotes {
         changes: Vec<NoteChange>,
-        stored: oneshot::Sender<()>,
+        stored: oneshot::Sender<Vec<NoteId>>,
+    },
+    ChangedNotes {
+        in_any_case: bool,
+        reply: oneshot::Sender<Option<StoredNotes>>,
     },
     Notes {
         job: JobId,
@@ -127,6 +143,8 @@ impl JobStore {
             waiting_notes: Vec::new(),
             note_count: store.waiting_notes.clone(),
             acknowledgements: Vec::new(),
+            note_batches: 0,
+            read_version: None,
             failure: None,
         };
         thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver))?;
@@ -150,11 +168,14 @@ impl JobStore {
     }
 
     /// Stores changes of notes; the receiver resolves once they outlive a crash, or with an error if they cannot be
-    /// stored now.
+    /// stored now. It yields the notes that another relay deleted, whose change has no effect.
     ///
     /// # Errors
     /// The changes, to be passed again, if the thread is busy or too many wait for the disk.
-    pub fn save_notes(&self, changes: Vec<NoteChange>) -> Result<oneshot::Receiver<()>, Vec<NoteChange>> {
+    pub fn save_notes(
+        &self,
+        changes: Vec<NoteChange>,
+    ) -> Result<oneshot::Receiver<Vec<NoteId>>, Vec<NoteChange>> {
         let (stored, receiver) = oneshot::channel();
         let count = changes.len();
         let waiting = self.waiting_notes.fetch_add(count, Ordering::Relaxed);
@@ -171,6 +192,20 @@ impl JobStore {
             // Without the thread nothing is stored, which its message has said.
             _ => Ok(receiver),
         }
+    }
+
+    /// Reads the notes if another relay changed the database since they were last read, or `in_any_case`. The receiver
+    /// yields `None` if it did not, or they cannot be read now; an error if the thread is busy.
+    pub fn changed_notes(&self, in_any_case: bool) -> oneshot::Receiver<Option<StoredNotes>> {
+        let (reply, response) = oneshot::channel();
+        // Refused, it drops the sender.
+        let _ = self.requests.try_send(Request::ChangedNotes { in_any_case, reply });
+        response
+    }
+
+    /// The same for a request about a note, which does not wait long for a slow disk.
+    pub async fn changed_notes_now(&self) -> Option<StoredNotes> {
+        timeout(CHANGED_NOTES_LIMIT, self.changed_notes(false)).await.ok()?.ok()?
     }
 
     /// The stored notes of a job, in no particular order; `None` if they cannot be read.
@@ -257,7 +292,11 @@ struct Worker {
     /// Their number, and that of those in the channel.
     note_count: Arc<AtomicUsize>,
     /// Those who wait for these notes.
-    acknowledgements: Vec<oneshot::Sender<()>>,
+    acknowledgements: Vec<oneshot::Sender<Vec<NoteId>>>,
+    /// Number of batches of notes that were received.
+    note_batches: u64,
+    /// [`Database::version`] when the notes were last read.
+    read_version: Option<i64>,
     /// What was last reported, and when to try again.
     failure: Option<(Text, Instant)>,
 }
@@ -275,6 +314,8 @@ impl Worker {
                         if let Err(error) = database.end_lost_views(&self.run, Clock::wall_ms()) {
                             tracing::warn!("{error}");
                         }
+                        // The numbers of another connection mean nothing here.
+                        self.read_version = None;
                         self.database = Some(database);
                     }
                     Err(error @ StoreError::Newer { .. }) => {
@@ -308,7 +349,15 @@ impl Worker {
                     self.write();
                     let _ = reply.send(self.take_unaccounted());
                 }
+                Ok(Request::ChangedNotes { in_any_case, reply }) => {
+                    self.write();
+                    if reply.send(self.changed_notes(in_any_case)).is_err() {
+                        // Nobody knows of the change.
+                        self.read_version = None;
+                    }
+                }
                 Ok(Request::SaveNotes { changes, stored }) => {
+                    self.note_batches += 1;
                     self.waiting_notes.extend(changes);
                     self.acknowledgements.push(stored);
                 }
@@ -360,8 +409,11 @@ impl Worker {
             return;
         }
         let Some(database) = &self.database else { return };
-        match stored(database, &self.origin) {
-            Ok(stored) => {
+        // Before the notes: a change between the two is read again.
+        let version = database.version();
+        match version.and_then(|version| Ok((version, stored(database, &self.origin)?))) {
+            Ok((version, stored)) => {
+                self.read_version = Some(version);
                 if let Some(pass_on) = self.restored.take() {
                     pass_on(stored);
                 }
@@ -384,11 +436,15 @@ impl Worker {
         }
         let Some(database) = &mut self.database else { return };
         match save(database, &self.origin, self.waiting.make_contiguous(), &self.waiting_notes) {
-            Ok(()) => {
+            Ok(lost) => {
                 self.waiting.clear();
                 self.note_count.fetch_sub(self.waiting_notes.len(), Ordering::Relaxed);
                 self.waiting_notes.clear();
-                acknowledgements.into_iter().for_each(|stored| _ = stored.send(()));
+                if !lost.is_empty() {
+                    // They are deleted in memory as well.
+                    self.read_version = None;
+                }
+                acknowledgements.into_iter().for_each(|stored| _ = stored.send(lost.clone()));
                 self.succeeded();
             }
             Err(error) => self.access_failed(&error),
@@ -411,6 +467,30 @@ impl Worker {
             Err(error) => {
                 self.audit.put_back(changes);
                 self.access_failed(&error);
+            }
+        }
+    }
+
+    /// The notes, if another relay changed the database since they were last read, or `in_any_case`.
+    fn changed_notes(&mut self, in_any_case: bool) -> Option<StoredNotes> {
+        // What waits is newer than what is stored.
+        if self.restored.is_some() || !self.waiting_notes.is_empty() || !self.is_due() {
+            return None;
+        }
+        let database = self.database.as_ref()?;
+        let read = || -> Result<_, StoreError> {
+            let version = database.version()?;
+            let is_same = self.read_version == Some(version) && !in_any_case;
+            Ok((version, if is_same { None } else { Some(database.notes(&self.origin)?) }))
+        };
+        match read() {
+            Ok((version, notes)) => {
+                self.read_version = Some(version);
+                Some(StoredNotes { notes: notes?, batches: self.note_batches })
+            }
+            Err(error) => {
+                self.access_failed(&error);
+                None
             }
         }
     }
@@ -486,20 +566,17 @@ fn stored(database: &Database, origin: &Origin) -> Result<Restored, StoreError> 
     Ok(Restored { jobs: database.unfinished(origin)?, notes: database.notes(origin)? })
 }
 
-/// Saves what waits.
+/// Saves what waits; returns the notes that another relay deleted.
 fn save(
     database: &mut Database,
     origin: &Origin,
     jobs: &[JobRecord],
     notes: &[NoteChange],
-) -> Result<(), StoreError> {
+) -> Result<Vec<NoteId>, StoreError> {
     if !jobs.is_empty() {
         database.save(origin, jobs)?;
     }
-    if !notes.is_empty() {
-        database.save_notes(origin, notes)?;
-    }
-    Ok(())
+    if notes.is_empty() { Ok(Vec::new()) } else { database.save_notes(origin, notes) }
 }
 
 /// The reports of a user's jobs without their GPUs, of which there may be very many.

@@ -50,6 +50,8 @@ fn worker() -> (Worker, oneshot::Receiver<Restored>) {
         waiting_notes: Vec::new(),
         note_count: Arc::default(),
         acknowledgements: Vec::new(),
+        note_batches: 0,
+        read_version: None,
         failure: None,
     };
     (worker, receiver)

@@ -9,9 +9,11 @@ use crate::site::{JOB, NodeOptions, SimulatedCluster};
 use crate::soak;
 use crate::sshd::Sshd;
 use crate::viewers::Viewers;
-use anyhow::{Context, Result};
-use nodeglass_protocol::GpuField;
+use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::range::RangeQuery;
+use nodeglass_protocol::{Field, GpuField};
+use nodeglass_tests::client::Client;
 use nodeglass_tests::relay::binary;
 use nodeglass_tests::soak::Plan;
 use std::collections::HashMap;
@@ -26,6 +28,8 @@ const WINDOW: Duration = Duration::from_secs(10);
 const WINDOWS: usize = 3;
 /// Without viewers, the relay lengthens the interval of its nodes after a minute.
 const UNWATCHED: Duration = Duration::from_secs(66);
+/// How long the relay may take to read the history of a week.
+const RESTORED_WITHIN: Duration = Duration::from_secs(180);
 /// For how long lines are followed from the nodes to a page.
 const FOLLOWED: Duration = Duration::from_secs(30);
 /// Numbers of viewers, up to the connection limit.
@@ -140,12 +144,36 @@ async fn a_week(report: &Report) -> Result<()> {
     let site = SimulatedCluster::start_at(64, folder, &arguments, &environment)?;
     let mut client = site.client().await?;
     site.settled(&mut client).await?;
+    until_restored(&mut client, week_ms).await?;
     let _viewers = Viewers::of(client);
     sleep(SETTLE).await;
     let stored = sizes.disk_bytes.iter().copied().fold(0, u64::max) as f64 / 1e6;
     let note = format!("with one viewer, after the restart; {stored:.0} MB are stored");
     report.value("relay.rss_mb_64n_7d", rss_mb(site.pid())?, &note);
     Ok(())
+}
+
+/// Waits until the relay has read the history of a week, which it does while it serves.
+async fn until_restored(client: &mut Client, week_ms: u64) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let at_ms = client.welcome().at_ms;
+        let query = RangeQuery {
+            topic: Topic::Overview,
+            from_ms: at_ms.saturating_sub(week_ms),
+            to_ms: at_ms,
+            step_ms: 600_000,
+            gpu_fields: vec![GpuField::Util.name().into()],
+            host_fields: Vec::new(),
+        };
+        let begins_ms = client.range(query).await?.begins_ms;
+        if begins_ms.is_some_and(|begins_ms| begins_ms + week_ms / 2 < at_ms) {
+            println!("the history of a week was read within {:.1} s", began.elapsed().as_secs_f64());
+            return Ok(());
+        }
+        ensure!(began.elapsed() < RESTORED_WITHIN, "the history of a week has not been read: {begins_ms:?}");
+        sleep(Duration::from_millis(500)).await;
+    }
 }
 
 /// A growing number of viewers of the same nodes.

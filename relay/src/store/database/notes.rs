@@ -22,7 +22,8 @@ CREATE INDEX notes_by_time ON notes (at_ms);";
 const MAX_STORED: i64 = 50_000;
 
 impl Database {
-    /// Applies changes of notes in their order, all or none; when it returns, they outlive any crash.
+    /// Applies changes of notes in their order, all or none; when it returns, they outlive any crash. Returns the notes
+    /// whose change has no effect, because another relay deleted them.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -30,7 +31,8 @@ impl Database {
         &mut self,
         origin: &Origin,
         changes: impl IntoIterator<Item = &'a NoteChange>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<NoteId>, StoreError> {
+        let mut lost = Vec::new();
         let transaction = self.connection.transaction()?;
         {
             let mut put = transaction.prepare_cached(
@@ -53,7 +55,12 @@ impl Database {
                         let insert = if matches!(change, NoteChange::Put(_)) { &mut put } else { &mut add };
                         let text = serde_json::to_string(note).unwrap_or_default();
                         let (job, at_ms) = (note.job.map(|job| job.0), signed(note.at_ms));
-                        insert.execute(params![signed(note.id.get()), cluster, host, job, at_ms, text])?;
+                        let id = signed(note.id.get());
+                        let changed = insert.execute(params![id, cluster, host, job, at_ms, text])?;
+                        // A line that another relay has added already is not lost.
+                        if changed == 0 && matches!(change, NoteChange::Put(_)) {
+                            lost.push(note.id);
+                        }
                     }
                     NoteChange::Delete(id) => {
                         let now_ms = signed(crate::clock::Clock::wall_ms());
@@ -67,7 +74,15 @@ impl Database {
             [MAX_STORED],
         )?;
         transaction.commit()?;
-        Ok(())
+        Ok(lost)
+    }
+
+    /// A number that changes when another connection, of this relay or of another one, has changed the database.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn version(&self) -> Result<i64, StoreError> {
+        Ok(self.connection.query_row("PRAGMA data_version", [], |row| row.get(0))?)
     }
 
     /// The newest notes of a cluster, at most [`MAX_NOTES`], and the ids of deleted ones; of a relay without SLURM
@@ -168,6 +183,20 @@ mod tests {
         database.save_notes(&origin, &[NoteChange::Delete(NoteId::from_bits(9))]).unwrap();
         let deleted = [9, 2].map(|id| NoteChange::Delete(NoteId::from_bits(id)));
         assert_eq!(database.notes(&origin).unwrap(), [&deleted[..], &[put(&edited)]].concat());
+    }
+
+    #[test]
+    fn a_change_of_a_note_that_another_relay_deleted_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = crate::state_dir::StateDir::at(folder.path().join("nodeglass")).unwrap();
+        let [mut one, mut two] = [(); 2].map(|()| Database::open(&dir).unwrap().0);
+        let (origin, note) = (origin("hpc", "a"), note(1, Some(17), 5, "a"));
+        assert_eq!(one.save_notes(&origin, &[put(&note)]).unwrap(), []);
+        let versions = [one.version().unwrap(), two.version().unwrap()];
+        two.save_notes(&origin, &[NoteChange::Delete(note.id)]).unwrap();
+        assert_ne!(one.version().unwrap(), versions[0]);
+        assert_eq!(two.version().unwrap(), versions[1], "only others count");
+        assert_eq!(one.save_notes(&origin, &[put(&note), NoteChange::Add(note.clone())]).unwrap(), [note.id]);
     }
 
     #[test]
