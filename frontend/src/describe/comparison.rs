@@ -1,6 +1,5 @@
 //! The difference between two jobs as a sentence: how much longer one took, and the readings that differ.
 
-use crate::describe::report::precise;
 use crate::domain::text;
 use nodeglass_protocol::report::{GpuReport, Report};
 
@@ -65,8 +64,9 @@ fn activity(first: &Report, second: &Report) -> Option<String> {
     let (idle, others) = (idle_pct(second)?, idle_pct(first)?);
     if (idle - others).abs() < STATED_POINTS && idle < ALL_THE_TIME_PCT {
         let (util, others) = (second.totals.util_pct?, first.totals.util_pct?);
+        let [shown, other] = [util, others].map(|util| util.round() as u64);
         return ((util - others).abs() >= STATED_POINTS)
-            .then(|| format!("its mean utilisation was {} %, against {} %", precise(util), precise(others)));
+            .then(|| format!("its mean utilisation was {shown} %, against {other} %"));
     }
     if idle >= ALL_THE_TIME_PCT && others >= ALL_THE_TIME_PCT {
         return Some("the GPUs of both were idle all the time".to_owned());
@@ -80,7 +80,7 @@ fn activity(first: &Report, second: &Report) -> Option<String> {
         [one] => format!(" ({one} all the time)"),
         [one, more @ ..] => format!(" ({one} and {} more all the time)", more.len()),
     };
-    let [idle, others] = [idle, others].map(|share| precise(share.round()));
+    let [idle, others] = [idle, others].map(|share| share.round() as u64);
     Some(format!("its GPUs were idle in {idle} % of the observed time{named}, against {others} %"))
 }
 
