@@ -4,9 +4,8 @@ use super::timeline::Window;
 
 /// Marks that are closer than this share of the width are one.
 const MERGED: f64 = 0.006;
-/// Width that a label needs as a share of the graph's, and the most that it takes.
-const LABEL: f64 = 0.16;
-const WIDEST: f64 = 0.4;
+/// Space between two labels, and between a label and its mark, in pixels.
+const GAP_PX: f64 = 4.0;
 
 /// The mark of one or more notes.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,10 +16,8 @@ pub struct NoteMark {
     pub count: usize,
     /// Horizontal position as a share of the width.
     pub share: f64,
-    /// Whether its label fits: to the right of it, or at the right edge to the left.
+    /// Where its label fits: to the right of it, or else to the left.
     pub label: Option<Side>,
-    /// Width of its label, as a share of the graph's.
-    pub room: f64,
 }
 
 /// The side of a mark.
@@ -32,9 +29,15 @@ pub enum Side {
     Right,
 }
 
-/// Returns the marks of notes within a window, given their times in ms of the relay's clock in ascending order. A
-/// label is shown unless it would cover the one before it.
-pub fn note_marks(window: &Window, times_ms: &[i64]) -> Vec<NoteMark> {
+/// Returns the marks of notes within a window, given their times in ms of the relay's clock in ascending order.
+/// `label_px` returns the width of the label of a mark in a graph that is `width_px` wide. A label that does not fit,
+/// or that would cover an earlier one, is left out.
+pub fn note_marks(
+    window: &Window,
+    times_ms: &[i64],
+    width_px: f64,
+    label_px: impl Fn(usize, usize) -> f64,
+) -> Vec<NoteMark> {
     let (start_ms, end_ms) = (window.start_ms().cast_signed(), window.end_ms().cast_signed());
     let length_ms = (end_ms - start_ms).max(1) as f64;
     let mut marks: Vec<NoteMark> = Vec::new();
@@ -43,30 +46,17 @@ pub fn note_marks(window: &Window, times_ms: &[i64]) -> Vec<NoteMark> {
         let share = (at_ms - start_ms) as f64 / length_ms;
         match marks.last_mut().filter(|last| share - last.share < MERGED) {
             Some(last) => last.count += 1,
-            None => marks.push(NoteMark { first, count: 1, share, label: None, room: 0.0 }),
+            None => marks.push(NoteMark { first, count: 1, share, label: None }),
         }
     }
-    let mut used = 0.0;
+    let mut used_px = 0.0;
     for mark in &mut marks {
-        let side = if mark.share + LABEL > 1.0 { Side::Left } else { Side::Right };
-        let (from, to) = match side {
-            Side::Left => (mark.share - LABEL, mark.share),
-            Side::Right => (mark.share, mark.share + LABEL),
-        };
-        if from >= used {
-            (mark.label, mark.room) = (Some(side), LABEL);
-            used = to;
-        }
-    }
-    // Each has the room up to the next one.
-    let mut end = 1.0;
-    for mark in marks.iter_mut().rev().filter(|mark| mark.label.is_some()) {
-        match mark.label {
-            Some(Side::Right) => {
-                mark.room = (end - mark.share).min(WIDEST);
-                end = mark.share;
-            }
-            _ => end = mark.share - LABEL,
+        let (at_px, length_px) = (mark.share * width_px, label_px(mark.first, mark.count) + GAP_PX);
+        let right = (Side::Right, at_px, at_px + length_px);
+        let left = (Side::Left, at_px - length_px, at_px);
+        let fits = |(_, from_px, to_px): &(Side, f64, f64)| *from_px >= used_px && *to_px <= width_px;
+        if let Some((side, _, to_px)) = [right, left].into_iter().find(fits) {
+            (mark.label, used_px) = (Some(side), to_px);
         }
     }
     marks
@@ -90,34 +80,52 @@ mod tests {
         Window::over(1_000_000, 600_000, 200)
     }
 
+    /// The marks in a graph of 1,000 pixels with labels of 150.
+    fn marks(times_ms: &[i64]) -> Vec<NoteMark> {
+        note_marks(&window(), times_ms, 1_000.0, |_, _| 150.0)
+    }
+
     #[test]
     fn notes_outside_of_the_window_have_no_mark_and_close_ones_share_one() {
         let start_ms = window().start_ms().cast_signed();
         let times = [start_ms - 1, start_ms, start_ms + 1_000, start_ms + 300_000, start_ms + 900_000];
-        let marks = note_marks(&window(), &times);
+        let marks = marks(&times);
         let read: Vec<_> = marks.iter().map(|mark| (mark.first, mark.count)).collect();
         assert_eq!(read, [(1, 2), (3, 1)]);
         assert!((marks[1].share - 0.5).abs() < 0.01, "{marks:?}");
-        assert_eq!(note_marks(&window(), &[i64::MIN, -5, i64::MAX]), []);
+        assert_eq!(self::marks(&[i64::MIN, -5, i64::MAX]), []);
     }
 
     #[test]
     fn a_label_that_would_cover_another_is_left_out_and_at_the_edge_it_is_on_the_left() {
         let start_ms = window().start_ms().cast_signed();
-        let times = [0.0, 0.1, 0.3, 0.97].map(|share| start_ms + (share * 600_000.0) as i64);
-        let labels: Vec<_> = note_marks(&window(), &times).iter().map(|mark| mark.label).collect();
+        let times = [0.0, 0.05, 0.3, 0.97].map(|share| start_ms + (share * 600_000.0) as i64);
+        let labels: Vec<_> = marks(&times).iter().map(|mark| mark.label).collect();
         assert_eq!(labels, [Some(Side::Right), None, Some(Side::Right), Some(Side::Left)]);
-        let rooms: Vec<_> = note_marks(&window(), &times).iter().map(|mark| mark.room).collect();
-        for (room, wanted) in rooms.iter().zip([0.3, 0.0, 0.4, 0.16]) {
-            assert!((room - wanted).abs() < 0.01, "{rooms:?}");
-        }
+    }
+
+    #[test]
+    fn labels_take_as_much_room_as_their_texts() {
+        let start_ms = window().start_ms().cast_signed();
+        let times = [0.0, 0.05, 0.1].map(|share| start_ms + (share * 600_000.0) as i64);
+        let labels = |width_px, label_px: [f64; 3]| {
+            let marks = note_marks(&window(), &times, width_px, |first, _| label_px[first]);
+            marks.iter().map(|mark| mark.label).collect::<Vec<_>>()
+        };
+        let right = Some(Side::Right);
+        assert_eq!(labels(1_000.0, [40.0, 40.0, 40.0]), [right; 3]);
+        assert_eq!(labels(1_000.0, [60.0, 40.0, 40.0]), [right, None, right]);
+        assert_eq!(labels(1_000.0, [200.0, 40.0, 40.0]), [right, None, None]);
+        // In a narrow graph, a label that is wider than the graph is not shown at all.
+        assert_eq!(labels(100.0, [200.0, 20.0, 20.0]), [None, right, None]);
+        assert_eq!(labels(0.0, [40.0; 3]), [None; 3], "a graph that is not laid out yet");
     }
 
     #[test]
     fn thousands_of_notes_have_few_marks() {
         let start_ms = window().start_ms().cast_signed();
         let times: Vec<_> = (0..5_000).map(|number| start_ms + number * 100).collect();
-        let marks = note_marks(&window(), &times);
+        let marks = marks(&times);
         assert!(marks.len() < 170, "{}", marks.len());
         assert_eq!(marks.iter().map(|mark| mark.count).sum::<usize>(), 5_000);
         assert!(marks.iter().filter(|mark| mark.label.is_some()).count() <= 7);

@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod commands;
+pub mod comparison;
 mod fact;
 pub mod gpu;
 pub mod gpu_health;

@@ -1,6 +1,9 @@
-//! Notes as sentences: who wrote one, and where it applies.
+//! Notes as sentences: who wrote one, where it applies, and what its deletion does.
 
-use nodeglass_protocol::note::{Note, NoteSource};
+use crate::domain::pending_action::PendingAction;
+use nodeglass_protocol::note::{Note, NoteRequest, NoteSource};
+use nodeglass_protocol::request::Request;
+use nodeglass_protocol::{JobId, NodeName};
 
 /// Maximum number of characters of a label in a graph.
 const LABEL: usize = 28;
@@ -30,10 +33,75 @@ pub fn source_text(source: NoteSource) -> &'static str {
     }
 }
 
+/// Returns what a note is about: `job 17`, `node gpu-07`, `the whole cluster`. `label_of` returns the label of a job, if
+/// it is listed.
+pub fn subject_text(
+    job: Option<JobId>,
+    node: Option<&NodeName>,
+    label_of: impl Fn(JobId) -> Option<String>,
+) -> String {
+    let job = job.map(|job| format!("job {}", label_of(job).unwrap_or_else(|| job.to_string())));
+    match (job, node) {
+        (Some(job), Some(node)) => format!("{job} on {node}"),
+        (Some(job), None) => job,
+        (None, Some(node)) => format!("node {node}"),
+        (None, None) => "the whole cluster".to_owned(),
+    }
+}
+
+/// Returns the deletion of a note that is about `subject`, to be confirmed. A note of a node or of the cluster disappears
+/// from more pages than the one where it is deleted.
+pub fn deletion(note: &Note, subject: &str) -> PendingAction {
+    let effect = match (note.job, &note.node) {
+        (Some(_), _) => {
+            "It disappears from the graphs and the report of this job, for everyone who sees them."
+        }
+        (None, Some(_)) => {
+            "It disappears from the graphs of this node, and of its jobs, for everyone who sees them."
+        }
+        (None, None) => "It disappears from the graphs of every job and node, for everyone who sees them.",
+    };
+    PendingAction {
+        request: Request::Note(NoteRequest::Delete(note.id)),
+        question: format!("Delete the note “{}” of {subject}?", note.text),
+        effect,
+        confirm_label: "Delete note",
+        offer_label: "Delete",
+        is_destructive: true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use nodeglass_protocol::note::NoteId;
+
+    #[test]
+    fn a_deletion_names_what_the_note_is_about_and_where_it_disappears() {
+        let (job, node) = (JobId(17), NodeName::new("gpu-07").unwrap());
+        let note = |job, node| Note {
+            id: NoteId::from_bits(1),
+            job,
+            node,
+            rank: None,
+            at_ms: 0,
+            text: "fan replaced".into(),
+            source: NoteSource::Page,
+        };
+        let asked = |job: Option<JobId>, node: Option<NodeName>| {
+            let subject = subject_text(job, node.as_ref(), |_| Some("17_2".to_owned()));
+            let PendingAction { question, effect, .. } = deletion(&note(job, node), &subject);
+            (question, effect.contains("every job and node"))
+        };
+        let of = |subject: &str, is_everywhere| {
+            (format!("Delete the note “fan replaced” of {subject}?"), is_everywhere)
+        };
+        assert_eq!(asked(Some(job), None), of("job 17_2", false));
+        assert_eq!(asked(Some(job), Some(node.clone())), of("job 17_2 on gpu-07", false));
+        assert_eq!(asked(None, Some(node)), of("node gpu-07", false));
+        assert_eq!(asked(None, None), of("the whole cluster", true));
+        assert_eq!(subject_text(Some(job), None, |_| None), "job 17", "a job that is not listed");
+    }
 
     #[test]
     fn a_label_is_short_and_counts_the_notes_that_it_stands_for() {

@@ -277,14 +277,14 @@ pub fn note_at_s(report: &Report, text: &Text) -> Option<i64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use nodeglass_protocol::JobId;
     use nodeglass_protocol::note::{NoteId, NoteSource};
     use nodeglass_protocol::report::Totals;
 
     /// A report of an hour from 1,000 s on, with notes at these times in s.
-    fn report_with(notes: &[(u64, &str)]) -> Report {
+    pub fn report_with(notes: &[(u64, &str)]) -> Report {
         let note = |(at_s, text): &(u64, &str)| Note {
             id: NoteId::from_bits(*at_s),
             job: None,

@@ -22,6 +22,19 @@ pub struct Part {
     pub to_s: i64,
 }
 
+/// Returns what an address compares: `Compare jobs`, or of a single job `Compare times of job 17`. One entry alone is
+/// not compared with anything. `label_of` returns the label of a job.
+pub fn heading(all: &[Compared], label_of: impl Fn(JobId) -> String) -> String {
+    match all {
+        [one] if one.part.is_some() => format!("Part of job {}", label_of(one.job)),
+        [one] => format!("Job {}", label_of(one.job)),
+        [one, others @ ..] if others.iter().all(|other| other.job == one.job) => {
+            format!("Compare times of job {}", label_of(one.job))
+        }
+        _ => "Compare jobs".to_owned(),
+    }
+}
+
 impl Compared {
     /// A job's whole run.
     pub fn whole(job: JobId) -> Self {
@@ -98,6 +111,15 @@ mod tests {
     use super::*;
 
     const PART: Part = Part { from_s: 1_000, to_s: 1_600 };
+
+    #[test]
+    fn the_heading_says_what_is_compared() {
+        let (whole, part) = (Compared::whole(JobId(17)), Compared { job: JobId(17), part: Some(PART) });
+        let heading = |all: &[Compared]| super::heading(all, |job| format!("{job}_2"));
+        assert_eq!(heading(&[whole, Compared::whole(JobId(18))]), "Compare jobs");
+        assert_eq!(heading(&[whole, part]), "Compare times of job 17_2");
+        assert_eq!([heading(&[whole]), heading(&[part])], ["Job 17_2", "Part of job 17_2"]);
+    }
 
     #[test]
     fn jobs_and_parts_round_trip_through_their_text() {

@@ -1,6 +1,7 @@
 //! Title and icon of the browser tab: a warning sign, a number, a name, and a coloured symbol.
 
 use crate::domain::attention::{self, Entry};
+use crate::domain::compared::heading;
 use crate::domain::health;
 use crate::domain::job_health;
 use crate::domain::ownership;
@@ -42,7 +43,13 @@ pub fn for_route(
         }
         Route::Usage => (attention::worst(entries), "usage".to_owned()),
         Route::Audit => (attention::worst(entries), "audit log".to_owned()),
-        Route::Compare(_) => (attention::worst(entries), "compare jobs".to_owned()),
+        Route::Compare(all) => {
+            let label_of = |id: JobId| {
+                let job = picture.jobs.iter().find(|job| job.id == id);
+                job.map_or_else(|| id.to_string(), |job| job.label.to_string())
+            };
+            (attention::worst(entries), heading(all, label_of).to_lowercase())
+        }
         Route::AllJobs | Route::JobLabel(..) | Route::Nowhere => (attention::worst(entries), String::new()),
     };
     let severity = if has_link { severity } else { Severity::Error };

@@ -378,6 +378,40 @@ pub fn parse_local_datetime(text: &str) -> Option<i64> {
     ms.is_finite().then(|| (ms / 1_000.0) as i64)
 }
 
+thread_local! {
+    /// Widths of texts by font and text, until there are [`MAX_WIDTHS`].
+    static WIDTHS: RefCell<BTreeMap<(String, String), f64>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Number of text widths that are remembered.
+const MAX_WIDTHS: usize = 500;
+
+/// Returns the width of a text in CSS pixels, for a font such as `500 11px` of the page's family. It is measured
+/// without a layout.
+pub fn text_width_px(text: &str, font: &str) -> f64 {
+    let key = (font.to_owned(), text.to_owned());
+    if let Some(known) = WIDTHS.with_borrow(|widths| widths.get(&key).copied()) {
+        return known;
+    }
+    let measured = || {
+        let canvas =
+            document().create_element("canvas").ok()?.dyn_into::<web_sys::HtmlCanvasElement>().ok()?;
+        let context = canvas.get_context("2d").ok()??.dyn_into::<web_sys::CanvasRenderingContext2d>().ok()?;
+        context.set_font(&format!("{font} {}", token("--sans")));
+        let measure = call(&context, "measureText", &js_sys::Array::of1(&text.into()));
+        js_sys::Reflect::get(&measure, &"width".into()).ok()?.as_f64()
+    };
+    // Without a canvas, as wide as its characters at most.
+    let width_px = measured().unwrap_or_else(|| 11.0 * text.chars().count() as f64);
+    WIDTHS.with_borrow_mut(|widths| {
+        if widths.len() >= MAX_WIDTHS {
+            widths.clear();
+        }
+        widths.insert(key, width_px);
+    });
+    width_px
+}
+
 /// Returns an element's rectangle in the viewport: left, top, width, height in CSS pixels.
 pub fn bounding_rect(element: &web_sys::Element) -> [f64; 4] {
     let rect = call(element, "getBoundingClientRect", &js_sys::Array::new());

@@ -153,6 +153,8 @@ impl JobRecord {
         }
         // It follows from the arguments of processes.
         self.application = None;
+        // What the owner pays is the owner's. Emissions are left out as well: beside the energy, they state the factor.
+        self.factors = Factors::default();
         Some(self)
     }
 }

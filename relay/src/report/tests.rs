@@ -86,6 +86,22 @@ fn an_hour_of_known_load_gives_exactly_its_gpu_hours_and_energy() {
 }
 
 #[test]
+fn t09_a_guest_sees_energy_but_neither_its_price_nor_its_emissions() {
+    let mut reports = reports(1);
+    let gpu_hour = Some(Cost { amount: 3.6, currency: "EUR".into() });
+    reports.set_factors(Factors { gpu_hour, co2_g_per_kwh: Some(400.0) });
+    for second in 0..=100u64 {
+        reports.record(&node(second * 1_000, &[(50, 100)]));
+    }
+    let record = reports.of(JobId(7), 1_100).unwrap();
+    let owners = record.report().totals;
+    assert!(owners.cost.is_some() && owners.co2_kg.is_some(), "{owners:?}");
+    let guests = record.for_guest(job(1)).unwrap().report().totals;
+    assert_eq!((guests.cost, guests.co2_kg), (None, None));
+    assert!(guests.energy_kwh.is_some() && guests.energy_kwh == owners.energy_kwh);
+}
+
+#[test]
 fn a_gap_is_not_observed_and_never_idle() {
     let mut reports = reports(1);
     for second in (0..=100u64).chain(400..=500) {

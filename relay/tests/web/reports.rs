@@ -5,9 +5,11 @@ use crate::harness::{LONG, TestRelay};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{ClientMessage, ServerMessage};
+use nodeglass_protocol::report::Cost;
 use nodeglass_protocol::request::{Request, Response};
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_relay::fleet::{Event, Fleet};
+use nodeglass_relay::report::Factors;
 use nodeglass_relay::webhook::{Webhook, WebhookFormat};
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -20,10 +22,13 @@ fn fleet() -> Fleet {
         start: Some(1_000),
         nodes: vec![NodeName::new("n1").unwrap()],
         node_count: 1,
+        gpu_count: Some(2),
         command: Some("/secret/train.sh".into()),
         ..Job::new(JobId(id), "alice".into(), JobState::Running)
     };
     let mut fleet = Fleet::new();
+    let gpu_hour = Some(Cost { amount: 1.2, currency: "EUR".into() });
+    fleet.set_factors(Factors { gpu_hour, co2_g_per_kwh: Some(380.0) });
     fleet.handle(Event::Jobs { jobs: vec![job(17), job(18)], wall_ahead_ms: 4_600_000 }, 0);
     fleet
 }
@@ -57,6 +62,12 @@ async fn t09_a_share_of_a_job_opens_its_report_and_no_other() {
     let shared = get("/api/v1/jobs/17/report", ticket).await;
     assert!(shared.status == 200 && shared.body.contains("\"name\":\"job-17\""), "{}", shared.body);
     assert!(!shared.body.contains("secret"));
+    // The price is the owner's.
+    assert!(
+        report.body.contains("\"cost\":{\"amount\":") && shared.body.contains("\"cost\":null"),
+        "{}",
+        shared.body
+    );
 }
 
 /// Accepts one request and answers it; returns the URL, and the request once it has come.

@@ -25,7 +25,25 @@ async fn fill(browser: &Browser, text: &str) -> Result<()> {
     browser.eval("(document.activeElement.select(), true)").await?;
     browser.write(text).await?;
     browser.click(".note-form button[type=submit]").await?;
-    browser.until("no form", "!document.querySelector('.note-form')").await
+    browser.until("no form", NO_FORM).await
+}
+
+const NO_FORM: &str = "!document.querySelector('.note-form')";
+const ESCAPE: char = '\u{e00c}';
+
+/// Types a time into the form, as an expression.
+fn set_time(time: &str) -> String {
+    format!(
+        "(input => {{ input.value = {time:?}; input.dispatchEvent(new Event('input')); return true }})\
+         (document.querySelector('.note-form__time input'))"
+    )
+}
+
+/// The button of a note in the list, by the beginning of its accessible name.
+fn button(name: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('.notes button')].find(it => it.getAttribute('aria-label').startsWith({name:?}))"
+    )
 }
 
 #[tokio::test]
@@ -45,10 +63,30 @@ async fn a_note_is_made_at_a_graph_edited_reported_shared_and_deleted() -> Resul
     browser
         .until(
             "the moment",
-            "/48213, at \\d\\d:\\d\\d:\\d\\d/.test(document.querySelector('.note-form').innerText)",
+            "/job 48213/.test(document.querySelector('.note-form').innerText) \
+             && / min ago/.test(document.querySelector('.note-form__time').innerText) \
+             && /^\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\d$/.test(document.querySelector('.note-form__time input').value)",
         )
         .await?;
     browser.photograph("note-form").await?;
+    // Nothing is noted with Cancel or Escape, nor with a time that is none.
+    browser.write("never mind").await?;
+    browser.click(".note-form button[type=button]").await?;
+    browser.until("no form after Cancel", NO_FORM).await?;
+    browser.press('N').await?;
+    browser.until("the form again", "document.activeElement?.matches('.note-form input')").await?;
+    browser.write("never mind").await?;
+    browser.press(ESCAPE).await?;
+    browser.until("no form after Escape", NO_FORM).await?;
+    ensure!(browser.eval("document.querySelector('.stage__note')").await?.is_null(), "something was noted");
+    browser.eval(&right_click(0.4)).await?;
+    browser.until("the form", "document.activeElement?.matches('.note-form input')").await?;
+    browser.eval(&set_time("noon")).await?;
+    browser.click(".note-form button[type=submit]").await?;
+    browser.until("a complaint", &contains(".note-form .gate__wrong", "Write a time such as")).await?;
+    browser.press(ESCAPE).await?;
+    browser.until("no form", NO_FORM).await?;
+    browser.eval(&right_click(0.4)).await?;
     fill(&browser, "learning rate lowered").await?;
     let marks = "document.querySelectorAll('.stage__note').length";
     browser.until("a mark in both graphs", &format!("{marks} === 2")).await?;
@@ -75,18 +113,69 @@ async fn a_note_is_made_at_a_graph_edited_reported_shared_and_deleted() -> Resul
 
     // The list, newest first; each button is named after its note.
     browser.until("the list", "document.querySelectorAll('.notes li').length === 3").await?;
-    let edit = "[...document.querySelectorAll('.notes button')].find(it => it.getAttribute('aria-label') === 'Edit note: epoch 3')";
+    let edit = "[...document.querySelectorAll('.notes button')].find(it => it.getAttribute('aria-label') === 'Edit note of job 48213: epoch 3')";
     browser.eval(&format!("({edit}.scrollIntoView(), {edit}.focus(), {edit}.click(), true)")).await?;
     fill(&browser, "epoch 3 begins").await?;
     browser.until("the edited note", &contains(".notes", "epoch 3 begins")).await?;
     browser.photograph("notes-list").await?;
+
+    // A note is moved by its time, here by one minute.
+    let moved = button("Edit note of job 48213: checkpoint reached");
+    let time_of = "document.querySelector('.note-form__time input').value";
+    browser.eval(&format!("({moved}.click(), true)")).await?;
+    browser.until("the form", "document.querySelector('.note-form__time input')").await?;
+    let earlier = "(() => { const at = new Date(document.querySelector('.note-form__time input').value.replace(' ', 'T')); \
+         at.setMinutes(at.getMinutes() - 5); const two = number => String(number).padStart(2, '0'); \
+         return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} \
+${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}` })()";
+    let earlier = browser.eval(earlier).await?;
+    let earlier = earlier.as_str().unwrap_or_default();
+    ensure!(browser.eval(time_of).await? != json!(earlier));
+    browser.eval(&set_time(earlier)).await?;
+    browser.click(".note-form button[type=submit]").await?;
+    browser.until("no form", NO_FORM).await?;
+    let oldest = "document.querySelector('.notes li:last-child')";
+    browser.until("the moved note", &format!("{oldest}.innerText.includes('checkpoint reached')")).await?;
+
+    // A note that is deleted elsewhere while it is edited: what was typed can be added anew.
+    browser.eval(&format!("({}.click(), true)", button("Edit note of job 48213: checkpoint"))).await?;
+    browser.until("the form", "document.activeElement?.matches('.note-form input')").await?;
+    browser.write(" twice").await?;
+    let listed = relay.run(&["note", "--list", "--job", "48213"])?;
+    let line = listed.lines().find(|line| line.contains("checkpoint reached")).unwrap_or_default();
+    let id = line.split_whitespace().find(|word| word.len() > 9 && word.parse::<u64>().is_ok());
+    relay.run(&["note", "--delete", id.unwrap_or_default()])?;
+    browser.until("what happened", &contains(".note-form__deleted", "was deleted in the meantime")).await?;
+    browser.until("the offer", &contains(".note-form [type=submit]", "Add as new note")).await?;
+    browser.photograph("note-deleted").await?;
+    browser.click(".note-form button[type=submit]").await?;
+    browser.until("no form", NO_FORM).await?;
+    browser.until("the new note", &contains(".notes", "checkpoint reached twice")).await?;
+
+    // A note of the whole cluster says so, before it is deleted from every graph.
+    relay.run(&["note", "power outage"])?;
+    let of_cluster = button("Delete note of the whole cluster: power outage");
+    browser.until("a note of the cluster", &of_cluster).await?;
+    browser
+        .until("its mark in the list", &contains(".notes", "of the whole cluster, with relay note"))
+        .await?;
+    browser.eval(&format!("({of_cluster}.click(), true)")).await?;
+    browser
+        .until(
+            "the question",
+            &contains("dialog[open]", "Delete the note “power outage” of the whole cluster?"),
+        )
+        .await?;
+    browser.photograph("note-delete").await?;
+    browser.click("dialog[open] .btn--danger").await?;
+    browser.until("three notes", "document.querySelectorAll('.notes li').length === 3").await?;
     browser.prefer(Scheme::Light).await?;
     browser.eval("(document.querySelector('.main').scrollTo(0, 0), true)").await?;
     browser.photograph("notes-light").await?;
 
     // The report has them, on paper, too.
     browser.click(".tabs a[href*='/report']").await?;
-    for text in ["3 notes", "learning rate lowered", "checkpoint reached", "epoch 3 begins"] {
+    for text in ["3 notes", "learning rate lowered", "checkpoint reached twice", "epoch 3 begins"] {
         browser.until(text, &contains(".report", text)).await?;
     }
     browser.photograph("notes-report").await?;
@@ -110,10 +199,12 @@ async fn a_note_is_made_at_a_graph_edited_reported_shared_and_deleted() -> Resul
     }
 
     browser.click(".tabs a[href$='/job/48213']").await?;
-    let delete = "[...document.querySelectorAll('.notes button')].find(it => it.getAttribute('aria-label') === 'Delete note: epoch 3 begins')";
+    let delete = "[...document.querySelectorAll('.notes button')].find(it => it.getAttribute('aria-label') === 'Delete note of job 48213: epoch 3 begins')";
     browser.until("the list again", delete).await?;
     browser.eval(&format!("({delete}.click(), true)")).await?;
-    browser.until("the question", &contains("dialog[open]", "Delete the note “epoch 3 begins”?")).await?;
+    browser
+        .until("the question", &contains("dialog[open]", "Delete the note “epoch 3 begins” of job 48213?"))
+        .await?;
     browser.click("dialog[open] .btn--danger").await?;
     browser.until("two notes", "document.querySelectorAll('.notes li').length === 2").await?;
     if let Some(guest) = &guest {

@@ -131,6 +131,19 @@ async fn t09_a_guest_sees_the_shared_job_and_nothing_else() -> Result<()> {
     for part in ["nvironment", "Interrupt", "py-spy", "Asking", "amily"] {
         ensure!(!sheet.contains(part), "a guest is offered {part:?}: {sheet}");
     }
+    // Pages of the owner's alone have no headings here either.
+    for path in ["/usage", "/audit"] {
+        guest.open(&relay.link().path(path)).await?;
+        guest
+            .until(
+                "whose page it is",
+                "/^Only \\S+ can see this page/.test(document.querySelector('.main')?.innerText)",
+            )
+            .await?;
+        let shown = guest.eval("document.querySelector('.main').innerText").await?.to_string();
+        ensure!(!shown.contains("My usage") && !shown.contains("Period"), "{path}: {shown}");
+    }
+    guest.photograph("guest-audit").await?;
     guest.open(&relay.link().path(OTHER)).await?;
     guest
         .until("no other job", "/is not shared with you/.test(document.querySelector('.main')?.innerText)")

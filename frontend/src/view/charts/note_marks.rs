@@ -3,8 +3,15 @@
 use crate::chart::{NoteMark, Side, Window, note_marks};
 use crate::describe::note::mark_label;
 use crate::domain::text;
+use crate::platform::{self, Observer};
 use crate::state::page::Page;
+use leptos::html::Span;
 use leptos::prelude::*;
+
+/// Font of a label, as in the style sheet.
+const LABEL_FONT: &str = "500 11px";
+/// Inner distance of a label's text from both of its edges together, and the rounding of its width, in pixels.
+const LABEL_PAD_PX: f64 = 9.0;
 
 /// The marks of the notes in view. Each is moved by a transform alone, which costs no layout.
 #[component]
@@ -14,9 +21,30 @@ pub fn NoteMarks(
 ) -> impl IntoView {
     let page = Page::from_context();
     let notes = page.notes;
+    let (veil, width_px) = (NodeRef::<Span>::new(), RwSignal::new(0));
+    let sizes = StoredValue::new_local(None);
+    Effect::new(move || {
+        let Some(veil) = veil.get() else { return };
+        let seen = veil.clone();
+        sizes.set_value(Observer::sizes(&veil, move || {
+            let now_px = seen.client_width();
+            if width_px.get_untracked() != now_px {
+                width_px.set(now_px);
+            }
+        }));
+    });
     let marks = Memo::new(move |_| {
         let times = page.note_times.get();
-        if times.is_empty() { Vec::new() } else { note_marks(&window.get(), &times) }
+        if times.is_empty() {
+            return Vec::new();
+        }
+        notes.with(|notes| {
+            let label_px = |first: usize, count| {
+                let label = notes.get(first).map(|note| mark_label(note, count));
+                label.map_or(0.0, |label| platform::text_width_px(&label, LABEL_FONT) + LABEL_PAD_PX)
+            };
+            note_marks(&window.get(), &times, f64::from(width_px.get()), label_px)
+        })
     });
     // Keyed by what they say, so that a mark that moves with time keeps its elements.
     let keys = Memo::new(move |_| {
@@ -34,19 +62,14 @@ pub fn NoteMarks(
             marks.with(|marks| marks.iter().find(|mark| Some(mark.first) == place).map(|mark| mark.share))
         };
         let transform = move || share().map(|share| format!("translateX({}%)", text::tenths(share * 100.0)));
-        let room = move || {
-            let place = notes.with(|notes| notes.iter().position(|note| Some(note.id) == id));
-            marks.with(|marks| marks.iter().find(|mark| Some(mark.first) == place).map(|mark| mark.room))
-        };
-        let widest = move || room().map(|room| format!("calc({}% - 6px)", text::tenths(room * 100.0)));
         let label = label.map(|(side, label)| {
             let class = if side == Side::Left { "stage__label stage__label--left" } else { "stage__label" };
-            view! { <b class=class style:max-width=widest>{label}</b> }.into_any()
+            view! { <b class=class>{label}</b> }.into_any()
         });
         view! { <i class="stage__note" style:transform=transform>{label}</i> }
     };
     view! {
-        <span class="stage__veil" aria-hidden="true">
+        <span class="stage__veil" aria-hidden="true" node_ref=veil>
             <For each=move || keys.get() key=Clone::clone children=one/>
         </span>
     }

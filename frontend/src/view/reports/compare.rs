@@ -2,10 +2,11 @@
 
 use super::load::{Loading, load};
 use super::overlay::Overlay;
+use crate::describe::comparison::difference_sentence;
 use crate::describe::report::{Figures, difference, figures};
-use crate::domain::compared::Compared;
+use crate::domain::compared::{Compared, heading};
 use crate::domain::route::{JobTab, Route};
-use crate::domain::text::{self, ABSENT};
+use crate::domain::text::ABSENT;
 use crate::state::page::Page;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
@@ -52,18 +53,35 @@ pub fn Compare() -> impl IntoView {
         Loading::Failed(why) => Some(why),
         Loading::Ready(reports) => missing(&jobs.get(), &reports),
     };
+    let title = move || {
+        let label_of = |job: JobId| {
+            let of = |reports: &Arc<Vec<Report>>| {
+                reports.iter().find(|report| report.job == job).map(|report| report.label.to_string())
+            };
+            reports.with(of).unwrap_or_else(|| job.to_string())
+        };
+        compared.with(|all| heading(all, label_of))
+    };
+    let alone = move || {
+        compared.with(|all| all.len() == 1).then(|| {
+            view! { <p class="usage__sum">"Add a job or another time of this one to compare with, below the graph."</p> }
+        })
+    };
     let difference = move || {
         let are_whole = compared.with(|all| all.iter().take(2).all(|one| one.part.is_none()));
-        are_whole.then(|| whole.with(|reports| sentence(reports))).flatten()
+        are_whole
+            .then(|| whole.with(|reports| difference_sentence(reports.first()?, reports.get(1)?)))
+            .flatten()
     };
     let figures = move || {
         let is_any = whole.with(|reports| !reports.is_empty());
         is_any.then(|| whole.with(|reports| table(&page, reports)))
     };
     view! {
-        <div class="head head--line"><h1>"Compare jobs"</h1></div>
+        <div class="head head--line"><h1>{title}</h1></div>
         {move || notice().map(|text| view! { <p class="empty">{text}</p> })}
         {move || difference().map(|text| view! { <p class="usage__sum">{text}</p> })}
+        {alone}
         <Show when=move || is_any.get()><Overlay compared reports/></Show>
         {move || has_both.get().then(|| view! { <p class="usage__sum">"The figures below are those of whole runs."</p> })}
         {figures}
@@ -153,30 +171,4 @@ fn row(columns: &[Vec<Figures>], title: &str, label: &'static str) -> AnyView {
         view! { <td class="num">{value} {than_first}</td> }
     });
     view! { <tr><th scope="row">{label}</th> {cells.collect_view()}</tr> }.into_any()
-}
-
-/// How the run time of the second job differs from that of the first one, and its slowest GPU if that was slower.
-fn sentence(reports: &[Report]) -> Option<String> {
-    let [first, second, ..] = reports else { return None };
-    let elapsed = |report: &Report| report.is_final.then_some(report.elapsed_s as f64).filter(|s| *s > 0.0);
-    let percent = 100.0 * (elapsed(second)? / elapsed(first)? - 1.0);
-    let (job, other) = (&second.label, &first.label);
-    let mut text = match percent.round() as i64 {
-        0 => format!("{job} took as long as {other}"),
-        more @ 1.. => format!("{job} took {more} % longer than {other}"),
-        less => format!("{job} took {} % less time than {other}", less.unsigned_abs()),
-    };
-    let clocks = |report: &Report| report.totals.sm_clock_mhz;
-    if let (Some(base), Some(_)) = (clocks(first), clocks(second)) {
-        let slowest = second.gpus.iter().filter_map(|gpu| Some((gpu, gpu.sm_clock_mhz?)));
-        let slowest = slowest.min_by(|(_, one), (_, other)| one.total_cmp(other));
-        if let Some((gpu, mhz)) = slowest.filter(|(_, mhz)| *mhz < 0.95 * base) {
-            let [mhz, base] = [mhz, base].map(|mhz| text::grouped(mhz.round() as u64));
-            text.push_str(&format!(
-                "; its lowest mean SM clock was {mhz} MHz, on {} GPU {}, against {base} MHz",
-                gpu.node, gpu.index
-            ));
-        }
-    }
-    Some(format!("{text}."))
 }

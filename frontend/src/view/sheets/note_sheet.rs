@@ -1,5 +1,6 @@
-//! The form for a note: what it says, at the moment that was pointed at.
+//! The form for a note: what it says, and when; the moment that was pointed at can be changed.
 
+use crate::describe::note::subject_text;
 use crate::domain::text;
 use crate::platform;
 use crate::state::page::{NoteDraft, Page};
@@ -26,22 +27,44 @@ pub fn NoteSheet() -> impl IntoView {
 }
 
 fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
-    let (field, wrong, waits) = (NodeRef::<Input>::new(), RwSignal::new(String::new()), RwSignal::new(false));
-    let of = match draft.job {
-        Some(id) => {
-            untrack(|| page.job(id)).map_or_else(|| format!("job {id}"), |job| format!("job {}", job.label))
-        }
-        None => draft.node.as_ref().map_or_else(|| "the whole cluster".to_owned(), ToString::to_string),
+    let (field, at_field) = (NodeRef::<Input>::new(), NodeRef::<Input>::new());
+    let waits = RwSignal::new(false);
+    let label_of = |id| page.job(id).map(|job| job.label.to_string());
+    let of = untrack(|| subject_text(draft.job, draft.node.as_ref(), label_of));
+    let shown_at = platform::local_datetime((draft.at_ms / 1_000).cast_signed());
+    let typed_at = RwSignal::new(shown_at.clone());
+    let age = {
+        let page = page.clone();
+        move || age_text(platform::parse_local_datetime(&typed_at.get())?, page.wall_s())
     };
-    let at_s = (draft.at_ms / 1_000).cast_signed();
-    let ago_s = untrack(|| page.wall_s()).saturating_sub(at_s).max(0).unsigned_abs();
-    let at = if ago_s < 86_400 { platform::clock_of_day(at_s) } else { platform::minute_of_date(at_s) };
-    let when = format!("{of}, at {at} ({} ago)", text::span(ago_s));
+    // The notes are those of the same job or node, as long as the form is open.
+    let (notes, edited) = (page.notes, draft.id);
+    let is_deleted = Memo::new(move |_| {
+        edited.is_some_and(|id| notes.with(|notes| notes.iter().all(|note| note.id != id)))
+    });
+    // What was wrong, and whether that was an edit: it does not matter once the note is known to be deleted.
+    let wrong = RwSignal::new((String::new(), false));
+    let complaint = move || {
+        let (text, of_edit) = wrong.get();
+        if of_edit && is_deleted.get() { String::new() } else { text }
+    };
     let (page, known) = (page.clone(), draft.text.clone());
     let submit = move |event: web_sys::SubmitEvent| {
         event.prevent_default();
-        let typed = field.get_untracked().map(|field| field.value()).unwrap_or_default();
-        let request = request(&draft, typed.as_str().into());
+        let read =
+            |field: NodeRef<Input>| field.get_untracked().map(|field| field.value()).unwrap_or_default();
+        // A time that was not changed keeps its milliseconds.
+        let at_ms = match read(at_field) {
+            same if same.trim() == shown_at => Some(draft.at_ms),
+            typed => milliseconds(&typed),
+        };
+        let Some(at_ms) = at_ms else {
+            wrong.set(("Write a time such as 2026-11-25 09:14:03.".to_owned(), false));
+            at_field.get_untracked().into_iter().for_each(|field| drop(field.focus()));
+            return;
+        };
+        let id = draft.id.filter(|_| !is_deleted.get_untracked());
+        let request = request(&NoteDraft { id, at_ms, text: read(field), ..draft.clone() });
         let page = page.clone();
         waits.set(true);
         leptos::task::spawn_local(async move {
@@ -56,29 +79,57 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
                         show_toast(page, text.to_owned(), false);
                     }
                 }
-                Response::Refused(why) => _ = wrong.try_set(why.to_string()),
-                _ => _ = wrong.try_set("Unexpected reply from the relay.".to_owned()),
+                Response::Refused(why) => _ = wrong.try_set((why.to_string(), id.is_some())),
+                _ => _ = wrong.try_set(("Unexpected reply from the relay.".to_owned(), false)),
             }
         });
     };
+    let deleted = move || {
+        is_deleted.get().then(|| {
+            let text =
+                "This note was deleted in the meantime. You can add what is written here as a new note.";
+            view! { <p class="note-form__deleted">{text}</p> }.into_any()
+        })
+    };
+    let save = move || if is_deleted.get() { "Add as new note" } else { "Save note" };
+    let draft = Page::from_context().note_draft;
     view! {
         <form class="note-form" on:submit=submit>
             <h2>{title}</h2>
-            <p class="sheet__where">{when}</p>
+            <p class="sheet__where">{of}</p>
             <input class="field" aria-label="Note" node_ref=field value=known maxlength="200" autofocus=true
                 autocomplete="off" placeholder="such as: epoch 3, learning rate lowered"/>
-            <p class="gate__wrong" role="alert">{move || wrong.get()}</p>
+            <label class="note-form__time">"Time "
+                <input class="field num" node_ref=at_field value=typed_at.get_untracked() maxlength="30" autocomplete="off"
+                    spellcheck="false" on:input=move |event| typed_at.set(event_target_value(&event))/>
+                <span>{age}</span>
+            </label>
+            <div role="alert">{deleted} <p class="gate__wrong">{complaint}</p></div>
             <div class="ask__ways">
-                <button class="btn btn--primary" type="submit" disabled=move || waits.get()>"Save note"</button>
+                <button class="btn" type="button" on:click=move |_| draft.set(None)>"Cancel" <kbd>"Esc"</kbd></button>
+                <button class="btn btn--primary" type="submit" disabled=move || waits.get()>{save}</button>
             </div>
         </form>
     }
     .into_any()
 }
 
-fn request(draft: &NoteDraft, text: nodeglass_protocol::Text) -> NoteRequest {
+/// Parses a time of day with its date; `None` if it is none, or before 1970.
+fn milliseconds(typed: &str) -> Option<u64> {
+    u64::try_from(platform::parse_local_datetime(typed)?).ok()?.checked_mul(1_000)
+}
+
+/// Returns how long ago a moment is, or that it is to come.
+fn age_text(at_s: i64, now_s: i64) -> Option<String> {
+    let age_s = now_s.checked_sub(at_s)?;
+    let span = text::span(age_s.unsigned_abs());
+    Some(if age_s < 0 { format!("in {span}") } else { format!("{span} ago") })
+}
+
+fn request(draft: &NoteDraft) -> NoteRequest {
+    let text = draft.text.as_str().into();
     match draft.id {
-        Some(id) => NoteRequest::Edit { id, edit: NoteEdit { text: Some(text), at_ms: None } },
+        Some(id) => NoteRequest::Edit { id, edit: NoteEdit { text: Some(text), at_ms: Some(draft.at_ms) } },
         None => NoteRequest::Add(NewNote {
             job: draft.job,
             node: draft.node.clone(),

@@ -112,6 +112,10 @@ fn RouteView() -> impl IntoView {
         Route::Compare(_) => Route::Compare(Vec::new()),
         _ => Route::AllJobs,
     });
+    let sharer = {
+        let page = page.clone();
+        Memo::new(move |_| page.share().map(|_| page.owner()))
+    };
     // A job's label is resolved once the jobs are listed.
     let overview = page.fleet.overview().clone();
     let missing = Memo::new(move |_| match route.get() {
@@ -128,6 +132,9 @@ fn RouteView() -> impl IntoView {
             _ => ().into_any(),
         },
         None => match other.get() {
+            Route::Usage | Route::Audit if sharer.with(Option::is_some) => {
+                view! { <OwnerOnly owner=sharer.get().unwrap_or_default()/> }.into_any()
+            }
             Route::Usage => view! { <UsagePage/> }.into_any(),
             Route::Audit => view! { <AuditPage/> }.into_any(),
             Route::Compare(_) => view! { <Compare/> }.into_any(),
@@ -151,6 +158,18 @@ fn NotFound(why: String) -> impl IntoView {
         <div class="empty">
             <h1>"Page not found"</h1>
             <p>{why} " " <a class="link" href=home>{overview}</a></p>
+        </div>
+    }
+}
+
+/// What a guest sees at an address of the owner's alone.
+#[component]
+fn OwnerOnly(owner: String) -> impl IntoView {
+    let home = Page::from_context().href(&Route::AllJobs);
+    view! {
+        <div class="empty">
+            <h1>{format!("Only {owner} can see this page")}</h1>
+            <p>"Usage and audit log are not part of a share. " <a class="link" href=home>"Go to what is shared with you"</a></p>
         </div>
     }
 }

@@ -1,13 +1,11 @@
 //! The notes of a job or node as a list, which the owner can edit.
 
-use crate::describe::note::{note_text, source_text};
-use crate::domain::pending_action::PendingAction;
+use crate::describe::note::{deletion, note_text, source_text, subject_text};
 use crate::domain::text;
 use crate::platform;
 use crate::state::page::{NoteDraft, Page};
 use leptos::prelude::*;
-use nodeglass_protocol::note::{Note, NoteRequest};
-use nodeglass_protocol::request::Request;
+use nodeglass_protocol::note::Note;
 
 /// Number of notes shown before *Show earlier*.
 const FIRST: usize = 50;
@@ -48,15 +46,19 @@ pub fn NoteList() -> impl IntoView {
     }
 }
 
-/// One note. Its buttons are named after it, for screen readers.
+/// One note. Its buttons are named after it, for screen readers; one that is not of this job or node alone says so.
 fn entry(page: &Page, note: Note) -> AnyView {
     let said = note_text(&note);
     let at_s = (note.at_ms / 1_000).cast_signed();
     let (at, source) = (platform::time_of_day(at_s), source_text(note.source));
+    let label_of = |id| page.job(id).map(|job| job.label.to_string());
+    let subject = untrack(|| subject_text(note.job, note.node.as_ref(), label_of));
+    let of_others = (note.job.is_none()).then(|| format!("of {subject}, "));
     let buttons = untrack(|| page.may_note()).then(|| {
         let (edited, deleted) = (page.clone(), page.clone());
-        let (edit_label, delete_label) = (format!("Edit note: {said}"), format!("Delete note: {said}"));
-        let action = delete(&note);
+        let edit_label = format!("Edit note of {subject}: {said}");
+        let delete_label = format!("Delete note of {subject}: {said}");
+        let action = deletion(&note, &subject);
         let draft = NoteDraft {
             id: Some(note.id),
             job: note.job,
@@ -67,7 +69,7 @@ fn entry(page: &Page, note: Note) -> AnyView {
         view! {
             <span class="notes__do">
                 <button class="btn btn--small" aria-label=edit_label on:click=move |_| edited.note_draft.set(Some(draft.clone()))>"Edit"</button>
-                <button class="btn btn--small" aria-label=delete_label on:click=move |_| deleted.propose(action.clone())>"Delete"</button>
+                <button class="btn btn--small" title=format!("Delete the note of {subject}") aria-label=delete_label on:click=move |_| deleted.propose(action.clone())>"Delete"</button>
             </span>
         }
         .into_any()
@@ -76,20 +78,9 @@ fn entry(page: &Page, note: Note) -> AnyView {
         <li>
             <time class="num" title=platform::clock_of_day(at_s)>{at}</time>
             <span class="notes__text">{said}</span>
-            <small>{source}</small>
+            <small>{of_others}{source}</small>
             {buttons}
         </li>
     }
     .into_any()
-}
-
-fn delete(note: &Note) -> PendingAction {
-    PendingAction {
-        request: Request::Note(NoteRequest::Delete(note.id)),
-        question: format!("Delete the note “{}”?", note.text),
-        effect: "It disappears from graphs and reports, on every page.",
-        confirm_label: "Delete note",
-        offer_label: "Delete",
-        is_destructive: true,
-    }
 }
