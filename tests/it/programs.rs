@@ -59,7 +59,8 @@ fn schemathesis_finds_nothing_against_a_running_relay() -> Result<()> {
         // Requests without a key are refused for a while after the tenth, as they should be; other tests see to them.
         // Free texts such as `fields` and `from` have a grammar that a schema cannot state.
         .args(["--exclude-checks", "ignored_auth,missing_required_header,positive_data_acceptance"])
-        .args(["--max-examples", "20", "--seed", "1", "--workers", "2", "--no-color"])
+        // One worker: CPython 3.11 fails to parse source in two threads at once.
+        .args(["--max-examples", "20", "--seed", "1", "--workers", "1", "--no-color"])
         .current_dir(relay.home())
         .stdin(Stdio::null())
         .output()?;
