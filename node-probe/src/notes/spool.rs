@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Maximum number of files of all jobs; further ones are not read.
 const MAX_FILES: usize = 256;
@@ -29,6 +29,10 @@ const CHUNK: usize = 16 * 1024;
 const HEAD: usize = 1_024;
 /// Maximum length of a suffix, in bytes.
 const MAX_SUFFIX: usize = 64;
+/// An incomplete last line is reported if its file has not changed for this long.
+const INCOMPLETE_NS: u64 = 10_000_000_000;
+/// Time between lines that were read together, so that their order is kept.
+const LINE_STEP_NS: u64 = 1_000_000;
 /// A folder that was listed this soon after it changed may have changed again without a new time.
 const COARSE_NS: u64 = 3_000_000_000;
 
@@ -49,8 +53,8 @@ pub(super) struct Spool {
     files: BTreeMap<(JobId, String), Followed>,
     /// The jobs that the folder was searched for, and its time of change then, if it need not be searched again.
     listed: Option<(Vec<JobId>, u64)>,
-    /// What was last reported.
-    problem: Option<Text>,
+    /// What was last reported; `None` before the first scan, so that the relay forgets what an earlier probe reported.
+    problems: Option<Vec<Text>>,
 }
 
 /// How far a file was read.
@@ -66,6 +70,12 @@ struct Followed {
     is_done: bool,
     /// Whether the offset is within a line that is left out.
     is_in_long_line: bool,
+    /// Number of lines that were left out.
+    long_lines: usize,
+    /// Time of the last line that was passed on.
+    last_line_ns: u64,
+    /// Why the file, or some of it, is not read.
+    problem: Option<Problem>,
     /// The first bytes before the offset. A file that starts with others was written anew.
     head: Vec<u8>,
 }
@@ -74,27 +84,37 @@ impl Spool {
     /// The spool in a folder, which need not exist.
     pub(super) fn new(folder: PathBuf) -> Self {
         let uid = rustix::process::geteuid().as_raw();
-        Self { folder, uid, files: BTreeMap::new(), listed: None, problem: None }
+        Self { folder, uid, files: BTreeMap::new(), listed: None, problems: None }
     }
 
     /// Reads lines of these jobs that were not read before, at most [`note::MAX_PER_LINE`].
     pub(super) fn scan(&mut self, jobs: &[JobId], now: ScanTime) -> SpoolNotes {
         let mut notes = Vec::new();
-        let problem = self.try_scan(jobs, now, &mut notes).err();
-        // Once, until it changes.
-        let is_new = problem != self.problem;
-        self.problem.clone_from(&problem);
-        SpoolNotes { notes, problem: problem.filter(|_| is_new) }
+        let problems = match self.try_scan(jobs, now, &mut notes) {
+            Ok(of_folder) => self.problems_with(of_folder),
+            Err(unreadable) => vec![unreadable],
+        };
+        // Once, until they change.
+        if self.problems.as_ref() == Some(&problems) {
+            return SpoolNotes { notes, problems: None };
+        }
+        self.problems = Some(problems.clone());
+        SpoolNotes { notes, problems: Some(problems) }
     }
 
-    /// The same; an error says what was left out, while everything else was read.
-    fn try_scan(&mut self, jobs: &[JobId], now: ScanTime, notes: &mut Vec<SpoolNote>) -> Result<(), Text> {
+    /// Reads the folder; returns what is wrong with its list. An error says why nothing could be read.
+    fn try_scan(
+        &mut self,
+        jobs: &[JobId],
+        now: ScanTime,
+        notes: &mut Vec<SpoolNote>,
+    ) -> Result<Option<Text>, Text> {
         let Some((folder, changed_ns)) = self.open_folder()? else {
             self.files.clear();
             self.listed = None;
-            return Ok(());
+            return Ok(None);
         };
-        let mut problem = self.list(&folder, changed_ns, jobs, now).err();
+        let problem = self.list(&folder, changed_ns, jobs, now).err();
         for ((job, suffix), file) in &mut self.files {
             if notes.len() >= note::MAX_PER_LINE {
                 break;
@@ -104,12 +124,28 @@ impl Spool {
                 notes.push(SpoolNote { job: *job, suffix: Text::new(suffix), offset, mono_ns, text });
                 notes.len() < note::MAX_PER_LINE
             });
-            if let Err(why) = read {
-                let path = self.folder.join(&name);
-                problem.get_or_insert(Text::new(format!("notes in {} are not read: {why}", path.display())));
-            }
+            // A file whose turn did not come keeps the problem of its last read.
+            file.problem = read.err();
         }
-        problem.map_or(Ok(()), Err)
+        Ok(problem)
+    }
+
+    /// The problems with the folder and each file, at most [`note::MAX_PROBLEMS`].
+    fn problems_with(&self, of_folder: Option<Text>) -> Vec<Text> {
+        let of_file = |((job, suffix), file): (&(JobId, String), &Followed)| {
+            let path = self.folder.join(file_name(*job, suffix));
+            file.problem.as_ref().map(|problem| problem.describe(&path))
+        };
+        let mut problems: Vec<_> =
+            of_folder.into_iter().chain(self.files.iter().filter_map(of_file)).collect();
+        if let Some(further) =
+            problems.len().checked_sub(note::MAX_PROBLEMS - 1).filter(|further| *further > 1)
+        {
+            problems.truncate(note::MAX_PROBLEMS - 1);
+            let folder = self.folder.display();
+            problems.push(Text::new(format!("{further} further files in {folder} have such problems")));
+        }
+        problems
     }
 
     /// The open folder and its time of change; `None` if there is none.
@@ -174,44 +210,50 @@ impl Followed {
         uid: u32,
         now: ScanTime,
         mut add: impl FnMut(u64, u64, Text) -> bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), Problem> {
         let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(Errno::NOENT) => return Ok(()),
-            Err(error) => return Err(io::Error::from(error).to_string()),
+            Err(error) => return Err(Problem::File(io::Error::from(error).to_string())),
         };
-        check(&stat, uid)?;
+        check(&stat, uid).map_err(Problem::File)?;
         let identity =
             |stat: &Stat| (stat.st_ino, u64::try_from(stat.st_size).unwrap_or(0), changed_ns(stat));
         if self.seen == Some(identity(&stat)) && self.is_done {
             self.seen_ns = now.mono_ns;
-            return self.limit();
+            return self.left_out(now);
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(folder, name, flags, Mode::empty())
-            .map_err(|error| io::Error::from(error).to_string())?;
+            .map_err(|error| Problem::File(io::Error::from(error).to_string()))?;
         // Another file may have taken the name since.
-        let stat = rustix::fs::fstat(&file).map_err(|error| io::Error::from(error).to_string())?;
-        check(&stat, uid)?;
+        let stat =
+            rustix::fs::fstat(&file).map_err(|error| Problem::File(io::Error::from(error).to_string()))?;
+        check(&stat, uid).map_err(Problem::File)?;
         let (inode, size, at_ns) = identity(&stat);
         let file = File::from(file);
         if let Some((old_inode, old_size, old_ns)) = self.seen
             && (old_inode != inode
                 || size == old_size && at_ns != old_ns
-                || !self.continues_in(&file).map_err(|error| error.to_string())?)
+                || !self.continues_in(&file).map_err(|error| Problem::File(error.to_string()))?)
         {
             // It was written anew; the relay recognizes lines that are still there.
-            (self.offset, self.lines, self.is_in_long_line) = (0, 0, false);
+            (self.offset, self.lines, self.is_in_long_line, self.long_lines) = (0, 0, false, 0);
             self.head.clear();
         }
         let written_ns = self.written_ns(at_ns, now);
         self.seen = Some((inode, size, at_ns));
-        let read = self.read_lines(&file, size, |offset, text| add(offset, written_ns, text));
-        self.is_done = read.map_err(|error| error.to_string())?;
+        let mut line_ns = self.last_line_ns;
+        let read = self.read_lines(&file, size, |offset, text| {
+            line_ns = written_ns.max(line_ns + LINE_STEP_NS);
+            add(offset, line_ns, text)
+        });
+        self.last_line_ns = line_ns;
+        self.is_done = read.map_err(|error| Problem::File(error.to_string()))?;
         if self.is_done {
             self.seen_ns = now.mono_ns;
         }
-        self.limit()
+        self.left_out(now)
     }
 
     /// Returns whether what was read before the offset is still there: a file that was written anew may be longer.
@@ -264,6 +306,7 @@ impl Followed {
                     break;
                 }
                 self.advance(&chunk[..count]);
+                self.long_lines += usize::from(!self.is_in_long_line);
                 self.is_in_long_line = true;
                 continue;
             };
@@ -285,18 +328,45 @@ impl Followed {
         Ok(true)
     }
 
-    /// An error if the file has more than is read of one.
-    fn limit(&self) -> Result<(), String> {
-        let size = self.seen.map_or(0, |(_, size, _)| size);
-        if size <= self.offset {
-            Ok(())
-        } else if self.lines >= MAX_LINES {
-            Err(format!("it has more than {MAX_LINES} lines"))
-        } else if self.offset >= MAX_BYTES {
-            Err(format!("it has more than {} KiB", MAX_BYTES / 1024))
-        } else {
-            Ok(())
-        }
+    /// An error if some of the file is left out, or its last line has been incomplete for a while.
+    fn left_out(&self, now: ScanTime) -> Result<(), Problem> {
+        let (size, changed_ns) = self.seen.map_or((0, 0), |(_, size, changed_ns)| (size, changed_ns));
+        let has_more = size > self.offset;
+        let why = match () {
+            () if has_more && self.lines >= MAX_LINES => format!("it has more than {MAX_LINES} lines"),
+            () if has_more && self.offset >= MAX_BYTES => {
+                format!("it has more than {} KiB", MAX_BYTES / 1024)
+            }
+            () if self.long_lines == 1 => format!("a line is longer than {} KiB", CHUNK / 1024),
+            () if self.long_lines > 1 => {
+                format!("{} lines are longer than {} KiB", self.long_lines, CHUNK / 1024)
+            }
+            () if has_more && self.is_done && now.wall_ns.saturating_sub(changed_ns) >= INCOMPLETE_NS => {
+                "its last line does not end with a newline".to_owned()
+            }
+            () => return Ok(()),
+        };
+        Err(Problem::Part(why))
+    }
+}
+
+/// Why a file is not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Problem {
+    /// Nothing of it.
+    File(String),
+    /// Some of it.
+    Part(String),
+}
+
+impl Problem {
+    /// A complete sentence about the file at this path.
+    fn describe(&self, path: &Path) -> Text {
+        let path = path.display();
+        Text::new(match self {
+            Self::File(why) => format!("notes in {path} are not read: {why}"),
+            Self::Part(why) => format!("some notes in {path} are not read: {why}"),
+        })
     }
 }
 

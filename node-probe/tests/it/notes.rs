@@ -54,7 +54,7 @@ fn lines_of_running_jobs_are_printed_as_they_are_written_and_by_each_probe() {
     fs::remove_file(home.path().join(".nodeglass-notes/17")).unwrap();
     fs::create_dir(home.path().join(".nodeglass-notes/17")).unwrap();
     let problem = probe.until(|line| match line {
-        ProbeLine::Notes(notes) => notes.problem,
+        ProbeLine::Notes(notes) => notes.problems.and_then(|problems| problems.first().cloned()),
         _ => None,
     });
     assert!(problem.as_str().ends_with("it is not a regular file"), "{problem}");

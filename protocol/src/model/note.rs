@@ -13,6 +13,10 @@ pub const MAX_PER_JOB: usize = 1_000;
 pub const MAX_NOTES: usize = 5_000;
 /// Maximum number of notes in one line of a probe.
 pub const MAX_PER_LINE: usize = 64;
+/// Maximum length of the text of a note that a user writes, in bytes; [`Text`] holds it whole.
+pub const MAX_TEXT_BYTES: usize = 240;
+/// Maximum number of problems with the spool files of a node that are reported.
+pub const MAX_PROBLEMS: usize = 4;
 
 /// Identifies a note. Random, or for a line of a spool file derived from it, so that several relays and probes
 /// need not agree on numbers. Less than 2⁵³, which JavaScript represents exactly.
@@ -24,6 +28,29 @@ pub struct NoteId(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("read the id of a note: it is a number less than 2^53, as `relay note --list` shows it")]
 pub struct NoteIdError;
+
+/// Error of a text that is too long for a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a note has at most {max} bytes of text, and this one has {0}", max = MAX_TEXT_BYTES)]
+pub struct TooLongError(usize);
+
+/// Sanitizes the text of a note that a user wrote, which is never truncated.
+///
+/// # Errors
+/// [`TooLongError`].
+pub fn text(raw: &str) -> Result<Text, TooLongError> {
+    let length = raw.trim().len();
+    if length > MAX_TEXT_BYTES { Err(TooLongError(length)) } else { Ok(Text::new(raw)) }
+}
+
+fn whole_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+    text(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
+fn whole_text_if_any<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Text>, D::Error> {
+    let raw = Option::<String>::deserialize(deserializer)?;
+    raw.map(|raw| text(&raw)).transpose().map_err(serde::de::Error::custom)
+}
 
 impl NoteId {
     /// Number of bits of an id.
@@ -139,7 +166,8 @@ pub struct NewNote {
     pub node: Option<NodeName>,
     /// See [`Note::at_ms`]; now, if absent.
     pub at_ms: Option<u64>,
-    /// See [`Note::text`].
+    /// See [`Note::text`]; at most 240 bytes.
+    #[serde(deserialize_with = "whole_text")]
     pub text: Text,
     /// See [`Note::source`].
     pub source: NoteSource,
@@ -150,7 +178,8 @@ pub struct NewNote {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct NoteEdit {
-    /// See [`Note::text`].
+    /// See [`Note::text`]; at most 240 bytes.
+    #[serde(deserialize_with = "whole_text_if_any")]
     pub text: Option<Text>,
     /// See [`Note::at_ms`].
     pub at_ms: Option<u64>,
@@ -183,6 +212,19 @@ mod tests {
             assert_eq!(wrong.parse::<NoteId>(), Err(NoteIdError), "{wrong}");
         }
         assert!(serde_json::from_str::<NoteId>("9007199254740992").is_err());
+    }
+
+    #[test]
+    fn a_text_is_accepted_whole_or_not_at_all() {
+        let new = |text: &str| serde_json::from_value::<NewNote>(serde_json::json!({ "text": text }));
+        let edit = |text: &str| serde_json::from_value::<NoteEdit>(serde_json::json!({ "text": text }));
+        let longest = "ä".repeat(120);
+        assert_eq!(new(&longest).unwrap().text.as_str(), longest);
+        assert_eq!(edit(&longest).unwrap().text.unwrap().as_str(), longest);
+        let too_long = format!("{longest}!");
+        let why = "a note has at most 240 bytes of text, and this one has 241";
+        assert!(new(&too_long).unwrap_err().to_string().starts_with(why));
+        assert!(edit(&too_long).unwrap_err().to_string().starts_with(why));
     }
 
     #[test]

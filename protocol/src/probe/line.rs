@@ -268,9 +268,10 @@ pub struct Event {
 pub struct SpoolNotes {
     /// The lines, in the order of each file.
     pub notes: Vec<SpoolNote>,
-    /// What of the spool is not read and why, a complete sentence.
+    /// What of the spool is not read and why, complete sentences, at most [`crate::note::MAX_PROBLEMS`]; empty once
+    /// everything is read, and `None` if that did not change since the last such line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<Text>,
+    pub problems: Option<Vec<Text>>,
 }
 
 /// One line of a spool file.

@@ -121,8 +121,8 @@ fn lines_of_the_probe() {
         mono_ns: 81_200_000_000,
         text: "epoch 3".into(),
     };
-    let problem = Some("~/.nodeglass-notes/17.4 is a pipe, not a regular file".into());
-    frozen("probe-notes", json, &ProbeLine::<Sample>::Notes(SpoolNotes { notes: vec![note], problem }));
+    let problems = Some(vec!["~/.nodeglass-notes/17.4 is a pipe, not a regular file".into()]);
+    frozen("probe-notes", json, &ProbeLine::<Sample>::Notes(SpoolNotes { notes: vec![note], problems }));
     let piece = Piece { line: 1, part: 0, parts: 2, text: "{\"processes\":".to_owned() };
     frozen("probe-piece", json, &ProbeLine::<Sample>::Piece(piece));
     frozen("probe-bye", json, &ProbeLine::<Sample>::Bye(Bye { reason: "stdin was closed".into() }));

@@ -7,8 +7,8 @@ use crate::config::NoteOrder;
 use crate::report::aligned;
 use anyhow::{Context, bail, ensure};
 use hyper::Method;
-use nodeglass_protocol::note::{NewNote, Note, NoteEdit, NoteSource, SPOOL_FOLDER, SavedNote};
-use nodeglass_protocol::{JobId, Text};
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::note::{self, NewNote, Note, NoteEdit, NoteSource, SPOOL_FOLDER, SavedNote};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -35,8 +35,8 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
         let answer = relay.request(Method::DELETE, &format!("{NOTES}/{id}"), String::new()).await?;
         return Ok(String::from_utf8_lossy(&answer).into_owned());
     }
-    let (text, at_ms) =
-        (Text::new(order.text.unwrap_or_default()), order.at.map(|at| at.wall_ms(Clock::wall_ms())));
+    let text = note::text(order.text.as_deref().unwrap_or_default())?;
+    let at_ms = order.at.map(|at| at.wall_ms(Clock::wall_ms()));
     let saved: SavedNote = match order.edit {
         Some(id) => {
             let edit = serde_json::to_string(&NoteEdit { text: Some(text), at_ms })?;
@@ -64,7 +64,7 @@ fn spool(order: &NoteOrder, job: Option<JobId>) -> anyhow::Result<String> {
             "no relay of yours is running on this machine, and a note for the spool directory has only a text"
         )
     };
-    let text = Text::new(text);
+    let text = note::text(text)?;
     ensure!(!text.is_empty(), "a note needs a text");
     let home = std::env::var_os("HOME").context("there is no home directory; set HOME")?;
     let folder = Path::new(&home).join(SPOOL_FOLDER);
@@ -99,7 +99,7 @@ fn list(notes: &[Note]) -> String {
         return "no notes\n".to_owned();
     }
     let now = LocalTime::of(Clock::wall_ms() / 1_000);
-    let header = ["Note", "Time", "Job", "Node", "Text"].map(str::to_owned).to_vec();
+    let header = ["NOTE", "TIME", "JOB", "FROM", "TEXT"].map(str::to_owned).to_vec();
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let row = |note: &Note| {
         vec![

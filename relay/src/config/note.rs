@@ -28,7 +28,7 @@ pub struct NoteOrder {
     pub node: Option<NodeName>,
 
     /// When: 10m (ago), or @SECONDS since 1970 [default: now]
-    #[arg(long, value_name = "TIME", value_parser = moment, conflicts_with = "list")]
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true, conflicts_with = "list")]
     pub at: Option<Moment>,
 
     /// Print the notes, of one job if it is named
@@ -75,7 +75,10 @@ fn moment(raw: &str) -> Result<Moment, String> {
     let at_s = raw.strip_prefix('@').and_then(|seconds| seconds.parse::<u64>().ok());
     let at = at_s.and_then(|seconds| seconds.checked_mul(1_000)).map(Moment::At);
     // A bare number could be either.
-    let duration = || duration(raw).filter(|_| raw.ends_with(['s', 'm', 'h', 'd']));
+    let duration = || {
+        // `-10m` is the same to whom writes it.
+        duration(raw.strip_prefix('-').unwrap_or(raw)).filter(|_| raw.ends_with(['s', 'm', 'h', 'd']))
+    };
     let ago = || duration().and_then(|ago| u64::try_from(ago.as_millis()).ok()).map(Moment::Ago);
     at.or_else(ago)
         .ok_or_else(|| format!("{raw:?} is not a time; use 30s, 10m or 2h for so long ago, or @SECONDS"))
@@ -102,6 +105,7 @@ mod tests {
         let order = parse(&["epoch 3", "--job", "17", "--at", "10m"]).unwrap();
         assert_eq!((order.text.as_deref(), order.job), (Some("epoch 3"), Some(JobId(17))));
         assert_eq!(order.at.unwrap().wall_ms(1_700_000_000_000), 1_699_999_400_000);
+        assert_eq!(parse(&["x", "--cluster", "--at", "-10m"]).unwrap().at, order.at);
         let at = parse(&["x", "--at", "@1700000000", "--cluster"]).unwrap().at;
         assert_eq!(at.unwrap().wall_ms(0), 1_700_000_000_000);
     }

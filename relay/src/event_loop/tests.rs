@@ -398,7 +398,7 @@ impl TwoRelays {
         let relay = async |host: &str| {
             let origin = Origin { cluster: "hpc".into(), host: host.into() };
             let (restored, is_restored) = oneshot::channel();
-            let pass_on = |_| drop(restored.send(()));
+            let pass_on = |_| assert!(restored.send(()).is_ok());
             let store = JobStore::start(Place::Dir(dir.clone()), origin, pass_on).unwrap();
             is_restored.await.unwrap();
             let options = Options { sync_notes_ms: 100, ..Options::default() };

@@ -14,6 +14,7 @@ use apply::{apply_faults, apply_gaps, apply_job_usage};
 use confined::Confined;
 use nodeglass_protocol::field::{ReadingSet as _, Row};
 use nodeglass_protocol::job::Job;
+use nodeglass_protocol::note::MAX_PROBLEMS;
 use nodeglass_protocol::picture::{
     GpuEvent, GpuFacts, GpuPicture, History, HistorySample, Link, NodeFacts, NodePicture, ProcessPicture,
 };
@@ -60,6 +61,8 @@ pub struct Node {
     job_devices: Vec<JobDevices>,
     /// Set while the probe sees the GPUs of one job only.
     confined: Option<Box<Confined>>,
+    /// What is not read of the spool files.
+    spool_problems: Vec<Text>,
 }
 
 impl Node {
@@ -80,6 +83,7 @@ impl Node {
             unattributed: Unattributed::default(),
             job_devices: Vec::new(),
             confined: None,
+            spool_problems: Vec::new(),
         }
     }
 
@@ -233,8 +237,8 @@ impl Node {
             ProbeLine::Event(event) => self.apply_event(event, now_ms, changes),
             // The notes themselves are the fleet's.
             ProbeLine::Notes(notes) => {
-                if let Some(problem) = notes.problem {
-                    self.note(problem, changes);
+                if let Some(problems) = notes.problems {
+                    self.set_spool_problems(problems, changes);
                 }
             }
             ProbeLine::Bye(bye) => self.note(Text::new(format!("the probe ended: {}", bye.reason)), changes),
@@ -243,6 +247,17 @@ impl Node {
         let gpus = &self.picture.gpus;
         if is_sample && (gpus.is_empty() || gpus.iter().any(|gpu| gpu.fault.is_none())) {
             self.set_stuck(None, changes);
+        }
+    }
+
+    /// Replaces what is not read of the spool files.
+    fn set_spool_problems(&mut self, mut problems: Vec<Text>, changes: &mut NodeChanges) {
+        problems.truncate(MAX_PROBLEMS);
+        if problems != self.spool_problems {
+            self.picture.head.notes.retain(|note| !self.spool_problems.contains(note));
+            changes.head = true;
+            problems.iter().for_each(|problem| self.note(problem.clone(), changes));
+            self.spool_problems = problems;
         }
     }
 

@@ -8,6 +8,7 @@ use nodeglass_protocol::probe::SpoolNote;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Number of notes whose changes wait to be stored from which new notes are refused: none that was accepted is lost.
 const MAX_UNSAVED: usize = 2 * MAX_NOTES;
@@ -15,6 +16,8 @@ const MAX_UNSAVED: usize = 2 * MAX_NOTES;
 const MAX_DELETED: usize = 4 * MAX_NOTES;
 /// Times up to this far in the future are accepted: clocks differ.
 const MAX_AHEAD_MS: u64 = 24 * 3_600_000;
+/// A note of a job may be this far outside of its run: clocks differ, and a job is prepared before it starts.
+const MAX_OUTSIDE_MS: u64 = 3_600_000;
 
 /// A change of a note, as it is applied, stored and recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +46,14 @@ pub enum NoteError {
     /// The time is far in the future.
     #[error("the time of a note may be at most a day ahead")]
     Future,
+    /// The time is before the job's start, or after its end.
+    #[error("the note is not of the time of job {job}, which {run}; name another time, or no job")]
+    OutsideOfRun {
+        /// The job.
+        job: JobId,
+        /// When it ran.
+        run: String,
+    },
     /// The note does not exist.
     #[error("there is no note {0}; it may have been deleted")]
     NoSuchNote(NoteId),
@@ -130,11 +141,16 @@ impl Notes {
                 note
             }
         };
-        match note {
-            note if note.text.is_empty() => Err(NoteError::Empty),
-            note if note.at_ms > wall_ms.saturating_add(MAX_AHEAD_MS) => Err(NoteError::Future),
-            note => Ok(NoteChange::Put(note)),
+        if note.text.is_empty() {
+            return Err(NoteError::Empty);
         }
+        if note.at_ms > wall_ms.saturating_add(MAX_AHEAD_MS) {
+            return Err(NoteError::Future);
+        }
+        if let Some(job) = jobs.iter().find(|job| Some(job.id) == note.job) {
+            is_of_run(note.at_ms, job)?;
+        }
+        Ok(NoteChange::Put(note))
     }
 
     /// Applies a change that is to be stored; returns whether it changed anything.
@@ -276,6 +292,24 @@ impl Notes {
             }
         }
     }
+}
+
+/// Refuses a time in ms since 1970 at which the job did not run.
+fn is_of_run(at_ms: u64, job: &Job) -> Result<(), NoteError> {
+    // Up to the year 9999, the last that can be written.
+    let ms = |s: Option<i64>| s.and_then(|s| Some(u64::try_from(s).ok()?.min(253_402_300_799) * 1_000));
+    let (start_ms, ended_ms) = (ms(job.start), ms(job.ended));
+    let is_early = start_ms.is_some_and(|start_ms| at_ms.saturating_add(MAX_OUTSIDE_MS) < start_ms);
+    let is_late = ended_ms.is_some_and(|ended_ms| at_ms > ended_ms.saturating_add(MAX_OUTSIDE_MS));
+    if !is_early && !is_late {
+        return Ok(());
+    }
+    let at = |verb: &str, ms| {
+        format!("{verb} at {}", humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)))
+    };
+    let start = start_ms.map(|ms| at("started", ms));
+    let parts: Vec<_> = start.into_iter().chain(ended_ms.map(|ms| at("ended", ms))).collect();
+    Err(NoteError::OutsideOfRun { job: job.id, run: parts.join(" and ") })
 }
 
 /// Sorts notes by time.
@@ -427,6 +461,33 @@ mod tests {
         assert_eq!(request(&mut notes, 1, new(None, "y"), &[]), Ok(()));
         assert_eq!(notes.iter().count(), MAX_NOTES);
         assert!(notes.iter().all(|note| note.at_ms != 0), "the oldest is dropped");
+    }
+
+    #[test]
+    fn a_note_of_a_job_is_of_the_time_of_its_run_give_or_take_an_hour() {
+        let (start_ms, hour_ms) = (NOW_MS - 10 * MAX_OUTSIDE_MS, MAX_OUTSIDE_MS);
+        let start = Some((start_ms / 1_000).cast_signed());
+        let ended = start.map(|start| start + 3_600);
+        let job = Job { start, ended, ..scene::job(17, &[("gpu-01", &[0])]) };
+        let mut notes = Notes::default();
+        let mut add = |job: Option<u32>, at_ms, jobs: &[Job]| {
+            let note =
+                NewNote { job: job.map(JobId), at_ms: Some(at_ms), text: "x".into(), ..NewNote::default() };
+            request(&mut notes, at_ms, NoteRequest::Add(note), jobs).map_err(|error| error.to_string())
+        };
+        let jobs = [job.clone()];
+        for (at_ms, is_ok) in [
+            (start_ms - hour_ms - 1, false),
+            (start_ms - hour_ms, true),
+            (start_ms + 2 * hour_ms, true),
+            (start_ms + 2 * hour_ms + 1, false),
+        ] {
+            assert_eq!(add(Some(17), at_ms, &jobs).is_ok(), is_ok, "{at_ms}");
+        }
+        let why = add(Some(17), 0, &jobs).unwrap_err();
+        assert!(why.contains("job 17, which started at 2023-11-14T12:13:20Z and ended at"), "{why}");
+        assert_eq!(add(None, 0, &jobs), Ok(()));
+        assert_eq!(add(Some(17), NOW_MS + 1, &[Job { ended: None, ..job }]), Ok(()), "it runs still");
     }
 
     #[test]

@@ -109,7 +109,7 @@ pub fn notes(job: u32, mono_s: u64, lines: &[&str]) -> ProbeLine {
         mono_ns: mono_s * 1_000_000_000,
         text: (*text).into(),
     };
-    ProbeLine::Notes(SpoolNotes { notes: (0..).zip(lines).map(note).collect(), problem: None })
+    ProbeLine::Notes(SpoolNotes { notes: (0..).zip(lines).map(note).collect(), problems: None })
 }
 
 pub fn heartbeat(driver_stuck_ms: Option<u64>) -> ProbeLine {

@@ -407,7 +407,7 @@ fn a_note_of_a_job_has_the_time_of_the_login_node_whatever_the_nodes_clock_says(
 }
 
 #[test]
-fn a_node_has_no_say_about_jobs_elsewhere_and_says_once_what_it_cannot_read() {
+fn a_node_has_no_say_about_jobs_elsewhere_and_names_what_it_cannot_read_until_that_is_solved() {
     let mut fleet = Fleet::new();
     jobs(&mut fleet, vec![job(17, &[("n1", &[0])]), job(18, &[("n2", &[0])])], 0);
     line(&mut fleet, "n1", hello("n1", &[0]), 1_000);
@@ -415,8 +415,15 @@ fn a_node_has_no_say_about_jobs_elsewhere_and_says_once_what_it_cannot_read() {
     line(&mut fleet, "n1", scene::notes(99, 1, &["forged"]), 2_000);
     assert_eq!(fleet.notes().iter().count(), 0);
     let ProbeLine::Notes(mut notes) = scene::notes(17, 1, &[]) else { unreachable!() };
-    notes.problem = Some("17 is not a regular file".into());
-    line(&mut fleet, "n1", ProbeLine::Notes(notes), 3_000);
-    let said = &node(&fleet, "n1").head.notes;
-    assert_eq!(said.iter().map(|note| note.as_str()).collect::<Vec<_>>(), ["17 is not a regular file"]);
+    let mut problems_after = |problems: &[&str], now_ms| {
+        notes.problems = Some(problems.iter().copied().map(Text::new).collect());
+        line(&mut fleet, "n1", ProbeLine::Notes(notes.clone()), now_ms);
+        node(&fleet, "n1").head.notes.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        problems_after(&["17 is no file", "18 is no file"], 3_000),
+        ["17 is no file", "18 is no file"]
+    );
+    assert_eq!(problems_after(&["18 is no file"], 4_000), ["18 is no file"], "one is solved");
+    assert_eq!(problems_after(&[], 5_000), [""; 0]);
 }

@@ -347,7 +347,7 @@ impl Cut {
             ProbeLine::Notes(mut notes) => {
                 notes.notes.retain(|note| note.job == self.job && !self.hidden.notes);
                 // It names files.
-                notes.problem = None;
+                notes.problems = None;
                 if notes.notes.is_empty() {
                     return None;
                 }

@@ -119,13 +119,13 @@ async fn a_note_is_made_at_a_graph_edited_reported_shared_and_deleted() -> Resul
     browser.until("the edited note", &contains(".notes", "epoch 3 begins")).await?;
     browser.photograph("notes-list").await?;
 
-    // A note is moved by its time, here by one minute.
+    // A note is moved by its time, here before the others.
     let moved = button("Edit note of job 48213: checkpoint reached");
     let time_of = "document.querySelector('.note-form__time input').value";
     browser.eval(&format!("({moved}.click(), true)")).await?;
     browser.until("the form", "document.querySelector('.note-form__time input')").await?;
     let earlier = "(() => { const at = new Date(document.querySelector('.note-form__time input').value.replace(' ', 'T')); \
-         at.setMinutes(at.getMinutes() - 5); const two = number => String(number).padStart(2, '0'); \
+         at.setMinutes(at.getMinutes() - 9); const two = number => String(number).padStart(2, '0'); \
          return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} \
 ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}` })()";
     let earlier = browser.eval(earlier).await?;

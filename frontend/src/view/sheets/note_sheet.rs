@@ -8,7 +8,8 @@ use crate::view::widgets::actions::show_toast;
 use crate::view::widgets::sheet::{Close, Sheet};
 use leptos::html::Input;
 use leptos::prelude::*;
-use nodeglass_protocol::note::{NewNote, NoteEdit, NoteRequest, NoteSource};
+use nodeglass_protocol::Text;
+use nodeglass_protocol::note::{self, NewNote, NoteEdit, NoteId, NoteRequest, NoteSource};
 use nodeglass_protocol::request::{Request, Response};
 use std::sync::Arc;
 
@@ -64,7 +65,11 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
             return;
         };
         let id = draft.id.filter(|_| !is_deleted.get_untracked());
-        let request = request(&NoteDraft { id, at_ms, text: read(field), ..draft.clone() });
+        let text = match note::text(&read(field)) {
+            Ok(text) => text,
+            Err(too_long) => return wrong.set((format!("Shorten the text: {too_long}."), false)),
+        };
+        let request = request(&draft, id, at_ms, text);
         let page = page.clone();
         waits.set(true);
         leptos::task::spawn_local(async move {
@@ -97,7 +102,7 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
         <form class="note-form" on:submit=submit>
             <h2>{title}</h2>
             <p class="sheet__where">{of}</p>
-            <input class="field" aria-label="Note" node_ref=field value=known maxlength="200" autofocus=true
+            <input class="field" aria-label="Note" node_ref=field value=known maxlength="240" autofocus=true
                 autocomplete="off" placeholder="such as: epoch 3, learning rate lowered"/>
             <label class="note-form__time">"Time "
                 <input class="field num" node_ref=at_field value=typed_at.get_untracked() maxlength="30" autocomplete="off"
@@ -126,14 +131,13 @@ fn age_text(at_s: i64, now_s: i64) -> Option<String> {
     Some(if age_s < 0 { format!("in {span}") } else { format!("{span} ago") })
 }
 
-fn request(draft: &NoteDraft) -> NoteRequest {
-    let text = draft.text.as_str().into();
-    match draft.id {
-        Some(id) => NoteRequest::Edit { id, edit: NoteEdit { text: Some(text), at_ms: Some(draft.at_ms) } },
+fn request(draft: &NoteDraft, id: Option<NoteId>, at_ms: u64, text: Text) -> NoteRequest {
+    match id {
+        Some(id) => NoteRequest::Edit { id, edit: NoteEdit { text: Some(text), at_ms: Some(at_ms) } },
         None => NoteRequest::Add(NewNote {
             job: draft.job,
             node: draft.node.clone(),
-            at_ms: Some(draft.at_ms),
+            at_ms: Some(at_ms),
             text,
             source: NoteSource::Page,
         }),

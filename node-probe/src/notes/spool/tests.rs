@@ -21,7 +21,9 @@ impl Scene {
         fs::create_dir(&folder).unwrap();
         fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
         let spool = Spool::new(folder.clone());
-        Self { _home: home, folder, spool, mono_ns: 1_000_000_000_000 }
+        let mut scene = Self { _home: home, folder, spool, mono_ns: 1_000_000_000_000 };
+        assert_eq!(scene.scan().problems, Some(Vec::new()), "whatever an earlier probe reported");
+        scene
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -45,7 +47,8 @@ impl Scene {
     }
 
     fn problem(&mut self) -> String {
-        self.scan().problem.map_or_else(String::new, |problem| problem.to_string())
+        let problems = self.scan().problems.unwrap_or_default();
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -117,13 +120,14 @@ fn a_file_that_is_written_anew_and_longer_is_read_from_its_beginning() {
 fn a_file_of_exactly_the_limit_has_no_more_than_that() {
     let mut scene = Scene::new();
     scene.append("17", "line\n".repeat(MAX_LINES));
-    scene.append("18", vec![b'z'; MAX_BYTES as usize]);
+    scene.append("18", format!("{}\n", "z".repeat(1_023)).repeat(MAX_BYTES as usize / 1_024));
     for _ in 0..2 * MAX_LINES / note::MAX_PER_LINE {
-        assert_eq!(scene.scan().problem, None);
+        assert_eq!(scene.scan().problems, None);
     }
     scene.append("17", "\none more\n");
     assert!(scene.problem().ends_with("it has more than 1000 lines"));
     fs::remove_file(scene.path("17")).unwrap();
+    assert_eq!(scene.scan(), SpoolNotes { problems: Some(Vec::new()), ..SpoolNotes::default() });
     assert_eq!(scene.scan(), SpoolNotes::default());
     scene.append("18", "z");
     assert!(scene.problem().ends_with("it has more than 256 KiB"));
@@ -163,11 +167,13 @@ fn hostile_content_is_bounded_cleaned_and_reported() {
     scene.append("18", "line\n".repeat(1_000_000));
     let mut count = 0;
     loop {
-        let SpoolNotes { notes, problem } = scene.scan();
+        let SpoolNotes { notes, problems } = scene.scan();
         assert!(notes.len() <= note::MAX_PER_LINE);
         count += notes.len();
-        if let Some(problem) = problem {
-            assert!(problem.as_str().ends_with("18 are not read: it has more than 1000 lines"), "{problem}");
+        if let Some(problems) = problems {
+            let [long, many] = &problems[..] else { panic!("{problems:?}") };
+            assert!(long.as_str().ends_with("17 are not read: a line is longer than 16 KiB"), "{long}");
+            assert!(many.as_str().ends_with("18 are not read: it has more than 1000 lines"), "{many}");
             break;
         }
     }
@@ -192,21 +198,57 @@ fn links_pipes_and_folders_that_others_can_write_to_are_not_read() {
     fs::remove_file(scene.path("17")).unwrap();
     fs::create_dir(scene.path("17")).unwrap();
     scene.append("18", "x\n");
-    let SpoolNotes { notes, problem } = scene.scan();
+    let SpoolNotes { notes, problems } = scene.scan();
     assert_eq!(
-        (notes.len(), problem),
+        (notes.len(), problems),
         (1, None),
         "one bad file does not hide the others, and is known already"
     );
     fs::set_permissions(&scene.folder, Permissions::from_mode(0o777)).unwrap();
     scene.append("18", "y\n");
-    let SpoolNotes { notes, problem } = scene.scan();
-    assert!(notes.is_empty() && problem.unwrap().as_str().contains("other users can write to it"));
+    let SpoolNotes { notes, problems } = scene.scan();
+    assert!(notes.is_empty() && problems.unwrap()[0].as_str().contains("other users can write to it"));
     scene.spool.uid += 1;
     assert!(scene.problem().contains("it belongs to another user"));
     fs::rename(&scene.folder, scene.folder.with_file_name("elsewhere")).unwrap();
     symlink(scene.folder.with_file_name("elsewhere"), &scene.folder).unwrap();
     assert!(scene.problem().contains("it is not a folder"));
+}
+
+#[test]
+fn lines_that_are_read_together_keep_their_order_and_later_ones_follow() {
+    let mut scene = Scene::new();
+    scene.append("17", (0..100).map(|n| format!("{n}\n")).collect::<String>());
+    let mut notes = scene.scan().notes;
+    notes.extend(scene.scan().notes);
+    scene.append("17", "100\n");
+    notes.extend(scene.scan().notes);
+    let texts: Vec<_> = notes.iter().map(|note| note.text.to_string()).collect();
+    assert_eq!(texts, (0..=100).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert!(notes.windows(2).all(|pair| pair[1].mono_ns >= pair[0].mono_ns + LINE_STEP_NS));
+}
+
+#[test]
+fn a_last_line_without_a_newline_is_reported_once_its_file_is_left_alone_until_it_is_complete() {
+    let mut scene = Scene::new();
+    scene.append("17", "epoch 1\nepoch 2");
+    assert_eq!(scene.problem(), "");
+    let file = OpenOptions::new().append(true).open(scene.path("17")).unwrap();
+    file.set_modified(SystemTime::now() - std::time::Duration::from_secs(11)).unwrap();
+    assert!(scene.problem().ends_with("17 are not read: its last line does not end with a newline"));
+    scene.append("17", "\n");
+    let SpoolNotes { notes, problems } = scene.scan();
+    assert_eq!((notes[0].text.as_str(), problems), ("epoch 2", Some(Vec::new())));
+}
+
+#[test]
+fn of_many_problems_the_first_are_named_and_the_others_counted() {
+    let mut scene = Scene::new();
+    (0..6).for_each(|rank| fs::create_dir(scene.path(&format!("17.{rank}"))).unwrap());
+    let problems = scene.scan().problems.unwrap();
+    assert_eq!(problems.len(), note::MAX_PROBLEMS);
+    assert!(problems[2].as_str().contains("17.2 are not read"), "{problems:?}");
+    assert!(problems[3].as_str().starts_with("3 further files in"), "{problems:?}");
 }
 
 #[test]

@@ -119,7 +119,7 @@ impl<E: Environment> Engine<E> {
         match &mut self.pending_notes {
             Some(pending) => {
                 pending.notes.extend(notes.notes);
-                pending.problem = notes.problem.or(pending.problem.take());
+                pending.problems = notes.problems.or(pending.problems.take());
             }
             None => self.pending_notes = Some(notes),
         }

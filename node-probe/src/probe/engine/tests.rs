@@ -277,7 +277,7 @@ fn notes_that_find_no_room_are_offered_again_before_further_ones_are_read() {
         mono_ns: 0,
         text: text.into(),
     };
-    let batch = |text: &str| SpoolNotes { notes: vec![line(text)], problem: None };
+    let batch = |text: &str| SpoolNotes { notes: vec![line(text)], problems: None };
     probe.environment_mut().has_room = false;
     probe.handle_notes(batch("a"));
     probe.handle_control(Control::Ping);
