@@ -57,7 +57,13 @@ impl Client {
     ///
     /// # Errors
     /// [`WebhookError`].
-    pub(super) async fn post(&self, url: &WebhookUrl, body: Vec<u8>) -> Result<(), WebhookError> {
+    pub(super) async fn post(
+        &self,
+        url: &WebhookUrl,
+        body: Vec<u8>,
+        remaining: Duration,
+    ) -> Result<(), WebhookError> {
+        let limit = self.time_limit.min(remaining);
         let attempt = async {
             let stream = connect(url, &destination::resolve(url).await?).await?;
             if url.is_tls() {
@@ -66,8 +72,8 @@ impl Client {
                 exchange(stream, url, body).await
             }
         };
-        let late = || WebhookError::TimedOut(url.host().to_string(), self.time_limit.as_secs());
-        timeout(self.time_limit, attempt).await.unwrap_or_else(|_| Err(late()))
+        let late = || WebhookError::TimedOut(url.host().to_string(), limit.as_secs());
+        timeout(limit, attempt).await.unwrap_or_else(|_| Err(late()))
     }
 }
 
@@ -102,7 +108,7 @@ async fn exchange(
         .map_err(|error| WebhookError::Encode(error.to_string()))?;
     let answer = async {
         let response = sender.send_request(request).await.map_err(unreadable)?;
-        judge(url, response).await
+        check_status(url, response).await
     };
     // The connection ends with this function, whatever the server still sends.
     tokio::pin!(connection);
@@ -120,7 +126,7 @@ async fn exchange(
 }
 
 /// What the status means.
-async fn judge(url: &WebhookUrl, response: Response<Incoming>) -> Result<(), WebhookError> {
+async fn check_status(url: &WebhookUrl, response: Response<Incoming>) -> Result<(), WebhookError> {
     let (host, status) = (url.host().to_string(), response.status());
     if status.is_success() {
         return Ok(());
@@ -130,7 +136,7 @@ async fn judge(url: &WebhookUrl, response: Response<Incoming>) -> Result<(), Web
     }
     let after =
         response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.trim().parse().ok());
-    let text = timeout(TEXT_LIMIT, beginning(response.into_body())).await.unwrap_or_default();
+    let text = timeout(TEXT_LIMIT, read_prefix(response.into_body())).await.unwrap_or_default();
     Err(WebhookError::Status {
         host,
         status: status.as_u16(),
@@ -140,7 +146,7 @@ async fn judge(url: &WebhookUrl, response: Response<Incoming>) -> Result<(), Web
 }
 
 /// The beginning of a text, without what a terminal would interpret.
-async fn beginning(mut body: Incoming) -> String {
+async fn read_prefix(mut body: Incoming) -> String {
     let mut bytes = Vec::new();
     while bytes.len() < MAX_TEXT {
         match std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {

@@ -32,7 +32,7 @@ pub enum WebhookError {
     )]
     Redirect(String, u16),
     /// A refusal.
-    #[error("post to {host}: it answered with status {status}{}", said(text))]
+    #[error("post to {host}: it answered with status {status}{}", response_excerpt(text))]
     Status {
         /// The host.
         host: String,
@@ -64,6 +64,6 @@ impl WebhookError {
     }
 }
 
-fn said(text: &str) -> String {
+fn response_excerpt(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }

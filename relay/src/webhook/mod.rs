@@ -16,7 +16,13 @@ pub use url::WebhookUrl;
 use client::Client;
 use retry::{Decision, Retries};
 use serde::Serialize;
-use tokio::time::sleep;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Time limit for all attempts together: a page waits 20 s for the outcome.
+const TOTAL_LIMIT: Duration = Duration::from_secs(16);
+/// An attempt that has less time than this is not begun.
+const SHORTEST_ATTEMPT: Duration = Duration::from_secs(2);
 
 /// The format of what is posted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -79,10 +85,13 @@ impl Webhook {
         payload: &Payload,
     ) -> Result<(), WebhookError> {
         let body = serde_json::to_vec(payload).map_err(|error| WebhookError::Encode(error.to_string()))?;
+        let deadline = Instant::now() + TOTAL_LIMIT;
+        let remaining = || deadline.saturating_duration_since(Instant::now());
         loop {
-            let Err(error) = client.post(&self.url, body.clone()).await else { return Ok(()) };
+            let Err(error) = client.post(&self.url, body.clone(), remaining()).await else { return Ok(()) };
             match retries.decide(&error) {
                 Decision::GiveUp => return Err(error),
+                Decision::RetryAfter(pause) if pause + SHORTEST_ATTEMPT > remaining() => return Err(error),
                 Decision::RetryAfter(pause) => {
                     tracing::info!(url = %self.url, %error, retry_s = pause.as_secs(), "a webhook failed");
                     sleep(pause).await;

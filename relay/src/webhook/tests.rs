@@ -130,7 +130,7 @@ fn payload() -> Payload {
 /// One attempt.
 async fn post(url: &WebhookUrl, client: &Client) -> Result<(), WebhookError> {
     let body = serde_json::to_vec(&payload()).unwrap();
-    tokio::time::timeout(LONG, client.post(url, body)).await.expect("the time limit of the client")
+    tokio::time::timeout(LONG, client.post(url, body, LONG)).await.expect("the time limit of the client")
 }
 
 const OK: Way = Way::Answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
@@ -168,6 +168,18 @@ async fn a_failure_that_may_pass_is_repeated_and_then_reported_without_the_secre
         (error.as_str(), server.connections()),
         ("post to 127.0.0.1: it answered with status 500: [1mno", 3)
     );
+}
+
+#[tokio::test]
+async fn an_attempt_that_would_be_too_late_for_who_waits_is_not_made() {
+    let server = Server::start(&[FAILED]).await;
+    let webhook = Webhook::new(server.url(), WebhookFormat::Json);
+    let began = Instant::now();
+    let retries = Retries::pausing(TOTAL_LIMIT);
+    let error = webhook.post_by(&Client::within(LONG), retries, &payload()).await.unwrap_err();
+    assert!(matches!(error, WebhookError::Status { status: 500, .. }), "{error}");
+    assert_eq!(server.connections(), 1);
+    assert!(began.elapsed() < TOTAL_LIMIT, "it does not wait for nothing");
 }
 
 #[tokio::test]
