@@ -1,6 +1,7 @@
-//! Expands SLURM's hostlist syntax (`gpu[01-03,07],login`), within bounds.
+//! Expands SLURM's hostlist syntax (`gpu[01-03,07],login`), within bounds, and writes it.
 
 use nodeglass_protocol::NodeName;
+use std::collections::BTreeSet;
 
 /// Maximum number of names in one list.
 pub const MAX_NODES: usize = 65_536;
@@ -61,6 +62,58 @@ pub fn expand_within(text: &str, budget: &mut ExpansionBudget) -> Result<Vec<Nod
     Ok(nodes)
 }
 
+/// Writes names as a hostlist, `gpu[01-03,07],login`: names that differ in their last number only, of as many digits,
+/// are put together where the first of them is. [`expand`] yields the same names.
+pub fn compress<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let mut groups: Vec<(NameParts<'a>, BTreeSet<u64>)> = Vec::new();
+    for name in names {
+        let (parts, number) = name_parts(name);
+        match groups.iter_mut().find(|(known, _)| *known == parts) {
+            Some((_, numbers)) => numbers.extend(number),
+            None => groups.push((parts, number.into_iter().collect())),
+        }
+    }
+    let write = |((before, digits, after), numbers): &(NameParts<'_>, BTreeSet<u64>)| {
+        let padded = |number: u64| format!("{number:0width$}", width = *digits);
+        let ranges = ranges(numbers).into_iter().map(|(low, high)| match low == high {
+            true => padded(low),
+            false => format!("{}-{}", padded(low), padded(high)),
+        });
+        let ranges = ranges.collect::<Vec<_>>().join(",");
+        if numbers.len() > 1 {
+            format!("{before}[{ranges}]{after}")
+        } else {
+            format!("{before}{ranges}{after}")
+        }
+    };
+    groups.iter().map(write).collect::<Vec<_>>().join(",")
+}
+
+/// What is before the last number of a name, the number of its digits, and what is after it.
+type NameParts<'a> = (&'a str, usize, &'a str);
+
+fn name_parts(name: &str) -> (NameParts<'_>, Option<u64>) {
+    let end = name.rfind(|letter: char| letter.is_ascii_digit()).map_or(0, |last| last + 1);
+    let start = name[..end].rfind(|letter: char| !letter.is_ascii_digit()).map_or(0, |before| before + 1);
+    let digits = &name[start..end];
+    // More digits than a range may have.
+    match digits.parse().ok().filter(|_| digits.len() <= MAX_DIGITS) {
+        Some(number) => ((&name[..start], digits.len(), &name[end..]), Some(number)),
+        None => ((name, 0, ""), None),
+    }
+}
+
+fn ranges(numbers: &BTreeSet<u64>) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, high)) if *high + 1 == *number => *high = *number,
+            _ => ranges.push((*number, *number)),
+        }
+    }
+    ranges
+}
+
 /// Splits a list at top-level commas; `None` if brackets are unbalanced or nested.
 pub fn split_outside_brackets(text: &str) -> Option<Vec<&str>> {
     let (mut items, mut start, mut inside) = (Vec::new(), 0, false);
@@ -80,6 +133,9 @@ pub fn split_outside_brackets(text: &str) -> Option<Vec<&str>> {
     items.push(&text[start..]);
     (!inside).then_some(items)
 }
+
+/// Maximum number of digits of a number in brackets; a `u64` holds all of them.
+const MAX_DIGITS: usize = 18;
 
 /// A component of a name: literal text, or the numbers of a bracket.
 enum Piece<'a> {
@@ -125,8 +181,8 @@ fn pieces(mut item: &str) -> Option<Vec<Piece<'_>>> {
 fn range(text: &str) -> Option<Range> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     let number = |digits: &str| -> Option<u64> {
-        // 18 digits always fit; `parse` alone would accept a sign.
-        let ok = (1..=18).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+        // `parse` alone would accept a sign.
+        let ok = (1..=MAX_DIGITS).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
         ok.then(|| digits.parse().ok()).flatten()
     };
     let range = Range { low: number(low)?, high: number(high)?, width: low.len() };
@@ -192,6 +248,16 @@ mod tests {
     }
 
     #[test]
+    fn names_are_put_together_by_their_last_number() {
+        let compressed = |names: &[&str]| compress(names.iter().copied());
+        assert_eq!(compressed(&["gpu-h01", "gpu-h03", "gpu-h02", "gpu-a04"]), "gpu-h[01-03],gpu-a04");
+        assert_eq!(compressed(&["n1", "login", "n3-ib", "n2", "n4"]), "n[1-2,4],login,n3-ib");
+        assert_eq!(compressed(&["n9", "n10", "n010"]), "n9,n10,n010");
+        assert_eq!(compressed(&["10.0.0.1", "10.0.0.2"]), "10.0.0.[1-2]");
+        assert_eq!(compressed(&[]), "");
+    }
+
+    #[test]
     fn slurms_spellings_of_none_are_an_empty_list() {
         for none in ["", "(null)", " ", "None assigned"] {
             assert_eq!(names(none), [""; 0], "{none:?}");
@@ -239,6 +305,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_put_together_expands_to_the_same_names(
+            names in prop::collection::vec("[a-b]{1,2}[0-9]{0,3}(-x[0-1]{0,2})?", 0..12),
+        ) {
+            let wanted: BTreeSet<String> = names.iter().cloned().collect();
+            let text = compress(names.iter().map(String::as_str));
+            let expanded: Vec<_> = expand(&text).unwrap().iter().map(ToString::to_string).collect();
+            prop_assert_eq!(expanded.len(), wanted.len(), "{}", text);
+            prop_assert_eq!(expanded.into_iter().collect::<BTreeSet<_>>(), wanted, "{}", text);
+        }
+
         #[test]
         fn t16_any_text_is_read_or_refused_within_bounds(text in "[a-c0-9\\[\\],()-]{0,24}|.*") {
             if let Ok(nodes) = expand(&text) {

@@ -53,7 +53,7 @@ fn row(job: &Job, now_s: u64) -> Vec<String> {
     let memory = totals.mem_used_bytes.zip(totals.mem_total_bytes);
     let place = match &job.reason {
         Some(reason) if !job.is_active => format!("({reason})"),
-        _ => job.nodes.join(","),
+        _ => nodeglass_hostlist::compress(job.nodes.iter().map(String::as_str)),
     };
     vec![
         job.label.clone(),

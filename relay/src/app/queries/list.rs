@@ -81,12 +81,18 @@ fn state(node: &Node) -> String {
 fn row(gpu: &Gpu, snapshot: &Snapshot, now_ms: u64) -> Vec<String> {
     let processes: Vec<&Process> = holders(gpu, snapshot).collect();
     let value = |field| gpu.readings.value(field);
-    let users: BTreeSet<&str> =
+    let mut users: BTreeSet<&str> =
         processes.iter().map(|process| process.user.as_deref().unwrap_or("?")).collect();
     let since = processes.iter().filter_map(|process| process.started_at).min();
     let pids: Vec<String> = processes.iter().map(|process| process.pid.to_string()).collect();
     let commands: BTreeSet<String> = processes.iter().map(|process| command(process)).collect();
-    let held = format!("{}  {}", pids.join(","), commands.into_iter().collect::<Vec<_>>().join(","));
+    let mut held = format!("{}  {}", pids.join(","), commands.into_iter().collect::<Vec<_>>().join(","));
+    if processes.is_empty() && !gpu.jobs.is_empty() {
+        let jobs = snapshot.jobs.iter().filter(|job| gpu.jobs.iter().any(|own| own.job == job.id));
+        users.extend(jobs.map(|job| job.user.as_str()));
+        let ids: Vec<_> = gpu.jobs.iter().map(|own| own.job.to_string()).collect();
+        held = format!("no process of job {}", ids.join(","));
+    }
     let used = value(GpuField::MemUsed).zip(value(GpuField::MemTotal));
     vec![
         gpu.index.to_string(),
