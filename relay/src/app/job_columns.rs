@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Number,
     /// Yes or no.
     Flag,
-    /// A time; CSV has s since 1970.
+    /// A time.
     Time,
 }
 
@@ -45,7 +45,7 @@ pub(super) enum Value {
 }
 
 /// All columns, in their order.
-pub(super) const COLUMNS: [Column; 37] = [
+pub(super) const COLUMNS: [Column; 38] = [
     column("job", Kind::Whole, |report| whole(report.job.0)),
     column("label", Kind::Text, |report| text(&report.label)),
     column("name", Kind::Text, |report| text(&report.name)),
@@ -80,6 +80,7 @@ pub(super) const COLUMNS: [Column; 37] = [
     column("xids", Kind::Whole, |report| whole(report.totals.xids)),
     column("sacct_state", Kind::Text, |report| text(&report.accounting.as_ref()?.state)),
     column("sacct_exit_code", Kind::Whole, |report| whole(report.accounting.as_ref()?.exit_code)),
+    column("sacct_step_exit_code", Kind::Whole, |report| whole(report.accounting.as_ref()?.step_exit_code?)),
     column("sacct_signal", Kind::Whole, |report| whole(report.accounting.as_ref()?.signal?)),
     column("sacct_max_rss_bytes", Kind::Whole, |report| whole(report.accounting.as_ref()?.max_rss_bytes?)),
     column("sacct_reason", Kind::Text, |report| text(report.accounting.as_ref()?.reason.as_ref()?)),

@@ -1,7 +1,8 @@
 //! Tables of many jobs, for `relay history` and `relay me`.
 
-use super::job_columns::{COLUMNS, Column, Kind, Value};
+use super::job_columns::{COLUMNS, Column, Value};
 use super::local_time::LocalTime;
+use crate::api::Timestamp;
 use crate::report::{Report, aligned, duration};
 use nodeglass_protocol::report::{Usage, UsageSums};
 
@@ -34,18 +35,18 @@ pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> Strin
     table(&header, reports.iter().map(row), 4)
 }
 
-/// Jobs as comma-separated values: plain numbers in the units of their headers; empty if unknown.
+/// Jobs as comma-separated values: plain numbers in the units of their headers, and times as in the HTTP API, such as
+/// `2026-11-25T06:07:25Z`; empty if unknown.
 pub(super) fn csv(reports: &[Report]) -> String {
-    let name = |column: &Column| match column.kind {
-        Kind::Time => format!("{}_s", column.name),
-        _ => column.name.to_owned(),
-    };
-    let mut out = COLUMNS.iter().map(name).collect::<Vec<_>>().join(",");
+    let mut out = COLUMNS.map(|column| column.name).join(",");
     out.push('\n');
     for report in reports {
         let cell = |column: &Column| match (column.read)(report) {
             Some(Value::Text(text)) => quoted(&text),
-            Some(Value::Whole(number) | Value::Time(number)) => number.to_string(),
+            Some(Value::Whole(number)) => number.to_string(),
+            Some(Value::Time(at_s)) => {
+                Timestamp::from_secs(at_s).map_or_else(String::new, |at| at.to_string())
+            }
             Some(Value::Number(number)) => number.to_string(),
             Some(Value::Flag(flag)) => flag.to_string(),
             None => String::new(),
@@ -181,7 +182,7 @@ mod tests {
         let out = csv(&[report(1, "=a,\"b\"", None, 0)]);
         let line = out.lines().nth(1).unwrap();
         assert!(
-            line.starts_with("1,1,\"'=a,\"\"b\"\"\",alice,,,COMPLETED,,,true,1704067200,1704070800,3600,,"),
+            line.starts_with("1,1,\"'=a,\"\"b\"\"\",alice,,,COMPLETED,,,true,2024-01-01T00:00:00Z,2024-01-01T01:00:00Z,3600,,"),
             "{line}"
         );
     }

@@ -144,7 +144,7 @@ pub(super) fn decode(payload: &[u8], wall_ahead_ms: u64) -> Option<Excerpt> {
     };
     let slots = slot(frame.from)?..slot(frame.to)?;
     // Every slot moves by as much as the first one, because all are multiples of the step.
-    let by = slots.start.checked_signed_diff(frame.from)?;
+    let by = i64::try_from(i128::from(slots.start) - i128::from(frame.from)).ok()?;
     let positions = |stored: &[String], wanted: &[&str]| -> Vec<Option<usize>> {
         wanted.iter().map(|name| stored.iter().position(|stored| stored == name)).collect()
     };

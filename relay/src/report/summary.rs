@@ -22,8 +22,8 @@ pub(super) fn without_advice(record: &JobRecord) -> Report {
     let until_s = ended_s.unwrap_or(record.at_s);
     let elapsed_s = job.start.map_or(0, |start| until_s.saturating_sub(start).max(0).cast_unsigned());
     let gpus = nodes.iter().flat_map(|node| node.gpus.iter().map(|gpu| gpu_report(node, gpu))).collect();
-    let observed_ms: u64 = nodes.iter().map(|node| node.observed_ms).sum();
     let node_count = job.node_count.max(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
+    let totals = totals_of(record, elapsed_s);
     Report {
         job: job.id,
         label: job.label.clone(),
@@ -45,13 +45,22 @@ pub(super) fn without_advice(record: &JobRecord) -> Report {
         },
         nodes: nodes.iter().map(|node| node.node.clone()).collect(),
         node_count,
-        observed_pct: share(observed_ms as f64, elapsed_s as f64 * 1_000.0 * f64::from(node_count)),
-        totals: totals_of(record, elapsed_s),
+        observed_pct: observed_pct(nodes, &totals, elapsed_s, node_count),
+        totals,
         accounting: accounting.clone(),
         gpus,
         advice: Vec::new(),
         notes: Vec::new(),
     }
+}
+
+/// The part of the run of which something is known: of its GPUs, or of its nodes if it has none.
+fn observed_pct(nodes: &[NodeTotals], totals: &Totals, elapsed_s: u64, node_count: u32) -> f64 {
+    if totals.gpus > 0 {
+        return share(totals.gpu_hours_observed, totals.gpu_hours_allocated);
+    }
+    let observed_ms: u64 = nodes.iter().map(|node| node.observed_ms).sum();
+    share(observed_ms as f64, elapsed_s as f64 * 1_000.0 * f64::from(node_count))
 }
 
 fn totals_of(JobRecord { job, nodes, factors, .. }: &JobRecord, elapsed_s: u64) -> Totals {

@@ -124,7 +124,7 @@ fn moment(field: &str) -> Option<i64> {
     field.parse().ok().filter(|seconds| (1..253_402_300_800).contains(seconds))
 }
 
-/// Bytes of `214480K`.
+/// Bytes of `214480K`; `None` for 0, which SLURM writes where nothing was measured.
 fn size(field: &str) -> Option<u64> {
     let unit = field.chars().last()?;
     let (number, shift) = match "KMGTP".find(unit) {
@@ -132,7 +132,7 @@ fn size(field: &str) -> Option<u64> {
         None => (field, 0),
     };
     let bytes = number.parse::<f64>().ok()? * 2_f64.powi(i32::try_from(shift).ok()?);
-    (0.0..2_f64.powi(63)).contains(&bytes).then_some(bytes as u64)
+    (1.0..2_f64.powi(63)).contains(&bytes).then_some(bytes as u64)
 }
 
 #[cfg(test)]
