@@ -261,3 +261,61 @@ fn queries_answer_from_the_running_relay_with_documented_exit_codes() -> Result<
     ensure!(code(&["fit", "0"])? == Some(2));
     Ok(())
 }
+
+/// The examples of a document: each command after `$`, with the lines that it prints.
+fn examples(document: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut examples: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut is_inside = false;
+    for line in document.lines() {
+        match line.strip_prefix("$ relay ") {
+            _ if line.starts_with("```") => is_inside = false,
+            Some(command) => {
+                examples.push((command, Vec::new()));
+                is_inside = true;
+            }
+            None if is_inside => examples.last_mut().into_iter().for_each(|(_, lines)| lines.push(line)),
+            None => {}
+        }
+    }
+    examples
+}
+
+/// A line without its spaces, and without what differs between two runs: numbers and secrets.
+fn shape(line: &str) -> Vec<String> {
+    let word = |word: &str| -> String {
+        if word.len() > 40 {
+            return "(secret)".to_owned();
+        }
+        let numbers = word.split(|letter: char| !letter.is_ascii_digit());
+        let mut shape: String = word.chars().filter(|letter| !letter.is_ascii_digit()).collect();
+        shape.extend(numbers.filter(|number| !number.is_empty()).map(|_| '#'));
+        shape
+    };
+    line.split_whitespace().map(word).collect()
+}
+
+#[test]
+fn every_example_of_the_command_line_prints_what_its_document_shows() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    settled(&relay, &relay.link().key.reveal())?;
+    let document = include_str!("../../docs/CLI.md");
+    let examples = examples(document);
+    ensure!(examples.len() >= 10, "only {} examples were found", examples.len());
+    for (command, lines) in examples {
+        let printed = relay.run(&command.split(' ').collect::<Vec<_>>())?;
+        let shapes: Vec<_> = printed.lines().map(shape).collect();
+        for line in lines {
+            ensure!(shapes.contains(&shape(line)), "`relay {command}` does not print {line:?}:\n{printed}");
+        }
+    }
+    // Every command that the program has is described.
+    let help = relay.run(&["--help"])?;
+    let commands = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
+    for line in commands.take_while(|line| !line.is_empty()) {
+        let Some(name) = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')) else { continue };
+        let name = name.split(' ').next().unwrap_or_default();
+        let is_described = document.contains(&format!("`relay {name}")) || name == "help";
+        ensure!(is_described, "docs/CLI.md does not describe `relay {name}`");
+    }
+    Ok(())
+}
