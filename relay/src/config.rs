@@ -26,7 +26,7 @@ pub use query::{
     WhichRelay,
 };
 pub use record::{RecordCommand, RecordOrder};
-pub use reports::{AuditForm, AuditOrder, Days, ExportForm, HistoryOrder, ReportForm, ReportOrder};
+pub use reports::{AuditFormat, AuditOrder, Days, ExportFormat, HistoryOrder, ReportFormat, ReportOrder};
 pub(crate) use requested::whose;
 pub use requested::{Difference, Requested};
 pub use share::{ShareArgs, ShareCommand, ShareOrder};
@@ -180,7 +180,7 @@ pub struct Config {
     pub report_webhook: Option<WebhookUrl>,
 
     /// What is posted: json, or message for Slack and Mattermost
-    #[arg(long, env = "NODEGLASS_REPORT_WEBHOOK_FORMAT", value_name = "FORM", default_value = "json")]
+    #[arg(long, env = "NODEGLASS_REPORT_WEBHOOK_FORMAT", value_name = "FORMAT", default_value = "json")]
     #[arg(value_parser = value::webhook_format, help_heading = HISTORY)]
     pub report_webhook_format: WebhookFormat,
 

@@ -1,6 +1,5 @@
 //! The audit log as rows of text, and which of them a filter shows.
 
-use crate::describe::share::scope_text;
 use crate::domain::text;
 use nodeglass_protocol::audit::{AuditRecord, View, ViewClient, ViewEnd, ViewerIdentity};
 use nodeglass_protocol::share::ShareId;
@@ -93,8 +92,8 @@ pub fn row(record: &AuditRecord, now_ms: u64) -> AuditRow {
             at_s: seconds(view.began_ms),
             kind: "View",
             what: match view.client {
-                ViewClient::Page => scope_text(&view.scope),
-                ViewClient::Api => format!("{}, by HTTP API", scope_text(&view.scope)),
+                ViewClient::Page => view.scope.to_string(),
+                ViewClient::Api => format!("{}, by HTTP API", view.scope),
             },
             who: viewer_text(&view.viewer),
             share: match view.label.as_str() {

@@ -7,8 +7,6 @@ use nodeglass_protocol::job::Job;
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
 use nodeglass_protocol::{JobId, Text};
 
-/// Number of jobs or nodes that are named before the rest is counted.
-const NAMED: usize = 3;
 /// Maximum number of jobs offered for sharing on a page that shows no job or node.
 const OFFERED: usize = 8;
 /// Remaining time, in seconds, below which the expiry is shown as a warning.
@@ -56,15 +54,12 @@ pub fn offers(route: &Route, jobs: &[Job]) -> Vec<Offer> {
             if (1..=Scope::MAX_NAMED).contains(&nodes.len()) {
                 let scope = Scope::Nodes(nodes);
                 let their = if scope_len(&scope) == 1 { "its" } else { "their" };
-                offers.push(Offer {
-                    label: format!("{}, with all of {their} jobs", scope_text(&scope)),
-                    scope,
-                });
+                offers.push(Offer { label: format!("{scope}, with all of {their} jobs"), scope });
             }
         }
         Route::Node(name) => {
             let scope = Scope::Nodes(vec![name.clone()]);
-            offers.push(Offer { label: format!("{}, with all of its jobs", scope_text(&scope)), scope });
+            offers.push(Offer { label: format!("{scope}, with all of its jobs"), scope });
         }
         Route::AllJobs
         | Route::JobLabel(..)
@@ -97,25 +92,6 @@ fn scope_len(scope: &Scope) -> usize {
         Scope::Jobs(jobs) => jobs.len(),
         Scope::Nodes(nodes) => nodes.len(),
         Scope::All => usize::MAX,
-    }
-}
-
-/// Describes a scope: `job 4711`, `nodes gpu-01, gpu-02, gpu-03 and 5 more`, `everything`.
-pub fn scope_text(scope: &Scope) -> String {
-    match scope {
-        Scope::Jobs(jobs) => list_names("job", jobs.iter().map(ToString::to_string)),
-        Scope::Nodes(nodes) => list_names("node", nodes.iter().map(ToString::to_string)),
-        Scope::All => "everything".to_owned(),
-    }
-}
-
-fn list_names(what: &str, names: impl ExactSizeIterator<Item = String>) -> String {
-    let count = names.len();
-    let few = names.take(NAMED).collect::<Vec<_>>().join(", ");
-    let plural = if count == 1 { "" } else { "s" };
-    match count.saturating_sub(NAMED) {
-        0 => format!("{what}{plural} {few}"),
-        more => format!("{what}{plural} {few} and {more} more"),
     }
 }
 
@@ -187,8 +163,7 @@ pub fn message(link: &ShareLink, url: &str, owner: &str, until: &str) -> String 
          1. On your own machine (leave it running): {}\n\
          2. In a browser there: {url}\n\
          The link ends {until}{job}{only}.\n",
-        scope_text(&terms.scope),
-        link.tunnel,
+        terms.scope, link.tunnel,
     )
 }
 
@@ -294,14 +269,6 @@ mod tests {
             nodes: vec![node("n1"), node("n2")],
             ..Job::new(JobId(id), "alice".into(), state)
         }
-    }
-
-    #[test]
-    fn a_scope_is_named_and_a_long_one_counted() {
-        assert_eq!(scope_text(&Scope::Jobs(vec![JobId(4711)])), "job 4711");
-        let nodes = ["a", "b", "c", "d", "e"].map(node).to_vec();
-        assert_eq!(scope_text(&Scope::Nodes(nodes)), "nodes a, b, c and 2 more");
-        assert_eq!(scope_text(&Scope::All), "everything");
     }
 
     #[test]

@@ -71,6 +71,29 @@ pub enum Scope {
 impl Scope {
     /// Maximum number of jobs or nodes in a scope.
     pub const MAX_NAMED: usize = 256;
+    /// Number of jobs or nodes that [`fmt::Display`] names.
+    const MAX_SHOWN: usize = 3;
+}
+
+/// `job 4711`, `nodes gpu-01, gpu-02, gpu-03 and 5 more`, or `everything`.
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Jobs(jobs) => write_names(f, "job", jobs),
+            Self::Nodes(nodes) => write_names(f, "node", nodes),
+            Self::All => f.pad("everything"),
+        }
+    }
+}
+
+fn write_names<T: ToString>(f: &mut fmt::Formatter<'_>, what: &str, names: &[T]) -> fmt::Result {
+    let shown = names.iter().take(Scope::MAX_SHOWN).map(T::to_string).collect::<Vec<_>>().join(", ");
+    let plural = if names.len() == 1 { "" } else { "s" };
+    write!(f, "{what}{plural} {shown}")?;
+    match names.len().saturating_sub(Scope::MAX_SHOWN) {
+        0 => Ok(()),
+        more => write!(f, " and {more} more"),
+    }
 }
 
 /// What is hidden within the scope. Process environments are never shared.
@@ -225,6 +248,16 @@ pub struct ShareLink {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scope_is_named_and_a_long_one_counted() {
+        let nodes =
+            |names: &[&str]| Scope::Nodes(names.iter().map(|name| NodeName::new(*name).unwrap()).collect());
+        assert_eq!(Scope::Jobs(vec![JobId(4711)]).to_string(), "job 4711");
+        assert_eq!(nodes(&["a", "b", "c"]).to_string(), "nodes a, b, c");
+        assert_eq!(nodes(&["a", "b", "c", "d", "e"]).to_string(), "nodes a, b, c and 2 more");
+        assert_eq!(Scope::All.to_string(), "everything");
+    }
 
     #[test]
     fn an_id_consists_of_lowercase_letters_and_digits() {

@@ -23,7 +23,7 @@ use nodeglass_protocol::note::{NoteRequest, SavedNote};
 use nodeglass_protocol::request::{
     AuditEntry, JobAction, ProbeRequest, ProcessRef, Request, Response, RetryTarget, Signal,
 };
-use nodeglass_protocol::share::{Scope, ShareId, ShareLink, ShareRequest, Sharing};
+use nodeglass_protocol::share::{ShareId, ShareLink, ShareRequest, Sharing};
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::fmt;
 use std::sync::Arc;
@@ -199,7 +199,7 @@ impl Deps {
         if let Ok(ShareLink { share, .. }) = &created {
             let audience = share.terms.to.as_ref().map_or("anyone with the link", Text::as_str);
             let outcome = format!("for {audience}");
-            let what = format!("create share {} of {}", share.id, scope_text(&share.terms.scope));
+            let what = format!("create share {} of {}", share.id, share.terms.scope);
             self.store_entry(what, outcome.into(), true);
         }
         linked(created)
@@ -323,17 +323,6 @@ impl Deps {
         tracing::info!(action.what = %what, action.outcome = %outcome, action.done = done, "action requested");
         let entry = self.store_entry(what, outcome, done);
         let _ = self.events.send(Event::Audit(entry)).await;
-    }
-}
-
-/// What a share shows, in short.
-fn scope_text(scope: &Scope) -> String {
-    match scope {
-        Scope::All => "everything".to_owned(),
-        Scope::Jobs(jobs) if jobs.len() > 1 => format!("{} jobs", jobs.len()),
-        Scope::Jobs(jobs) => jobs.iter().map(|job| format!("job {job}")).collect(),
-        Scope::Nodes(nodes) if nodes.len() > 1 => format!("{} nodes", nodes.len()),
-        Scope::Nodes(nodes) => nodes.iter().map(|node| format!("node {node}")).collect(),
     }
 }
 

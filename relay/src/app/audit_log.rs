@@ -3,10 +3,9 @@
 use super::here;
 use super::job_tables::{or_empty, quoted};
 use super::local_time::LocalTime;
-use super::share_output::scope_text;
 use super::terminal::{aligned, duration};
 use crate::clock::Clock;
-use crate::config::{AuditForm, AuditOrder};
+use crate::config::{AuditFormat, AuditOrder};
 use crate::state_dir::StateDir;
 use crate::store::{Database, RelayRun};
 use anyhow::Context as _;
@@ -29,9 +28,9 @@ pub fn print(order: AuditOrder) -> anyhow::Result<String> {
         None => AuditLog::default(),
     };
     Ok(match order.format {
-        AuditForm::Text => text(&log, now_ms, LocalTime::of),
-        AuditForm::Json => format!("{}\n", serde_json::to_string_pretty(&log.records)?),
-        AuditForm::Csv => csv(&log),
+        AuditFormat::Text => text(&log, now_ms, LocalTime::of),
+        AuditFormat::Json => format!("{}\n", serde_json::to_string_pretty(&log.records)?),
+        AuditFormat::Csv => csv(&log),
     })
 }
 
@@ -39,7 +38,8 @@ pub fn print(order: AuditOrder) -> anyhow::Result<String> {
 fn text(log: &AuditLog, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
     let now = local(now_ms / 1_000);
     let time = |at_ms: u64| local(at_ms / 1_000).seen_from(&now);
-    let mut views = vec![["BEGAN", "LASTED", "VIEWER", "SHARE", "SHOWED", "WITH", "NOTE"].map(str::to_owned)];
+    let mut views =
+        vec![["BEGAN", "LASTED", "VIEWER", "SHARE", "SHOWED", "WITH", "LABEL"].map(str::to_owned)];
     let mut actions = vec![["TIME", "ACTION", "RESULT"].map(str::to_owned)];
     for record in &log.records {
         match record {
@@ -48,7 +48,7 @@ fn text(log: &AuditLog, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
                 lasted(view, now_ms),
                 viewer(&view.viewer),
                 view.share.to_string(),
-                scope_text(&view.scope),
+                view.scope.to_string(),
                 client(view.client).to_owned(),
                 view.label.to_string(),
             ]),
@@ -127,7 +127,7 @@ fn csv(log: &AuditLog) -> String {
                     or_empty(end_ms),
                     share.to_string(),
                     quoted(label.as_str()),
-                    quoted(&scope_text(scope)),
+                    quoted(&scope.to_string()),
                     or_empty(user.as_ref().map(|user| quoted(user.as_str()))),
                     or_empty(address.as_ref().map(|address| quoted(address.as_str()))),
                     by_proxy.to_string(),
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn views_and_actions_are_two_tables() {
         let expected = "\
-BEGAN  LASTED            VIEWER                      SHARE  SHOWED  WITH  NOTE
+BEGAN  LASTED            VIEWER                      SHARE  SHOWED  WITH  LABEL
 00:01  9 min, still open  bob at 10.0.0.8 (by proxy)  abc    job 17  page  =for Bob, rank 3
 00:01  1 min             10.0.0.8                    abc    job 17  page  =for Bob, rank 3
 00:01  at least 2 min    bob at 10.0.0.8 (by proxy)  abc    job 17  page  =for Bob, rank 3

@@ -5,7 +5,7 @@ use super::own_login;
 use super::owner_commands::Remote;
 use super::{job_parquet, job_tables};
 use crate::clock::Clock;
-use crate::config::{ExportForm, HistoryOrder, ReportForm, ReportOrder};
+use crate::config::{ExportFormat, HistoryOrder, ReportFormat, ReportOrder};
 use crate::report::{self, JobRecord, Report};
 use crate::report_webhook;
 use crate::state_dir::StateDir;
@@ -38,9 +38,9 @@ pub async fn report(order: ReportOrder, webhook: Option<Webhook>) -> anyhow::Res
         None => {}
     }
     Ok(match format {
-        ReportForm::Text => report::text(&report, note.as_deref()),
-        ReportForm::Markdown => report::markdown(&report, note.as_deref()),
-        ReportForm::Json => format!("{}\n", serde_json::to_string_pretty(&report)?),
+        ReportFormat::Text => report::text(&report, note.as_deref()),
+        ReportFormat::Markdown => report::markdown(&report, note.as_deref()),
+        ReportFormat::Json => format!("{}\n", serde_json::to_string_pretty(&report)?),
     })
 }
 
@@ -57,17 +57,17 @@ pub async fn history(order: HistoryOrder) -> anyhow::Result<Vec<u8>> {
     Ok(text.into_bytes())
 }
 
-fn export(format: ExportForm, days: u32) -> anyhow::Result<Vec<u8>> {
-    if format == ExportForm::Parquet && std::io::stdout().is_terminal() {
+fn export(format: ExportFormat, days: u32) -> anyhow::Result<Vec<u8>> {
+    if format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
         bail!(
             "Parquet is a binary form; write it to a file: relay history export --format parquet > jobs.parquet"
         )
     }
     let reports = reports(days, None)?;
     Ok(match format {
-        ExportForm::Json => format!("{}\n", serde_json::to_string_pretty(&reports)?).into_bytes(),
-        ExportForm::Csv => job_tables::csv(&reports).into_bytes(),
-        ExportForm::Parquet => {
+        ExportFormat::Json => format!("{}\n", serde_json::to_string_pretty(&reports)?).into_bytes(),
+        ExportFormat::Csv => job_tables::csv(&reports).into_bytes(),
+        ExportFormat::Parquet => {
             job_parquet::file(&reports).context("the jobs cannot be written as Parquet")?
         }
     })

@@ -42,7 +42,7 @@ use crate::nodes::{Plan, Probes, Request, Supervisor};
 use crate::recording::Outputs;
 use crate::report::Factors;
 use crate::share::{ShareEndpoint, Shares};
-use crate::slurm::accounting::Accountant;
+use crate::slurm::accounting::AccountingQueries;
 use crate::slurm::command::Commands;
 use crate::slurm::{self, JobSource, PollSchedule, PollTrigger};
 use crate::store::{AuditRecorder, JobStore};
@@ -239,7 +239,7 @@ impl Relay {
         let store = storage::jobs(&about, is_stored, events.clone())?;
         let audit = if config.no_audit { store.audit().off() } else { store.audit() };
         if let Some(commands) = commands {
-            tokio::spawn(account(Accountant::new(commands), store.clone(), about.clock));
+            tokio::spawn(account(AccountingQueries::new(commands), store.clone(), about.clock));
         }
         let core = core.with_store(store.clone());
         let outputs = Outputs { nodes: node_events.clone(), events: events.clone(), hub: hub.clone() };
@@ -406,16 +406,16 @@ async fn poll(
 }
 
 /// Joins what SLURM's accounting states to the records of ended jobs.
-async fn account(mut accountant: Accountant<Commands>, store: JobStore, clock: Clock) {
-    while !accountant.is_off() {
-        accountant.add(store.take_unaccounted().await, clock.now_ms());
-        let mut joined = accountant.join(clock.now_ms()).await;
+async fn account(mut queries: AccountingQueries<Commands>, store: JobStore, clock: Clock) {
+    while !queries.is_off() {
+        queries.add(store.take_unaccounted().await, clock.now_ms());
+        let mut joined = queries.join(clock.now_ms()).await;
         // The thread is busy for moments only.
         while let Some(refused) = store.save(joined).filter(|refused| !refused.is_empty()) {
-            sleep(Accountant::<Commands>::PAUSE).await;
+            sleep(AccountingQueries::<Commands>::PAUSE).await;
             joined = refused;
         }
-        sleep(Accountant::<Commands>::PAUSE).await;
+        sleep(AccountingQueries::<Commands>::PAUSE).await;
     }
 }
 

@@ -2,8 +2,7 @@
 
 use super::local_time::LocalTime;
 use super::terminal::{aligned, duration};
-use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
-use std::fmt::Display;
+use nodeglass_protocol::share::{HiddenParts, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
 use std::fmt::Write as _;
 
 /// A created share, with what to hand on; `option` selects its relay in the command that revokes it.
@@ -12,7 +11,7 @@ pub(super) fn created(made: &ShareLink, option: &str, now_ms: u64, local: fn(u64
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(out, "  {name:<8} {value}");
     };
-    line("shared", &format!("{}, read-only", scope_text(&share.terms.scope)));
+    line("shared", &format!("{}, read-only", share.terms.scope));
     line("hidden", &hidden(share.terms.hidden));
     line("for", &audience(&share.terms));
     let zone = local(share.terms.expires_ms / 1_000);
@@ -33,12 +32,12 @@ pub(super) fn list(sharing: &Sharing, now_ms: u64, local: fn(u64) -> LocalTime) 
     if sharing.shares.is_empty() {
         return "no open shares\n".to_owned();
     }
-    let mut rows = vec![["ID", "SHARES", "FOR", "ENDS", "HIDES", "VIEWERS", "NOTE"].map(str::to_owned)];
+    let mut rows = vec![["ID", "SHARES", "FOR", "ENDS", "HIDES", "VIEWERS", "LABEL"].map(str::to_owned)];
     rows.extend(sharing.shares.iter().map(|share| {
         let viewers = sharing.visitors.iter().filter(|visitor| visitor.share.as_ref() == Some(&share.id));
         [
             share.id.to_string(),
-            scope_text(&share.terms.scope),
+            share.terms.scope.to_string(),
             audience(&share.terms),
             ends(&share.terms, now_ms, local, ""),
             hidden(share.terms.hidden),
@@ -55,22 +54,6 @@ pub(super) fn revoked(ids: &[ShareId]) -> String {
         [] => "no open shares\n".to_owned(),
         [id] => format!("revoked share {id}; its viewers were disconnected\n"),
         ids => format!("revoked {} shares; their viewers were disconnected\n", ids.len()),
-    }
-}
-
-pub(super) fn scope_text(scope: &Scope) -> String {
-    fn named<T: Display>(what: &str, names: &[T]) -> String {
-        match names {
-            [one] => format!("{what} {one}"),
-            [one, two] => format!("{what}s {one}, {two}"),
-            [one, rest @ ..] => format!("{what}s {one} and {} more", rest.len()),
-            [] => String::new(),
-        }
-    }
-    match scope {
-        Scope::Jobs(jobs) => named("job", jobs),
-        Scope::Nodes(nodes) => named("node", nodes),
-        Scope::All => "everything".to_owned(),
     }
 }
 
@@ -113,7 +96,7 @@ fn visitors<'a>(visitors: impl Iterator<Item = &'a Visitor>, now_ms: u64) -> Str
 mod tests {
     use super::*;
     use nodeglass_protocol::JobId;
-    use nodeglass_protocol::share::Share;
+    use nodeglass_protocol::share::{Scope, Share};
 
     fn share(scope: Scope) -> Share {
         let terms = ShareTerms {
@@ -165,8 +148,8 @@ mod tests {
         assert_eq!(
             printed,
             "\
-ID          SHARES             FOR       ENDS                                         HIDES                    VIEWERS                                NOTE
-k3jq9x8a2b  jobs 1 and 2 more  bob only  Fri 00:00 (in 23 h 57 min), or with the job  arguments, paths, users  bob for 3 min, unknown user for 2 min  for Bob
+ID          SHARES        FOR       ENDS                                         HIDES                    VIEWERS                                LABEL
+k3jq9x8a2b  jobs 1, 2, 3  bob only  Fri 00:00 (in 23 h 57 min), or with the job  arguments, paths, users  bob for 3 min, unknown user for 2 min  for Bob
 "
         );
         assert_eq!(list(&Sharing::default(), 0, LocalTime::utc), "no open shares\n");

@@ -5,9 +5,9 @@ use crate::webhook::{WebhookFormat, WebhookUrl};
 use clap::{Args, Subcommand, ValueEnum};
 use nodeglass_protocol::JobId;
 
-/// The form of a report.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ReportForm {
+pub enum ReportFormat {
     /// Aligned columns for a terminal.
     #[default]
     Text,
@@ -17,9 +17,9 @@ pub enum ReportForm {
     Json,
 }
 
-/// The form of an export.
+/// The format of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ExportForm {
+pub enum ExportFormat {
     /// Every report, as a list.
     #[default]
     Json,
@@ -29,9 +29,9 @@ pub enum ExportForm {
     Parquet,
 }
 
-/// The form of the audit log.
+/// The format of the audit log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum AuditForm {
+pub enum AuditFormat {
     /// Aligned columns for a terminal.
     #[default]
     Text,
@@ -47,9 +47,9 @@ pub struct AuditOrder {
     /// Only views and actions of the last days
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=366))]
     pub days: u32,
-    /// Form of the output
+    /// Format of the output
     #[arg(long, value_enum, default_value_t)]
-    pub format: AuditForm,
+    pub format: AuditFormat,
 }
 
 /// `relay report`.
@@ -58,9 +58,9 @@ pub struct ReportOrder {
     /// Number of the job
     #[arg(value_name = "JOBID")]
     pub job: JobId,
-    /// Form of the output
+    /// Format of the output
     #[arg(long, value_enum, default_value_t)]
-    pub format: ReportForm,
+    pub format: ReportFormat,
     /// Post the report to this URL instead; without one, to that of the setting report-webhook, which other users
     /// cannot see in the list of processes
     #[arg(long, value_name = "URL", value_parser = value::webhook, conflicts_with = "format")]
@@ -79,9 +79,9 @@ pub enum HistoryOrder {
     Show(ShowOrder),
     /// Print the reports of all jobs in a form for other programs
     Export {
-        /// Form of the output
+        /// Format of the output
         #[arg(long, value_enum, default_value_t)]
-        format: ExportForm,
+        format: ExportFormat,
         /// Which jobs.
         #[command(flatten)]
         days: Days,
@@ -94,9 +94,9 @@ pub struct ShowOrder {
     /// Number of the job
     #[arg(value_name = "JOBID")]
     pub job: JobId,
-    /// Form of the output
+    /// Format of the output
     #[arg(long, value_enum, default_value_t)]
-    pub format: ReportForm,
+    pub format: ReportFormat,
 }
 
 impl From<ShowOrder> for ReportOrder {

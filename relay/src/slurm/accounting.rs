@@ -26,12 +26,12 @@ const MAX_WAITING: usize = 1_024;
 
 /// Joins accounting to records.
 #[derive(Debug)]
-pub struct Accountant<C> {
+pub struct AccountingQueries<C> {
     client: C,
     queue: Queue,
 }
 
-impl<C: Client> Accountant<C> {
+impl<C: Client> AccountingQueries<C> {
     /// Queries by this client.
     pub fn new(client: C) -> Self {
         Self { client, queue: Queue::default() }
@@ -64,7 +64,7 @@ impl<C: Client> Accountant<C> {
         self.queue.is_off
     }
 
-    /// How long a caller may wait before the next [`Accountant::join`].
+    /// How long a caller may wait before the next [`AccountingQueries::join`].
     pub const PAUSE: Duration = Duration::from_secs(5);
 }
 

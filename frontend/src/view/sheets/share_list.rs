@@ -1,7 +1,7 @@
 //! The list of shares: each with its end, its viewers, its link, and a button that revokes it.
 
 use super::share_link::link_lines;
-use crate::describe::share::{audience_text, expiry_text, hidden_text, scope_text, viewer_text, viewers};
+use crate::describe::share::{audience_text, expiry_text, hidden_text, viewer_text, viewers};
 use crate::domain::route::Route;
 use crate::platform;
 use crate::state::page::Page;
@@ -82,7 +82,7 @@ fn entry(
     gone: impl Fn(String) + Copy + Send + Sync + 'static,
 ) -> AnyView {
     let (id, terms) = (share.id, share.terms);
-    let what = scope_text(&terms.scope);
+    let what = terms.scope.to_string();
     let (title, its_scope) = match terms.label.as_str() {
         "" => (what.clone(), String::new()),
         label => (label.to_owned(), format!("{what} · ")),

@@ -2,7 +2,7 @@
 
 use super::share_link::link_lines;
 use super::share_list::ShareList;
-use crate::describe::share::{DURATIONS, HIDEABLE_PARTS, audience_text, expiry_text, offers, scope_text};
+use crate::describe::share::{DURATIONS, HIDEABLE_PARTS, audience_text, expiry_text, offers};
 use crate::platform;
 use crate::state::page::{Page, ShareSheetView};
 use crate::view::widgets::sheet::Sheet;
@@ -156,7 +156,7 @@ fn Created(link: ShareLink) -> impl IntoView {
         }
     });
     let terms = &link.share.terms;
-    let title = format!("✓ Shared: {}", scope_text(&terms.scope));
+    let title = format!("✓ Shared: {}", terms.scope);
     let now_ms = untrack(|| page.wall_s()).unsigned_abs() * 1_000;
     let how = format!(
         "Read-only, {}; {}.",

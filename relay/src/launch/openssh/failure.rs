@@ -84,20 +84,20 @@ fn capability(why: String, advice: &str) -> LaunchError {
 /// The jump host or the proxy command failed: its stderr comes first.
 fn through_proxy(proxy: &str, lines: &[&str], settings: &HostSettings) -> LaunchError {
     let host = &settings.host;
-    let said = lines.iter().rev().find(|line| !is_only_closed(line)).or_else(|| lines.last());
-    let said = said.map_or("it ended", |line| line);
+    let message = lines.iter().rev().find(|line| !is_only_closed(line)).or_else(|| lines.last());
+    let message = message.map_or("it ended", |line| line);
     let by_hand = format!("see that `ssh {host}` logs in without asking, then retry");
-    if said.contains("Host key verification failed") {
+    if message.contains("Host key verification failed") {
         return LaunchError::HostKey {
             why: format!("{host} is reached through {proxy}, whose host key was not accepted").into(),
             advice: format!("check it and record it by logging in once: ssh {host}").into(),
         };
     }
-    if refused_methods(said).is_some() {
-        let why = format!("{host} is reached through {proxy}, which refused the login: {said}");
+    if refused_methods(message).is_some() {
+        let why = format!("{host} is reached through {proxy}, which refused the login: {message}");
         return LaunchError::Auth { why: why.into(), advice: by_hand.into() };
     }
-    unreachable(format!("{host} could not be reached through {proxy}: {said}"))
+    unreachable(format!("{host} could not be reached through {proxy}: {message}"))
 }
 
 fn is_only_closed(line: &str) -> bool {
@@ -198,10 +198,10 @@ fn unreached(lines: &[&str], log: &SshLog, settings: &HostSettings) -> String {
     if log.progress == Progress::Connecting && lines.iter().any(is_silent) {
         return "the host accepted the connection but did not speak SSH within 10 s".to_owned();
     }
-    let said = lines.iter().rev().find(|line| !is_only_closed(line)).copied().unwrap_or(last);
+    let message = lines.iter().rev().find(|line| !is_only_closed(line)).copied().unwrap_or(last);
     match log.progress {
-        Progress::Connecting | Progress::Greeted => format!("the SSH handshake failed: {said}"),
-        _ => format!("the connection broke while logging in: {said}"),
+        Progress::Connecting | Progress::Greeted => format!("the SSH handshake failed: {message}"),
+        _ => format!("the connection broke while logging in: {message}"),
     }
 }
 

@@ -61,7 +61,7 @@ pub(super) async fn connect(settings: &HostSettings, trusted: &TrustedOnce) -> R
         Ok(Err(error)) => return Err(failure::handshake(&error)),
         Ok(Ok(())) => {}
     }
-    judge(&link, &known, &id, settings, trusted)?;
+    verify_host_key(&link, &known, &id, settings, trusted)?;
     Ok(link)
 }
 
@@ -114,7 +114,7 @@ async fn dial_one(address: SocketAddr) -> Result<TcpStream, String> {
 }
 
 /// Accepts only keys that the user's files vouch for.
-fn judge(
+fn verify_host_key(
     link: &Link,
     known: &KnownHosts,
     id: &HostId,

@@ -44,9 +44,9 @@ fn record(id: u32) -> JobRecord {
     JobRecord { is_final: true, ..JobRecord::of(job, 200) }
 }
 
-fn start() -> (Accountant<Script>, Script) {
+fn start() -> (AccountingQueries<Script>, Script) {
     let script = Script::default();
-    (Accountant::new(script.clone()), script)
+    (AccountingQueries::new(script.clone()), script)
 }
 
 const MINUTE: u64 = 60_000;
