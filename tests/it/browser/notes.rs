@@ -153,7 +153,7 @@ ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}` })()";
     browser.until("the new note", &contains(".notes", "checkpoint reached twice")).await?;
 
     // A note of the whole cluster says so, before it is deleted from every graph.
-    relay.run(&["note", "power outage"])?;
+    relay.run(&["note", "power outage", "--cluster"])?;
     let of_cluster = button("Delete note of the whole cluster: power outage");
     browser.until("a note of the cluster", &of_cluster).await?;
     browser

@@ -29,6 +29,10 @@ pub fn NoteSheet() -> impl IntoView {
 
 fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
     let (field, at_field) = (NodeRef::<Input>::new(), NodeRef::<Input>::new());
+    // What is typed continues the text; browsers begin at its start.
+    Effect::new(move |_| {
+        field.get().into_iter().for_each(|field| drop(field.set_selection_range(u32::MAX, u32::MAX)));
+    });
     let waits = RwSignal::new(false);
     let label_of = |id| page.job(id).map(|job| job.label.to_string());
     let of = untrack(|| subject_text(draft.job, draft.node.as_ref(), label_of));
