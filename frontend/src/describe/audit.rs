@@ -2,6 +2,7 @@
 
 use crate::domain::text;
 use nodeglass_protocol::audit::{AuditRecord, View, ViewClient, ViewEnd, ViewerIdentity};
+use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::ShareId;
 
 /// What kind of record is shown.
@@ -85,36 +86,115 @@ pub struct AuditRow {
     pub is_failure: bool,
 }
 
-/// Describes a record; `now_ms` is in ms since 1970.
-pub fn row(record: &AuditRecord, now_ms: u64) -> AuditRow {
-    match record {
-        AuditRecord::View(view) => AuditRow {
-            at_s: seconds(view.began_ms),
+/// Views of one guest with less time between them are one visit: a page that is loaded again begins a new view.
+const VISIT_GAP_MS: u64 = 5 * 60_000;
+
+/// Describes the records that the filter shows, given newest first; `now_ms` is in ms since 1970. Views of one visit
+/// are one row, where the last of them is.
+pub fn rows(records: &[AuditRecord], filter: &AuditFilter, now_ms: u64) -> Vec<AuditRow> {
+    let mut entries: Vec<Entry<'_>> = Vec::new();
+    for record in records.iter().filter(|record| filter.shows(record)) {
+        match record {
+            AuditRecord::View(view) => {
+                let of_visit = entries.iter_mut().rev().find_map(|entry| match entry {
+                    Entry::Visit(visit) if visit.is_of_same(view) => Some(visit),
+                    _ => None,
+                });
+                match of_visit.filter(|visit| visit.continues(view, now_ms)) {
+                    Some(visit) => {
+                        visit.began_ms = visit.began_ms.min(view.began_ms);
+                        visit.views += 1;
+                    }
+                    None => {
+                        entries.push(Entry::Visit(Visit { last: view, began_ms: view.began_ms, views: 1 }))
+                    }
+                }
+            }
+            AuditRecord::Action(entry) => entries.push(Entry::Action(entry)),
+        }
+    }
+    let describe = |entry: &Entry<'_>| match entry {
+        Entry::Visit(visit) => visit.describe(now_ms),
+        Entry::Action(entry) => describe_action(entry),
+    };
+    entries.iter().map(describe).collect()
+}
+
+enum Entry<'a> {
+    Visit(Visit<'a>),
+    Action(&'a AuditEntry),
+}
+
+/// Views of one guest that follow each other closely.
+struct Visit<'a> {
+    /// The view that began last.
+    last: &'a View,
+    began_ms: u64,
+    views: usize,
+}
+
+impl Visit<'_> {
+    fn is_of_same(&self, view: &View) -> bool {
+        let last = self.last;
+        (&last.share, &last.viewer, &last.scope, last.client)
+            == (&view.share, &view.viewer, &view.scope, view.client)
+    }
+
+    /// Whether an earlier view of the same guest belongs to the visit.
+    fn continues(&self, earlier: &View, now_ms: u64) -> bool {
+        end_ms(earlier, now_ms).saturating_add(VISIT_GAP_MS) >= self.began_ms
+    }
+
+    fn describe(&self, now_ms: u64) -> AuditRow {
+        let view = self.last;
+        let loads = match (self.views, view.client) {
+            (1, _) => String::new(),
+            (views, ViewClient::Page) => format!(" · {views} page loads"),
+            (views, ViewClient::Api) => format!(" · {views} series of requests"),
+        };
+        AuditRow {
+            at_s: seconds(self.began_ms),
             kind: "View",
             what: match view.client {
                 ViewClient::Page => view.scope.to_string(),
                 ViewClient::Api => format!("{}, by HTTP API", view.scope),
             },
             who: viewer_text(&view.viewer),
-            share: match view.label.as_str() {
-                "" => view.share.to_string(),
-                label => format!("{label} ({})", view.share),
-            },
-            result: duration_text(view, now_ms),
+            share: share_text(view),
+            result: format!("{}{loads}", duration_text(self.began_ms, view, now_ms)),
             is_failure: false,
+        }
+    }
+}
+
+fn describe_action(entry: &AuditEntry) -> AuditRow {
+    AuditRow {
+        at_s: seconds(entry.wall_ms),
+        kind: "Action",
+        what: entry.action.to_string(),
+        who: "you".to_owned(),
+        share: String::new(),
+        result: match entry.succeeded {
+            true => format!("✓ {}", entry.outcome),
+            false => format!("✗ {}", entry.outcome),
         },
-        AuditRecord::Action(entry) => AuditRow {
-            at_s: seconds(entry.wall_ms),
-            kind: "Action",
-            what: entry.action.to_string(),
-            who: "you".to_owned(),
-            share: String::new(),
-            result: match entry.succeeded {
-                true => format!("✓ {}", entry.outcome),
-                false => format!("✗ {}", entry.outcome),
-            },
-            is_failure: !entry.succeeded,
-        },
+        is_failure: !entry.succeeded,
+    }
+}
+
+fn share_text(view: &View) -> String {
+    match view.label.as_str() {
+        "" => view.share.to_string(),
+        label => format!("{label} ({})", view.share),
+    }
+}
+
+/// When a view ended or was last known to be open, in ms since 1970.
+fn end_ms(view: &View, now_ms: u64) -> u64 {
+    match view.end {
+        ViewEnd::Open => now_ms,
+        ViewEnd::Ended { at_ms } => at_ms,
+        ViewEnd::Unknown { seen_ms } => seen_ms,
     }
 }
 
@@ -125,7 +205,7 @@ pub fn shares(records: &[AuditRecord]) -> Vec<(ShareId, String)> {
         if let AuditRecord::View(view) = record
             && shares.iter().all(|(id, _)| *id != view.share)
         {
-            shares.push((view.share.clone(), row(record, 0).share));
+            shares.push((view.share.clone(), share_text(view)));
         }
     }
     shares
@@ -143,12 +223,13 @@ fn viewer_text(viewer: &ViewerIdentity) -> String {
     format!("{user}{address}{by}")
 }
 
-fn duration_text(view: &View, now_ms: u64) -> String {
-    let until = |at_ms: u64| text::span(at_ms.saturating_sub(view.began_ms) / 1_000);
+/// How long a visit lasted that ended with this view.
+fn duration_text(began_ms: u64, view: &View, now_ms: u64) -> String {
+    let span = text::span(end_ms(view, now_ms).saturating_sub(began_ms) / 1_000);
     match view.end {
-        ViewEnd::Open => format!("◉ {}, still open", until(now_ms)),
-        ViewEnd::Ended { at_ms } => until(at_ms),
-        ViewEnd::Unknown { seen_ms } => format!("at least {}; the relay was killed", until(seen_ms)),
+        ViewEnd::Open => format!("◉ {span}, still open"),
+        ViewEnd::Ended { .. } => span,
+        ViewEnd::Unknown { .. } => format!("at least {span}; the relay was killed"),
     }
 }
 
@@ -156,8 +237,14 @@ fn duration_text(view: &View, now_ms: u64) -> String {
 mod tests {
     use super::*;
     use nodeglass_protocol::JobId;
-    use nodeglass_protocol::request::AuditEntry;
     use nodeglass_protocol::share::Scope;
+
+    fn row(record: &AuditRecord, now_ms: u64) -> AuditRow {
+        let [row] = &rows(std::slice::from_ref(record), &AuditFilter::default(), now_ms)[..] else {
+            panic!()
+        };
+        row.clone()
+    }
 
     fn view(share: &str, label: &str, end: ViewEnd) -> AuditRecord {
         AuditRecord::View(View {
@@ -187,6 +274,36 @@ mod tests {
         assert_eq!(lost.result, "at least 1 min; the relay was killed");
         let stranger = ViewerIdentity { user: None, address: Some("10.0.0.8".into()), by_proxy: true };
         assert_eq!(viewer_text(&stranger), "an unknown user at 10.0.0.8, by proxy");
+    }
+
+    #[test]
+    fn a_page_that_is_loaded_again_within_minutes_continues_the_visit() {
+        let at = |share: &str, began_s: u64, ended_s: Option<u64>| {
+            let end = ended_s.map_or(ViewEnd::Open, |ended_s| ViewEnd::Ended { at_ms: ended_s * 1_000 });
+            let AuditRecord::View(view) = view(share, "", end) else { unreachable!() };
+            AuditRecord::View(View { began_ms: began_s * 1_000, ..view })
+        };
+        // Newest first, with an action and another guest in between.
+        let records = [
+            at("abc", 1_000, None),
+            action(),
+            at("xyz", 950, Some(960)),
+            at("abc", 900, Some(990)),
+            at("abc", 800, Some(810)),
+            at("abc", 100, Some(200)),
+        ];
+        let rows = rows(&records, &AuditFilter::default(), 1_060_000);
+        let shown: Vec<_> =
+            rows.iter().map(|row| (row.at_s, row.share.as_str(), row.result.as_str())).collect();
+        assert_eq!(
+            shown,
+            [
+                (800, "abc", "◉ 4 min, still open · 3 page loads"),
+                (30, "", "✗ it runs"),
+                (950, "xyz", "10 s"),
+                (100, "abc", "1 min"),
+            ]
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The audit log: who viewed through which share, and which actions were performed.
 
 use super::load::{Loading, load_response};
-use crate::describe::audit::{AuditFilter, AuditRow, RecordKind, row, shares};
+use crate::describe::audit::{AuditFilter, AuditRow, RecordKind, rows, shares};
 use crate::domain::text;
 use crate::platform;
 use crate::state::page::Page;
@@ -140,16 +140,13 @@ fn table(page: &Page, log: Memo<AuditLog>, filter: Memo<AuditFilter>) -> AnyView
     let page = page.clone();
     // The length of a view that is open is shown in minutes.
     let minute = Memo::new(move |_| page.wall_s().unsigned_abs() / 60);
-    let rows = Memo::new(move |_| {
+    let shown = Memo::new(move |_| {
         let (filter, now_ms) = (filter.get(), minute.get() * 60_000);
-        log.with(|log| {
-            let shown = log.records.iter().filter(|record| filter.shows(record));
-            shown.map(|record| row(record, now_ms)).collect::<Vec<_>>()
-        })
+        log.with(|log| rows(&log.records, &filter, now_ms))
     });
     let count = move || {
-        let (shown, omitted) = (rows.with(Vec::len), log.with(|log| log.omitted));
-        let shown = text::count(shown, "record", "records");
+        let (shown, omitted) = (shown.with(Vec::len), log.with(|log| log.omitted));
+        let shown = text::count(shown, "entry", "entries");
         match omitted {
             0 => shown,
             omitted => {
@@ -164,7 +161,7 @@ fn table(page: &Page, log: Memo<AuditLog>, filter: Memo<AuditFilter>) -> AnyView
     let line = |row: AuditRow| {
         view! {
             <tr class:is-failure=row.is_failure>
-                <th scope="row">{platform::time_of_day(row.at_s)}</th>
+                <th scope="row">{platform::local_datetime(row.at_s)}</th>
                 <td>{row.kind}</td>
                 <td class="plain__name">{row.what}</td>
                 <td>{row.who}</td>
@@ -173,7 +170,7 @@ fn table(page: &Page, log: Memo<AuditLog>, filter: Memo<AuditFilter>) -> AnyView
             </tr>
         }
     };
-    let body = move || match rows.get() {
+    let body = move || match shown.get() {
         rows if rows.is_empty() => {
             view! { <tr><td colspan="6" class="empty">"Nothing was recorded in this time."</td></tr> }
                 .into_any()
