@@ -13,7 +13,7 @@ use super::{
 use crate::webhook::Webhook;
 use clap::error::{ContextKind, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, value_parser};
 use nodeglass_protocol::NodeName;
 use std::env;
 use std::error::Error;
@@ -41,7 +41,7 @@ Examples:
     after_help = AFTER_HELP,
     disable_help_subcommand = true
 )]
-pub(super) struct Cli {
+struct Cli {
     /// Configuration file [default: ~/.config/nodeglass/config.toml]
     #[arg(long = "config", env = "NODEGLASS_CONFIG", hide_env = true, global = true, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -269,9 +269,9 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
             let settings = read_config().map(|(config, effective)| (Box::new(config), effective));
             Request::Doctor { order, settings, default: Box::new(default_config()?) }
         }
-        Some(Sub::Help(name)) => return Err(help(&checked(name)?).into()),
-        Some(Sub::Completions(order)) => Request::Print(completions(order.shell)),
-        Some(Sub::Man(name)) => match man(&name.words) {
+        Some(Sub::Help(name)) => return Err(help(shown(), &checked(name)?).into()),
+        Some(Sub::Completions(order)) => Request::Print(completions(shown(), order.shell)),
+        Some(Sub::Man(name)) => match man(shown(), &name.words) {
             Some(page) => Request::Print(page),
             None => return Err(no_such(&name.words)),
         },
@@ -303,7 +303,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
 
 /// The words of a command that exists.
 fn checked(name: CommandName) -> Result<Vec<String>, ReadError> {
-    if man(&name.words).is_some() { Ok(name.words) } else { Err(no_such(&name.words)) }
+    if man(shown(), &name.words).is_some() { Ok(name.words) } else { Err(no_such(&name.words)) }
 }
 
 fn no_such(words: &[String]) -> ReadError {
@@ -325,9 +325,24 @@ fn default_config() -> Result<Config, ConfigError> {
 fn explained(error: clap::Error, args: &[OsString]) -> ReadError {
     let words: Vec<_> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     if matches!(error.kind(), ErrorKind::DisplayHelp) {
-        return help(&words[1.min(words.len())..]).into();
+        return help(shown(), &words[1.min(words.len())..]).into();
     }
     Unknown::of(&error, &words).map_or(ReadError::Usage(error), ReadError::Unknown)
+}
+
+/// The command line as it is shown: clap would show a switch that accepts a value as `--demo[=<BOOL>]`, so that
+/// this command has plain switches. The settings apply to some commands only, and would clutter the help of all.
+pub(super) fn shown() -> Command {
+    let command = <Cli as Args>::augment_args(Config::augment_args(Command::new("relay"))).mut_args(|arg| {
+        let arg = arg.hide_env(true);
+        match is_switch(&arg) {
+            true => {
+                arg.num_args(0).action(ArgAction::SetTrue).value_parser(value_parser!(bool)).required(false)
+            }
+            false => arg,
+        }
+    });
+    command.mut_arg("file", |arg| arg.global(false))
 }
 
 /// Every setting, in the order of the help.

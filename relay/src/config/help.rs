@@ -1,9 +1,9 @@
-//! What is derived from the command line besides its parser: help, completions and man pages.
+//! What is derived from the command line besides its parser: help, completions and man pages. `command` is the
+//! command line as it is shown.
 
-use super::command::Cli;
-use super::{Config, is_switch};
+use super::Config;
 use crate::wrap;
-use clap::{ArgAction, Args, Command, value_parser};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use std::fmt::Write as _;
 
@@ -25,24 +25,8 @@ const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{before
 const WIDTH: usize = 80;
 const INDENT: usize = 15;
 
-/// The command line as it is shown: clap would show a switch that accepts a value as `--demo[=<BOOL>]`, so that
-/// this command has plain switches. The settings apply to some commands only, and would clutter the help of all.
-fn shown() -> Command {
-    let command = <Cli as Args>::augment_args(Config::augment_args(Command::new("relay"))).mut_args(|arg| {
-        let arg = arg.hide_env(true);
-        match is_switch(&arg) {
-            true => {
-                arg.num_args(0).action(ArgAction::SetTrue).value_parser(value_parser!(bool)).required(false)
-            }
-            false => arg,
-        }
-    });
-    command.mut_arg("file", |arg| arg.global(false))
-}
-
 /// The help of the relay or of the command that the line names, as clap returns it.
-pub(super) fn help(words: &[String]) -> clap::Error {
-    let mut command = shown();
+pub(super) fn help(mut command: Command, words: &[String]) -> clap::Error {
     let path = path(&command, words.iter().map(String::as_str));
     if path.is_empty() {
         let commands = grouped(&command);
@@ -88,8 +72,7 @@ fn grouped(command: &Command) -> String {
 }
 
 /// The completions for a shell.
-pub fn completions(shell: Shell) -> Vec<u8> {
-    let mut command = shown();
+pub(super) fn completions(mut command: Command, shell: Shell) -> Vec<u8> {
     let settings: Vec<_> = Config::augment_args(Command::new("relay")).get_arguments().cloned().collect();
     for name in WITH_SETTINGS {
         let plain = settings.iter().filter_map(|setting| {
@@ -104,8 +87,8 @@ pub fn completions(shell: Shell) -> Vec<u8> {
 }
 
 /// The man page of the relay or one of its commands, in roff; `None` if there is no such command.
-pub fn man(words: &[String]) -> Option<Vec<u8>> {
-    let mut command = shown().name("relay").display_name("relay");
+pub(super) fn man(command: Command, words: &[String]) -> Option<Vec<u8>> {
+    let mut command = command.name("relay").display_name("relay");
     command.build();
     let mut at = &command;
     for word in words {
@@ -127,6 +110,7 @@ pub fn man(words: &[String]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::command::shown;
     use super::*;
 
     fn words(line: &str) -> Vec<String> {
@@ -144,13 +128,13 @@ mod tests {
         for line in grouped(&command).lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
         }
-        let help = help(&[]).to_string();
+        let help = help(shown(), &[]).to_string();
         assert!(help.contains("After a job:\n  report ") && help.contains("Listen:\n"), "{help}");
     }
 
     #[test]
     fn the_help_of_a_nested_command_is_its_own() {
-        let help_of = |line| help(&words(line)).to_string();
+        let help_of = |line| help(shown(), &words(line)).to_string();
         assert!(help_of("history export --help").contains("Usage: relay history export"));
         assert!(help_of("--bind x history").contains("Usage: relay history <COMMAND>"));
         assert!(help_of("share create").contains("Usage: relay share create"));
@@ -159,7 +143,7 @@ mod tests {
     #[test]
     fn completions_contain_commands_of_commands_and_their_options() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            let text = String::from_utf8(completions(shell)).unwrap();
+            let text = String::from_utf8(completions(shown(), shell)).unwrap();
             for word in ["share", "create", "expires", "cut", "history-mem", "doctor"] {
                 assert!(text.contains(word), "{shell}: {word}");
             }
@@ -168,10 +152,10 @@ mod tests {
 
     #[test]
     fn every_command_has_a_man_page() {
-        let page = String::from_utf8(man(&words("share create")).unwrap()).unwrap();
+        let page = String::from_utf8(man(shown(), &words("share create")).unwrap()).unwrap();
         assert!(page.contains(".TH relay-share-create 1") && page.contains("expires"), "{page}");
-        let page = String::from_utf8(man(&[]).unwrap()).unwrap();
+        let page = String::from_utf8(man(shown(), &[]).unwrap()).unwrap();
         assert!(page.contains(".TH relay 1") && page.contains("history\\-mem"), "{page}");
-        assert_eq!(man(&words("share frobnicate")), None);
+        assert_eq!(man(shown(), &words("share frobnicate")), None);
     }
 }
