@@ -6,7 +6,9 @@
 
 pub mod bind;
 mod command;
+mod doctor;
 mod file;
+mod help;
 mod note;
 mod query;
 mod record;
@@ -20,6 +22,7 @@ mod value;
 
 pub use bind::BindAddr;
 pub use command::{ReadError, Request, read, settings};
+pub use doctor::{CommandName, CompletionsOrder, DoctorOrder};
 pub use note::{Moment, NoteOrder};
 pub use query::{
     AvailableArgs, FitArgs, FreeArgs, GpuArgs, GpuDemand, ListArgs, Query, Until, WaitArgs, WaitFreeArgs,

@@ -10,7 +10,11 @@ use nodeglass_relay::app::{
     self, audit_log, job_reports, note_command, owner_commands, queries, terminal, token_command,
 };
 use nodeglass_relay::clock::Clock;
-use nodeglass_relay::config::{self, Config, Query, ReadError, RecordCommand, Request, Requested, TopOrder};
+use nodeglass_relay::config::{
+    self, Config, ConfigError, DoctorOrder, Effective, Query, ReadError, RecordCommand, Request, Requested,
+    TopOrder,
+};
+use nodeglass_relay::doctor;
 use nodeglass_relay::log;
 use nodeglass_relay::log::ring::Ring;
 use nodeglass_relay::recording;
@@ -25,6 +29,11 @@ const STACK: usize = 1024 * 1024;
 fn main() -> ExitCode {
     let done = match config::read(std::env::args_os()) {
         Ok(Request::Run { config, requested, new }) => run(*config, requested, new),
+        Ok(Request::Doctor { order, settings, default }) => doctor(order, settings, *default),
+        Ok(Request::Print(text)) => {
+            terminal::print(text);
+            Ok(ExitCode::SUCCESS)
+        }
         Ok(Request::ShowConfig(effective)) => {
             terminal::print(config::table(&effective));
             Ok(ExitCode::SUCCESS)
@@ -130,6 +139,25 @@ fn answer(query: Query, config: Config) -> anyhow::Result<ExitCode> {
         eprintln!("{notice}");
     }
     Ok(answer.exit_code())
+}
+
+/// Checks what a relay needs, and prints what was found.
+fn doctor(
+    order: DoctorOrder,
+    settings: Result<(Box<Config>, Vec<Effective>), ConfigError>,
+    default: Config,
+) -> anyhow::Result<ExitCode> {
+    let settings = settings.map(|(config, effective)| (*config, effective));
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build()?;
+    let report = runtime.block_on(doctor::run(order.target, settings, default));
+    // A thread may be blocked by a dead file server.
+    runtime.shutdown_background();
+    terminal::print(match order.json {
+        true => format!("{}\n", serde_json::to_string_pretty(&report)?),
+        false => doctor::text(&report, Style::of(&std::io::stdout())),
+    });
+    Ok(if report.is_healthy() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Prepares a recording for others.

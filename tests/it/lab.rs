@@ -6,6 +6,7 @@ mod adopting;
 mod cluster;
 mod confined;
 mod divided;
+mod doctor;
 mod jump_host;
 mod notes;
 mod page;

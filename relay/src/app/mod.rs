@@ -18,7 +18,7 @@ mod storage;
 pub mod terminal;
 pub mod token_command;
 mod tpu_pod;
-mod watched;
+pub(crate) mod watched;
 
 use crate::about::About;
 use crate::access;

@@ -29,7 +29,8 @@ impl Style {
         self.paint(DIM, text)
     }
 
-    fn paint(self, code: &str, text: &str) -> String {
+    /// Text in an SGR colour.
+    pub(crate) fn paint(self, code: &str, text: &str) -> String {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }

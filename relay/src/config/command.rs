@@ -2,11 +2,13 @@
 
 use super::bind::BindAddrError;
 use super::file::File;
+use super::help::{completions, help, man};
 use super::record::RecordOrder;
 use super::share::ShareOrder;
 use super::{
-    AuditOrder, BindAddr, Config, ConfigError, Days, Effective, HistoryOrder, NoteOrder, Query, ReportOrder,
-    Requested, Source, TokenCommand, TopOrder, Unknown, default_file, is_switch,
+    AuditOrder, BindAddr, CommandName, CompletionsOrder, Config, ConfigError, Days, DoctorOrder, Effective,
+    HistoryOrder, NoteOrder, Query, ReportOrder, Requested, Source, TokenCommand, TopOrder, Unknown,
+    default_file, is_switch,
 };
 use crate::webhook::Webhook;
 use clap::error::{ContextKind, ErrorKind};
@@ -102,8 +104,16 @@ enum Sub {
     Top(TopOrder),
     #[command(flatten)]
     Query(Query),
+    /// Check SLURM, SSH, the probe and this machine, and say what to do
+    Doctor(DoctorOrder),
     /// Print the effective settings and the source of each
     Config,
+    /// Print the help of a command
+    Help(CommandName),
+    /// Print completions for a shell, such as: source <(relay completions bash)
+    Completions(CompletionsOrder),
+    /// Print the man page of a command, such as: relay man share | man -l -
+    Man(CommandName),
 }
 
 /// Selects a running relay.
@@ -143,6 +153,17 @@ pub enum Request {
         /// The settings, for where no relay runs.
         config: Box<Config>,
     },
+    /// Check what a relay needs.
+    Doctor {
+        /// What to check, and how to print it.
+        order: DoctorOrder,
+        /// The settings, or why they are invalid.
+        settings: Result<(Box<Config>, Vec<Effective>), ConfigError>,
+        /// The settings without any of the user's.
+        default: Box<Config>,
+    },
+    /// Print this: completions or a man page.
+    Print(Vec<u8>),
     /// Print the effective settings.
     ShowConfig(Vec<Effective>),
     /// Print the link of a running relay, or one for a single tab.
@@ -244,6 +265,16 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
             let config = Box::new(read_config()?.0);
             Request::Query { query, config }
         }
+        Some(Sub::Doctor(order)) => {
+            let settings = read_config().map(|(config, effective)| (Box::new(config), effective));
+            Request::Doctor { order, settings, default: Box::new(default_config()?) }
+        }
+        Some(Sub::Help(name)) => return Err(help(shown(), &checked(name)?).into()),
+        Some(Sub::Completions(order)) => Request::Print(completions(shown(), order.shell)),
+        Some(Sub::Man(name)) => match man(shown(), &name.words) {
+            Some(page) => Request::Print(page),
+            None => return Err(no_such(&name.words)),
+        },
         Some(Sub::Config) => Request::ShowConfig(read_config()?.1),
         Some(Sub::Link { tab, which }) => Request::ShowLink { for_one_tab: tab, relay: which.relay },
         Some(Sub::Retry { node, which }) => Request::Retry { node, relay: which.relay },
@@ -270,21 +301,38 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
     })
 }
 
+/// The words of a command that exists.
+fn checked(name: CommandName) -> Result<Vec<String>, ReadError> {
+    if man(shown(), &name.words).is_some() { Ok(name.words) } else { Err(no_such(&name.words)) }
+}
+
+fn no_such(words: &[String]) -> ReadError {
+    ReadError::Unknown(Unknown::Command { name: words.join(" "), instead: None })
+}
+
+/// The settings where neither command line, environment nor file has any.
+fn default_config() -> Result<Config, ConfigError> {
+    let effective = |setting: Arg| {
+        let default = setting.get_default_values().iter();
+        let values = default.map(|value| value.to_string_lossy().into_owned()).collect();
+        Effective { setting, values, source: Source::Default }
+    };
+    config(&settings().into_iter().map(effective).collect::<Vec<_>>())
+}
+
 /// Replaces the help by one without the values of switches, and the answer to an unknown word by a
 /// suggestion.
 fn explained(error: clap::Error, args: &[OsString]) -> ReadError {
     let words: Vec<_> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     if matches!(error.kind(), ErrorKind::DisplayHelp) {
-        return help(&words).into();
+        return help(shown(), &words[1.min(words.len())..]).into();
     }
     Unknown::of(&error, &words).map_or(ReadError::Usage(error), ReadError::Unknown)
 }
 
-/// The help of the relay or of the command that the line names.
-///
-/// Clap shows a switch that accepts a value as `--demo[=<BOOL>]`, so this command has plain switches. Its
-/// settings apply to `relay` and `relay config`, and would only clutter the help of other commands.
-fn help(words: &[String]) -> clap::Error {
+/// The command line as it is shown: clap would show a switch that accepts a value as `--demo[=<BOOL>]`, so that
+/// this command has plain switches. The settings apply to some commands only, and would clutter the help of all.
+pub(super) fn shown() -> Command {
     let command = <Cli as Args>::augment_args(Config::augment_args(Command::new("relay"))).mut_args(|arg| {
         let arg = arg.hide_env(true);
         match is_switch(&arg) {
@@ -294,12 +342,7 @@ fn help(words: &[String]) -> clap::Error {
             false => arg,
         }
     });
-    let command = command.mut_arg("file", |arg| arg.global(false));
-    let is_command = |word: &&String| command.get_subcommands().any(|command| command.get_name() == **word);
-    let named = words.iter().skip(1).find(is_command).map(String::as_str);
-    let line = ["relay"].into_iter().chain(named).chain(["--help"]);
-    let help = command.clone().try_get_matches_from(line);
-    help.expect_err("--help is answered with an error")
+    command.mut_arg("file", |arg| arg.global(false))
 }
 
 /// Every setting, in the order of the help.

@@ -92,7 +92,6 @@ fn usual_command(name: &str) -> Option<String> {
         "start" | "run" | "serve" | "up" => "`relay` alone starts one",
         "restart" => "press Ctrl-C in the relay's terminal and start `relay` again",
         "status" | "ps" | "list" | "ls" | "url" | "open" => "`relay link` lists your running relays",
-        "help" => "use `relay --help`",
         "version" => "use `relay --version`",
         "demo" => "use `relay --demo`",
         "unshare" | "revoke" => "use `relay share revoke`",

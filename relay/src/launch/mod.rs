@@ -5,6 +5,7 @@ pub mod auto;
 mod child;
 mod deploy;
 mod identity;
+pub mod keys;
 pub mod known_hosts;
 pub mod local;
 mod login_error;

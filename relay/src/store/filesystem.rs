@@ -27,6 +27,11 @@ const SHARED: [u64; 10] = [
     0x0102_1997,
 ];
 
+/// Whether a directory is on a file system of several machines, or on an unknown one.
+pub(crate) fn is_shared(dir: &Path) -> bool {
+    Journal::of(dir) == Journal::Delete
+}
+
 impl Journal {
     /// The journal for a database in this directory; the one that always works if its file system is unknown.
     pub(super) fn of(dir: &Path) -> Self {

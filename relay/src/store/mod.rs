@@ -12,6 +12,7 @@ use crate::fleet::{self, NoteChange};
 use crate::report::{JobRecord, Report};
 use crate::state_dir::StateDir;
 use audit::AuditQueue;
+pub(crate) use filesystem::is_shared as is_on_shared_file_system;
 use nodeglass_protocol::audit::AuditLog;
 use nodeglass_protocol::note::{Note, NoteId};
 use nodeglass_protocol::{JobId, Text};

@@ -320,12 +320,53 @@ fn a_start_that_requests_something_else_than_the_running_relay_is_refused() {
 }
 
 #[test]
+fn bash_completes_commands_and_their_options() {
+    let home = Home::new();
+    let script = home.run(&["completions", "bash"]).stdout;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), script).unwrap();
+    let complete = |words: &str, at: usize| {
+        let text = "source \"$0\"; COMP_WORDS=($1); COMP_CWORD=$2; _relay relay \"${COMP_WORDS[$2]}\" \"${COMP_WORDS[$2-1]}\"; echo \"${COMPREPLY[*]}\"";
+        let mut bash = std::process::Command::new("bash");
+        let output =
+            bash.args(["-euc", text]).arg(file.path()).args([words, &at.to_string()]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(complete("relay sh", 1), "share");
+    assert_eq!(complete("relay share cr", 2), "create");
+    assert_eq!(complete("relay share create --exp", 3), "--expires");
+    assert_eq!(complete("relay doctor --launch", 2), "--launcher");
+}
+
+#[test]
+fn doctor_explains_an_invalid_file_and_checks_the_rest() {
+    let home = Home::new();
+    home.configure("bindd = \"x\"\n");
+    let output = home.run(&["doctor", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{report:#}");
+    let findings = report["findings"].as_array().unwrap();
+    assert!(findings[0]["text"].as_str().unwrap().contains("did you mean \"bind\"?"), "{report:#}");
+    assert!(findings.iter().any(|finding| finding["check"] == "running relay"), "{report:#}");
+    assert_eq!(home.run(&["doctor", "not a node"]).status.code(), Some(2));
+}
+
+#[test]
 fn the_help_is_grouped_and_names_no_placeholder_of_switches() {
     let home = Home::new();
     let help = |args: &[&str]| String::from_utf8(home.run(args).stdout).unwrap();
     for short in ["-h", "--help"] {
         let text = help(&["--demo=false", short]);
-        for heading in ["Commands:", "Listen:", "What to watch:", "Nodes:", "Access:", "Behind a proxy:"] {
+        for heading in [
+            "See GPUs and jobs:",
+            "After a job:",
+            "Listen:",
+            "What to watch:",
+            "Nodes:",
+            "Access:",
+            "Behind a proxy:",
+        ] {
             assert!(text.lines().any(|line| line == heading), "{heading} {text}");
         }
         assert!(!text.contains("BOOL") && text.contains("--persist-shares"), "{text}");
@@ -338,6 +379,8 @@ fn the_help_is_grouped_and_names_no_placeholder_of_switches() {
     assert!(!link.contains("--bind"), "only its own options: {link}");
     assert!(help(&["share", "--help"]).contains("Usage: relay share"));
     assert!(help(&["share", "create", "--help"]).contains("Usage: relay share create"));
+    assert_eq!(help(&["help", "share", "create"]), help(&["share", "create", "--help"]));
+    assert!(help(&["history", "export", "--help"]).contains("Usage: relay history export"));
     // The banner and the version agree.
     assert!(help(&["-V"]).starts_with("nodeglass "), "{}", help(&["-V"]));
 }

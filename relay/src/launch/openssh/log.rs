@@ -52,6 +52,8 @@ pub(super) struct SshLog {
     pub(super) offered_keys: usize,
     /// The host key's fingerprint, as `SHA256:…`.
     pub(super) fingerprint: Option<String>,
+    /// The key that the host accepted: its file, type and fingerprint.
+    accepted: Option<String>,
     /// How the command ended; `None` if the connection broke before.
     remote_exit: Option<RemoteExit>,
     /// An incomplete line.
@@ -64,6 +66,11 @@ impl SshLog {
     /// Returns whether the command has been started.
     pub(super) fn is_logged_in(&self) -> bool {
         self.progress == Progress::LoggedIn
+    }
+
+    /// The key that the host accepted: its file, type and fingerprint, all of them public.
+    pub(super) fn accepted_key(&self) -> Option<&str> {
+        self.accepted.as_deref()
     }
 
     /// Returns whether the session ended, or will end, without the command's exit.
@@ -118,10 +125,12 @@ impl SshLog {
             self.advance(Progress::Authenticating);
         } else if entry.starts_with("Offering ") && entry.contains("public key: ") {
             self.offered_keys += 1;
-        } else if entry.starts_with("Server accepts key: ")
-            || ["gssapi", "hostbased"]
-                .iter()
-                .any(|method| entry.starts_with(&format!("Next authentication method: {method}")))
+        } else if let Some(key) = entry.strip_prefix("Server accepts key: ") {
+            self.accepted = Some(key.chars().take(200).collect());
+            self.advance(Progress::Accepted);
+        } else if ["gssapi", "hostbased"]
+            .iter()
+            .any(|method| entry.starts_with(&format!("Next authentication method: {method}")))
         {
             self.advance(Progress::Accepted);
         } else if entry.starts_with("mux_client_request_session") {

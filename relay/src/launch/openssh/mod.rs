@@ -136,6 +136,65 @@ impl Launcher for OpensshLauncher {
     }
 }
 
+/// What a command on a host printed.
+#[derive(Debug)]
+pub struct Ran {
+    /// Its standard output, at most [`MAX_OUTPUT`] bytes.
+    pub output: Vec<u8>,
+    /// How it ended.
+    pub end: StreamEnd,
+    /// The key that the host accepted, as ssh names it.
+    pub key: Option<String>,
+}
+
+/// Maximum size of the output of [`run`].
+const MAX_OUTPUT: usize = 256 * 1024;
+
+/// Whether there is an `ssh` on this machine.
+pub fn is_installed() -> bool {
+    super::is_on_path(SSH)
+}
+
+/// Logs in and runs one command, which must end within `limit`.
+///
+/// # Errors
+/// [`LaunchError`], as when a probe is started.
+pub async fn run(
+    settings: HostSettings,
+    local: Local,
+    command: &str,
+    limit: Duration,
+) -> Result<Ran, LaunchError> {
+    let deadline = Instant::now() + limit;
+    let target = Target { client: Arc::new(Client { config: None, local }), settings };
+    let mut session = target.start(command, deadline).await?;
+    let reading = async {
+        session.end_input().await?;
+        let mut output = Vec::new();
+        while let Some(chunk) = session.next().await? {
+            output.extend_from_slice(&chunk);
+            if output.len() > MAX_OUTPUT {
+                return Err(io::Error::other("it prints without end"));
+            }
+        }
+        Ok(output)
+    };
+    let output = match timeout_at(deadline, reading).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => return Err(LaunchError::Probe { why: error.to_string().into() }),
+        Err(_) => {
+            return Err(LaunchError::Hangs {
+                why: format!("the login succeeded, but a command did not end within {} s", limit.as_secs())
+                    .into(),
+                advice: "look for a login script (~/.bashrc, ~/.profile) that waits for something".into(),
+            });
+        }
+    };
+    let key = session.child.errors.accepted_key().map(str::to_owned);
+    let (end, _) = session.finish().await?;
+    Ok(Ran { output, end, key })
+}
+
 /// A host that `ssh` reaches; each command is a login of its own.
 struct Target {
     client: Arc<Client>,

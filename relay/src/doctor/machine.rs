@@ -1,0 +1,244 @@
+//! Checks this machine: directories, limits, addresses, the probe, and relays that run.
+
+use super::{Context, Finding, blocking, limited};
+use crate::access::key_file::{self, Running};
+use crate::access::runtime_dir::{Places, RuntimeDir};
+use crate::access::user;
+use crate::app::terminal;
+use crate::config::BindAddr;
+use crate::launch::upload::ProbeBinary;
+use crate::state_dir::StateDir;
+use crate::store;
+use rustix::process::{Resource, getrlimit};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::net::{TcpListener, UnixStream};
+
+const SECTION: &str = "This machine";
+/// Below this, a history or a database may fill the file system.
+const LITTLE_SPACE: u64 = 64 << 20;
+/// Open files that a relay of 64 nodes with some viewers needs.
+const FILES: u64 = 512;
+/// Processes and threads of the user; the system's `ssh` needs one or two for each node.
+const PROCESSES: u64 = 256;
+
+/// All of it.
+pub(super) async fn findings(context: &Context) -> Vec<Finding> {
+    let mut found = blocking((SECTION, "state directory"), state_dir).await;
+    found.extend(limits());
+    let path = context.config.probe.clone();
+    found.extend(blocking((SECTION, "probe"), move || probe(path.as_deref())).await);
+    let (relays, directory) = relays().await;
+    found.extend(directory);
+    for addr in &context.config.bind {
+        found.extend(address(addr, &relays).await);
+    }
+    found.extend(running(context, &relays).await);
+    found
+}
+
+fn state_dir() -> Vec<Finding> {
+    const CHECK: &str = "state directory";
+    let dir = match StateDir::open() {
+        Ok(dir) => dir,
+        Err(error) => {
+            let advice = "it must be yours alone (`chmod 700`); or set XDG_STATE_HOME to another directory";
+            return vec![Finding::fail(SECTION, CHECK, error, advice)];
+        }
+    };
+    let path = dir.path().display();
+    let free = rustix::fs::statvfs(dir.path()).map(|found| found.f_bavail.saturating_mul(found.f_frsize));
+    let shared = if store::is_on_shared_file_system(dir.path()) { ", on a shared file system" } else { "" };
+    vec![match free {
+        Ok(free) if free < LITTLE_SPACE => Finding::warn(
+            SECTION,
+            CHECK,
+            format!("{path} has only {} MiB free{shared}", free >> 20),
+            "free space there, or set XDG_STATE_HOME; without it the history is not stored",
+        ),
+        Ok(free) => Finding::ok(SECTION, CHECK, format!("{path}, {} MiB free{shared}", free >> 20)),
+        Err(error) => {
+            Finding::warn(SECTION, CHECK, format!("{path}: {error}"), "see that the file system answers")
+        }
+    }]
+}
+
+fn limits() -> Vec<Finding> {
+    let of = |resource| getrlimit(resource).current.unwrap_or(u64::MAX);
+    let words = |limit: u64| if limit == u64::MAX { "unlimited".to_owned() } else { limit.to_string() };
+    let (files, processes) = (of(Resource::Nofile), of(Resource::Nproc));
+    let text = format!("{} open files, {} processes", words(files), words(processes));
+    vec![match (files < FILES, processes < PROCESSES) {
+        (false, false) => Finding::ok(SECTION, "limits", text),
+        (true, _) => {
+            let advice = format!("`ulimit -n {FILES}` in the shell that starts the relay");
+            Finding::warn(SECTION, "limits", text, advice)
+        }
+        (false, true) => {
+            let advice = format!("`ulimit -u {PROCESSES}` in the shell that starts the relay");
+            Finding::warn(SECTION, "limits", text, advice)
+        }
+    }]
+}
+
+fn probe(path: Option<&Path>) -> Vec<Finding> {
+    vec![match ProbeBinary::find(path) {
+        Ok(probe) => {
+            Finding::ok(SECTION, "probe", format!("{} (build {})", probe.path().display(), probe.hash16()))
+        }
+        Err(error) => Finding::fail(
+            SECTION,
+            "probe",
+            error,
+            "keep node-probe in the folder of relay, as in the archive",
+        ),
+    }]
+}
+
+/// The user's relays, and whether there is a safe runtime directory.
+async fn relays() -> (Vec<(PathBuf, Running)>, Vec<Finding>) {
+    const CHECK: &str = "runtime directory";
+    let check = || {
+        let places = Places::from_env();
+        let finding = match RuntimeDir::open(&places) {
+            Ok(dir) => Finding::ok(SECTION, CHECK, dir.path().display()),
+            Err(error) => {
+                Finding::fail(SECTION, CHECK, error, "without it no relay can be found by `relay link`")
+            }
+        };
+        let mut relays = Vec::new();
+        for dir in RuntimeDir::existing(&places) {
+            for relay in key_file::running(&dir).unwrap_or_default() {
+                relays.push((dir.socket(&key_file::socket_name(relay.pid)), relay));
+            }
+        }
+        (relays, vec![finding])
+    };
+    let task = tokio::task::spawn_blocking(check);
+    match tokio::time::timeout(Duration::from_secs(5), task).await {
+        Ok(Ok(found)) => found,
+        _ => {
+            let advice = "its file system hangs; set XDG_RUNTIME_DIR to another directory";
+            (Vec::new(), vec![Finding::fail(SECTION, CHECK, "no answer within 5 s", advice)])
+        }
+    }
+}
+
+/// Whether a relay could listen there.
+async fn address(addr: &BindAddr, relays: &[(PathBuf, Running)]) -> Vec<Finding> {
+    let (BindAddr::Tcp(socket) | BindAddr::Tls(socket)) = addr else { return Vec::new() };
+    let own = relays
+        .iter()
+        .find(|(_, relay)| relay.addresses.iter().any(|used| used.contains(&socket.to_string())));
+    if let Some((_, relay)) = own {
+        return vec![Finding::ok(
+            SECTION,
+            "address",
+            format!("{socket} is used by your relay {}", relay.pid),
+        )];
+    }
+    vec![match TcpListener::bind(socket).await {
+        Ok(_) => Finding::ok(SECTION, "address", format!("{socket} is free")),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Finding::fail(
+            SECTION,
+            "address",
+            format!("{socket} is in use by {}", holder(*socket)),
+            format!(
+                "choose another port: relay --bind {}:{}",
+                socket.ip(),
+                socket.port().wrapping_add(1).max(1024)
+            ),
+        ),
+        Err(error) => Finding::fail(
+            SECTION,
+            "address",
+            format!("{socket}: {error}"),
+            "choose another address with --bind",
+        ),
+    }]
+}
+
+/// Who listens on a port.
+fn holder(socket: SocketAddr) -> String {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let uid = tables.iter().find_map(|path| listener(&std::fs::read_to_string(path).ok()?, socket.port()));
+    match uid {
+        Some(uid) if uid == rustix::process::getuid().as_raw() => "another program of yours".to_owned(),
+        Some(uid) => user::name_of(uid).map_or_else(|| format!("uid {uid}"), |name| format!("user {name}")),
+        None => "another program".to_owned(),
+    }
+}
+
+/// The uid that listens on a port, by a table of `/proc/net`.
+fn listener(table: &str, port: u16) -> Option<u32> {
+    const LISTEN: &str = "0A";
+    let suffix = format!(":{port:04X}");
+    table.lines().skip(1).find_map(|line| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [_, local, _, LISTEN, _, _, _, uid, ..] = *words else { return None };
+        local.ends_with(&suffix).then(|| uid.parse().ok())?
+    })
+}
+
+/// Relays that run, and how to reach them.
+async fn running(context: &Context, relays: &[(PathBuf, Running)]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (socket, relay) in relays {
+        let connects = async {
+            match UnixStream::connect(socket).await {
+                Ok(_) => Vec::new(),
+                Err(error) => vec![Finding::warn(
+                    SECTION,
+                    "private socket",
+                    format!("{}: {error}", socket.display()),
+                    "commands such as `relay share` need it; restart the relay",
+                )],
+            }
+        };
+        let text = format!("pid {}, version {}, watches {}", relay.pid, relay.version, relay.watches);
+        found.push(match relay.version.as_str() == env!("CARGO_PKG_VERSION") {
+            true => Finding::ok(SECTION, "running relay", text),
+            false => {
+                let advice =
+                    format!("this program is version {}; restart the relay", env!("CARGO_PKG_VERSION"));
+                Finding::warn(SECTION, "running relay", text, advice)
+            }
+        });
+        found.extend(limited((SECTION, "private socket"), Duration::from_secs(5), connects).await);
+        if !relay.tunnel.is_empty() {
+            found.push(Finding::ok(SECTION, "tunnel", format!("on your laptop: {}", relay.tunnel)));
+        }
+    }
+    if relays.is_empty() {
+        found.push(Finding::ok(SECTION, "running relay", "none; `relay` starts one"));
+        let first = context.config.bind.first();
+        let tunnel = first.and_then(|addr| terminal::tunnel(addr, &context.user, &context.machine));
+        found.extend(tunnel.map(|line| Finding::ok(SECTION, "tunnel", format!("on your laptop: {line}"))));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_in_use_is_named_with_its_user() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = BindAddr::Tcp(taken.local_addr().unwrap());
+        let found = address(&addr, &[]).await;
+        assert!(found[0].text.ends_with("is in use by another program of yours"), "{found:?}");
+        drop(taken);
+        assert_eq!(address(&addr, &[]).await[0].level, super::super::Level::Ok);
+    }
+
+    #[test]
+    fn the_listener_is_found_in_the_table_of_the_kernel() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n\
+                        0: 0100007F:1F90 0100007F:A1B2 01 00000000:00000000 00:00000000 00000000  1000 0 1\n\
+                        1: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1001 0 2\nshort\n";
+        assert_eq!((listener(table, 8080), listener(table, 8081)), (Some(1001), None));
+    }
+}

@@ -1,0 +1,195 @@
+//! `relay doctor`: checks what a relay needs on this machine, of SLURM and on a node, and says what to do.
+//!
+//! Each check is a function from the [`Context`] to findings, with a time limit of its own. A failed check does
+//! not end the others. Findings contain no keys, tokens or values of environment variables.
+
+mod machine;
+mod node;
+mod probe;
+mod render;
+mod settings;
+mod slurm;
+
+use crate::config::{Config, ConfigError, Effective};
+use crate::launch::target::Target;
+use nodeglass_protocol::{NodeName, Text};
+use serde::Serialize;
+use std::time::Duration;
+
+pub use render::text;
+
+/// Version of the JSON form. New fields do not change it.
+const SCHEMA: u32 = 1;
+
+/// How serious a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// It works, with a limitation.
+    Warn,
+    /// It does not work.
+    Fail,
+}
+
+/// What a check found. Texts are for the user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The part that was checked, a heading of the output.
+    pub section: &'static str,
+    /// What was checked.
+    pub check: &'static str,
+    /// How serious it is.
+    pub level: Level,
+    /// What was found.
+    pub text: String,
+    /// What to do, if anything.
+    pub advice: Option<String>,
+}
+
+impl Finding {
+    fn new(section: &'static str, check: &'static str, level: Level, text: impl ToString) -> Self {
+        // Some texts are from nodes and SLURM.
+        let text = nodeglass_protocol::LongText::new(text.to_string()).to_string();
+        Self { section, check, level, text, advice: None }
+    }
+
+    fn ok(section: &'static str, check: &'static str, text: impl ToString) -> Self {
+        Self::new(section, check, Level::Ok, text)
+    }
+
+    fn warn(section: &'static str, check: &'static str, text: impl ToString, advice: impl ToString) -> Self {
+        Self { advice: Some(advice.to_string()), ..Self::new(section, check, Level::Warn, text) }
+    }
+
+    fn fail(section: &'static str, check: &'static str, text: impl ToString, advice: impl ToString) -> Self {
+        Self { advice: Some(advice.to_string()), ..Self::new(section, check, Level::Fail, text) }
+    }
+}
+
+/// All findings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Version of this form.
+    pub schema: u32,
+    /// Version of the relay.
+    pub version: &'static str,
+    /// This machine (`uname -n`).
+    pub machine: Text,
+    /// The node that was checked, if any.
+    pub node: Option<NodeName>,
+    /// The most serious level.
+    pub level: Level,
+    /// The findings, section by section.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    fn new(machine: Text, node: Option<NodeName>, findings: Vec<Finding>) -> Self {
+        let level = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
+        Self { schema: SCHEMA, version: env!("CARGO_PKG_VERSION"), machine, node, level, findings }
+    }
+
+    /// Whether nothing failed.
+    pub fn is_healthy(&self) -> bool {
+        self.level < Level::Fail
+    }
+}
+
+/// What checks know.
+struct Context {
+    config: Config,
+    machine: Text,
+    user: Text,
+}
+
+/// Performs all checks. Without `node`, the node of the first running job is checked, if there is one.
+///
+/// # Errors
+/// If not even the default settings can be read.
+pub async fn run(
+    node: Option<NodeName>,
+    settings: Result<(Config, Vec<Effective>), ConfigError>,
+    default: Config,
+) -> Report {
+    let mut findings = settings::findings(&settings);
+    let context = Context {
+        config: settings.map_or(default, |(config, _)| config),
+        machine: Text::new(rustix::system::uname().nodename().to_string_lossy()),
+        user: Text::new(crate::launch::ssh_config::Local::from_env().user),
+    };
+    let (machine, slurm) = tokio::join!(machine::findings(&context), slurm::findings(&context));
+    findings.extend(machine);
+    findings.extend(slurm.findings);
+    let node = node.or(slurm.node);
+    let target = node.as_ref().map(|node| node::target(&context, node));
+    match (&node, target) {
+        (Some(node), Some(Target::Ssh(target))) => {
+            let (login, probe) = tokio::join!(
+                node::findings(&context, node, &target),
+                probe::findings(&context, node, true, &slurm.jobs)
+            );
+            findings.extend(login);
+            findings.extend(probe);
+        }
+        (Some(node), _) => findings.extend(probe::findings(&context, node, false, &slurm.jobs).await),
+        (None, _) if slurm.is_installed => findings.push(Finding::ok(
+            "Node",
+            "node",
+            "not checked: no job of yours runs; `relay doctor NODE` checks a node",
+        )),
+        (None, _) => {
+            let here = NodeName::new(context.machine.as_str()).or_else(|_| NodeName::new("localhost"));
+            if let Ok(here) = here {
+                findings.extend(probe::findings(&context, &here, false, &slurm.jobs).await);
+            }
+        }
+    }
+    Report::new(context.machine, node, findings)
+}
+
+/// What `check` returns within `limit`, or a finding that it did not.
+async fn limited(
+    (section, name): (&'static str, &'static str),
+    limit: Duration,
+    check: impl Future<Output = Vec<Finding>>,
+) -> Vec<Finding> {
+    tokio::time::timeout(limit, check).await.unwrap_or_else(|_| {
+        let text = format!("no answer within {} s", limit.as_secs());
+        vec![Finding::fail(
+            section,
+            name,
+            text,
+            "a file system or the network hangs; try again, then ask the administrators",
+        )]
+    })
+}
+
+/// Runs file system calls on a thread of their own, because a dead file server blocks them for ever.
+async fn blocking(
+    which: (&'static str, &'static str),
+    check: impl FnOnce() -> Vec<Finding> + Send + 'static,
+) -> Vec<Finding> {
+    const LIMIT: Duration = Duration::from_secs(5);
+    limited(which, LIMIT, async { tokio::task::spawn_blocking(check).await.unwrap_or_default() }).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_check_that_hangs_fails_and_the_others_go_on() {
+        let found = limited(("SLURM", "controller"), Duration::from_secs(9), std::future::pending()).await;
+        assert_eq!((found[0].level, found[0].text.as_str()), (Level::Fail, "no answer within 9 s"));
+    }
+
+    #[test]
+    fn the_most_serious_finding_decides() {
+        let report = |findings| Report::new("login1".into(), None, findings);
+        let (ok, warn) = (Finding::ok("a", "b", "c"), Finding::warn("a", "b", "c", "d"));
+        assert!(report(vec![]).is_healthy() && report(vec![ok.clone(), warn.clone()]).is_healthy());
+        assert!(!report(vec![warn, Finding::fail("a", "b", "c", "d"), ok]).is_healthy());
+    }
+}

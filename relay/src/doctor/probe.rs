@@ -1,0 +1,111 @@
+//! Checks the probe: starts it as a relay does, and reads what it says about driver and GPUs.
+
+use super::{Context, Finding, limited, node};
+use crate::app::watched::Watched;
+use crate::config::LauncherChoice;
+use crate::launch::srun;
+use crate::launch::target::Targets;
+use crate::nodes::decoder::{Decoder, Found};
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::probe::{Hello, ProbeLine, SourceStatus};
+use nodeglass_protocol::{NodeName, Reading, Text};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+const SECTION: &str = "Probe";
+/// For a launch with an upload, and for the probe's first line.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Starts the probe with the launchers that the settings choose.
+pub(super) async fn findings(
+    context: &Context,
+    node: &NodeName,
+    is_remote: bool,
+    jobs: &[Job],
+) -> Vec<Finding> {
+    let watched = match is_remote || context.config.launcher == LauncherChoice::Srun {
+        true => Watched::Hosts(None),
+        false => Watched::ThisMachine(None),
+    };
+    let jobs = Arc::new(srun::jobs_by_node(jobs, context.user.as_str()));
+    let (_keep, jobs) = watch::channel(jobs);
+    let launcher = match watched.launcher(&context.config, &Targets::default(), &jobs) {
+        Ok(launcher) => launcher,
+        // Reported by the check of the probe's file.
+        Err(error) => {
+            return vec![Finding::fail(SECTION, "start", error, "see the check of the probe above")];
+        }
+    };
+    let check = async {
+        let mut stream = match launcher.launch(node).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                let refusal = node::refusal(node, &error);
+                return vec![Finding { section: SECTION, check: "start", ..refusal }];
+            }
+        };
+        let status = launcher.status().borrow().clone();
+        let (mut decoder, mut found) = (Decoder::default(), Vec::new());
+        while let Some(chunk) = stream.stdout.recv().await {
+            if let Err(error) = decoder.feed(&chunk, 0, &mut found) {
+                let advice = format!("see what `ssh {node} true` prints");
+                return vec![Finding::fail(SECTION, "start", error, advice)];
+            }
+            let hello = found.iter().find_map(|found| match found {
+                Found::Line(line) => match &**line {
+                    ProbeLine::Hello(hello) => Some(hello),
+                    _ => None,
+                },
+                _ => None,
+            });
+            if let Some(hello) = hello {
+                return describe(hello, &status.name, status.reason.as_ref());
+            }
+        }
+        let end = stream.end.await.unwrap_or_default();
+        let text = format!("the probe ended at once: {}", end.stderr);
+        vec![Finding::fail(SECTION, "start", text, format!("run `node-probe --once` on {node}"))]
+    };
+    limited((SECTION, "start"), LIMIT, check).await
+}
+
+/// What the probe says about itself, the drivers and the GPUs.
+fn describe(hello: &Hello, launcher: &Text, reason: Option<&Text>) -> Vec<Finding> {
+    let why = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let text = format!("runs on {} as {}, started with {launcher}{why}", hello.host, hello.user);
+    let mut found = vec![Finding::ok(SECTION, "start", text)];
+    let (mut ready, mut absent) = (false, Vec::new());
+    for source in &hello.sources {
+        match &source.status {
+            SourceStatus::Ready(versions) => {
+                ready = true;
+                let driver = match &versions.driver {
+                    Reading::Value(version) => format!("{} driver {version}", source.vendor.name()),
+                    _ => format!("{} driver of unknown version", source.vendor.name()),
+                };
+                found.push(Finding::ok(SECTION, "driver", driver));
+            }
+            SourceStatus::Absent { reason } => absent.push(reason),
+            SourceStatus::Confined { reason } => found.push(Finding::warn(
+                SECTION,
+                "visible GPUs",
+                reason,
+                "a site's ConstrainDevices=yes does this; the relay starts a probe in each of your jobs to show their GPUs",
+            )),
+        }
+    }
+    if !ready && absent.is_empty() {
+        let advice = "check `nvidia-smi` there; a node without GPUs still shows its processes and host";
+        found.push(Finding::warn(SECTION, "driver", "no GPU driver was found", advice));
+    } else if !ready {
+        let text = absent.iter().map(|reason| reason.as_str()).collect::<Vec<_>>().join("; ");
+        let advice =
+            "ask the administrators, with the output of `nvidia-smi` there, if the node should have GPUs";
+        found.push(Finding::warn(SECTION, "driver", text, advice));
+    } else {
+        let count = hello.gpus.len();
+        found.push(Finding::ok(SECTION, "GPUs", format!("{count} GPUs and MIG instances can be read")));
+    }
+    found
+}

@@ -1,0 +1,31 @@
+//! Checks the configuration: whether it can be read, and which settings are not the default.
+
+use super::Finding;
+use crate::config::{Config, ConfigError, Effective, Source};
+
+const SECTION: &str = "Settings";
+/// Settings whose values may contain secrets.
+const SECRET: [&str; 1] = ["report-webhook"];
+
+/// The configuration file, environment and command line.
+pub(super) fn findings(settings: &Result<(Config, Vec<Effective>), ConfigError>) -> Vec<Finding> {
+    let effective = match settings {
+        Ok((_, effective)) => effective,
+        Err(error) => {
+            let advice = "correct it; the other checks use the defaults";
+            return vec![Finding::fail(SECTION, "configuration", error, advice)];
+        }
+    };
+    let mut lines = Vec::new();
+    for setting in effective.iter().filter(|setting| setting.source != Source::Default) {
+        let value = match SECRET.contains(&setting.name()) {
+            true => "…".to_owned(),
+            false => setting.value(),
+        };
+        lines.push(format!("{} = {value} ({})", setting.name(), setting.source));
+    }
+    if lines.is_empty() {
+        lines.push("every setting has its default".to_owned());
+    }
+    vec![Finding::ok(SECTION, "configuration", lines.join("; "))]
+}

@@ -1,0 +1,137 @@
+//! Checks SLURM's clients and controller, and finds the node of the first running job.
+
+use super::{Context, Finding, limited};
+use crate::slurm::command::{Client as _, CommandError, Commands, Program};
+use crate::slurm::{JobSource as _, Selection, Slurm};
+use nodeglass_protocol::NodeName;
+use nodeglass_protocol::job::{Job, JobState};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const SECTION: &str = "SLURM";
+/// For a check that runs up to two commands one after the other.
+const LIMIT: Duration = Duration::from_secs(25);
+const CONTROLLER: &str = "running relays keep the last job list and recover by themselves; if it lasts, ask the \
+                          administrators whether slurmctld and munge run";
+
+/// The result.
+#[derive(Default)]
+pub(super) struct Checked {
+    pub(super) findings: Vec<Finding>,
+    /// Whether there are SLURM's commands.
+    pub(super) is_installed: bool,
+    /// The user's jobs, as far as they are known.
+    pub(super) jobs: Vec<Job>,
+    /// The first node of the first running job.
+    pub(super) node: Option<NodeName>,
+}
+
+/// Clients, controller and jobs.
+pub(super) async fn findings(context: &Context) -> Checked {
+    let commands = Commands::new().for_cluster(context.config.cluster.clone());
+    let version = Commands::new().run(Program::Squeue, &["--version".to_owned()]).await;
+    let mut checked = Checked::default();
+    checked.findings.push(match version {
+        Ok(output) => {
+            checked.is_installed = true;
+            Finding::ok(SECTION, "clients", String::from_utf8_lossy(&output.out).trim())
+        }
+        Err(CommandError::Missing(_)) => {
+            checked.findings.push(Finding::warn(
+                SECTION,
+                "clients",
+                "squeue is not on the PATH, so a relay watches this machine only",
+                "start the relay on a login node, or load SLURM's module",
+            ));
+            return checked;
+        }
+        Err(error) => {
+            checked.findings.push(Finding::warn(
+                SECTION,
+                "clients",
+                error,
+                "SLURM is installed but does not work here, so a relay watches this machine only; set SLURM_CONF, or \
+                 start the relay on a login node",
+            ));
+            return checked;
+        }
+    });
+    let mut jobs = Vec::new();
+    let (controller, listed) = tokio::join!(
+        limited((SECTION, "controller"), LIMIT, controller(commands.clone())),
+        limited((SECTION, "jobs"), LIMIT, list(commands, &mut jobs))
+    );
+    checked.findings.extend(controller);
+    checked.findings.extend(listed);
+    let mut running = jobs.iter().filter(|job| job.state == JobState::Running);
+    checked.node = running.find_map(|job| job.nodes.first().cloned());
+    checked.jobs = jobs;
+    checked
+}
+
+async fn controller(mut commands: Commands) -> Vec<Finding> {
+    let args = ["show".to_owned(), "config".to_owned()];
+    let output = match commands.run(Program::Scontrol, &args).await {
+        Ok(output) => output,
+        Err(error) => return vec![Finding::fail(SECTION, "controller", error, CONTROLLER)],
+    };
+    let text = String::from_utf8_lossy(&output.out);
+    let mut found = vec![Finding::ok(SECTION, "controller", summary(&text))];
+    if values(&text).get("PrivateData").is_some_and(|value| value.contains("jobs")) {
+        found.push(Finding::ok(SECTION, "PrivateData", "other users' jobs are hidden from you, by SLURM"));
+    }
+    found
+}
+
+/// The values of `scontrol show config`.
+fn values(text: &str) -> BTreeMap<&str, &str> {
+    text.lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(key, value)| (key.trim(), value.trim()))
+        .collect()
+}
+
+fn summary(text: &str) -> String {
+    let values = values(text);
+    let of = |key| values.get(key).copied().filter(|value| !value.is_empty() && *value != "(null)");
+    let keys = ["SLURM_VERSION", "SelectType", "ProctrackType", "TaskPlugin", "GresTypes"];
+    let mut parts = vec![format!("cluster {}", of("ClusterName").unwrap_or("without a name"))];
+    parts.extend(keys.into_iter().filter_map(|key| Some(format!("{key} {}", of(key)?))));
+    parts.join(", ")
+}
+
+async fn list(commands: Commands, jobs: &mut Vec<Job>) -> Vec<Finding> {
+    let selection = Selection::own(rustix::process::getuid().as_raw());
+    let mut slurm = match Slurm::detect_with(commands, selection).await {
+        Ok(slurm) => slurm,
+        Err(none) => {
+            return vec![Finding::fail(
+                SECTION,
+                "jobs",
+                none,
+                "set SLURM_CONF, or start the relay on a login node",
+            )];
+        }
+    };
+    match slurm.jobs().await {
+        Ok(list) => {
+            *jobs = list;
+            let running = jobs.iter().filter(|job| job.state == JobState::Running).count();
+            let text = format!("{} of yours, {running} running", jobs.len());
+            vec![Finding::ok(SECTION, "jobs", text)]
+        }
+        Err(error) => vec![Finding::fail(SECTION, "jobs", error, CONTROLLER)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_summed_up_whatever_is_missing() {
+        let text = "ClusterName             = lab\nSLURM_VERSION = 24.11.5\nGresTypes  = (null)\nnoise\n";
+        assert_eq!(summary(text), "cluster lab, SLURM_VERSION 24.11.5");
+        assert_eq!(summary(""), "cluster without a name");
+    }
+}

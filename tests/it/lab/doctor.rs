@@ -1,0 +1,96 @@
+//! `relay doctor` finds nothing wrong with a healthy cluster, and names each fault with its remedy.
+
+use super::adopting::NODE;
+use anyhow::{Context, Result, ensure};
+use nodeglass_tests::lab::Site;
+use serde_json::Value;
+
+const HEALTHY: &str = "gpu-node-01";
+
+/// The exit code and the JSON form of `relay doctor ARGS…` as alice.
+fn doctor(site: &Site, args: &[&str]) -> Result<(Option<i32>, Value)> {
+    let argv = [&["/opt/nodeglass/relay", "doctor", "--json"], args].concat();
+    let output = site.lab.exec("login", "alice", &argv)?;
+    let report = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    Ok((output.status.code(), report))
+}
+
+/// Level, text and advice of a check.
+fn find(report: &Value, check: &str) -> Result<String> {
+    let findings = report["findings"].as_array().context("findings")?;
+    let found = findings.iter().find(|finding| finding["check"] == check);
+    let found = found.with_context(|| format!("{check} in {report:#}"))?;
+    let of = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
+    Ok(format!("{}: {}; {}", of("level"), of("text"), of("advice")))
+}
+
+#[test]
+fn doctor_names_each_fault_and_its_remedy() -> Result<()> {
+    let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };
+    let job = site.train("alice", &["-w", HEALTHY, "--gres=gpu:1"])?;
+    site.lab.wait_until(job, "RUNNING")?;
+    let alice = |host: &str, script: &str| site.lab.text(host, "alice", &["bash", "-c", script]);
+
+    // Without an argument: the node of the job.
+    let (code, report) = doctor(&site, &[])?;
+    ensure!(code == Some(0) && report["level"] == "ok" && report["node"] == HEALTHY, "{report:#}");
+    for (check, text) in [
+        ("controller", "ok: cluster lab"),
+        ("login", "ok: accepted the key "),
+        ("clock", "ok: agrees with login's"),
+        ("driver", "ok: NVIDIA driver "),
+        ("GPUs", "ok: 4 GPUs"),
+    ] {
+        let found = find(&report, check)?;
+        ensure!(found.starts_with(text), "{check}: {found}");
+    }
+
+    // A noisy shell, a home that cannot be written, and a clock that is behind.
+    alice(NODE, "echo 'echo Welcome to the node' > ~/.bashrc")?;
+    alice(NODE, "mkdir -p ~/.cache/nodeglass")?;
+    let date = "printf '#!/bin/sh\\necho $(( $(/usr/bin/date +%%s) - 400 ))\\n' > /usr/local/bin/date; chmod 755 /usr/local/bin/date";
+    site.lab.text(NODE, "root", &["sh", "-c", date])?;
+    alice(NODE, "chmod 500 ~")?;
+    let (code, report) = doctor(&site, &[NODE])?;
+    ensure!(code == Some(1), "{report:#}");
+    for (check, level, texts) in [
+        ("shell", "warn", ["Welcome to the node", "~/.bashrc"]),
+        ("home", "warn", ["Permission denied", "quota"]),
+        ("clock", "fail", [" s behind login's", "synchronise gpu-node-02"]),
+    ] {
+        let found = find(&report, check)?;
+        ensure!(
+            found.starts_with(level) && texts.iter().all(|text| found.contains(text)),
+            "{check}: {found}"
+        );
+    }
+    alice(NODE, "chmod 700 ~; rm ~/.bashrc")?;
+
+    // Another host key than the recorded one.
+    alice(
+        "login",
+        "mkdir -p ~/.ssh && chmod 700 ~/.ssh && ssh-keygen -q -t ed25519 -N '' -f ~/other \
+         && echo \"gpu-node-02 $(cut -d' ' -f1,2 ~/other.pub)\" > ~/.ssh/wrong \
+         && printf 'Host gpu-node-02\\n UserKnownHostsFile ~/.ssh/wrong\\n GlobalKnownHostsFile /dev/null\\n' > ~/.ssh/config \
+         && chmod 600 ~/.ssh/config",
+    )?;
+    let (code, report) = doctor(&site, &[NODE])?;
+    let found = find(&report, "host key")?;
+    ensure!(code == Some(1) && found.starts_with("fail: the host key of gpu-node-02 "), "{found}");
+    ensure!(found.contains("attack or a reinstalled node"), "{found}");
+
+    // No key, and no controller: both are named, since one does not hide the other.
+    alice(
+        "login",
+        "printf 'Host gpu-node-02\\n IdentityFile ~/.ssh/missing\\n IdentitiesOnly yes\\n IdentityAgent none\\n' > ~/.ssh/config",
+    )?;
+    site.lab.svc("slurm-ctl", "stop", "slurmctld")?;
+    let (code, report) = doctor(&site, &[NODE])?;
+    let (login, keys, controller) =
+        (find(&report, "login")?, find(&report, "keys")?, find(&report, "controller")?);
+    ensure!(code == Some(1) && keys.starts_with("warn: no agent"), "{keys}");
+    ensure!(login.starts_with("fail: there is no key ") && login.contains("ssh gpu-node-02"), "{login}");
+    ensure!(controller.starts_with("fail: scontrol ") && controller.contains("slurmctld"), "{controller}");
+    Ok(())
+}
