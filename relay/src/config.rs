@@ -9,6 +9,7 @@ mod command;
 mod doctor;
 mod file;
 mod help;
+mod mcp;
 mod note;
 mod query;
 mod record;
@@ -23,6 +24,7 @@ mod value;
 pub use bind::BindAddr;
 pub use command::{ReadError, Request, read, settings};
 pub use doctor::{CommandName, CompletionsOrder, DoctorOrder};
+pub use mcp::McpOrder;
 pub use note::{Moment, NoteOrder};
 pub use query::{
     AvailableArgs, FitArgs, FreeArgs, GpuArgs, GpuDemand, ListArgs, Query, Until, WaitArgs, WaitFreeArgs,

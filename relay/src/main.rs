@@ -7,12 +7,12 @@ use nodeglass_relay::app::owner_commands::{NONE_RUNS, Remote};
 use nodeglass_relay::app::second_start::{self, SecondStart};
 use nodeglass_relay::app::terminal::{Style, Terminal};
 use nodeglass_relay::app::{
-    self, audit_log, job_reports, note_command, owner_commands, queries, terminal, token_command,
+    self, audit_log, job_reports, mcp, note_command, owner_commands, queries, terminal, token_command,
 };
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{
-    self, Config, ConfigError, DoctorOrder, Effective, Query, ReadError, RecordCommand, Request, Requested,
-    TopOrder,
+    self, Config, ConfigError, DoctorOrder, Effective, McpOrder, Query, ReadError, RecordCommand, Request,
+    Requested, TopOrder,
 };
 use nodeglass_relay::doctor;
 use nodeglass_relay::log;
@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         }
         Ok(Request::Top { order, config, requested }) => return top(order, *config, requested),
         Ok(Request::Query { query, config }) => answer(query, *config),
+        Ok(Request::Mcp(order)) => serve_mcp(order),
         Ok(Request::Record(order)) => record(order.command),
         Ok(Request::Retry { node, relay }) => {
             ask(relay, async move |relay| owner_commands::retry(relay, node).await)
@@ -130,6 +131,14 @@ fn top(order: TopOrder, config: Config, requested: Option<Requested>) -> ExitCod
 }
 
 /// Answers a query of the current state.
+fn serve_mcp(order: McpOrder) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(mcp::serve(order))?;
+    // A thread that still reads standard input must not delay the end.
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}
+
 fn answer(query: Query, config: Config) -> anyhow::Result<ExitCode> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build()?;

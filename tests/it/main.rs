@@ -5,6 +5,7 @@ mod browser;
 mod house;
 mod instructions;
 mod lab;
+mod mcp;
 mod other_users;
 mod peers;
 mod plain_hosts;

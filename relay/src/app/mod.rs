@@ -8,6 +8,7 @@ pub mod job_reports;
 mod job_tables;
 mod listed_hosts;
 pub mod local_time;
+pub mod mcp;
 pub mod note_command;
 pub mod owner_commands;
 pub mod queries;

@@ -7,8 +7,8 @@ use super::record::RecordOrder;
 use super::share::ShareOrder;
 use super::{
     AuditOrder, BindAddr, CommandName, CompletionsOrder, Config, ConfigError, Days, DoctorOrder, Effective,
-    HistoryOrder, NoteOrder, Query, ReportOrder, Requested, Source, TokenCommand, TopOrder, Unknown,
-    default_file, is_switch,
+    HistoryOrder, McpOrder, NoteOrder, Query, ReportOrder, Requested, Source, TokenCommand, TopOrder,
+    Unknown, default_file, is_switch,
 };
 use crate::webhook::Webhook;
 use clap::error::{ContextKind, ErrorKind};
@@ -104,6 +104,8 @@ enum Sub {
     Top(TopOrder),
     #[command(flatten)]
     Query(Query),
+    /// Serve an assistant over the Model Context Protocol, on standard input and output
+    Mcp(McpOrder),
     /// Check SLURM, SSH, the probe and this machine, and say what to do
     Doctor(DoctorOrder),
     /// Print the effective settings and the source of each
@@ -153,6 +155,8 @@ pub enum Request {
         /// The settings, for where no relay runs.
         config: Box<Config>,
     },
+    /// Serve a client of the Model Context Protocol.
+    Mcp(McpOrder),
     /// Check what a relay needs.
     Doctor {
         /// What to check, and how to print it.
@@ -265,6 +269,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
             let config = Box::new(read_config()?.0);
             Request::Query { query, config }
         }
+        Some(Sub::Mcp(order)) => Request::Mcp(order),
         Some(Sub::Doctor(order)) => {
             let settings = read_config().map(|(config, effective)| (Box::new(config), effective));
             Request::Doctor { order, settings, default: Box::new(default_config()?) }

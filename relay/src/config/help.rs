@@ -12,7 +12,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("See GPUs and jobs", &["top", "list", "jobs", "ps", "gpu"]),
     ("Find and wait", &["available", "wait-free", "fit", "wait"]),
     ("After a job", &["report", "history", "me", "note", "record"]),
-    ("Share", &["link", "share", "token", "audit"]),
+    ("Share", &["link", "share", "token", "mcp", "audit"]),
     ("Set up and repair", &["doctor", "retry", "config"]),
     ("Learn", &["help", "completions", "man"]),
 ];

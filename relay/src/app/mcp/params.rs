@@ -1,0 +1,141 @@
+//! Parameters of the tools. Their documentation is what a client reads.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Of `jobs`.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobsParams {
+    /// Only jobs of this user (login name)
+    user: Option<String>,
+    /// Only jobs in this SLURM state, such as RUNNING or PENDING
+    state: Option<String>,
+    /// Only jobs of this partition
+    partition: Option<String>,
+    /// Only jobs on this node
+    node: Option<String>,
+    /// Fields to send, separated by commas; a dot leads into an object: uuid,node,readings.util_pct
+    fields: Option<String>,
+    /// At most so many rows
+    limit: Option<u32>,
+    /// Skip so many rows
+    offset: Option<u32>,
+}
+
+/// Of `nodes`.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodesParams {
+    /// Only nodes of this job (numeric id)
+    job: Option<u32>,
+    /// Only nodes with this connection, such as live or unreachable
+    connection: Option<String>,
+    /// Fields to send, separated by commas; a dot leads into an object: uuid,node,readings.util_pct
+    fields: Option<String>,
+    /// At most so many rows
+    limit: Option<u32>,
+    /// Skip so many rows
+    offset: Option<u32>,
+}
+
+/// Of `gpus`.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GpusParams {
+    /// Only GPUs of this job (numeric id)
+    job: Option<u32>,
+    /// Only GPUs of this node
+    node: Option<String>,
+    /// Only GPUs that no job has and no process uses
+    free: Option<bool>,
+    /// Fields to send, separated by commas; a dot leads into an object: uuid,node,readings.util_pct
+    fields: Option<String>,
+    /// At most so many rows
+    limit: Option<u32>,
+    /// Skip so many rows
+    offset: Option<u32>,
+}
+
+/// Of `processes`.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessesParams {
+    /// Only processes of this job (numeric id)
+    job: Option<u32>,
+    /// Only processes on this node
+    node: Option<String>,
+    /// Only processes on this GPU (UUID)
+    gpu: Option<String>,
+    /// Only processes of this user (login name)
+    user: Option<String>,
+    /// Fields to send, separated by commas; a dot leads into an object: uuid,node,readings.util_pct
+    fields: Option<String>,
+    /// At most so many rows
+    limit: Option<u32>,
+    /// Skip so many rows
+    offset: Option<u32>,
+}
+
+/// Of `history`.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HistoryParams {
+    /// GPUs of this job (numeric id)
+    job: Option<u32>,
+    /// GPUs and host of this node
+    node: Option<String>,
+    /// Metrics of GPUs, separated by commas, such as util_pct,power_w,temp_c; util_pct if absent
+    metric: Option<String>,
+    /// Metrics of hosts, separated by commas
+    host_metric: Option<String>,
+    /// Start: RFC 3339, or an age such as 90m; an hour before the end if absent
+    from: Option<String>,
+    /// End, like the start; now if absent
+    to: Option<String>,
+    /// Length of a step, such as 60s
+    step: Option<String>,
+}
+
+/// Of tools about one job.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobParams {
+    /// Numeric id of the job
+    pub job: u32,
+}
+
+/// Of `usage`.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UsageParams {
+    /// Number of days, 1 to 366; 30 if absent
+    days: Option<u32>,
+}
+
+/// Of `notes`.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NotesParams {
+    /// Only notes of this job (numeric id)
+    job: Option<u32>,
+}
+
+/// Of `add_note`.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddNoteParams {
+    /// What it says, at most 240 bytes
+    text: String,
+    /// The job that it is of (numeric id); the whole cluster if absent
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<u32>,
+}
+
+/// Of `retry`.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RetryParams {
+    /// Only this node; all nodes that wait and SLURM if absent
+    pub node: Option<String>,
+}

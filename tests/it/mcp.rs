@@ -1,0 +1,153 @@
+//! `relay mcp` as a client of the Model Context Protocol uses it, next to a running relay.
+
+use anyhow::{Context, Result, ensure};
+use nodeglass_tests::TIMEOUT;
+use nodeglass_tests::relay::TestRelay;
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+/// A session over standard input and output.
+struct Session {
+    server: Child,
+    input: Option<ChildStdin>,
+    answers: Receiver<Value>,
+    last_id: u64,
+}
+
+impl Session {
+    fn start(relay: &TestRelay, args: &[&str]) -> Result<Self> {
+        let mut server = TestRelay::command(relay.home())?
+            .arg("mcp")
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let output = BufReader::new(server.stdout.take().context("its output")?);
+        let (sender, answers) = channel();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                // Whatever is not of the protocol is an answer to nothing.
+                let answer = serde_json::from_str(&line).unwrap_or_else(|_| json!({ "stray": line }));
+                if sender.send(answer).is_err() {
+                    return;
+                }
+            }
+        });
+        let input = server.stdin.take();
+        let mut session = Self { server, input, answers, last_id: 0 };
+        let client = json!({ "name": "test", "version": "1" });
+        let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+        let answer = session.request("initialize", params)?;
+        ensure!(answer["result"]["serverInfo"]["name"] == "nodeglass", "{answer}");
+        session.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
+        Ok(session)
+    }
+
+    fn send(&mut self, message: &Value) -> Result<()> {
+        let input = self.input.as_mut().context("the session is open")?;
+        Ok(writeln!(input, "{message}")?)
+    }
+
+    fn request(&mut self, method: &str, params: Value) -> Result<Value> {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))?;
+        let answer = self.answers.recv_timeout(TIMEOUT).with_context(|| format!("no answer to {method}"))?;
+        ensure!(answer["id"] == id, "not the answer to {method}: {answer}");
+        Ok(answer)
+    }
+
+    /// Calls a tool; returns its text, and whether it is an error.
+    fn call(&mut self, name: &str, arguments: Value) -> Result<(String, bool)> {
+        let answer = self.request("tools/call", json!({ "name": name, "arguments": arguments }))?;
+        let result = &answer["result"];
+        let text = result["content"][0]["text"].as_str().with_context(|| answer.to_string())?;
+        Ok((text.to_owned(), result["isError"] == json!(true)))
+    }
+
+    fn tools(&mut self) -> Result<Vec<String>> {
+        let answer = self.request("tools/list", json!({}))?;
+        let tools = answer["result"]["tools"].as_array().context("tools")?;
+        Ok(tools.iter().filter_map(|tool| Some(tool["name"].as_str()?.to_owned())).collect())
+    }
+
+    /// Closes its input; it ends by itself.
+    fn end(mut self) -> Result<()> {
+        drop(self.input.take());
+        let started = std::time::Instant::now();
+        while self.server.try_wait()?.is_none() {
+            ensure!(started.elapsed() < TIMEOUT, "it outlives its client");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+#[test]
+fn an_assistant_reads_everything_and_acts_only_if_allowed() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let mut session = Session::start(&relay, &[])?;
+    let tools = session.tools()?;
+    ensure!(tools.len() == 9 && !tools.contains(&"add_note".to_owned()), "{tools:?}");
+    let started = std::time::Instant::now();
+    let gpus = loop {
+        let fields = json!({ "job": 48213, "fields": "uuid,readings.util_pct", "limit": 64 });
+        let (text, is_error) = session.call("gpus", fields)?;
+        let gpus: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
+        let has_all = gpus["gpus"].as_array().is_some_and(|gpus| gpus.len() == 64);
+        if !is_error && has_all && gpus["gpus"][63]["readings"]["util_pct"].is_number() {
+            break gpus;
+        }
+        ensure!(started.elapsed() < TIMEOUT, "{gpus}");
+    };
+    for (name, arguments, expected) in [
+        ("jobs", json!({ "state": "RUNNING", "fields": "id,name" }), "llama3-8b-pretrain"),
+        ("nodes", json!({ "job": 48213, "fields": "name" }), "gpu-h08"),
+        ("processes", json!({ "job": 48310, "fields": "pid,rank" }), "rank"),
+        ("history", json!({ "job": 48310, "metric": "util_pct", "from": "5m" }), "mean"),
+        ("report", json!({ "job": 48213 }), "gpu_hours"),
+        ("usage", json!({ "days": 7 }), "weeks"),
+        ("notes", json!({}), "["),
+        ("status", json!({}), "nodes"),
+    ] {
+        let (text, is_error) = session.call(name, arguments)?;
+        ensure!(!is_error && text.contains(expected), "{name}: {text}");
+    }
+    // What is wrong, and what to do about it, is an answer for the assistant.
+    let (text, is_error) = session.call("gpus", json!({}))?;
+    ensure!(is_error && text.contains("Choose fields"), "{}", &text[..200.min(text.len())]);
+    let (text, is_error) = session.call("report", json!({ "job": 99 }))?;
+    ensure!(is_error && text.contains("99"), "{text}");
+    let refused =
+        session.request("tools/call", json!({ "name": "add_note", "arguments": { "text": "x" } }))?;
+    ensure!(refused["error"].is_object(), "{refused}");
+    let uuid = gpus["gpus"][0]["uuid"].as_str().context("a UUID")?;
+    let read = session.request("resources/read", json!({ "uri": format!("nodeglass://gpus/{uuid}") }))?;
+    ensure!(read["result"]["contents"][0]["text"].as_str().is_some_and(|text| text.contains(uuid)), "{read}");
+    let read = session.request("resources/read", json!({ "uri": "nodeglass://tokens" }))?;
+    ensure!(read["error"].is_object(), "{read}");
+    session.end()?;
+
+    let mut session = Session::start(&relay, &["--allow-actions"])?;
+    ensure!(session.tools()?.contains(&"add_note".to_owned()));
+    let (text, is_error) = session.call("add_note", json!({ "text": "loss is NaN", "job": 48213 }))?;
+    ensure!(!is_error && text.contains("loss is NaN"), "{text}");
+    ensure!(relay.run(&["note", "--list"])?.contains("loss is NaN"));
+    let (text, is_error) = session.call("retry", json!({ "node": "../x" }))?;
+    ensure!(is_error, "{text}");
+    // The session outlives the relay.
+    drop(relay);
+    let (text, is_error) = session.call("status", json!({}))?;
+    ensure!(is_error && text.contains("no relay of yours is running"), "{text}");
+    session.end()
+}
