@@ -395,6 +395,8 @@ impl EventLoop {
             Request::Restoring => self.fleet.set_restoring(),
             Request::Restored { history } => {
                 self.fleet.restore_history(history.map(|history| *history), self.clock.now_ms());
+                // Half of what both histories held is free now.
+                drop(tokio::task::spawn_blocking(memory::trim));
             }
         }
     }
