@@ -5,6 +5,10 @@ use nodeglass_tests::browser::{Browser, Scheme};
 use nodeglass_tests::relay::TestRelay;
 use serde_json::json;
 
+/// Keys as WebDriver names them.
+const END: char = '\u{e010}';
+const LEFT: char = '\u{e012}';
+
 /// Two runs of one training that end after the relay's start, the second one with an idle GPU.
 const RUNS: &str = r#"
 cluster = "quiet"
@@ -118,11 +122,11 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
     browser.until("the sentence", &main_contains("102 took")).await?;
     browser.photograph("compare").await?;
     browser.until("the choice", "document.querySelectorAll('.curves__align option').length === 2").await?;
-    let drawn = "[...document.querySelectorAll('.curves path')].map((path) => path.getAttribute('d')).join()";
+    let drawn = "[...document.querySelectorAll('.curves path')].map((path) => path.getAttribute('d') + path.getAttribute('transform')).join()";
     let from_start = browser.eval(drawn).await?;
     browser.eval("(select => { select.value = 'epoch 1'; select.dispatchEvent(new Event('change')) })(document.querySelector('.curves__align select'))").await?;
     browser
-        .until("the note", "document.querySelector('.curves__time').innerText.includes('epoch 1')")
+        .until("the note", "document.querySelector('.curves__moments').innerText.includes('epoch 1')")
         .await?;
     browser
         .until(
@@ -133,6 +137,17 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
         )
         .await?;
     browser.photograph("compare-at-note").await?;
+    // The arrow keys read the graph, and do not leave the page.
+    let at = browser.eval("location.pathname").await?;
+    browser.eval("(document.querySelector('.curves').focus(), true)").await?;
+    browser.press(END).await?;
+    let readout = "document.querySelector('.curves__readout').innerText";
+    browser.until("what the end has", &format!("/^\\+\\d.* · 101: .* · 102: /.test({readout})")).await?;
+    browser.press(LEFT).await?;
+    browser
+        .until("the hairline", "document.querySelector('.curves__cursor').style.left.startsWith('98.')")
+        .await?;
+    ensure!(browser.eval("location.pathname").await? == at);
 
     browser.eval("(select => { select.value = ''; select.dispatchEvent(new Event('change')) })(document.querySelector('.curves__align select'))").await?;
 

@@ -45,6 +45,13 @@ pub struct FieldSummary {
 }
 
 impl Curves {
+    /// The mean of a field of [`FIELDS`] in the slot at `at_ms` after the start; `None` where nothing is known.
+    pub fn value_at(&self, field: usize, at_ms: u64) -> Option<f32> {
+        let since_first_ms = u64::try_from(at_ms.cast_signed().checked_sub(self.first_ms)?).ok()?;
+        let slot = usize::try_from(since_first_ms / self.slot_ms.max(1)).ok()?;
+        *self.lines.get(field)?.get(slot)?
+    }
+
     /// Loads the readings of a job's GPUs over `time`.
     pub async fn load(page: &Page, report: &Report, time: Part) -> Self {
         let wall_ahead_ms = page.fleet.wall_ahead_ms();
@@ -145,6 +152,17 @@ mod tests {
 
     fn measure(cell: Cell) -> Option<f32> {
         Some(cell.value()? as f32)
+    }
+
+    #[test]
+    fn the_value_at_a_time_is_that_of_its_slot() {
+        let lines = [vec![Some(10.0), None, Some(30.0)], Vec::new(), Vec::new(), Vec::new()];
+        let curves = Curves { lines, first_ms: 5_000, slot_ms: 10_000, ..Curves::default() };
+        let at = |ms| curves.value_at(0, ms);
+        assert_eq!([at(4_999), at(5_000), at(14_999)], [None, Some(10.0), Some(10.0)]);
+        assert_eq!([at(15_000), at(25_000), at(35_000), at(u64::MAX)], [None, Some(30.0), None, None]);
+        assert_eq!((curves.value_at(1, 5_000), curves.value_at(9, 5_000)), (None, None));
+        assert_eq!(Curves { first_ms: -5_000, ..curves }.value_at(0, 0), Some(10.0));
     }
 
     #[test]

@@ -2,18 +2,26 @@
 
 use super::curves::{Curves, FIELDS, format_value};
 use super::parts::{Parts, run};
-use crate::chart::{Frame, Range, line};
+use crate::chart::{Frame, Range, line, time_ticks, value_ticks};
 use crate::describe::report::{common_notes, note_at_s};
 use crate::domain::compared::{Compared, Part};
 use crate::domain::text;
+use crate::platform;
 use crate::state::page::Page;
 use leptos::prelude::*;
+use leptos::wasm_bindgen::JsCast as _;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::report::Report;
 use std::sync::Arc;
 
 /// Shortest time that is shown, in ms.
 const SHORTEST_MS: u64 = 60_000;
+/// Maximum number of labels of the time axis.
+const MOMENTS: usize = 8;
+/// How far an arrow key moves, as a share of the width.
+const KEY_STEP: f64 = 1.0 / 60.0;
+/// What stands in the place of the readings that are pointed at.
+const READOUT_HELP: &str = "Point at the graph to read it, or focus it and use ← →.";
 /// The box of the graph.
 const FRAME: Frame = Frame { width: 1_000.0, height: 200.0, pad: 2.0 };
 
@@ -113,6 +121,56 @@ pub fn Overlay(
         })
     };
     let origin = move || note.get().map_or_else(|| "start".to_owned(), |text| text.to_string());
+    // Where the pointer or the keyboard is, as a share of the width.
+    let cursor = RwSignal::new(None::<f64>);
+    let values = move || {
+        let (field, full) = (field.get(), full.get());
+        let tick = |tick: f32| {
+            let bottom = format!("{}%", tick / full * 100.0);
+            view! { <span class="curves__value" style:bottom=bottom>{format_value(field, tick)}</span> }
+        };
+        value_ticks(full).into_iter().map(tick).collect_view()
+    };
+    let times_of_axis = move || {
+        let span_s = span_ms.get() / 1_000;
+        let tick = |tick: u64| {
+            let left = format!("{}%", tick as f64 / span_s.max(1) as f64 * 100.0);
+            let label = if tick == 0 { origin() } else { format!("+{}", text::span(tick)) };
+            view! { <span class="curves__moment" class:is-first=tick == 0 style:left=left>{label}</span> }
+        };
+        time_ticks(span_s, MOMENTS).into_iter().map(tick).collect_view()
+    };
+    let readout = move || {
+        let Some(share) = cursor.get() else { return READOUT_HELP.to_owned() };
+        let at_ms = (share * span_ms.get() as f64) as u64;
+        let value = |(one, curves): (&Compared, &Curves)| {
+            let value = curves.value_at(field.get(), at_ms);
+            let value = value.map_or_else(|| "no data".to_owned(), |value| format_value(field.get(), value));
+            format!("{}: {value}", one.job)
+        };
+        let each =
+            compared.with(|all| curves.with(|curves| all.iter().zip(curves).map(value).collect::<Vec<_>>()));
+        format!("+{} · {}", text::duration(at_ms / 1_000), each.join(" · "))
+    };
+    let point = move |event: web_sys::PointerEvent| cursor.set(Some(share_of(&event)));
+    let press = move |event: web_sys::KeyboardEvent| {
+        let next = match (event.key().as_str(), cursor.get_untracked()) {
+            ("ArrowLeft", at) => Some(at.map_or(1.0, |at| (at - KEY_STEP).max(0.0))),
+            ("ArrowRight", at) => Some(at.map_or(0.0, |at| (at + KEY_STEP).min(1.0))),
+            ("Home", _) => Some(0.0),
+            ("End", _) => Some(1.0),
+            ("Escape", Some(_)) => None,
+            _ => return,
+        };
+        // The arrows would change the node, and Escape would leave the page.
+        event.prevent_default();
+        event.stop_propagation();
+        cursor.set(next);
+    };
+    let hairline = move || {
+        let left = format!("{}%", cursor.get()? * 100.0);
+        Some(view! { <i class="curves__cursor" style:left=left></i> })
+    };
     view! {
         <section class="card" aria-label="Readings over time">
             <div class="overlay-head">
@@ -120,14 +178,26 @@ pub fn Overlay(
                 {align}
                 <div role="group" aria-label="Metric" class="usage__days">{choices}</div>
             </div>
-            <div class="curves">
-                <span class="curves__top num">{move || format_value(field.get(), full.get())}</span>
+            <div class="curves num" role="group" tabindex="0" aria-label="Readings by the time since the start; arrow keys read them"
+                on:keydown=press on:blur=move |_| cursor.set(None)>
+                <div class="curves__values" aria-hidden="true">{values}</div>
+                <div class="curves__plot" on:pointermove=point on:pointerdown=point on:pointerleave=move |_| cursor.set(None)>
                 <svg viewBox=format!("0 0 {} {}", FRAME.width, FRAME.height) preserveAspectRatio="none" role="img" aria-label="The lines of the jobs; their figures are in the table below">{paths}</svg>
+                {hairline}
+                </div>
+                <div class="curves__moments" aria-hidden="true">{times_of_axis}</div>
             </div>
-            <p class="curves__time num"><span>{origin}</span> <span>{move || format!("+{}", text::span(span_ms.get() / 1_000))}</span></p>
+            <p class="curves__readout num" role="status">{readout}</p>
             <Parts compared reports times aligned curves/>
         </section>
     }
+}
+
+/// Where a pointer is over the graph, as a share of its width.
+fn share_of(event: &web_sys::PointerEvent) -> f64 {
+    let area = event.current_target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
+    let Some([left, _, width, _]) = area.map(|area| platform::bounding_rect(&area)) else { return 0.0 };
+    ((f64::from(event.client_x()) - left) / width.max(1.0)).clamp(0.0, 1.0)
 }
 
 /// Loads the readings of what is compared, and again when anything of it changes.
