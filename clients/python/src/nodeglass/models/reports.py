@@ -1,0 +1,496 @@
+"""What is kept of jobs: history, reports, usage and notes.
+
+Written by `tools/generate_models.py`; do not edit.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import List, Optional
+
+
+@dataclass(frozen=True)
+class Series:
+    """History of one metric of one GPU or host, a value per step; `null` where there was no sample."""
+
+    metric: str
+    """The metric, with its unit at its end: `util_pct`."""
+
+    node: str
+    """The node."""
+
+    gpu: Optional[str] = None
+    """UUID of the GPU; `null` for the host."""
+
+    max: List[Optional[int]] = field(default_factory=list)
+    """Highest values; of a bit mask, all bits that were set."""
+
+    mean: List[Optional[int]] = field(default_factory=list)
+    """Mean values; of a bit mask, all bits that were set."""
+
+    min: List[Optional[int]] = field(default_factory=list)
+    """Lowest values; of a bit mask, the bits that were always set."""
+
+
+@dataclass(frozen=True)
+class History:
+    """History of some metrics over a range of time. All series have the same steps."""
+
+    start: datetime
+    """Start of the first step."""
+
+    step_s: int
+    """Length of a step in s; it may be longer than requested, where only that is kept."""
+
+    steps: int
+    """Number of steps."""
+
+    kept_since: Optional[datetime] = None
+    """Start of the history that is kept, if there is any."""
+
+    series: List[Series] = field(default_factory=list)
+    """One series per metric and GPU or host that has a value in the range."""
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """What SLURM's accounting (`sacct`) states about an ended job."""
+
+    ended_s: int
+    """End, in s since 1970."""
+
+    exit_code: int
+    """Exit code of the batch script."""
+
+    state: str
+    """State, such as `COMPLETED` or `CANCELLED by 2001`."""
+
+    elapsed_s: Optional[int] = None
+    """Run time in s."""
+
+    max_rss_bytes: Optional[int] = None
+    """Most memory of one task in any step (`MaxRSS`), in bytes."""
+
+    reason: Optional[str] = None
+    """Last reason why the job waited, or why it failed."""
+
+    signal: Optional[int] = None
+    """Signal that ended it."""
+
+    step_exit_code: Optional[int] = None
+    """Highest exit code of the job's steps (`DerivedExitCode`)."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One piece of advice."""
+
+    text: str
+    """What was observed, a complete sentence with its numbers."""
+
+    sbatch: Optional[str] = None
+    """The line of the batch script that would have fitted, if one would."""
+
+
+@dataclass(frozen=True)
+class Throttled:
+    """How long clocks were throttled for one reason."""
+
+    reason: str
+    """The reason."""
+
+    seconds: float
+    """Sum over the GPUs, in s."""
+
+
+@dataclass(frozen=True)
+class GpuReport:
+    """One GPU of a job."""
+
+    fault_s: float
+    """Time in which it could not be read, in s."""
+
+    index: int
+    """Its index there."""
+
+    node: str
+    """Its node."""
+
+    observed_s: float
+    """Observed time in s."""
+
+    uuid: str
+    """Its UUID."""
+
+    xids: int
+    """Xid errors."""
+
+    ecc_corrected: Optional[int] = None
+    """Corrected ECC errors."""
+
+    ecc_uncorrected: Optional[int] = None
+    """Uncorrected ECC errors."""
+
+    energy_kwh: Optional[float] = None
+    """Energy in kWh."""
+
+    idle_s: Optional[float] = None
+    """Time at 5 % utilisation or less, in s."""
+
+    mem_peak_bytes: Optional[int] = None
+    """Most memory in use, in bytes."""
+
+    mem_total_bytes: Optional[int] = None
+    """Size of the memory, in bytes."""
+
+    model: Optional[str] = None
+    """Model."""
+
+    sm_clock_mhz: Optional[float] = None
+    """Mean SM clock, or core clock of another vendor, in MHz."""
+
+    throttled: List[Throttled] = field(default_factory=list)
+    """Throttling."""
+
+    util_distribution_pct: Optional[List[float]] = None
+    """Share of the time in each tenth of the scale of utilisation, in %."""
+
+    util_pct: Optional[float] = None
+    """Mean utilisation in %."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A note."""
+
+    at_ms: int
+    """When it applies, in ms since 1970 by the login node's clock."""
+
+    id: int
+    """Its id."""
+
+    source: str
+    """Where it was written."""
+
+    text: str
+    """What it says; never empty."""
+
+    job: Optional[int] = None
+    """The job that it concerns; `None` for the node or the whole cluster."""
+
+    node: Optional[str] = None
+    """The node that it concerns; `None` for all of the job's, or the whole cluster."""
+
+    rank: Optional[int] = None
+    """The rank of the parallel job that wrote it."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An amount of money."""
+
+    amount: float
+    """The amount."""
+
+    currency: str
+    """Its currency, or another unit of account, as configured."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over all GPUs and nodes of a job."""
+
+    energy_known_pct: float
+    """Share of the allocated GPU time in which power was known, in %."""
+
+    gpu_hours_allocated: float
+    """GPUs × run time, in h."""
+
+    gpu_hours_idle: float
+    """Observed time at 5 % utilisation or less, in h."""
+
+    gpu_hours_observed: float
+    """Part of it for which there are samples, in h."""
+
+    gpu_hours_used: float
+    """Integral of utilisation over the observed time, in h."""
+
+    gpus: int
+    """Number of GPUs by SLURM, else as observed."""
+
+    xids: int
+    """Xid errors."""
+
+    co2_kg: Optional[float] = None
+    """Emissions of the known energy in kg of CO₂, if the relay was given those of a kWh."""
+
+    cost: Optional[Cost] = None
+    """Price of the allocated GPU hours, if the relay was given one."""
+
+    cpus_allocated: Optional[int] = None
+    """CPUs allocated."""
+
+    cpus_peak: Optional[float] = None
+    """Sum of the highest numbers of CPUs used on each node."""
+
+    cpus_used: Optional[float] = None
+    """Mean number of CPUs used, on all nodes."""
+
+    ecc_corrected: Optional[int] = None
+    """Corrected ECC errors."""
+
+    ecc_uncorrected: Optional[int] = None
+    """Uncorrected ECC errors."""
+
+    energy_kwh: Optional[float] = None
+    """Energy of the GPUs while their power was known, in kWh."""
+
+    gpu_mem_peak_bytes: Optional[int] = None
+    """Most memory in use of one GPU, in bytes."""
+
+    gpu_mem_total_bytes: Optional[int] = None
+    """Memory of one GPU, in bytes."""
+
+    link_rx_bytes: Optional[float] = None
+    """Received over NVLink or the links of another vendor, in bytes."""
+
+    link_tx_bytes: Optional[float] = None
+    """Sent over the same, in bytes."""
+
+    mem_peak_bytes: Optional[int] = None
+    """Sum of the most memory used on each node, in bytes."""
+
+    mem_requested_bytes: Optional[int] = None
+    """Memory requested, in bytes."""
+
+    nodes_disk_read_bytes: Optional[float] = None
+    """Read from local disks by them, in bytes."""
+
+    nodes_disk_write_bytes: Optional[float] = None
+    """Written to local disks by them, in bytes."""
+
+    nodes_net_rx_bytes: Optional[float] = None
+    """Received from the network by all of the job's nodes as a whole, in bytes."""
+
+    nodes_net_tx_bytes: Optional[float] = None
+    """Sent to the network by them, in bytes."""
+
+    oom_kills: Optional[int] = None
+    """Processes killed at the memory limit."""
+
+    pcie_rx_bytes: Optional[float] = None
+    """Received over PCIe, in bytes."""
+
+    pcie_tx_bytes: Optional[float] = None
+    """Sent over PCIe, in bytes."""
+
+    sm_clock_mhz: Optional[float] = None
+    """Mean SM clock, or core clock of another vendor, in MHz."""
+
+    throttled: List[Throttled] = field(default_factory=list)
+    """Throttling of all GPUs."""
+
+    util_distribution_pct: Optional[List[float]] = None
+    """Share of the time in each tenth of the scale of utilisation, in %."""
+
+    util_pct: Optional[float] = None
+    """Mean utilisation in %."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a job did with what it was given. A value that was never known is absent, not zero."""
+
+    at_s: int
+    """What the report is of, in s since 1970."""
+
+    elapsed_s: int
+    """Run time in s."""
+
+    is_final: bool
+    """Whether the job has ended."""
+
+    job: int
+    """Numeric job id."""
+
+    label: str
+    """Job id as users write it."""
+
+    name: str
+    """Job name."""
+
+    node_count: int
+    """Number of nodes allocated."""
+
+    observed_pct: float
+    """Share of the run time, on all nodes, for which there are samples, in %."""
+
+    partition: str
+    """Partition."""
+
+    state: str
+    """SLURM's state, such as `RUNNING`, `COMPLETED` or `TIMEOUT`; empty if the job only left the list."""
+
+    totals: Totals
+    """Sums over all GPUs and nodes."""
+
+    user: str
+    """Owner."""
+
+    account: Optional[str] = None
+    """Account."""
+
+    accounting: Optional[Accounting] = None
+    """What SLURM's accounting states, if it exists and the job has ended."""
+
+    advice: List[Advice] = field(default_factory=list)
+    """What would have fitted the job better."""
+
+    application: Optional[str] = None
+    """Detected application."""
+
+    ended_s: Optional[int] = None
+    """End, in s since 1970."""
+
+    exit: Optional[str] = None
+    """Exit code and signal as SLURM writes them."""
+
+    gpus: List[GpuReport] = field(default_factory=list)
+    """Each GPU."""
+
+    limit_s: Optional[int] = None
+    """Time limit in s, if there is one."""
+
+    nodes: List[str] = field(default_factory=list)
+    """Nodes of which samples were taken."""
+
+    notes: List[Note] = field(default_factory=list)
+    """Notes of the job, by time, from its submission on."""
+
+    start_s: Optional[int] = None
+    """Start, in s since 1970."""
+
+
+@dataclass(frozen=True)
+class JobUsage:
+    """One job among many."""
+
+    elapsed_s: int
+    """Run time in s."""
+
+    gpu_hours_allocated: float
+    """See `Totals::gpu_hours_allocated`."""
+
+    gpu_hours_unused: float
+    """See `Report::gpu_hours_unused`."""
+
+    gpus: int
+    """Number of GPUs."""
+
+    is_final: bool
+    """Whether the job has ended."""
+
+    job: int
+    """Job id."""
+
+    label: str
+    """Job id as users write it."""
+
+    name: str
+    """Job name."""
+
+    observed_pct: float
+    """See `Report::observed_pct`."""
+
+    state: str
+    """See `Report::state`."""
+
+    start_s: Optional[int] = None
+    """Start, in s since 1970."""
+
+    util_pct: Optional[float] = None
+    """Mean utilisation in %."""
+
+
+@dataclass(frozen=True)
+class UsageSums:
+    """Sums over jobs."""
+
+    gpu_hours_allocated: float
+    """See `Totals::gpu_hours_allocated`."""
+
+    gpu_hours_idle: float
+    """See `Totals::gpu_hours_idle`."""
+
+    gpu_hours_unused: float
+    """See `Report::gpu_hours_unused`."""
+
+    gpu_hours_used: float
+    """See `Totals::gpu_hours_used`."""
+
+    jobs: int
+    """Number of jobs."""
+
+    co2_kg: Optional[float] = None
+    """See `Totals::co2_kg`."""
+
+    costs: List[Cost] = field(default_factory=list)
+    """See `Totals::cost`; one amount per currency."""
+
+    energy_kwh: Optional[float] = None
+    """See `Totals::energy_kwh`."""
+
+
+@dataclass(frozen=True)
+class ProjectUsage:
+    """The jobs of one project."""
+
+    project: str
+    """The account, else the job name without the numbers at its end."""
+
+    sums: UsageSums
+    """Sums over its jobs."""
+
+
+@dataclass(frozen=True)
+class WeekUsage:
+    """The jobs that started in one week."""
+
+    monday_s: int
+    """Its Monday, 0 h UTC, in s since 1970."""
+
+    sums: UsageSums
+    """Sums over its jobs."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What all jobs of the last days did with what they were given."""
+
+    days: int
+    """Number of days, up to now, in which the jobs started."""
+
+    total: UsageSums
+    """All of them."""
+
+    jobs: List[JobUsage] = field(default_factory=list)
+    """The newest jobs, newest first."""
+
+    projects: List[ProjectUsage] = field(default_factory=list)
+    """By project, most unused GPU hours first."""
+
+    wasteful: List[JobUsage] = field(default_factory=list)
+    """The jobs with the most unused GPU hours, worst first."""
+
+    weeks: List[WeekUsage] = field(default_factory=list)
+    """By week of their start, newest first."""
+
+
+@dataclass(frozen=True)
+class SavedNote:
+    """A note that was added or changed."""
+
+    is_stored: bool
+    """Whether it is on the relay's disk; otherwise it is lost with the relay unless that succeeds later."""
+
+    note: Note
+    """The note as it is now."""

@@ -1,0 +1,594 @@
+"""Jobs, nodes, GPUs and processes of one moment.
+
+Written by `tools/generate_models.py`; do not edit.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Dict, List, Optional
+
+from .readings import GpuReadings, HostReadings, JobReadings, ProcessReadings
+
+
+@dataclass(frozen=True)
+class Link:
+    """One NVLink."""
+
+    link: int
+    """Number on this GPU."""
+
+    errors: Optional[int] = None
+    """Errors since the driver was loaded."""
+
+    remote: Optional[str] = None
+    """Remote end."""
+
+    rx_mib_s: Optional[int] = None
+    """Data received, in MiB/s."""
+
+    tx_mib_s: Optional[int] = None
+    """Data sent, in MiB/s."""
+
+    up: Optional[bool] = None
+    """Whether it is up."""
+
+
+@dataclass(frozen=True)
+class PcieLink:
+    """Current PCIe link of a GPU."""
+
+    generation: Optional[int] = None
+    """Generation."""
+
+    replays: Optional[int] = None
+    """Replays since the driver was loaded."""
+
+    width: Optional[int] = None
+    """Width in lanes."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """Health of a GPU."""
+
+    pcie: PcieLink
+    """PCIe link."""
+
+    ecc_corrected: Optional[int] = None
+    """Lifetime corrected ECC errors."""
+
+    ecc_uncorrected: Optional[int] = None
+    """Lifetime uncorrected ECC errors."""
+
+    nvlinks: List[Link] = field(default_factory=list)
+    """NVLinks, by number."""
+
+    remap_failed: Optional[bool] = None
+    """Whether a row remapping failed."""
+
+    remap_pending: Optional[bool] = None
+    """Whether a row remapping is pending a reset."""
+
+    remapped_corrected: Optional[int] = None
+    """Rows remapped for corrected errors."""
+
+    remapped_uncorrected: Optional[int] = None
+    """Rows remapped for uncorrected errors."""
+
+    retired_corrected: Optional[int] = None
+    """Pages retired for corrected errors."""
+
+    retired_pending: Optional[bool] = None
+    """Whether page retirements are pending a reboot."""
+
+    retired_uncorrected: Optional[int] = None
+    """Pages retired for uncorrected errors."""
+
+
+@dataclass(frozen=True)
+class GpuJob:
+    """A job that a GPU belongs to."""
+
+    evidence: str
+    """Evidence: `gres_index`, `process`, `whole_node`, `device_cgroup` or `visible_devices`."""
+
+    job: int
+    """Numeric job id."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of the readings of a GPU."""
+
+    mem_clock_max_mhz: Optional[int] = None
+    """Maximum memory clock in MHz."""
+
+    pcie_gen_max: Optional[int] = None
+    """Maximum PCIe generation."""
+
+    pcie_width_max: Optional[int] = None
+    """Maximum PCIe link width in lanes."""
+
+    power_default_w: Optional[int] = None
+    """Default power limit in W."""
+
+    power_max_w: Optional[int] = None
+    """Maximum power limit in W."""
+
+    sm_clock_max_mhz: Optional[int] = None
+    """Maximum SM clock in MHz."""
+
+    temp_shutdown_c: Optional[int] = None
+    """Temperature at which it shuts down, in °C."""
+
+    temp_slowdown_c: Optional[int] = None
+    """Temperature at which it slows down, in °C."""
+
+
+@dataclass(frozen=True)
+class Mig:
+    """A MIG instance."""
+
+    compute_instance: Optional[int] = None
+    """Compute instance id."""
+
+    gpu_instance: Optional[int] = None
+    """GPU instance id."""
+
+    parent: Optional[str] = None
+    """UUID of its GPU."""
+
+    profile: Optional[str] = None
+    """Profile: `3g.40gb`."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU or MIG instance."""
+
+    connection: str
+    """State of the connection to the probe of its node."""
+
+    health: Health
+    """Health."""
+
+    index: int
+    """Index of its driver on the node."""
+
+    label: str
+    """Label on the node: `GPU 0`, `AMD 0`."""
+
+    limits: Limits
+    """Limits of its readings."""
+
+    node: str
+    """Its node."""
+
+    processes: int
+    """Number of processes on it."""
+
+    readings: GpuReadings
+    """Readings."""
+
+    unified_memory: bool
+    """Whether its memory is the host's."""
+
+    uuid: str
+    """UUID, its identity."""
+
+    vendor: str
+    """Vendor: `nvidia`, `amd`, `intel`, `tpu`, or `unknown`."""
+
+    absent: Dict[str, str] = field(default_factory=dict)
+    """Why readings have no value."""
+
+    architecture: Optional[str] = None
+    """Architecture: `Hopper`."""
+
+    compute_capability: Optional[str] = None
+    """CUDA compute capability: `9.0`."""
+
+    compute_mode: Optional[str] = None
+    """Compute mode."""
+
+    ecc_mode: Optional[bool] = None
+    """Whether ECC is enabled."""
+
+    fault: Optional[str] = None
+    """Why it cannot be read."""
+
+    jobs: List[GpuJob] = field(default_factory=list)
+    """Jobs that it belongs to."""
+
+    mig: Optional[Mig] = None
+    """The instance, if it is one."""
+
+    mig_mode: Optional[bool] = None
+    """Whether it is divided into MIG instances."""
+
+    minor: Optional[int] = None
+    """N of `/dev/nvidiaN`, which SLURM's GRES indices refer to."""
+
+    name: Optional[str] = None
+    """Model."""
+
+    numa_node: Optional[int] = None
+    """Nearest NUMA node."""
+
+    pci: Optional[str] = None
+    """PCI address: `00000000:07:00.0`."""
+
+    persistence_mode: Optional[bool] = None
+    """Whether the driver stays loaded without clients."""
+
+    sampled_at: Optional[datetime] = None
+    """Time of the newest sample."""
+
+    serial: Optional[str] = None
+    """Serial number."""
+
+    vbios: Optional[str] = None
+    """Version of the VBIOS."""
+
+
+@dataclass(frozen=True)
+class ArrayTask:
+    """The array that a job is a task of."""
+
+    job: int
+    """Id of the array."""
+
+    task: Optional[int] = None
+    """Task id; `null` for the pending rest."""
+
+
+@dataclass(frozen=True)
+class HetComponent:
+    """The heterogeneous job that a job is a component of."""
+
+    job: int
+    """Id of the leader."""
+
+    offset: int
+    """Offset of the component."""
+
+
+@dataclass(frozen=True)
+class JobTotals:
+    """Sums over the GPUs of a job that can be read; `null` where no GPU has the reading."""
+
+    gpus: int
+    """Number of its GPUs that are read."""
+
+    mem_total_bytes: Optional[int] = None
+    """Device memory in bytes."""
+
+    mem_used_bytes: Optional[int] = None
+    """Device memory in use, in bytes."""
+
+    power_w: Optional[int] = None
+    """Power draw in W."""
+
+    temp_c: Optional[int] = None
+    """Highest temperature in °C."""
+
+    util_pct: Optional[float] = None
+    """Mean utilisation in %."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A SLURM job, array task or heterogeneous component, as last reported by SLURM."""
+
+    id: int
+    """Numeric job id (`squeue %A`)."""
+
+    is_active: bool
+    """Whether it holds nodes at present."""
+
+    label: str
+    """Job id as users write it: `17`, `3_0`, `4+1`."""
+
+    name: str
+    """Job name."""
+
+    node_count: int
+    """Number of nodes allocated or requested."""
+
+    partition: str
+    """Partition, or the requested list while pending."""
+
+    restarts: int
+    """Number of restarts."""
+
+    state: str
+    """SLURM's state: `PENDING`, `RUNNING`, `COMPLETED`, …; `ENDED` if the job only left the list."""
+
+    totals: JobTotals
+    """Sums over its GPUs."""
+
+    user: str
+    """Login name of the owner."""
+
+    account: Optional[str] = None
+    """Account."""
+
+    array: Optional[ArrayTask] = None
+    """The array that it is a task of."""
+
+    command: Optional[str] = None
+    """Batch script or command."""
+
+    cpus: Optional[int] = None
+    """Number of CPUs allocated or requested."""
+
+    dependency: Optional[str] = None
+    """Dependencies as SLURM writes them."""
+
+    ended_at: Optional[datetime] = None
+    """End time."""
+
+    exit_code: Optional[str] = None
+    """Exit code and signal as SLURM writes them: `1:0`, `0:9`."""
+
+    gpu_count: Optional[int] = None
+    """Number of GPUs allocated or requested."""
+
+    gpus: List[str] = field(default_factory=list)
+    """UUIDs of the GPUs that belong to it, as far as they are known."""
+
+    het: Optional[HetComponent] = None
+    """The heterogeneous job that it is a component of."""
+
+    mem_bytes: Optional[int] = None
+    """Memory allocated or requested, in bytes."""
+
+    nodes: List[str] = field(default_factory=list)
+    """Its nodes, in SLURM's order; empty while pending."""
+
+    qos: Optional[str] = None
+    """Quality of service."""
+
+    reason: Optional[str] = None
+    """SLURM's reason code while pending or after a failure."""
+
+    reason_text: Optional[str] = None
+    """What the reason means, and what to do."""
+
+    started_at: Optional[datetime] = None
+    """Start time; while pending, the start that SLURM expects."""
+
+    stderr: Optional[str] = None
+    """Path of the standard error."""
+
+    stdout: Optional[str] = None
+    """Path of the standard output."""
+
+    submitted_at: Optional[datetime] = None
+    """Submit time."""
+
+    time_limit_s: Optional[int] = None
+    """Time limit in s; `null` if there is none or SLURM does not report it."""
+
+    workdir: Optional[str] = None
+    """Working directory."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The driver of a vendor on a node."""
+
+    vendor: str
+    """Vendor: `nvidia`, `amd`, `intel`, `tpu`, or `unknown`."""
+
+    library: Optional[str] = None
+    """Version of the library that readings come from."""
+
+    platform: Optional[str] = None
+    """Newest version of CUDA, ROCm, Level Zero or libtpu that it supports."""
+
+    reason: Optional[str] = None
+    """Why it is not available, or sees only some accelerators."""
+
+    version: Optional[str] = None
+    """Version of the kernel driver."""
+
+
+@dataclass(frozen=True)
+class NodeEvent:
+    """An event of a GPU."""
+
+    at: datetime
+    """When."""
+
+    text: str
+    """What happened."""
+
+    gpu: Optional[str] = None
+    """UUID of the GPU."""
+
+    xid: Optional[int] = None
+    """Number of the Xid error, if it is one."""
+
+
+@dataclass(frozen=True)
+class NodeJob:
+    """What a job uses of a node."""
+
+    job: int
+    """Numeric job id."""
+
+    readings: JobReadings
+    """Readings of the job's cgroup on the node."""
+
+    absent: Dict[str, str] = field(default_factory=dict)
+    """Why readings have no value."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a job, or a listed machine."""
+
+    connection: str
+    """State of the connection to its probe."""
+
+    interval_ms: int
+    """Sampling interval in ms."""
+
+    name: str
+    """Name in SLURM or in the list of machines."""
+
+    readings: HostReadings
+    """Readings of the host."""
+
+    absent: Dict[str, str] = field(default_factory=dict)
+    """Why readings of the host have no value."""
+
+    advice: Optional[str] = None
+    """What to do about it."""
+
+    cpu_model: Optional[str] = None
+    """Model of its CPUs."""
+
+    cpus: Optional[int] = None
+    """Number of CPUs."""
+
+    driver_stuck_ms: Optional[int] = None
+    """How long the driver has not answered, in ms."""
+
+    drivers: List[Driver] = field(default_factory=list)
+    """Drivers of its accelerators."""
+
+    events: List[NodeEvent] = field(default_factory=list)
+    """Events of its GPUs, oldest first."""
+
+    gpus: List[str] = field(default_factory=list)
+    """UUIDs of its GPUs and MIG instances."""
+
+    group: Optional[str] = None
+    """Group in the list of machines."""
+
+    hostname: Optional[str] = None
+    """Host name (`uname -n`)."""
+
+    jobs: List[NodeJob] = field(default_factory=list)
+    """Running jobs on it, with what they use of its CPUs and memory."""
+
+    kernel: Optional[str] = None
+    """Kernel release."""
+
+    no_gpu: Optional[str] = None
+    """Why there are no GPUs."""
+
+    reason: Optional[str] = None
+    """Why there is no connection."""
+
+    remarks: List[str] = field(default_factory=list)
+    """Remarks that are not faults."""
+
+    retry_at: Optional[datetime] = None
+    """Time of the next attempt to connect."""
+
+    sampled_at: Optional[datetime] = None
+    """Time of the newest sample."""
+
+
+@dataclass(frozen=True)
+class ContainerInfo:
+    """Container of a process."""
+
+    runtime: str
+    """Runtime: `apptainer`, `enroot`, `docker`, `podman`, `kubernetes`, or `other`."""
+
+    name: Optional[str] = None
+    """Image name or short id."""
+
+
+@dataclass(frozen=True)
+class ProcessRank:
+    """Rank of a task in a parallel program."""
+
+    global_: int
+    """Rank among all."""
+
+    local: Optional[int] = None
+    """Rank on its node."""
+
+    world: Optional[int] = None
+    """Number of ranks."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process on one GPU. A process on several GPUs has an entry for each."""
+
+    gpu: str
+    """UUID of the GPU or MIG instance."""
+
+    node: str
+    """Its node."""
+
+    pid: int
+    """Process id on the node."""
+
+    readings: ProcessReadings
+    """Readings."""
+
+    absent: Dict[str, str] = field(default_factory=dict)
+    """Why readings have no value."""
+
+    args: Optional[str] = None
+    """Command line with secrets masked; `null` if it is hidden."""
+
+    command: Optional[str] = None
+    """Name (`/proc/PID/comm`)."""
+
+    container: Optional[ContainerInfo] = None
+    """The container that it runs in."""
+
+    contexts: List[str] = field(default_factory=list)
+    """Contexts that it has on the GPU."""
+
+    cwd: Optional[str] = None
+    """Working directory; `null` if it is hidden."""
+
+    gpu_index: Optional[int] = None
+    """Index of the GPU on its node."""
+
+    job: Optional[int] = None
+    """SLURM job."""
+
+    parent: Optional[int] = None
+    """Process id of its parent."""
+
+    rank: Optional[ProcessRank] = None
+    """Rank in a parallel program."""
+
+    started_at: Optional[datetime] = None
+    """Start time."""
+
+    state: Optional[str] = None
+    """State of the process."""
+
+    step: Optional[str] = None
+    """Step of the job."""
+
+    user: Optional[str] = None
+    """Login name, or the uid in digits."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything that a viewer may see at one moment."""
+
+    gpus: List[Gpu] = field(default_factory=list)
+    """GPUs and MIG instances of these nodes."""
+
+    jobs: List[Job] = field(default_factory=list)
+    """Jobs, running ones first."""
+
+    nodes: List[Node] = field(default_factory=list)
+    """Nodes of running jobs, and listed machines, by name."""
+
+    processes: List[Process] = field(default_factory=list)
+    """Processes on these GPUs: one entry per process and GPU."""
