@@ -21,7 +21,8 @@ def decode(cls: Type[T], data: Any) -> T:
     if not isinstance(data, dict):
         raise ProtocolError(f"expected a {cls.__name__}, not {type(data).__name__}: {OTHER_VERSION}")
     values: Dict[str, Any] = {}
-    for name, (kind, is_required) in _fields(cls).items():
+    key_of_cache: Any = cls
+    for name, (kind, is_required) in _fields(key_of_cache).items():
         # A trailing underscore avoids a keyword of Python.
         key = name.rstrip("_")
         if key in data:
@@ -49,7 +50,7 @@ def timestamp(text: str) -> datetime:
 
 
 @functools.lru_cache(maxsize=None)
-def _fields(cls: Type[Any]) -> Dict[str, Tuple[Any, bool]]:
+def _fields(cls: Any) -> Dict[str, Tuple[Any, bool]]:
     hints = get_type_hints(cls)
     missing = dataclasses.MISSING
     return {
@@ -79,7 +80,7 @@ def _value(kind: Any, data: Any, where: str) -> Any:
         return data
     if kind is datetime:
         return timestamp(str(data))
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return decode(kind, data)
     accepted = (int, float) if kind is float else kind
     if not isinstance(data, accepted) or (kind is not bool and isinstance(data, bool)):

@@ -1,5 +1,6 @@
 """Which GPUs this process sees: its node, and the environment of CUDA and SLURM."""
 
+import os
 import socket
 from typing import List, Mapping, Optional
 
@@ -13,7 +14,7 @@ def node_of(client: Client, node: Optional[str], environment: Optional[Mapping[s
     if node is not None:
         return node
     names = [one.name for one in client.nodes()]
-    local = _local_names(environment or {})
+    local = _local_names(os.environ if environment is None else environment)
     found = [name for name in names if name in local or name.partition(".")[0] in local]
     if len(found) == 1:
         return found[0]
@@ -80,17 +81,15 @@ def _by_index(gpus: List[models.Gpu], indices: List[int], allocated: Optional[Li
         by_index = {gpu.index: gpu for gpu in whole}
         return _until_unknown([by_index.get(index) for index in indices])
     by_minor = {gpu.minor if gpu.minor is not None else gpu.index: gpu for gpu in whole}
-    confined = [allocated[index] if index < len(allocated) else -1 for index in indices]
-    if -1 not in confined and confined != indices and set(indices) <= set(allocated):
-        if set(indices) != set(allocated):
-            raise NodeglassError(
-                "CUDA_VISIBLE_DEVICES may count the GPUs of the node or those of the job; state their UUIDs in it, "
-                "or choose devices by Device(uuid=…)"
-            )
-        confined = indices
-    elif -1 in confined:
-        confined = indices
-    return _until_unknown([by_minor.get(minor) for minor in confined])
+    confined = [allocated[index] if index < len(allocated) else None for index in indices]
+    if None in confined:
+        confined = list(indices)
+    elif confined != indices and set(indices) <= set(allocated):
+        raise NodeglassError(
+            "CUDA_VISIBLE_DEVICES may count the GPUs of the node or those of the job; state their UUIDs in it, "
+            "or choose devices by Device(uuid=…)"
+        )
+    return _until_unknown([by_minor.get(minor) for minor in confined if minor is not None])
 
 
 def _until_unknown(found: List[Optional[models.Gpu]]) -> List[models.Gpu]:

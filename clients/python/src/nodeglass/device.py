@@ -8,14 +8,13 @@ said here.
 import os
 import time
 from contextlib import contextmanager
-
-from typing import Any, ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, TypeVar, Union
+from typing import Any, ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from . import _visible, models
 from ._default import default_client
 from .client import Client
 from .errors import NodeglassError, NotFoundError
-from .na import NA, NaType
+from .na import NA, NaType, known
 from .process import GpuProcess
 from .snapshots import DeviceSnapshot, GpuProcessSnapshot
 from .units import bytes2human
@@ -26,7 +25,6 @@ REFRESH_S = 1.0
 MaybeInt = Union[int, NaType]
 MaybeFloat = Union[float, NaType]
 MaybeStr = Union[str, NaType]
-T = TypeVar("T")
 
 
 class MemoryInfo(NamedTuple):
@@ -121,7 +119,7 @@ class Device:
         return device
 
     def __repr__(self) -> str:
-        total = bytes2human(_known(self._gpu.readings.mem_total_bytes))
+        total = bytes2human(known(self._gpu.readings.mem_total_bytes))
         name = self._gpu.name or NA
         return f'Device(index={self.index}, node="{self.node}", name="{name}", total_memory={total})'
 
@@ -208,7 +206,7 @@ class Device:
 
     def name(self) -> MaybeStr:
         """Model."""
-        return _known(self._gpu.name)
+        return known(self._gpu.name)
 
     def uuid(self) -> str:
         """UUID."""
@@ -216,11 +214,11 @@ class Device:
 
     def bus_id(self) -> MaybeStr:
         """PCI address."""
-        return _known(self._gpu.pci)
+        return known(self._gpu.pci)
 
     def serial(self) -> MaybeStr:
         """Serial number."""
-        return _known(self._gpu.serial)
+        return known(self._gpu.serial)
 
     def jobs(self) -> List[int]:
         """Ids of the SLURM jobs that it belongs to."""
@@ -261,7 +259,7 @@ class Device:
         return max(total - used - (readings.mem_reserved_bytes or 0), 0)
 
     def memory_total_human(self) -> MaybeStr:
-        """Device memory, such as `24576MiB`."""
+        """Device memory, such as `24.00GiB`."""
         return bytes2human(self.memory_total())
 
     def memory_used_human(self) -> MaybeStr:
@@ -280,7 +278,7 @@ class Device:
         return round(100.0 * readings.mem_used_bytes / readings.mem_total_bytes, 1)
 
     def memory_usage(self) -> str:
-        """Memory in use and memory, such as `7885MiB / 24576MiB`."""
+        """Memory in use and memory, such as `7885MiB / 24.00GiB`."""
         return f"{self.memory_used_human()} / {self.memory_total_human()}"
 
     # Utilisation
@@ -333,11 +331,11 @@ class Device:
 
     def max_sm_clock(self) -> MaybeInt:
         """Maximum clock of the SMs in MHz."""
-        return _known(self._gpu.limits.sm_clock_max_mhz)
+        return known(self._gpu.limits.sm_clock_max_mhz)
 
     def max_memory_clock(self) -> MaybeInt:
         """Maximum memory clock in MHz."""
-        return _known(self._gpu.limits.mem_clock_max_mhz)
+        return known(self._gpu.limits.mem_clock_max_mhz)
 
     def fan_speed(self) -> MaybeInt:
         """Fan speed in % of its maximum."""
@@ -471,7 +469,7 @@ class Device:
 
     def _reading(self, metric: str) -> MaybeInt:
         value: Optional[int] = getattr(self._current().readings, metric)
-        return _known(value)
+        return known(value)
 
 
 def take_snapshots(
@@ -491,9 +489,6 @@ class SnapshotResult(NamedTuple):
     devices: List[DeviceSnapshot]
     gpu_processes: List[GpuProcessSnapshot]
 
-
-def _known(value: Optional[T]) -> Any:
-    return NA if value is None else value
 
 
 def _times(value: MaybeInt, factor: int) -> MaybeInt:

@@ -1,9 +1,9 @@
 """`NA`, the value of a reading that is not known: text is `'N/A'`, numbers are NaN, and it is never zero."""
 
 import math
-from typing import Any, ClassVar, Optional, Union
+from typing import Any, ClassVar, Optional, TypeVar, Union
 
-Number = Union[int, float]
+T = TypeVar("T")
 
 
 class NaType(str):
@@ -72,3 +72,8 @@ class NaType(str):
 
 NA = NaType()
 """The reading is not known: it is unsupported, failed, or was not taken yet."""
+
+
+def known(value: Optional[T]) -> Union[T, NaType]:
+    """The value, or `NA` instead of `None`."""
+    return NA if value is None else value

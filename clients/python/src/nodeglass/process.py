@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
 
 from . import models
-from .na import NA, NaType
+from .na import NA, NaType, known
 from .snapshots import GpuProcessSnapshot
 from .units import bytes2human, timedelta2human
 
@@ -43,15 +43,15 @@ class HostProcess:
 
     def ppid(self) -> Union[int, NaType]:
         """Process id of its parent."""
-        return _known(self._process.parent)
+        return known(self._process.parent)
 
     def username(self) -> Union[str, NaType]:
         """Login name."""
-        return _known(self._process.user)
+        return known(self._process.user)
 
     def name(self) -> Union[str, NaType]:
         """Name, without path and arguments."""
-        return _known(self._process.command)
+        return known(self._process.command)
 
     def cmdline(self) -> List[str]:
         """Command line in parts, with secrets masked; empty if it is hidden."""
@@ -63,11 +63,11 @@ class HostProcess:
 
     def command(self) -> Union[str, NaType]:
         """Command line with secrets masked."""
-        return _known(self._process.args)
+        return known(self._process.args)
 
     def cwd(self) -> Union[str, NaType]:
         """Working directory."""
-        return _known(self._process.cwd)
+        return known(self._process.cwd)
 
     def status(self) -> Union[str, NaType]:
         """psutil's name of the state; `running` includes sleeping."""
@@ -94,15 +94,15 @@ class HostProcess:
 
     def cpu_percent(self) -> Union[int, NaType]:
         """CPU use in % of one core."""
-        return _known(self._process.readings.cpu_pct)
+        return known(self._process.readings.cpu_pct)
 
     def num_threads(self) -> Union[int, NaType]:
         """Number of threads."""
-        return _known(self._process.readings.threads)
+        return known(self._process.readings.threads)
 
     def rss_memory(self) -> Union[int, NaType]:
         """Resident memory in bytes."""
-        return _known(self._process.readings.rss_bytes)
+        return known(self._process.readings.rss_bytes)
 
     def job(self) -> Optional[int]:
         """Id of its SLURM job."""
@@ -155,7 +155,7 @@ class GpuProcess(HostProcess):
 
     def gpu_memory(self) -> Union[int, NaType]:
         """Device memory that it uses, in bytes."""
-        return _known(self._process.readings.gpu_mem_bytes)
+        return known(self._process.readings.gpu_mem_bytes)
 
     def gpu_memory_human(self) -> Union[str, NaType]:
         """Device memory that it uses, such as `7885MiB`."""
@@ -170,19 +170,19 @@ class GpuProcess(HostProcess):
 
     def gpu_sm_utilization(self) -> Union[int, NaType]:
         """Utilisation of the SMs by it, in %."""
-        return _known(self._process.readings.sm_pct)
+        return known(self._process.readings.sm_pct)
 
     def gpu_memory_utilization(self) -> Union[int, NaType]:
         """Utilisation of the memory bandwidth by it, in %."""
-        return _known(self._process.readings.mem_bw_pct)
+        return known(self._process.readings.mem_bw_pct)
 
     def gpu_encoder_utilization(self) -> Union[int, NaType]:
         """Utilisation of the video encoder by it, in %."""
-        return _known(self._process.readings.enc_pct)
+        return known(self._process.readings.enc_pct)
 
     def gpu_decoder_utilization(self) -> Union[int, NaType]:
         """Utilisation of the video decoder by it, in %."""
-        return _known(self._process.readings.dec_pct)
+        return known(self._process.readings.dec_pct)
 
     def host_memory(self) -> Union[int, NaType]:
         """Resident memory in bytes."""
@@ -206,7 +206,3 @@ SNAPSHOT_KEYS = (
     "gpu_memory_percent", "gpu_sm_utilization", "gpu_memory_utilization", "gpu_encoder_utilization",
     "gpu_decoder_utilization", "job", "step", "rank",
 )  # fmt: skip
-
-
-def _known(value: Optional[Any]) -> Any:
-    return NA if value is None else value
