@@ -155,6 +155,9 @@ class Transport:
         if len(answer) > MAX_BODY_BYTES:
             connection.close()
             raise ProtocolError("the response is too long; choose a job or a node")
+        if response.length:
+            # `read` with a limit does not notice that the connection was cut.
+            raise http.client.IncompleteRead(answer, response.length)
         headers = {name.lower(): value for name, value in response.headers.items()}
         if response.will_close:
             connection.close()
