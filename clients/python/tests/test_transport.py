@@ -50,7 +50,7 @@ class Stub:
 
 def send(handler: BaseHTTPRequestHandler, status: int, body: bytes, **headers: str) -> None:
     handler.send_response(status)
-    for name, value in {"Content-Length": str(len(body)), **headers}.items():
+    for name, value in {"Content_Length": str(len(body)), **headers}.items():
         handler.send_header(name.replace("_", "-"), value)
     handler.end_headers()
     handler.wfile.write(body)
