@@ -473,13 +473,16 @@ class Device:
 
 
 def take_snapshots(
-    devices: Union[Device, Iterable[Device], None] = None, *, client: Optional[Client] = None
+    devices: Union[Device, Iterable[Device], None] = None,
+    *,
+    gpu_processes: bool = True,
+    client: Optional[Client] = None,
 ) -> "SnapshotResult":
-    """Snapshots of devices and of their processes, as nvitop's function of this name."""
+    """Snapshots of devices, of all by default, and of their processes, as nvitop's function of this name."""
     if devices is None:
         devices = Device.all(client=client)
     chosen = [devices] if isinstance(devices, Device) else list(devices)
-    processes = [process for device in chosen for process in device.processes().values()]
+    processes = [process for device in chosen for process in device.processes().values()] if gpu_processes else []
     return SnapshotResult([one.as_snapshot() for one in chosen], [one.as_snapshot() for one in processes])
 
 

@@ -2,7 +2,7 @@
 
 import shlex
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Union
 
 from . import models
 from .na import NA, NaType, known
@@ -198,6 +198,11 @@ class GpuProcess(HostProcess):
         return GpuProcessSnapshot(
             self, None, pid=self.pid, node=self.node, device=self._device, type=self.type, **values
         )
+
+    @classmethod
+    def take_snapshots(cls, processes: Iterable["GpuProcess"], *, failsafe: bool = True) -> List[GpuProcessSnapshot]:
+        """Snapshots of processes. `failsafe` has no effect: what is not known is `NA`."""
+        return [process.as_snapshot() for process in processes]
 
 
 SNAPSHOT_KEYS = (
