@@ -371,6 +371,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match name.as_str() {
             ".git" | "target" | "dist" | "node_modules" | "shared" => {}
+            "__pycache__" | ".pytest_cache" | ".mypy_cache" => {}
             _ if path.is_dir() => found.extend(files(&path)),
             _ => found.push(path),
         }

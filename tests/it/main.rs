@@ -11,6 +11,7 @@ mod peers;
 mod plain_hosts;
 mod portable;
 mod programs;
+mod python;
 mod recording;
 mod relay;
 mod soak;

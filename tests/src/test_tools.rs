@@ -14,6 +14,11 @@ pub fn schemathesis() -> Option<PathBuf> {
     tool("NODEGLASS_SCHEMATHESIS", "schemathesis")
 }
 
+/// A Python with pytest, pandas, mypy and a build backend, or skips the test.
+pub fn python() -> Option<PathBuf> {
+    tool("NODEGLASS_PYTHON", "a Python with pytest")
+}
+
 /// The axe-core script, or skips the test.
 pub fn axe() -> Option<PathBuf> {
     tool("NODEGLASS_AXE", "axe-core")

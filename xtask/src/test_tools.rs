@@ -10,6 +10,8 @@ use std::path::PathBuf;
 const PEERS: Pinned = Pinned { name: "peers", shown_by: "bin/nvnodetop" };
 /// Checks the description of the HTTP API against a running relay.
 const SCHEMATHESIS: Pinned = Pinned { name: "schemathesis", shown_by: "bin/schemathesis" };
+/// Python with pytest, pandas, mypy and a build backend, for the client in `clients/python`.
+const PYTHON: Pinned = Pinned { name: "python", shown_by: "bin/pytest" };
 /// Deque's accessibility rules.
 const AXE: Pinned = Pinned { name: "axe-core", shown_by: "node_modules/axe-core/axe.min.js" };
 
@@ -25,6 +27,7 @@ pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>> {
         found.push(("NODEGLASS_DENY", deny::program(&home)?));
         found.push(("NODEGLASS_PEERS", PEERS.by_pip(&home)?.join("bin")));
         found.push(("NODEGLASS_SCHEMATHESIS", SCHEMATHESIS.by_pip(&home)?.join(SCHEMATHESIS.shown_by)));
+        found.push(("NODEGLASS_PYTHON", PYTHON.by_pip(&home)?.join("bin/python")));
         found.push(("NODEGLASS_PORTABLE_PROBES", dist::probes_for_tests()?));
     }
     if which("npm").is_some() {
