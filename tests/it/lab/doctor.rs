@@ -25,6 +25,27 @@ fn find(report: &Value, check: &str) -> Result<String> {
     Ok(format!("{}: {}; {}", of("level"), of("text"), of("advice")))
 }
 
+/// `relay fit` finds free GPUs and a start that SLURM confirms, and submits nothing.
+fn fits(site: &Site) -> Result<()> {
+    let fit = |gpus: &str| -> Result<(Option<i32>, Value)> {
+        let output = site.lab.exec("login", "alice", &["/opt/nodeglass/relay", "fit", gpus, "--json"])?;
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        Ok((output.status.code(), serde_json::from_slice(&output.stdout).context(printed)?))
+    };
+    let (code, places) = fit("2")?;
+    let first = &places[0];
+    ensure!(code == Some(0) && first["fits_now"] == true && first["gpus_per_node"] == 2, "{places:#}");
+    ensure!(first["sbatch"].as_str().is_some_and(|line| line.starts_with("sbatch --partition=")), "{first}");
+    let now_s = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
+    let starts_in_s = first["starts_at_s"].as_u64().context(first.to_string())?.abs_diff(now_s);
+    ensure!(starts_in_s < 120, "it starts in {starts_in_s} s: {first}");
+    let (code, places) = fit("1000")?;
+    ensure!(code == Some(3) && places.as_array().is_some_and(Vec::is_empty), "{places:#}");
+    let queue = site.lab.text("login", "alice", &["squeue", "-h", "-o", "%A"])?;
+    ensure!(queue.lines().count() == 1, "something was submitted: {queue}");
+    Ok(())
+}
+
 #[test]
 fn doctor_names_each_fault_and_its_remedy() -> Result<()> {
     let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };
@@ -45,6 +66,8 @@ fn doctor_names_each_fault_and_its_remedy() -> Result<()> {
         let found = find(&report, check)?;
         ensure!(found.starts_with(text), "{check}: {found}");
     }
+
+    fits(&site)?;
 
     // A noisy shell, a home that cannot be written, and a clock that is behind.
     alice(NODE, "echo 'echo Welcome to the node' > ~/.bashrc")?;
