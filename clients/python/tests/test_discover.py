@@ -108,6 +108,12 @@ def test_a_directory_that_others_can_access_is_skipped(tmp_path: Path, monkeypat
     alternative.rmdir()
     alternative.symlink_to(session / "nodeglass")
     assert runtime_dirs() == []
+    # Others could exchange it, unless the parent has the sticky bit.
+    ours.chmod(0o700)
+    temporary.chmod(0o777)
+    assert runtime_dirs() == []
+    temporary.chmod(0o1777)
+    assert runtime_dirs() == [ours]
 
 
 def test_a_separate_key_replaces_that_of_the_owner(tmp_path: Path) -> None:

@@ -140,8 +140,25 @@ def test_a_response_that_is_late_or_cut_off_is_an_error(stub: Stub) -> None:
         stub.client(timeout=0.3).notes()
 
 
-def test_a_response_without_end_is_an_error(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_of_unknown_length_is_read(stub: Stub) -> None:
+    stub.respond = lambda handler, number: send_chunks(handler, [b"[", b" " * 3_000_000, b"]"])
+    assert stub.client().notes() == []
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_response_that_is_too_long_is_an_error(
+    stub: Stub, monkeypatch: pytest.MonkeyPatch, is_chunked: bool
+) -> None:
     monkeypatch.setattr(_transport, "MAX_BODY_BYTES", 10)
-    stub.respond = lambda handler, number: send(handler, 200, b"[" + b" " * 20 + b"]")
+    respond = send_chunks if is_chunked else lambda handler, chunks: send(handler, 200, b"".join(chunks))
+    stub.respond = lambda handler, number: respond(handler, [b"[", b" " * 20, b"]"])
     with pytest.raises(ProtocolError, match="too long"):
         stub.client().notes()
+
+
+def send_chunks(handler: BaseHTTPRequestHandler, chunks: List[bytes]) -> None:
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    for chunk in [*chunks, b""]:
+        handler.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))

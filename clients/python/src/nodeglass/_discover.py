@@ -97,13 +97,14 @@ def runtime_dirs() -> List[Path]:
     candidates = []
     if session is not None and _is_private(session):
         candidates.append(session / "nodeglass")
-    name = f"nodeglass-{os.geteuid()}"
-    candidates.append(temporary / name)
-    try:
-        # Where another user has taken that name, the relay chose one with a random suffix.
-        candidates += sorted(one for one in temporary.iterdir() if one.name.startswith(f"{name}-"))
-    except OSError:
-        pass
+    if _is_safe_parent(temporary):
+        name = f"nodeglass-{os.geteuid()}"
+        candidates.append(temporary / name)
+        try:
+            # Where another user has taken that name, the relay chose one with a random suffix.
+            candidates += sorted(one for one in temporary.iterdir() if one.name.startswith(f"{name}-"))
+        except OSError:
+            pass
     return [folder for folder in candidates if _is_private(folder)]
 
 
@@ -120,6 +121,16 @@ def _is_private(folder: Path) -> bool:
     except OSError:
         return False
     return found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+def _is_safe_parent(folder: Path) -> bool:
+    """Whether only root and we can exchange a directory of ours in it."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return False
+    is_closed = not found.st_mode & 0o022 or bool(found.st_mode & stat.S_ISVTX)
+    return is_closed and found.st_uid in (0, os.geteuid())
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import socket
 import ssl
 import threading
 import time
-from typing import Callable, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 from urllib.parse import urlencode
 
 from ._decode import parse
@@ -23,6 +23,8 @@ from .errors import (
 
 MAX_BODY_BYTES = 256 << 20
 """A longer response is an error."""
+PIECE_BYTES = 1 << 20
+"""How much of a response of unknown length is read at once."""
 MAX_EVENT_LINE_BYTES = 64 << 20
 """A longer line of a stream of events is an error."""
 MAX_RETRY_AFTER_S = 30.0
@@ -99,7 +101,7 @@ class Transport:
             response = connection.getresponse()
             if response.status != 200:
                 headers = {name.lower(): value for name, value in response.headers.items()}
-                raise error(response.status, headers, response.read(MAX_BODY_BYTES))
+                raise error(response.status, headers, _read(response))
         except (OSError, http.client.HTTPException) as failed:
             connection.close()
             raise self._unavailable(failed) from failed
@@ -151,13 +153,11 @@ class Transport:
     ) -> Tuple[int, Dict[str, str], bytes]:
         connection.request(method, target, body, self._headers("application/json", body))
         response = connection.getresponse()
-        answer = response.read(MAX_BODY_BYTES + 1)
-        if len(answer) > MAX_BODY_BYTES:
+        try:
+            answer = _read(response)
+        except ProtocolError:
             connection.close()
-            raise ProtocolError("the response is too long; choose a job or a node")
-        if response.length:
-            # `read` with a limit does not notice that the connection was cut.
-            raise http.client.IncompleteRead(answer, response.length)
+            raise
         headers = {name.lower(): value for name, value in response.headers.items()}
         if response.will_close:
             connection.close()
@@ -216,6 +216,26 @@ class EventStream:
         except OSError:
             pass
         self._connection.close()
+
+
+def _read(response: http.client.HTTPResponse) -> bytes:
+    """The body of a response, which must not be too long."""
+    too_long = ProtocolError("the response is too long; choose a job or a node")
+    if response.length is not None:
+        if response.length > MAX_BODY_BYTES:
+            raise too_long
+        return response.read()
+    # In pieces: Python 3.9 allocates as much as `read` is permitted to return.
+    pieces: List[bytes] = []
+    length = 0
+    while True:
+        piece = response.read(PIECE_BYTES)
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+        length += len(piece)
+        if length > MAX_BODY_BYTES:
+            raise too_long
 
 
 def error(status: int, headers: Mapping[str, str], body: bytes) -> NodeglassError:

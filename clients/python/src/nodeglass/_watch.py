@@ -6,7 +6,8 @@ to positions in tables that a client would have to maintain, and follow the wire
 
 import threading
 import time
-from typing import TYPE_CHECKING, Iterator, Optional
+from contextlib import closing
+from typing import TYPE_CHECKING, Generator, Iterator, Optional
 
 from . import models
 from ._transport import EventStream
@@ -29,9 +30,10 @@ def watch(
     delay, lost_at = FIRST_RETRY_S, None
     while True:
         try:
-            for snapshot in _stream(client, job, node, interval):
-                delay, lost_at = FIRST_RETRY_S, None
-                yield snapshot
+            with closing(_stream(client, job, node, interval)) as snapshots:
+                for snapshot in snapshots:
+                    delay, lost_at = FIRST_RETRY_S, None
+                    yield snapshot
             lost: NodeglassError = RelayUnavailableError("the relay ended the stream of events")
         except (RelayUnavailableError, AuthenticationError) as error:
             # A restarted relay has another key, so a wrong one is final only if no other relay is found.
@@ -81,7 +83,9 @@ class _Changes:
             return not self._has_ended
 
 
-def _stream(client: "Client", job: Optional[int], node: Optional[str], interval: float) -> Iterator[models.Snapshot]:
+def _stream(
+    client: "Client", job: Optional[int], node: Optional[str], interval: float
+) -> Generator[models.Snapshot, None, None]:
     """The snapshots of one connection. It is opened before the first is read, so that no change is missed."""
     stream = client._transport.events("/api/v1/events", {"job": job, "node": node}, EVENTS_TIMEOUT_S)
     try:
