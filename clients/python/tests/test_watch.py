@@ -52,7 +52,7 @@ def test_a_killed_relay_ends_a_watch_with_an_error(own_demo: DemoRelay) -> None:
     with pytest.raises(RelayUnavailableError):
         for _ in watch:
             pass
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     with pytest.raises(RelayUnavailableError, match="cannot be reached"):
         client.jobs()
 
