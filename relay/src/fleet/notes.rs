@@ -298,7 +298,9 @@ impl Notes {
 fn is_of_run(at_ms: u64, job: &Job) -> Result<(), NoteError> {
     // Up to the year 9999, the last that can be written.
     let ms = |s: Option<i64>| s.and_then(|s| Some(u64::try_from(s).ok()?.min(253_402_300_799) * 1_000));
-    let (start_ms, ended_ms) = (ms(job.start), ms(job.ended));
+    // The start of a job that waits is only expected.
+    let start = job.start.filter(|_| job.is_active() || job.ended.is_some());
+    let (start_ms, ended_ms) = (ms(start), ms(job.ended));
     let is_early = start_ms.is_some_and(|start_ms| at_ms.saturating_add(MAX_OUTSIDE_MS) < start_ms);
     let is_late = ended_ms.is_some_and(|ended_ms| at_ms > ended_ms.saturating_add(MAX_OUTSIDE_MS));
     if !is_early && !is_late {
@@ -345,6 +347,7 @@ pub(super) fn refused(errors: &BTreeMap<String, usize>) -> Option<Text> {
 mod tests {
     use super::*;
     use crate::fleet::scene;
+    use nodeglass_protocol::job::JobState;
 
     const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -487,7 +490,10 @@ mod tests {
         let why = add(Some(17), 0, &jobs).unwrap_err();
         assert!(why.contains("job 17, which started at 2023-11-14T12:13:20Z and ended at"), "{why}");
         assert_eq!(add(None, 0, &jobs), Ok(()));
-        assert_eq!(add(Some(17), NOW_MS + 1, &[Job { ended: None, ..job }]), Ok(()), "it runs still");
+        assert_eq!(add(Some(17), NOW_MS + 1, &[Job { ended: None, ..job.clone() }]), Ok(()), "it runs still");
+        let tomorrow = start.map(|start| start + 86_400);
+        let waiting = Job { state: JobState::Pending, start: tomorrow, ended: None, ..job };
+        assert_eq!(add(Some(17), NOW_MS, &[waiting]), Ok(()), "its start is only expected");
     }
 
     #[test]
