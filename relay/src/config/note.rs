@@ -76,12 +76,13 @@ fn moment(raw: &str) -> Result<Moment, String> {
     let at = at_s.and_then(|seconds| seconds.checked_mul(1_000)).map(Moment::At);
     // A bare number could be either.
     let duration = || {
-        // `-10m` is the same to whom writes it.
+        // Some users write an age as `-10m`.
         duration(raw.strip_prefix('-').unwrap_or(raw)).filter(|_| raw.ends_with(['s', 'm', 'h', 'd']))
     };
     let ago = || duration().and_then(|ago| u64::try_from(ago.as_millis()).ok()).map(Moment::Ago);
-    at.or_else(ago)
-        .ok_or_else(|| format!("{raw:?} is not a time; use 30s, 10m or 2h for so long ago, or @SECONDS"))
+    at.or_else(ago).ok_or_else(|| {
+        format!("{raw:?} is not a time; use an age such as 30s, 10m or 2h, or @SECONDS since 1970")
+    })
 }
 
 #[cfg(test)]

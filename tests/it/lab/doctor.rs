@@ -1,4 +1,5 @@
-//! `relay doctor` finds nothing wrong with a healthy cluster, and names each fault with its remedy.
+//! What asks SLURM itself: `relay doctor` finds nothing wrong with a healthy cluster, and names each fault with its
+//! remedy; `relay fit` finds where a job would start.
 
 use super::adopting::NODE;
 use anyhow::{Context, Result, ensure};

@@ -17,9 +17,9 @@ pub struct JobsParams {
     node: Option<String>,
     /// Fields to send, separated by commas; a dot leads into an object: uuid,node,readings.util_pct
     fields: Option<String>,
-    /// At most so many rows
+    /// Maximum number of rows
     limit: Option<u32>,
-    /// Skip so many rows
+    /// Number of rows to skip
     offset: Option<u32>,
 }
 
@@ -33,9 +33,9 @@ pub struct NodesParams {
     connection: Option<String>,
     /// Fields to send, separated by commas; a dot leads into an object: uuid,node,readings.util_pct
     fields: Option<String>,
-    /// At most so many rows
+    /// Maximum number of rows
     limit: Option<u32>,
-    /// Skip so many rows
+    /// Number of rows to skip
     offset: Option<u32>,
 }
 
@@ -51,9 +51,9 @@ pub struct GpusParams {
     free: Option<bool>,
     /// Fields to send, separated by commas; a dot leads into an object: uuid,node,readings.util_pct
     fields: Option<String>,
-    /// At most so many rows
+    /// Maximum number of rows
     limit: Option<u32>,
-    /// Skip so many rows
+    /// Number of rows to skip
     offset: Option<u32>,
 }
 
@@ -71,9 +71,9 @@ pub struct ProcessesParams {
     user: Option<String>,
     /// Fields to send, separated by commas; a dot leads into an object: uuid,node,readings.util_pct
     fields: Option<String>,
-    /// At most so many rows
+    /// Maximum number of rows
     limit: Option<u32>,
-    /// Skip so many rows
+    /// Number of rows to skip
     offset: Option<u32>,
 }
 

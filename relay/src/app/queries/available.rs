@@ -31,7 +31,7 @@ pub fn answer(snapshot: &Snapshot, args: &AvailableArgs) -> anyhow::Result<Answe
     }
 }
 
-/// Waits until so many GPUs are free on one node.
+/// Waits until the requested number of GPUs is free on one node.
 ///
 /// # Errors
 /// The relay cannot be reached any more.
@@ -55,7 +55,7 @@ pub async fn wait(source: &Source, args: &WaitFreeArgs) -> anyhow::Result<Answer
     }
 }
 
-/// The first node with so many free GPUs, and so many of them.
+/// The first node with `count` free GPUs, and that many of them.
 fn first_with(free: ByNode<'_>, count: usize) -> ByNode<'_> {
     let found = free.into_iter().find(|(_, gpus)| gpus.len() >= count);
     found.into_iter().map(|(node, gpus)| (node, gpus.into_iter().take(count).collect())).collect()

@@ -1,4 +1,4 @@
-//! `relay fit`: where SLURM would start a job with so many GPUs, with the line for sbatch.
+//! `relay fit`: where SLURM would start a job with a given number of GPUs, with the line for sbatch.
 //!
 //! Free GPUs by node come from `scontrol show node`; when a job would really start, with its priority, reservations and
 //! limits, only SLURM knows: `sbatch --test-only` is asked, which submits nothing.
@@ -26,7 +26,7 @@ struct Placement {
     nodes: u32,
     /// GPUs of each.
     gpus_per_node: u32,
-    /// Whether so many are free at this moment.
+    /// Whether they are free at this moment.
     fits_now: bool,
     /// GPUs that are free in the partition.
     free: u32,
