@@ -120,8 +120,8 @@ impl Authenticator {
         let (scheme, shown) =
             authorization.and_then(|value| value.split_once(' ')).ok_or(AuthError::WrongKey)?;
         let shown = if scheme.eq_ignore_ascii_case("bearer") { shown.trim() } else { "" };
-        if let Some(name) = self.token(shown) {
-            return Ok(AccessGrant::Token(name));
+        if let Some(id) = self.token(shown) {
+            return Ok(AccessGrant::Token(id));
         }
         let credential = self.bearer_credential(shown);
         let Some((credential, client_key)) = credential else {
@@ -131,8 +131,8 @@ impl Authenticator {
         self.admit(credential, &client_key, origin, now_ms).map_err(AuthError::Forbidden)
     }
 
-    /// The name of the token that a presented secret opens, if any.
-    fn token(&self, shown: &str) -> Option<String> {
+    /// The id of the token that a presented secret opens, if any.
+    fn token(&self, shown: &str) -> Option<ShareId> {
         let ticket = shown.parse::<Ticket>().ok()?;
         if self.shares.state(&ticket.id).is_some() {
             return None;

@@ -5,13 +5,17 @@ use crate::state_dir::{StateDir, StateDirError};
 use nodeglass_protocol::handshake::{LEN, Verifier};
 use nodeglass_protocol::live::ticket::Ticket;
 use nodeglass_protocol::share::ShareId;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Maximum number of tokens of a user.
 pub const MAX_TOKENS: usize = 64;
@@ -19,6 +23,12 @@ pub const MAX_TOKENS: usize = 64;
 const MAX_NAME: usize = 64;
 /// Name of the file in the state directory.
 const FILE: &str = "tokens.json";
+/// Name of the file whose lock a change holds.
+const LOCK_FILE: &str = "tokens.lock";
+/// How long a change waits for those of other relays.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval of attempts to lock.
+const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// Longest lifetime, in days.
 pub const MAX_DAYS: u32 = 3_650;
 const DAY_MS: u64 = 86_400_000;
@@ -94,6 +104,9 @@ pub enum TokenError {
     /// The file cannot be read or written.
     #[error("tokens cannot be stored: {0}")]
     File(#[from] io::Error),
+    /// Other relays change it all the time, or one of them hangs.
+    #[error("another relay of yours is changing the tokens; try again")]
+    Busy,
     /// The file is not one of this version.
     #[error("the file of tokens is damaged ({0}); delete {FILE} in the state directory and create them anew")]
     Damaged(#[from] serde_json::Error),
@@ -121,8 +134,7 @@ impl Tokens {
         if days.is_some_and(|days| !(1..=MAX_DAYS).contains(&days)) {
             return Err(TokenError::Lifetime);
         }
-        let mut state = self.state();
-        self.read(&mut state)?;
+        let (_lock, mut state) = self.lock()?;
         state.tokens.retain(|_, token| !token.has_expired(now_ms));
         if state.tokens.contains_key(name) {
             return Err(TokenError::Exists(name.to_owned()));
@@ -166,8 +178,7 @@ impl Tokens {
     /// # Errors
     /// [`TokenError::Unknown`]; or it is revoked for this relay only, as the file cannot be written.
     pub fn revoke(&self, name: &str) -> Result<(), TokenError> {
-        let mut state = self.state();
-        self.read(&mut state)?;
+        let (_lock, mut state) = self.lock()?;
         if state.tokens.remove(name).is_none() {
             return Err(TokenError::Unknown(name.to_owned()));
         }
@@ -175,8 +186,8 @@ impl Tokens {
         self.write(&mut state)
     }
 
-    /// The name of the token that a ticket opens, if any. Constant time in the key.
-    pub fn open(&self, ticket: &Ticket, now_ms: u64) -> Option<String> {
+    /// The id of the token that a ticket opens, if any. Constant time in the key.
+    pub fn open(&self, ticket: &Ticket, now_ms: u64) -> Option<ShareId> {
         let mut state = self.state();
         if let Err(error) = self.read(&mut state) {
             tracing::warn!(%error, "tokens are not accepted");
@@ -187,15 +198,26 @@ impl Tokens {
         let (name, token) = found?;
         let is_opened = token.verifier().is_some_and(|verifier| verifier == ticket.proof().verifier());
         let name = is_opened.then(|| name.clone())?;
-        state.used_ms.insert(name.clone(), now_ms);
-        Some(name)
+        state.used_ms.insert(name, now_ms);
+        Some(ticket.id.clone())
     }
 
-    /// Whether a token of this name is still valid.
-    pub fn is_valid(&self, name: &str, now_ms: u64) -> bool {
+    /// Whether the token of this id is still valid. A name is not enough: once revoked, another token may have it.
+    pub fn is_valid(&self, id: &ShareId, now_ms: u64) -> bool {
         let mut state = self.state();
         self.read(&mut state).is_ok()
-            && state.tokens.get(name).is_some_and(|token| !token.has_expired(now_ms))
+            && state.tokens.values().any(|token| token.id == *id && !token.has_expired(now_ms))
+    }
+
+    /// Excludes changes by other relays, also on other hosts, and reads the file as they left it. The file is locked
+    /// before the table, so that requests do not wait for another relay.
+    fn lock(&self) -> Result<(Option<File>, MutexGuard<'_, State>), TokenError> {
+        let lock = self.dir.as_ref().map(lock_file).transpose()?;
+        let mut state = self.state();
+        // What is cached of a network file system is current once its lock is held.
+        state.version = None;
+        self.read(&mut state)?;
+        Ok((lock, state))
     }
 
     /// Reads the file again if it changed.
@@ -228,12 +250,11 @@ impl Tokens {
     /// Replaces the file, so that a reader finds the old one or the new one.
     fn write(&self, state: &mut State) -> Result<(), TokenError> {
         let (Some(dir), Some(path)) = (&self.dir, self.path()) else { return Ok(()) };
-        let new = dir.path().join(format!(".{FILE}.{}", std::process::id()));
-        let _ = fs::remove_file(&new);
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        // Readable by its owner only, and of a name that no other relay or host uses.
+        let mut file = tempfile::Builder::new().prefix(".tokens.json.").tempfile_in(dir.path())?;
         file.write_all(&serde_json::to_vec_pretty(&state.tokens)?)?;
-        file.sync_all()?;
-        fs::rename(&new, &path)?;
+        file.as_file().sync_all()?;
+        let file = file.persist(&path).map_err(|error| error.error)?;
         state.version = Some(version(&file.metadata()?));
         Ok(())
     }
@@ -259,6 +280,21 @@ impl Stored {
 
     fn info(&self, name: &str, used_ms: Option<u64>) -> TokenInfo {
         TokenInfo { name: name.to_owned(), created_ms: self.created_ms, expires_ms: self.expires_ms, used_ms }
+    }
+}
+
+/// Locks the changes of a directory's tokens until the file is dropped.
+fn lock_file(dir: &StateDir) -> Result<File, TokenError> {
+    let file = File::open(dir.private_file(LOCK_FILE)?)?;
+    let started = Instant::now();
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if started.elapsed() < LOCK_TIMEOUT => sleep(LOCK_RETRY),
+            Err(Errno::WOULDBLOCK) => return Err(TokenError::Busy),
+            // Not every network file system has locks; a change is still a single rename there.
+            Ok(()) | Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => return Ok(file),
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
     }
 }
 
@@ -301,13 +337,42 @@ mod tests {
         let (one, other) = (Tokens::new(Some(dir.clone())), Tokens::new(Some(dir)));
         let (info, ticket) = one.create("grafana", None, NOW_MS).unwrap();
         assert_eq!((info.name.as_str(), info.expires_ms), ("grafana", None));
-        assert_eq!(other.open(&ticket, NOW_MS), Some("grafana".to_owned()));
+        assert_eq!(other.open(&ticket, NOW_MS), Some(ticket.id.clone()));
         assert_eq!(other.list(NOW_MS).unwrap()[0].used_ms, Some(NOW_MS));
         assert!(matches!(other.create("grafana", None, NOW_MS), Err(TokenError::Exists(_))));
         one.revoke("grafana").unwrap();
         assert_eq!((one.open(&ticket, NOW_MS), other.open(&ticket, NOW_MS)), (None, None));
-        assert!(!other.is_valid("grafana", NOW_MS));
+        assert!(!other.is_valid(&ticket.id, NOW_MS));
         assert!(matches!(other.revoke("grafana"), Err(TokenError::Unknown(_))));
+    }
+
+    #[test]
+    fn t23_a_new_token_of_the_same_name_does_not_keep_a_revoked_one_valid() {
+        let tokens = Tokens::new(None);
+        let (_, old) = tokens.create("grafana", None, NOW_MS).unwrap();
+        tokens.revoke("grafana").unwrap();
+        let (_, new) = tokens.create("grafana", None, NOW_MS).unwrap();
+        assert!(!tokens.is_valid(&old.id, NOW_MS) && tokens.is_valid(&new.id, NOW_MS));
+    }
+
+    #[test]
+    fn no_change_of_one_relay_is_lost_to_that_of_another() {
+        const EACH: usize = 12;
+        let (_folder, dir) = folder();
+        std::thread::scope(|scope| {
+            for relay in 0..4 {
+                let tokens = Tokens::new(Some(dir.clone()));
+                scope.spawn(move || {
+                    for number in 0..EACH {
+                        tokens.create(&format!("t{relay}-{number}"), None, NOW_MS).unwrap();
+                    }
+                    tokens.revoke(&format!("t{relay}-0")).unwrap();
+                });
+            }
+        });
+        assert_eq!(Tokens::new(Some(dir.clone())).list(NOW_MS).unwrap().len(), 4 * (EACH - 1));
+        let left = fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(left, 2, "tokens.json and its lock, no temporary file");
     }
 
     #[test]
@@ -315,7 +380,7 @@ mod tests {
         let tokens = Tokens::new(None);
         let (_, ticket) = tokens.create("night", Some(1), NOW_MS).unwrap();
         let later_ms = NOW_MS + DAY_MS;
-        assert!(tokens.is_valid("night", later_ms - 1) && !tokens.is_valid("night", later_ms));
+        assert!(tokens.is_valid(&ticket.id, later_ms - 1) && !tokens.is_valid(&ticket.id, later_ms));
         assert_eq!(tokens.open(&ticket, later_ms), None);
         assert_eq!(tokens.list(later_ms).unwrap(), []);
         let (_, renewed) = tokens.create("night", Some(1), later_ms).unwrap();

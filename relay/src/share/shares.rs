@@ -47,8 +47,8 @@ pub struct Shares {
 pub enum AccessGrant {
     /// The owner.
     Owner,
-    /// The holder of a token of this name: sees what the owner sees, and changes nothing.
-    Token(String),
+    /// The holder of the token of this id: sees what the owner sees, and changes nothing.
+    Token(ShareId),
     /// The holder of a share.
     Guest(Box<Share>),
 }

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, Stream};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::share::ShareId;
 use nodeglass_protocol::{JobId, NodeName};
 use serde::Deserialize;
 use std::convert::Infallible;
@@ -45,8 +46,8 @@ struct Events {
     subscriber: Subscriber,
     session: ViewerSession,
     authenticator: Arc<Authenticator>,
-    /// The name of the token, if it is one.
-    token: Option<String>,
+    /// The id of the token, if it is one.
+    token: Option<ShareId>,
     _connection: Connection,
 }
 
@@ -69,7 +70,7 @@ pub async fn events(
     };
     let grant = caller.grant();
     let token = match &grant {
-        AccessGrant::Token(name) => Some(name.clone()),
+        AccessGrant::Token(id) => Some(id.clone()),
         AccessGrant::Owner | AccessGrant::Guest(_) => None,
     };
     let (viewer, mut charge) = caller.begin(&web).await?;
@@ -89,7 +90,7 @@ fn stream_of(events: Events) -> impl Stream<Item = Result<Event, Infallible>> {
             // First, so that nothing is sent to a guest whose share has ended.
             biased;
             _ = events.session.ended() => None,
-            () = is_revoked(&events.authenticator, events.token.as_deref()) => None,
+            () = is_revoked(&events.authenticator, events.token.as_ref()) => None,
             frame = events.subscriber.next() => frame,
         };
         Some((Ok(event(&frame?)), events))
@@ -97,9 +98,9 @@ fn stream_of(events: Events) -> impl Stream<Item = Result<Event, Infallible>> {
 }
 
 /// Waits until a token is revoked or expires; forever if there is none. Cancel safe.
-async fn is_revoked(authenticator: &Authenticator, token: Option<&str>) {
-    let Some(name) = token else { return std::future::pending().await };
-    while authenticator.tokens().is_valid(name, Clock::wall_ms()) {
+async fn is_revoked(authenticator: &Authenticator, token: Option<&ShareId>) {
+    let Some(id) = token else { return std::future::pending().await };
+    while authenticator.tokens().is_valid(id, Clock::wall_ms()) {
         sleep(TOKEN_CHECK).await;
     }
 }

@@ -69,6 +69,7 @@ fn problem(error: &TokenError) -> Problem {
         TokenError::Exists(_) => StatusCode::CONFLICT,
         TokenError::Name | TokenError::Lifetime => StatusCode::BAD_REQUEST,
         TokenError::TooMany => StatusCode::UNPROCESSABLE_ENTITY,
+        TokenError::Busy => StatusCode::SERVICE_UNAVAILABLE,
         TokenError::Random(_) | TokenError::StateDir(_) | TokenError::File(_) | TokenError::Damaged(_) => {
             StatusCode::INTERNAL_SERVER_ERROR
         }
