@@ -120,3 +120,10 @@ def test_a_separate_key_replaces_that_of_the_owner(tmp_path: Path) -> None:
     descriptor = relay(tmp_path / "nodeglass", 17)
     assert find(key="a.token").key == "a.token" and find(key="a.token").port == 17
     os.close(descriptor)
+
+
+def test_a_key_alone_is_for_the_relay_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODEGLASS_URL", "http://login1:9000/")
+    monkeypatch.setenv("NODEGLASS_KEY", "of.environment")
+    assert (find(key="a.token").host, find(key="a.token").key) == ("login1", "a.token")
+    assert find().key == "of.environment"

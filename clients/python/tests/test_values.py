@@ -5,12 +5,13 @@ import dataclasses
 import importlib.util
 import math
 import pickle
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Dict, List, Optional
 
 import pytest
 
-from nodeglass import NA, NodeglassError, ProtocolError, bytes2human, human2bytes, models, note, timedelta2human
+from nodeglass import NA, Device, NodeglassError, ProtocolError, bytes2human, human2bytes, models, note, timedelta2human
 from nodeglass._decode import decode, timestamp
 from nodeglass._visible import visible
 
@@ -38,7 +39,7 @@ def test_unknown_fields_are_ignored_and_missing_ones_are_named() -> None:
         decode(models.GpuJob, {"job": "7", "evidence": "process"})
     readings = decode(models.GpuReadings, {"util_pct": 0, "magic": 1})
     assert readings.util_pct == 0 and readings.power_w is None
-    assert timestamp("2026-11-25T06:07:25.5Z".replace(".5", ".500")).microsecond == 500_000
+    assert timestamp("2026-11-25T06:07:25.500Z") == datetime(2026, 11, 25, 6, 7, 25, 500_000, timezone.utc)
     with pytest.raises(ProtocolError):
         timestamp("yesterday")
 
@@ -136,8 +137,26 @@ def test_a_job_notes_lines_in_a_file_of_its_rank(tmp_path: Path) -> None:
     file = tmp_path / ".nodeglass-notes" / "7.3"
     assert file.read_text() == "epoch 1 ended\nepoch 2\n"
     assert file.parent.stat().st_mode & 0o777 == 0o700
+    # The first rank has the file of the job, as with `relay note`.
+    assert note("epoch 3", environment={**job, "SLURM_PROCID": "0"})
+    assert (tmp_path / ".nodeglass-notes" / "7").read_text() == "epoch 3\n"
+    # A training does not fail for a text that has no encoding, and an empty one is no note.
+    assert note("run \udce4", environment=job) and file.read_text().endswith("run ?\n")
+    assert not note(" \n", environment=job) and file.read_text().count("\n") == 3
     assert not note("x", environment={"HOME": str(tmp_path)})
     assert not note("x", environment={"HOME": "/proc/nowhere", "SLURM_JOB_ID": "7"})
     assert not note("x", environment={"HOME": str(tmp_path), "SLURM_JOB_ID": "../7"})
     file.write_bytes(b"x" * 256 * 1024)
     assert not note("x", environment=job)
+
+
+@pytest.mark.parametrize(
+    ("reserved", "why", "free"), [(2, None, 5), (None, "unsupported", 7), (None, "failed", NA), (None, None, NA)]
+)
+def test_an_unknown_reserved_amount_is_not_zero(
+    monkeypatch: pytest.MonkeyPatch, reserved: Optional[int], why: Optional[str], free: object
+) -> None:
+    readings = models.GpuReadings(mem_total_bytes=10, mem_used_bytes=3, mem_reserved_bytes=reserved)
+    current = dataclasses.replace(gpu(0), readings=readings, absent={"mem_reserved_bytes": why} if why else {})
+    monkeypatch.setattr(Device, "_current", lambda self: current)
+    assert Device.memory_free(object.__new__(Device)) == free

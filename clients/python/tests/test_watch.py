@@ -6,6 +6,7 @@ import time
 import pytest
 
 from nodeglass import Client, RelayUnavailableError
+from nodeglass._watch import _read
 
 from conftest import DemoRelay, wait_for
 
@@ -68,3 +69,8 @@ def test_a_watch_goes_on_with_a_restarted_relay(own_demo: DemoRelay, monkeypatch
     assert len(next(watch).gpus) == 64
     assert len(client.gpus(job=48213)) == 64
     watch.close()
+
+
+def test_a_node_that_left_is_an_empty_snapshot_as_a_job_that_left_is(client: Client) -> None:
+    for snapshot in (_read(client, None, "left01"), _read(client, 1, None)):
+        assert (snapshot.jobs, snapshot.nodes, snapshot.gpus, snapshot.processes) == ([], [], [], [])

@@ -184,8 +184,8 @@ def find(url: Optional[str] = None, key: Optional[str] = None, pid: Optional[int
     """The relay to use: that of `url`, of the environment, or the running one."""
     if url is not None:
         return from_link(url, key or os.environ.get("NODEGLASS_KEY"))
-    if pid is None and key is None and os.environ.get("NODEGLASS_URL"):
-        return from_link(os.environ["NODEGLASS_URL"], os.environ.get("NODEGLASS_KEY"))
+    if pid is None and os.environ.get("NODEGLASS_URL"):
+        return from_link(os.environ["NODEGLASS_URL"], key or os.environ.get("NODEGLASS_KEY"))
     address = running(pid)
     if key is None:
         return address

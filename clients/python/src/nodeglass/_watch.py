@@ -109,9 +109,14 @@ def _read(client: "Client", job: Optional[int], node: Optional[str]) -> models.S
             jobs=jobs, nodes=client.nodes(job=job), gpus=client.gpus(job=job), processes=client.processes(job=job)
         )
     if node is not None:
+        try:
+            nodes = [client.node(node)]
+        except NotFoundError:
+            # No job of the user runs there any more; its next one brings it back.
+            nodes = []
         return models.Snapshot(
             jobs=client.jobs(node=node),
-            nodes=[client.node(node)],
+            nodes=nodes,
             gpus=client.gpus(node=node),
             processes=client.processes(node=node),
         )

@@ -27,7 +27,8 @@ class Client:
     machine, found by its private runtime directory. `url` may be a whole link, as `relay link` prints it, or an
     address with a separate `key`: the owner's, a share's `ID.KEY`, or a token of `relay token create`.
 
-    `timeout` limits each request in seconds. The client may be used from several threads, and after a fork.
+    `timeout` limits connecting and each wait for data, in seconds; a response that keeps coming may take longer. The
+    client may be used from several threads, and after a fork.
     """
 
     def __init__(
@@ -129,9 +130,9 @@ class Client:
     ) -> Iterator[models.Snapshot]:
         """Yields a snapshot, and another after each change, at most one per `interval` in seconds.
 
-        With `job` or `node`, a snapshot has only what concerns it. The iterator reconnects, also to a relay that was
-        restarted, and raises `RelayUnavailableError` after `reconnect_for` seconds without one. Closing it ends the
-        connection.
+        With `job` or `node`, a snapshot has only what concerns it, and is empty once that has left. The iterator
+        reconnects, also to a relay that was restarted, and raises `RelayUnavailableError` after `reconnect_for` seconds
+        without one. Closing it ends the connection.
         """
         if job is not None and node is not None:
             raise ValueError("choose a job or a node, not both")

@@ -252,11 +252,15 @@ class Device:
 
     def memory_free(self) -> MaybeInt:
         """Device memory that is neither in use nor reserved, in bytes."""
-        readings = self._current().readings
-        total, used = readings.mem_total_bytes, readings.mem_used_bytes
-        if total is None or used is None:
+        gpu = self._current()
+        total, used = gpu.readings.mem_total_bytes, gpu.readings.mem_used_bytes
+        reserved = gpu.readings.mem_reserved_bytes
+        # Where the driver does not state it, nothing is reserved, or it counts as used.
+        if reserved is None and gpu.absent.get("mem_reserved_bytes") == "unsupported":
+            reserved = 0
+        if total is None or used is None or reserved is None:
             return NA
-        return max(total - used - (readings.mem_reserved_bytes or 0), 0)
+        return max(total - used - reserved, 0)
 
     def memory_total_human(self) -> MaybeStr:
         """Device memory, such as `24.00GiB`."""
