@@ -50,8 +50,8 @@ pub struct NodeGpus {
     pub kind: String,
     /// All.
     pub total: u32,
-    /// Not allocated; none if SLURM does not state it.
-    pub free: u32,
+    /// Not allocated; `None` if SLURM does not state it.
+    pub free: Option<u32>,
 }
 
 /// The GPUs of all nodes, with those that jobs could be given now; a node that accepts no jobs has none free.
@@ -64,9 +64,9 @@ pub fn gpus_by_node(out: &[u8]) -> Vec<NodeGpus> {
             partitions: partitions.clone(),
             kind,
             total,
-            free: match used {
-                Some(used) if node.state.is_available() => total.saturating_sub(used),
-                _ => 0,
+            free: match node.state.is_available() {
+                true => used.map(|used| total.saturating_sub(used)),
+                false => Some(0),
             },
         });
         gpus.collect::<Vec<_>>()
@@ -330,6 +330,17 @@ NodeName=u01 Gres=gpu:2(S:0) GresUsed=gpu:(null):1(IDX:1) State=MIXED+PLANNED Pa
         for gres in ["", "Gres=N/A", "Gres=gpu:a100", "Gres=gpu:a100:4(S:0"] {
             assert_eq!(read(gres), None, "{gres}");
         }
+    }
+
+    #[test]
+    fn free_gpus_are_unknown_where_slurm_does_not_state_those_in_use() {
+        let free = |line: &str| {
+            let found = gpus_by_node(format!("NodeName=a Gres=gpu:a100:4 {line} Partitions=p\n").as_bytes());
+            found[0].free
+        };
+        assert_eq!(free("GresUsed=gpu:a100:1(IDX:0) State=MIXED"), Some(3));
+        assert_eq!(free("GresUsed=N/A State=MIXED"), None);
+        assert_eq!(free("GresUsed=N/A State=DOWN"), Some(0));
     }
 
     #[test]

@@ -28,18 +28,41 @@ struct Placement {
     gpus_per_node: u32,
     /// Whether they are free at this moment.
     fits_now: bool,
-    /// GPUs that are free in the partition.
-    free: u32,
+    /// GPUs that are free in the partition; `None` if SLURM does not state it of all.
+    free: Option<u32>,
     /// All GPUs of the partition.
     total: u32,
-    /// When SLURM would start it, in s since 1970.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    starts_at_s: Option<u64>,
-    /// Why SLURM would not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    refused: Option<String>,
+    /// What SLURM says.
+    #[serde(flatten)]
+    start: Start,
     /// The line for sbatch.
     sbatch: String,
+}
+
+/// What SLURM says about the start of a placement. The variants are in the order of the output.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "start", rename_all = "snake_case")]
+enum Start {
+    /// It would start.
+    At {
+        /// When, in s since 1970.
+        starts_at_s: u64,
+    },
+    /// It would start, at a time that SLURM does not state.
+    Accepted,
+    /// SLURM was not asked: others are better, and it is asked about few.
+    NotAsked,
+    /// It would not start.
+    Refused {
+        /// Why.
+        refused: String,
+    },
+}
+
+impl Start {
+    fn is_known(&self) -> bool {
+        matches!(self, Self::At { .. } | Self::Accepted)
+    }
 }
 
 /// Asks SLURM and answers.
@@ -51,25 +74,29 @@ pub async fn answer(args: FitArgs, cluster: Option<String>, partitions: &[String
     let out = commands.run(Program::Scontrol, &nodes::args()).await?.out;
     let mut placements = placements(&nodes::gpus_by_node(&out), &args.gpus, partitions);
     for placement in placements.iter_mut().take(MAX_QUESTIONS) {
-        match commands.run(Program::Sbatch, &test_args(placement)).await {
-            Ok(output) => {
-                placement.starts_at_s =
-                    start(&output.err).or_else(|| start(&String::from_utf8_lossy(&output.out)))
-            }
-            Err(CommandError::Failed(_, why)) => placement.refused = Some(refusal(&why)),
+        placement.start = match commands.run(Program::Sbatch, &test_args(placement)).await {
+            Ok(output) => start(&output.err)
+                .or_else(|| start(&String::from_utf8_lossy(&output.out)))
+                .map_or(Start::Accepted, |starts_at_s| Start::At { starts_at_s }),
+            Err(CommandError::Failed(_, why)) => Start::Refused { refused: refusal(&why) },
             Err(error) => return Err(error.into()),
         }
     }
     // What starts first comes first; what SLURM refuses last.
-    placements.sort_by_key(|placement| {
-        (placement.refused.is_some(), placement.starts_at_s.unwrap_or(u64::MAX), !placement.fits_now)
-    });
-    let can_start = placements.iter().any(|placement| placement.refused.is_none());
-    let code = if can_start { 0 } else { exit_code::NOT_MET };
+    placements.sort_by_key(|placement| (placement.start.clone(), !placement.fits_now));
+    let code = code(&placements);
     if args.json {
         return Ok(Answer { code, ..Answer::json(&placements)? });
     }
     Ok(text(&placements, &args.gpus, Clock::wall_ms() / 1_000, code))
+}
+
+/// 0 only if SLURM would start one.
+fn code(placements: &[Placement]) -> u8 {
+    match placements.iter().any(|placement| placement.start.is_known()) {
+        true => 0,
+        false => exit_code::NOT_MET,
+    }
 }
 
 /// How the GPUs can be placed, one placement per partition and type, those that fit now first.
@@ -81,9 +108,9 @@ fn placements(all: &[NodeGpus], demand: &GpuDemand, partitions: &[String]) -> Ve
         }
     }
     let place = |((partition, kind), nodes): ((&str, &str), Vec<&NodeGpus>)| {
-        let (free, total) =
-            nodes.iter().fold((0, 0), |(free, total), gpus| (free + gpus.free, total + gpus.total));
-        let now = split(demand.count, nodes.iter().map(|gpus| gpus.free));
+        let free = nodes.iter().try_fold(0_u32, |sum, gpus| Some(sum.saturating_add(gpus.free?)));
+        let total = nodes.iter().fold(0_u32, |sum, gpus| sum.saturating_add(gpus.total));
+        let now = split(demand.count, nodes.iter().filter_map(|gpus| gpus.free));
         let (count, gpus_per_node) =
             now.or_else(|| split(demand.count, nodes.iter().map(|gpus| gpus.total)))?;
         let colon = if kind.is_empty() { "" } else { ":" };
@@ -98,8 +125,7 @@ fn placements(all: &[NodeGpus], demand: &GpuDemand, partitions: &[String]) -> Ve
             fits_now: now.is_some(),
             free,
             total,
-            starts_at_s: None,
-            refused: None,
+            start: Start::NotAsked,
         })
     };
     let mut placements: Vec<_> = by_place.into_iter().filter_map(place).collect();
@@ -143,24 +169,30 @@ fn text(placements: &[Placement], demand: &GpuDemand, now_s: u64, code: u8) -> A
         return Answer::not_met(format!("no partition has {} GPUs{kind} for one job", demand.count));
     }
     let row = |placement: &Placement| {
-        let start = match (&placement.refused, placement.starts_at_s) {
-            (Some(why), _) => why.clone(),
-            (None, Some(at_s)) if at_s <= now_s + 60 => "now".to_owned(),
-            (None, Some(at_s)) => format!("in {}", clock(at_s - now_s)),
-            (None, None) if placement.fits_now => "free now".to_owned(),
-            (None, None) => "not now".to_owned(),
+        let start = match &placement.start {
+            Start::At { starts_at_s } => match starts_at_s.saturating_sub(now_s) {
+                0..=60 => "now".to_owned(),
+                in_s => format!("in {}", clock(in_s)),
+            },
+            Start::Accepted => "accepted, time not stated".to_owned(),
+            Start::NotAsked => "SLURM was not asked; try --partition".to_owned(),
+            Start::Refused { refused } => refused.clone(),
         };
         vec![
             placement.partition.clone(),
             placement.kind.clone(),
-            format!("{}/{}", placement.free, placement.total),
+            format!(
+                "{}/{}",
+                placement.free.map_or_else(|| "?".to_owned(), |free| free.to_string()),
+                placement.total
+            ),
             format!("{} × {}", placement.nodes, placement.gpus_per_node),
             start,
         ]
     };
     let header = ["PARTITION", "TYPE", "FREE", "NODES × GPUS", "STARTS"];
     let mut out = table(&header, placements.iter().map(row).collect(), 2);
-    if let Some(best) = placements.iter().find(|placement| placement.refused.is_none()) {
+    if let Some(best) = placements.iter().find(|placement| placement.start.is_known()) {
         out += &format!("\n{}\n", best.sbatch);
     }
     Answer { text: out, notice: None, code }
@@ -172,7 +204,7 @@ mod tests {
 
     fn gpus(node: &str, partitions: &[&str], kind: &str, (free, total): (u32, u32)) -> NodeGpus {
         let partitions = partitions.iter().map(|name| (*name).to_owned()).collect();
-        NodeGpus { node: node.to_owned(), partitions, kind: kind.to_owned(), total, free }
+        NodeGpus { node: node.to_owned(), partitions, kind: kind.to_owned(), total, free: Some(free) }
     }
 
     fn demand(text: &str) -> GpuDemand {
@@ -231,9 +263,32 @@ mod tests {
         let mut placement = placements(&[gpus("n", &["gpu"], "", (2, 2))], &demand("2"), &[]).remove(0);
         let shown =
             |placement: &Placement| text(std::slice::from_ref(placement), &demand("2"), 1_000, 0).text;
-        placement.starts_at_s = Some(1_010);
+        placement.start = Start::At { starts_at_s: 1_010 };
         assert!(shown(&placement).contains("now"));
-        placement.starts_at_s = Some(4_723);
+        placement.start = Start::At { starts_at_s: 4_723 };
         assert!(shown(&placement).contains("in 1:02:03"), "{}", shown(&placement));
+        let json = serde_json::to_value(&placement).unwrap();
+        assert_eq!((&json["start"], &json["starts_at_s"]), (&"at".into(), &4_723.into()));
+    }
+
+    #[test]
+    fn what_slurm_was_not_asked_about_is_not_startable() {
+        let all: Vec<_> = ["a", "b"].map(|name| gpus(name, &[name], "", (2, 2))).into();
+        let mut two = placements(&all, &demand("2"), &[]);
+        two[0].start = Start::Refused { refused: "Invalid account".to_owned() };
+        assert_eq!((&two[1].start, code(&two)), (&Start::NotAsked, exit_code::NOT_MET));
+        let shown = text(&two, &demand("2"), 1_000, code(&two)).text;
+        assert!(shown.contains("Invalid account") && !shown.contains("sbatch"), "{shown}");
+        two[1].start = Start::Accepted;
+        assert_eq!(code(&two), 0);
+    }
+
+    #[test]
+    fn unknown_free_gpus_are_neither_free_nor_zero() {
+        let unknown = NodeGpus { free: None, ..gpus("n", &["gpu"], "", (0, 4)) };
+        let found = placements(&[unknown], &demand("2"), &[]);
+        assert_eq!((found[0].fits_now, found[0].free), (false, None));
+        let shown = text(&found, &demand("2"), 1_000, 0).text;
+        assert!(shown.contains("?/4"), "{shown}");
     }
 }
