@@ -55,9 +55,17 @@ fn done(job: Option<&Job>, args: &WaitArgs) -> Option<Answer> {
     match args.until {
         Until::Start if job.is_active && job.state != "CONFIGURING" => Some(Answer::text(text)),
         _ if !has_ended => None,
+        // It ran between two polls.
+        Until::Start if has_run(job) => Some(Answer::text(text)),
         Until::End if matches!(job.state.as_str(), "COMPLETED" | "ENDED") => Some(Answer::text(text)),
         Until::Start | Until::End => Some(Answer { text, code: exit_code::JOB_FAILED, ..Answer::default() }),
     }
+}
+
+/// Whether a job that has ended was started. SLURM states the same time as start and end of one that was not.
+fn has_run(job: &Job) -> bool {
+    let times = job.started_at.zip(job.ended_at);
+    job.state == "COMPLETED" || times.is_some_and(|(started, ended)| started.as_millis() < ended.as_millis())
 }
 
 /// Whether all GPUs of a running job are idle; unknown readings are not.
@@ -90,10 +98,20 @@ mod tests {
         assert_eq!(outcome("CONFIGURING", true, Until::Start), None);
         assert_eq!(outcome("RUNNING", true, Until::Start), Some(0));
         assert_eq!(outcome("CANCELLED", false, Until::Start), Some(exit_code::JOB_FAILED));
+        assert_eq!(outcome("COMPLETED", false, Until::Start), Some(0), "it ran between two polls");
         assert_eq!(outcome("RUNNING", true, Until::End), None);
         assert_eq!(outcome("COMPLETING", true, Until::End), None);
         assert_eq!(outcome("COMPLETED", false, Until::End), Some(0));
         assert_eq!(outcome("TIMEOUT", false, Until::End), Some(exit_code::JOB_FAILED));
+        let at = |ms| Some(crate::api::Timestamp::from_millis(ms));
+        let failed = |start_ms, end_ms| Job {
+            state: "FAILED".to_owned(),
+            is_active: false,
+            started_at: at(start_ms),
+            ended_at: at(end_ms),
+            ..snapshot().jobs[0].clone()
+        };
+        assert!(has_run(&failed(1_000, 2_000)) && !has_run(&failed(2_000, 2_000)));
         let args = WaitArgs {
             job: JobId(99),
             until: Until::End,
