@@ -38,7 +38,7 @@ impl NodePicture {
             if gpu.row.get(GpuField::MemReserved) == Cell::UNSUPPORTED { LEAST_BYTES } else { 0 };
         let used_bytes = used_bytes.saturating_sub(reserved_bytes);
         // Processes that are not listed may hold it, which is reported already.
-        if let Some(gap) = self.process_gap(gpu) {
+        if let Some(gap) = self.process_gaps(gpu).next() {
             return Err(if let ProcessGap::Failed(_) = gap { Cell::FAILED } else { Cell::UNSUPPORTED });
         }
         let mut left_bytes = used_bytes;
@@ -51,10 +51,10 @@ impl NodePicture {
         Ok(left_bytes)
     }
 
-    /// Returns why processes of a GPU may be missing, if so; a MIG instance has the gaps of its GPU.
-    fn process_gap<'a>(&'a self, gpu: &'a GpuPicture) -> Option<&'a ProcessGap> {
+    /// Returns why processes of a GPU may be missing; a MIG instance has the gaps of its GPU.
+    pub fn process_gaps<'a>(&'a self, gpu: &'a GpuPicture) -> impl Iterator<Item = &'a ProcessGap> {
         let parent = gpu.facts.mig_parent.as_ref();
         let whole = parent.and_then(|parent| self.gpus.iter().find(|whole| whole.facts.uuid == *parent));
-        gpu.gaps.iter().chain(whole.iter().flat_map(|whole| &whole.gaps)).next()
+        gpu.gaps.iter().chain(whole.into_iter().flat_map(|whole| &whole.gaps))
     }
 }

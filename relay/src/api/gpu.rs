@@ -1,8 +1,9 @@
 //! A GPU as a resource.
 
 use super::node::vendor;
-use super::{Absences, Clock, ConnectionState, GpuReadings, Timestamp, text, value};
+use super::{Absence, Absences, Clock, ConnectionState, GpuReadings, Timestamp, text, value};
 use nodeglass_protocol::picture::{Evidence, GpuFacts, GpuHealth, GpuPicture, NodePicture};
+use nodeglass_protocol::process::ProcessGap;
 use nodeglass_protocol::unattributed::LEAST_BYTES;
 use nodeglass_protocol::{GpuField, JobId, Reading};
 use serde::{Deserialize, Serialize};
@@ -53,8 +54,10 @@ pub struct Gpu {
     pub limits: Limits,
     /// Jobs that it belongs to.
     pub jobs: Vec<GpuJob>,
-    /// Number of processes on it.
-    pub processes: u32,
+    /// Number of processes on it, also of those that are not listed; `null` if they could not be read.
+    pub processes: Option<u32>,
+    /// Why the number of processes is not known.
+    pub processes_absent: Option<Absence>,
     /// State of the connection to the probe of its node.
     pub connection: ConnectionState,
     /// Time of the newest sample.
@@ -170,7 +173,7 @@ pub struct Link {
 impl Gpu {
     pub(super) fn new(node: &NodePicture, gpu: &GpuPicture, clock: Clock) -> Self {
         let facts = &gpu.facts;
-        let processes = node.processes.iter().filter(|process| process.facts.gpu == facts.uuid).count();
+        let processes = processes(node, gpu);
         Self {
             uuid: facts.uuid.to_string(),
             node: node.name.to_string(),
@@ -193,7 +196,8 @@ impl Gpu {
             unified_memory: facts.unified_memory,
             limits: Limits::new(facts),
             jobs: gpu.owners.iter().map(|owner| GpuJob::new(owner.job, owner.by)).collect(),
-            processes: u32::try_from(processes).unwrap_or(u32::MAX),
+            processes: processes.ok(),
+            processes_absent: processes.err(),
             connection: ConnectionState::of(&node.head.link),
             sampled_at: node.sampled_at_ms.map(|at_ms| clock.timestamp(at_ms)),
             fault: gpu.fault.as_ref().map(ToString::to_string),
@@ -203,13 +207,20 @@ impl Gpu {
         }
     }
 
-    /// Whether it is free: read at present, of no job, without processes or memory in use, and not divided into
-    /// instances.
+    /// Whether it is free: [unused](Self::is_unused), and of no job.
     pub fn is_free(&self) -> bool {
+        self.jobs.is_empty() && self.is_unused()
+    }
+
+    /// Whether it is known that nothing uses it: read at present, without processes or memory in use, and not divided
+    /// into instances. A job may have it nevertheless.
+    pub fn is_unused(&self) -> bool {
+        // Unified memory is the host's.
+        let is_memory_known = self.unified_memory || self.readings.value(GpuField::MemUsed).is_some();
         self.connection.is_current()
             && self.fault.is_none()
-            && self.jobs.is_empty()
-            && self.processes == 0
+            && self.processes == Some(0)
+            && is_memory_known
             && !self.has_unknown_holder()
             && !self.is_divided()
     }
@@ -217,15 +228,26 @@ impl Gpu {
     /// Whether memory is in use that no listed process holds: another user's or container's, or left behind by a crash.
     /// Unlike `mem_unattributed_bytes`, it does not wait until that has lasted.
     pub fn has_unknown_holder(&self) -> bool {
-        let used = self.readings.value(GpuField::MemUsed).unwrap_or(0);
+        let is_used = self.readings.value(GpuField::MemUsed).is_some_and(|bytes| bytes >= LEAST_BYTES);
         let lasts = self.readings.value(GpuField::MemUnattributed).is_some_and(|bytes| bytes > 0);
-        lasts || self.processes == 0 && used >= LEAST_BYTES && !self.unified_memory && !self.is_divided()
+        lasts || self.processes == Some(0) && is_used && !self.unified_memory && !self.is_divided()
     }
 
     /// Whether it is divided into MIG instances, which are GPUs of their own.
     pub fn is_divided(&self) -> bool {
         self.mig.is_none() && self.mig_mode == Some(true)
     }
+}
+
+/// The number of processes on a GPU, or why it is not known.
+fn processes(node: &NodePicture, gpu: &GpuPicture) -> Result<u32, Absence> {
+    let listed = node.processes.iter().filter(|process| process.facts.gpu == gpu.facts.uuid).count();
+    let listed = u32::try_from(listed).unwrap_or(u32::MAX);
+    node.process_gaps(gpu).try_fold(listed, |count, gap| match gap {
+        ProcessGap::Unsupported => Err(Absence::Unsupported),
+        ProcessGap::Failed(_) => Err(Absence::Failed),
+        ProcessGap::More(more) => Ok(count.saturating_add(*more)),
+    })
 }
 
 fn mig(facts: &GpuFacts) -> Option<Mig> {

@@ -6,8 +6,8 @@ use nodeglass_protocol::picture::{
     Evidence, GpuEvent, GpuFacts, GpuPicture, Link as NodeLink, NodePicture, Owner, ProcessFacts,
     ProcessPicture,
 };
-use nodeglass_protocol::process::ProcessKind;
-use nodeglass_protocol::{Field, GpuField, GpuUuid, JobId, NodeName, Reading};
+use nodeglass_protocol::process::{ProcessGap, ProcessKind};
+use nodeglass_protocol::{Cell, Field, GpuField, GpuUuid, JobId, NodeName, Reading};
 
 /// Job 17 has the first of two GPUs of a node, and a process on it.
 pub(super) fn picture() -> Picture {
@@ -20,9 +20,12 @@ pub(super) fn picture() -> Picture {
     for index in 0..2 {
         let facts = GpuFacts { index, ..GpuFacts::new(GpuUuid::new(format!("GPU-{index}")), index) };
         let mut gpu = GpuPicture { facts, ..GpuPicture::default() };
-        for (field, value) in
-            [(GpuField::Util, 90 + u64::from(index)), (GpuField::Power, 300), (GpuField::Temp, 60)]
-        {
+        for (field, value) in [
+            (GpuField::Util, 90 + u64::from(index)),
+            (GpuField::Power, 300),
+            (GpuField::Temp, 60),
+            (GpuField::MemUsed, 0),
+        ] {
             gpu.row.set(field, field.cell(&Reading::Value(value * field.metric().divisor)));
         }
         node.gpus.push(gpu);
@@ -49,8 +52,8 @@ fn a_job_has_its_gpus_and_the_sums_over_them() {
         (totals.gpus, totals.util_pct, totals.power_w, totals.temp_c),
         (1, Some(90.0), Some(300), Some(60))
     );
-    // Nothing is known of its memory, and nothing of a job without GPUs.
-    assert_eq!(totals.mem_used_bytes, None);
+    // The size of its memory is not known, and nothing of a job without GPUs.
+    assert_eq!(totals.mem_total_bytes, None);
     assert_eq!((left.state.as_str(), &left.totals), ("ENDED", &JobTotals::default()));
 }
 
@@ -77,6 +80,21 @@ fn a_gpu_is_free_if_it_is_readable_and_nobody_has_it() {
         is_free(|picture| picture.nodes[0].gpus[1].facts.mig_mode = Reading::Value(true)),
         [false, false]
     );
+    let forget = |picture: &mut Picture| picture.nodes[0].gpus[1].row.set(GpuField::MemUsed, Cell::FAILED);
+    assert_eq!(is_free(forget), [false, false]);
+}
+
+#[test]
+fn processes_that_could_not_be_read_are_unknown_and_not_none() {
+    let second = |gap: ProcessGap| {
+        let mut picture = picture();
+        picture.nodes[0].gpus[1].gaps = vec![gap];
+        let gpu = Snapshot::new(&picture, 0).gpus.remove(1);
+        (gpu.processes, gpu.processes_absent, gpu.is_free())
+    };
+    assert_eq!(second(ProcessGap::Failed("timeout".into())), (None, Some(Absence::Failed), false));
+    assert_eq!(second(ProcessGap::Unsupported), (None, Some(Absence::Unsupported), false));
+    assert_eq!(second(ProcessGap::More(3)), (Some(3), None, false));
 }
 
 #[test]

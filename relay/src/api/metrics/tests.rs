@@ -38,7 +38,7 @@ fn a_gpu_of_nvidia_has_the_names_of_dcgm_and_others_have_ours() {
 #[test]
 fn what_is_not_known_has_no_sample_and_a_silent_node_no_readings() {
     let live = all(&snapshot(|_| ()));
-    assert!(!live.contains("DCGM_FI_DEV_FB_USED"), "{live}");
+    assert!(!live.contains("DCGM_FI_DEV_FB_RESERVED"), "{live}");
     assert!(live.contains("DCGM_FI_DEV_XID_ERRORS"), "{live}");
     let silent = snapshot(|picture| picture.nodes[0].head.link = nodeglass_protocol::picture::Link::Silent);
     assert_eq!(silent.nodes[0].connection, ConnectionState::Silent);

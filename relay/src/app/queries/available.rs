@@ -23,7 +23,8 @@ pub fn answer(snapshot: &Snapshot, args: &AvailableArgs) -> anyhow::Result<Answe
     let mut free = free(snapshot, &args.free, &this_host());
     free.values_mut().for_each(|gpus| gpus.truncate(limit));
     if args.json {
-        return Answer::json(&free.into_values().flatten().collect::<Vec<_>>());
+        let code = if free.is_empty() { exit_code::NOT_MET } else { 0 };
+        return Ok(Answer { code, ..Answer::json(&free.into_values().flatten().collect::<Vec<_>>())? });
     }
     match free.is_empty() {
         true => Ok(Answer::not_met(none(snapshot, &args.free))),
@@ -79,10 +80,7 @@ fn free<'a>(snapshot: &'a Snapshot, args: &FreeArgs, this_host: &str) -> ByNode<
 fn is_free(gpu: &Gpu, args: &FreeArgs) -> bool {
     match args.job {
         None => gpu.is_free(),
-        Some(job) => {
-            let owned = gpu.jobs.iter().any(|owner| owner.job == job.0);
-            owned && Gpu { jobs: Vec::new(), ..gpu.clone() }.is_free()
-        }
+        Some(job) => gpu.jobs.iter().any(|owner| owner.job == job.0) && gpu.is_unused(),
     }
 }
 
@@ -168,6 +166,9 @@ mod tests {
         assert_eq!(answer(&snapshot, &order(Some("n2"), None)).unwrap().text, "0,1\n");
         assert_eq!(answer(&snapshot, &order(Some("n2"), Some(1))).unwrap().text, "0\n");
         assert_eq!(answer(&snapshot, &order(None, None)).unwrap().text, "n1: 2\nn2: 0,1\n");
+        let json = AvailableArgs { json: true, ..order(Some("n9"), None) };
+        let none = answer(&snapshot, &json).unwrap();
+        assert_eq!((none.text.as_str(), none.code), ("[]\n", exit_code::NOT_MET));
         let none = answer(&snapshot, &order(Some("n9"), None)).unwrap();
         assert_eq!((none.text.as_str(), none.code), ("", exit_code::NOT_MET));
         assert_eq!(none.notice.as_deref(), Some("no node n9 is watched"));

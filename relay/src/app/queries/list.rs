@@ -1,7 +1,7 @@
 //! `relay list`: GPUs by node, free or used, with who uses them since when; nvgpu's table.
 
 use super::{Answer, ago, gib, or_dash, table};
-use crate::api::{Gpu, Node, Process, Snapshot, Timestamp};
+use crate::api::{Gpu, Job, Node, Process, Snapshot, Timestamp};
 use crate::clock::Clock;
 use crate::config::ListArgs;
 use nodeglass_protocol::{GpuField, ProcessField};
@@ -18,8 +18,20 @@ pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
     let gpus: Vec<&Gpu> = snapshot.gpus.iter().filter(|gpu| is_selected(gpu, snapshot, args)).collect();
     match args.json {
         true => Answer::json(&gpus),
-        false => Ok(text(snapshot, &gpus, Clock::wall_ms())),
+        false => Ok(text(snapshot, &gpus, args, Clock::wall_ms())),
     }
+}
+
+/// Whether the GPUs of a node without GPUs would be listed.
+fn is_missed(node: &Node, snapshot: &Snapshot, args: &ListArgs) -> bool {
+    let is_of_job = |job: &Job| {
+        args.job.is_none_or(|id| job.id == id.0) && args.login.as_ref().is_none_or(|user| job.user == *user)
+    };
+    let has_job =
+        || snapshot.jobs.iter().any(|job| job.is_active && job.nodes.contains(&node.name) && is_of_job(job));
+    node.gpus.is_empty()
+        && args.node.as_ref().is_none_or(|name| name.as_str() == node.name)
+        && (args.job.is_none() && args.login.is_none() || has_job())
 }
 
 fn is_selected(gpu: &Gpu, snapshot: &Snapshot, args: &ListArgs) -> bool {
@@ -38,7 +50,7 @@ pub(super) fn holders<'a>(gpu: &'a Gpu, snapshot: &'a Snapshot) -> impl Iterator
     snapshot.processes.iter().filter(|process| process.gpu == gpu.uuid && process.node == gpu.node)
 }
 
-fn text(snapshot: &Snapshot, gpus: &[&Gpu], now_ms: u64) -> Answer {
+fn text(snapshot: &Snapshot, gpus: &[&Gpu], args: &ListArgs, now_ms: u64) -> Answer {
     let mut out = String::new();
     let nodes: Vec<&Node> = snapshot.nodes.iter().collect();
     for node in &nodes {
@@ -54,16 +66,16 @@ fn text(snapshot: &Snapshot, gpus: &[&Gpu], now_ms: u64) -> Answer {
         }
         out += &table(&HEADER, own.iter().map(|gpu| row(gpu, snapshot, now_ms)).collect(), 3);
     }
-    let missing = nodes.iter().filter(|node| node.gpus.is_empty()).map(|node| {
+    let missing = nodes.iter().filter(|node| is_missed(node, snapshot, args)).map(|node| {
         let why = node.no_gpu.as_ref().or(node.reason.as_ref());
         format!("{}: {}", node.name, why.map_or_else(|| node.connection.name().to_owned(), Clone::clone))
     });
     let missing: Vec<String> = missing.collect();
     if out.is_empty() {
-        let why = if missing.is_empty() {
-            "no GPUs: no running job, and no listed machine".to_owned()
-        } else {
-            missing.join("\n")
+        let why = match (missing.is_empty(), snapshot.gpus.is_empty()) {
+            (true, true) => "no GPUs: no running job, and no listed machine".to_owned(),
+            (true, false) => "no GPU matches".to_owned(),
+            (false, _) => missing.join("\n"),
         };
         return Answer { notice: Some(why), ..Answer::default() };
     }
@@ -112,13 +124,17 @@ pub(super) fn seconds_since(at: Timestamp, now_ms: u64) -> u64 {
     now_ms.saturating_sub(at.as_millis()) / 1_000
 }
 
-/// `[ ]` free, `[~]` used, `[!]` used by an unknown holder, or unreadable.
+/// `[ ]` free, `[~]` used, `[!]` used by an unknown holder, or not known.
 fn status(gpu: &Gpu, processes: &[&Process]) -> &'static str {
     let is_unknown = processes.iter().any(|process| process.user.is_none());
+    let is_read = gpu.connection.is_current() && gpu.fault.is_none();
     match () {
-        () if gpu.fault.is_some() || is_unknown || gpu.has_unknown_holder() => "[!]",
-        () if processes.is_empty() && gpu.jobs.is_empty() => "[ ]",
-        () => "[~]",
+        () if !is_read || is_unknown || gpu.has_unknown_holder() => "[!]",
+        () if gpu.is_free() => "[ ]",
+        () if !gpu.jobs.is_empty() || gpu.is_divided() || gpu.processes.is_some_and(|count| count > 0) => {
+            "[~]"
+        }
+        () => "[!]",
     }
 }
 

@@ -1,7 +1,7 @@
 //! Snapshots for the tests of queries, and what they have in common.
 
 use super::*;
-use crate::api::Snapshot;
+use crate::api::{ConnectionState, Snapshot};
 use nodeglass_protocol::job::{self, JobState};
 use nodeglass_protocol::picture::{
     Evidence, GpuFacts, GpuPicture, Link, NodePicture, Owner, Picture, ProcessFacts, ProcessPicture,
@@ -17,6 +17,7 @@ pub(super) fn snapshot() -> Snapshot {
         facts.name = Reading::Value("NVIDIA H100".into());
         let mut gpu = GpuPicture { facts, ..GpuPicture::default() };
         gpu.row.set(GpuField::Util, GpuField::Util.cell(&Reading::Value(util_pct)));
+        gpu.row.set(GpuField::MemUsed, GpuField::MemUsed.cell(&Reading::Value(0)));
         gpu.owners = job.into_iter().map(|job| Owner { job: JobId(job), by: Evidence::GresIndex }).collect();
         gpu
     };
@@ -63,6 +64,42 @@ fn the_list_has_nvgpus_marks_and_columns() {
     assert!(lines[5].is_empty() && lines[6] == "n2", "{}", answer.text);
     // Missing values are dashes, never zeros.
     assert!(!lines[2].contains(" 0 "), "{}", answer.text);
+}
+
+#[test]
+fn a_gpu_that_is_not_known_to_be_free_is_not_shown_as_free() {
+    let mark = |change: fn(&mut crate::api::Gpu)| {
+        let mut snapshot = snapshot();
+        // Of n1, the third is free.
+        change(&mut snapshot.gpus[2]);
+        let text = list::answer(&snapshot, &Default::default()).unwrap().text;
+        text.lines().nth(4).and_then(|line| line.split("  ").nth(2)).unwrap_or_default().trim().to_owned()
+    };
+    assert_eq!(mark(|_| ()), "[ ]");
+    assert_eq!(mark(|gpu| gpu.connection = ConnectionState::Silent), "[!]");
+    assert_eq!(mark(|gpu| gpu.processes = None), "[!]");
+    assert_eq!(mark(|gpu| gpu.processes = Some(1)), "[~]");
+}
+
+#[test]
+fn notices_are_of_what_was_asked_for() {
+    let mut snapshot = snapshot();
+    let mut dark = snapshot.nodes[1].clone();
+    (dark.name, dark.gpus, dark.reason) = ("n3".to_owned(), Vec::new(), Some("login refused".to_owned()));
+    snapshot.nodes.push(dark);
+    let notice = |args: crate::config::ListArgs| list::answer(&snapshot, &args).unwrap().notice;
+    assert_eq!(notice(Default::default()).as_deref(), Some("n3: login refused"));
+    let of_node = |name: &str| crate::config::ListArgs {
+        node: Some(NodeName::new(name).unwrap()),
+        ..Default::default()
+    };
+    assert_eq!(notice(of_node("n1")), None);
+    assert_eq!(notice(of_node("n3")).as_deref(), Some("n3: login refused"));
+    // Job 17 has GPUs of n1 alone.
+    let of_job = |id| crate::config::ListArgs { job: Some(JobId(id)), ..Default::default() };
+    assert_eq!(notice(of_job(17)), None);
+    let carol = crate::config::ListArgs { login: Some("carol".to_owned()), ..Default::default() };
+    assert_eq!(notice(carol).as_deref(), Some("no GPU matches"));
 }
 
 #[test]

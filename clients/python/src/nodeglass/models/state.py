@@ -164,9 +164,6 @@ class Gpu:
     node: str
     """Its node."""
 
-    processes: int
-    """Number of processes on it."""
-
     readings: GpuReadings
     """Readings."""
 
@@ -220,6 +217,12 @@ class Gpu:
 
     persistence_mode: Optional[bool] = None
     """Whether the driver stays loaded without clients."""
+
+    processes: Optional[int] = None
+    """Number of processes on it, also of those that are not listed; `null` if they could not be read."""
+
+    processes_absent: Optional[str] = None
+    """Why the number of processes is not known."""
 
     sampled_at: Optional[datetime] = None
     """Time of the newest sample."""
