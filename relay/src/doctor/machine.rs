@@ -11,7 +11,7 @@ use crate::state_dir::StateDir;
 use crate::store;
 use rustix::process::{Resource, getrlimit};
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixStream};
@@ -129,9 +129,8 @@ async fn relays() -> (Vec<(PathBuf, Running)>, Vec<Finding>) {
 /// Whether a relay could listen there.
 async fn address(addr: &BindAddr, relays: &[(PathBuf, Running)]) -> Vec<Finding> {
     let (BindAddr::Tcp(socket) | BindAddr::Tls(socket)) = addr else { return Vec::new() };
-    let own = relays
-        .iter()
-        .find(|(_, relay)| relay.addresses.iter().any(|used| used.contains(&socket.to_string())));
+    let is_it = |used: &String| used.parse::<BindAddr>().is_ok_and(|used| used == *addr);
+    let own = relays.iter().find(|(_, relay)| relay.addresses.iter().any(is_it));
     if let Some((_, relay)) = own {
         return vec![Finding::ok(
             SECTION,
@@ -145,11 +144,7 @@ async fn address(addr: &BindAddr, relays: &[(PathBuf, Running)]) -> Vec<Finding>
             SECTION,
             "address",
             format!("{socket} is in use by {}", holder(*socket)),
-            format!(
-                "choose another port: relay --bind {}:{}",
-                socket.ip(),
-                socket.port().wrapping_add(1).max(1024)
-            ),
+            format!("choose another port: relay --bind {}", next_port(*socket)),
         ),
         Err(error) => Finding::fail(
             SECTION,
@@ -163,7 +158,7 @@ async fn address(addr: &BindAddr, relays: &[(PathBuf, Running)]) -> Vec<Finding>
 /// Who listens on a port.
 fn holder(socket: SocketAddr) -> String {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
-    let uid = tables.iter().find_map(|path| listener(&std::fs::read_to_string(path).ok()?, socket.port()));
+    let uid = tables.iter().find_map(|path| listener(&std::fs::read_to_string(path).ok()?, socket));
     match uid {
         Some(uid) if uid == rustix::process::getuid().as_raw() => "another program of yours".to_owned(),
         Some(uid) => user::name_of(uid).map_or_else(|| format!("uid {uid}"), |name| format!("user {name}")),
@@ -171,15 +166,38 @@ fn holder(socket: SocketAddr) -> String {
     }
 }
 
-/// The uid that listens on a port, by a table of `/proc/net`.
-fn listener(table: &str, port: u16) -> Option<u32> {
+/// The same address with another port.
+fn next_port(socket: SocketAddr) -> SocketAddr {
+    SocketAddr::new(socket.ip(), socket.port().wrapping_add(1).max(1024))
+}
+
+/// The uid that listens on an address, or on every address with its port, by a table of `/proc/net`.
+fn listener(table: &str, socket: SocketAddr) -> Option<u32> {
     const LISTEN: &str = "0A";
-    let suffix = format!(":{port:04X}");
     table.lines().skip(1).find_map(|line| {
         let words: Vec<_> = line.split_whitespace().collect();
         let [_, local, _, LISTEN, _, _, _, uid, ..] = *words else { return None };
-        local.ends_with(&suffix).then(|| uid.parse().ok())?
+        let local = local_address(local)?;
+        let is_it =
+            local.port() == socket.port() && (local.ip() == socket.ip() || local.ip().is_unspecified());
+        is_it.then(|| uid.parse().ok())?
     })
+}
+
+/// An address as `/proc/net/tcp` and `tcp6` have it: words of 32 bits in the order of this machine, and the port.
+fn local_address(raw: &str) -> Option<SocketAddr> {
+    let (ip, port) = raw.split_once(':')?;
+    let word = |at: usize| u32::from_str_radix(ip.get(8 * at..8 * at + 8)?, 16).ok().map(u32::to_ne_bytes);
+    let ip: IpAddr = match ip.len() {
+        8 => Ipv4Addr::from(word(0)?).into(),
+        32 => {
+            let words: Vec<_> = (0..4).map(word).collect::<Option<_>>()?;
+            let bytes: [u8; 16] = words.concat().try_into().ok()?;
+            Ipv6Addr::from(bytes).to_canonical()
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
 /// Relays that run, and how to reach them.
@@ -239,6 +257,36 @@ mod tests {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n\
                         0: 0100007F:1F90 0100007F:A1B2 01 00000000:00000000 00:00000000 00000000  1000 0 1\n\
                         1: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1001 0 2\nshort\n";
-        assert_eq!((listener(table, 8080), listener(table, 8081)), (Some(1001), None));
+        let at = |text: &str| listener(table, text.parse().unwrap());
+        assert_eq!(
+            (at("127.0.0.1:8080"), at("127.0.0.1:8081"), at("127.0.0.2:8080")),
+            (Some(1001), None, None)
+        );
+        let every = "head\n 0: 00000000000000000000000000000000:1F90 0:0 0A 0:0 00:0 0 1002 0 3\n\
+                          1: 00000000000000000000000001000000:1F91 0:0 0A 0:0 00:0 0 1003 0 4\n";
+        let at = |text: &str| listener(every, text.parse().unwrap());
+        assert_eq!(
+            (at("127.0.0.1:8080"), at("[::1]:8081"), at("127.0.0.1:8081")),
+            (Some(1002), Some(1003), None)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_relay_on_another_port_does_not_hold_the_one_that_begins_alike() {
+        let relay = |address: &str| {
+            let text = format!(
+                r#"{{"pid":7,"version":"","since_s":0,"watches":"","addresses":["{address}"],"links":[],"tunnel":""}}"#
+            );
+            (PathBuf::new(), serde_json::from_str::<Running>(&text).unwrap())
+        };
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = taken.local_addr().unwrap();
+        let addr = BindAddr::Tcp(socket);
+        let ours = address(&addr, &[relay(&socket.to_string())]).await;
+        assert!(ours[0].text.contains("your relay 7"), "{ours:?}");
+        // Port 8080 contains the text of port 808.
+        let other = address(&addr, &[relay(&format!("{socket}0"))]).await;
+        assert!(other[0].text.contains("another program"), "{other:?}");
+        assert_eq!(next_port("[::1]:8080".parse().unwrap()).to_string(), "[::1]:8081");
     }
 }

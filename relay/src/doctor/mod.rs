@@ -104,10 +104,8 @@ struct Context {
     user: Text,
 }
 
-/// Performs all checks. Without `node`, the node of the first running job is checked, if there is one.
-///
-/// # Errors
-/// If not even the default settings can be read.
+/// Performs all checks. Without `node`, the node of the first running job is checked, if there is one. Where `settings`
+/// are wrong, that is a finding, and `default` is checked.
 pub async fn run(
     node: Option<NodeName>,
     settings: Result<(Config, Vec<Effective>), ConfigError>,
@@ -122,31 +120,39 @@ pub async fn run(
     let (machine, slurm) = tokio::join!(machine::findings(&context), slurm::findings(&context));
     findings.extend(machine);
     findings.extend(slurm.findings);
+    let jobs = slurm.jobs.as_deref();
     let node = node.or(slurm.node);
     let target = node.as_ref().map(|node| node::target(&context, node));
     match (&node, target) {
         (Some(node), Some(Target::Ssh(target))) => {
             let (login, probe) = tokio::join!(
                 node::findings(&context, node, &target),
-                probe::findings(&context, node, true, &slurm.jobs)
+                probe::findings(&context, node, true, jobs.unwrap_or_default())
             );
             findings.extend(login);
             findings.extend(probe);
         }
-        (Some(node), _) => findings.extend(probe::findings(&context, node, false, &slurm.jobs).await),
-        (None, _) if slurm.is_installed => findings.push(Finding::ok(
-            "Node",
-            "node",
-            "not checked: no job of yours runs; `relay doctor NODE` checks a node",
-        )),
+        (Some(node), _) => {
+            findings.extend(probe::findings(&context, node, false, jobs.unwrap_or_default()).await)
+        }
+        (None, _) if slurm.is_installed => findings.push(no_node(jobs.is_some())),
         (None, _) => {
             let here = NodeName::new(context.machine.as_str()).or_else(|_| NodeName::new("localhost"));
             if let Ok(here) = here {
-                findings.extend(probe::findings(&context, &here, false, &slurm.jobs).await);
+                findings.extend(probe::findings(&context, &here, false, jobs.unwrap_or_default()).await);
             }
         }
     }
     Report::new(context.machine, node, findings)
+}
+
+/// Why no node was checked.
+fn no_node(are_jobs_known: bool) -> Finding {
+    let why = match are_jobs_known {
+        true => "no job of yours runs",
+        false => "your jobs could not be listed",
+    };
+    Finding::ok("Node", "node", format!("not checked: {why}; `relay doctor NODE` checks a node"))
 }
 
 /// What `check` returns within `limit`, or a finding that it did not.
@@ -183,6 +189,12 @@ mod tests {
     async fn a_check_that_hangs_fails_and_the_others_go_on() {
         let found = limited(("SLURM", "controller"), Duration::from_secs(9), std::future::pending()).await;
         assert_eq!((found[0].level, found[0].text.as_str()), (Level::Fail, "no answer within 9 s"));
+    }
+
+    #[test]
+    fn a_list_of_jobs_that_cannot_be_read_is_not_an_empty_one() {
+        assert!(no_node(true).text.contains("no job of yours runs"));
+        assert!(no_node(false).text.contains("could not be listed"));
     }
 
     #[test]

@@ -218,7 +218,13 @@ fn answers(ran: &Ran, machine: &Text, node: &NodeName, before: i64, after: i64) 
             "programs cannot be run from there (mounted noexec)",
             format!("nothing: {other}"),
         ),
-        None => Finding::ok(SECTION, "home", "writable, and programs run from there"),
+        None if has("end") => Finding::ok(SECTION, "home", "writable, and programs run from there"),
+        None => Finding::fail(
+            SECTION,
+            "home",
+            "the node's answer is incomplete, so that this is not known",
+            format!("a quota, a limit of the session or a hanging file system may have ended our command; try `ssh {node}`"),
+        ),
     });
     if let Some(files) = of("files ") {
         found.push(Finding::ok(SECTION, "limits", format!("{} open files", Text::new(files))));
@@ -281,7 +287,8 @@ mod tests {
     fn a_clock_that_munge_rejects_fails_and_a_node_may_answer_anything() {
         assert_eq!(found("\u{1e}NODEGLASS-DOCTOR\nnow 1302\n")[2].1, Level::Fail);
         assert_eq!(found("\u{1e}NODEGLASS-DOCTOR\nnow -9223372036854775808\n")[2].1, Level::Fail);
-        assert_eq!(found("\u{1e}NODEGLASS-DOCTOR\nnow x\u{1b}[2J")[1].1, Level::Ok);
+        let cut = &found("\u{1e}NODEGLASS-DOCTOR\nnow x\u{1b}[2J")[1];
+        assert!(cut.1 == Level::Fail && cut.2.contains("incomplete"), "{cut:?}");
         assert_eq!(found("command not found")[0].1, Level::Fail);
     }
 }

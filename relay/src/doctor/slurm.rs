@@ -20,8 +20,8 @@ pub(super) struct Checked {
     pub(super) findings: Vec<Finding>,
     /// Whether there are SLURM's commands.
     pub(super) is_installed: bool,
-    /// The user's jobs, as far as they are known.
-    pub(super) jobs: Vec<Job>,
+    /// The user's jobs; `None` if they could not be listed.
+    pub(super) jobs: Option<Vec<Job>>,
     /// The first node of the first running job.
     pub(super) node: Option<NodeName>,
 }
@@ -56,14 +56,14 @@ pub(super) async fn findings(context: &Context) -> Checked {
             return checked;
         }
     });
-    let mut jobs = Vec::new();
+    let mut jobs = None;
     let (controller, listed) = tokio::join!(
         limited((SECTION, "controller"), LIMIT, controller(commands.clone())),
         limited((SECTION, "jobs"), LIMIT, list(commands, &mut jobs))
     );
     checked.findings.extend(controller);
     checked.findings.extend(listed);
-    let mut running = jobs.iter().filter(|job| job.state == JobState::Running);
+    let mut running = jobs.iter().flatten().filter(|job| job.state == JobState::Running);
     checked.node = running.find_map(|job| job.nodes.first().cloned());
     checked.jobs = jobs;
     checked
@@ -100,7 +100,7 @@ fn summary(text: &str) -> String {
     parts.join(", ")
 }
 
-async fn list(commands: Commands, jobs: &mut Vec<Job>) -> Vec<Finding> {
+async fn list(commands: Commands, jobs: &mut Option<Vec<Job>>) -> Vec<Finding> {
     let selection = Selection::own(rustix::process::getuid().as_raw());
     let mut slurm = match Slurm::detect_with(commands, selection).await {
         Ok(slurm) => slurm,
@@ -115,9 +115,9 @@ async fn list(commands: Commands, jobs: &mut Vec<Job>) -> Vec<Finding> {
     };
     match slurm.jobs().await {
         Ok(list) => {
-            *jobs = list;
-            let running = jobs.iter().filter(|job| job.state == JobState::Running).count();
-            let text = format!("{} of yours, {running} running", jobs.len());
+            let running = list.iter().filter(|job| job.state == JobState::Running).count();
+            let text = format!("{} of yours, {running} running", list.len());
+            *jobs = Some(list);
             vec![Finding::ok(SECTION, "jobs", text)]
         }
         Err(error) => vec![Finding::fail(SECTION, "jobs", error, CONTROLLER)],
