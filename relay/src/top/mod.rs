@@ -256,7 +256,11 @@ impl Terminal {
         let is_new = matches!(update, Update::Connected(_));
         match self.model.apply(update, at_ms) {
             Effect::Redraw => self.is_dirty = true,
-            Effect::Resync(topic) => drop(self.source.send(Order::Resync(topic))),
+            Effect::Resync(topic) => {
+                if !self.source.send(Order::Resync(topic.clone())) {
+                    self.model.resync_was_refused(&topic);
+                }
+            }
             Effect::Answer(number, response) => self.answer(number, response, at_ms),
             Effect::Nothing => {}
         }
@@ -280,7 +284,9 @@ impl Terminal {
     }
 
     fn is_subscription_due(&self) -> bool {
-        self.subscribed.is_none_or(|at| at.elapsed() >= SUBSCRIBE) && self.topics.is_empty()
+        self.model.connection == Connection::Live
+            && self.topics.is_empty()
+            && self.subscribed.is_none_or(|at| at.elapsed() >= SUBSCRIBE)
     }
 
     fn subscribe(&mut self, topics: Vec<Topic>) {

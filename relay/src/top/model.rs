@@ -131,6 +131,13 @@ impl Model {
         Effect::Redraw
     }
 
+    /// Notes that a [`Effect::Resync`] could not be sent; the next delta of the topic leads to another.
+    pub fn resync_was_refused(&mut self, topic: &Topic) {
+        if let Some(known) = self.known.iter_mut().find(|known| known.topic == *topic) {
+            known.is_behind = false;
+        }
+    }
+
     /// Forgets topics that are no longer subscribed to.
     pub fn retain(&mut self, topics: &[Topic]) {
         self.known.retain(|known| topics.contains(&known.topic));

@@ -93,8 +93,10 @@ impl Known {
                 Some(Update::Ended(error)) => return Err(error.into()),
                 Some(Update::Lost(why)) => return Err(anyhow::anyhow!("{why}").into()),
                 Some(update) => {
-                    if let Effect::Resync(topic) = self.model.apply(update, at_ms) {
-                        source.send(Order::Resync(topic));
+                    if let Effect::Resync(topic) = self.model.apply(update, at_ms)
+                        && !source.send(Order::Resync(topic.clone()))
+                    {
+                        self.model.resync_was_refused(&topic);
                     }
                 }
                 None => return Err(anyhow::anyhow!("watching ended; this is a defect").into()),

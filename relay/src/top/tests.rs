@@ -391,6 +391,11 @@ fn a_missed_delta_is_noticed_and_the_topic_requested_again() {
     assert_eq!(delta(1), Effect::Redraw);
     assert_eq!(delta(3), Effect::Resync(Topic::Overview));
     assert_eq!(delta(4), Effect::Nothing, "until the snapshot is there");
+    // Nobody heard it: the next delta asks again.
+    model.resync_was_refused(&Topic::Overview);
+    let later = Delta { topic: 1, seq: 5, elapsed_ms: 1_000, changes: Vec::new() };
+    let effect = model.apply(Update::Message(Box::new(ServerMessage::Delta(later))), 0);
+    assert_eq!(effect, Effect::Resync(Topic::Overview));
 }
 
 #[test]
