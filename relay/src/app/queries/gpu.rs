@@ -2,7 +2,7 @@
 
 use super::list::{command, gpu_mem, holders};
 use super::{Answer, gib, or_dash};
-use crate::api::{Absence, Gpu, Snapshot};
+use crate::api::{Absence, Gpu, Link, Snapshot};
 use crate::config::GpuArgs;
 use anyhow::bail;
 use nodeglass_protocol::field::{Group, Unit, ValueKind};
@@ -70,10 +70,7 @@ fn text(snapshot: &Snapshot, gpu: &Gpu) -> String {
     line("Fault", gpu.fault.clone().unwrap_or_default());
     line("PCIe", pcie(gpu));
     line("ECC errors", ecc(gpu));
-    let up = gpu.health.nvlinks.iter().filter(|link| link.up == Some(true)).count();
-    if !gpu.health.nvlinks.is_empty() {
-        line("NVLinks up", format!("{up} of {}", gpu.health.nvlinks.len()));
-    }
+    line("NVLinks up", links(&gpu.health.nvlinks));
     for (group, title) in GROUPS {
         let fields = GpuField::ALL.iter().filter(|field| field.metric().group == group);
         let lines: String = fields.filter_map(|field| reading(gpu, *field)).collect();
@@ -93,7 +90,17 @@ fn text(snapshot: &Snapshot, gpu: &Gpu) -> String {
     out
 }
 
-/// A reading with its unit, or why it is not there; `None` if it was not taken yet.
+/// How many NVLinks are up; those whose state is not known are neither up nor down.
+fn links(links: &[Link]) -> String {
+    let count = |state| links.iter().filter(|link| link.up == state).count();
+    match (links.len(), count(None)) {
+        (0, _) => String::new(),
+        (all, 0) => format!("{} of {all}", count(Some(true))),
+        (all, unknown) => format!("{} of {all}, {unknown} not known", count(Some(true))),
+    }
+}
+
+/// A reading with its unit, or that it failed; `None` if it is not supported, or was not taken yet.
 fn reading(gpu: &Gpu, field: GpuField) -> Option<String> {
     let metric = field.metric();
     let value = match (gpu.readings.value(field), gpu.absent.get(field.name())) {
@@ -109,7 +116,11 @@ fn format_value(unit: Unit, kind: ValueKind, value: u64) -> String {
     match unit {
         _ if kind == ValueKind::BitMask => format!("0x{value:x}"),
         Unit::Byte => format!("{} GiB", gib(value)),
-        Unit::BytePerSecond => format!("{} MiB/s", value >> 20),
+        Unit::BytePerSecond => match value {
+            0..1_024 => format!("{value} B/s"),
+            1_024..1_048_576 => format!("{} KiB/s", value >> 10),
+            _ => format!("{} MiB/s", value >> 20),
+        },
         Unit::One => value.to_string(),
         Unit::Hundredth => format!("{:.2}", value as f64 / 100.0),
         unit => format!("{value} {}", unit.symbol()),
@@ -154,6 +165,16 @@ mod tests {
         for wrong in ["", "GPU", "n2:9", "n9:0", "GPU-n9-0"] {
             assert!(uuid(wrong).unwrap_err().contains("relay list"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn small_rates_and_unknown_links_are_not_zero() {
+        let rate = |value| format_value(Unit::BytePerSecond, ValueKind::Gauge, value);
+        assert_eq!([rate(0), rate(900 << 10), rate(3 << 20)], ["0 B/s", "900 KiB/s", "3 MiB/s"]);
+        let link = |up| Link { link: 0, up, remote: None, rx_mib_s: None, tx_mib_s: None, errors: None };
+        assert_eq!(links(&[link(Some(true)), link(Some(false))]), "1 of 2");
+        assert_eq!(links(&[link(Some(true)), link(None)]), "1 of 2, 1 not known");
+        assert_eq!(links(&[]), "");
     }
 
     #[test]
