@@ -2,8 +2,8 @@
 //!
 //! Counters are left out: dcgm-exporter names them without `_total`, against Prometheus' conventions.
 
-use super::GpuReadings;
-use nodeglass_protocol::GpuField;
+use crate::api::{Absence, Gpu};
+use nodeglass_protocol::{Field, GpuField};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -60,9 +60,12 @@ pub fn of(field: GpuField) -> Option<DcgmMetric> {
     Some(DcgmMetric { name, divisor })
 }
 
-/// Free memory as dcgm-exporter has it, in MiB: neither used nor reserved.
-pub fn free_mib(readings: &GpuReadings) -> Option<f64> {
-    let used =
-        readings.value(GpuField::MemUsed)?.saturating_add(readings.value(GpuField::MemReserved).unwrap_or(0));
-    Some(readings.value(GpuField::MemTotal)?.saturating_sub(used) as f64 / MIB)
+/// Free memory as dcgm-exporter has it, in MiB: neither used nor reserved. Unknown if what is reserved is; a driver that
+/// does not state it reserves nothing, or counts it as used.
+pub fn free_mib(gpu: &Gpu) -> Option<f64> {
+    let value = |field| gpu.readings.value(field);
+    let is_unsupported = gpu.absent.get(GpuField::MemReserved.name()) == Some(Absence::Unsupported);
+    let reserved = value(GpuField::MemReserved).or(is_unsupported.then_some(0))?;
+    let used = value(GpuField::MemUsed)?.saturating_add(reserved);
+    Some(value(GpuField::MemTotal)?.saturating_sub(used) as f64 / MIB)
 }

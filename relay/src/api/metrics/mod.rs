@@ -7,7 +7,7 @@
 mod dcgm;
 mod exposition;
 
-use super::{Gpu, GpuReadings, Job, Node, Process, Snapshot, Timestamp};
+use super::{Gpu, Job, Node, Process, Snapshot, Timestamp};
 use exposition::{Exposition, Kind, Labels};
 use nodeglass_protocol::field::ValueKind;
 use nodeglass_protocol::{Field, GpuField, HostField, JobField, ProcessField};
@@ -122,7 +122,7 @@ fn gpus(out: &mut Exposition, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
     }
     out.family("DCGM_FI_DEV_FB_FREE", "Device memory that is free, in MiB.", Kind::Gauge);
     for one in current.iter().filter(|one| one.is_nvidia) {
-        out.sample(&one.labels, dcgm::free_mib(&one.gpu.readings));
+        out.sample(&one.labels, dcgm::free_mib(one.gpu));
     }
     health(out, &current);
     out.family("nodeglass_gpu_up", "Whether the GPU can be read.", Kind::Gauge);

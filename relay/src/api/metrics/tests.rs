@@ -3,7 +3,7 @@
 use super::*;
 use crate::api::ConnectionState;
 use crate::api::tests::picture;
-use nodeglass_protocol::Vendor;
+use nodeglass_protocol::{Cell, Field, GpuField, Reading, Vendor};
 
 fn snapshot(change: impl FnOnce(&mut nodeglass_protocol::Picture)) -> Snapshot {
     let mut picture = picture();
@@ -48,6 +48,24 @@ fn what_is_not_known_has_no_sample_and_a_silent_node_no_readings() {
     assert!(
         silent.contains("nodeglass_gpu_up{")
             && silent.contains("nodeglass_relay_nodes{state=\"silent\"} 1\n")
+    );
+}
+
+#[test]
+fn free_memory_is_unknown_where_the_reserved_amount_is() {
+    let free = |reserved: Cell| {
+        let snapshot = snapshot(|picture| {
+            let row = &mut picture.nodes[0].gpus[0].row;
+            row.set(GpuField::MemTotal, GpuField::MemTotal.cell(&Reading::Value(8 << 30)));
+            row.set(GpuField::MemUsed, GpuField::MemUsed.cell(&Reading::Value(3 << 30)));
+            row.set(GpuField::MemReserved, reserved);
+        });
+        dcgm::free_mib(&snapshot.gpus[0])
+    };
+    assert_eq!(free(GpuField::MemReserved.cell(&Reading::Value(1 << 30))), Some(4_096.0));
+    assert_eq!(
+        (free(Cell::UNSUPPORTED), free(Cell::FAILED), free(Cell::NOT_YET)),
+        (Some(5_120.0), None, None)
     );
 }
 
