@@ -281,7 +281,7 @@ impl Deps {
                 None => self.store.job(job).await,
             };
             let record = record.ok_or_else(|| format!("there is no report of job {job}"))?;
-            let notes = self.store.with_stored_notes(job, notes).await;
+            let notes = self.store.with_stored_notes(job, &notes).await.unwrap_or(notes);
             report_webhook::post(webhook, &record.report_with(notes)).await
         };
         let late = || Err(format!("{} did not answer in time", webhook.display_url()));

@@ -76,11 +76,6 @@ impl History {
             series,
         }
     }
-
-    /// Number of values in all series.
-    pub fn value_count(&self) -> usize {
-        self.series.iter().map(|series| 3 * series.mean.len()).sum()
-    }
 }
 
 impl Series {

@@ -52,6 +52,8 @@ pub struct RangeSource {
     tier_ms: u64,
     begins_ms: Option<u64>,
     nodes: Vec<NodeSource>,
+    /// Whether some of the requested fields are not selected, as there are too many rows.
+    leaves_out_fields: bool,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,8 @@ impl LongHistory {
             NodeSource { name: visible.name.clone(), gpus: visible.gpus.iter().map(gpu).collect(), host }
         };
         RangeSource {
+            leaves_out_fields: gpu_fields.len() < query.gpu_fields.len()
+                || host_fields.len() < query.host_fields.len(),
             step_ms,
             tier_ms: TIERS[tier].step_ms,
             begins_ms: begins_ms.into_iter().flatten().min(),
@@ -115,6 +119,23 @@ impl LongHistory {
             gpus.chain(host)
         });
         slots.min()
+    }
+}
+
+impl RangeSource {
+    /// Whether some of the requested fields are missing, because the query selects too many rows.
+    pub fn leaves_out_fields(&self) -> bool {
+        self.leaves_out_fields
+    }
+
+    /// The number of values that the response has if each slot has a minimum, a mean and a maximum.
+    pub fn max_value_count(&self, query: &RangeQuery) -> usize {
+        let step_ms = self.step_ms.max(1);
+        let steps = (query.to_ms / step_ms).saturating_sub(query.from_ms / step_ms).saturating_add(1);
+        let rows =
+            self.nodes.iter().flat_map(|node| node.gpus.iter().map(|(_, row)| row).chain([&node.host]));
+        let fields = rows.map(|row| row.kinds.len()).sum::<usize>();
+        fields.saturating_mul(usize::try_from(steps.saturating_mul(3)).unwrap_or(usize::MAX))
     }
 }
 

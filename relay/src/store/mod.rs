@@ -216,11 +216,11 @@ impl JobStore {
         response.await.ok()?
     }
 
-    /// Notes of a job in memory, and those that are only stored, by time.
-    pub async fn with_stored_notes(&self, job: JobId, notes: Vec<Note>) -> Vec<Note> {
-        let mut stored = self.notes(job).await.unwrap_or_default();
+    /// Notes of a job in memory, and those that are only stored, by time; `None` if the latter cannot be read.
+    pub async fn with_stored_notes(&self, job: JobId, notes: &[Note]) -> Option<Vec<Note>> {
+        let mut stored = self.notes(job).await?;
         stored.retain(|stored| !notes.iter().any(|note| note.id == stored.id));
-        fleet::sorted_notes(notes.into_iter().chain(stored))
+        Some(fleet::sorted_notes(notes.iter().cloned().chain(stored)))
     }
 
     /// The stored record of a job's latest run.

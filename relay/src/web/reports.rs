@@ -6,6 +6,7 @@ use crate::share::Viewer;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::report::{MAX_DAYS, MAX_JOBS, Report, ReportAnswer, ReportQuery};
 use std::time::Duration;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 /// Time limit for a query; the database may wait for a disk.
@@ -38,9 +39,12 @@ pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) 
     timeout(TIMEOUT, answer).await.unwrap_or_else(|_| ReportAnswer::Refused(late.into()))
 }
 
-/// The report of a job, as far as a viewer may see it; `None` also if the database does not respond.
-pub(super) async fn job(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report> {
-    timeout(TIMEOUT, report_of(web, id, viewer)).await.ok().flatten()
+/// The report of a job, as far as a viewer may see it.
+///
+/// # Errors
+/// The database does not respond in time.
+pub(super) async fn job(web: &WebState, id: JobId, viewer: &Viewer) -> Result<Option<Report>, Elapsed> {
+    timeout(TIMEOUT, report_of(web, id, viewer)).await
 }
 
 async fn report_of(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report> {
@@ -51,7 +55,10 @@ async fn report_of(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report>
     };
     let (record, notes) = match usage.visible {
         Some(visible) => (record.for_guest(visible)?, usage.notes),
-        None => (record, web.store.with_stored_notes(id, usage.notes).await),
+        None => {
+            let all = web.store.with_stored_notes(id, &usage.notes).await;
+            (record, all.unwrap_or(usage.notes))
+        }
     };
     Some(record.report_with(notes))
 }

@@ -26,6 +26,7 @@ const MAX_MS: u64 = 8 * 86_400_000;
 const MAX_METRICS: usize = 16;
 /// Maximum number of values in a response.
 const MAX_VALUES: usize = 3_000_000;
+const TOO_MANY_VALUES: &str = "too many values: choose a job or node, fewer metrics, or longer steps";
 /// Largest number that counts as s since 1970; larger ones are ms.
 const MAX_SECONDS: u64 = 100_000_000_000;
 
@@ -43,7 +44,7 @@ pub struct HistoryQuery {
     metric: Option<String>,
     /// Metrics of hosts, separated by commas; none by default.
     host_metric: Option<String>,
-    /// Start: RFC 3339, s since 1970, or an age such as `90m`; an hour before the end by default.
+    /// Start: RFC 3339 in UTC (`…Z`), s or ms since 1970, or an age such as `90m`; an hour before the end by default.
     from: Option<String>,
     /// End: like `from`; now by default.
     to: Option<String>,
@@ -84,20 +85,18 @@ pub async fn history(
         host_fields: host_fields.iter().map(|field| Text::new(field.name())).collect(),
     };
     let (viewer, mut charge) = caller.begin(&web).await?;
-    let Ok(Some(source)) = timeout(TIMEOUT, web.hub.range(viewer, query.clone())).await else {
-        return Err(Problem::not_found("there is no such job or node").into());
-    };
+    let source = timeout(TIMEOUT, web.hub.range(viewer, query.clone())).await;
+    let source = source.map_err(|_| Problem::late("the history"))?;
+    let source = source.ok_or_else(|| Problem::not_found("there is no such job or node"))?;
     charge.restart();
+    if source.leaves_out_fields() || source.max_value_count(&query) > MAX_VALUES {
+        return Err(Problem::bad_request(TOO_MANY_VALUES).into());
+    }
     let body = tokio::task::spawn_blocking(move || {
         let history = History::new(&source.read(), &query, (&gpu_fields, &host_fields), wall_ahead_ms);
-        match history.value_count() > MAX_VALUES {
-            true => {
-                Err(Problem::bad_request("too many values: choose a job, fewer metrics, or longer steps"))
-            }
-            false => Ok(reply::body(&history)),
-        }
+        reply::body(&history)
     });
-    let body = body.await.map_err(|_| Problem::shutting_down())??;
+    let body = body.await.map_err(|_| Problem::shutting_down())?;
     charge.sends(body.len());
     Ok(reply::json(&headers, body))
 }
@@ -111,7 +110,7 @@ fn topic(job: Option<u32>, node: Option<NodeName>) -> Result<Topic, Problem> {
     }
 }
 
-/// A time in ms since 1970: RFC 3339, a number of s or ms, or an age.
+/// A time in ms since 1970: RFC 3339 in UTC, a number of s or ms, or an age.
 fn moment(raw: &str, now_ms: u64) -> Result<u64, Problem> {
     // A `+` in a query is a space; no form of a time has one.
     if let Ok(number) = raw.parse::<u64>() {
@@ -122,7 +121,7 @@ fn moment(raw: &str, now_ms: u64) -> Result<u64, Problem> {
     }
     let age = humantime::parse_duration(raw.trim_start_matches('-')).map_err(|_| {
         Problem::bad_request(format!(
-            "{:?} is no time: expected 2026-11-25T06:00:00Z, a number of seconds since 1970, or an age such as 90m",
+            "{:?} is no time: expected UTC such as 2026-11-25T06:00:00Z, a number of seconds since 1970, or an age such as 90m",
             Text::new(raw).as_str()
         ))
     })?;
@@ -173,7 +172,7 @@ mod tests {
             (moment("90m", now_ms), moment("-90m", now_ms)),
             (Ok(now_ms - 5_400_000), Ok(now_ms - 5_400_000))
         );
-        for wrong in ["", "yesterday", "1e9", "-", "99999999999999999999"] {
+        for wrong in ["", "yesterday", "2026-11-25T07:07:25+01:00", "1e9", "-", "99999999999999999999"] {
             assert!(moment(wrong, now_ms).is_err(), "{wrong}");
         }
     }

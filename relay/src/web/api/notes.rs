@@ -42,7 +42,8 @@ pub async fn list(
         return Err(Problem::shutting_down().into());
     };
     if let Some(job) = job.filter(|_| !viewer.is_guest()) {
-        notes = timeout(TIMEOUT, web.store.with_stored_notes(job, notes.clone())).await.unwrap_or(notes);
+        let all = timeout(TIMEOUT, web.store.with_stored_notes(job, &notes)).await;
+        notes = all.ok().flatten().ok_or_else(|| Problem::late("the database of notes"))?;
     }
     charge.sends(notes.len() * 128);
     Ok(Json(&notes).into_response())

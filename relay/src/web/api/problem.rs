@@ -54,6 +54,11 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the relay is shutting down, or is overloaded")
     }
 
+    /// A part of the relay, or its disk, does not respond in time: that says nothing about the resource.
+    pub fn late(what: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("{what} does not respond; try again later"))
+    }
+
     /// A query string that cannot be read; `known` are its parameters.
     pub fn query(error: &QueryRejection, known: &str) -> Self {
         let why = Text::new(error.body_text().replace("Failed to deserialize query string: ", ""));

@@ -41,6 +41,7 @@ pub async fn report(
         id.parse().map_err(|_| Problem::bad_request("the id of a job is a number, such as 4711"))?;
     let report = reports::job(&web, id, &viewer).await;
     charge.restart();
+    let report = report.map_err(|_| Problem::late("the database of jobs"))?;
     let report = report.ok_or_else(|| Problem::not_found(format!("there is no report of job {id}")))?;
     let body = reply::body(&report);
     charge.sends(body.len());
