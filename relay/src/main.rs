@@ -3,7 +3,7 @@
 
 use nodeglass_relay::access::key_file::{self, Running};
 use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
-use nodeglass_relay::app::owner_commands::{NONE_RUNS, Remote};
+use nodeglass_relay::app::remote::{NONE_RUNS, Remote};
 use nodeglass_relay::app::second_start::{self, SecondStart};
 use nodeglass_relay::app::terminal::{Style, Terminal};
 use nodeglass_relay::app::{

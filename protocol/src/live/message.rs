@@ -11,6 +11,7 @@ use crate::request::{LogRef, Request, Response, Tail};
 use crate::share::{ShareId, ShareTerms};
 use crate::version::VersionRange;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Messages from the page.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -248,6 +249,35 @@ pub enum CloseReason {
     },
 }
 
+impl fmt::Display for CloseReason {
+    /// A sentence for the user, without its full stop.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused => f.write_str("the key is wrong; copy the whole link that `relay link` prints"),
+            Self::Version { relay } => {
+                write!(f, "the relay speaks versions {} to {} of the protocol", relay.min, relay.max)
+            }
+            Self::Unreadable => f.write_str("the relay could not read a message"),
+            Self::TooSlow => f.write_str("nothing was read for 30 s"),
+            Self::ShuttingDown => f.write_str("the relay is shutting down"),
+            Self::NotTheOwner { .. } => f.write_str(
+                "the owner's key is accepted on the owner's own connections only; ask for a share",
+            ),
+            Self::NotForYou { to } => {
+                write!(f, "this share is for {to}, but the kernel identifies you as another user")
+            }
+            Self::Revoked => f.write_str("the owner revoked this share"),
+            Self::Expired => f.write_str("this share has expired"),
+            Self::NotByProxy { other_user: true } => {
+                f.write_str("the proxy names another user than the one who runs this relay")
+            }
+            Self::NotByProxy { other_user: false } => f.write_str(
+                "the proxy does not identify its visitor: set --proxy-user-header, or use a link of `relay link --tab`",
+            ),
+        }
+    }
+}
+
 /// Complete state of a topic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -282,4 +312,23 @@ pub struct Histories {
     pub topic: u32,
     /// Histories by node position.
     pub nodes: Vec<(u32, History)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_for_a_close_is_a_sentence_and_not_rusts_name_of_it() {
+        let reasons = [
+            CloseReason::Revoked,
+            CloseReason::NotTheOwner { user: Some("bob".into()) },
+            CloseReason::NotForYou { to: "carol".into() },
+            CloseReason::NotByProxy { other_user: false },
+        ];
+        for reason in reasons {
+            let (text, name) = (reason.to_string(), format!("{reason:?}"));
+            assert!(text.contains(' ') && !text.contains(&name) && !text.contains('{'), "{text}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::local_time::LocalTime;
 use super::own_login;
-use super::owner_commands::Remote;
+use super::remote::Remote;
 use super::{job_parquet, job_tables};
 use crate::clock::Clock;
 use crate::config::{ExportFormat, HistoryOrder, ReportFormat, ReportOrder};

@@ -12,6 +12,7 @@ pub mod mcp;
 pub mod note_command;
 pub mod owner_commands;
 pub mod queries;
+pub mod remote;
 pub mod second_start;
 mod share_output;
 mod signals;

@@ -1,7 +1,7 @@
 //! `relay note`: a client of the running relay, or within a job where none runs, of the spool directory.
 
 use super::local_time::LocalTime;
-use super::owner_commands::Remote;
+use super::remote::Remote;
 use crate::clock::Clock;
 use crate::config::NoteOrder;
 use crate::report::aligned;
@@ -57,7 +57,7 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
 
 /// Appends a line to the spool file of the job.
 fn spool(order: &NoteOrder, job: Option<JobId>) -> anyhow::Result<String> {
-    let Some(job) = job else { bail!(super::owner_commands::NONE_RUNS) };
+    let Some(job) = job else { bail!(super::remote::NONE_RUNS) };
     let is_plain = order.at.is_none() && order.node.is_none() && order.edit.is_none();
     let Some(text) = order.text.as_deref().filter(|_| is_plain) else {
         bail!(

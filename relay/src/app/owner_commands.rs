@@ -1,33 +1,17 @@
-//! `relay share` and `relay retry`: clients of the running relay over the owner's private socket.
+//! `relay share`, `relay retry` and `relay link --tab`: what only the owner may request of the running relay.
 
 use super::local_time::LocalTime;
-use super::{share_output, terminal};
-use crate::access::key_file::{self, Running};
-use crate::access::runtime_dir::{Places, RuntimeDir};
+use super::remote::Remote;
+use super::share_output;
 use crate::clock::Clock;
 use crate::config::ShareCommand;
-use crate::report::Report;
-use crate::web::api::problem::Problem;
-use anyhow::{Context, bail};
-use hyper::body::{Body, Incoming};
-use hyper::client::conn::http1;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use hyper::{Method, Request};
-use hyper_util::rt::TokioIo;
-use nodeglass_protocol::handshake::Key;
+use anyhow::Context;
+use hyper::Method;
+use nodeglass_protocol::NodeName;
 use nodeglass_protocol::request::RetryTarget;
 use nodeglass_protocol::share::{ShareId, ShareLink, ShareRequest, Sharing};
-use nodeglass_protocol::{JobId, NodeName};
-use serde::de::DeserializeOwned;
-use std::pin::Pin;
-use std::time::Duration;
-use tokio::net::UnixStream;
-use tokio::time::timeout;
 
-/// Time limit for a response of the relay.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum length of a response, in bytes.
-const MAX_ANSWER: usize = 256 << 20;
+const SHARES: &str = "/api/v1/shares";
 
 /// Executes a `relay share` command and returns what to print.
 ///
@@ -38,22 +22,30 @@ pub async fn share(relay: &Remote, command: ShareCommand) -> anyhow::Result<Stri
     Ok(match command {
         ShareCommand::Create(args) => {
             let body = serde_json::to_string(&ShareRequest::from(args))?;
-            let made: ShareLink = relay.request_json(Method::POST, "", body).await?;
+            let made: ShareLink = relay.json(Method::POST, SHARES, body).await?;
             share_output::created(&made, &relay.option(), now_ms, LocalTime::of)
         }
         ShareCommand::Link { id } => {
-            let made: ShareLink = relay.request_json(Method::GET, &format!("/{id}"), String::new()).await?;
+            let made: ShareLink = relay.json(Method::GET, &format!("{SHARES}/{id}"), String::new()).await?;
             share_output::created(&made, &relay.option(), now_ms, LocalTime::of)
         }
-        ShareCommand::List => share_output::list(&relay.sharing().await?, now_ms, LocalTime::of),
+        ShareCommand::List => share_output::list(&sharing(relay).await?, now_ms, LocalTime::of),
         ShareCommand::Revoke { ids, all } => {
-            let ids = if all { relay.all().await? } else { ids };
+            let ids = if all { all_shares(relay).await? } else { ids };
             for id in &ids {
-                relay.request_shares(Method::DELETE, &format!("/{id}"), String::new()).await?;
+                relay.request(Method::DELETE, &format!("{SHARES}/{id}"), String::new()).await?;
             }
             share_output::revoked(&ids)
         }
     })
+}
+
+async fn sharing(relay: &Remote) -> anyhow::Result<Sharing> {
+    relay.json(Method::GET, SHARES, String::new()).await
+}
+
+async fn all_shares(relay: &Remote) -> anyhow::Result<Vec<ShareId>> {
+    Ok(sharing(relay).await?.shares.into_iter().map(|share| share.id).collect())
 }
 
 /// Requests a link for one tab from the running relay. Returns what to print.
@@ -62,7 +54,7 @@ pub async fn share(relay: &Remote, command: ShareCommand) -> anyhow::Result<Stri
 /// A complete sentence for the user.
 pub async fn tab_link(relay: &Remote) -> anyhow::Result<String> {
     let ticket = relay.request(Method::POST, "/api/v1/tab", String::new()).await?;
-    let link = relay.running.links.first().and_then(|link| link.rsplit_once('#'));
+    let link = relay.running().links.first().and_then(|link| link.rsplit_once('#'));
     let (address, _) = link.context("the running relay has no link")?;
     Ok(format!("{address}#t={}\n", String::from_utf8_lossy(&ticket).trim()))
 }
@@ -79,204 +71,3 @@ pub async fn retry(relay: &Remote, node: Option<NodeName>) -> anyhow::Result<Str
 }
 
 const RETRY: &str = "/api/v1/retry";
-
-const UNKNOWN_FORMAT: &str = "the relay sent a response in an unknown format; it may be of another version";
-
-/// The error where a command needs a relay and none runs.
-pub const NONE_RUNS: &str = "no relay of yours is running on this machine; start one with `relay`";
-
-/// A running relay of this user.
-pub struct Remote {
-    dir: RuntimeDir,
-    running: Running,
-    /// Whether it was selected by its process id, as where several run.
-    is_selected: bool,
-}
-
-impl Remote {
-    /// The relay with this process id, or the only one.
-    ///
-    /// # Errors
-    /// A complete sentence for the user, if there is none or the choice is ambiguous.
-    pub fn find(pid: Option<u32>) -> anyhow::Result<Self> {
-        let mut found = Vec::new();
-        for dir in RuntimeDir::existing(&Places::from_env()) {
-            for running in key_file::running(&dir)? {
-                if pid.is_none_or(|pid| pid == running.pid) {
-                    let dir = dir.try_clone()?;
-                    found.push(Self { dir, running, is_selected: pid.is_some() });
-                }
-            }
-        }
-        match (found.pop(), pid) {
-            (Some(only), _) if found.is_empty() => Ok(only),
-            (Some(last), _) => {
-                let running: Vec<_> = found.into_iter().chain([last]).map(|one| one.running).collect();
-                bail!(ambiguous(&running, Clock::wall_ms() / 1_000))
-            }
-            (None, Some(pid)) => {
-                bail!("no relay of yours has pid {pid}; `relay link` lists those that are running")
-            }
-            (None, None) => bail!(NONE_RUNS),
-        }
-    }
-
-    /// All relays of this user on this machine.
-    ///
-    /// # Errors
-    /// A directory of relays cannot be read.
-    pub fn list() -> anyhow::Result<Vec<Self>> {
-        let mut found = Vec::new();
-        for dir in RuntimeDir::existing(&Places::from_env()) {
-            for running in key_file::running(&dir)? {
-                found.push(Self { dir: dir.try_clone()?, running, is_selected: true });
-            }
-        }
-        Ok(found)
-    }
-
-    /// Its process id.
-    pub fn pid(&self) -> u32 {
-        self.running.pid
-    }
-
-    /// What it stores about itself.
-    pub fn running(&self) -> &Running {
-        &self.running
-    }
-
-    /// Connects to its private socket.
-    ///
-    /// # Errors
-    /// If nothing listens there.
-    pub async fn connect(&self) -> std::io::Result<UnixStream> {
-        UnixStream::connect(self.dir.socket(&key_file::socket_name(self.running.pid))).await
-    }
-
-    /// The key of its owner, to prove in a handshake.
-    ///
-    /// # Errors
-    /// A complete sentence for the user.
-    pub fn owner_key(&self) -> anyhow::Result<Key> {
-        Ok(self.key()?.parse()?)
-    }
-
-    /// What a job that the relay knows has used.
-    ///
-    /// # Errors
-    /// A complete sentence for the user.
-    pub async fn report(&self, job: JobId) -> anyhow::Result<Report> {
-        self.json(Method::GET, &format!("/api/v1/jobs/{job}/report"), String::new()).await
-    }
-
-    /// The option that selects it again, with a space before it; empty if none is needed.
-    fn option(&self) -> String {
-        if self.is_selected { format!(" --relay {}", self.running.pid) } else { String::new() }
-    }
-
-    async fn sharing(&self) -> anyhow::Result<Sharing> {
-        self.request_json(Method::GET, "", String::new()).await
-    }
-
-    async fn all(&self) -> anyhow::Result<Vec<ShareId>> {
-        Ok(self.sharing().await?.shares.into_iter().map(|share| share.id).collect())
-    }
-
-    async fn request_json<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        body: String,
-    ) -> anyhow::Result<T> {
-        let answer = self.request_shares(method, path, body).await?;
-        serde_json::from_slice(&answer).context(UNKNOWN_FORMAT)
-    }
-
-    async fn request_shares(&self, method: Method, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
-        self.request(method, &format!("/api/v1/shares{path}"), body).await
-    }
-
-    /// Sends a request and parses the response.
-    ///
-    /// # Errors
-    /// A complete sentence for the user.
-    pub(super) async fn json<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        body: String,
-    ) -> anyhow::Result<T> {
-        serde_json::from_slice(&self.request(method, path, body).await?).context(UNKNOWN_FORMAT)
-    }
-
-    /// Sends a request and returns the response.
-    ///
-    /// # Errors
-    /// A complete sentence for the user.
-    pub(super) async fn request(&self, method: Method, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
-        let exchange = async { self.exchange(self.connect().await?, method, path, body).await };
-        let (ok, answer) = timeout(ANSWER_TIMEOUT, exchange)
-            .await
-            .with_context(|| format!("the relay (pid {}) did not answer within 10 s", self.running.pid))?
-            .with_context(|| format!("cannot reach the relay (pid {})", self.running.pid))?;
-        if !ok {
-            bail!("{}", reason(&answer));
-        }
-        Ok(answer)
-    }
-
-    async fn exchange(
-        &self,
-        stream: UnixStream,
-        method: Method,
-        path: &str,
-        body: String,
-    ) -> anyhow::Result<(bool, Vec<u8>)> {
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, "localhost")
-            .header(AUTHORIZATION, format!("Bearer {}", self.key()?))
-            .header(CONTENT_TYPE, "application/json")
-            .body(body)?;
-        let response = sender.send_request(request).await?;
-        Ok((response.status().is_success(), read(response.into_body()).await?))
-    }
-
-    /// The owner's key, from the file that only the owner can read.
-    fn key(&self) -> anyhow::Result<&str> {
-        let key = self.running.links.first().and_then(|link| link.rsplit_once("#k="));
-        Ok(key.context("the running relay has no link")?.1)
-    }
-}
-
-/// Why a request failed: the detail of a problem, or what a relay of another version wrote instead.
-fn reason(answer: &[u8]) -> String {
-    let problem = serde_json::from_slice::<Problem>(answer).map(|problem| problem.detail);
-    problem.unwrap_or_else(|_| String::from_utf8_lossy(answer).trim_end().to_owned())
-}
-
-/// The error where several relays run and none is named.
-fn ambiguous(running: &[Running], now_s: u64) -> String {
-    let lines = terminal::overview(running, now_s, LocalTime::of);
-    format!(
-        "{} relays of yours are running; choose one with --relay PID:\n  {}",
-        running.len(),
-        lines.join("\n  ")
-    )
-}
-
-async fn read(mut body: Incoming) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        if let Ok(data) = frame?.into_data() {
-            bytes.extend_from_slice(&data);
-        }
-        if bytes.len() > MAX_ANSWER {
-            bail!("the response is too long");
-        }
-    }
-    Ok(bytes)
-}

@@ -1,7 +1,7 @@
 //! `relay token`: named, read-only tokens for the owner's own programs.
 
 use super::local_time::LocalTime;
-use super::owner_commands::Remote;
+use super::remote::Remote;
 use crate::api::{CreatedToken, NewToken, Timestamp, Token};
 use crate::clock::Clock;
 use crate::config::TokenCommand;

@@ -19,7 +19,7 @@ mod table;
 pub mod view;
 
 use crate::app::Signals;
-use crate::app::owner_commands::Remote;
+use crate::app::remote::Remote;
 use crate::config::{ColorChoice, Config, Requested, TopOrder};
 use crate::log;
 use connection::{Attached, Order, Own, Source, SourceError, Update};

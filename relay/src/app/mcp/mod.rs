@@ -5,7 +5,8 @@
 
 mod params;
 
-use super::owner_commands::{self, Remote};
+use super::owner_commands;
+use super::remote::{Remote, TooLong};
 use crate::config::McpOrder;
 use anyhow::Context;
 use hyper::Method;
@@ -142,7 +143,7 @@ impl Server {
     async fn add_note(&self, Parameters(params): Parameters<AddNoteParams>) -> Answer {
         let body = serde_json::to_string(&params).map_err(|error| error.to_string())?;
         let relay = self.relay()?;
-        text(relay.request(Method::POST, "/api/v1/notes", body).await.map_err(sentence)?)
+        text(relay.request_limited(Method::POST, "/api/v1/notes", body, MAX_BYTES).await)
     }
 
     #[tool(
@@ -160,7 +161,7 @@ impl Server {
     }
 
     async fn get(&self, path: &str) -> Answer {
-        text(self.relay()?.request(Method::GET, path, String::new()).await.map_err(sentence)?)
+        text(self.relay()?.request_limited(Method::GET, path, String::new(), MAX_BYTES).await)
     }
 
     fn relay(&self) -> Result<Remote, String> {
@@ -244,16 +245,17 @@ fn path_of(uri: &str) -> Option<String> {
     }
 }
 
-/// A text of bounded length.
-fn text(answer: Vec<u8>) -> Answer {
-    if answer.len() > MAX_BYTES {
-        let (kb, most) = (answer.len() / 1024, MAX_BYTES / 1024);
-        return Err(format!(
-            "The answer has {kb} KiB, and at most {most} are sent. Choose fields, filter by job or node, or set a limit; \
-             for a history, fewer metrics or longer steps."
-        ));
+/// A response as a text, or how to get a shorter one.
+fn text(answer: anyhow::Result<Vec<u8>>) -> Answer {
+    match answer {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if error.is::<TooLong>() => Err(format!(
+            "The answer is longer than {} KiB. Call the tool with chosen fields, a filter by job or node, or a limit; for a \
+             history, with fewer metrics or longer steps.",
+            MAX_BYTES / 1024
+        )),
+        Err(error) => Err(sentence(error)),
     }
-    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 fn sentence(error: impl Into<anyhow::Error>) -> String {
@@ -302,7 +304,9 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_too_long_says_how_to_narrow_it() {
-        assert!(text(vec![b'x'; MAX_BYTES]).is_ok());
-        assert!(text(vec![b'x'; MAX_BYTES + 1]).unwrap_err().contains("Choose fields"));
+        assert_eq!(text(Ok(b"[]".to_vec())), Ok("[]".to_owned()));
+        let too_long = anyhow::Error::from(TooLong).context("cannot reach the relay");
+        assert!(text(Err(too_long)).unwrap_err().contains("chosen fields"));
+        assert_eq!(text(Err(anyhow::anyhow!("there is no job 7"))), Err("there is no job 7".to_owned()));
     }
 }

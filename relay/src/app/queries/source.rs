@@ -2,7 +2,7 @@
 
 use crate::api::Snapshot;
 use crate::app::embedded::Embedded;
-use crate::app::owner_commands::Remote;
+use crate::app::remote::Remote;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::share::Viewer;

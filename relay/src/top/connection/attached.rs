@@ -2,7 +2,7 @@
 
 use super::{Order, SourceError, Update};
 use crate::access;
-use crate::app::owner_commands::Remote;
+use crate::app::remote::Remote;
 use futures_util::{SinkExt, StreamExt};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Exchange, Nonce};
@@ -23,8 +23,10 @@ const AUTHORITY: &str = "localhost";
 const FORM: Form = Form::Binary;
 /// Time limit for connecting and authenticating.
 const CONNECT: Duration = Duration::from_secs(10);
+/// Maximum length of a message, in bytes. The snapshot of a thousand nodes is larger than the library's default.
+const MAX_MESSAGE: usize = 256 << 20;
 /// The relay pings every 20 s, so that a longer silence is a dead connection.
-const SILENCE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between attempts to connect again. A start of the relay takes about as long.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -114,8 +116,8 @@ impl Attached {
         let headers = request.headers_mut();
         headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(FORM.subprotocol()));
         headers.insert(ORIGIN, HeaderValue::from_static("http://localhost"));
-        // The snapshot of a thousand nodes is larger than the default limit; the peer is our own relay.
-        let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
+        let limit = Some(MAX_MESSAGE);
+        let config = WebSocketConfig::default().max_message_size(limit).max_frame_size(limit);
         let (mut socket, _) =
             client_async_with_config(request, stream, Some(config)).await.map_err(|error| match error {
                 // An older relay has another endpoint or another subprotocol.
@@ -185,7 +187,7 @@ impl Attached {
     /// Receives the next message. Cancel safe.
     async fn receive(&self, socket: &mut Socket) -> Result<ServerMessage, End> {
         loop {
-            match timeout(SILENCE, socket.next()).await {
+            match timeout(IDLE_TIMEOUT, socket.next()).await {
                 Ok(Some(Ok(Message::Binary(bytes)))) => {
                     return FORM.decode(&bytes).map_err(|_| self.other_version(None));
                 }
@@ -216,15 +218,14 @@ impl Attached {
         End::Final(SourceError::OtherVersion { pid: running.pid, version: running.version.clone(), wire })
     }
 
-    /// A message that ends the connection: the relay's farewell, or one that does not belong there.
+    /// A message that ends the connection: the relay's close message, or one that does not belong there.
     fn unexpected(&self, message: ServerMessage) -> End {
         match message {
             ServerMessage::Bye(CloseReason::Version { relay }) => self.other_version(Some(relay)),
             ServerMessage::Bye(CloseReason::ShuttingDown) => self.stopped(),
             ServerMessage::Bye(CloseReason::TooSlow) => End::Lost("this terminal was too slow".to_owned()),
             ServerMessage::Bye(reason) => {
-                let why = format!("{reason:?}");
-                End::Final(SourceError::Refused { pid: self.relay.pid(), why })
+                End::Final(SourceError::Refused { pid: self.relay.pid(), why: reason.to_string() })
             }
             _ => self.other_version(None),
         }

@@ -125,7 +125,7 @@ impl FromRequestParts<WebState> for Caller {
             }
             Err(AuthError::RateLimited(why)) => Err(rate_limited(why).await),
             Err(AuthError::WrongKey) => Err(wrong_key()),
-            Err(AuthError::Forbidden(close_reason)) => Err(forbidden(close_reason).into()),
+            Err(AuthError::Forbidden(close_reason)) => Err(forbidden(&close_reason).into()),
         }
     }
 }
@@ -170,21 +170,6 @@ fn wrong_key() -> Response {
     (challenge, Problem::new(StatusCode::UNAUTHORIZED, why)).into_response()
 }
 
-fn forbidden(close_reason: CloseReason) -> Problem {
-    let why = match close_reason {
-        CloseReason::Revoked => "the owner revoked this share".to_owned(),
-        CloseReason::Expired => "this share has expired".to_owned(),
-        CloseReason::NotForYou { to } => {
-            format!("this share is for {to}, but the kernel identifies you as another user")
-        }
-        CloseReason::NotByProxy { other_user: true } => {
-            "the proxy names another user than the one who runs this relay".to_owned()
-        }
-        CloseReason::NotByProxy { other_user: false } => {
-            "the proxy does not identify its visitor: set --proxy-user-header, or use a link of `relay link --tab`"
-                .to_owned()
-        }
-        _ => "the owner's key is accepted on the owner's own connections only; ask for a share".to_owned(),
-    };
-    Problem::new(StatusCode::FORBIDDEN, why)
+fn forbidden(reason: &CloseReason) -> Problem {
+    Problem::new(StatusCode::FORBIDDEN, reason.to_string())
 }
