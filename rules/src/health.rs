@@ -3,8 +3,8 @@
 use crate::flags;
 use crate::severity::Severity;
 use crate::text;
-use nodeglass_protocol::job::JobState;
-use nodeglass_protocol::picture::{Link, NodePicture};
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::picture::{JobsHealth, Link, NodePicture, Picture};
 
 /// A severity with a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +68,22 @@ pub fn for_node(node: &NodePicture, now_ms: u64) -> Health {
         Link::Ended => Health::new(Severity::Ended, "ended"),
         Link::Live => for_live_node(node, now_ms),
     }
+}
+
+/// Whether enough is known to show a picture that was just begun: the list of jobs, and of every node a sample or why
+/// there is none.
+pub fn is_settled(picture: &Picture) -> bool {
+    let is_known = |node: &NodePicture| match &node.head.link {
+        Link::Waiting | Link::Connecting { failures: 0 } => false,
+        // The first line of a probe has no readings yet.
+        Link::Live => node.sampled_at_ms.is_some(),
+        _ => true,
+    };
+    let jobs = &picture.relay.jobs;
+    let expects_nodes = *jobs == JobsHealth::NoSlurm || picture.jobs.iter().any(Job::is_active);
+    *jobs != JobsHealth::NotYet
+        && picture.nodes.iter().all(is_known)
+        && !(expects_nodes && picture.nodes.is_empty())
 }
 
 fn for_live_node(node: &NodePicture, now_ms: u64) -> Health {
@@ -138,6 +154,25 @@ mod tests {
     fn a_silent_node_is_shown_as_silent_not_idle() {
         let health = for_node(&node(Link::Silent, Some(10_000)), 48_000);
         assert_eq!((health.severity, health.label.as_str()), (Severity::Error, "silent, stale 38 s"));
+    }
+
+    #[test]
+    fn a_picture_is_settled_once_every_node_has_a_sample_or_a_reason() {
+        let settled = |jobs: JobsHealth, nodes: Vec<NodePicture>| {
+            let mut picture = Picture { nodes, ..Picture::default() };
+            picture.relay.jobs = jobs;
+            is_settled(&picture)
+        };
+        let none = || JobsHealth::NoSlurm;
+        assert!(settled(
+            none(),
+            vec![node(Link::Live, Some(1)), node(Link::Connecting { failures: 1 }, None)]
+        ));
+        assert!(!settled(none(), vec![node(Link::Live, None)]), "its first sample is about to come");
+        assert!(!settled(none(), vec![node(Link::Connecting { failures: 0 }, None)]));
+        assert!(
+            !settled(none(), Vec::new()) && !settled(JobsHealth::NotYet, vec![node(Link::Live, Some(1))])
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// Time limit for the parts to end: for probes, and a moment more.
-const ENDS: Duration = PROBES_LEAVE.saturating_add(Duration::from_secs(1));
+const STOP_TIMEOUT: Duration = PROBES_LEAVE.saturating_add(Duration::from_secs(1));
 
 /// A relay that only this process watches.
 pub struct Embedded {
@@ -61,7 +61,7 @@ impl Embedded {
     pub async fn stop(self) {
         let Relay { store, shutdown, core, nodes, .. } = self.relay;
         let _ = shutdown.send(true);
-        let _ = timeout(ENDS, async { tokio::join!(core, nodes) }).await;
+        let _ = timeout(STOP_TIMEOUT, async { tokio::join!(core, nodes) }).await;
         end_store(&store).await;
     }
 }

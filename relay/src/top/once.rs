@@ -7,8 +7,9 @@ use super::palette::Palette;
 use super::view::View;
 use super::{TopError, check_size};
 use nodeglass_protocol::live::{MAX_TOPICS, Topic};
-use nodeglass_protocol::picture::{JobsHealth, Link, NodePicture};
+use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{NodeName, Picture};
+use nodeglass_rules::health::is_settled;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// How long nodes may take to send their first sample. What is not known by then is shown as such.
-const PATIENCE: Duration = Duration::from_secs(20);
+const FIRST_SAMPLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Width of a line where neither `COLUMNS` nor a terminal says it.
 const WIDTH: u16 = 120;
 
@@ -48,7 +49,7 @@ impl Known {
     /// subscribed to.
     async fn collect(source: &mut Source) -> Result<Self, TopError> {
         let started = Instant::now();
-        let due = started + PATIENCE;
+        let due = started + FIRST_SAMPLE_TIMEOUT;
         let mut known = Self { model: Model::default(), nodes: BTreeMap::new(), started };
         known
             .until(source, due, &[Topic::Overview], |model| {
@@ -140,19 +141,6 @@ impl Known {
         let is_plain = !io::stdout().is_terminal();
         lines.iter().map(|line| printed(line, is_plain)).collect()
     }
-}
-
-/// Whether every node is connected and has a sample, or it is known why not.
-fn is_settled(picture: &Picture) -> bool {
-    let has_jobs = picture.relay.jobs != JobsHealth::NotYet;
-    let is_known = |node: &NodePicture| match &node.head.link {
-        Link::Waiting | Link::Connecting { failures: 0 } => false,
-        Link::Live => node.sampled_at_ms.is_some(),
-        _ => true,
-    };
-    let expects_nodes =
-        picture.relay.jobs == JobsHealth::NoSlurm || picture.jobs.iter().any(|job| job.is_active());
-    has_jobs && picture.nodes.iter().all(is_known) && !(expects_nodes && picture.nodes.is_empty())
 }
 
 /// The width of a line: of `COLUMNS`, or else of the terminal.

@@ -13,6 +13,7 @@ mod processes;
 mod source;
 mod wait;
 
+use super::Signals;
 use crate::config::{Config, Query};
 use serde::Serialize;
 use source::Source;
@@ -26,6 +27,8 @@ pub mod exit_code {
     pub const JOB_FAILED: u8 = 4;
     /// All GPUs of the job are idle.
     pub const STALLED: u8 = 5;
+    /// A signal ended the query: what a shell returns for Ctrl-C.
+    pub const INTERRUPTED: u8 = 130;
 }
 
 /// The answer to a query.
@@ -67,19 +70,29 @@ pub async fn answer(query: Query, config: Config) -> anyhow::Result<Answer> {
     if let Query::Fit(args) = query {
         return fit::answer(args, config.cluster, &config.partitions).await;
     }
+    let signals = Signals::listen()?;
     let source = Source::open(query.relay(), config).await?;
-    let answer = match query {
+    let answer = tokio::select! {
+        answer = answer_from(&source, query) => answer,
+        () = signals.wait() => Ok(Answer { code: exit_code::INTERRUPTED, ..Answer::default() }),
+    };
+    // Also after an error or a signal: no probe that was started is left behind.
+    source.close().await;
+    answer
+}
+
+async fn answer_from(source: &Source, query: Query) -> anyhow::Result<Answer> {
+    source.settle().await?;
+    match query {
         Query::List(args) => list::answer(&source.snapshot().await?, &args),
         Query::Jobs(args) => jobs::answer(&source.snapshot().await?, &args),
         Query::Ps(args) => processes::answer(&source.snapshot().await?, &args),
         Query::Gpu(args) => gpu::answer(&source.snapshot().await?, &args),
         Query::Available(args) => available::answer(&source.snapshot().await?, &args),
-        Query::WaitFree(args) => available::wait(&source, &args).await,
-        Query::Wait(args) => wait::answer(&source, &args).await,
+        Query::WaitFree(args) => available::wait(source, &args).await,
+        Query::Wait(args) => wait::answer(source, &args).await,
         Query::Fit(_) => Ok(Answer::default()),
-    };
-    source.close().await;
-    answer
+    }
 }
 
 /// A table with a header; `-` for empty cells. The first `texts` columns are aligned to the left, and so is the last.

@@ -8,13 +8,12 @@ use crate::config::Config;
 use crate::share::Viewer;
 use anyhow::Context;
 use hyper::Method;
-use nodeglass_protocol::Picture;
-use nodeglass_protocol::picture::{JobsHealth, Link};
+use nodeglass_rules::health::is_settled;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// How long an own relay may take until every node has answered or failed.
-const SETTLES: Duration = Duration::from_secs(20);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval of checks whether it has.
 const CHECK: Duration = Duration::from_millis(100);
 
@@ -27,7 +26,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// Attaches to the running relay; if there is none, starts to watch what `config` says.
+    /// Attaches to the running relay; if there is none, starts to watch what `config` says. What was started runs until
+    /// [`Self::close`].
     ///
     /// # Errors
     /// A complete sentence for the user: the relay that was named does not run, or nothing can be watched.
@@ -35,16 +35,24 @@ impl Source {
         if relay.is_some() || !Remote::list()?.is_empty() {
             return Ok(Self::Running(Box::new(Remote::find(relay)?)));
         }
-        let own = Embedded::start(config).await?;
+        Ok(Self::Own(Box::new(Embedded::start(config).await?)))
+    }
+
+    /// Waits until every node has answered or failed, or the time is up; a running relay is asked as it is.
+    ///
+    /// # Errors
+    /// A complete sentence for the user.
+    pub async fn settle(&self) -> anyhow::Result<()> {
+        let Self::Own(own) = self else { return Ok(()) };
         let started = Instant::now();
-        while started.elapsed() < SETTLES {
+        while started.elapsed() < SETTLE_TIMEOUT {
             let picture = own.hub().everything(Viewer::Owner).await.context("the relay has ended")?.0;
-            if has_settled(&picture) {
+            if is_settled(&picture) {
                 break;
             }
             sleep(CHECK).await;
         }
-        Ok(Self::Own(Box::new(own)))
+        Ok(())
     }
 
     /// The current state.
@@ -70,16 +78,4 @@ impl Source {
             Self::Own(own) => own.stop().await,
         }
     }
-}
-
-/// Whether every node has answered or failed.
-fn has_settled(picture: &Picture) -> bool {
-    let is_pending = |link: &Link| matches!(link, Link::Waiting | Link::Connecting { .. });
-    let is_empty = picture.nodes.is_empty() && matches!(picture.relay.jobs, JobsHealth::NoSlurm);
-    !matches!(picture.relay.jobs, JobsHealth::NotYet)
-        && !is_empty
-        && picture.nodes.iter().all(|node| {
-            // The first line of a probe has no readings yet.
-            !is_pending(&node.head.link) && (node.sampled_at_ms.is_some() || node.head.link != Link::Live)
-        })
 }
