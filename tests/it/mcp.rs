@@ -117,7 +117,6 @@ fn an_assistant_reads_everything_and_acts_only_if_allowed() -> Result<()> {
         ("history", json!({ "job": 48310, "metric": "util_pct", "from": "5m" }), "mean"),
         ("report", json!({ "job": 48213 }), "gpu_hours"),
         ("usage", json!({ "days": 7 }), "weeks"),
-        ("notes", json!({}), "["),
         ("status", json!({}), "nodes"),
     ] {
         let (text, is_error) = session.call(name, arguments)?;
@@ -125,7 +124,7 @@ fn an_assistant_reads_everything_and_acts_only_if_allowed() -> Result<()> {
     }
     // What is wrong, and what to do about it, is an answer for the assistant.
     let (text, is_error) = session.call("gpus", json!({}))?;
-    ensure!(is_error && text.contains("Choose fields"), "{}", &text[..200.min(text.len())]);
+    ensure!(is_error && text.contains("chosen fields"), "{}", &text[..200.min(text.len())]);
     let (text, is_error) = session.call("report", json!({ "job": 99 }))?;
     ensure!(is_error && text.contains("99"), "{text}");
     let refused =
@@ -143,8 +142,24 @@ fn an_assistant_reads_everything_and_acts_only_if_allowed() -> Result<()> {
     let (text, is_error) = session.call("add_note", json!({ "text": "loss is NaN", "job": 48213 }))?;
     ensure!(!is_error && text.contains("loss is NaN"), "{text}");
     ensure!(relay.run(&["note", "--list"])?.contains("loss is NaN"));
+    for (arguments, is_there) in [(json!({ "job": 48213 }), true), (json!({ "job": 48310 }), false)] {
+        let (text, is_error) = session.call("notes", arguments)?;
+        ensure!(!is_error && text.contains("loss is NaN") == is_there, "{text}");
+    }
     let (text, is_error) = session.call("retry", json!({ "node": "../x" }))?;
     ensure!(is_error, "{text}");
+    let (text, is_error) = session.call("retry", json!({}))?;
+    ensure!(!is_error, "{text}");
+    // The examples in the descriptions of the fields can be used as they are.
+    let listed = session.request("tools/list", json!({}))?;
+    for name in ["jobs", "nodes", "gpus", "processes"] {
+        let tools = listed["result"]["tools"].as_array().context("tools")?;
+        let tool = tools.iter().find(|tool| tool["name"] == name).context("a tool of this name")?;
+        let described = tool["inputSchema"]["properties"]["fields"]["description"].as_str();
+        let example = described.and_then(|text| text.rsplit(": ").next()).context("an example")?;
+        let (text, is_error) = session.call(name, json!({ "fields": example, "limit": 1 }))?;
+        ensure!(!is_error, "{name} {example}: {text}");
+    }
     // The session outlives the relay.
     drop(relay);
     let (text, is_error) = session.call("status", json!({}))?;

@@ -15,7 +15,7 @@ pub struct JobsParams {
     partition: Option<String>,
     /// Only jobs on this node
     node: Option<String>,
-    /// Fields to send, separated by commas; a dot leads into an object: uuid,node,readings.util_pct
+    /// Fields to send, separated by commas; a dot leads into an object: id,name,user,totals.util_pct
     fields: Option<String>,
     /// Maximum number of rows
     limit: Option<u32>,
@@ -29,9 +29,9 @@ pub struct JobsParams {
 pub struct NodesParams {
     /// Only nodes of this job (numeric id)
     job: Option<u32>,
-    /// Only nodes with this connection, such as live or unreachable
+    /// Only nodes with this connection, such as live, late, silent, down or refused
     connection: Option<String>,
-    /// Fields to send, separated by commas; a dot leads into an object: uuid,node,readings.util_pct
+    /// Fields to send, separated by commas; a dot leads into an object: name,connection,readings.cpu_pct
     fields: Option<String>,
     /// Maximum number of rows
     limit: Option<u32>,
@@ -47,7 +47,7 @@ pub struct GpusParams {
     job: Option<u32>,
     /// Only GPUs of this node
     node: Option<String>,
-    /// Only GPUs that no job has and no process uses
+    /// true: only GPUs that no job has and nothing uses; false: only the others
     free: Option<bool>,
     /// Fields to send, separated by commas; a dot leads into an object: uuid,node,readings.util_pct
     fields: Option<String>,
@@ -69,7 +69,7 @@ pub struct ProcessesParams {
     gpu: Option<String>,
     /// Only processes of this user (login name)
     user: Option<String>,
-    /// Fields to send, separated by commas; a dot leads into an object: uuid,node,readings.util_pct
+    /// Fields to send, separated by commas; a dot leads into an object: pid,user,gpu,readings.gpu_mem_bytes
     fields: Option<String>,
     /// Maximum number of rows
     limit: Option<u32>,
