@@ -4,14 +4,13 @@ use super::source::Source;
 use super::{Answer, clock, exit_code};
 use crate::api::{Job, Snapshot};
 use crate::config::{Until, WaitArgs};
+use crate::report::IDLE_PCT;
 use nodeglass_protocol::GpuField;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// Interval of checks.
 const POLL: Duration = Duration::from_secs(2);
-/// Utilisation up to which a GPU is idle, in %.
-const IDLE_PCT: u64 = 5;
 
 /// Waits.
 ///

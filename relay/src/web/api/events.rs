@@ -1,7 +1,7 @@
 //! Server-sent events: the messages of the live wire in JSON, a snapshot of a topic and then its deltas.
 
-use super::Problem;
 use super::caller::Caller;
+use super::{Problem, topic};
 use crate::auth::authenticator::Authenticator;
 use crate::clock::Clock;
 use crate::live::Subscriber;
@@ -13,10 +13,9 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
+use nodeglass_protocol::NodeName;
 use nodeglass_protocol::frame::Form;
-use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::share::ShareId;
-use nodeglass_protocol::{JobId, NodeName};
 use serde::Deserialize;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -62,12 +61,7 @@ pub async fn events(
     query: Result<Query<TopicQuery>, QueryRejection>,
 ) -> Result<Response, Response> {
     let Query(query) = query.map_err(|error| Problem::query(&error, "job, node"))?;
-    let topic = match (query.job, query.node) {
-        (None, None) => Topic::Overview,
-        (Some(job), None) => Topic::Job(JobId(job)),
-        (None, Some(node)) => Topic::Node(node),
-        (Some(_), Some(_)) => return Err(Problem::bad_request("choose a job or a node, not both").into()),
-    };
+    let topic = topic(query.job, query.node)?;
     let grant = caller.grant();
     let token = match &grant {
         AccessGrant::Token(id) => Some(id.clone()),

@@ -1,16 +1,15 @@
 //! Ranges of the history over HTTP.
 
 use super::caller::Caller;
-use super::{Problem, reply};
+use super::{Problem, reply, topic};
 use crate::api::{History, Timestamp};
 use crate::web::WebState;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::range::RangeQuery;
-use nodeglass_protocol::{Field, GpuField, HostField, JobId, NodeName, Text};
+use nodeglass_protocol::{Field, GpuField, HostField, NodeName, Text};
 use serde::Deserialize;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -99,15 +98,6 @@ pub async fn history(
     let body = body.await.map_err(|_| Problem::shutting_down())?;
     charge.sends(body.len());
     Ok(reply::json(&headers, body))
-}
-
-fn topic(job: Option<u32>, node: Option<NodeName>) -> Result<Topic, Problem> {
-    match (job, node) {
-        (None, None) => Ok(Topic::Overview),
-        (Some(job), None) => Ok(Topic::Job(JobId(job))),
-        (None, Some(node)) => Ok(Topic::Node(node)),
-        (Some(_), Some(_)) => Err(Problem::bad_request("choose a job or a node, not both")),
-    }
 }
 
 /// A time in ms since 1970: RFC 3339 in UTC, a number of s or ms, or an age.

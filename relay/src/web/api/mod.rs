@@ -37,7 +37,8 @@ pub use status::{ready, status};
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use nodeglass_protocol::request;
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::{JobId, NodeName, request};
 
 /// The response to a request that the action service performed.
 pub(super) fn respond(response: request::Response) -> Response {
@@ -52,5 +53,15 @@ pub(super) fn respond(response: request::Response) -> Response {
         request::Response::Process(_) | request::Response::Tail(_) => {
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
+    }
+}
+
+/// The topic that `?job=` or `?node=` names; everything without either.
+fn topic(job: Option<u32>, node: Option<NodeName>) -> Result<Topic, Problem> {
+    match (job, node) {
+        (None, None) => Ok(Topic::Overview),
+        (Some(job), None) => Ok(Topic::Job(JobId(job))),
+        (None, Some(node)) => Ok(Topic::Node(node)),
+        (Some(_), Some(_)) => Err(Problem::bad_request("choose a job or a node, not both")),
     }
 }
