@@ -15,13 +15,11 @@ pub mod metric;
 pub mod node_order;
 pub mod notices;
 pub mod other_users;
-pub mod outcome;
 pub mod pending_action;
 pub mod playback;
 pub mod query;
 pub mod route;
 pub mod tab_title;
 pub mod unattributed;
-pub mod xid;
 
-pub use nodeglass_rules::{flags, health, ownership, severity, text, throttle, totals};
+pub use nodeglass_rules::{flags, health, outcome, ownership, severity, text, throttle, totals, xid};

@@ -1,6 +1,6 @@
 //! How a job ended: whether it failed, why, and what to do about it.
 
-use crate::domain::severity::Severity;
+use crate::severity::Severity;
 use nodeglass_protocol::job::{Job, JobState};
 
 /// The signal that SLURM reports in the exit code of a job that ran out of memory. No such signal exists.

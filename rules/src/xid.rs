@@ -1,6 +1,6 @@
 //! Xid errors: what the driver's numbers mean, and how severe they are.
 
-use crate::domain::severity::Severity;
+use crate::severity::Severity;
 
 /// Explains an Xid number, and whether the program rather than the GPU is the likely cause.
 ///
