@@ -7,6 +7,7 @@
 //!
 //! * [`gpu`], [`process`], [`host`], [`job`] — the entities that both wires describe.
 //! * [`source`] — a vendor's driver on a node, and its state.
+//! * [`finding`] — what the relay concludes from readings.
 //! * [`note`] — remarks at a moment of a job, shown in its graphs.
 //! * [`request`] — requests with a single response: process details, signals, job control, log tails.
 //! * [`range`] — long-term history of a topic.
@@ -34,8 +35,8 @@ pub use field::{Cell, Field, Row};
 pub use id::{GpuUuid, IdError, JobId, NodeName};
 pub use live::{frame, handshake};
 pub use model::{
-    audit, cluster, confinement, gpu, history, host, job, job_devices, note, picture, process, range, replay,
-    report, request, share, source, trace, unattributed,
+    audit, cluster, confinement, finding, gpu, history, host, job, job_devices, note, picture, process,
+    range, replay, report, request, share, source, trace, unattributed,
 };
 pub use picture::Picture;
 pub use reading::{FailureReason, Reading};

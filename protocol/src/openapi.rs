@@ -2,7 +2,7 @@
 
 use crate::note::NoteId;
 use crate::share::ShareId;
-use crate::{GpuUuid, JobId, NodeName, Text};
+use crate::{GpuUuid, JobId, LongText, NodeName, Text};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
@@ -22,6 +22,7 @@ macro_rules! schema_of {
 schema_of! {
     // The length is in bytes, so at most as many characters; longer texts are cut.
     Text => ObjectBuilder::new().schema_type(Type::String);
+    LongText => ObjectBuilder::new().schema_type(Type::String);
     NodeName => ObjectBuilder::new()
         .schema_type(Type::String)
         .max_length(Some(253))

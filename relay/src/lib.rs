@@ -17,6 +17,7 @@ pub mod config;
 mod disk_thread;
 pub mod doctor;
 pub mod event_loop;
+pub mod findings;
 pub mod fleet;
 pub mod frame_file;
 pub mod history;

@@ -338,6 +338,8 @@ impl TopicStore {
             ChangedPart::AuditLog => self.0.audit_log.notify(),
             ChangedPart::Sharing => self.0.sharing.notify(),
             ChangedPart::Notes => self.0.notes.notify(),
+            // Read with the next assessment, once a second.
+            ChangedPart::Findings => {}
             ChangedPart::Health(node) => at(node, &|cell| cell.gpu_health().notify()),
             ChangedPart::JobUsage(node) => at(node, &|cell| {
                 cell.usage_jobs().notify();

@@ -3,6 +3,7 @@
 use super::change::{Change, Readings};
 use super::codec;
 use super::message::{Delta, Histories};
+use crate::finding::{self, Finding};
 use crate::note::{self, Note};
 use crate::picture::{ApplyError, ChangedPart, NodePicture, Picture};
 
@@ -72,6 +73,15 @@ impl Picture {
                 self.notes.extend(notes.iter().cloned());
                 self.notes.sort_unstable_by_key(note::order);
                 changed(ChangedPart::Notes);
+            }
+            Change::Findings { removed, changed: findings } => {
+                let is_replaced = |finding: &Finding| {
+                    removed.contains(&finding.key) || findings.iter().any(|new| new.key == finding.key)
+                };
+                self.findings.retain(|finding| !is_replaced(finding));
+                self.findings.extend(findings.iter().cloned());
+                self.findings.sort_unstable_by(finding::order);
+                changed(ChangedPart::Findings);
             }
             Change::Head { node, head } => {
                 self.node_mut(*node)?.head.clone_from(&**head);

@@ -2,6 +2,7 @@
 
 use super::detail::{DetailLevel, MAX_LINKS};
 use crate::field::{Cell, Field, NamedCells, ROW_WIDTH};
+use crate::finding::Finding;
 use crate::gpu::NvLink;
 use crate::job::Job;
 use crate::note::{Note, NoteId};
@@ -11,7 +12,7 @@ use crate::picture::{
 };
 use crate::request::AuditEntry;
 use crate::share::Sharing;
-use crate::{GpuField, HostField, JobField, NodeName, ProcessField, Reading};
+use crate::{GpuField, HostField, JobField, NodeName, ProcessField, Reading, Text};
 use serde::{Deserialize, Serialize};
 
 /// One change. `node` is a position in [`Picture::nodes`].
@@ -85,6 +86,13 @@ pub enum Change {
         removed: Vec<NoteId>,
         /// Notes that are new or have changed.
         changed: Vec<Note>,
+    },
+    /// Changed findings.
+    Findings {
+        /// Keys of findings that are no longer in the picture.
+        removed: Vec<Text>,
+        /// Findings that are new or have changed.
+        changed: Vec<Finding>,
     },
 }
 

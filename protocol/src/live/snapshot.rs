@@ -2,6 +2,7 @@
 //! picture.
 
 use super::topic::Topic;
+use crate::finding::Finding;
 use crate::job::Job;
 use crate::note::Note;
 use crate::picture::{NodePicture, Picture, RelayStatus};
@@ -28,9 +29,10 @@ pub struct SnapshotWriter<'a, N> {
 
 impl<N: Fn(usize) -> NodePicture> Serialize for SnapshotWriter<'_, N> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Picture { at_ms, relay, jobs, audit_log, sharing, nodes: _, notes } = self.picture;
+        let Picture { at_ms, relay, jobs, audit_log, sharing, nodes: _, notes, findings } = self.picture;
         let nodes = NodesWriter { count: self.count, node: &self.node };
-        let picture = PictureWriter { at_ms: *at_ms, relay, jobs, audit_log, sharing, nodes, notes };
+        let picture =
+            PictureWriter { at_ms: *at_ms, relay, jobs, audit_log, sharing, nodes, notes, findings };
         let parts = Parts { topic: self.topic, number: self.number, seq: self.seq, picture };
         serializer.serialize_newtype_variant("ServerMessage", SNAPSHOT, "snapshot", &parts)
     }
@@ -58,6 +60,7 @@ struct PictureWriter<'a, N> {
     sharing: &'a Sharing,
     nodes: N,
     notes: &'a [Note],
+    findings: &'a [Finding],
 }
 
 struct NodesWriter<'a, N> {

@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod cluster;
 pub mod confinement;
+pub mod finding;
 pub mod gpu;
 pub mod history;
 pub mod host;

@@ -7,6 +7,7 @@ pub use crate::source::{SourceState, SourceVersions};
 
 use crate::cluster::ClusterSummary;
 use crate::field::{Field, FullScale, ROW_WIDTH, Row};
+use crate::finding::Finding;
 use crate::job::Job;
 use crate::note::Note;
 use crate::replay::ReplayStatus;
@@ -36,6 +37,10 @@ pub struct Picture {
     /// or of the node and the jobs on it.
     #[serde(default)]
     pub notes: Vec<Note>,
+    /// What the relay concludes about what the topic shows, in the order of [`crate::finding::order`]: active
+    /// findings, and those that ended within the last hour.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
 }
 
 /// State of one node.
@@ -428,6 +433,8 @@ pub enum ChangedPart {
     Sharing,
     /// [`Picture::notes`].
     Notes,
+    /// [`Picture::findings`].
+    Findings,
     /// The set of nodes.
     Nodes,
     /// A node's head.

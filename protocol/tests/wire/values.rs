@@ -3,6 +3,7 @@
 use nodeglass_protocol::audit::{AuditLog, AuditRecord, View, ViewClient, ViewEnd, ViewerIdentity};
 use nodeglass_protocol::cluster::{ClusterSummary, GpuCounts, NodeCounts, PartitionSummary, UnavailableNode};
 use nodeglass_protocol::field::Row;
+use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind, FindingSeverity};
 use nodeglass_protocol::gpu::{
     GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink, Vgpu, VgpuLicense, Virtualization,
 };
@@ -130,6 +131,27 @@ pub fn note() -> Note {
         at_ms: 1_700_000_100_000,
         text: "epoch 3".into(),
         source: NoteSource::Job,
+    }
+}
+
+pub fn finding() -> Finding {
+    Finding {
+        key: "straggler/17/GPU-0".into(),
+        kind: FindingKind::Straggler,
+        severity: FindingSeverity::Warning,
+        confidence_pct: 95,
+        jobs: vec![JobId(17)],
+        nodes: vec![node_name()],
+        gpus: vec![FindingGpu::new(&node_name(), &GpuUuid::new("GPU-0"), Some(GpuField::SmClock))],
+        title: "Rank 3 (gpu-01 GPU 0) runs 21 % slower than its peers: too hot".into(),
+        reason: "GPU 0 slower than its peers".into(),
+        evidence: vec!["SM clock 1,380 MHz, median of the job 1,755 MHz".into()],
+        advice: "Exclude the node".into(),
+        since_ms: 1_700_000_100_000,
+        or_earlier: true,
+        found_ms: 1_700_000_220_000,
+        ended_ms: Some(1_700_000_280_000),
+        wasted_gpus: 1,
     }
 }
 

@@ -416,6 +416,7 @@ impl EventLoop {
             relay: viewer.status(&self.fleet),
             jobs: viewer.jobs(&self.fleet),
             nodes: nodes.iter().map(|node| DetailLevel::Expanded.view(node.now())).collect(),
+            findings: viewer.findings(&self.fleet, &Topic::Overview),
             ..Picture::default()
         }
     }

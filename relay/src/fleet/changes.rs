@@ -17,6 +17,8 @@ pub struct Changes {
     pub sharing: bool,
     /// Notes.
     pub notes: bool,
+    /// Findings.
+    pub findings: bool,
     /// The set of nodes.
     pub membership: bool,
     /// Jobs that switched between live nodes and their last picture.
@@ -84,6 +86,7 @@ impl Changes {
             && !self.audit_log
             && !self.sharing
             && !self.notes
+            && !self.findings
             && !self.membership
             && self.nodes.values().all(|node| *node == NodeChanges::default())
     }

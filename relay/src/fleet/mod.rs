@@ -18,11 +18,13 @@ pub use changes::{Changes, NodeChanges};
 pub use event::{Event, Host, NodeEvent};
 pub use notes::{NoteChange, NoteError, Notes, sorted as sorted_notes};
 
+use crate::findings::Findings;
 use crate::history::LongHistory;
 use crate::report::{Factors, JobRecord, JobReports};
 use joblist::JobList;
 use node::Node;
 use nodeglass_protocol::cluster::ClusterSummary;
+use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::note::{MAX_PER_LINE, NoteId, NoteRequest};
@@ -52,6 +54,7 @@ pub struct Fleet {
     /// Whether what earlier relays stored is still being read, which takes more than a moment.
     is_restoring: bool,
     reports: JobReports,
+    findings: Findings,
     notes: Notes,
     /// Unix time at which the relay's clock would read 0, in ms, by the last job list.
     wall_ahead_ms: i64,
@@ -141,6 +144,11 @@ impl Fleet {
     /// Returns records that could not be stored, to be taken again.
     pub fn put_back_records(&mut self, records: Vec<JobRecord>) {
         self.reports.put_back(records);
+    }
+
+    /// What the readings mean: active findings, the worst first, then those that ended within the last hour.
+    pub fn findings(&self) -> &[Finding] {
+        self.findings.list()
     }
 
     /// All notes.
@@ -254,6 +262,9 @@ impl Fleet {
                     }
                 }
                 self.history.tick(now_ms);
+                let nodes = self.nodes.values().map(Node::picture);
+                self.changes.findings |=
+                    self.findings.evaluate(self.jobs.list(), nodes, now_ms, self.wall_ahead_ms);
             }
             Event::HistoryStorage(problem) => {
                 self.storage_problem = problem;
@@ -405,6 +416,7 @@ impl Fleet {
             if node.picture().sampled_at_ms != before_ms {
                 self.history.record(node.picture());
                 self.reports.record(node.picture());
+                self.findings.record(node.picture());
             }
             record_late(&mut self.history, &mut self.reports, node);
             if changes.gpus || changes.processes || changes.job_devices {

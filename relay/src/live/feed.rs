@@ -6,6 +6,7 @@ use crate::fleet::{Changes, Fleet, NodeChanges};
 use crate::share::{NodeView, Viewer};
 use bytes::Bytes;
 use nodeglass_protocol::NodeName;
+use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::codec::{self, Packer, RecordContext};
 use nodeglass_protocol::live::detail::DetailLevel;
@@ -219,6 +220,7 @@ impl TopicFeed {
         let now_ms = self.sent.at_ms + u64::from(elapsed_ms);
         let mut out = self.state_changes(fleet, changes, &mut nodes, out);
         self.note_changes(fleet, changes, &mut out);
+        self.finding_changes(fleet, changes, &mut out);
         let (packed, plain) = self.reading_changes(&nodes, now_ms, with_json);
         let (histories, pending_history) = self.history_changes(&nodes);
         if out.is_empty() && packed.is_none() && histories.is_empty() {
@@ -331,6 +333,23 @@ impl TopicFeed {
         }
     }
 
+    /// Findings that came, changed or went. Which a topic has depends on the job list, too.
+    fn finding_changes(&mut self, fleet: &Fleet, changes: &Changes, out: &mut Vec<Change>) {
+        if !changes.findings && !changes.jobs {
+            return;
+        }
+        let now = self.viewer.findings(fleet, &self.topic);
+        let is_in = |list: &[Finding], finding: &Finding| list.iter().any(|known| known.key == finding.key);
+        let sent = &self.sent.findings;
+        let removed: Vec<_> =
+            sent.iter().filter(|old| !is_in(&now, old)).map(|old| old.key.clone()).collect();
+        let changed: Vec<_> = now.iter().filter(|new| !sent.contains(new)).cloned().collect();
+        if !removed.is_empty() || !changed.is_empty() {
+            self.sent.findings = now;
+            out.push(Change::Findings { removed, changed });
+        }
+    }
+
     /// Drops nodes whose known state is void: they were removed and added again, or a job switched between live
     /// nodes and its last picture.
     fn drop_replaced_nodes(&mut self, changes: &Changes, out: &mut Vec<Change>) {
@@ -426,7 +445,12 @@ fn index_by_name(nodes: &[SentNode]) -> HashMap<NodeName, usize> {
 /// The current state of a topic besides its nodes.
 fn overview_state(topic: &Topic, viewer: &Viewer, fleet: &Fleet, at_ms: u64) -> Picture {
     if *topic != Topic::Overview {
-        return Picture { at_ms, notes: viewer.notes(fleet, topic), ..Picture::default() };
+        return Picture {
+            at_ms,
+            notes: viewer.notes(fleet, topic),
+            findings: viewer.findings(fleet, topic),
+            ..Picture::default()
+        };
     }
     Picture {
         at_ms,
@@ -436,6 +460,7 @@ fn overview_state(topic: &Topic, viewer: &Viewer, fleet: &Fleet, at_ms: u64) -> 
         sharing: viewer.sharing(fleet),
         nodes: Vec::new(),
         notes: viewer.notes(fleet, topic),
+        findings: viewer.findings(fleet, topic),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::fleet::{self, Fleet};
 use crate::history::{Span, VisibleNode};
+use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::gpu::GpuPath;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Topic;
@@ -154,6 +155,20 @@ impl Viewer {
         fleet::sorted_notes(shown.cloned())
     }
 
+    /// The findings of a topic, in their order. A guest receives those about jobs and nodes in scope alone.
+    pub fn findings(&self, fleet: &Fleet, topic: &Topic) -> Vec<Finding> {
+        let is_of = |finding: &Finding| match topic {
+            Topic::Overview => true,
+            Topic::Job(id) => finding.jobs.contains(id),
+            Topic::Node(name) => finding.nodes.contains(name),
+        };
+        let shows = |finding: &Finding| match self {
+            Self::Owner => true,
+            Self::Guest(visibility) => visibility.shows_finding(finding, fleet.jobs()),
+        };
+        fleet.findings().iter().filter(|finding| is_of(finding) && shows(finding)).cloned().collect()
+    }
+
     /// All visible notes, or those of a job, by time.
     pub fn all_notes(&self, fleet: &Fleet, job: Option<JobId>) -> Vec<Note> {
         let is_of = |note: &Note| job.is_none() || note.job == job;
@@ -267,6 +282,16 @@ impl Visibility {
             (None, None) => self.scope == Scope::All,
         };
         is_in_scope && !self.hidden.notes
+    }
+
+    /// Returns whether a finding is shown: only if all jobs and nodes that it names are in scope, since its texts name
+    /// them.
+    pub fn shows_finding(&self, finding: &Finding, jobs: &[Job]) -> bool {
+        let are_jobs_shown = finding.jobs.iter().all(|job| self.shows_job(*job, jobs));
+        let are_nodes_shown = finding.nodes.iter().all(|node| self.shows_job_node(node));
+        let is_of_nodes_alone = finding.jobs.is_empty();
+        let is_node_shown = finding.nodes.iter().all(|node| self.shows_node(node, jobs));
+        are_jobs_shown && are_nodes_shown && (!is_of_nodes_alone || is_node_shown)
     }
 
     /// Returns whether a node's current state is in scope.

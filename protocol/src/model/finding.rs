@@ -1,0 +1,226 @@
+//! Findings: what the relay concludes from readings, each with its evidence, meaning and advice.
+
+use crate::{GpuField, GpuUuid, JobId, LongText, NodeName, Text};
+use serde::{Deserialize, Serialize};
+use std::cmp::{Ordering, Reverse};
+
+/// Maximum number of findings that a relay keeps: active ones, and those that ended within the last hour.
+pub const MAX_FINDINGS: usize = 512;
+/// Maximum number of lines of evidence of a finding.
+pub const MAX_EVIDENCE: usize = 8;
+
+/// Defines [`FindingKind`] with its names.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
+        /// What a finding is about.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+        #[serde(rename_all = "snake_case")]
+        pub enum FindingKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl FindingKind {
+            /// All kinds.
+            pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
+
+            /// Returns its name in the API, in metrics and on the command line: `idle_gpus`.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Some or all GPUs of a job have done nothing since its start.
+    UnusedGpus = "unused_gpus",
+    /// Some or all GPUs of a job worked, and do nothing any more.
+    IdleGpus = "idle_gpus",
+    /// No process runs on the GPUs of a job.
+    NoProcess = "no_process",
+    /// All GPUs of a job are busy at the power of waiting.
+    CollectiveHang = "collective_hang",
+    /// A GPU of a job works less than its peers.
+    Straggler = "straggler",
+    /// The GPUs of a job wait for input most of the time.
+    InputBound = "input_bound",
+    /// The GPUs of a job are busy but do little work, by their power or their SMs' activity.
+    LowEfficiency = "low_efficiency",
+    /// The memory of a GPU will be exhausted.
+    GpuMemoryForecast = "gpu_memory_forecast",
+    /// The memory of a job on a node will reach its limit.
+    JobMemoryForecast = "job_memory_forecast",
+    /// The memory of a node is almost exhausted.
+    HostMemory = "host_memory",
+    /// A node swaps.
+    Swapping = "swapping",
+    /// A local disk or `/dev/shm` is almost full.
+    DiskFull = "disk_full",
+    /// Memory of a GPU that no visible process holds.
+    HeldMemory = "held_memory",
+    /// Heat lowers the clock of a GPU.
+    Thermal = "thermal",
+    /// The power supply lowers the clock of a GPU.
+    PowerBrake = "power_brake",
+    /// The hardware lowers the clock of a GPU without a reason.
+    Slowdown = "slowdown",
+    /// Errors or pending repairs of the memory of a GPU.
+    MemoryErrors = "memory_errors",
+    /// The driver reported an Xid.
+    Xid = "xid",
+    /// A GPU cannot be read any more.
+    GpuLost = "gpu_lost",
+    /// NVLinks of a GPU are down.
+    NvLinkDown = "nvlink_down",
+    /// A GPU has fewer PCIe lanes than it could.
+    PcieNarrow = "pcie_narrow",
+    /// A virtual GPU without a license.
+    Unlicensed = "unlicensed",
+    /// A process on a GPU is a zombie, or cannot be killed.
+    StuckProcess = "stuck_process",
+    /// A node does not answer, or refuses the connection.
+    NodeUnreachable = "node_unreachable",
+    /// The GPU driver of a node does not answer.
+    DriverHang = "driver_hang",
+    /// No GPU of a node can be read, although a job has some.
+    NoGpu = "no_gpu",
+    /// A pending job will not start by itself.
+    PendingForever = "pending_forever",
+    /// A job is about to reach its time limit.
+    TimeLimit = "time_limit",
+    /// A job ended abnormally.
+    Failed = "failed",
+}
+
+impl FindingKind {
+    /// Returns the kind with a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+}
+
+/// How severe a finding is, least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum FindingSeverity {
+    /// Worth knowing; nothing is lost.
+    Info,
+    /// Work goes on, but slower or at risk, or GPUs are wasted.
+    Warning,
+    /// Work stands still, or results may be wrong.
+    Error,
+}
+
+impl FindingSeverity {
+    /// Returns its name in the API and in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// What one finding states.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Finding {
+    /// Kind and subject, the same for as long as it lasts: `straggler/17/GPU-2f…`.
+    pub key: Text,
+    /// What it is about.
+    pub kind: FindingKind,
+    /// How severe it is.
+    pub severity: FindingSeverity,
+    /// How certain it is, in %.
+    pub confidence_pct: u8,
+    /// Jobs that it affects; empty for a machine without a job.
+    pub jobs: Vec<JobId>,
+    /// Nodes on which it was found, in SLURM's order.
+    pub nodes: Vec<NodeName>,
+    /// GPUs that it is about.
+    pub gpus: Vec<FindingGpu>,
+    /// What is wrong and where, one sentence without a full stop.
+    pub title: LongText,
+    /// What is wrong in a few words: `GPU 3 too hot`.
+    pub reason: Text,
+    /// The numbers that show it, a statement each.
+    pub evidence: Vec<Text>,
+    /// What to do about it.
+    pub advice: LongText,
+    /// When it began, in ms since 1970 by the login node's clock.
+    pub since_ms: u64,
+    /// Whether it may have begun earlier, before it could be seen.
+    pub or_earlier: bool,
+    /// When it was found, in ms since 1970.
+    pub found_ms: u64,
+    /// When it ended, in ms since 1970; `None` while it lasts.
+    pub ended_ms: Option<u64>,
+    /// Number of GPUs that do no useful work because of it.
+    pub wasted_gpus: u32,
+}
+
+/// A GPU that a finding is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FindingGpu {
+    /// Its node.
+    pub node: NodeName,
+    /// Its UUID.
+    pub uuid: GpuUuid,
+    /// The metric whose graph shows it, by name in the catalogue.
+    pub metric: Option<Text>,
+}
+
+/// The order of findings everywhere: active ones first, the worst first, then those that waste most.
+pub fn order(a: &Finding, b: &Finding) -> Ordering {
+    let rank = |finding: &Finding| {
+        let severity = Reverse(finding.severity);
+        (
+            !finding.is_active(),
+            severity,
+            Reverse(finding.wasted_gpus),
+            Reverse(finding.ended_ms),
+            finding.since_ms,
+        )
+    };
+    rank(a).cmp(&rank(b)).then_with(|| a.key.cmp(&b.key))
+}
+
+impl Finding {
+    /// Returns whether it still lasts.
+    pub fn is_active(&self) -> bool {
+        self.ended_ms.is_none()
+    }
+
+    /// Returns the GPU-hours lost to it by `now_ms`, in ms since 1970.
+    pub fn wasted_gpu_hours(&self, now_ms: u64) -> f64 {
+        let lasted_ms = self.ended_ms.unwrap_or(now_ms).saturating_sub(self.since_ms);
+        f64::from(self.wasted_gpus) * lasted_ms as f64 / 3_600_000.0
+    }
+}
+
+impl FindingGpu {
+    /// A GPU whose graph of `field` shows the finding.
+    pub fn new(node: &NodeName, uuid: &GpuUuid, field: Option<GpuField>) -> Self {
+        use crate::field::Field as _;
+        let metric = field.map(|field| Text::new(field.metric().name));
+        Self { node: node.clone(), uuid: uuid.clone(), metric }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_kind_is_that_of_its_json_form() {
+        for kind in FindingKind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+            assert_eq!(FindingKind::from_name(kind.name()), Some(*kind));
+        }
+        assert_eq!(FindingKind::from_name("none"), None);
+    }
+}

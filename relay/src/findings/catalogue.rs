@@ -1,0 +1,224 @@
+//! What each kind of finding means, what to do about it, and how fast it is found.
+
+use nodeglass_protocol::finding::FindingKind;
+
+/// What is known of a kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The condition, as a sentence.
+    pub condition: &'static str,
+    /// What it usually means.
+    pub meaning: &'static str,
+    /// What to do about it.
+    pub advice: &'static str,
+    /// For how long it must be seen before it is listed, in ms, in addition to what the condition requires.
+    pub confirm_ms: u64,
+    /// How long it stays listed as active after it was last seen, in ms.
+    pub clear_ms: u64,
+    /// Within which time after its beginning it is found, in ms.
+    pub found_within_ms: u64,
+}
+
+const SECOND: u64 = 1_000;
+const MINUTE: u64 = 60 * SECOND;
+
+/// Returns what is known of a kind.
+#[rustfmt::skip]
+pub fn of(kind: FindingKind) -> Entry {
+    let entry = |condition, meaning, advice, confirm_ms, clear_ms, found_within_ms| {
+        Entry { condition, meaning, advice, confirm_ms, clear_ms, found_within_ms }
+    };
+    match kind {
+        FindingKind::UnusedGpus => entry(
+            "utilisation of at most 5 % in every ten seconds of ten minutes, on some GPUs of the job, or on all since its start",
+            "The program uses fewer GPUs than the job has, or has not begun to use them.",
+            "Request only as many GPUs as the program uses, or start one process for each of them",
+            0, 60 * SECOND, 11 * MINUTE),
+        FindingKind::IdleGpus => entry(
+            "utilisation of at most 5 % in every ten seconds of ten minutes on all GPUs of the job, after work",
+            "The program finished or crashed without ending the job, or waits for input or for a person.",
+            "See the log; if the work is done, end the job with scancel",
+            0, 60 * SECOND, 11 * MINUTE),
+        FindingKind::NoProcess => entry(
+            "no process on any GPU of the job for five minutes, although process lists are readable",
+            "The program does not use the GPUs, failed to find them, or has ended while the batch script goes on.",
+            "See the log for CUDA errors; check that the program was built with CUDA and sees its devices",
+            5 * MINUTE, 30 * SECOND, 6 * MINUTE),
+        FindingKind::CollectiveHang => entry(
+            "every GPU at 95 % utilisation or more, at a third of its power limit or less, with flat memory and silent \
+             counters (SM and memory activity, PCIe, NVLink), for two minutes",
+            "The ranks busy-wait in a collective that never completes: one rank crashed, diverged or waits elsewhere.",
+            "Compare the Python stacks of the ranks (py-spy dump), see NCCL's log, and restart from the last checkpoint",
+            0, 30 * SECOND, 150 * SECOND),
+        FindingKind::Straggler => entry(
+            "SM clock 12 % or SM activity 20 % below the median of the job's GPUs of the same model, in four fifths of the \
+             steps of two minutes in which the others worked, and outside of what the others differ by",
+            "In synchronous training every other rank waits for the slowest one.",
+            "Exclude the node (sbatch --exclude) after the next checkpoint, and inform the administrators",
+            0, 60 * SECOND, 150 * SECOND),
+        FindingKind::InputBound => entry(
+            "utilisation that drops to nothing again and again: a third of the seconds or more idle over five minutes, while \
+             the CPUs of the job are busy or its disks are",
+            "The GPUs wait for data: loading, decoding or augmentation is slower than the training step.",
+            "Use more data loader workers, pin memory, prefetch, or move the data to a local disk",
+            0, 2 * MINUTE, 6 * MINUTE),
+        FindingKind::LowEfficiency => entry(
+            "utilisation of 80 % or more with SM activity below 20 %, or without GPM at less than a quarter of the power \
+             limit, over ten minutes",
+            "A kernel runs most of the time, but occupies few SMs: small batches, many small kernels, or waiting.",
+            "Use a larger batch, mixed precision or compilation (torch.compile, CUDA graphs), or share the GPU",
+            0, 2 * MINUTE, 11 * MINUTE),
+        FindingKind::GpuMemoryForecast => entry(
+            "the peaks of each minute grow steadily for fifteen minutes or more, and reach the GPU's memory within six hours",
+            "The program keeps references to tensors (a list of losses, retained graphs), or its inputs grow.",
+            "Save a checkpoint; look for tensors that are kept over steps (torch.cuda.memory_summary)",
+            0, 5 * MINUTE, 20 * MINUTE),
+        FindingKind::JobMemoryForecast => entry(
+            "the memory of the job's processes is above 90 % of its limit on a node for a minute",
+            "At its limit the kernel kills a process of the job (out of memory).",
+            "Request more memory (--mem), use fewer data loader workers, or free caches",
+            MINUTE, 2 * MINUTE, 90 * SECOND),
+        FindingKind::HostMemory => entry(
+            "the memory of the node is above 97 % for a minute",
+            "The kernel is about to kill processes, whoever owns them.",
+            "Use less memory on this node; inform the administrators if it is not your job's",
+            MINUTE, 2 * MINUTE, 90 * SECOND),
+        FindingKind::Swapping => entry(
+            "a gigabyte of swap or more in use, and processes wait for memory 10 % of the time or more, for a minute",
+            "Memory is exhausted and pages are read back from disk: everything is slow.",
+            "Use less memory on this node (fewer workers, smaller caches)",
+            MINUTE, 2 * MINUTE, 90 * SECOND),
+        FindingKind::DiskFull => entry(
+            "a local file system or /dev/shm is 95 % full or more",
+            "Writes will fail: checkpoints, temporary files, or the shared memory of data loaders.",
+            "Delete what is not needed there",
+            20 * SECOND, MINUTE, 60 * SECOND),
+        FindingKind::HeldMemory => entry(
+            "memory in use that no visible process holds, for a minute",
+            "A process of another container or user holds it, or one that crashed left it behind.",
+            "If allocations fail, inform the administrators: only a reset of the GPU may help",
+            MINUTE, 30 * SECOND, 90 * SECOND),
+        FindingKind::Thermal => entry(
+            "heat lowers the clock for 20 s",
+            "The cooling of the node does not suffice.",
+            "Inform the administrators; exclude the node (sbatch --exclude) if the job waits for it",
+            20 * SECOND, 60 * SECOND, 40 * SECOND),
+        FindingKind::PowerBrake => entry(
+            "the power supply requests lower clocks for 20 s",
+            "The power supply or the rack is at its limit.",
+            "Inform the administrators",
+            20 * SECOND, 60 * SECOND, 40 * SECOND),
+        FindingKind::Slowdown => entry(
+            "the hardware lowers the clock and reports no reason, for 20 s",
+            "Heat or the power supply are likely.",
+            "Inform the administrators",
+            20 * SECOND, 60 * SECOND, 40 * SECOND),
+        FindingKind::MemoryErrors => entry(
+            "uncorrected memory errors, or a repair of the memory that is pending or failed",
+            "The memory of the GPU is damaged; results since an uncorrected error may be wrong.",
+            "Restart from a checkpoint before it on another node, and inform the administrators",
+            0, 30 * SECOND, 20 * SECOND),
+        FindingKind::Xid => entry(
+            "the driver reported an Xid within the last hour",
+            "The number states whether the program or the GPU is the likely cause.",
+            "See the log of the program; inform the administrators if the GPU is the cause",
+            0, 0, 20 * SECOND),
+        FindingKind::GpuLost => entry(
+            "the GPU cannot be read any more",
+            "It fell off the bus, or its driver failed.",
+            "Processes on it fail or hang; the node usually needs a reboot: inform the administrators",
+            0, 20 * SECOND, 20 * SECOND),
+        FindingKind::NvLinkDown => entry(
+            "an NVLink is down that is up on other GPUs of the node",
+            "Transfers between GPUs are slower, or fail.",
+            "Inform the administrators",
+            10 * SECOND, 30 * SECOND, 30 * SECOND),
+        FindingKind::PcieNarrow => entry(
+            "fewer PCIe lanes than GPU and slot have",
+            "Transfers from the host are slower.",
+            "Inform the administrators",
+            10 * SECOND, 30 * SECOND, 30 * SECOND),
+        FindingKind::Unlicensed => entry(
+            "a vGPU of this machine has no license",
+            "The driver lowers its performance over time and may disable CUDA.",
+            "Inform the administrators",
+            10 * SECOND, 30 * SECOND, 30 * SECOND),
+        FindingKind::StuckProcess => entry(
+            "a process on a GPU is a zombie or cannot be interrupted, for two minutes",
+            "Its parent does not reap it, or it waits for a file system or a driver that does not answer.",
+            "End its parent; if it waits for a file system, inform the administrators",
+            2 * MINUTE, 30 * SECOND, 150 * SECOND),
+        FindingKind::NodeUnreachable => entry(
+            "the node does not answer for 15 s, or its probe cannot be started again",
+            "The node hangs or is down, or the network is interrupted.",
+            "Its values are the last known ones; it is retried automatically",
+            0, 0, 30 * SECOND),
+        FindingKind::DriverHang => entry(
+            "a call of the GPU driver does not return",
+            "The driver or a GPU hangs; processes on it may hang as well.",
+            "Inform the administrators if it does not recover",
+            0, 10 * SECOND, 30 * SECOND),
+        FindingKind::NoGpu => entry(
+            "a job has GPUs on a node on which none can be read",
+            "The driver is not loaded, or does not match its library.",
+            "Inform the administrators",
+            30 * SECOND, 30 * SECOND, 60 * SECOND),
+        FindingKind::PendingForever => entry(
+            "the job waits for something that SLURM will not provide by itself",
+            "Its request, account or dependency must be changed.",
+            "Change or cancel the job",
+            0, 0, 30 * SECOND),
+        FindingKind::TimeLimit => entry(
+            "less than a tenth of the time limit and less than an hour is left, while its GPUs work",
+            "SLURM ends the job at its limit, whatever it has saved.",
+            "Save a checkpoint in time (--signal), or ask for a longer limit (scontrol update TimeLimit)",
+            0, 0, 30 * SECOND),
+        FindingKind::Failed => entry(
+            "the job ended abnormally within the last hour",
+            "SLURM states how it ended.",
+            "See the last lines of its log",
+            0, 0, 30 * SECOND),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_rules::text;
+
+    const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/FINDINGS.md");
+    const HEADER: &str = "| kind | found when | within | usual meaning | what to do |";
+
+    /// The table of all kinds as `docs/FINDINGS.md` has it; `NODEGLASS_FREEZE=1` renews it.
+    #[test]
+    fn the_document_describes_every_kind() {
+        let row = |kind: &FindingKind| {
+            let entry = of(*kind);
+            let within = text::span(entry.found_within_ms / 1_000);
+            let (condition, meaning, advice) = (entry.condition, entry.meaning, entry.advice);
+            format!("| `{}` | {condition} | {within} | {meaning} | {advice} |", kind.name())
+        };
+        let rows: Vec<String> = FindingKind::ALL.iter().map(row).collect();
+        let table = format!("{HEADER}\n|---|---|---|---|---|\n{}\n", rows.join("\n"));
+        let document = std::fs::read_to_string(DOCUMENT).unwrap();
+        if std::env::var_os("NODEGLASS_FREEZE").is_some() {
+            let (before, rest) = document.split_once(HEADER).unwrap();
+            let after = rest.find("\n\n").map_or("", |end| &rest[end..]);
+            std::fs::write(DOCUMENT, format!("{before}{}{after}", table.trim_end())).unwrap();
+            return;
+        }
+        assert!(document.contains(table.trim_end()), "renew docs/FINDINGS.md with NODEGLASS_FREEZE=1");
+    }
+
+    #[test]
+    fn what_must_last_is_found_in_time() {
+        for kind in FindingKind::ALL {
+            let entry = of(*kind);
+            assert!(entry.confirm_ms < entry.found_within_ms, "{kind:?}");
+            assert!(
+                entry.advice.chars().last().is_some_and(|last| last != '.'),
+                "{kind:?}: a clause, not a sentence"
+            );
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Jobs whose GPUs do no useful work: unused, idle, without a process, waiting in a hang or for input, or at little use
+//! of their SMs.
+
+use super::of_job;
+use crate::findings::scene::{JobGpus, Scene, Unit, places};
+use crate::findings::series::STEP_MS;
+use crate::findings::tracker::{Detection, Detections};
+use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
+use nodeglass_protocol::picture::ProcessGap;
+use nodeglass_protocol::{GpuField, HostField, JobField};
+
+/// GPUs count as idle after this many steps: recorded jobs that load data or evaluate pause for much less.
+const IDLE_STEPS: usize = 60;
+/// Mean utilisation of a step in % up to which a GPU did nothing in it: a display, or a poll.
+const IDLE_PCT: f32 = 5.0;
+/// A hang lasts this many steps: checkpoints of up to 58 s look the same.
+const HANG_STEPS: usize = 12;
+/// Utilisation in % from which a GPU seems busy.
+const BUSY_PCT: f32 = 95.0;
+/// What a waiting GPU draws at most, as a fraction of its limit. Real work draws more, also where memory bounds it.
+const WAITING_POWER: f32 = 1.0 / 3.0;
+/// Activity of SMs and memory in % that a GPU which only waits does not reach.
+const WAITING_PCT: f32 = 10.0;
+/// Traffic of a link in bytes a second that a waiting GPU does not reach.
+const WAITING_RATE: f32 = 50e6;
+/// Change of memory in use, in bytes, that a waiting GPU does not reach.
+const WAITING_MEMORY: f32 = 256e6;
+/// Use of its CPUs in % of one core per GPU above which a job computes on the host: compilation, data preparation.
+const BUSY_CORES_PCT: u64 = 180;
+/// A job is inefficient after this many steps.
+const EFFICIENCY_STEPS: usize = 60;
+/// Utilisation in % from which the efficiency of a GPU is judged.
+const USED_PCT: f32 = 80.0;
+/// SM activity in % up to which a busy GPU is inefficient.
+const FEW_SMS_PCT: f32 = 20.0;
+/// Power as a fraction of the limit up to which a busy GPU without GPM is inefficient.
+const LITTLE_POWER: f32 = 0.25;
+/// Waiting for input is recognized over this many steps.
+const INPUT_STEPS: usize = 30;
+
+pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detections) {
+    const KINDS: [FindingKind; 6] = [
+        FindingKind::UnusedGpus,
+        FindingKind::IdleGpus,
+        FindingKind::NoProcess,
+        FindingKind::CollectiveHang,
+        FindingKind::InputBound,
+        FindingKind::LowEfficiency,
+    ];
+    if job.units.is_empty() || !job.is_complete {
+        found.unknown(&KINDS, &job.job.id.to_string());
+        return;
+    }
+    if let Some(hang) = hang(scene, job) {
+        found.add(hang);
+        return;
+    }
+    // Without a process, GPUs are idle as well.
+    match no_process(job).or_else(|| idle(scene, job)) {
+        Some(detection) => found.add(detection),
+        None => {
+            found.seen.extend(input_bound(scene, job));
+            found.seen.extend(low_efficiency(scene, job));
+        }
+    }
+}
+
+/// Every GPU seems busy, none draws the power of work, and no counter moves.
+///
+/// With a single GPU it cannot be distinguished from small kernels in a loop; a hang needs a peer to wait for.
+fn hang(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
+    let now_ms = scene.now.relay_ms;
+    if job.units.len() < 2 || !job.units.iter().all(|unit| waits(unit, HANG_STEPS, now_ms)) {
+        return None;
+    }
+    if cores_busy(job).is_some_and(|pct| pct > BUSY_CORES_PCT) {
+        // Compilation and loading of data occupy the host.
+        return None;
+    }
+    let count = job.units.len();
+    let mean = |field| {
+        let known: Vec<f32> =
+            job.units.iter().filter_map(|unit| unit.series.mean(field, HANG_STEPS, now_ms)).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f32>() / known.len() as f32)
+    };
+    let since = job.units.iter().filter_map(|unit| waiting_since(unit, now_ms)).max_by_key(|since| since.0);
+    let title = format!("Looks hung: {count} GPUs seem busy, but draw the power of waiting");
+    let mut detection =
+        of_job(FindingKind::CollectiveHang, FindingSeverity::Error, job, &job.units, GpuField::Power, title);
+    detection.confidence_pct =
+        if job.units.iter().all(|unit| unit.value(GpuField::SmActive).is_some()) { 95 } else { 80 };
+    detection.reason = "looks hung".to_owned();
+    let limit: u64 =
+        job.units.iter().filter_map(|unit| unit.value(GpuField::PowerLimit)).sum::<u64>() / count as u64;
+    let stated = [
+        mean(GpuField::Util).map(|util| format!("utilisation {util:.0} % on every GPU")),
+        mean(GpuField::Power).map(|power| format!("power {power:.0} W of {limit} W")),
+        mean(GpuField::SmActive).map(|active| format!("SM activity {active:.0} %")),
+        cores_busy(job).map(|pct| format!("CPU use {:.1} cores per GPU", pct as f64 / 100.0)),
+    ];
+    detection.evidence = stated.into_iter().flatten().collect();
+    detection.since = since;
+    detection.wasted_gpus = count;
+    Some(detection)
+}
+
+/// Returns whether a GPU seems busy in each of the last steps at the power of waiting, and no counter contradicts it.
+fn waits(unit: &Unit<'_>, steps: usize, now_ms: u64) -> bool {
+    let range = |field| unit.series.range(field, steps, now_ms);
+    let Some(limit) = unit.value(GpuField::PowerLimit).map(|watts| watts as f32) else { return false };
+    let (Some(util), Some(power)) = (range(GpuField::Util), range(GpuField::Power)) else { return false };
+    let stays_below = |field, most: f32| range(field).is_none_or(|(_, high)| high < most);
+    let is_flat = range(GpuField::MemUsed).is_none_or(|(low, high)| high - low < WAITING_MEMORY);
+    util.0 >= BUSY_PCT
+        && power.1 <= limit * WAITING_POWER
+        && is_flat
+        && [GpuField::SmActive, GpuField::DramActive, GpuField::TensorActive]
+            .into_iter()
+            // A collective that waits occupies one SM of each channel.
+            .all(|field| stays_below(field, if field == GpuField::SmActive { 25.0 } else { WAITING_PCT }))
+        && [GpuField::PcieRx, GpuField::PcieTx, GpuField::NvlinkRx, GpuField::NvlinkTx]
+            .into_iter()
+            .all(|field| stays_below(field, WAITING_RATE))
+}
+
+fn waiting_since(unit: &Unit<'_>, now_ms: u64) -> Option<(u64, bool)> {
+    let limit = unit.value(GpuField::PowerLimit)? as f32;
+    let steps = unit.series.of(GpuField::Power, IDLE_STEPS, now_ms);
+    run_start(steps, |power| power <= limit * WAITING_POWER)
+}
+
+/// Returns the start of the newest run of steps that hold, and whether it may have begun earlier.
+fn run_start(steps: impl Iterator<Item = (u64, f32)>, holds: impl Fn(f32) -> bool) -> Option<(u64, bool)> {
+    let mut start = None;
+    for (at_ms, value) in steps {
+        if !holds(value) {
+            return start.map(|at_ms| (at_ms, false));
+        }
+        start = Some(at_ms);
+    }
+    start.map(|at_ms| (at_ms, true))
+}
+
+/// CPU use of a job in % of one core per GPU; `None` where it is not known on every node.
+fn cores_busy(job: &JobGpus<'_>) -> Option<u64> {
+    let mut sum = 0;
+    let mut last = None;
+    for unit in &job.units {
+        if last == Some(&unit.node.name) {
+            continue;
+        }
+        last = Some(&unit.node.name);
+        let usage = unit.node.job_usage.iter().find(|usage| usage.job == job.job.id)?;
+        sum += usage.row.value(JobField::Cpu)?;
+    }
+    Some(sum / job.units.len() as u64)
+}
+
+/// GPUs without work: all of them, or some while others work.
+fn idle(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
+    let now_ms = scene.now.relay_ms;
+    let window_ms = IDLE_STEPS as u64 * STEP_MS;
+    if job.started_ms + window_ms > now_ms {
+        return None;
+    }
+    let idle: Vec<Unit<'_>> = job.units.iter().copied().filter(|unit| is_idle(unit, now_ms)).collect();
+    let first = idle.first()?;
+    let (count, all) = (idle.len(), job.units.len());
+    let since = idle.iter().filter_map(|unit| {
+        run_start(unit.series.of(GpuField::Util, IDLE_STEPS, now_ms), |util| util <= IDLE_PCT)
+    });
+    // Of several that idle, the last to become idle counts.
+    let since = since.max_by_key(|(at_ms, _)| *at_ms).unwrap_or((now_ms.saturating_sub(window_ms), true));
+    // What was in use before the window is a job that has worked; its memory shows it as well.
+    let has_worked = !since.1 || since.0 > job.started_ms + 2 * window_ms;
+    let kind = if has_worked && count == all { FindingKind::IdleGpus } else { FindingKind::UnusedGpus };
+    let whose = match (count, all) {
+        (1, 1) => "The GPU is".to_owned(),
+        (2, 2) => "Both GPUs are".to_owned(),
+        _ if count == all => format!("All {all} GPUs are"),
+        (1, _) => format!("1 of {all} GPUs is"),
+        _ => format!("{count} of {all} GPUs are"),
+    };
+    let title = if count == all {
+        format!("{whose} idle")
+    } else {
+        format!("{whose} idle while the others work: {}", places(&idle))
+    };
+    let mut detection = of_job(kind, FindingSeverity::Warning, job, &idle, GpuField::Util, title);
+    detection.reason = if count == all { "idle".to_owned() } else { format!("{count} of {all} GPUs idle") };
+    let held: u64 = idle.iter().filter_map(|unit| unit.value(GpuField::MemUsed)).sum();
+    let util = first.series.mean(GpuField::Util, IDLE_STEPS, now_ms).unwrap_or(0.0);
+    detection.evidence.push(format!("utilisation {util:.1} % on average over ten minutes"));
+    if held >= 1 << 30 {
+        detection.evidence.push(format!("{} GiB of GPU memory held", nodeglass_rules::text::gib(held)));
+    }
+    if count == all {
+        detection.advice = Some(format!(
+            "See the log; if the work is done, release the GPUs with scancel {}",
+            job.job.label
+        ));
+    }
+    detection.since = Some(since);
+    detection.wasted_gpus = count;
+    Some(detection)
+}
+
+fn is_idle(unit: &Unit<'_>, now_ms: u64) -> bool {
+    // A notebook runs a cell now and then: it is in use.
+    unit.series.range(GpuField::Util, IDLE_STEPS, now_ms).is_some_and(|(_, most)| most <= IDLE_PCT)
+}
+
+/// No process on any GPU of the job, although the lists of processes could be read.
+fn no_process(job: &JobGpus<'_>) -> Option<Detection> {
+    let lists_are_read = job.units.iter().all(|unit| {
+        !unit.gpu.gaps.iter().any(|gap| matches!(gap, ProcessGap::Failed(_) | ProcessGap::Unsupported))
+    });
+    let has_process = |unit: &Unit<'_>| {
+        let parts =
+            unit.node.gpus.iter().filter(|part| part.facts.mig_parent.as_ref() == Some(&unit.gpu.facts.uuid));
+        let uuids: Vec<_> = parts.map(|part| &part.facts.uuid).chain([&unit.gpu.facts.uuid]).collect();
+        unit.node.processes.iter().any(|process| uuids.contains(&&process.facts.gpu))
+    };
+    if !lists_are_read || job.units.iter().any(has_process) {
+        return None;
+    }
+    // Work without a visible process is another pid namespace's.
+    if job.units.iter().any(|unit| unit.value(GpuField::Util).is_none_or(|util| util > 0)) {
+        return None;
+    }
+    let count = job.units.len();
+    let title = format!(
+        "No process on {}",
+        if count == 1 { "the GPU".to_owned() } else { format!("any of {count} GPUs") }
+    );
+    let mut detection =
+        of_job(FindingKind::NoProcess, FindingSeverity::Warning, job, &job.units, GpuField::MemUsed, title);
+    detection.reason = "no process on its GPUs".to_owned();
+    detection.wasted_gpus = count;
+    Some(detection)
+}
+
+/// The GPUs pause again and again while the host is busy.
+fn input_bound(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
+    let now_ms = scene.now.relay_ms;
+    let util: Vec<f32> = job
+        .units
+        .iter()
+        .map(|unit| unit.series.mean(GpuField::Util, INPUT_STEPS, now_ms))
+        .collect::<Option<_>>()?;
+    let mean = util.iter().sum::<f32>() / util.len() as f32;
+    if !(10.0..=60.0).contains(&mean) {
+        return None;
+    }
+    // Alternating phases of minutes are another kind of work: in each step there must be both.
+    let alternates = job.units.iter().all(|unit| {
+        unit.series.of(GpuField::Util, INPUT_STEPS, now_ms).all(|(_, util)| (5.0..=85.0).contains(&util))
+    });
+    let host = scene.series.get(&job.units[0].node.name)?.host();
+    let waits_for_disk = host.mean(HostField::PsiIo, INPUT_STEPS, now_ms).is_some_and(|pct| pct >= 20.0);
+    let cores = cores_busy(job);
+    let limit = job.units[0].node.job_usage.iter().find(|usage| usage.job == job.job.id);
+    let limit = limit.and_then(|usage| usage.row.value(JobField::CpuLimit));
+    let on_node = job.units.iter().filter(|unit| unit.node.name == job.units[0].node.name).count() as u64;
+    let cpus_are_busy = cores.zip(limit).is_some_and(|(used, limit)| used * on_node * 100 >= limit * 85);
+    if !alternates || !(waits_for_disk || cpus_are_busy) {
+        return None;
+    }
+    let why = if cpus_are_busy { "its CPUs are fully used" } else { "its node waits for a disk" };
+    let title = format!("The GPUs wait for input {:.0} % of the time while {why}", 100.0 - mean);
+    let mut detection =
+        of_job(FindingKind::InputBound, FindingSeverity::Info, job, &job.units, GpuField::Util, title);
+    detection.reason = "waits for input".to_owned();
+    detection.confidence_pct = 75;
+    detection.evidence.push(format!("utilisation {mean:.0} % on average over five minutes"));
+    if let Some((used, limit)) = cores.zip(limit).filter(|_| cpus_are_busy) {
+        detection.evidence.push(format!(
+            "{:.1} of {:.0} cores used",
+            (used * on_node) as f64 / 100.0,
+            limit as f64 / 100.0
+        ));
+    }
+    Some(detection)
+}
+
+/// A kernel runs most of the time on every GPU, but occupies little of it.
+fn low_efficiency(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
+    let now_ms = scene.now.relay_ms;
+    let mean = |unit: &Unit<'_>, field| unit.series.mean(field, EFFICIENCY_STEPS, now_ms);
+    let mut by_sms = true;
+    for unit in &job.units {
+        if mean(unit, GpuField::Util)? < USED_PCT {
+            return None;
+        }
+        let is_low = match mean(unit, GpuField::SmActive) {
+            Some(active) => active < FEW_SMS_PCT,
+            None => {
+                by_sms = false;
+                let limit = unit.value(GpuField::PowerLimit)? as f32;
+                mean(unit, GpuField::Power)? < limit * LITTLE_POWER
+            }
+        };
+        if !is_low {
+            return None;
+        }
+    }
+    let first = &job.units[0];
+    let evidence = if by_sms {
+        format!("SM activity {:.0} %", mean(first, GpuField::SmActive)?)
+    } else {
+        format!("power {:.0} W of {} W", mean(first, GpuField::Power)?, first.value(GpuField::PowerLimit)?)
+    };
+    let util = mean(first, GpuField::Util)?;
+    let title = format!("{util:.0} % utilisation, but little work: {evidence}");
+    let mut detection =
+        of_job(FindingKind::LowEfficiency, FindingSeverity::Info, job, &job.units, GpuField::SmActive, title);
+    detection.reason = "little work".to_owned();
+    detection.confidence_pct = if by_sms { 90 } else { 60 };
+    detection.evidence = vec![format!("utilisation {util:.0} % over ten minutes"), evidence];
+    Some(detection)
+}

@@ -1,0 +1,53 @@
+//! Detectors: each states what it sees at a moment, or that readings are missing.
+
+mod activity;
+mod health;
+mod jobs;
+mod memory;
+mod nodes;
+mod peers;
+
+use super::scene::{JobGpus, Scene, Unit};
+use super::tracker::{Detection, Detections};
+use nodeglass_protocol::GpuField;
+use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
+use nodeglass_protocol::job::Job;
+
+/// Runs all detectors.
+pub fn all(scene: &Scene<'_>) -> Detections {
+    let mut found = Detections::default();
+    for job in scene.job_gpus() {
+        activity::detect(scene, &job, &mut found);
+        peers::detect(scene, &job, &mut found);
+        memory::detect(scene, &job, &mut found);
+    }
+    health::detect(scene, &mut found);
+    nodes::detect(scene, &mut found);
+    jobs::detect(scene, &mut found);
+    found
+}
+
+/// The detection of something that concerns a job as a whole or some of its GPUs.
+fn of_job(
+    kind: FindingKind,
+    severity: FindingSeverity,
+    job: &JobGpus<'_>,
+    units: &[Unit<'_>],
+    field: GpuField,
+    title: String,
+) -> Detection {
+    let gpus = units.iter().map(|unit| FindingGpu::new(&unit.node.name, &unit.gpu.facts.uuid, Some(field)));
+    let mut nodes: Vec<_> = units.iter().map(|unit| unit.node.name.clone()).collect();
+    nodes.dedup();
+    Detection {
+        jobs: vec![job.job.id],
+        nodes,
+        gpus: gpus.collect(),
+        ..Detection::new(kind, job.job.id.to_string(), severity, title)
+    }
+}
+
+/// The name of a job in a sentence.
+fn name(job: &Job) -> String {
+    if job.name.is_empty() { format!("Job {}", job.label) } else { job.name.to_string() }
+}

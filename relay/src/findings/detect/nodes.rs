@@ -1,0 +1,157 @@
+//! Problems of nodes: unreachable, a driver that hangs or is missing, memory and disks that are full.
+
+use crate::findings::scene::Scene;
+use crate::findings::tracker::{Detection, Detections};
+use nodeglass_protocol::HostField;
+use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
+use nodeglass_protocol::job::{GpuSet, Job};
+use nodeglass_protocol::picture::{Link, NodePicture};
+use nodeglass_rules::text;
+
+/// Share of a file system in % from which on it is almost full.
+const DISK_PCT: u64 = 95;
+/// Share of a host's memory in % from which on it is almost exhausted.
+const MEMORY_PCT: u64 = 97;
+/// Swap in use, in bytes, from which on it matters.
+const SWAP_BYTES: u64 = 1 << 30;
+/// Share of the time in % in which processes wait for memory, from which on swapping matters.
+const WAITING_PCT: u64 = 10;
+
+pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
+    for node in scene.nodes.values().filter(|node| node.head.link != Link::Ended) {
+        let jobs = scene.jobs_on(node);
+        if jobs.is_empty() && !scene.jobs.is_empty() {
+            continue;
+        }
+        let mut add = |kind, severity, title, reason, evidence, since: Option<(u64, bool)>| {
+            let mut detection = Detection::new(kind, node.name.to_string(), severity, title);
+            detection.jobs = jobs.iter().map(|job| job.id).collect();
+            detection.nodes = vec![node.name.clone()];
+            (detection.reason, detection.evidence) = (reason, evidence);
+            detection.since = since.or_else(|| Some(scene.seen_now(node)));
+            found.add(detection);
+        };
+        link(scene, node, &jobs, &mut add);
+        if scene.is_current(node) {
+            host(node, &mut add);
+        } else {
+            let kinds = [FindingKind::HostMemory, FindingKind::Swapping, FindingKind::DiskFull];
+            found.unknown(&kinds, &node.name.to_string());
+        }
+    }
+}
+
+type Add<'a> = dyn FnMut(FindingKind, FindingSeverity, String, String, Vec<String>, Option<(u64, bool)>) + 'a;
+
+fn link(scene: &Scene<'_>, node: &NodePicture, jobs: &[&Job], add: &mut Add<'_>) {
+    let (name, error) = (&node.name, FindingSeverity::Error);
+    let sampled = node.sampled_at_ms.map(|at_ms| (at_ms, false));
+    let mut unreachable = |title: String, reason: String, evidence: Vec<String>| {
+        add(FindingKind::NodeUnreachable, error, title, reason, evidence, sampled);
+    };
+    match &node.head.link {
+        Link::Silent => unreachable(format!("{name} does not answer"), format!("{name} silent"), Vec::new()),
+        Link::Down { reason, .. } => {
+            unreachable(
+                format!("{name} cannot be reached"),
+                format!("{name} down"),
+                vec![reason.to_string()],
+            );
+        }
+        Link::Connecting { failures: 1.. } => {
+            unreachable(format!("{name} cannot be reached"), format!("{name} down"), Vec::new());
+        }
+        Link::Refused { reason, advice } => {
+            let evidence = [reason, advice].into_iter().filter(|text| !text.as_str().is_empty());
+            let evidence = evidence.map(ToString::to_string).collect();
+            unreachable(format!("{name} refused the connection"), format!("{name} refused"), evidence);
+        }
+        Link::Live | Link::Late => {
+            if let Some(stuck_ms) = node.head.driver_stuck_ms {
+                let library = node.head.vendor().library();
+                let since = Some((scene.now.relay_ms.saturating_sub(stuck_ms), false));
+                let title = format!("{library} on {name} does not answer");
+                add(
+                    FindingKind::DriverHang,
+                    error,
+                    title,
+                    format!("{library} hangs on {name}"),
+                    Vec::new(),
+                    since,
+                );
+            } else if let Some(why) = &node.head.no_gpu
+                && lacks_gpus(node, jobs)
+            {
+                let title = format!("No GPU can be read on {name}");
+                let reason = format!("no GPU on {name}");
+                add(FindingKind::NoGpu, error, title, reason, vec![why.to_string()], None);
+            }
+        }
+        Link::Waiting | Link::Connecting { failures: 0 } | Link::Ended => {}
+    }
+}
+
+/// Returns whether a job has GPUs on a node on which none can be read.
+fn lacks_gpus(node: &NodePicture, jobs: &[&Job]) -> bool {
+    jobs.iter().any(|job| match job.gpus_on(&node.name) {
+        Some(GpuSet::Indices(indices)) => !indices.is_empty(),
+        Some(GpuSet::Count(count)) => *count > 0,
+        Some(GpuSet::Unknown) | None => job.gpu_count.is_some_and(|count| count > 0) && job.gpus.is_empty(),
+    })
+}
+
+fn host(node: &NodePicture, add: &mut Add<'_>) {
+    let (name, value) = (&node.name, |field| node.host.value(field));
+    let share = |used, total| {
+        let (used, total) = (value(used)?, value(total)?);
+        (total > 0).then(|| (used * 100 / total, used, total))
+    };
+    let amount = |used: u64, total: u64| format!("{} of {} GiB", text::gib(used), text::gib(total));
+    if let Some((pct, used, total)) = share(HostField::MemUsed, HostField::MemTotal)
+        && pct >= MEMORY_PCT
+    {
+        let title = format!("The memory of {name} is almost exhausted: {}", amount(used, total));
+        let evidence = vec![format!("{pct} % in use")];
+        add(
+            FindingKind::HostMemory,
+            FindingSeverity::Warning,
+            title,
+            format!("{name} memory full"),
+            evidence,
+            None,
+        );
+    }
+    let waits = value(HostField::PsiMem).is_some_and(|pct| pct >= WAITING_PCT);
+    if let Some(swap) = value(HostField::SwapUsed).filter(|bytes| *bytes >= SWAP_BYTES)
+        && waits
+    {
+        let title = format!("{name} swaps: {} GiB", text::gib(swap));
+        let psi = value(HostField::PsiMem).unwrap_or_default();
+        let evidence = vec![format!("processes wait for memory {psi} % of the time")];
+        add(FindingKind::Swapping, FindingSeverity::Warning, title, format!("{name} swaps"), evidence, None);
+    }
+    let scratch = node.head.facts.as_ref().and_then(|facts| facts.scratch.as_ref());
+    let disks = [
+        ("/dev/shm", HostField::ShmUsed, HostField::ShmTotal),
+        ("/tmp", HostField::TmpUsed, HostField::TmpTotal),
+        (scratch.map_or("scratch", |path| path.as_str()), HostField::ScratchUsed, HostField::ScratchTotal),
+    ];
+    let full: Vec<String> = disks
+        .into_iter()
+        .filter_map(|(path, used, total)| {
+            let (pct, used, total) = share(used, total)?;
+            (pct >= DISK_PCT).then(|| format!("{path} {pct} % full ({})", amount(used, total)))
+        })
+        .collect();
+    if let Some(first) = full.first() {
+        let title = format!("{name}: {first}");
+        add(
+            FindingKind::DiskFull,
+            FindingSeverity::Warning,
+            title,
+            format!("{name} disk full"),
+            full.clone(),
+            None,
+        );
+    }
+}

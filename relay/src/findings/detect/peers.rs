@@ -1,0 +1,178 @@
+//! A GPU that works less than the other GPUs of its job.
+
+use super::of_job;
+use crate::findings::scene::{JobGpus, Scene, Unit};
+use crate::findings::tracker::{Detection, Detections};
+use nodeglass_protocol::GpuField;
+use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
+use nodeglass_rules::{flags, text, throttle};
+use std::collections::BTreeMap;
+
+/// Number of steps that are compared: two minutes.
+const STEPS: usize = 12;
+/// At least this many of them must be steps in which the job worked.
+const WORKING_STEPS: usize = 8;
+/// GPUs of the same job and model, from which on one can deviate.
+const MIN_PEERS: usize = 4;
+/// Median utilisation in % of the peers from which a step counts as work.
+const WORKING_PCT: f32 = 50.0;
+/// A deviation must be this many times what the others differ by.
+const SPREADS: f32 = 4.0;
+
+/// A compared reading.
+struct Quantity {
+    field: GpuField,
+    /// Fraction of the median by which it must be lower.
+    limit: f32,
+    /// The median counts as at least this.
+    least: f32,
+    name: &'static str,
+}
+
+/// The compared readings; of several in which a GPU deviates, the first explains the others. Temperature is not
+/// among them: recorded jobs have GPUs that are 20 °C hotter and equally fast.
+const QUANTITIES: [Quantity; 3] = [
+    // At the power limit, equal cards differ by up to 10 %.
+    Quantity { field: GpuField::SmClock, limit: 0.12, least: 300.0, name: "SM clock" },
+    Quantity { field: GpuField::SmActive, limit: 0.20, least: 25.0, name: "SM activity" },
+    Quantity { field: GpuField::Util, limit: 0.20, least: 50.0, name: "utilisation" },
+];
+
+pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detections) {
+    let subject = job.job.id.to_string();
+    if !job.is_complete {
+        return found.unknown(&[FindingKind::Straggler], &subject);
+    }
+    let mut by_model: BTreeMap<&str, Vec<Unit<'_>>> = BTreeMap::new();
+    for unit in job.units.iter().filter(|unit| unit.is_whole()) {
+        let model = unit.gpu.facts.name.value().map_or("", |name| name.as_str());
+        by_model.entry(model).or_default().push(*unit);
+    }
+    for units in by_model.values().filter(|units| units.len() >= MIN_PEERS) {
+        let seen = QUANTITIES.iter().find_map(|quantity| stragglers(scene, job, units, quantity));
+        found.seen.extend(seen.unwrap_or_default());
+    }
+}
+
+/// Returns the GPUs that are below their peers; `None` if there are none. If many are, the job is made of unequal
+/// parts, such as the stages of a pipeline.
+fn stragglers(
+    scene: &Scene<'_>,
+    job: &JobGpus<'_>,
+    units: &[Unit<'_>],
+    quantity: &Quantity,
+) -> Option<Vec<Detection>> {
+    let now_ms = scene.now.relay_ms;
+    let rows = |field| -> Vec<BTreeMap<u64, f32>> {
+        units.iter().map(|unit| unit.series.of(field, STEPS, now_ms).collect()).collect()
+    };
+    let (util, values) = (rows(GpuField::Util), rows(quantity.field));
+    let mut below = vec![0usize; units.len()];
+    let mut amounts: Vec<Vec<(f32, f32)>> = vec![Vec::new(); units.len()];
+    // The start of the newest run of steps below the limit.
+    let mut since: Vec<Option<u64>> = vec![None; units.len()];
+    let mut first = None;
+    let mut steps = 0;
+    for at_ms in util.first()?.keys() {
+        let median_util = median(util.iter().filter_map(|row| row.get(at_ms).copied()))?;
+        let known: Vec<(usize, f32)> =
+            values.iter().enumerate().filter_map(|(member, row)| Some((member, *row.get(at_ms)?))).collect();
+        // A step in which all pause, or of which a part is missing, compares nothing.
+        if median_util < WORKING_PCT || known.len() * 10 < units.len() * 9 {
+            continue;
+        }
+        let middle = median(known.iter().map(|(_, value)| *value))?;
+        let scale = middle.max(quantity.least);
+        let spread = median(known.iter().map(|(_, value)| (value - middle).abs()))?;
+        let limit = (quantity.limit * scale).max(SPREADS * spread);
+        steps += 1;
+        first = first.or(Some(*at_ms));
+        for (member, value) in known {
+            if middle - value > limit {
+                below[member] += 1;
+                since[member] = since[member].or(Some(*at_ms));
+            } else {
+                since[member] = None;
+            }
+            amounts[member].push((value, middle));
+        }
+    }
+    if steps < WORKING_STEPS {
+        return None;
+    }
+    let slow: Vec<usize> = (0..units.len()).filter(|member| below[*member] * 5 >= steps * 4).collect();
+    if slow.is_empty() || slow.len() > (units.len() / 8).max(1) {
+        return None;
+    }
+    let waiting = units.len() - slow.len();
+    let of = |member: &usize| {
+        let mut detection = one(job, &units[*member], quantity, &amounts[*member], waiting);
+        detection.since = since[*member].map(|at_ms| (at_ms, Some(at_ms) == first));
+        detection
+    };
+    Some(slow.iter().map(of).collect())
+}
+
+fn one(
+    job: &JobGpus<'_>,
+    unit: &Unit<'_>,
+    quantity: &Quantity,
+    amounts: &[(f32, f32)],
+    waiting: usize,
+) -> Detection {
+    let (own, middle) = (
+        median(amounts.iter().map(|(own, _)| *own)).unwrap_or(0.0),
+        median(amounts.iter().map(|(_, middle)| *middle)).unwrap_or(0.0),
+    );
+    let percent = (100.0 * (1.0 - own / middle.max(1.0))).clamp(0.0, 100.0);
+    let cause = cause(unit);
+    let why = cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
+    let title = match quantity.field {
+        GpuField::SmClock => format!("{} runs {percent:.0} % slower than its peers{why}", unit.title()),
+        _ => format!("{} works {percent:.0} % less than its peers{why}", unit.title()),
+    };
+    let units = [*unit];
+    let mut detection =
+        of_job(FindingKind::Straggler, FindingSeverity::Warning, job, &units, quantity.field, title);
+    detection.subject = format!("{}/{}", job.job.id, unit.gpu.facts.uuid);
+    detection.reason = format!("{} slower than its peers", unit.gpu.facts.label());
+    detection.confidence_pct = if cause.is_some() { 95 } else { 80 };
+    let amount = |value: f32| match quantity.field {
+        GpuField::SmClock => format!("{} MHz", text::grouped(value.round() as u64)),
+        _ => format!("{value:.0} %"),
+    };
+    detection.evidence.push(format!(
+        "{} {}, median of the job {}",
+        quantity.name,
+        amount(own),
+        amount(middle)
+    ));
+    if let Some(temp) = unit.value(GpuField::Temp) {
+        detection.evidence.push(format!("{temp} °C"));
+    }
+    detection.evidence.extend(cause);
+    let lost = waiting as f32 * percent / 100.0;
+    let others = text::count(waiting, "GPU", "GPUs");
+    detection.evidence.push(format!("{others} may wait for it: the work of up to {lost:.0} is lost"));
+    detection
+}
+
+/// Returns what explains a slow GPU, if a reading does.
+fn cause(unit: &Unit<'_>) -> Option<String> {
+    let flags = flags::for_gpu(unit.node, unit.gpu);
+    let flag = flags.iter().find(|flag| flag.severity.needs_attention()).and_then(|flag| flag.kind.phrase());
+    if let Some(phrase) = flag {
+        return Some(phrase.to_owned());
+    }
+    let reasons = u32::try_from(unit.value(GpuField::Throttle)?).ok()?;
+    let reason = throttle::REASONS.iter().find(|reason| reasons & reason.bit != 0 && !reason.is_normal)?;
+    Some(reason.name.to_owned())
+}
+
+/// The middle value, of an even number the lower one; `None` of none.
+fn median(values: impl Iterator<Item = f32>) -> Option<f32> {
+    let mut values: Vec<f32> = values.collect();
+    let middle = values.len().checked_sub(1)? / 2;
+    let (_, median, _) = values.select_nth_unstable_by(middle, f32::total_cmp);
+    Some(*median)
+}

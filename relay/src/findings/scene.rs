@@ -1,0 +1,166 @@
+//! What detectors examine: jobs with their GPUs, and the readings of the last minutes.
+
+use super::series::{GpuSeries, NodeSeries};
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use nodeglass_protocol::{GpuField, NodeName};
+use nodeglass_rules::health::{Freshness, freshness};
+use nodeglass_rules::ownership;
+use std::collections::BTreeMap;
+
+/// How long a node must have been read, in ms, for which the start of what is found on it is taken as known: a probe
+/// examines links and memory every few seconds, and findings are examined every ten.
+const SETTLING_MS: u64 = 30_000;
+
+/// Clock and time of day.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Now {
+    /// The relay's clock, in ms.
+    pub relay_ms: u64,
+    /// Unix time at which the relay's clock would read 0, in ms.
+    pub wall_ahead_ms: i64,
+}
+
+impl Now {
+    /// The time of day in ms since 1970.
+    pub fn wall_ms(self) -> u64 {
+        self.to_wall_ms(self.relay_ms)
+    }
+
+    /// Converts ms of the relay's clock to ms since 1970.
+    pub fn to_wall_ms(self, relay_ms: u64) -> u64 {
+        u64::try_from(self.wall_ahead_ms.saturating_add(relay_ms.cast_signed())).unwrap_or(0)
+    }
+
+    /// Converts s since 1970 to ms of the relay's clock; 0 if it is before that clock's start.
+    pub fn to_relay_ms(self, wall_s: i64) -> u64 {
+        u64::try_from(wall_s.saturating_mul(1_000).saturating_sub(self.wall_ahead_ms)).unwrap_or(0)
+    }
+}
+
+/// Everything that detectors examine.
+pub struct Scene<'a> {
+    /// All jobs.
+    pub jobs: &'a [Job],
+    /// All nodes by name.
+    pub nodes: &'a BTreeMap<&'a NodeName, &'a NodePicture>,
+    /// The series of each node.
+    pub series: &'a BTreeMap<NodeName, NodeSeries>,
+    /// The current time.
+    pub now: Now,
+}
+
+/// One GPU of a job.
+#[derive(Clone, Copy)]
+pub struct Unit<'a> {
+    /// Its node.
+    pub node: &'a NodePicture,
+    /// The GPU.
+    pub gpu: &'a GpuPicture,
+    /// Its readings of the last ten minutes.
+    pub series: &'a GpuSeries,
+}
+
+/// The GPUs of a running job.
+pub struct JobGpus<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// Its GPUs in SLURM's order.
+    pub units: Vec<Unit<'a>>,
+    /// Whether all of them are known and currently read. Otherwise nothing may be concluded about the job as a whole.
+    pub is_complete: bool,
+    /// When it began, in ms of the relay's clock.
+    pub started_ms: u64,
+}
+
+impl<'a> Scene<'a> {
+    /// Returns whether the readings of a node are current.
+    pub fn is_current(&self, node: &NodePicture) -> bool {
+        freshness(node, self.now.relay_ms) == Freshness::Fresh && node.head.driver_stuck_ms.is_none()
+    }
+
+    /// Since when something holds that is seen now for the first time, and whether it may have been earlier, because
+    /// the node was read for a moment only.
+    pub fn seen_now(&self, node: &NodePicture) -> (u64, bool) {
+        let first_ms = self.series.get(&node.name).and_then(NodeSeries::first_ms);
+        let is_settled = first_ms.is_some_and(|first_ms| first_ms + SETTLING_MS <= self.now.relay_ms);
+        (self.now.relay_ms, !is_settled)
+    }
+
+    /// The active jobs on a node.
+    pub fn jobs_on(&self, node: &NodePicture) -> Vec<&'a Job> {
+        self.jobs.iter().filter(|job| job.is_active() && job.nodes.contains(&node.name)).collect()
+    }
+
+    /// The GPUs of each running job.
+    pub fn job_gpus(&self) -> Vec<JobGpus<'a>> {
+        let running = self.jobs.iter().filter(|job| job.state == JobState::Running);
+        running.map(|job| self.gpus_of(job)).collect()
+    }
+
+    fn gpus_of(&self, job: &'a Job) -> JobGpus<'a> {
+        let mut units = Vec::new();
+        let mut is_complete = !job.nodes.is_empty();
+        for name in &job.nodes {
+            let Some(node) = self.nodes.get(name).copied().filter(|node| self.is_current(node)) else {
+                is_complete = false;
+                continue;
+            };
+            // Where ownership is unknown, a GPU may be another job's.
+            let is_shared = self.jobs_on(node).len() > 1;
+            for gpu in &node.gpus {
+                if !ownership::counts(node, gpu, Some(job.id)) || is_shared && gpu.owners.is_empty() {
+                    continue;
+                }
+                let series = self.series.get(name).and_then(|series| series.gpu(&gpu.facts.uuid));
+                match series.filter(|_| gpu.fault.is_none()) {
+                    Some(series) => units.push(Unit { node, gpu, series }),
+                    None => is_complete = false,
+                }
+            }
+        }
+        let started_ms = job.start.map_or(0, |start| self.now.to_relay_ms(start));
+        JobGpus { job, units, is_complete, started_ms }
+    }
+}
+
+impl Unit<'_> {
+    /// `gpu-h05 GPU 3`.
+    pub fn place(&self) -> String {
+        format!("{} {}", self.node.name, self.gpu.facts.label())
+    }
+
+    /// `Rank 35 (gpu-h05 GPU 3)`, or the place alone if no rank is known.
+    pub fn title(&self) -> String {
+        match ownership::ranks(self.node, &self.gpu.facts.uuid).as_slice() {
+            [] => self.place(),
+            [rank] => format!("Rank {rank} ({})", self.place()),
+            ranks => {
+                let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+                format!("Ranks {} ({})", ranks.join(", "), self.place())
+            }
+        }
+    }
+
+    /// Whether it is a whole GPU of one job: an instance, a GPU that is divided, and a shared one do not show what
+    /// one job does.
+    pub fn is_whole(&self) -> bool {
+        let uuid = &self.gpu.facts.uuid;
+        let is_divided = self.node.gpus.iter().any(|part| part.facts.mig_parent.as_ref() == Some(uuid));
+        self.gpu.facts.mig.is_none() && !is_divided && self.gpu.owners.len() <= 1
+    }
+
+    /// The current value of a field in its unit.
+    pub fn value(&self, field: GpuField) -> Option<u64> {
+        self.gpu.row.value(field)
+    }
+}
+
+/// Returns the names of at most four GPUs: `n1 GPU 0, n1 GPU 1 and 6 more`.
+pub fn places(units: &[Unit<'_>]) -> String {
+    let names: Vec<String> = units.iter().take(4).map(Unit::place).collect();
+    match units.len().saturating_sub(names.len()) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}

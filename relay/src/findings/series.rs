@@ -1,0 +1,273 @@
+//! Ten minutes of each GPU and host in steps of ten seconds: what detectors compare.
+
+use nodeglass_protocol::field::{Field, Row};
+use nodeglass_protocol::picture::NodePicture;
+use nodeglass_protocol::{GpuField, GpuUuid, HostField};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Length of a step in ms.
+pub const STEP_MS: u64 = 10_000;
+/// Number of steps that are kept: ten minutes.
+pub const STEPS: usize = 60;
+/// Length of a long step in ms, of which a leak is recognized.
+pub const LONG_STEP_MS: u64 = 60_000;
+/// Number of long steps that are kept: two hours.
+pub const LONG_STEPS: usize = 120;
+/// Maximum number of GPUs per node; a driver that invents new UUIDs replaces the oldest ones.
+const MAX_GPUS: usize = 128;
+
+/// The readings of a GPU that detectors compare.
+pub const GPU_FIELDS: [GpuField; 11] = [
+    GpuField::Util,
+    GpuField::Power,
+    GpuField::SmClock,
+    GpuField::SmActive,
+    GpuField::DramActive,
+    GpuField::TensorActive,
+    GpuField::PcieRx,
+    GpuField::PcieTx,
+    GpuField::NvlinkRx,
+    GpuField::NvlinkTx,
+    GpuField::MemUsed,
+];
+/// The readings of a host that detectors compare.
+pub const HOST_FIELDS: [HostField; 5] =
+    [HostField::Cpu, HostField::MemUsed, HostField::SwapUsed, HostField::PsiMem, HostField::PsiIo];
+
+/// Means of some readings in one step; NaN where there was none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step<const N: usize> {
+    /// Number of the step: the relay's clock / [`STEP_MS`].
+    number: u64,
+    means: [f32; N],
+    /// Largest value of the last field, which is memory for a GPU.
+    peak: f32,
+}
+
+/// The steps of one row.
+#[derive(Clone, Debug)]
+pub struct Series<const N: usize> {
+    steps: VecDeque<Step<N>>,
+    sums: [f64; N],
+    counts: [u32; N],
+    peak: f32,
+    current: u64,
+    long: VecDeque<(u64, f32)>,
+}
+
+/// The series of one node.
+#[derive(Debug, Default)]
+pub struct NodeSeries {
+    gpus: BTreeMap<GpuUuid, Series<{ GPU_FIELDS.len() }>>,
+    host: Series<{ HOST_FIELDS.len() }>,
+    first_ms: Option<u64>,
+}
+
+impl<const N: usize> Default for Series<N> {
+    fn default() -> Self {
+        Self {
+            steps: VecDeque::new(),
+            sums: [0.0; N],
+            counts: [0; N],
+            peak: f32::NAN,
+            current: 0,
+            long: VecDeque::new(),
+        }
+    }
+}
+
+impl<const N: usize> Series<N> {
+    /// Adds a sample. One that is older than the current step is left out: detectors see a gap, never a guess.
+    fn record<F: Field>(&mut self, at_ms: u64, row: &Row<F>, fields: &[F; N]) {
+        let number = at_ms / STEP_MS;
+        if number < self.current {
+            return;
+        }
+        if number > self.current {
+            self.close(number);
+        }
+        for (slot, field) in fields.iter().enumerate() {
+            if let Some(value) = row.value(*field) {
+                self.sums[slot] += value as f64;
+                self.counts[slot] += 1;
+                if slot + 1 == N {
+                    self.peak = self.peak.max(value as f32);
+                }
+            }
+        }
+    }
+
+    /// Completes the current step, and begins that of `number`.
+    fn close(&mut self, number: u64) {
+        if self.counts.iter().any(|count| *count > 0) {
+            let mean = |slot: usize| match self.counts[slot] {
+                0 => f32::NAN,
+                count => (self.sums[slot] / f64::from(count)) as f32,
+            };
+            let step = Step { number: self.current, means: std::array::from_fn(mean), peak: self.peak };
+            if self.steps.len() == STEPS {
+                self.steps.pop_front();
+            }
+            self.steps.push_back(step);
+            self.note_long(step);
+        }
+        (self.sums, self.counts, self.peak, self.current) = ([0.0; N], [0; N], f32::NAN, number);
+    }
+
+    /// Keeps the largest peak of each minute.
+    fn note_long(&mut self, step: Step<N>) {
+        if step.peak.is_nan() {
+            return;
+        }
+        let minute = step.number * STEP_MS / LONG_STEP_MS;
+        match self.long.back_mut() {
+            Some((known, peak)) if *known == minute => *peak = peak.max(step.peak),
+            _ => {
+                if self.long.len() == LONG_STEPS {
+                    self.long.pop_front();
+                }
+                self.long.push_back((minute, step.peak));
+            }
+        }
+    }
+
+    /// Iterates over the complete steps of the last `steps` before `now_ms`, newest first: their starts in ms of the
+    /// relay's clock, and the mean of the field in `slot` where it is known.
+    fn recent(&self, slot: usize, steps: usize, now_ms: u64) -> impl Iterator<Item = (u64, f32)> + '_ {
+        let first = (now_ms / STEP_MS).saturating_sub(steps as u64);
+        self.steps
+            .iter()
+            .rev()
+            .take_while(move |step| step.number >= first)
+            .map(move |step| (step.number * STEP_MS, step.means[slot]))
+            .filter(|(_, mean)| !mean.is_nan())
+    }
+
+    /// The largest memory of each minute, oldest first: its start in ms, and bytes.
+    pub fn peaks(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
+        self.long.iter().map(|(minute, peak)| (minute * LONG_STEP_MS, f64::from(*peak)))
+    }
+}
+
+/// The series of one GPU.
+pub type GpuSeries = Series<{ GPU_FIELDS.len() }>;
+/// The series of one host.
+pub type HostSeries = Series<{ HOST_FIELDS.len() }>;
+
+impl GpuSeries {
+    /// The steps of a field, newest first; see [`GPU_FIELDS`].
+    pub fn of(&self, field: GpuField, steps: usize, now_ms: u64) -> impl Iterator<Item = (u64, f32)> + '_ {
+        let slot = GPU_FIELDS.iter().position(|known| *known == field);
+        slot.into_iter().flat_map(move |slot| self.recent(slot, steps, now_ms))
+    }
+
+    /// Mean of a field over the last `steps`, if at least four fifths of them are known.
+    pub fn mean(&self, field: GpuField, steps: usize, now_ms: u64) -> Option<f32> {
+        mean(self.of(field, steps, now_ms).map(|(_, value)| value), steps)
+    }
+
+    /// Smallest and largest step of a field, under the same condition.
+    pub fn range(&self, field: GpuField, steps: usize, now_ms: u64) -> Option<(f32, f32)> {
+        let values: Vec<f32> = self.of(field, steps, now_ms).map(|(_, value)| value).collect();
+        is_known(values.len(), steps).then(|| {
+            values.iter().fold((f32::MAX, f32::MIN), |(low, high), value| (low.min(*value), high.max(*value)))
+        })
+    }
+}
+
+impl HostSeries {
+    /// Mean of a field over the last `steps`, if at least four fifths of them are known.
+    pub fn mean(&self, field: HostField, steps: usize, now_ms: u64) -> Option<f32> {
+        let slot = HOST_FIELDS.iter().position(|known| *known == field)?;
+        mean(self.recent(slot, steps, now_ms).map(|(_, value)| value), steps)
+    }
+}
+
+impl NodeSeries {
+    /// Adds the newest sample of a node.
+    pub fn record(&mut self, node: &NodePicture) {
+        let Some(at_ms) = node.sampled_at_ms else { return };
+        self.first_ms = self.first_ms.or(Some(at_ms));
+        self.host.record(at_ms, &node.host, &HOST_FIELDS);
+        for gpu in node.gpus.iter().take(MAX_GPUS) {
+            let uuid = &gpu.facts.uuid;
+            if !self.gpus.contains_key(uuid) {
+                if self.gpus.len() >= MAX_GPUS {
+                    let oldest = self.gpus.iter().min_by_key(|(_, series)| series.current);
+                    if let Some(oldest) = oldest.map(|(uuid, _)| uuid.clone()) {
+                        self.gpus.remove(&oldest);
+                    }
+                }
+                self.gpus.insert(uuid.clone(), GpuSeries::default());
+            }
+            if let Some(series) = self.gpus.get_mut(uuid) {
+                series.record(at_ms, &gpu.row, &GPU_FIELDS);
+            }
+        }
+    }
+
+    /// The series of a GPU, if it was ever read.
+    pub fn gpu(&self, uuid: &GpuUuid) -> Option<&GpuSeries> {
+        self.gpus.get(uuid)
+    }
+
+    /// Time of the first sample, if there is one.
+    pub fn first_ms(&self) -> Option<u64> {
+        self.first_ms
+    }
+
+    /// The series of the host.
+    pub fn host(&self) -> &HostSeries {
+        &self.host
+    }
+}
+
+fn mean(values: impl Iterator<Item = f32>, steps: usize) -> Option<f32> {
+    let (sum, count) = values.fold((0.0, 0usize), |(sum, count), value| (sum + value, count + 1));
+    is_known(count, steps).then(|| sum / count as f32)
+}
+
+/// Whether enough of the steps are known for a conclusion.
+fn is_known(count: usize, steps: usize) -> bool {
+    count > 0 && count * 5 >= steps * 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::Cell;
+
+    fn series(seconds: impl Iterator<Item = (u64, u32)>) -> GpuSeries {
+        let mut series = GpuSeries::default();
+        for (second, util) in seconds {
+            let mut row = Row::default();
+            row.set(GpuField::Util, Cell::steps(util));
+            series.record(second * 1_000, &row, &GPU_FIELDS);
+        }
+        series
+    }
+
+    #[test]
+    fn only_complete_steps_with_samples_count() {
+        let series = series((0..95).map(|second| (second, if second < 50 { 0 } else { 100 })));
+        assert_eq!(series.mean(GpuField::Util, 9, 95_000), Some(400.0 / 9.0));
+        assert_eq!(series.mean(GpuField::Util, 4, 95_000), Some(100.0));
+        assert_eq!(series.range(GpuField::Util, 9, 95_000), Some((0.0, 100.0)));
+    }
+
+    #[test]
+    fn what_is_not_known_is_no_value() {
+        let series = series((0..30).chain(70..101).map(|second| (second, 50)));
+        assert_eq!(series.mean(GpuField::Util, 10, 100_000), None, "four of ten steps are missing");
+        assert_eq!(series.mean(GpuField::Util, 2, 100_000), Some(50.0));
+        assert_eq!(series.mean(GpuField::Power, 2, 100_000), None, "never read");
+        assert_eq!(series.mean(GpuField::Util, 2, 200_000), None, "too old");
+    }
+
+    #[test]
+    fn a_late_sample_changes_nothing() {
+        let series = series([(5, 10), (15, 20), (3, 90), (25, 30)].into_iter());
+        let values: Vec<f32> = series.of(GpuField::Util, 3, 30_000).map(|(_, value)| value).collect();
+        assert_eq!(values, [20.0, 10.0]);
+    }
+}

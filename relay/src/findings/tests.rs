@@ -1,0 +1,302 @@
+//! Detectors on scripted readings; real telemetry and whole scenarios are in the tests of the system.
+
+use super::*;
+use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
+use nodeglass_protocol::job::{JobState, TimeLimit};
+use nodeglass_protocol::picture::{Evidence, GpuPicture, Link, Owner, ProcessGap, ProcessPicture};
+use nodeglass_protocol::process::{ProcessFacts, ProcessKind};
+use nodeglass_protocol::{Cell, Field as _, GpuField, GpuUuid, JobId, Reading, Row};
+
+const START_MS: u64 = 10_000_000;
+/// The time of day is 1000 s ahead of the relay's clock.
+const WALL_AHEAD_MS: i64 = 1_000_000;
+
+/// A job on nodes of eight GPUs, and what its readings are.
+struct Script {
+    findings: Findings,
+    jobs: Vec<Job>,
+    nodes: Vec<NodePicture>,
+    now_ms: u64,
+}
+
+impl Script {
+    fn new(nodes: usize, gpus: usize) -> Self {
+        let mut job = Job::new(JobId(17), "alice".into(), JobState::Running);
+        job.name = "train".into();
+        job.start = Some(wall_s(START_MS));
+        let node = |number: usize| {
+            let mut node = NodePicture::new(NodeName::new(format!("n{number}")).unwrap());
+            node.head.link = Link::Live;
+            node.head.interval_ms = 1_000;
+            node.gpus = (0..gpus).map(|index| gpu(number, index)).collect();
+            node.processes = node.gpus.iter().map(process).collect();
+            node
+        };
+        let nodes: Vec<_> = (1..=nodes).map(node).collect();
+        job.nodes = nodes.iter().map(|node| node.name.clone()).collect();
+        Self { findings: Findings::default(), jobs: vec![job], nodes, now_ms: START_MS }
+    }
+
+    /// Lets seconds pass. `read` returns utilisation in %, power in W, SM clock in MHz and memory in GiB of a GPU,
+    /// counted over all nodes, in a second since the start; `None` if its node does not answer.
+    fn run(&mut self, seconds: u64, read: impl Fn(usize, u64) -> Option<(u64, u64, u64, f64)>) -> &mut Self {
+        for _ in 0..seconds {
+            self.now_ms += 1_000;
+            let second = (self.now_ms - START_MS) / 1_000;
+            let mut number = 0;
+            for node in &mut self.nodes {
+                let readings: Vec<_> = node
+                    .gpus
+                    .iter()
+                    .map(|_| {
+                        number += 1;
+                        read(number - 1, second)
+                    })
+                    .collect();
+                if readings.iter().any(Option::is_none) {
+                    node.head.link = Link::Silent;
+                    continue;
+                }
+                node.head.link = Link::Live;
+                for (gpu, (util, power, clock, gib)) in
+                    node.gpus.iter_mut().zip(readings.into_iter().flatten())
+                {
+                    set(gpu, GpuField::Util, util);
+                    set(gpu, GpuField::Power, power);
+                    set(gpu, GpuField::SmClock, clock);
+                    set(gpu, GpuField::MemUsed, (gib * f64::from(1 << 30)) as u64);
+                }
+                node.sampled(self.now_ms);
+                self.findings.record(node);
+            }
+            self.findings.evaluate(&self.jobs, self.nodes.iter(), self.now_ms, WALL_AHEAD_MS);
+        }
+        self
+    }
+
+    fn active(&self) -> Vec<FindingKind> {
+        self.findings
+            .list()
+            .iter()
+            .filter(|finding| finding.is_active())
+            .map(|finding| finding.kind)
+            .collect()
+    }
+
+    fn only(&self) -> &Finding {
+        assert_eq!(self.findings.list().len(), 1, "{:#?}", self.findings.list());
+        &self.findings.list()[0]
+    }
+}
+
+fn wall_s(relay_ms: u64) -> i64 {
+    (relay_ms.cast_signed() + WALL_AHEAD_MS) / 1_000
+}
+
+fn set(gpu: &mut GpuPicture, field: GpuField, value: u64) {
+    let steps = u32::try_from(field.scale().steps(value)).unwrap();
+    gpu.row.set(field, Cell::steps(steps));
+}
+
+fn gpu(node: usize, index: usize) -> GpuPicture {
+    let mut gpu = GpuPicture::default();
+    gpu.facts.uuid = GpuUuid::new(format!("GPU-{node}-{index}"));
+    gpu.facts.index = index as u32;
+    gpu.facts.name = Reading::Value("NVIDIA H100".into());
+    gpu.owners = vec![Owner { job: JobId(17), by: Evidence::GresIndex }];
+    set(&mut gpu, GpuField::PowerLimit, 700);
+    set(&mut gpu, GpuField::MemTotal, 80 << 30);
+    gpu
+}
+
+fn process(gpu: &GpuPicture) -> ProcessPicture {
+    let facts = ProcessFacts::new(gpu.facts.uuid.clone(), 4_711, ProcessKind::default());
+    ProcessPicture { facts, row: Row::default() }
+}
+
+/// A second of work, of waiting in a collective, and of nothing.
+const WORK: Option<(u64, u64, u64, f64)> = Some((98, 640, 1_755, 60.0));
+const WAIT: Option<(u64, u64, u64, f64)> = Some((100, 145, 1_980, 60.0));
+const IDLE: Option<(u64, u64, u64, f64)> = Some((0, 120, 1_980, 60.0));
+
+#[test]
+fn a_job_that_works_needs_no_attention() {
+    let mut script = Script::new(2, 8);
+    // Checkpoints of 58 s, during which all ranks but one wait.
+    script.run(3_600, |gpu, second| match second % 600 < 58 {
+        true if gpu == 0 => Some((3, 142, 1_980, 60.0)),
+        true => WAIT,
+        false => WORK,
+    });
+    assert!(script.findings.list().is_empty(), "{:#?}", script.findings.list());
+}
+
+#[test]
+fn a_hang_is_found_within_its_time_and_resolved_when_work_goes_on() {
+    let mut script = Script::new(2, 8);
+    script.run(600, |_, _| WORK).run(110, |_, _| WAIT);
+    assert!(script.active().is_empty(), "a checkpoint may look the same");
+    script.run(40, |_, _| WAIT);
+    assert_eq!(script.active(), [FindingKind::CollectiveHang]);
+    let hang = script.only();
+    assert_eq!((hang.severity, hang.wasted_gpus), (FindingSeverity::Error, 16));
+    let began_ms = (START_MS + 600_000).saturating_add_signed(WALL_AHEAD_MS);
+    assert!(hang.since_ms.abs_diff(began_ms) <= 10_000, "{}", hang.since_ms);
+    script.run(60, |_, _| WORK);
+    assert!(script.active().is_empty());
+    assert!(script.only().ended_ms.is_some());
+}
+
+#[test]
+fn one_rank_that_computes_is_no_hang() {
+    let mut script = Script::new(1, 8);
+    script.run(600, |_, _| WORK).run(600, |gpu, _| if gpu == 3 { WORK } else { WAIT });
+    assert!(!script.active().contains(&FindingKind::CollectiveHang));
+}
+
+#[test]
+fn a_slow_clock_names_the_rank_that_all_others_wait_for() {
+    let mut script = Script::new(2, 8);
+    script.run(600, |_, _| WORK).run(150, |gpu, _| match gpu {
+        11 => Some((98, 520, 1_380, 60.0)),
+        _ => WORK,
+    });
+    assert_eq!(script.active(), [FindingKind::Straggler]);
+    let slow = script.only();
+    assert!(slow.title.as_str().starts_with("n2 GPU 3 runs 21 % slower than its peers"), "{}", slow.title);
+    assert_eq!((slow.gpus.len(), slow.gpus[0].node.as_str()), (1, "n2"));
+}
+
+#[test]
+fn halves_of_a_pipeline_are_no_stragglers() {
+    let mut script = Script::new(2, 8);
+    script.run(900, |gpu, _| if gpu < 8 { WORK } else { Some((75, 400, 1_980, 40.0)) });
+    assert!(script.active().is_empty(), "{:#?}", script.findings.list());
+}
+
+#[test]
+fn unused_gpus_are_named_and_pauses_are_not() {
+    let mut script = Script::new(1, 8);
+    script.run(600, |gpu, _| if gpu < 6 { WORK } else { IDLE });
+    assert!(script.active().is_empty(), "ten minutes have not passed");
+    script.run(60, |gpu, _| if gpu < 6 { WORK } else { IDLE });
+    assert_eq!(script.active(), [FindingKind::UnusedGpus]);
+    let unused = script.only();
+    assert_eq!(unused.title.as_str(), "2 of 8 GPUs are idle while the others work: n1 GPU 6, n1 GPU 7");
+    assert_eq!(unused.wasted_gpus, 2);
+
+    let mut pausing = Script::new(1, 8);
+    pausing.run(3_600, |_, second| if second % 600 < 300 { WORK } else { IDLE });
+    assert!(pausing.active().is_empty(), "evaluations of five minutes: {:#?}", pausing.findings.list());
+}
+
+#[test]
+fn work_that_ended_is_idle_since_then() {
+    let mut script = Script::new(1, 8);
+    script.run(1_800, |_, _| WORK).run(640, |_, _| IDLE);
+    assert_eq!(script.active(), [FindingKind::IdleGpus]);
+    let idle = script.only();
+    let ended_ms = (START_MS + 1_800_000).saturating_add_signed(WALL_AHEAD_MS);
+    assert!(idle.since_ms.abs_diff(ended_ms) <= 10_000, "{}", idle.since_ms);
+}
+
+#[test]
+fn gpus_without_a_process_are_reported_if_processes_can_be_listed() {
+    let mut script = Script::new(1, 2);
+    script.nodes[0].processes.clear();
+    script.run(320, |_, _| IDLE);
+    assert_eq!(script.active(), [FindingKind::NoProcess]);
+    assert_eq!(script.only().title.as_str(), "No process on any of 2 GPUs");
+
+    let mut unlisted = Script::new(1, 2);
+    unlisted.nodes[0].processes.clear();
+    unlisted.nodes[0].gpus[1].gaps = vec![ProcessGap::Unsupported];
+    unlisted.run(400, |_, _| IDLE);
+    assert!(unlisted.active().is_empty());
+}
+
+#[test]
+fn missing_readings_are_no_evidence() {
+    let mut script = Script::new(2, 8);
+    script.run(600, |_, _| WORK).run(900, |gpu, _| if gpu < 8 { WAIT } else { None });
+    assert_eq!(script.active(), [FindingKind::NodeUnreachable], "the other node may work");
+    // What was found before the node became silent is neither forgotten nor resolved.
+    let mut hung = Script::new(2, 8);
+    hung.run(600, |_, _| WORK).run(150, |_, _| WAIT);
+    hung.run(120, |gpu, _| if gpu < 8 { WAIT } else { None });
+    assert!(hung.active().contains(&FindingKind::CollectiveHang));
+}
+
+#[test]
+fn a_leak_is_forecast_and_an_allocator_is_not() {
+    let leaking = |second: u64| 40.0 + second as f64 / 60.0 * 0.2;
+    let mut script = Script::new(1, 8);
+    script.run(2_400, |gpu, second| match gpu {
+        2 => Some((98, 640, 1_755, leaking(second) - if second % 20 < 5 { 3.0 } else { 0.0 })),
+        _ => WORK,
+    });
+    assert_eq!(script.active(), [FindingKind::GpuMemoryForecast]);
+    let title = script.only().title.as_str().to_owned();
+    // At 48 GiB after 40 minutes, 32 GiB are left for 0.2 GiB a minute.
+    assert!(title.starts_with("n1 GPU 2 will run out of memory in about 2 h"), "{title}");
+
+    let mut healthy = Script::new(1, 8);
+    healthy.run(3_600, |gpu, second| {
+        // A saw-tooth, a cache that fills, and leaps of an allocator.
+        let gib = match gpu {
+            0 => 40.0 + (second % 300) as f64 / 30.0,
+            1 => 70.0 - 30.0 * (-(second as f64) / 400.0).exp(),
+            2 => 40.0 + (second / 900) as f64 * 2.0,
+            _ => 60.0,
+        };
+        Some((98, 640, 1_755, gib))
+    });
+    assert!(healthy.active().is_empty(), "{:#?}", healthy.findings.list());
+}
+
+#[test]
+fn a_rank_is_named_by_its_cause() {
+    let mut script = Script::new(1, 8);
+    set(&mut script.nodes[0].gpus[5], GpuField::Throttle, 0x40);
+    script.run(300, |gpu, _| if gpu == 5 { Some((98, 400, 1_200, 60.0)) } else { WORK });
+    let list = script.findings.list();
+    let slow = list.iter().find(|finding| finding.kind == FindingKind::Straggler).expect("it is slow");
+    assert!(slow.title.as_str().ends_with("slower than its peers: too hot"), "{}", slow.title);
+    assert!(list.iter().any(|finding| finding.kind == FindingKind::Thermal));
+}
+
+#[test]
+fn what_slurm_will_not_resolve_is_said_of_pending_jobs() {
+    let mut script = Script::new(1, 1);
+    let pending = |id, reason: &str| {
+        let mut job = Job::new(JobId(id), "alice".into(), JobState::Pending);
+        job.reason = Some(reason.into());
+        job
+    };
+    script.jobs.extend([
+        pending(1, "Priority"),
+        pending(2, "DependencyNeverSatisfied"),
+        pending(3, "Resources"),
+        pending(4, "JobHeldUser"),
+    ]);
+    script.run(30, |_, _| WORK);
+    assert_eq!(script.active(), [FindingKind::PendingForever]);
+    assert_eq!(script.only().jobs, [JobId(2)]);
+}
+
+#[test]
+fn a_time_limit_is_announced_and_a_failure_listed_for_an_hour() {
+    let mut script = Script::new(1, 1);
+    script.jobs[0].limit = TimeLimit::Seconds(7_200);
+    script.run(6_400, |_, _| WORK);
+    assert!(script.active().is_empty());
+    script.run(200, |_, _| WORK);
+    assert_eq!(script.active(), [FindingKind::TimeLimit]);
+    let ended_s = wall_s(script.now_ms);
+    script.jobs[0].state = JobState::Ended("OUT_OF_MEMORY".into());
+    script.jobs[0].ended = Some(ended_s);
+    script.run(20, |_, _| IDLE);
+    assert_eq!(script.active(), [FindingKind::Failed]);
+    script.run(3_700, |_, _| IDLE);
+    assert!(script.active().is_empty());
+}

@@ -1,0 +1,292 @@
+//! Confirms what detectors see, keeps it while it lasts, and resolves it when it is over.
+
+use super::catalogue;
+use super::scene::Now;
+use nodeglass_protocol::finding::{
+    self, Finding, FindingGpu, FindingKind, FindingSeverity, MAX_EVIDENCE, MAX_FINDINGS,
+};
+use nodeglass_protocol::{JobId, LongText, NodeName, Text};
+use std::collections::BTreeMap;
+
+/// How long a finding is listed after its end, in ms.
+const RESOLVED_MS: u64 = 3_600_000;
+
+/// What a detector sees now.
+#[derive(Clone, Debug)]
+pub struct Detection {
+    /// What it is about.
+    pub kind: FindingKind,
+    /// Whom it is about; with the kind, its identity: `17/GPU-2f…`.
+    pub subject: String,
+    /// How severe it is.
+    pub severity: FindingSeverity,
+    /// See [`Finding::confidence_pct`].
+    pub confidence_pct: u8,
+    /// See [`Finding::jobs`].
+    pub jobs: Vec<JobId>,
+    /// See [`Finding::nodes`].
+    pub nodes: Vec<NodeName>,
+    /// See [`Finding::gpus`].
+    pub gpus: Vec<FindingGpu>,
+    /// See [`Finding::title`].
+    pub title: String,
+    /// See [`Finding::reason`].
+    pub reason: String,
+    /// See [`Finding::evidence`].
+    pub evidence: Vec<String>,
+    /// What to do, if it is more specific than the advice of the kind.
+    pub advice: Option<String>,
+    /// When it began by the readings, in ms of the relay's clock, and whether it may have been earlier.
+    pub since: Option<(u64, bool)>,
+    /// See [`Finding::wasted_gpus`].
+    pub wasted_gpus: usize,
+}
+
+impl Detection {
+    /// A detection without details.
+    pub fn new(kind: FindingKind, subject: String, severity: FindingSeverity, title: String) -> Self {
+        Self {
+            kind,
+            subject,
+            severity,
+            confidence_pct: 95,
+            jobs: Vec::new(),
+            nodes: Vec::new(),
+            gpus: Vec::new(),
+            title,
+            reason: String::new(),
+            evidence: Vec::new(),
+            advice: None,
+            since: None,
+            wasted_gpus: 0,
+        }
+    }
+
+    fn key(&self) -> String {
+        format!("{}/{}", self.kind.name(), self.subject)
+    }
+}
+
+/// What all detectors report of one moment.
+#[derive(Debug, Default)]
+pub struct Detections {
+    /// What is seen.
+    pub seen: Vec<Detection>,
+    /// Prefixes of keys about which nothing is known at the moment, because readings are missing.
+    pub unknown: Vec<String>,
+}
+
+impl Detections {
+    /// Adds what is seen.
+    pub fn add(&mut self, detection: Detection) {
+        self.seen.push(detection);
+    }
+
+    /// States that nothing is known of some kinds for a subject: what lasts is kept as it is.
+    pub fn unknown(&mut self, kinds: &[FindingKind], subject: &str) {
+        self.unknown.extend(kinds.iter().map(|kind| format!("{}/{subject}", kind.name())));
+    }
+}
+
+/// The findings that last, and those that ended within the last hour.
+#[derive(Debug, Default)]
+pub struct Tracker {
+    tracks: BTreeMap<String, Track>,
+}
+
+#[derive(Debug)]
+struct Track {
+    finding: Finding,
+    /// When it was first and last seen without an interruption, in ms of the relay's clock.
+    first_ms: u64,
+    last_ms: u64,
+    /// Whether it was seen long enough.
+    is_confirmed: bool,
+}
+
+impl Tracker {
+    /// Enters what is seen at `now`, and returns whether the list changed.
+    pub fn update(&mut self, detections: Detections, now: Now) -> bool {
+        let Detections { seen, unknown } = detections;
+        let mut changed = false;
+        for detection in seen {
+            changed |= self.see(detection, now);
+        }
+        let (now_ms, wall_ms) = (now.relay_ms, now.wall_ms());
+        for (key, track) in &mut self.tracks {
+            if track.last_ms == now_ms || track.finding.ended_ms.is_some() {
+                continue;
+            }
+            if unknown.iter().any(|prefix| is_of(key, prefix)) {
+                // What cannot be seen neither goes on nor ends.
+                let paused_ms = now_ms.saturating_sub(track.last_ms);
+                track.last_ms = now_ms;
+                if !track.is_confirmed {
+                    track.first_ms = track.first_ms.saturating_add(paused_ms);
+                }
+                continue;
+            }
+            let absent_ms = now_ms.saturating_sub(track.last_ms);
+            if absent_ms >= catalogue::of(track.finding.kind).clear_ms {
+                track.finding.ended_ms = Some(now.to_wall_ms(track.last_ms).min(wall_ms));
+                changed |= track.is_confirmed;
+            }
+        }
+        let before = self.tracks.len();
+        self.tracks.retain(|_, track| match track.finding.ended_ms {
+            Some(ended_ms) => track.is_confirmed && ended_ms + RESOLVED_MS > wall_ms,
+            None => true,
+        });
+        self.bound();
+        changed || self.tracks.len() != before
+    }
+
+    fn see(&mut self, detection: Detection, now: Now) -> bool {
+        let timing = catalogue::of(detection.kind);
+        let key = detection.key();
+        let known = self.tracks.remove(&key).filter(|track| track.finding.ended_ms.is_none());
+        let first_ms = known.as_ref().map_or(now.relay_ms, |track| track.first_ms);
+        let was_confirmed = known.as_ref().is_some_and(|track| track.is_confirmed);
+        let is_confirmed = was_confirmed || now.relay_ms.saturating_sub(first_ms) >= timing.confirm_ms;
+        let (since_ms, or_earlier) = detection.since.unwrap_or((first_ms, false));
+        let (since_ms, or_earlier) = (now.to_wall_ms(since_ms), or_earlier);
+        let since = match &known {
+            // The readings of the last minutes forget the start.
+            Some(track) if track.finding.since_ms <= since_ms => {
+                (track.finding.since_ms, track.finding.or_earlier)
+            }
+            _ => (since_ms, or_earlier),
+        };
+        let found_ms = match &known {
+            Some(track) if was_confirmed => track.finding.found_ms,
+            _ => now.wall_ms(),
+        };
+        let finding = listed(detection, &key, since, found_ms);
+        let changed = is_confirmed && known.is_none_or(|track| !was_confirmed || track.finding != finding);
+        self.tracks.insert(key, Track { finding, first_ms, last_ms: now.relay_ms, is_confirmed });
+        changed
+    }
+
+    /// Drops the oldest ended ones, then the least severe ones, beyond the limit.
+    fn bound(&mut self) {
+        while self.tracks.len() > MAX_FINDINGS {
+            let rank = |track: &Track| {
+                let finding = &track.finding;
+                (
+                    finding.is_active(),
+                    track.is_confirmed,
+                    finding.severity,
+                    finding.ended_ms,
+                    finding.since_ms,
+                )
+            };
+            let least = self.tracks.iter().min_by_key(|(_, track)| rank(track)).map(|(key, _)| key.clone());
+            let Some(least) = least else { break };
+            self.tracks.remove(&least);
+        }
+    }
+
+    /// The confirmed findings, active ones first, the worst first.
+    pub fn list(&self) -> Vec<Finding> {
+        let confirmed = self.tracks.values().filter(|track| track.is_confirmed);
+        let mut list: Vec<Finding> = confirmed.map(|track| track.finding.clone()).collect();
+        list.sort_unstable_by(finding::order);
+        list
+    }
+}
+
+/// Returns whether a key is a subject or a part of it.
+fn is_of(key: &str, prefix: &str) -> bool {
+    key.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The finding of a detection.
+fn listed(detection: Detection, key: &str, since: (u64, bool), found_ms: u64) -> Finding {
+    let advice = detection.advice.unwrap_or_else(|| catalogue::of(detection.kind).advice.to_owned());
+    Finding {
+        key: Text::new(key),
+        kind: detection.kind,
+        severity: detection.severity,
+        confidence_pct: detection.confidence_pct,
+        jobs: detection.jobs,
+        nodes: detection.nodes,
+        gpus: detection.gpus,
+        title: LongText::new(detection.title),
+        reason: Text::new(detection.reason),
+        evidence: detection.evidence.iter().take(MAX_EVIDENCE).map(Text::new).collect(),
+        advice: LongText::new(advice),
+        since_ms: since.0,
+        or_earlier: since.1,
+        found_ms,
+        ended_ms: None,
+        wasted_gpus: u32::try_from(detection.wasted_gpus).unwrap_or(u32::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kind that must last 20 s.
+    const KIND: FindingKind = FindingKind::Thermal;
+
+    fn now(relay_ms: u64) -> Now {
+        Now { relay_ms, wall_ahead_ms: 1_000_000 }
+    }
+
+    fn seen() -> Detections {
+        let title = "n1 GPU 0 is too hot".to_owned();
+        let detection = Detection::new(KIND, "17/A".to_owned(), FindingSeverity::Warning, title);
+        Detections { seen: vec![detection], unknown: Vec::new() }
+    }
+
+    fn missing() -> Detections {
+        let mut detections = Detections::default();
+        detections.unknown(&[KIND], "17");
+        detections
+    }
+
+    #[test]
+    fn it_is_listed_once_it_lasted_and_resolved_once_it_is_over() {
+        let timing = catalogue::of(KIND);
+        let mut tracker = Tracker::default();
+        tracker.update(seen(), now(0));
+        assert!(tracker.list().is_empty());
+        tracker.update(seen(), now(timing.confirm_ms));
+        let listed = tracker.list();
+        assert_eq!((listed.len(), listed[0].since_ms), (1, 1_000_000));
+        assert_eq!(listed[0].found_ms, 1_000_000 + timing.confirm_ms);
+        tracker.update(Detections::default(), now(timing.confirm_ms + timing.clear_ms - 1));
+        assert!(tracker.list()[0].is_active(), "hysteresis");
+        tracker.update(Detections::default(), now(timing.confirm_ms + timing.clear_ms));
+        assert_eq!(tracker.list()[0].ended_ms, Some(1_000_000 + timing.confirm_ms));
+        tracker.update(Detections::default(), now(timing.confirm_ms + timing.clear_ms + RESOLVED_MS));
+        assert!(tracker.list().is_empty());
+    }
+
+    #[test]
+    fn missing_readings_neither_confirm_nor_resolve() {
+        let timing = catalogue::of(KIND);
+        let mut tracker = Tracker::default();
+        tracker.update(seen(), now(0));
+        tracker.update(missing(), now(60_000));
+        tracker.update(seen(), now(60_000 + timing.confirm_ms - 1));
+        assert!(tracker.list().is_empty(), "the time without readings does not count");
+        tracker.update(seen(), now(60_000 + timing.confirm_ms));
+        tracker.update(missing(), now(900_000));
+        assert!(tracker.list()[0].is_active());
+    }
+
+    #[test]
+    fn the_number_of_findings_is_bounded_and_the_worst_stay() {
+        let mut tracker = Tracker::default();
+        let detections = |severity, range: std::ops::Range<usize>| {
+            let of = |number| Detection::new(KIND, format!("{number}"), severity, String::new());
+            Detections { seen: range.map(of).collect(), unknown: Vec::new() }
+        };
+        tracker.update(detections(FindingSeverity::Warning, 0..2 * MAX_FINDINGS), now(0));
+        tracker.update(detections(FindingSeverity::Error, 5_000..5_001), now(0));
+        assert_eq!(tracker.tracks.len(), MAX_FINDINGS);
+        assert!(tracker.tracks.contains_key(&format!("{}/5000", KIND.name())));
+    }
+}
