@@ -63,6 +63,8 @@ pub struct Node {
     confined: Option<Box<Confined>>,
     /// What is not read of the spool files.
     spool_problems: Vec<Text>,
+    /// An interval that is shorter than that of the picture, if the last sample had one.
+    shorter_ms: Option<u32>,
 }
 
 impl Node {
@@ -84,6 +86,7 @@ impl Node {
             job_devices: Vec::new(),
             confined: None,
             spool_problems: Vec::new(),
+            shorter_ms: None,
         }
     }
 
@@ -338,14 +341,10 @@ impl Node {
         }
         self.timeline.observe(sample.mono_ns, now_ms);
         self.settle_replay(now_ms);
-        let node = &mut self.picture;
-        if node.head.interval_ms != sample.interval_ms {
-            node.head.interval_ms = sample.interval_ms;
-            changes.head = true;
-        }
+        self.settle_interval(sample.interval_ms, changes);
         let is_whole = sample.since.is_none();
         if is_whole {
-            node.host = Row::default();
+            self.picture.host = Row::default();
         }
         let sampled: Vec<usize> = match is_whole {
             true => (0..sample.gpus.rows as usize).map(|row| self.own_position(row)).collect(),
@@ -378,6 +377,18 @@ impl Node {
         // Subscribers append one sample per delta; several at once (a link that caught up) would leave false gaps.
         changes.history |= changes.sampled;
         changes.sampled = true;
+    }
+
+    /// Enters the interval of a sample. A shorter one holds from the next sample on: the time up to this one was planned
+    /// with the longer one, and is no gap.
+    fn settle_interval(&mut self, interval_ms: u32, changes: &mut NodeChanges) {
+        let head = &mut self.picture.head;
+        let is_longer = interval_ms > head.interval_ms || head.interval_ms == 0;
+        if (is_longer || self.shorter_ms == Some(interval_ms)) && head.interval_ms != interval_ms {
+            head.interval_ms = interval_ms;
+            changes.head = true;
+        }
+        self.shorter_ms = (interval_ms < self.picture.head.interval_ms).then_some(interval_ms);
     }
 
     fn apply_processes(&mut self, list: ProcessList, changes: &mut NodeChanges) {

@@ -266,6 +266,21 @@ fn missed_samples_fill_their_gap() {
 }
 
 #[test]
+fn a_shorter_interval_leaves_no_gap_before_its_first_sample() {
+    let mut fleet = one_node();
+    let sampled = |second: u64, interval_ms: u32| match sample(second, &[50, 50]) {
+        ProbeLine::Sample(sample) => ProbeLine::Sample(Box::new(Sample { interval_ms, ..*sample })),
+        other => other,
+    };
+    for (second, interval_ms) in [(11, 10_000), (20, 10_000), (29, 1_000), (30, 1_000), (36, 1_000)] {
+        line(&mut fleet, "n1", sampled(second + 50, interval_ms), second * 1_000);
+    }
+    let trace = node(&fleet, "n1").history.as_ref().unwrap().gpu(0, GpuField::Util).unwrap();
+    let gaps: Vec<u64> = trace.points().filter(|(_, cell)| cell.is_none()).map(|(at_ms, _)| at_ms).collect();
+    assert_eq!(gaps, [31_000, 32_000, 33_000, 34_000, 35_000], "six seconds at an interval of one are a gap");
+}
+
+#[test]
 fn a_new_link_fills_the_gap_that_the_old_one_left() {
     let mut fleet = one_node();
     line(&mut fleet, "n1", hello("n1", &[0, 1]), 21_500);
