@@ -27,8 +27,8 @@ pub use doctor::{CommandName, CompletionsOrder, DoctorOrder};
 pub use mcp::McpOrder;
 pub use note::{Moment, NoteOrder};
 pub use query::{
-    AvailableArgs, FitArgs, FreeArgs, GpuArgs, GpuDemand, ListArgs, Query, Until, WaitArgs, WaitFreeArgs,
-    WhichRelay,
+    AvailableArgs, ExplainedKind, FindingsArgs, FindingsCommand, FitArgs, FreeArgs, GpuArgs, GpuDemand,
+    ListArgs, Query, Until, WaitArgs, WaitFreeArgs, WhichRelay,
 };
 pub use record::{RecordCommand, RecordOrder};
 pub use reports::{AuditFormat, AuditOrder, Days, ExportFormat, HistoryOrder, ReportFormat, ReportOrder};

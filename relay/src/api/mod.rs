@@ -4,6 +4,7 @@
 //! already filtered for its viewer. Times are RFC 3339 in UTC by the login node's clock. A reading without a value is
 //! `null`, never zero, and [`Absences`] states why.
 
+mod finding;
 mod gpu;
 mod job;
 pub mod metrics;
@@ -15,6 +16,7 @@ mod series;
 mod timestamp;
 mod token;
 
+pub use finding::{AffectedGpu, Finding};
 pub use gpu::{Gpu, GpuJob, Health, Limits, Link, Mig, PcieLink};
 pub use job::{ArrayTask, HetComponent, Job, JobTotals};
 pub use node::{ConnectionState, Driver, Node, NodeEvent, NodeJob};
@@ -40,6 +42,9 @@ pub struct Snapshot {
     pub gpus: Vec<Gpu>,
     /// Processes on these GPUs: one entry per process and GPU.
     pub processes: Vec<Process>,
+    /// What the relay concludes: active findings, the worst first, then those that ended within the last hour.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
 }
 
 impl Snapshot {
@@ -56,6 +61,7 @@ impl Snapshot {
             processes: nodes()
                 .flat_map(|node| node.processes.iter().map(move |process| Process::new(node, process)))
                 .collect(),
+            findings: picture.findings.iter().map(Finding::new).collect(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 /// The commands in the order of the help.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("See GPUs and jobs", &["top", "list", "jobs", "ps", "gpu"]),
+    ("See GPUs and jobs", &["findings", "top", "list", "jobs", "ps", "gpu"]),
     ("Find and wait", &["available", "wait-free", "fit", "wait"]),
     ("After a job", &["report", "history", "me", "note", "record"]),
     ("Share", &["link", "share", "token", "mcp", "audit"]),
@@ -17,8 +17,20 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Learn", &["help", "completions", "man"]),
 ];
 /// Commands to which the settings of `relay` apply.
-const WITH_SETTINGS: [&str; 11] =
-    ["top", "list", "jobs", "ps", "gpu", "available", "wait-free", "fit", "wait", "doctor", "config"];
+const WITH_SETTINGS: [&str; 12] = [
+    "findings",
+    "top",
+    "list",
+    "jobs",
+    "ps",
+    "gpu",
+    "available",
+    "wait-free",
+    "fit",
+    "wait",
+    "doctor",
+    "config",
+];
 /// As clap's own, with the commands in groups.
 const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}";
 /// Width of the help, and where the descriptions of commands begin.

@@ -2,6 +2,7 @@
 
 use super::value::duration;
 use clap::{Args, Subcommand, ValueEnum};
+use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::{JobId, NodeName};
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,6 +10,8 @@ use std::time::Duration;
 /// What is asked of the current state.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum Query {
+    /// Show which job needs attention, why, and what to do
+    Findings(FindingsArgs),
     /// List GPUs, free and used, with who uses them since when
     List(ListArgs),
     /// Print the indices of free GPUs, for CUDA_VISIBLE_DEVICES
@@ -32,6 +35,7 @@ impl Query {
     pub fn relay(&self) -> Option<u32> {
         match self {
             Self::List(args) | Self::Jobs(args) | Self::Ps(args) => args.which.relay,
+            Self::Findings(args) => args.which.relay,
             Self::Available(args) => args.free.which.relay,
             Self::WaitFree(args) => args.free.which.relay,
             Self::Gpu(args) => args.which.relay,
@@ -73,6 +77,68 @@ pub struct ListArgs {
     /// The relay.
     #[command(flatten)]
     pub which: WhichRelay,
+}
+
+/// `relay findings`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[group(skip)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct FindingsArgs {
+    /// What a kind of finding means.
+    #[command(subcommand)]
+    pub explain: Option<FindingsCommand>,
+
+    /// Only this job
+    #[arg(long, value_name = "JOBID", value_parser = JobId::from_str)]
+    pub job: Option<JobId>,
+
+    /// Only this node
+    #[arg(long, value_name = "NAME", value_parser = |name: &str| NodeName::new(name))]
+    pub node: Option<NodeName>,
+
+    /// Also those that ended within the last hour
+    #[arg(long)]
+    pub all: bool,
+
+    /// Go on, and print what begins and ends
+    #[arg(long)]
+    pub watch: bool,
+
+    /// As JSON, in the form of the HTTP API; with --watch one object per line
+    #[arg(long)]
+    pub json: bool,
+
+    /// The relay.
+    #[command(flatten)]
+    pub which: WhichRelay,
+}
+
+/// What `relay findings` does beside listing them.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum FindingsCommand {
+    /// Say what a kind of finding means; without NAME list all kinds
+    Explain {
+        /// Name of the kind, as the list shows it: straggler
+        #[arg(value_name = "NAME")]
+        kind: Option<ExplainedKind>,
+    },
+}
+
+/// The kind of a finding on a command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExplainedKind(pub FindingKind);
+
+/// Error of naming a kind of finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no such kind of finding; `relay findings explain` lists all")]
+pub struct ExplainedKindError;
+
+impl FromStr for ExplainedKind {
+    type Err = ExplainedKindError;
+
+    fn from_str(name: &str) -> Result<Self, ExplainedKindError> {
+        FindingKind::from_name(&name.replace('-', "_")).map(Self).ok_or(ExplainedKindError)
+    }
 }
 
 /// Which GPUs count as free.

@@ -26,6 +26,7 @@ pub fn router(state: WebState) -> Router {
         .route("/api/v1/gpus", get(api::gpus))
         .route("/api/v1/gpus/{uuid}", get(api::gpu))
         .route("/api/v1/processes", get(api::processes))
+        .route("/api/v1/findings", get(api::findings))
         .route("/api/v1/history", get(api::history))
         .route("/api/v1/events", get(api::events))
         .route("/api/v1/picture", get(api::picture))

@@ -11,7 +11,7 @@ use super::{Gpu, Job, Node, Process, Snapshot, Timestamp};
 use exposition::{Exposition, Kind, Labels};
 use nodeglass_protocol::field::ValueKind;
 use nodeglass_protocol::{Field, GpuField, HostField, JobField, ProcessField};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Content type of the response.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -25,6 +25,8 @@ pub enum Collector {
     Node,
     /// Jobs.
     Job,
+    /// Findings.
+    Finding,
     /// Processes.
     Process,
     /// The relay itself.
@@ -33,7 +35,7 @@ pub enum Collector {
 
 impl Collector {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Gpu, Self::Node, Self::Job, Self::Process, Self::Relay];
+    pub const ALL: [Self; 6] = [Self::Gpu, Self::Node, Self::Job, Self::Finding, Self::Process, Self::Relay];
 
     /// Its name in `collect[]`.
     pub const fn name(self) -> &'static str {
@@ -41,6 +43,7 @@ impl Collector {
             Self::Gpu => "gpu",
             Self::Node => "node",
             Self::Job => "job",
+            Self::Finding => "finding",
             Self::Process => "process",
             Self::Relay => "relay",
         }
@@ -86,6 +89,9 @@ pub fn text(snapshot: &Snapshot, relay: &RelayMetrics, collectors: &[Collector])
     }
     if has(Collector::Job) {
         jobs(&mut out, snapshot, &users);
+    }
+    if has(Collector::Finding) {
+        findings(&mut out, snapshot, &users);
     }
     if has(Collector::Process) {
         processes(&mut out, snapshot);
@@ -277,6 +283,50 @@ fn processes(out: &mut Exposition, snapshot: &Snapshot) {
         all.iter().for_each(|(process, labels)| {
             out.sample(labels, base_value(*field, process.readings.value(*field)));
         });
+    }
+}
+
+/// Active findings, one series for each job and node that they concern, with labels as Alertmanager groups by.
+fn findings(out: &mut Exposition, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
+    out.family("nodeglass_finding", "A finding that lasts, always 1; the text is in the API.", Kind::Gauge);
+    let mut known = BTreeSet::new();
+    for finding in snapshot.findings.iter().filter(|finding| finding.is_active) {
+        let job = finding.jobs.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let mut names: Vec<&str> = finding.jobs.iter().filter_map(|job| users.get(job).copied()).collect();
+        names.dedup();
+        let (user, node) = (names.join(","), finding.nodes.join(","));
+        let node = cut(&node);
+        let uuid = finding.gpus.iter().map(|gpu| gpu.uuid.as_str()).collect::<Vec<_>>().join(",");
+        let uuid = cut(&uuid);
+        let labels = Labels::new(&[
+            ("kind", finding.kind.name()),
+            ("severity", finding.severity.name()),
+            ("job", &job),
+            ("user", &user),
+            ("node", &node),
+            ("uuid", &uuid),
+        ]);
+        // Two findings of a kind may concern the same GPUs.
+        if known.insert((finding.kind, job.clone(), node.clone(), uuid.clone())) {
+            out.sample(&labels, Some(1.0));
+        }
+    }
+}
+
+/// A label of bounded length: one that names a thousand nodes helps nobody.
+fn cut(list: &str) -> String {
+    const MAX_BYTES: usize = 512;
+    match list.len() > MAX_BYTES {
+        true => list
+            .split(',')
+            .scan(0, |length, part| {
+                *length += part.len() + 1;
+                (*length < MAX_BYTES).then_some(part)
+            })
+            .chain(["…"])
+            .collect::<Vec<_>>()
+            .join(","),
+        false => list.to_owned(),
     }
 }
 

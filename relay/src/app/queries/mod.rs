@@ -1,10 +1,11 @@
-//! Queries of the current state for terminals and scripts: `relay list`, `available`, `wait-free`, `fit`, `jobs`, `ps`,
+//! Queries of the current state for terminals and scripts: `relay findings`, `list`, `available`, `wait-free`, `fit`, `jobs`, `ps`,
 //! `gpu` and `wait`.
 //!
 //! They read the resources of the HTTP API from the running relay; where none runs, they watch on their own until they
 //! have an answer, and leave nothing behind.
 
 mod available;
+mod findings;
 mod fit;
 mod gpu;
 mod jobs;
@@ -14,7 +15,7 @@ mod source;
 mod wait;
 
 use super::Signals;
-use crate::config::{Config, Query};
+use crate::config::{Config, FindingsArgs, FindingsCommand, Query};
 use serde::Serialize;
 use source::Source;
 use std::process::ExitCode;
@@ -70,6 +71,9 @@ pub async fn answer(query: Query, config: Config) -> anyhow::Result<Answer> {
     if let Query::Fit(args) = query {
         return fit::answer(args, config.cluster, &config.partitions).await;
     }
+    if let Query::Findings(FindingsArgs { explain: Some(FindingsCommand::Explain { kind }), .. }) = query {
+        return Ok(findings::explain(kind));
+    }
     let signals = Signals::listen()?;
     let source = Source::open(query.relay(), config).await?;
     let answer = tokio::select! {
@@ -85,6 +89,8 @@ async fn answer_from(source: &Source, query: Query) -> anyhow::Result<Answer> {
     source.settle().await?;
     match query {
         Query::List(args) => list::answer(&source.snapshot().await?, &args),
+        Query::Findings(args) if args.watch => findings::watch(&source, &args).await,
+        Query::Findings(args) => findings::answer(&source.snapshot().await?, &args),
         Query::Jobs(args) => jobs::answer(&source.snapshot().await?, &args),
         Query::Ps(args) => processes::answer(&source.snapshot().await?, &args),
         Query::Gpu(args) => gpu::answer(&source.snapshot().await?, &args),

@@ -30,7 +30,7 @@ pub use owner::{retry, tab_link};
 pub use picture::picture;
 pub(super) use problem::{Problem, rate_limited};
 pub use reports::{report, usage};
-pub use resources::{gpu, gpus, job, jobs, node, nodes, processes, snapshot};
+pub use resources::{findings, gpu, gpus, job, jobs, node, nodes, processes, snapshot};
 pub use shares::{revoke, share, share_link, shares};
 pub use status::{ready, status};
 

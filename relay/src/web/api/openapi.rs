@@ -29,7 +29,7 @@ use utoipa::{Modify, OpenApi};
     ),
     paths(
         resources::snapshot, resources::jobs, resources::job, resources::nodes, resources::node, resources::gpus,
-        resources::gpu, resources::processes, history::history, events::events, picture::picture,
+        resources::gpu, resources::processes, resources::findings, history::history, events::events, picture::picture,
         reports::report, reports::usage,
         notes::list, notes::add, notes::edit, notes::delete,
         shares::shares, shares::share, shares::share_link, shares::revoke, audit::audit, tokens::tokens, tokens::create, tokens::revoke, owner::retry, owner::tab_link,

@@ -3,7 +3,7 @@
 use super::caller::{Caller, Charge};
 use super::problem::Problem;
 use super::reply::{self, Page};
-use crate::api::{Fields, Gpu, Job, Node, Process, Snapshot};
+use crate::api::{Fields, Finding, Gpu, Job, Node, Process, Snapshot};
 use crate::share::Viewer;
 use crate::web::WebState;
 use axum::extract::rejection::QueryRejection;
@@ -11,6 +11,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use nodeglass_protocol::Picture;
+use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -107,6 +108,31 @@ pub struct ProcessFilter {
     offset: Option<usize>,
 }
 
+/// Filters of findings. A finding must match all that are given.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct FindingFilter {
+    /// Numeric id of a job that it affects.
+    job: Option<u32>,
+    /// Name of a node on which it was found.
+    node: Option<String>,
+    /// What it is about.
+    kind: Option<FindingKind>,
+    /// The least severity.
+    severity: Option<FindingSeverity>,
+    /// Whether it lasts.
+    active: Option<bool>,
+    /// Fields of each finding, separated by commas: `kind,title,since`.
+    fields: Option<String>,
+    /// Maximum number of findings.
+    #[param(minimum = 1, maximum = 100000)]
+    limit: Option<usize>,
+    /// Number of findings to skip.
+    #[param(maximum = 100000)]
+    offset: Option<usize>,
+}
+
 /// Selection of the fields of a single resource.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
@@ -150,6 +176,15 @@ pub struct Processes {
     pub total: usize,
     /// The processes, by node and GPU.
     pub processes: Vec<Process>,
+}
+
+/// A list of findings.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Findings {
+    /// Number of findings that match.
+    pub total: usize,
+    /// Active findings, the worst first, then those that ended within the last hour.
+    pub findings: Vec<Finding>,
 }
 
 /// Takes a snapshot for the caller, and responds with what `make` selects of it.
@@ -377,6 +412,32 @@ pub async fn processes(
                 && filter.user.as_ref().is_none_or(|user| Some(user) == process.user.as_ref())
         });
         list("processes", snapshot.processes, &page)
+    })
+    .await
+}
+
+/// What the relay concludes from the readings that the caller may see.
+#[utoipa::path(get, path = "/api/v1/findings", tag = "state", operation_id = "findings", params(FindingFilter),
+    responses((status = 200, body = Findings), (status = 304, description = "Unchanged since `If-None-Match`")))]
+pub async fn findings(
+    State(web): State<WebState>,
+    caller: Caller,
+    headers: HeaderMap,
+    query: Result<Query<FindingFilter>, QueryRejection>,
+) -> Result<Response, Response> {
+    let Query(filter) = query.map_err(|error| {
+        Problem::query(&error, "job, node, kind, severity, active, fields, limit, offset")
+    })?;
+    let page = Page::new(fields(filter.fields.as_deref())?, filter.limit, filter.offset)?;
+    from_snapshot(&web, caller, &headers, move |mut snapshot| {
+        snapshot.findings.retain(|finding| {
+            filter.job.is_none_or(|job| finding.jobs.contains(&job))
+                && filter.node.as_ref().is_none_or(|node| finding.nodes.contains(node))
+                && filter.kind.is_none_or(|kind| finding.kind == kind)
+                && filter.severity.is_none_or(|least| finding.severity >= least)
+                && filter.active.is_none_or(|active| finding.is_active == active)
+        });
+        list("findings", snapshot.findings, &page)
     })
     .await
 }

@@ -1,0 +1,138 @@
+//! `relay findings`: which job needs attention, why, and what to do.
+
+use super::Answer;
+use super::source::Source;
+use crate::api::{Finding, Snapshot};
+use crate::clock::Clock;
+use crate::config::{ExplainedKind, FindingsArgs};
+use crate::findings::catalogue;
+use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
+use nodeglass_rules::text;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Interval of checks with `--watch`.
+const POLL: Duration = Duration::from_secs(5);
+
+/// The findings, or JSON.
+///
+/// # Errors
+/// JSON cannot be written.
+pub fn answer(snapshot: &Snapshot, args: &FindingsArgs) -> anyhow::Result<Answer> {
+    let found: Vec<&Finding> =
+        snapshot.findings.iter().filter(|finding| is_selected(finding, args)).collect();
+    if args.json {
+        return Answer::json(&found);
+    }
+    if found.is_empty() {
+        return Ok(Answer { notice: Some("nothing needs attention".to_owned()), ..Answer::default() });
+    }
+    let now_ms = Clock::wall_ms();
+    let entries: Vec<String> = found.into_iter().map(|finding| entry(finding, now_ms)).collect();
+    Ok(Answer::text(entries.join("\n")))
+}
+
+/// Prints what begins and ends, until the relay ends or the output is closed.
+///
+/// # Errors
+/// The relay cannot be reached any more, or the output is closed.
+pub async fn watch(source: &Source, args: &FindingsArgs) -> anyhow::Result<Answer> {
+    let mut known: BTreeMap<String, bool> = BTreeMap::new();
+    loop {
+        let snapshot = source.snapshot().await?;
+        let now_ms = Clock::wall_ms();
+        let mut out = String::new();
+        for finding in snapshot.findings.iter().filter(|finding| is_watched(finding, args)) {
+            // What ended before the first look is not news.
+            let was_active = known.get(&finding.key).copied();
+            if was_active == Some(finding.is_active) || was_active.is_none() && !finding.is_active {
+                continue;
+            }
+            known.insert(finding.key.clone(), finding.is_active);
+            match args.json {
+                true => writeln!(out, "{}", serde_json::to_string(finding)?)?,
+                false => writeln!(out, "{}", entry(finding, now_ms))?,
+            }
+        }
+        known.retain(|key, _| snapshot.findings.iter().any(|finding| finding.key == *key));
+        {
+            use std::io::Write as _;
+            let mut stdout = std::io::stdout().lock();
+            stdout.write_all(out.as_bytes())?;
+            stdout.flush()?;
+        }
+        sleep(POLL).await;
+    }
+}
+
+fn is_selected(finding: &Finding, args: &FindingsArgs) -> bool {
+    (args.all || finding.is_active) && is_watched(finding, args)
+}
+
+fn is_watched(finding: &Finding, args: &FindingsArgs) -> bool {
+    args.job.is_none_or(|job| finding.jobs.contains(&job.0))
+        && args.node.as_ref().is_none_or(|node| finding.nodes.iter().any(|name| name == node.as_str()))
+}
+
+/// A finding as text: what is wrong, since when, the evidence, and what to do.
+fn entry(finding: &Finding, now_ms: u64) -> String {
+    let symbol = match (finding.is_active, finding.severity) {
+        (false, _) => "✓",
+        (_, FindingSeverity::Error) => "▲",
+        (_, FindingSeverity::Warning) => "◆",
+        (_, FindingSeverity::Info) => "·",
+    };
+    let jobs: Vec<String> = finding.jobs.iter().map(u32::to_string).collect();
+    let whom = match jobs.as_slice() {
+        [] => String::new(),
+        [job] => format!("job {job}: "),
+        _ => format!("jobs {}: ", jobs.join(", ")),
+    };
+    let mut out =
+        format!("{symbol} {whom}{}\n  {} · {}\n", finding.title, lasts(finding, now_ms), finding.kind.name());
+    for line in &finding.evidence {
+        let _ = writeln!(out, "  {line}");
+    }
+    if finding.is_active {
+        let _ = writeln!(out, "  → {}", finding.advice);
+    }
+    out
+}
+
+/// `for 12 min`, `for at least 3 h · 1.6 GPU-h wasted`, `resolved 4 min ago after 2 min`.
+fn lasts(finding: &Finding, now_ms: u64) -> String {
+    let end_ms = finding.ended_at.map_or(now_ms, crate::api::Timestamp::as_millis);
+    let spent = text::span(end_ms.saturating_sub(finding.since.as_millis()) / 1_000);
+    let least = if finding.or_earlier { "at least " } else { "" };
+    let hours = finding.wasted_gpu_hours(now_ms);
+    let wasted =
+        if hours >= 0.05 { format!(" · {} GPU-h wasted", text::tenths(hours)) } else { String::new() };
+    match finding.ended_at {
+        None => format!("for {least}{spent}{wasted}"),
+        Some(_) => {
+            let ago = text::span(now_ms.saturating_sub(end_ms) / 1_000);
+            format!("resolved {ago} ago after {least}{spent}{wasted}")
+        }
+    }
+}
+
+/// What a kind of finding means; without one, the names of all.
+pub fn explain(kind: Option<ExplainedKind>) -> Answer {
+    let Some(ExplainedKind(kind)) = kind else {
+        let name = |kind: &FindingKind| format!("{:<20} {}\n", kind.name(), catalogue::of(*kind).condition);
+        return Answer::text(FindingKind::ALL.iter().map(name).collect());
+    };
+    let entry = catalogue::of(kind);
+    Answer::text(format!(
+        "{}\n\nFound when\n  {}\n\nMeaning\n  {}\n\nAdvice\n  {}\n\nFound within {} of its beginning; listed as active for \
+         {} after it was last seen.\n",
+        kind.name(),
+        entry.condition,
+        entry.meaning,
+        entry.advice,
+        text::span(entry.found_within_ms / 1_000),
+        text::span(entry.clear_ms / 1_000),
+    ))
+}
