@@ -41,7 +41,7 @@ impl NoticeTracker {
     /// Compares the picture with the last one and returns the events; the first call returns none.
     pub fn update(&mut self, picture: &Picture, now: Now) -> Vec<Notice> {
         let jobs: BTreeMap<_, _> = picture.jobs.iter().map(|job| (job.id, phase(job))).collect();
-        let items = attention::items(&picture.jobs, &picture.nodes, now);
+        let items = attention::all(&picture.jobs, picture, now);
         let entries = self.attention.update(items, now.relay_ms, false);
         let mut notices = Vec::new();
         if self.begun {

@@ -51,7 +51,7 @@ impl Attention {
                 if let Some(now) = now(&fleet).filter(|_| is_current(&feed, &store)) {
                     let found = store.read(|picture| {
                         tracker.note_read(attention::read_nodes(&picture.nodes, now), now.relay_ms);
-                        let mut found = attention::items(&picture.jobs, &picture.nodes, now);
+                        let mut found = attention::all(&picture.jobs, picture, now);
                         let refusals = refusals(&fleet, &picture.jobs, &picture.nodes);
                         found.retain(|item| !refusals.covers(item));
                         found
@@ -134,7 +134,7 @@ impl Attention {
                 let mut found = job.with(|job| match job {
                     Some(job) => store.read(|picture| {
                         tracker.note_read(attention::read_nodes(&picture.nodes, now), now.relay_ms);
-                        let mut found = attention::items(std::slice::from_ref(job), &picture.nodes, now);
+                        let mut found = attention::all(std::slice::from_ref(job), picture, now);
                         let refusals = refusals(&this.fleet, &picture.jobs, &picture.nodes);
                         found.retain(|item| !refusals.covers(item));
                         found

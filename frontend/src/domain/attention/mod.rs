@@ -3,10 +3,12 @@
 //! An [`Item`] is independent of how it was found, so that other sources can add to the list.
 
 mod activity;
+mod findings;
 mod gpu;
 mod node;
 mod tracker;
 
+use findings::from_findings;
 pub use node::lacks_gpus;
 pub use tracker::{Entry, Tracker};
 
@@ -17,7 +19,7 @@ use crate::domain::severity::Severity;
 use crate::domain::text;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{Link, NodePicture};
-use nodeglass_protocol::{GpuField, GpuUuid, JobId, NodeName};
+use nodeglass_protocol::{GpuField, GpuUuid, JobId, NodeName, Picture};
 use std::cmp::Reverse;
 
 /// How long a failed job is listed after its end, in ms.
@@ -147,6 +149,15 @@ impl Item {
     fn rank(&self) -> (Reverse<Severity>, bool, Reverse<usize>) {
         (Reverse(self.severity), self.is_past, Reverse(self.impact))
     }
+}
+
+/// Returns what needs attention in a picture with these jobs, worst first: what the page finds in its nodes, and what
+/// only the relay finds.
+pub fn all(jobs: &[Job], picture: &Picture, now: Now) -> Vec<Item> {
+    let mut items = items(jobs, &picture.nodes, now);
+    items.extend(from_findings(&picture.findings, jobs, &items, now));
+    items.sort_by_key(Item::rank);
+    items
 }
 
 /// Returns what needs attention in these nodes, worst first. `jobs` may be a part of those on the nodes; what
