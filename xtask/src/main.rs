@@ -31,6 +31,7 @@ cargo xtask <command>
   page                           only build the page into dist/
   dist                           build release archives for glibc 2.17 in target/dist/
   bench [NAME…] [--list]         run the benchmarks, next to other monitors
+  findings [FILTER] [--seeds N]  play labelled scenarios and judge what is found in them
   screenshots                    retake the screenshots of docs/images/
 ";
 
@@ -54,6 +55,7 @@ fn dispatch(args: Vec<String>) -> Result<ExitCode> {
         "test" => tiers::run(&tiers::Selection::parse(rest)?),
         "fuzz" => fuzz::run(&fuzz::Selection::parse(rest)?),
         "bench" => bench::run(rest),
+        "findings" => findings(rest),
         "lint" => done(none(rest).and_then(|()| lint::run())),
         "setup" => done(none(rest).and_then(|()| setup())),
         "page" => done(none(rest).and_then(|()| page::build(&tools::page_tools()?))),
@@ -65,6 +67,20 @@ fn dispatch(args: Vec<String>) -> Result<ExitCode> {
         }
         other => bail!("unknown command {other:?}\n\n{USAGE}"),
     }
+}
+
+/// Plays the labelled scenarios of findings.
+fn findings(args: &[String]) -> Result<ExitCode> {
+    let openssl = system::for_building()?;
+    shell::run(
+        shell::cargo()
+            .args(["run", "--release", "--package", "nodeglass-tests", "--example", "findings"])
+            .args(openssl.flags())
+            .arg("--")
+            .args(args)
+            .env("NODEGLASS_FINDINGS", shell::target().join("findings.json")),
+    )?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Installs missing requirements of building, running and testing.

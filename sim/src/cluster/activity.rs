@@ -79,6 +79,11 @@ fn workload_of_job(
         Behaviour::Notebook => context.notebook(),
         Behaviour::InputBound => shared.input_bound(),
         Behaviour::Steady => context.steady(),
+        Behaviour::Leak => context.leaking(age_ms),
+        Behaviour::Slow => context.slow(),
+        Behaviour::SmallKernels => context.small_kernels(),
+        Behaviour::Alternating => shared.alternating(),
+        Behaviour::Dynamics => context.dynamics(),
     };
     (workload, began_ms)
 }
@@ -91,7 +96,9 @@ fn behaviour(job: &JobScript, slot: usize, t_ms: i64) -> Behaviour {
 
 /// Whether a slow rank delays the whole job.
 fn is_paced(job: &JobScript, t_ms: i64) -> bool {
-    job.episodes.iter().any(|episode| episode.behaviour == Behaviour::Straggler && episode.window.holds(t_ms))
+    job.episodes.iter().any(|episode| {
+        matches!(episode.behaviour, Behaviour::Straggler | Behaviour::Slow) && episode.window.holds(t_ms)
+    })
 }
 
 /// Returns the last restart of the job's processes: after a detected hang or a node failure.

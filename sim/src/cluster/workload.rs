@@ -172,6 +172,57 @@ impl GpuContext<'_> {
         }
     }
 
+    /// A lower clock without a reason.
+    pub fn slow(&self) -> Workload {
+        Workload {
+            util: self.whole(2, 97, 100),
+            power_w: self.watts(0.62) + self.between(1, -5.0, 5.0),
+            sm_mhz: clock(self.model.sm_max_mhz as f64 * self.between(6, 0.78, 0.80)),
+            throttle: 0,
+            ..self.step(0.62)
+        }
+    }
+
+    /// A training that never frees some of its memory.
+    pub fn leaking(&self, age_ms: i64) -> Workload {
+        let memory = (0.5 + age_ms as f64 / 60_000.0 * 0.004).min(1.0);
+        // Activations come and go with each step.
+        Workload { memory: memory - 0.03 * self.unit(17), ..self.step(0.975) }
+    }
+
+    /// Kernels that are too small for the GPU.
+    pub fn small_kernels(&self) -> Workload {
+        Workload {
+            util: self.whole(2, 90, 99),
+            mem_util: self.whole(8, 2, 5),
+            power_w: self.watts(0.04) + self.between(1, -2.0, 2.0),
+            throttle: 0,
+            ..self.loaded()
+        }
+    }
+
+    /// Three minutes of generation at low power, then two of training.
+    pub fn alternating(&self) -> Workload {
+        const ROUND_MS: i64 = 300_000;
+        match self.t_ms.rem_euclid(ROUND_MS) < 180_000 {
+            true => Workload { util: self.whole(2, 55, 80), throttle: 0, ..self.step(0.35) },
+            false => self.step(0.9),
+        }
+    }
+
+    /// Steady work of a simulation, with a moment of output each minute.
+    pub fn dynamics(&self) -> Workload {
+        if self.t_ms.rem_euclid(60_000) < 2_000 {
+            return Workload { util: self.whole(2, 5, 30), throttle: 0, ..self.loaded() };
+        }
+        Workload {
+            util: self.whole(2, 93, 99),
+            mem_util: self.whole(8, 10, 18),
+            throttle: 0,
+            ..self.step(0.62)
+        }
+    }
+
     /// Inference with varying load.
     pub fn inference(&self) -> Workload {
         let crowd = self.rng.smooth_noise(11, self.t_ms, 45_000) * 0.6

@@ -55,5 +55,9 @@ fn mean_w(behaviour: Behaviour, model: &GpuModel) -> f64 {
         Behaviour::Notebook => model.loaded_w,
         Behaviour::InputBound => share(0.08),
         Behaviour::Steady => model.cap_w / 2.0,
+        Behaviour::Leak => share(0.93),
+        Behaviour::Slow | Behaviour::Dynamics => share(0.62),
+        Behaviour::SmallKernels => share(0.04),
+        Behaviour::Alternating => share(0.57),
     }
 }

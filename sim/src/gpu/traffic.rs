@@ -68,7 +68,7 @@ pub(crate) fn refuse(sample: &mut GpuSample) {
 /// Returns the host traffic in MiB/s: weights while loading, batches, checkpoints.
 fn host_mib_s(workload: &Workload, job: Option<(&JobScript, usize, Run)>, work: f64) -> (f64, f64) {
     let Some((job, ..)) = job.filter(|_| workload.process) else { return (0.2, 0.2) };
-    let loads = workload.memory < 1.0;
+    let loads = workload.memory < 1.0 && workload.util == 0;
     let writes = job.behaviour == Behaviour::Training && !loads && (1..10).contains(&workload.util);
     match () {
         () if loads => (11_400.0, 60.0),

@@ -261,6 +261,16 @@ pub enum Behaviour {
     Ecc,
     /// Constant load: half utilisation at half power.
     Steady,
+    /// A training whose memory grows by 0.4 % of the GPU's a minute, from half of the job's on.
+    Leak,
+    /// A training at a clock that is a fifth lower, for no reason that the GPU reports; the other ranks wait for it.
+    Slow,
+    /// Kernels run all the time, and occupy few SMs.
+    SmallKernels,
+    /// Minutes of generation and of training in turn, as reinforcement learning does.
+    Alternating,
+    /// Molecular dynamics: steady, at two thirds of the power limit.
+    Dynamics,
 }
 
 /// A fault of a node.

@@ -1,0 +1,83 @@
+//! Plays all labelled scenarios and prints what was found, missed, late, or found without a cause.
+//!
+//! `findings [FILTER] [--seeds N]` writes the sums to `target/findings.json`.
+
+use anyhow::{Context, Result};
+use nodeglass_tests::findings::{Case, Summary, all, play};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// First seed of the runs by which thresholds may be tuned, and of those that are held back.
+const SEEDS: [u64; 2] = [1, 1_001];
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let seeds = args.iter().position(|arg| arg == "--seeds").and_then(|at| args.get(at + 1)?.parse().ok());
+    let seeds: u64 = seeds.unwrap_or(5);
+    let filter = args.first().filter(|arg| !arg.starts_with("--")).cloned().unwrap_or_default();
+    let cases: Vec<Case> = all().into_iter().filter(|case| case.name.contains(&filter)).collect();
+    let [tuned, held_back] = SEEDS.map(|first| run(&cases, first, seeds));
+    let (tuned, held_back) = (tuned?, held_back?);
+    let mut json = tuned.json(cases.len());
+    json["held_back"] = held_back.json(cases.len());
+    let path = std::env::var("NODEGLASS_FINDINGS").unwrap_or_else(|_| "target/findings.json".to_owned());
+    std::fs::write(&path, serde_json::to_string_pretty(&json)?).with_context(|| format!("write {path}"))?;
+    for failure in tuned.failures.iter().chain(&held_back.failures) {
+        println!("✗ {failure}");
+    }
+    println!(
+        "{:<22} {:>8} {:>6} {:>5} {:>12} {:>10}",
+        "kind", "expected", "missed", "late", "false alarms", "slowest"
+    );
+    for (kind, tally) in &tuned.kinds {
+        let held = held_back.kinds.get(kind).copied().unwrap_or_default();
+        println!(
+            "{kind:<22} {:>8} {:>6} {:>5} {:>12} {:>8} s",
+            tally.expected + held.expected,
+            tally.missed + held.missed,
+            tally.late + held.late,
+            tally.false_alarms + held.false_alarms,
+            tally.slowest_s.max(held.slowest_s)
+        );
+    }
+    println!("{} scenarios, {} runs; written: {path}", cases.len(), tuned.runs + held_back.runs);
+    if tuned.is_clean() && held_back.is_clean() {
+        return Ok(());
+    }
+    anyhow::bail!("{} failures", tuned.failures.len() + held_back.failures.len())
+}
+
+/// Plays all scenarios with some seeds, on all cores.
+fn run(cases: &[Case], first_seed: u64, seeds: u64) -> Result<Summary> {
+    let runs: Vec<(&Case, u64)> = cases
+        .iter()
+        .flat_map(|case| (first_seed..first_seed + seeds).map(move |seed| (case, seed)))
+        .collect();
+    let (next, summary, failure) = (AtomicUsize::new(0), Mutex::new(Summary::default()), Mutex::new(None));
+    let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some((case, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    match play(&case.toml(*seed), case.minutes) {
+                        Ok(observed) => {
+                            if let Ok(mut summary) = summary.lock() {
+                                summary.add(case, *seed, &observed);
+                            }
+                        }
+                        Err(error) => {
+                            if let Ok(mut failure) = failure.lock() {
+                                *failure = Some(error.context(case.name.clone()));
+                            }
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    match failure.into_inner().unwrap_or_default() {
+        Some(error) => Err(error),
+        None => Ok(summary.into_inner().unwrap_or_default()),
+    }
+}

@@ -1,0 +1,279 @@
+//! Labelled scenarios: what goes wrong in them and when, and healthy jobs of many shapes.
+
+use crate::findings::Observed;
+use nodeglass_protocol::finding::FindingKind as Kind;
+use nodeglass_relay::findings::catalogue;
+use std::fmt::Write as _;
+
+/// When something begins to go wrong, in s after the start.
+const FAULT_S: i64 = 900;
+/// GPU models of the scenarios, with the number of GPUs of a node.
+const MODELS: [(&str, u32); 4] = [("h100", 8), ("a100", 8), ("l40s", 4), ("rtx4090", 4)];
+
+/// A scenario with what must be found in it.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its name.
+    pub name: String,
+    /// How long it is played.
+    pub minutes: u64,
+    /// What must be found; nothing in a healthy one.
+    pub expected: Vec<Expected>,
+    /// What may be found as well: consequences.
+    pub allowed: Vec<Kind>,
+    nodes: u32,
+    model: &'static str,
+    gpus: u32,
+    mig: bool,
+    jobs: String,
+}
+
+/// A finding that must be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Its kind.
+    pub kind: Kind,
+    /// When its cause begins, in s.
+    pub begins_s: i64,
+}
+
+impl Case {
+    /// The scenario file with a seed.
+    pub fn toml(&self, seed: u64) -> String {
+        let Self { nodes, model, gpus, jobs, .. } = self;
+        let mig = if self.mig { "mig = [\"3g.40gb\", \"2g.20gb\", \"1g.10gb\", \"1g.10gb\"]\n" } else { "" };
+        format!(
+            "cluster = \"test\"\nuser = \"alice\"\nseed = {seed}\ncycle = \"30d\"\n\n[[node]]\nname = \"n[01-{nodes:02}]\"\n\
+             model = \"{model}\"\ngpus = {gpus}\n{mig}\n{jobs}"
+        )
+    }
+
+    /// Returns which expected findings are missing or late, and which were found without a cause.
+    pub fn judge(&self, observed: &[Observed]) -> (Vec<Kind>, Vec<Kind>, Vec<Observed>) {
+        let (mut missed, mut late) = (Vec::new(), Vec::new());
+        for expected in &self.expected {
+            let found = observed
+                .iter()
+                .filter(|found| found.kind == expected.kind && found.found_s >= expected.begins_s);
+            let within_s = (catalogue::of(expected.kind).found_within_ms / 1_000).cast_signed();
+            match found.map(|found| found.found_s).min() {
+                None => missed.push(expected.kind),
+                Some(found_s) if found_s > expected.begins_s + within_s => late.push(expected.kind),
+                Some(_) => {}
+            }
+        }
+        let is_false = |found: &&Observed| {
+            let is_expected = self
+                .expected
+                .iter()
+                .any(|expected| expected.kind == found.kind && found.found_s >= expected.begins_s);
+            !is_expected && !self.allowed.contains(&found.kind)
+        };
+        (missed, late, observed.iter().filter(is_false).cloned().collect())
+    }
+}
+
+/// The jobs and faults of a scenario.
+struct Script(String);
+
+impl Script {
+    /// A job on all nodes that has run for an hour.
+    fn job(nodes: u32, behaviour: &str, more: &str) -> Self {
+        Self(format!(
+            "[[job]]\nid = 17\nname = \"train\"\npartition = \"gpu\"\nsubmitted = \"-2h\"\nstart = \"-1h\"\nlimit = \"10d\"\n\
+             nodes = \"n[01-{nodes:02}]\"\nbehaviour = \"{behaviour}\"\nargs = \"python3 train.py\"\n{more}\n"
+        ))
+    }
+
+    fn episode(mut self, behaviour: &str, node: u32, gpus: &[u32], from_s: i64, for_s: Option<i64>) -> Self {
+        let lasts = for_s.map_or(String::new(), |lasts| format!("for = \"{lasts}s\"\n"));
+        let place = if gpus.is_empty() {
+            String::new()
+        } else {
+            format!("nodes = \"n{node:02}\"\ngpus = {gpus:?}\n")
+        };
+        let _ = write!(
+            self.0,
+            "[[job.episode]]\nbehaviour = \"{behaviour}\"\n{place}from = \"{from_s}s\"\n{lasts}\n"
+        );
+        self
+    }
+
+    fn fault(mut self, kind: &str, gpu: Option<u32>, xid: Option<u64>, for_s: Option<i64>) -> Self {
+        let gpu = gpu.map_or(String::new(), |gpu| format!("gpu = {gpu}\n"));
+        let xid = xid.map_or(String::new(), |xid| format!("xid = {xid}\n"));
+        let lasts = for_s.map_or(String::new(), |lasts| format!("for = \"{lasts}s\"\n"));
+        let _ = write!(
+            self.0,
+            "[[fault]]\nnodes = \"n01\"\nkind = \"{kind}\"\nat = \"{FAULT_S}s\"\n{gpu}{xid}{lasts}\n"
+        );
+        self
+    }
+}
+
+/// All scenarios.
+pub fn all() -> Vec<Case> {
+    let mut cases = healthy();
+    cases.extend(look_alikes());
+    cases.extend(work_problems());
+    cases.extend(faults());
+    cases
+}
+
+fn case(name: String, nodes: u32, (model, gpus): (&'static str, u32), minutes: u64, script: Script) -> Case {
+    Case {
+        name,
+        minutes,
+        expected: Vec::new(),
+        allowed: Vec::new(),
+        nodes,
+        model,
+        gpus,
+        mig: false,
+        jobs: script.0,
+    }
+}
+
+/// Jobs that are well: of each shape, on each model, on one node and on four.
+fn healthy() -> Vec<Case> {
+    const SHAPES: [(&str, &str); 9] = [
+        ("training", "checkpoint_every = \"10m\""),
+        ("inference", ""),
+        ("bursty", ""),
+        ("notebook", ""),
+        ("steady", ""),
+        ("ecc", ""),
+        ("alternating", ""),
+        ("dynamics", ""),
+        ("input_bound", ""),
+    ];
+    let mut cases = Vec::new();
+    for model in MODELS {
+        for (behaviour, more) in SHAPES {
+            for nodes in [1, 4] {
+                let script = Script::job(nodes, behaviour, more);
+                cases.push(case(
+                    format!("healthy/{behaviour}/{}x{nodes}", model.0),
+                    nodes,
+                    model,
+                    40,
+                    script,
+                ));
+            }
+        }
+    }
+    let single = Script::job(1, "training", "gpus = [0]\ncheckpoint_every = \"10m\"");
+    cases.push(case("healthy/single-gpu".to_owned(), 1, MODELS[0], 40, single));
+    let array = "array = { tasks = 400, task_time = \"8m\" }";
+    cases.push(case("healthy/array".to_owned(), 1, MODELS[1], 40, Script::job(1, "training", array)));
+    let mig = Script::job(1, "notebook", "");
+    cases.push(Case { mig: true, ..case("healthy/mig".to_owned(), 1, ("h100", 2), 40, mig) });
+    cases
+}
+
+/// What resembles a problem and is none.
+fn look_alikes() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for model in MODELS {
+        let name = |what: &str| format!("look-alike/{what}/{}", model.0);
+        let often = Script::job(2, "training", "checkpoint_every = \"3m\"");
+        cases.push(case(name("frequent-checkpoints"), 2, model, 40, often));
+        let waiting = Script::job(2, "training", "").episode("hang", 0, &[], FAULT_S, Some(58));
+        cases.push(case(name("wait-of-58-s"), 2, model, 30, waiting));
+        let pause = Script::job(1, "training", "").episode("idle_gpu", 0, &[], FAULT_S, Some(240));
+        // Processes restart, as after an evaluation in a program of its own.
+        cases.push(case(name("pause-of-4-min"), 1, model, 30, pause));
+        let stages = Script::job(2, "training", "").episode("bursty", 2, &[0, 1, 2, 3], 0, None);
+        cases.push(case(name("unequal-stages"), 2, model, 30, stages));
+        let brief = Script::job(2, "training", "").episode("slow", 1, &[1], FAULT_S, Some(40));
+        cases.push(case(name("slow-for-40-s"), 2, model, 30, brief));
+    }
+    cases
+}
+
+/// Jobs whose work goes wrong.
+fn work_problems() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for model in MODELS {
+        for nodes in [1, 2, 4] {
+            let name = |what: &str| format!("{what}/{}x{nodes}", model.0);
+            let found = |kind| vec![Expected { kind, begins_s: FAULT_S }];
+            let hang = Script::job(nodes, "training", "").episode("hang", 0, &[], FAULT_S, None);
+            cases.push(Case {
+                expected: found(Kind::CollectiveHang),
+                ..case(name("hang"), nodes, model, 25, hang)
+            });
+            let slow = Script::job(nodes, "training", "").episode("slow", 1, &[2], FAULT_S, None);
+            cases.push(Case {
+                expected: found(Kind::Straggler),
+                ..case(name("slow-gpu"), nodes, model, 25, slow)
+            });
+            let hot = Script::job(nodes, "training", "").episode("straggler", 1, &[1], FAULT_S, None);
+            let both =
+                [Kind::Straggler, Kind::Thermal].map(|kind| Expected { kind, begins_s: FAULT_S }).to_vec();
+            cases.push(Case { expected: both, ..case(name("hot-gpu"), nodes, model, 25, hot) });
+            let idle = Script::job(nodes, "training", "").episode("idle_gpu", 1, &[0, 1], FAULT_S, None);
+            cases.push(Case {
+                expected: found(Kind::UnusedGpus),
+                ..case(name("two-idle"), nodes, model, 35, idle)
+            });
+        }
+        let name = |what: &str| format!("{what}/{}", model.0);
+        let ended = Script::job(1, "training", "").episode("idle_gpu", 0, &[], FAULT_S, None);
+        let kind = Kind::NoProcess;
+        let expected = vec![Expected { kind, begins_s: FAULT_S }];
+        let allowed = vec![Kind::IdleGpus];
+        cases.push(Case { expected, allowed, ..case(name("process-ended"), 1, model, 35, ended) });
+        let leak = Script::job(1, "training", "memory_pct = 98").episode("leak", 1, &[1], 0, None);
+        // It begins with the job, and is recognized once the relay has watched it.
+        let expected = vec![Expected { kind: Kind::GpuMemoryForecast, begins_s: 0 }];
+        cases.push(Case { expected, ..case(name("leak"), 1, model, 40, leak) });
+        let small = Script::job(1, "small_kernels", "");
+        let expected = vec![Expected { kind: Kind::LowEfficiency, begins_s: 0 }];
+        cases.push(Case { expected, ..case(name("small-kernels"), 1, model, 25, small) });
+    }
+    cases
+}
+
+/// Faults of nodes and GPUs.
+fn faults() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for model in &MODELS[..3] {
+        let mut add = |what: &str, kind, allowed: &[Kind], script: Script| {
+            let expected = vec![Expected { kind, begins_s: FAULT_S }];
+            let allowed = allowed.to_vec();
+            cases.push(Case {
+                expected,
+                allowed,
+                ..case(format!("{what}/{}", model.0), 2, *model, 25, script)
+            });
+        };
+        let train = || Script::job(2, "training", "");
+        // A lost GPU, a dead node and a slow one have consequences for the others.
+        let slow = [Kind::Straggler];
+        add("lost-gpu", Kind::GpuLost, &[Kind::Xid], train().fault("lost_gpu", Some(1), None, None));
+        for xid in [31, 43, 74, 119] {
+            add(&format!("xid-{xid}"), Kind::Xid, &[], train().fault("xid", Some(1), Some(xid), Some(1)));
+        }
+        for xid in [48, 63, 95] {
+            add(
+                &format!("xid-{xid}"),
+                Kind::MemoryErrors,
+                &[],
+                train().fault("xid", Some(1), Some(xid), Some(1)),
+            );
+        }
+        add("power-brake", Kind::PowerBrake, &slow, train().fault("power_brake", Some(1), None, None));
+        add("row-remap", Kind::MemoryErrors, &[], train().fault("row_remap", Some(1), None, None));
+        if model.0 != "l40s" {
+            add("nvlink-down", Kind::NvLinkDown, &[], train().fault("nvlink_down", Some(1), None, None));
+        }
+        add("pcie-narrow", Kind::PcieNarrow, &[], train().fault("pcie_narrow", Some(1), None, None));
+        add("held-memory", Kind::HeldMemory, &[], train().fault("held_memory", Some(1), None, None));
+        let gone = [Kind::CollectiveHang];
+        add("node-dies", Kind::NodeUnreachable, &gone, train().fault("dies", None, None, Some(300)));
+        add("node-silent", Kind::NodeUnreachable, &[], train().fault("silent", None, None, Some(120)));
+        add("driver-hangs", Kind::DriverHang, &[], train().fault("nvml_stuck", None, None, Some(120)));
+    }
+    cases
+}

@@ -1,0 +1,91 @@
+//! Sums up what was found in many scenarios.
+
+use super::{Case, Observed};
+use nodeglass_protocol::finding::FindingKind;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// How often a kind was expected, found, missed, late, or found without a cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Runs in which it must be found.
+    pub expected: usize,
+    /// Runs in which it was not.
+    pub missed: usize,
+    /// Runs in which it was found too late.
+    pub late: usize,
+    /// Findings without a cause.
+    pub false_alarms: usize,
+    /// The longest time from the cause to the finding, in s.
+    pub slowest_s: i64,
+}
+
+/// The sums of all runs.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Number of scenarios and runs.
+    pub runs: usize,
+    /// By kind.
+    pub kinds: BTreeMap<&'static str, Tally>,
+    /// A line for each failure.
+    pub failures: Vec<String>,
+}
+
+impl Summary {
+    /// Adds a run.
+    pub fn add(&mut self, case: &Case, seed: u64, observed: &[Observed]) {
+        self.runs += 1;
+        let (missed, late, alarms) = case.judge(observed);
+        for expected in &case.expected {
+            let tally = self.kinds.entry(expected.kind.name()).or_default();
+            tally.expected += 1;
+            let found = observed
+                .iter()
+                .filter(|found| found.kind == expected.kind && found.found_s >= expected.begins_s);
+            if let Some(found_s) = found.map(|found| found.found_s).min() {
+                tally.slowest_s = tally.slowest_s.max(found_s - expected.begins_s);
+            }
+        }
+        let mut fail = |kind: FindingKind, what: &str, detail: &str| {
+            self.failures.push(format!("{} (seed {seed}): {} {what}{detail}", case.name, kind.name()));
+        };
+        for kind in &missed {
+            fail(*kind, "missed", "");
+            self.kinds.entry(kind.name()).or_default().missed += 1;
+        }
+        for kind in &late {
+            fail(*kind, "late", "");
+            self.kinds.entry(kind.name()).or_default().late += 1;
+        }
+        for alarm in &alarms {
+            fail(alarm.kind, "without a cause", &format!(" after {} s: {}", alarm.found_s, alarm.title));
+            self.kinds.entry(alarm.kind.name()).or_default().false_alarms += 1;
+        }
+    }
+
+    /// Whether nothing was missed, late, or found without a cause.
+    pub fn is_clean(&self) -> bool {
+        self.failures.is_empty()
+    }
+
+    /// The sums as JSON.
+    pub fn json(&self, scenarios: usize) -> Value {
+        let sum = |of: fn(&Tally) -> usize| self.kinds.values().map(of).sum::<usize>();
+        let kinds: BTreeMap<_, _> = self
+            .kinds
+            .iter()
+            .map(|(kind, tally)| {
+                let of = json!({
+                    "expected": tally.expected, "missed": tally.missed, "late": tally.late,
+                    "false_alarms": tally.false_alarms, "slowest_s": tally.slowest_s,
+                });
+                (*kind, of)
+            })
+            .collect();
+        json!({
+            "scenarios": scenarios, "runs": self.runs, "missed": sum(|tally| tally.missed),
+            "late": sum(|tally| tally.late), "false_alarms": sum(|tally| tally.false_alarms),
+            "kinds": kinds, "failures": self.failures,
+        })
+    }
+}
