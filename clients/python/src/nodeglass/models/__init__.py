@@ -10,9 +10,11 @@ from .readings import (
     ProcessReadings,
 )
 from .state import (
+    AffectedGpu,
     ArrayTask,
     ContainerInfo,
     Driver,
+    Finding,
     Gpu,
     GpuJob,
     Health,
@@ -57,10 +59,12 @@ from .status import (
 __all__ = [
     "Accounting",
     "Advice",
+    "AffectedGpu",
     "ArrayTask",
     "ContainerInfo",
     "Cost",
     "Driver",
+    "Finding",
     "Gpu",
     "GpuJob",
     "GpuReadings",

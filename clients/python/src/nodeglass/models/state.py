@@ -11,6 +11,79 @@ from .readings import GpuReadings, HostReadings, JobReadings, ProcessReadings
 
 
 @dataclass(frozen=True)
+class AffectedGpu:
+    """A GPU that a finding is about."""
+
+    node: str
+    """Name of its node."""
+
+    uuid: str
+    """Its UUID."""
+
+    metric: Optional[str] = None
+    """The metric whose history shows it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the relay concludes from readings, with evidence, meaning and advice."""
+
+    advice: str
+    """What to do about it."""
+
+    confidence_pct: int
+    """How certain it is, in %."""
+
+    found_at: datetime
+    """When it was found."""
+
+    is_active: bool
+    """Whether it lasts; those that ended are listed for an hour."""
+
+    key: str
+    """Kind and subject, the same for as long as it lasts."""
+
+    kind: str
+    """What it is about."""
+
+    meaning: str
+    """What it usually means."""
+
+    or_earlier: bool
+    """Whether it may have begun earlier, before it could be seen."""
+
+    reason: str
+    """What is wrong in a few words."""
+
+    severity: str
+    """How severe it is."""
+
+    since: datetime
+    """When it began."""
+
+    title: str
+    """What is wrong and where, one sentence without a full stop."""
+
+    wasted_gpus: int
+    """Number of GPUs that do no useful work because of it."""
+
+    ended_at: Optional[datetime] = None
+    """When it ended; `null` while it lasts."""
+
+    evidence: List[str] = field(default_factory=list)
+    """The numbers that show it."""
+
+    gpus: List[AffectedGpu] = field(default_factory=list)
+    """GPUs that it is about."""
+
+    jobs: List[int] = field(default_factory=list)
+    """Numeric ids of the jobs that it affects; empty for a machine without a job."""
+
+    nodes: List[str] = field(default_factory=list)
+    """Names of the nodes on which it was found."""
+
+
+@dataclass(frozen=True)
 class Link:
     """One NVLink."""
 
@@ -583,6 +656,11 @@ class Process:
 @dataclass(frozen=True)
 class Snapshot:
     """Everything that a viewer may see at one moment."""
+
+    findings: List[Finding] = field(default_factory=list)
+    """What the relay concludes: active findings, the worst first, then those that ended within the last
+    hour.
+    """
 
     gpus: List[Gpu] = field(default_factory=list)
     """GPUs and MIG instances of these nodes."""
