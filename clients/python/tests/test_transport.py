@@ -100,7 +100,7 @@ def test_a_problem_becomes_an_exception_with_its_detail(stub: Stub, status: int,
     assert raised.value.status == status and type(raised.value) is kind
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"{}", b"[7]", b'[{"id":1}]', b"\xff"])
+@pytest.mark.parametrize("body", [b"<html>", b"{}", b"[7]", b'[{"id":1}]', b"\xff", b"[" * 100_000])
 def test_another_structure_is_an_error_of_the_client(stub: Stub, body: bytes) -> None:
     stub.respond = lambda handler, number: send(handler, 200, body)
     with pytest.raises(ProtocolError):
@@ -138,6 +138,52 @@ def test_a_response_that_is_late_or_cut_off_is_an_error(stub: Stub) -> None:
     stub.respond = lambda handler, number: send(handler, 200, b"[", Content_Length="100", Connection="close")
     with pytest.raises(RelayUnavailableError):
         stub.client(timeout=0.3).notes()
+
+
+@pytest.mark.parametrize("has_headers", [False, True])
+def test_a_response_that_trickles_is_late_too(stub: Stub, has_headers: bool) -> None:
+    def trickle(handler: BaseHTTPRequestHandler, number: int) -> None:
+        handler.close_connection = True
+        if has_headers:
+            handler.send_response(200)
+            handler.send_header("Content-Length", "100")
+            handler.end_headers()
+        try:
+            for byte in b"HTTP/1.1 200 OK and no end of this line, of which each byte is in time":
+                handler.wfile.write(bytes([byte]))
+                time.sleep(0.1)
+        except OSError:
+            pass
+
+    stub.respond = trickle
+    began = time.monotonic()
+    with pytest.raises(RelayUnavailableError, match="did not respond in time"):
+        stub.client(timeout=0.3).notes()
+    if not has_headers:
+        with pytest.raises(RelayUnavailableError, match="did not respond in time"):
+            next(stub.client(timeout=0.3).watch(reconnect_for=0.0))
+    assert time.monotonic() - began < 4
+
+
+def test_a_kept_connection_has_the_whole_time_for_each_request(stub: Stub) -> None:
+    client = stub.client(timeout=1.0)
+    for _ in range(4):
+        assert client.notes() == []
+        time.sleep(0.4)
+
+
+def test_a_watch_accepts_only_a_stream_of_events(stub: Stub) -> None:
+    stub.respond = lambda handler, number: send(handler, 200, b"<html>", Content_Type="text/html")
+    with pytest.raises(ProtocolError, match="no stream of events but text/html"):
+        next(stub.client().watch())
+
+
+@pytest.mark.parametrize("body", [b'{"detail":"a\\u001b[2Jb\\u202ec\\nd"}', "a\x1b[2Jb\u202ec\nd".encode()])
+def test_a_message_has_no_escapes_for_a_terminal(stub: Stub, body: bytes) -> None:
+    stub.respond = lambda handler, number: send(handler, 409, body)
+    with pytest.raises(NodeglassError) as raised:
+        stub.client().notes()
+    assert str(raised.value) == "a[2Jbc d"
 
 
 def test_a_response_of_unknown_length_is_read(stub: Stub) -> None:

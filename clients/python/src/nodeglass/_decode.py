@@ -36,7 +36,7 @@ def parse(body: bytes) -> Any:
     """Parses a response."""
     try:
         return json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProtocolError(f"the response is not JSON: {OTHER_VERSION}") from error
 
 

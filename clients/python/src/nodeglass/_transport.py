@@ -1,15 +1,17 @@
 """HTTP to the relay over TCP, TLS or its private socket, with bounds on time and size."""
 
 import http.client
+import io
 import os
 import socket
 import ssl
 import threading
 import time
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+import unicodedata
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 from urllib.parse import urlencode
 
-from ._decode import parse
+from ._decode import OTHER_VERSION, parse
 from ._discover import Address
 from .errors import (
     AuthenticationError,
@@ -29,10 +31,15 @@ MAX_EVENT_LINE_BYTES = 64 << 20
 """A longer line of a stream of events is an error."""
 MAX_RETRY_AFTER_S = 30.0
 """A longer delay is not waited for."""
+MAX_DETAIL_CHARS = 4096
+"""A longer message of an error is cut."""
 RETRIES = 4
 """How often a request that is too early is repeated."""
 
 Query = Mapping[str, object]
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 
 class _SocketConnection(http.client.HTTPConnection):
@@ -50,6 +57,39 @@ class _SocketConnection(http.client.HTTPConnection):
         except OSError:
             self.close()
             raise
+
+
+class _TimedReader(io.RawIOBase):
+    """Reads from a socket until a deadline. The timeout of a socket alone begins anew with each byte."""
+
+    def __init__(self, sock: socket.socket, deadline: Optional[float]) -> None:
+        self.deadline = deadline
+        """Of `time.monotonic`; without one, the socket's own timeout applies to each read."""
+        self._sock = sock
+        self._raw = sock.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> Optional[int]:
+        if self.deadline is not None:
+            self._sock.settimeout(_remaining(self.deadline))
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._raw.close()
+        super().close()
+
+
+class _TimedSocket:
+    """What `http.client` needs of a socket to read a response."""
+
+    def __init__(self, reader: _TimedReader) -> None:
+        self._reader = reader
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self._reader)
 
 
 class Transport:
@@ -98,7 +138,12 @@ class Transport:
             connection.request("GET", self._target(path, query), headers=self._headers("text/event-stream", None))
             # Kept, because the response may take over the connection's reference to it.
             sock = connection.sock
+            # Silence is limited by `timeout`, and only the beginning by a deadline.
+            reader = _timed(connection, time.monotonic() + self.timeout)
             response = connection.getresponse()
+            kind = response.headers.get_content_type()
+            if response.status == 200 and kind != "text/event-stream":
+                raise ProtocolError(f"the response is no stream of events but {_clean(kind)}: {OTHER_VERSION}")
             if response.status != 200:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 raise error(response.status, headers, _read(response))
@@ -108,6 +153,8 @@ class Transport:
         except NodeglassError:
             connection.close()
             raise
+        reader.deadline = None
+        sock.settimeout(timeout)
         return EventStream(connection, sock, response)
 
     def _target(self, path: str, query: Optional[Query]) -> str:
@@ -130,10 +177,11 @@ class Transport:
 
     def _exchange(self, method: str, target: str, body: Optional[bytes]) -> Tuple[int, Dict[str, str], bytes]:
         """Sends a request once, or twice if the relay had closed the idle connection meanwhile."""
+        deadline = time.monotonic() + self.timeout
         connection = self._take_idle()
         if connection is not None:
             try:
-                return self._send(connection, method, target, body)
+                return self._send(connection, deadline, method, target, body)
             except (ConnectionError, http.client.RemoteDisconnected, http.client.CannotSendRequest) as failed:
                 connection.close()
                 if method != "GET":
@@ -141,17 +189,28 @@ class Transport:
             except (OSError, http.client.HTTPException) as failed:
                 connection.close()
                 raise self._unavailable(failed) from failed
-        connection = self._connect(self.timeout)
         try:
-            return self._send(connection, method, target, body)
+            connection = self._connect(_remaining(deadline))
+        except socket.timeout as failed:
+            raise self._unavailable(failed) from failed
+        try:
+            return self._send(connection, deadline, method, target, body)
         except (OSError, http.client.HTTPException) as failed:
             connection.close()
             raise self._unavailable(failed) from failed
 
     def _send(
-        self, connection: http.client.HTTPConnection, method: str, target: str, body: Optional[bytes]
+        self,
+        connection: http.client.HTTPConnection,
+        deadline: float,
+        method: str,
+        target: str,
+        body: Optional[bytes],
     ) -> Tuple[int, Dict[str, str], bytes]:
+        if connection.sock is not None:
+            connection.sock.settimeout(_remaining(deadline))
         connection.request(method, target, body, self._headers("application/json", body))
+        _timed(connection, deadline)
         response = connection.getresponse()
         try:
             answer = _read(response)
@@ -218,6 +277,27 @@ class EventStream:
         self._connection.close()
 
 
+def _remaining(deadline: float) -> float:
+    """The time until a deadline in seconds; raises `socket.timeout` if it has passed."""
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
+        raise socket.timeout("timed out")
+    return remaining
+
+
+def _timed(connection: http.client.HTTPConnection, deadline: float) -> _TimedReader:
+    """Limits the response that the connection reads next."""
+    reader = _TimedReader(connection.sock, deadline)
+
+    def response(_sock: socket.socket, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:
+        timed: Any = _TimedSocket(reader)
+        return http.client.HTTPResponse(timed, *args, **kwargs)
+
+    of_this_response: Any = response
+    connection.response_class = of_this_response
+    return reader
+
+
 def _read(response: http.client.HTTPResponse) -> bytes:
     """The body of a response, which must not be too long."""
     too_long = ProtocolError("the response is too long; choose a job or a node")
@@ -258,8 +338,15 @@ def _detail(body: bytes) -> str:
     try:
         problem = parse(body)
     except ProtocolError:
-        return body[:300].decode("utf-8", "replace").strip()
-    return str(problem.get("detail", "")) if isinstance(problem, dict) else ""
+        return _clean(body[:300].decode("utf-8", "replace"))
+    return _clean(str(problem.get("detail", ""))) if isinstance(problem, dict) else ""
+
+
+def _clean(text: str) -> str:
+    """A message without what a terminal would interpret or reorder, and of limited length."""
+    shown = (" " if char.isspace() else char for char in text[:MAX_DETAIL_CHARS])
+    # Control characters and invisible ones, such as those that change the direction of text.
+    return "".join(char for char in shown if unicodedata.category(char) not in ("Cc", "Cf")).strip()
 
 
 def _seconds(text: Optional[str]) -> float:

@@ -35,9 +35,12 @@ def watch(
                     delay, lost_at = FIRST_RETRY_S, None
                     yield snapshot
             lost: NodeglassError = RelayUnavailableError("the relay ended the stream of events")
-        except (RelayUnavailableError, AuthenticationError) as error:
+        except (RelayUnavailableError, AuthenticationError, NotFoundError) as error:
             # A restarted relay has another key, so a wrong one is final only if no other relay is found.
             if isinstance(error, AuthenticationError) and not client.rediscover():
+                raise
+            # A restarted relay may not have read the list of jobs yet.
+            if isinstance(error, NotFoundError) and lost_at is None:
                 raise
             lost = error
         now = time.monotonic()
