@@ -30,13 +30,9 @@ fn main() -> ExitCode {
     let done = match config::read(std::env::args_os()) {
         Ok(Request::Run { config, requested, new }) => run(*config, requested, new),
         Ok(Request::Doctor { order, settings, default }) => doctor(order, settings, *default),
-        Ok(Request::Print(text)) => {
-            terminal::print(text);
-            Ok(ExitCode::SUCCESS)
-        }
+        Ok(Request::Print(text)) => terminal::write(text).map(|()| ExitCode::SUCCESS),
         Ok(Request::ShowConfig(effective)) => {
-            terminal::print(config::table(&effective));
-            Ok(ExitCode::SUCCESS)
+            terminal::write(config::table(&effective)).map(|()| ExitCode::SUCCESS)
         }
         Ok(Request::ShowLink { for_one_tab: false, relay }) => show_links(relay),
         Ok(Request::ShowLink { for_one_tab: true, relay }) => {
@@ -143,7 +139,7 @@ fn answer(query: Query, config: Config) -> anyhow::Result<ExitCode> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build()?;
     let answer = runtime.block_on(queries::answer(query, config))?;
-    terminal::print(&answer.text);
+    terminal::write(&answer.text)?;
     if let Some(notice) = &answer.notice {
         eprintln!("{notice}");
     }
@@ -162,10 +158,10 @@ fn doctor(
     let report = runtime.block_on(doctor::run(order.target, settings, default));
     // A thread may be blocked by a dead file server.
     runtime.shutdown_background();
-    terminal::print(match order.json {
+    terminal::write(match order.json {
         true => format!("{}\n", serde_json::to_string_pretty(&report)?),
         false => doctor::text(&report, Style::of(&std::io::stdout())),
-    });
+    })?;
     Ok(if report.is_healthy() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -173,7 +169,7 @@ fn doctor(
 fn record(command: RecordCommand) -> anyhow::Result<ExitCode> {
     let RecordCommand::Cut { from, job, out } = command;
     let summary = recording::cut(&from, &out, job)?;
-    terminal::print(terminal::cut(&summary, &out));
+    terminal::write(terminal::cut(&summary, &out))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -184,14 +180,14 @@ fn ask(
 ) -> anyhow::Result<ExitCode> {
     let relay = Remote::find(pid)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    terminal::print(runtime.block_on(request(&relay))?);
+    terminal::write(runtime.block_on(request(&relay))?)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints what a command returns.
 fn print<T: AsRef<[u8]>>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    terminal::print(runtime.block_on(command)?);
+    terminal::write(runtime.block_on(command)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -213,7 +209,7 @@ fn show_links(pid: Option<u32>) -> anyhow::Result<ExitCode> {
         Some(pid) if running.is_empty() => {
             anyhow::bail!("no relay of yours has pid {pid}; `relay link` lists those that are running")
         }
-        _ => Terminal::new().links(&running, Clock::wall_ms() / 1_000),
+        _ => Terminal::new().links(&running, Clock::wall_ms() / 1_000)?,
     }
     Ok(ExitCode::SUCCESS)
 }

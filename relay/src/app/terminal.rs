@@ -7,7 +7,7 @@ use crate::recording::CutSummary;
 use nodeglass_protocol::Text;
 use rustix::fs::FileType;
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _, stderr, stdout};
+use std::io::{ErrorKind, IsTerminal, Write as _, stderr, stdout};
 use std::path::Path;
 
 /// Whether to use colour, which only repeats what the text says.
@@ -70,9 +70,13 @@ impl Terminal {
     }
 
     /// Shows the links of all running relays.
-    pub fn links(&self, running: &[Running], now_s: u64) {
-        print(links(running, now_s, LocalTime::of, self.stdout));
+    ///
+    /// # Errors
+    /// As [`write`].
+    pub fn links(&self, running: &[Running], now_s: u64) -> anyhow::Result<()> {
+        write(links(running, now_s, LocalTime::of, self.stdout))?;
         self.warn_about_readers();
+        Ok(())
     }
 
     fn warn_about_readers(&self) {
@@ -258,10 +262,23 @@ pub(crate) fn duration(seconds: u64) -> String {
     }
 }
 
-/// Prints to stdout, ignoring errors: a closed stdout is no reason to stop.
-pub fn print(output: impl AsRef<[u8]>) {
+/// Prints to stdout what a relay shows while it runs, ignoring errors: a closed stdout is no reason to stop.
+fn print(output: impl AsRef<[u8]>) {
+    let _ = write(output);
+}
+
+/// Writes the output of a command to stdout.
+///
+/// # Errors
+/// It cannot be written, a complete sentence; not if the reader has closed the pipe, as `| head` does.
+pub fn write(output: impl AsRef<[u8]>) -> anyhow::Result<()> {
     let mut out = stdout().lock();
-    let _ = out.write_all(output.as_ref()).and_then(|()| out.flush());
+    match out.write_all(output.as_ref()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(anyhow::anyhow!("cannot write the output: {error}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What `relay record cut` reports.

@@ -6,6 +6,7 @@ use super::model::{Effect, Model, World};
 use super::palette::Palette;
 use super::view::View;
 use super::{TopError, check_size};
+use crate::app::terminal;
 use nodeglass_protocol::live::{MAX_TOPICS, Topic};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{NodeName, Picture};
@@ -13,7 +14,7 @@ use nodeglass_rules::health::is_settled;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -28,12 +29,7 @@ pub async fn run(mut source: Source, json: bool, palette: Palette) -> Result<(),
     source.end().await;
     let known = known?;
     let out = if json { known.json()? } else { known.text(palette) };
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()) {
-        // Such as `| head`.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => Ok(done.map_err(anyhow::Error::from)?),
-    }
+    Ok(terminal::write(out)?)
 }
 
 /// Everything that is to be printed.
@@ -146,9 +142,9 @@ impl Known {
 /// The width of a line: of `COLUMNS`, or else of the terminal.
 fn width() -> u16 {
     let set = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse::<u16>().ok());
-    let terminal =
-        || crossterm::terminal::size().ok().filter(|_| io::stdout().is_terminal()).map(|size| size.0);
-    check_size(set.or_else(terminal).unwrap_or(WIDTH))
+    // Not `size`, which asks `tput` where there is no terminal, and panics if that prints a number above 65,535.
+    let terminal = || Some(crossterm::terminal::window_size().ok()?.columns).filter(|columns| *columns > 0);
+    check_size(set.or_else(|| terminal().filter(|_| io::stdout().is_terminal())).unwrap_or(WIDTH))
 }
 
 /// A line for a terminal, or without attributes.

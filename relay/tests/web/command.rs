@@ -146,6 +146,32 @@ fn an_unknown_key_in_the_file_is_named_with_its_line() {
 }
 
 #[test]
+fn output_that_cannot_be_written_is_a_failure_unless_its_reader_closed_it() {
+    let home = Home::new();
+    let print =
+        |stdout: Stdio| home.relay(&["config"]).stdout(stdout).stderr(Stdio::piped()).output().unwrap();
+    let full = print(fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into());
+    assert_eq!(full.status.code(), Some(1));
+    assert!(
+        stderr(&full).starts_with("relay: cannot write the output: No space left on device"),
+        "{}",
+        stderr(&full)
+    );
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let closed = print(writer.into());
+    assert!(closed.status.success() && closed.stderr.is_empty(), "{}", stderr(&closed));
+}
+
+#[test]
+fn a_frame_is_printed_where_columns_is_no_number_of_columns() {
+    // Where there is no terminal either, crossterm would ask `tput`, which prints `COLUMNS`.
+    let mut top = Home::new().relay(&["top", "--once", "--demo"]);
+    let output = top.env("COLUMNS", "65536").env("TERM", "xterm").output().unwrap();
+    assert!(output.status.success() && output.stdout.len() > 1_000, "{}", stderr(&output));
+}
+
+#[test]
 fn the_nearest_layer_wins_and_its_source_is_shown() {
     let home = Home::new();
     let interval = |relay: &mut Command| home.setting(relay, "slurm-interval");
