@@ -190,9 +190,13 @@ async fn run_detached(action: impl Future<Output = Response> + Send + 'static) -
 }
 
 impl Deps {
-    async fn share(&self, request: ShareRequest) -> Response {
+    async fn share(&self, mut request: ShareRequest) -> Response {
         if let Some(what) = self.hub.unwatched(request.scope.clone()).await {
             return linked(Err(ShareError::NotWatched(what)));
+        }
+        if self.hub.has_ended(request.scope.clone()).await == Some(true) {
+            // What has ended cannot end the share.
+            request.lifetime_s.get_or_insert(ShareRequest::DEFAULT_S);
         }
         let shares = self.shares.clone();
         let created = run_blocking(move || shares.create(request)).await;

@@ -70,6 +70,30 @@ async fn t09_a_share_of_a_job_opens_its_report_and_no_other() {
     );
 }
 
+#[tokio::test]
+async fn a_share_of_an_ended_job_lasts_as_long_as_it_says() {
+    let ended = Job {
+        state: JobState::Ended("COMPLETED".into()),
+        ..Job::new(JobId(9), "alice".into(), JobState::Running)
+    };
+    let mut fleet = Fleet::new();
+    fleet.handle(Event::Jobs { jobs: vec![ended], wall_ahead_ms: 4_600_000 }, 0);
+    let relay = TestRelay::start_with(fleet).await;
+    let owner = format!("Authorization: Bearer {}", relay.key.reveal());
+    let body = r#"{"scope":{"jobs":[9]}}"#;
+    let made = relay
+        .send_raw(&format!(
+            "POST /api/v1/shares HTTP/1.1\r\nHost: {}\r\n{owner}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            relay.host(),
+            body.len()
+        ))
+        .await;
+    let made: serde_json::Value = serde_json::from_str(&made.body).unwrap();
+    // What has ended would end the share at once.
+    assert_eq!(made["share"]["terms"]["ends_with_job"], false, "{made}");
+}
+
 /// Accepts one request and answers it; returns the URL, and the request once it has come.
 fn receiver() -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -134,7 +158,7 @@ fn the_command_says_what_is_wrong_with_a_webhook() {
     let home = Home::new();
     let stderr = |args: &[&str]| String::from_utf8(home.run(args).stderr).unwrap();
     let why = stderr(&["report", "17", "--webhook", "ftp://example.org/s3cret"]);
-    assert!(why.contains("it must begin with https://"), "{why}");
+    assert!(why.contains("it must begin with https://") && !why.contains("s3cret"), "{why}");
     let why = stderr(&["report", "17", "--webhook", "https://example.org/"]);
     assert!(why.contains("there is no report of job 17"), "{why}");
     let why = stderr(&["--report-webhook", "https://a:b@example.org/s3cret"]);
