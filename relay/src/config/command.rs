@@ -11,7 +11,7 @@ use super::{
     Unknown, default_file, is_switch,
 };
 use crate::webhook::Webhook;
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, value_parser};
 use nodeglass_protocol::NodeName;
@@ -327,10 +327,15 @@ fn default_config() -> Result<Config, ConfigError> {
 
 /// Replaces the help by one without the values of switches, and the answer to an unknown word by a
 /// suggestion.
-fn explained(error: clap::Error, args: &[OsString]) -> ReadError {
+fn explained(mut error: clap::Error, args: &[OsString]) -> ReadError {
     let words: Vec<_> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     if matches!(error.kind(), ErrorKind::DisplayHelp) {
         return help(shown(), &words[1.min(words.len())..]).into();
+    }
+    let arg = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+    if arg.starts_with("--webhook ") {
+        // The URL may be a secret, so the error does not repeat it.
+        error.insert(ContextKind::InvalidValue, ContextValue::String("…".to_owned()));
     }
     Unknown::of(&error, &words).map_or(ReadError::Usage(error), ReadError::Unknown)
 }
