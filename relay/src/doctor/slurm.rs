@@ -3,8 +3,8 @@
 use super::{Context, Finding, limited};
 use crate::slurm::command::{Client as _, CommandError, Commands, Program};
 use crate::slurm::{JobSource as _, Selection, Slurm};
-use nodeglass_protocol::NodeName;
 use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::{NodeName, Text};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(super) async fn findings(context: &Context) -> Checked {
     checked.findings.push(match version {
         Ok(output) => {
             checked.is_installed = true;
-            Finding::ok(SECTION, "clients", String::from_utf8_lossy(&output.out).trim())
+            clients(&output.out)
         }
         Err(CommandError::Missing(_)) => {
             checked.findings.push(Finding::warn(
@@ -69,6 +69,37 @@ pub(super) async fn findings(context: &Context) -> Checked {
     checked
 }
 
+/// The version that squeue prints: `slurm 24.11.5`, or `slurm-wlm 22.05.8` of Debian's package.
+fn clients(printed: &[u8]) -> Finding {
+    let version = Text::from_bytes(printed.trim_ascii());
+    if version.as_str().to_ascii_lowercase().starts_with("slurm") {
+        return Finding::ok(SECTION, "clients", version);
+    }
+    let advice = "check that the first squeue on the PATH is SLURM's";
+    Finding::fail(
+        SECTION,
+        "clients",
+        format!("`squeue --version` printed no version of SLURM{}", quoted(&version)),
+        advice,
+    )
+}
+
+fn no_configuration(printed: &[u8]) -> Finding {
+    let printed = quoted(&Text::from_bytes(printed.trim_ascii()));
+    let advice = "check that the first scontrol on the PATH is SLURM's";
+    Finding::fail(
+        SECTION,
+        "controller",
+        format!("`scontrol show config` printed no configuration{printed}"),
+        advice,
+    )
+}
+
+/// What was printed instead, if anything was.
+fn quoted(printed: &Text) -> String {
+    if printed.is_empty() { String::new() } else { format!(": {:?}", printed.as_str()) }
+}
+
 async fn controller(mut commands: Commands) -> Vec<Finding> {
     let args = ["show".to_owned(), "config".to_owned()];
     let output = match commands.run(Program::Scontrol, &args).await {
@@ -76,6 +107,9 @@ async fn controller(mut commands: Commands) -> Vec<Finding> {
         Err(error) => return vec![Finding::fail(SECTION, "controller", error, CONTROLLER)],
     };
     let text = String::from_utf8_lossy(&output.out);
+    if !values(&text).contains_key("SLURM_VERSION") {
+        return vec![no_configuration(&output.out)];
+    }
     let mut found = vec![Finding::ok(SECTION, "controller", summary(&text))];
     if values(&text).get("PrivateData").is_some_and(|value| value.contains("jobs")) {
         found.push(Finding::ok(SECTION, "PrivateData", "other users' jobs are hidden from you, by SLURM"));
@@ -126,6 +160,7 @@ async fn list(commands: Commands, jobs: &mut Option<Vec<Job>>) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Level;
     use super::*;
 
     #[test]
@@ -133,5 +168,19 @@ mod tests {
         let text = "ClusterName             = lab\nSLURM_VERSION = 24.11.5\nGresTypes  = (null)\nnoise\n";
         assert_eq!(summary(text), "cluster lab, SLURM_VERSION 24.11.5");
         assert_eq!(summary(""), "cluster without a name");
+    }
+
+    #[test]
+    fn what_is_no_answer_of_slurm_is_a_fault_and_shown_within_bounds() {
+        for version in ["slurm 24.11.5\n", "slurm-wlm 22.05.8\n"] {
+            assert_eq!(clients(version.as_bytes()).level, Level::Ok);
+        }
+        for printed in [&b""[..], b"\n", b"\x1b[2J\xff", &[b'x'; 100_000]] {
+            for finding in [clients(printed), no_configuration(printed)] {
+                assert_eq!(finding.level, Level::Fail);
+                assert!(finding.text.len() < 400 && !finding.text.contains('\u{1b}'), "{}", finding.text);
+            }
+        }
+        assert!(clients(b"").text.ends_with("printed no version of SLURM"));
     }
 }
