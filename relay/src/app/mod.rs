@@ -131,6 +131,9 @@ pub async fn run(config: Config, requested: Requested) -> anyhow::Result<ExitCod
             .into(),
         );
     }
+    if let Some(problem) = relay.web.authenticator.tokens().problem(Clock::wall_ms()) {
+        terminal.warn(&problem);
+    }
     if let Err(error) = own {
         terminal.warn(&format!("{error}; continuing without a private socket").into());
     }
@@ -274,14 +277,11 @@ impl Relay {
             let hub = ends.clone();
             async move { hub.has_ended(scope).await }
         }));
+        let parts = (hub, actions, store.clone());
+        let web = web_state(config, about.clone(), parts, (key, shares, audit), storage::tokens(is_real));
+        tokio::spawn(storage::check_tokens(web.authenticator.tokens().clone(), events));
         Ok(Self {
-            web: web_state(
-                config,
-                about.clone(),
-                (hub, actions, store.clone()),
-                (key, shares, audit),
-                storage::tokens(is_real),
-            ),
+            web,
             store,
             about,
             shutdown,

@@ -5,7 +5,7 @@ use crate::archive::{self, Archive, ArchiveError};
 use crate::auth::tokens::Tokens;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::fleet::{Event, Fleet};
+use crate::fleet::{Event, Fleet, StoredPart};
 use crate::history::{LongHistory, Span};
 use crate::live::Hub;
 use crate::memory;
@@ -16,13 +16,18 @@ use crate::store::{JobStore, Origin, Place, Restored};
 use anyhow::Context;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Downtime;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
 
 /// A load of the stored history that takes longer than this is stated to the owner.
 const LOAD_NOTICE: Duration = Duration::from_secs(1);
+
+/// Interval of checks whether the tokens can be read.
+const TOKEN_CHECK: Duration = Duration::from_secs(60);
 
 /// What earlier relays stored of the history, not read yet.
 #[derive(Debug)]
@@ -61,7 +66,7 @@ pub(super) fn history(
         }
         Err(error) => {
             tracing::warn!(%error, "the history will not be stored");
-            fleet.handle(Event::HistoryStorage(Some(problem(&error.to_string()))), now_ms);
+            fleet.handle(Event::Storage(StoredPart::History, Some(problem(&error.to_string()))), now_ms);
             None
         }
     }
@@ -113,7 +118,7 @@ fn problem(why: &str) -> Text {
 async fn report(mut state: tokio::sync::watch::Receiver<archive::Storing>, events: mpsc::Sender<Event>) {
     while state.changed().await.is_ok() {
         let why = state.borrow_and_update().clone().err().map(|why| problem(why.as_str()));
-        if events.send(Event::HistoryStorage(why)).await.is_err() {
+        if events.send(Event::Storage(StoredPart::History, why)).await.is_err() {
             return;
         }
     }
@@ -150,6 +155,25 @@ pub(super) fn tokens(is_real: bool) -> Tokens {
         None
     });
     Tokens::new(dir)
+}
+
+/// Passes on whether the tokens can be read: a file that was damaged is a reason for refusals that no program sees.
+pub(super) async fn check_tokens(tokens: Arc<Tokens>, events: mpsc::Sender<Event>) {
+    let mut known = None;
+    loop {
+        let checked = tokens.clone();
+        let Ok(problem) = spawn_blocking(move || checked.problem(Clock::wall_ms())).await else { return };
+        if problem != known {
+            if let Some(why) = &problem {
+                tracing::warn!("{why}");
+            }
+            known.clone_from(&problem);
+            if events.send(Event::Storage(StoredPart::Tokens, problem)).await.is_err() {
+                return;
+            }
+        }
+        sleep(TOKEN_CHECK).await;
+    }
 }
 
 /// Begins a recording, if configured. `has_job_probes` says whether probes run in each of the user's jobs.

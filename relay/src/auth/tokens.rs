@@ -2,6 +2,7 @@
 
 use crate::access::{self, RandomError};
 use crate::state_dir::{StateDir, StateDirError};
+use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::{LEN, Verifier};
 use nodeglass_protocol::live::ticket::Ticket;
 use nodeglass_protocol::share::ShareId;
@@ -171,6 +172,11 @@ impl Tokens {
         self.read(&mut state)?;
         let valid = state.tokens.iter().filter(|(_, token)| !token.has_expired(now_ms));
         Ok(valid.map(|(name, token)| token.info(name, state.used_ms.get(name).copied())).collect())
+    }
+
+    /// Why no token is accepted, a complete sentence; `None` if the file can be read. Blocks on the disk.
+    pub fn problem(&self, now_ms: u64) -> Option<Text> {
+        self.list(now_ms).err().map(|error| Text::new(format!("no token is accepted: {error}")))
     }
 
     /// Revokes a token. Blocks on the disk.
@@ -427,6 +433,13 @@ mod tests {
         assert_eq!(tokens.open(&ticket, NOW_MS), None);
         let error = tokens.list(NOW_MS).unwrap_err().to_string();
         assert!(error.contains("tokens.json"), "{error}");
+        let problem = tokens.problem(NOW_MS).unwrap();
+        assert!(
+            problem.as_str().starts_with("no token is accepted: the file of tokens is damaged"),
+            "{problem}"
+        );
+        fs::remove_file(dir.path().join(FILE)).unwrap();
+        assert_eq!(tokens.problem(NOW_MS), None);
         // A stored verifier of another length opens nothing either.
         assert_eq!((unhex("00"), unhex(&"0".repeat(66)), unhex(&"g".repeat(64))), (None, None, None));
     }

@@ -12,6 +12,15 @@ use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::BTreeMap;
 
+/// What outlives the relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StoredPart {
+    /// The history.
+    History,
+    /// The owner's tokens.
+    Tokens,
+}
+
 /// An event for the fleet.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -59,8 +68,8 @@ pub enum Event {
     Cluster(ClusterSummary),
     /// How probes are started, and why.
     Launcher(LauncherStatus),
-    /// Storing the history fails, with the reason as a complete sentence, or works again.
-    HistoryStorage(Option<Text>),
+    /// Something that outlives the relay cannot be used, with the reason as a complete sentence, or can be again.
+    Storage(StoredPart, Option<Text>),
     /// The recording that is played started, stopped, or continues elsewhere.
     Replay(ReplayStatus),
     /// The relay's own status.

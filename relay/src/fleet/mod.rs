@@ -15,7 +15,7 @@ mod unattributed;
 mod visible_devices;
 
 pub use changes::{Changes, NodeChanges};
-pub use event::{Event, Host, NodeEvent};
+pub use event::{Event, Host, NodeEvent, StoredPart};
 pub use notes::{NoteChange, NoteError, Notes, sorted as sorted_notes};
 
 use crate::findings::Findings;
@@ -49,8 +49,8 @@ pub struct Fleet {
     history: LongHistory,
     /// What is wrong with the list of hosts.
     host_notices: Vec<Text>,
-    /// Why the history is not stored.
-    storage_problem: Option<Text>,
+    /// Why something that outlives the relay cannot be used.
+    storage_problems: BTreeMap<StoredPart, Text>,
     /// Whether what earlier relays stored is still being read, which takes more than a moment.
     is_restoring: bool,
     reports: JobReports,
@@ -266,8 +266,9 @@ impl Fleet {
                 self.changes.findings |=
                     self.findings.evaluate(self.jobs.list(), nodes, now_ms, self.wall_ahead_ms);
             }
-            Event::HistoryStorage(problem) => {
-                self.storage_problem = problem;
+            Event::Storage(part, problem) => {
+                self.storage_problems.remove(&part);
+                self.storage_problems.extend(problem.map(|problem| (part, problem)));
                 self.settle_notices();
             }
             Event::Restored(records) => self.reports.restore(records),
@@ -487,7 +488,7 @@ impl Fleet {
 
     fn settle_notices(&mut self) {
         let restoring = self.is_restoring.then(|| Text::new(RESTORING));
-        let notices = self.host_notices.iter().chain(&self.storage_problem).chain(&restoring);
+        let notices = self.host_notices.iter().chain(self.storage_problems.values()).chain(&restoring);
         let notices = notices.cloned().collect();
         self.set_status(RelayStatus { notices, ..self.status.clone() });
     }

@@ -156,7 +156,7 @@ impl RecordedEvent {
             | Event::Sharing(_)
             | Event::Tick
             | Event::Restored(_)
-            | Event::HistoryStorage(_)
+            | Event::Storage(..)
             | Event::Replay(_)
             | Event::Status { .. } => {
                 return None;
