@@ -18,7 +18,11 @@ pub enum StateDirError {
     #[error("there is no directory for it; set XDG_STATE_HOME or HOME")]
     Nowhere,
     /// Others can access the file or directory.
-    #[error("{} is not yours alone (owner {uid}, mode {mode:04o})", path.display())]
+    #[error(
+        "{} is not yours alone (owner {uid}, mode {mode:04o}); it must belong to you, and nobody else may have access \
+         (`chmod go=`)",
+        path.display()
+    )]
     NotPrivate {
         /// The file or directory.
         path: PathBuf,

@@ -46,7 +46,7 @@ pub enum StoreError {
     #[error("jobs cannot be stored: {0}")]
     StateDir(#[from] StateDirError),
     /// SQLite failed.
-    #[error("jobs cannot be stored: {0}")]
+    #[error("jobs cannot be stored: {}", without_sql(.0))]
     Database(#[from] rusqlite::Error),
     /// A later build has written it.
     #[error(
@@ -69,6 +69,16 @@ impl StoreError {
     pub(super) fn is_damage(&self) -> bool {
         let Self::Database(error) = self else { return false };
         matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+    }
+}
+
+/// Why a statement failed, without the statement: tables that it needs may be missing.
+fn without_sql(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => {
+            format!("{FILE} has other tables than nodeglass creates ({msg})")
+        }
+        error => error.to_string(),
     }
 }
 

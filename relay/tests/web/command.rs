@@ -166,7 +166,8 @@ fn output_that_cannot_be_written_is_a_failure_unless_its_reader_closed_it() {
 #[test]
 fn a_frame_is_printed_where_columns_is_no_number_of_columns() {
     // Where there is no terminal either, crossterm would ask `tput`, which prints `COLUMNS`.
-    let mut top = Home::new().relay(&["top", "--once", "--demo"]);
+    let home = Home::new();
+    let mut top = home.relay(&["top", "--once", "--demo"]);
     let output = top.env("COLUMNS", "65536").env("TERM", "xterm").output().unwrap();
     assert!(output.status.success() && output.stdout.len() > 1_000, "{}", stderr(&output));
 }

@@ -212,3 +212,15 @@ fn what_was_acknowledged_survives_a_killed_writer() {
     }
     println!("{acknowledged} records in {:?}", began.elapsed());
 }
+
+#[test]
+fn a_database_with_other_tables_is_reported_without_sql() {
+    let (_folder, dir) = dir();
+    let other = Connection::open(dir.private_file(FILE).unwrap()).unwrap();
+    other.execute_batch("CREATE TABLE jobs (x)").unwrap();
+    other.pragma_update(None, "user_version", i64::try_from(MIGRATIONS.len()).unwrap()).unwrap();
+    drop(other);
+    let error = open(&dir).job(JobId(7)).unwrap_err().to_string();
+    assert!(error.contains("jobs.db has other tables than nodeglass creates (no such column"), "{error}");
+    assert!(!error.contains("SELECT"), "{error}");
+}
