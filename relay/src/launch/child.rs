@@ -36,8 +36,10 @@ impl StderrReader for Tail {
     }
 
     fn end(&mut self, status: Option<ExitStatus>) -> StreamEnd {
-        let signal = status.and_then(|status| status.signal());
-        let broken = signal.map(|signal| Text::from(format!("ended by signal {signal}")));
+        // The standard library names the signal: `signal: 9 (SIGKILL)`.
+        let how = status.filter(|status| status.signal().is_some()).map(|status| status.to_string());
+        let broken =
+            how.map(|how| Text::from(format!("ended by {}", how.replacen("signal: ", "signal ", 1))));
         StreamEnd { exit: status.and_then(|status| status.code()), stderr: self.text(), broken }
     }
 }

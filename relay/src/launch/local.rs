@@ -104,7 +104,7 @@ mod tests {
         stream.stdin = mpsc::channel(1).0;
         assert_eq!(output(&mut stream).await, "done\n");
         let end = stream.end.await.unwrap();
-        assert_eq!((end.exit, end.broken.unwrap().as_str()), (None, "ended by signal 9"));
+        assert_eq!((end.exit, end.broken.unwrap().as_str()), (None, "ended by signal 9 (SIGKILL)"));
     }
 
     #[tokio::test]

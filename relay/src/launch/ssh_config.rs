@@ -157,8 +157,9 @@ pub async fn settings(
     };
     if end.exit != Some(0) {
         let why = end.stderr.as_str().trim();
-        let status =
-            || end.broken.as_ref().map_or_else(|| format!("exit status {:?}", end.exit), ToString::to_string);
+        let code =
+            || end.exit.map_or_else(|| "it was stopped".to_owned(), |code| format!("exit status {code}"));
+        let status = || end.broken.as_ref().map_or_else(code, ToString::to_string);
         return Err(ConfigError::Refused(if why.is_empty() {
             status()
         } else {
