@@ -28,6 +28,7 @@ pub mod log;
 mod memory;
 pub mod nodes;
 pub mod recording;
+mod regular_file;
 pub mod report;
 mod report_webhook;
 pub mod share;

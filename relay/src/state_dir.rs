@@ -1,5 +1,7 @@
 //! The state directory: where the relay keeps what outlives it, inaccessible to other users.
 
+use crate::regular_file;
+use rustix::fs::OFlags;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -77,14 +79,22 @@ impl StateDir {
         &self.path
     }
 
-    /// The path of a file in it, which is created if missing. A symbolic link is refused.
+    /// The path of a file in it, which is created if missing. A symbolic link is refused, and
+    /// what is no file.
     ///
     /// # Errors
     /// [`StateDirError`].
     pub fn private_file(&self, name: &str) -> Result<PathBuf, StateDirError> {
         let path = self.path.join(name);
-        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path);
-        file.map_err(io_at(&path))?;
+        let no_wait = OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(no_wait)
+            .open(&path);
+        file.and_then(|file| regular_file::check(&file)).map_err(io_at(&path))?;
         check_private(&path)?;
         Ok(path)
     }
@@ -121,7 +131,21 @@ mod tests {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(matches!(dir.private_file("x.db"), Err(StateDirError::NotPrivate { mode: 0o644, .. })));
         fs::remove_file(&file).unwrap();
-        std::os::unix::fs::symlink("/dev/null", &file).unwrap();
+        let other = folder.path().join("other");
+        fs::write(&other, "").unwrap();
+        std::os::unix::fs::symlink(&other, &file).unwrap();
         assert!(matches!(dir.private_file("x.db"), Err(StateDirError::NotPrivate { .. })));
+    }
+
+    #[test]
+    fn a_pipe_or_a_directory_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("nodeglass")).unwrap();
+        regular_file::make_pipe(&dir.path().join("pipe"));
+        fs::create_dir(dir.path().join("directory")).unwrap();
+        let error = dir.private_file("pipe").unwrap_err().to_string();
+        assert!(error.ends_with("nodeglass/pipe: it is a pipe, not a file"), "{error}");
+        let error = dir.private_file("directory").unwrap_err().to_string();
+        assert!(error.contains("nodeglass/directory: Is a directory"), "{error}");
     }
 }

@@ -4,6 +4,7 @@
 //! may know more fields.
 
 use crate::frame_file::{Format, FrameReader, MAX_PAYLOAD, push_frame, write_header};
+use crate::regular_file;
 use crate::state_dir::StateDir;
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
@@ -12,7 +13,7 @@ use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::NodePicture;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -162,7 +163,7 @@ fn files(dir: &Path) -> io::Result<Vec<StoredFile>> {
 
 fn read(path: &Path) -> io::Result<Stored> {
     let mut reader =
-        FrameReader::open(BufReader::new(File::open(path)?), FORMAT).map_err(io::Error::other)?;
+        FrameReader::open(BufReader::new(regular_file::open(path)?), FORMAT).map_err(io::Error::other)?;
     let payload = reader.next_frame()?.ok_or_else(|| io::Error::other("the file is damaged"))?;
     Ok(serde_json::from_reader(BufReader::new(ZlibDecoder::new(&*payload).take(MAX_LENGTH)))?)
 }

@@ -3,9 +3,9 @@
 use super::segment::{FORMAT, Kind, decode, segments};
 use crate::frame_file::{End, FrameReader, OpenError};
 use crate::history::LongHistory;
+use crate::regular_file;
 use crate::state_dir::StateDir;
 use std::cmp::Reverse;
-use std::fs::File;
 use std::io::{self, BufReader};
 
 /// Enters what is stored in a directory into a history. A segment that is damaged or of another version is left as it
@@ -31,7 +31,7 @@ pub fn load(dir: &StateDir, history: &mut LongHistory, now_ms: u64, wall_ms: u64
             continue;
         }
         let file = segment.path.display();
-        let opened = File::open(&segment.path).map_err(OpenError::from);
+        let opened = regular_file::open(&segment.path).map_err(OpenError::from);
         let mut reader = match opened.and_then(|file| FrameReader::open(BufReader::new(file), FORMAT)) {
             Ok(reader) => reader,
             // The relay that loads them deletes old ones meanwhile.

@@ -5,6 +5,7 @@
 
 use crate::frame_file::{Format, FrameReader, push_frame, write_header};
 use crate::history::Span;
+use crate::regular_file;
 use crate::state_dir::StateDir;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -97,7 +98,11 @@ impl Runs {
         let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&new)?;
         file.write_all(&bytes)?;
         file.sync_data()?;
-        std::fs::rename(&new, &self.path)?;
+        if let Err(error) = std::fs::rename(&new, &self.path) {
+            let _ = std::fs::remove_file(&new);
+            // A directory of that name, for one.
+            return Err(io::Error::new(error.kind(), format!("failed to replace {FILE}: {error}")));
+        }
         Ok((file, bytes.len() as u64))
     }
 }
@@ -111,7 +116,7 @@ fn frame(run: Run) -> io::Result<Vec<u8>> {
 
 /// The runs in a file by their beginning; none if there is no file.
 fn read(path: &Path) -> io::Result<Vec<Run>> {
-    let file = match File::open(path) {
+    let file = match regular_file::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         file => file?,
     };
@@ -201,6 +206,19 @@ mod tests {
         run(&dir, 200 * 600_000, 200 * 600_000 + 6_000 * 60_000);
         assert!(std::fs::metadata(dir.path().join(FILE)).unwrap().len() < MAX_BYTES + 64);
         assert_eq!(downtimes(&dir, 700 * HOUR_MS / 5).len(), MAX_RUNS - 1);
+    }
+
+    #[test]
+    fn a_pipe_of_that_name_is_replaced_and_a_directory_is_reported_and_stays() {
+        let (_folder, dir) = scratch();
+        regular_file::make_pipe(&dir.path().join(FILE));
+        run(&dir, 0, HOUR_MS);
+        assert_eq!(downtimes(&dir, 2 * HOUR_MS), [(HOUR_MS, 2 * HOUR_MS)]);
+        std::fs::remove_file(dir.path().join(FILE)).unwrap();
+        std::fs::create_dir(dir.path().join(FILE)).unwrap();
+        let error = Runs::begin(&dir, NOW_MS).record(NOW_MS).unwrap_err().to_string();
+        assert!(error.starts_with("failed to replace runs: "), "{error}");
+        assert!(dir.path().join(FILE).is_dir() && !dir.path().join("runs.new").exists());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::segment::{FORMAT, Kind, Segment, encode, segments};
 use crate::disk_thread::{DiskThread, Refused};
 use crate::frame_file::{MAX_PAYLOAD, push_frame, write_header};
 use crate::history::{Excerpt, Span};
+use crate::regular_file;
 use crate::state_dir::{StateDir, StateDirError};
 use nodeglass_protocol::Text;
 use rustix::fs::{FlockOperation, flock};
@@ -61,7 +62,7 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn open(dir: StateDir, cap: u64, wall_ahead_ms: u64, watches: &str) -> Result<Self, ArchiveError> {
-        let lock = File::open(dir.private_file("lock")?)?;
+        let lock = regular_file::open(&dir.private_file("lock")?)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| ArchiveError::Locked(dir.path().display().to_string()))?;
         let (state, _) = watch::channel(Ok(()));

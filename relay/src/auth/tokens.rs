@@ -1,6 +1,7 @@
 //! Named tokens: read-only access for the owner's own programs, until they are revoked or expire.
 
 use crate::access::{self, RandomError};
+use crate::regular_file;
 use crate::state_dir::{StateDir, StateDirError};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::{LEN, Verifier};
@@ -30,6 +31,8 @@ const LOCK_FILE: &str = "tokens.lock";
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of attempts to lock.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
+/// Maximum length of the file, in bytes; [`MAX_TOKENS`] tokens take less than a tenth.
+const MAX_BYTES: u64 = 1 << 20;
 /// Longest lifetime, in days.
 pub const MAX_DAYS: u32 = 3_650;
 const DAY_MS: u64 = 86_400_000;
@@ -248,7 +251,7 @@ impl Tokens {
             // Refuses a file that others can read.
             dir.private_file(FILE)?;
         }
-        state.tokens = serde_json::from_slice(&fs::read(&path)?)?;
+        state.tokens = serde_json::from_slice(&regular_file::read(&path, MAX_BYTES)?)?;
         state.version = Some(version);
         Ok(())
     }
@@ -422,6 +425,17 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert_eq!(tokens.open(&ticket, NOW_MS), None);
         assert!(tokens.list(NOW_MS).is_err());
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_the_file_opens_nothing_at_once_and_is_named() {
+        let (_folder, dir) = folder();
+        regular_file::make_pipe(&dir.path().join(FILE));
+        let tokens = Tokens::new(Some(dir));
+        let ticket = Tokens::new(None).create("x", None, NOW_MS).unwrap().1;
+        assert_eq!(tokens.open(&ticket, NOW_MS), None);
+        let error = tokens.create("grafana", None, NOW_MS).unwrap_err().to_string();
+        assert!(error.ends_with("tokens.json: it is a pipe, not a file"), "{error}");
     }
 
     #[test]

@@ -2,11 +2,15 @@
 
 use super::{ConfigError, Source, settings};
 use crate::access::safe_path;
+use crate::regular_file;
 use std::collections::BTreeMap;
 use std::env;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
+
+/// Maximum length of a file, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The content of a file: values of each setting as text, with line numbers.
 #[derive(Debug, Default)]
@@ -19,7 +23,9 @@ impl File {
     /// Reads a file. A missing file is empty unless it was named explicitly.
     pub(super) fn open(path: &Path, by_name: bool) -> Result<Self, ConfigError> {
         let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
-        let mut file = match std::fs::File::open(path) {
+        // A file named explicitly may be a pipe: `--config <(…)`.
+        let opened = if by_name { std::fs::File::open(path) } else { regular_file::open(path) };
+        let file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound && !by_name => return Ok(Self::default()),
             Err(error) => return Err(unreadable(error)),
@@ -30,7 +36,10 @@ impl File {
         safe_path::check_file(path, &found, home.as_deref())
             .map_err(|why| ConfigError::Exposed { path: path.to_owned(), why })?;
         let mut text = String::new();
-        file.read_to_string(&mut text).map_err(unreadable)?;
+        file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
+        if text.len() as u64 > MAX_BYTES {
+            return Err(unreadable(std::io::Error::other("it is larger than 1 MiB; is it the right file?")));
+        }
         Self::parse(path, &text)
     }
 
@@ -131,6 +140,21 @@ mod tests {
         let error = parse("demo = true\nbind = [\n").unwrap_err();
         assert!(error.starts_with("/etc/ng.toml:"), "{error}");
         assert!(error.contains("not valid TOML"), "{error}");
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_the_default_file_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        regular_file::make_pipe(&path);
+        let error = File::open(&path, false).unwrap_err().to_string();
+        assert!(error.ends_with("config.toml cannot be read: it is a pipe, not a file"), "{error}");
+    }
+
+    #[test]
+    fn an_endless_file_is_refused() {
+        let error = File::open(Path::new("/dev/zero"), true).unwrap_err().to_string();
+        assert!(error.contains("larger than 1 MiB"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Reads a file that lists machines, within bounds and without waiting for a writer.
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, open};
-use std::fs::File;
+use crate::regular_file;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -11,12 +10,9 @@ pub const MAX_BYTES: u64 = 1 << 20;
 /// Why a file is not a list of machines. Fragments read well after "the list of machines PATH cannot be read: ".
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be opened or read.
+    /// It cannot be opened or read, or is a directory, a pipe or a device.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A directory, a pipe or a device.
-    #[error("it is {0}, not a file")]
-    Kind(&'static str),
     /// Too large.
     #[error("it is larger than 1 MiB; is it the right file?")]
     Large,
@@ -30,19 +26,9 @@ pub enum FileError {
 /// # Errors
 /// [`FileError`].
 pub fn read(path: &Path) -> Result<String, FileError> {
-    // A pipe opens at once, and is then refused.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = open(path, flags, Mode::empty()).map_err(io::Error::from)?;
-    let found = fstat(&file).map_err(io::Error::from)?;
-    match FileType::from_raw_mode(found.st_mode) {
-        FileType::RegularFile => {}
-        FileType::Directory => return Err(FileError::Kind("a directory")),
-        FileType::Fifo => return Err(FileError::Kind("a pipe")),
-        _ => return Err(FileError::Kind("a device")),
-    }
     let mut bytes = Vec::new();
     // The size may be wrong: files of /proc have none.
-    File::from(file).take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    regular_file::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(FileError::Large);
     }
@@ -62,8 +48,7 @@ mod tests {
     fn what_is_no_text_file_is_refused_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0)
-            .unwrap();
+        regular_file::make_pipe(&path("pipe"));
         fs::write(path("large"), vec![b'#'; MAX_BYTES as usize + 1]).unwrap();
         fs::write(path("nul"), b"gpu1\0").unwrap();
         for (name, message) in [
