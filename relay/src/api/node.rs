@@ -130,6 +130,18 @@ impl ConnectionState {
         }
     }
 
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Waiting,
+        Self::Connecting,
+        Self::Live,
+        Self::Late,
+        Self::Silent,
+        Self::Down,
+        Self::Refused,
+        Self::Ended,
+    ];
+
     /// Its name, as in JSON.
     pub const fn name(self) -> &'static str {
         match self {

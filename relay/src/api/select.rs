@@ -15,13 +15,16 @@ pub struct Fields(Vec<Vec<String>>);
 pub struct UnknownField {
     /// The path.
     pub path: String,
-    /// The names that are possible at its place.
+    /// The names that are possible at its place; none in a number, a text or a list.
     pub known: Vec<String>,
 }
 
 impl fmt::Display for UnknownField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no field {:?}; there are: {}", self.path, self.known.join(", "))
+        match self.known.as_slice() {
+            [] => write!(f, "there is no field {:?}: only an object has fields to select", self.path),
+            known => write!(f, "there is no field {:?}; there are: {}", self.path, known.join(", ")),
+        }
     }
 }
 
@@ -98,6 +101,8 @@ mod tests {
             let error = select(wrong, gpu.clone()).unwrap_err();
             assert_eq!(error.path, wrong);
         }
+        let error = select("uuid.x.y", gpu.clone()).unwrap_err().to_string();
+        assert_eq!(error, "there is no field \"uuid.x.y\": only an object has fields to select");
         assert!(select("uid", gpu).unwrap_err().known.contains(&"uuid".to_owned()));
     }
 

@@ -62,6 +62,9 @@ impl Problem {
     /// A query string that cannot be read; `known` are its parameters.
     pub fn query(error: &QueryRejection, known: &str) -> Self {
         let why = Text::new(error.body_text().replace("Failed to deserialize query string: ", ""));
+        let why = why
+            .as_str()
+            .replace("invalid digit found in string", "expected a whole number that is not negative");
         Self::bad_request(format!("invalid query: {why}; the parameters are: {known}"))
     }
 

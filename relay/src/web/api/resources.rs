@@ -3,15 +3,15 @@
 use super::caller::{Caller, Charge};
 use super::problem::Problem;
 use super::reply::{self, Page};
-use crate::api::{Fields, Finding, Gpu, Job, Node, Process, Snapshot};
+use crate::api::{ConnectionState, Fields, Finding, Gpu, Job, Node, Process, Snapshot};
 use crate::share::Viewer;
 use crate::web::WebState;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use nodeglass_protocol::Picture;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
+use nodeglass_protocol::{Picture, Text};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -276,6 +276,9 @@ pub async fn jobs(
         .map_err(|error| Problem::query(&error, "user, state, partition, node, fields, limit, offset"))?;
     let page = Page::new(fields(filter.fields.as_deref())?, filter.limit, filter.offset)?;
     from_snapshot(&web, caller, &headers, move |mut snapshot| {
+        if let Some(state) = &filter.state {
+            check_state(state, &snapshot.jobs)?;
+        }
         snapshot.jobs.retain(|job| {
             filter.user.as_ref().is_none_or(|user| *user == job.user)
                 && filter.state.as_ref().is_none_or(|state| state.eq_ignore_ascii_case(&job.state))
@@ -285,6 +288,48 @@ pub async fn jobs(
         list("jobs", snapshot.jobs, &page)
     })
     .await
+}
+
+/// SLURM's states of jobs. A later version may add one, so a state that a job has is accepted too.
+const JOB_STATES: [&str; 21] = [
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "COMPLETING",
+    "CONFIGURING",
+    "DEADLINE",
+    "ENDED",
+    "FAILED",
+    "LAUNCH_FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PENDING",
+    "PREEMPTED",
+    "RECONFIG_FAIL",
+    "RESIZING",
+    "REVOKED",
+    "RUNNING",
+    "SIGNALING",
+    "STAGE_OUT",
+    "SUSPENDED",
+    "TIMEOUT",
+];
+
+/// Refuses a word that is no state, because a list that is empty for that reason misleads.
+fn check_state(state: &str, jobs: &[Job]) -> Result<(), Problem> {
+    let is_known = JOB_STATES.iter().copied().chain(jobs.iter().map(|job| job.state.as_str()));
+    match is_known.into_iter().any(|known| known.eq_ignore_ascii_case(state)) {
+        true => Ok(()),
+        false => Err(unknown("state", state, &JOB_STATES)),
+    }
+}
+
+fn unknown(what: &str, word: &str, known: &[&str]) -> Problem {
+    Problem::bad_request(format!(
+        "there is no {what} {:?}; there are: {}",
+        Text::new(word).as_str(),
+        known.join(", ")
+    ))
 }
 
 /// A job by its numeric id.
@@ -320,6 +365,10 @@ pub async fn nodes(
     let Query(filter) =
         query.map_err(|error| Problem::query(&error, "job, connection, fields, limit, offset"))?;
     let page = Page::new(fields(filter.fields.as_deref())?, filter.limit, filter.offset)?;
+    let names = ConnectionState::ALL.map(ConnectionState::name);
+    if let Some(connection) = filter.connection.as_deref().filter(|name| !names.contains(name)) {
+        return Err(unknown("connection", connection, &names).into());
+    }
     from_snapshot(&web, caller, &headers, move |mut snapshot| {
         snapshot.nodes.retain(|node| {
             filter.job.is_none_or(|id| node.jobs.iter().any(|job| job.job == id))
