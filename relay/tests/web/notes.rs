@@ -71,7 +71,7 @@ async fn a_note_is_added_stored_changed_listed_and_deleted_over_http() {
     assert_eq!(send(&relay, &format!("DELETE {path}"), &owner, "").await.body, "the note was deleted\n");
     assert_eq!(texts(&relay, &owner, "?job=17").await, [""; 0]);
     let again = send(&relay, &format!("DELETE {path}"), &owner, "").await;
-    assert_eq!((again.status, again.detail().starts_with("there is no note")), (422, true));
+    assert_eq!((again.status, again.detail().starts_with("there is no note")), (404, true));
 }
 
 #[tokio::test]

@@ -43,6 +43,8 @@ pub struct TopicQuery {
 /// A stream of one subscriber. The connection and the session end with it.
 struct Events {
     subscriber: Subscriber,
+    /// The first snapshot, until it is sent.
+    first: Option<Bytes>,
     session: ViewerSession,
     authenticator: Arc<Authenticator>,
     /// The id of the token, if it is one.
@@ -73,8 +75,13 @@ pub async fn events(
     let mut subscriber = joined.ok_or_else(Problem::shutting_down)?;
     charge.restart();
     charge.add(subscriber.set_topics(vec![topic]).await);
+    // The snapshot, or that there is no such topic, is queued.
+    let first = subscriber.try_next();
+    if first.as_ref().is_some_and(|frame| kind(&String::from_utf8_lossy(frame)) == "gone") {
+        return Err(Problem::not_found("there is no such job or node among those that you may see").into());
+    }
     let authenticator = web.authenticator.clone();
-    let state = Events { subscriber, session, authenticator, token, _connection: connection };
+    let state = Events { subscriber, first, session, authenticator, token, _connection: connection };
     Ok(Sse::new(stream_of(state)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
@@ -85,10 +92,18 @@ fn stream_of(events: Events) -> impl Stream<Item = Result<Event, Infallible>> {
             biased;
             _ = events.session.ended() => None,
             () = is_revoked(&events.authenticator, events.token.as_ref()) => None,
-            frame = events.subscriber.next() => frame,
+            frame = next(&mut events.first, &mut events.subscriber) => frame,
         };
         Some((Ok(event(&frame?)), events))
     })
+}
+
+/// The first frame, and then each next one; `None` on shutdown. Cancel safe.
+async fn next(first: &mut Option<Bytes>, subscriber: &mut Subscriber) -> Option<Bytes> {
+    match first.take() {
+        Some(frame) => Some(frame),
+        None => subscriber.next().await,
+    }
 }
 
 /// Waits until a token is revoked or expires; forever if there is none. Cancel safe.
@@ -99,10 +114,15 @@ async fn is_revoked(authenticator: &Authenticator, token: Option<&ShareId>) {
     }
 }
 
+/// The kind of a message, from its JSON.
+fn kind(text: &str) -> &str {
+    text.trim_start_matches(['{', '"']).split('"').next().unwrap_or_default()
+}
+
 /// A message as an event. Its JSON has no newline, and one key: the kind of message.
 fn event(frame: &Bytes) -> Event {
     let text = String::from_utf8_lossy(frame);
-    let kind = text.trim_start_matches(['{', '"']).split('"').next().unwrap_or_default();
+    let kind = kind(&text);
     let is_name = !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     Event::default().event(if is_name { kind } else { "message" }).data(text)
 }

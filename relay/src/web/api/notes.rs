@@ -1,6 +1,7 @@
 //! Notes over HTTP: those that the bearer may see, and for the owner adding, changing and deleting them.
 
 use super::{Caller, Owner, Problem, respond};
+use crate::fleet::NoteError;
 use crate::web::WebState;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -8,7 +9,7 @@ use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::note::{NewNote, Note, NoteEdit, NoteId, NoteRequest, NoteSource, SavedNote};
-use nodeglass_protocol::request::Request;
+use nodeglass_protocol::request::{self, Request};
 use serde::Deserialize;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -96,5 +97,16 @@ fn note_id(id: &str) -> Result<NoteId, Problem> {
 }
 
 async fn send(web: &WebState, request: NoteRequest) -> Response {
-    respond(web.actions.request(Request::Note(request)).await)
+    let missing = match &request {
+        NoteRequest::Edit { id, .. } | NoteRequest::Delete(id) => {
+            Some(NoteError::NoSuchNote(*id).to_string())
+        }
+        NoteRequest::Add(_) => None,
+    };
+    match web.actions.request(Request::Note(request)).await {
+        request::Response::Refused(why) if missing.as_deref() == Some(why.as_str()) => {
+            Problem::not_found(why.to_string()).into_response()
+        }
+        response => respond(response),
+    }
 }

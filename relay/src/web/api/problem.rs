@@ -71,7 +71,10 @@ impl Problem {
     /// A body that cannot be read.
     pub fn body(error: &JsonRejection, example: &str) -> Self {
         let status = match error.status() {
-            status @ (StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::PAYLOAD_TOO_LARGE) => status,
+            status @ StatusCode::PAYLOAD_TOO_LARGE => {
+                return Self::new(status, "the body is larger than the relay accepts");
+            }
+            status @ StatusCode::UNSUPPORTED_MEDIA_TYPE => status,
             _ => StatusCode::BAD_REQUEST,
         };
         let why = Text::new(error.body_text());

@@ -1,6 +1,7 @@
 //! Shares over HTTP, for the owner.
 
 use super::{Owner, Problem, Reader, respond};
+use crate::share::ShareError;
 use crate::web::WebState;
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -37,7 +38,7 @@ pub async fn share_link(
     _: Owner,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    Ok(respond(web.actions.request(Request::ShareLink(share_id(id)?)).await))
+    Ok(respond(web.actions.request(Request::ShareLink(open_share(&web, id)?)).await))
 }
 
 /// Revokes a share.
@@ -49,9 +50,14 @@ pub async fn revoke(
     _: Owner,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    Ok(respond(web.actions.request(Request::Revoke(share_id(id)?)).await))
+    Ok(respond(web.actions.request(Request::Revoke(open_share(&web, id)?)).await))
 }
 
-fn share_id(id: String) -> Result<ShareId, Problem> {
-    ShareId::new(id).map_err(|error| Problem::bad_request(format!("failed to {error}")))
+/// The id of a share that is open.
+fn open_share(web: &WebState, id: String) -> Result<ShareId, Problem> {
+    let id = ShareId::new(id).map_err(|error| Problem::bad_request(format!("failed to {error}")))?;
+    match web.actions.sharing().shares.iter().any(|share| share.id == id) {
+        true => Ok(id),
+        false => Err(Problem::not_found(ShareError::Unknown(id).to_string())),
+    }
 }
