@@ -89,7 +89,7 @@ async fn answer_from(source: &Source, query: Query) -> anyhow::Result<Answer> {
     source.settle().await?;
     match query {
         Query::List(args) => list::answer(&source.snapshot().await?, &args),
-        Query::Findings(args) if args.watch => findings::watch(&source, &args).await,
+        Query::Findings(args) if args.watch => findings::watch(source, &args).await,
         Query::Findings(args) => findings::answer(&source.snapshot().await?, &args),
         Query::Jobs(args) => jobs::answer(&source.snapshot().await?, &args),
         Query::Ps(args) => processes::answer(&source.snapshot().await?, &args),
