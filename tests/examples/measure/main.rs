@@ -1,5 +1,6 @@
 //! The measuring program of `cargo xtask bench`: `measure SUBJECT [NAME…]` prints each figure as a line `= NAME VALUE …`.
 
+mod api;
 mod cgroup;
 mod cluster;
 mod cpu;
@@ -30,6 +31,7 @@ fn main() -> Result<()> {
     let subject = words.next().context("measure what? It is run by `cargo xtask bench`")?;
     let report = Report::of(words.collect());
     match subject.as_str() {
+        "api" => in_time(api::measure(&report)),
         "probe-flame" => probe::flame(&report),
         "relay-flame" => in_time(relay::flame(&report)),
         "probe" => probe::measure(&report).and_then(|()| in_time(cluster_too(&report))),

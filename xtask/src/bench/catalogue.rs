@@ -189,6 +189,12 @@ pub(crate) const CATALOGUE: &[Entry] = &[
         "to slurmctld in steady state, with 1, 30 and 3,000 own jobs, and with all users' jobs",
     ),
     entry(
+        "api.metrics_ms_1000n",
+        "ms",
+        most(500.0),
+        "GET /metrics of a relay with 1,000 nodes of 8 GPUs, as the client waits",
+    ),
+    entry(
         "top.cpu_pct_64n",
         "% of a core",
         most(1.0),
