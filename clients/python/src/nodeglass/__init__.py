@@ -19,6 +19,7 @@ from .na import NA, NaType
 from .notes import note
 from .nvgpu import available_gpus, gpu_info
 from .process import GpuProcess, HostProcess
+from .select import select_devices
 from .snapshots import DeviceSnapshot, GpuProcessSnapshot
 from .units import GiB, KiB, MiB, bytes2human, human2bytes, timedelta2human
 
@@ -58,6 +59,7 @@ __all__ = [
     "human2bytes",
     "models",
     "note",
+    "select_devices",
     "set_default_client",
     "take_snapshots",
     "timedelta2human",
