@@ -130,54 +130,12 @@ impl Watched {
         targets: &Targets,
         jobs_by_node: &watch::Receiver<Arc<JobsByNode>>,
     ) -> anyhow::Result<Arc<dyn Launcher>> {
-        if let Self::Demo(cluster) = self {
-            return Ok(Arc::new(cluster.launcher()));
+        match self {
+            Self::Demo(cluster) => Ok(Arc::new(cluster.launcher())),
+            Self::ThisMachine(_) => Site::ThisMachine.launcher(config, targets, jobs_by_node),
+            Self::Hosts(_) => Site::Hosts.launcher(config, targets, jobs_by_node),
+            Self::Jobs(..) | Self::Replay(..) => Site::Jobs.launcher(config, targets, jobs_by_node),
         }
-        // A job id of another cluster may be that of another job here.
-        let is_other_cluster = config.cluster.is_some();
-        if is_other_cluster && config.launcher == LauncherChoice::Srun {
-            anyhow::bail!(
-                "--launcher srun reaches jobs of this machine's cluster only: omit it or --cluster"
-            );
-        }
-        let probe = ProbeBinary::find(config.probe.as_deref())?;
-        let relay_id = relay_id()?;
-        let ssh2 = |probe| {
-            Ssh2Launcher::new(Ssh2Options { probe, relay_id, config: None, local: Local::from_env() })
-                .with_targets(targets.clone())
-        };
-        let openssh = |probe| {
-            OpensshLauncher::new(OpensshOptions { probe, relay_id, config: None, local: Local::from_env() })
-                .with_targets(targets.clone())
-        };
-        let by_ssh = || -> Arc<dyn Launcher> {
-            Arc::new(AutoLauncher::new(vec![Box::new(ssh2(probe.clone())), Box::new(openssh(probe.clone()))]))
-        };
-        let srun = |probe| SrunLauncher::new(probe, relay_id, jobs_by_node.clone());
-        let site: Arc<dyn Launcher> = match config.launcher {
-            LauncherChoice::Auto if matches!(self, Self::ThisMachine(_)) => {
-                return Ok(Arc::new(LocalLauncher::new(probe, relay_id)));
-            }
-            LauncherChoice::Local => return Ok(Arc::new(LocalLauncher::new(probe, relay_id))),
-            LauncherChoice::Ssh2 => Arc::new(ssh2(probe.clone())),
-            LauncherChoice::Openssh => Arc::new(openssh(probe.clone())),
-            LauncherChoice::Srun => Arc::new(srun(probe.clone())),
-            // srun reaches nodes of this machine's cluster only.
-            LauncherChoice::Auto if is_other_cluster || matches!(self, Self::Hosts(_)) => by_ssh(),
-            LauncherChoice::Auto => Arc::new(AutoLauncher::new(vec![
-                Box::new(ssh2(probe.clone())),
-                Box::new(openssh(probe.clone())),
-                Box::new(srun(probe.clone())),
-            ])),
-        };
-        let listed = match config.launcher {
-            LauncherChoice::Auto if !matches!(self, Self::Hosts(_)) => by_ssh(),
-            _ => Arc::clone(&site),
-        };
-        // Another id: a listed address may lead back to this machine, and of two probes with the same id the
-        // newer replaces the older.
-        let local = LocalLauncher::new(probe, !relay_id);
-        Ok(Arc::new(ByTarget::new(targets.clone(), local, listed, site)))
     }
 
     /// The commands of its SLURM, if it is a real one.
@@ -214,6 +172,76 @@ impl Watched {
             Self::ThisMachine(_) | Self::Hosts(_) | Self::Replay(..) => None,
             Self::Demo(cluster) => Some(Box::new(cluster.jobs())),
         }
+    }
+}
+
+/// Which machines probes are started on, which decides what the setting `auto` tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// Nodes of the user's jobs, and listed machines.
+    Jobs,
+    /// Listed machines.
+    Hosts,
+    /// This machine.
+    ThisMachine,
+}
+
+impl Site {
+    /// Creates the launcher that the settings choose.
+    ///
+    /// # Errors
+    /// If there is no probe to start.
+    pub fn launcher(
+        self,
+        config: &Config,
+        targets: &Targets,
+        jobs_by_node: &watch::Receiver<Arc<JobsByNode>>,
+    ) -> anyhow::Result<Arc<dyn Launcher>> {
+        // A job id of another cluster may be that of another job here.
+        let is_other_cluster = config.cluster.is_some();
+        if is_other_cluster && config.launcher == LauncherChoice::Srun {
+            anyhow::bail!(
+                "--launcher srun reaches jobs of this machine's cluster only: omit it or --cluster"
+            );
+        }
+        let probe = ProbeBinary::find(config.probe.as_deref())?;
+        let relay_id = relay_id()?;
+        let ssh2 = |probe| {
+            Ssh2Launcher::new(Ssh2Options { probe, relay_id, config: None, local: Local::from_env() })
+                .with_targets(targets.clone())
+        };
+        let openssh = |probe| {
+            OpensshLauncher::new(OpensshOptions { probe, relay_id, config: None, local: Local::from_env() })
+                .with_targets(targets.clone())
+        };
+        let by_ssh = || -> Arc<dyn Launcher> {
+            Arc::new(AutoLauncher::new(vec![Box::new(ssh2(probe.clone())), Box::new(openssh(probe.clone()))]))
+        };
+        let srun = |probe| SrunLauncher::new(probe, relay_id, jobs_by_node.clone());
+        let site: Arc<dyn Launcher> = match config.launcher {
+            LauncherChoice::Auto if self == Self::ThisMachine => {
+                return Ok(Arc::new(LocalLauncher::new(probe, relay_id)));
+            }
+            LauncherChoice::Local => return Ok(Arc::new(LocalLauncher::new(probe, relay_id))),
+            LauncherChoice::Ssh2 => Arc::new(ssh2(probe.clone())),
+            LauncherChoice::Openssh => Arc::new(openssh(probe.clone())),
+            LauncherChoice::Srun => Arc::new(srun(probe.clone())),
+            // srun reaches nodes of this machine's cluster only.
+            LauncherChoice::Auto if is_other_cluster || self == Self::Hosts => by_ssh(),
+            LauncherChoice::Auto => Arc::new(AutoLauncher::new(vec![
+                Box::new(ssh2(probe.clone())),
+                Box::new(openssh(probe.clone())),
+                Box::new(srun(probe.clone())),
+            ])),
+        };
+        let listed = match config.launcher {
+            LauncherChoice::Auto if self != Self::Hosts => by_ssh(),
+            _ => Arc::clone(&site),
+        };
+        // Another id: a listed address may lead back to this machine, and of two probes with the same id the
+        // newer replaces the older.
+        let local = LocalLauncher::new(probe, !relay_id);
+        Ok(Arc::new(ByTarget::new(targets.clone(), local, listed, site)))
     }
 }
 

@@ -129,7 +129,7 @@ pub async fn run(
                 node::findings(&context, node, &target),
                 probe::findings(&context, node, true, jobs.unwrap_or_default())
             );
-            findings.extend(login);
+            findings.extend(node::without_login(login, probe::is_started_by_srun(&probe)));
             findings.extend(probe);
         }
         (Some(node), _) => {

@@ -180,6 +180,20 @@ pub(super) fn refusal(node: &NodeName, error: &LaunchError) -> Finding {
     Finding::fail(SECTION, check, error, advice)
 }
 
+/// Findings about a login that the relay does without, where it starts the probe with srun: no failures then.
+pub(super) fn without_login(mut findings: Vec<Finding>, is_started_by_srun: bool) -> Vec<Finding> {
+    for finding in findings.iter_mut().filter(|finding| is_started_by_srun && finding.level == Level::Fail) {
+        finding.level = Level::Warn;
+        let instead =
+            "nothing for nodes of your jobs: the relay starts its probes there with srun; otherwise";
+        finding.advice = Some(match &finding.advice {
+            Some(advice) => format!("{instead}: {advice}"),
+            None => instead.trim_end_matches("; otherwise").to_owned(),
+        });
+    }
+    findings
+}
+
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
@@ -210,7 +224,7 @@ fn answers(ran: &Ran, machine: &Text, node: &NodeName, before: i64, after: i64) 
             SECTION,
             "home",
             format!("cannot be written: {}", Text::new(why)),
-            format!("free space or check your quota (`quota -s`); meanwhile {other}"),
+            format!("{}; meanwhile {other}", home_remedy(why)),
         ),
         None if has("noexec") => Finding::warn(
             SECTION,
@@ -233,6 +247,20 @@ fn answers(ran: &Ran, machine: &Text, node: &NodeName, before: i64, after: i64) 
         found.push(clock(there, before, after, machine, node));
     }
     found
+}
+
+/// What to do about a home directory that cannot be written, by the message of the node's C library.
+fn home_remedy(why: &str) -> &'static str {
+    let why = why.to_ascii_lowercase();
+    if why.contains("quota") {
+        "your quota is used up: `quota -s` (`lfs quota` on Lustre, `mmlsquota` on GPFS) says of what; delete files"
+    } else if why.contains("no space") {
+        "the file system is full: free space, or tell the administrators"
+    } else if why.contains("read-only") {
+        "the file system is mounted read-only: ask the administrators"
+    } else {
+        "check its owner, its mode and your quota (`quota -s`)"
+    }
 }
 
 /// Compares the clocks; the node's was read between `before` and `after`.
@@ -280,6 +308,28 @@ mod tests {
                 ("home", Level::Warn, "cannot be written: No space left on device".into()),
                 ("clock", Level::Warn, "58 s behind login1's".into()),
             ]
+        );
+    }
+
+    #[test]
+    fn a_used_up_quota_and_a_full_file_system_have_remedies_of_their_own() {
+        assert!(home_remedy("Disk quota exceeded").contains("lfs quota"));
+        assert!(home_remedy("No space left on device").contains("free space"));
+        assert!(home_remedy("Permission denied").contains("quota"));
+    }
+
+    #[test]
+    fn a_refused_login_is_no_failure_where_srun_starts_the_probe() {
+        let login =
+            || vec![Finding::fail(SECTION, "login", "refused", "ask"), Finding::ok(SECTION, "port", "22")];
+        assert_eq!(without_login(login(), false), login());
+        let found = without_login(login(), true);
+        assert_eq!((found[0].level, found[1].level), (Level::Warn, Level::Ok));
+        assert!(
+            found[0]
+                .advice
+                .as_ref()
+                .is_some_and(|advice| advice.contains("with srun") && advice.ends_with("ask"))
         );
     }
 

@@ -1,7 +1,7 @@
 //! Checks the probe: starts it as a relay does, and reads what it says about driver and GPUs.
 
-use super::{Context, Finding, limited, node};
-use crate::app::watched::Watched;
+use super::{Context, Finding, Level, limited, node};
+use crate::app::watched::Site;
 use crate::config::LauncherChoice;
 use crate::launch::srun;
 use crate::launch::target::Targets;
@@ -16,6 +16,8 @@ use tokio::sync::watch;
 const SECTION: &str = "Probe";
 /// For a launch with an upload, and for the probe's first line.
 const LIMIT: Duration = Duration::from_secs(60);
+/// Precedes the name of the launcher.
+const STARTED_WITH: &str = "started with";
 
 /// Starts the probe with the launchers that the settings choose.
 pub(super) async fn findings(
@@ -24,13 +26,15 @@ pub(super) async fn findings(
     is_remote: bool,
     jobs: &[Job],
 ) -> Vec<Finding> {
-    let watched = match is_remote || context.config.launcher == LauncherChoice::Srun {
-        true => Watched::Hosts(None),
-        false => Watched::ThisMachine(None),
-    };
     let jobs = Arc::new(srun::jobs_by_node(jobs, context.user.as_str()));
+    let site = match is_remote || context.config.launcher == LauncherChoice::Srun {
+        // As the relay: where nodes admit no logins, it starts probes as steps of the user's jobs.
+        true if jobs.contains_key(node) => Site::Jobs,
+        true => Site::Hosts,
+        false => Site::ThisMachine,
+    };
     let (_keep, jobs) = watch::channel(jobs);
-    let launcher = match watched.launcher(&context.config, &Targets::default(), &jobs) {
+    let launcher = match site.launcher(&context.config, &Targets::default(), &jobs) {
         Ok(launcher) => launcher,
         // Reported by the check of the probe's file.
         Err(error) => {
@@ -70,11 +74,22 @@ pub(super) async fn findings(
     limited((SECTION, "start"), LIMIT, check).await
 }
 
+/// Whether the probe was started as a step of a job.
+pub(super) fn is_started_by_srun(findings: &[Finding]) -> bool {
+    let by_srun = format!("{STARTED_WITH} srun");
+    findings.iter().any(|finding| {
+        (finding.check, finding.level) == ("start", Level::Ok) && finding.text.contains(&by_srun)
+    })
+}
+
 /// What the probe says about itself, the drivers and the GPUs.
 fn describe(hello: &Hello, launcher: &Text, reason: Option<&Text>) -> Vec<Finding> {
     let why = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-    let text = format!("runs on {} as {}, started with {launcher}{why}", hello.host, hello.user);
-    let mut found = vec![Finding::ok(SECTION, "start", text)];
+    let text = format!("runs on {} as {}, {STARTED_WITH} {launcher}{why}", hello.host, hello.user);
+    let mut found = vec![
+        Finding::ok(SECTION, "start", text),
+        Finding::ok(SECTION, "version", format!("build {}", hello.build)),
+    ];
     let (mut ready, mut absent) = (false, Vec::new());
     for source in &hello.sources {
         match &source.status {
@@ -108,4 +123,17 @@ fn describe(hello: &Hello, launcher: &Text, reason: Option<&Text>) -> Vec<Findin
         found.push(Finding::ok(SECTION, "GPUs", format!("{count} GPUs and MIG instances can be read")));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_launcher_of_a_probe_is_known_from_its_start() {
+        let started = |text: &str| [Finding::ok(SECTION, "start", text)];
+        assert!(is_started_by_srun(&started("runs on n1 as alice, started with srun (no logins)")));
+        assert!(!is_started_by_srun(&started("runs on n1 as alice, started with ssh2")));
+        assert!(!is_started_by_srun(&[Finding::fail(SECTION, "start", "started with srun", "")]));
+    }
 }
