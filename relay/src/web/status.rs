@@ -20,6 +20,12 @@ pub struct StatusReport {
     pub nodes: BTreeMap<&'static str, usize>,
     /// Nodes without a connection, and why.
     pub unreachable: Vec<Unreachable>,
+    /// Nodes with a connection whose samples are overdue.
+    pub late: Vec<LateNode>,
+    /// Frames for pages.
+    pub frames: FrameStatus,
+    /// CPU and memory of the relay.
+    pub process: ProcessStatus,
     /// The job list.
     pub slurm: SlurmStatus,
     /// Problems with the list of machines, complete sentences.
@@ -41,6 +47,39 @@ pub struct Unreachable {
     /// Time until the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_in_s: Option<u64>,
+}
+
+/// A node that is connected, but has not sent what was due.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct LateNode {
+    /// The node.
+    pub node: NodeName,
+    /// `late` (a sample is overdue) or `silent` (nothing was received for long).
+    pub state: &'static str,
+    /// Age of its newest sample; `null` if it has sent none.
+    pub sample_age_s: Option<u64>,
+    /// Duration of the driver call that the probe waits for, if its driver does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_stuck_s: Option<u64>,
+}
+
+/// Frames for pages and other viewers.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct FrameStatus {
+    /// Connected viewers.
+    pub viewers: u32,
+    /// Frames since the start that viewers did not receive because they read too slowly; each viewer then received a
+    /// snapshot of the newest state instead.
+    pub coalesced: u64,
+}
+
+/// CPU and memory of the relay's process.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ProcessStatus {
+    /// CPU time since the start, in ms.
+    pub cpu_ms: u64,
+    /// Memory in RAM, in bytes; `null` if the kernel does not state it.
+    pub rss_bytes: Option<u64>,
 }
 
 /// State of SLURM's job list.
@@ -68,8 +107,8 @@ pub enum SlurmStatus {
 }
 
 impl StatusReport {
-    /// Creates the report of a relay from its overview, which must be that of the owner.
-    pub fn new(build: Text, overview: &Picture, now_ms: u64) -> Self {
+    /// Creates the report of a relay from its overview, which must be that of the owner, and its memory.
+    pub fn new(build: Text, overview: &Picture, rss_bytes: Option<u64>, now_ms: u64) -> Self {
         let mut nodes = BTreeMap::new();
         for node in &overview.nodes {
             *nodes.entry(state(&node.head.link)).or_default() += 1;
@@ -80,6 +119,9 @@ impl StatusReport {
             launcher: overview.relay.launcher.clone(),
             nodes,
             unreachable: overview.nodes.iter().filter_map(|node| Unreachable::of(node, now_ms)).collect(),
+            late: overview.nodes.iter().filter_map(|node| LateNode::of(node, now_ms)).collect(),
+            frames: FrameStatus { viewers: overview.relay.viewers, coalesced: overview.relay.coalesced },
+            process: ProcessStatus { cpu_ms: overview.relay.cpu_ms, rss_bytes },
             slurm: SlurmStatus::of(&overview.relay.jobs, now_ms),
             notices: overview.relay.notices.clone(),
         }
@@ -99,6 +141,17 @@ impl Unreachable {
             reason: reason.clone(),
             advice,
             retry_in_s: retry_at_ms.map(|at_ms| seconds_until(at_ms, now_ms)),
+        })
+    }
+}
+
+impl LateNode {
+    fn of(node: &NodePicture, now_ms: u64) -> Option<Self> {
+        matches!(node.head.link, Link::Late | Link::Silent).then(|| Self {
+            node: node.name.clone(),
+            state: state(&node.head.link),
+            sample_age_s: node.sampled_at_ms.map(|at_ms| now_ms.saturating_sub(at_ms) / 1_000),
+            driver_stuck_s: node.head.driver_stuck_ms.map(|ms| ms / 1_000),
         })
     }
 }
@@ -161,6 +214,23 @@ fn state(link: &Link) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_late_node_states_the_age_of_its_sample_and_a_hanging_driver() {
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        (node.head.link, node.head.driver_stuck_ms) = (Link::Live, Some(9_500));
+        assert_eq!(LateNode::of(&node, 20_000), None);
+        node.head.link = Link::Silent;
+        let late = |sample_age_s| LateNode {
+            node: node.name.clone(),
+            state: "silent",
+            sample_age_s,
+            driver_stuck_s: Some(9),
+        };
+        assert_eq!(LateNode::of(&node, 20_000), Some(late(None)));
+        let sampled = NodePicture { sampled_at_ms: Some(7_900), ..node.clone() };
+        assert_eq!(LateNode::of(&sampled, 20_000), Some(late(Some(12))));
+    }
 
     #[test]
     fn ages_are_relative_to_now_and_never_negative() {

@@ -49,6 +49,9 @@ async fn the_status_states_launcher_connections_and_slurm_with_reasons() {
         (&"down".into(), &"n3 timed out".into())
     );
     assert!(unreachable[1]["retry_in_s"].is_u64());
+    assert_eq!(status["late"], serde_json::json!([]));
+    assert!(status["frames"]["coalesced"].is_u64() && status["frames"]["viewers"].is_u64(), "{status}");
+    assert!(status["process"]["rss_bytes"].as_u64().is_some_and(|bytes| bytes > 1_000_000), "{status}");
     assert_eq!(status["slurm"]["state"], "stale");
     assert_eq!(status["slurm"]["reason"], "squeue did not answer within 10 s");
     assert_eq!(status["slurm"]["age_s"], serde_json::Value::Null);

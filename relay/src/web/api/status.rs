@@ -1,6 +1,7 @@
 //! Status and readiness of the relay itself.
 
 use super::{Problem, Reader, picture};
+use crate::memory;
 use crate::share::Viewer;
 use crate::web::WebState;
 use crate::web::status::{Readiness, StatusReport};
@@ -12,12 +13,13 @@ use nodeglass_protocol::Picture;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::ServerMessage;
 
-/// How the relay itself is doing: connections, the age of SLURM's data, dropped frames, CPU and memory; for the owner and tokens.
+/// How the relay itself is doing: connections, the age of SLURM's data, coalesced frames, CPU and memory; for the owner and tokens.
 #[utoipa::path(get, path = "/status", tag = "relay", operation_id = "status",
     responses((status = 200, body = StatusReport)))]
 pub async fn status(State(web): State<WebState>, _: Reader) -> Result<Json<StatusReport>, Problem> {
     let picture = owners_overview(&web).await?;
-    Ok(Json(StatusReport::new(web.about.build.clone(), &picture, web.about.clock.now_ms())))
+    let now_ms = web.about.clock.now_ms();
+    Ok(Json(StatusReport::new(web.about.build.clone(), &picture, memory::resident_bytes(), now_ms)))
 }
 
 /// Whether the relay is ready: its list of jobs is known, and not older than it should be. Without authentication, so

@@ -8,6 +8,36 @@ from typing import Any, Dict, List, Optional
 
 
 @dataclass(frozen=True)
+class FrameStatus:
+    """Frames for pages and other viewers."""
+
+    coalesced: int
+    """Frames since the start that viewers did not receive because they read too slowly; each viewer then
+    received a snapshot of the newest state instead.
+    """
+
+    viewers: int
+    """Connected viewers."""
+
+
+@dataclass(frozen=True)
+class LateNode:
+    """A node that is connected, but has not sent what was due."""
+
+    node: str
+    """The node."""
+
+    state: str
+    """`late` (a sample is overdue) or `silent` (nothing was received for long)."""
+
+    driver_stuck_s: Optional[int] = None
+    """Duration of the driver call that the probe waits for, if its driver does not answer."""
+
+    sample_age_s: Optional[int] = None
+    """Age of its newest sample; `null` if it has sent none."""
+
+
+@dataclass(frozen=True)
 class LauncherStatus:
     """How a relay starts probes on nodes."""
 
@@ -18,6 +48,17 @@ class LauncherStatus:
 
     reason: Optional[str] = None
     """Why it replaced the one that was tried first, a complete sentence."""
+
+
+@dataclass(frozen=True)
+class ProcessStatus:
+    """CPU and memory of the relay's process."""
+
+    cpu_ms: int
+    """CPU time since the start, in ms."""
+
+    rss_bytes: Optional[int] = None
+    """Memory in RAM, in bytes; `null` if the kernel does not state it."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +88,17 @@ class StatusReport:
     build: str
     """Build id of the relay."""
 
+    frames: FrameStatus
+    """Frames for pages."""
+
+    process: ProcessStatus
+    """CPU and memory of the relay."""
+
     uptime_s: int
     """Time since the relay started."""
+
+    late: List[LateNode] = field(default_factory=list)
+    """Nodes with a connection whose samples are overdue."""
 
     launcher: Optional[LauncherStatus] = None
     """How probes are started, and why another way was given up."""
