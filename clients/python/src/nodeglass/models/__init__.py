@@ -51,7 +51,10 @@ from .reports import (
     WeekUsage,
 )
 from .status import (
+    FrameStatus,
+    LateNode,
     LauncherStatus,
+    ProcessStatus,
     StatusReport,
     Unreachable,
 )
@@ -65,6 +68,7 @@ __all__ = [
     "Cost",
     "Driver",
     "Finding",
+    "FrameStatus",
     "Gpu",
     "GpuJob",
     "GpuReadings",
@@ -77,6 +81,7 @@ __all__ = [
     "JobReadings",
     "JobTotals",
     "JobUsage",
+    "LateNode",
     "LauncherStatus",
     "Limits",
     "Link",
@@ -89,6 +94,7 @@ __all__ = [
     "Process",
     "ProcessRank",
     "ProcessReadings",
+    "ProcessStatus",
     "ProjectUsage",
     "Report",
     "SavedNote",
