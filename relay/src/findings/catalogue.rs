@@ -63,8 +63,8 @@ pub fn of(kind: FindingKind) -> Entry {
             "Use more data loader workers, pin memory, prefetch, or move the data to a local disk",
             0, 2 * MINUTE, 6 * MINUTE),
         FindingKind::LowEfficiency => entry(
-            "utilisation of 80 % or more with SM activity below 20 %, or without GPM at less than a quarter of the power \
-             limit, over ten minutes",
+            "utilisation of 80 % or more with SM activity below 20 %, or without GPM at less than three tenths of the \
+             power limit, over ten minutes",
             "A kernel runs most of the time, but occupies few SMs: small batches, many small kernels, or waiting.",
             "Use a larger batch, mixed precision or compilation (torch.compile, CUDA graphs), or share the GPU",
             0, 2 * MINUTE, 11 * MINUTE),

@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 
 /// When something begins to go wrong, in s after the start.
 const FAULT_S: i64 = 900;
+/// How long what does not end lasts, in s: longer than any scenario is played.
+const LASTING_S: i64 = 36_000;
 /// GPU models of the scenarios, with the number of GPUs of a node.
 const MODELS: [(&str, u32); 4] = [("h100", 8), ("a100", 8), ("l40s", 4), ("rtx4090", 4)];
 
@@ -86,7 +88,8 @@ impl Script {
     }
 
     fn episode(mut self, behaviour: &str, node: u32, gpus: &[u32], from_s: i64, for_s: Option<i64>) -> Self {
-        let lasts = for_s.map_or(String::new(), |lasts| format!("for = \"{lasts}s\"\n"));
+        // Without a length it would be there from the start on.
+        let lasts = format!("for = \"{}s\"\n", for_s.unwrap_or(LASTING_S));
         let place = if gpus.is_empty() {
             String::new()
         } else {
@@ -102,7 +105,8 @@ impl Script {
     fn fault(mut self, kind: &str, gpu: Option<u32>, xid: Option<u64>, for_s: Option<i64>) -> Self {
         let gpu = gpu.map_or(String::new(), |gpu| format!("gpu = {gpu}\n"));
         let xid = xid.map_or(String::new(), |xid| format!("xid = {xid}\n"));
-        let lasts = for_s.map_or(String::new(), |lasts| format!("for = \"{lasts}s\"\n"));
+        // Without a length it would be there from the start on.
+        let lasts = format!("for = \"{}s\"\n", for_s.unwrap_or(LASTING_S));
         let _ = write!(
             self.0,
             "[[fault]]\nnodes = \"n01\"\nkind = \"{kind}\"\nat = \"{FAULT_S}s\"\n{gpu}{xid}{lasts}\n"

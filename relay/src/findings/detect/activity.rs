@@ -26,7 +26,7 @@ const WAITING_RATE: f32 = 50e6;
 /// Change of memory in use, in bytes, that a waiting GPU does not reach.
 const WAITING_MEMORY: f32 = 256e6;
 /// Use of its CPUs in % of one core per GPU above which a job computes on the host: compilation, data preparation.
-const BUSY_CORES_PCT: u64 = 180;
+const BUSY_CORES_PCT: u64 = 600;
 /// A job is inefficient after this many steps.
 const EFFICIENCY_STEPS: usize = 60;
 /// Utilisation in % from which the efficiency of a GPU is judged.
@@ -34,7 +34,7 @@ const USED_PCT: f32 = 80.0;
 /// SM activity in % up to which a busy GPU is inefficient.
 const FEW_SMS_PCT: f32 = 20.0;
 /// Power as a fraction of the limit up to which a busy GPU without GPM is inefficient.
-const LITTLE_POWER: f32 = 0.25;
+const LITTLE_POWER: f32 = 0.3;
 /// Waiting for input is recognized over this many steps.
 const INPUT_STEPS: usize = 30;
 

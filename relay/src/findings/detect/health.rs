@@ -109,6 +109,10 @@ fn examine<'a>(
     let events: Vec<&GpuEvent> =
         node.head.events.iter().filter(|event| event.gpu.as_ref() == Some(&gpu.facts.uuid)).collect();
     if let Some(fault) = &gpu.fault {
+        if node.head.driver_stuck_ms.is_some() {
+            // That the driver hangs is one problem of the node, not one of each GPU.
+            return;
+        }
         let lost = events.iter().rev().find(|event| event.xid.is_none_or(|number| number == 79));
         let since = lost.map(|event| (event.at_ms, false));
         return add(FindingKind::GpuLost, 0, FindingSeverity::Error, since, fault.to_string());

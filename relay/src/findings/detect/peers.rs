@@ -16,6 +16,8 @@ const WORKING_STEPS: usize = 8;
 const MIN_PEERS: usize = 4;
 /// Median utilisation in % of the peers from which a step counts as work.
 const WORKING_PCT: f32 = 50.0;
+/// Utilisation in % up to which a GPU does nothing in a step: that is another finding.
+const IDLE_PCT: f32 = 5.0;
 /// A deviation must be this many times what the others differ by.
 const SPREADS: f32 = 4.0;
 
@@ -88,7 +90,8 @@ fn stragglers(
         steps += 1;
         first = first.or(Some(*at_ms));
         for (member, value) in known {
-            if middle - value > limit {
+            let works = util[member].get(at_ms).is_none_or(|util| *util > IDLE_PCT);
+            if works && middle - value > limit {
                 below[member] += 1;
                 since[member] = since[member].or(Some(*at_ms));
             } else {
