@@ -15,9 +15,8 @@ macro_rules! kinds {
         /// What a finding is about.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-        #[serde(rename_all = "snake_case")]
         pub enum FindingKind {
-            $($(#[$doc])* $kind,)*
+            $($(#[$doc])* #[serde(rename = $name)] $kind,)*
         }
 
         impl FindingKind {

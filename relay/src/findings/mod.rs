@@ -59,7 +59,7 @@ impl Findings {
         let nodes: BTreeMap<&NodeName, &NodePicture> = nodes.map(|node| (&node.name, node)).collect();
         self.series.retain(|name, _| nodes.contains_key(name));
         let now = Now { relay_ms: now_ms, wall_ahead_ms };
-        let scene = Scene { jobs, nodes: &nodes, series: &self.series, now };
+        let scene = Scene::new(jobs, &nodes, &self.series, now);
         let changed = self.tracker.update(detect::all(&scene), now);
         if changed {
             self.list = self.tracker.list();

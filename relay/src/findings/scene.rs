@@ -48,6 +48,8 @@ pub struct Scene<'a> {
     pub series: &'a BTreeMap<NodeName, NodeSeries>,
     /// The current time.
     pub now: Now,
+    /// The active jobs on each node.
+    jobs_on: BTreeMap<&'a NodeName, Vec<&'a Job>>,
 }
 
 /// One GPU of a job.
@@ -74,6 +76,20 @@ pub struct JobGpus<'a> {
 }
 
 impl<'a> Scene<'a> {
+    /// The state of a fleet at a moment.
+    pub fn new(
+        jobs: &'a [Job],
+        nodes: &'a BTreeMap<&'a NodeName, &'a NodePicture>,
+        series: &'a BTreeMap<NodeName, NodeSeries>,
+        now: Now,
+    ) -> Self {
+        let mut jobs_on: BTreeMap<&NodeName, Vec<&Job>> = BTreeMap::new();
+        for job in jobs.iter().filter(|job| job.is_active()) {
+            job.nodes.iter().for_each(|node| jobs_on.entry(node).or_default().push(job));
+        }
+        Self { jobs, nodes, series, now, jobs_on }
+    }
+
     /// Returns whether the readings of a node are current.
     pub fn is_current(&self, node: &NodePicture) -> bool {
         freshness(node, self.now.relay_ms) == Freshness::Fresh && node.head.driver_stuck_ms.is_none()
@@ -88,8 +104,8 @@ impl<'a> Scene<'a> {
     }
 
     /// The active jobs on a node.
-    pub fn jobs_on(&self, node: &NodePicture) -> Vec<&'a Job> {
-        self.jobs.iter().filter(|job| job.is_active() && job.nodes.contains(&node.name)).collect()
+    pub fn jobs_on(&self, node: &NodePicture) -> &[&'a Job] {
+        self.jobs_on.get(&node.name).map_or(&[], Vec::as_slice)
     }
 
     /// The GPUs of each running job.

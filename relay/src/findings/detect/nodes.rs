@@ -31,7 +31,7 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
             detection.since = since.or_else(|| Some(scene.seen_now(node)));
             found.add(detection);
         };
-        link(scene, node, &jobs, &mut add);
+        link(scene, node, jobs, &mut add);
         if scene.is_current(node) {
             host(node, &mut add);
         } else {
