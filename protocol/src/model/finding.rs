@@ -15,8 +15,9 @@ macro_rules! kinds {
         /// What a finding is about.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+        #[serde(rename_all = "snake_case")]
         pub enum FindingKind {
-            $($(#[$doc])* #[serde(rename = $name)] $kind,)*
+            $($(#[$doc])* $kind,)*
         }
 
         impl FindingKind {
@@ -71,7 +72,7 @@ kinds! {
     /// A GPU cannot be read any more.
     GpuLost = "gpu_lost",
     /// NVLinks of a GPU are down.
-    NvLinkDown = "nvlink_down",
+    NvlinkDown = "nvlink_down",
     /// A GPU has fewer PCIe lanes than it could.
     PcieNarrow = "pcie_narrow",
     /// A virtual GPU without a license.

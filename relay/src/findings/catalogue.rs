@@ -128,7 +128,7 @@ pub fn of(kind: FindingKind) -> Entry {
             "It fell off the bus, or its driver failed.",
             "Processes on it fail or hang; the node usually needs a reboot: inform the administrators",
             0, 20 * SECOND, 20 * SECOND),
-        FindingKind::NvLinkDown => entry(
+        FindingKind::NvlinkDown => entry(
             "an NVLink is down that is up on other GPUs of the node",
             "Transfers between GPUs are slower, or fail.",
             "Inform the administrators",

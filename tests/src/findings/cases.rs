@@ -270,7 +270,7 @@ fn faults() -> Vec<Case> {
         add("power-brake", Kind::PowerBrake, &slow, train().fault("power_brake", Some(1), None, None));
         add("row-remap", Kind::MemoryErrors, &[], train().fault("row_remap", Some(1), None, None));
         if model.0 != "l40s" {
-            add("nvlink-down", Kind::NvLinkDown, &[], train().fault("nvlink_down", Some(1), None, None));
+            add("nvlink-down", Kind::NvlinkDown, &[], train().fault("nvlink_down", Some(1), None, None));
         }
         add("pcie-narrow", Kind::PcieNarrow, &[], train().fault("pcie_narrow", Some(1), None, None));
         add("held-memory", Kind::HeldMemory, &[], train().fault("held_memory", Some(1), None, None));

@@ -139,7 +139,7 @@ fn examine<'a>(
             FlagKind::Thermal => FindingKind::Thermal,
             FlagKind::PowerBrake => FindingKind::PowerBrake,
             FlagKind::Slowdown => FindingKind::Slowdown,
-            FlagKind::NvLinkDown => FindingKind::NvLinkDown,
+            FlagKind::NvLinkDown => FindingKind::NvlinkDown,
             FlagKind::PcieNarrow => FindingKind::PcieNarrow,
             FlagKind::Unlicensed => FindingKind::Unlicensed,
             FlagKind::EccUncorrected
@@ -287,7 +287,7 @@ fn detection(key: &Key, jobs: &[&Job], places: &[Place<'_>]) -> Detection {
         FindingKind::Slowdown => {
             (format!("{whole} {is} slowed down by the hardware"), "slowed down", Some(GpuField::SmClock))
         }
-        FindingKind::NvLinkDown => (format!("{whole}: {}", first.evidence), "NVLink down", None),
+        FindingKind::NvlinkDown => (format!("{whole}: {}", first.evidence), "NVLink down", None),
         FindingKind::PcieNarrow => {
             (format!("{whole} {has} a narrow PCIe link: {}", first.evidence), "PCIe narrow", None)
         }
