@@ -20,6 +20,22 @@ fn owns(gpu: &GpuPicture, job: JobId) -> bool {
     gpu.owners.iter().any(|owner| owner.job == job)
 }
 
+/// Returns whether a job has a GPU or one of its MIG instances, whose work it slows down as well.
+pub fn has_part(node: &NodePicture, gpu: &GpuPicture, job: JobId) -> bool {
+    let is_part = |part: &&GpuPicture| part.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid);
+    let mut parts = node.gpus.iter().filter(is_part).peekable();
+    match parts.peek() {
+        Some(_) => parts.any(|part| belongs_to_job(node, part, Some(job))),
+        None => belongs_to_job(node, gpu, Some(job)),
+    }
+}
+
+/// Returns whether it is an instance of a GPU that cannot be read, which is one problem, not several.
+pub fn is_part_of_lost(node: &NodePicture, gpu: &GpuPicture) -> bool {
+    let parent = |whole: &&GpuPicture| gpu.facts.mig_parent.as_ref() == Some(&whole.facts.uuid);
+    node.gpus.iter().find(parent).is_some_and(|whole| whole.fault.is_some())
+}
+
 /// Returns whether a GPU counts in the job's sums. A MIG instance counts only where the job does not have the
 /// whole GPU, whose readings include those of its instances.
 pub fn counts(node: &NodePicture, gpu: &GpuPicture, job: Option<JobId>) -> bool {

@@ -51,14 +51,14 @@ pub fn of(kind: FindingKind) -> Entry {
             "Compare the Python stacks of the ranks (py-spy dump), see NCCL's log, and restart from the last checkpoint",
             0, 30 * SECOND, 150 * SECOND),
         FindingKind::Straggler => entry(
-            "SM clock 12 % or SM activity 20 % below the median of the job's GPUs of the same model, in four fifths of the \
+            "SM clock 12 %, or SM activity or utilisation 20 % below the median of the job's GPUs of the same model, in four fifths of the \
              steps of two minutes in which the others worked, and outside of what the others differ by",
             "In synchronous training every other rank waits for the slowest one.",
             "Exclude the node (sbatch --exclude) after the next checkpoint, and inform the administrators",
             0, 60 * SECOND, 150 * SECOND),
         FindingKind::InputBound => entry(
-            "utilisation that drops to nothing again and again: a third of the seconds or more idle over five minutes, while \
-             the CPUs of the job are busy or its disks are",
+            "utilisation of 10 to 60 % on average over five minutes, neither idle nor busy in any ten seconds, while the CPUs of \
+             the job are fully used or its node waits for a disk",
             "The GPUs wait for data: loading, decoding or augmentation is slower than the training step.",
             "Use more data loader workers, pin memory, prefetch, or move the data to a local disk",
             0, 2 * MINUTE, 6 * MINUTE),

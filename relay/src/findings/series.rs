@@ -31,8 +31,7 @@ pub const GPU_FIELDS: [GpuField; 11] = [
     GpuField::MemUsed,
 ];
 /// The readings of a host that detectors compare.
-pub const HOST_FIELDS: [HostField; 5] =
-    [HostField::Cpu, HostField::MemUsed, HostField::SwapUsed, HostField::PsiMem, HostField::PsiIo];
+pub const HOST_FIELDS: [HostField; 1] = [HostField::PsiIo];
 
 /// Means of some readings in one step; NaN where there was none.
 #[derive(Clone, Copy, Debug, PartialEq)]

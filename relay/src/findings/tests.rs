@@ -266,7 +266,7 @@ fn a_rank_is_named_by_its_cause() {
 }
 
 #[test]
-fn what_slurm_will_not_resolve_is_said_of_pending_jobs() {
+fn a_pending_job_that_slurm_will_not_start_is_reported() {
     let mut script = Script::new(1, 1);
     let pending = |id, reason: &str| {
         let mut job = Job::new(JobId(id), "alice".into(), JobState::Pending);

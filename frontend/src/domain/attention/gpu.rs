@@ -10,10 +10,10 @@ use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::domain::throttle;
 use crate::domain::{ownership, unattributed, xid};
+use nodeglass_protocol::GpuField;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{GpuEvent, GpuPicture, NodePicture};
 use nodeglass_protocol::unattributed::LEAST_BYTES;
-use nodeglass_protocol::{GpuField, JobId};
 use sentence::sentence;
 
 /// How long an Xid is listed after it occurred, in ms.
@@ -69,10 +69,11 @@ pub fn problems(jobs: &[Job], nodes: &[NodePicture], now: Now) -> Vec<Item> {
             continue;
         }
         for (position, gpu) in node.gpus.iter().enumerate() {
-            if is_part_of_lost(node, gpu) {
+            if ownership::is_part_of_lost(node, gpu) {
                 continue;
             }
-            let owners: Vec<&Job> = here.iter().copied().filter(|job| owns(node, gpu, job.id)).collect();
+            let owners: Vec<&Job> =
+                here.iter().copied().filter(|job| ownership::has_part(node, gpu, job.id)).collect();
             if owners.is_empty() && !jobs.is_empty() {
                 continue;
             }
@@ -80,22 +81,6 @@ pub fn problems(jobs: &[Job], nodes: &[NodePicture], now: Now) -> Vec<Item> {
         }
     }
     groups.iter().map(item).collect()
-}
-
-/// Returns whether a job has a GPU or one of its MIG instances, whose work it slows down as well.
-fn owns(node: &NodePicture, gpu: &GpuPicture, job: JobId) -> bool {
-    let is_part = |part: &&GpuPicture| part.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid);
-    let mut parts = node.gpus.iter().filter(is_part).peekable();
-    match parts.peek() {
-        Some(_) => parts.any(|part| ownership::belongs_to_job(node, part, Some(job))),
-        None => ownership::belongs_to_job(node, gpu, Some(job)),
-    }
-}
-
-/// Returns whether it is an instance of a GPU that cannot be read, which is one problem, not several.
-fn is_part_of_lost(node: &NodePicture, gpu: &GpuPicture) -> bool {
-    let parent = |whole: &&GpuPicture| gpu.facts.mig_parent.as_ref() == Some(&whole.facts.uuid);
-    node.gpus.iter().find(parent).is_some_and(|whole| whole.fault.is_some())
 }
 
 /// Adds the problems of one GPU.

@@ -8,7 +8,7 @@ use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{GpuEvent, GpuPicture, NodePicture};
 use nodeglass_protocol::process::ProcessState;
 use nodeglass_protocol::unattributed::LEAST_BYTES;
-use nodeglass_protocol::{GpuField, GpuUuid, JobId, ProcessField};
+use nodeglass_protocol::{GpuField, GpuUuid, ProcessField};
 use nodeglass_rules::flags::{self, Flag, FlagKind};
 use nodeglass_rules::severity::Severity;
 use nodeglass_rules::{ownership, text, throttle, xid};
@@ -38,8 +38,9 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
         if here.is_empty() && !scene.jobs.is_empty() {
             continue;
         }
-        for gpu in node.gpus.iter().filter(|gpu| !is_part_of_lost(node, gpu)) {
-            let owners: Vec<&Job> = here.iter().copied().filter(|job| owns(node, gpu, job.id)).collect();
+        for gpu in node.gpus.iter().filter(|gpu| !ownership::is_part_of_lost(node, gpu)) {
+            let owners: Vec<&Job> =
+                here.iter().copied().filter(|job| ownership::has_part(node, gpu, job.id)).collect();
             if !owners.is_empty() || scene.jobs.is_empty() {
                 examine(scene, node, gpu, &owners, &mut groups);
             }
@@ -63,22 +64,6 @@ const MOMENTARY: [FindingKind; 5] = [
     FindingKind::HeldMemory,
     FindingKind::StuckProcess,
 ];
-
-/// Returns whether a job has a GPU or one of its MIG instances, whose work it slows down as well.
-fn owns(node: &NodePicture, gpu: &GpuPicture, job: JobId) -> bool {
-    let is_part = |part: &&GpuPicture| part.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid);
-    let mut parts = node.gpus.iter().filter(is_part).peekable();
-    match parts.peek() {
-        Some(_) => parts.any(|part| ownership::belongs_to_job(node, part, Some(job))),
-        None => ownership::belongs_to_job(node, gpu, Some(job)),
-    }
-}
-
-/// Returns whether it is an instance of a GPU that cannot be read, which is one problem, not several.
-fn is_part_of_lost(node: &NodePicture, gpu: &GpuPicture) -> bool {
-    let parent = |whole: &&GpuPicture| gpu.facts.mig_parent.as_ref() == Some(&whole.facts.uuid);
-    node.gpus.iter().find(parent).is_some_and(|whole| whole.fault.is_some())
-}
 
 fn examine<'a>(
     scene: &Scene<'a>,

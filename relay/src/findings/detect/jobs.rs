@@ -9,10 +9,10 @@ use nodeglass_rules::outcome;
 use nodeglass_rules::severity::Severity;
 use nodeglass_rules::text;
 
-/// Reasons that SLURM does not resolve by itself: the user must change the job.
-const NEVER: [&str; 14] = [
+/// Reasons that SLURM does not resolve by itself: the user must change the job. A hold of the owner is not among them,
+/// because it is intended.
+const NEVER: [&str; 13] = [
     "DependencyNeverSatisfied",
-    "JobHeldUser",
     "JobHeldAdmin",
     "JobHoldMaxRequeue",
     "JobHoldLaunchFailure",
@@ -26,8 +26,6 @@ const NEVER: [&str; 14] = [
     "InvalidQOS",
     "QOSNotAllowed",
 ];
-/// Whoever holds a job does not need to be told that it waits.
-const HELD_ON_PURPOSE: &str = "JobHeldUser";
 /// How long a failed job is listed after its end, in s.
 const ENDED_S: u64 = 3_600;
 /// Time before the limit, in s, from which on it is reported at most.
@@ -55,9 +53,6 @@ fn of(job: &Job, kind: FindingKind, severity: FindingSeverity, title: String) ->
 fn pending(job: &Job) -> Option<Detection> {
     let reason = job.reason.as_ref()?;
     let code = NEVER.into_iter().find(|code| reason.as_str().starts_with(code))?;
-    if code == HELD_ON_PURPOSE {
-        return None;
-    }
     let title = format!("{} will not start by itself: {code}", name(job));
     let mut detection = of(job, FindingKind::PendingForever, FindingSeverity::Warning, title);
     detection.reason = "will not start".to_owned();
