@@ -3,6 +3,7 @@
 use super::*;
 use crate::domain::attention::tests::{NOW, job, keys, node};
 use crate::domain::attention::{Item, items};
+use nodeglass_protocol::JobId;
 use nodeglass_protocol::gpu::{NvLink, Virtualization};
 use nodeglass_protocol::picture::{History, Link};
 use nodeglass_protocol::{Cell, GpuUuid, Reading};
