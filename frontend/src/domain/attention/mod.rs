@@ -133,7 +133,11 @@ impl Item {
         };
         let (subject, route) = place(finding, &affected)?;
         let evidence: Vec<&str> = finding.evidence.iter().map(|line| line.as_str()).collect();
-        let mut detail = if evidence.is_empty() { finding.advice.to_string() } else { evidence.join(" · ") };
+        let mut detail = if evidence.is_empty() {
+            finding.advice.to_string()
+        } else {
+            capitalised(&evidence.join(" · "))
+        };
         if affected.len() > 1 {
             let names: Vec<String> = affected.iter().map(|job| job_name(job)).collect();
             detail = format!("{detail} · affects {}", names.join(", "));
