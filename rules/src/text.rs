@@ -111,6 +111,14 @@ pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number as u64), if number == 1 { one } else { many })
 }
 
+/// Makes a sentence of a message that begins in lower case and has no full stop.
+pub fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().collect::<String>()).unwrap_or_default();
+    let stop = if message.is_empty() || message.ends_with(['.', '!', '?', '…']) { "" } else { "." };
+    format!("{first}{}{stop}", letters.as_str())
+}
+
 /// Strips the vendor's prefix from a model name: `A100-SXM4-80GB`.
 pub fn model(name: &str) -> &str {
     name.strip_prefix("NVIDIA ").unwrap_or(name)
@@ -227,6 +235,12 @@ mod tests {
         assert_ne!(reasons[0], reasons[1]);
         assert_ne!(reasons[1], reasons[2]);
         assert_eq!(absence(Cell::steps(0)), "");
+    }
+
+    #[test]
+    fn a_message_becomes_a_sentence() {
+        let sentences = ["job 17 is full", "Done.", "", "why?"].map(sentence);
+        assert_eq!(sentences, ["Job 17 is full.", "Done.", "", "Why?"].map(String::from));
     }
 
     #[test]

@@ -29,6 +29,16 @@ pub enum Side {
     Right,
 }
 
+/// Returns where notes are shown in a window: at their times, but those after the end of a graph that ends with a job at
+/// `ended_ms`, at that end. The order stays as it is.
+pub fn shown_times(window: &Window, times_ms: &[i64], ended_ms: Option<u64>) -> Vec<i64> {
+    let end_ms = window.end_ms();
+    // The last step may be incomplete.
+    let ends_with_job = ended_ms.is_some_and(|ended_ms| ended_ms < end_ms + window.step_ms());
+    let latest_ms = if ends_with_job { end_ms.saturating_sub(1).cast_signed() } else { i64::MAX };
+    times_ms.iter().map(|at_ms| *at_ms.min(&latest_ms)).collect()
+}
+
 /// Returns the marks of notes within a window, given their times in ms of the relay's clock in ascending order.
 /// `label_px` returns the width of the label of a mark in a graph that is `width_px` wide. A label that does not fit,
 /// or that would cover an earlier one, is left out.
@@ -119,6 +129,19 @@ mod tests {
         // In a narrow graph, a label that is wider than the graph is not shown at all.
         assert_eq!(labels(100.0, [200.0, 20.0, 20.0]), [None, right, None]);
         assert_eq!(labels(0.0, [40.0; 3]), [None; 3], "a graph that is not laid out yet");
+    }
+
+    #[test]
+    fn a_note_after_the_end_of_a_job_is_marked_at_the_end() {
+        let (start_ms, end_ms) = (window().start_ms().cast_signed(), window().end_ms().cast_signed());
+        let times = [start_ms, end_ms + 2_000, end_ms + 900_000];
+        let shown = |ended_ms: Option<i64>| shown_times(&window(), &times, ended_ms.map(i64::cast_unsigned));
+        assert_eq!(shown(Some(end_ms + 2_999)), [start_ms, end_ms - 1, end_ms - 1]);
+        let marked: Vec<_> =
+            marks(&shown(Some(end_ms))).iter().map(|mark| (mark.first, mark.count)).collect();
+        assert_eq!(marked, [(0, 1), (1, 2)]);
+        assert_eq!(shown(None), times, "a graph that ends now");
+        assert_eq!(shown(Some(end_ms + 500_000)), times, "a graph of an earlier time");
     }
 
     #[test]

@@ -195,19 +195,25 @@ pub fn energy(wh: u64) -> String {
     }
 }
 
-/// Formats bytes with a suitable unit: `812 MiB`, `70.8 GiB`, `1.2 TiB`.
+/// Formats bytes with a suitable unit and at most four digits: `812 MiB`, `70.8 GiB`, `1.2 TiB`, `2.5 PiB`.
 pub fn bytes(bytes: u64) -> String {
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
     const GIB: u64 = 1 << 30;
     const TIB: u64 = 1 << 40;
+    const PIB: u64 = 1 << 50;
+    let in_tenths = |unit: u64| match bytes as f64 / unit as f64 {
+        many @ 999.95.. => (many.round() as u64).to_string(),
+        few => text::tenths(few),
+    };
     match bytes {
         0..KIB => format!("{bytes} B"),
         KIB..MIB => format!("{} KiB", bytes / KIB),
         MIB..GIB => format!("{} MiB", bytes / MIB),
         GIB..TIB if bytes.is_multiple_of(GIB) => format!("{} GiB", bytes / GIB),
-        GIB..TIB => format!("{} GiB", text::tenths(bytes as f64 / GIB as f64)),
-        _ => format!("{} TiB", text::tenths(bytes as f64 / TIB as f64)),
+        GIB..TIB => format!("{} GiB", in_tenths(GIB)),
+        TIB..PIB => format!("{} TiB", in_tenths(TIB)),
+        _ => format!("{} PiB", in_tenths(PIB)),
     }
 }
 
@@ -261,6 +267,8 @@ mod tests {
     fn bytes_have_a_suitable_unit() {
         let entries = [0, 900, 4 << 20, 80 << 30, (70 << 30) + (820 << 20), 3 << 40].map(bytes);
         assert_eq!(entries, ["0 B", "900 B", "4 MiB", "80 GiB", "70.8 GiB", "3.0 TiB"].map(String::from));
+        let large = [(1_000 << 40) + 1, 2_542_500 << 30, 3 << 50, u64::MAX].map(bytes);
+        assert_eq!(large, ["1000 TiB", "2.4 PiB", "3.0 PiB", "16384 PiB"].map(String::from));
         assert_eq!(rate(12 << 20), "12 MiB/s");
     }
 }

@@ -1,7 +1,8 @@
 //! Notes as sentences: who wrote one, where it applies, and what its deletion does.
 
 use crate::domain::pending_action::PendingAction;
-use nodeglass_protocol::note::{Note, NoteRequest, NoteSource};
+use crate::domain::text;
+use nodeglass_protocol::note::{MAX_TEXT_BYTES, Note, NoteRequest, NoteSource};
 use nodeglass_protocol::request::Request;
 use nodeglass_protocol::{JobId, NodeName};
 
@@ -13,14 +14,28 @@ pub fn note_text(note: &Note) -> String {
     note.origin().map_or_else(|| note.text.to_string(), |origin| format!("{origin}: {}", note.text))
 }
 
-/// Returns the label of a mark: its first note, shortened, and how many more there are.
-pub fn mark_label(first: &Note, count: usize) -> String {
-    let text = note_text(first);
+/// Returns the same in a graph, where a note after the end of its job is at that end.
+pub fn text_in_graph(note: &Note, is_after_end: bool) -> String {
+    let text = note_text(note);
+    if is_after_end { format!("after the end: {text}") } else { text }
+}
+
+/// Returns the label of a mark: the text of its first note, shortened, and how many more there are.
+pub fn mark_label(text: &str, count: usize) -> String {
     let more = if count > 1 { format!(" +{}", count - 1) } else { String::new() };
     match text.char_indices().nth(LABEL) {
         Some((end, _)) => format!("{}…{more}", text[..end].trim_end()),
         None => format!("{text}{more}"),
     }
+}
+
+/// Returns what to do about a text that is too long for a note.
+pub fn too_long_text(text: &str) -> String {
+    let over = text.trim().len().saturating_sub(MAX_TEXT_BYTES);
+    format!(
+        "Shorten the text by {}: a note has room for {MAX_TEXT_BYTES} bytes.",
+        text::count(over, "byte", "bytes")
+    )
 }
 
 /// Returns where a note comes from.
@@ -104,6 +119,13 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_is_too_long_says_by_how_much() {
+        let text = too_long_text(&format!(" {} ", "x".repeat(MAX_TEXT_BYTES + 12)));
+        assert_eq!(text, "Shorten the text by 12 bytes: a note has room for 240 bytes.");
+        assert!(too_long_text(&"ü".repeat(121)).contains("by 2 bytes"));
+    }
+
+    #[test]
     fn a_label_is_short_and_counts_the_notes_that_it_stands_for() {
         let note = |text: &str, rank| Note {
             id: NoteId::from_bits(1),
@@ -114,8 +136,10 @@ mod tests {
             text: text.into(),
             source: NoteSource::Job,
         };
-        assert_eq!(mark_label(&note("epoch 3", None), 1), "epoch 3");
-        assert_eq!(mark_label(&note("epoch 3", Some(2)), 4), "rank 2: epoch 3 +3");
-        assert_eq!(mark_label(&note(&"ü".repeat(40), None), 1), format!("{}…", "ü".repeat(28)));
+        let label = |text, rank, count| mark_label(&text_in_graph(&note(text, rank), false), count);
+        assert_eq!(label("epoch 3", None, 1), "epoch 3");
+        assert_eq!(label("epoch 3", Some(2), 4), "rank 2: epoch 3 +3");
+        assert_eq!(label(&"ü".repeat(40), None, 1), format!("{}…", "ü".repeat(28)));
+        assert_eq!(text_in_graph(&note("saved", None), true), "after the end: saved");
     }
 }

@@ -2,10 +2,12 @@
 
 use super::{Fact, FactGroup};
 use crate::describe::fact::bytes;
-use crate::domain::text;
-use nodeglass_protocol::Text;
+use crate::domain::compared::Part;
+use crate::domain::{health, outcome, text};
+use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::note::Note;
 use nodeglass_protocol::report::{Report, Throttled};
+use nodeglass_protocol::{JobId, Text};
 
 /// A figure of a report.
 #[derive(Clone, Debug, PartialEq)]
@@ -202,6 +204,21 @@ fn accounting(report: &Report) -> Vec<Figure> {
         .collect()
 }
 
+/// When a job ran.
+pub fn run(report: &Report) -> Option<Part> {
+    let from_s = report.start_s?;
+    Part::new(from_s, from_s.checked_add(i64::try_from(report.elapsed_s).ok()?)?)
+}
+
+/// Returns SLURM's state of a job in words, as the list of jobs has them: `out of memory`.
+pub fn state_text(state: &Text, is_final: bool) -> String {
+    if !is_final && state.as_str().is_empty() {
+        return "not ended".to_owned();
+    }
+    let ended = Job::new(JobId(0), Text::default(), JobState::Ended(state.clone()));
+    outcome::failure(&ended).map_or_else(|| health::state_label(&ended.state), |failure| failure.label)
+}
+
 /// The difference of a figure from that of another job, as a percentage: `+14 %`; empty if there is none worth
 /// showing.
 pub fn difference(number: Option<f64>, base: Option<f64>) -> String {
@@ -277,9 +294,8 @@ pub fn note_at_s(report: &Report, text: &Text) -> Option<i64> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub mod tests {
     use super::*;
-    use nodeglass_protocol::JobId;
     use nodeglass_protocol::note::{NoteId, NoteSource};
     use nodeglass_protocol::report::Totals;
 
@@ -339,6 +355,28 @@ pub(super) mod tests {
         assert_eq!(note_at_s(&one, &"epoch 1".into()), Some(1_010));
         assert_eq!(note_at_s(&other, &"epoch 2".into()), Some(1_600));
         assert_eq!(note_at_s(&other, &"loss is NaN".into()), None);
+    }
+
+    #[test]
+    fn states_are_words_and_not_slurms_names() {
+        let words = |state: &str| state_text(&state.into(), true);
+        assert_eq!(words("OUT_OF_MEMORY"), "out of memory");
+        assert_eq!(
+            [words("COMPLETED"), words("NODE_FAIL"), words("")],
+            ["completed", "node failed", "ended"]
+        );
+        assert_eq!([words("TIMEOUT"), words("SPECIAL_EXIT")], ["time limit reached", "special exit"]);
+        assert_eq!(
+            [state_text(&"RUNNING".into(), false), state_text(&"".into(), false)],
+            ["running", "not ended"]
+        );
+    }
+
+    #[test]
+    fn a_run_is_as_long_as_the_report_says() {
+        assert_eq!(run(&report_with(&[])), Part::new(1_000, 4_600));
+        assert_eq!(run(&Report { start_s: None, ..report_with(&[]) }), None);
+        assert_eq!(run(&Report { elapsed_s: 0, ..report_with(&[]) }), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What is compared: whole jobs, or parts of their runs, as an address names them.
 
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::{Job, JobState};
 use std::fmt;
 use std::str::FromStr;
 
@@ -22,6 +23,26 @@ pub struct Part {
     pub to_s: i64,
 }
 
+/// The start or the end of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// Its start.
+    From,
+    /// Its end.
+    To,
+}
+
+/// Why a time that was entered is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeError {
+    /// It is not a time.
+    NotATime,
+    /// The job did not run then.
+    NotOfRun,
+    /// The part would not end after its start.
+    NotInOrder,
+}
+
 /// Returns what an address compares: `Compare jobs`, or of a single job `Compare times of job 17`. One entry alone is
 /// not compared with anything. `label_of` returns the label of a job.
 pub fn heading(all: &[Compared], label_of: impl Fn(JobId) -> String) -> String {
@@ -33,6 +54,40 @@ pub fn heading(all: &[Compared], label_of: impl Fn(JobId) -> String) -> String {
         }
         _ => "Compare jobs".to_owned(),
     }
+}
+
+/// Returns the jobs that can be compared with one: those of the same user and kind that have started, newest first. Jobs are
+/// of a kind if their names differ at their ends only, in what is not a letter: `train-17` and `train-18`.
+pub fn alike(own: JobId, user: &str, name: &str, jobs: &[Job]) -> Vec<JobId> {
+    let stem = |name: &str| name.trim_end_matches(|letter: char| !letter.is_alphabetic()).to_owned();
+    let kind = stem(name);
+    let is_alike = |job: &&Job| {
+        job.id != own && has_started(job) && job.user.as_str() == user && stem(job.name.as_str()) == kind
+    };
+    let mut alike: Vec<&Job> = jobs.iter().filter(is_alike).collect();
+    alike.sort_unstable_by_key(|job| std::cmp::Reverse((job.start, job.id)));
+    alike.into_iter().map(|job| job.id).collect()
+}
+
+/// Returns what is compared first of a job: its run, and that of the newest one of its kind, if there is one.
+pub fn with_newest_alike(job: &Job, jobs: &[Job]) -> Vec<Compared> {
+    let other = alike(job.id, job.user.as_str(), job.name.as_str(), jobs).into_iter().next();
+    [Some(job.id), other].into_iter().flatten().map(Compared::whole).collect()
+}
+
+/// Returns what is compared first of all jobs: the newest job of a user that has another one of its kind, else the newest two.
+pub fn first_choice(user: &str, jobs: &[Job]) -> Vec<Compared> {
+    let mut own: Vec<&Job> =
+        jobs.iter().filter(|job| job.user.as_str() == user && has_started(job)).collect();
+    own.sort_unstable_by_key(|job| std::cmp::Reverse((job.start, job.id)));
+    let pairs = own.iter().map(|job| with_newest_alike(job, jobs));
+    let pair = pairs.into_iter().find(|pair| pair.len() > 1);
+    pair.unwrap_or_else(|| own.iter().take(2).map(|job| Compared::whole(job.id)).collect())
+}
+
+/// Returns whether a job has used anything: the start of one that waits is only expected.
+pub fn has_started(job: &Job) -> bool {
+    job.start.is_some() && job.state != JobState::Pending
 }
 
 impl Compared {
@@ -67,6 +122,30 @@ impl Part {
     /// A part; `None` if it does not end after its start, or not after 1970.
     pub fn new(from_s: i64, to_s: i64) -> Option<Self> {
         (0 <= from_s && from_s < to_s).then_some(Self { from_s, to_s })
+    }
+
+    /// Returns one of its edges.
+    pub fn edge(self, edge: Edge) -> i64 {
+        match edge {
+            Edge::From => self.from_s,
+            Edge::To => self.to_s,
+        }
+    }
+
+    /// Returns the part with another edge within `run`, as it was entered: `None` for a text that is not a time.
+    ///
+    /// # Errors
+    /// [`TimeError`].
+    pub fn with_edge(self, edge: Edge, at_s: Option<i64>, run: Self) -> Result<Self, TimeError> {
+        let at_s = at_s.ok_or(TimeError::NotATime)?;
+        if !(run.from_s..=run.to_s).contains(&at_s) {
+            return Err(TimeError::NotOfRun);
+        }
+        let part = match edge {
+            Edge::From => Self::new(at_s, self.to_s),
+            Edge::To => Self::new(self.from_s, at_s),
+        };
+        part.ok_or(TimeError::NotInOrder)
     }
 
     /// Returns the common time of two parts, if there is one.
@@ -121,6 +200,31 @@ mod tests {
         assert_eq!([heading(&[whole]), heading(&[part])], ["Job 17_2", "Part of job 17_2"]);
     }
 
+    fn job(id: u32, name: &str, start: Option<i64>) -> Job {
+        Job { name: name.into(), start, ..Job::new(JobId(id), "alice".into(), JobState::Running) }
+    }
+
+    #[test]
+    fn the_newest_jobs_of_a_kind_are_compared_first() {
+        let of = |ids: &[u32]| ids.iter().map(|id| Compared::whole(JobId(*id))).collect::<Vec<_>>();
+        let mut jobs = vec![
+            job(1, "train-17", Some(10)),
+            job(2, "train-18", Some(30)),
+            job(3, "serve", Some(40)),
+            job(4, "train-19", Some(20)),
+            job(5, "train-20", None),
+            Job { state: JobState::Pending, ..job(6, "train-21", Some(99)) },
+            Job { user: "bob".into(), ..job(7, "train-22", Some(50)) },
+        ];
+        assert_eq!(alike(JobId(1), "alice", "train-17", &jobs), [JobId(2), JobId(4)]);
+        assert_eq!(with_newest_alike(&jobs[0], &jobs), of(&[1, 2]));
+        assert_eq!(with_newest_alike(&jobs[2], &jobs), of(&[3]));
+        assert_eq!(first_choice("alice", &jobs), of(&[2, 4]));
+        jobs.retain(|job| [1, 3].contains(&job.id.0));
+        assert_eq!(first_choice("alice", &jobs), of(&[3, 1]), "of different kinds");
+        assert_eq!((first_choice("bob", &jobs), first_choice("alice", &[])), (Vec::new(), Vec::new()));
+    }
+
     #[test]
     fn jobs_and_parts_round_trip_through_their_text() {
         for compared in [Compared::whole(JobId(17)), Compared { job: JobId(17), part: Some(PART) }] {
@@ -135,6 +239,20 @@ mod tests {
     fn a_part_is_followed_from_a_moment_within_it() {
         assert_eq!(PART.since(1_200), Part::new(1_200, 1_600));
         assert_eq!([PART.since(999), PART.since(1_600)], [None, None]);
+    }
+
+    #[test]
+    fn an_entered_time_is_of_the_run_and_in_order_or_says_why_not() {
+        let run = Part { from_s: 500, to_s: 2_500 };
+        let entered = |edge, at_s| PART.with_edge(edge, at_s, run);
+        assert_eq!(entered(Edge::From, Some(500)), Ok(Part { from_s: 500, to_s: 1_600 }));
+        assert_eq!(entered(Edge::To, Some(2_500)), Ok(Part { from_s: 1_000, to_s: 2_500 }));
+        assert_eq!(entered(Edge::To, None), Err(TimeError::NotATime));
+        assert_eq!(entered(Edge::From, Some(499)), Err(TimeError::NotOfRun));
+        assert_eq!(entered(Edge::To, Some(2_501)), Err(TimeError::NotOfRun));
+        assert_eq!(entered(Edge::From, Some(1_600)), Err(TimeError::NotInOrder));
+        assert_eq!(entered(Edge::To, Some(1_000)), Err(TimeError::NotInOrder));
+        assert_eq!([PART.edge(Edge::From), PART.edge(Edge::To)], [1_000, 1_600]);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Role;
 use nodeglass_protocol::note::{Note, NoteId};
 use nodeglass_protocol::picture::{Link, NodePicture};
+use nodeglass_protocol::replay::ReplayStatus;
 use nodeglass_protocol::request::{LogRef, Request, Response};
 use nodeglass_protocol::share::{Scope, ShareTerms};
 use nodeglass_protocol::{JobId, NodeName};
@@ -238,11 +239,32 @@ impl Page {
         self.pending_action.set(Some(pending_action));
     }
 
+    /// Returns the state of the recording that is being played, if one is.
+    pub fn replay(&self) -> Memo<Option<ReplayStatus>> {
+        let overview = self.fleet.overview().clone();
+        Memo::new(move |_| {
+            overview.relay().track();
+            overview.read(|picture| picture.relay.replay.clone())
+        })
+    }
+
     /// Returns whether the viewer may write notes: the owner, unless a recording is played.
     pub fn may_note(&self) -> bool {
         let overview = self.fleet.overview();
         overview.relay().track();
         self.is_owner() && overview.read(|picture| picture.relay.replay.is_none())
+    }
+
+    /// Returns whether a note is later than the end of the job that the page shows, or of its own.
+    pub fn is_after_end(&self, note: &Note) -> bool {
+        let Some(id) = self.route.get().job().or(note.job) else { return false };
+        let at_s = (note.at_ms / 1_000).cast_signed();
+        self.jobs.with(|jobs| {
+            let job = jobs.iter().find(|job| job.id == id);
+            job.is_some_and(|job| {
+                matches!(job.state, JobState::Ended(_)) && job.ended.is_some_and(|ended_s| at_s > ended_s)
+            })
+        })
     }
 
     /// Begins a note at a moment, in ms of the relay's clock, or at the end of the graphs: about the job or the node of

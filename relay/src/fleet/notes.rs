@@ -35,7 +35,7 @@ pub enum NoteChange {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoteError {
     /// There is nothing in its text.
-    #[error("a note needs a text")]
+    #[error("enter the text of the note")]
     Empty,
     /// The job is not watched.
     #[error("there is no job {0} among those that this relay watches")]
@@ -44,10 +44,10 @@ pub enum NoteError {
     #[error("there is no node {0} among those that this relay watches")]
     NoSuchNode(NodeName),
     /// The time is far in the future.
-    #[error("the time of a note may be at most a day ahead")]
+    #[error("the time of the note is more than a day ahead; enter an earlier one")]
     Future,
     /// The time is before the job's start, or after its end.
-    #[error("the note is not of the time of job {job}, which {run}; name another time, or no job")]
+    #[error("job {job} {run}; enter a time at most an hour before or after that")]
     OutsideOfRun {
         /// The job.
         job: JobId,
@@ -55,16 +55,16 @@ pub enum NoteError {
         run: String,
     },
     /// The note does not exist.
-    #[error("there is no note {0}; it may have been deleted")]
+    #[error("there is no note {0}; it was probably deleted, so add it again")]
     NoSuchNote(NoteId),
     /// The job has too many.
-    #[error("job {0} has {MAX_PER_JOB} notes, and further ones are not accepted")]
+    #[error("job {0} has {MAX_PER_JOB} notes, the most that a job can have; delete some first")]
     JobIsFull(JobId),
     /// There are too many in all.
-    #[error("there are {MAX_NOTES} notes, and further ones are not accepted")]
+    #[error("there are {MAX_NOTES} notes, the most that are kept; delete some first")]
     Full,
     /// Too many wait to be stored.
-    #[error("the notes before this one could not be stored yet, and further ones are not accepted")]
+    #[error("earlier notes could not be stored yet; check the disk of the state directory, then try again")]
     Unstored,
 }
 
@@ -500,7 +500,7 @@ mod tests {
     fn what_makes_no_sense_is_refused_with_a_sentence() {
         let (mut notes, jobs) = (Notes::default(), [scene::job(17, &[("gpu-01", &[0])])]);
         let mut refused = |wanted| request(&mut notes, 1, wanted, &jobs).unwrap_err().to_string();
-        assert_eq!(refused(new(Some(17), " \u{202e}")), "a note needs a text");
+        assert_eq!(refused(new(Some(17), " \u{202e}")), "enter the text of the note");
         assert!(refused(new(Some(4), "x")).starts_with("there is no job 4"));
         let id = NoteId::from_bits(7);
         assert!(refused(NoteRequest::Delete(id)).starts_with("there is no note 7"));

@@ -23,7 +23,7 @@ pub struct CutSummary {
     pub job: Job,
     /// Number of its GPUs.
     pub gpus: usize,
-    /// Length in ms.
+    /// Length of the new recording in ms: from the job's start to the last that is recorded of it.
     pub length_ms: u64,
     /// Size of the new file in bytes.
     pub bytes: u64,
@@ -77,8 +77,12 @@ struct Cut {
     /// The recorded fleet, which knows who owns what.
     fleet: Fleet,
     probes: BTreeMap<ProbeKey, Probe>,
-    /// Its notes, until the first list of jobs that has it.
+    /// Its notes, until it runs.
     early_notes: Vec<NoteChange>,
+    /// Whether a list had the job as one that runs: the new recording begins there.
+    has_begun: bool,
+    /// The last list of jobs that was copied.
+    listed: Vec<Job>,
 }
 
 /// What is known of a probe.
@@ -124,6 +128,8 @@ pub fn cut(from: &Path, to: &Path, job: JobId) -> Result<CutSummary, CutError> {
         fleet: info.fleet(0),
         probes: BTreeMap::new(),
         early_notes: Vec::new(),
+        has_begun: false,
+        listed: Vec::new(),
     };
     let failed = |source| CutError::Write { path: to.to_owned(), source };
     let mut writer = None;
@@ -197,9 +203,13 @@ impl Cut {
         match recorded {
             Some(RecordedEvent::Jobs { jobs, wall_ahead_ms }) => {
                 let shown: Vec<_> = jobs.iter().filter_map(|job| self.visibility.job(job)).collect();
-                if !self.is_known() {
+                let is_active = self.is_active();
+                self.has_begun |= is_active;
+                // Lists that say nothing new of an ended job would make the new recording as long as the old one.
+                if !self.has_begun || (!is_active && shown == self.listed) {
                     return Vec::new();
                 }
+                self.listed.clone_from(&shown);
                 let notes = std::mem::take(&mut self.early_notes);
                 let notes = (!notes.is_empty()).then_some(RecordedEvent::Notes(notes));
                 [Some(RecordedEvent::Jobs { jobs: shown, wall_ahead_ms }), notes]
@@ -216,11 +226,12 @@ impl Cut {
                     NoteChange::Delete(_) => true,
                 };
                 changes.retain(is_shown);
-                if !self.is_known() {
+                if !self.has_begun {
                     self.early_notes.append(&mut changes);
                 }
                 if changes.is_empty() { Vec::new() } else { vec![RecordedEvent::Notes(changes)] }
             }
+            Some(RecordedEvent::JobsFailed { .. }) if !self.is_active() => Vec::new(),
             Some(RecordedEvent::JobsFailed { retry_at_ms, .. }) => {
                 let why = "SLURM does not answer the relay".into();
                 vec![RecordedEvent::JobsFailed { why, retry_at_ms }]
@@ -237,9 +248,9 @@ impl Cut {
         }
     }
 
-    /// Whether a list had the job.
-    fn is_known(&self) -> bool {
-        self.fleet.jobs().iter().any(|job| job.id == self.job)
+    /// Whether the job runs by the last list.
+    fn is_active(&self) -> bool {
+        self.fleet.jobs().iter().any(|job| job.id == self.job && job.is_active())
     }
 
     fn of_probe(&mut self, key: ProbeKey, event: RecordedNodeEvent) -> Vec<RecordedEvent> {

@@ -6,6 +6,7 @@ use super::*;
 use crate::fleet::scene::{self, health, hello, job, name, process, process_readings, sample, since};
 use crate::fleet::{Event, NodeEvent, NoteChange};
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::note::{Note, NoteId, NoteSource};
 use nodeglass_protocol::picture::NodePicture;
@@ -222,6 +223,27 @@ fn a_cut_has_the_job_alone_and_nothing_that_its_share_hides() {
     assert_eq!(shown[0].processes[0].facts.pid, 100);
     let other = cut(&path, &folder.path().join("other.rec"), JobId(2)).unwrap();
     assert_eq!(other.gpus, 1);
+}
+
+#[test]
+fn a_cut_is_as_long_as_the_job_and_not_as_the_recording() {
+    let (folder, path) = scratch();
+    let listed = |after_s: u64, state: JobState| {
+        let job = Job { state, ..job(1, &[("n1", &[0])]) };
+        (BEGIN_MS + after_s * 1_000, Event::Jobs { jobs: vec![job], wall_ahead_ms: WALL_AHEAD_MS })
+    };
+    let failed = |after_s: u64| {
+        let failed = Event::JobsFailed { why: "timeout".into(), retry_at_ms: BEGIN_MS };
+        (BEGIN_MS + after_s * 1_000, failed)
+    };
+    let mut all = vec![failed(1), listed(10, JobState::Pending), listed(60, JobState::Running)];
+    all.extend([failed(90), listed(120, JobState::Ended("COMPLETED".into())), failed(150)]);
+    all.extend((3..20).map(|minute| listed(minute * 60, JobState::Ended("COMPLETED".into()))));
+    record(&path, &all);
+    let to = folder.path().join("cut.rec");
+    assert_eq!(cut(&path, &to, JobId(1)).unwrap().length_ms, 60_000);
+    let (from_ms, to_ms, _) = Reader::span(&to).unwrap();
+    assert_eq!((from_ms, to_ms), (BEGIN_MS + 60_000, BEGIN_MS + 120_000));
 }
 
 #[test]

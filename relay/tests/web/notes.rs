@@ -79,10 +79,10 @@ async fn what_is_no_note_is_refused_with_a_sentence() {
     let relay = TestRelay::start_with(fleet()).await;
     let owner = relay.key.reveal();
     for (body, status, why) in [
-        (r#"{"job":17}"#, 422, "a note needs a text"),
+        (r#"{"job":17}"#, 422, "enter the text of the note"),
         (r#"{"job":19,"text":"x"}"#, 422, "there is no job 19"),
         (r#"{"node":"n9","text":"x"}"#, 422, "there is no node n9"),
-        (r#"{"text":"x","at_ms":9007199254740991}"#, 422, "at most a day ahead"),
+        (r#"{"text":"x","at_ms":9007199254740991}"#, 422, "more than a day ahead"),
         (r#"{"text":"x","source":"job"}"#, 400, "cannot be \"job\""),
         (r#"{"text":"x","jobs":17}"#, 400, "such as {\"job\":17"),
         ("epoch 3", 400, "expected JSON such as"),

@@ -197,8 +197,8 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
     browser.photograph("compare-one").await?;
 
     browser.open(&relay.link().path("/")).await?;
-    browser.until("the way to it", "document.querySelector('.head__link')").await?;
-    browser.click(".head__link").await?;
+    browser.until("the way to it", "document.querySelector('.head__links a[href*=usage]')").await?;
+    browser.click(".head__links a[href*='usage']").await?;
     browser.until("both jobs", &format!("{} && {}", main_contains("train-1"), main_contains("lab"))).await?;
     browser.photograph("usage").await?;
     ensure!(browser.complaints().await?.is_empty(), "{:?}", browser.complaints().await?);

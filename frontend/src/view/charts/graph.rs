@@ -166,6 +166,7 @@ fn short(metric: Metric, value: f32) -> String {
 
 fn handlers(time: &Time, plot: Plots, metric: Memo<Metric>) -> PlotHandlers {
     let (over, down, open, described) = (time.clone(), time.clone(), time.clone(), time.clone());
+    let pointed = time.clone();
     PlotHandlers {
         over: Arc::new(move |step, y, height| {
             let share = 1.0 - ((y / height) as f32).clamp(0.0, 1.0);
@@ -182,6 +183,10 @@ fn handlers(time: &Time, plot: Plots, metric: Memo<Metric>) -> PlotHandlers {
                 plot.lines.get(at).map(|line| line.gpu_ref.clone())
             });
             down.hover_gpu(next);
+        }),
+        known: Arc::new(move || {
+            let gpu_ref = untrack(|| pointed.highlighted());
+            plot.with_untracked(|plot| plot.known(gpu_ref.as_ref()))
         }),
         open: Arc::new(move || open.toggle_pinned(untrack(|| open.highlighted()))),
         leaves: false,

@@ -8,7 +8,7 @@ use super::plot_area::{PlotArea, PlotHandlers};
 use super::summary::{legend, metric_buttons, metric_menu, summary};
 use super::time_bar::{TimeAxis, TimeBar};
 use super::tooltip::TooltipText;
-use crate::chart::Strips;
+use crate::chart::{Point, Strips, Window};
 use crate::domain::health::Health;
 use crate::domain::metric::Metric;
 use crate::domain::route::{JobTab, Route};
@@ -157,7 +157,7 @@ fn Block(
     view! {
         <div class="heat-map__block" class:heat-map__block--only={columns == 1} style:--names=move || name_columns.get().to_string()>
             <div class="heat-map__names">{names}</div>
-            <PlotArea label window handlers=handlers(&page, &time, &scope, groups, strips, metric)>
+            <PlotArea label window handlers=handlers(&page, &time, &scope, groups, strips, metric, window)>
                 <canvas class="heat" node_ref=canvas style:height=move || format!("{}px", strips.with(Strips::height))></canvas>
                 {move || highlight()}
             </PlotArea>
@@ -175,7 +175,7 @@ fn keep_painted(
     groups: Memo<Vec<NodeGroup>>,
     shown: Memo<ShownScale>,
     strips: Memo<Strips>,
-    window: Memo<crate::chart::Window>,
+    window: Memo<Window>,
     canvas: NodeRef<Canvas>,
 ) {
     let (page, time, store) = (page.clone(), Time::from_context(), scope.store.clone());
@@ -212,6 +212,7 @@ fn handlers(
     groups: Memo<Vec<NodeGroup>>,
     strips: Memo<Strips>,
     metric: Memo<Metric>,
+    window: Memo<Window>,
 ) -> PlotHandlers {
     let at = move |line: usize| {
         groups.with_untracked(|groups| {
@@ -247,8 +248,22 @@ fn handlers(
             })
         }
     };
+    let known = {
+        let (time, store) = (time.clone(), scope.store.clone());
+        move || {
+            let (gpu_ref, window) = (untrack(|| time.highlighted())?, window.get_untracked());
+            groups.with_untracked(|groups| {
+                let mut all = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
+                let (group, gpu) = all.find(|(group, gpu)| group.gpu_ref(gpu) == gpu_ref)?;
+                let (_, points) = group.values(&store, gpu, metric.get_untracked(), &window, 0);
+                let has_value = |point: &Point| point.value().is_some();
+                points.iter().position(has_value).zip(points.iter().rposition(has_value))
+            })
+        }
+    };
     let (page, time, job) = (page.clone(), time.clone(), scope.job);
     PlotHandlers {
+        known: Arc::new(known),
         over: Arc::new(move |_, y, _| {
             over.hover_gpu(strips.with_untracked(|strips| strips.nearest(y)).and_then(at))
         }),

@@ -1,7 +1,7 @@
 //! The notes of a graph: a thin line at the time of each, with a label where there is room.
 
-use crate::chart::{NoteMark, Side, Window, note_marks};
-use crate::describe::note::mark_label;
+use crate::chart::{NoteMark, Side, Window, note_marks, shown_times};
+use crate::describe::note::{mark_label, text_in_graph};
 use crate::domain::text;
 use crate::platform::{self, Observer};
 use crate::state::page::Page;
@@ -21,6 +21,7 @@ pub fn NoteMarks(
 ) -> impl IntoView {
     let page = Page::from_context();
     let notes = page.notes;
+    let times_ms = page.note_times;
     let (veil, width_px) = (NodeRef::<Span>::new(), RwSignal::new(0));
     let sizes = StoredValue::new_local(None);
     Effect::new(move || {
@@ -33,26 +34,32 @@ pub fn NoteMarks(
             }
         }));
     });
+    let ended_ms = page.ended_ms;
+    let label_of = move |first: usize, count: usize| {
+        notes.with(|notes| {
+            let note = notes.get(first)?;
+            Some(mark_label(&text_in_graph(note, page.is_after_end(note)), count))
+        })
+    };
+    let labels = label_of.clone();
     let marks = Memo::new(move |_| {
-        let times = page.note_times.get();
+        let times = times_ms.get();
         if times.is_empty() {
             return Vec::new();
         }
-        notes.with(|notes| {
-            let label_px = |first: usize, count| {
-                let label = notes.get(first).map(|note| mark_label(note, count));
-                label.map_or(0.0, |label| platform::text_width_px(&label, LABEL_FONT) + LABEL_PAD_PX)
-            };
-            note_marks(&window.get(), &times, f64::from(width_px.get()), label_px)
-        })
+        let label_px = |first, count| {
+            let label = labels(first, count);
+            label.map_or(0.0, |label| platform::text_width_px(&label, LABEL_FONT) + LABEL_PAD_PX)
+        };
+        let window = window.get();
+        let times = shown_times(&window, &times, ended_ms.get());
+        note_marks(&window, &times, f64::from(width_px.get()), label_px)
     });
     // Keyed by what they say, so that a mark that moves with time keeps its elements.
     let keys = Memo::new(move |_| {
         let key = |mark: &NoteMark| {
-            let label = mark.label.map(|side| {
-                notes.with(|notes| notes.get(mark.first).map(|note| (side, mark_label(note, mark.count))))
-            });
-            (notes.with(|notes| notes.get(mark.first).map(|note| note.id)), label.flatten())
+            let label = mark.label.and_then(|side| Some((side, label_of(mark.first, mark.count)?)));
+            (notes.with(|notes| notes.get(mark.first).map(|note| note.id)), label)
         };
         marks.with(|marks| marks.iter().map(key).collect::<Vec<_>>())
     });
@@ -69,7 +76,7 @@ pub fn NoteMarks(
         view! { <i class="stage__note" style:transform=transform>{label}</i> }
     };
     view! {
-        <span class="stage__veil" aria-hidden="true" node_ref=veil>
+        <span class="stage__veil stage__notes" aria-hidden="true" node_ref=veil>
             <For each=move || keys.get() key=Clone::clone children=one/>
         </span>
     }

@@ -143,6 +143,14 @@ impl Plot {
         newest(rows, self.window.steps().saturating_sub(1), self.is_over)
     }
 
+    /// Returns the first and the last step with a value of a GPU, or of any without one.
+    pub fn known(&self, gpu_ref: Option<&GpuRef>) -> Option<(usize, usize)> {
+        let one =
+            gpu_ref.and_then(|gpu_ref| self.line_for(gpu_ref)).map(|(_, line)| std::slice::from_ref(line));
+        let lines = one.unwrap_or(&self.lines);
+        known(lines.iter().map(|line| line.values.as_slice()))
+    }
+
     /// Returns the lowest, median and highest last reading.
     pub fn last_readings(&self) -> Option<(f32, f32, f32)> {
         spread(&mut self.lines.iter().filter_map(|line| line.now).collect::<Vec<_>>())
@@ -173,6 +181,13 @@ fn outliers(store: &TopicStore, groups: &[NodeGroup]) -> Vec<(usize, f32)> {
     })
 }
 
+/// Returns the first and the last step with a value of any row.
+fn known<'a>(rows: impl Iterator<Item = &'a [Option<f32>]>) -> Option<(usize, usize)> {
+    let of_row =
+        |row: &[Option<f32>]| row.iter().position(Option::is_some).zip(row.iter().rposition(Option::is_some));
+    rows.filter_map(of_row).reduce(|(first, last), (from, to)| (first.min(from), last.max(to)))
+}
+
 /// How many of the last steps may be in transit.
 const IN_TRANSIT_STEPS: usize = 5;
 
@@ -190,6 +205,14 @@ fn newest<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_and_the_last_step_have_a_value() {
+        let (one, other) = ([None, None, Some(1.0), None, None], [None, None, None, Some(1.0), None]);
+        assert_eq!(known([one.as_slice(), &other].into_iter()), Some((2, 3)));
+        assert_eq!(known([[None; 3].as_slice()].into_iter()), None, "a GPU that cannot be read");
+        assert_eq!(known(std::iter::empty()), None);
+    }
 
     #[test]
     fn the_newest_step_is_the_end_of_an_ended_job_but_not_of_a_silent_node() {

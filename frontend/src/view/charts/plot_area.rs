@@ -3,8 +3,8 @@
 use super::downtime::{self, Downtimes};
 use super::note_marks::NoteMarks;
 use super::tooltip::{Tooltip, TooltipText};
-use crate::chart::{Range, RangeStep, Window, notes_near};
-use crate::describe::note::note_text;
+use crate::chart::{Range, RangeStep, Window, notes_near, shown_times};
+use crate::describe::note::text_in_graph;
 use crate::domain::text;
 use crate::platform;
 use crate::state::time::Time;
@@ -23,6 +23,8 @@ pub struct PlotHandlers {
     pub over: Arc<dyn Fn(usize, f64, f64) + Send + Sync>,
     /// Arrow keys move by this number of lines.
     pub down: Arc<dyn Fn(isize) + Send + Sync>,
+    /// The first and the last step with a reading of the highlighted item.
+    pub known: Arc<dyn Fn() -> Option<(usize, usize)> + Send + Sync>,
     /// The highlighted item is opened.
     pub open: Arc<dyn Fn() + Send + Sync>,
     /// Whether opening leaves the page, so that it waits for a second click while the graph is zoomed.
@@ -310,12 +312,15 @@ impl Area {
         let page = self.time.page();
         let near = page.note_times.with(|times| match times.is_empty() {
             true => 0..0,
-            false => notes_near(&self.window.get(), times, at_ms),
+            false => {
+                let window = self.window.get();
+                notes_near(&window, &shown_times(&window, times, page.ended_ms.get()), at_ms)
+            }
         });
         let more = near.len().saturating_sub(NOTES_SHOWN);
         let shown = near.start..near.end - more;
         let mut lines = page.notes.with(|notes| {
-            let said = |note: &Note| format!("✎ {}", note_text(note));
+            let said = |note: &Note| format!("✎ {}", text_in_graph(note, page.is_after_end(note)));
             notes.get(shown).unwrap_or_default().iter().map(said).collect::<Vec<_>>()
         });
         lines.extend((more > 0).then(|| format!("and {}", text::count(more, "more note", "more notes"))));
@@ -452,13 +457,18 @@ fn plot_key(time: &Time, window: &Window, handlers: &PlotHandlers, event: &Keybo
     true
 }
 
-/// Moves the cursor by some steps; the first press places it at the right edge.
+/// Moves the cursor by some steps, or to the first or last reading; the first press places it at the last one.
 fn walk(time: &Time, window: &Window, handlers: &PlotHandlers, by: isize) {
-    let last = window.steps().saturating_sub(1);
-    let here = time.cursor.get_untracked().and_then(|at_ms| window.step_at(at_ms));
-    let step = here.map_or(last, |step| step.saturating_add_signed(by).min(last));
-    time.set_cursor(Some(window.at_ms(step)));
     (handlers.down)(0);
+    let end = window.steps().saturating_sub(1);
+    let (first, last) = (handlers.known)().unwrap_or((0, end));
+    let here = time.cursor.get_untracked().and_then(|at_ms| window.step_at(at_ms));
+    let step = match by {
+        isize::MIN => first,
+        isize::MAX => last,
+        by => here.map_or(last, |step| step.saturating_add_signed(by).min(end)),
+    };
+    time.set_cursor(Some(window.at_ms(step)));
 }
 
 /// Applies a step of a button or key to the range of all graphs.

@@ -1,7 +1,7 @@
 //! The time bar: the time range that the graphs show, and controls to change it.
 
 use super::plot_area::apply_step;
-use crate::chart::{Limit, Range, RangeStep, time_ticks};
+use crate::chart::{Limit, Range, RangeStep, tick_text, time_ticks};
 use crate::domain::compared::{Compared, Part};
 use crate::domain::route::Route;
 use crate::domain::text;
@@ -9,6 +9,7 @@ use crate::state::page::Page;
 use crate::state::time::Time;
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
+use nodeglass_protocol::replay::ReplayStatus;
 
 /// The time bar.
 #[component]
@@ -18,9 +19,10 @@ pub fn TimeBar() -> impl IntoView {
         let time = time.clone();
         Memo::new(move |_| time.range())
     };
+    let replay = page.replay();
     let sentence = {
         let (time, page) = (time.clone(), page.clone());
-        move || {
+        Memo::new(move |_| {
             let (range, span) = (range.get(), text::span(range.get().span_ms() / 1_000));
             page.second.track();
             let now_ms = time.now_ms();
@@ -30,31 +32,29 @@ pub fn TimeBar() -> impl IntoView {
             let (start, end) = (time.axis_clock(start_ms, days_s), time.axis_clock(end_ms, days_s));
             match (range.is_live(), time.is_over()) {
                 (true, false) if !page.feed.is_live() => format!("Stopped at {end} · {span} until then"),
-                (true, false) => format!("Live · last {span}"),
+                (true, false) => format!("{} · last {span}", source_text(replay.get().as_ref())),
                 (true, true) => format!("Ended · last {span}, {start}–{end}"),
                 (false, true) => format!("Ended · {start}–{end}, {span}"),
                 (false, false) => {
                     let ago = text::span(now_ms.saturating_sub(range.end_ms(now_ms)) / 1_000);
-                    format!("Paused · {start}–{end}, {span} until {ago} ago")
+                    format!("Paused · {start}–{end}, {span}, ended {ago} ago")
                 }
             }
-        }
+        })
     };
+    // Always there, so that nothing moves when the range changes.
     let back = {
-        let time = time.clone();
-        let way = move |label: &'static str, title: &'static str, to: fn(Range) -> Range| {
-            let time = time.clone();
-            view! { <button class="btn btn--primary" title=title on:click=move |_| time.set_range(|range, _| to(range))>{label}</button> }
-                .into_any()
-        };
-        move || {
-            let range = range.get();
-            let live =
-                (!range.is_live()).then(|| way("Back to live", "Follow the current time again", Range::live));
-            let all = (range != Range::default())
-                .then(|| way("Reset zoom", "Show the last 10 min: 0, or double-click", |_| Range::default()));
-            (live, all)
+        let (reset, live) = (time.clone(), time.clone());
+        let is_live = Memo::new(move |_| range.get().is_live());
+        let is_default = Memo::new(move |_| range.get() == Range::default());
+        let label = move || if replay.with(Option::is_some) { "Follow recording" } else { "Back to live" };
+        view! {
+            <button class="btn btn--primary" title="Follow the current time again" aria-disabled=move || is_live.get().to_string()
+                tabindex=move || is_live.get().then_some("-1") on:click=move |_| live.set_range(|range, _| range.live())>{label}</button>
+            <button class="btn btn--primary" title="Show the last 10 min: 0, or double-click" aria-disabled=move || is_default.get().to_string()
+                tabindex=move || is_default.get().then_some("-1") on:click=move |_| reset.set_range(|_, _| Range::default())>"Reset zoom"</button>
         }
+        .into_any()
     };
     let compare = {
         let (time, page) = (time.clone(), page.clone());
@@ -70,11 +70,18 @@ pub fn TimeBar() -> impl IntoView {
         };
         let page = Page::from_context();
         move || {
-            let job = page.route.get().job().filter(|_| range.get() != Range::default())?;
+            let job = page.route.get().job()?;
             let open = open.clone();
+            let is_default = Memo::new(move |_| range.get() == Range::default());
+            let open = move |_| {
+                if !is_default.get_untracked() {
+                    open(job)
+                }
+            };
             Some(
                 view! {
-                    <button class="btn" title="Compare this time with another one, or with another job" on:click=move |_| open(job)>
+                    <button class="btn" title="Compare this time with another one, or with another job" aria-disabled=move || is_default.get().to_string()
+                        tabindex=move || is_default.get().then_some("-1") on:click=open>
                         "Compare"
                     </button>
                 }
@@ -128,15 +135,23 @@ pub fn TimeBar() -> impl IntoView {
     };
     view! {
         <div class="time-bar" class:time-bar--paused=move || !range.get().is_live()>
-            <span role="status">{move || sentence()}</span>
-            {move || back()}
-            {move || compare()}
+            <span class="time-bar__text" role="status" title=move || sentence.get()>{sentence}</span>
+            <span class="time-bar__back">{compare} {back}</span>
             <span class="time-bar__turns">
                 {note}
                 {steps}
                 <span class="segments" role="group" aria-label="Time range">{Range::PRESETS_MS.map(preset)}</span>
             </span>
         </div>
+    }
+}
+
+/// Where the newest readings come from.
+fn source_text(replay: Option<&ReplayStatus>) -> &'static str {
+    match replay.map(|replay| replay.speed_pct) {
+        None => "Live",
+        Some(0) => "Recording, paused",
+        Some(_) => "Recording",
     }
 }
 
@@ -225,7 +240,7 @@ pub fn TimeAxis(
                 if before == 0 {
                     if time.is_over() { "end" } else { "now" }.to_owned()
                 } else {
-                    format!("−{}", text::span(before))
+                    format!("−{}", tick_text(before))
                 }
             } else {
                 time.axis_clock(range.end_ms(now_ms).saturating_sub(before * 1_000), span_s)
@@ -240,6 +255,12 @@ pub fn TimeAxis(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_paused_recording_is_not_live() {
+        let of = |speed_pct| source_text(Some(&ReplayStatus { speed_pct, ..ReplayStatus::default() }));
+        assert_eq!([of(0), of(100), source_text(None)], ["Recording, paused", "Recording", "Live"]);
+    }
 
     #[test]
     fn a_button_without_effect_says_why() {

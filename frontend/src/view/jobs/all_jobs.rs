@@ -7,6 +7,7 @@ use super::job_entry::{job_health as health_of, overview_scope};
 use super::job_list::NoJobs;
 use super::machine_groups::{ListNotices, MachineGroups};
 use super::users::Users;
+use crate::domain::compared;
 use crate::domain::health::{Freshness, Health, freshness};
 use crate::domain::job_health;
 use crate::domain::other_users::Refusals;
@@ -41,16 +42,33 @@ pub fn AllJobs() -> impl IntoView {
     let page = Page::from_context();
     let overview = page.fleet.overview().clone();
     let (usage, owned) = (page.href(&Route::Usage), page.clone());
+    let compared = {
+        let page = page.clone();
+        Memo::new(move |_| {
+            let user = page.owner();
+            page.jobs.with(|jobs| compared::first_choice(&user, jobs))
+        })
+    };
+    let compare = {
+        let page = page.clone();
+        move || {
+            let first = Some(compared.get()).filter(|first| !first.is_empty())?;
+            let title = "Compare the newest jobs; others can be chosen there";
+            Some(
+                view! { <a class="btn btn--small" href=page.href(&Route::Compare(first)) title=title>"Compare jobs"</a> },
+            )
+        }
+    };
     let has_jobs = Memo::new(move |_| page.has_jobs());
     let usage = move || {
         let usage = usage.clone();
         (has_jobs.get() && owned.is_owner())
-            .then(|| view! { <a class="btn btn--small head__link" href=usage>"My usage"</a> })
+            .then(|| view! { <a class="btn btn--small" href=usage>"My usage"</a> })
     };
     view! {
         <div class="head head--line">
             <h1>{move || if has_jobs.get() { "All jobs" } else { "Machines" }}</h1>
-            {usage}
+            <span class="head__links">{compare} {usage}</span>
         </div>
         <ListNotices/>
         <Show when=move || overview.phase() != Phase::Pending><JobTable/></Show>

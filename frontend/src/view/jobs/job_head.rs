@@ -3,6 +3,7 @@
 use super::job_entry::{health_by, overview_scope};
 use crate::describe::job::{SHORT_S, exit_text, pending_reason, run_time, time_left};
 use crate::domain::attention::Entry;
+use crate::domain::compared;
 use crate::domain::health::{self, Health};
 use crate::domain::outcome;
 use crate::domain::ownership;
@@ -44,7 +45,7 @@ pub fn JobHead(
             view! {
                 <div class="head">
                     <div class="head__what">
-                        <div class="head__title"><h1>{job.name.to_string()}</h1> <ShareIt/></div>
+                        <div class="head__title"><h1>{job.name.to_string()}</h1> <ShareIt/> {compare_link(&page, &job)}</div>
                         <Meta job=job.clone() model health/>
                         {pending_notice(&job)}
                         {failure_notice(&page, &job)}
@@ -67,6 +68,15 @@ fn ShareIt() -> impl IntoView {
             view! { <button class="btn btn--small" on:click=move |_| open.set(Some(ShareSheetView::Create))>"Share this job"</button> }.into_any()
         })
     }
+}
+
+/// The way to a comparison of the job, once it has started.
+fn compare_link(page: &Page, job: &Job) -> Option<AnyView> {
+    let first = untrack(|| page.jobs.with(|jobs| compared::with_newest_alike(job, jobs)));
+    let title = "Compare this job with others, or parts of its run with each other";
+    compared::has_started(job).then(|| {
+        view! { <a class="btn btn--small" href=page.href(&Route::Compare(first)) title=title>"Compare"</a> }.into_any()
+    })
 }
 
 /// Why a job is pending, and its expected start.

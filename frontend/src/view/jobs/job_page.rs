@@ -106,7 +106,9 @@ fn NoNodes(id: JobId, store: TopicStore) -> impl IntoView {
     let href = Page::from_context().href(&Route::Job(id, JobTab::Report));
     let report = move || {
         let is_unlisted = unlisted.job(id).is_none() && unlisted.fleet.overview().phase() != Phase::Pending;
-        is_unlisted.then(|| view! { <a class="link" href=href.clone()>"Show its report"</a> })
+        // A guest has the reports of the jobs that are listed, and no others.
+        (is_unlisted && unlisted.share().is_none())
+            .then(|| view! { <a class="link" href=href.clone()>"Show its report"</a> })
     };
     view! { <p class="empty">{move || sentence()} " " {report}</p> }
 }

@@ -2,9 +2,10 @@
 
 use super::load::{Loading, load};
 use super::overlay::Overlay;
+use super::parts::{Add, label_of};
 use crate::describe::comparison::difference_sentence;
-use crate::describe::report::{Figures, difference, figures};
-use crate::domain::compared::{Compared, heading};
+use crate::describe::report::{Figures, difference, figures, state_text};
+use crate::domain::compared::{Compared, has_started, heading};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text::ABSENT;
 use crate::state::page::Page;
@@ -35,55 +36,55 @@ pub fn Compare() -> impl IntoView {
         Loading::Ready(reports) => reports,
         Loading::Pending | Loading::Failed(_) => Arc::default(),
     });
-    // The reports of jobs that are compared as a whole, in the order of the address.
-    let whole = Memo::new(move |_| {
-        let of = |one: &Compared| {
-            let is_it = |report: &&Report| one.part.is_none() && report.job == one.job;
-            reports.with(|reports| reports.iter().find(is_it).cloned())
-        };
-        compared.with(|all| all.iter().filter_map(of).collect::<Vec<_>>())
+    // A job is listed once, in the order of the address, however many of its times are compared.
+    let runs = Memo::new(move |_| {
+        let of =
+            |job: &JobId| reports.with(|reports| reports.iter().find(|report| report.job == *job).cloned());
+        jobs.with(|jobs| jobs.iter().filter_map(of).collect::<Vec<_>>())
     });
-    let has_both = Memo::new(move |_| {
-        whole.with(|reports| !reports.is_empty())
-            && compared.with(|all| all.iter().any(|one| one.part.is_some()))
-    });
+    let has_parts = Memo::new(move |_| compared.with(|all| all.iter().any(|one| one.part.is_some())));
     let is_any = Memo::new(move |_| reports.with(|reports| !reports.is_empty()));
-    let notice = move || match loaded.get() {
-        Loading::Pending => Some("Loading the reports …".to_owned()),
-        Loading::Failed(why) => Some(why),
-        Loading::Ready(reports) => missing(&jobs.get(), &reports),
+    let notice = {
+        let page = page.clone();
+        move || match loaded.get() {
+            Loading::Pending => Some("Loading the reports …".to_owned()),
+            Loading::Failed(why) => Some(why),
+            Loading::Ready(reports) => missing(&page, &jobs.get(), &reports),
+        }
+    };
+    // Nothing can be compared yet, but another job can be chosen.
+    let is_empty = Memo::new(move |_| matches!(loaded.get(), Loading::Ready(reports) if reports.is_empty()));
+    let all_jobs = page.href(&Route::AllJobs);
+    let way_out = move || {
+        let href = all_jobs.clone();
+        is_empty.get().then(|| view! { " " <a class="link" href=href>"Go to all jobs"</a> })
     };
     let title = move || {
-        let label_of = |job: JobId| {
-            let of = |reports: &Arc<Vec<Report>>| {
-                reports.iter().find(|report| report.job == job).map(|report| report.label.to_string())
-            };
-            reports.with(of).unwrap_or_else(|| job.to_string())
-        };
+        let label_of = |job: JobId| reports.with(|reports| label_of(job, reports));
         compared.with(|all| heading(all, label_of))
     };
     let alone = move || {
-        compared.with(|all| all.len() == 1).then(|| {
-            view! { <p class="usage__sum">"Add a job or another time of this one to compare with, below the graph."</p> }
+        (is_any.get() && compared.with(|all| all.len() == 1)).then(|| {
+            view! { <p class="usage__sum">"Choose a job, or another time of this one, to compare it with."</p> }
         })
     };
     let difference = move || {
         let are_whole = compared.with(|all| all.iter().take(2).all(|one| one.part.is_none()));
         are_whole
-            .then(|| whole.with(|reports| difference_sentence(reports.first()?, reports.get(1)?)))
+            .then(|| runs.with(|reports| difference_sentence(reports.first()?, reports.get(1)?)))
             .flatten()
     };
     let figures = move || {
-        let is_any = whole.with(|reports| !reports.is_empty());
-        is_any.then(|| whole.with(|reports| table(&page, reports)))
+        let is_any = runs.with(|reports| !reports.is_empty());
+        is_any.then(|| runs.with(|reports| table(&page, reports, has_parts.get())))
     };
     view! {
         <div class="head head--line"><h1>{title}</h1></div>
-        {move || notice().map(|text| view! { <p class="empty">{text}</p> })}
+        {move || notice().map(|text| view! { <p class="empty">{text} {way_out.clone()}</p> })}
         {move || difference().map(|text| view! { <p class="usage__sum">{text}</p> })}
         {alone}
         <Show when=move || is_any.get()><Overlay compared reports/></Show>
-        {move || has_both.get().then(|| view! { <p class="usage__sum">"The figures below are those of whole runs."</p> })}
+        <Show when=move || is_any.get() || is_empty.get()><Add compared reports/></Show>
         {figures}
     }
 }
@@ -99,14 +100,24 @@ fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     distinct
 }
 
-/// Which of the jobs have no report.
-fn missing(jobs: &[JobId], reports: &[Report]) -> Option<String> {
+/// Which of the jobs have no report, and why.
+fn missing(page: &Page, jobs: &[JobId], reports: &[Report]) -> Option<String> {
     let missing = jobs.iter().filter(|job| reports.iter().all(|report| report.job != **job));
-    let missing: Vec<_> = missing.map(|job| format!("There is no report of job {job}.")).collect();
+    let is_guest = page.share().is_some();
+    let why = |id: &JobId| match page.job(*id) {
+        Some(job) if !has_started(&job) => {
+            format!("Job {} has not started: there is nothing to compare yet.", job.label)
+        }
+        Some(job) => format!("There is no report of job {} yet.", job.label),
+        None if is_guest => format!("There is no job {id} among those that are shared with you."),
+        None => format!("There is no report of job {id}: nodeglass has not seen it run."),
+    };
+    let missing: Vec<_> = missing.map(why).collect();
     (!missing.is_empty()).then(|| missing.join(" "))
 }
 
-fn table(page: &Page, reports: &[Report]) -> AnyView {
+/// The figures of the reports; they are of whole runs, which is said where parts are compared.
+fn table(page: &Page, reports: &[Report], has_parts: bool) -> AnyView {
     let columns: Vec<Vec<Figures>> = reports.iter().map(figures).collect();
     let heads = reports.iter().map(|report| {
         let href = page.href(&Route::Job(report.job, JobTab::Report));
@@ -114,7 +125,7 @@ fn table(page: &Page, reports: &[Report]) -> AnyView {
             <th scope="col" class="num">
                 <a class="link" href=href>{report.label.to_string()}</a>
                 <small>{report.name.to_string()}</small>
-                <small>{report.state.as_str().to_lowercase()}</small>
+                <small>{state_text(&report.state, report.is_final)}</small>
             </th>
         }
     });
@@ -130,6 +141,7 @@ fn table(page: &Page, reports: &[Report]) -> AnyView {
         }
     });
     view! {
+        <h2 class="caption"><b>{if has_parts { "Figures of the whole runs" } else { "Figures" }}</b></h2>
         <div class="report__table compare" role="region" aria-label="Figures of the jobs" tabindex="0">
             <table class="plain">
                 <thead><tr><th scope="col">"Figure"</th> {heads}</tr></thead>

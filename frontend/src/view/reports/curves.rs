@@ -1,7 +1,7 @@
 //! The readings of a job over the time that is compared, loaded from the relay's history.
 
 use crate::describe::bytes;
-use crate::describe::report::precise;
+use crate::describe::report::{precise, run};
 use crate::domain::compared::Part;
 use crate::state::page::Page;
 use nodeglass_protocol::live::Topic;
@@ -38,10 +38,8 @@ pub struct Curves {
 pub struct FieldSummary {
     /// Mean over time and GPUs.
     pub mean: f32,
-    /// The lowest value of any GPU.
-    pub low: f32,
-    /// The highest value of any GPU.
-    pub high: f32,
+    /// The lowest and the highest value of any GPU; `None` if the history has none.
+    pub extremes: Option<(f32, f32)>,
 }
 
 impl Curves {
@@ -50,6 +48,16 @@ impl Curves {
         let since_first_ms = u64::try_from(at_ms.cast_signed().checked_sub(self.first_ms)?).ok()?;
         let slot = usize::try_from(since_first_ms / self.slot_ms.max(1)).ok()?;
         *self.lines.get(field)?.get(slot)?
+    }
+
+    /// The first and the last time at which a field of [`FIELDS`] is known, in ms after the start.
+    pub fn known_ms(&self, field: usize) -> Option<(u64, u64)> {
+        let line = self.lines.get(field)?;
+        let (first, last) =
+            line.iter().position(Option::is_some).zip(line.iter().rposition(Option::is_some))?;
+        let middle_ms =
+            |slot: usize| self.first_ms + (slot as u64 * self.slot_ms + self.slot_ms / 2).cast_signed();
+        Some((middle_ms(first).max(0).unsigned_abs(), middle_ms(last).max(0).unsigned_abs()))
     }
 
     /// Loads the readings of a job's GPUs over `time`.
@@ -67,6 +75,7 @@ impl Curves {
             gpu_fields: FIELDS.iter().map(|(field, _)| field.name().into()).collect(),
             host_fields: Vec::new(),
         };
+        let whole = |field| (run(report) == Some(time)).then(|| mean_of_run(field, report)).flatten();
         let Some(range) = page.feed.range(query).await else { return Self::default() };
         let gpus = range.nodes.iter().flat_map(|node| &node.gpus);
         // The nodes may have run other jobs at other times.
@@ -82,7 +91,7 @@ impl Curves {
             let summaries: Vec<_> = own.iter().filter_map(|gpu| gpu.fields.get(at)).collect();
             let measure = |cell: Cell| Some(field.scale().value(u64::from(cell.value()?)) as f32);
             curves.lines[at] = line(&summaries, &slots, measure);
-            curves.summaries[at] = summary(&summaries, &slots, measure);
+            curves.summaries[at] = summary(&summaries, &slots, measure, whole(*field));
         }
         curves
     }
@@ -114,18 +123,37 @@ fn line(gpus: &[&Summaries], slots: &Range<u64>, measure: impl Fn(Cell) -> Optio
     sums.into_iter().map(|(sum, count)| (count > 0).then(|| sum / count as f32)).collect()
 }
 
+/// The mean of a field over a whole run as its report has it: the integral of all readings, while slots are means of ten
+/// seconds and more, of which the first and the last one are partly before and after the run.
+fn mean_of_run(field: GpuField, report: &Report) -> Option<f32> {
+    let totals = &report.totals;
+    let mean = match field {
+        GpuField::Util => totals.util_pct,
+        GpuField::SmClock => totals.sm_clock_mhz,
+        GpuField::Power => {
+            let known_h = totals.gpu_hours_allocated * totals.energy_known_pct / 100.0;
+            totals.energy_kwh.filter(|_| known_h > 0.0).map(|kwh| kwh * 1_000.0 / known_h)
+        }
+        _ => None,
+    };
+    mean.map(|mean| mean as f32)
+}
+
+/// A field as figures; `whole` is its mean over a whole run, if that is what is compared.
 fn summary(
     gpus: &[&Summaries],
     slots: &Range<u64>,
     measure: impl Fn(Cell) -> Option<f32>,
+    whole: Option<f32>,
 ) -> Option<FieldSummary> {
     let all = || gpus.iter().flat_map(|gpu| within(gpu, slots)).map(|(_, summary)| summary);
-    let means: Vec<f32> = all().filter_map(|summary| measure(summary.mean)).collect();
-    Some(FieldSummary {
-        mean: (!means.is_empty()).then(|| means.iter().sum::<f32>() / means.len() as f32)?,
-        low: all().filter_map(|summary| measure(summary.min)).reduce(f32::min)?,
-        high: all().filter_map(|summary| measure(summary.max)).reduce(f32::max)?,
-    })
+    let of_slots = || {
+        let means: Vec<f32> = all().filter_map(|summary| measure(summary.mean)).collect();
+        (!means.is_empty()).then(|| means.iter().sum::<f32>() / means.len() as f32)
+    };
+    let low = all().filter_map(|summary| measure(summary.min)).reduce(f32::min);
+    let high = all().filter_map(|summary| measure(summary.max)).reduce(f32::max);
+    Some(FieldSummary { mean: whole.or_else(of_slots)?, extremes: low.zip(high) })
 }
 
 /// Formats a value of the field at a position in [`FIELDS`].
@@ -140,6 +168,7 @@ pub fn format_value(field: usize, value: f32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::describe::report::tests::report_with;
 
     fn summaries(slots: &[(u64, u32, u32, u32)]) -> Summaries {
         let mut summaries = Summaries::default();
@@ -172,8 +201,33 @@ mod tests {
         let slots = slots_within(4_000, 35_000, 10_000);
         assert_eq!(slots, 1..3);
         assert_eq!(line(&[&gpu], &slots, measure), [Some(50.0), Some(50.0)]);
-        let expected = FieldSummary { mean: 50.0, low: 40.0, high: 60.0 };
-        assert_eq!(summary(&[&gpu], &slots, measure), Some(expected));
+        let expected = FieldSummary { mean: 50.0, extremes: Some((40.0, 60.0)) };
+        assert_eq!(summary(&[&gpu], &slots, measure, None), Some(expected));
+    }
+
+    #[test]
+    fn a_whole_run_has_the_mean_of_its_report() {
+        let mut report = report_with(&[]);
+        report.totals.util_pct = Some(64.0);
+        report.totals.gpu_hours_allocated = 4.0;
+        (report.totals.energy_kwh, report.totals.energy_known_pct) = (Some(0.6), 50.0);
+        let mean = |field| mean_of_run(field, &report);
+        assert_eq!((mean(GpuField::Util), mean(GpuField::Power)), (Some(64.0), Some(300.0)));
+        assert_eq!((mean(GpuField::SmClock), mean(GpuField::MemUsed)), (None, None));
+        let gpu = summaries(&[(1, 50, 40, 60), (2, 90, 45, 95)]);
+        let of = |gpus: &[&Summaries]| summary(gpus, &(1..3), measure, Some(64.0));
+        assert_eq!(of(&[&gpu]), Some(FieldSummary { mean: 64.0, extremes: Some((40.0, 95.0)) }));
+        assert_eq!(of(&[]), Some(FieldSummary { mean: 64.0, extremes: None }), "longer ago than the history");
+        assert_eq!(mean_of_run(GpuField::Power, &report_with(&[])), None);
+    }
+
+    #[test]
+    fn the_first_and_the_last_known_time_are_those_of_slots_with_a_value() {
+        let lines = [vec![None, Some(10.0), None, Some(30.0), None], vec![None], Vec::new(), Vec::new()];
+        let curves = Curves { lines, first_ms: 2_000, slot_ms: 10_000, ..Curves::default() };
+        assert_eq!(curves.known_ms(0), Some((17_000, 37_000)));
+        assert_eq!([curves.known_ms(1), curves.known_ms(2), curves.known_ms(9)], [None; 3]);
+        assert_eq!([17_000, 37_000].map(|ms| curves.value_at(0, ms)), [Some(10.0), Some(30.0)]);
     }
 
     #[test]
@@ -186,6 +240,6 @@ mod tests {
     fn gaps_and_gpus_without_values_are_no_zeros() {
         let (gpu, none) = (summaries(&[(1, 50, 50, 50), (3, 70, 70, 70)]), Summaries::default());
         assert_eq!(line(&[&gpu, &none], &(1..4), measure), [Some(50.0), None, Some(70.0)]);
-        assert_eq!(summary(&[&none], &(1..4), measure), None);
+        assert_eq!(summary(&[&none], &(1..4), measure, None), None);
     }
 }

@@ -3,7 +3,7 @@
 use super::load::{Loading, load};
 use crate::describe::note::note_text;
 use crate::describe::{bytes, report};
-use crate::domain::compared::Compared;
+use crate::domain::compared::{self, Compared};
 use crate::domain::route::Route;
 use crate::domain::text;
 use crate::platform;
@@ -95,7 +95,7 @@ fn title(report: &Report) -> AnyView {
     let when = format!(
         "{} · {} · partition {} · {} to {}",
         report.user,
-        report.state,
+        report::state_text(&report.state, report.is_final),
         report.partition,
         at(report.start_s),
         at(report.ended_s),
@@ -147,30 +147,28 @@ fn send(page: &Page, job: JobId) -> AnyView {
     .into_any()
 }
 
-/// Links that compare the job with others of its kind: those whose names begin alike, newest first.
+/// Links that compare the job with the newest ones of its kind, and one with any other.
 fn compare(page: &Page, report: &Report) -> AnyView {
-    let stem = |name: &str| name.trim_end_matches(|letter: char| !letter.is_alphabetic()).to_owned();
-    let (kind, own) = (stem(report.name.as_str()), report.job);
-    let mut others = untrack(|| {
+    let own = report.job;
+    let others = untrack(|| {
         page.jobs.with(|jobs| {
-            let alike = jobs.iter().filter(|job| {
-                job.id != own
-                    && job.start.is_some()
-                    && job.user == report.user
-                    && stem(job.name.as_str()) == kind
-            });
-            alike.map(|job| (job.start, job.id, job.label.to_string())).collect::<Vec<_>>()
+            let alike = compared::alike(own, report.user.as_str(), report.name.as_str(), jobs);
+            let label = |id: &JobId| jobs.iter().find(|job| job.id == *id).map(|job| job.label.to_string());
+            alike.iter().take(OFFERED).filter_map(|id| Some((*id, label(id)?))).collect::<Vec<_>>()
         })
     });
-    others.sort_unstable_by(|one, other| other.cmp(one));
-    if others.is_empty() {
-        return ().into_any();
-    }
-    let links = others.into_iter().take(OFFERED).map(|(_, id, label)| {
-        let href = page.href(&Route::Compare([own, id].map(Compared::whole).into()));
-        view! { <a class="link num" href=href>{label}</a> }
+    let href =
+        |jobs: &[JobId]| page.href(&Route::Compare(jobs.iter().copied().map(Compared::whole).collect()));
+    let links = others.into_iter().map(|(id, label)| {
+        view! { <a class="link num" href=href(&[own, id])>{label}</a> }
     });
-    view! { <span class="report__compare">"Compare with " {links.collect_view()}</span> }.into_any()
+    let links = links.collect_view();
+    view! {
+        <span class="report__compare">
+            "Compare with " {links} <a class="link" href=href(&[own])>"another job or time"</a>
+        </span>
+    }
+    .into_any()
 }
 
 fn advice(advice: &[Advice]) -> AnyView {
@@ -280,6 +278,9 @@ fn note_table(report: &Report) -> AnyView {
         let after_s = report.start_s.map(|start_s| at_s.saturating_sub(start_s));
         let after = after_s.map(|after_s| match after_s {
             ..0 => "before the start".to_owned(),
+            late_s if report.is_final && late_s.unsigned_abs() > report.elapsed_s => {
+                format!("{} after the end", text::span(late_s.unsigned_abs() - report.elapsed_s))
+            }
             after_s => text::span(after_s.unsigned_abs()),
         });
         view! {

@@ -1,13 +1,14 @@
 //! Several jobs or parts of them in one graph, aligned at their start or at a note that each has.
 
 use super::curves::{Curves, FIELDS, format_value};
-use super::parts::{Parts, run};
-use crate::chart::{Frame, Range, line, time_ticks, value_ticks};
+use super::parts::{Parts, label_of, run};
+use crate::chart::{Frame, Range, line, tick_text, time_ticks, value_ticks};
 use crate::describe::report::{common_notes, note_at_s};
 use crate::domain::compared::{Compared, Part};
 use crate::domain::text;
 use crate::platform;
 use crate::state::page::Page;
+use crate::state::time::Time;
 use leptos::prelude::*;
 use leptos::wasm_bindgen::JsCast as _;
 use nodeglass_protocol::Text;
@@ -16,8 +17,8 @@ use std::sync::Arc;
 
 /// Shortest time that is shown, in ms.
 const SHORTEST_MS: u64 = 60_000;
-/// Maximum number of labels of the time axis.
-const MOMENTS: usize = 8;
+/// Maximum number of labels of the time axis, on a wide page and on a phone.
+const MOMENTS: (usize, usize) = (8, 3);
 /// How far an arrow key moves, as a share of the width.
 const KEY_STEP: f64 = 1.0 / 60.0;
 /// What stands in the place of the readings that are pointed at.
@@ -131,14 +132,20 @@ pub fn Overlay(
         };
         value_ticks(full).into_iter().map(tick).collect_view()
     };
+    let view_size = Time::from_context();
     let times_of_axis = move || {
-        let span_s = span_ms.get() / 1_000;
+        let span_s = (span_ms.get() / 1_000).max(1);
+        let ticks = time_ticks(span_s, if view_size.width() > 760.0 { MOMENTS.0 } else { MOMENTS.1 });
+        let percent = |at_s: u64| format!("{}%", at_s as f64 / span_s as f64 * 100.0);
+        // The text of a note ends before the next label.
+        let room = percent(ticks.get(1).copied().unwrap_or(span_s));
         let tick = |tick: u64| {
-            let left = format!("{}%", tick as f64 / span_s.max(1) as f64 * 100.0);
-            let label = if tick == 0 { origin() } else { format!("+{}", text::span(tick)) };
-            view! { <span class="curves__moment" class:is-first=tick == 0 style:left=left>{label}</span> }
+            let is_first = tick == 0;
+            let label = if is_first { origin() } else { format!("+{}", tick_text(tick)) };
+            let room = is_first.then(|| room.clone());
+            view! { <span class="curves__moment" class:is-first=is_first class:is-last=tick == span_s style:left=percent(tick) style:max-width=room>{label}</span> }
         };
-        time_ticks(span_s, MOMENTS).into_iter().map(tick).collect_view()
+        ticks.into_iter().map(tick).collect_view()
     };
     let readout = move || {
         let Some(share) = cursor.get() else { return READOUT_HELP.to_owned() };
@@ -146,7 +153,7 @@ pub fn Overlay(
         let value = |(one, curves): (&Compared, &Curves)| {
             let value = curves.value_at(field.get(), at_ms);
             let value = value.map_or_else(|| "no data".to_owned(), |value| format_value(field.get(), value));
-            format!("{}: {value}", one.job)
+            format!("{}: {value}", reports.with(|reports| label_of(one.job, reports)))
         };
         let each =
             compared.with(|all| curves.with(|curves| all.iter().zip(curves).map(value).collect::<Vec<_>>()));
@@ -154,11 +161,18 @@ pub fn Overlay(
     };
     let point = move |event: web_sys::PointerEvent| cursor.set(Some(share_of(&event)));
     let press = move |event: web_sys::KeyboardEvent| {
+        // Where any of them is known.
+        let known_ms = curves.with_untracked(|curves| {
+            let known = curves.iter().filter_map(|curves| curves.known_ms(field.get_untracked()));
+            known.reduce(|(first, last), (from, to)| (first.min(from), last.max(to)))
+        });
+        let share = |ms: u64| (ms as f64 / span_ms.get_untracked() as f64).min(1.0);
+        let (first, last) = known_ms.map_or((0.0, 1.0), |(first, last)| (share(first), share(last)));
         let next = match (event.key().as_str(), cursor.get_untracked()) {
-            ("ArrowLeft", at) => Some(at.map_or(1.0, |at| (at - KEY_STEP).max(0.0))),
-            ("ArrowRight", at) => Some(at.map_or(0.0, |at| (at + KEY_STEP).min(1.0))),
-            ("Home", _) => Some(0.0),
-            ("End", _) => Some(1.0),
+            ("ArrowLeft", at) => Some(at.map_or(last, |at| (at - KEY_STEP).max(first))),
+            ("ArrowRight", at) => Some(at.map_or(first, |at| (at + KEY_STEP).min(last))),
+            ("Home", _) => Some(first),
+            ("End", _) => Some(last),
             ("Escape", Some(_)) => None,
             _ => return,
         };

@@ -1,8 +1,8 @@
 //! The table of what is compared: jobs, the times of each, and their figures, which can be changed, added and removed.
 
 use super::curves::{Curves, FIELDS, FieldSummary, format_value};
-use crate::describe::report::difference;
-use crate::domain::compared::{Compared, Part};
+use crate::describe::report::{self, difference};
+use crate::domain::compared::{Compared, Edge, Part, TimeError, has_started};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text::{self, ABSENT};
 use crate::platform;
@@ -34,7 +34,9 @@ pub fn Parts(
     // A row keeps its inputs while its job and the others change.
     let rows = move || (0..compared.with(Vec::len)).collect::<Vec<_>>();
     let row = move |at: usize| view! { <PartRow at compared reports times aligned curves/> };
-    let heads = FIELDS.map(|(_, title)| view! { <th scope="col" class="num">{title}</th> });
+    let heads = FIELDS.map(|(_, title)| {
+        view! { <th scope="col" class="num" title="Mean over time and GPUs; below it, the lowest and the highest of any GPU">{title}</th> }
+    });
     view! {
         <div class="report__table parts" role="region" aria-label="What is compared" tabindex="0">
             <table class="plain">
@@ -48,7 +50,6 @@ pub fn Parts(
                 <tbody><For each=rows key=|at| *at children=row/></tbody>
             </table>
         </div>
-        <Add compared reports/>
     }
 }
 
@@ -96,6 +97,10 @@ fn PartRow(
     let is_only = Memo::new(move |_| compared.with(|all| all.len() < 2));
     let time = Memo::new(move |_| times.with(|times| times.get(at).copied().flatten()));
     let shown = Memo::new(move |_| aligned.with(|times| times.get(at).copied().flatten()));
+    let ran = Memo::new(move |_| {
+        let job = compared.with(|all| all.get(at).map(|one| one.job))?;
+        reports.with(|reports| run(job, reports))
+    });
     let length =
         move || shown.get().map_or_else(|| ABSENT.to_owned(), |time| text::duration(time.length_s()));
     // Why it differs from the times beside it, or is missing.
@@ -129,7 +134,7 @@ fn PartRow(
                     <span>{label}</span>
                 </span>
             </th>
-            <td class="parts__time">{time_inputs(time, set)}</td>
+            <td class="parts__time">{time_inputs(time, ran, set)}</td>
             <td class="num">{length} <small class="parts__range">{remark}</small> {whole}</td>
             {cells}
             <td class="parts__do"><button class="btn btn--small" hidden=move || is_only.get() title="Remove from the comparison" aria-label="Remove from the comparison" on:click=remove>"×"</button></td>
@@ -138,65 +143,110 @@ fn PartRow(
 }
 
 /// Inputs for the start and the end of a part. They apply with Enter and when they are left, so that nothing changes
-/// while a time is being typed; an invalid time stays, and is marked as such.
-fn time_inputs(time: Memo<Option<Part>>, set: impl Fn(Option<Part>) + Clone + 'static) -> AnyView {
-    let input = |is_end: bool, label: &'static str| {
+/// while a time is being typed. An invalid time stays, with what is wrong; Escape brings the valid one back.
+fn time_inputs(
+    time: Memo<Option<Part>>,
+    ran: Memo<Option<Part>>,
+    set: impl Fn(Option<Part>) + Clone + 'static,
+) -> AnyView {
+    let wrong = RwSignal::new(None::<(Edge, String)>);
+    Effect::new(move || {
+        time.track();
+        wrong.set(None);
+    });
+    let input = |edge: Edge, label: &'static str| {
         let set = set.clone();
-        let value = move || {
-            let time = time.get()?;
-            Some(platform::local_datetime(if is_end { time.to_s } else { time.from_s }))
-        };
+        let is_edited = RwSignal::new(false);
+        let value =
+            move || time.get().map(|time| platform::local_datetime(time.edge(edge))).unwrap_or_default();
+        // The end of a running job moves on, but not under the hands of its user.
+        let shown = Memo::new(move |before: Option<&String>| match before {
+            Some(before) if is_edited.get() => before.clone(),
+            _ => value(),
+        });
         let apply = move |input: &web_sys::HtmlInputElement| {
-            let Some(time) = time.get_untracked() else { return };
+            let Some((time, ran)) = time.get_untracked().zip(ran.get_untracked()) else { return };
             let at_s = platform::parse_local_datetime(&input.value());
-            let before = if is_end { time.to_s } else { time.from_s };
-            let part = at_s.and_then(|at_s| match is_end {
-                true => Part::new(time.from_s, at_s),
-                false => Part::new(at_s, time.to_s),
-            });
-            let problem = match (at_s, part) {
-                (None, _) => "Write a time such as 2026-11-25 09:14:03.",
-                (_, None) => "The start must be before the end.",
-                _ => "",
-            };
-            input.set_custom_validity(problem);
-            input.set_title(problem);
-            if part.is_some() && at_s != Some(before) {
-                set(part);
+            if at_s == Some(time.edge(edge)) {
+                return wrong.set(None);
+            }
+            match time.with_edge(edge, at_s, ran) {
+                Ok(part) => {
+                    wrong.set(None);
+                    set(Some(part));
+                }
+                Err(error) => wrong.set(Some((edge, error_text(error, ran)))),
             }
         };
         let (left, entered) = (apply.clone(), apply);
         let on_key = move |event: web_sys::KeyboardEvent| {
-            if event.key() == "Enter" {
-                entered(&event_target(&event));
+            let input: web_sys::HtmlInputElement = event_target(&event);
+            match event.key().as_str() {
+                "Enter" => entered(&input),
+                "Escape" => {
+                    // Escape would leave the page.
+                    event.stop_propagation();
+                    input.set_value(&untrack(value));
+                    wrong.set(None);
+                }
+                _ => {}
             }
         };
+        let is_wrong = move || wrong.with(|wrong| wrong.as_ref().is_some_and(|(of, _)| *of == edge));
         view! {
             <input
                 type="text"
                 spellcheck="false"
                 autocomplete="off"
                 aria-label=label
+                aria-invalid=move || is_wrong().to_string()
                 disabled=move || time.get().is_none()
-                prop:value=move || value().unwrap_or_default()
-                on:blur=move |event| left(&event_target(&event))
+                prop:value=move || shown.get()
+                on:focus=move |_| is_edited.set(true)
+                on:blur=move |event| {
+                    left(&event_target(&event));
+                    is_edited.set(false);
+                }
                 on:keydown=on_key
             />
         }
     };
-    view! { {input(false, "From")} {input(true, "To")} }.into_any()
+    let problem = move || wrong.get().map(|(_, text)| text);
+    view! {
+        {input(Edge::From, "From")} {input(Edge::To, "To")}
+        <small class="parts__wrong" role="alert">{problem}</small>
+    }
+    .into_any()
+}
+
+/// What is wrong with an entered time of a job that ran at `ran`, and what to enter instead.
+fn error_text(error: TimeError, ran: Part) -> String {
+    match error {
+        TimeError::NotATime => "Enter a time such as 2026-11-25 09:14:03, or press Esc.".to_owned(),
+        TimeError::NotInOrder => "The start must be before the end.".to_owned(),
+        TimeError::NotOfRun => {
+            let [from, to] = [ran.from_s, ran.to_s].map(platform::local_datetime);
+            format!("The job ran from {from} to {to}.")
+        }
+    }
 }
 
 /// Adds a job, or another time of one that is compared.
 #[component]
-fn Add(compared: Memo<Vec<Compared>>, reports: Memo<Arc<Vec<Report>>>) -> impl IntoView {
+pub fn Add(
+    /// What is compared.
+    compared: Memo<Vec<Compared>>,
+    /// The reports of its jobs.
+    reports: Memo<Arc<Vec<Report>>>,
+) -> impl IntoView {
     let page = Page::from_context();
     let offers = {
         let page = page.clone();
         Memo::new(move |_| {
             let all = compared.get();
             let mut offers = Vec::new();
-            for one in &all {
+            let is_known = |one: &&Compared| reports.with(|reports| run(one.job, reports).is_some());
+            for one in all.iter().filter(is_known) {
                 let label = reports.with(|reports| label_of(one.job, reports));
                 let offer = (one.job, format!("Another time of {label}"));
                 if !offers.contains(&offer) {
@@ -205,7 +255,7 @@ fn Add(compared: Memo<Vec<Compared>>, reports: Memo<Arc<Vec<Report>>>) -> impl I
             }
             let is_new = |job: JobId| all.iter().all(|one| one.job != job);
             page.jobs.with(|jobs| {
-                let others = jobs.iter().filter(|job| job.start.is_some() && is_new(job.id)).take(OFFERED);
+                let others = jobs.iter().filter(|job| has_started(job) && is_new(job.id)).take(OFFERED);
                 let short = |name: &str| name.chars().take(MAX_NAME).collect::<String>();
                 offers.extend(
                     others.map(|job| (job.id, format!("{} {}", job.label, short(job.name.as_str())))),
@@ -221,6 +271,9 @@ fn Add(compared: Memo<Vec<Compared>>, reports: Memo<Arc<Vec<Report>>>) -> impl I
         select.set_selected_index(0);
         let Some(job) = job else { return };
         let mut all = compared.get_untracked();
+        if reports.with_untracked(|reports| reports.is_empty()) {
+            all.clear();
+        }
         let newest = all.iter().rev().find(|one| one.job == job);
         let added = match newest {
             Some(newest) => reports.with_untracked(|reports| newest.another_time(run(job, reports))),
@@ -252,9 +305,8 @@ fn figure_cell(curves: RwSignal<Vec<Curves>>, at: usize, field: usize) -> AnyVie
     let number = move |at| figure(at).map(|figure| f64::from(figure.mean));
     let than_first = move || if at == 0 { String::new() } else { difference(number(at), number(0)) };
     let range = move || {
-        figure(at).map(|figure| {
-            format!("{} to {}", format_value(field, figure.low), format_value(field, figure.high))
-        })
+        let (low, high) = figure(at)?.extremes?;
+        Some(format!("{} to {}", format_value(field, low), format_value(field, high)))
     };
     view! {
         <td class="num">
@@ -271,14 +323,13 @@ fn job_link(page: &Page, job: JobId, reports: &[Report]) -> AnyView {
     view! { <a class="link" href=href>{label_of(job, reports)}</a> <small>{name}</small> }.into_any()
 }
 
-fn label_of(job: JobId, reports: &[Report]) -> String {
+/// The label of a job, or its number without a report.
+pub(super) fn label_of(job: JobId, reports: &[Report]) -> String {
     let report = reports.iter().find(|report| report.job == job);
     report.map_or_else(|| job.to_string(), |report| report.label.to_string())
 }
 
 /// When a job ran, by its report.
 pub(super) fn run(job: JobId, reports: &[Report]) -> Option<Part> {
-    let report = reports.iter().find(|report| report.job == job)?;
-    let from_s = report.start_s?;
-    Part::new(from_s, from_s.checked_add(i64::try_from(report.elapsed_s).ok()?)?)
+    report::run(reports.iter().find(|report| report.job == job)?)
 }

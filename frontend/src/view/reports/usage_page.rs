@@ -1,7 +1,8 @@
 //! What all of the owner's jobs of the last weeks used and wasted.
 
 use super::load::{Loading, load};
-use crate::describe::report::{energy, precise};
+use crate::describe::report::{energy, precise, state_text};
+use crate::domain::compared::has_started;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::text;
 use crate::platform;
@@ -49,12 +50,18 @@ pub fn UsagePage() -> impl IntoView {
         }
         .into_any()
     };
+    let has_run = {
+        let page = page.clone();
+        Memo::new(move |_| {
+            let owner = page.owner();
+            page.jobs.with(|jobs| jobs.iter().any(|job| job.user.as_str() == owner && has_started(job)))
+        })
+    };
     let body = move || match loaded.get() {
         Loading::Pending => view! { <p class="empty">"Loading …"</p> }.into_any(),
         Loading::Failed(why) => view! { <p class="empty">{why}</p> }.into_any(),
         Loading::Ready(usage) if usage.total.jobs == 0 => {
-            let why = format!("No job of yours was seen in the last {} days.", usage.days);
-            view! { <p class="empty">{why}</p> }.into_any()
+            view! { <p class="empty">{nothing_yet(usage.days, has_run.get())}</p> }.into_any()
         }
         Loading::Ready(usage) => shown(&page, &usage),
     };
@@ -65,6 +72,15 @@ pub fn UsagePage() -> impl IntoView {
         </div>
         {move || body()}
     }
+}
+
+/// What stands in the place of figures that are not there.
+fn nothing_yet(days: u32, has_run: bool) -> String {
+    if has_run {
+        return "Your jobs are not summed up yet: their first figures appear about a minute after the relay has started."
+            .to_owned();
+    }
+    format!("No job of yours ran in the last {days} days, as far as nodeglass has seen.")
 }
 
 fn shown(page: &Page, usage: &Usage) -> AnyView {
@@ -162,16 +178,11 @@ fn sums_row(name: String, sums: &UsageSums, most: f64) -> AnyView {
 fn job_table(page: &Page, label: &'static str, jobs: &[JobUsage]) -> AnyView {
     let rows = jobs.iter().map(|job| {
         let href = page.href(&Route::Job(job.job, JobTab::Report));
-        let state = match (job.is_final, job.state.as_str()) {
-            (false, _) => "not ended".to_owned(),
-            (true, "") => "ended".to_owned(),
-            (true, state) => state.to_lowercase(),
-        };
         view! {
             <tr>
                 <th scope="row"><a class="link num" href=href>{job.label.to_string()}</a></th>
                 <td class="plain__name">{job.name.to_string()}</td>
-                <td>{state}</td>
+                <td>{state_text(&job.state, job.is_final)}</td>
                 <td class="num">{text::or_absent(job.start_s.map(platform::time_of_day))}</td>
                 <td class="num">{text::span(job.elapsed_s)}</td>
                 <td class="num">{job.gpus}</td>

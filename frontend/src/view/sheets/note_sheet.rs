@@ -1,6 +1,6 @@
 //! The form for a note: what it says, and when; the moment that was pointed at can be changed.
 
-use crate::describe::note::subject_text;
+use crate::describe::note::{subject_text, too_long_text};
 use crate::domain::text;
 use crate::platform;
 use crate::state::page::{NoteDraft, Page};
@@ -64,14 +64,19 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
             typed => milliseconds(&typed),
         };
         let Some(at_ms) = at_ms else {
-            wrong.set(("Write a time such as 2026-11-25 09:14:03.".to_owned(), false));
+            wrong.set(("Enter a time such as 2026-11-25 09:14:03.".to_owned(), false));
             at_field.get_untracked().into_iter().for_each(|field| drop(field.focus()));
             return;
         };
         let id = draft.id.filter(|_| !is_deleted.get_untracked());
-        let text = match note::text(&read(field)) {
+        let typed = read(field);
+        let text = match note::text(&typed) {
+            Ok(text) if text.as_str().is_empty() => {
+                field.get_untracked().into_iter().for_each(|field| drop(field.focus()));
+                return wrong.set(("Enter what happened.".to_owned(), false));
+            }
             Ok(text) => text,
-            Err(too_long) => return wrong.set((format!("Shorten the text: {too_long}."), false)),
+            Err(_) => return wrong.set((too_long_text(&typed), false)),
         };
         let request = request(&draft, id, at_ms, text);
         let page = page.clone();
@@ -88,8 +93,11 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
                         show_toast(page, text.to_owned(), false);
                     }
                 }
-                Response::Refused(why) => _ = wrong.try_set((why.to_string(), id.is_some())),
-                _ => _ = wrong.try_set(("Unexpected reply from the relay.".to_owned(), false)),
+                Response::Refused(why) => _ = wrong.try_set((text::sentence(why.as_str()), id.is_some())),
+                _ => {
+                    let text = "The relay answered something else; reload the page and try again.";
+                    _ = wrong.try_set((text.to_owned(), false));
+                }
             }
         });
     };

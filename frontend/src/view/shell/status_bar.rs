@@ -5,7 +5,7 @@ use crate::domain::text;
 use crate::net::LinkState;
 use crate::platform;
 use crate::state::page::Page;
-use crate::view::shell::transport::{Transport, replay_status};
+use crate::view::shell::transport::Transport;
 use crate::view::widgets::actions;
 use leptos::prelude::*;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
@@ -38,7 +38,7 @@ pub fn StatusBar() -> impl IntoView {
 #[component]
 fn LinkState() -> impl IntoView {
     let page = Page::from_context();
-    let (replay, feed) = (replay_status(&page), page.feed);
+    let (replay, feed) = (page.replay(), page.feed);
     let state = Memo::new(move |_| match feed.link() {
         LinkState::Live
             if replay.with(|replay| replay.as_ref().is_some_and(|replay| replay.speed_pct == 0)) =>

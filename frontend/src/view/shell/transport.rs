@@ -12,18 +12,9 @@ use nodeglass_protocol::request::{Request, Response};
 #[component]
 pub fn Transport() -> impl IntoView {
     let page = Page::from_context();
-    let status = replay_status(&page);
+    let status = page.replay();
     let exists = Memo::new(move |_| status.with(Option::is_some));
     move || exists.get().then(|| controls(&page, status))
-}
-
-/// The state of the recording that is being played, if one is.
-pub fn replay_status(page: &Page) -> Memo<Option<ReplayStatus>> {
-    let overview = page.fleet.overview().clone();
-    Memo::new(move |_| {
-        overview.relay().track();
-        overview.read(|picture| picture.relay.replay.clone())
-    })
 }
 
 fn controls(page: &Page, status: Memo<Option<ReplayStatus>>) -> AnyView {

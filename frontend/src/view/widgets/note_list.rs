@@ -54,6 +54,7 @@ fn entry(page: &Page, note: Note) -> AnyView {
     let label_of = |id| page.job(id).map(|job| job.label.to_string());
     let subject = untrack(|| subject_text(note.job, note.node.as_ref(), label_of));
     let of_others = (note.job.is_none()).then(|| format!("of {subject}, "));
+    let after_end = untrack(|| page.is_after_end(&note)).then_some("after the end, ");
     let buttons = untrack(|| page.may_note()).then(|| {
         let (edited, deleted) = (page.clone(), page.clone());
         let edit_label = format!("Edit note of {subject}: {said}");
@@ -78,7 +79,7 @@ fn entry(page: &Page, note: Note) -> AnyView {
         <li>
             <time class="num" title=platform::clock_of_day(at_s)>{at}</time>
             <span class="notes__text">{said}</span>
-            <small>{of_others}{source}</small>
+            <small>{after_end}{of_others}{source}</small>
             {buttons}
         </li>
     }
