@@ -172,7 +172,7 @@ fn doctor(
 /// Prepares a recording for others.
 fn record(command: RecordCommand) -> anyhow::Result<ExitCode> {
     let RecordCommand::Cut { from, job, out } = command;
-    let summary = recording::cut(&from, &out, job)?;
+    let summary = recording::cut(&from, &out, recording::find_job(&from, &job)?)?;
     terminal::print(terminal::cut(&summary, &out));
     Ok(ExitCode::SUCCESS)
 }

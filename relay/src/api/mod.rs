@@ -6,6 +6,7 @@
 
 mod gpu;
 mod job;
+mod job_selector;
 pub mod metrics;
 mod node;
 mod process;
@@ -17,6 +18,7 @@ mod token;
 
 pub use gpu::{Gpu, GpuJob, Health, Limits, Link, Mig, PcieLink};
 pub use job::{ArrayTask, HetComponent, Job, JobTotals};
+pub use job_selector::{JobSelector, JobSelectorError, Listed, NotOneJob};
 pub use node::{ConnectionState, Driver, Node, NodeEvent, NodeJob};
 pub use process::{ContainerInfo, Process, ProcessContext, ProcessRank, RunState};
 pub use readings::{Absence, Absences, GpuReadings, HostReadings, JobReadings, ProcessReadings, Readings};

@@ -3,7 +3,8 @@
 use super::local_time::LocalTime;
 use super::own_login;
 use super::owner_commands::Remote;
-use super::{job_parquet, job_tables};
+use super::{job_parquet, job_tables, named_job};
+use crate::api::{JobSelector, NotOneJob};
 use crate::clock::Clock;
 use crate::config::{ExportFormat, HistoryOrder, ReportFormat, ReportOrder};
 use crate::report::{self, JobRecord, Report};
@@ -22,8 +23,10 @@ use std::io::IsTerminal as _;
 /// A complete sentence for the user.
 pub async fn report(order: ReportOrder, webhook: Option<Webhook>) -> anyhow::Result<String> {
     let ReportOrder { job, format, .. } = order;
-    let (stored, notes) = match database()? {
-        Some(database) => stored(&database, job)?,
+    let database = database()?;
+    let job = resolved(&job, database.as_ref()).await?;
+    let (stored, notes) = match &database {
+        Some(database) => stored(database, job)?,
         None => (None, Vec::new()),
     };
     let (report, note) = newest(job, stored, notes).await?;
@@ -79,6 +82,22 @@ fn export(format: ExportFormat, days: u32) -> anyhow::Result<Vec<u8>> {
 /// A complete sentence for the user.
 pub fn me(days: u32) -> anyhow::Result<String> {
     Ok(job_tables::usage(&report::usage(&reports(days, Some(&own_login()))?, days), LocalTime::of))
+}
+
+/// The raw id of a job, from a running relay or the database.
+async fn resolved(named: &JobSelector, database: Option<&Database>) -> anyhow::Result<JobId> {
+    let mut not_found = NotOneJob::None(*named).into();
+    for relay in Remote::list()? {
+        match named_job::id(&relay, named).await {
+            Ok(id) => return Ok(id),
+            Err(error) => not_found = error,
+        }
+    }
+    if let JobSelector::Id(id) = named {
+        return Ok(JobId(*id));
+    }
+    let stored = database.map(|database| database.id_of(&named.to_string())).transpose()?.flatten();
+    stored.ok_or(not_found)
 }
 
 /// The record of a job and its notes, which are those of the same cluster.

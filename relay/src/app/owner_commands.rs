@@ -1,7 +1,7 @@
 //! `relay share` and `relay retry`: clients of the running relay over the owner's private socket.
 
 use super::local_time::LocalTime;
-use super::{share_output, terminal};
+use super::{named_job, share_output, terminal};
 use crate::access::key_file::{self, Running};
 use crate::access::runtime_dir::{Places, RuntimeDir};
 use crate::clock::Clock;
@@ -16,7 +16,7 @@ use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::request::RetryTarget;
-use nodeglass_protocol::share::{ShareId, ShareLink, ShareRequest, Sharing};
+use nodeglass_protocol::share::{ShareId, ShareLink, Sharing};
 use nodeglass_protocol::{JobId, NodeName};
 use serde::de::DeserializeOwned;
 use std::pin::Pin;
@@ -37,7 +37,8 @@ pub async fn share(relay: &Remote, command: ShareCommand) -> anyhow::Result<Stri
     let now_ms = Clock::wall_ms();
     Ok(match command {
         ShareCommand::Create(args) => {
-            let body = serde_json::to_string(&ShareRequest::from(args))?;
+            let jobs = named_job::ids(relay, args.jobs()).await?;
+            let body = serde_json::to_string(&args.request(jobs))?;
             let made: ShareLink = relay.request_json(Method::POST, "", body).await?;
             share_output::created(&made, &relay.option(), now_ms, LocalTime::of)
         }

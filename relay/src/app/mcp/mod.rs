@@ -5,11 +5,13 @@
 
 mod params;
 
+use super::named_job;
 use super::owner_commands::{self, Remote};
 use crate::config::McpOrder;
 use anyhow::Context;
 use hyper::Method;
 use nodeglass_protocol::NodeName;
+use nodeglass_protocol::note::{self, NewNote};
 use params::{
     AddNoteParams, GpusParams, HistoryParams, JobParams, JobsParams, NodesParams, NotesParams,
     ProcessesParams, RetryParams, UsageParams,
@@ -108,6 +110,8 @@ impl Server {
         annotations(read_only_hint = true)
     )]
     async fn report(&self, Parameters(JobParams { job }): Parameters<JobParams>) -> Answer {
+        let job =
+            named_job::id(&self.relay()?, &job.selector().map_err(sentence)?).await.map_err(sentence)?;
         self.get(&format!("/api/v1/jobs/{job}/report")).await
     }
 
@@ -140,8 +144,16 @@ impl Server {
         annotations(read_only_hint = false, destructive_hint = false)
     )]
     async fn add_note(&self, Parameters(params): Parameters<AddNoteParams>) -> Answer {
-        let body = serde_json::to_string(&params).map_err(|error| error.to_string())?;
         let relay = self.relay()?;
+        let job = match params.job {
+            Some(job) => {
+                Some(named_job::id(&relay, &job.selector().map_err(sentence)?).await.map_err(sentence)?)
+            }
+            None => None,
+        };
+        let text_of_note = note::text(&params.text).map_err(sentence)?;
+        let note = NewNote { job, text: text_of_note, ..NewNote::default() };
+        let body = serde_json::to_string(&note).map_err(|error| error.to_string())?;
         text(relay.request(Method::POST, "/api/v1/notes", body).await.map_err(sentence)?)
     }
 
@@ -231,7 +243,7 @@ fn path_of(uri: &str) -> Option<String> {
     let rest = uri.strip_prefix("nodeglass://")?;
     // Nothing that would be another path or a query.
     let is_name = |part: &&str| {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+');
         !part.is_empty() && *part != ".." && *part != "." && part.len() <= 256 && part.bytes().all(is_plain)
     };
     let parts: Vec<&str> = rest.split('/').collect();

@@ -48,7 +48,7 @@ struct Placement {
 /// SLURM does not answer.
 pub async fn answer(args: FitArgs, cluster: Option<String>, partitions: &[String]) -> anyhow::Result<Answer> {
     let mut commands = Commands::new().for_cluster(cluster);
-    let out = commands.run(Program::Scontrol, &nodes::args()).await?.out;
+    let out = commands.run(Program::Scontrol, &nodes::args()).await.map_err(unanswered)?.out;
     let mut placements = placements(&nodes::gpus_by_node(&out), &args.gpus, partitions);
     for placement in placements.iter_mut().take(MAX_QUESTIONS) {
         match commands.run(Program::Sbatch, &test_args(placement)).await {
@@ -57,7 +57,7 @@ pub async fn answer(args: FitArgs, cluster: Option<String>, partitions: &[String
                     start(&output.err).or_else(|| start(&String::from_utf8_lossy(&output.out)))
             }
             Err(CommandError::Failed(_, why)) => placement.refused = Some(refusal(&why)),
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(unanswered(error)),
         }
     }
     // What starts first comes first; what SLURM refuses last.
@@ -70,6 +70,10 @@ pub async fn answer(args: FitArgs, cluster: Option<String>, partitions: &[String
         return Ok(Answer { code, ..Answer::json(&placements)? });
     }
     Ok(text(&placements, &args.gpus, Clock::wall_ms() / 1_000, code))
+}
+
+fn unanswered(error: CommandError) -> anyhow::Error {
+    anyhow::anyhow!("SLURM does not say where a job would start: {error}; `relay doctor` says what to do")
 }
 
 /// How the GPUs can be placed, one placement per partition and type, those that fit now first.

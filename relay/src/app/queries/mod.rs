@@ -13,7 +13,9 @@ mod processes;
 mod source;
 mod wait;
 
-use crate::config::{Config, Query};
+use crate::api::{Gpu, JobSelector, NotOneJob, Snapshot};
+use crate::config::{Config, ListArgs, Query};
+use nodeglass_protocol::NodeName;
 use serde::Serialize;
 use source::Source;
 use std::process::ExitCode;
@@ -52,6 +54,11 @@ impl Answer {
         Self { text: String::new(), notice: Some(notice), code: exit_code::NOT_MET }
     }
 
+    /// With an empty list, if the output is JSON.
+    fn as_json_list(self, json: bool) -> anyhow::Result<Self> {
+        Ok(if json { Self { text: "[]\n".to_owned(), ..self } } else { self })
+    }
+
     /// The exit code as a program returns it.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
@@ -67,19 +74,52 @@ pub async fn answer(query: Query, config: Config) -> anyhow::Result<Answer> {
     if let Query::Fit(args) = query {
         return fit::answer(args, config.cluster, &config.partitions).await;
     }
-    let source = Source::open(query.relay(), config).await?;
+    let mut source = Source::open(query.relay(), config).await?;
     let answer = match query {
         Query::List(args) => list::answer(&source.snapshot().await?, &args),
         Query::Jobs(args) => jobs::answer(&source.snapshot().await?, &args),
         Query::Ps(args) => processes::answer(&source.snapshot().await?, &args),
         Query::Gpu(args) => gpu::answer(&source.snapshot().await?, &args),
         Query::Available(args) => available::answer(&source.snapshot().await?, &args),
-        Query::WaitFree(args) => available::wait(&source, &args).await,
-        Query::Wait(args) => wait::answer(&source, &args).await,
+        Query::WaitFree(args) => available::wait(&mut source, &args).await,
+        Query::Wait(args) => wait::answer(&mut source, &args).await,
         Query::Fit(_) => Ok(Answer::default()),
     };
     source.close().await;
     answer
+}
+
+/// The same for the filters of a list.
+fn unknown_in_list(snapshot: &Snapshot, args: &ListArgs) -> Option<Answer> {
+    unknown(snapshot, args.node.as_ref(), args.job.as_ref(), args.login.as_ref())
+}
+
+/// The answer to a query about a node, job or user that is not there.
+fn unknown(
+    snapshot: &Snapshot,
+    node: Option<&NodeName>,
+    job: Option<&JobSelector>,
+    user: Option<&String>,
+) -> Option<Answer> {
+    let has_node = |node: &NodeName| snapshot.nodes.iter().any(|known| known.name == node.as_str());
+    let has_job = |job: &JobSelector| {
+        let ids = job.ids(&snapshot.jobs);
+        let owns = |gpu: &Gpu| gpu.jobs.iter().any(|owner| ids.contains(&owner.job));
+        !job.select(&snapshot.jobs).is_empty() || snapshot.gpus.iter().any(owns)
+    };
+    let has_user = |user: &String| {
+        snapshot.jobs.iter().any(|job| job.user == *user)
+            || snapshot.processes.iter().any(|process| process.user.as_ref() == Some(user))
+    };
+    let why = match (node, job, user) {
+        (Some(node), ..) if !has_node(node) => format!("no node {node} is watched"),
+        (_, Some(job), _) if !has_job(job) => NotOneJob::None(*job).to_string(),
+        (.., Some(user)) if !has_user(user) => {
+            format!("{user} has no job in the list, and no process on a GPU")
+        }
+        _ => return None,
+    };
+    Some(Answer::not_met(why))
 }
 
 /// A table with a header; `-` for empty cells. The first `texts` columns are aligned to the left, and so is the last.

@@ -1,7 +1,8 @@
 //! Server-sent events: the messages of the live wire in JSON, a snapshot of a topic and then its deltas.
 
-use super::Problem;
 use super::caller::Caller;
+use super::{Problem, named_job};
+use crate::api::JobSelector;
 use crate::auth::authenticator::Authenticator;
 use crate::clock::Clock;
 use crate::live::Subscriber;
@@ -13,9 +14,9 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
+use nodeglass_protocol::NodeName;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
-use nodeglass_protocol::{JobId, NodeName};
 use serde::Deserialize;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -33,8 +34,9 @@ const TOKEN_CHECK: Duration = Duration::from_secs(1);
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct TopicQuery {
-    /// Numeric id of a job, for everything about its GPUs and processes.
-    job: Option<u32>,
+    /// Id of a job, as `48461`, `48440_16` or `48511+0`, for everything about its GPUs and processes.
+    #[param(value_type = Option<String>, example = "48440_16")]
+    job: Option<JobSelector>,
     /// Name of a node, for everything about it.
     #[param(value_type = Option<String>)]
     node: Option<NodeName>,
@@ -61,18 +63,20 @@ pub async fn events(
     query: Result<Query<TopicQuery>, QueryRejection>,
 ) -> Result<Response, Response> {
     let Query(query) = query.map_err(|error| Problem::query(&error, "job, node"))?;
-    let topic = match (query.job, query.node) {
-        (None, None) => Topic::Overview,
-        (Some(job), None) => Topic::Job(JobId(job)),
-        (None, Some(node)) => Topic::Node(node),
-        (Some(_), Some(_)) => return Err(Problem::bad_request("choose a job or a node, not both").into()),
-    };
+    if query.job.is_some() && query.node.is_some() {
+        return Err(Problem::bad_request("choose a job or a node, not both").into());
+    }
     let grant = caller.grant();
     let token = match &grant {
         AccessGrant::Token(name) => Some(name.clone()),
         AccessGrant::Owner | AccessGrant::Guest(_) => None,
     };
     let (viewer, mut charge) = caller.begin(&web).await?;
+    let topic = match (query.job, query.node) {
+        (Some(named), _) => Topic::Job(named_job::id(&web, &viewer, &mut charge, &named).await?),
+        (None, Some(node)) => Topic::Node(node),
+        (None, None) => Topic::Overview,
+    };
     let session = web.shares.session(grant, connection.peer);
     let joined = web.hub.join(Form::Json, viewer).await;
     let mut subscriber = joined.ok_or_else(Problem::shutting_down)?;

@@ -8,6 +8,7 @@ mod caller;
 mod events;
 mod history;
 mod metrics;
+mod named_job;
 pub mod notes;
 pub mod openapi;
 mod owner;
