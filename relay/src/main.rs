@@ -58,8 +58,8 @@ fn main() -> ExitCode {
         Ok(Request::Note(order)) => print(note_command::note(order)),
         Ok(Request::Report { order, webhook }) => print(job_reports::report(order, webhook)),
         Ok(Request::History(order)) => print(job_reports::history(order)),
-        Ok(Request::Me { days }) => print(async move { job_reports::me(days) }),
-        Ok(Request::Audit(order)) => print(async move { audit_log::print(order) }),
+        Ok(Request::Me { days }) => print(job_reports::me(days)),
+        Ok(Request::Audit(order)) => print(audit_log::print(order)),
         Err(error) => return refuse(error),
     };
     done.unwrap_or_else(|error| {

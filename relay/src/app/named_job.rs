@@ -44,6 +44,10 @@ pub(super) async fn ids(relay: &Remote, named: &[JobSelector]) -> anyhow::Result
     Ok(ids)
 }
 
-async fn listed(relay: &Remote) -> anyhow::Result<Vec<Job>> {
+/// The jobs that the relay lists.
+///
+/// # Errors
+/// A complete sentence for the user.
+pub(super) async fn listed(relay: &Remote) -> anyhow::Result<Vec<Job>> {
     Ok(relay.json::<Jobs>(Method::GET, "/api/v1/jobs", String::new()).await?.jobs)
 }

@@ -11,7 +11,7 @@ use nodeglass_protocol::note::NoteId;
 #[group(skip)]
 pub struct NoteOrder {
     /// What to note
-    #[arg(required_unless_present_any = ["list", "delete"], conflicts_with_all = ["list", "delete"])]
+    #[arg(value_parser = text, required_unless_present_any = ["list", "delete"], conflicts_with_all = ["list", "delete"])]
     pub text: Option<String>,
 
     /// The job [default: the one that this runs in, SLURM_JOB_ID]
@@ -68,6 +68,10 @@ impl Moment {
     }
 }
 
+fn text(raw: &str) -> Result<String, &'static str> {
+    if raw.trim().is_empty() { Err("a note needs a text") } else { Ok(raw.to_owned()) }
+}
+
 fn moment(raw: &str) -> Result<Moment, String> {
     let at_s = raw.strip_prefix('@').and_then(|seconds| seconds.parse::<u64>().ok());
     let at = at_s.and_then(|seconds| seconds.checked_mul(1_000)).map(Moment::At);
@@ -120,9 +124,15 @@ mod tests {
 
     #[test]
     fn what_is_ambiguous_is_refused() {
-        for wrong in
-            [&[][..], &["x", "--list"], &["x", "--at", "10"], &["x", "--at", "@-1"], &["x", "--job", "a"]]
-        {
+        for wrong in [
+            &[][..],
+            &["", "--cluster"],
+            &[" ", "--cluster"],
+            &["x", "--list"],
+            &["x", "--at", "10"],
+            &["x", "--at", "@-1"],
+            &["x", "--job", "a"],
+        ] {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
         assert!(parse(&["--delete", "5"]).is_ok() && parse(&["--list"]).is_ok());

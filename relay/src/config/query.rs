@@ -184,7 +184,7 @@ impl FromStr for GpuDemand {
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
 pub struct GpuArgs {
-    /// UUID or the beginning of it, or NODE:INDEX
+    /// UUID or the beginning of it, or NODE:INDEX; a node lists its GPUs
     #[arg(value_name = "GPU")]
     pub gpu: String,
 

@@ -8,7 +8,7 @@ mod params;
 use super::named_job;
 use super::owner_commands::{self, Remote};
 use crate::config::McpOrder;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use hyper::Method;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::note::{self, NewNote};
@@ -23,7 +23,7 @@ use rmcp::model::{
     ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource, ResourceContents,
     ResourceTemplate, ServerCapabilities, ServerConfig,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::{RoleServer, ServerHandler, ServiceExt, tool, tool_handler, tool_router};
 use serde::Serialize;
 
@@ -41,7 +41,12 @@ absent or null was not measured, and is not zero.";
 /// # Errors
 /// The client does not speak the protocol.
 pub async fn serve(order: McpOrder) -> anyhow::Result<()> {
-    let service = Server::new(order).serve(rmcp::transport::stdio()).await.context("start the session")?;
+    let service = match Server::new(order).serve(rmcp::transport::stdio()).await {
+        Err(ServerInitializeError::ConnectionClosed(_)) => {
+            bail!("standard input ended before a client of the Model Context Protocol began a session")
+        }
+        started => started.context("start the session")?,
+    };
     service.waiting().await.context("the session broke")?;
     Ok(())
 }

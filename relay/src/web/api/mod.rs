@@ -29,7 +29,7 @@ pub use metrics::metrics;
 pub use openapi::document;
 pub use owner::{retry, tab_link};
 pub use picture::picture;
-pub(super) use problem::{Problem, rate_limited};
+pub(super) use problem::{Problem, method_not_allowed, rate_limited};
 pub use reports::{report, usage};
 pub use resources::{gpu, gpus, job, jobs, node, nodes, processes, snapshot};
 pub use shares::{revoke, share, share_link, shares};

@@ -3,7 +3,7 @@
 use crate::auth::authenticator::{FAILURE_DELAY_MS, RateLimited};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use nodeglass_protocol::Text;
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,13 @@ impl Problem {
         let why = Text::new(error.body_text());
         Self::new(status, format!("expected JSON such as {example}: {why}"))
     }
+}
+
+/// Responds to a method that a path does not have; the header `Allow` lists those that it has.
+pub async fn method_not_allowed(method: Method) -> Problem {
+    let detail =
+        format!("{} is not possible here; the header Allow lists the methods", Text::new(method.as_str()));
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
 }
 
 impl IntoResponse for Problem {
