@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Op
 
 from . import _visible, models
 from ._default import default_client
-from .client import Client
+from .client import Client, JobId
 from .errors import NodeglassError, NotFoundError
 from .na import NA, NaType, known
 from .process import GpuProcess
