@@ -155,6 +155,17 @@ async fn a_wrong_request_is_answered_with_a_problem_that_says_what_is_possible()
 }
 
 #[tokio::test]
+async fn a_method_that_a_path_does_not_have_is_a_problem_too() {
+    let relay = TestRelay::start_with(fleet()).await;
+    for way in ["DELETE /api/v1/jobs", "POST /api/v1/gpus", "PUT /api/v1/notes", "POST /healthz"] {
+        let reply = send(&relay, way, &relay.key.reveal(), "").await;
+        assert_eq!(reply.status, 405, "{way}");
+        assert!(reply.header("allow").is_some_and(|allow| allow.contains("GET")), "{way}: {reply:?}");
+        assert!(reply.detail().contains("header Allow"), "{way}: {}", reply.body);
+    }
+}
+
+#[tokio::test]
 async fn an_unchanged_response_is_not_sent_again() {
     let relay = TestRelay::start_with(fleet()).await;
     let key = format!("Bearer {}", relay.key.reveal());
