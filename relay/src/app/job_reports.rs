@@ -100,9 +100,9 @@ pub async fn me(days: u32) -> anyhow::Result<String> {
 
 /// The raw id of a job, from a running relay or the database.
 async fn resolved(named: &JobSelector, database: Option<&Database>) -> anyhow::Result<JobId> {
-    let mut not_found = NotOneJob::None(*named).into();
+    let mut not_found = NotOneJob::None(*named);
     for relay in Remote::list()? {
-        match named_job::id(&relay, named).await {
+        match named_job::id(&relay.jobs().await?, named) {
             Ok(id) => return Ok(id),
             Err(error) => not_found = error,
         }
@@ -111,7 +111,7 @@ async fn resolved(named: &JobSelector, database: Option<&Database>) -> anyhow::R
         return Ok(JobId(*id));
     }
     let stored = database.map(|database| database.id_of(&named.to_string())).transpose()?.flatten();
-    stored.ok_or(not_found)
+    stored.ok_or_else(|| not_found.into())
 }
 
 /// The record of a job and its notes, which are those of the same cluster.
@@ -159,7 +159,7 @@ async fn reports(days: u32) -> anyhow::Result<Vec<Report>> {
             let since_s =
                 i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - i64::from(days) * 86_400;
             let mut reports = Vec::new();
-            for job in named_job::listed(&relay).await?.iter().filter(|job| job.is_active).take(MAX_REPORTS) {
+            for job in relay.jobs().await?.iter().filter(|job| job.is_active).take(MAX_REPORTS) {
                 // A job that ends at this moment may have none yet.
                 reports.extend(relay.report(JobId(job.id)).await);
             }

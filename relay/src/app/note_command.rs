@@ -29,7 +29,7 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
     };
     if order.list {
         let job = match named {
-            Some(named) => Some(named_job::id(&relay, named).await?),
+            Some(named) => Some(named_job::id(&relay.jobs().await?, named)?),
             None => None,
         };
         let query = job.map_or(String::new(), |job| format!("?job={job}"));
@@ -49,7 +49,7 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
         }
         None => {
             let job = match named {
-                Some(named) => Some(named_job::id(&relay, named).await?),
+                Some(named) => Some(named_job::id(&relay.jobs().await?, named)?),
                 None => None,
             };
             let new = NewNote { job, node: order.node, at_ms, text, source: NoteSource::Command };

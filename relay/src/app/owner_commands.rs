@@ -4,6 +4,7 @@ use super::local_time::LocalTime;
 use super::{named_job, share_output, terminal};
 use crate::access::key_file::{self, Running};
 use crate::access::runtime_dir::{Places, RuntimeDir};
+use crate::api::Job;
 use crate::clock::Clock;
 use crate::config::ShareCommand;
 use crate::report::Report;
@@ -18,6 +19,7 @@ use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::request::RetryTarget;
 use nodeglass_protocol::share::{ShareId, ShareLink, Sharing};
 use nodeglass_protocol::{JobId, NodeName};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::pin::Pin;
 use std::time::Duration;
@@ -37,7 +39,7 @@ pub async fn share(relay: &Remote, command: ShareCommand) -> anyhow::Result<Stri
     let now_ms = Clock::wall_ms();
     Ok(match command {
         ShareCommand::Create(args) => {
-            let jobs = named_job::ids(relay, args.jobs()).await?;
+            let jobs = named_job::ids(&relay.jobs().await?, args.jobs())?;
             let body = serde_json::to_string(&args.request(jobs))?;
             let made: ShareLink = relay.request_json(Method::POST, "", body).await?;
             share_output::created(&made, &relay.option(), now_ms, LocalTime::of)
@@ -85,6 +87,12 @@ const UNKNOWN_FORMAT: &str = "the relay sent a response in an unknown format; it
 
 /// The error where a command needs a relay and none runs.
 pub const NONE_RUNS: &str = "no relay of yours is running on this machine; start one with `relay`";
+
+/// A list of jobs.
+#[derive(Deserialize)]
+struct Jobs {
+    jobs: Vec<Job>,
+}
 
 /// A running relay of this user.
 pub struct Remote {
@@ -168,6 +176,14 @@ impl Remote {
     /// A complete sentence for the user.
     pub async fn report(&self, job: JobId) -> anyhow::Result<Report> {
         self.json(Method::GET, &format!("/api/v1/jobs/{job}/report"), String::new()).await
+    }
+
+    /// The jobs that it lists.
+    ///
+    /// # Errors
+    /// A complete sentence for the user.
+    pub(super) async fn jobs(&self) -> anyhow::Result<Vec<Job>> {
+        Ok(self.json::<Jobs>(Method::GET, "/api/v1/jobs", String::new()).await?.jobs)
     }
 
     /// The option that selects it again, with a space before it; empty if none is needed.

@@ -10,10 +10,10 @@ use super::owner_commands::{self, Remote};
 use crate::config::McpOrder;
 use anyhow::{Context, bail};
 use hyper::Method;
-use nodeglass_protocol::NodeName;
 use nodeglass_protocol::note::{self, NewNote};
+use nodeglass_protocol::{JobId, NodeName};
 use params::{
-    AddNoteParams, GpusParams, HistoryParams, JobParams, JobsParams, NodesParams, NotesParams,
+    AddNoteParams, GpusParams, HistoryParams, JobName, JobParams, JobsParams, NodesParams, NotesParams,
     ProcessesParams, RetryParams, UsageParams,
 };
 use rmcp::handler::server::router::tool::ToolRouter;
@@ -115,8 +115,7 @@ impl Server {
         annotations(read_only_hint = true)
     )]
     async fn report(&self, Parameters(JobParams { job }): Parameters<JobParams>) -> Answer {
-        let job =
-            named_job::id(&self.relay()?, &job.selector().map_err(sentence)?).await.map_err(sentence)?;
+        let job = self.job(&job).await?;
         self.get(&format!("/api/v1/jobs/{job}/report")).await
     }
 
@@ -150,10 +149,8 @@ impl Server {
     )]
     async fn add_note(&self, Parameters(params): Parameters<AddNoteParams>) -> Answer {
         let relay = self.relay()?;
-        let job = match params.job {
-            Some(job) => {
-                Some(named_job::id(&relay, &job.selector().map_err(sentence)?).await.map_err(sentence)?)
-            }
+        let job = match &params.job {
+            Some(job) => Some(self.job(job).await?),
             None => None,
         };
         let text_of_note = note::text(&params.text).map_err(sentence)?;
@@ -169,6 +166,12 @@ impl Server {
     async fn retry(&self, Parameters(RetryParams { node }): Parameters<RetryParams>) -> Answer {
         let node = node.map(NodeName::new).transpose().map_err(|error| format!("failed to {error}"))?;
         owner_commands::retry(&self.relay()?, node).await.map_err(sentence)
+    }
+
+    /// The raw id of a job.
+    async fn job(&self, named: &JobName) -> Result<JobId, String> {
+        let jobs = self.relay()?.jobs().await.map_err(sentence)?;
+        named_job::id(&jobs, &named.selector().map_err(sentence)?).map_err(sentence)
     }
 
     async fn list<T: Serialize>(&self, path: &str, params: &T) -> Answer {

@@ -30,8 +30,3 @@ pub(super) async fn id(
         }
     }
 }
-
-/// The job in the path of a request.
-pub(super) fn parse(raw: &str) -> Result<JobSelector, Problem> {
-    raw.parse().map_err(|error: crate::api::JobSelectorError| Problem::bad_request(error.to_string()))
-}

@@ -1,5 +1,6 @@
 //! Errors of the HTTP API as problem details (RFC 9457).
 
+use crate::api::JobSelectorError;
 use crate::auth::authenticator::{FAILURE_DELAY_MS, RateLimited};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
@@ -85,6 +86,12 @@ impl IntoResponse for Problem {
         body.push(b'\n');
         let content_type = HeaderValue::from_static("application/problem+json");
         (status, [(CONTENT_TYPE, content_type)], body).into_response()
+    }
+}
+
+impl From<JobSelectorError> for Problem {
+    fn from(error: JobSelectorError) -> Self {
+        Self::bad_request(error.to_string())
     }
 }
 

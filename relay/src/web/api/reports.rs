@@ -2,6 +2,7 @@
 
 use super::caller::Caller;
 use super::{Problem, Reader, named_job, reply};
+use crate::api::JobSelector;
 use crate::share::Viewer;
 use crate::web::{WebState, reports};
 use axum::extract::rejection::QueryRejection;
@@ -36,7 +37,7 @@ pub async fn report(
     Path(id): Path<String>,
 ) -> Result<Response, Response> {
     let (viewer, mut charge) = caller.begin(&web).await?;
-    let named = named_job::parse(&id)?;
+    let named: JobSelector = id.parse().map_err(Problem::from)?;
     let id = named_job::id(&web, &viewer, &mut charge, &named).await?;
     let report = reports::job(&web, id, &viewer).await;
     charge.restart();

@@ -1,7 +1,6 @@
 //! Jobs, nodes, GPUs and processes: lists with filters and field selection, and each by its identity.
 
 use super::caller::{Caller, Charge};
-use super::named_job;
 use super::problem::Problem;
 use super::reply::{self, Page};
 use crate::api::{Fields, Gpu, Job, JobSelector, Node, NotOneJob, Process, Snapshot};
@@ -268,7 +267,7 @@ pub async fn job(
     query: Result<Query<Selection>, QueryRejection>,
 ) -> Result<Response, Response> {
     let fields = selection(query)?;
-    let named = named_job::parse(&id)?;
+    let named: JobSelector = id.parse().map_err(Problem::from)?;
     from_snapshot(&web, caller, &headers, move |snapshot| {
         let job = match named.one(&snapshot.jobs) {
             Err(error @ NotOneJob::Several { .. }) => return Err(Problem::bad_request(error.to_string())),
