@@ -21,7 +21,7 @@ type ByNode<'a> = BTreeMap<&'a str, Vec<&'a Gpu>>;
 pub fn answer(snapshot: &Snapshot, args: &AvailableArgs) -> anyhow::Result<Answer> {
     let limit = args.limit.map_or(usize::MAX, |limit| limit as usize);
     if let Some(answer) = unknown(snapshot, args.free.node.as_ref(), args.free.job.as_ref(), None) {
-        return answer.as_json_list(args.json);
+        return answer.into_json_list(args.json);
     }
     let mut free = free(snapshot, &args.free, &this_host());
     free.values_mut().for_each(|gpus| gpus.truncate(limit));

@@ -29,7 +29,7 @@ const MAX_NAME: usize = 28;
 /// JSON cannot be written.
 pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
     if let Some(answer) = unknown_in_list(snapshot, args) {
-        return answer.as_json_list(args.json);
+        return answer.into_json_list(args.json);
     }
     let is_selected = |job: &&Job| {
         args.node.as_ref().is_none_or(|node| job.nodes.iter().any(|name| name == node.as_str()))

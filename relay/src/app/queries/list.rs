@@ -16,7 +16,7 @@ const HEADER: [&str; 10] =
 /// JSON cannot be written.
 pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
     if let Some(answer) = unknown_in_list(snapshot, args) {
-        return answer.as_json_list(args.json);
+        return answer.into_json_list(args.json);
     }
     let jobs = args.job.as_ref().map(|named| named.ids(&snapshot.jobs));
     let gpus = snapshot.gpus.iter().filter(|gpu| is_selected(gpu, snapshot, args, jobs.as_ref()));

@@ -55,7 +55,7 @@ impl Answer {
     }
 
     /// With an empty list, if the output is JSON.
-    fn as_json_list(self, json: bool) -> anyhow::Result<Self> {
+    fn into_json_list(self, json: bool) -> anyhow::Result<Self> {
         Ok(if json { Self { text: "[]\n".to_owned(), ..self } } else { self })
     }
 
