@@ -54,8 +54,8 @@ fn main() -> ExitCode {
         Ok(Request::Note(order)) => print(note_command::note(order)),
         Ok(Request::Report { order, webhook }) => print(job_reports::report(order, webhook)),
         Ok(Request::History(order)) => print(job_reports::history(order)),
-        Ok(Request::Me { days }) => print(async move { job_reports::me(days) }),
-        Ok(Request::Audit(order)) => print(async move { audit_log::print(order) }),
+        Ok(Request::Me { days }) => print(job_reports::me(days)),
+        Ok(Request::Audit(order)) => print(audit_log::print(order)),
         Err(error) => return refuse(error),
     };
     done.unwrap_or_else(|error| {
@@ -168,7 +168,7 @@ fn doctor(
 /// Prepares a recording for others.
 fn record(command: RecordCommand) -> anyhow::Result<ExitCode> {
     let RecordCommand::Cut { from, job, out } = command;
-    let summary = recording::cut(&from, &out, job)?;
+    let summary = recording::cut(&from, &out, recording::find_job(&from, &job)?)?;
     terminal::write(terminal::cut(&summary, &out))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,8 +2,9 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_tests::process::Process;
-use nodeglass_tests::relay::TestRelay;
+use nodeglass_tests::relay::{Link, TestRelay};
 use nodeglass_tests::{TIMEOUT, http, skip, test_tools};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
@@ -257,8 +258,92 @@ fn queries_answer_from_the_running_relay_with_documented_exit_codes() -> Result<
     ensure!(code(&["wait", "48213", "--timeout", "1s"])? == Some(3));
     ensure!(code(&["wait", "99"])? == Some(3));
     ensure!(code(&["available", "--node", "nowhere"])? == Some(3));
+    for unknown in [
+        &["list", "--node", "nowhere"][..],
+        &["jobs", "--job", "99"],
+        &["ps", "--of", "nobody"],
+        &["wait-free", "1", "--node", "nowhere"],
+    ] {
+        ensure!(code(unknown)? == Some(3), "{unknown:?}");
+    }
+    // No session, an empty note, and a slip of the finger.
+    ensure!(code(&["mcp"])? == Some(1) && code(&["note", ""])? == Some(2) && code(&["lsit"])? == Some(2));
     ensure!(code(&["gpu", "GPU-nothing"])? == Some(1));
     ensure!(code(&["fit", "0"])? == Some(2));
+    Ok(())
+}
+
+#[test]
+fn a_job_id_that_is_printed_is_accepted_by_every_command() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    settled(&relay, &relay.link().key.reveal())?;
+    let listed: Value = serde_json::from_str(&relay.run(&["jobs", "--json"])?)?;
+    let jobs = listed.as_array().context("jobs")?;
+    let running = |part: &str| -> Result<(String, String)> {
+        let is_part = |job: &&Value| job["state"] == "RUNNING" && !job[part].is_null();
+        let job = jobs.iter().find(is_part).with_context(|| format!("a running part of an {part}"))?;
+        Ok((job["label"].as_str().unwrap_or_default().to_owned(), job["id"].to_string()))
+    };
+    for (label, id) in [running("array")?, running("het")?] {
+        let table = relay.run(&["jobs", "--job", &label])?;
+        ensure!(table.lines().count() == 2 && table.contains(&label) && table.contains(&id), "{table}");
+        relay.run(&["list", "--job", &label])?;
+        relay.run(&["ps", "--job", &label])?;
+        ensure!(relay.run(&["wait", &label, "--until", "start"])?.contains(&label));
+        ensure!(relay.run(&["report", &label])?.contains(&label));
+        ensure!(relay.run(&["note", "checkpoint", "--job", &label])?.contains(&id));
+        ensure!(relay.run(&["note", "--list", "--job", &label])?.contains("checkpoint"));
+        ensure!(relay.run(&["share", "create", "--job", &label])?.contains("http"));
+    }
+    let array = running("array")?.0;
+    let (array, _) = array.split_once('_').context("the label of a task")?;
+    ensure!(relay.run(&["jobs", "--job", array])?.lines().count() > 2, "all tasks");
+    Ok(())
+}
+
+#[test]
+fn a_command_that_waits_survives_a_restart_of_the_relay() -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let start = || -> Result<Process> {
+        let mut relay =
+            Process::start(TestRelay::command(home.path())?.args(["--demo", "--bind", "127.0.0.1:0"]))?;
+        relay.wait_for("a link", Link::find)?;
+        Ok(relay)
+    };
+    let mut relay = start()?;
+    let list = || {
+        TestRelay::command(home.path())?
+            .args(["jobs", "--job", "48425"])
+            .output()
+            .map_err(anyhow::Error::from)
+    };
+    ensure!(list()?.status.success(), "the notebook runs");
+    // A notebook whose GPUs are idle.
+    let mut wait =
+        Process::start(TestRelay::command(home.path())?.args(["wait", "48425", "--stall", "12s"]))?;
+    std::thread::sleep(Duration::from_secs(3));
+    relay.signal(Signal::TERM)?;
+    relay.wait()?;
+    wait.wait_for("that it retries", |line| line.contains("trying again").then_some(()))?;
+    let _relay = start()?;
+    let status = wait.wait()?;
+    ensure!(status.code() == Some(5), "{status}: {}", wait.output().text());
+    Ok(())
+}
+
+#[test]
+fn the_running_relay_answers_for_what_is_not_stored() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    settled(&relay, &relay.link().key.reveal())?;
+    let history = relay.run(&["history", "list"])?;
+    ensure!(history.contains("llama3-8b-pretrain"), "{history}");
+    let usage = relay.run(&["me"])?;
+    ensure!(usage.contains("Your jobs of the last 30 days"), "{usage}");
+    relay.run(&["share", "create", "--job", "48213"])?;
+    let audit = relay.run(&["audit"])?;
+    ensure!(audit.contains("48213"), "{audit}");
+    let token = relay.run(&["token", "create", "script"])?;
+    ensure!(token.contains("until this relay ends"), "{token}");
     Ok(())
 }
 

@@ -3,7 +3,8 @@
 use super::local_time::LocalTime;
 use super::own_login;
 use super::remote::Remote;
-use super::{job_parquet, job_tables};
+use super::{job_parquet, job_tables, named_job};
+use crate::api::{JobSelector, NotOneJob};
 use crate::clock::Clock;
 use crate::config::{ExportFormat, HistoryOrder, ReportFormat, ReportOrder};
 use crate::report::{self, JobRecord, Report};
@@ -12,9 +13,14 @@ use crate::state_dir::StateDir;
 use crate::store::{Database, StoreError};
 use crate::webhook::Webhook;
 use anyhow::{Context as _, bail};
+use hyper::Method;
 use nodeglass_protocol::note::Note;
+use nodeglass_protocol::report::MAX_DAYS;
 use nodeglass_protocol::{JobId, Text};
 use std::io::IsTerminal as _;
+
+/// Maximum number of reports that are read from a running relay.
+const MAX_REPORTS: usize = 1_000;
 
 /// Executes `relay report`; returns what to print.
 ///
@@ -22,8 +28,10 @@ use std::io::IsTerminal as _;
 /// A complete sentence for the user.
 pub async fn report(order: ReportOrder, webhook: Option<Webhook>) -> anyhow::Result<String> {
     let ReportOrder { job, format, .. } = order;
-    let (stored, notes) = match database()? {
-        Some(database) => stored(&database, job)?,
+    let database = database()?;
+    let job = resolved(&job, database.as_ref()).await?;
+    let (stored, notes) = match &database {
+        Some(database) => stored(database, job)?,
         None => (None, Vec::new()),
     };
     let (report, note) = newest(job, stored, notes).await?;
@@ -51,19 +59,19 @@ pub async fn report(order: ReportOrder, webhook: Option<Webhook>) -> anyhow::Res
 pub async fn history(order: HistoryOrder) -> anyhow::Result<Vec<u8>> {
     let text = match order {
         HistoryOrder::Show(order) => report(order.into(), None).await?,
-        HistoryOrder::List(days) => job_tables::list(&reports(days.days, None)?, LocalTime::of),
-        HistoryOrder::Export { format, days } => return export(format, days.days),
+        HistoryOrder::List(days) => job_tables::list(&reports(days.days).await?, LocalTime::of),
+        HistoryOrder::Export { format, days } => return export(format, days.days).await,
     };
     Ok(text.into_bytes())
 }
 
-fn export(format: ExportFormat, days: u32) -> anyhow::Result<Vec<u8>> {
+async fn export(format: ExportFormat, days: u32) -> anyhow::Result<Vec<u8>> {
     if format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
         bail!(
             "Parquet is a binary form; write it to a file: relay history export --format parquet > jobs.parquet"
         )
     }
-    let reports = reports(days, None)?;
+    let reports = reports(days).await?;
     Ok(match format {
         ExportFormat::Json => format!("{}\n", serde_json::to_string_pretty(&reports)?).into_bytes(),
         ExportFormat::Csv => job_tables::csv(&reports).into_bytes(),
@@ -77,8 +85,33 @@ fn export(format: ExportFormat, days: u32) -> anyhow::Result<Vec<u8>> {
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub fn me(days: u32) -> anyhow::Result<String> {
-    Ok(job_tables::usage(&report::usage(&reports(days, Some(&own_login()))?, days), LocalTime::of))
+pub async fn me(days: u32) -> anyhow::Result<String> {
+    let stored = stored_reports(days, Some(&own_login()))?;
+    let usage = match (stored.is_empty(), only_relay()?) {
+        // It has its jobs in memory until they are stored, and those of a simulated cluster forever.
+        (true, Some(relay)) => {
+            let days = days.min(MAX_DAYS);
+            relay.json(Method::GET, &format!("/api/v1/usage?days={days}"), String::new()).await?
+        }
+        _ => report::usage(&stored, days),
+    };
+    Ok(job_tables::usage(&usage, LocalTime::of))
+}
+
+/// The raw id of a job, from a running relay or the database.
+async fn resolved(named: &JobSelector, database: Option<&Database>) -> anyhow::Result<JobId> {
+    let mut not_found = NotOneJob::None(*named);
+    for relay in Remote::list()? {
+        match named_job::id(&relay.jobs().await?, named) {
+            Ok(id) => return Ok(id),
+            Err(error) => not_found = error,
+        }
+    }
+    if let JobSelector::Id(id) = named {
+        return Ok(JobId(*id));
+    }
+    let stored = database.map(|database| database.id_of(&named.to_string())).transpose()?.flatten();
+    stored.ok_or_else(|| not_found.into())
 }
 
 /// The record of a job and its notes, which are those of the same cluster.
@@ -117,8 +150,35 @@ fn now() -> LocalTime {
     LocalTime::of(Clock::wall_ms() / 1_000)
 }
 
-/// The reports of all jobs, or of one user's, that started in the last days, newest first.
-fn reports(days: u32, user: Option<&Text>) -> anyhow::Result<Vec<Report>> {
+/// The reports of all jobs that started in the last days, newest first: the stored ones, or before any is, those of the
+/// running relay.
+async fn reports(days: u32) -> anyhow::Result<Vec<Report>> {
+    let stored = stored_reports(days, None)?;
+    match only_relay()? {
+        Some(relay) if stored.is_empty() => {
+            let since_s =
+                i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - i64::from(days) * 86_400;
+            let mut reports = Vec::new();
+            for job in relay.jobs().await?.iter().filter(|job| job.is_active).take(MAX_REPORTS) {
+                // A job that ends at this moment may have none yet.
+                reports.extend(relay.report(JobId(job.id)).await);
+            }
+            reports.retain(|report: &Report| report.start_s.is_none_or(|start_s| start_s >= since_s));
+            reports.sort_by_key(|report| std::cmp::Reverse(report.start_s));
+            Ok(reports)
+        }
+        _ => Ok(stored),
+    }
+}
+
+/// The running relay, if there is one and only one.
+fn only_relay() -> anyhow::Result<Option<Remote>> {
+    let mut relays = Remote::list()?;
+    Ok(if relays.len() == 1 { relays.pop() } else { None })
+}
+
+/// The stored reports of all jobs, or of one user's, that started in the last days, newest first.
+fn stored_reports(days: u32, user: Option<&Text>) -> anyhow::Result<Vec<Report>> {
     let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
     match database()? {
         Some(database) => Ok(database.reports_since(now_s - i64::from(days) * 86_400, user)?),

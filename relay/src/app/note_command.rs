@@ -1,13 +1,14 @@
 //! `relay note`: a client of the running relay, or within a job where none runs, of the spool directory.
 
 use super::local_time::LocalTime;
+use super::named_job;
 use super::remote::Remote;
+use crate::api::JobSelector;
 use crate::clock::Clock;
 use crate::config::NoteOrder;
 use crate::report::aligned;
 use anyhow::{Context, bail, ensure};
 use hyper::Method;
-use nodeglass_protocol::JobId;
 use nodeglass_protocol::note::{self, NewNote, Note, NoteEdit, NoteSource, SPOOL_FOLDER, SavedNote};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
@@ -21,12 +22,16 @@ const NOTES: &str = "/api/v1/notes";
 /// # Errors
 /// A complete sentence for the user.
 pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
-    let job = order.job.filter(|_| !order.cluster);
+    let named = order.job.as_ref().filter(|_| !order.cluster);
     let relay = match Remote::find(order.relay) {
-        Err(_) if order.relay.is_none() && Remote::list()?.is_empty() => return spool(&order, job),
+        Err(_) if order.relay.is_none() && Remote::list()?.is_empty() => return spool(&order, named),
         relay => relay?,
     };
     if order.list {
+        let job = match named {
+            Some(named) => Some(named_job::id(&relay.jobs().await?, named)?),
+            None => None,
+        };
         let query = job.map_or(String::new(), |job| format!("?job={job}"));
         let notes: Vec<Note> = relay.json(Method::GET, &format!("{NOTES}{query}"), String::new()).await?;
         return Ok(list(&notes));
@@ -43,6 +48,10 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
             relay.json(Method::PATCH, &format!("{NOTES}/{id}"), edit).await?
         }
         None => {
+            let job = match named {
+                Some(named) => Some(named_job::id(&relay.jobs().await?, named)?),
+                None => None,
+            };
             let new = NewNote { job, node: order.node, at_ms, text, source: NoteSource::Command };
             relay.json(Method::POST, NOTES, serde_json::to_string(&new)?).await?
         }
@@ -56,8 +65,9 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
 }
 
 /// Appends a line to the spool file of the job.
-fn spool(order: &NoteOrder, job: Option<JobId>) -> anyhow::Result<String> {
-    let Some(job) = job else { bail!(super::remote::NONE_RUNS) };
+fn spool(order: &NoteOrder, job: Option<&JobSelector>) -> anyhow::Result<String> {
+    // The file is named by the raw id, which SLURM_JOB_ID has.
+    let Some(JobSelector::Id(job)) = job else { bail!(super::remote::NONE_RUNS) };
     let is_plain = order.at.is_none() && order.node.is_none() && order.edit.is_none();
     let Some(text) = order.text.as_deref().filter(|_| is_plain) else {
         bail!(

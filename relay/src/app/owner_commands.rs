@@ -2,14 +2,14 @@
 
 use super::local_time::LocalTime;
 use super::remote::Remote;
-use super::share_output;
+use super::{named_job, share_output};
 use crate::clock::Clock;
 use crate::config::ShareCommand;
 use anyhow::Context;
 use hyper::Method;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::request::RetryTarget;
-use nodeglass_protocol::share::{ShareId, ShareLink, ShareRequest, Sharing};
+use nodeglass_protocol::share::{ShareId, ShareLink, Sharing};
 
 const SHARES: &str = "/api/v1/shares";
 
@@ -21,7 +21,8 @@ pub async fn share(relay: &Remote, command: ShareCommand) -> anyhow::Result<Stri
     let now_ms = Clock::wall_ms();
     Ok(match command {
         ShareCommand::Create(args) => {
-            let body = serde_json::to_string(&ShareRequest::from(args))?;
+            let jobs = named_job::ids(&relay.jobs().await?, args.jobs())?;
+            let body = serde_json::to_string(&args.request(jobs))?;
             let made: ShareLink = relay.json(Method::POST, SHARES, body).await?;
             share_output::created(&made, &relay.option(), now_ms, LocalTime::of)
         }

@@ -4,6 +4,7 @@ use super::local_time::LocalTime;
 use super::terminal;
 use crate::access::key_file::{self, Running};
 use crate::access::runtime_dir::{Places, RuntimeDir};
+use crate::api::Job;
 use crate::clock::Clock;
 use crate::report::Report;
 use crate::web::api::problem::Problem;
@@ -15,6 +16,7 @@ use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::handshake::Key;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::pin::Pin;
 use std::time::Duration;
@@ -35,6 +37,12 @@ pub const NONE_RUNS: &str = "no relay of yours is running on this machine; start
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the response is too long")]
 pub struct TooLong;
+
+/// A list of jobs.
+#[derive(Deserialize)]
+struct Jobs {
+    jobs: Vec<Job>,
+}
 
 /// A running relay of this user.
 pub struct Remote {
@@ -112,6 +120,14 @@ impl Remote {
     /// A complete sentence for the user.
     pub async fn report(&self, job: JobId) -> anyhow::Result<Report> {
         self.json(Method::GET, &format!("/api/v1/jobs/{job}/report"), String::new()).await
+    }
+
+    /// The jobs that it lists.
+    ///
+    /// # Errors
+    /// A complete sentence for the user.
+    pub(super) async fn jobs(&self) -> anyhow::Result<Vec<Job>> {
+        Ok(self.json::<Jobs>(Method::GET, "/api/v1/jobs", String::new()).await?.jobs)
     }
 
     /// The option that selects it again, with a space before it; empty if none is needed.

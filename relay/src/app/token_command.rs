@@ -36,10 +36,11 @@ pub async fn token(relay: &Remote, command: TokenCommand) -> anyhow::Result<Stri
 }
 
 fn created_text(created: &CreatedToken) -> String {
-    let CreatedToken { token, secret } = created;
-    let until = match token.expires_at {
-        Some(at) => format!("until {}", local(at)),
-        None => format!("until you run `relay token revoke {}`", token.name),
+    let CreatedToken { token, secret, is_stored } = created;
+    let until = match (token.expires_at, is_stored) {
+        (_, false) => "until this relay ends, which stores nothing".to_owned(),
+        (Some(at), true) => format!("until {}", local(at)),
+        (None, true) => format!("until you run `relay token revoke {}`", token.name),
     };
     format!(
         "{secret}\n\n\
@@ -85,7 +86,10 @@ mod tests {
             expires_at: None,
             last_used_at: None,
         };
-        let text = created_text(&CreatedToken { token: token.clone(), secret: "abcdef.KEY".into() });
+        let created = CreatedToken { token: token.clone(), secret: "abcdef.KEY".into(), is_stored: true };
+        let text = created_text(&created);
+        let unstored = created_text(&CreatedToken { is_stored: false, ..created });
+        assert!(unstored.contains("until this relay ends"), "{unstored}");
         assert!(text.starts_with("abcdef.KEY\n") && text.contains("relay token revoke grafana"), "{text}");
         // The secret is in one place only, for scripts that read the first line.
         assert_eq!(text.matches("abcdef.KEY").count(), 1);

@@ -1,9 +1,9 @@
 //! Command lines that read what was stored: `relay report`, `relay history`, `relay me` and `relay audit`.
 
 use super::value;
+use crate::api::JobSelector;
 use crate::webhook::{WebhookFormat, WebhookUrl};
 use clap::{Args, Subcommand, ValueEnum};
-use nodeglass_protocol::JobId;
 
 /// The format of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -55,9 +55,9 @@ pub struct AuditOrder {
 /// `relay report`.
 #[derive(Clone, Debug, Args)]
 pub struct ReportOrder {
-    /// Number of the job
+    /// Job id, as 48461, 48440_16 or 48511+0
     #[arg(value_name = "JOBID")]
-    pub job: JobId,
+    pub job: JobSelector,
     /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     pub format: ReportFormat,
@@ -89,11 +89,11 @@ pub enum HistoryOrder {
 }
 
 /// `relay history show`.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ShowOrder {
-    /// Number of the job
+    /// Job id, as 48461, 48440_16 or 48511+0
     #[arg(value_name = "JOBID")]
-    pub job: JobId,
+    pub job: JobSelector,
     /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     pub format: ReportFormat,

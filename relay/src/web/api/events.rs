@@ -1,7 +1,8 @@
 //! Server-sent events: the messages of the live wire in JSON, a snapshot of a topic and then its deltas.
 
 use super::caller::Caller;
-use super::{Problem, topic};
+use super::{Problem, named_job};
+use crate::api::JobSelector;
 use crate::auth::authenticator::Authenticator;
 use crate::clock::Clock;
 use crate::live::Subscriber;
@@ -33,8 +34,9 @@ const TOKEN_CHECK: Duration = Duration::from_secs(1);
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct TopicQuery {
-    /// Numeric id of a job, for everything about its GPUs and processes.
-    job: Option<u32>,
+    /// Id of a job, as `48461`, `48440_16` or `48511+0`, for everything about its GPUs and processes.
+    #[param(value_type = Option<String>, example = "48440_16")]
+    job: Option<JobSelector>,
     /// Name of a node, for everything about it.
     #[param(value_type = Option<String>)]
     node: Option<NodeName>,
@@ -63,13 +65,13 @@ pub async fn events(
     query: Result<Query<TopicQuery>, QueryRejection>,
 ) -> Result<Response, Response> {
     let Query(query) = query.map_err(|error| Problem::query(&error, "job, node"))?;
-    let topic = topic(query.job, query.node)?;
     let grant = caller.grant();
     let token = match &grant {
         AccessGrant::Token(id) => Some(id.clone()),
         AccessGrant::Owner | AccessGrant::Guest(_) => None,
     };
     let (viewer, mut charge) = caller.begin(&web).await?;
+    let topic = named_job::topic(&web, &viewer, &mut charge, query.job, query.node).await?;
     let session = web.shares.session(grant, connection.peer);
     let joined = web.hub.join(Form::Json, viewer).await;
     let mut subscriber = joined.ok_or_else(Problem::shutting_down)?;
