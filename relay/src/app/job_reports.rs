@@ -2,7 +2,7 @@
 
 use super::local_time::LocalTime;
 use super::own_login;
-use super::remote::Remote;
+use super::remote::{Refused, Remote};
 use super::{job_parquet, job_tables, named_job};
 use crate::api::{JobSelector, NotOneJob};
 use crate::clock::Clock;
@@ -13,7 +13,7 @@ use crate::state_dir::StateDir;
 use crate::store::{Database, StoreError};
 use crate::webhook::Webhook;
 use anyhow::{Context as _, bail};
-use hyper::Method;
+use hyper::{Method, StatusCode};
 use nodeglass_protocol::note::Note;
 use nodeglass_protocol::report::MAX_DAYS;
 use nodeglass_protocol::{JobId, Text};
@@ -102,9 +102,14 @@ pub async fn me(days: u32) -> anyhow::Result<String> {
 async fn resolved(named: &JobSelector, database: Option<&Database>) -> anyhow::Result<JobId> {
     let mut not_found = NotOneJob::None(*named);
     for relay in Remote::list()? {
-        match named_job::id(&relay.jobs().await?, named) {
-            Ok(id) => return Ok(id),
-            Err(error) => not_found = error,
+        match (relay.jobs().await, named) {
+            (Ok(jobs), _) => match named_job::id(&jobs, named) {
+                Ok(id) => return Ok(id),
+                Err(error) => not_found = error,
+            },
+            // Its report will say why, if the database has none.
+            (Err(_), JobSelector::Id(_)) => {}
+            (Err(error), _) => return Err(error),
         }
     }
     if let JobSelector::Id(id) = named {
@@ -132,18 +137,40 @@ async fn newest(
     if let Some(record) = stored.as_ref().filter(|record| record.is_final) {
         return Ok((record.report_with(notes), None));
     }
+    let mut failed = None;
     for relay in Remote::list()? {
-        if let Ok(report) = relay.report(job).await {
-            let note = "The job has not ended; this is what it has used so far.";
-            return Ok((report.clone(), (!report.is_final).then(|| note.to_owned())));
+        match relay.report(job).await {
+            Ok(report) => {
+                let note = "The job has not ended; this is what it has used so far.";
+                return Ok((report.clone(), (!report.is_final).then(|| note.to_owned())));
+            }
+            Err(error) if is_unknown(&error) => {}
+            Err(error) => failed = failed.or(Some(error)),
         }
     }
     let Some(record) = stored else {
-        bail!("there is no report of job {job}: neither the database nor a running relay has seen it")
+        match failed {
+            Some(error) => {
+                bail!(
+                    "there is no report of job {job} in the database, and a running relay failed: {error:#}"
+                )
+            }
+            None => {
+                bail!("there is no report of job {job}: neither the database nor a running relay has seen it")
+            }
+        }
     };
     let at = LocalTime::of(u64::try_from(record.at_s).unwrap_or(0)).seen_from(&now());
-    let note = format!("No running relay sees this job; this is what was stored last, {at}.");
+    let note = match failed {
+        Some(error) => format!("A running relay failed ({error:#}); this is what was stored last, {at}."),
+        None => format!("No running relay sees this job; this is what was stored last, {at}."),
+    };
     Ok((record.report_with(notes), Some(note)))
+}
+
+/// Whether a relay responded that it does not know the job.
+fn is_unknown(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == StatusCode::NOT_FOUND)
 }
 
 fn now() -> LocalTime {

@@ -38,7 +38,7 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
     }
     if let Some(id) = order.delete {
         let answer = relay.request(Method::DELETE, &format!("{NOTES}/{id}"), String::new()).await?;
-        return Ok(String::from_utf8_lossy(&answer).into_owned());
+        return Ok(super::remote::lines(&answer));
     }
     let text = note::text(order.text.as_deref().unwrap_or_default())?;
     let at_ms = order.at.map(|at| at.wall_ms(Clock::wall_ms()));

@@ -1,15 +1,15 @@
 //! `relay share`, `relay retry` and `relay link --tab`: what only the owner may request of the running relay.
 
 use super::local_time::LocalTime;
-use super::remote::Remote;
+use super::remote::{Remote, lines};
 use super::{named_job, share_output};
 use crate::clock::Clock;
 use crate::config::ShareCommand;
 use anyhow::Context;
 use hyper::Method;
-use nodeglass_protocol::NodeName;
 use nodeglass_protocol::request::RetryTarget;
 use nodeglass_protocol::share::{ShareId, ShareLink, Sharing};
+use nodeglass_protocol::{NodeName, Text};
 
 const SHARES: &str = "/api/v1/shares";
 
@@ -57,7 +57,7 @@ pub async fn tab_link(relay: &Remote) -> anyhow::Result<String> {
     let ticket = relay.request(Method::POST, "/api/v1/tab", String::new()).await?;
     let link = relay.running().links.first().and_then(|link| link.rsplit_once('#'));
     let (address, _) = link.context("the running relay has no link")?;
-    Ok(format!("{address}#t={}\n", String::from_utf8_lossy(&ticket).trim()))
+    Ok(format!("{address}#t={}\n", Text::from_bytes(&ticket).as_str().trim()))
 }
 
 /// Requests that the running relay retry a node, or without one all waiting nodes and the job list; returns
@@ -68,7 +68,7 @@ pub async fn tab_link(relay: &Remote) -> anyhow::Result<String> {
 pub async fn retry(relay: &Remote, node: Option<NodeName>) -> anyhow::Result<String> {
     let target = node.map_or(RetryTarget::Everything, RetryTarget::Node);
     let answer = relay.request(Method::POST, RETRY, serde_json::to_string(&target)?).await?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    Ok(lines(&answer))
 }
 
 const RETRY: &str = "/api/v1/retry";

@@ -1,12 +1,13 @@
 //! `relay token`: named, read-only tokens for the owner's own programs.
 
 use super::local_time::LocalTime;
-use super::remote::Remote;
+use super::remote::{Remote, lines};
 use crate::api::{CreatedToken, NewToken, Timestamp, Token};
 use crate::clock::Clock;
 use crate::config::TokenCommand;
 use crate::report::aligned;
 use hyper::Method;
+use nodeglass_protocol::Text;
 
 const TOKENS: &str = "/api/v1/tokens";
 
@@ -30,24 +31,24 @@ pub async fn token(relay: &Remote, command: TokenCommand) -> anyhow::Result<Stri
         }
         TokenCommand::Revoke { name } => {
             let answer = relay.request(Method::DELETE, &format!("{TOKENS}/{name}"), String::new()).await?;
-            Ok(String::from_utf8_lossy(&answer).into_owned())
+            Ok(lines(&answer))
         }
     }
 }
 
 fn created_text(created: &CreatedToken) -> String {
-    let CreatedToken { token, secret, is_stored } = created;
-    let until = match (token.expires_at, is_stored) {
+    // Something else than a relay may have sent them.
+    let (name, secret) = (Text::new(&created.token.name), Text::new(&created.secret));
+    let until = match (created.token.expires_at, created.is_stored) {
         (_, false) => "until this relay ends, which stores nothing".to_owned(),
         (Some(at), true) => format!("until {}", local(at)),
-        (None, true) => format!("until you run `relay token revoke {}`", token.name),
+        (None, true) => format!("until you run `relay token revoke {name}`"),
     };
     format!(
         "{secret}\n\n\
-         Token {} reads everything that you see, changes nothing, and is valid {until}.\n\
+         Token {name} reads everything that you see, changes nothing, and is valid {until}.\n\
          It is not shown again. A program sends it as `Authorization: Bearer {}…`.\n",
-        token.name,
-        secret.chars().take(4).collect::<String>()
+        secret.as_str().chars().take(4).collect::<String>()
     )
 }
 
@@ -59,7 +60,7 @@ fn list(tokens: &[Token]) -> String {
     let or = |at: Option<Timestamp>, none: &str| at.map_or_else(|| none.to_owned(), local);
     let row = |token: &Token| {
         vec![
-            token.name.clone(),
+            Text::new(&token.name).to_string(),
             local(token.created_at),
             or(token.expires_at, "never"),
             or(token.last_used_at, "-"),

@@ -17,7 +17,7 @@ mod wait;
 use super::Signals;
 use crate::api::{Gpu, JobSelector, NotOneJob, Snapshot};
 use crate::config::{Config, FindingsArgs, FindingsCommand, ListArgs, Query};
-use nodeglass_protocol::NodeName;
+use nodeglass_protocol::{LongText, NodeName};
 use serde::Serialize;
 use source::Source;
 use std::process::ExitCode;
@@ -143,8 +143,12 @@ fn unknown(
 
 /// A table with a header; `-` for empty cells. The first `texts` columns are aligned to the left, and so is the last.
 fn table(header: &[&str], mut rows: Vec<Vec<String>>, texts: usize) -> String {
-    for cell in rows.iter_mut().flatten().filter(|cell| cell.is_empty()) {
-        cell.push('-');
+    for cell in rows.iter_mut().flatten() {
+        // Something else than a relay may have sent it.
+        *cell = LongText::new(&*cell).to_string();
+        if cell.is_empty() {
+            cell.push('-');
+        }
     }
     rows.insert(0, header.iter().map(|title| (*title).to_owned()).collect());
     let columns = header.len();
