@@ -4,7 +4,7 @@ use super::here;
 use super::job_tables::{or_empty, quoted};
 use super::local_time::LocalTime;
 use super::remote::Remote;
-use super::terminal::{aligned, duration};
+use super::terminal::{self, aligned, duration};
 use crate::clock::Clock;
 use crate::config::{AuditFormat, AuditOrder};
 use crate::state_dir::StateDir;
@@ -36,9 +36,9 @@ pub async fn print(order: AuditOrder) -> anyhow::Result<String> {
         }
         _ => log,
     };
-    Ok(match order.format {
+    Ok(match if order.json { AuditFormat::Json } else { order.format } {
         AuditFormat::Text => text(&log, now_ms, LocalTime::of),
-        AuditFormat::Json => format!("{}\n", serde_json::to_string_pretty(&log.records)?),
+        AuditFormat::Json => terminal::json(&log.records)?,
         AuditFormat::Csv => csv(&log),
     })
 }

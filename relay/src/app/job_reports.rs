@@ -3,10 +3,10 @@
 use super::local_time::LocalTime;
 use super::own_login;
 use super::remote::{Refused, Remote};
-use super::{job_parquet, job_tables, named_job};
+use super::{job_parquet, job_tables, named_job, terminal};
 use crate::api::{JobSelector, NotOneJob};
 use crate::clock::Clock;
-use crate::config::{ExportFormat, HistoryOrder, ReportFormat, ReportOrder};
+use crate::config::{ExportFormat, HistoryOrder, ListJobsOrder, ReportFormat, ReportOrder};
 use crate::report::{self, JobRecord, Report};
 use crate::report_webhook;
 use crate::state_dir::StateDir;
@@ -27,9 +27,9 @@ const MAX_REPORTS: usize = 1_000;
 /// # Errors
 /// A complete sentence for the user.
 pub async fn report(order: ReportOrder, webhook: Option<Webhook>) -> anyhow::Result<String> {
-    let ReportOrder { job, format, .. } = order;
+    let format = if order.json { ReportFormat::Json } else { order.format };
     let database = database()?;
-    let job = resolved(&job, database.as_ref()).await?;
+    let job = resolved(&order.job, database.as_ref()).await?;
     let (stored, notes) = match &database {
         Some(database) => stored(database, job)?,
         None => (None, Vec::new()),
@@ -48,7 +48,7 @@ pub async fn report(order: ReportOrder, webhook: Option<Webhook>) -> anyhow::Res
     Ok(match format {
         ReportFormat::Text => report::text(&report, note.as_deref()),
         ReportFormat::Markdown => report::markdown(&report, note.as_deref()),
-        ReportFormat::Json => format!("{}\n", serde_json::to_string_pretty(&report)?),
+        ReportFormat::Json => terminal::json(&report)?,
     })
 }
 
@@ -59,7 +59,10 @@ pub async fn report(order: ReportOrder, webhook: Option<Webhook>) -> anyhow::Res
 pub async fn history(order: HistoryOrder) -> anyhow::Result<Vec<u8>> {
     let text = match order {
         HistoryOrder::Show(order) => report(order.into(), None).await?,
-        HistoryOrder::List(days) => job_tables::list(&reports(days.days).await?, LocalTime::of),
+        HistoryOrder::List(ListJobsOrder { days, json }) => {
+            let reports = reports(days.days).await?;
+            if json { terminal::json(&reports)? } else { job_tables::list(&reports, LocalTime::of) }
+        }
         HistoryOrder::Export { format, days } => return export(format, days.days).await,
     };
     Ok(text.into_bytes())
@@ -73,7 +76,7 @@ async fn export(format: ExportFormat, days: u32) -> anyhow::Result<Vec<u8>> {
     }
     let reports = reports(days).await?;
     Ok(match format {
-        ExportFormat::Json => format!("{}\n", serde_json::to_string_pretty(&reports)?).into_bytes(),
+        ExportFormat::Json => terminal::json(&reports)?.into_bytes(),
         ExportFormat::Csv => job_tables::csv(&reports).into_bytes(),
         ExportFormat::Parquet => {
             job_parquet::file(&reports).context("the jobs cannot be written as Parquet")?
@@ -85,7 +88,8 @@ async fn export(format: ExportFormat, days: u32) -> anyhow::Result<Vec<u8>> {
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn me(days: u32) -> anyhow::Result<String> {
+pub async fn me(ListJobsOrder { days, json }: ListJobsOrder) -> anyhow::Result<String> {
+    let days = days.days;
     let stored = stored_reports(days, Some(&own_login()))?;
     let usage = match (stored.is_empty(), only_relay()?) {
         // It has its jobs in memory until they are stored, and those of a simulated cluster forever.
@@ -95,7 +99,7 @@ pub async fn me(days: u32) -> anyhow::Result<String> {
         }
         _ => report::usage(&stored, days),
     };
-    Ok(job_tables::usage(&usage, LocalTime::of))
+    Ok(if json { terminal::json(&usage)? } else { job_tables::usage(&usage, LocalTime::of) })
 }
 
 /// The raw id of a job, from a running relay or the database.

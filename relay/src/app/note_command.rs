@@ -1,8 +1,8 @@
 //! `relay note`: a client of the running relay, or within a job where none runs, of the spool directory.
 
 use super::local_time::LocalTime;
-use super::named_job;
 use super::remote::Remote;
+use super::{named_job, terminal};
 use crate::api::JobSelector;
 use crate::clock::Clock;
 use crate::config::NoteOrder;
@@ -34,7 +34,7 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
         };
         let query = job.map_or(String::new(), |job| format!("?job={job}"));
         let notes: Vec<Note> = relay.json(Method::GET, &format!("{NOTES}{query}"), String::new()).await?;
-        return Ok(list(&notes));
+        return Ok(if order.json { terminal::json(&notes)? } else { list(&notes) });
     }
     if let Some(id) = order.delete {
         let answer = relay.request(Method::DELETE, &format!("{NOTES}/{id}"), String::new()).await?;
@@ -56,6 +56,9 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
             relay.json(Method::POST, NOTES, serde_json::to_string(&new)?).await?
         }
     };
+    if order.json {
+        return Ok(terminal::json(&saved)?);
+    }
     let stored = if saved.is_stored { "" } else { "; it is shown, but could not be stored yet" };
     Ok(format!(
         "note {}{}{stored}\n",
@@ -93,7 +96,10 @@ fn spool(order: &NoteOrder, job: Option<&JobSelector>) -> anyhow::Result<String>
     // One write, so that lines of several processes do not mix.
     file.and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()))
         .with_context(|| format!("failed to write {}", path.display()))?;
-    Ok(format!("written to {}; your relay reads it from there\n", path.display()))
+    Ok(match order.json {
+        true => terminal::json(&serde_json::json!({ "written_to": path }))?,
+        false => format!("written to {}; your relay reads it from there\n", path.display()),
+    })
 }
 
 /// The ending of the file's name: ranks other than the first have files of their own, because appending from several

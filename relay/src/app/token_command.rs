@@ -2,6 +2,7 @@
 
 use super::local_time::LocalTime;
 use super::remote::{Remote, lines};
+use super::terminal;
 use crate::api::{CreatedToken, NewToken, Timestamp, Token};
 use crate::clock::Clock;
 use crate::config::TokenCommand;
@@ -17,17 +18,14 @@ const TOKENS: &str = "/api/v1/tokens";
 /// A complete sentence for the user.
 pub async fn token(relay: &Remote, command: TokenCommand) -> anyhow::Result<String> {
     match command {
-        TokenCommand::Create { name, days } => {
+        TokenCommand::Create { name, days, json } => {
             let body = serde_json::to_string(&NewToken { name, days })?;
             let created: CreatedToken = relay.json(Method::POST, TOKENS, body).await?;
-            Ok(created_text(&created))
+            Ok(if json { terminal::json(&created)? } else { created_text(&created) })
         }
         TokenCommand::List { json } => {
             let tokens: Vec<Token> = relay.json(Method::GET, TOKENS, String::new()).await?;
-            match json {
-                true => Ok(format!("{}\n", serde_json::to_string_pretty(&tokens)?)),
-                false => Ok(list(&tokens)),
-            }
+            Ok(if json { terminal::json(&tokens)? } else { list(&tokens) })
         }
         TokenCommand::Revoke { name } => {
             let answer = relay.request(Method::DELETE, &format!("{TOKENS}/{name}"), String::new()).await?;

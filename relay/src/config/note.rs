@@ -44,6 +44,10 @@ pub struct NoteOrder {
     #[arg(long, value_name = "NOTE", conflicts_with_all = ["list", "edit"])]
     pub delete: Option<NoteId>,
 
+    /// As JSON, in the form of the HTTP API
+    #[arg(long, conflicts_with = "delete")]
+    pub json: bool,
+
     /// Process id of the relay, if you run several
     #[arg(long, value_name = "PID")]
     pub relay: Option<u32>,

@@ -195,6 +195,10 @@ pub struct WaitFreeArgs {
     /// Give up after this time: 30m, 2h
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
+
+    /// As JSON, in the form of the HTTP API
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `relay fit`.
@@ -282,6 +286,10 @@ pub struct WaitArgs {
     /// Give up after this time: 30m, 2h
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
+
+    /// Print the job as JSON, in the form of the HTTP API
+    #[arg(long)]
+    pub json: bool,
 
     /// The relay.
     #[command(flatten)]

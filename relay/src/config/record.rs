@@ -34,5 +34,8 @@ pub enum RecordCommand {
         /// The new recording
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
+        /// Print what was cut out as JSON
+        #[arg(long)]
+        json: bool,
     },
 }

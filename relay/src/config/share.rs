@@ -20,6 +20,10 @@ pub struct ShareOrder {
     #[arg(long, value_name = "PID", global = true, display_order = 100)]
     pub relay: Option<u32>,
 
+    /// As JSON, in the form of the HTTP API
+    #[arg(long, global = true, display_order = 100)]
+    pub json: bool,
+
     /// What to do.
     #[command(subcommand)]
     pub command: ShareCommand,
@@ -199,7 +203,7 @@ mod tests {
         }
         let revoked = parse("revoke --all").unwrap().command;
         assert_eq!(revoked, ShareCommand::Revoke { ids: Vec::new(), all: true });
-        let order = ShareOrder { relay: Some(7), command: ShareCommand::List };
-        assert_eq!(parse("list --relay 7").unwrap(), order);
+        let order = ShareOrder { relay: Some(7), json: true, command: ShareCommand::List };
+        assert_eq!(parse("list --relay 7 --json").unwrap(), order);
     }
 }

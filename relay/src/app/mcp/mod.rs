@@ -165,7 +165,7 @@ impl Server {
     )]
     async fn retry(&self, Parameters(RetryParams { node }): Parameters<RetryParams>) -> Answer {
         let node = node.map(NodeName::new).transpose().map_err(|error| format!("failed to {error}"))?;
-        owner_commands::retry(&self.relay()?, node).await.map_err(sentence)
+        owner_commands::retry(&self.relay()?, node, false).await.map_err(sentence)
     }
 
     /// The raw id of a job.

@@ -48,20 +48,20 @@ pub async fn wait(source: &mut Source, args: &WaitFreeArgs) -> anyhow::Result<An
         if !is_known
             && let Some(answer) = unknown(&snapshot, args.free.node.as_ref(), args.free.job.as_ref(), None)
         {
-            return Ok(answer);
+            return answer.into_json_list(args.json);
         }
         is_known = true;
         let found = first_with(free(&snapshot, &args.free, &this_host()), args.count as usize);
         if !found.is_empty() {
-            return Ok(Answer::text(lines(&found, &args.free)));
+            return match args.json {
+                true => Answer::json(&found.into_values().flatten().collect::<Vec<_>>()),
+                false => Ok(Answer::text(lines(&found, &args.free))),
+            };
         }
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Ok(Answer {
-                notice: Some(format!("no node had {} free GPUs in time", args.count)),
-                code: exit_code::NOT_MET,
-                ..Answer::default()
-            });
+            let late = Answer::not_met(format!("no node had {} free GPUs in time", args.count));
+            return late.into_json_list(args.json);
         }
         sleep(left.map_or(POLL, |left| POLL.min(left))).await;
     }

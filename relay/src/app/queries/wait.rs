@@ -23,11 +23,11 @@ pub async fn answer(source: &mut Source, args: &WaitArgs) -> anyhow::Result<Answ
     loop {
         let snapshot = source.patient_snapshot(end).await?;
         if let Some(answer) = watched.check(&snapshot, args, Instant::now()) {
-            return Ok(answer);
+            return watched.printed(answer, args.json);
         }
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Ok(watched.late(&snapshot, args));
+            return watched.printed(watched.late(&snapshot, args), args.json);
         }
         sleep(left.map_or(POLL, |left| POLL.min(left))).await;
     }
@@ -45,9 +45,9 @@ struct Watched {
 }
 
 /// How it went for one job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Outcome {
-    line: String,
+    job: Job,
     has_succeeded: bool,
 }
 
@@ -100,9 +100,19 @@ impl Watched {
     }
 
     fn answer(&self) -> Answer {
-        let text = self.done.values().map(|outcome| format!("{}\n", outcome.line)).collect();
+        let line = |Outcome { job, .. }: &Outcome| {
+            let exit = job.exit_code.as_ref().map_or(String::new(), |code| format!(", exit code {code}"));
+            format!("job {}: {}{exit}\n", job.label, job.state)
+        };
+        let text = self.done.values().map(line).collect();
         let has_succeeded = self.done.values().all(|outcome| outcome.has_succeeded);
         Answer { text, code: if has_succeeded { 0 } else { exit_code::JOB_FAILED }, ..Answer::default() }
+    }
+
+    /// An answer as it is printed: in JSON the jobs for which it has happened.
+    fn printed(&self, answer: Answer, json: bool) -> anyhow::Result<Answer> {
+        let jobs: Vec<&Job> = self.done.values().map(|outcome| &outcome.job).collect();
+        Ok(if json { Answer { text: Answer::json(&jobs)?.text, ..answer } } else { answer })
     }
 
     /// The answer when the time is over.
@@ -117,15 +127,13 @@ impl Watched {
 /// How it went, once what is waited for has happened, or cannot happen any more.
 fn outcome(job: &Job, until: Until) -> Option<Outcome> {
     let has_ended = !job.is_active && job.state != "PENDING";
-    let exit = job.exit_code.as_ref().map_or(String::new(), |code| format!(", exit code {code}"));
-    let line = format!("job {}: {}{exit}", job.label, job.state);
     let has_started = until == Until::Start && job.is_active && job.state != "CONFIGURING";
     let has_succeeded = match until {
         // It may also have run between two polls.
         Until::Start => has_started || has_run(job),
         Until::End => matches!(job.state.as_str(), "COMPLETED" | "ENDED"),
     };
-    (has_started || has_ended).then_some(Outcome { line, has_succeeded })
+    (has_started || has_ended).then(|| Outcome { job: job.clone(), has_succeeded })
 }
 
 /// Whether a job that has ended was started. SLURM states the same time as start and end of one that was not.
@@ -153,7 +161,8 @@ mod tests {
     use crate::api::ArrayTask;
 
     fn args(job: &str, until: Until) -> WaitArgs {
-        WaitArgs { job: job.parse().unwrap(), until, stall: None, timeout: None, which: Default::default() }
+        let (job, which) = (job.parse().unwrap(), Default::default());
+        WaitArgs { job, until, stall: None, timeout: None, json: false, which }
     }
 
     fn code(state: &str, is_active: bool, until: Until) -> Option<u8> {
@@ -185,7 +194,7 @@ mod tests {
         assert_eq!(code("CONFIGURING", true, Until::Start), None);
         assert_eq!(code("RUNNING", true, Until::Start), Some(0));
         assert_eq!(code("CANCELLED", false, Until::Start), Some(exit_code::JOB_FAILED));
-        assert_eq!(code("COMPLETED", false, Until::Start), Some(0));
+        assert_eq!(code("COMPLETED", false, Until::Start), Some(0), "it ran between two polls");
         assert_eq!(code("RUNNING", true, Until::End), None);
         assert_eq!(code("COMPLETING", true, Until::End), None);
         assert_eq!(code("COMPLETED", false, Until::End), Some(0));
@@ -208,6 +217,9 @@ mod tests {
         later.jobs.pop();
         let answer = watched.check(&later, &order, now).unwrap();
         assert_eq!((answer.text.as_str(), answer.code), ("job 40_1: COMPLETED\njob 40_2: FAILED\n", 4));
+        let json: serde_json::Value =
+            serde_json::from_str(&watched.printed(answer, true).unwrap().text).unwrap();
+        assert_eq!((&json[0]["label"], &json[1]["state"]), (&"40_1".into(), &"FAILED".into()));
         // One task, by its label.
         let one =
             Watched::default().check(&array(["COMPLETED", "RUNNING"], true), &args("40_1", Until::End), now);
