@@ -93,7 +93,7 @@ fn stream_of(events: Events) -> impl Stream<Item = Result<Event, Infallible>> {
             // First, so that nothing is sent to a guest whose share has ended.
             biased;
             _ = events.session.ended() => None,
-            () = is_revoked(&events.authenticator, events.token.as_ref()) => None,
+            () = token_ended(&events.authenticator, events.token.as_ref()) => None,
             frame = next(&mut events.first, &mut events.subscriber) => frame,
         };
         Some((Ok(event(&frame?)), events))
@@ -109,7 +109,7 @@ async fn next(first: &mut Option<Bytes>, subscriber: &mut Subscriber) -> Option<
 }
 
 /// Waits until a token is revoked or expires; forever if there is none. Cancel safe.
-async fn is_revoked(authenticator: &Authenticator, token: Option<&ShareId>) {
+pub(in crate::web) async fn token_ended(authenticator: &Authenticator, token: Option<&ShareId>) {
     let Some(id) = token else { return std::future::pending().await };
     while authenticator.tokens().is_valid(id, Clock::wall_ms()) {
         sleep(TOKEN_CHECK).await;

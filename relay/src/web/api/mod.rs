@@ -24,6 +24,7 @@ pub mod tokens;
 pub use audit::audit;
 pub(super) use caller::{Caller, Owner, Reader};
 pub use events::events;
+pub(super) use events::token_ended;
 pub use history::history;
 pub use metrics::metrics;
 pub use openapi::document;
