@@ -23,7 +23,8 @@ mod value;
 
 pub use bind::BindAddr;
 pub use command::{ReadError, Request, read, settings};
-pub use doctor::{CommandName, CompletionsOrder, DoctorOrder};
+pub use doctor::{CommandName, CompletionsOrder, DoctorOrder, ManOrder};
+pub use help::ManPage;
 pub use mcp::McpOrder;
 pub use note::{Moment, NoteOrder};
 pub use query::{
@@ -31,7 +32,9 @@ pub use query::{
     ListArgs, Query, Until, WaitArgs, WaitFreeArgs, WhichRelay,
 };
 pub use record::{RecordCommand, RecordOrder};
-pub use reports::{AuditFormat, AuditOrder, Days, ExportFormat, HistoryOrder, ReportFormat, ReportOrder};
+pub use reports::{
+    AuditFormat, AuditOrder, Days, ExportFormat, HistoryOrder, ListJobsOrder, ReportFormat, ReportOrder,
+};
 pub(crate) use requested::whose;
 pub use requested::{Difference, Requested};
 pub use share::{ShareArgs, ShareCommand, ShareOrder};
@@ -543,4 +546,18 @@ pub fn table(effective: &[Effective]) -> String {
         .collect();
     let width = lines.iter().map(|(text, _)| text.chars().count()).max().unwrap_or(0).min(60);
     lines.iter().map(|(text, source)| format!("{text:width$}  # {source}\n")).collect()
+}
+
+/// The effective settings for programs: by name, the values as text, and their source.
+pub fn json(effective: &[Effective]) -> serde_json::Value {
+    let setting = |setting: &Effective| {
+        let value = match (setting.is_list(), is_switch(&setting.setting)) {
+            (true, _) => serde_json::json!(setting.values),
+            (false, true) => serde_json::json!(setting.values.iter().any(|value| value == "true")),
+            (false, false) => serde_json::json!(setting.values.first()),
+        };
+        let source = setting.source.to_string();
+        (setting.name().to_owned(), serde_json::json!({ "value": value, "source": source }))
+    };
+    serde_json::Value::Object(effective.iter().map(setting).collect())
 }

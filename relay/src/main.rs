@@ -1,6 +1,7 @@
 //! The command line: reads settings, runs a command, and returns an exit code (2 for usage, 1 for
 //! failure).
 
+use anyhow::Context as _;
 use nodeglass_relay::access::key_file::{self, Running};
 use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
 use nodeglass_relay::app::remote::{NONE_RUNS, Remote};
@@ -11,14 +12,16 @@ use nodeglass_relay::app::{
 };
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{
-    self, Config, ConfigError, DoctorOrder, Effective, McpOrder, Query, ReadError, RecordCommand, Request,
-    Requested, TopOrder,
+    self, Config, ConfigError, DoctorOrder, Effective, ManPage, McpOrder, Query, ReadError, RecordCommand,
+    Request, Requested, TopOrder,
 };
 use nodeglass_relay::doctor;
 use nodeglass_relay::log;
 use nodeglass_relay::log::ring::Ring;
 use nodeglass_relay::recording;
 use nodeglass_relay::top::{self, TopError};
+use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Threads of the runtime: the relay mostly waits.
@@ -31,15 +34,14 @@ fn main() -> ExitCode {
         Ok(Request::Run { config, requested, new }) => run(*config, requested, new),
         Ok(Request::Doctor { order, settings, default }) => doctor(order, settings, *default),
         Ok(Request::Print(text)) => terminal::write(text).map(|()| ExitCode::SUCCESS),
-        Ok(Request::ShowConfig(effective)) => {
-            terminal::write(config::table(&effective)).map(|()| ExitCode::SUCCESS)
-        }
-        Ok(Request::ShowLink { for_one_tab: false, relay }) => show_links(relay),
-        Ok(Request::ShowLink { for_one_tab: true, relay }) => {
-            ask(relay, async |relay| owner_commands::tab_link(relay).await)
+        Ok(Request::WriteManPages { folder, pages }) => write_man_pages(&folder, &pages),
+        Ok(Request::ShowConfig { effective, json }) => show_config(&effective, json),
+        Ok(Request::ShowLink { for_one_tab: false, json, relay }) => show_links(relay, json),
+        Ok(Request::ShowLink { for_one_tab: true, json, relay }) => {
+            ask(relay, async move |relay| owner_commands::tab_link(relay, json).await)
         }
         Ok(Request::Share(order)) => {
-            ask(order.relay, async move |relay| owner_commands::share(relay, order.command).await)
+            ask(order.relay, async move |relay| owner_commands::share(relay, order).await)
         }
         Ok(Request::Token { command, relay }) => {
             ask(relay, async move |relay| token_command::token(relay, command).await)
@@ -48,14 +50,14 @@ fn main() -> ExitCode {
         Ok(Request::Query { query, config }) => answer(query, *config),
         Ok(Request::Mcp(order)) => serve_mcp(order),
         Ok(Request::Record(order)) => record(order.command),
-        Ok(Request::Retry { node, relay }) => {
-            ask(relay, async move |relay| owner_commands::retry(relay, node).await)
+        Ok(Request::Retry { node, json, relay }) => {
+            ask(relay, async move |relay| owner_commands::retry(relay, node, json).await)
         }
         Ok(Request::Note(order)) => print(note_command::note(order)),
         Ok(Request::Report { order, webhook }) => print(job_reports::report(order, webhook)),
         Ok(Request::History(order)) => print(job_reports::history(order)),
-        Ok(Request::Me { days }) => print(async move { job_reports::me(days) }),
-        Ok(Request::Audit(order)) => print(async move { audit_log::print(order) }),
+        Ok(Request::Me(order)) => print(job_reports::me(order)),
+        Ok(Request::Audit(order)) => print(audit_log::print(order)),
         Err(error) => return refuse(error),
     };
     done.unwrap_or_else(|error| {
@@ -167,9 +169,12 @@ fn doctor(
 
 /// Prepares a recording for others.
 fn record(command: RecordCommand) -> anyhow::Result<ExitCode> {
-    let RecordCommand::Cut { from, job, out } = command;
-    let summary = recording::cut(&from, &out, job)?;
-    terminal::write(terminal::cut(&summary, &out))?;
+    let RecordCommand::Cut { from, job, out, json } = command;
+    let summary = recording::cut(&from, &out, recording::find_job(&from, &job)?)?;
+    terminal::write(match json {
+        true => terminal::cut_json(&summary, &out)?,
+        false => terminal::cut(&summary, &out),
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -200,8 +205,27 @@ fn running() -> anyhow::Result<Vec<Running>> {
     Ok(running)
 }
 
+/// Writes man pages into a folder, which is created if it is missing.
+fn write_man_pages(folder: &Path, pages: &[ManPage]) -> anyhow::Result<ExitCode> {
+    fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
+    for page in pages {
+        let path = folder.join(&page.file);
+        fs::write(&path, &page.roff).with_context(|| format!("failed to write {}", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the settings with their sources.
+fn show_config(effective: &[Effective], json: bool) -> anyhow::Result<ExitCode> {
+    terminal::write(match json {
+        true => terminal::json(&config::json(effective))?,
+        false => config::table(effective),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Prints the links of the relay with this process id, or of all.
-fn show_links(pid: Option<u32>) -> anyhow::Result<ExitCode> {
+fn show_links(pid: Option<u32>, json: bool) -> anyhow::Result<ExitCode> {
     let mut running = running()?;
     anyhow::ensure!(!running.is_empty(), NONE_RUNS);
     running.retain(|relay| pid.is_none_or(|pid| pid == relay.pid));
@@ -209,6 +233,7 @@ fn show_links(pid: Option<u32>) -> anyhow::Result<ExitCode> {
         Some(pid) if running.is_empty() => {
             anyhow::bail!("no relay of yours has pid {pid}; `relay link` lists those that are running")
         }
+        _ if json => Terminal::new().links_json(&running)?,
         _ => Terminal::new().links(&running, Clock::wall_ms() / 1_000)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -2,8 +2,9 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use nodeglass_tests::process::Process;
-use nodeglass_tests::relay::TestRelay;
+use nodeglass_tests::relay::{Link, TestRelay};
 use nodeglass_tests::{TIMEOUT, http, skip, test_tools};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
@@ -37,7 +38,9 @@ fn settled(relay: &TestRelay, secret: &str) -> Result<Value> {
         let snapshot: Value = serde_json::from_str(&reply.body)?;
         let nodes = snapshot["nodes"].as_array().context("nodes")?;
         let is_read = |node: &Value| node["connection"] != "waiting" && node["connection"] != "connecting";
-        if nodes.len() > 10 && nodes.iter().all(is_read) {
+        // A busy machine takes a while from the connection to the first sample.
+        let is_sampled = |node: &Value| node["connection"] != "live" || !node["sampled_at"].is_null();
+        if nodes.len() > 10 && nodes.iter().all(|node| is_read(node) && is_sampled(node)) {
             return Ok(snapshot);
         }
         ensure!(start.elapsed() < TIMEOUT, "the nodes are not read: {}", reply.body);
@@ -257,8 +260,122 @@ fn queries_answer_from_the_running_relay_with_documented_exit_codes() -> Result<
     ensure!(code(&["wait", "48213", "--timeout", "1s"])? == Some(3));
     ensure!(code(&["wait", "99"])? == Some(3));
     ensure!(code(&["available", "--node", "nowhere"])? == Some(3));
+    for unknown in [
+        &["list", "--node", "nowhere"][..],
+        &["jobs", "--job", "99"],
+        &["ps", "--of", "nobody"],
+        &["wait-free", "1", "--node", "nowhere"],
+    ] {
+        ensure!(code(unknown)? == Some(3), "{unknown:?}");
+    }
+    // No session, an empty note, and a slip of the finger.
+    ensure!(code(&["mcp"])? == Some(1) && code(&["note", ""])? == Some(2) && code(&["lsit"])? == Some(2));
     ensure!(code(&["gpu", "GPU-nothing"])? == Some(1));
     ensure!(code(&["fit", "0"])? == Some(2));
+    Ok(())
+}
+
+#[test]
+fn a_job_id_that_is_printed_is_accepted_by_every_command() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    settled(&relay, &relay.link().key.reveal())?;
+    let listed: Value = serde_json::from_str(&relay.run(&["jobs", "--json"])?)?;
+    let jobs = listed.as_array().context("jobs")?;
+    let running = |part: &str| -> Result<(String, String)> {
+        let is_part = |job: &&Value| job["state"] == "RUNNING" && !job[part].is_null();
+        let job = jobs.iter().find(is_part).with_context(|| format!("a running part of an {part}"))?;
+        Ok((job["label"].as_str().unwrap_or_default().to_owned(), job["id"].to_string()))
+    };
+    for (label, id) in [running("array")?, running("het")?] {
+        let table = relay.run(&["jobs", "--job", &label])?;
+        ensure!(table.lines().count() == 2 && table.contains(&label) && table.contains(&id), "{table}");
+        relay.run(&["list", "--job", &label])?;
+        relay.run(&["ps", "--job", &label])?;
+        ensure!(relay.run(&["wait", &label, "--until", "start"])?.contains(&label));
+        ensure!(relay.run(&["report", &label])?.contains(&label));
+        ensure!(relay.run(&["note", "checkpoint", "--job", &label])?.contains(&id));
+        ensure!(relay.run(&["note", "--list", "--job", &label])?.contains("checkpoint"));
+        ensure!(relay.run(&["share", "create", "--job", &label])?.contains("http"));
+    }
+    let array = running("array")?.0;
+    let (array, _) = array.split_once('_').context("the label of a task")?;
+    ensure!(relay.run(&["jobs", "--job", array])?.lines().count() > 2, "all tasks");
+    Ok(())
+}
+
+#[test]
+fn a_command_that_waits_survives_a_restart_of_the_relay() -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let start = || -> Result<Process> {
+        let mut relay =
+            Process::start(TestRelay::command(home.path())?.args(["--demo", "--bind", "127.0.0.1:0"]))?;
+        relay.wait_for("a link", Link::find)?;
+        Ok(relay)
+    };
+    let mut relay = start()?;
+    let list = || {
+        TestRelay::command(home.path())?
+            .args(["jobs", "--job", "48425"])
+            .output()
+            .map_err(anyhow::Error::from)
+    };
+    ensure!(list()?.status.success(), "the notebook runs");
+    // A notebook whose GPUs are idle.
+    let mut wait =
+        Process::start(TestRelay::command(home.path())?.args(["wait", "48425", "--stall", "12s"]))?;
+    std::thread::sleep(Duration::from_secs(3));
+    relay.signal(Signal::TERM)?;
+    relay.wait()?;
+    wait.wait_for("that it retries", |line| line.contains("trying again").then_some(()))?;
+    let _relay = start()?;
+    let status = wait.wait()?;
+    ensure!(status.code() == Some(5), "{status}: {}", wait.output().text());
+    Ok(())
+}
+
+#[test]
+fn the_running_relay_answers_for_what_is_not_stored() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    settled(&relay, &relay.link().key.reveal())?;
+    let history = relay.run(&["history", "list"])?;
+    ensure!(history.contains("llama3-8b-pretrain"), "{history}");
+    let usage = relay.run(&["me"])?;
+    ensure!(usage.contains("Your jobs of the last 30 days"), "{usage}");
+    relay.run(&["share", "create", "--job", "48213"])?;
+    let audit = relay.run(&["audit"])?;
+    ensure!(audit.contains("48213"), "{audit}");
+    let token = relay.run(&["token", "create", "script"])?;
+    ensure!(token.contains("until this relay ends"), "{token}");
+    Ok(())
+}
+
+#[test]
+fn every_command_that_prints_data_prints_it_as_json_on_request() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    settled(&relay, &relay.link().key.reveal())?;
+    let run = |command: &str| -> Result<Value> {
+        let printed = relay.run(&command.split(' ').collect::<Vec<_>>())?;
+        serde_json::from_str(&printed).with_context(|| format!("`relay {command}` printed {printed}"))
+    };
+    let links = run("link --json")?;
+    ensure!(links[0]["links"][0] == relay.link().url && links[0]["pid"] == relay.pid(), "{links}");
+    ensure!(run("link --tab --json")?["link"].as_str().is_some_and(|link| link.contains("#t=")));
+    let made = run("share create --job 48213 --json")?;
+    let id = made["share"]["id"].as_str().context("an id")?.to_owned();
+    ensure!(run(&format!("share link {id} --json"))?["link"] == made["link"]);
+    ensure!(run("share list --json")?["shares"][0]["id"] == id.as_str());
+    ensure!(run(&format!("share revoke {id} --json"))?["revoked"][0] == id.as_str());
+    ensure!(run("token create script --json")?["secret"].is_string());
+    ensure!(run("token list --json")?[0]["name"] == "script");
+    ensure!(run("retry --json")?["target"] == "everything");
+    ensure!(run("note epoch --job 48213 --json")?["note"]["text"] == "epoch");
+    ensure!(run("note --list --json")?.as_array().is_some_and(|notes| !notes.is_empty()));
+    ensure!(run("report 48213 --json")?["is_final"] == false);
+    ensure!(run("history list --json")?.is_array() && run("history show 48213 --json")?["job"] == 48213);
+    ensure!(run("me --json")?["days"] == 30 && run("audit --json")?.is_array());
+    ensure!(run("config --json")?["bind"]["source"] == "default");
+    ensure!(run("wait 48213 --until start --json")?[0]["state"] == "RUNNING");
+    ensure!(run("wait-free 2 --node desk01 --json")?.as_array().map(Vec::len) == Some(2));
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use crate::pins::Pinned;
 use crate::shell::{long_step, root, run, step, target, which};
 use crate::system;
 use crate::tools::{self, home};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,8 @@ fn path_with(first: &Path) -> Result<OsString> {
     Ok(std::env::join_paths(std::iter::once(first.to_owned()).chain(std::env::split_paths(&path)))?)
 }
 
-/// Packs a relay with the probe for its own processor, the probes for others, licences and a short manual.
+/// Packs a relay with the probe for its own processor, the probes for others, licences, a short manual, man pages and
+/// shell completions.
 fn archive(of: &Programs, all: &[Programs]) -> Result<PathBuf> {
     let name = format!("nodeglass-{}-linux-{}", env!("CARGO_PKG_VERSION"), of.machine);
     let parent = target().join("dist");
@@ -104,9 +105,38 @@ fn archive(of: &Programs, all: &[Programs]) -> Result<PathBuf> {
     for text in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "CHANGELOG.md"] {
         fs::copy(root().join(text), folder.join(text)).with_context(|| format!("copy {text}"))?;
     }
+    documents(native(all)?, &folder.join("share"))?;
     let file = format!("{name}.tar.gz");
     run(Command::new("tar").current_dir(&parent).args(["-czf", &file, &name]))?;
     Ok(parent.join(file))
+}
+
+/// The relay for this machine, which can be run to print its documents.
+fn native(all: &[Programs]) -> Result<PathBuf> {
+    let native = all.iter().find(|of| of.machine == std::env::consts::ARCH);
+    let native = native
+        .context("no archive is for the processor of this machine, so that nothing can print man pages")?;
+    Ok(native.folder.join("relay"))
+}
+
+/// Shell completions, in the folders below `share` where each shell looks for them.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "bash-completion/completions/relay"),
+    ("zsh", "zsh/site-functions/_relay"),
+    ("fish", "fish/vendor_completions.d/relay.fish"),
+];
+
+/// Lets a relay write its man pages and shell completions below `share`.
+fn documents(relay: PathBuf, share: &Path) -> Result<()> {
+    run(Command::new(&relay).args(["man", "--out"]).arg(share.join("man/man1")))?;
+    for (shell, path) in COMPLETIONS {
+        let output = Command::new(&relay).args(["completions", shell]).output()?;
+        ensure!(output.status.success(), "relay completions {shell} failed");
+        let path = share.join(path);
+        fs::create_dir_all(path.parent().context("a folder of completions")?)?;
+        fs::write(path, output.stdout)?;
+    }
+    Ok(())
 }
 
 /// Unpacks an archive in a clean root file system of an old Debian and runs its programs there. Requires
@@ -145,8 +175,9 @@ fn try_out(archive: &Path) -> Result<()> {
 }
 
 /// What is run in the clean root: both programs start, the relay starts the probe, and the page is served.
-const TRIALS: [&str; 3] = [
+const TRIALS: [&str; 4] = [
     "/opt/relay --version",
+    "grep -q expires /opt/share/man/man1/relay-share-create.1; test -s /opt/share/zsh/site-functions/_relay",
     "/opt/node-probe --once --json > /tmp/once || true; grep -q mem_total_bytes /tmp/once",
     "export HOME=/root; /opt/relay --local --new --bind unix:/root/relay.sock & \
      for n in 1 2 3 4 5 6 7 8 9; do sleep 1; /opt/relay link && exit 0; done; exit 1",
@@ -155,6 +186,21 @@ const TRIALS: [&str; 3] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn man_pages_and_completions_are_where_shells_look_for_them() {
+        let relay = target().join("debug/relay");
+        if !relay.is_file() {
+            println!("skipped: the relay was not built");
+            return;
+        }
+        let folder = crate::scratch::Scratch::new(&std::env::temp_dir(), "documents").unwrap();
+        documents(relay, folder.path()).unwrap();
+        let read = |path: &str| fs::read_to_string(folder.path().join(path)).unwrap();
+        assert!(read("man/man1/relay-share-create.1").contains(".TH relay-share-create 1"));
+        assert!(read("man/man1/relay.1").contains(".TH relay 1"));
+        assert!(COMPLETIONS.iter().all(|(_, path)| read(path).contains("relay")));
+    }
 
     #[test]
     fn the_folder_of_a_tool_precedes_the_path() {

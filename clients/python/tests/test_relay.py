@@ -81,6 +81,24 @@ def test_reports_usage_and_status(client: Client) -> None:
         client.usage(days=0)
 
 
+def test_jobs_are_named_as_slurm_prints_them(client: Client) -> None:
+    for job in client.jobs():
+        # Of the tasks that have not started, the list may change at any moment.
+        if "[" not in job.label:
+            assert client.job(job.label).id == job.id
+    task = next(job for job in client.jobs(state="running") if job.array is not None)
+    array = task.array.job if task.array is not None else 0
+    assert len(client.gpus(job=task.label)) == len(task.gpus)
+    assert len(client.gpus(job=array)) >= len(task.gpus)
+    component = next(job for job in client.jobs() if job.het is not None)
+    assert client.report(component.label).job == component.id
+    assert client.note("from a component", job=component.label).job == component.id
+    with pytest.raises(NotFoundError, match="there is no job 99_3"):
+        client.job("99_3")
+    with pytest.raises(NodeglassError, match="48440_16"):
+        client.job("train")
+
+
 def test_history_becomes_a_tidy_frame_with_gaps(client: Client) -> None:
     pandas = pytest.importorskip("pandas")
     # The demo has a history once ten seconds have passed.
@@ -99,7 +117,9 @@ def test_history_becomes_a_tidy_frame_with_gaps(client: Client) -> None:
     node = client.history((), node="desk01", host_metric="cpu_pct", start=datetime.now() - timedelta(minutes=5))
     assert {series.metric for series in node.series if series.gpu is None} == {"cpu_pct"}
     empty = client.history(job=LARGE, start=1_600_000_000, end=1_600_000_100)
-    assert empty.to_pandas().empty
+    frame = empty.to_pandas()
+    assert frame.empty and list(frame.columns) == ["node", "gpu", "util_pct_min", "util_pct_mean", "util_pct_max"]
+    assert list(empty.to_pandas("mean").columns) == ["node", "gpu", "util_pct"]
     with pytest.raises(NodeglassError, match="there is no history of"):
         client.history("serial")
     with pytest.raises(ValueError):

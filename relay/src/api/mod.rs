@@ -7,6 +7,7 @@
 mod finding;
 mod gpu;
 mod job;
+mod job_selector;
 pub mod metrics;
 mod node;
 mod process;
@@ -19,6 +20,7 @@ mod token;
 pub use finding::{AffectedGpu, Finding};
 pub use gpu::{Gpu, GpuJob, Health, Limits, Link, Mig, PcieLink};
 pub use job::{ArrayTask, HetComponent, Job, JobTotals};
+pub use job_selector::{JobSelector, JobSelectorError, Listed, NotOneJob};
 pub use node::{ConnectionState, Driver, Node, NodeEvent, NodeJob};
 pub use process::{ContainerInfo, Process, ProcessContext, ProcessRank, RunState};
 pub use readings::{Absence, Absences, GpuReadings, HostReadings, JobReadings, ProcessReadings, Readings};

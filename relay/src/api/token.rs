@@ -37,4 +37,6 @@ pub struct CreatedToken {
     pub token: Token,
     /// What a program sends as `Authorization: Bearer SECRET`. It is stored nowhere.
     pub secret: String,
+    /// Whether it is valid after a restart of the relay; the relay of a simulated cluster or a recording stores nothing.
+    pub is_stored: bool,
 }

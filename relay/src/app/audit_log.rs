@@ -3,12 +3,14 @@
 use super::here;
 use super::job_tables::{or_empty, quoted};
 use super::local_time::LocalTime;
-use super::terminal::{aligned, duration};
+use super::remote::Remote;
+use super::terminal::{self, aligned, duration};
 use crate::clock::Clock;
 use crate::config::{AuditFormat, AuditOrder};
 use crate::state_dir::StateDir;
 use crate::store::{Database, RelayRun};
 use anyhow::Context as _;
+use hyper::Method;
 use nodeglass_protocol::audit::{AuditLog, AuditRecord, View, ViewClient, ViewEnd, ViewerIdentity};
 use nodeglass_protocol::request::AuditEntry;
 
@@ -16,7 +18,7 @@ use nodeglass_protocol::request::AuditEntry;
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub fn print(order: AuditOrder) -> anyhow::Result<String> {
+pub async fn print(order: AuditOrder) -> anyhow::Result<String> {
     let dir = StateDir::open().context("the audit log cannot be read")?;
     let now_ms = Clock::wall_ms();
     let log = match Database::open_existing(&dir)? {
@@ -25,11 +27,18 @@ pub fn print(order: AuditOrder) -> anyhow::Result<String> {
             let run = RelayRun::of_this_process(here().to_string());
             database.audit_log(&run, since_ms, now_ms, usize::MAX)?
         }
-        None => AuditLog::default(),
+        None => AuditLog { is_recorded: true, ..AuditLog::default() },
     };
-    Ok(match order.format {
+    // A relay of a simulated cluster or a recording has its log in memory only.
+    let log = match &Remote::list()?[..] {
+        [relay] if log.records.is_empty() => {
+            relay.json(Method::GET, &format!("/api/v1/audit?days={}", order.days), String::new()).await?
+        }
+        _ => log,
+    };
+    Ok(match if order.json { AuditFormat::Json } else { order.format } {
         AuditFormat::Text => text(&log, now_ms, LocalTime::of),
-        AuditFormat::Json => format!("{}\n", serde_json::to_string_pretty(&log.records)?),
+        AuditFormat::Json => terminal::json(&log.records)?,
         AuditFormat::Csv => csv(&log),
     })
 }
@@ -69,7 +78,9 @@ fn text(log: &AuditLog, now_ms: u64, local: fn(u64) -> LocalTime) -> String {
     if actions.len() > 1 {
         out.push(lines(aligned(&actions)));
     }
-    if out.is_empty() {
+    if out.is_empty() && !log.is_recorded {
+        "the running relay keeps no audit log (--no-audit)\n".to_owned()
+    } else if out.is_empty() {
         "no view and no action was recorded in this time\n".to_owned()
     } else {
         out.join("\n")
@@ -205,8 +216,9 @@ TIME   ACTION       RESULT
             text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
         };
         assert_eq!(words(&text(&log(), 600_000, LocalTime::utc)), words(expected));
-        let nothing = text(&AuditLog::default(), 0, LocalTime::utc);
-        assert_eq!(nothing, "no view and no action was recorded in this time\n");
+        let nothing = |is_recorded| text(&AuditLog { is_recorded, ..AuditLog::default() }, 0, LocalTime::utc);
+        assert_eq!(nothing(true), "no view and no action was recorded in this time\n");
+        assert!(nothing(false).contains("--no-audit"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod job_tables;
 mod listed_hosts;
 pub mod local_time;
 pub mod mcp;
+mod named_job;
 pub mod note_command;
 pub mod owner_commands;
 pub mod queries;

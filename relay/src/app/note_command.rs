@@ -2,12 +2,13 @@
 
 use super::local_time::LocalTime;
 use super::remote::Remote;
+use super::{named_job, terminal};
+use crate::api::JobSelector;
 use crate::clock::Clock;
 use crate::config::NoteOrder;
 use crate::report::aligned;
 use anyhow::{Context, bail, ensure};
 use hyper::Method;
-use nodeglass_protocol::JobId;
 use nodeglass_protocol::note::{self, NewNote, Note, NoteEdit, NoteSource, SPOOL_FOLDER, SavedNote};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
@@ -21,19 +22,23 @@ const NOTES: &str = "/api/v1/notes";
 /// # Errors
 /// A complete sentence for the user.
 pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
-    let job = order.job.filter(|_| !order.cluster);
+    let named = order.job.as_ref().filter(|_| !order.cluster);
     let relay = match Remote::find(order.relay) {
-        Err(_) if order.relay.is_none() && Remote::list()?.is_empty() => return spool(&order, job),
+        Err(_) if order.relay.is_none() && Remote::list()?.is_empty() => return spool(&order, named),
         relay => relay?,
     };
     if order.list {
+        let job = match named {
+            Some(named) => Some(named_job::id(&relay.jobs().await?, named)?),
+            None => None,
+        };
         let query = job.map_or(String::new(), |job| format!("?job={job}"));
         let notes: Vec<Note> = relay.json(Method::GET, &format!("{NOTES}{query}"), String::new()).await?;
-        return Ok(list(&notes));
+        return Ok(if order.json { terminal::json(&notes)? } else { list(&notes) });
     }
     if let Some(id) = order.delete {
         let answer = relay.request(Method::DELETE, &format!("{NOTES}/{id}"), String::new()).await?;
-        return Ok(String::from_utf8_lossy(&answer).into_owned());
+        return Ok(super::remote::lines(&answer));
     }
     let text = note::text(order.text.as_deref().unwrap_or_default())?;
     let at_ms = order.at.map(|at| at.wall_ms(Clock::wall_ms()));
@@ -43,10 +48,17 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
             relay.json(Method::PATCH, &format!("{NOTES}/{id}"), edit).await?
         }
         None => {
+            let job = match named {
+                Some(named) => Some(named_job::id(&relay.jobs().await?, named)?),
+                None => None,
+            };
             let new = NewNote { job, node: order.node, at_ms, text, source: NoteSource::Command };
             relay.json(Method::POST, NOTES, serde_json::to_string(&new)?).await?
         }
     };
+    if order.json {
+        return Ok(terminal::json(&saved)?);
+    }
     let stored = if saved.is_stored { "" } else { "; it is shown, but could not be stored yet" };
     Ok(format!(
         "note {}{}{stored}\n",
@@ -56,8 +68,9 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
 }
 
 /// Appends a line to the spool file of the job.
-fn spool(order: &NoteOrder, job: Option<JobId>) -> anyhow::Result<String> {
-    let Some(job) = job else { bail!(super::remote::NONE_RUNS) };
+fn spool(order: &NoteOrder, job: Option<&JobSelector>) -> anyhow::Result<String> {
+    // The file is named by the raw id, which SLURM_JOB_ID has.
+    let Some(JobSelector::Id(job)) = job else { bail!(super::remote::NONE_RUNS) };
     let is_plain = order.at.is_none() && order.node.is_none() && order.edit.is_none();
     let Some(text) = order.text.as_deref().filter(|_| is_plain) else {
         bail!(
@@ -83,7 +96,10 @@ fn spool(order: &NoteOrder, job: Option<JobId>) -> anyhow::Result<String> {
     // One write, so that lines of several processes do not mix.
     file.and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()))
         .with_context(|| format!("failed to write {}", path.display()))?;
-    Ok(format!("written to {}; your relay reads it from there\n", path.display()))
+    Ok(match order.json {
+        true => terminal::json(&serde_json::json!({ "written_to": path }))?,
+        false => format!("written to {}; your relay reads it from there\n", path.display()),
+    })
 }
 
 /// The ending of the file's name: ranks other than the first have files of their own, because appending from several

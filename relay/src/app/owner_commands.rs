@@ -1,15 +1,15 @@
 //! `relay share`, `relay retry` and `relay link --tab`: what only the owner may request of the running relay.
 
 use super::local_time::LocalTime;
-use super::remote::Remote;
-use super::share_output;
+use super::remote::{Remote, lines};
+use super::{named_job, share_output, terminal};
 use crate::clock::Clock;
-use crate::config::ShareCommand;
+use crate::config::{ShareCommand, ShareOrder};
 use anyhow::Context;
 use hyper::Method;
-use nodeglass_protocol::NodeName;
 use nodeglass_protocol::request::RetryTarget;
-use nodeglass_protocol::share::{ShareId, ShareLink, ShareRequest, Sharing};
+use nodeglass_protocol::share::{ShareId, ShareLink, Sharing};
+use nodeglass_protocol::{NodeName, Text};
 
 const SHARES: &str = "/api/v1/shares";
 
@@ -17,25 +17,37 @@ const SHARES: &str = "/api/v1/shares";
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn share(relay: &Remote, command: ShareCommand) -> anyhow::Result<String> {
+pub async fn share(relay: &Remote, ShareOrder { command, json, .. }: ShareOrder) -> anyhow::Result<String> {
     let now_ms = Clock::wall_ms();
+    let created = |made: &ShareLink| match json {
+        true => terminal::json(made),
+        false => Ok(share_output::created(made, &relay.option(), now_ms, LocalTime::of)),
+    };
     Ok(match command {
         ShareCommand::Create(args) => {
-            let body = serde_json::to_string(&ShareRequest::from(args))?;
-            let made: ShareLink = relay.json(Method::POST, SHARES, body).await?;
-            share_output::created(&made, &relay.option(), now_ms, LocalTime::of)
+            let jobs = named_job::ids(&relay.jobs().await?, args.jobs())?;
+            let body = serde_json::to_string(&args.request(jobs))?;
+            created(&relay.json(Method::POST, SHARES, body).await?)?
         }
         ShareCommand::Link { id } => {
-            let made: ShareLink = relay.json(Method::GET, &format!("{SHARES}/{id}"), String::new()).await?;
-            share_output::created(&made, &relay.option(), now_ms, LocalTime::of)
+            created(&relay.json(Method::GET, &format!("{SHARES}/{id}"), String::new()).await?)?
         }
-        ShareCommand::List => share_output::list(&sharing(relay).await?, now_ms, LocalTime::of),
+        ShareCommand::List => {
+            let sharing = sharing(relay).await?;
+            match json {
+                true => terminal::json(&sharing)?,
+                false => share_output::list(&sharing, now_ms, LocalTime::of),
+            }
+        }
         ShareCommand::Revoke { ids, all } => {
             let ids = if all { all_shares(relay).await? } else { ids };
             for id in &ids {
                 relay.request(Method::DELETE, &format!("{SHARES}/{id}"), String::new()).await?;
             }
-            share_output::revoked(&ids)
+            match json {
+                true => terminal::json(&serde_json::json!({ "revoked": ids }))?,
+                false => share_output::revoked(&ids),
+            }
         }
     })
 }
@@ -52,11 +64,12 @@ async fn all_shares(relay: &Remote) -> anyhow::Result<Vec<ShareId>> {
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn tab_link(relay: &Remote) -> anyhow::Result<String> {
+pub async fn tab_link(relay: &Remote, json: bool) -> anyhow::Result<String> {
     let ticket = relay.request(Method::POST, "/api/v1/tab", String::new()).await?;
     let link = relay.running().links.first().and_then(|link| link.rsplit_once('#'));
     let (address, _) = link.context("the running relay has no link")?;
-    Ok(format!("{address}#t={}\n", String::from_utf8_lossy(&ticket).trim()))
+    let link = format!("{address}#t={}", Text::from_bytes(&ticket).as_str().trim());
+    Ok(if json { terminal::json(&serde_json::json!({ "link": link }))? } else { link + "\n" })
 }
 
 /// Requests that the running relay retry a node, or without one all waiting nodes and the job list; returns
@@ -64,10 +77,14 @@ pub async fn tab_link(relay: &Remote) -> anyhow::Result<String> {
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn retry(relay: &Remote, node: Option<NodeName>) -> anyhow::Result<String> {
+pub async fn retry(relay: &Remote, node: Option<NodeName>, json: bool) -> anyhow::Result<String> {
     let target = node.map_or(RetryTarget::Everything, RetryTarget::Node);
     let answer = relay.request(Method::POST, RETRY, serde_json::to_string(&target)?).await?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    let result = lines(&answer);
+    Ok(match json {
+        true => terminal::json(&serde_json::json!({ "target": target, "result": result.trim_end() }))?,
+        false => result,
+    })
 }
 
 const RETRY: &str = "/api/v1/retry";

@@ -4,17 +4,19 @@ use super::local_time::LocalTime;
 use super::terminal;
 use crate::access::key_file::{self, Running};
 use crate::access::runtime_dir::{Places, RuntimeDir};
+use crate::api::Job;
 use crate::clock::Clock;
 use crate::report::Report;
 use crate::web::api::problem::Problem;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use hyper::{Method, Request};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use nodeglass_protocol::JobId;
 use nodeglass_protocol::handshake::Key;
+use nodeglass_protocol::{JobId, LongText, Text};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::pin::Pin;
 use std::time::Duration;
@@ -25,16 +27,33 @@ use tokio::time::timeout;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum length of a response, in bytes.
 const MAX_ANSWER: usize = 256 << 20;
-
-const UNKNOWN_FORMAT: &str = "the relay sent a response in an unknown format; it may be of another version";
+/// Maximum length of the message of a response, in bytes; what follows is not read.
+const MAX_MESSAGE: usize = 16 << 10;
+/// Maximum number of lines of a message.
+const MAX_LINES: usize = 64;
 
 /// The error where a command needs a relay and none runs.
 pub const NONE_RUNS: &str = "no relay of yours is running on this machine; start one with `relay`";
+
+/// A response that is no success. The message is a complete sentence for the user.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub struct Refused {
+    /// The status code.
+    pub status: StatusCode,
+    reason: String,
+}
 
 /// A response is longer than its reader wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the response is too long")]
 pub struct TooLong;
+
+/// A list of jobs.
+#[derive(Deserialize)]
+struct Jobs {
+    jobs: Vec<Job>,
+}
 
 /// A running relay of this user.
 pub struct Remote {
@@ -114,6 +133,14 @@ impl Remote {
         self.json(Method::GET, &format!("/api/v1/jobs/{job}/report"), String::new()).await
     }
 
+    /// The jobs that it lists.
+    ///
+    /// # Errors
+    /// A complete sentence for the user.
+    pub(super) async fn jobs(&self) -> anyhow::Result<Vec<Job>> {
+        Ok(self.json::<Jobs>(Method::GET, "/api/v1/jobs", String::new()).await?.jobs)
+    }
+
     /// The option that selects it again, with a space before it; empty if none is needed.
     pub(super) fn option(&self) -> String {
         if self.is_selected { format!(" --relay {}", self.running.pid) } else { String::new() }
@@ -129,7 +156,7 @@ impl Remote {
         path: &str,
         body: String,
     ) -> anyhow::Result<T> {
-        serde_json::from_slice(&self.request(method, path, body).await?).context(UNKNOWN_FORMAT)
+        parse(&self.request(method, path, body).await?)
     }
 
     /// Sends a request and returns the response.
@@ -143,7 +170,7 @@ impl Remote {
     /// The same for a response of at most `max_bytes`, so that a longer one is not even read.
     ///
     /// # Errors
-    /// A complete sentence for the user, or [`TooLong`].
+    /// A complete sentence for the user; [`Refused`] if the relay responded with another status, or [`TooLong`].
     pub(super) async fn request_limited(
         &self,
         method: Method,
@@ -152,12 +179,12 @@ impl Remote {
         max_bytes: usize,
     ) -> anyhow::Result<Vec<u8>> {
         let exchange = async { self.exchange(self.connect().await?, method, path, body, max_bytes).await };
-        let (ok, answer) = timeout(ANSWER_TIMEOUT, exchange)
+        let (status, answer) = timeout(ANSWER_TIMEOUT, exchange)
             .await
             .with_context(|| format!("the relay (pid {}) did not answer within 10 s", self.running.pid))?
             .with_context(|| format!("cannot reach the relay (pid {})", self.running.pid))?;
-        if !ok {
-            bail!("{}", reason(&answer));
+        if !status.is_success() {
+            return Err(Refused { status, reason: reason(status, &answer) }.into());
         }
         Ok(answer)
     }
@@ -169,7 +196,7 @@ impl Remote {
         path: &str,
         body: String,
         max_bytes: usize,
-    ) -> anyhow::Result<(bool, Vec<u8>)> {
+    ) -> anyhow::Result<(StatusCode, Vec<u8>)> {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         let request = Request::builder()
@@ -180,7 +207,12 @@ impl Remote {
             .header(CONTENT_TYPE, "application/json")
             .body(body)?;
         let response = sender.send_request(request).await?;
-        Ok((response.status().is_success(), read(response.into_body(), max_bytes).await?))
+        let status = response.status();
+        let body = match status.is_success() {
+            true => read(response.into_body(), max_bytes).await?,
+            false => beginning(response.into_body(), MAX_MESSAGE).await?,
+        };
+        Ok((status, body))
     }
 
     /// The owner's key, from the file that only the owner can read.
@@ -191,9 +223,29 @@ impl Remote {
 }
 
 /// Why a request failed: the detail of a problem, or what a relay of another version wrote instead.
-fn reason(answer: &[u8]) -> String {
-    let problem = serde_json::from_slice::<Problem>(answer).map(|problem| problem.detail);
-    problem.unwrap_or_else(|_| String::from_utf8_lossy(answer).trim_end().to_owned())
+fn reason(status: StatusCode, answer: &[u8]) -> String {
+    let problem = serde_json::from_slice::<Problem>(answer);
+    let detail = problem.map_or_else(|_| lines(answer), |problem| lines(problem.detail.as_bytes()));
+    match detail.trim() {
+        "" => format!("the relay responded with status {status}; it may be of another version"),
+        detail => detail.to_owned(),
+    }
+}
+
+/// Parses a response.
+fn parse<T: DeserializeOwned>(answer: &[u8]) -> anyhow::Result<T> {
+    serde_json::from_slice(answer).map_err(|error| {
+        // The error quotes what it found.
+        let error = Text::new(error.to_string());
+        anyhow!("the relay sent a response in an unknown format; it may be of another version: {error}")
+    })
+}
+
+/// A message as lines that are safe to print on a terminal, of which the last one ends too. Something else than a relay
+/// may have sent it.
+pub(super) fn lines(message: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&message[..message.len().min(MAX_MESSAGE)]);
+    text.trim_end().lines().take(MAX_LINES).map(|line| format!("{}\n", LongText::line(line))).collect()
 }
 
 /// The error where several relays run and none is named.
@@ -206,16 +258,63 @@ fn ambiguous(running: &[Running], now_s: u64) -> String {
     )
 }
 
-/// Reads a body of at most `max_bytes`.
-async fn read(mut body: Incoming, max_bytes: usize) -> anyhow::Result<Vec<u8>> {
+/// A whole body.
+async fn read(body: Incoming, max_bytes: usize) -> anyhow::Result<Vec<u8>> {
+    let bytes = beginning(body, max_bytes).await?;
+    if bytes.len() > max_bytes {
+        return Err(TooLong.into());
+    }
+    Ok(bytes)
+}
+
+/// A body, or its beginning, which is longer than `max_bytes`.
+async fn beginning(mut body: Incoming, max_bytes: usize) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+    while bytes.len() <= max_bytes
+        && let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await
+    {
         if let Ok(data) = frame?.into_data() {
-            if bytes.len() + data.len() > max_bytes {
-                return Err(TooLong.into());
-            }
             bytes.extend_from_slice(&data);
         }
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_relay_answers_reaches_the_terminal_without_escapes_and_within_bounds() {
+        let problem = |detail: &str| {
+            serde_json::to_vec(&Problem::new(StatusCode::CONFLICT, detail)).unwrap_or_default()
+        };
+        let escapes = "\u{1b}]0;x\u{7} there is \u{202e}no job";
+        for answer in [problem(escapes), escapes.as_bytes().to_vec()] {
+            assert_eq!(reason(StatusCode::CONFLICT, &answer), "]0;x  there is no job");
+        }
+        assert_eq!(reason(StatusCode::CONFLICT, b"one\n  two\r\n"), "one\n  two");
+        assert!(reason(StatusCode::CONFLICT, &vec![b'x'; 1 << 20]).len() <= MAX_MESSAGE);
+        assert!(reason(StatusCode::CONFLICT, &b"x\n".repeat(1_000)).lines().count() <= MAX_LINES);
+        let error = parse::<Choice>(b"\"\\u001b[2J\"").unwrap_err().to_string();
+        assert!(error.contains("unknown format") && !error.contains('\u{1b}'), "{error:?}");
+    }
+
+    #[test]
+    fn a_response_without_a_message_is_reported_with_its_status() {
+        for answer in ["", " \n", "{\"type\":\"about:blank\",\"title\":\"\",\"status\":404,\"detail\":\"\"}"]
+        {
+            assert_eq!(
+                reason(StatusCode::NOT_FOUND, answer.as_bytes()),
+                "the relay responded with status 404 Not Found; it may be of another version"
+            );
+        }
+    }
+
+    /// A type whose errors quote what was found.
+    #[derive(Debug, serde::Deserialize)]
+    enum Choice {
+        #[serde(rename = "known")]
+        _Known,
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::local_time::LocalTime;
 use super::terminal::{aligned, duration};
+use nodeglass_protocol::LongText;
 use nodeglass_protocol::share::{HiddenParts, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
 use std::fmt::Write as _;
 
@@ -17,7 +18,7 @@ pub(super) fn created(made: &ShareLink, option: &str, now_ms: u64, local: fn(u64
     let zone = local(share.terms.expires_ms / 1_000);
     line("ends", &ends(&share.terms, now_ms, local, zone.zone()));
     if let Some(link) = &made.link {
-        line("link", link);
+        line("link", LongText::new(link).as_str());
     }
     if !made.tunnel.is_empty() {
         line("tunnel", &format!("{}   (on their laptop)", made.tunnel));

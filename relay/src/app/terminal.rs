@@ -6,6 +6,7 @@ use crate::config::BindAddr;
 use crate::recording::CutSummary;
 use nodeglass_protocol::Text;
 use rustix::fs::FileType;
+use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write as _, stderr, stdout};
 use std::path::Path;
@@ -75,6 +76,16 @@ impl Terminal {
     /// As [`write`].
     pub fn links(&self, running: &[Running], now_s: u64) -> anyhow::Result<()> {
         write(links(running, now_s, LocalTime::of, self.stdout))?;
+        self.warn_about_readers();
+        Ok(())
+    }
+
+    /// Shows the same as JSON.
+    ///
+    /// # Errors
+    /// As [`write`].
+    pub fn links_json(&self, running: &[Running]) -> anyhow::Result<()> {
+        write(links_json(running)?)?;
         self.warn_about_readers();
         Ok(())
     }
@@ -279,6 +290,50 @@ pub fn write(output: impl AsRef<[u8]>) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// A value as indented JSON, with a newline at its end.
+///
+/// # Errors
+/// It cannot be written as JSON.
+pub fn json<T: Serialize>(value: &T) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+/// What `relay record cut` reports, for programs.
+pub fn cut_json(summary: &CutSummary, to: &Path) -> serde_json::Result<String> {
+    let CutSummary { job, gpus, length_ms, bytes, is_cut_short } = summary;
+    json(&serde_json::json!({
+        "job": job.label,
+        "name": job.name,
+        "nodes": job.nodes.len(),
+        "gpus": gpus,
+        "length_ms": length_ms,
+        "bytes": bytes,
+        "is_cut_short": is_cut_short,
+        "file": to,
+    }))
+}
+
+/// The running relays with their links, for programs.
+///
+/// # Errors
+/// It cannot be written as JSON.
+pub fn links_json(running: &[Running]) -> serde_json::Result<String> {
+    let relay = |relay: &Running| {
+        serde_json::json!({
+            "pid": relay.pid,
+            "version": relay.version,
+            "since_s": relay.since_s,
+            "watches": relay.watches,
+            "addresses": relay.addresses,
+            "read_only": relay.read_only,
+            "links": relay.links,
+            "tunnel": relay.tunnel,
+            "own_tunnel": relay.own_tunnel,
+        })
+    };
+    json(&running.iter().map(relay).collect::<Vec<_>>())
 }
 
 /// What `relay record cut` reports.

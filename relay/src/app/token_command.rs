@@ -1,12 +1,14 @@
 //! `relay token`: named, read-only tokens for the owner's own programs.
 
 use super::local_time::LocalTime;
-use super::remote::Remote;
+use super::remote::{Remote, lines};
+use super::terminal;
 use crate::api::{CreatedToken, NewToken, Timestamp, Token};
 use crate::clock::Clock;
 use crate::config::TokenCommand;
 use crate::report::aligned;
 use hyper::Method;
+use nodeglass_protocol::Text;
 
 const TOKENS: &str = "/api/v1/tokens";
 
@@ -16,37 +18,35 @@ const TOKENS: &str = "/api/v1/tokens";
 /// A complete sentence for the user.
 pub async fn token(relay: &Remote, command: TokenCommand) -> anyhow::Result<String> {
     match command {
-        TokenCommand::Create { name, days } => {
+        TokenCommand::Create { name, days, json } => {
             let body = serde_json::to_string(&NewToken { name, days })?;
             let created: CreatedToken = relay.json(Method::POST, TOKENS, body).await?;
-            Ok(created_text(&created))
+            Ok(if json { terminal::json(&created)? } else { created_text(&created) })
         }
         TokenCommand::List { json } => {
             let tokens: Vec<Token> = relay.json(Method::GET, TOKENS, String::new()).await?;
-            match json {
-                true => Ok(format!("{}\n", serde_json::to_string_pretty(&tokens)?)),
-                false => Ok(list(&tokens)),
-            }
+            Ok(if json { terminal::json(&tokens)? } else { list(&tokens) })
         }
         TokenCommand::Revoke { name } => {
             let answer = relay.request(Method::DELETE, &format!("{TOKENS}/{name}"), String::new()).await?;
-            Ok(String::from_utf8_lossy(&answer).into_owned())
+            Ok(lines(&answer))
         }
     }
 }
 
 fn created_text(created: &CreatedToken) -> String {
-    let CreatedToken { token, secret } = created;
-    let until = match token.expires_at {
-        Some(at) => format!("until {}", local(at)),
-        None => format!("until you run `relay token revoke {}`", token.name),
+    // Something else than a relay may have sent them.
+    let (name, secret) = (Text::new(&created.token.name), Text::new(&created.secret));
+    let until = match (created.token.expires_at, created.is_stored) {
+        (_, false) => "until this relay ends, which stores nothing".to_owned(),
+        (Some(at), true) => format!("until {}", local(at)),
+        (None, true) => format!("until you run `relay token revoke {name}`"),
     };
     format!(
         "{secret}\n\n\
-         Token {} reads everything that you see, changes nothing, and is valid {until}.\n\
+         Token {name} reads everything that you see, changes nothing, and is valid {until}.\n\
          It is not shown again. A program sends it as `Authorization: Bearer {}…`.\n",
-        token.name,
-        secret.chars().take(4).collect::<String>()
+        secret.as_str().chars().take(4).collect::<String>()
     )
 }
 
@@ -58,7 +58,7 @@ fn list(tokens: &[Token]) -> String {
     let or = |at: Option<Timestamp>, none: &str| at.map_or_else(|| none.to_owned(), local);
     let row = |token: &Token| {
         vec![
-            token.name.clone(),
+            Text::new(&token.name).to_string(),
             local(token.created_at),
             or(token.expires_at, "never"),
             or(token.last_used_at, "-"),
@@ -85,7 +85,10 @@ mod tests {
             expires_at: None,
             last_used_at: None,
         };
-        let text = created_text(&CreatedToken { token: token.clone(), secret: "abcdef.KEY".into() });
+        let created = CreatedToken { token: token.clone(), secret: "abcdef.KEY".into(), is_stored: true };
+        let text = created_text(&created);
+        let unstored = created_text(&CreatedToken { is_stored: false, ..created });
+        assert!(unstored.contains("until this relay ends"), "{unstored}");
         assert!(text.starts_with("abcdef.KEY\n") && text.contains("relay token revoke grafana"), "{text}");
         // The secret is in one place only, for scripts that read the first line.
         assert_eq!(text.matches("abcdef.KEY").count(), 1);

@@ -117,6 +117,11 @@ pub enum TokenError {
 }
 
 impl Tokens {
+    /// Whether they outlive this relay.
+    pub fn are_stored(&self) -> bool {
+        self.dir.is_some()
+    }
+
     /// Tokens that are stored in a directory, or only in memory.
     pub fn new(dir: Option<StateDir>) -> Self {
         Self { dir, state: Mutex::default() }

@@ -2,13 +2,13 @@
 
 use super::bind::BindAddrError;
 use super::file::File;
-use super::help::{completions, help, man};
+use super::help::{ManPage, completions, help, man, man_pages};
 use super::record::RecordOrder;
 use super::share::ShareOrder;
 use super::{
-    AuditOrder, BindAddr, CommandName, CompletionsOrder, Config, ConfigError, Days, DoctorOrder, Effective,
-    HistoryOrder, McpOrder, NoteOrder, Query, ReportOrder, Requested, Source, TokenCommand, TopOrder,
-    Unknown, default_file, is_switch,
+    AuditOrder, BindAddr, CommandName, CompletionsOrder, Config, ConfigError, DoctorOrder, Effective,
+    HistoryOrder, ListJobsOrder, ManOrder, McpOrder, NoteOrder, Query, ReportOrder, Requested, Source,
+    TokenCommand, TopOrder, Unknown, default_file, is_switch,
 };
 use crate::webhook::Webhook;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -62,6 +62,9 @@ enum Sub {
         /// users
         #[arg(long)]
         tab: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         which: Which,
     },
@@ -81,6 +84,9 @@ enum Sub {
         /// Only this node
         #[arg(value_parser = |name: &str| NodeName::new(name))]
         node: Option<NodeName>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         which: Which,
     },
@@ -94,7 +100,7 @@ enum Sub {
         order: HistoryOrder,
     },
     /// Print your GPU hours and your waste by week and by project
-    Me(Days),
+    Me(ListJobsOrder),
     /// Print who viewed through which share, and which actions were performed
     Audit(AuditOrder),
     /// Watch in this terminal: attaches to your running relay, or watches on its own
@@ -109,13 +115,17 @@ enum Sub {
     /// Check SLURM, SSH, the probe and this machine, and say what to do
     Doctor(DoctorOrder),
     /// Print the effective settings and the source of each
-    Config,
+    Config {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the help of a command
     Help(CommandName),
     /// Print completions for a shell, such as: source <(relay completions bash)
     Completions(CompletionsOrder),
     /// Print the man page of a command, such as: relay man share | man -l -
-    Man(CommandName),
+    Man(ManOrder),
 }
 
 /// Selects a running relay.
@@ -168,12 +178,26 @@ pub enum Request {
     },
     /// Print this: completions or a man page.
     Print(Vec<u8>),
+    /// Write man pages into a folder.
+    WriteManPages {
+        /// The folder.
+        folder: PathBuf,
+        /// The page of each command.
+        pages: Vec<ManPage>,
+    },
     /// Print the effective settings.
-    ShowConfig(Vec<Effective>),
+    ShowConfig {
+        /// Each setting with its values and their source.
+        effective: Vec<Effective>,
+        /// Whether they are printed as JSON.
+        json: bool,
+    },
     /// Print the link of a running relay, or one for a single tab.
     ShowLink {
         /// Whether it is for a single tab.
         for_one_tab: bool,
+        /// Whether it is printed as JSON.
+        json: bool,
         /// Process id of the relay, if it is named.
         relay: Option<u32>,
     },
@@ -200,16 +224,15 @@ pub enum Request {
     /// Read the jobs that were seen.
     History(HistoryOrder),
     /// Print the use of the last days.
-    Me {
-        /// How many.
-        days: u32,
-    },
+    Me(ListJobsOrder),
     /// Print the audit log.
     Audit(AuditOrder),
     /// Retry a node of a running relay, or all that wait.
     Retry {
         /// The node.
         node: Option<NodeName>,
+        /// Whether the result is printed as JSON.
+        json: bool,
         /// Process id of the relay, if it is named.
         relay: Option<u32>,
     },
@@ -276,13 +299,18 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
         }
         Some(Sub::Help(name)) => return Err(help(shown(), &checked(name)?).into()),
         Some(Sub::Completions(order)) => Request::Print(completions(shown(), order.shell)),
-        Some(Sub::Man(name)) => match man(shown(), &name.words) {
+        Some(Sub::Man(ManOrder { out: Some(folder), .. })) => {
+            Request::WriteManPages { folder, pages: man_pages(shown()) }
+        }
+        Some(Sub::Man(ManOrder { words, out: None })) => match man(shown(), &words) {
             Some(page) => Request::Print(page),
-            None => return Err(no_such(&name.words)),
+            None => return Err(no_such(&words)),
         },
-        Some(Sub::Config) => Request::ShowConfig(read_config()?.1),
-        Some(Sub::Link { tab, which }) => Request::ShowLink { for_one_tab: tab, relay: which.relay },
-        Some(Sub::Retry { node, which }) => Request::Retry { node, relay: which.relay },
+        Some(Sub::Config { json }) => Request::ShowConfig { effective: read_config()?.1, json },
+        Some(Sub::Link { tab, json, which }) => {
+            Request::ShowLink { for_one_tab: tab, json, relay: which.relay }
+        }
+        Some(Sub::Retry { node, json, which }) => Request::Retry { node, json, relay: which.relay },
         Some(Sub::Token { command, which }) => Request::Token { command, relay: which.relay },
         Some(Sub::Note(order)) => Request::Note(order),
         Some(Sub::Report(order)) => {
@@ -299,7 +327,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
             Request::Report { order, webhook }
         }
         Some(Sub::History { order }) => Request::History(order),
-        Some(Sub::Me(Days { days })) => Request::Me { days },
+        Some(Sub::Me(order)) => Request::Me(order),
         Some(Sub::Audit(order)) => Request::Audit(order),
         Some(Sub::Share(order)) => Request::Share(order),
         Some(Sub::Record(order)) => Request::Record(order),

@@ -1,8 +1,9 @@
-//! The command lines of `relay doctor`, `relay completions`, `relay man` and `relay help`.
+//! The command lines of `relay doctor`, `relay completions`, `relay man`.
 
 use clap::Args;
 use clap_complete::Shell;
 use nodeglass_protocol::NodeName;
+use std::path::PathBuf;
 
 /// `relay doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -26,7 +27,20 @@ pub struct CompletionsOrder {
     pub shell: Shell,
 }
 
-/// `relay man` and `relay help`.
+/// `relay man`.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[group(skip)]
+pub struct ManOrder {
+    /// The command, such as share or share create [default: relay itself]
+    #[arg(value_name = "COMMAND")]
+    pub words: Vec<String>,
+
+    /// Write the pages of all commands into this folder instead
+    #[arg(long, value_name = "FOLDER", conflicts_with = "words")]
+    pub out: Option<PathBuf>,
+}
+
+/// `relay help`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
 pub struct CommandName {

@@ -120,6 +120,34 @@ pub(super) fn man(command: Command, words: &[String]) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// A man page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManPage {
+    /// Name of its file, such as `relay-share-create.1`.
+    pub file: String,
+    /// The page in roff.
+    pub roff: Vec<u8>,
+}
+
+/// The man pages of the relay and of every command.
+pub(super) fn man_pages(command: Command) -> Vec<ManPage> {
+    let paths = paths(&command, &[]);
+    let page = |words: Vec<String>| {
+        let file = format!("{}.1", [&["relay".to_owned()][..], &words].concat().join("-"));
+        Some(ManPage { file, roff: man(command.clone(), &words)? })
+    };
+    paths.into_iter().filter_map(page).collect()
+}
+
+/// A command and all below it, each as its words.
+fn paths(command: &Command, words: &[String]) -> Vec<Vec<String>> {
+    let below = command.get_subcommands().flat_map(|below| {
+        let words = [words, &[below.get_name().to_owned()]].concat();
+        paths(below, &words)
+    });
+    std::iter::once(words.to_vec()).chain(below).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::command::shown;
@@ -169,5 +197,9 @@ mod tests {
         let page = String::from_utf8(man(shown(), &[]).unwrap()).unwrap();
         assert!(page.contains(".TH relay 1") && page.contains("history\\-mem"), "{page}");
         assert_eq!(man(shown(), &words("share frobnicate")), None);
+        let pages = man_pages(shown());
+        for file in ["relay.1", "relay-top.1", "relay-share-create.1", "relay-history-export.1"] {
+            assert!(pages.iter().any(|page| page.file == file && page.roff.starts_with(b".ie")), "{file}");
+        }
     }
 }

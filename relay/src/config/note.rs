@@ -1,23 +1,24 @@
 //! The command line of `relay note`.
 
 use super::value::duration;
+use crate::api::JobSelector;
 use clap::Args;
+use nodeglass_protocol::NodeName;
 use nodeglass_protocol::note::NoteId;
-use nodeglass_protocol::{JobId, NodeName};
 
 /// `relay note`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
 pub struct NoteOrder {
     /// What to note
-    #[arg(required_unless_present_any = ["list", "delete"], conflicts_with_all = ["list", "delete"])]
+    #[arg(value_parser = text, required_unless_present_any = ["list", "delete"], conflicts_with_all = ["list", "delete"])]
     pub text: Option<String>,
 
     /// The job [default: the one that this runs in, SLURM_JOB_ID]
     // Outside of a job, a note without a place would be one of the whole cluster.
-    #[arg(long, env = "SLURM_JOB_ID", hide_env = true, value_name = "JOBID", value_parser = job,
+    #[arg(long, env = "SLURM_JOB_ID", hide_env = true, value_name = "JOBID",
           required_unless_present_any = ["cluster", "node", "list", "edit", "delete"])]
-    pub job: Option<JobId>,
+    pub job: Option<JobSelector>,
 
     /// The whole cluster instead of a job
     #[arg(long, conflicts_with = "list")]
@@ -43,6 +44,10 @@ pub struct NoteOrder {
     #[arg(long, value_name = "NOTE", conflicts_with_all = ["list", "edit"])]
     pub delete: Option<NoteId>,
 
+    /// As JSON, in the form of the HTTP API
+    #[arg(long, conflicts_with = "delete")]
+    pub json: bool,
+
     /// Process id of the relay, if you run several
     #[arg(long, value_name = "PID")]
     pub relay: Option<u32>,
@@ -67,8 +72,8 @@ impl Moment {
     }
 }
 
-fn job(raw: &str) -> Result<JobId, &'static str> {
-    raw.parse().map_err(|_| "not a job id; `squeue -r -o %A` prints the id of an array task")
+fn text(raw: &str) -> Result<String, &'static str> {
+    if raw.trim().is_empty() { Err("a note needs a text") } else { Ok(raw.to_owned()) }
 }
 
 fn moment(raw: &str) -> Result<Moment, String> {
@@ -104,7 +109,7 @@ mod tests {
     #[test]
     fn a_note_is_read_with_job_and_time() {
         let order = parse(&["epoch 3", "--job", "17", "--at", "10m"]).unwrap();
-        assert_eq!((order.text.as_deref(), order.job), (Some("epoch 3"), Some(JobId(17))));
+        assert_eq!((order.text.as_deref(), order.job), (Some("epoch 3"), Some(JobSelector::Id(17))));
         assert_eq!(order.at.unwrap().wall_ms(1_700_000_000_000), 1_699_999_400_000);
         assert_eq!(parse(&["x", "--cluster", "--at", "-10m"]).unwrap().at, order.at);
         let at = parse(&["x", "--at", "@1700000000", "--cluster"]).unwrap().at;
@@ -123,9 +128,15 @@ mod tests {
 
     #[test]
     fn what_is_ambiguous_is_refused() {
-        for wrong in
-            [&[][..], &["x", "--list"], &["x", "--at", "10"], &["x", "--at", "@-1"], &["x", "--job", "a"]]
-        {
+        for wrong in [
+            &[][..],
+            &["", "--cluster"],
+            &[" ", "--cluster"],
+            &["x", "--list"],
+            &["x", "--at", "10"],
+            &["x", "--at", "@-1"],
+            &["x", "--job", "a"],
+        ] {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
         assert!(parse(&["--delete", "5"]).is_ok() && parse(&["--list"]).is_ok());

@@ -1,9 +1,10 @@
 //! The command lines of queries: what the cluster does now, for terminals and scripts.
 
 use super::value::duration;
+use crate::api::JobSelector;
 use clap::{Args, Subcommand, ValueEnum};
+use nodeglass_protocol::NodeName;
 use nodeglass_protocol::finding::FindingKind;
-use nodeglass_protocol::{JobId, NodeName};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -62,9 +63,9 @@ pub struct ListArgs {
     #[arg(long, value_name = "NAME", value_parser = |name: &str| NodeName::new(name))]
     pub node: Option<NodeName>,
 
-    /// Only this job
-    #[arg(long, value_name = "JOBID", value_parser = JobId::from_str)]
-    pub job: Option<JobId>,
+    /// Only this job, as 48461, 48440_16 or 48511+0; an array's id means all of its tasks
+    #[arg(long, value_name = "JOBID")]
+    pub job: Option<JobSelector>,
 
     /// Only this user
     #[arg(long = "of", value_name = "LOGIN")]
@@ -89,8 +90,8 @@ pub struct FindingsArgs {
     pub explain: Option<FindingsCommand>,
 
     /// Only this job
-    #[arg(long, value_name = "JOBID", value_parser = JobId::from_str)]
-    pub job: Option<JobId>,
+    #[arg(long, value_name = "JOBID")]
+    pub job: Option<JobSelector>,
 
     /// Only this node
     #[arg(long, value_name = "NAME", value_parser = |name: &str| NodeName::new(name))]
@@ -150,8 +151,8 @@ pub struct FreeArgs {
     pub node: Option<NodeName>,
 
     /// GPUs of this job that have no process, instead of those of no job [default: the job that this runs in]
-    #[arg(long, value_name = "JOBID", env = "SLURM_JOB_ID", hide_env = true, value_parser = JobId::from_str)]
-    pub job: Option<JobId>,
+    #[arg(long, value_name = "JOBID", env = "SLURM_JOB_ID", hide_env = true)]
+    pub job: Option<JobSelector>,
 
     /// Print UUIDs, which are valid in containers and for MIG instances
     #[arg(long)]
@@ -194,6 +195,10 @@ pub struct WaitFreeArgs {
     /// Give up after this time: 30m, 2h
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
+
+    /// As JSON, in the form of the HTTP API
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `relay fit`.
@@ -249,7 +254,7 @@ impl FromStr for GpuDemand {
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
 pub struct GpuArgs {
-    /// UUID or the beginning of it, or NODE:INDEX
+    /// UUID or the beginning of it, or NODE:INDEX; a node lists its GPUs
     #[arg(value_name = "GPU")]
     pub gpu: String,
 
@@ -266,9 +271,9 @@ pub struct GpuArgs {
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
 pub struct WaitArgs {
-    /// Job id
-    #[arg(value_name = "JOBID", value_parser = JobId::from_str)]
-    pub job: JobId,
+    /// Job id, as 48461, 48440_16 or 48511+0; an array's id means all of its tasks
+    #[arg(value_name = "JOBID")]
+    pub job: JobSelector,
 
     /// What to wait for
     #[arg(long, value_name = "WHAT", default_value = "end")]
@@ -281,6 +286,10 @@ pub struct WaitArgs {
     /// Give up after this time: 30m, 2h
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
+
+    /// Print the job as JSON, in the form of the HTTP API
+    #[arg(long)]
+    pub json: bool,
 
     /// The relay.
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! The command line of `relay record`, which works on files and needs no running relay.
 
+use crate::api::JobSelector;
 use clap::{Parser, Subcommand};
-use nodeglass_protocol::JobId;
 use std::path::PathBuf;
 
 /// Prepare recordings for others
@@ -29,10 +29,13 @@ pub enum RecordCommand {
         #[arg(value_name = "FILE")]
         from: PathBuf,
         /// The job
-        #[arg(long, value_name = "JOB", value_parser = |raw: &str| raw.parse::<JobId>().map_err(|_| "not a job id"))]
-        job: JobId,
+        #[arg(long, value_name = "JOB")]
+        job: JobSelector,
         /// The new recording
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
+        /// Print what was cut out as JSON
+        #[arg(long)]
+        json: bool,
     },
 }

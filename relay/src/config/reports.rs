@@ -1,9 +1,9 @@
 //! Command lines that read what was stored: `relay report`, `relay history`, `relay me` and `relay audit`.
 
 use super::value;
+use crate::api::JobSelector;
 use crate::webhook::{WebhookFormat, WebhookUrl};
 use clap::{Args, Subcommand, ValueEnum};
-use nodeglass_protocol::JobId;
 
 /// The format of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -50,17 +50,23 @@ pub struct AuditOrder {
     /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     pub format: AuditFormat,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
 }
 
 /// `relay report`.
 #[derive(Clone, Debug, Args)]
 pub struct ReportOrder {
-    /// Number of the job
+    /// Job id, as 48461, 48440_16 or 48511+0
     #[arg(value_name = "JOBID")]
-    pub job: JobId,
+    pub job: JobSelector,
     /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     pub format: ReportFormat,
+    /// The same as --format json
+    #[arg(long, conflicts_with_all = ["format", "webhook"])]
+    pub json: bool,
     /// Post the report to this URL instead; without one, to that of the setting report-webhook, which other users
     /// cannot see in the list of processes
     #[arg(long, value_name = "URL", value_parser = value::webhook, conflicts_with = "format")]
@@ -74,7 +80,7 @@ pub struct ReportOrder {
 #[derive(Clone, Debug, Subcommand)]
 pub enum HistoryOrder {
     /// List the jobs that were seen, newest first
-    List(Days),
+    List(ListJobsOrder),
     /// Print the report of a job
     Show(ShowOrder),
     /// Print the reports of all jobs in a form for other programs
@@ -89,20 +95,34 @@ pub enum HistoryOrder {
 }
 
 /// `relay history show`.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ShowOrder {
-    /// Number of the job
+    /// Job id, as 48461, 48440_16 or 48511+0
     #[arg(value_name = "JOBID")]
-    pub job: JobId,
+    pub job: JobSelector,
     /// Format of the output
     #[arg(long, value_enum, default_value_t)]
     pub format: ReportFormat,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
 }
 
 impl From<ShowOrder> for ReportOrder {
-    fn from(ShowOrder { job, format }: ShowOrder) -> Self {
-        Self { job, format, webhook: None, webhook_format: None }
+    fn from(ShowOrder { job, format, json }: ShowOrder) -> Self {
+        Self { job, format, json, webhook: None, webhook_format: None }
     }
+}
+
+/// `relay history list` and `relay me`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ListJobsOrder {
+    /// Which jobs.
+    #[command(flatten)]
+    pub days: Days,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A number of days before now.

@@ -1,6 +1,7 @@
 //! The command line of `relay share`, a client of the running relay without settings of its own.
 
 use super::value::duration;
+use crate::api::JobSelector;
 use clap::{Args, Parser, Subcommand};
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareRequest, login_name};
 use nodeglass_protocol::{JobId, NodeName, Text};
@@ -18,6 +19,10 @@ pub struct ShareOrder {
     /// Process id of the relay, if you run several
     #[arg(long, value_name = "PID", global = true, display_order = 100)]
     pub relay: Option<u32>,
+
+    /// As JSON, in the form of the HTTP API
+    #[arg(long, global = true, display_order = 100)]
+    pub json: bool,
 
     /// What to do.
     #[command(subcommand)]
@@ -47,9 +52,6 @@ pub enum ShareCommand {
         all: bool,
     },
 }
-
-/// Tasks of an array have an id of their own besides that of the array.
-const NO_JOB: &str = "not a job id; `squeue -r -o %A` prints the id of an array task";
 
 /// What is shared, how long and with whom.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -82,10 +84,9 @@ pub struct ShareArgs {
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(required = true, multiple = false)]
 struct ScopeArgs {
-    /// Share these jobs, and only their part of each node
+    /// Share these jobs, and only their part of each node; an array's id means the tasks that it has now
     #[arg(long = "job", value_name = "JOB", value_delimiter = ',')]
-    #[arg(value_parser = |raw: &str| raw.parse::<JobId>().map_err(|_| NO_JOB))]
-    jobs: Vec<JobId>,
+    jobs: Vec<JobSelector>,
 
     /// Share these nodes, and your jobs on them
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',')]
@@ -97,11 +98,18 @@ struct ScopeArgs {
     everything: bool,
 }
 
-impl From<ShareArgs> for ShareRequest {
-    fn from(args: ShareArgs) -> Self {
-        let ScopeArgs { jobs, nodes, everything } = args.scope;
+impl ShareArgs {
+    /// The jobs that are shared, as they are named.
+    pub fn jobs(&self) -> &[JobSelector] {
+        &self.scope.jobs
+    }
+
+    /// The request, with the raw ids of the jobs.
+    pub fn request(self, jobs: Vec<JobId>) -> ShareRequest {
+        let args = self;
+        let ScopeArgs { nodes, everything, .. } = args.scope;
         let hidden = |what: &str| !args.show.iter().any(|shown| shown == what);
-        Self {
+        ShareRequest {
             label: Text::new(args.label),
             scope: match (everything, jobs.is_empty()) {
                 (true, _) => Scope::All,
@@ -144,7 +152,9 @@ mod tests {
 
     fn request(line: &str) -> ShareRequest {
         let ShareCommand::Create(args) = parse(line).unwrap().command else { panic!() };
-        args.into()
+        let jobs = args.jobs().iter().flat_map(|job| job.ids(&[] as &[crate::api::Job]));
+        let jobs = jobs.map(JobId).collect();
+        args.request(jobs)
     }
 
     #[test]
@@ -193,7 +203,7 @@ mod tests {
         }
         let revoked = parse("revoke --all").unwrap().command;
         assert_eq!(revoked, ShareCommand::Revoke { ids: Vec::new(), all: true });
-        let order = ShareOrder { relay: Some(7), command: ShareCommand::List };
-        assert_eq!(parse("list --relay 7").unwrap(), order);
+        let order = ShareOrder { relay: Some(7), json: true, command: ShareCommand::List };
+        assert_eq!(parse("list --relay 7 --json").unwrap(), order);
     }
 }

@@ -12,6 +12,9 @@ pub enum TokenCommand {
         /// Lifetime in days [default: until it is revoked]
         #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3_650))]
         days: Option<u32>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
     },
     /// List the tokens that are valid
     List {

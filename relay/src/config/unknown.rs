@@ -38,7 +38,8 @@ impl Unknown {
     pub(super) fn of(error: &clap::Error, args: &[String]) -> Option<Self> {
         let text = |kind| match error.get(kind) {
             Some(ContextValue::String(text)) => Some(text.clone()),
-            Some(ContextValue::Strings(texts)) => texts.first().cloned(),
+            // The most similar is the last.
+            Some(ContextValue::Strings(texts)) => texts.last().cloned(),
             _ => None,
         };
         match error.kind() {
@@ -138,6 +139,7 @@ mod tests {
         for (line, expected) in [
             ("frobnicate", "there is no command frobnicate; `relay --help` lists them all"),
             ("confg", "there is no command confg; did you mean `relay config`?"),
+            ("lsit", "there is no command lsit; did you mean `relay list`?"),
             ("stop", "there is no command stop; press Ctrl-C in the relay's terminal"),
             ("status", "there is no command status; `relay link` lists your running relays"),
             ("--port 9", "there is no option --port; use --bind 127.0.0.1:9"),

@@ -225,15 +225,17 @@ async fn running(context: &Context, relays: &[(PathBuf, Running)]) -> Vec<Findin
             }
         });
         found.extend(limited((SECTION, "private socket"), Duration::from_secs(5), connects).await);
-        if !relay.tunnel.is_empty() {
-            found.push(Finding::ok(SECTION, "tunnel", format!("on your laptop: {}", relay.tunnel)));
-        }
+        // The private socket first, as the relay recommends it: no other user can listen there.
+        let tunnel = relay.own_tunnel.as_deref().unwrap_or(&relay.tunnel);
+        let tunnel = Some(tunnel).filter(|line| !line.is_empty());
+        found.extend(tunnel.map(|line| Finding::ok(SECTION, "tunnel", format!("on your laptop: {line}"))));
     }
     if relays.is_empty() {
         found.push(Finding::ok(SECTION, "running relay", "none; `relay` starts one"));
         let first = context.config.bind.first();
         let tunnel = first.and_then(|addr| terminal::tunnel(addr, &context.user, &context.machine));
-        found.extend(tunnel.map(|line| Finding::ok(SECTION, "tunnel", format!("on your laptop: {line}"))));
+        let text = "`relay` prints the line for your laptop, to its private socket";
+        found.extend(tunnel.map(|_| Finding::ok(SECTION, "tunnel", text)));
     }
     found
 }

@@ -3,6 +3,7 @@
 use super::event::{RecordedEvent, RecordedLine, RecordedNodeEvent};
 use super::writer::Writer;
 use super::{Info, Reader, RecorderError, RecordingError};
+use crate::api::{JobSelector, NotOneJob};
 use crate::fleet::{Event, Fleet, NoteChange};
 use crate::share::Visibility;
 use nodeglass_protocol::job::Job;
@@ -56,6 +57,9 @@ pub enum CutError {
         /// The jobs that run in it.
         known: Vec<(JobId, Text)>,
     },
+    /// Its label is not in the recording, or means several jobs.
+    #[error("{0} of this recording")]
+    NotOneJob(NotOneJob),
 }
 
 fn listed(known: &[(JobId, Text)]) -> String {
@@ -162,6 +166,29 @@ pub fn cut(from: &Path, to: &Path, job: JobId) -> Result<CutSummary, CutError> {
 
 /// GPUs by node.
 type GpusByNode = BTreeMap<NodeName, BTreeSet<GpuUuid>>;
+
+/// The raw id of the job that is named.
+///
+/// # Errors
+/// The recording cannot be read, or has no such job or several.
+pub fn find_job(path: &Path, named: &JobSelector) -> Result<JobId, CutError> {
+    if let JobSelector::Id(id) = named {
+        return Ok(JobId(*id));
+    }
+    let mut reader = Reader::open(path)?;
+    let mut found = Err(NotOneJob::None(*named));
+    while let Some((_, event)) = reader.next_event().map_err(|error| RecordingError::new(path, error))? {
+        if let Event::Jobs { jobs, .. } = &event {
+            let running: Vec<_> = jobs.iter().filter(|job| job.is_active()).cloned().collect();
+            match named.one(&running) {
+                Ok(job) => return Ok(job.id),
+                Err(error @ NotOneJob::Several { .. }) => found = Err(error),
+                Err(NotOneJob::None(_)) => {}
+            }
+        }
+    }
+    found.map_err(CutError::NotOneJob)
+}
 
 /// The GPUs of a job, and all jobs that run.
 fn gpus_of(path: &Path, job: JobId) -> Result<(GpusByNode, Vec<(JobId, Text)>), RecordingError> {

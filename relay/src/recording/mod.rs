@@ -9,7 +9,7 @@ mod player;
 mod reader;
 mod writer;
 
-pub use cut::{CutError, CutSummary, cut};
+pub use cut::{CutError, CutSummary, cut, find_job};
 pub use player::{Outputs, Player, PlayerControl};
 pub use reader::{Reader, RecordingError};
 pub use writer::{Recorder, RecorderError};

@@ -247,6 +247,19 @@ impl Database {
         Ok(rows.next().transpose()?.flatten())
     }
 
+    /// The raw id of the newest job with this label, such as `48440_16`.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn id_of(&self, label: &str) -> Result<Option<JobId>, StoreError> {
+        let mut query = self.connection.prepare(
+            "SELECT job FROM jobs WHERE json_extract(record, '$.job.label') = ?1 \
+             ORDER BY start_s DESC, at_s DESC LIMIT 1",
+        )?;
+        let mut rows = query.query_map([label], |row| row.get(0).map(JobId))?;
+        Ok(rows.next().transpose()?)
+    }
+
     /// The reports of all jobs, or of one user's, that started at `since_s` or later, in s since 1970, newest
     /// first; one for each run.
     ///

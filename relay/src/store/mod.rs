@@ -105,6 +105,10 @@ enum Request {
         id: JobId,
         reply: oneshot::Sender<Option<JobRecord>>,
     },
+    IdOf {
+        label: String,
+        reply: oneshot::Sender<Option<JobId>>,
+    },
     Reports {
         since_s: i64,
         user: Text,
@@ -227,6 +231,13 @@ impl JobStore {
     pub async fn job(&self, id: JobId) -> Option<JobRecord> {
         let (reply, response) = oneshot::channel();
         self.requests.try_send(Request::Job { id, reply }).ok()?;
+        response.await.ok()?
+    }
+
+    /// The raw id of the newest stored job with this label, such as `48440_16`.
+    pub async fn id_of(&self, label: String) -> Option<JobId> {
+        let (reply, response) = oneshot::channel();
+        self.requests.try_send(Request::IdOf { label, reply }).ok()?;
         response.await.ok()?
     }
 
@@ -370,6 +381,12 @@ impl Worker {
                 }
                 Ok(Request::Job { id, reply }) => {
                     let _ = reply.send(self.job(id));
+                }
+                Ok(Request::IdOf { label, reply }) => {
+                    self.write();
+                    let read = self.database.as_ref().map(|database| database.id_of(&label)).transpose();
+                    let read = read.inspect_err(|error| tracing::warn!("{error}"));
+                    let _ = reply.send(read.ok().flatten().flatten());
                 }
                 Ok(Request::Reports { since_s, user, reply }) => {
                     self.write();

@@ -211,12 +211,23 @@ fn turn(view: &mut View, contents: &Contents<'_>, by: isize) {
     let panes = view.panes(contents);
     let at = panes.iter().position(|pane| *pane == view.pane).unwrap_or(0);
     view.pane = panes[(at + panes.len()).saturating_add_signed(by) % panes.len()];
+    pin(view, contents);
+}
+
+/// Keeps the node of the cursor while its GPUs or processes are looked at, whatever is listed above it later.
+fn pin(view: &mut View, contents: &Contents<'_>) {
+    if view.pane != Pane::Jobs {
+        view.gpus.step(&contents.gpu_ids(), 0);
+    }
 }
 
 /// Opens what the cursor is on; for a process this requests its details.
 fn open(view: &mut View, contents: &Contents<'_>, environment: bool, at_ms: u64) -> Option<Command> {
     match view.pane {
-        Pane::Jobs => view.pane = Pane::Gpus,
+        Pane::Jobs => {
+            view.pane = Pane::Gpus;
+            pin(view, contents);
+        }
         Pane::Gpus => {
             let line = selected(&view.gpus, &contents.gpu_ids(), &contents.gpus)?;
             let (node, gpu) = gpus::Line::id(line);

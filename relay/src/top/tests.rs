@@ -302,6 +302,49 @@ fn a_filter_keeps_what_contains_it_and_escape_clears_it() {
 }
 
 #[test]
+fn a_filter_without_a_hit_says_so() {
+    let mut shown = shown();
+    shown.press(KeyCode::Tab);
+    shown.press(KeyCode::Tab);
+    shown.press(KeyCode::Char('/'));
+    shown.write("carol");
+    shown.press(KeyCode::Enter);
+    let screen = shown.screen(120, 40);
+    assert!(screen.contains("nothing matches \"carol\"; Esc clears the filter"), "{screen}");
+    assert!(!screen.contains("no process on these GPUs"), "{screen}");
+}
+
+#[test]
+fn the_node_that_is_looked_at_stays_when_another_is_listed_above_it() {
+    let followed = |panes: usize| {
+        let mut shown = shown();
+        (0..panes).for_each(|_| drop(shown.press(KeyCode::Tab)));
+        let mut first = silent();
+        first.name = "gpu-00".parse().unwrap();
+        let mut picture = overview();
+        picture.nodes.insert(0, first);
+        shown.snapshot(Topic::Overview, 3, picture);
+        shown.screen(120, 40);
+        let world = shown.model.world(Some(&shown.detail), 0).unwrap();
+        shown.view.detail(&world, &shown.view.contents(&world))
+    };
+    let node = |name: &str| Some(Topic::Node(name.parse().unwrap()));
+    assert_eq!(followed(0), node("gpu-00"), "nothing was chosen yet");
+    assert_eq!((followed(1), followed(2)), (node("gpu-01"), node("gpu-01")));
+}
+
+#[test]
+fn lines_that_no_other_list_needs_show_more_jobs() {
+    let mut picture = overview();
+    picture.jobs = (1..=9).map(|number| job(number, &format!("short-{number}"), &["gpu-02"])).collect();
+    picture.nodes.remove(0);
+    let mut shown = Shown::new(welcome(), picture);
+    shown.press(KeyCode::Char('a'));
+    let screen = shown.screen(80, 24);
+    assert!((1..=9).all(|number| screen.contains(&format!("short-{number}"))), "{screen}");
+}
+
+#[test]
 fn enter_opens_a_job_its_node_and_a_gpu_and_escape_goes_back() {
     let mut shown = shown();
     shown.press(KeyCode::Down);

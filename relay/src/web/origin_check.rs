@@ -6,7 +6,7 @@ use super::{Connection, WebState};
 use crate::access::peer::Peer;
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::http::header::{HOST, HeaderName, ORIGIN, RETRY_AFTER};
+use axum::http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN, RETRY_AFTER};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -66,14 +66,18 @@ pub async fn check_host(
 }
 
 /// Accepts only requests from the relay's own page (403 otherwise): browsers send `Origin` with every
-/// WebSocket.
+/// WebSocket. A program without one sends its key in `Authorization`, which no browser does for a WebSocket.
 pub async fn check_origin(
     Extension(Origin(own)): Extension<Origin>,
     request: Request,
     next: Next,
 ) -> Response {
-    if single(request.headers(), ORIGIN) != Some(&own) {
-        let why = format!("a WebSocket must come from this relay's own page: send `Origin: {own}`\n");
+    let headers = request.headers();
+    let is_program = !headers.contains_key(ORIGIN) && headers.contains_key(AUTHORIZATION);
+    if !is_program && single(headers, ORIGIN) != Some(&own) {
+        let why = format!(
+            "a WebSocket must come from this relay's own page: send `Origin: {own}`, or a key as `Authorization: Bearer KEY`\n"
+        );
         return (StatusCode::FORBIDDEN, why).into_response();
     }
     next.run(request).await

@@ -4,6 +4,7 @@ use super::WebState;
 use crate::report;
 use crate::share::Viewer;
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::Job;
 use nodeglass_protocol::report::{MAX_DAYS, MAX_JOBS, Report, ReportAnswer, ReportQuery};
 use std::time::Duration;
 use tokio::time::error::Elapsed;
@@ -11,6 +12,9 @@ use tokio::time::timeout;
 
 /// Time limit for a query; the database may wait for a disk.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Maximum number of running jobs that are added to a summary before they are stored.
+const MAX_UNSTORED: usize = 256;
 
 /// Answers a query of a page.
 pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) -> ReportAnswer {
@@ -29,7 +33,10 @@ pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) 
             ReportQuery::Usage { days } => {
                 let days = days.min(MAX_DAYS);
                 match web.store.reports(days, web.about.user.clone()).await {
-                    Some(reports) => ReportAnswer::Usage(Box::new(report::usage(&reports, days))),
+                    Some(mut reports) => {
+                        reports.extend(unstored(web, &reports).await);
+                        ReportAnswer::Usage(Box::new(report::usage(&reports, days)))
+                    }
                     None => ReportAnswer::Refused("the database of jobs cannot be read".into()),
                 }
             }
@@ -45,6 +52,20 @@ pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) 
 /// The database does not respond in time.
 pub(super) async fn job(web: &WebState, id: JobId, viewer: &Viewer) -> Result<Option<Report>, Elapsed> {
     timeout(TIMEOUT, report_of(web, id, viewer)).await
+}
+
+/// The reports of the owner's running jobs that are not among the stored ones: a job is stored some time after its start.
+async fn unstored(web: &WebState, stored: &[Report]) -> Vec<Report> {
+    let Some((picture, _)) = web.hub.everything(Viewer::Owner).await else { return Vec::new() };
+    let is_new = |job: &&Job| {
+        job.is_active() && job.user == web.about.user && !stored.iter().any(|report| report.job == job.id)
+    };
+    let mut reports = Vec::new();
+    for job in picture.jobs.iter().filter(is_new).take(MAX_UNSTORED) {
+        let usage = web.hub.usage(job.id, Viewer::Owner).await;
+        reports.extend(usage.and_then(|usage| usage.running).map(|record| record.report_with(Vec::new())));
+    }
+    reports
 }
 
 async fn report_of(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report> {

@@ -51,6 +51,7 @@ pub fn router(state: WebState) -> Router {
         .route("/readyz", get(api::ready))
         // For the page, after it was opened from a link.
         .route("/clear-cache", get(assets::clear_cache))
+        .method_not_allowed_fallback(api::method_not_allowed)
         // Request bodies are small.
         .layer(DefaultBodyLimit::max(MAX_CLIENT_MESSAGE))
         // The embedded page and its files.

@@ -1,7 +1,7 @@
 //! The HTTP API: resources, selections, entity tags, problems and what guests see.
 
 use crate::harness::{Reply, TestRelay};
-use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::job::{Job, JobState, Parent};
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_relay::fleet::{Event, Fleet};
 use nodeglass_relay::web::api::openapi;
@@ -83,6 +83,40 @@ async fn jobs_are_listed_filtered_and_selected() {
 }
 
 #[tokio::test]
+async fn jobs_are_named_as_slurm_prints_them() {
+    let part = |id, label: &str, part_of| Job {
+        label: label.into(),
+        part_of: Some(part_of),
+        nodes: vec![NodeName::new("n1").unwrap()],
+        ..Job::new(JobId(id), "alice".into(), JobState::Running)
+    };
+    let task = |task| Parent::Array { job: JobId(40), task: Some(task) };
+    let component = |offset| Parent::Het { job: JobId(50), offset };
+    let jobs = vec![
+        part(41, "40_1", task(1)),
+        part(42, "40_2", task(2)),
+        part(50, "50+0", component(0)),
+        part(51, "50+1", component(1)),
+    ];
+    let mut fleet = Fleet::new();
+    fleet.handle(Event::Jobs { jobs, wall_ahead_ms: 4_600_000 }, 1);
+    let relay = TestRelay::start_with(fleet).await;
+    for (name, id) in [("40_2", 42), ("50+1", 51), ("50%2B1", 51), ("41", 41), ("50", 50)] {
+        assert_eq!(owner(&relay, &format!("/api/v1/jobs/{name}")).await.json()["id"], id, "{name}");
+        let nodes = owner(&relay, &format!("/api/v1/nodes?job={name}&fields=name")).await.json();
+        assert_eq!(nodes["total"], 1, "{name}: {nodes}");
+        let report = owner(&relay, &format!("/api/v1/jobs/{name}/report")).await.json();
+        assert_eq!(report["job"], id, "{name}");
+        assert_eq!(owner(&relay, &format!("/api/v1/notes?job={name}")).await.status, 200, "{name}");
+        assert_eq!(owner(&relay, &format!("/api/v1/history?job={name}")).await.status, 200, "{name}");
+    }
+    let several = owner(&relay, "/api/v1/jobs/40").await;
+    assert_eq!(several.status, 400);
+    assert!(several.detail().contains("choose one, such as 40_1"), "{}", several.body);
+    assert_eq!(owner(&relay, "/api/v1/nodes?job=40_3").await.json()["total"], 0);
+}
+
+#[tokio::test]
 async fn a_wrong_request_is_answered_with_a_problem_that_says_what_is_possible() {
     let relay = TestRelay::start_with(fleet()).await;
     for (path, status, why) in [
@@ -96,7 +130,11 @@ async fn a_wrong_request_is_answered_with_a_problem_that_says_what_is_possible()
         ("/api/v1/nodes?connection=alive", 400, "there are: waiting, connecting, live, late"),
         ("/api/v1/nodes?connection=silent", 200, ""),
         ("/api/v1/jobs?limit=1&limit=2", 400, "limit"),
-        ("/api/v1/jobs/train", 400, "is a number"),
+        ("/api/v1/jobs/train", 400, "48440_16"),
+        ("/api/v1/gpus?job=train", 400, "48440_16"),
+        ("/api/v1/jobs/99_3", 404, "no job 99_3"),
+        ("/api/v1/history?job=99_3", 404, "no job 99_3"),
+        ("/api/v1/jobs/99+0/report", 404, "no job 99+0"),
         ("/api/v1/jobs/99", 404, "no job 99"),
         ("/api/v1/jobs/99/report", 404, "no report of job 99"),
         ("/api/v1/nodes/n9", 404, "no such node"),
@@ -121,6 +159,17 @@ async fn a_wrong_request_is_answered_with_a_problem_that_says_what_is_possible()
         let reply = owner(&relay, path).await;
         assert_eq!(reply.status, status, "{path}: {reply:?}");
         assert!(status == 200 || reply.detail().contains(why), "{path}: {}", reply.body);
+    }
+}
+
+#[tokio::test]
+async fn a_method_that_a_path_does_not_have_is_a_problem_too() {
+    let relay = TestRelay::start_with(fleet()).await;
+    for way in ["DELETE /api/v1/jobs", "POST /api/v1/gpus", "PUT /api/v1/notes", "POST /healthz"] {
+        let reply = send(&relay, way, &relay.key.reveal(), "").await;
+        assert_eq!(reply.status, 405, "{way}");
+        assert!(reply.header("allow").is_some_and(|allow| allow.contains("GET")), "{way}: {reply:?}");
+        assert!(reply.detail().contains("header Allow"), "{way}: {}", reply.body);
     }
 }
 

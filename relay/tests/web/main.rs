@@ -5,6 +5,7 @@
 mod actions;
 mod api;
 mod audit;
+mod bearer_socket;
 mod command;
 mod files;
 mod handshake;

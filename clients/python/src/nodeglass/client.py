@@ -2,6 +2,7 @@
 
 import json
 import ssl
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Type, TypeVar, Union
 from urllib.parse import quote
@@ -14,6 +15,9 @@ from .history import History
 
 Moment = Union[str, int, float, datetime]
 """A time: a `datetime`, seconds since 1970, RFC 3339, or an age such as `"90m"`."""
+JobId = Union[int, str]
+"""A job: its raw id, or as SLURM prints it: `"48440_16"`, `"48511+0"`. The id of an array means all of its tasks in a
+filter."""
 Names = Union[str, Iterable[str]]
 """One name, or several."""
 
@@ -77,11 +81,11 @@ class Client:
         query = {"user": user, "state": state, "partition": partition, "node": node}
         return self._list(models.Job, "jobs", query)
 
-    def job(self, job: int) -> models.Job:
-        """A job by its numeric id."""
-        return self._get(models.Job, f"/api/v1/jobs/{job:d}")
+    def job(self, job: JobId) -> models.Job:
+        """A job by its id: `48461`, an array's task `"48440_16"`, or a component `"48511+0"`."""
+        return self._get(models.Job, f"/api/v1/jobs/{_job(job)}")
 
-    def nodes(self, *, job: Optional[int] = None, connection: Optional[str] = None) -> List[models.Node]:
+    def nodes(self, *, job: Optional[JobId] = None, connection: Optional[str] = None) -> List[models.Node]:
         """The nodes that match all filters, by name. `connection` is `live`, `late`, `silent`, `down`, `refused`, …"""
         return self._list(models.Node, "nodes", {"job": job, "connection": connection})
 
@@ -92,7 +96,7 @@ class Client:
     def gpus(
         self,
         *,
-        job: Optional[int] = None,
+        job: Optional[JobId] = None,
         node: Optional[str] = None,
         vendor: Optional[str] = None,
         free: Optional[bool] = None,
@@ -108,7 +112,7 @@ class Client:
     def processes(
         self,
         *,
-        job: Optional[int] = None,
+        job: Optional[JobId] = None,
         node: Optional[str] = None,
         gpu: Optional[str] = None,
         user: Optional[str] = None,
@@ -123,7 +127,7 @@ class Client:
     def watch(
         self,
         *,
-        job: Optional[int] = None,
+        job: Optional[JobId] = None,
         node: Optional[str] = None,
         interval: float = 1.0,
         reconnect_for: float = 60.0,
@@ -136,7 +140,8 @@ class Client:
         """
         if job is not None and node is not None:
             raise ValueError("choose a job or a node, not both")
-        return _watch.watch(self, job, node, interval, reconnect_for)
+        number = self.job(job).id if isinstance(job, str) else job
+        return _watch.watch(self, number, node, interval, reconnect_for)
 
     # What is kept of jobs
 
@@ -144,7 +149,7 @@ class Client:
         self,
         metric: Names = "util_pct",
         *,
-        job: Optional[int] = None,
+        job: Optional[JobId] = None,
         node: Optional[str] = None,
         start: Moment = "1h",
         end: Optional[Moment] = None,
@@ -165,11 +170,13 @@ class Client:
             "to": None if end is None else _moment(end),
             "step": step,
         }
-        return self._get(History, "/api/v1/history", query)
+        asked = [name for names in (query["metric"], query["host_metric"]) for name in str(names or "").split(",")]
+        found = self._get(History, "/api/v1/history", query)
+        return replace(found, metrics=[name.strip() for name in asked if name.strip()])
 
-    def report(self, job: int) -> models.Report:
+    def report(self, job: JobId) -> models.Report:
         """What a job did with what it was given, also after it has ended."""
-        return self._get(models.Report, f"/api/v1/jobs/{job:d}/report")
+        return self._get(models.Report, f"/api/v1/jobs/{_job(job)}/report")
 
     def usage(self, days: int = 30) -> models.Usage:
         """What all of the owner's jobs of the last days used; not for shares."""
@@ -177,7 +184,7 @@ class Client:
 
     # Notes
 
-    def notes(self, *, job: Optional[int] = None) -> List[models.Note]:
+    def notes(self, *, job: Optional[JobId] = None) -> List[models.Note]:
         """The notes, by time."""
         listed = self.get("/api/v1/notes", {"job": job})
         if not isinstance(listed, list):
@@ -188,7 +195,7 @@ class Client:
         self,
         text: str,
         *,
-        job: Optional[int] = None,
+        job: Optional[JobId] = None,
         node: Optional[str] = None,
         at: Optional[datetime] = None,
     ) -> models.Note:
@@ -196,7 +203,7 @@ class Client:
         the owner's key. Within a job, `nodeglass.note` needs no connection."""
         note: Dict[str, Any] = {"text": text, "source": "api"}
         if job is not None:
-            note["job"] = job
+            note["job"] = job if isinstance(job, int) else self.job(job).id
         if node is not None:
             note["node"] = node
         if at is not None:
@@ -250,6 +257,11 @@ class Client:
         self._transport.close()
         self._transport = Transport(address, self._timeout, self._tls)
         return True
+
+
+def _job(job: JobId) -> str:
+    """A job as a part of a path."""
+    return quote(str(job), safe="")
 
 
 def _names(names: Names) -> Optional[str]:

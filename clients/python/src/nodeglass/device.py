@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Op
 
 from . import _visible, models
 from ._default import default_client
-from .client import Client
+from .client import Client, JobId
 from .errors import NodeglassError, NotFoundError
 from .na import NA, NaType, known
 from .process import GpuProcess
@@ -133,7 +133,7 @@ class Device:
 
     @classmethod
     def all(
-        cls, *, node: Optional[str] = None, job: Optional[int] = None, client: Optional[Client] = None
+        cls, *, node: Optional[str] = None, job: Optional[JobId] = None, client: Optional[Client] = None
     ) -> List["Device"]:
         """The devices of all nodes, of one node, or of one job. A GPU that is divided into MIG instances is followed
         by these."""
@@ -141,7 +141,7 @@ class Device:
         return [cls._of(gpu, client) for gpu in client.gpus(node=node, job=job)]
 
     @classmethod
-    def count(cls, *, node: Optional[str] = None, job: Optional[int] = None, client: Optional[Client] = None) -> int:
+    def count(cls, *, node: Optional[str] = None, job: Optional[JobId] = None, client: Optional[Client] = None) -> int:
         """Number of `Device.all`."""
         return len(cls.all(node=node, job=job, client=client))
 

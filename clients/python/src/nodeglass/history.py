@@ -1,6 +1,6 @@
 """A range of the history, and its conversion to a pandas frame."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
@@ -10,9 +10,15 @@ if TYPE_CHECKING:
     import pandas
 
 
+STATISTICS = ("min", "mean", "max")
+
+
 @dataclass(frozen=True)
 class History(models.History):
     """Minimum, mean and maximum of metrics over a range of time. All series have the same steps."""
+
+    metrics: List[str] = field(default_factory=list)
+    """The metrics that were asked for, also those without a series."""
 
     def times(self) -> List[datetime]:
         """Start of each step, in UTC."""
@@ -42,11 +48,18 @@ class History(models.History):
                     metrics.append(column)
         frames = [pandas.DataFrame(columns, index=index) for columns in rows.values()]
         if not frames:
-            return pandas.DataFrame({"node": [], "gpu": []}, index=index[:0])
+            empty: Dict[str, Any] = {"node": [], "gpu": []}
+            for metric in self.metrics:
+                empty.update({name: pandas.array([], dtype="Int64") for name in _column_names(metric, statistic)})
+            return pandas.DataFrame(empty, index=index[:0])
         return pandas.concat(frames)[["node", "gpu", *metrics]]
 
 
+def _column_names(metric: str, statistic: str) -> List[str]:
+    return [metric] if statistic != "all" else [f"{metric}_{name}" for name in STATISTICS]
+
+
 def _columns(series: models.Series, statistic: str) -> List[Tuple[str, Any]]:
-    if statistic != "all":
-        return [(series.metric, getattr(series, statistic))]
-    return [(f"{series.metric}_{name}", getattr(series, name)) for name in ("min", "mean", "max")]
+    statistics = STATISTICS if statistic == "all" else (statistic,)
+    values = [getattr(series, name) for name in statistics]
+    return list(zip(_column_names(series.metric, statistic), values))

@@ -5,14 +5,15 @@
 
 mod params;
 
-use super::owner_commands;
 use super::remote::{Remote, TooLong};
+use super::{named_job, owner_commands};
 use crate::config::McpOrder;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use hyper::Method;
-use nodeglass_protocol::NodeName;
+use nodeglass_protocol::note::{self, NewNote};
+use nodeglass_protocol::{JobId, NodeName};
 use params::{
-    AddNoteParams, GpusParams, HistoryParams, JobParams, JobsParams, NodesParams, NotesParams,
+    AddNoteParams, GpusParams, HistoryParams, JobName, JobParams, JobsParams, NodesParams, NotesParams,
     ProcessesParams, RetryParams, UsageParams,
 };
 use rmcp::handler::server::router::tool::ToolRouter;
@@ -22,7 +23,7 @@ use rmcp::model::{
     ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource, ResourceContents,
     ResourceTemplate, ServerCapabilities, ServerConfig,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::{RoleServer, ServerHandler, ServiceExt, tool, tool_handler, tool_router};
 use serde::Serialize;
 
@@ -40,7 +41,12 @@ absent or null was not measured, and is not zero.";
 /// # Errors
 /// The client does not speak the protocol.
 pub async fn serve(order: McpOrder) -> anyhow::Result<()> {
-    let service = Server::new(order).serve(rmcp::transport::stdio()).await.context("start the session")?;
+    let service = match Server::new(order).serve(rmcp::transport::stdio()).await {
+        Err(ServerInitializeError::ConnectionClosed(_)) => {
+            bail!("standard input ended before a client of the Model Context Protocol began a session")
+        }
+        started => started.context("start the session")?,
+    };
     service.waiting().await.context("the session broke")?;
     Ok(())
 }
@@ -109,6 +115,7 @@ impl Server {
         annotations(read_only_hint = true)
     )]
     async fn report(&self, Parameters(JobParams { job }): Parameters<JobParams>) -> Answer {
+        let job = self.job(&job).await?;
         self.get(&format!("/api/v1/jobs/{job}/report")).await
     }
 
@@ -141,8 +148,14 @@ impl Server {
         annotations(read_only_hint = false, destructive_hint = false)
     )]
     async fn add_note(&self, Parameters(params): Parameters<AddNoteParams>) -> Answer {
-        let body = serde_json::to_string(&params).map_err(|error| error.to_string())?;
         let relay = self.relay()?;
+        let job = match &params.job {
+            Some(job) => Some(self.job(job).await?),
+            None => None,
+        };
+        let text_of_note = note::text(&params.text).map_err(sentence)?;
+        let note = NewNote { job, text: text_of_note, ..NewNote::default() };
+        let body = serde_json::to_string(&note).map_err(|error| error.to_string())?;
         text(relay.request_limited(Method::POST, "/api/v1/notes", body, MAX_BYTES).await)
     }
 
@@ -152,7 +165,13 @@ impl Server {
     )]
     async fn retry(&self, Parameters(RetryParams { node }): Parameters<RetryParams>) -> Answer {
         let node = node.map(NodeName::new).transpose().map_err(|error| format!("failed to {error}"))?;
-        owner_commands::retry(&self.relay()?, node).await.map_err(sentence)
+        owner_commands::retry(&self.relay()?, node, false).await.map_err(sentence)
+    }
+
+    /// The raw id of a job.
+    async fn job(&self, named: &JobName) -> Result<JobId, String> {
+        let jobs = self.relay()?.jobs().await.map_err(sentence)?;
+        named_job::id(&jobs, &named.selector().map_err(sentence)?).map_err(sentence)
     }
 
     async fn list<T: Serialize>(&self, path: &str, params: &T) -> Answer {
@@ -232,7 +251,7 @@ fn path_of(uri: &str) -> Option<String> {
     let rest = uri.strip_prefix("nodeglass://")?;
     // Nothing that would be another path or a query.
     let is_name = |part: &&str| {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+');
         !part.is_empty() && *part != ".." && *part != "." && part.len() <= 256 && part.bytes().all(is_plain)
     };
     let parts: Vec<&str> = rest.split('/').collect();

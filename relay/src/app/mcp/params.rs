@@ -1,7 +1,29 @@
 //! Parameters of the tools. Their documentation is what a client reads.
 
+use crate::api::{JobSelector, JobSelectorError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// A job: its raw id, or as SLURM prints it: 48440_16 for a task of an array, 48511+0 for a component. The id of an array
+/// means all of its tasks in a filter.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum JobName {
+    /// Its raw id
+    Id(u32),
+    /// As SLURM prints it
+    Label(String),
+}
+
+impl JobName {
+    /// The job that it selects.
+    pub fn selector(&self) -> Result<JobSelector, JobSelectorError> {
+        match self {
+            Self::Id(id) => Ok(JobSelector::Id(*id)),
+            Self::Label(label) => label.parse(),
+        }
+    }
+}
 
 /// Of `jobs`.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -27,8 +49,8 @@ pub struct JobsParams {
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodesParams {
-    /// Only nodes of this job (numeric id)
-    job: Option<u32>,
+    /// Only nodes of this job
+    job: Option<JobName>,
     /// Only nodes with this connection, such as live, late, silent, down or refused
     connection: Option<String>,
     /// Fields to send, separated by commas; a dot leads into an object: name,connection,readings.cpu_pct
@@ -43,8 +65,8 @@ pub struct NodesParams {
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GpusParams {
-    /// Only GPUs of this job (numeric id)
-    job: Option<u32>,
+    /// Only GPUs of this job
+    job: Option<JobName>,
     /// Only GPUs of this node
     node: Option<String>,
     /// true: only GPUs that no job has and nothing uses; false: only the others
@@ -61,8 +83,8 @@ pub struct GpusParams {
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessesParams {
-    /// Only processes of this job (numeric id)
-    job: Option<u32>,
+    /// Only processes of this job
+    job: Option<JobName>,
     /// Only processes on this node
     node: Option<String>,
     /// Only processes on this GPU (UUID)
@@ -81,8 +103,8 @@ pub struct ProcessesParams {
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistoryParams {
-    /// GPUs of this job (numeric id)
-    job: Option<u32>,
+    /// GPUs of this job
+    job: Option<JobName>,
     /// GPUs and host of this node
     node: Option<String>,
     /// Metrics of GPUs, separated by commas, such as util_pct,power_w,temp_c; util_pct if absent
@@ -101,8 +123,8 @@ pub struct HistoryParams {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobParams {
-    /// Numeric id of the job
-    pub job: u32,
+    /// The job
+    pub job: JobName,
 }
 
 /// Of `usage`.
@@ -117,19 +139,18 @@ pub struct UsageParams {
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NotesParams {
-    /// Only notes of this job (numeric id)
-    job: Option<u32>,
+    /// Only notes of this job
+    job: Option<JobName>,
 }
 
 /// Of `add_note`.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddNoteParams {
     /// What it says, at most 240 bytes
-    text: String,
-    /// The job that it is of (numeric id); the whole cluster if absent
-    #[serde(skip_serializing_if = "Option::is_none")]
-    job: Option<u32>,
+    pub text: String,
+    /// The job that it is of; the whole cluster if absent
+    pub job: Option<JobName>,
 }
 
 /// Of `retry`.

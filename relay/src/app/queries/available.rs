@@ -1,10 +1,10 @@
 //! `relay available` and `relay wait-free`: free GPUs, as `CUDA_VISIBLE_DEVICES` wants them.
 
 use super::source::Source;
-use super::{Answer, exit_code};
+use super::{Answer, exit_code, unknown};
 use crate::api::{Gpu, Snapshot};
 use crate::config::{AvailableArgs, FreeArgs, WaitFreeArgs};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -20,6 +20,9 @@ type ByNode<'a> = BTreeMap<&'a str, Vec<&'a Gpu>>;
 /// JSON cannot be written.
 pub fn answer(snapshot: &Snapshot, args: &AvailableArgs) -> anyhow::Result<Answer> {
     let limit = args.limit.map_or(usize::MAX, |limit| limit as usize);
+    if let Some(answer) = unknown(snapshot, args.free.node.as_ref(), args.free.job.as_ref(), None) {
+        return answer.into_json_list(args.json);
+    }
     let mut free = free(snapshot, &args.free, &this_host());
     free.values_mut().for_each(|gpus| gpus.truncate(limit));
     if args.json {
@@ -36,21 +39,29 @@ pub fn answer(snapshot: &Snapshot, args: &AvailableArgs) -> anyhow::Result<Answe
 ///
 /// # Errors
 /// The relay cannot be reached any more.
-pub async fn wait(source: &Source, args: &WaitFreeArgs) -> anyhow::Result<Answer> {
-    let started = Instant::now();
+pub async fn wait(source: &mut Source, args: &WaitFreeArgs) -> anyhow::Result<Answer> {
+    let end = args.timeout.map(|timeout| Instant::now() + timeout);
+    let mut is_known = false;
     loop {
-        let snapshot = source.snapshot().await?;
+        let snapshot = source.patient_snapshot(end).await?;
+        // A node leaves with its job, and may come back.
+        if !is_known
+            && let Some(answer) = unknown(&snapshot, args.free.node.as_ref(), args.free.job.as_ref(), None)
+        {
+            return answer.into_json_list(args.json);
+        }
+        is_known = true;
         let found = first_with(free(&snapshot, &args.free, &this_host()), args.count as usize);
         if !found.is_empty() {
-            return Ok(Answer::text(lines(&found, &args.free)));
+            return match args.json {
+                true => Answer::json(&found.into_values().flatten().collect::<Vec<_>>()),
+                false => Ok(Answer::text(lines(&found, &args.free))),
+            };
         }
-        let left = args.timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Ok(Answer {
-                notice: Some(format!("no node had {} free GPUs in time", args.count)),
-                code: exit_code::NOT_MET,
-                ..Answer::default()
-            });
+            let late = Answer::not_met(format!("no node had {} free GPUs in time", args.count));
+            return late.into_json_list(args.json);
         }
         sleep(left.map_or(POLL, |left| POLL.min(left))).await;
     }
@@ -68,19 +79,20 @@ fn free<'a>(snapshot: &'a Snapshot, args: &FreeArgs, this_host: &str) -> ByNode<
         |node: &crate::api::Node| node.name == this_host || node.hostname.as_deref() == Some(this_host);
     let here = snapshot.nodes.iter().find(|node| is_here(node)).map(|node| node.name.as_str());
     let only = args.node.as_ref().map(|node| node.as_str()).or(here);
+    let jobs = args.job.as_ref().map(|named| named.ids(&snapshot.jobs));
     let mut by_node = ByNode::new();
     let selected = snapshot.gpus.iter().filter(|gpu| only.is_none_or(|only| gpu.node == only));
-    for gpu in selected.filter(|gpu| is_free(gpu, args)) {
+    for gpu in selected.filter(|gpu| is_free(gpu, jobs.as_ref())) {
         by_node.entry(&gpu.node).or_default().push(gpu);
     }
     by_node
 }
 
 /// Of no job, or of the job that is named; in both cases without processes.
-fn is_free(gpu: &Gpu, args: &FreeArgs) -> bool {
-    match args.job {
+fn is_free(gpu: &Gpu, jobs: Option<&BTreeSet<u32>>) -> bool {
+    match jobs {
         None => gpu.is_free(),
-        Some(job) => gpu.jobs.iter().any(|owner| owner.job == job.0) && gpu.is_unused(),
+        Some(ids) => gpu.jobs.iter().any(|owner| ids.contains(&owner.job)) && gpu.is_unused(),
     }
 }
 
@@ -112,13 +124,10 @@ fn this_host() -> String {
 }
 
 fn none(snapshot: &Snapshot, args: &FreeArgs) -> String {
-    let whose = args.job.map_or(String::new(), |job| format!(" of job {job}"));
-    match (&args.node, snapshot.gpus.is_empty()) {
-        (Some(node), _) if !snapshot.nodes.iter().any(|known| known.name == node.as_str()) => {
-            format!("no node {node} is watched")
-        }
-        (_, true) => "no GPU is watched: there is no running job, and no listed machine".to_owned(),
-        _ => format!("no GPU{whose} is free"),
+    let whose = args.job.as_ref().map_or(String::new(), |job| format!(" of job {job}"));
+    match snapshot.gpus.is_empty() {
+        true => "no GPU is watched: there is no running job, and no listed machine".to_owned(),
+        false => format!("no GPU{whose} is free"),
     }
 }
 
@@ -126,12 +135,13 @@ fn none(snapshot: &Snapshot, args: &FreeArgs) -> String {
 mod tests {
     use super::super::tests::snapshot;
     use super::*;
-    use nodeglass_protocol::{JobId, NodeName};
+    use crate::api::JobSelector;
+    use nodeglass_protocol::NodeName;
 
     fn args(node: Option<&str>, job: Option<u32>) -> FreeArgs {
         FreeArgs {
             node: node.map(|name| NodeName::new(name).unwrap()),
-            job: job.map(JobId),
+            job: job.map(JobSelector::Id),
             ..FreeArgs::default()
         }
     }

@@ -1,14 +1,14 @@
 //! `relay findings`: which job needs attention, why, and what to do.
 
-use super::Answer;
 use super::source::Source;
+use super::{Answer, unknown};
 use crate::api::{Finding, Snapshot};
 use crate::clock::Clock;
 use crate::config::{ExplainedKind, FindingsArgs};
 use crate::findings::catalogue;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_rules::text;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -21,8 +21,15 @@ const POLL: Duration = Duration::from_secs(5);
 /// # Errors
 /// JSON cannot be written.
 pub fn answer(snapshot: &Snapshot, args: &FindingsArgs) -> anyhow::Result<Answer> {
-    let found: Vec<&Finding> =
-        snapshot.findings.iter().filter(|finding| is_selected(finding, args)).collect();
+    let jobs = jobs(snapshot, args);
+    let is_selected =
+        |finding: &&Finding| (args.all || finding.is_active) && is_watched(finding, args, jobs.as_ref());
+    let found: Vec<&Finding> = snapshot.findings.iter().filter(is_selected).collect();
+    // A finding may be of a job that is no longer in the list.
+    let is_unknown = found.is_empty().then(|| unknown(snapshot, args.node.as_ref(), args.job.as_ref(), None));
+    if let Some(answer) = is_unknown.flatten() {
+        return answer.into_json_list(args.json);
+    }
     if args.json {
         return Answer::json(&found);
     }
@@ -34,17 +41,18 @@ pub fn answer(snapshot: &Snapshot, args: &FindingsArgs) -> anyhow::Result<Answer
     Ok(Answer::text(entries.join("\n")))
 }
 
-/// Prints what begins and ends, until the relay ends or the output is closed.
+/// Prints what begins and ends, until the output is closed; stays through a restart of the relay.
 ///
 /// # Errors
 /// The relay cannot be reached any more, or the output is closed.
-pub async fn watch(source: &Source, args: &FindingsArgs) -> anyhow::Result<Answer> {
+pub async fn watch(source: &mut Source, args: &FindingsArgs) -> anyhow::Result<Answer> {
     let mut known: BTreeMap<String, bool> = BTreeMap::new();
     loop {
-        let snapshot = source.snapshot().await?;
+        let snapshot = source.patient_snapshot(None).await?;
         let now_ms = Clock::wall_ms();
         let mut out = String::new();
-        for finding in snapshot.findings.iter().filter(|finding| is_watched(finding, args)) {
+        let jobs = jobs(&snapshot, args);
+        for finding in snapshot.findings.iter().filter(|finding| is_watched(finding, args, jobs.as_ref())) {
             // What ended before the first look is not news.
             let was_active = known.get(&finding.key).copied();
             if was_active == Some(finding.is_active) || was_active.is_none() && !finding.is_active {
@@ -67,12 +75,13 @@ pub async fn watch(source: &Source, args: &FindingsArgs) -> anyhow::Result<Answe
     }
 }
 
-fn is_selected(finding: &Finding, args: &FindingsArgs) -> bool {
-    (args.all || finding.is_active) && is_watched(finding, args)
+/// The jobs that are named, if some are.
+fn jobs(snapshot: &Snapshot, args: &FindingsArgs) -> Option<BTreeSet<u32>> {
+    args.job.as_ref().map(|named| named.ids(&snapshot.jobs))
 }
 
-fn is_watched(finding: &Finding, args: &FindingsArgs) -> bool {
-    args.job.is_none_or(|job| finding.jobs.contains(&job.0))
+fn is_watched(finding: &Finding, args: &FindingsArgs, jobs: Option<&BTreeSet<u32>>) -> bool {
+    jobs.is_none_or(|ids| finding.jobs.iter().any(|id| ids.contains(id)))
         && args.node.as_ref().is_none_or(|node| finding.nodes.iter().any(|name| name == node.as_str()))
 }
 

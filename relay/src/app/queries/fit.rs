@@ -71,7 +71,7 @@ impl Start {
 /// SLURM does not answer.
 pub async fn answer(args: FitArgs, cluster: Option<String>, partitions: &[String]) -> anyhow::Result<Answer> {
     let mut commands = Commands::new().for_cluster(cluster);
-    let out = commands.run(Program::Scontrol, &nodes::args()).await?.out;
+    let out = commands.run(Program::Scontrol, &nodes::args()).await.map_err(unanswered)?.out;
     let mut placements = placements(&nodes::gpus_by_node(&out), &args.gpus, partitions);
     for placement in placements.iter_mut().take(MAX_QUESTIONS) {
         placement.start = match commands.run(Program::Sbatch, &test_args(placement)).await {
@@ -79,7 +79,7 @@ pub async fn answer(args: FitArgs, cluster: Option<String>, partitions: &[String
                 .or_else(|| start(&String::from_utf8_lossy(&output.out)))
                 .map_or(Start::Accepted, |starts_at_s| Start::At { starts_at_s }),
             Err(CommandError::Failed(_, why)) => Start::Refused { refused: refusal(&why) },
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(unanswered(error)),
         }
     }
     // What starts first comes first; what SLURM refuses last.
@@ -97,6 +97,10 @@ fn code(placements: &[Placement]) -> u8 {
         true => 0,
         false => exit_code::NOT_MET,
     }
+}
+
+fn unanswered(error: CommandError) -> anyhow::Error {
+    anyhow::anyhow!("SLURM does not say where a job would start: {error}; `relay doctor` says what to do")
 }
 
 /// How the GPUs can be placed, one placement per partition and type, those that fit now first.

@@ -1,15 +1,19 @@
 //! `relay gpu`: everything about one GPU.
 
-use super::list::{command, gpu_mem, holders};
-use super::{Answer, gib, or_dash};
+use super::list::{command, gpu_mem, holders, model};
+use super::{Answer, gib, or_dash, table};
 use crate::api::{Absence, Gpu, Link, Snapshot};
 use crate::config::GpuArgs;
 use anyhow::bail;
 use nodeglass_protocol::field::{Group, Unit, ValueKind};
 use nodeglass_protocol::{Field, GpuField};
+use nodeglass_rules::throttle;
 
 /// Shortest beginning of a UUID that selects a GPU, in characters.
 const MIN_PREFIX: usize = 6;
+
+/// Maximum number of GPUs that are named where several are meant.
+const MAX_NAMED: usize = 8;
 
 /// The groups of readings, in the order of the output, with their titles.
 const GROUPS: [(Group, &str); 8] = [
@@ -28,6 +32,9 @@ const GROUPS: [(Group, &str); 8] = [
 /// # Errors
 /// No GPU or several are meant.
 pub fn answer(snapshot: &Snapshot, args: &GpuArgs) -> anyhow::Result<Answer> {
+    if snapshot.nodes.iter().any(|node| node.name == args.gpu) {
+        return of_node(snapshot, args);
+    }
     let gpu = find(snapshot, &args.gpu)?;
     match args.json {
         true => Answer::json(gpu),
@@ -40,14 +47,47 @@ fn find<'a>(snapshot: &'a Snapshot, named: &str) -> anyhow::Result<&'a Gpu> {
     let by_place = named.rsplit_once(':').and_then(|(node, index)| Some((node, index.parse::<u32>().ok()?)));
     let is_meant = |gpu: &&Gpu| match by_place {
         Some((node, index)) => gpu.node == node && gpu.index == index && gpu.mig.is_none(),
-        None => gpu.uuid == named || named.len() >= MIN_PREFIX && gpu.uuid.starts_with(named),
+        None => {
+            let start = gpu.uuid.get(..named.len());
+            named.len() >= MIN_PREFIX.min(gpu.uuid.len())
+                && start.is_some_and(|start| start.eq_ignore_ascii_case(named))
+        }
     };
     let found: Vec<&Gpu> = snapshot.gpus.iter().filter(is_meant).collect();
-    match *found {
-        [only] => Ok(only),
-        [] => bail!("no GPU {named:?} is watched; `relay list --json` prints the UUIDs"),
-        _ => bail!("{named:?} is the beginning of {} UUIDs; write more of it", found.len()),
+    // A whole UUID may be the beginning of another.
+    let whole = found.iter().find(|gpu| gpu.uuid.eq_ignore_ascii_case(named));
+    match (whole, &found[..]) {
+        (Some(only), _) | (None, [only]) => Ok(only),
+        (None, []) if (1..MIN_PREFIX).contains(&named.len()) && by_place.is_none() => {
+            bail!("{named:?} is too short: write at least {MIN_PREFIX} characters of the UUID, or NODE:INDEX")
+        }
+        (None, []) => bail!("no GPU {named:?} is watched; `relay list --json` prints the UUIDs"),
+        (None, several) => {
+            let some = several
+                .iter()
+                .take(MAX_NAMED)
+                .map(|gpu| format!("  {}  {}:{}", gpu.uuid, gpu.node, gpu.index));
+            let rest = if several.len() > MAX_NAMED { "\n  …" } else { "" };
+            bail!(
+                "{named:?} is the beginning of {} UUIDs; choose one:\n{}{rest}",
+                several.len(),
+                some.collect::<Vec<_>>().join("\n")
+            )
+        }
     }
+}
+
+/// The GPUs of a node that is named instead of one of its GPUs.
+fn of_node(snapshot: &Snapshot, args: &GpuArgs) -> anyhow::Result<Answer> {
+    let gpus: Vec<&Gpu> = snapshot.gpus.iter().filter(|gpu| gpu.node == args.gpu).collect();
+    if args.json {
+        return Answer::json(&gpus);
+    }
+    if gpus.is_empty() {
+        return Ok(Answer { notice: Some(format!("no GPU of {} is known", args.gpu)), ..Answer::default() });
+    }
+    let row = |gpu: &&Gpu| vec![format!("{}:{}", gpu.node, gpu.index), model(gpu), gpu.uuid.clone()];
+    Ok(Answer::text(table(&["GPU", "TYPE", "UUID"], gpus.iter().map(row).collect(), 3)))
 }
 
 fn text(snapshot: &Snapshot, gpu: &Gpu) -> String {
@@ -104,7 +144,7 @@ fn links(links: &[Link]) -> String {
 fn reading(gpu: &Gpu, field: GpuField) -> Option<String> {
     let metric = field.metric();
     let value = match (gpu.readings.value(field), gpu.absent.get(field.name())) {
-        (Some(value), _) => format_value(metric.unit, metric.kind, value),
+        (Some(value), _) => format_value(field, value),
         (None, Some(Absence::Unsupported)) => return None,
         (None, Some(Absence::Failed)) => "failed".to_owned(),
         (None, None) => return None,
@@ -112,9 +152,15 @@ fn reading(gpu: &Gpu, field: GpuField) -> Option<String> {
     Some(format!("  {:<24}{value}\n", metric.title))
 }
 
-fn format_value(unit: Unit, kind: ValueKind, value: u64) -> String {
-    match unit {
-        _ if kind == ValueKind::BitMask => format!("0x{value:x}"),
+fn format_value(field: GpuField, value: u64) -> String {
+    let metric = field.metric();
+    match metric.unit {
+        _ if field == GpuField::Throttle => {
+            u32::try_from(value).map_or_else(|_| value.to_string(), throttle::names)
+        }
+        _ if field == GpuField::PState => format!("P{value}"),
+        _ if metric.kind == ValueKind::BitMask => format!("0x{value:x}"),
+        Unit::WattHour if value >= 10_000 => format!("{:.1} kWh", value as f64 / 1_000.0),
         Unit::Byte => format!("{} GiB", gib(value)),
         Unit::BytePerSecond => match value {
             0..1_024 => format!("{value} B/s"),
@@ -161,20 +207,42 @@ mod tests {
         };
         assert_eq!(uuid("GPU-n1-0"), Ok("GPU-n1-0".to_owned()));
         assert_eq!(uuid("n2:1"), Ok("GPU-n2-1".to_owned()));
-        assert!(uuid("GPU-n1").unwrap_err().contains("3 UUIDs"));
-        for wrong in ["", "GPU", "n2:9", "n9:0", "GPU-n9-0"] {
+        assert_eq!(
+            (uuid("gpu-N1-0"), uuid("gpu-n2-1")),
+            (Ok("GPU-n1-0".to_owned()), Ok("GPU-n2-1".to_owned()))
+        );
+        let several = uuid("GPU-n1").unwrap_err();
+        assert!(several.contains("3 UUIDs") && several.contains("GPU-n1-2  n1:2"), "{several}");
+        assert!(uuid("GPU-n").unwrap_err().contains("at least 6 characters"));
+        for wrong in ["", "n2:9", "n9:0", "GPU-n9-0"] {
             assert!(uuid(wrong).unwrap_err().contains("relay list"), "{wrong}");
         }
     }
 
     #[test]
     fn small_rates_and_unknown_links_are_not_zero() {
-        let rate = |value| format_value(Unit::BytePerSecond, ValueKind::Gauge, value);
+        let rate = |value| format_value(GpuField::PcieTx, value);
         assert_eq!([rate(0), rate(900 << 10), rate(3 << 20)], ["0 B/s", "900 KiB/s", "3 MiB/s"]);
         let link = |up| Link { link: 0, up, remote: None, rx_mib_s: None, tx_mib_s: None, errors: None };
         assert_eq!(links(&[link(Some(true)), link(Some(false))]), "1 of 2");
         assert_eq!(links(&[link(Some(true)), link(None)]), "1 of 2, 1 not known");
         assert_eq!(links(&[]), "");
+    }
+
+    #[test]
+    fn a_node_lists_its_gpus() {
+        let args = |gpu: &str| GpuArgs { gpu: gpu.to_owned(), json: false, which: Default::default() };
+        let text = answer(&snapshot(), &args("n2")).unwrap().text;
+        assert!(text.contains("n2:0  H100  GPU-n2-0\n") && text.contains("n2:1  H100  GPU-n2-1\n"), "{text}");
+    }
+
+    #[test]
+    fn codes_are_printed_in_words() {
+        assert_eq!(format_value(GpuField::Throttle, 0), "none");
+        assert_eq!(format_value(GpuField::Throttle, 0x4), "power limit");
+        assert_eq!(format_value(GpuField::PState, 0), "P0");
+        assert_eq!(format_value(GpuField::Energy, 176_630), "176.6 kWh");
+        assert_eq!(format_value(GpuField::Energy, 812), "812 Wh");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! `relay jobs`: jobs with what their GPUs do.
 
-use super::{Answer, clock, gib, or_dash, table};
+use super::{Answer, clock, gib, or_dash, table, unknown_in_list};
 use crate::api::{Job, Snapshot};
 use crate::clock::Clock;
 use crate::config::ListArgs;
 
-const HEADER: [&str; 12] = [
+const HEADER: [&str; 13] = [
     "JOBID",
+    "ID",
     "NAME",
     "USER",
     "STATE",
@@ -27,9 +28,12 @@ const MAX_NAME: usize = 28;
 /// # Errors
 /// JSON cannot be written.
 pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
+    if let Some(answer) = unknown_in_list(snapshot, args) {
+        return answer.into_json_list(args.json);
+    }
     let is_selected = |job: &&Job| {
         args.node.as_ref().is_none_or(|node| job.nodes.iter().any(|name| name == node.as_str()))
-            && args.job.is_none_or(|id| job.id == id.0)
+            && args.job.as_ref().is_none_or(|named| named.selects(*job))
             && args.login.as_ref().is_none_or(|user| *user == job.user)
     };
     let jobs: Vec<&Job> = snapshot.jobs.iter().filter(is_selected).collect();
@@ -40,7 +44,7 @@ pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
         return Ok(Answer { notice: Some("no jobs".to_owned()), ..Answer::default() });
     }
     let now_s = Clock::wall_ms() / 1_000;
-    Ok(Answer::text(table(&HEADER, jobs.into_iter().map(|job| row(job, now_s)).collect(), 4)))
+    Ok(Answer::text(table(&HEADER, jobs.into_iter().map(|job| row(job, now_s)).collect(), 5)))
 }
 
 fn row(job: &Job, now_s: u64) -> Vec<String> {
@@ -57,6 +61,7 @@ fn row(job: &Job, now_s: u64) -> Vec<String> {
     };
     vec![
         job.label.clone(),
+        job.id.to_string(),
         cut(&job.name),
         job.user.clone(),
         job.state.clone(),

@@ -1,6 +1,6 @@
 //! `relay list`: GPUs by node, free or used, with who uses them since when; nvgpu's table.
 
-use super::{Answer, ago, gib, or_dash, table};
+use super::{Answer, ago, gib, or_dash, table, unknown_in_list};
 use crate::api::{Gpu, Job, Node, Process, Snapshot, Timestamp};
 use crate::clock::Clock;
 use crate::config::ListArgs;
@@ -15,7 +15,12 @@ const HEADER: [&str; 10] =
 /// # Errors
 /// JSON cannot be written.
 pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
-    let gpus: Vec<&Gpu> = snapshot.gpus.iter().filter(|gpu| is_selected(gpu, snapshot, args)).collect();
+    if let Some(answer) = unknown_in_list(snapshot, args) {
+        return answer.into_json_list(args.json);
+    }
+    let jobs = args.job.as_ref().map(|named| named.ids(&snapshot.jobs));
+    let gpus = snapshot.gpus.iter().filter(|gpu| is_selected(gpu, snapshot, args, jobs.as_ref()));
+    let gpus: Vec<&Gpu> = gpus.collect();
     match args.json {
         true => Answer::json(&gpus),
         false => Ok(text(snapshot, &gpus, args, Clock::wall_ms())),
@@ -25,7 +30,8 @@ pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
 /// Whether the GPUs of a node without GPUs would be listed.
 fn is_missed(node: &Node, snapshot: &Snapshot, args: &ListArgs) -> bool {
     let is_of_job = |job: &Job| {
-        args.job.is_none_or(|id| job.id == id.0) && args.login.as_ref().is_none_or(|user| job.user == *user)
+        args.job.as_ref().is_none_or(|named| named.selects(job))
+            && args.login.as_ref().is_none_or(|user| job.user == *user)
     };
     let has_job =
         || snapshot.jobs.iter().any(|job| job.is_active && job.nodes.contains(&node.name) && is_of_job(job));
@@ -34,14 +40,14 @@ fn is_missed(node: &Node, snapshot: &Snapshot, args: &ListArgs) -> bool {
         && (args.job.is_none() && args.login.is_none() || has_job())
 }
 
-fn is_selected(gpu: &Gpu, snapshot: &Snapshot, args: &ListArgs) -> bool {
+fn is_selected(gpu: &Gpu, snapshot: &Snapshot, args: &ListArgs, jobs: Option<&BTreeSet<u32>>) -> bool {
     let of_user = |user: &String| {
         let jobs = snapshot.jobs.iter().filter(|job| job.user == *user).map(|job| job.id);
         let mut own = jobs.filter(|id| gpu.jobs.iter().any(|job| job.job == *id));
         own.next().is_some() || holders(gpu, snapshot).any(|process| process.user.as_ref() == Some(user))
     };
     args.node.as_ref().is_none_or(|node| node.as_str() == gpu.node)
-        && args.job.is_none_or(|id| gpu.jobs.iter().any(|job| job.job == id.0))
+        && jobs.is_none_or(|ids| gpu.jobs.iter().any(|job| ids.contains(&job.job)))
         && args.login.as_ref().is_none_or(of_user)
 }
 

@@ -15,7 +15,9 @@ mod source;
 mod wait;
 
 use super::Signals;
-use crate::config::{Config, FindingsArgs, FindingsCommand, Query};
+use crate::api::{Gpu, JobSelector, NotOneJob, Snapshot};
+use crate::config::{Config, FindingsArgs, FindingsCommand, ListArgs, Query};
+use nodeglass_protocol::{LongText, NodeName};
 use serde::Serialize;
 use source::Source;
 use std::process::ExitCode;
@@ -56,6 +58,11 @@ impl Answer {
         Self { text: String::new(), notice: Some(notice), code: exit_code::NOT_MET }
     }
 
+    /// With an empty list, if the output is JSON.
+    fn into_json_list(self, json: bool) -> anyhow::Result<Self> {
+        Ok(if json { Self { text: "[]\n".to_owned(), ..self } } else { self })
+    }
+
     /// The exit code as a program returns it.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
@@ -75,9 +82,9 @@ pub async fn answer(query: Query, config: Config) -> anyhow::Result<Answer> {
         return Ok(findings::explain(kind));
     }
     let signals = Signals::listen()?;
-    let source = Source::open(query.relay(), config).await?;
+    let mut source = Source::open(query.relay(), config).await?;
     let answer = tokio::select! {
-        answer = answer_from(&source, query) => answer,
+        answer = answer_from(&mut source, query) => answer,
         () = signals.wait() => Ok(Answer { code: exit_code::INTERRUPTED, ..Answer::default() }),
     };
     // Also after an error or a signal: no probe that was started is left behind.
@@ -85,7 +92,7 @@ pub async fn answer(query: Query, config: Config) -> anyhow::Result<Answer> {
     answer
 }
 
-async fn answer_from(source: &Source, query: Query) -> anyhow::Result<Answer> {
+async fn answer_from(source: &mut Source, query: Query) -> anyhow::Result<Answer> {
     source.settle().await?;
     match query {
         Query::List(args) => list::answer(&source.snapshot().await?, &args),
@@ -101,10 +108,47 @@ async fn answer_from(source: &Source, query: Query) -> anyhow::Result<Answer> {
     }
 }
 
+/// The same for the filters of a list.
+fn unknown_in_list(snapshot: &Snapshot, args: &ListArgs) -> Option<Answer> {
+    unknown(snapshot, args.node.as_ref(), args.job.as_ref(), args.login.as_ref())
+}
+
+/// The answer to a query about a node, job or user that is not there.
+fn unknown(
+    snapshot: &Snapshot,
+    node: Option<&NodeName>,
+    job: Option<&JobSelector>,
+    user: Option<&String>,
+) -> Option<Answer> {
+    let has_node = |node: &NodeName| snapshot.nodes.iter().any(|known| known.name == node.as_str());
+    let has_job = |job: &JobSelector| {
+        let ids = job.ids(&snapshot.jobs);
+        let owns = |gpu: &Gpu| gpu.jobs.iter().any(|owner| ids.contains(&owner.job));
+        !job.select(&snapshot.jobs).is_empty() || snapshot.gpus.iter().any(owns)
+    };
+    let has_user = |user: &String| {
+        snapshot.jobs.iter().any(|job| job.user == *user)
+            || snapshot.processes.iter().any(|process| process.user.as_ref() == Some(user))
+    };
+    let why = match (node, job, user) {
+        (Some(node), ..) if !has_node(node) => format!("no node {node} is watched"),
+        (_, Some(job), _) if !has_job(job) => NotOneJob::None(*job).to_string(),
+        (.., Some(user)) if !has_user(user) => {
+            format!("{user} has no job in the list, and no process on a GPU")
+        }
+        _ => return None,
+    };
+    Some(Answer::not_met(why))
+}
+
 /// A table with a header; `-` for empty cells. The first `texts` columns are aligned to the left, and so is the last.
 fn table(header: &[&str], mut rows: Vec<Vec<String>>, texts: usize) -> String {
-    for cell in rows.iter_mut().flatten().filter(|cell| cell.is_empty()) {
-        cell.push('-');
+    for cell in rows.iter_mut().flatten() {
+        // Something else than a relay may have sent it.
+        *cell = LongText::new(&*cell).to_string();
+        if cell.is_empty() {
+            cell.push('-');
+        }
     }
     rows.insert(0, header.iter().map(|title| (*title).to_owned()).collect());
     let columns = header.len();

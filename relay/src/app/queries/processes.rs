@@ -1,7 +1,7 @@
 //! `relay ps`: processes on GPUs.
 
 use super::list::{command, gpu_mem, seconds_since};
-use super::{Answer, clock, gib, or_dash, table};
+use super::{Answer, clock, gib, or_dash, table, unknown_in_list};
 use crate::api::{Process, RunState, Snapshot};
 use crate::clock::Clock;
 use crate::config::ListArgs;
@@ -15,9 +15,13 @@ const HEADER: [&str; 12] =
 /// # Errors
 /// JSON cannot be written.
 pub fn answer(snapshot: &Snapshot, args: &ListArgs) -> anyhow::Result<Answer> {
+    if let Some(answer) = unknown_in_list(snapshot, args) {
+        return answer.into_json_list(args.json);
+    }
+    let jobs = args.job.as_ref().map(|named| named.ids(&snapshot.jobs));
     let is_selected = |process: &&Process| {
         args.node.as_ref().is_none_or(|node| process.node == node.as_str())
-            && args.job.is_none_or(|id| process.job == Some(id.0))
+            && jobs.as_ref().is_none_or(|ids| process.job.is_some_and(|id| ids.contains(&id)))
             && args.login.as_ref().is_none_or(|user| process.user.as_ref() == Some(user))
     };
     let processes: Vec<&Process> = snapshot.processes.iter().filter(is_selected).collect();

@@ -96,22 +96,51 @@ fn notices_are_of_what_was_asked_for() {
     assert_eq!(notice(of_node("n1")), None);
     assert_eq!(notice(of_node("n3")).as_deref(), Some("n3: login refused"));
     // Job 17 has GPUs of n1 alone.
-    let of_job = |id| crate::config::ListArgs { job: Some(JobId(id)), ..Default::default() };
-    assert_eq!(notice(of_job(17)), None);
-    let carol = crate::config::ListArgs { login: Some("carol".to_owned()), ..Default::default() };
-    assert_eq!(notice(carol).as_deref(), Some("no GPU matches"));
+    let of_job = crate::config::ListArgs { job: Some(JobSelector::Id(17)), ..Default::default() };
+    assert_eq!(notice(of_job.clone()), None);
+    let elsewhere = crate::config::ListArgs { node: of_node("n2").node, ..of_job };
+    assert_eq!(notice(elsewhere).as_deref(), Some("no GPU matches"));
 }
 
 #[test]
-fn lists_are_filtered_and_empty_ones_say_so() {
+fn lists_are_filtered() {
     let of = |user: &str| crate::config::ListArgs { login: Some(user.to_owned()), ..Default::default() };
     let text = list::answer(&snapshot(), &of("alice")).unwrap().text;
     assert!(text.contains("[~]") && !text.contains("[ ]"), "{text}");
-    let none = list::answer(&snapshot(), &of("carol")).unwrap();
-    assert_eq!((none.text.as_str(), none.notice.is_some()), ("", true));
-    assert_eq!(jobs::answer(&snapshot(), &of("carol")).unwrap().notice.as_deref(), Some("no jobs"));
     let processes = processes::answer(&snapshot(), &of("alice")).unwrap().text;
     assert!(processes.contains("4711") && processes.contains("train.py"), "{processes}");
+}
+
+#[test]
+fn a_node_job_or_user_that_is_not_there_is_said_to_be_unknown() {
+    let args = |node: Option<&str>, job: Option<&str>, user: Option<&str>, json| crate::config::ListArgs {
+        node: node.map(|name| NodeName::new(name).unwrap()),
+        job: job.map(|job| job.parse().unwrap()),
+        login: user.map(str::to_owned),
+        json,
+        ..Default::default()
+    };
+    for (node, job, user, why) in [
+        (Some("n9"), None, None, "no node n9 is watched"),
+        (None, Some("99"), None, "there is no job 99 in the list"),
+        (None, Some("17_3"), None, "there is no job 17_3 in the list"),
+        (None, None, Some("carol"), "carol has no job in the list, and no process on a GPU"),
+    ] {
+        for answer in [list::answer, jobs::answer, processes::answer] {
+            let said = answer(&snapshot(), &args(node, job, user, false)).unwrap();
+            assert_eq!(
+                (said.notice.as_deref(), said.code, said.text.as_str()),
+                (Some(why), exit_code::NOT_MET, "")
+            );
+            let json = answer(&snapshot(), &args(node, job, user, true)).unwrap();
+            assert_eq!((json.text.as_str(), json.code), ("[]\n", exit_code::NOT_MET));
+        }
+    }
+    // What is known, but has nothing of the kind, is no error.
+    let idle = processes::answer(&snapshot(), &args(Some("n2"), None, None, false)).unwrap();
+    assert_eq!((idle.notice.as_deref(), idle.code), (Some("no processes on GPUs"), 0));
+    let jobless = jobs::answer(&snapshot(), &args(Some("n2"), None, None, false)).unwrap();
+    assert_eq!((jobless.notice.as_deref(), jobless.code), (Some("no jobs"), 0));
 }
 
 #[test]

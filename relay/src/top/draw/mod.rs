@@ -88,7 +88,7 @@ fn notice_line(text: &str, width: u16, palette: Palette) -> Vec<Span<'static>> {
 }
 
 /// How the lines between head and foot are divided. Jobs get what they need up to a fifth, processes up to a third; GPUs
-/// get the rest.
+/// get the rest. What these do not need goes to the jobs.
 fn heights(view: &View, contents: &Contents<'_>, room: u16, all: bool) -> Vec<(Pane, u16)> {
     if !all {
         return vec![(view.pane, room)];
@@ -102,8 +102,11 @@ fn heights(view: &View, contents: &Contents<'_>, room: u16, all: bool) -> Vec<(P
     let rest = room - jobs;
     let (gpus, processes) = (needed(contents.gpus.len()), needed(contents.processes.len()));
     let processes = processes.min((rest / 3).max(rest.saturating_sub(gpus)));
-    // What is left over stays below the last list.
     let gpus = gpus.min(rest - processes);
+    // Lines that no list needs stay below the last.
+    let wanted = if contents.jobs.is_empty() { 0 } else { needed(contents.jobs.len()) };
+    let spare = (rest - gpus - processes).min(wanted.saturating_sub(jobs));
+    let (jobs, rest) = (jobs + spare, rest - spare);
     let panes = view.panes(contents).iter().map(|pane| match pane {
         Pane::Jobs => (*pane, jobs),
         Pane::Gpus => (*pane, gpus),

@@ -61,7 +61,10 @@ pub fn lines(
             };
             let mut rows = window(&mut view.gpus, &contents.gpu_ids(), rows, line, look);
             if rows.is_empty() {
-                rows.push(remark("no node here yet", palette));
+                rows.push(remark(
+                    no_match(view.filter(pane)).unwrap_or_else(|| "no node here yet".to_owned()),
+                    palette,
+                ));
             }
             frame(title, &columns, rows, look)
         }
@@ -82,7 +85,9 @@ pub fn lines(
             };
             let mut rows = window(&mut view.processes, &contents.process_ids(), rows, line, look);
             if rows.is_empty() {
-                rows.push(remark(no_processes(contents, world), palette));
+                let filter = view.filter(pane);
+                let why = no_match(filter).unwrap_or_else(|| no_processes(contents, world));
+                rows.push(remark(why, palette));
             }
             frame(title, &columns, rows, look)
         }
@@ -198,6 +203,11 @@ fn title(view: &View, pane: Pane, contents: &Contents<'_>, look: Look) -> Spans 
         Span::styled(format!(" {words} "), word_style),
         Span::styled(rule.repeat(rest), rule_style),
     ]
+}
+
+/// That the filter of a pane hides all rows; `None` without a filter.
+fn no_match(filter: &str) -> Option<String> {
+    (!filter.is_empty()).then(|| format!("nothing matches \"{filter}\"; Esc clears the filter"))
 }
 
 /// Why no process is listed.

@@ -5,7 +5,7 @@ use crate::auth::authenticator::{AuthError, RateLimited};
 use crate::share::{AccessGrant, Viewer};
 use crate::web::pacing::CpuBudget;
 use crate::web::{Connection, WebState};
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
@@ -130,11 +130,23 @@ impl FromRequestParts<WebState> for Caller {
     }
 }
 
+impl OptionalFromRequestParts<WebState> for Caller {
+    type Rejection = Response;
+
+    /// `None` if the request has no `Authorization`; a wrong one is refused.
+    async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Option<Self>, Response> {
+        if !parts.headers.contains_key(AUTHORIZATION) {
+            return Ok(None);
+        }
+        <Self as FromRequestParts<WebState>>::from_request_parts(parts, web).await.map(Some)
+    }
+}
+
 impl FromRequestParts<WebState> for Owner {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Self, Response> {
-        let caller = Caller::from_request_parts(parts, web).await?;
+        let caller = <Caller as FromRequestParts<WebState>>::from_request_parts(parts, web).await?;
         match caller.grant {
             AccessGrant::Owner => Ok(Self),
             AccessGrant::Token(_) => {
@@ -150,7 +162,7 @@ impl FromRequestParts<WebState> for Reader {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Self, Response> {
-        let caller = Caller::from_request_parts(parts, web).await?;
+        let caller = <Caller as FromRequestParts<WebState>>::from_request_parts(parts, web).await?;
         match caller.grant {
             AccessGrant::Owner | AccessGrant::Token(_) => Ok(Self),
             AccessGrant::Guest(_) => Err(caller.refuse_guest("a share does not show this").await),

@@ -1,7 +1,8 @@
 //! Server-sent events: the messages of the live wire in JSON, a snapshot of a topic and then its deltas.
 
 use super::caller::Caller;
-use super::{Problem, topic};
+use super::{Problem, named_job};
+use crate::api::JobSelector;
 use crate::auth::authenticator::Authenticator;
 use crate::clock::Clock;
 use crate::live::Subscriber;
@@ -33,8 +34,9 @@ const TOKEN_CHECK: Duration = Duration::from_secs(1);
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct TopicQuery {
-    /// Numeric id of a job, for everything about its GPUs and processes.
-    job: Option<u32>,
+    /// Id of a job, as `48461`, `48440_16` or `48511+0`, for everything about its GPUs and processes.
+    #[param(value_type = Option<String>, example = "48440_16")]
+    job: Option<JobSelector>,
     /// Name of a node, for everything about it.
     #[param(value_type = Option<String>)]
     node: Option<NodeName>,
@@ -63,13 +65,13 @@ pub async fn events(
     query: Result<Query<TopicQuery>, QueryRejection>,
 ) -> Result<Response, Response> {
     let Query(query) = query.map_err(|error| Problem::query(&error, "job, node"))?;
-    let topic = topic(query.job, query.node)?;
     let grant = caller.grant();
     let token = match &grant {
         AccessGrant::Token(id) => Some(id.clone()),
         AccessGrant::Owner | AccessGrant::Guest(_) => None,
     };
     let (viewer, mut charge) = caller.begin(&web).await?;
+    let topic = named_job::topic(&web, &viewer, &mut charge, query.job, query.node).await?;
     let session = web.shares.session(grant, connection.peer);
     let joined = web.hub.join(Form::Json, viewer).await;
     let mut subscriber = joined.ok_or_else(Problem::shutting_down)?;
@@ -91,7 +93,7 @@ fn stream_of(events: Events) -> impl Stream<Item = Result<Event, Infallible>> {
             // First, so that nothing is sent to a guest whose share has ended.
             biased;
             _ = events.session.ended() => None,
-            () = is_revoked(&events.authenticator, events.token.as_ref()) => None,
+            () = token_ended(&events.authenticator, events.token.as_ref()) => None,
             frame = next(&mut events.first, &mut events.subscriber) => frame,
         };
         Some((Ok(event(&frame?)), events))
@@ -107,7 +109,7 @@ async fn next(first: &mut Option<Bytes>, subscriber: &mut Subscriber) -> Option<
 }
 
 /// Waits until a token is revoked or expires; forever if there is none. Cancel safe.
-async fn is_revoked(authenticator: &Authenticator, token: Option<&ShareId>) {
+pub(in crate::web) async fn token_ended(authenticator: &Authenticator, token: Option<&ShareId>) {
     let Some(id) = token else { return std::future::pending().await };
     while authenticator.tokens().is_valid(id, Clock::wall_ms()) {
         sleep(TOKEN_CHECK).await;

@@ -1,8 +1,8 @@
 //! Ranges of the history over HTTP.
 
 use super::caller::Caller;
-use super::{Problem, reply, topic};
-use crate::api::{History, Timestamp};
+use super::{Problem, named_job, reply};
+use crate::api::{History, JobSelector, Timestamp};
 use crate::web::WebState;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -34,8 +34,9 @@ const MAX_SECONDS: u64 = 100_000_000_000;
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct HistoryQuery {
-    /// Numeric id of a job: its GPUs. Without a job or node: all that the caller may see.
-    job: Option<u32>,
+    /// Id of a job, as `48461`, `48440_16` or `48511+0`: its GPUs. Without a job or node: all that the caller may see.
+    #[param(value_type = Option<String>, example = "48440_16")]
+    job: Option<JobSelector>,
     /// Name of a node: its GPUs and the host.
     #[param(value_type = Option<String>)]
     node: Option<NodeName>,
@@ -75,15 +76,17 @@ pub async fn history(
     let gpu_fields = fields::<GpuField>(query.metric.as_deref().unwrap_or("util_pct"))?;
     let host_fields = fields::<HostField>(query.host_metric.as_deref().unwrap_or_default())?;
     let relay_ms = |wall_ms: u64| wall_ms.saturating_add_signed(wall_ahead_ms.saturating_neg());
+    let step_ms = query.step.as_deref().map_or(Ok(0), step_ms)?;
+    let (viewer, mut charge) = caller.begin(&web).await?;
+    let topic = named_job::topic(&web, &viewer, &mut charge, query.job, query.node).await?;
     let query = RangeQuery {
-        topic: topic(query.job, query.node)?,
+        topic,
         from_ms: relay_ms(from_ms),
         to_ms: relay_ms(to_ms),
-        step_ms: query.step.as_deref().map_or(Ok(0), step_ms)?,
+        step_ms,
         gpu_fields: gpu_fields.iter().map(|field| Text::new(field.name())).collect(),
         host_fields: host_fields.iter().map(|field| Text::new(field.name())).collect(),
     };
-    let (viewer, mut charge) = caller.begin(&web).await?;
     let source = timeout(TIMEOUT, web.hub.range(viewer, query.clone())).await;
     let source = source.map_err(|_| Problem::late("the history"))?;
     let source = source.ok_or_else(|| Problem::not_found("there is no such job or node"))?;

@@ -8,6 +8,7 @@ mod caller;
 mod events;
 mod history;
 mod metrics;
+mod named_job;
 pub mod notes;
 pub mod openapi;
 mod owner;
@@ -23,12 +24,13 @@ pub mod tokens;
 pub use audit::audit;
 pub(super) use caller::{Caller, Owner, Reader};
 pub use events::events;
+pub(super) use events::token_ended;
 pub use history::history;
 pub use metrics::metrics;
 pub use openapi::document;
 pub use owner::{retry, tab_link};
 pub use picture::picture;
-pub(super) use problem::{Problem, rate_limited};
+pub(super) use problem::{Problem, method_not_allowed, rate_limited};
 pub use reports::{report, usage};
 pub use resources::{findings, gpu, gpus, job, jobs, node, nodes, processes, snapshot};
 pub use shares::{revoke, share, share_link, shares};
@@ -37,8 +39,7 @@ pub use status::{ready, status};
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use nodeglass_protocol::live::Topic;
-use nodeglass_protocol::{JobId, NodeName, request};
+use nodeglass_protocol::request;
 
 /// The response to a request that the action service performed.
 pub(super) fn respond(response: request::Response) -> Response {
@@ -53,15 +54,5 @@ pub(super) fn respond(response: request::Response) -> Response {
         request::Response::Process(_) | request::Response::Tail(_) => {
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
-    }
-}
-
-/// The topic that `?job=` or `?node=` names; everything without either.
-fn topic(job: Option<u32>, node: Option<NodeName>) -> Result<Topic, Problem> {
-    match (job, node) {
-        (None, None) => Ok(Topic::Overview),
-        (Some(job), None) => Ok(Topic::Job(JobId(job))),
-        (None, Some(node)) => Ok(Topic::Node(node)),
-        (Some(_), Some(_)) => Err(Problem::bad_request("choose a job or a node, not both")),
     }
 }

@@ -1,13 +1,13 @@
 //! Notes over HTTP: those that the bearer may see, and for the owner adding, changing and deleting them.
 
-use super::{Caller, Owner, Problem, respond};
+use super::{Caller, Owner, Problem, named_job, respond};
+use crate::api::JobSelector;
 use crate::fleet::NoteError;
 use crate::web::WebState;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
-use nodeglass_protocol::JobId;
 use nodeglass_protocol::note::{NewNote, Note, NoteEdit, NoteId, NoteRequest, NoteSource, SavedNote};
 use nodeglass_protocol::request::{self, Request};
 use serde::Deserialize;
@@ -23,9 +23,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct NotesQuery {
-    /// Numeric id of a job.
-    #[param(value_type = Option<u32>)]
-    job: Option<JobId>,
+    /// Id of a job, as `48461`, `48440_16` or `48511+0`.
+    #[param(value_type = Option<String>, example = "48440_16")]
+    job: Option<JobSelector>,
 }
 
 /// The notes that the caller may see, by time; with `?job=17` those of one job, for the owner also of one that ended
@@ -39,6 +39,10 @@ pub async fn list(
 ) -> Result<Response, Response> {
     let Query(NotesQuery { job }) = query.map_err(|error| Problem::query(&error, "job"))?;
     let (viewer, mut charge) = caller.begin(&web).await?;
+    let job = match job {
+        Some(named) => Some(named_job::id(&web, &viewer, &mut charge, &named).await?),
+        None => None,
+    };
     let Ok(Some(mut notes)) = timeout(TIMEOUT, web.hub.notes(job, viewer.clone())).await else {
         return Err(Problem::shutting_down().into());
     };

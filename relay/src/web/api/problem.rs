@@ -1,9 +1,10 @@
 //! Errors of the HTTP API as problem details (RFC 9457).
 
+use crate::api::JobSelectorError;
 use crate::auth::authenticator::{FAILURE_DELAY_MS, RateLimited};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use nodeglass_protocol::Text;
 use serde::{Deserialize, Serialize};
@@ -82,6 +83,13 @@ impl Problem {
     }
 }
 
+/// Responds to a method that a path does not have; the header `Allow` lists those that it has.
+pub async fn method_not_allowed(method: Method) -> Problem {
+    let detail =
+        format!("{} is not possible here; the header Allow lists the methods", Text::new(method.as_str()));
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -89,6 +97,12 @@ impl IntoResponse for Problem {
         body.push(b'\n');
         let content_type = HeaderValue::from_static("application/problem+json");
         (status, [(CONTENT_TYPE, content_type)], body).into_response()
+    }
+}
+
+impl From<JobSelectorError> for Problem {
+    fn from(error: JobSelectorError) -> Self {
+        Self::bad_request(error.to_string())
     }
 }
 

@@ -1,14 +1,14 @@
 //! Reports over HTTP: of a job, and of what all of the owner's jobs used.
 
 use super::caller::Caller;
-use super::{Problem, Reader, reply};
+use super::{Problem, Reader, named_job, reply};
+use crate::api::JobSelector;
 use crate::share::Viewer;
 use crate::web::{WebState, reports};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use nodeglass_protocol::JobId;
 use nodeglass_protocol::report::{MAX_DAYS, Report, ReportAnswer, ReportQuery, Usage};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -28,7 +28,7 @@ pub struct UsageQuery {
 
 /// What a job did with what it was given, also after it has ended.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/report", tag = "reports", operation_id = "report",
-    params(("id" = u32, Path, description = "Numeric job id")),
+    params(("id" = String, Path, description = "Job id, as 48461, 48440_16 or 48511+0")),
     responses((status = 200, body = Report)))]
 pub async fn report(
     State(web): State<WebState>,
@@ -37,12 +37,12 @@ pub async fn report(
     Path(id): Path<String>,
 ) -> Result<Response, Response> {
     let (viewer, mut charge) = caller.begin(&web).await?;
-    let id: JobId =
-        id.parse().map_err(|_| Problem::bad_request("the id of a job is a number, such as 4711"))?;
+    let named: JobSelector = id.parse().map_err(Problem::from)?;
+    let id = named_job::id(&web, &viewer, &mut charge, &named).await?;
     let report = reports::job(&web, id, &viewer).await;
     charge.restart();
     let report = report.map_err(|_| Problem::late("the database of jobs"))?;
-    let report = report.ok_or_else(|| Problem::not_found(format!("there is no report of job {id}")))?;
+    let report = report.ok_or_else(|| Problem::not_found(format!("there is no report of job {named}")))?;
     let body = reply::body(&report);
     charge.sends(body.len());
     Ok(reply::json(&headers, body))

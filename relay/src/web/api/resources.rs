@@ -3,7 +3,9 @@
 use super::caller::{Caller, Charge};
 use super::problem::Problem;
 use super::reply::{self, Page};
-use crate::api::{ConnectionState, Fields, Finding, Gpu, Job, Node, Process, Snapshot};
+use crate::api::{
+    ConnectionState, Fields, Finding, Gpu, Job, JobSelector, Node, NotOneJob, Process, Snapshot,
+};
 use crate::share::Viewer;
 use crate::web::WebState;
 use axum::extract::rejection::QueryRejection;
@@ -48,8 +50,9 @@ pub struct JobFilter {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct NodeFilter {
-    /// Numeric id of a job that runs on it.
-    job: Option<u32>,
+    /// Id of a job that runs on it, as `48461`, `48440_16` or `48511+0`.
+    #[param(value_type = Option<String>, example = "48440_16")]
+    job: Option<JobSelector>,
     /// State of its connection: `live`, `late`, `silent`, `down`, `refused`, …
     connection: Option<String>,
     /// Fields of each node, separated by commas: `name,readings.cpu_pct`.
@@ -67,8 +70,9 @@ pub struct NodeFilter {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct GpuFilter {
-    /// Numeric id of a job that it belongs to.
-    job: Option<u32>,
+    /// Id of a job that it belongs to, as `48461`, `48440_16` or `48511+0`; that of an array means all of its tasks.
+    #[param(value_type = Option<String>, example = "48440_16")]
+    job: Option<JobSelector>,
     /// Name of its node.
     node: Option<String>,
     /// Vendor: `nvidia`, `amd`, `intel`, `tpu`.
@@ -90,8 +94,9 @@ pub struct GpuFilter {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct ProcessFilter {
-    /// Numeric id of its job.
-    job: Option<u32>,
+    /// Id of its job, as `48461`, `48440_16` or `48511+0`; that of an array means all of its tasks.
+    #[param(value_type = Option<String>, example = "48440_16")]
+    job: Option<JobSelector>,
     /// Name of its node.
     node: Option<String>,
     /// UUID of its GPU.
@@ -113,8 +118,9 @@ pub struct ProcessFilter {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct FindingFilter {
-    /// Numeric id of a job that it affects.
-    job: Option<u32>,
+    /// Id of a job that it affects, as `48461`, `48440_16` or `48511+0`; that of an array means all of its tasks.
+    #[param(value_type = Option<String>, example = "48440_16")]
+    job: Option<JobSelector>,
     /// Name of a node on which it was found.
     node: Option<String>,
     /// What it is about.
@@ -332,9 +338,9 @@ fn unknown(what: &str, word: &str, known: &[&str]) -> Problem {
     ))
 }
 
-/// A job by its numeric id.
+/// A job by its id: the raw one, or as SLURM prints it, `48440_16` or `48511+0`.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "state", operation_id = "job",
-    params(("id" = u32, Path, description = "Numeric job id"), Selection),
+    params(("id" = String, Path, description = "Job id, as 48461, 48440_16 or 48511+0"), Selection),
     responses((status = 200, body = Job), (status = 304, description = "Unchanged since `If-None-Match`")))]
 pub async fn job(
     State(web): State<WebState>,
@@ -344,11 +350,13 @@ pub async fn job(
     query: Result<Query<Selection>, QueryRejection>,
 ) -> Result<Response, Response> {
     let fields = selection(query)?;
-    let number: u32 =
-        id.parse().map_err(|_| Problem::bad_request("the id of a job is a number, such as 4711"))?;
+    let named: JobSelector = id.parse().map_err(Problem::from)?;
     from_snapshot(&web, caller, &headers, move |snapshot| {
-        let job = snapshot.jobs.into_iter().find(|job| job.id == number);
-        one(job, format!("there is no job {number} in the list; its report may still exist"), &fields)
+        let job = match named.one(&snapshot.jobs) {
+            Err(error @ NotOneJob::Several { .. }) => return Err(Problem::bad_request(error.to_string())),
+            found => found.ok(),
+        };
+        one(job, format!("there is no job {named} in the list; its report may still exist"), &fields)
     })
     .await
 }
@@ -370,8 +378,9 @@ pub async fn nodes(
         return Err(unknown("connection", connection, &names).into());
     }
     from_snapshot(&web, caller, &headers, move |mut snapshot| {
+        let jobs = filter.job.as_ref().map(|named| named.ids(&snapshot.jobs));
         snapshot.nodes.retain(|node| {
-            filter.job.is_none_or(|id| node.jobs.iter().any(|job| job.job == id))
+            jobs.as_ref().is_none_or(|ids| node.jobs.iter().any(|job| ids.contains(&job.job)))
                 && filter.connection.as_ref().is_none_or(|state| state == node.connection.name())
         });
         list("nodes", snapshot.nodes, &page)
@@ -411,8 +420,9 @@ pub async fn gpus(
         query.map_err(|error| Problem::query(&error, "job, node, vendor, free, fields, limit, offset"))?;
     let page = Page::new(fields(filter.fields.as_deref())?, filter.limit, filter.offset)?;
     from_snapshot(&web, caller, &headers, move |mut snapshot| {
+        let jobs = filter.job.as_ref().map(|named| named.ids(&snapshot.jobs));
         snapshot.gpus.retain(|gpu| {
-            filter.job.is_none_or(|id| gpu.jobs.iter().any(|job| job.job == id))
+            jobs.as_ref().is_none_or(|ids| gpu.jobs.iter().any(|job| ids.contains(&job.job)))
                 && filter.node.as_ref().is_none_or(|node| *node == gpu.node)
                 && filter.vendor.as_ref().is_none_or(|vendor| *vendor == gpu.vendor)
                 && filter.free.is_none_or(|free| free == gpu.is_free())
@@ -454,8 +464,9 @@ pub async fn processes(
         query.map_err(|error| Problem::query(&error, "job, node, gpu, user, fields, limit, offset"))?;
     let page = Page::new(fields(filter.fields.as_deref())?, filter.limit, filter.offset)?;
     from_snapshot(&web, caller, &headers, move |mut snapshot| {
+        let jobs = filter.job.as_ref().map(|named| named.ids(&snapshot.jobs));
         snapshot.processes.retain(|process| {
-            filter.job.is_none_or(|id| process.job == Some(id))
+            jobs.as_ref().is_none_or(|ids| process.job.is_some_and(|id| ids.contains(&id)))
                 && filter.node.as_ref().is_none_or(|node| *node == process.node)
                 && filter.gpu.as_ref().is_none_or(|gpu| *gpu == process.gpu)
                 && filter.user.as_ref().is_none_or(|user| Some(user) == process.user.as_ref())
@@ -479,8 +490,9 @@ pub async fn findings(
     })?;
     let page = Page::new(fields(filter.fields.as_deref())?, filter.limit, filter.offset)?;
     from_snapshot(&web, caller, &headers, move |mut snapshot| {
+        let jobs = filter.job.as_ref().map(|named| named.ids(&snapshot.jobs));
         snapshot.findings.retain(|finding| {
-            filter.job.is_none_or(|job| finding.jobs.contains(&job))
+            jobs.as_ref().is_none_or(|ids| finding.jobs.iter().any(|id| ids.contains(id)))
                 && filter.node.as_ref().is_none_or(|node| finding.nodes.contains(node))
                 && filter.kind.is_none_or(|kind| finding.kind == kind)
                 && filter.severity.is_none_or(|least| finding.severity >= least)

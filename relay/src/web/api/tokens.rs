@@ -32,10 +32,11 @@ pub async fn create(
     let Json(NewToken { name, days }) =
         request.map_err(|error| Problem::body(&error, "{\"name\":\"grafana\",\"days\":90}"))?;
     let tokens = web.authenticator.tokens().clone();
+    let is_stored = tokens.are_stored();
     let created = spawn_blocking(move || tokens.create(&name, days, Clock::wall_ms())).await;
     let (info, ticket) = created.map_err(|_| Problem::shutting_down())?.map_err(|error| problem(&error))?;
     tracing::info!(name = info.name, "token created");
-    Ok(Json(CreatedToken { token: token(&info), secret: ticket.reveal() }))
+    Ok(Json(CreatedToken { token: token(&info), secret: ticket.reveal(), is_stored }))
 }
 
 /// Revokes a token at once.

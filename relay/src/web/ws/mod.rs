@@ -4,6 +4,7 @@ mod connection;
 mod pending_requests;
 mod socket;
 
+use super::api::{Caller, token_ended};
 use super::origin_check::Authority;
 use super::pacing::RequestPacer;
 use super::{Connection, WebState, api, reports};
@@ -19,6 +20,7 @@ use bytes::Bytes;
 use connection::{ConnectionEnd, MessageQuota, WsConnection, close};
 use nodeglass_protocol::live::{ClientMessage, CloseReason, ServerMessage, Welcome};
 use nodeglass_protocol::range::{RangeHistory, RangeQuery};
+use nodeglass_protocol::version::LIVE_WIRE;
 use pending_requests::{GuestLogs, PendingRequests, Permissions};
 use socket::Upgrade;
 use std::convert::Infallible;
@@ -29,25 +31,44 @@ use tokio_tungstenite::tungstenite::protocol::Message;
 /// Ping interval; a client that sent nothing for three intervals is considered gone.
 const PING_EVERY: Duration = Duration::from_secs(20);
 
-/// Upgrades a request to a WebSocket, unless its user has too many pending or failed attempts.
+/// How a client is admitted.
+enum Entry {
+    /// It proves its key by the first messages.
+    Handshake { attempt: AuthAttempt, authority: String },
+    /// Its request carried a key as bearer token.
+    Bearer(AccessGrant),
+}
+
+/// Upgrades a request to a WebSocket, unless its user has too many pending or failed attempts. A program may send its
+/// key as bearer token, as for the API; then there is no handshake.
 pub(super) async fn connect(
     State(web): State<WebState>,
     Extension(Authority(authority)): Extension<Authority>,
     connection: Connection,
+    caller: Option<Caller>,
     upgrade: Result<Upgrade, <Upgrade as FromRequestParts<WebState>>::Rejection>,
 ) -> Response {
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
         Err(why) => return why.into_response(),
     };
-    let attempt = match web.authenticator.begin(connection.origin()) {
-        Ok(attempt) => attempt,
-        Err(why) => return api::rate_limited(why).await,
+    let entry = match caller {
+        Some(caller) => {
+            let grant = caller.grant();
+            match caller.begin(&web).await {
+                Ok(_) => Entry::Bearer(grant),
+                Err(limited) => return limited,
+            }
+        }
+        None => match web.authenticator.begin(connection.origin()) {
+            Ok(attempt) => Entry::Handshake { attempt, authority },
+            Err(why) => return api::rate_limited(why).await,
+        },
     };
     upgrade.on_upgrade(move |socket| async move {
         let mut ws = WsConnection::new(socket);
         let reason = tokio::select! {
-            reason = serve(&mut ws, &web, attempt, &authority, &connection) => reason,
+            reason = serve(&mut ws, &web, entry, &connection) => reason,
             // Evicted in favour of users with fewer connections.
             () = connection.evicted() => ConnectionEnd::Close(close::RATE_LIMIT, "others need this connection"),
         };
@@ -58,24 +79,22 @@ pub(super) async fn connect(
     })
 }
 
-/// Authenticates the client and serves it until either side closes.
+/// Authenticates the client, unless it is already, and serves it until either side closes.
 async fn serve(
     ws: &mut WsConnection,
     web: &WebState,
-    attempt: AuthAttempt,
-    authority: &str,
+    entry: Entry,
     connection: &Connection,
 ) -> ConnectionEnd {
-    let time_limit = Duration::from_millis(HANDSHAKE_TIMEOUT_MS);
-    let (authenticated, peer) = match timeout(time_limit, authenticate(ws, web, &attempt, authority)).await {
-        Ok(Ok(authenticated)) => authenticated,
-        Ok(Err(reason)) => {
-            sleep(Duration::from_millis(attempt.failure_delay_ms(web.about.clock.now_ms()))).await;
-            return reason;
+    let (authenticated, peer) = match entry {
+        Entry::Bearer(grant) => (Authenticated { grant, proto: LIVE_WIRE, tab: None }, connection.peer),
+        Entry::Handshake { attempt, authority } => {
+            match authenticate_in_time(ws, web, &attempt, &authority).await {
+                Ok(authenticated) => authenticated,
+                Err(reason) => return reason,
+            }
         }
-        Err(_) => return ConnectionEnd::Close(close::TOO_SLOW, "the proof of the key did not come in time"),
     };
-    drop(attempt);
     if !connection.mark_authenticated() {
         return ConnectionEnd::Close(close::RATE_LIMIT, "too many connections");
     }
@@ -84,22 +103,32 @@ async fn serve(
         AccessGrant::Owner | AccessGrant::Token(_) => None,
         AccessGrant::Guest(share) => web.audit.view(share, connection.identity()),
     };
+    let token = match &authenticated.grant {
+        AccessGrant::Token(id) => Some(id.clone()),
+        AccessGrant::Owner | AccessGrant::Guest(_) => None,
+    };
     let mut session = web.shares.session(authenticated.grant, peer);
     let viewer = session.viewer();
     let mut pacer = RequestPacer::new(viewer.is_guest().then(|| connection.budget()));
-    let mut requests = PendingRequests::new(permissions(web, &viewer));
+    let mut requests = PendingRequests::new(match token {
+        // A token is read-only, although it sees what its owner sees.
+        Some(_) => Permissions::Guest(None),
+        None => permissions(web, &viewer),
+    });
     let Some(mut subscriber) = web.hub.join(ws.form(), viewer.clone()).await else {
         return ConnectionEnd::Bye(CloseReason::ShuttingDown);
     };
     if matches!(requests.permissions(), Permissions::Owner(_)) {
         web.actions.refresh_jobs();
     }
-    let welcome = web.about.welcome(authenticated.proto, &session);
+    let mut welcome = web.about.welcome(authenticated.proto, &session);
+    welcome.may_act &= token.is_none();
     tokio::select! {
         // First, so that nothing is sent to a guest whose share has ended.
         biased;
         // The share ends; nothing more is written, however slowly the client reads.
         ending = session.ended() => ConnectionEnd::Bye(close_reason(ending)),
+        () = token_ended(&web.authenticator, token.as_ref()) => ConnectionEnd::Bye(CloseReason::Revoked),
         // Serves the client until either side closes.
         reason = message_loop(ws, (web, viewer), &mut subscriber, &mut requests, &mut pacer, welcome) => match reason {
             Ok(never) => match never {},
@@ -118,6 +147,24 @@ fn permissions(web: &WebState, viewer: &Viewer) -> Permissions {
             visibility: visibility.clone(),
         })),
         Viewer::Guest(_) => Permissions::Guest(None),
+    }
+}
+
+/// Performs the handshake within its time limit. A refusal is delayed after several of them.
+async fn authenticate_in_time(
+    ws: &mut WsConnection,
+    web: &WebState,
+    attempt: &AuthAttempt,
+    authority: &str,
+) -> Result<(Authenticated, Peer), ConnectionEnd> {
+    let time_limit = Duration::from_millis(HANDSHAKE_TIMEOUT_MS);
+    match timeout(time_limit, authenticate(ws, web, attempt, authority)).await {
+        Ok(Ok(authenticated)) => Ok(authenticated),
+        Ok(Err(reason)) => {
+            sleep(Duration::from_millis(attempt.failure_delay_ms(web.about.clock.now_ms()))).await;
+            Err(reason)
+        }
+        Err(_) => Err(ConnectionEnd::Close(close::TOO_SLOW, "the proof of the key did not come in time")),
     }
 }
 

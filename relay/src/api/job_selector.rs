@@ -1,0 +1,325 @@
+//! A job as users name it: by its raw id or by the label that SLURM prints; pure.
+
+use super::Job;
+use nodeglass_protocol::job::{self, Parent};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+/// Maximum length of a label, in bytes: SLURM shortens the list of an array's pending tasks.
+const MAX_LABEL: usize = 256;
+
+/// Selects jobs: `48461` by raw id, or all tasks of an array and all components of a heterogeneous job; `48440_16` a task,
+/// `48440_[18-23%8]` the tasks that have not started, `48511+0` a component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum JobSelector {
+    /// The job with this raw id, or everything that belongs to the array or heterogeneous job with it.
+    Id(u32),
+    /// A task of an array.
+    Task {
+        /// Id of the array.
+        array: u32,
+        /// Number of the task.
+        task: u32,
+    },
+    /// The tasks of an array that have not started.
+    Rest {
+        /// Id of the array.
+        array: u32,
+    },
+    /// A component of a heterogeneous job.
+    Component {
+        /// Id of the heterogeneous job.
+        job: u32,
+        /// Its offset.
+        offset: u32,
+    },
+}
+
+/// A text that names no job.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a job id; expected one such as 48461, an array's task 48440_16, or a component 48511+0"
+)]
+pub struct JobSelectorError(String);
+
+/// Why a selector does not select a single job. Messages are complete sentences.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotOneJob {
+    /// None of the jobs is meant.
+    #[error("there is no job {0} in the list")]
+    None(JobSelector),
+    /// Several are.
+    #[error("{selector} has {count} jobs in the list; choose one, such as {example}")]
+    Several {
+        /// What was asked for.
+        selector: JobSelector,
+        /// How many jobs.
+        count: usize,
+        /// The label of one of them.
+        example: String,
+    },
+}
+
+/// What identifies a job in a list.
+pub trait Listed {
+    /// Its raw id.
+    fn id(&self) -> u32;
+    /// What it is a part of.
+    fn parent(&self) -> Option<Parent>;
+    /// Its id as SLURM prints it.
+    fn label(&self) -> &str;
+}
+
+impl Listed for job::Job {
+    fn id(&self) -> u32 {
+        self.id.0
+    }
+
+    fn parent(&self) -> Option<Parent> {
+        self.part_of
+    }
+
+    fn label(&self) -> &str {
+        self.label.as_str()
+    }
+}
+
+impl Listed for Job {
+    fn id(&self) -> u32 {
+        self.id
+    }
+
+    fn parent(&self) -> Option<Parent> {
+        let id = nodeglass_protocol::JobId;
+        let array = self.array.as_ref().map(|part| Parent::Array { job: id(part.job), task: part.task });
+        array.or_else(|| self.het.as_ref().map(|part| Parent::Het { job: id(part.job), offset: part.offset }))
+    }
+
+    fn label(&self) -> &str {
+        &self.label
+    }
+}
+
+impl JobSelector {
+    /// Whether a job is meant. A task that has not started is part of its array's pending rest.
+    pub fn selects(&self, job: &impl Listed) -> bool {
+        match (*self, job.parent()) {
+            (Self::Id(id), Some(Parent::Array { job: parent, .. } | Parent::Het { job: parent, .. })) => {
+                id == job.id() || id == parent.0
+            }
+            (Self::Id(id), None) => id == job.id(),
+            (Self::Task { array, task }, Some(Parent::Array { job: parent, task: own })) => {
+                array == parent.0 && own.map_or_else(|| has_task(job.label(), task), |own| own == task)
+            }
+            (Self::Rest { array }, Some(Parent::Array { job: parent, task: None })) => array == parent.0,
+            (Self::Component { job: id, offset }, Some(Parent::Het { job: parent, offset: own })) => {
+                id == parent.0 && offset == own
+            }
+            _ => false,
+        }
+    }
+
+    /// The jobs of a list that are meant.
+    pub fn select<'a, J: Listed>(&self, jobs: &'a [J]) -> Vec<&'a J> {
+        jobs.iter().filter(|job| self.selects(*job)).collect()
+    }
+
+    /// The raw ids that are meant, by which GPUs and processes name their jobs: also one that is not in the list.
+    pub fn ids(&self, jobs: &[impl Listed]) -> BTreeSet<u32> {
+        let own = if let Self::Id(id) = self { Some(*id) } else { None };
+        self.select(jobs).into_iter().map(Listed::id).chain(own).collect()
+    }
+
+    /// The only job that is meant; of several, the one whose raw id was given.
+    ///
+    /// # Errors
+    /// [`NotOneJob`].
+    pub fn one<'a, J: Listed>(&self, jobs: &'a [J]) -> Result<&'a J, NotOneJob> {
+        let selected = self.select(jobs);
+        let exact = selected.iter().find(|job| *self == Self::Id(job.id()));
+        match (exact, &selected[..]) {
+            (Some(only), _) | (None, [only]) => Ok(only),
+            (None, []) => Err(NotOneJob::None(*self)),
+            (None, [first, ..]) => Err(NotOneJob::Several {
+                selector: *self,
+                count: selected.len(),
+                example: first.label().to_owned(),
+            }),
+        }
+    }
+}
+
+/// Whether the label of an array's pending rest, such as `48440_[1,4-9:2%8]`, contains a task. SLURM shortens long ones,
+/// which may contain any.
+fn has_task(label: &str, task: u32) -> bool {
+    let list = label.split_once("_[").map_or("", |(_, list)| list).trim_end_matches(']');
+    let list = list.split('%').next().unwrap_or_default();
+    list.split(',').any(|range| {
+        let (range, step) = range.split_once(':').unwrap_or((range, "1"));
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        match (first.parse::<u32>(), last.parse::<u32>(), step.parse::<u32>()) {
+            (Ok(first), Ok(last), Ok(step)) => {
+                (first..=last).contains(&task) && (task - first).checked_rem(step) == Some(0)
+            }
+            _ => range.contains("..."),
+        }
+    })
+}
+
+impl FromStr for JobSelector {
+    type Err = JobSelectorError;
+
+    fn from_str(raw: &str) -> Result<Self, JobSelectorError> {
+        let error = || JobSelectorError(raw.chars().take(80).collect());
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = |text: &str| text.parse().ok().filter(|_| is_number(text)).ok_or_else(error);
+        if raw.len() > MAX_LABEL {
+            return Err(error());
+        }
+        // In the query of a URL, a `+` that is not escaped is a space.
+        if let Some((job, offset)) = raw.split_once(['+', ' ']) {
+            return Ok(Self::Component { job: number(job)?, offset: number(offset)? });
+        }
+        match raw.split_once('_') {
+            Some((array, rest)) if rest.starts_with('[') && rest.ends_with(']') => {
+                Ok(Self::Rest { array: number(array)? })
+            }
+            Some((array, task)) => Ok(Self::Task { array: number(array)?, task: number(task)? }),
+            None => Ok(Self::Id(number(raw)?)),
+        }
+    }
+}
+
+impl From<nodeglass_protocol::JobId> for JobSelector {
+    fn from(id: nodeglass_protocol::JobId) -> Self {
+        Self::Id(id.0)
+    }
+}
+
+impl fmt::Display for JobSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => write!(f, "{id}"),
+            Self::Task { array, task } => write!(f, "{array}_{task}"),
+            Self::Rest { array } => write!(f, "{array}_[…]"),
+            Self::Component { job, offset } => write!(f, "{job}+{offset}"),
+        }
+    }
+}
+
+impl Serialize for JobSelector {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for JobSelector {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = JobSelector;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a job id such as 48461 or \"48440_16\"")
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, id: u64) -> Result<JobSelector, E> {
+                u32::try_from(id)
+                    .map(JobSelector::Id)
+                    .map_err(|_| E::custom(JobSelectorError(id.to_string())))
+            }
+
+            fn visit_str<E: serde::de::Error>(self, raw: &str) -> Result<JobSelector, E> {
+                raw.parse().map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::JobId;
+    use nodeglass_protocol::job::JobState;
+
+    fn job(id: u32, label: &str, part_of: Option<Parent>) -> job::Job {
+        job::Job {
+            label: label.into(),
+            part_of,
+            ..job::Job::new(JobId(id), "alice".into(), JobState::Pending)
+        }
+    }
+
+    fn jobs() -> Vec<job::Job> {
+        let task = |task| Some(Parent::Array { job: JobId(40), task });
+        let component = |offset| Some(Parent::Het { job: JobId(50), offset });
+        vec![
+            job(17, "17", None),
+            job(41, "40_3", task(Some(3))),
+            job(42, "40_4", task(Some(4))),
+            job(40, "40_[6,8-12:2%2]", task(None)),
+            job(50, "50+0", component(0)),
+            job(51, "50+1", component(1)),
+        ]
+    }
+
+    fn ids(selector: &str) -> Vec<u32> {
+        selector.parse::<JobSelector>().unwrap().select(&jobs()).into_iter().map(|job| job.id.0).collect()
+    }
+
+    #[test]
+    fn every_label_that_is_printed_selects_its_job() {
+        let all = jobs();
+        for job in &all {
+            let selector: JobSelector = job.label.as_str().parse().unwrap();
+            assert_eq!(selector.one(&all).map(|job| job.id), Ok(job.id), "{}", job.label);
+            let by_id = JobSelector::Id(job.id.0);
+            assert_eq!(by_id.one(&all).map(|job| job.id), Ok(job.id), "{}", job.id);
+        }
+    }
+
+    #[test]
+    fn an_array_and_a_heterogeneous_job_are_all_of_their_parts() {
+        assert_eq!((ids("40"), ids("50"), ids("41")), (vec![41, 42, 40], vec![50, 51], vec![41]));
+        assert_eq!(
+            (ids("40_3"), ids("50+1"), ids("50 1"), ids("17")),
+            (vec![41], vec![51], vec![51], vec![17])
+        );
+        assert_eq!((ids("99"), ids("99_3"), ids("17_0"), ids("40+3")), (vec![], vec![], vec![], vec![]));
+    }
+
+    #[test]
+    fn a_task_that_has_not_started_is_in_the_pending_rest() {
+        for (task, expected) in [(6, true), (7, false), (8, true), (9, false), (12, true), (14, false)] {
+            assert_eq!(ids(&format!("40_{task}")) == [40], expected, "{task}");
+        }
+        assert!(has_task("40_[1-9,...]", 800) && !has_task("40", 1) && !has_task("40_[1-9:0]", 2));
+    }
+
+    #[test]
+    fn one_job_is_found_or_the_reason_says_what_to_choose() {
+        let mut all = jobs();
+        all.retain(|job| job.id.0 != 40);
+        let error = |text: &str| text.parse::<JobSelector>().unwrap().one(&all).unwrap_err().to_string();
+        assert_eq!(error("40"), "40 has 2 jobs in the list; choose one, such as 40_3");
+        assert_eq!(error("40_99"), "there is no job 40_99 in the list");
+    }
+
+    #[test]
+    fn what_is_no_job_is_refused_with_examples() {
+        for wrong in
+            ["", "train", "-1", "+1", "1+", "1_", "_1", "1_a", "1.2", "1_2_3", "4294967296", "1_[", "1;rm"]
+        {
+            let error = wrong.parse::<JobSelector>().unwrap_err().to_string();
+            assert!(error.contains("48440_16"), "{error}");
+        }
+        assert!(format!("1_[{}]", "9".repeat(300)).parse::<JobSelector>().is_err());
+        let read = |text: &str| serde_json::from_str::<JobSelector>(text).ok();
+        assert_eq!(read("17"), Some(JobSelector::Id(17)));
+        assert_eq!(read("\"40_3\""), Some(JobSelector::Task { array: 40, task: 3 }));
+        assert_eq!((read("-1"), read("1e3"), read("\"x\"")), (None, None, None));
+    }
+}
