@@ -1,6 +1,6 @@
 //! Places axis labels at round numbers.
 
-use crate::domain::text;
+use nodeglass_rules::text;
 
 /// Returns label positions on an axis from 0 to `top`: round values, at most five.
 pub fn value_ticks(top: f32) -> Vec<f32> {

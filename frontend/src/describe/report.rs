@@ -334,6 +334,7 @@ pub mod tests {
             gpus: Vec::new(),
             advice: Vec::new(),
             notes: notes.iter().map(note).collect(),
+            findings: Vec::new(),
         }
     }
 

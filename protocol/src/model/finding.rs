@@ -139,7 +139,7 @@ impl FindingSeverity {
 
 /// What one finding states.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ReportFinding))]
 pub struct Finding {
     /// Kind and subject, the same for as long as it lasts: `straggler/17/GPU-2f…`.
     pub key: Text,

@@ -1,5 +1,6 @@
 //! What a job did with what it was given: the report of a job, and sums over many.
 
+use crate::finding::Finding;
 use crate::note::Note;
 use crate::{GpuUuid, JobId, NodeName, Text};
 use serde::{Deserialize, Serialize};
@@ -88,7 +89,13 @@ pub struct Report {
     /// Notes of the job, by time, from its submission on.
     #[serde(default)]
     pub notes: Vec<Note>,
+    /// What was found during its run, by time; at most [`MAX_FINDINGS`].
+    #[serde(default)]
+    pub findings: Vec<Finding>,
 }
+
+/// Maximum number of findings of a report; the oldest ones are left out.
+pub const MAX_FINDINGS: usize = 64;
 
 /// Sums over all GPUs and nodes of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -293,6 +293,7 @@ fn report() -> Report {
         gpus: vec![gpu],
         advice: vec![advice],
         notes: vec![note()],
+        findings: vec![finding()],
     }
 }
 

@@ -40,6 +40,11 @@ pub struct Findings {
 }
 
 impl Findings {
+    /// Takes over what an earlier relay had found: what is found again keeps its start.
+    pub fn restore<'a>(&mut self, earlier: impl Iterator<Item = &'a Finding>) {
+        self.tracker.restore(earlier.filter(|finding| finding.is_active()));
+    }
+
     /// Adds the newest sample of a node.
     pub fn record(&mut self, node: &NodePicture) {
         if !self.series.contains_key(&node.name) {

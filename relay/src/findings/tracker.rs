@@ -92,6 +92,8 @@ impl Detections {
 #[derive(Debug, Default)]
 pub struct Tracker {
     tracks: BTreeMap<String, Track>,
+    /// When what an earlier relay had found began and was found, in ms since 1970, by key.
+    earlier: BTreeMap<String, (u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -105,6 +107,12 @@ struct Track {
 }
 
 impl Tracker {
+    /// Takes over the starts of what an earlier relay had found.
+    pub fn restore<'a>(&mut self, earlier: impl Iterator<Item = &'a Finding>) {
+        let times = |finding: &Finding| (finding.key.to_string(), (finding.since_ms, finding.found_ms));
+        self.earlier.extend(earlier.take(MAX_FINDINGS).map(times));
+    }
+
     /// Enters what is seen at `now`, and returns whether the list changed.
     pub fn update(&mut self, detections: Detections, now: Now) -> bool {
         let Detections { seen, unknown } = detections;
@@ -128,6 +136,8 @@ impl Tracker {
             }
             let absent_ms = now_ms.saturating_sub(track.last_ms);
             if absent_ms >= catalogue::of(track.finding.kind).clear_ms {
+                // When it returns, it is another one.
+                self.earlier.remove(key);
                 track.finding.ended_ms = Some(now.to_wall_ms(track.last_ms).min(wall_ms));
                 changed |= track.is_confirmed;
             }
@@ -161,7 +171,13 @@ impl Tracker {
             Some(track) if was_confirmed => track.finding.found_ms,
             _ => now.wall_ms(),
         };
-        let finding = listed(detection, &key, since, found_ms);
+        let mut finding = listed(detection, &key, since, found_ms);
+        if let Some((since_ms, found_ms)) = self.earlier.get(&key)
+            && *since_ms <= finding.since_ms
+        {
+            (finding.since_ms, finding.found_ms) = (*since_ms, *found_ms);
+            finding.or_earlier = false;
+        }
         let changed = is_confirmed && known.is_none_or(|track| !was_confirmed || track.finding != finding);
         self.tracks.insert(key, Track { finding, first_ms, last_ms: now.relay_ms, is_confirmed });
         changed
@@ -275,6 +291,29 @@ mod tests {
         tracker.update(seen(), now(60_000 + timing.confirm_ms));
         tracker.update(missing(), now(900_000));
         assert!(tracker.list()[0].is_active());
+    }
+
+    #[test]
+    fn what_an_earlier_relay_found_keeps_its_start_until_it_ends() {
+        let timing = catalogue::of(KIND);
+        let mut tracker = Tracker::default();
+        tracker.update(seen(), now(0));
+        tracker.update(seen(), now(timing.confirm_ms));
+        let known = tracker.list();
+        let mut next = Tracker::default();
+        next.restore(known.iter());
+        let start_ms = 3_600_000;
+        next.update(seen(), now(start_ms));
+        next.update(seen(), now(start_ms + timing.confirm_ms));
+        assert_eq!(
+            (next.list()[0].since_ms, next.list()[0].found_ms),
+            (known[0].since_ms, known[0].found_ms)
+        );
+        next.update(Detections::default(), now(start_ms + timing.confirm_ms + timing.clear_ms));
+        let again_ms = 2 * start_ms;
+        next.update(seen(), now(again_ms));
+        next.update(seen(), now(again_ms + timing.confirm_ms));
+        assert_eq!(next.list()[0].since_ms, 1_000_000 + again_ms);
     }
 
     #[test]

@@ -265,15 +265,20 @@ impl Fleet {
                 let is_due = self.changes.jobs || self.changes.nodes.values().any(NodeChanges::may_be_fault);
                 let (user, jobs) = (self.user.as_str(), self.jobs.list());
                 let nodes = self.nodes.values().map(Node::picture);
-                self.changes.findings |=
-                    self.findings.evaluate(user, jobs, nodes, is_due, now_ms, self.wall_ahead_ms);
+                if self.findings.evaluate(user, jobs, nodes, is_due, now_ms, self.wall_ahead_ms) {
+                    self.changes.findings = true;
+                    self.reports.record_findings(self.findings.list());
+                }
             }
             Event::Storage(part, problem) => {
                 self.storage_problems.remove(&part);
                 self.storage_problems.extend(problem.map(|problem| (part, problem)));
                 self.settle_notices();
             }
-            Event::Restored(records) => self.reports.restore(records),
+            Event::Restored(records) => {
+                self.findings.restore(records.iter().flat_map(|record| &record.findings));
+                self.reports.restore(records);
+            }
             Event::Note(change) => self.changes.notes |= self.notes.apply(change, self.jobs.list()),
             Event::RestoredNotes(stored) => {
                 for change in stored {

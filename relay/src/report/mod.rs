@@ -12,6 +12,7 @@ mod units;
 mod usage;
 
 pub use chat::message;
+use nodeglass_protocol::report::MAX_FINDINGS;
 pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
 pub use text::{markdown, text};
 pub use totals::{GpuTotals, IDLE_PCT, Integral, NodeTotals};
@@ -19,6 +20,7 @@ pub use units::{aligned, amount_bytes, duration};
 pub use usage::usage;
 
 use nodeglass_protocol::field::{Field as _, Row};
+use nodeglass_protocol::finding::{Finding, FindingKind};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::note::{self, Note};
 use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
@@ -52,6 +54,9 @@ pub struct JobRecord {
     /// What SLURM's accounting states about it.
     #[serde(default)]
     pub accounting: Option<Accounting>,
+    /// What was found during its run, by time.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
 }
 
 /// What a GPU hour and a kWh cost, as configured.
@@ -81,6 +86,8 @@ pub struct JobReports {
 struct Tracked {
     job: Job,
     application: Option<&'static str>,
+    /// By their start.
+    findings: Vec<Finding>,
 }
 
 /// A node with running jobs.
@@ -117,6 +124,7 @@ impl JobRecord {
             nodes: Vec::new(),
             factors: Factors::default(),
             accounting: None,
+            findings: Vec::new(),
         }
     }
 
@@ -151,11 +159,50 @@ impl JobRecord {
             }
             self.job.node_count = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         }
+        let names_only_shown = |finding: &Finding| {
+            // Those of nodes, and of what processes leave behind, may be made from what a share hides.
+            let is_of_work = !finding.kind.is_of_node()
+                && !matches!(finding.kind, FindingKind::HeldMemory | FindingKind::StuckProcess);
+            is_of_work
+                && finding.jobs == [self.job.id]
+                && finding.nodes.iter().all(|node| self.job.nodes.contains(node))
+        };
+        self.findings.retain(names_only_shown);
         // It follows from the arguments of processes.
         self.application = None;
         // What the owner pays is the owner's. Emissions are left out as well: beside the energy, they state the factor.
         self.factors = Factors::default();
         Some(self)
+    }
+}
+
+impl Tracked {
+    /// Adds a finding, or updates it while it lasts.
+    fn add(&mut self, finding: &Finding) {
+        let same = |known: &&mut Finding| {
+            known.key == finding.key && (known.ended_ms.is_none() || known.since_ms == finding.since_ms)
+        };
+        match self.findings.iter_mut().find(same) {
+            Some(known) => known.clone_from(finding),
+            None => self.findings.push(finding.clone()),
+        }
+        self.findings.sort_by_key(|finding| finding.since_ms);
+        let over = self.findings.len().saturating_sub(MAX_FINDINGS);
+        self.findings.drain(..over);
+    }
+
+    /// Adds what an earlier relay found. What lasted when it ended is over, unless it is found again.
+    fn restore(&mut self, earlier: Vec<Finding>, known_until_ms: u64) {
+        for finding in earlier {
+            if !self
+                .findings
+                .iter()
+                .any(|known| known.key == finding.key && known.since_ms <= finding.since_ms)
+            {
+                let ended_ms = finding.ended_ms.or(Some(known_until_ms.max(finding.since_ms)));
+                self.add(&Finding { ended_ms, ..finding });
+            }
+        }
     }
 }
 
@@ -197,7 +244,9 @@ impl JobReports {
             if self.jobs.len() >= MAX_JOBS && !self.jobs.contains_key(&job.id) {
                 continue;
             }
-            let application = self.jobs.remove(&job.id).and_then(|known| known.application);
+            let known = self.jobs.remove(&job.id);
+            let (application, findings) =
+                known.map_or((None, Vec::new()), |known| (known.application, known.findings));
             for name in &job.nodes {
                 let node = self.nodes.entry(name.clone()).or_default();
                 if !node.jobs.iter().any(|known| known.job == job.id) {
@@ -205,7 +254,7 @@ impl JobReports {
                     node.jobs.push(JobOnNode { job: job.id, joined_ms: None, totals, confirmed: None });
                 }
             }
-            self.jobs.insert(job.id, Tracked { job: job.clone(), application });
+            self.jobs.insert(job.id, Tracked { job: job.clone(), application, findings });
         }
         self.has_list = true;
         self.merge_restored();
@@ -330,6 +379,17 @@ impl JobReports {
         sums.for_each(|sums| sums.xids += 1);
     }
 
+    /// Keeps what was found of running jobs.
+    pub fn record_findings(&mut self, findings: &[Finding]) {
+        for finding in findings {
+            for id in &finding.jobs {
+                if let Some(tracked) = self.jobs.get_mut(id) {
+                    tracked.add(finding);
+                }
+            }
+        }
+    }
+
     /// Detects applications from a new list of processes.
     pub fn detect(&mut self, picture: &NodePicture) {
         for process in &picture.processes {
@@ -355,6 +415,8 @@ impl JobReports {
             }
             let known = record.application.as_deref().and_then(application::known);
             tracked.application = tracked.application.or(known);
+            let known_until_ms = u64::try_from(record.at_s).unwrap_or_default() * 1_000;
+            tracked.restore(record.findings, known_until_ms);
             for earlier in record.nodes {
                 let node = self.nodes.entry(earlier.node.clone()).or_default();
                 match node.jobs.iter_mut().find(|known| known.job == record.job.id) {
@@ -401,6 +463,7 @@ impl JobReports {
         JobRecord {
             application: tracked.application.map(str::to_owned),
             nodes: on_nodes.map(|job| job.totals.clone()).collect(),
+            findings: tracked.findings.clone(),
             factors: self.factors.clone(),
             ..JobRecord::of(tracked.job.clone(), wall_s)
         }
@@ -413,6 +476,11 @@ impl JobReports {
         }
         record.job.ended = record.job.ended.or(Some(wall_s));
         record.is_final = true;
+        let ended_ms =
+            record.job.ended.and_then(|ended_s| u64::try_from(ended_s).ok()).unwrap_or_default() * 1_000;
+        for finding in &mut record.findings {
+            finding.ended_ms = finding.ended_ms.or(Some(ended_ms.max(finding.since_ms)));
+        }
         self.jobs.remove(&id);
         self.nodes.values_mut().for_each(|node| node.jobs.retain(|job| job.job != id));
         self.nodes.retain(|_, node| !node.jobs.is_empty());

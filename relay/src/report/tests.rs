@@ -363,3 +363,75 @@ fn a_report_states_when_each_note_was_made_and_leaves_out_those_of_an_earlier_jo
         markdown.ends_with("### Notes\n\n* after 5 s: epoch 1 (rank 3)\n* after 1 h 5 min: epoch \\| 2\n")
     );
 }
+
+fn finding(key: &str, since_ms: u64, ended_ms: Option<u64>) -> Finding {
+    Finding {
+        key: key.into(),
+        kind: FindingKind::Straggler,
+        severity: nodeglass_protocol::finding::FindingSeverity::Warning,
+        confidence_pct: 95,
+        jobs: vec![JobId(7)],
+        nodes: vec![node_name()],
+        gpus: Vec::new(),
+        title: "Rank 3 runs 12 % slower than its peers".into(),
+        reason: "slow".into(),
+        evidence: Vec::new(),
+        advice: "x".into(),
+        since_ms,
+        or_earlier: false,
+        found_ms: since_ms,
+        ended_ms,
+        wasted_gpus: 0,
+    }
+}
+
+#[test]
+fn what_was_found_during_the_run_is_in_the_report_with_its_end() {
+    let mut reports = reports(2);
+    reports.record_findings(&[finding("a", 1_060_000, None)]);
+    reports.record_findings(&[finding("a", 1_060_000, Some(1_120_000)), finding("b", 1_200_000, None)]);
+    let mut other = finding("c", 1_200_000, None);
+    other.jobs = vec![JobId(8)];
+    reports.record_findings(&[other]);
+    let report = ended(&mut reports, 2, 1_600);
+    let found: Vec<_> =
+        report.findings.iter().map(|finding| (finding.key.as_str(), finding.ended_ms)).collect();
+    assert_eq!(found, [("a", Some(1_120_000)), ("b", Some(1_600_000))], "what lasted ends with the job");
+    let text = text(&report, None);
+    assert!(text.contains("Findings\n"), "{text}");
+    assert!(
+        text.contains("after 1 min 0 s  Rank 3 runs 12 % slower than its peers, for 1 min 0 s"),
+        "{text}"
+    );
+    assert!(markdown(&report, None).contains("### Findings"));
+}
+
+#[test]
+fn findings_survive_a_restart_of_the_relay() {
+    let mut first = reports(2);
+    first.record_findings(&[finding("a", 1_060_000, Some(1_120_000)), finding("b", 1_200_000, None)]);
+    let record = first.of(JobId(7), 1_300).unwrap();
+    let mut second = reports(2);
+    second.restore(vec![record]);
+    second.record_findings(&[finding("b", 1_200_000, None)]);
+    let record = second.of(JobId(7), 1_400).unwrap();
+    let found: Vec<_> =
+        record.findings.iter().map(|finding| (finding.key.as_str(), finding.ended_ms)).collect();
+    assert_eq!(found, [("a", Some(1_120_000)), ("b", None)]);
+    let mut third = reports(2);
+    third.restore(vec![record]);
+    let record = third.of(JobId(7), 1_500).unwrap();
+    assert_eq!(record.findings[1].ended_ms, Some(1_400_000), "it was not found again");
+}
+
+#[test]
+fn t09_a_guest_sees_of_findings_those_of_the_jobs_work_alone() {
+    let mut reports = reports(2);
+    let node = Finding { kind: FindingKind::HostMemory, ..finding("n", 1_060_000, None) };
+    let both = Finding { jobs: vec![JobId(7), JobId(8)], ..finding("s", 1_060_000, None) };
+    reports.record_findings(&[finding("a", 1_060_000, None), node, both]);
+    let record = reports.of(JobId(7), 1_300).unwrap();
+    assert_eq!(record.findings.len(), 3);
+    let guest = record.for_guest(job(2)).unwrap();
+    assert_eq!(guest.findings.iter().map(|finding| finding.key.as_str()).collect::<Vec<_>>(), ["a"]);
+}

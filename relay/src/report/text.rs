@@ -3,6 +3,7 @@
 use super::units::{aligned, amount_bytes, duration};
 use super::{Accounting, GpuReport, Report, Totals};
 use nodeglass_protocol::Text;
+use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::note::Note;
 use std::fmt::Write as _;
 
@@ -31,9 +32,17 @@ pub fn text(report: &Report, note: Option<&str>) -> String {
             }
         }
     }
+    if !report.findings.is_empty() {
+        out.push_str("\nFindings\n");
+        let times: Vec<_> = report.findings.iter().map(|finding| time_of(finding.since_ms, report)).collect();
+        let width = times.iter().map(|time| time.chars().count()).max().unwrap_or(0);
+        for (finding, time) in report.findings.iter().zip(times) {
+            let _ = writeln!(out, "  {time:>width$}  {}", finding_text(finding));
+        }
+    }
     if !report.notes.is_empty() {
         out.push_str("\nNotes\n");
-        let times: Vec<_> = report.notes.iter().map(|note| time_of(note, report)).collect();
+        let times: Vec<_> = report.notes.iter().map(|note| time_of(note.at_ms, report)).collect();
         let width = times.iter().map(|time| time.chars().count()).max().unwrap_or(0);
         for (note, time) in report.notes.iter().zip(times) {
             let _ = writeln!(out, "  {time:>width$}  {}", note_text(note));
@@ -70,21 +79,39 @@ pub fn markdown(report: &Report, note: Option<&str>) -> String {
             let _ = writeln!(out, "* {}{line}", escaped(advice.text.as_str()));
         }
     }
+    if !report.findings.is_empty() {
+        out.push_str("\n### Findings\n\n");
+        for finding in &report.findings {
+            let time = time_of(finding.since_ms, report);
+            let _ = writeln!(out, "* {time}: {}", escaped(&finding_text(finding)));
+        }
+    }
     if !report.notes.is_empty() {
         out.push_str("\n### Notes\n\n");
         for note in &report.notes {
-            let _ = writeln!(out, "* {}: {}", time_of(note, report), escaped(&note_text(note)));
+            let _ = writeln!(out, "* {}: {}", time_of(note.at_ms, report), escaped(&note_text(note)));
         }
     }
     out
 }
 
-/// The time of a note from the start of the job on: `after 2 h 05 min`.
-fn time_of(note: &Note, report: &Report) -> String {
-    let at_s = i64::try_from(note.at_ms / 1_000).unwrap_or(i64::MAX);
+/// A time, in ms since 1970, from the start of the job on: `after 2 h 05 min`.
+fn time_of(at_ms: u64, report: &Report) -> String {
+    let at_s = i64::try_from(at_ms / 1_000).unwrap_or(i64::MAX);
     match report.start_s.map(|start_s| at_s.saturating_sub(start_s)) {
         None | Some(..0) => "before the start".to_owned(),
         Some(after_s) => format!("after {}", duration(after_s.unsigned_abs())),
+    }
+}
+
+/// What was found and for how long it lasted: `GPU 3 is too hot, for 12 min`.
+fn finding_text(finding: &Finding) -> String {
+    match finding.ended_ms {
+        Some(ended_ms) => {
+            let lasted_s = ended_ms.saturating_sub(finding.since_ms) / 1_000;
+            format!("{}, for {}", finding.title, duration(lasted_s))
+        }
+        None => format!("{}, until now", finding.title),
     }
 }
 

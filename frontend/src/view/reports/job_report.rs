@@ -14,6 +14,7 @@ use crate::view::widgets::fact_list::fact_groups;
 use crate::view::widgets::meter::meter;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::note::Note;
 use nodeglass_protocol::report::{Advice, GpuReport, Report, ReportAnswer, ReportQuery, UTIL_BINS};
 use nodeglass_protocol::request::Request;
@@ -82,6 +83,7 @@ fn Shown(report: Memo<Option<Report>>) -> impl IntoView {
             {move || suggested.with(|suggested| advice(suggested))}
             <div class="report__top">{part(hours)} {part(distribution)}</div>
             <div class="facts-columns facts-columns--page">{part(figures)}</div>
+            {part(finding_table)}
             {part(note_table)}
             {part(|report| gpu_table(&report.gpus))}
         </div>
@@ -266,6 +268,43 @@ fn hue(bin: usize) -> &'static str {
         2 => "bin bin--2",
         _ => "bin bin--3",
     }
+}
+
+/// What was found during the run, on the screen and on paper.
+fn finding_table(report: &Report) -> AnyView {
+    if report.findings.is_empty() {
+        return ().into_any();
+    }
+    let row = |finding: &Finding| {
+        let since_s = (finding.since_ms / 1_000).cast_signed();
+        let lasted_s = finding.ended_ms.map(|ended_ms| ended_ms.saturating_sub(finding.since_ms) / 1_000);
+        let lasted = lasted_s.map_or_else(|| "until now".to_owned(), text::span);
+        let evidence = finding.evidence.iter().map(|line| line.as_str()).collect::<Vec<_>>().join(" · ");
+        view! {
+            <tr>
+                <th scope="row" class="num">{platform::time_of_day(since_s)}</th>
+                <td class="num">{lasted}</td>
+                <td>{finding.title.to_string()}</td>
+                <td>{evidence}</td>
+            </tr>
+        }
+    };
+    let rows = report.findings.iter().map(row).collect_view();
+    view! {
+        <h2 class="caption"><b>{text::count(report.findings.len(), "finding", "findings")}</b></h2>
+        <div class="report__table" role="region" aria-label="Findings" tabindex="0">
+            <table class="plain plain--notes">
+                <thead><tr>
+                    <th scope="col" class="num">"Since"</th>
+                    <th scope="col" class="num">"Lasted"</th>
+                    <th scope="col">"Finding"</th>
+                    <th scope="col">"Evidence"</th>
+                </tr></thead>
+                <tbody>{rows}</tbody>
+            </table>
+        </div>
+    }
+    .into_any()
 }
 
 /// The notes of the job, on the screen and on paper.

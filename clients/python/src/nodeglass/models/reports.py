@@ -92,6 +92,73 @@ class Advice:
 
 
 @dataclass(frozen=True)
+class FindingGpu:
+    """A GPU that a finding is about."""
+
+    node: str
+    """Its node."""
+
+    uuid: str
+    """Its UUID."""
+
+    metric: Optional[str] = None
+    """The metric whose graph shows it, by name in the catalogue."""
+
+
+@dataclass(frozen=True)
+class ReportFinding:
+    """What one finding states."""
+
+    advice: str
+    """What to do about it."""
+
+    confidence_pct: int
+    """How certain it is, in %."""
+
+    found_ms: int
+    """When it was found, in ms since 1970."""
+
+    key: str
+    """Kind and subject, the same for as long as it lasts: `straggler/17/GPU-2f…`."""
+
+    kind: str
+    """What it is about."""
+
+    or_earlier: bool
+    """Whether it may have begun earlier, before it could be seen."""
+
+    reason: str
+    """What is wrong in a few words: `GPU 3 too hot`."""
+
+    severity: str
+    """How severe it is."""
+
+    since_ms: int
+    """When it began, in ms since 1970 by the login node's clock."""
+
+    title: str
+    """What is wrong and where, one sentence without a full stop."""
+
+    wasted_gpus: int
+    """Number of GPUs that do no useful work because of it."""
+
+    ended_ms: Optional[int] = None
+    """When it ended, in ms since 1970; `None` while it lasts."""
+
+    evidence: List[str] = field(default_factory=list)
+    """The numbers that show it, a statement each."""
+
+    gpus: List[FindingGpu] = field(default_factory=list)
+    """GPUs that it is about."""
+
+    jobs: List[int] = field(default_factory=list)
+    """Jobs that it affects; empty for a machine without a job."""
+
+    nodes: List[str] = field(default_factory=list)
+    """Nodes on which it was found, in SLURM's order."""
+
+
+@dataclass(frozen=True)
 class Throttled:
     """How long clocks were throttled for one reason."""
 
@@ -353,6 +420,9 @@ class Report:
 
     exit: Optional[str] = None
     """Exit code and signal as SLURM writes them."""
+
+    findings: List[ReportFinding] = field(default_factory=list)
+    """What was found during its run, by time; at most `MAX_FINDINGS`."""
 
     gpus: List[GpuReport] = field(default_factory=list)
     """Each GPU."""
