@@ -49,9 +49,11 @@ use crate::access::proxies::{Proxies, Proxy};
 use crate::access::trust::Trusted;
 use crate::access::user;
 use crate::hosts::entry::Entries;
+use crate::notify::{self, Mail, NotifyCommand, NotifyOn};
 use crate::webhook::{Webhook, WebhookFormat, WebhookUrl};
 use clap::{Arg, ArgAction};
 use nodeglass_protocol::NodeName;
+use nodeglass_protocol::finding::FindingSeverity;
 use nodeglass_protocol::report::Cost;
 use std::collections::HashSet;
 use std::fmt;
@@ -70,6 +72,7 @@ const LISTEN: &str = "Listen";
 const WATCH: &str = "What to watch";
 const NODES: &str = "Nodes";
 const HISTORY: &str = "History";
+const NOTIFY: &str = "Notifications";
 const ACCESS: &str = "Access";
 const PROXY: &str = "Behind a proxy";
 const LOG: &str = "Log";
@@ -200,6 +203,37 @@ pub struct Config {
     #[arg(long, env = "NODEGLASS_REPLAY", value_name = "FILE", help_heading = HISTORY)]
     pub replay: Option<PathBuf>,
 
+    /// URL to which findings, and what notify-on names besides, are posted; put it into the configuration file, since
+    /// other users see command lines
+    #[arg(long, env = "NODEGLASS_NOTIFY_WEBHOOK", value_name = "URL", value_parser = value::webhook)]
+    #[arg(help_heading = NOTIFY)]
+    pub notify_webhook: Option<WebhookUrl>,
+
+    /// What is posted: json, or message for Slack and Mattermost
+    #[arg(long, env = "NODEGLASS_NOTIFY_WEBHOOK_FORMAT", value_name = "FORMAT", default_value = "json")]
+    #[arg(value_parser = value::webhook_format, help_heading = NOTIFY)]
+    pub notify_webhook_format: WebhookFormat,
+
+    /// Command that is run for each notice, without a shell; it reads the event as JSON from standard input
+    #[arg(long, env = "NODEGLASS_ON_FINDING", value_name = "COMMAND", value_parser = value::notify_command)]
+    #[arg(help_heading = NOTIFY)]
+    pub on_finding: Option<NotifyCommand>,
+
+    /// Address to which notices are mailed by the machine's sendmail
+    #[arg(long, env = "NODEGLASS_NOTIFY_MAIL", value_name = "ADDRESS", value_parser = value::mail)]
+    #[arg(help_heading = NOTIFY)]
+    pub notify_mail: Option<Mail>,
+
+    /// What to notify of: findings, resolved, starts, ends; a job that fails is a finding
+    #[arg(long, env = "NODEGLASS_NOTIFY_ON", value_name = "EVENTS", default_values = ["findings", "resolved"])]
+    #[arg(value_delimiter = ',', value_parser = value::notify_on, help_heading = NOTIFY)]
+    pub notify_on: Vec<NotifyOn>,
+
+    /// Least severity of a finding to notify of: info, warning or error
+    #[arg(long, env = "NODEGLASS_NOTIFY_SEVERITY", value_name = "SEVERITY", default_value = "warning")]
+    #[arg(value_parser = value::severity, help_heading = NOTIFY)]
+    pub notify_severity: FindingSeverity,
+
     /// Host name that browsers may use besides localhost; may be repeated
     #[arg(long = "allowed-host", env = "NODEGLASS_ALLOWED_HOST", value_name = "NAME")]
     #[arg(value_delimiter = ',', value_parser = value::host, help_heading = ACCESS)]
@@ -270,6 +304,18 @@ impl Config {
     /// Where reports are posted.
     pub fn report_webhook(&self) -> Option<Webhook> {
         Some(Webhook::new(self.report_webhook.clone()?, self.report_webhook_format))
+    }
+
+    /// Where notices are sent, and which.
+    pub fn notifications(&self) -> notify::Settings {
+        let webhook = |url: WebhookUrl| Webhook::new(url, self.notify_webhook_format);
+        notify::Settings {
+            webhook: self.notify_webhook.clone().map(webhook),
+            command: self.on_finding.clone(),
+            mail: self.notify_mail.clone(),
+            on: self.notify_on.clone(),
+            severity: self.notify_severity,
+        }
     }
 
     /// Whose jobs are watched; empty means the user who runs the relay.

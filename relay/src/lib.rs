@@ -27,6 +27,7 @@ pub mod live;
 pub mod log;
 mod memory;
 pub mod nodes;
+pub mod notify;
 pub mod recording;
 mod regular_file;
 pub mod report;

@@ -1,7 +1,14 @@
-//! A few labelled scenarios of findings; `cargo xtask findings` plays all of them.
+//! A few labelled scenarios of findings (`cargo xtask findings` plays all of them), and notices of them.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use nodeglass_tests::findings::{Summary, all, play};
+use nodeglass_tests::relay::Relay;
+use serde_json::Value;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 /// One of each kind of cause, and jobs that are well.
 const CASES: [&str; 8] = [
@@ -27,4 +34,72 @@ fn causes_are_found_in_time_and_healthy_jobs_are_left_alone() -> Result<()> {
     }
     ensure!(summary.is_clean(), "{}", summary.failures.join("\n"));
     Ok(())
+}
+
+/// The demo has a GPU that is too hot from its start.
+#[test]
+fn a_finding_reaches_a_webhook_and_a_command() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("http://{}/hook/secret", listener.local_addr()?);
+    let (bodies, received) = mpsc::channel();
+    // It ends with the test's process, or once nobody receives.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let read = stream.map_err(anyhow::Error::from).and_then(|mut stream| {
+                let body = read_body(&mut stream)?;
+                stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")?;
+                Ok(body)
+            });
+            if read.is_ok_and(|body| bodies.send(body).is_err()) {
+                return;
+            }
+        }
+    });
+    let dir = tempfile::tempdir()?;
+    let out = dir.path().join("notices");
+    let command = format!("tee -a {}", out.display());
+    let relay = Relay::start(&["--demo", "--notify-webhook", &url, "--on-finding", &command])?;
+    let deadline = Instant::now() + Duration::from_secs(90);
+    let posted: Value = loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let body = received.recv_timeout(left).context("no finding was posted")?;
+        let posted: Value = serde_json::from_str(&body).with_context(|| body.clone())?;
+        if posted["finding"]["kind"] == "thermal" {
+            break posted;
+        }
+    };
+    ensure!(posted["event"] == "finding", "{posted}");
+    ensure!(posted["cluster"] == "juniper" && posted["jobs"][0]["id"] == 48_213, "{posted}");
+    ensure!(posted["summary"].as_str().is_some_and(|text| text.contains("too hot")), "{posted}");
+    while !fs::read_to_string(&out).unwrap_or_default().contains("\"thermal\"") {
+        ensure!(Instant::now() < deadline, "the command was not run: {}", relay.output());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let lines = fs::read_to_string(&out)?;
+    let first: Value = serde_json::from_str(lines.lines().next().context("it is empty")?)?;
+    ensure!(first["event"] == "finding", "{first}");
+    let (_, output) = relay.terminate()?;
+    ensure!(!output.contains("secret"), "the path of the URL is a secret: {output}");
+    Ok(())
+}
+
+/// Reads a request and returns its body.
+fn read_body(stream: &mut std::net::TcpStream) -> Result<String> {
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut bytes = Vec::new();
+    loop {
+        let mut part = [0; 4_096];
+        let count = stream.read(&mut part)?;
+        ensure!(count > 0, "the request ended early");
+        bytes.extend_from_slice(&part[..count]);
+        let text = String::from_utf8_lossy(&bytes);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+        });
+        if body.len() >= length.context("a length")? {
+            return Ok(body.to_owned());
+        }
+    }
 }

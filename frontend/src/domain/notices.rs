@@ -4,7 +4,8 @@ use crate::domain::attention;
 use crate::domain::outcome;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{JobId, NodeName, Picture};
-use std::collections::{BTreeMap, BTreeSet};
+use nodeglass_rules::job_events::{JobEvent, JobPhases};
+use std::collections::BTreeSet;
 
 /// An event to report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,29 +24,19 @@ pub struct Notice {
 #[derive(Clone, Debug, Default)]
 pub struct NoticeTracker {
     begun: bool,
-    jobs: BTreeMap<JobId, Phase>,
+    jobs: JobPhases,
     /// The keys of the items listed at the last update.
     listed: BTreeSet<String>,
-}
-
-/// The phases of a job that are distinguished here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Waiting,
-    Running,
-    Ended,
 }
 
 impl NoticeTracker {
     /// Compares the picture with the last one and returns the events; the first call returns none.
     pub fn update(&mut self, picture: &Picture) -> Vec<Notice> {
-        let jobs: BTreeMap<_, _> = picture.jobs.iter().map(|job| (job.id, phase(job))).collect();
+        let events = self.jobs.update(&picture.jobs);
         let items = attention::all(&picture.jobs, picture);
         let mut notices = Vec::new();
         if self.begun {
-            for job in &picture.jobs {
-                notices.extend(job_notice(job, self.jobs.get(&job.id).copied(), jobs[&job.id]));
-            }
+            notices.extend(events.into_iter().map(|(job, event)| job_notice(job, event)));
             // That a job ended is an event of the job already.
             let new = items.iter().filter(|item| !item.is_past && !self.listed.contains(&item.key));
             notices.extend(new.map(|item| Notice {
@@ -55,43 +46,34 @@ impl NoticeTracker {
                 job: item.jobs.first().copied(),
             }));
         }
-        (self.begun, self.jobs) = (true, jobs);
+        self.begun = true;
         self.listed = items.into_iter().map(|item| item.key).collect();
         notices
     }
 }
 
-fn phase(job: &Job) -> Phase {
-    match job.state {
-        JobState::Pending | JobState::Configuring => Phase::Waiting,
-        JobState::Ended(_) => Phase::Ended,
-        _ => Phase::Running,
-    }
-}
-
-fn job_notice(job: &Job, before: Option<Phase>, now: Phase) -> Option<Notice> {
-    let what = match (before, now) {
-        (Some(Phase::Waiting) | None, Phase::Running) => "started",
-        (Some(Phase::Waiting | Phase::Running), Phase::Ended) => "ended",
-        _ => return None,
+fn job_notice(job: &Job, event: JobEvent) -> Notice {
+    let what = match event {
+        JobEvent::Started => "started",
+        JobEvent::Ended => "ended",
     };
-    let body = match (&job.state, now) {
+    let body = match (&job.state, event) {
         (JobState::Ended(how), _) => outcome::failure(job).map_or_else(
             || how.as_str().to_ascii_lowercase().replace('_', " "),
             |failure| format!("{}. {}", failure.label, failure.why).trim_end().to_owned(),
         ),
-        (_, Phase::Running) => {
+        (_, JobEvent::Started) => {
             let nodes: Vec<_> = job.nodes.iter().map(NodeName::as_str).collect();
             format!("on {}", nodes.join(", "))
         }
         _ => String::new(),
     };
-    Some(Notice {
+    Notice {
         about: format!("job-{}", job.id),
         title: format!("{} ({}) {what}", job.name, job.label),
         body,
         job: Some(job.id),
-    })
+    }
 }
 
 #[cfg(test)]

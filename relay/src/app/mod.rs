@@ -42,6 +42,7 @@ use crate::launch::ssh_config::Local;
 use crate::launch::target::Targets;
 use crate::live::Hub;
 use crate::nodes::{Plan, Probes, Request, Supervisor};
+use crate::notify::{self, Notifier};
 use crate::recording::Outputs;
 use crate::report::Factors;
 use crate::share::{ShareEndpoint, Shares};
@@ -237,6 +238,15 @@ impl Relay {
         let (mut core, hub, plan) = EventLoop::new(fleet, about.clock, Options::default(), inputs);
         if let Some(recorder) = recorder {
             core.record_to(recorder);
+        }
+        if outside.stores && player.is_none() {
+            let sender = notify::Sender {
+                cluster: about.cluster.as_ref().unwrap_or(&about.host).to_string(),
+                user: about.user.to_string(),
+                host: about.host.to_string(),
+            };
+            let notifier = Notifier::start(config.notifications(), sender, Clock::wall_ms());
+            notifier.into_iter().for_each(|notifier| core.notify_by(notifier));
         }
         if let Some((archive, stored)) = archive {
             core.store_to(archive);

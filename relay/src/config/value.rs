@@ -4,8 +4,10 @@ use super::MIN_SLURM_INTERVAL;
 use crate::access::proxies::Proxy;
 use crate::access::trust::Trusted;
 use crate::access::user::uid_of;
+use crate::notify::{Mail, NotifyCommand, NotifyOn};
 use crate::webhook::{WebhookFormat, WebhookUrl};
 use nodeglass_hostlist as hostlist;
+use nodeglass_protocol::finding::FindingSeverity;
 use nodeglass_protocol::report::Cost;
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::HashSet;
@@ -170,6 +172,37 @@ pub(super) fn webhook_format(raw: &str) -> Result<WebhookFormat, String> {
         "json" => Ok(WebhookFormat::Json),
         "message" => Ok(WebhookFormat::Message),
         _ => Err(format!("{raw:?} is neither json nor message")),
+    }
+}
+
+/// Parses a command that is run for notices.
+pub(super) fn notify_command(raw: &str) -> Result<NotifyCommand, String> {
+    raw.parse().map_err(|error| format!("the command cannot be used: {error}"))
+}
+
+/// Parses an address for mails.
+pub(super) fn mail(raw: &str) -> Result<Mail, String> {
+    raw.parse()
+}
+
+/// Parses an event that is notified of.
+pub(super) fn notify_on(raw: &str) -> Result<NotifyOn, String> {
+    match raw.trim() {
+        "findings" => Ok(NotifyOn::Findings),
+        "resolved" => Ok(NotifyOn::Resolved),
+        "starts" => Ok(NotifyOn::Starts),
+        "ends" => Ok(NotifyOn::Ends),
+        _ => Err(format!("{raw:?} is none of findings, resolved, starts, ends")),
+    }
+}
+
+/// Parses the severity of a finding.
+pub(super) fn severity(raw: &str) -> Result<FindingSeverity, String> {
+    match raw {
+        "info" => Ok(FindingSeverity::Info),
+        "warning" => Ok(FindingSeverity::Warning),
+        "error" => Ok(FindingSeverity::Error),
+        _ => Err(format!("{raw:?} is none of info, warning, error")),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::config::{Config, ConfigError, Effective, Source};
 
 const SECTION: &str = "Settings";
 /// Settings whose values may contain secrets.
-const SECRET: [&str; 1] = ["report-webhook"];
+const SECRET: [&str; 3] = ["report-webhook", "notify-webhook", "on-finding"];
 
 /// The configuration file, environment and command line.
 pub(super) fn findings(settings: &Result<(Config, Vec<Effective>), ConfigError>) -> Vec<Finding> {

@@ -11,6 +11,7 @@ use crate::history::RangeSource;
 use crate::live::{ChangedNote, Hub, JobUsage, Request, TopicFeed};
 use crate::memory;
 use crate::nodes::{FromNode, JobList, Plan, SampleSchedule};
+use crate::notify::Notifier;
 use crate::recording::Recorder;
 use crate::share::{NodeView, Viewer};
 use crate::store::{JobStore, StoredNotes};
@@ -112,6 +113,7 @@ pub struct EventLoop {
     recorder: Option<Recorder>,
     archive: Option<Archive>,
     store: Option<JobStore>,
+    notifier: Option<Notifier>,
     stored_ms: u64,
     note_sync: NoteSync,
 }
@@ -157,6 +159,7 @@ impl EventLoop {
             recorder: None,
             archive: None,
             store: None,
+            notifier: None,
             stored_ms: clock.now_ms(),
             note_sync: NoteSync::default(),
         };
@@ -176,6 +179,11 @@ impl EventLoop {
     /// Stores what jobs use.
     pub fn with_store(self, store: JobStore) -> Self {
         Self { store: Some(store), ..self }
+    }
+
+    /// Sends notices of findings and jobs.
+    pub fn notify_by(&mut self, notifier: Notifier) {
+        self.notifier = Some(notifier);
     }
 
     /// Runs until `shutdown` becomes true, then notifies every subscriber.
@@ -297,6 +305,9 @@ impl EventLoop {
     fn tick(&mut self) {
         let now_ms = self.clock.now_ms();
         self.fleet.handle(Event::Tick, now_ms);
+        if let Some(notifier) = &mut self.notifier {
+            notifier.observe(self.fleet.jobs(), self.fleet.findings());
+        }
         self.store_history(now_ms, false);
         let (viewers, coalesced) = (self.subscribers.len() as u32, self.coalesced);
         // CPU time is reported in whole seconds, so that it is not itself a change every second.

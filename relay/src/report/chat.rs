@@ -5,13 +5,19 @@ use super::{Report, text};
 /// Longest message in characters; Mattermost accepts 16,383.
 const MAX_CHARS: usize = 12_000;
 
-/// The message. Slack and Mattermost show a block of code as it is; names of jobs cannot mention anyone or end it.
+/// The message.
 pub fn message(report: &Report) -> String {
     let plain = text(report, None);
-    let mut shown: String = plain.trim_end().chars().take(MAX_CHARS).map(plain_letter).collect();
-    if plain.chars().count() > MAX_CHARS {
-        shown.push_str("\n… (`relay report` prints the rest)".replace('`', "'").as_str());
+    if plain.chars().count() <= MAX_CHARS {
+        return code_block(&plain);
     }
+    let cut: String = plain.chars().take(MAX_CHARS).collect();
+    code_block(&format!("{cut}\n… ('relay report' prints the rest)"))
+}
+
+/// A text as a block of code, which Slack and Mattermost show as it is: names of jobs cannot mention anyone or end it.
+pub fn code_block(text: &str) -> String {
+    let shown: String = text.trim_end().chars().map(plain_letter).collect();
     format!("```\n{shown}\n```")
 }
 

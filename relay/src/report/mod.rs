@@ -11,7 +11,7 @@ mod totals;
 mod units;
 mod usage;
 
-pub use chat::message;
+pub use chat::{code_block, message};
 use nodeglass_protocol::report::MAX_FINDINGS;
 pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
 pub use text::{markdown, text};

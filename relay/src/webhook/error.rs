@@ -47,7 +47,7 @@ pub enum WebhookError {
 
 impl WebhookError {
     /// Whether another attempt may succeed.
-    pub(super) fn is_transient(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Resolve(..) | Self::Connect(..) | Self::TimedOut(..) | Self::Answer(..) => true,
             Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..),

@@ -1,0 +1,144 @@
+//! A command that is run for each notice: its arguments as configured, the event as JSON on standard input.
+
+use serde_json::Value;
+use std::process::Stdio;
+use std::str::FromStr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// How long the command may run.
+const LIMIT: Duration = Duration::from_secs(30);
+/// How much of what it writes to standard error is read, in bytes.
+const MAX_STDERR: u64 = 4_096;
+
+/// Program and arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotifyCommand {
+    words: Vec<String>,
+}
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// It cannot be started.
+    #[error("failed to start {0}: {1}")]
+    Start(String, std::io::Error),
+    /// It ran for too long and was ended.
+    #[error("{0} did not end within {n} s", n = LIMIT.as_secs())]
+    TimedOut(String),
+    /// It failed.
+    #[error("{0} failed ({1}){2}")]
+    Failed(String, std::process::ExitStatus, String),
+}
+
+impl CommandError {
+    /// Whether another attempt may succeed.
+    pub fn is_transient(&self) -> bool {
+        // `EX_TEMPFAIL` of sysexits.h.
+        matches!(self, Self::Failed(_, status, _) if status.code() == Some(75))
+    }
+}
+
+impl FromStr for NotifyCommand {
+    type Err = String;
+
+    /// Splits words as a shell does; nothing else is interpreted.
+    fn from_str(raw: &str) -> Result<Self, String> {
+        let words = shlex::split(raw).ok_or("a quote is not closed")?;
+        if words.is_empty() { Err("the command is empty".to_owned()) } else { Ok(Self { words }) }
+    }
+}
+
+impl NotifyCommand {
+    /// Runs it once.
+    ///
+    /// # Errors
+    /// It cannot be started, fails, or does not end within 30 s.
+    pub async fn run(&self, event: &str, json: &Value) -> Result<(), CommandError> {
+        let Some((program, args)) = self.words.split_first() else { return Ok(()) };
+        let mut child = Command::new(program)
+            .args(args)
+            .env("NODEGLASS_EVENT", event)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| CommandError::Start(program.clone(), error))?;
+        let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+        let input = format!("{json}\n");
+        let run = async {
+            let write = async {
+                if let Some(mut stdin) = stdin {
+                    // A command that does not read its input is not at fault.
+                    let _ = stdin.write_all(input.as_bytes()).await;
+                }
+            };
+            let read = async {
+                let mut text = Vec::new();
+                if let Some(mut stderr) = stderr {
+                    let _ = (&mut stderr).take(MAX_STDERR).read_to_end(&mut text).await;
+                    // It must not wait for a reader.
+                    let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+                }
+                text
+            };
+            let ((), stderr, status) = tokio::join!(write, read, child.wait());
+            (stderr, status)
+        };
+        let Ok((stderr, status)) = timeout(LIMIT, run).await else {
+            return Err(CommandError::TimedOut(program.clone()));
+        };
+        let status = status.map_err(|error| CommandError::Start(program.clone(), error))?;
+        if status.success() {
+            return Ok(());
+        }
+        let stderr = String::from_utf8_lossy(&stderr);
+        let last = stderr.lines().rfind(|line| !line.trim().is_empty());
+        let last = last.map_or(String::new(), |line| format!(": {}", line.trim()));
+        Err(CommandError::Failed(program.clone(), status, last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn command(raw: &str) -> NotifyCommand {
+        raw.parse().unwrap()
+    }
+
+    #[test]
+    fn words_are_split_as_in_a_shell_and_nothing_is_expanded() {
+        assert_eq!(command("notify-send 'a b' $HOME `x`").words, ["notify-send", "a b", "$HOME", "`x`"]);
+        assert!("".parse::<NotifyCommand>().is_err() && "a 'b".parse::<NotifyCommand>().is_err());
+    }
+
+    #[tokio::test]
+    async fn the_event_is_on_standard_input_and_in_the_environment() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let script = format!("cat > {0}; echo $NODEGLASS_EVENT >> {0}", out.display());
+        command(&format!("sh -c '{script}'")).run("finding", &json!({ "x": 1 })).await.unwrap();
+        assert_eq!(std::fs::read_to_string(out).unwrap(), "{\"x\":1}\nfinding\n");
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_reported_with_the_last_line_of_its_output() {
+        let error =
+            command("sh -c 'echo first >&2; echo last >&2; exit 75'").run("finding", &json!({})).await;
+        let error = error.unwrap_err();
+        assert!(error.is_transient() && error.to_string().ends_with(": last"), "{error}");
+        let error = command("false").run("finding", &json!({})).await.unwrap_err();
+        assert!(!error.is_transient());
+        command("true").run("finding", &json!({ "long": "x".repeat(1 << 20) })).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_command_that_writes_without_end_does_not_fill_the_memory() {
+        command("sh -c 'head -c 3000000 /dev/zero >&2'").run("finding", &json!({})).await.unwrap();
+    }
+}

@@ -1,0 +1,192 @@
+//! Delivers notices on one channel: one after the other, at a limited rate, repeated with a growing pause.
+
+use super::command::NotifyCommand;
+use super::mail::Mail;
+use super::notice::{Notice, Sender};
+use crate::backoff::exponential;
+use crate::report;
+use crate::token_bucket::TokenBucket;
+use crate::webhook::{Payload, Webhook, WebhookFormat};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// Notices that wait for their channel at most; further ones are counted.
+const WAITING: usize = 64;
+/// Notices that may be sent at once, and how many follow a second.
+const BURST: f64 = 10.0;
+const PER_S: f64 = 1.0 / 30.0;
+/// Pause after the first failure, the longest pause, and how long a notice is tried.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(900);
+const GIVE_UP_AFTER: Duration = Duration::from_secs(6 * 3_600);
+
+/// Where notices go.
+#[derive(Clone, Debug)]
+pub(super) enum Channel {
+    Webhook(Webhook),
+    Command(NotifyCommand),
+    Mail(Box<Mail>),
+}
+
+/// Notices that wait for a channel.
+#[derive(Debug)]
+pub(super) struct Queue {
+    notices: mpsc::Sender<Notice>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// Why a notice was not delivered.
+#[derive(Debug)]
+struct Failure {
+    reason: String,
+    /// Whether another attempt may succeed.
+    is_transient: bool,
+}
+
+impl Queue {
+    /// Adds a notice; if there are too many, it is counted only.
+    pub(super) fn push(&self, notice: Notice) {
+        if self.notices.try_send(notice).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Starts the task that delivers on a channel, until its queue is dropped.
+pub(super) fn start(channel: Channel, sender: Sender) -> Queue {
+    let (notices, mut waiting) = mpsc::channel(WAITING);
+    let dropped = Arc::<AtomicU64>::default();
+    let queue = Queue { notices, dropped: dropped.clone() };
+    tokio::spawn(async move {
+        let mut bucket = TokenBucket::full(BURST, PER_S, Instant::now());
+        while let Some(notice) = waiting.recv().await {
+            let missed = dropped.swap(0, Ordering::Relaxed);
+            let missed = (missed > 0).then_some(Notice::Dropped(missed));
+            for notice in missed.into_iter().chain([notice]) {
+                sleep_until(bucket.available_at(1.0, Instant::now())).await;
+                bucket.take(1.0, Instant::now());
+                if !deliver(&channel, &notice, &sender).await {
+                    dropped.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    });
+    queue
+}
+
+/// Delivers a notice, and returns whether that succeeded in time.
+async fn deliver(channel: &Channel, notice: &Notice, sender: &Sender) -> bool {
+    let deadline = Instant::now() + GIVE_UP_AFTER;
+    let mut failures = 0;
+    loop {
+        let Err(failure) = channel.send(notice, sender).await else { return true };
+        failures += 1;
+        let pause = exponential(FIRST_PAUSE, failures, LONGEST_PAUSE);
+        let will_retry = failure.is_transient && Instant::now() + pause < deadline;
+        tracing::warn!(
+            to = channel.name(),
+            event = notice.event(),
+            reason = failure.reason,
+            retry_s = will_retry.then_some(pause.as_secs()),
+            "a notice was not delivered"
+        );
+        if !will_retry {
+            return false;
+        }
+        sleep(pause).await;
+    }
+}
+
+impl Channel {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Webhook(_) => "notify-webhook",
+            Self::Command(_) => "on-finding",
+            Self::Mail(_) => "notify-mail",
+        }
+    }
+
+    async fn send(&self, notice: &Notice, sender: &Sender) -> Result<(), Failure> {
+        match self {
+            Self::Webhook(webhook) => {
+                let payload = match webhook.format() {
+                    WebhookFormat::Json => Payload::Json(notice.json(sender)),
+                    WebhookFormat::Message => Payload::Message { text: report::code_block(&notice.text()) },
+                };
+                webhook.post(&payload).await.map_err(|error| Failure {
+                    is_transient: error.is_transient(),
+                    reason: format!("failed to {error}"),
+                })
+            }
+            Self::Command(command) => command
+                .run(notice.event(), &notice.json(sender))
+                .await
+                .map_err(|error| Failure { is_transient: error.is_transient(), reason: error.to_string() }),
+            Self::Mail(mail) => mail
+                .send(notice, sender)
+                .await
+                .map_err(|error| Failure { is_transient: error.is_transient(), reason: error.to_string() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::notice::tests::finding;
+    use super::*;
+    use std::fs;
+
+    fn notice(key: &str) -> Notice {
+        Notice::Found(Box::new(finding(key)), Vec::new())
+    }
+
+    /// A command that appends the event of each notice to a file.
+    fn recording(dir: &tempfile::TempDir) -> (Channel, std::path::PathBuf) {
+        let (script, out) = (dir.path().join("note.sh"), dir.path().join("out"));
+        fs::write(
+            &script,
+            format!("#!/bin/sh\nprintf '%s ' \"$NODEGLASS_EVENT\" >> {}\ncat >> {0}\n", out.display()),
+        )
+        .unwrap();
+        (Channel::Command(format!("sh {}", script.display()).parse().unwrap()), out)
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_the_queue_is_counted_and_reported_with_the_next_notice() {
+        let dir = tempfile::tempdir().unwrap();
+        let (channel, out) = recording(&dir);
+        let queue = start(channel, Sender::default());
+        // The task has not run yet.
+        (0..WAITING + 3).for_each(|number| queue.push(notice(&number.to_string())));
+        assert_eq!(queue.dropped.load(Ordering::Relaxed), 3);
+        let ten_seconds = Instant::now() + Duration::from_secs(10);
+        let written = loop {
+            let written = fs::read_to_string(&out).unwrap_or_default();
+            if written.contains("finding {") || Instant::now() > ten_seconds {
+                break written;
+            }
+            sleep(Duration::from_millis(10)).await;
+        };
+        assert!(written.starts_with("notices_dropped {") && written.contains("\"count\":3"), "{written}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_is_sent_at_a_limited_rate() {
+        let start_at = Instant::now();
+        let mut bucket = TokenBucket::full(BURST, PER_S, start_at);
+        for _ in 0..12 {
+            sleep_until(bucket.available_at(1.0, Instant::now())).await;
+            bucket.take(1.0, Instant::now());
+        }
+        assert_eq!(start_at.elapsed().as_secs(), 60, "two beyond the burst");
+    }
+
+    #[tokio::test]
+    async fn a_command_that_cannot_run_is_not_repeated() {
+        let channel = Channel::Command("/nonexistent/program".parse().unwrap());
+        assert!(!deliver(&channel, &notice("a"), &Sender::default()).await);
+    }
+}

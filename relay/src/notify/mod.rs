@@ -1,0 +1,79 @@
+//! Notifications of findings and jobs by webhook, command and mail, also while no page is open.
+//!
+//! [`Notifier::observe`] compares the fleet with what it was a second ago and passes new notices to each
+//! channel's queue; it never waits. One task per channel delivers them, repeats what failed, and limits the rate.
+
+mod command;
+mod delivery;
+mod mail;
+mod notice;
+mod tracker;
+
+pub use command::{CommandError, NotifyCommand};
+pub use mail::{Mail, MailError};
+pub use notice::Sender;
+
+use crate::webhook::Webhook;
+use delivery::{Channel, Queue};
+use nodeglass_protocol::finding::{Finding, FindingSeverity};
+use nodeglass_protocol::job::Job;
+use tracker::{Selection, Tracker};
+
+/// What is notified of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotifyOn {
+    /// New findings, among them jobs that failed.
+    Findings,
+    /// Findings that are resolved.
+    Resolved,
+    /// Jobs that start.
+    Starts,
+    /// Jobs that end.
+    Ends,
+}
+
+/// Where notices are sent, and which.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The URL to which each is posted.
+    pub webhook: Option<Webhook>,
+    /// The command that is run for each.
+    pub command: Option<NotifyCommand>,
+    /// The address to which each is mailed.
+    pub mail: Option<Mail>,
+    /// Which events.
+    pub on: Vec<NotifyOn>,
+    /// Findings below this severity are left out.
+    pub severity: FindingSeverity,
+}
+
+/// Passes notices to the channels.
+#[derive(Debug)]
+pub struct Notifier {
+    tracker: Tracker,
+    queues: Vec<Queue>,
+}
+
+impl Notifier {
+    /// Starts the tasks that deliver; `None` if nothing is configured. `wall_ms` is the current time, in ms since 1970:
+    /// what an earlier relay had found by then is not news.
+    pub fn start(settings: Settings, sender: Sender, wall_ms: u64) -> Option<Self> {
+        let Settings { webhook, command, mail, on, severity } = settings;
+        let channels = [
+            webhook.map(Channel::Webhook),
+            command.map(Channel::Command),
+            mail.map(|mail| Channel::Mail(Box::new(mail))),
+        ];
+        let start = |channel: Channel| delivery::start(channel, sender.clone());
+        let queues: Vec<Queue> = channels.into_iter().flatten().map(start).collect();
+        let tracker = Tracker::new(Selection { on, severity }, wall_ms);
+        (!queues.is_empty()).then_some(Self { tracker, queues })
+    }
+
+    /// Sends what is new about jobs and findings.
+    pub fn observe(&mut self, jobs: &[Job], findings: &[Finding]) {
+        for notice in self.tracker.update(jobs, findings) {
+            self.queues.iter().for_each(|queue| queue.push(notice.clone()));
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What is sent: an event as JSON for programs, and as text for chats and mails.
+
+use nodeglass_protocol::finding::Finding;
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::{JobId, NodeName, Text};
+use nodeglass_rules::job_events::JobEvent;
+use nodeglass_rules::{outcome, text};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// Longest text of a message in characters.
+const MAX_CHARS: usize = 2_000;
+
+/// Who sends.
+#[derive(Clone, Debug, Default)]
+pub struct Sender {
+    /// Name of the cluster, or of the machine without SLURM.
+    pub cluster: String,
+    /// Login name of the user who runs the relay.
+    pub user: String,
+    /// Host of the relay.
+    pub host: String,
+}
+
+/// An event.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Notice {
+    /// Something was found.
+    Found(Box<Finding>, Vec<JobSummary>),
+    /// It is over.
+    Resolved(Box<Finding>, Vec<JobSummary>),
+    /// A job started or ended.
+    Job(JobSummary, JobEvent),
+    /// So many notices were left out, because there were too many or they could not be delivered.
+    Dropped(u64),
+}
+
+/// What identifies a job for people and programs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JobSummary {
+    /// Numeric job id.
+    pub id: JobId,
+    /// Job id as users write it.
+    pub label: Text,
+    /// Job name.
+    pub name: Text,
+    /// Owner.
+    pub user: Text,
+    /// Partition.
+    pub partition: Text,
+    /// SLURM's state, in words.
+    pub state: String,
+    /// Nodes.
+    pub nodes: Vec<NodeName>,
+    /// Number of GPUs, if SLURM states it.
+    pub gpus: Option<u32>,
+    /// Exit code and signal as SLURM writes them.
+    pub exit: Option<Text>,
+    /// How it failed, if it did.
+    pub failure: Option<String>,
+}
+
+impl JobSummary {
+    /// The summary of a job.
+    pub fn of(job: &Job) -> Self {
+        Self {
+            id: job.id,
+            label: job.label.clone(),
+            name: job.name.clone(),
+            user: job.user.clone(),
+            partition: job.partition.clone(),
+            state: nodeglass_rules::health::state_label(&job.state),
+            nodes: job.nodes.clone(),
+            gpus: job.gpu_count,
+            exit: job.exit.clone(),
+            failure: match job.state {
+                JobState::Ended(_) => outcome::failure(job).map(|failure| failure.label),
+                _ => None,
+            },
+        }
+    }
+
+    fn title(&self) -> String {
+        if self.name.is_empty() {
+            format!("job {}", self.label)
+        } else {
+            format!("{} ({})", self.name, self.label)
+        }
+    }
+}
+
+impl Notice {
+    /// Its name in JSON.
+    pub fn event(&self) -> &'static str {
+        match self {
+            Self::Found(..) => "finding",
+            Self::Resolved(..) => "finding_resolved",
+            Self::Job(_, JobEvent::Started) => "job_started",
+            Self::Job(_, JobEvent::Ended) => "job_ended",
+            Self::Dropped(_) => "notices_dropped",
+        }
+    }
+
+    /// The event as JSON.
+    pub fn json(&self, sender: &Sender) -> Value {
+        let mut json = json!({
+            "event": self.event(),
+            "cluster": sender.cluster,
+            "user": sender.user,
+            "host": sender.host,
+            "summary": self.subject(),
+        });
+        match self {
+            Self::Found(finding, jobs) | Self::Resolved(finding, jobs) => {
+                json["finding"] = json!(finding);
+                json["jobs"] = json!(jobs);
+            }
+            Self::Job(job, _) => json["job"] = json!(job),
+            Self::Dropped(count) => json["count"] = json!(count),
+        }
+        json
+    }
+
+    /// One line: `train (48213): GPU 3 too hot`.
+    pub fn subject(&self) -> String {
+        match self {
+            Self::Found(finding, jobs) => format!("{}: {}", subject_of(finding, jobs), finding.reason),
+            Self::Resolved(finding, jobs) => {
+                format!("{}: resolved: {}", subject_of(finding, jobs), finding.reason)
+            }
+            Self::Job(job, JobEvent::Started) => format!("{} started", job.title()),
+            Self::Job(job, JobEvent::Ended) => match &job.failure {
+                Some(failure) => format!("{} ended: {failure}", job.title()),
+                None => format!("{} {}", job.title(), job.state),
+            },
+            Self::Dropped(count) => {
+                format!(
+                    "{} not sent",
+                    text::count(usize::try_from(*count).unwrap_or(usize::MAX), "notice", "notices")
+                )
+            }
+        }
+    }
+
+    /// The details, a line each.
+    pub fn details(&self) -> Vec<String> {
+        let of_job = |job: &JobSummary| {
+            let nodes: Vec<&str> = job.nodes.iter().map(NodeName::as_str).collect();
+            let gpus = job.gpus.map(|gpus| text::count(gpus as usize, "GPU", "GPUs"));
+            let place = (!nodes.is_empty()).then(|| format!("on {}", nodes.join(", ")));
+            let exit = job.exit.as_ref().map(|exit| format!("exit code {exit}"));
+            [gpus, place, exit].into_iter().flatten().collect::<Vec<_>>()
+        };
+        match self {
+            Self::Found(finding, _) => {
+                let evidence = finding.evidence.iter().map(ToString::to_string);
+                let advice = format!("→ {}", finding.advice);
+                std::iter::once(finding.title.to_string()).chain(evidence).chain([advice]).collect()
+            }
+            Self::Resolved(finding, _) => {
+                let lasted_ms = finding.ended_ms.unwrap_or(finding.since_ms).saturating_sub(finding.since_ms);
+                vec![finding.title.to_string(), format!("lasted {}", text::span(lasted_ms / 1_000))]
+            }
+            Self::Job(job, _) => of_job(job),
+            Self::Dropped(_) => {
+                vec![
+                    "There were too many, or they could not be delivered: see relay findings --all"
+                        .to_owned(),
+                ]
+            }
+        }
+    }
+
+    /// Subject and details as plain text, bounded.
+    pub fn text(&self) -> String {
+        let lines = std::iter::once(self.subject()).chain(self.details());
+        let whole = lines.collect::<Vec<_>>().join("\n");
+        if whole.chars().count() <= MAX_CHARS {
+            return whole;
+        }
+        let cut: String = whole.chars().take(MAX_CHARS).collect();
+        format!("{cut}…")
+    }
+}
+
+fn subject_of(finding: &Finding, jobs: &[JobSummary]) -> String {
+    match (jobs, finding.nodes.first()) {
+        ([job], _) => job.title(),
+        (_, Some(node)) => node.to_string(),
+        ([job, ..], None) => job.title(),
+        ([], None) => "nodeglass".to_owned(),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
+
+    pub(crate) fn job(id: u32, state: JobState) -> Job {
+        let mut job = Job::new(JobId(id), "alice".into(), state);
+        job.name = "train".into();
+        job.nodes = vec![NodeName::new("n1").unwrap()];
+        job.gpu_count = Some(8);
+        job
+    }
+
+    pub(crate) fn finding(key: &str) -> Finding {
+        Finding {
+            key: key.into(),
+            kind: FindingKind::Thermal,
+            severity: FindingSeverity::Warning,
+            confidence_pct: 95,
+            jobs: vec![JobId(17)],
+            nodes: vec![NodeName::new("n1").unwrap()],
+            gpus: Vec::new(),
+            title: "Rank 3 (n1 GPU 3) is too hot".into(),
+            reason: "GPU 3 too hot".into(),
+            evidence: vec!["87 °C".into()],
+            advice: "Inform the administrators".into(),
+            since_ms: 60_000,
+            or_earlier: false,
+            found_ms: 80_000,
+            ended_ms: None,
+            wasted_gpus: 0,
+        }
+    }
+
+    #[test]
+    fn a_notice_is_json_for_programs_and_text_for_people() {
+        let jobs = vec![JobSummary::of(&job(17, JobState::Running))];
+        let notice = Notice::Found(Box::new(finding("thermal/17")), jobs.clone());
+        let sender = Sender { cluster: "juniper".into(), user: "alice".into(), host: "login1".into() };
+        let json = notice.json(&sender);
+        assert_eq!((&json["event"], &json["cluster"]), (&json!("finding"), &json!("juniper")));
+        assert_eq!((&json["finding"]["kind"], &json["jobs"][0]["id"]), (&json!("thermal"), &json!(17)));
+        assert_eq!(json["summary"], "train (17): GPU 3 too hot");
+        assert_eq!(
+            notice.text(),
+            "train (17): GPU 3 too hot\nRank 3 (n1 GPU 3) is too hot\n87 °C\n→ Inform the administrators"
+        );
+        let over = Finding { ended_ms: Some(180_000), ..finding("thermal/17") };
+        let text = Notice::Resolved(Box::new(over), jobs).text();
+        assert_eq!(text, "train (17): resolved: GPU 3 too hot\nRank 3 (n1 GPU 3) is too hot\nlasted 2 min");
+    }
+
+    #[test]
+    fn the_end_of_a_job_states_how() {
+        let mut failed = job(17, JobState::Ended("OUT_OF_MEMORY".into()));
+        failed.exit = Some("0:125".into());
+        let notice = Notice::Job(JobSummary::of(&failed), JobEvent::Ended);
+        assert_eq!(notice.subject(), "train (17) ended: out of memory");
+        assert_eq!(notice.details(), ["8 GPUs", "on n1", "exit code 0:125"]);
+        let done =
+            Notice::Job(JobSummary::of(&job(17, JobState::Ended("COMPLETED".into()))), JobEvent::Ended);
+        assert_eq!(done.subject(), "train (17) completed");
+    }
+
+    #[test]
+    fn a_text_is_bounded() {
+        let long = Finding { title: "x".repeat(5_000).as_str().into(), ..finding("a") };
+        assert!(Notice::Found(Box::new(long), Vec::new()).text().chars().count() <= MAX_CHARS + 1);
+    }
+}
