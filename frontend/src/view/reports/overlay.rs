@@ -188,7 +188,7 @@ pub fn Overlay(
     view! {
         <section class="card" aria-label="Readings over time">
             <div class="overlay-head">
-                <h2>"Mean of each job's GPUs"</h2>
+                <h2>{move || format!("{}, mean of each job's GPUs", FIELDS[field.get()].1)}</h2>
                 {align}
                 <div role="group" aria-label="Metric" class="usage__days">{choices}</div>
             </div>

@@ -284,11 +284,16 @@ pub fn Add(
             page.address.replace_route(Route::Compare(all));
         }
     };
+    let prompt = move || match reports.with(|reports| reports.is_empty()) {
+        _ if is_full.get() => "At most eight are compared",
+        true => "Choose a job …",
+        false => "Add a job or another time …",
+    };
     let option = |(job, label): (JobId, String)| view! { <option value=job.to_string()>{label}</option> };
     view! {
         <p class="parts__add">
             <select class="btn" aria-label="Add a job or another time" disabled=move || is_full.get() on:change=add>
-                <option value="">{move || if is_full.get() { "At most eight are compared" } else { "Add a job or another time …" }}</option>
+                <option value="">{prompt}</option>
                 <For each=move || offers.get() key=Clone::clone children=option/>
             </select>
         </p>
