@@ -57,7 +57,7 @@ args = "python3 -m torch.distributed.run train.py"
 
 /// Whether the main part of the page contains a text, as an expression for [`Browser::until`].
 fn main_contains(text: &str) -> String {
-    format!("document.querySelector('main').innerText.includes({text:?})")
+    format!("document.querySelector('main')?.innerText.includes({text:?})")
 }
 
 #[tokio::test]
