@@ -35,12 +35,12 @@ pub enum Edge {
 /// Why a time that was entered is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeError {
-    /// It is not a time.
-    NotATime,
+    /// The text is not a time.
+    NoTime,
     /// The job did not run then.
-    NotOfRun,
+    OutsideRun,
     /// The part would not end after its start.
-    NotInOrder,
+    Reversed,
 }
 
 /// Returns what an address compares: `Compare jobs`, or of a single job `Compare times of job 17`. One entry alone is
@@ -137,15 +137,15 @@ impl Part {
     /// # Errors
     /// [`TimeError`].
     pub fn with_edge(self, edge: Edge, at_s: Option<i64>, run: Self) -> Result<Self, TimeError> {
-        let at_s = at_s.ok_or(TimeError::NotATime)?;
+        let at_s = at_s.ok_or(TimeError::NoTime)?;
         if !(run.from_s..=run.to_s).contains(&at_s) {
-            return Err(TimeError::NotOfRun);
+            return Err(TimeError::OutsideRun);
         }
         let part = match edge {
             Edge::From => Self::new(at_s, self.to_s),
             Edge::To => Self::new(self.from_s, at_s),
         };
-        part.ok_or(TimeError::NotInOrder)
+        part.ok_or(TimeError::Reversed)
     }
 
     /// Returns the common time of two parts, if there is one.
@@ -247,11 +247,11 @@ mod tests {
         let entered = |edge, at_s| PART.with_edge(edge, at_s, run);
         assert_eq!(entered(Edge::From, Some(500)), Ok(Part { from_s: 500, to_s: 1_600 }));
         assert_eq!(entered(Edge::To, Some(2_500)), Ok(Part { from_s: 1_000, to_s: 2_500 }));
-        assert_eq!(entered(Edge::To, None), Err(TimeError::NotATime));
-        assert_eq!(entered(Edge::From, Some(499)), Err(TimeError::NotOfRun));
-        assert_eq!(entered(Edge::To, Some(2_501)), Err(TimeError::NotOfRun));
-        assert_eq!(entered(Edge::From, Some(1_600)), Err(TimeError::NotInOrder));
-        assert_eq!(entered(Edge::To, Some(1_000)), Err(TimeError::NotInOrder));
+        assert_eq!(entered(Edge::To, None), Err(TimeError::NoTime));
+        assert_eq!(entered(Edge::From, Some(499)), Err(TimeError::OutsideRun));
+        assert_eq!(entered(Edge::To, Some(2_501)), Err(TimeError::OutsideRun));
+        assert_eq!(entered(Edge::From, Some(1_600)), Err(TimeError::Reversed));
+        assert_eq!(entered(Edge::To, Some(1_000)), Err(TimeError::Reversed));
         assert_eq!([PART.edge(Edge::From), PART.edge(Edge::To)], [1_000, 1_600]);
     }
 

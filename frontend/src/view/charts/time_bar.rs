@@ -1,7 +1,7 @@
 //! The time bar: the time range that the graphs show, and controls to change it.
 
 use super::plot_area::apply_step;
-use crate::chart::{Limit, Range, RangeStep, tick_text, time_ticks};
+use crate::chart::{Limit, Range, RangeStep, time_ticks};
 use crate::domain::compared::{Compared, Part};
 use crate::domain::route::Route;
 use crate::domain::text;
@@ -245,7 +245,7 @@ pub fn TimeAxis(
                 if before == 0 {
                     if time.is_over() { "end" } else { "now" }.to_owned()
                 } else {
-                    format!("−{}", tick_text(before))
+                    format!("−{}", text::exact_span(before))
                 }
             } else {
                 time.axis_clock(range.end_ms(now_ms).saturating_sub(before * 1_000), span_s)
@@ -260,6 +260,18 @@ pub fn TimeAxis(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_two_ticks_of_an_axis_have_the_same_text() {
+        for span_s in [30, 45, 75, 90, 100, 179, 600, 1_000, 3_600, 5_000, 21_600, 100_000, 604_800] {
+            for most in [2, 3, 5, 8] {
+                let mut texts: Vec<_> = time_ticks(span_s, most).into_iter().map(text::exact_span).collect();
+                let all = texts.len();
+                texts.dedup();
+                assert_eq!(texts.len(), all, "{span_s} s with {most} labels: {texts:?}");
+            }
+        }
+    }
 
     #[test]
     fn a_paused_recording_is_not_live() {

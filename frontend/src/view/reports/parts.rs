@@ -222,9 +222,9 @@ fn time_inputs(
 /// What is wrong with an entered time of a job that ran at `ran`, and what to enter instead.
 fn error_text(error: TimeError, ran: Part) -> String {
     match error {
-        TimeError::NotATime => "Enter a time such as 2026-11-25 09:14:03, or press Esc.".to_owned(),
-        TimeError::NotInOrder => "The start must be before the end.".to_owned(),
-        TimeError::NotOfRun => {
+        TimeError::NoTime => "Enter a time such as 2026-11-25 09:14:03, or press Esc.".to_owned(),
+        TimeError::Reversed => "The start must be before the end.".to_owned(),
+        TimeError::OutsideRun => {
             let [from, to] = [ran.from_s, ran.to_s].map(platform::local_datetime);
             format!("The job ran from {from} to {to}.")
         }
