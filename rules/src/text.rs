@@ -101,6 +101,11 @@ pub fn duration(seconds: u64) -> String {
     }
 }
 
+/// Formats a length of time as [`duration`], but whole minutes without seconds: `30 s`, `1 min`, `1 min 30 s`.
+pub fn exact_span(seconds: u64) -> String {
+    if seconds.is_multiple_of(60) { span(seconds) } else { duration(seconds) }
+}
+
 /// Formats the age of a sample: tenths below ten seconds, then as [`span`].
 pub fn age(ms: u64) -> String {
     if ms < 9_950 { format!("{} s", tenths(ms as f64 / 1_000.0)) } else { span((ms + 50) / 1_000) }
@@ -218,6 +223,14 @@ mod tests {
         assert_eq!(span(3_660), "1 h 1 min");
         assert_eq!(span(86_400 * 2 + 25_041), "2 d 6 h");
         assert_eq!([3_600, 86_400].map(span), ["1 h", "1 d"].map(String::from));
+    }
+
+    #[test]
+    fn an_exact_span_keeps_seconds_below_an_hour() {
+        assert_eq!(
+            [30, 60, 90, 7_200].map(exact_span),
+            ["30 s", "1 min", "1 min 30 s", "2 h"].map(String::from)
+        );
     }
 
     #[test]

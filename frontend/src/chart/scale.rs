@@ -1,7 +1,5 @@
 //! Places axis labels at round numbers.
 
-use nodeglass_rules::text;
-
 /// Returns label positions on an axis from 0 to `top`: round values, at most five.
 pub fn value_ticks(top: f32) -> Vec<f32> {
     if top <= 0.0 || !top.is_finite() {
@@ -29,14 +27,6 @@ pub fn time_ticks(span_s: u64, most: usize) -> Vec<u64> {
     (0..=span_s / step).map(|index| index * step).collect()
 }
 
-/// Formats the time at a tick of [`time_ticks`], which may lie between whole minutes: `30 s`, `1 min`, `1 min 30 s`.
-pub fn tick_text(seconds: u64) -> String {
-    match seconds {
-        60..3_600 if seconds.is_multiple_of(60) => text::span(seconds),
-        _ => text::duration(seconds),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,18 +46,5 @@ mod tests {
         assert_eq!(time_ticks(600, 5), [0, 120, 240, 360, 480, 600]);
         assert_eq!(time_ticks(600, 2), [0, 300, 600]);
         assert_eq!(time_ticks(45, 5), [0, 10, 20, 30, 40]);
-    }
-
-    #[test]
-    fn no_two_ticks_of_an_axis_have_the_same_text() {
-        for span_s in [30, 45, 75, 90, 100, 179, 600, 1_000, 3_600, 5_000, 21_600, 100_000, 604_800] {
-            for most in [2, 3, 5, 8] {
-                let mut texts: Vec<_> = time_ticks(span_s, most).into_iter().map(tick_text).collect();
-                let all = texts.len();
-                texts.dedup();
-                assert_eq!(texts.len(), all, "{span_s} s with {most} labels: {texts:?}");
-            }
-        }
-        assert_eq!([30, 60, 90, 7_200].map(tick_text), ["30 s", "1 min", "1 min 30 s", "2 h"]);
     }
 }

@@ -35,8 +35,8 @@ pub enum Edge {
 /// Why a time that was entered is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeError {
-    /// It is not a time.
-    Unreadable,
+    /// The text is not a time.
+    NoTime,
     /// The job did not run then.
     OutsideRun,
     /// The part would not end after its start.
@@ -137,7 +137,7 @@ impl Part {
     /// # Errors
     /// [`TimeError`].
     pub fn with_edge(self, edge: Edge, at_s: Option<i64>, run: Self) -> Result<Self, TimeError> {
-        let at_s = at_s.ok_or(TimeError::Unreadable)?;
+        let at_s = at_s.ok_or(TimeError::NoTime)?;
         if !(run.from_s..=run.to_s).contains(&at_s) {
             return Err(TimeError::OutsideRun);
         }
@@ -247,7 +247,7 @@ mod tests {
         let entered = |edge, at_s| PART.with_edge(edge, at_s, run);
         assert_eq!(entered(Edge::From, Some(500)), Ok(Part { from_s: 500, to_s: 1_600 }));
         assert_eq!(entered(Edge::To, Some(2_500)), Ok(Part { from_s: 1_000, to_s: 2_500 }));
-        assert_eq!(entered(Edge::To, None), Err(TimeError::Unreadable));
+        assert_eq!(entered(Edge::To, None), Err(TimeError::NoTime));
         assert_eq!(entered(Edge::From, Some(499)), Err(TimeError::OutsideRun));
         assert_eq!(entered(Edge::To, Some(2_501)), Err(TimeError::OutsideRun));
         assert_eq!(entered(Edge::From, Some(1_600)), Err(TimeError::Reversed));

@@ -173,8 +173,8 @@ impl Metric {
     /// Returns the labels of the dark and the bright end of the whole colour scale.
     pub fn scale_labels(self) -> (&'static str, &'static str) {
         match self {
-            Self::UTIL | Self::SM_ACTIVE => ("idle", "busy"),
-            Self::MEMORY => ("empty", "full"),
+            Self::UTIL | Self::SM_ACTIVE => ("0 % idle", "100 % busy"),
+            Self::MEMORY => ("0 % empty", "100 % full"),
             Self::POWER => ("0 W", "power limit"),
             Self::TEMP => ("0 °C", "throttle point"),
             Self::CLOCK => ("0 MHz", "highest clock"),

@@ -83,7 +83,7 @@ async fn a_note_is_made_at_a_graph_edited_reported_shared_and_deleted() -> Resul
     browser.until("the form", "document.activeElement?.matches('.note-form input')").await?;
     browser.eval(&set_time("noon")).await?;
     browser.click(".note-form button[type=submit]").await?;
-    browser.until("a complaint", &contains(".note-form .gate__wrong", "Write a time such as")).await?;
+    browser.until("a complaint", &contains(".note-form .gate__wrong", "Enter a time such as")).await?;
     browser.press(ESCAPE).await?;
     browser.until("no form", NO_FORM).await?;
     browser.eval(&right_click(0.4)).await?;

@@ -8,6 +8,7 @@ use serde_json::json;
 /// Keys as WebDriver names them.
 const END: char = '\u{e010}';
 const LEFT: char = '\u{e012}';
+const ESCAPE: char = '\u{e00c}';
 
 /// Two runs of one training that end after the relay's start, the second one with an idle GPU.
 const RUNS: &str = r#"
@@ -56,7 +57,7 @@ args = "python3 -m torch.distributed.run train.py"
 
 /// Whether the main part of the page contains a text, as an expression for [`Browser::until`].
 fn main_contains(text: &str) -> String {
-    format!("document.querySelector('main').innerText.includes({text:?})")
+    format!("document.querySelector('main')?.innerText.includes({text:?})")
 }
 
 #[tokio::test]
@@ -147,10 +148,12 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
     browser.press(END).await?;
     let readout = "document.querySelector('.curves__readout').innerText";
     browser.until("what the end has", &format!("/^\\+\\d.* · 101: .* · 102: /.test({readout})")).await?;
+    // The last reading, and not the edge of the graph, where there is none.
+    ensure!(browser.eval(&format!("/\\d %/.test({readout})")).await? == json!(true), "no reading at the end");
+    let hairline = "parseFloat(document.querySelector('.curves__cursor').style.left)";
+    let end = browser.eval(hairline).await?;
     browser.press(LEFT).await?;
-    browser
-        .until("the hairline", "document.querySelector('.curves__cursor').style.left.startsWith('98.')")
-        .await?;
+    browser.until("the hairline", &format!("{hairline} < {end} && {hairline} > {end} - 2")).await?;
     ensure!(browser.eval("location.pathname").await? == at);
 
     browser.eval("(select => { select.value = ''; select.dispatchEvent(new Event('change')) })(document.querySelector('.curves__align select'))").await?;
@@ -186,6 +189,31 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
         "the input keeps the focus"
     );
     browser.photograph("compare-parts").await?;
+    // A part of a run does not take its job from the figures.
+    let columns = "document.querySelectorAll('.compare thead th').length === 3";
+    browser
+        .until("the figures of both jobs", &format!("{columns} && {}", main_contains("whole runs")))
+        .await?;
+    // A time that is none stays with what is wrong, until Escape brings the old one back.
+    let input = "document.querySelectorAll('.parts__time input')[4]";
+    let at = browser.eval(&format!("{input}.value")).await?;
+    browser.eval(&format!("({input}.focus(), {input}.value = 'noon', {input}.blur(), true)")).await?;
+    browser
+        .until(
+            "what is wrong",
+            "document.querySelectorAll('.parts__wrong')[2].innerText.startsWith('Enter a time')",
+        )
+        .await?;
+    ensure!(browser.eval(&format!("{input}.getAttribute('aria-invalid')")).await? == json!("true"));
+    browser.eval(&format!("({input}.focus(), true)")).await?;
+    browser.press(ESCAPE).await?;
+    browser.until("the time before", &format!("{input}.value === {at}")).await?;
+    browser
+        .until(
+            "no complaint",
+            "[...document.querySelectorAll('.parts__wrong')].every((wrong) => !wrong.innerText)",
+        )
+        .await?;
     browser.click(".parts tbody tr:last-child button[title^=Remove]").await?;
     browser.until("two rows", "document.querySelectorAll('.parts tbody tr').length === 2").await?;
     // From a zoomed graph of a job.
@@ -196,7 +224,21 @@ async fn reports_of_ended_jobs_are_read_printed_and_compared() -> Result<()> {
     browser.until("one part", "/^\\/compare\\/101@/.test(location.pathname) && document.querySelectorAll('.parts tbody tr').length === 1").await?;
     browser.photograph("compare-one").await?;
 
+    // An unknown job says what is missing, and leads on.
+    browser.open(&relay.link().path("/compare/999")).await?;
+    browser.until("what is missing", &main_contains("There is no report of job 999")).await?;
+    browser.until("a way out", "document.querySelector('.empty a.link') && document.querySelectorAll('.parts__add option').length === 3").await?;
+    browser.eval(&choose).await?;
+    browser.until("the chosen job", "/^\\/compare\\/10[12]$/.test(location.pathname)").await?;
+    // The overview and a job lead to a comparison.
+    browser.open(&relay.link().path("/job/101")).await?;
+    browser
+        .until("the way from a job", "document.querySelector('.head a[href$=\"/compare/101-102\"]')")
+        .await?;
     browser.open(&relay.link().path("/")).await?;
+    browser
+        .until("the way from the overview", "document.querySelector('.head__links a[href*=compare]')")
+        .await?;
     browser.until("the way to it", "document.querySelector('.head__links a[href*=usage]')").await?;
     browser.click(".head__links a[href*='usage']").await?;
     browser.until("both jobs", &format!("{} && {}", main_contains("train-1"), main_contains("lab"))).await?;

@@ -1,7 +1,7 @@
 //! The time bar: the time range that the graphs show, and controls to change it.
 
 use super::plot_area::apply_step;
-use crate::chart::{Limit, Range, RangeStep, tick_text, time_ticks};
+use crate::chart::{Limit, Range, RangeStep, time_ticks};
 use crate::domain::compared::{Compared, Part};
 use crate::domain::route::Route;
 use crate::domain::text;
@@ -42,17 +42,23 @@ pub fn TimeBar() -> impl IntoView {
             }
         })
     };
-    // Always there, so that nothing moves when the range changes.
-    let back = {
-        let (reset, live) = (time.clone(), time.clone());
+    // These are always there, so that nothing moves when the range changes.
+    let live = {
+        let time = time.clone();
         let is_live = Memo::new(move |_| range.get().is_live());
-        let is_default = Memo::new(move |_| range.get() == Range::default());
         let label = move || if replay.with(Option::is_some) { "Follow recording" } else { "Back to live" };
         view! {
             <button class="btn btn--primary" title="Follow the current time again" aria-disabled=move || is_live.get().to_string()
-                tabindex=move || is_live.get().then_some("-1") on:click=move |_| live.set_range(|range, _| range.live())>{label}</button>
+                tabindex=move || is_live.get().then_some("-1") on:click=move |_| time.set_range(|range, _| range.live())>{label}</button>
+        }
+        .into_any()
+    };
+    let is_default = Memo::new(move |_| range.get() == Range::default());
+    let reset = {
+        let time = time.clone();
+        view! {
             <button class="btn btn--primary" title="Show the last 10 min: 0, or double-click" aria-disabled=move || is_default.get().to_string()
-                tabindex=move || is_default.get().then_some("-1") on:click=move |_| reset.set_range(|_, _| Range::default())>"Reset zoom"</button>
+                tabindex=move || is_default.get().then_some("-1") on:click=move |_| time.set_range(|_, _| Range::default())>"Reset zoom"</button>
         }
         .into_any()
     };
@@ -72,7 +78,6 @@ pub fn TimeBar() -> impl IntoView {
         move || {
             let job = page.route.get().job()?;
             let open = open.clone();
-            let is_default = Memo::new(move |_| range.get() == Range::default());
             let open = move |_| {
                 if !is_default.get_untracked() {
                     open(job)
@@ -136,7 +141,7 @@ pub fn TimeBar() -> impl IntoView {
     view! {
         <div class="time-bar" class:time-bar--paused=move || !range.get().is_live()>
             <span class="time-bar__text" role="status" title=move || sentence.get()>{sentence}</span>
-            <span class="time-bar__back">{compare} {back}</span>
+            <span class="time-bar__back">{live} {compare} {reset}</span>
             <span class="time-bar__turns">
                 {note}
                 {steps}
@@ -240,7 +245,7 @@ pub fn TimeAxis(
                 if before == 0 {
                     if time.is_over() { "end" } else { "now" }.to_owned()
                 } else {
-                    format!("−{}", tick_text(before))
+                    format!("−{}", text::exact_span(before))
                 }
             } else {
                 time.axis_clock(range.end_ms(now_ms).saturating_sub(before * 1_000), span_s)
@@ -255,6 +260,18 @@ pub fn TimeAxis(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_two_ticks_of_an_axis_have_the_same_text() {
+        for span_s in [30, 45, 75, 90, 100, 179, 600, 1_000, 3_600, 5_000, 21_600, 100_000, 604_800] {
+            for most in [2, 3, 5, 8] {
+                let mut texts: Vec<_> = time_ticks(span_s, most).into_iter().map(text::exact_span).collect();
+                let all = texts.len();
+                texts.dedup();
+                assert_eq!(texts.len(), all, "{span_s} s with {most} labels: {texts:?}");
+            }
+        }
+    }
 
     #[test]
     fn a_paused_recording_is_not_live() {

@@ -61,6 +61,10 @@ pub fn Compare() -> impl IntoView {
     };
     let title = move || {
         let label_of = |job: JobId| reports.with(|reports| label_of(job, reports));
+        // Of an unknown job, there is nothing to name.
+        if is_empty.get() {
+            return "Compare jobs".to_owned();
+        }
         compared.with(|all| heading(all, label_of))
     };
     let alone = move || {

@@ -55,9 +55,11 @@ impl Curves {
         let line = self.lines.get(field)?;
         let (first, last) =
             line.iter().position(Option::is_some).zip(line.iter().rposition(Option::is_some))?;
-        let middle_ms =
-            |slot: usize| self.first_ms + (slot as u64 * self.slot_ms + self.slot_ms / 2).cast_signed();
-        Some((middle_ms(first).max(0).unsigned_abs(), middle_ms(last).max(0).unsigned_abs()))
+        // A little within the slots, so that a time that is rounded stays there.
+        let margin_ms = (self.slot_ms / 20).max(1).cast_signed();
+        let edge_ms = |slot: usize| self.first_ms + (slot as u64 * self.slot_ms).cast_signed();
+        let (from_ms, to_ms) = (edge_ms(first) + margin_ms, edge_ms(last + 1) - margin_ms);
+        Some((from_ms.max(0).unsigned_abs(), to_ms.max(0).unsigned_abs()))
     }
 
     /// Loads the readings of a job's GPUs over `time`.
@@ -225,9 +227,9 @@ mod tests {
     fn the_first_and_the_last_known_time_are_those_of_slots_with_a_value() {
         let lines = [vec![None, Some(10.0), None, Some(30.0), None], vec![None], Vec::new(), Vec::new()];
         let curves = Curves { lines, first_ms: 2_000, slot_ms: 10_000, ..Curves::default() };
-        assert_eq!(curves.known_ms(0), Some((17_000, 37_000)));
+        assert_eq!(curves.known_ms(0), Some((12_500, 41_500)));
         assert_eq!([curves.known_ms(1), curves.known_ms(2), curves.known_ms(9)], [None; 3]);
-        assert_eq!([17_000, 37_000].map(|ms| curves.value_at(0, ms)), [Some(10.0), Some(30.0)]);
+        assert_eq!([12_500, 41_500].map(|ms| curves.value_at(0, ms)), [Some(10.0), Some(30.0)]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::curves::{Curves, FIELDS, format_value};
 use super::parts::{Parts, label_of, run};
-use crate::chart::{Frame, Range, line, tick_text, time_ticks, value_ticks};
+use crate::chart::{Frame, Range, line, time_ticks, value_ticks};
 use crate::describe::report::{common_notes, note_at_s};
 use crate::domain::compared::{Compared, Part};
 use crate::domain::text;
@@ -141,7 +141,7 @@ pub fn Overlay(
         let room = percent(ticks.get(1).copied().unwrap_or(span_s));
         let tick = |tick: u64| {
             let is_first = tick == 0;
-            let label = if is_first { origin() } else { format!("+{}", tick_text(tick)) };
+            let label = if is_first { origin() } else { format!("+{}", text::exact_span(tick)) };
             let room = is_first.then(|| room.clone());
             view! { <span class="curves__moment" class:is-first=is_first class:is-last=tick == span_s style:left=percent(tick) style:max-width=room>{label}</span> }
         };
@@ -188,7 +188,7 @@ pub fn Overlay(
     view! {
         <section class="card" aria-label="Readings over time">
             <div class="overlay-head">
-                <h2>"Mean of each job's GPUs"</h2>
+                <h2>{move || format!("{}, mean of each job's GPUs", FIELDS[field.get()].1)}</h2>
                 {align}
                 <div role="group" aria-label="Metric" class="usage__days">{choices}</div>
             </div>

@@ -222,7 +222,7 @@ fn time_inputs(
 /// What is wrong with an entered time of a job that ran at `ran`, and what to enter instead.
 fn error_text(error: TimeError, ran: Part) -> String {
     match error {
-        TimeError::Unreadable => "Enter a time such as 2026-11-25 09:14:03, or press Esc.".to_owned(),
+        TimeError::NoTime => "Enter a time such as 2026-11-25 09:14:03, or press Esc.".to_owned(),
         TimeError::Reversed => "The start must be before the end.".to_owned(),
         TimeError::OutsideRun => {
             let [from, to] = [ran.from_s, ran.to_s].map(platform::local_datetime);
@@ -284,11 +284,16 @@ pub fn Add(
             page.address.replace_route(Route::Compare(all));
         }
     };
+    let prompt = move || match reports.with(|reports| reports.is_empty()) {
+        _ if is_full.get() => "At most eight are compared",
+        true => "Choose a job …",
+        false => "Add a job or another time …",
+    };
     let option = |(job, label): (JobId, String)| view! { <option value=job.to_string()>{label}</option> };
     view! {
         <p class="parts__add">
             <select class="btn" aria-label="Add a job or another time" disabled=move || is_full.get() on:change=add>
-                <option value="">{move || if is_full.get() { "At most eight are compared" } else { "Add a job or another time …" }}</option>
+                <option value="">{prompt}</option>
                 <For each=move || offers.get() key=Clone::clone children=option/>
             </select>
         </p>
