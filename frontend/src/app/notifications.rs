@@ -1,6 +1,5 @@
 //! Updates the browser tab's title and icon, and shows the notifications that the user enabled.
 
-use crate::domain::attention::Now;
 use crate::domain::notices::{Notice, NoticeTracker};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::tab_title::{self, TabTitle};
@@ -56,9 +55,7 @@ pub fn notify(page: &Page) {
             *tracker = NoticeTracker::default();
             return IDLE_CHECK_MS;
         }
-        let page_ms = platform::now_ms();
-        let now = Now { relay_ms: page.fleet.relay_ms(page_ms), wall_s: page.fleet.wall_s(page_ms) };
-        let notices = page.fleet.overview().read(|picture| tracker.update(picture, now));
+        let notices = page.fleet.overview().read(|picture| tracker.update(picture));
         if platform::is_hidden() {
             notices.into_iter().for_each(|notice| show(&page, &notice));
         }

@@ -61,7 +61,7 @@ pub fn for_job<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeglass_protocol::{Cell, GpuField};
+    use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity};
 
     fn linked(link: Link, sampled_at_ms: Option<u64>) -> NodePicture {
         let mut node = attention::tests::node("n1", &[1]);
@@ -77,15 +77,23 @@ mod tests {
 
     #[test]
     fn a_job_has_its_worst_problem_and_not_its_neighbours() {
-        let (mut ours, theirs) = (attention::tests::node("n1", &[1, 2]), attention::tests::job(2, "n1"));
-        ours.gpus[0].row.set(GpuField::Throttle, Cell::steps(0x40));
-        ours.gpus[1].fault = Some("GPU is lost".into());
-        let jobs = [attention::tests::job(1, "n1"), theirs];
-        let items = attention::items(&jobs, std::slice::from_ref(&ours), attention::tests::NOW);
-        let entries = attention::Tracker::default().update(items, 0, false);
-        let own = for_job(&jobs[0], std::iter::once(&ours), &entries, 0);
+        let ours = attention::tests::node("n1", &[1, 2]);
+        let jobs = [1, 2].map(|id| attention::tests::job(id, "n1"));
+        let hot = Finding {
+            reason: "GPU 0 too hot".into(),
+            ..attention::tests::finding(FindingKind::Thermal, 1, "n1")
+        };
+        let lost = Finding {
+            reason: "GPU 1 lost".into(),
+            severity: FindingSeverity::Error,
+            ..attention::tests::finding(FindingKind::GpuLost, 2, "n1")
+        };
+        let mut tracker = attention::Tracker::default();
+        tracker.update(attention::all(&jobs, &attention::tests::picture(vec![lost, hot])), false);
+        let entries = tracker.entries();
+        let own = for_job(&jobs[0], std::iter::once(&ours), entries, 0);
         assert_eq!((own.severity, own.label.as_str()), (Severity::Warning, "GPU 0 too hot"));
-        let other = for_job(&jobs[1], std::iter::once(&ours), &entries, 0);
+        let other = for_job(&jobs[1], std::iter::once(&ours), entries, 0);
         assert_eq!((other.severity, other.label.as_str()), (Severity::Error, "GPU 1 lost"));
     }
 

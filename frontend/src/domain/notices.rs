@@ -1,6 +1,6 @@
 //! Detects events of jobs, and what newly needs attention, that deserve a notification, each reported once.
 
-use crate::domain::attention::{self, Now, Tracker};
+use crate::domain::attention;
 use crate::domain::outcome;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{JobId, NodeName, Picture};
@@ -24,7 +24,6 @@ pub struct Notice {
 pub struct NoticeTracker {
     begun: bool,
     jobs: BTreeMap<JobId, Phase>,
-    attention: Tracker,
     /// The keys of the items listed at the last update.
     listed: BTreeSet<String>,
 }
@@ -39,18 +38,17 @@ enum Phase {
 
 impl NoticeTracker {
     /// Compares the picture with the last one and returns the events; the first call returns none.
-    pub fn update(&mut self, picture: &Picture, now: Now) -> Vec<Notice> {
+    pub fn update(&mut self, picture: &Picture) -> Vec<Notice> {
         let jobs: BTreeMap<_, _> = picture.jobs.iter().map(|job| (job.id, phase(job))).collect();
-        let items = attention::all(&picture.jobs, picture, now);
-        let entries = self.attention.update(items, now.relay_ms, false);
+        let items = attention::all(&picture.jobs, picture);
         let mut notices = Vec::new();
         if self.begun {
             for job in &picture.jobs {
                 notices.extend(job_notice(job, self.jobs.get(&job.id).copied(), jobs[&job.id]));
             }
             // That a job ended is an event of the job already.
-            let items = entries.iter().map(|entry| &entry.item).filter(|item| !item.is_past);
-            notices.extend(items.filter(|item| !self.listed.contains(&item.key)).map(|item| Notice {
+            let new = items.iter().filter(|item| !item.is_past && !self.listed.contains(&item.key));
+            notices.extend(new.map(|item| Notice {
                 about: item.key.clone(),
                 title: format!("{}: {}", item.subject, item.reason),
                 body: format!("{}. {}", item.title, item.detail),
@@ -58,7 +56,7 @@ impl NoticeTracker {
             }));
         }
         (self.begun, self.jobs) = (true, jobs);
-        self.listed = entries.into_iter().map(|entry| entry.item.key).collect();
+        self.listed = items.into_iter().map(|item| item.key).collect();
         notices
     }
 }
@@ -99,29 +97,26 @@ fn job_notice(job: &Job, before: Option<Phase>, now: Phase) -> Option<Notice> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::attention::tests::{NOW, job, node, with_history};
-    use nodeglass_protocol::picture::{Link, NodePicture};
+    use crate::domain::attention::tests::{finding, job};
+    use nodeglass_protocol::finding::{Finding, FindingKind};
 
-    fn update(tracker: &mut NoticeTracker, job: Job, node: NodePicture) -> Vec<Notice> {
-        let picture = Picture { jobs: vec![job], nodes: vec![node], ..Picture::default() };
-        tracker.update(&picture, NOW)
+    fn update(tracker: &mut NoticeTracker, job: Job, findings: Vec<Finding>) -> Vec<Notice> {
+        tracker.update(&Picture { jobs: vec![job], findings, ..Picture::default() })
     }
 
     fn titles(notices: Vec<Notice>) -> Vec<String> {
         notices.into_iter().map(|notice| notice.title).collect()
     }
 
-    fn linked(link: Link) -> NodePicture {
-        let mut node = node("n1", &[1]);
-        node.head.link = link;
-        node
+    fn silent() -> Finding {
+        Finding { reason: "n1 silent".into(), ..finding(FindingKind::NodeUnreachable, 1, "n1") }
     }
 
     #[test]
     fn a_page_that_was_just_opened_reports_nothing() {
         let mut tracker = NoticeTracker::default();
-        assert!(update(&mut tracker, job(1, "n1"), linked(Link::Silent)).is_empty());
-        assert!(update(&mut tracker, job(1, "n1"), linked(Link::Silent)).is_empty(), "that is known");
+        assert!(update(&mut tracker, job(1, "n1"), vec![silent()]).is_empty());
+        assert!(update(&mut tracker, job(1, "n1"), vec![silent()]).is_empty(), "that is known");
     }
 
     #[test]
@@ -129,7 +124,7 @@ mod tests {
         let mut tracker = NoticeTracker::default();
         let mut update = |state| {
             let job = Job { state, ..job(1, "n1") };
-            update(&mut tracker, job, linked(Link::Live))
+            update(&mut tracker, job, vec![])
         };
         assert!(update(JobState::Pending).is_empty());
         assert_eq!(titles(update(JobState::Running)), ["job-1 (1) started"]);
@@ -141,22 +136,15 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_node_is_reported_once_with_its_job() {
+    fn a_finding_is_reported_once_with_its_job() {
         let mut tracker = NoticeTracker::default();
-        let mut update = |link| update(&mut tracker, job(1, "n1"), linked(link));
-        update(Link::Live);
-        let notices = update(Link::Silent);
+        let mut update = |findings| update(&mut tracker, job(1, "n1"), findings);
+        update(vec![]);
+        let notices = update(vec![silent()]);
         assert_eq!((notices[0].title.as_str(), notices[0].job), ("job-1: n1 silent", Some(JobId(1))));
-        assert!(notices[0].body.starts_with("n1 does not answer. "));
-        assert!(update(Link::Down { reason: "x".into(), retry_at_ms: 1 }).is_empty(), "that is known");
-    }
-
-    #[test]
-    fn a_job_that_becomes_idle_is_reported() {
-        let mut tracker = NoticeTracker::default();
-        let after =
-            |idle| with_history(node("n1", &[1]), &[vec![(90, 500); 60], vec![(0, 80); idle]].concat());
-        assert!(update(&mut tracker, job(1, "n1"), after(280)).is_empty());
-        assert_eq!(titles(update(&mut tracker, job(1, "n1"), after(310))), ["job-1: idle 5 min"]);
+        assert!(notices[0].body.starts_with("node_unreachable title. "), "{}", notices[0].body);
+        assert!(update(vec![Finding { title: "n1 is down".into(), ..silent() }]).is_empty(), "that is known");
+        assert!(update(vec![]).is_empty(), "its end is no event");
+        assert_eq!(update(vec![silent()]).len(), 1, "it returned");
     }
 }

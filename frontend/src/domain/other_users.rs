@@ -1,6 +1,5 @@
 //! Jobs of several users in one list, and the nodes of other users' jobs, which need not admit the relay's user.
 
-use crate::domain::attention::Item;
 use crate::domain::text;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{Link, NodePicture};
@@ -109,11 +108,6 @@ impl Refusals {
         refusals
     }
 
-    /// Returns whether an item only says that such a node refuses the connection.
-    pub fn covers(&self, item: &Item) -> bool {
-        item.key.starts_with("link/") && item.nodes.iter().all(|node| self.nodes.contains(node))
-    }
-
     /// Returns all of them as one sentence with the most frequent reason; `None` without any.
     pub fn sentence(&self) -> Option<String> {
         let (reason, count) = self.reasons.iter().max_by_key(|(_, count)| **count)?;
@@ -131,8 +125,7 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::attention::tests::{NOW, job, node};
-    use crate::domain::attention::{Entry, Tracker, items};
+    use crate::domain::attention::tests::{NOW_MS, job, node};
     use crate::domain::job_health;
 
     fn of(user: &str, id: u32, node: &str) -> Job {
@@ -192,9 +185,6 @@ mod tests {
         let jobs = [of("bob", 1, "n1"), of("bob", 2, "n2"), of("carol", 3, "n3"), of("alice", 4, "n3")];
         let nodes = ["n1", "n2", "n3"].map(|name| refusing(name, "Access denied by pam_slurm_adopt."));
         let refusals = Refusals::new(&jobs, &nodes, "alice");
-        let left: Vec<_> =
-            items(&jobs, &nodes, NOW).into_iter().filter(|item| !refusals.covers(item)).collect();
-        assert_eq!(left.iter().map(|item| item.key.as_str()).collect::<Vec<_>>(), ["link/n3"]);
         assert_eq!(
             refusals.sentence().as_deref(),
             Some("2 nodes of other users' jobs do not admit you: Access denied by pam_slurm_adopt")
@@ -202,12 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_fails_in_another_way_is_still_a_problem() {
+    fn a_node_that_fails_in_another_way_is_no_refusal() {
         let jobs = [of("bob", 1, "n1")];
         let mut down = node("n1", &[]);
         down.head.link = Link::Down { reason: "no route".into(), retry_at_ms: 1 };
         let refusals = Refusals::new(&jobs, std::slice::from_ref(&down), "alice");
-        assert!(items(&jobs, &[down], NOW).iter().all(|item| !refusals.covers(item)));
         assert_eq!(refusals.sentence(), None);
     }
 
@@ -223,11 +212,7 @@ mod tests {
     #[test]
     fn a_job_on_a_node_that_does_not_admit_the_viewer_has_no_readings_and_no_alarm() {
         let (bobs, node) = (of("bob", 1, "n1"), refusing("n1", "denied"));
-        let refusals = Refusals::new(std::slice::from_ref(&bobs), std::slice::from_ref(&node), "alice");
-        let found = items(std::slice::from_ref(&bobs), std::slice::from_ref(&node), NOW);
-        let found: Vec<_> = found.into_iter().filter(|item| !refusals.covers(item)).collect();
-        let entries: Vec<Entry> = Tracker::default().update(found, 0, false);
-        let health = job_health::for_job(&bobs, std::iter::once(&node), &entries, NOW.relay_ms);
+        let health = job_health::for_job(&bobs, std::iter::once(&node), &[], NOW_MS);
         assert_eq!(health.label, "running, no readings: not admitted");
     }
 }

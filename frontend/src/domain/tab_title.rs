@@ -104,22 +104,23 @@ pub fn icon(severity: Severity) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodeglass_protocol::finding::FindingKind;
     use nodeglass_protocol::job::{Job, JobState};
     use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture};
     use nodeglass_protocol::{Cell, GpuField, NodeName};
 
-    fn picture(util: u32, throttle: u32) -> Picture {
+    fn picture(util: u32, problem: Option<FindingKind>) -> Picture {
         let name = NodeName::new("n1").unwrap();
         let mut node = NodePicture::new(name.clone());
         node.gpus = vec![GpuPicture::default()];
         node.gpus[0].row.set(GpuField::Util, Cell::steps(util));
-        node.gpus[0].row.set(GpuField::Throttle, Cell::steps(throttle));
         node.head.link = Link::Live;
         node.sampled_at_ms = Some(1_000);
         let mut job = Job::new(JobId(7), "alice".into(), JobState::Running);
         job.name = "train-llm".into();
         job.nodes = vec![name];
-        Picture { at_ms: 1_000, jobs: vec![job], nodes: vec![node], ..Picture::default() }
+        let findings = problem.map(|kind| attention::tests::finding(kind, 7, "n1")).into_iter().collect();
+        Picture { at_ms: 1_000, jobs: vec![job], nodes: vec![node], findings, ..Picture::default() }
     }
 
     fn title(route: &Route, picture: &Picture, has_link: bool) -> String {
@@ -127,24 +128,29 @@ mod tests {
     }
 
     fn show(route: &Route, picture: &Picture, has_link: bool) -> TabTitle {
-        let now = attention::Now { relay_ms: 1_000, wall_s: 0 };
-        let items = attention::items(&picture.jobs, &picture.nodes, now);
-        let entries = attention::Tracker::default().update(items, 1_000, false);
-        for_route(route, picture, &entries, has_link, 1_000)
+        let mut tracker = attention::Tracker::default();
+        tracker.update(attention::all(&picture.jobs, picture), false);
+        for_route(route, picture, tracker.entries(), has_link, 1_000)
     }
 
     #[test]
     fn a_job_shows_its_utilisation_and_a_warning_before_its_name() {
         let route = Route::Job(JobId(7), JobTab::Nodes);
-        assert_eq!(title(&route, &picture(97, 0), true), "97 % train-llm · nodeglass");
-        assert_eq!(title(&route, &picture(12, 0x40), true), "⚠ 12 % train-llm · nodeglass");
-        assert_eq!(title(&route, &picture(12, 0), false), "⚠ link lost · 12 % train-llm · nodeglass");
+        assert_eq!(title(&route, &picture(97, None), true), "97 % train-llm · nodeglass");
+        assert_eq!(
+            title(&route, &picture(12, Some(FindingKind::Thermal)), true),
+            "⚠ 12 % train-llm · nodeglass"
+        );
+        assert_eq!(title(&route, &picture(12, None), false), "⚠ link lost · 12 % train-llm · nodeglass");
     }
 
     #[test]
     fn all_jobs_show_the_severity_of_the_worst() {
-        assert_eq!(show(&Route::AllJobs, &picture(5, 0), true).severity, Severity::Ok);
-        assert_eq!(show(&Route::AllJobs, &picture(5, 0x80), true).severity, Severity::Warning);
+        assert_eq!(show(&Route::AllJobs, &picture(5, None), true).severity, Severity::Ok);
+        assert_eq!(
+            show(&Route::AllJobs, &picture(5, Some(FindingKind::PowerBrake)), true).severity,
+            Severity::Warning
+        );
         assert_eq!(title(&Route::AllJobs, &Picture::default(), true), "nodeglass");
     }
 

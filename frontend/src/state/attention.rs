@@ -1,24 +1,22 @@
 //! What needs attention now, updated with every assessment, for every view that shows it.
 
-use crate::domain::attention::{self, Entry, Item, Now, Tracker};
-use crate::domain::other_users::Refusals;
+use crate::domain::attention::{self, Entry, Item, Tracker};
 use crate::domain::route::Route;
 use crate::fleet::{Fleet, Phase, TopicStore};
 use crate::net::{Feed, LinkState};
-use crate::platform;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::picture::NodePicture;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The list of what needs attention, shared by all views.
 #[derive(Clone)]
 pub struct Attention {
-    fleet: Fleet,
     feed: Feed,
     assessment: RwSignal<u64>,
     entries: Memo<Arc<Vec<Entry>>>,
+    /// What ended within the last hour.
+    resolved: Memo<Arc<Vec<Item>>>,
     /// The keys of past items that the viewer dismissed, oldest first.
     dismissed: RwSignal<Vec<String>>,
     /// Number of items that would be listed had they not been dismissed.
@@ -28,8 +26,6 @@ pub struct Attention {
     held: RwSignal<bool>,
     /// Whether the pointer is in the job list, whose entries then keep their section.
     jobs_held: RwSignal<bool>,
-    /// The items of the job whose page is open, which its own topic shows sooner and with their starts.
-    detailed: Arc<Mutex<Vec<Entry>>>,
     /// The item that [`Self::next`] returned last.
     visited: StoredValue<Option<String>>,
 }
@@ -39,27 +35,28 @@ impl Attention {
     pub fn new(fleet: &Fleet, feed: &Feed, assessment: RwSignal<u64>) -> Self {
         let (held, jobs_held) = (RwSignal::new(false), RwSignal::new(false));
         let store = fleet.overview().clone();
-        let detailed: Arc<Mutex<Vec<Entry>>> = Arc::default();
         let all = {
-            let detailed = detailed.clone();
-            let (fleet, feed) = (fleet.clone(), feed.clone());
+            let (feed, store) = (feed.clone(), store.clone());
             let tracker = Mutex::new(Tracker::default());
             Memo::new(move |_| {
                 assessment.track();
                 store.jobs().track();
                 let mut tracker = lock(&tracker);
-                if let Some(now) = now(&fleet).filter(|_| is_current(&feed, &store)) {
-                    let found = store.read(|picture| {
-                        tracker.note_read(attention::read_nodes(&picture.nodes, now), now.relay_ms);
-                        let mut found = attention::all(&picture.jobs, picture, now);
-                        let refusals = refusals(&fleet, &picture.jobs, &picture.nodes);
-                        found.retain(|item| !refusals.covers(item));
-                        found
-                    });
-                    tracker.seed(&lock(&detailed));
-                    tracker.update(found, now.relay_ms, held.get());
+                if is_current(&feed, &store) {
+                    let found = store.read(|picture| attention::all(&picture.jobs, picture));
+                    tracker.update(found, held.get());
                 }
-                Arc::new(tracker.entries())
+                Arc::new(tracker.entries().to_vec())
+            })
+        };
+        let resolved = {
+            let feed = feed.clone();
+            Memo::new(move |known: Option<&Arc<Vec<Item>>>| {
+                assessment.track();
+                match known {
+                    Some(known) if held.get() || !is_current(&feed, &store) => known.clone(),
+                    _ => Arc::new(store.read(|picture| attention::resolved(&picture.jobs, picture))),
+                }
             })
         };
         let dismissed = RwSignal::new(dismissal::load());
@@ -80,16 +77,15 @@ impl Attention {
         });
         let visited = StoredValue::new(None);
         Self {
-            fleet: fleet.clone(),
             feed: feed.clone(),
             assessment,
             entries,
+            resolved,
             dismissed,
             hidden,
             jobs,
             held,
             jobs_held,
-            detailed,
             visited,
         }
     }
@@ -97,6 +93,11 @@ impl Attention {
     /// The items of the overview, worst first. Without a connection they stay as they were.
     pub fn entries(&self) -> Memo<Arc<Vec<Entry>>> {
         self.entries
+    }
+
+    /// What ended within the last hour, latest first.
+    pub fn resolved(&self) -> Memo<Arc<Vec<Item>>> {
+        self.resolved
     }
 
     /// Removes a past item from the list, in this browser.
@@ -116,38 +117,28 @@ impl Attention {
         self.hidden
     }
 
-    /// The items of one job by its own topic, which shows more than the overview; until that is here, those of
-    /// the overview. How a job ended is not among them.
+    /// The items of one job by its own topic; until that is here, those of the overview. How a job ended is not among
+    /// them.
     pub fn of_job(&self, store: &TopicStore, id: JobId, job: Memo<Option<Job>>) -> Memo<Arc<Vec<Entry>>> {
         let (this, store) = (self.clone(), store.clone());
         let tracker = Mutex::new(Tracker::default());
         Memo::new(move |_| {
             this.assessment.track();
             let mut tracker = lock(&tracker);
-            let is_ready = store.phase() == Phase::Ready;
-            let known = this.entries.get_untracked();
-            if !is_ready {
+            if store.phase() != Phase::Ready {
+                let known = this.entries.get_untracked();
                 let own = attention::for_job(&known, id).filter(|entry| !entry.item.is_past).cloned();
                 return Arc::new(own.collect());
             }
-            if let Some(now) = now(&this.fleet).filter(|_| is_current(&this.feed, &store)) {
+            if is_current(&this.feed, &store) {
                 let mut found = job.with(|job| match job {
-                    Some(job) => store.read(|picture| {
-                        tracker.note_read(attention::read_nodes(&picture.nodes, now), now.relay_ms);
-                        let mut found = attention::all(std::slice::from_ref(job), picture, now);
-                        let refusals = refusals(&this.fleet, &picture.jobs, &picture.nodes);
-                        found.retain(|item| !refusals.covers(item));
-                        found
-                    }),
+                    Some(job) => store.read(|picture| attention::all(std::slice::from_ref(job), picture)),
                     None => Vec::new(),
                 });
                 found.retain(|item| !item.is_past);
-                // The overview may have seen an item begin before this page was opened.
-                tracker.seed(&known);
-                tracker.update(found, now.relay_ms, this.held.get());
-                *lock(&this.detailed) = tracker.entries();
+                tracker.update(found, this.held.get());
             }
-            Arc::new(tracker.entries())
+            Arc::new(tracker.entries().to_vec())
         })
     }
 
@@ -185,12 +176,6 @@ pub fn href(item: &Item, href: impl Fn(&Route) -> String) -> String {
     format!("{}{gpu}", href(&item.target.route))
 }
 
-/// Returns the nodes whose refusal is expected because they have jobs of other users only.
-fn refusals(fleet: &Fleet, jobs: &[Job], nodes: &[NodePicture]) -> Refusals {
-    let viewer = fleet.welcome_untracked().map(|welcome| welcome.user.to_string());
-    viewer.map_or_else(Refusals::default, |viewer| Refusals::new(jobs, nodes, &viewer))
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -204,12 +189,6 @@ fn set(signal: RwSignal<bool>, value: bool) {
 /// Returns whether a topic's picture is current, so that what is not found there is over.
 fn is_current(feed: &Feed, store: &TopicStore) -> bool {
     feed.link() == LinkState::Live && store.phase() == Phase::Ready
-}
-
-/// Returns the time as of which values are shown; `None` before the first frame.
-fn now(fleet: &Fleet) -> Option<Now> {
-    let relay_ms = Some(fleet.shown_ms()).filter(|shown_ms| *shown_ms > 0)?;
-    Some(Now { relay_ms, wall_s: fleet.wall_s(platform::now_ms()) })
 }
 
 fn job_ids(entries: &[Entry]) -> Vec<JobId> {

@@ -94,6 +94,19 @@ kinds! {
 }
 
 impl FindingKind {
+    /// Returns whether it is about a node as a whole: it affects every job there, and its texts name none.
+    pub fn is_of_node(self) -> bool {
+        matches!(
+            self,
+            Self::NodeUnreachable
+                | Self::DriverHang
+                | Self::NoGpu
+                | Self::HostMemory
+                | Self::Swapping
+                | Self::DiskFull
+        )
+    }
+
     /// Returns the kind with a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)

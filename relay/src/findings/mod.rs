@@ -1,7 +1,7 @@
 //! Findings: what readings, processes and SLURM's facts mean for the jobs. Pure: time comes from the caller.
 //!
 //! [`Findings::record`] sums up samples in steps of ten seconds; with each new step, [`Findings::evaluate`] runs all
-//! detectors on them, and the tracker confirms, keeps and resolves what they see. A reading that is missing is never
+//! detectors on them, and so it does when a job, a link or a fault changed; the tracker confirms, keeps and resolves what they see. A reading that is missing is never
 //! evidence: it neither confirms nor resolves anything.
 
 pub mod catalogue;
@@ -22,6 +22,9 @@ use tracker::Tracker;
 /// How long after the end of a step it is examined, in ms: samples of slow nodes arrive late.
 const SETTLE_MS: u64 = 2_000;
 
+/// Shortest time between two examinations, in ms: nodes that fail together do not fail in the same moment.
+const SPACING_MS: u64 = 2_000;
+
 /// The findings of a fleet.
 #[derive(Debug, Default)]
 pub struct Findings {
@@ -29,6 +32,10 @@ pub struct Findings {
     tracker: Tracker,
     /// Number of the newest step that was examined.
     examined: u64,
+    /// When it was, in ms of the relay's clock.
+    examined_ms: u64,
+    /// Whether something changed since then that need not be confirmed by readings.
+    is_due: bool,
     list: Vec<Finding>,
 }
 
@@ -43,23 +50,28 @@ impl Findings {
         }
     }
 
-    /// Examines the newest step, if it was not examined yet, and returns whether the list changed.
+    /// Examines the newest step if it was not examined yet, or at once if `is_due` because a job, a link or a fault
+    /// changed. `user` runs the relay. Returns whether the list changed.
     pub fn evaluate<'a>(
         &mut self,
+        user: &str,
         jobs: &[Job],
         nodes: impl Iterator<Item = &'a NodePicture>,
+        is_due: bool,
         now_ms: u64,
         wall_ahead_ms: i64,
     ) -> bool {
+        self.is_due |= is_due;
         let step = now_ms.saturating_sub(SETTLE_MS) / series::STEP_MS;
-        if step <= self.examined {
+        let may_now = now_ms.saturating_sub(self.examined_ms) >= SPACING_MS;
+        if step <= self.examined && !(self.is_due && may_now) {
             return false;
         }
-        self.examined = step;
+        (self.examined, self.examined_ms, self.is_due) = (step, now_ms, false);
         let nodes: BTreeMap<&NodeName, &NodePicture> = nodes.map(|node| (&node.name, node)).collect();
         self.series.retain(|name, _| nodes.contains_key(name));
         let now = Now { relay_ms: now_ms, wall_ahead_ms };
-        let scene = Scene::new(jobs, &nodes, &self.series, now);
+        let scene = Scene::new(user, jobs, &nodes, &self.series, now);
         let changed = self.tracker.update(detect::all(&scene), now);
         if changed {
             self.list = self.tracker.list();

@@ -40,6 +40,8 @@ impl Now {
 
 /// Everything that detectors examine.
 pub struct Scene<'a> {
+    /// Login name of the user who runs the relay; empty if unknown.
+    pub user: &'a str,
     /// All jobs.
     pub jobs: &'a [Job],
     /// All nodes by name.
@@ -78,6 +80,7 @@ pub struct JobGpus<'a> {
 impl<'a> Scene<'a> {
     /// The state of a fleet at a moment.
     pub fn new(
+        user: &'a str,
         jobs: &'a [Job],
         nodes: &'a BTreeMap<&'a NodeName, &'a NodePicture>,
         series: &'a BTreeMap<NodeName, NodeSeries>,
@@ -87,7 +90,7 @@ impl<'a> Scene<'a> {
         for job in jobs.iter().filter(|job| job.is_active()) {
             job.nodes.iter().for_each(|node| jobs_on.entry(node).or_default().push(job));
         }
-        Self { jobs, nodes, series, now, jobs_on }
+        Self { user, jobs, nodes, series, now, jobs_on }
     }
 
     /// Returns whether the readings of a node are current.

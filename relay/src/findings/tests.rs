@@ -69,7 +69,7 @@ impl Script {
                 node.sampled(self.now_ms);
                 self.findings.record(node);
             }
-            self.findings.evaluate(&self.jobs, self.nodes.iter(), self.now_ms, WALL_AHEAD_MS);
+            self.findings.evaluate("alice", &self.jobs, self.nodes.iter(), false, self.now_ms, WALL_AHEAD_MS);
         }
         self
     }

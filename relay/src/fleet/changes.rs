@@ -70,6 +70,11 @@ impl NodeChanges {
         other.were.into_iter().for_each(|(gpu, health)| self.was(&gpu, health));
     }
 
+    /// Returns whether a link or the health of a GPU changed.
+    pub fn may_be_fault(&self) -> bool {
+        self.fresh || self.head || self.gpus || !self.were.is_empty()
+    }
+
     /// Records the health of a GPU as of the last publication.
     pub fn was(&mut self, gpu: &GpuUuid, health: GpuHealth) {
         if !self.were.iter().any(|(known, _)| known == gpu) {

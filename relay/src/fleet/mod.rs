@@ -262,9 +262,11 @@ impl Fleet {
                     }
                 }
                 self.history.tick(now_ms);
+                let is_due = self.changes.jobs || self.changes.nodes.values().any(NodeChanges::may_be_fault);
+                let (user, jobs) = (self.user.as_str(), self.jobs.list());
                 let nodes = self.nodes.values().map(Node::picture);
                 self.changes.findings |=
-                    self.findings.evaluate(self.jobs.list(), nodes, now_ms, self.wall_ahead_ms);
+                    self.findings.evaluate(user, jobs, nodes, is_due, now_ms, self.wall_ahead_ms);
             }
             Event::Storage(part, problem) => {
                 self.storage_problems.remove(&part);

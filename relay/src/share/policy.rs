@@ -1,8 +1,9 @@
 //! Access policy: filters what a share's holder is sent, before it is encoded.
 
+use crate::findings::catalogue;
 use crate::fleet::{self, Fleet};
 use crate::history::{Span, VisibleNode};
-use nodeglass_protocol::finding::Finding;
+use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind};
 use nodeglass_protocol::gpu::GpuPath;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Topic;
@@ -162,11 +163,13 @@ impl Viewer {
             Topic::Job(id) => finding.jobs.contains(id),
             Topic::Node(name) => finding.nodes.contains(name),
         };
-        let shows = |finding: &Finding| match self {
-            Self::Owner => true,
-            Self::Guest(visibility) => visibility.shows_finding(finding, fleet.jobs()),
-        };
-        fleet.findings().iter().filter(|finding| is_of(finding) && shows(finding)).cloned().collect()
+        let found = fleet.findings().iter().filter(|finding| is_of(finding));
+        match self {
+            Self::Owner => found.cloned().collect(),
+            Self::Guest(visibility) => {
+                found.filter_map(|finding| visibility.finding(finding, fleet)).collect()
+            }
+        }
     }
 
     /// All visible notes, or those of a job, by time.
@@ -284,14 +287,58 @@ impl Visibility {
         is_in_scope && !self.hidden.notes
     }
 
-    /// Returns whether a finding is shown: only if all jobs and nodes that it names are in scope, since its texts name
-    /// them.
-    pub fn shows_finding(&self, finding: &Finding, jobs: &[Job]) -> bool {
+    /// A finding as a guest sees it; `None` if it is hidden. It is shown only if everything that its texts name is: its
+    /// jobs and nodes, and the readings that it is made from.
+    fn finding(&self, finding: &Finding, fleet: &Fleet) -> Option<Finding> {
+        let jobs = fleet.jobs();
+        let mut finding = finding.clone();
+        if finding.kind.is_of_node() && !finding.jobs.is_empty() {
+            // Its texts name the node alone.
+            finding.jobs.retain(|job| self.shows_job(*job, jobs));
+            if finding.jobs.is_empty() {
+                return None;
+            }
+        }
         let are_jobs_shown = finding.jobs.iter().all(|job| self.shows_job(*job, jobs));
         let are_nodes_shown = finding.nodes.iter().all(|node| self.shows_job_node(node));
-        let is_of_nodes_alone = finding.jobs.is_empty();
-        let is_node_shown = finding.nodes.iter().all(|node| self.shows_node(node, jobs));
-        are_jobs_shown && are_nodes_shown && (!is_of_nodes_alone || is_node_shown)
+        let is_node_shown =
+            || !finding.jobs.is_empty() || finding.nodes.iter().all(|node| self.shows_node(node, jobs));
+        if !(are_jobs_shown && are_nodes_shown && is_node_shown()) {
+            return None;
+        }
+        let are_hosts_shown = || finding.nodes.iter().all(|node| self.shows_host(node, fleet));
+        match finding.kind {
+            FindingKind::HostMemory | FindingKind::Swapping if !are_hosts_shown() => return None,
+            // Names the directory for scratch files.
+            FindingKind::DiskFull if self.hidden.paths || !are_hosts_shown() => return None,
+            FindingKind::HeldMemory if !self.shows_unattributed() => return None,
+            // Names a process.
+            FindingKind::StuckProcess if !self.shows_processes_on(&finding.gpus, fleet) => return None,
+            // May contain output of a login shell.
+            FindingKind::NodeUnreachable => finding.evidence.clear(),
+            // SLURM's explanation may name other jobs.
+            FindingKind::PendingForever if self.scope != Scope::All => {
+                finding.advice = catalogue::of(finding.kind).advice.into();
+            }
+            FindingKind::Failed if self.scope != Scope::All => {
+                // Its explanation may name the jobs that it depends on.
+                let depends = |job: &Job| job.dependency.is_some() && finding.jobs.contains(&job.id);
+                if jobs.iter().any(depends) {
+                    finding.evidence.clear();
+                }
+            }
+            _ => {}
+        }
+        Some(finding)
+    }
+
+    /// Returns whether every process on these GPUs is shown.
+    fn shows_processes_on(&self, gpus: &[FindingGpu], fleet: &Fleet) -> bool {
+        gpus.iter().all(|gpu| {
+            let processes = fleet.node(&gpu.node).into_iter().flat_map(|node| &node.processes);
+            let mut here = processes.filter(|process| process.facts.gpu == gpu.uuid);
+            here.all(|process| self.shows_process(&process.facts, fleet.jobs()))
+        })
     }
 
     /// Returns whether a node's current state is in scope.

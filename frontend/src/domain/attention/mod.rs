@@ -1,52 +1,28 @@
-//! What needs attention: turns a picture into a list of problems, worst first, each with its evidence.
-//!
-//! An [`Item`] is independent of how it was found, so that other sources can add to the list.
+//! What needs attention: the relay's findings as lines of a list, each with its evidence and where it is shown.
 
-mod activity;
-mod findings;
-mod gpu;
-mod node;
 mod tracker;
 
-use findings::from_findings;
-pub use node::lacks_gpus;
 pub use tracker::{Entry, Tracker};
 
-use crate::domain::health::{Freshness, freshness};
-use crate::domain::outcome;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::domain::text;
+use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingSeverity};
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::picture::{Link, NodePicture};
-use nodeglass_protocol::{GpuField, GpuUuid, JobId, NodeName, Picture};
-use std::cmp::Reverse;
+use nodeglass_protocol::picture::NodePicture;
+use nodeglass_protocol::{Field as _, GpuField, GpuUuid, JobId, NodeName, Picture};
 
-/// How long a failed job is listed after its end, in ms.
-const ENDED_MS: u64 = 3_600_000;
-
-/// The current time.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Now {
-    /// The relay's clock, in ms.
-    pub relay_ms: u64,
-    /// The cluster's time of day, in seconds since 1970.
-    pub wall_s: i64,
-}
-
-impl Now {
-    /// Converts a time of day to the relay's clock, in ms; 0 if it is before that clock's start.
-    fn relay_ms_at(self, wall_s: i64) -> u64 {
-        let ago_ms = self.wall_s.saturating_sub(wall_s).saturating_mul(1_000);
-        self.relay_ms.cast_signed().saturating_sub(ago_ms).max(0).cast_unsigned()
-    }
-}
+/// Kinds about a lowered clock, which explain a slow GPU.
+const LOWERED_CLOCK: [FindingKind; 3] =
+    [FindingKind::Thermal, FindingKind::PowerBrake, FindingKind::Slowdown];
 
 /// One thing that needs attention.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// Its identity: what is wrong and where, the same for as long as it lasts.
     pub key: String,
+    /// What it is about.
+    pub kind: FindingKind,
     /// How severe it is.
     pub severity: Severity,
     /// The jobs that it affects; empty for a machine without a job.
@@ -55,21 +31,21 @@ pub struct Item {
     pub subject: String,
     /// What is wrong and where, one sentence without a full stop.
     pub title: String,
-    /// The evidence or the remedy.
+    /// The evidence, or the advice if the title has it all.
     pub detail: String,
+    /// What to do about it.
+    pub advice: String,
     /// What is wrong in a few words: `GPU 3 too hot`.
     pub reason: String,
-    /// Since when, if known.
-    pub since: Option<Since>,
+    /// When it began.
+    pub since: Since,
+    /// When it ended, in ms since 1970; `None` while it lasts.
+    pub ended_ms: Option<u64>,
     /// The nodes on which it was found.
     pub nodes: Vec<NodeName>,
-    /// What it costs, if known.
-    pub cost: Option<Cost>,
-    /// Number of GPUs that work less because of it, or wait; 0 for a condition that may cost nothing.
-    pub impact: usize,
-    /// For how long it must be found before it is listed, in ms; 0 if the history shows that it lasts.
-    pub confirm_ms: u64,
-    /// Whether the job has ended; such items follow those that can still be helped.
+    /// Number of GPUs that do no useful work because of it.
+    pub wasted_gpus: u32,
+    /// Whether the job has ended, so that nothing can be helped any more.
     pub is_past: bool,
     /// Where it is shown.
     pub target: Target,
@@ -80,19 +56,10 @@ pub struct Item {
 /// The start of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Since {
-    /// By the relay's clock, in ms.
+    /// In ms since 1970, by the login node's clock.
     pub at_ms: u64,
-    /// Whether it may have begun earlier, because the history does not reach further back.
+    /// Whether it may have begun earlier, before it could be seen.
     pub or_earlier: bool,
-}
-
-/// What an item costs: GPUs that do no useful work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cost {
-    /// Number of GPUs.
-    pub gpus: usize,
-    /// What their time is: `idle`, `lost`.
-    pub label: &'static str,
 }
 
 /// The view that shows an item.
@@ -115,122 +82,136 @@ pub struct Spark {
     pub field: GpuField,
 }
 
-impl Item {
-    /// Creates an item without texts.
-    fn new(key: String, severity: Severity, jobs: Vec<JobId>, subject: String, route: Route) -> Self {
-        Self {
-            key,
-            severity,
-            jobs,
-            subject,
-            title: String::new(),
-            detail: String::new(),
-            reason: String::new(),
-            since: None,
-            nodes: Vec::new(),
-            cost: None,
-            impact: 0,
-            confirm_ms: 0,
-            is_past: false,
-            target: Target { route, gpu: None },
-            spark: None,
-        }
-    }
-
-    /// Returns what it has cost until `now_ms`: `1.6 GPU-h idle`. `None` below a tenth of an hour.
-    pub fn cost_text(&self, now_ms: u64) -> Option<String> {
-        let (cost, since) = self.cost.zip(self.since)?;
-        let hours = now_ms.saturating_sub(since.at_ms) as f64 / 3_600_000.0 * cost.gpus as f64;
-        let least = if since.or_earlier { "≥ " } else { "" };
-        (hours >= 0.05).then(|| format!("{least}{} GPU-h {}", text::tenths(hours), cost.label))
-    }
-
-    /// Sorts before less severe ones, before those of ended jobs, and before those that hold up fewer GPUs.
-    fn rank(&self) -> (Reverse<Severity>, bool, Reverse<usize>) {
-        (Reverse(self.severity), self.is_past, Reverse(self.impact))
-    }
-}
-
-/// Returns what needs attention in a picture with these jobs, worst first: what the page finds in its nodes, and what
-/// only the relay finds.
-pub fn all(jobs: &[Job], picture: &Picture, now: Now) -> Vec<Item> {
-    let mut items = items(jobs, &picture.nodes, now);
-    items.extend(from_findings(&picture.findings, jobs, &items, now));
-    items.sort_by_key(Item::rank);
-    items
-}
-
-/// Returns what needs attention in these nodes, worst first. `jobs` may be a part of those on the nodes; what
-/// affects none of them is left out. Without any job, as without SLURM, every problem of a node is listed.
-pub fn items(jobs: &[Job], nodes: &[NodePicture], now: Now) -> Vec<Item> {
-    let mut items = Vec::new();
-    for node in nodes.iter().filter(|node| node.head.link != Link::Ended) {
-        items.extend(node::problem(node, jobs, now));
-    }
-    items.extend(gpu::problems(jobs, nodes, now));
-    for job in jobs {
-        items.extend(activity::problem(job, jobs, nodes, now));
-        items.extend(failure(job, now));
-    }
-    items.sort_by_key(Item::rank);
-    items
-}
-
-/// Returns the nodes with current readings.
-pub fn read_nodes(nodes: &[NodePicture], now: Now) -> impl Iterator<Item = &NodeName> {
-    let is_read = move |node: &&NodePicture| freshness(node, now.relay_ms) == Freshness::Fresh;
-    nodes.iter().filter(is_read).map(|node| &node.name)
-}
-
-/// Returns the item of a job that failed recently.
-fn failure(job: &Job, now: Now) -> Option<Item> {
-    let failure = outcome::failure(job)?;
-    let ended_ms = job.ended.map(|ended| now.relay_ms_at(ended));
-    if ended_ms.is_some_and(|ended_ms| ended_ms + ENDED_MS < now.relay_ms) {
-        return None;
-    }
-    let mut item = Item::for_job("ended", job, failure.severity);
-    if let Some(ended) = job.ended {
-        // A requeued job may fail again.
-        item.key = format!("{}/{ended}", item.key);
-    }
-    item.title = format!("Ended: {}", failure.label);
-    item.detail = if failure.why.is_empty() { "Show its last log lines".to_owned() } else { failure.why };
-    item.reason = failure.label;
-    item.since = ended_ms.map(|at_ms| Since { at_ms, or_earlier: false });
-    item.is_past = true;
-    item.target.route = Route::Job(job.id, JobTab::Logs);
-    Some(item)
-}
-
-impl Item {
-    /// Creates the item of one job, shown on its page.
-    fn for_job(kind: &str, job: &Job, severity: Severity) -> Self {
-        let route = Route::Job(job.id, JobTab::Nodes);
-        Self::new(format!("{kind}/{}", job.id), severity, vec![job.id], job_name(job), route)
-    }
-
-    /// Creates the item of some jobs on a node, shown on the node's tab of a job.
-    fn for_node(kind: &str, affected: &[&Job], node: &NodePicture, severity: Severity) -> Self {
-        let (subject, route) = match affected {
-            [] => (node.name.to_string(), Route::Node(node.name.clone())),
-            [job] => (job_name(job), Route::Job(job.id, JobTab::Node(node.name.clone()))),
-            // The node's own page shows them all.
-            _ => (node.name.to_string(), Route::Node(node.name.clone())),
+/// Returns what needs attention in a picture with these jobs, worst first. `jobs` may be a part of those of the
+/// picture; what affects none of them is left out. Without any job, as without SLURM, every finding of a node is
+/// listed.
+pub fn all(jobs: &[Job], picture: &Picture) -> Vec<Item> {
+    let active: Vec<&Finding> = picture.findings.iter().filter(|finding| finding.is_active()).collect();
+    let explains = |finding: &Finding| {
+        let slows = |other: &&&Finding| {
+            LOWERED_CLOCK.contains(&other.kind) && other.nodes.iter().any(|node| finding.nodes.contains(node))
         };
-        let jobs = affected.iter().map(|job| job.id).collect();
-        let item = Self::new(format!("{kind}/{}", node.name), severity, jobs, subject, route);
-        Self { nodes: vec![node.name.clone()], ..item }
+        finding.kind == FindingKind::Straggler && active.iter().any(|other| slows(&other))
+    };
+    let listed = active.iter().filter(|finding| needs_attention(finding) && !explains(finding));
+    sorted(listed.copied(), jobs)
+}
+
+/// Returns what ended within the last hour and has not returned, latest first.
+pub fn resolved(jobs: &[Job], picture: &Picture) -> Vec<Item> {
+    let is_over = |finding: &&Finding| {
+        !finding.is_active() && needs_attention(finding) && finding.kind != FindingKind::Failed
+    };
+    sorted(picture.findings.iter().filter(is_over), jobs)
+}
+
+fn needs_attention(finding: &Finding) -> bool {
+    finding.severity > FindingSeverity::Info
+}
+
+fn sorted<'a>(findings: impl Iterator<Item = &'a Finding>, jobs: &[Job]) -> Vec<Item> {
+    let mut findings: Vec<&Finding> = findings.collect();
+    // Those of ended jobs follow those that can still be helped.
+    findings.sort_by(|a, b| {
+        let is_past = |finding: &Finding| finding.kind == FindingKind::Failed;
+        b.severity.cmp(&a.severity).then(is_past(a).cmp(&is_past(b))).then_with(|| finding::order(a, b))
+    });
+    findings.into_iter().filter_map(|finding| Item::of(finding, jobs)).collect()
+}
+
+impl Item {
+    /// The item of a finding; `None` if it concerns none of the jobs.
+    fn of(finding: &Finding, jobs: &[Job]) -> Option<Self> {
+        let affected: Vec<&Job> = jobs.iter().filter(|job| finding.jobs.contains(&job.id)).collect();
+        if affected.is_empty() && !jobs.is_empty() {
+            return None;
+        }
+        let severity = match finding.severity {
+            FindingSeverity::Error => Severity::Error,
+            FindingSeverity::Warning => Severity::Warning,
+            FindingSeverity::Info => Severity::Ok,
+        };
+        let (subject, route) = place(finding, &affected)?;
+        let evidence: Vec<&str> = finding.evidence.iter().map(|line| line.as_str()).collect();
+        let mut detail = if evidence.is_empty() { finding.advice.to_string() } else { evidence.join(" · ") };
+        if affected.len() > 1 {
+            let names: Vec<String> = affected.iter().map(|job| job_name(job)).collect();
+            detail = format!("{detail} · affects {}", names.join(", "));
+        }
+        let spark = finding.gpus.first().and_then(|gpu| {
+            let name = gpu.metric.as_ref()?;
+            let field = GpuField::ALL.iter().find(|field| field.metric().name == name.as_str())?;
+            Some(Spark { node: gpu.node.clone(), gpu: gpu.uuid.clone(), field: *field })
+        });
+        let gpu = match finding.gpus.as_slice() {
+            [gpu] => Some(gpu.uuid.clone()),
+            _ => None,
+        };
+        Some(Self {
+            key: finding.key.to_string(),
+            kind: finding.kind,
+            severity,
+            jobs: affected.iter().map(|job| job.id).collect(),
+            subject,
+            title: finding.title.to_string(),
+            detail,
+            advice: finding.advice.to_string(),
+            reason: finding.reason.to_string(),
+            since: Since { at_ms: finding.since_ms, or_earlier: finding.or_earlier },
+            ended_ms: finding.ended_ms,
+            nodes: finding.nodes.clone(),
+            wasted_gpus: finding.wasted_gpus,
+            is_past: finding.kind == FindingKind::Failed,
+            target: Target { route, gpu },
+            spark,
+        })
     }
+
+    /// Returns what it has cost until `now_ms`, in ms since 1970: `1.6 GPU-h idle`. `None` below a tenth of an hour.
+    pub fn cost_text(&self, now_ms: u64) -> Option<String> {
+        let lasted_ms = self.ended_ms.unwrap_or(now_ms).saturating_sub(self.since.at_ms);
+        let hours = lasted_ms as f64 / 3_600_000.0 * f64::from(self.wasted_gpus);
+        let least = if self.since.or_earlier { "≥ " } else { "" };
+        let label = match self.kind {
+            FindingKind::CollectiveHang | FindingKind::GpuLost => "lost",
+            _ => "idle",
+        };
+        (hours >= 0.05).then(|| format!("{least}{} GPU-h {label}", text::tenths(hours)))
+    }
+}
+
+/// Returns whose finding it is, and where it is shown.
+fn place(finding: &Finding, affected: &[&Job]) -> Option<(String, Route)> {
+    let logs = [FindingKind::Failed].contains(&finding.kind);
+    Some(match (affected, finding.nodes.as_slice()) {
+        ([job], _) if logs => (job_name(job), Route::Job(job.id, JobTab::Logs)),
+        ([job], [node]) => (job_name(job), Route::Job(job.id, JobTab::Node(node.clone()))),
+        ([job], _) => (job_name(job), Route::Job(job.id, JobTab::Nodes)),
+        // The node's own page shows all of its jobs.
+        (_, [node, ..]) => (node.to_string(), Route::Node(node.clone())),
+        ([job, ..], []) => (job_name(job), Route::Job(job.id, JobTab::Nodes)),
+        ([], []) => return None,
+    })
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn job_name(job: &Job) -> String {
-    if job.name.is_empty() { format!("job {}", job.id) } else { job.name.to_string() }
+    if job.name.is_empty() { format!("job {}", job.label) } else { job.name.to_string() }
 }
 
-/// Returns the active jobs on a node.
-fn jobs_on<'a>(node: &NodePicture, jobs: &'a [Job]) -> Vec<&'a Job> {
-    jobs.iter().filter(|job| job.is_active() && job.nodes.contains(&node.name)).collect()
+/// Returns whether no GPU can be read on a node where a job has some.
+pub fn lacks_gpus(node: &NodePicture, jobs: &[Job]) -> bool {
+    let expects = |job: &Job| {
+        job.is_active()
+            && job.nodes.contains(&node.name)
+            && job.gpu_count.is_some_and(|gpus| gpus > 0)
+            && !node.head.without_gpus.contains(&job.id)
+    };
+    node.head.no_gpu.is_some() && jobs.iter().any(expects)
 }
 
 /// Returns the worst severity of the items of active jobs.
@@ -247,19 +228,20 @@ pub fn for_job(entries: &[Entry], job: JobId) -> impl Iterator<Item = &Entry> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use nodeglass_protocol::finding::FindingGpu;
     use nodeglass_protocol::job::JobState;
-    use nodeglass_protocol::picture::{Evidence, GpuPicture, History, Owner};
-    use nodeglass_protocol::{Cell, Text};
+    use nodeglass_protocol::picture::{Evidence, GpuPicture, Link, Owner};
 
-    /// The time at which the tests look.
-    pub const NOW: Now = Now { relay_ms: 4_000_000, wall_s: 1_000_000 };
+    /// The relay's clock and the time of day at which the tests look, in ms.
+    pub const NOW_MS: u64 = 4_000_000;
+    pub const WALL_MS: u64 = 1_000_000_000;
 
-    /// A running job on a node, started an hour before [`NOW`].
+    /// A running job on a node, started an hour before.
     pub fn job(id: u32, node: &str) -> Job {
         let mut job = Job::new(JobId(id), "alice".into(), JobState::Running);
         job.name = format!("job-{id}").as_str().into();
         job.nodes = vec![NodeName::new(node).unwrap()];
-        job.start = Some(NOW.wall_s - 3_600);
+        job.start = Some(WALL_MS.cast_signed() / 1_000 - 3_600);
         job
     }
 
@@ -268,7 +250,7 @@ pub mod tests {
         let mut node = NodePicture::new(NodeName::new(name).unwrap());
         node.head.link = Link::Live;
         node.head.interval_ms = 1_000;
-        node.sampled_at_ms = Some(NOW.relay_ms);
+        node.sampled_at_ms = Some(NOW_MS);
         let gpu = |(index, job): (usize, &u32)| {
             let mut gpu = GpuPicture::default();
             gpu.facts.index = index as u32;
@@ -280,67 +262,122 @@ pub mod tests {
         node
     }
 
-    /// Gives every GPU of a node these seconds of utilisation in % and power in W, up to [`NOW`].
-    pub fn with_history(mut node: NodePicture, seconds: &[(u32, u32)]) -> NodePicture {
-        node.history = Some(History::default());
-        let first_ms = NOW.relay_ms - seconds.len() as u64 * 1_000;
-        for (second, (util, power)) in seconds.iter().enumerate() {
-            for gpu in &mut node.gpus {
-                gpu.row.set(GpuField::Util, Cell::steps(*util));
-                gpu.row.set(GpuField::Power, Cell::steps(*power));
-                gpu.row.set(GpuField::PowerLimit, Cell::steps(700));
-            }
-            node.sampled(first_ms + second as u64 * 1_000);
+    /// A finding about a GPU of a job's node, since a minute.
+    pub fn finding(kind: FindingKind, job: u32, node: &str) -> Finding {
+        let name = NodeName::new(node).unwrap();
+        Finding {
+            key: format!("{}/{job}", kind.name()).as_str().into(),
+            kind,
+            severity: FindingSeverity::Warning,
+            confidence_pct: 95,
+            jobs: vec![JobId(job)],
+            gpus: vec![FindingGpu::new(&name, &GpuUuid::new(format!("{node}-0")), Some(GpuField::SmClock))],
+            nodes: vec![name],
+            title: format!("{} title", kind.name()).as_str().into(),
+            reason: format!("{} reason", kind.name()).as_str().into(),
+            evidence: vec!["SM clock 1,380 MHz".into(), "81 °C".into()],
+            advice: "Exclude the node".into(),
+            since_ms: WALL_MS - 60_000,
+            or_earlier: false,
+            found_ms: WALL_MS,
+            ended_ms: None,
+            wasted_gpus: 0,
         }
-        node
     }
 
-    /// The keys of the items of a picture.
-    pub fn keys(jobs: &[Job], nodes: &[NodePicture]) -> Vec<String> {
-        items(jobs, nodes, NOW).into_iter().map(|item| item.key).collect()
+    /// A picture with these findings.
+    pub fn picture(findings: Vec<Finding>) -> Picture {
+        Picture { findings, ..Picture::default() }
     }
 
-    #[test]
-    fn a_healthy_picture_needs_no_attention() {
-        assert!(keys(&[job(1, "n1")], &[with_history(node("n1", &[1, 1]), &[(97, 650); 600])]).is_empty());
-        assert!(keys(&[], &[]).is_empty());
+    fn keys(jobs: &[Job], findings: Vec<Finding>) -> Vec<String> {
+        all(jobs, &picture(findings)).into_iter().map(|item| item.key).collect()
     }
 
     #[test]
-    fn a_failed_job_is_listed_for_an_hour_with_its_logs() {
-        let mut failed = job(1, "n1");
-        failed.state = JobState::Ended(Text::from("OUT_OF_MEMORY"));
-        failed.ended = Some(NOW.wall_s - 360);
-        let item = items(std::slice::from_ref(&failed), &[], NOW).remove(0);
-        assert_eq!((item.severity, item.title.as_str()), (Severity::Error, "Ended: out of memory"));
-        assert_eq!(item.target.route, Route::Job(JobId(1), JobTab::Logs));
-        assert_eq!(item.since.unwrap().at_ms, NOW.relay_ms - 360_000);
-        failed.ended = Some(NOW.wall_s - 3_700);
-        assert!(items(&[failed], &[], NOW).is_empty());
+    fn an_item_has_the_gpu_and_the_graph_of_its_finding() {
+        let items = all(&[job(1, "n1")], &picture(vec![finding(FindingKind::Thermal, 1, "n1")]));
+        let [item] = items.as_slice() else { panic!("{items:?}") };
+        assert_eq!((item.severity, item.since.at_ms), (Severity::Warning, WALL_MS - 60_000));
+        assert_eq!(item.target.gpu, Some(GpuUuid::new("n1-0")));
+        assert_eq!(item.target.route, Route::Job(JobId(1), JobTab::Node(NodeName::new("n1").unwrap())));
+        assert_eq!(item.spark.as_ref().map(|spark| spark.field), Some(GpuField::SmClock));
+        assert_eq!((item.subject.as_str(), item.detail.as_str()), ("job-1", "SM clock 1,380 MHz · 81 °C"));
+    }
+
+    #[test]
+    fn what_is_over_of_other_jobs_or_only_worth_knowing_is_not_listed() {
+        let list = |finding: Finding| keys(&[job(1, "n1")], vec![finding]).len();
+        let thermal = || finding(FindingKind::Thermal, 1, "n1");
+        assert_eq!(list(thermal()), 1);
+        assert_eq!(list(Finding { ended_ms: Some(1), ..thermal() }), 0);
+        assert_eq!(list(Finding { jobs: vec![JobId(2)], ..thermal() }), 0);
+        assert_eq!(list(Finding { severity: FindingSeverity::Info, ..thermal() }), 0);
+        assert!(keys(&[], vec![]).is_empty());
+    }
+
+    #[test]
+    fn a_slow_gpu_is_not_listed_beside_the_heat_that_explains_it() {
+        let slow = || finding(FindingKind::Straggler, 1, "n1");
+        let jobs = [job(1, "n1")];
+        assert_eq!(keys(&jobs, vec![slow(), finding(FindingKind::Thermal, 1, "n1")]), ["thermal/1"]);
+        assert_eq!(keys(&jobs, vec![slow(), finding(FindingKind::Thermal, 1, "n2")]).len(), 2);
     }
 
     #[test]
     fn what_can_be_helped_comes_before_what_is_past_and_errors_before_warnings() {
-        let mut failed = job(1, "n1");
-        failed.state = JobState::Ended(Text::from("FAILED"));
-        let mut hot = node("n2", &[2]);
-        hot.gpus[0].row.set(GpuField::Throttle, Cell::steps(0x40));
-        let mut lost = node("n3", &[3]);
-        lost.gpus[0].fault = Some("GPU is lost".into());
-        assert_eq!(
-            keys(&[failed, job(2, "n2"), job(3, "n3")], &[hot, lost]),
-            ["lost/3", "ended/1", "thermal/2"]
-        );
+        let error = FindingSeverity::Error;
+        let failed = Finding { severity: error, ..finding(FindingKind::Failed, 1, "n1") };
+        let lost = Finding { severity: error, ..finding(FindingKind::GpuLost, 3, "n3") };
+        let hot = finding(FindingKind::Thermal, 2, "n2");
+        let jobs = [job(1, "n1"), job(2, "n2"), job(3, "n3")];
+        assert_eq!(keys(&jobs, vec![hot, failed, lost]), ["gpu_lost/3", "failed/1", "thermal/2"]);
+    }
+
+    #[test]
+    fn how_a_job_ended_is_shown_with_its_log() {
+        let items = all(&[job(1, "n1")], &picture(vec![finding(FindingKind::Failed, 1, "n1")]));
+        assert_eq!(items[0].target.route, Route::Job(JobId(1), JobTab::Logs));
+        assert!(items[0].is_past);
+    }
+
+    #[test]
+    fn what_affects_several_jobs_is_shown_on_the_nodes_page_and_names_them() {
+        let down =
+            Finding { jobs: vec![JobId(1), JobId(2)], ..finding(FindingKind::NodeUnreachable, 1, "n1") };
+        let items = all(&[job(1, "n1"), job(2, "n1")], &picture(vec![down]));
+        assert_eq!(items[0].target.route, Route::Node(NodeName::new("n1").unwrap()));
+        assert!(items[0].detail.ends_with("affects job-1, job-2"), "{}", items[0].detail);
+    }
+
+    #[test]
+    fn what_ended_is_listed_as_resolved_latest_first() {
+        let ended =
+            |job, at_ms| Finding { ended_ms: Some(at_ms), ..finding(FindingKind::Thermal, job, "n1") };
+        let jobs = [job(1, "n1"), job(2, "n1")];
+        let items =
+            resolved(&jobs, &picture(vec![ended(1, 5), ended(2, 9), finding(FindingKind::Xid, 1, "n1")]));
+        let keys: Vec<&str> = items.iter().map(|item| item.key.as_str()).collect();
+        assert_eq!(keys, ["thermal/2", "thermal/1"]);
+    }
+
+    #[test]
+    fn missing_gpus_matter_to_a_job_that_has_some() {
+        let mut bare = node("n1", &[]);
+        bare.head.no_gpu = Some("no NVIDIA driver".into());
+        assert!(lacks_gpus(&bare, &[Job { gpu_count: Some(4), ..job(1, "n1") }]));
+        assert!(!lacks_gpus(&bare, &[job(1, "n1")]), "a node without jobs that have GPUs lacks none");
     }
 
     #[test]
     fn a_cost_is_gpu_hours_since_the_start() {
-        let mut item = Item::for_job("idle", &job(1, "n1"), Severity::Warning);
-        item.cost = Some(Cost { gpus: 2, label: "idle" });
-        assert_eq!(item.cost_text(NOW.relay_ms), None, "the start is unknown");
-        item.since = Some(Since { at_ms: NOW.relay_ms - 2_880_000, or_earlier: false });
-        assert_eq!(item.cost_text(NOW.relay_ms).as_deref(), Some("1.6 GPU-h idle"));
-        item.since = Some(Since { at_ms: NOW.relay_ms - 600_000, or_earlier: true });
-        assert_eq!(item.cost_text(NOW.relay_ms).as_deref(), Some("≥ 0.3 GPU-h idle"));
+        let cost = |wasted_gpus, since_ms, or_earlier| {
+            let finding =
+                Finding { wasted_gpus, since_ms, or_earlier, ..finding(FindingKind::IdleGpus, 1, "n1") };
+            all(&[job(1, "n1")], &picture(vec![finding]))[0].cost_text(WALL_MS)
+        };
+        assert_eq!(cost(0, WALL_MS - 2_880_000, false), None);
+        assert_eq!(cost(2, WALL_MS - 2_880_000, false).as_deref(), Some("1.6 GPU-h idle"));
+        assert_eq!(cost(2, WALL_MS - 600_000, true).as_deref(), Some("≥ 0.3 GPU-h idle"));
     }
 }

@@ -45,9 +45,33 @@ pub fn AttentionList(
     let worst = Memo::new(move |_| {
         entries.with(|entries| entries.iter().map(|entry| entry.item.severity).max().unwrap_or(Severity::Ok))
     });
-    let some = Memo::new(move |_| count.get() > 0);
     let attention = page.attention.clone();
     let (dismissed, restorer) = (attention.dismissed(), attention.clone());
+    let resolved = attention.resolved();
+    let history = RwSignal::new(false);
+    let past_count = Memo::new(move |_| if in_job { 0 } else { resolved.with(|items| items.len()) });
+    let past_keys = Memo::new(move |_| {
+        let is_shown = history.get() && past_count.get() > 0;
+        resolved.with(|items| {
+            let keys = items.iter().filter(|_| is_shown).map(|item| item.key.clone());
+            keys.collect::<Vec<_>>()
+        })
+    });
+    let some = Memo::new(move |_| count.get() > 0 || !in_job && history.get() && past_count.get() > 0);
+    let past = move || {
+        let count = past_count.get();
+        (count > 0).then(|| {
+            let label = move || {
+                let verb = if history.get() { "Hide" } else { "Show" };
+                format!("{verb} {count} resolved within the last hour")
+            };
+            view! {
+                <button class="attention__more attention__restore" aria-expanded=move || history.get().to_string()
+                    on:click=move |_| history.update(|open| *open = !*open)>{label}</button>
+            }
+            .into_any()
+        })
+    };
     let restore = move || {
         let attention = restorer.clone();
         (!in_job && dismissed.get() > 0).then(|| {
@@ -65,7 +89,21 @@ pub fn AttentionList(
         move || attention.hold(is_held)
     };
     let (enter, leave, focus, blur) = (hold(true), hold(false), hold(true), hold(false));
-    let row = move |key: String| view! { <Row key entries store=store.clone() in_job/> }.into_any();
+    let past_store = store.clone();
+    let find =
+        move |key: &str| entries.with(|entries| entries.iter().find(|entry| entry.item.key == key).cloned());
+    let row = move |key: String| {
+        let entry = Memo::new(move |_| find(&key));
+        view! { <Row entry store=store.clone() in_job/> }.into_any()
+    };
+    let find_past = move |key: &str| {
+        let item = resolved.with(|items| items.iter().find(|item| item.key == key).cloned());
+        item.map(|item| Entry { item, is_over: true })
+    };
+    let past_row = move |key: String| {
+        let entry = Memo::new(move |_| find_past(&key));
+        view! { <Row entry store=past_store.clone() in_job/> }.into_any()
+    };
     let more = move || {
         let rest = folded(count.get());
         (rest > 0).then(|| {
@@ -75,10 +113,10 @@ pub fn AttentionList(
         })
     };
     move || {
-        let (row, more, restore) = (row.clone(), more, restore.clone());
+        let (row, past_row, restore) = (row.clone(), past_row.clone(), restore.clone());
         let (enter, leave, focus, blur) = (enter.clone(), leave.clone(), focus.clone(), blur.clone());
         if !some.get() {
-            return view! { {restore} }.into_any();
+            return view! { {past} {restore} }.into_any();
         }
         {
             view! {
@@ -94,6 +132,8 @@ pub fn AttentionList(
                     <h2><i class=move || worst.get().class() aria-hidden="true"></i> "Needs attention " <small>"(" {move || count.get()} ")"</small></h2>
                     <ul><For each=move || keys.get() key=String::clone children=row/></ul>
                     {more}
+                    {past}
+                    <ul><For each=move || past_keys.get() key=String::clone children=past_row/></ul>
                     {restore}
                 </section>
             }
@@ -102,13 +142,22 @@ pub fn AttentionList(
     }
 }
 
+/// Returns when something began, or from when to when it lasted: `since 14:02`, `14:02 – 14:20`.
+fn when(item: &Item) -> String {
+    let at = |at_ms: u64| platform::time_of_day((at_ms / 1_000).cast_signed());
+    let since = at(item.since.at_ms);
+    match item.ended_ms {
+        Some(ended_ms) => format!("{since} – {}", at(ended_ms)),
+        None if item.is_past => format!("at {since}"),
+        None if item.since.or_earlier => format!("before {since}"),
+        None => format!("since {since}"),
+    }
+}
+
 /// One item.
 #[component]
-fn Row(key: String, entries: Memo<Arc<Vec<Entry>>>, store: TopicStore, in_job: bool) -> impl IntoView {
+fn Row(entry: Memo<Option<Entry>>, store: TopicStore, in_job: bool) -> impl IntoView {
     let page = Page::from_context();
-    let entry = Memo::new(move |_| {
-        entries.with(|entries| entries.iter().find(|entry| entry.item.key == key).cloned())
-    });
     let text = move |read: fn(&Item) -> String| {
         move || entry.with(|entry| entry.as_ref().map(|entry| read(&entry.item)))
     };
@@ -147,18 +196,10 @@ fn Row(key: String, entries: Memo<Arc<Vec<Entry>>>, store: TopicStore, in_job: b
         Some(GpuField::Power) => "stroke-power",
         _ => "stroke-util",
     };
-    let since = {
-        let page = page.clone();
-        Memo::new(move |_| {
-            let since = entry.with(|entry| entry.as_ref()?.item.since)?;
-            let ago_s = page.now_ms().saturating_sub(since.at_ms) / 1_000;
-            let at = platform::time_of_day(page.wall_s() - ago_s.cast_signed());
-            Some(if since.or_earlier { format!("before {at}") } else { format!("since {at}") })
-        })
-    };
+    let since = move || entry.with(|entry| entry.as_ref().map(|entry| when(&entry.item)));
     let attention = page.attention.clone();
     let cost = Memo::new(move |_| {
-        let now_ms = page.now_ms();
+        let now_ms = u64::try_from(page.wall_s()).unwrap_or_default() * 1_000;
         entry.with(|entry| entry.as_ref()?.item.cost_text(now_ms))
     });
     let dismiss = {
@@ -192,7 +233,7 @@ fn Row(key: String, entries: Memo<Arc<Vec<Entry>>>, store: TopicStore, in_job: b
                 </span>
                 <svg class="spark" viewBox="0 0 200 18" preserveAspectRatio="none" aria-hidden="true"><path class=hue d=line></path></svg>
                 <span class="attention__since">
-                    <span>{move || since.get()}</span>
+                    <span>{since}</span>
                     <small>{move || cost.get()}</small>
                 </span>
                 <span class="attention__go" aria-hidden="true">"›"</span>

@@ -61,6 +61,9 @@ fn link(scene: &Scene<'_>, node: &NodePicture, jobs: &[&Job], add: &mut Add<'_>)
         Link::Connecting { failures: 1.. } => {
             unreachable(format!("{name} cannot be reached"), format!("{name} down"), Vec::new());
         }
+        // Many sites admit a user only to the nodes of own jobs.
+        Link::Refused { .. }
+            if jobs.iter().all(|job| job.user.as_str() != scene.user) && !jobs.is_empty() => {}
         Link::Refused { reason, advice } => {
             let evidence = [reason, advice].into_iter().filter(|text| !text.as_str().is_empty());
             let evidence = evidence.map(ToString::to_string).collect();

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::fleet::scene::{self, hello, jobs, line, process, sample};
-use crate::fleet::{Event, NoteChange};
+use crate::fleet::{Event, NodeEvent, NoteChange};
 use nodeglass_protocol::cluster::ClusterSummary;
+use nodeglass_protocol::finding::FindingSeverity;
 use nodeglass_protocol::host::HostSample;
 use nodeglass_protocol::note::{NoteId, NoteSource};
 use nodeglass_protocol::probe::ProbeLine;
@@ -211,6 +212,60 @@ fn data_of_the_owner_alone_is_never_visible() {
     let JobsHealth::Stale { reason: why, .. } = viewer.status(&fleet).jobs else { panic!() };
     assert!(!why.as_str().contains("secret"), "{why}");
     assert!(viewer.audit_log(&fleet).is_empty() && viewer.sharing(&fleet) == Sharing::default());
+}
+
+#[test]
+fn t09_a_finding_shows_a_guest_neither_output_of_logins_nor_hidden_readings() {
+    let mut fleet = fleet();
+    let down = NodeEvent::Down { why: "/etc/profile: secret".into(), retry_at_ms: 90_000 };
+    fleet.handle(Event::Node(scene::name("n1"), down), 3_000);
+    for second in 1..60 {
+        fleet.handle(Event::Tick, 3_000 + second * 1_000);
+    }
+    let shown = |viewer: Viewer| {
+        let all = viewer.findings(&fleet, &Topic::Overview);
+        all.into_iter().find(|finding| finding.key == "node_unreachable/n1".into())
+    };
+    assert_eq!(shown(Viewer::Owner).unwrap().evidence[0].as_str(), "/etc/profile: secret");
+    let guest = shown(viewer(Scope::All, NOTHING)).unwrap();
+    assert_eq!((guest.title.as_str(), guest.evidence.as_slice()), ("n1 cannot be reached", &[][..]));
+    assert_eq!(guest.jobs, [JobId(1), JobId(2)]);
+    assert_eq!(shown(viewer(Scope::Jobs(vec![JobId(2)]), NOTHING)).unwrap().jobs, [JobId(2)]);
+    assert_eq!(shown(viewer(Scope::Nodes(vec![scene::name("n2")]), NOTHING)), None);
+
+    let finding = |kind| Finding {
+        key: "x".into(),
+        kind,
+        severity: FindingSeverity::Warning,
+        confidence_pct: 95,
+        jobs: vec![JobId(1)],
+        nodes: vec![scene::name("n1")],
+        gpus: Vec::new(),
+        title: "x".into(),
+        reason: "x".into(),
+        evidence: Vec::new(),
+        advice: "x".into(),
+        since_ms: 0,
+        or_earlier: false,
+        found_ms: 0,
+        ended_ms: None,
+        wasted_gpus: 0,
+    };
+    let sees = |scope, hidden, kind| {
+        let Viewer::Guest(visibility) = viewer(scope, hidden) else { unreachable!() };
+        visibility.finding(&finding(kind), &fleet).is_some()
+    };
+    let job = || Scope::Jobs(vec![JobId(1)]);
+    for kind in
+        [FindingKind::HostMemory, FindingKind::Swapping, FindingKind::DiskFull, FindingKind::HeldMemory]
+    {
+        assert!(sees(Scope::All, NOTHING, kind), "{kind:?}");
+        assert!(!sees(job(), NOTHING, kind), "{kind:?} is made from readings of the whole node");
+    }
+    let paths = HiddenParts { paths: true, ..NOTHING };
+    assert!(!sees(Scope::All, paths, FindingKind::DiskFull));
+    assert!(sees(job(), NOTHING, FindingKind::Straggler));
+    assert!(!sees(Scope::Jobs(vec![JobId(2)]), NOTHING, FindingKind::Straggler));
 }
 
 #[test]

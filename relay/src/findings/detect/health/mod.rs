@@ -1,0 +1,240 @@
+//! Problems of GPUs: flags, errors of their memory, Xids, lost ones, memory that nobody holds, stuck processes. Those of
+//! the same kind and the same jobs are one finding.
+
+mod sentence;
+
+use crate::findings::scene::Scene;
+use crate::findings::tracker::{Detection, Detections};
+use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::picture::{GpuEvent, GpuPicture, NodePicture};
+use nodeglass_protocol::process::ProcessState;
+use nodeglass_protocol::unattributed::LEAST_BYTES;
+use nodeglass_protocol::{GpuField, GpuUuid, ProcessField};
+use nodeglass_rules::flags::{self, FlagKind};
+use nodeglass_rules::severity::Severity;
+use nodeglass_rules::{ownership, throttle, xid};
+use std::collections::BTreeMap;
+
+/// How long an Xid is listed after it occurred, in ms.
+const XID_MS: u64 = 3_600_000;
+
+/// One GPU with a problem.
+struct Place<'a> {
+    node: &'a NodePicture,
+    gpu: &'a GpuPicture,
+    severity: FindingSeverity,
+    since: Option<(u64, bool)>,
+    /// The number of the event that shows it, if any.
+    xid: Option<u64>,
+}
+
+/// GPUs with the same problem that belong to the same jobs.
+struct Group<'a> {
+    kind: FindingKind,
+    /// The number of an Xid, else 0.
+    xid: u64,
+    /// Whom it is about: the job, or the node if several jobs share GPUs, or on a machine without a job.
+    subject: String,
+    jobs: Vec<&'a Job>,
+    places: Vec<Place<'a>>,
+}
+
+type Groups<'a> = BTreeMap<(FindingKind, u64, String), Group<'a>>;
+
+pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
+    let mut groups = Groups::new();
+    for node in scene.nodes.values() {
+        let here = scene.jobs_on(node);
+        if here.is_empty() && !scene.jobs.is_empty() {
+            continue;
+        }
+        for gpu in node.gpus.iter().filter(|gpu| !ownership::is_part_of_lost(node, gpu)) {
+            let owners: Vec<&Job> =
+                here.iter().copied().filter(|job| ownership::has_part(node, gpu, job.id)).collect();
+            if !owners.is_empty() || scene.jobs.is_empty() {
+                examine(scene, node, gpu, &owners, &mut groups);
+            }
+        }
+    }
+    found.seen.extend(groups.values().map(detection));
+    for node in scene.nodes.values().filter(|node| !scene.is_current(node)) {
+        // What was read before neither lasts nor ends.
+        for job in scene.jobs_on(node) {
+            found.unknown(&MOMENTARY, &job.id.to_string());
+        }
+        found.unknown(&MOMENTARY, &node.name.to_string());
+    }
+}
+
+/// Kinds of which a reading that is not current says nothing.
+const MOMENTARY: [FindingKind; 5] = [
+    FindingKind::Thermal,
+    FindingKind::PowerBrake,
+    FindingKind::Slowdown,
+    FindingKind::HeldMemory,
+    FindingKind::StuckProcess,
+];
+
+fn examine<'a>(
+    scene: &Scene<'a>,
+    node: &'a NodePicture,
+    gpu: &'a GpuPicture,
+    owners: &[&'a Job],
+    groups: &mut Groups<'a>,
+) {
+    let is_current = scene.is_current(node);
+    let subject = match owners {
+        [job] => job.id.to_string(),
+        // Jobs that share GPUs, and machines without any, have one per node.
+        _ => node.name.to_string(),
+    };
+    let mut add = |kind, severity, since: Option<(u64, bool)>, xid: Option<u64>| {
+        let since = since.or_else(|| Some(scene.seen_now(node)));
+        let number = xid.filter(|_| kind == FindingKind::Xid).unwrap_or_default();
+        let group = groups.entry((kind, number, subject.clone())).or_insert_with(|| Group {
+            kind,
+            xid: number,
+            subject: subject.clone(),
+            jobs: owners.to_vec(),
+            places: Vec::new(),
+        });
+        // Several flags of a GPU are one problem.
+        match group.places.last_mut().filter(|place| place.gpu.facts.uuid == gpu.facts.uuid) {
+            Some(place) => place.severity = place.severity.max(severity),
+            None => group.places.push(Place { node, gpu, severity, since, xid }),
+        }
+    };
+    let events: Vec<&GpuEvent> =
+        node.head.events.iter().filter(|event| event.gpu.as_ref() == Some(&gpu.facts.uuid)).collect();
+    if gpu.fault.is_some() {
+        if node.head.driver_stuck_ms.is_some() {
+            // That the driver hangs is one problem of the node, not one of each GPU.
+            return;
+        }
+        let lost = events.iter().rev().find(|event| event.xid.is_none_or(|number| number == 79));
+        let since = lost.map(|event| (event.at_ms, false));
+        return add(FindingKind::GpuLost, FindingSeverity::Error, since, None);
+    }
+    let recent: Vec<(&GpuEvent, u64)> = events
+        .iter()
+        .filter(|event| event.at_ms + XID_MS > scene.now.relay_ms)
+        .filter_map(|event| Some((*event, event.xid?)))
+        .collect();
+    for (at, (event, number)) in recent.iter().enumerate() {
+        let is_latest = recent[at + 1..].iter().all(|(_, later)| later != number);
+        // The program that caused it may have ended.
+        let is_program_error = xid::meaning(*number).is_some_and(|(_, is_program_error)| is_program_error);
+        let started = |job: &&Job| job.start.is_none_or(|start| scene.now.to_relay_ms(start) <= event.at_ms);
+        if is_latest && !xid::is_memory_error(*number) && (!is_program_error || owners.iter().all(started)) {
+            let since = Some((event.at_ms, false));
+            add(FindingKind::Xid, severity(xid::severity(*number)), since, Some(*number));
+        }
+    }
+    let memory_event = recent.iter().rev().find(|(_, number)| xid::is_memory_error(*number));
+    for flag in flags::for_gpu(node, gpu).iter().filter(|flag| flag.severity.needs_attention()) {
+        let kind = match flag.kind {
+            FlagKind::Thermal => FindingKind::Thermal,
+            FlagKind::PowerBrake => FindingKind::PowerBrake,
+            FlagKind::Slowdown => FindingKind::Slowdown,
+            FlagKind::NvLinkDown => FindingKind::NvlinkDown,
+            FlagKind::PcieNarrow => FindingKind::PcieNarrow,
+            FlagKind::Unlicensed => FindingKind::Unlicensed,
+            FlagKind::EccUncorrected
+            | FlagKind::RemapFailed
+            | FlagKind::RemapPending
+            | FlagKind::RetirePending => FindingKind::MemoryErrors,
+            FlagKind::PowerCap | FlagKind::EccCorrected | FlagKind::Other => continue,
+        };
+        if !is_current && MOMENTARY.contains(&kind) {
+            continue;
+        }
+        let since = match kind {
+            FindingKind::MemoryErrors => memory_event.map(|(event, _)| (event.at_ms, false)),
+            _ => throttled_since(node, gpu, kind),
+        };
+        let xid = memory_event.filter(|_| kind == FindingKind::MemoryErrors).map(|(_, number)| *number);
+        add(kind, severity(flag.severity), since, xid);
+    }
+    if let Some((event, number)) = memory_event {
+        // A flag of the same GPU is the same problem.
+        let since = Some((event.at_ms, false));
+        add(FindingKind::MemoryErrors, severity(xid::severity(*number)), since, Some(*number));
+    }
+    if !is_current {
+        return;
+    }
+    if held_bytes(gpu).is_some() {
+        add(FindingKind::HeldMemory, FindingSeverity::Warning, None, None);
+    }
+    if stuck_process(node, &gpu.facts.uuid).is_some() {
+        add(FindingKind::StuckProcess, FindingSeverity::Warning, None, None);
+    }
+}
+
+/// Returns how much memory of a GPU no visible process holds, if it is enough to report.
+fn held_bytes(gpu: &GpuPicture) -> Option<u64> {
+    gpu.row.value(GpuField::MemUnattributed).filter(|bytes| *bytes >= LEAST_BYTES)
+}
+
+/// Returns the first process on a GPU that is a zombie or cannot be interrupted: `pid 4711 is a zombie`.
+fn stuck_process(node: &NodePicture, uuid: &GpuUuid) -> Option<String> {
+    node.processes.iter().filter(|process| process.facts.gpu == *uuid).find_map(|process| {
+        match ProcessState::of_number(process.row.value(ProcessField::State)?) {
+            ProcessState::Zombie => Some(format!("pid {} is a zombie", process.facts.pid)),
+            ProcessState::Uninterruptible => {
+                Some(format!("pid {} is in uninterruptible sleep", process.facts.pid))
+            }
+            ProcessState::Alive | ProcessState::Stopped => None,
+        }
+    })
+}
+
+/// Returns since when a throttle reason applies, if the history shows its start.
+fn throttled_since(node: &NodePicture, gpu: &GpuPicture, kind: FindingKind) -> Option<(u64, bool)> {
+    let bits = match kind {
+        FindingKind::Thermal => 0x60,
+        FindingKind::PowerBrake => 0x80,
+        FindingKind::Slowdown => 0x8,
+        _ => return None,
+    };
+    let position = node.gpus.iter().position(|known| known.facts.uuid == gpu.facts.uuid)?;
+    throttle::start(node.history.as_ref()?.gpu(position, GpuField::Throttle)?, bits)
+}
+
+fn severity(severity: Severity) -> FindingSeverity {
+    match severity {
+        Severity::Error => FindingSeverity::Error,
+        Severity::Warning => FindingSeverity::Warning,
+        Severity::Ok | Severity::Ended | Severity::Pending => FindingSeverity::Info,
+    }
+}
+
+fn detection(group: &Group<'_>) -> Detection {
+    let Group { kind, xid, subject, jobs, places } = group;
+    let worst = places.iter().map(|place| place.severity).max().unwrap_or(FindingSeverity::Warning);
+    let subject = if *kind == FindingKind::Xid { format!("{subject}/{xid}") } else { subject.clone() };
+    let sentence = sentence::of(group);
+    let mut detection = Detection::new(*kind, subject, worst, sentence.title);
+    (detection.evidence, detection.advice) = (sentence.evidence, sentence.advice);
+    detection.reason = sentence.reason;
+    detection.jobs = jobs.iter().map(|job| job.id).collect();
+    detection.nodes = places.iter().map(|place| place.node.name.clone()).collect();
+    detection.nodes.dedup();
+    let field = match kind {
+        FindingKind::Thermal | FindingKind::PowerBrake | FindingKind::Slowdown => Some(GpuField::SmClock),
+        FindingKind::HeldMemory => Some(GpuField::MemUsed),
+        FindingKind::GpuLost => Some(GpuField::Util),
+        _ => None,
+    };
+    detection.gpus =
+        places.iter().map(|place| FindingGpu::new(&place.node.name, &place.gpu.facts.uuid, field)).collect();
+    detection.since = places.iter().filter_map(|place| place.since).min_by_key(|(at_ms, _)| *at_ms);
+    if *kind == FindingKind::GpuLost {
+        detection.wasted_gpus = places.len();
+    }
+    detection
+}
+
+#[cfg(test)]
+mod tests;
