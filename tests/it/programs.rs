@@ -259,6 +259,15 @@ fn queries_answer_from_the_running_relay_with_documented_exit_codes() -> Result<
     };
     ensure!(code(&["wait", "48213", "--timeout", "1s"])? == Some(3));
     ensure!(code(&["wait", "99"])? == Some(3));
+    let listed: Value = serde_json::from_str(&relay.run(&["jobs", "--json"])?)?;
+    let failures = ["FAILED", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED", "NODE_FAIL"];
+    let failed = listed.as_array().and_then(|jobs| {
+        jobs.iter().find(|job| failures.contains(&job["state"].as_str().unwrap_or_default()))
+    });
+    let failed = failed.context("a job that failed")?["id"].to_string();
+    ensure!(code(&["wait", &failed])? == Some(4), "job {failed}");
+    // All GPUs of the notebook are idle.
+    ensure!(code(&["wait", "48425", "--stall", "1s"])? == Some(5));
     ensure!(code(&["available", "--node", "nowhere"])? == Some(3));
     for unknown in [
         &["list", "--node", "nowhere"][..],
