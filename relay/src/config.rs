@@ -23,23 +23,23 @@ mod value;
 
 pub use bind::BindAddr;
 pub use command::{ReadError, Request, read, settings};
-pub use doctor::{CommandName, CompletionsOrder, DoctorOrder, ManOrder};
+pub use doctor::{CommandName, CompletionsArgs, DoctorArgs, ManArgs};
 pub use help::ManPage;
-pub use mcp::McpOrder;
-pub use note::{Moment, NoteOrder};
+pub use mcp::McpArgs;
+pub use note::{Moment, NoteArgs};
 pub use query::{
     AvailableArgs, ExplainedKind, FindingsArgs, FindingsCommand, FitArgs, FreeArgs, GpuArgs, GpuDemand,
     ListArgs, Query, Until, WaitArgs, WaitFreeArgs, WhichRelay,
 };
-pub use record::{RecordCommand, RecordOrder};
+pub use record::{RecordArgs, RecordCommand};
 pub use reports::{
-    AuditFormat, AuditOrder, Days, ExportFormat, HistoryOrder, ListJobsOrder, ReportFormat, ReportOrder,
+    AuditArgs, AuditFormat, Days, ExportFormat, HistoryCommand, ListJobsArgs, ReportArgs, ReportFormat,
 };
 pub(crate) use requested::whose;
 pub use requested::{Difference, Requested};
-pub use share::{ShareArgs, ShareCommand, ShareOrder};
+pub use share::{CreateShareArgs, ShareArgs, ShareCommand};
 pub use token::TokenCommand;
-pub use top::{ColorChoice, TopOrder};
+pub use top::{ColorChoice, TopArgs};
 pub use unknown::{Unknown, stop_hint};
 pub use value::{LauncherChoice, Script, Watch, Who};
 

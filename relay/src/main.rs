@@ -12,8 +12,8 @@ use nodeglass_relay::app::{
 };
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{
-    self, Config, ConfigError, DoctorOrder, Effective, ManPage, McpOrder, Query, ReadError, RecordCommand,
-    Request, Requested, TopOrder,
+    self, Config, ConfigError, DoctorArgs, Effective, ManPage, McpArgs, Query, ReadError, RecordCommand,
+    Request, Requested, TopArgs,
 };
 use nodeglass_relay::doctor;
 use nodeglass_relay::log;
@@ -32,7 +32,7 @@ const STACK: usize = 1024 * 1024;
 fn main() -> ExitCode {
     let done = match config::read(std::env::args_os()) {
         Ok(Request::Run { config, requested, new }) => run(*config, requested, new),
-        Ok(Request::Doctor { order, settings, default }) => doctor(order, settings, *default),
+        Ok(Request::Doctor { args, settings, default }) => doctor(args, settings, *default),
         Ok(Request::Print(text)) => terminal::write(text).map(|()| ExitCode::SUCCESS),
         Ok(Request::WriteManPages { folder, pages }) => write_man_pages(&folder, &pages),
         Ok(Request::ShowConfig { effective, json }) => show_config(&effective, json),
@@ -40,24 +40,24 @@ fn main() -> ExitCode {
         Ok(Request::ShowLink { for_one_tab: true, json, relay }) => {
             ask(relay, async move |relay| owner_commands::tab_link(relay, json).await)
         }
-        Ok(Request::Share(order)) => {
-            ask(order.relay, async move |relay| owner_commands::share(relay, order).await)
+        Ok(Request::Share(args)) => {
+            ask(args.relay, async move |relay| owner_commands::share(relay, args).await)
         }
         Ok(Request::Token { command, relay }) => {
             ask(relay, async move |relay| token_command::token(relay, command).await)
         }
-        Ok(Request::Top { order, config, requested }) => return top(order, *config, requested),
+        Ok(Request::Top { args, config, requested }) => return top(args, *config, requested),
         Ok(Request::Query { query, config }) => answer(query, *config),
-        Ok(Request::Mcp(order)) => serve_mcp(order),
-        Ok(Request::Record(order)) => record(order.command),
+        Ok(Request::Mcp(args)) => serve_mcp(args),
+        Ok(Request::Record(args)) => record(args.command),
         Ok(Request::Retry { node, json, relay }) => {
             ask(relay, async move |relay| owner_commands::retry(relay, node, json).await)
         }
-        Ok(Request::Note(order)) => print(note_command::note(order)),
-        Ok(Request::Report { order, webhook }) => print(job_reports::report(order, webhook)),
-        Ok(Request::History(order)) => print(job_reports::history(order)),
-        Ok(Request::Me(order)) => print(job_reports::me(order)),
-        Ok(Request::Audit(order)) => print(audit_log::print(order)),
+        Ok(Request::Note(args)) => print(note_command::note(args)),
+        Ok(Request::Report { args, webhook }) => print(job_reports::report(args, webhook)),
+        Ok(Request::History(args)) => print(job_reports::history(args)),
+        Ok(Request::Me(args)) => print(job_reports::me(args)),
+        Ok(Request::Audit(args)) => print(audit_log::print(args)),
         Err(error) => return refuse(error),
     };
     done.unwrap_or_else(|error| {
@@ -107,14 +107,14 @@ fn run(config: Config, requested: Requested, new: bool) -> anyhow::Result<ExitCo
 }
 
 /// Watches in the terminal.
-fn top(order: TopOrder, config: Config, requested: Option<Requested>) -> ExitCode {
+fn top(args: TopArgs, config: Config, requested: Option<Requested>) -> ExitCode {
     // As for a relay: a core dump would contain the key. It watches even where this is not possible.
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build();
     let done = runtime.map_err(|error| TopError::Other(error.into()));
     let done = done.and_then(|runtime| {
-        let done = runtime.block_on(top::run(order, config, requested));
+        let done = runtime.block_on(top::run(args, config, requested));
         // A thread that reads the terminal may be blocked.
         runtime.shutdown_background();
         done
@@ -129,9 +129,9 @@ fn top(order: TopOrder, config: Config, requested: Option<Requested>) -> ExitCod
 }
 
 /// Answers a query of the current state.
-fn serve_mcp(order: McpOrder) -> anyhow::Result<ExitCode> {
+fn serve_mcp(args: McpArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(mcp::serve(order))?;
+    runtime.block_on(mcp::serve(args))?;
     // A thread that still reads standard input must not delay the end.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
@@ -150,17 +150,17 @@ fn answer(query: Query, config: Config) -> anyhow::Result<ExitCode> {
 
 /// Checks what a relay needs, and prints what was found.
 fn doctor(
-    order: DoctorOrder,
+    args: DoctorArgs,
     settings: Result<(Box<Config>, Vec<Effective>), ConfigError>,
     default: Config,
 ) -> anyhow::Result<ExitCode> {
     let settings = settings.map(|(config, effective)| (*config, effective));
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build()?;
-    let report = runtime.block_on(doctor::run(order.target, settings, default));
+    let report = runtime.block_on(doctor::run(args.target, settings, default));
     // A thread may be blocked by a dead file server.
     runtime.shutdown_background();
-    terminal::write(match order.json {
+    terminal::write(match args.json {
         true => format!("{}\n", serde_json::to_string_pretty(&report)?),
         false => doctor::text(&report, Style::of(&std::io::stdout())),
     })?;

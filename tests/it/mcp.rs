@@ -94,6 +94,18 @@ impl Drop for Session {
 }
 
 #[test]
+fn a_message_that_is_too_long_is_answered_and_the_session_goes_on() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let mut session = Session::start(&relay, &[])?;
+    let arguments = json!({ "fields": "x".repeat(60 << 20) });
+    let answer = session.request("tools/call", json!({ "name": "jobs", "arguments": arguments }))?;
+    ensure!(answer["error"]["message"].as_str().is_some_and(|why| why.contains("longer than")), "{answer}");
+    let tools = session.request("tools/list", json!({}))?;
+    ensure!(tools["result"]["tools"].is_array(), "{tools}");
+    Ok(())
+}
+
+#[test]
 fn an_assistant_reads_everything_and_acts_only_if_allowed() -> Result<()> {
     let relay = TestRelay::demo()?;
     let mut session = Session::start(&relay, &[])?;

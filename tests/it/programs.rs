@@ -259,6 +259,8 @@ fn queries_answer_from_the_running_relay_with_documented_exit_codes() -> Result<
     };
     ensure!(code(&["wait", "48213", "--timeout", "1s"])? == Some(3));
     ensure!(code(&["wait", "99"])? == Some(3));
+    // All GPUs of the notebook are idle.
+    ensure!(code(&["wait", "48425", "--stall", "1s"])? == Some(5));
     ensure!(code(&["available", "--node", "nowhere"])? == Some(3));
     for unknown in [
         &["list", "--node", "nowhere"][..],
@@ -272,6 +274,45 @@ fn queries_answer_from_the_running_relay_with_documented_exit_codes() -> Result<
     ensure!(code(&["mcp"])? == Some(1) && code(&["note", ""])? == Some(2) && code(&["lsit"])? == Some(2));
     ensure!(code(&["gpu", "GPU-nothing"])? == Some(1));
     ensure!(code(&["fit", "0"])? == Some(2));
+    Ok(())
+}
+
+/// A job that runs out of memory soon after the start of the relay.
+const FAILING: &str = r#"
+cluster = "juniper"
+user = "alice"
+seed = 1
+cycle = "15m"
+[[node]]
+name = "n1"
+model = "h100"
+gpus = 2
+[[job]]
+id = 17
+name = "train"
+partition = "gpu"
+submitted = "-2h"
+start = "-50m"
+end = "6s"
+ends_as = "OUT_OF_MEMORY"
+limit = "2h"
+nodes = "n1"
+gpus = [0, 1]
+behaviour = "training"
+"#;
+
+#[test]
+fn waiting_for_a_job_that_fails_returns_4() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let scenario = folder.path().join("failing.toml");
+    std::fs::write(&scenario, FAILING)?;
+    let relay = TestRelay::start(&["--scenario", &scenario.to_string_lossy()])?;
+    let output = TestRelay::command(relay.home())?
+        .args(["wait", "17", "--timeout", "60s"])
+        .stdin(Stdio::null())
+        .output()?;
+    ensure!(output.status.code() == Some(4), "{output:?}");
+    ensure!(output.stdout == b"job 17: OUT_OF_MEMORY, exit code 0:125\n", "{output:?}");
     Ok(())
 }
 

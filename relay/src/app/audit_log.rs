@@ -6,7 +6,7 @@ use super::local_time::LocalTime;
 use super::remote::Remote;
 use super::terminal::{self, aligned, duration};
 use crate::clock::Clock;
-use crate::config::{AuditFormat, AuditOrder};
+use crate::config::{AuditArgs, AuditFormat};
 use crate::state_dir::StateDir;
 use crate::store::{Database, RelayRun};
 use anyhow::Context as _;
@@ -18,12 +18,12 @@ use nodeglass_protocol::request::AuditEntry;
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn print(order: AuditOrder) -> anyhow::Result<String> {
+pub async fn print(args: AuditArgs) -> anyhow::Result<String> {
     let dir = StateDir::open().context("the audit log cannot be read")?;
     let now_ms = Clock::wall_ms();
     let log = match Database::open_existing(&dir)? {
         Some(database) => {
-            let since_ms = now_ms.saturating_sub(u64::from(order.days) * 86_400_000);
+            let since_ms = now_ms.saturating_sub(u64::from(args.days) * 86_400_000);
             let run = RelayRun::of_this_process(here().to_string());
             database.audit_log(&run, since_ms, now_ms, usize::MAX)?
         }
@@ -32,11 +32,11 @@ pub async fn print(order: AuditOrder) -> anyhow::Result<String> {
     // A relay of a simulated cluster or a recording has its log in memory only.
     let log = match &Remote::list()?[..] {
         [relay] if log.records.is_empty() => {
-            relay.json(Method::GET, &format!("/api/v1/audit?days={}", order.days), String::new()).await?
+            relay.json(Method::GET, &format!("/api/v1/audit?days={}", args.days), String::new()).await?
         }
         _ => log,
     };
-    Ok(match if order.json { AuditFormat::Json } else { order.format } {
+    Ok(match if args.json { AuditFormat::Json } else { args.format } {
         AuditFormat::Text => text(&log, now_ms, LocalTime::of),
         AuditFormat::Json => terminal::json(&log.records)?,
         AuditFormat::Csv => csv(&log),

@@ -6,7 +6,7 @@ use super::remote::{Refused, Remote};
 use super::{job_parquet, job_tables, named_job, terminal};
 use crate::api::{JobSelector, NotOneJob};
 use crate::clock::Clock;
-use crate::config::{ExportFormat, HistoryOrder, ListJobsOrder, ReportFormat, ReportOrder};
+use crate::config::{ExportFormat, HistoryCommand, ListJobsArgs, ReportArgs, ReportFormat};
 use crate::report::{self, JobRecord, Report};
 use crate::report_webhook;
 use crate::state_dir::StateDir;
@@ -26,10 +26,10 @@ const MAX_REPORTS: usize = 1_000;
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn report(order: ReportOrder, webhook: Option<Webhook>) -> anyhow::Result<String> {
-    let format = if order.json { ReportFormat::Json } else { order.format };
+pub async fn report(args: ReportArgs, webhook: Option<Webhook>) -> anyhow::Result<String> {
+    let format = if args.json { ReportFormat::Json } else { args.format };
     let database = database()?;
-    let job = resolved(&order.job, database.as_ref()).await?;
+    let job = resolved(&args.job, database.as_ref()).await?;
     let (stored, notes) = match &database {
         Some(database) => stored(database, job)?,
         None => (None, Vec::new()),
@@ -40,7 +40,7 @@ pub async fn report(order: ReportOrder, webhook: Option<Webhook>) -> anyhow::Res
             let sent = report_webhook::post(&webhook, &report).await.map_err(anyhow::Error::msg)?;
             return Ok(format!("{sent}\n"));
         }
-        None if order.webhook.is_some() => {
+        None if args.webhook.is_some() => {
             bail!("no webhook is configured; set report-webhook in the configuration file, or name a URL")
         }
         None => {}
@@ -56,14 +56,14 @@ pub async fn report(order: ReportOrder, webhook: Option<Webhook>) -> anyhow::Res
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn history(order: HistoryOrder) -> anyhow::Result<Vec<u8>> {
-    let text = match order {
-        HistoryOrder::Show(order) => report(order.into(), None).await?,
-        HistoryOrder::List(ListJobsOrder { days, json }) => {
+pub async fn history(args: HistoryCommand) -> anyhow::Result<Vec<u8>> {
+    let text = match args {
+        HistoryCommand::Show(args) => report(args.into(), None).await?,
+        HistoryCommand::List(ListJobsArgs { days, json }) => {
             let reports = reports(days.days).await?;
             if json { terminal::json(&reports)? } else { job_tables::list(&reports, LocalTime::of) }
         }
-        HistoryOrder::Export { format, days } => return export(format, days.days).await,
+        HistoryCommand::Export { format, days } => return export(format, days.days).await,
     };
     Ok(text.into_bytes())
 }
@@ -88,7 +88,7 @@ async fn export(format: ExportFormat, days: u32) -> anyhow::Result<Vec<u8>> {
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn me(ListJobsOrder { days, json }: ListJobsOrder) -> anyhow::Result<String> {
+pub async fn me(ListJobsArgs { days, json }: ListJobsArgs) -> anyhow::Result<String> {
     let days = days.days;
     let stored = stored_reports(days, Some(&own_login()))?;
     let usage = match (stored.is_empty(), only_relay()?) {

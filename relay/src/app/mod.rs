@@ -253,6 +253,7 @@ impl Relay {
             tokio::spawn(stored.restore(hub.clone()));
         }
         let store = storage::jobs(&about, is_stored, events.clone())?;
+        tokio::spawn(storage::report_jobs(store.problem(), events.clone()));
         let audit = if config.no_audit { store.audit().off() } else { store.audit() };
         if let Some(commands) = commands {
             tokio::spawn(account(AccountingQueries::new(commands), store.clone(), about.clock));

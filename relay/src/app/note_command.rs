@@ -5,7 +5,7 @@ use super::remote::Remote;
 use super::{named_job, terminal};
 use crate::api::JobSelector;
 use crate::clock::Clock;
-use crate::config::NoteOrder;
+use crate::config::NoteArgs;
 use crate::report::aligned;
 use anyhow::{Context, bail, ensure};
 use hyper::Method;
@@ -21,28 +21,28 @@ const NOTES: &str = "/api/v1/notes";
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
-    let named = order.job.as_ref().filter(|_| !order.cluster);
-    let relay = match Remote::find(order.relay) {
-        Err(_) if order.relay.is_none() && Remote::list()?.is_empty() => return spool(&order, named),
+pub async fn note(args: NoteArgs) -> anyhow::Result<String> {
+    let named = args.job.as_ref().filter(|_| !args.cluster);
+    let relay = match Remote::find(args.relay) {
+        Err(_) if args.relay.is_none() && Remote::list()?.is_empty() => return spool(&args, named),
         relay => relay?,
     };
-    if order.list {
+    if args.list {
         let job = match named {
             Some(named) => Some(named_job::id(&relay.jobs().await?, named)?),
             None => None,
         };
         let query = job.map_or(String::new(), |job| format!("?job={job}"));
         let notes: Vec<Note> = relay.json(Method::GET, &format!("{NOTES}{query}"), String::new()).await?;
-        return Ok(if order.json { terminal::json(&notes)? } else { list(&notes) });
+        return Ok(if args.json { terminal::json(&notes)? } else { list(&notes) });
     }
-    if let Some(id) = order.delete {
+    if let Some(id) = args.delete {
         let answer = relay.request(Method::DELETE, &format!("{NOTES}/{id}"), String::new()).await?;
         return Ok(super::remote::lines(&answer));
     }
-    let text = note::text(order.text.as_deref().unwrap_or_default())?;
-    let at_ms = order.at.map(|at| at.wall_ms(Clock::wall_ms()));
-    let saved: SavedNote = match order.edit {
+    let text = note::text(args.text.as_deref().unwrap_or_default())?;
+    let at_ms = args.at.map(|at| at.wall_ms(Clock::wall_ms()));
+    let saved: SavedNote = match args.edit {
         Some(id) => {
             let edit = serde_json::to_string(&NoteEdit { text: Some(text), at_ms })?;
             relay.json(Method::PATCH, &format!("{NOTES}/{id}"), edit).await?
@@ -52,11 +52,11 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
                 Some(named) => Some(named_job::id(&relay.jobs().await?, named)?),
                 None => None,
             };
-            let new = NewNote { job, node: order.node, at_ms, text, source: NoteSource::Command };
+            let new = NewNote { job, node: args.node, at_ms, text, source: NoteSource::Command };
             relay.json(Method::POST, NOTES, serde_json::to_string(&new)?).await?
         }
     };
-    if order.json {
+    if args.json {
         return Ok(terminal::json(&saved)?);
     }
     let stored = if saved.is_stored { "" } else { "; it is shown, but could not be stored yet" };
@@ -68,11 +68,11 @@ pub async fn note(order: NoteOrder) -> anyhow::Result<String> {
 }
 
 /// Appends a line to the spool file of the job.
-fn spool(order: &NoteOrder, job: Option<&JobSelector>) -> anyhow::Result<String> {
+fn spool(args: &NoteArgs, job: Option<&JobSelector>) -> anyhow::Result<String> {
     // The file is named by the raw id, which SLURM_JOB_ID has.
     let Some(JobSelector::Id(job)) = job else { bail!(super::remote::NONE_RUNS) };
-    let is_plain = order.at.is_none() && order.node.is_none() && order.edit.is_none();
-    let Some(text) = order.text.as_deref().filter(|_| is_plain) else {
+    let is_plain = args.at.is_none() && args.node.is_none() && args.edit.is_none();
+    let Some(text) = args.text.as_deref().filter(|_| is_plain) else {
         bail!(
             "no relay of yours is running on this machine, and a note for the spool directory has only a text"
         )
@@ -96,7 +96,7 @@ fn spool(order: &NoteOrder, job: Option<&JobSelector>) -> anyhow::Result<String>
     // One write, so that lines of several processes do not mix.
     file.and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()))
         .with_context(|| format!("failed to write {}", path.display()))?;
-    Ok(match order.json {
+    Ok(match args.json {
         true => terminal::json(&serde_json::json!({ "written_to": path }))?,
         false => format!("written to {}; your relay reads it from there\n", path.display()),
     })

@@ -4,7 +4,7 @@ use super::local_time::LocalTime;
 use super::remote::{Remote, lines};
 use super::{named_job, share_output, terminal};
 use crate::clock::Clock;
-use crate::config::{ShareCommand, ShareOrder};
+use crate::config::{ShareArgs, ShareCommand};
 use anyhow::Context;
 use hyper::Method;
 use nodeglass_protocol::request::RetryTarget;
@@ -17,7 +17,7 @@ const SHARES: &str = "/api/v1/shares";
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn share(relay: &Remote, ShareOrder { command, json, .. }: ShareOrder) -> anyhow::Result<String> {
+pub async fn share(relay: &Remote, ShareArgs { command, json, .. }: ShareArgs) -> anyhow::Result<String> {
     let now_ms = Clock::wall_ms();
     let created = |made: &ShareLink| match json {
         true => terminal::json(made),

@@ -19,7 +19,7 @@ use nodeglass_protocol::live::Downtime;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
@@ -138,6 +138,16 @@ pub(super) fn jobs(about: &About, is_real: bool, events: mpsc::Sender<Event>) ->
         }
     };
     JobStore::start(place, origin, restored).context("failed to start the thread that stores jobs")
+}
+
+/// Passes on whether jobs can be stored.
+pub(super) async fn report_jobs(mut problem: watch::Receiver<Option<Text>>, events: mpsc::Sender<Event>) {
+    while problem.changed().await.is_ok() {
+        let why = problem.borrow_and_update().clone();
+        if events.send(Event::Storage(StoredPart::Jobs, why)).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// The store for shares, if configured.

@@ -2,13 +2,13 @@
 
 use super::bind::BindAddrError;
 use super::file::File;
-use super::help::{ManPage, completions, help, man, man_pages};
-use super::record::RecordOrder;
-use super::share::ShareOrder;
+use super::help::{ManPage, completions, help, man, man_pages, path};
+use super::record::RecordArgs;
+use super::share::ShareArgs;
 use super::{
-    AuditOrder, BindAddr, CommandName, CompletionsOrder, Config, ConfigError, DoctorOrder, Effective,
-    HistoryOrder, ListJobsOrder, ManOrder, McpOrder, NoteOrder, Query, ReportOrder, Requested, Source,
-    TokenCommand, TopOrder, Unknown, default_file, is_switch,
+    AuditArgs, BindAddr, CommandName, CompletionsArgs, Config, ConfigError, DoctorArgs, Effective,
+    HistoryCommand, ListJobsArgs, ManArgs, McpArgs, NoteArgs, Query, ReportArgs, Requested, Source,
+    TokenCommand, TopArgs, Unknown, default_file, is_switch,
 };
 use crate::webhook::Webhook;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -69,7 +69,7 @@ enum Sub {
         which: Which,
     },
     /// Give a teammate read-only access: create, list, link, revoke
-    Share(ShareOrder),
+    Share(ShareArgs),
     /// Give your own programs read-only access: create, list, revoke
     Token {
         #[command(subcommand)]
@@ -78,7 +78,7 @@ enum Sub {
         which: Which,
     },
     /// Prepare recordings for others: cut
-    Record(RecordOrder),
+    Record(RecordArgs),
     /// Retry a node that refused the connection, or all waiting nodes and SLURM
     Retry {
         /// Only this node
@@ -91,29 +91,29 @@ enum Sub {
         which: Which,
     },
     /// Note something at a moment of a job, for its graphs and its report; within a job, it needs no relay
-    Note(NoteOrder),
+    Note(NoteArgs),
     /// Print what a job used: GPU hours, energy, memory, faults, and advice for the next submission
-    Report(ReportOrder),
+    Report(ReportArgs),
     /// List, show and export the jobs that were seen
     History {
         #[command(subcommand)]
-        order: HistoryOrder,
+        args: HistoryCommand,
     },
     /// Print your GPU hours and your waste by week and by project
-    Me(ListJobsOrder),
+    Me(ListJobsArgs),
     /// Print who viewed through which share, and which actions were performed
-    Audit(AuditOrder),
+    Audit(AuditArgs),
     /// Watch in this terminal: attaches to your running relay, or watches on its own
     ///
     /// It watches on its own if no relay runs, or if none watches what the command line says: the options of
     /// relay --help about what to watch and about nodes apply here too. Nothing is stored then. ? shows the keys.
-    Top(TopOrder),
+    Top(TopArgs),
     #[command(flatten)]
     Query(Query),
     /// Serve an assistant over the Model Context Protocol, on standard input and output
-    Mcp(McpOrder),
+    Mcp(McpArgs),
     /// Check SLURM, SSH, the probe and this machine, and say what to do
-    Doctor(DoctorOrder),
+    Doctor(DoctorArgs),
     /// Print the effective settings and the source of each
     Config {
         /// As JSON
@@ -123,9 +123,9 @@ enum Sub {
     /// Print the help of a command
     Help(CommandName),
     /// Print completions for a shell, such as: source <(relay completions bash)
-    Completions(CompletionsOrder),
+    Completions(CompletionsArgs),
     /// Print the man page of a command, such as: relay man share | man -l -
-    Man(ManOrder),
+    Man(ManArgs),
 }
 
 /// Selects a running relay.
@@ -151,7 +151,7 @@ pub enum Request {
     /// Watch in the terminal.
     Top {
         /// How.
-        order: TopOrder,
+        args: TopArgs,
         /// The settings, for where no relay is attached to.
         config: Box<Config>,
         /// The same in a form that can be compared with a running relay; `None` if the command line does not say
@@ -166,11 +166,11 @@ pub enum Request {
         config: Box<Config>,
     },
     /// Serve a client of the Model Context Protocol.
-    Mcp(McpOrder),
+    Mcp(McpArgs),
     /// Check what a relay needs.
     Doctor {
         /// What to check, and how to print it.
-        order: DoctorOrder,
+        args: DoctorArgs,
         /// The settings, or why they are invalid.
         settings: Result<(Box<Config>, Vec<Effective>), ConfigError>,
         /// The settings without any of the user's.
@@ -202,7 +202,7 @@ pub enum Request {
         relay: Option<u32>,
     },
     /// Manage shares of a running relay.
-    Share(ShareOrder),
+    Share(ShareArgs),
     /// Manage tokens of a running relay.
     Token {
         /// What to do.
@@ -211,22 +211,22 @@ pub enum Request {
         relay: Option<u32>,
     },
     /// Prepare recordings for others.
-    Record(RecordOrder),
+    Record(RecordArgs),
     /// Add, change, delete or list notes.
-    Note(NoteOrder),
+    Note(NoteArgs),
     /// Print what a job used, or post it.
     Report {
         /// Which job, and how.
-        order: ReportOrder,
+        args: ReportArgs,
         /// Where to, if it is to be posted and a URL is named or configured.
         webhook: Option<Webhook>,
     },
     /// Read the jobs that were seen.
-    History(HistoryOrder),
+    History(HistoryCommand),
     /// Print the use of the last days.
-    Me(ListJobsOrder),
+    Me(ListJobsArgs),
     /// Print the audit log.
-    Audit(AuditOrder),
+    Audit(AuditArgs),
     /// Retry a node of a running relay, or all that wait.
     Retry {
         /// The node.
@@ -260,10 +260,10 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
     let args: Vec<_> = args.into_iter().collect();
     // A command of its own: the relay's settings do not apply, and would only clutter its help.
     if args.get(1).is_some_and(|word| word == "share") {
-        return Ok(Request::Share(ShareOrder::try_parse_from(args.into_iter().skip(1))?));
+        return Ok(Request::Share(ShareArgs::try_parse_from(args.into_iter().skip(1))?));
     }
     if args.get(1).is_some_and(|word| word == "record") {
-        return Ok(Request::Record(RecordOrder::try_parse_from(args.into_iter().skip(1))?));
+        return Ok(Request::Record(RecordArgs::try_parse_from(args.into_iter().skip(1))?));
     }
     // Values are text until their layer is known, which belongs into the error about an invalid one.
     let settings =
@@ -282,27 +282,27 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
             let requested = Requested::new(&config, &effective);
             Request::Run { config: Box::new(config), requested, new: cli.new }
         }
-        Some(Sub::Top(order)) => {
+        Some(Sub::Top(args)) => {
             let (config, effective) = read_config()?;
             let is_chosen = effective.iter().any(Effective::chooses_watch);
             let requested = is_chosen.then(|| Requested::new(&config, &effective));
-            Request::Top { order, config: Box::new(config), requested }
+            Request::Top { args, config: Box::new(config), requested }
         }
         Some(Sub::Query(query)) => {
             let config = Box::new(read_config()?.0);
             Request::Query { query, config }
         }
-        Some(Sub::Mcp(order)) => Request::Mcp(order),
-        Some(Sub::Doctor(order)) => {
+        Some(Sub::Mcp(args)) => Request::Mcp(args),
+        Some(Sub::Doctor(args)) => {
             let settings = read_config().map(|(config, effective)| (Box::new(config), effective));
-            Request::Doctor { order, settings, default: Box::new(default_config()?) }
+            Request::Doctor { args, settings, default: Box::new(default_config()?) }
         }
         Some(Sub::Help(name)) => return Err(help(shown(), &checked(name)?).into()),
-        Some(Sub::Completions(order)) => Request::Print(completions(shown(), order.shell)),
-        Some(Sub::Man(ManOrder { out: Some(folder), .. })) => {
+        Some(Sub::Completions(args)) => Request::Print(completions(shown(), args.shell)),
+        Some(Sub::Man(ManArgs { out: Some(folder), .. })) => {
             Request::WriteManPages { folder, pages: man_pages(shown()) }
         }
-        Some(Sub::Man(ManOrder { words, out: None })) => match man(shown(), &words) {
+        Some(Sub::Man(ManArgs { words, out: None })) => match man(shown(), &words) {
             Some(page) => Request::Print(page),
             None => return Err(no_such(&words)),
         },
@@ -312,25 +312,25 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
         }
         Some(Sub::Retry { node, json, which }) => Request::Retry { node, json, relay: which.relay },
         Some(Sub::Token { command, which }) => Request::Token { command, relay: which.relay },
-        Some(Sub::Note(order)) => Request::Note(order),
-        Some(Sub::Report(order)) => {
-            let webhook = match &order.webhook {
+        Some(Sub::Note(args)) => Request::Note(args),
+        Some(Sub::Report(args)) => {
+            let webhook = match &args.webhook {
                 None => None,
-                Some(Some(url)) => Some(Webhook::new(url.clone(), order.webhook_format.unwrap_or_default())),
+                Some(Some(url)) => Some(Webhook::new(url.clone(), args.webhook_format.unwrap_or_default())),
                 Some(None) => {
                     let mut config = read_config()?.0;
                     config.report_webhook_format =
-                        order.webhook_format.unwrap_or(config.report_webhook_format);
+                        args.webhook_format.unwrap_or(config.report_webhook_format);
                     config.report_webhook()
                 }
             };
-            Request::Report { order, webhook }
+            Request::Report { args, webhook }
         }
-        Some(Sub::History { order }) => Request::History(order),
-        Some(Sub::Me(order)) => Request::Me(order),
-        Some(Sub::Audit(order)) => Request::Audit(order),
-        Some(Sub::Share(order)) => Request::Share(order),
-        Some(Sub::Record(order)) => Request::Record(order),
+        Some(Sub::History { args }) => Request::History(args),
+        Some(Sub::Me(args)) => Request::Me(args),
+        Some(Sub::Audit(args)) => Request::Audit(args),
+        Some(Sub::Share(args)) => Request::Share(args),
+        Some(Sub::Record(args)) => Request::Record(args),
     })
 }
 
@@ -340,7 +340,7 @@ fn checked(name: CommandName) -> Result<Vec<String>, ReadError> {
 }
 
 fn no_such(words: &[String]) -> ReadError {
-    ReadError::Unknown(Unknown::Command { name: words.join(" "), instead: None })
+    ReadError::Unknown(Unknown::Command { of: String::new(), name: words.join(" "), instead: None })
 }
 
 /// The settings where neither command line, environment nor file has any.
@@ -365,7 +365,8 @@ fn explained(mut error: clap::Error, args: &[OsString]) -> ReadError {
         // The URL may be a secret, so the error does not repeat it.
         error.insert(ContextKind::InvalidValue, ContextValue::String("…".to_owned()));
     }
-    Unknown::of(&error, &words).map_or(ReadError::Usage(error), ReadError::Unknown)
+    let path = path(&shown(), words.iter().skip(1).map(String::as_str));
+    Unknown::of(&error, &words, &path).map_or(ReadError::Usage(error), ReadError::Unknown)
 }
 
 /// The command line as it is shown: clap would show a switch that accepts a value as `--demo[=<BOOL>]`, so that

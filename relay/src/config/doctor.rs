@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// `relay doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
-pub struct DoctorOrder {
+pub struct DoctorArgs {
     /// The node to log in to and to start the probe on [default: that of your first running job]
     #[arg(value_name = "NODE", value_parser = |name: &str| NodeName::new(name))]
     pub target: Option<NodeName>,
@@ -21,7 +21,7 @@ pub struct DoctorOrder {
 /// `relay completions`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
-pub struct CompletionsOrder {
+pub struct CompletionsArgs {
     /// The shell: bash, zsh, fish, elvish or powershell
     #[arg(hide_possible_values = true)]
     pub shell: Shell,
@@ -30,7 +30,7 @@ pub struct CompletionsOrder {
 /// `relay man`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
-pub struct ManOrder {
+pub struct ManArgs {
     /// The command, such as share or share create [default: relay itself]
     #[arg(value_name = "COMMAND")]
     pub words: Vec<String>,

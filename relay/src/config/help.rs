@@ -54,7 +54,7 @@ pub(super) fn help(mut command: Command, words: &[String]) -> clap::Error {
 }
 
 /// The command, and the command of that, that the words of a command line name.
-fn path<'a>(command: &Command, words: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+pub(super) fn path<'a>(command: &Command, words: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let (mut at, mut path) = (command, Vec::new());
     for word in words {
         if let Some(next) = at.find_subcommand(word) {

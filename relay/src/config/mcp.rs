@@ -5,7 +5,7 @@ use clap::Args;
 /// `relay mcp`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 #[group(skip)]
-pub struct McpOrder {
+pub struct McpArgs {
     /// Process id of the relay, if you run several
     #[arg(long, value_name = "PID")]
     pub relay: Option<u32>,

@@ -9,7 +9,7 @@ use nodeglass_protocol::note::NoteId;
 /// `relay note`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
-pub struct NoteOrder {
+pub struct NoteArgs {
     /// What to note
     #[arg(value_parser = text, required_unless_present_any = ["list", "delete"], conflicts_with_all = ["list", "delete"])]
     pub text: Option<String>,
@@ -98,20 +98,20 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        order: NoteOrder,
+        args: NoteArgs,
     }
 
-    fn parse(words: &[&str]) -> Result<NoteOrder, String> {
+    fn parse(words: &[&str]) -> Result<NoteArgs, String> {
         let line = Line::try_parse_from(["note"].iter().chain(words));
-        line.map(|line| line.order).map_err(|error| error.to_string())
+        line.map(|line| line.args).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_note_is_read_with_job_and_time() {
-        let order = parse(&["epoch 3", "--job", "17", "--at", "10m"]).unwrap();
-        assert_eq!((order.text.as_deref(), order.job), (Some("epoch 3"), Some(JobSelector::Id(17))));
-        assert_eq!(order.at.unwrap().wall_ms(1_700_000_000_000), 1_699_999_400_000);
-        assert_eq!(parse(&["x", "--cluster", "--at", "-10m"]).unwrap().at, order.at);
+        let args = parse(&["epoch 3", "--job", "17", "--at", "10m"]).unwrap();
+        assert_eq!((args.text.as_deref(), args.job), (Some("epoch 3"), Some(JobSelector::Id(17))));
+        assert_eq!(args.at.unwrap().wall_ms(1_700_000_000_000), 1_699_999_400_000);
+        assert_eq!(parse(&["x", "--cluster", "--at", "-10m"]).unwrap().at, args.at);
         let at = parse(&["x", "--at", "@1700000000", "--cluster"]).unwrap().at;
         assert_eq!(at.unwrap().wall_ms(0), 1_700_000_000_000);
     }

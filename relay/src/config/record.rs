@@ -14,7 +14,7 @@ use std::path::PathBuf;
                   relay --replay 48213.rec",
     disable_help_subcommand = true
 )]
-pub struct RecordOrder {
+pub struct RecordArgs {
     /// What to do.
     #[command(subcommand)]
     pub command: RecordCommand,

@@ -43,7 +43,7 @@ pub enum AuditFormat {
 
 /// `relay audit`.
 #[derive(Clone, Copy, Debug, Args)]
-pub struct AuditOrder {
+pub struct AuditArgs {
     /// Only views and actions of the last days
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=366))]
     pub days: u32,
@@ -57,7 +57,7 @@ pub struct AuditOrder {
 
 /// `relay report`.
 #[derive(Clone, Debug, Args)]
-pub struct ReportOrder {
+pub struct ReportArgs {
     /// Job id, as 48461, 48440_16 or 48511+0
     #[arg(value_name = "JOBID")]
     pub job: JobSelector,
@@ -78,11 +78,11 @@ pub struct ReportOrder {
 
 /// `relay history`.
 #[derive(Clone, Debug, Subcommand)]
-pub enum HistoryOrder {
+pub enum HistoryCommand {
     /// List the jobs that were seen, newest first
-    List(ListJobsOrder),
+    List(ListJobsArgs),
     /// Print the report of a job
-    Show(ShowOrder),
+    Show(ShowArgs),
     /// Print the reports of all jobs in a form for other programs
     Export {
         /// Format of the output
@@ -96,7 +96,7 @@ pub enum HistoryOrder {
 
 /// `relay history show`.
 #[derive(Clone, Debug, Args)]
-pub struct ShowOrder {
+pub struct ShowArgs {
     /// Job id, as 48461, 48440_16 or 48511+0
     #[arg(value_name = "JOBID")]
     pub job: JobSelector,
@@ -108,15 +108,15 @@ pub struct ShowOrder {
     pub json: bool,
 }
 
-impl From<ShowOrder> for ReportOrder {
-    fn from(ShowOrder { job, format, json }: ShowOrder) -> Self {
+impl From<ShowArgs> for ReportArgs {
+    fn from(ShowArgs { job, format, json }: ShowArgs) -> Self {
         Self { job, format, json, webhook: None, webhook_format: None }
     }
 }
 
 /// `relay history list` and `relay me`.
 #[derive(Clone, Copy, Debug, Args)]
-pub struct ListJobsOrder {
+pub struct ListJobsArgs {
     /// Which jobs.
     #[command(flatten)]
     pub days: Days,

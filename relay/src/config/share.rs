@@ -15,7 +15,7 @@ use nodeglass_protocol::{JobId, NodeName, Text};
     after_help = "Example: relay share create --job 48213 --expires 8h --to bob",
     disable_help_subcommand = true
 )]
-pub struct ShareOrder {
+pub struct ShareArgs {
     /// Process id of the relay, if you run several
     #[arg(long, value_name = "PID", global = true, display_order = 100)]
     pub relay: Option<u32>,
@@ -33,7 +33,7 @@ pub struct ShareOrder {
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum ShareCommand {
     /// Create a link for a teammate
-    Create(ShareArgs),
+    Create(CreateShareArgs),
     /// List open shares and who is viewing
     List,
     /// Print the link of a share again
@@ -55,7 +55,7 @@ pub enum ShareCommand {
 
 /// What is shared, how long and with whom.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
-pub struct ShareArgs {
+pub struct CreateShareArgs {
     #[command(flatten)]
     scope: ScopeArgs,
 
@@ -98,7 +98,7 @@ struct ScopeArgs {
     everything: bool,
 }
 
-impl ShareArgs {
+impl CreateShareArgs {
     /// The jobs that are shared, as they are named.
     pub fn jobs(&self) -> &[JobSelector] {
         &self.scope.jobs
@@ -146,8 +146,8 @@ fn time(raw: &str) -> Result<u64, String> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<ShareOrder, clap::Error> {
-        ShareOrder::try_parse_from(["share"].into_iter().chain(line.split_whitespace()))
+    fn parse(line: &str) -> Result<ShareArgs, clap::Error> {
+        ShareArgs::try_parse_from(["share"].into_iter().chain(line.split_whitespace()))
     }
 
     fn request(line: &str) -> ShareRequest {
@@ -175,7 +175,7 @@ mod tests {
     fn t09_an_unset_variable_after_to_makes_no_share_for_everybody() {
         for to in ["", " ", "\u{202e}", "bob\u{200b}", "bob "] {
             let line = ["share", "create", "--job", "17", "--to", to];
-            let error = ShareOrder::try_parse_from(line).unwrap_err().to_string();
+            let error = ShareArgs::try_parse_from(line).unwrap_err().to_string();
             assert!(error.contains("whom the share is for"), "{to:?}: {error}");
         }
     }
@@ -203,7 +203,7 @@ mod tests {
         }
         let revoked = parse("revoke --all").unwrap().command;
         assert_eq!(revoked, ShareCommand::Revoke { ids: Vec::new(), all: true });
-        let order = ShareOrder { relay: Some(7), json: true, command: ShareCommand::List };
-        assert_eq!(parse("list --relay 7 --json").unwrap(), order);
+        let args = ShareArgs { relay: Some(7), json: true, command: ShareCommand::List };
+        assert_eq!(parse("list --relay 7 --json").unwrap(), args);
     }
 }

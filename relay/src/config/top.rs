@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 /// `relay top`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
-pub struct TopOrder {
+pub struct TopArgs {
     /// Print one frame and exit; plain text unless the output is a terminal
     #[arg(long)]
     pub once: bool,

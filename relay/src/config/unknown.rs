@@ -8,6 +8,8 @@ use std::fmt;
 pub enum Unknown {
     /// A command.
     Command {
+        /// The command that it would belong to; empty for one of the relay.
+        of: String,
         /// As it was written.
         name: String,
         /// What to do instead.
@@ -20,6 +22,8 @@ pub enum Unknown {
     },
     /// An option.
     Option {
+        /// The command that was to have it; empty for the relay itself.
+        of: String,
         /// With its dashes.
         name: String,
         /// What to do instead.
@@ -34,8 +38,9 @@ const BIND_NAMES: [&str; 7] = ["--port", "--listen", "--address", "--addr", "--i
 
 impl Unknown {
     /// The answer to an error of the command line, if it is about an unknown word. `args` is the whole
-    /// command line.
-    pub(super) fn of(error: &clap::Error, args: &[String]) -> Option<Self> {
+    /// command line, and `path` the command that it names.
+    pub(super) fn of(error: &clap::Error, args: &[String], path: &[String]) -> Option<Self> {
+        let of = path.join(" ");
         let text = |kind| match error.get(kind) {
             Some(ContextValue::String(text)) => Some(text.clone()),
             // The most similar is the last.
@@ -45,12 +50,15 @@ impl Unknown {
         match error.kind() {
             ErrorKind::InvalidSubcommand => {
                 let name = text(ContextKind::InvalidSubcommand)?;
-                let similar =
-                    || Some(format!("did you mean `relay {}`?", text(ContextKind::SuggestedSubcommand)?));
-                if STOP_NAMES.contains(&name.as_str()) {
+                let similar = || {
+                    let words = [path, &[text(ContextKind::SuggestedSubcommand)?]].concat();
+                    Some(format!("did you mean `relay {}`?", words.join(" ")))
+                };
+                if of.is_empty() && STOP_NAMES.contains(&name.as_str()) {
                     return Some(Self::Stop { name });
                 }
-                Some(Self::Command { instead: usual_command(&name).or_else(similar), name })
+                let usual = if of.is_empty() { usual_command(&name) } else { None };
+                Some(Self::Command { instead: usual.or_else(similar), of, name })
             }
             ErrorKind::UnknownArgument => {
                 let name = text(ContextKind::InvalidArg)?;
@@ -63,11 +71,11 @@ impl Unknown {
                     in_word.or_else(next)
                 };
                 let similar = || Some(format!("did you mean {}?", text(ContextKind::SuggestedArg)?));
-                let instead = match BIND_NAMES.contains(&name.as_str()) {
+                let instead = match of.is_empty() && BIND_NAMES.contains(&name.as_str()) {
                     true => Some(format!("use --bind {}", address(value()))),
                     false => similar(),
                 };
-                Some(Self::Option { name, instead })
+                Some(Self::Option { of, name, instead })
             }
             _ => None,
         }
@@ -77,13 +85,17 @@ impl Unknown {
 impl Unknown {
     /// The answer, given the process ids of the user's running relays.
     pub fn answer(&self, pids: &[u32]) -> String {
-        let (what, name, instead) = match self {
-            Self::Command { name, instead } => ("command", name, instead.clone()),
-            Self::Stop { name } => ("command", name, Some(stop_hint(pids))),
-            Self::Option { name, instead } => ("option", name, instead.clone()),
+        let (what, of, name, instead) = match self {
+            Self::Command { of, name, instead } => ("command", of.as_str(), name, instead.clone()),
+            Self::Stop { name } => ("command", "", name, Some(stop_hint(pids))),
+            Self::Option { of, name, instead } => ("option", of.as_str(), name, instead.clone()),
         };
-        let instead = instead.unwrap_or_else(|| "`relay --help` lists them all".to_owned());
-        format!("there is no {what} {name}; {instead}")
+        let (of, help) = match of {
+            "" => (String::new(), "relay --help".to_owned()),
+            of => (format!(" of `relay {of}`"), format!("relay help {of}")),
+        };
+        let instead = instead.unwrap_or_else(|| format!("`{help}` lists them all"));
+        format!("there is no {what} {name}{of}; {instead}")
     }
 }
 
@@ -149,6 +161,18 @@ mod tests {
             ("--ip", "there is no option --ip; use --bind 127.0.0.1:PORT"),
             ("--bindd x", "there is no option --bindd; did you mean --bind?"),
             ("--frobnicate", "there is no option --frobnicate; `relay --help` lists them all"),
+            // Of a command, whose help lists them, and which does not listen.
+            (
+                "jobs --frobnicate",
+                "there is no option --frobnicate of `relay jobs`; `relay help jobs` lists them all",
+            ),
+            (
+                "wait 7 --port 9",
+                "there is no option --port of `relay wait`; `relay help wait` lists them all",
+            ),
+            ("token stop", "there is no command stop of `relay token`; `relay help token` lists them all"),
+            ("token lst", "there is no command lst of `relay token`; did you mean `relay token list`?"),
+            ("list --jsn", "there is no option --jsn of `relay list`; did you mean --json?"),
         ] {
             assert_eq!(answer(line), expected, "{line}");
         }

@@ -1,6 +1,6 @@
 //! Checks this machine: directories, limits, addresses, the probe, and relays that run.
 
-use super::{Context, Finding, blocking, limited};
+use super::{CheckResult, Context, blocking, limited};
 use crate::access::key_file::{self, Running};
 use crate::access::runtime_dir::{Places, RuntimeDir};
 use crate::access::user;
@@ -25,7 +25,7 @@ const FILES: u64 = 512;
 const PROCESSES: u64 = 256;
 
 /// All of it.
-pub(super) async fn findings(context: &Context) -> Vec<Finding> {
+pub(super) async fn check(context: &Context) -> Vec<CheckResult> {
     let mut found = blocking((SECTION, "state directory"), state_dir).await;
     found.extend(limits());
     let path = context.config.probe.clone();
@@ -39,56 +39,58 @@ pub(super) async fn findings(context: &Context) -> Vec<Finding> {
     found
 }
 
-fn state_dir() -> Vec<Finding> {
+fn state_dir() -> Vec<CheckResult> {
     const CHECK: &str = "state directory";
     let dir = match StateDir::open() {
         Ok(dir) => dir,
         Err(error) => {
             let advice = "it must be yours alone (`chmod 700`); or set XDG_STATE_HOME to another directory";
-            return vec![Finding::fail(SECTION, CHECK, error, advice)];
+            return vec![CheckResult::fail(SECTION, CHECK, error, advice)];
         }
     };
     let path = dir.path().display();
     let free = rustix::fs::statvfs(dir.path()).map(|found| found.f_bavail.saturating_mul(found.f_frsize));
     let shared = if store::is_on_shared_file_system(dir.path()) { ", on a shared file system" } else { "" };
     vec![match free {
-        Ok(free) if free < LITTLE_SPACE => Finding::warn(
+        Ok(free) if free < LITTLE_SPACE => CheckResult::warn(
             SECTION,
             CHECK,
             format!("{path} has only {} MiB free{shared}", free >> 20),
             "free space there, or set XDG_STATE_HOME; without it the history is not stored",
         ),
-        Ok(free) => Finding::ok(SECTION, CHECK, format!("{path}, {} MiB free{shared}", free >> 20)),
+        Ok(free) => CheckResult::ok(SECTION, CHECK, format!("{path}, {} MiB free{shared}", free >> 20)),
         Err(error) => {
-            Finding::warn(SECTION, CHECK, format!("{path}: {error}"), "see that the file system answers")
+            CheckResult::warn(SECTION, CHECK, format!("{path}: {error}"), "see that the file system answers")
         }
     }]
 }
 
-fn limits() -> Vec<Finding> {
+fn limits() -> Vec<CheckResult> {
     let of = |resource| getrlimit(resource).current.unwrap_or(u64::MAX);
     let words = |limit: u64| if limit == u64::MAX { "unlimited".to_owned() } else { limit.to_string() };
     let (files, processes) = (of(Resource::Nofile), of(Resource::Nproc));
     let text = format!("{} open files, {} processes", words(files), words(processes));
     vec![match (files < FILES, processes < PROCESSES) {
-        (false, false) => Finding::ok(SECTION, "limits", text),
+        (false, false) => CheckResult::ok(SECTION, "limits", text),
         (true, _) => {
             let advice = format!("`ulimit -n {FILES}` in the shell that starts the relay");
-            Finding::warn(SECTION, "limits", text, advice)
+            CheckResult::warn(SECTION, "limits", text, advice)
         }
         (false, true) => {
             let advice = format!("`ulimit -u {PROCESSES}` in the shell that starts the relay");
-            Finding::warn(SECTION, "limits", text, advice)
+            CheckResult::warn(SECTION, "limits", text, advice)
         }
     }]
 }
 
-fn probe(path: Option<&Path>) -> Vec<Finding> {
+fn probe(path: Option<&Path>) -> Vec<CheckResult> {
     vec![match ProbeBinary::find(path) {
-        Ok(probe) => {
-            Finding::ok(SECTION, "probe", format!("{} (build {})", probe.path().display(), probe.hash16()))
-        }
-        Err(error) => Finding::fail(
+        Ok(probe) => CheckResult::ok(
+            SECTION,
+            "probe",
+            format!("{} (build {})", probe.path().display(), probe.hash16()),
+        ),
+        Err(error) => CheckResult::fail(
             SECTION,
             "probe",
             error,
@@ -98,14 +100,14 @@ fn probe(path: Option<&Path>) -> Vec<Finding> {
 }
 
 /// The user's relays, and whether there is a safe runtime directory.
-async fn relays() -> (Vec<(PathBuf, Running)>, Vec<Finding>) {
+async fn relays() -> (Vec<(PathBuf, Running)>, Vec<CheckResult>) {
     const CHECK: &str = "runtime directory";
     let check = || {
         let places = Places::from_env();
-        let finding = match RuntimeDir::open(&places) {
-            Ok(dir) => Finding::ok(SECTION, CHECK, dir.path().display()),
+        let result = match RuntimeDir::open(&places) {
+            Ok(dir) => CheckResult::ok(SECTION, CHECK, dir.path().display()),
             Err(error) => {
-                Finding::fail(SECTION, CHECK, error, "without it no relay can be found by `relay link`")
+                CheckResult::fail(SECTION, CHECK, error, "without it no relay can be found by `relay link`")
             }
         };
         let mut relays = Vec::new();
@@ -114,39 +116,39 @@ async fn relays() -> (Vec<(PathBuf, Running)>, Vec<Finding>) {
                 relays.push((dir.socket(&key_file::socket_name(relay.pid)), relay));
             }
         }
-        (relays, vec![finding])
+        (relays, vec![result])
     };
     let task = tokio::task::spawn_blocking(check);
     match tokio::time::timeout(Duration::from_secs(5), task).await {
         Ok(Ok(found)) => found,
         _ => {
             let advice = "its file system hangs; set XDG_RUNTIME_DIR to another directory";
-            (Vec::new(), vec![Finding::fail(SECTION, CHECK, "no answer within 5 s", advice)])
+            (Vec::new(), vec![CheckResult::fail(SECTION, CHECK, "no answer within 5 s", advice)])
         }
     }
 }
 
 /// Whether a relay could listen there.
-async fn address(addr: &BindAddr, relays: &[(PathBuf, Running)]) -> Vec<Finding> {
+async fn address(addr: &BindAddr, relays: &[(PathBuf, Running)]) -> Vec<CheckResult> {
     let (BindAddr::Tcp(socket) | BindAddr::Tls(socket)) = addr else { return Vec::new() };
     let is_it = |used: &String| used.parse::<BindAddr>().is_ok_and(|used| used == *addr);
     let own = relays.iter().find(|(_, relay)| relay.addresses.iter().any(is_it));
     if let Some((_, relay)) = own {
-        return vec![Finding::ok(
+        return vec![CheckResult::ok(
             SECTION,
             "address",
             format!("{socket} is used by your relay {}", relay.pid),
         )];
     }
     vec![match TcpListener::bind(socket).await {
-        Ok(_) => Finding::ok(SECTION, "address", format!("{socket} is free")),
-        Err(error) if error.kind() == ErrorKind::AddrInUse => Finding::fail(
+        Ok(_) => CheckResult::ok(SECTION, "address", format!("{socket} is free")),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => CheckResult::fail(
             SECTION,
             "address",
             format!("{socket} is in use by {}", holder(*socket)),
             format!("choose another port: relay --bind {}", next_port(*socket)),
         ),
-        Err(error) => Finding::fail(
+        Err(error) => CheckResult::fail(
             SECTION,
             "address",
             format!("{socket}: {error}"),
@@ -201,13 +203,13 @@ fn local_address(raw: &str) -> Option<SocketAddr> {
 }
 
 /// Relays that run, and how to reach them.
-async fn running(context: &Context, relays: &[(PathBuf, Running)]) -> Vec<Finding> {
+async fn running(context: &Context, relays: &[(PathBuf, Running)]) -> Vec<CheckResult> {
     let mut found = Vec::new();
     for (socket, relay) in relays {
         let connects = async {
             match UnixStream::connect(socket).await {
                 Ok(_) => Vec::new(),
-                Err(error) => vec![Finding::warn(
+                Err(error) => vec![CheckResult::warn(
                     SECTION,
                     "private socket",
                     format!("{}: {error}", socket.display()),
@@ -217,25 +219,26 @@ async fn running(context: &Context, relays: &[(PathBuf, Running)]) -> Vec<Findin
         };
         let text = format!("pid {}, version {}, watches {}", relay.pid, relay.version, relay.watches);
         found.push(match relay.version.as_str() == env!("CARGO_PKG_VERSION") {
-            true => Finding::ok(SECTION, "running relay", text),
+            true => CheckResult::ok(SECTION, "running relay", text),
             false => {
                 let advice =
                     format!("this program is version {}; restart the relay", env!("CARGO_PKG_VERSION"));
-                Finding::warn(SECTION, "running relay", text, advice)
+                CheckResult::warn(SECTION, "running relay", text, advice)
             }
         });
         found.extend(limited((SECTION, "private socket"), Duration::from_secs(5), connects).await);
         // The private socket first, as the relay recommends it: no other user can listen there.
         let tunnel = relay.own_tunnel.as_deref().unwrap_or(&relay.tunnel);
         let tunnel = Some(tunnel).filter(|line| !line.is_empty());
-        found.extend(tunnel.map(|line| Finding::ok(SECTION, "tunnel", format!("on your laptop: {line}"))));
+        found
+            .extend(tunnel.map(|line| CheckResult::ok(SECTION, "tunnel", format!("on your laptop: {line}"))));
     }
     if relays.is_empty() {
-        found.push(Finding::ok(SECTION, "running relay", "none; `relay` starts one"));
+        found.push(CheckResult::ok(SECTION, "running relay", "none; `relay` starts one"));
         let first = context.config.bind.first();
         let tunnel = first.and_then(|addr| terminal::tunnel(addr, &context.user, &context.machine));
         let text = "`relay` prints the line for your laptop, to its private socket";
-        found.extend(tunnel.map(|_| Finding::ok(SECTION, "tunnel", text)));
+        found.extend(tunnel.map(|_| CheckResult::ok(SECTION, "tunnel", text)));
     }
     found
 }

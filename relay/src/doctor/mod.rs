@@ -1,7 +1,7 @@
 //! `relay doctor`: checks what a relay needs on this machine, of SLURM and on a node, and says what to do.
 //!
-//! Each check is a function from the [`Context`] to findings, with a time limit of its own. A failed check does
-//! not end the others. Findings contain no keys, tokens or values of environment variables.
+//! Each check is a function from the [`Context`] to results, with a time limit of its own. A failed check does
+//! not end the others. Results contain no keys, tokens or values of environment variables.
 
 mod machine;
 mod node;
@@ -21,7 +21,7 @@ pub use render::text;
 /// Version of the JSON form. New fields do not change it.
 const SCHEMA: u32 = 1;
 
-/// How serious a finding is.
+/// How serious a result is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
@@ -35,7 +35,7 @@ pub enum Level {
 
 /// What a check found. Texts are for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct CheckResult {
     /// The part that was checked, a heading of the output.
     pub section: &'static str,
     /// What was checked.
@@ -48,7 +48,7 @@ pub struct Finding {
     pub advice: Option<String>,
 }
 
-impl Finding {
+impl CheckResult {
     fn new(section: &'static str, check: &'static str, level: Level, text: impl ToString) -> Self {
         // Some texts are from nodes and SLURM.
         let text = nodeglass_protocol::LongText::new(text.to_string()).to_string();
@@ -68,7 +68,7 @@ impl Finding {
     }
 }
 
-/// All findings.
+/// All results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Version of this form.
@@ -81,14 +81,14 @@ pub struct Report {
     pub node: Option<NodeName>,
     /// The most serious level.
     pub level: Level,
-    /// The findings, section by section.
-    pub findings: Vec<Finding>,
+    /// The results, section by section.
+    pub results: Vec<CheckResult>,
 }
 
 impl Report {
-    fn new(machine: Text, node: Option<NodeName>, findings: Vec<Finding>) -> Self {
-        let level = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
-        Self { schema: SCHEMA, version: env!("CARGO_PKG_VERSION"), machine, node, level, findings }
+    fn new(machine: Text, node: Option<NodeName>, results: Vec<CheckResult>) -> Self {
+        let level = results.iter().map(|result| result.level).max().unwrap_or(Level::Ok);
+        Self { schema: SCHEMA, version: env!("CARGO_PKG_VERSION"), machine, node, level, results }
     }
 
     /// Whether nothing failed.
@@ -105,65 +105,65 @@ struct Context {
 }
 
 /// Performs all checks. Without `node`, the node of the first running job is checked, if there is one. Where `settings`
-/// are wrong, that is a finding, and `default` is checked.
+/// are wrong, that is a result, and `default` is checked.
 pub async fn run(
     node: Option<NodeName>,
     settings: Result<(Config, Vec<Effective>), ConfigError>,
     default: Config,
 ) -> Report {
-    let mut findings = settings::findings(&settings);
+    let mut results = settings::check(&settings);
     let context = Context {
         config: settings.map_or(default, |(config, _)| config),
         machine: Text::new(rustix::system::uname().nodename().to_string_lossy()),
         user: Text::new(crate::launch::ssh_config::Local::from_env().user),
     };
-    let (machine, slurm) = tokio::join!(machine::findings(&context), slurm::findings(&context));
-    findings.extend(machine);
-    findings.extend(slurm.findings);
+    let (machine, slurm) = tokio::join!(machine::check(&context), slurm::check(&context));
+    results.extend(machine);
+    results.extend(slurm.results);
     let jobs = slurm.jobs.as_deref();
     let node = node.or(slurm.node);
     let target = node.as_ref().map(|node| node::target(&context, node));
     match (&node, target) {
         (Some(node), Some(Target::Ssh(target))) => {
             let (login, probe) = tokio::join!(
-                node::findings(&context, node, &target),
-                probe::findings(&context, node, true, jobs.unwrap_or_default())
+                node::check(&context, node, &target),
+                probe::check(&context, node, true, jobs.unwrap_or_default())
             );
-            findings.extend(node::without_login(login, probe::is_started_by_srun(&probe)));
-            findings.extend(probe);
+            results.extend(node::without_login(login, probe::is_started_by_srun(&probe)));
+            results.extend(probe);
         }
         (Some(node), _) => {
-            findings.extend(probe::findings(&context, node, false, jobs.unwrap_or_default()).await)
+            results.extend(probe::check(&context, node, false, jobs.unwrap_or_default()).await)
         }
-        (None, _) if slurm.is_installed => findings.push(no_node(jobs.is_some())),
+        (None, _) if slurm.is_installed => results.push(no_node(jobs.is_some())),
         (None, _) => {
             let here = NodeName::new(context.machine.as_str()).or_else(|_| NodeName::new("localhost"));
             if let Ok(here) = here {
-                findings.extend(probe::findings(&context, &here, false, jobs.unwrap_or_default()).await);
+                results.extend(probe::check(&context, &here, false, jobs.unwrap_or_default()).await);
             }
         }
     }
-    Report::new(context.machine, node, findings)
+    Report::new(context.machine, node, results)
 }
 
 /// Why no node was checked.
-fn no_node(are_jobs_known: bool) -> Finding {
+fn no_node(are_jobs_known: bool) -> CheckResult {
     let why = match are_jobs_known {
         true => "no job of yours runs",
         false => "your jobs could not be listed",
     };
-    Finding::ok("Node", "node", format!("not checked: {why}; `relay doctor NODE` checks a node"))
+    CheckResult::ok("Node", "node", format!("not checked: {why}; `relay doctor NODE` checks a node"))
 }
 
-/// What `check` returns within `limit`, or a finding that it did not.
+/// What `check` returns within `limit`, or a result that it did not.
 async fn limited(
     (section, name): (&'static str, &'static str),
     limit: Duration,
-    check: impl Future<Output = Vec<Finding>>,
-) -> Vec<Finding> {
+    check: impl Future<Output = Vec<CheckResult>>,
+) -> Vec<CheckResult> {
     tokio::time::timeout(limit, check).await.unwrap_or_else(|_| {
         let text = format!("no answer within {} s", limit.as_secs());
-        vec![Finding::fail(
+        vec![CheckResult::fail(
             section,
             name,
             text,
@@ -175,8 +175,8 @@ async fn limited(
 /// Runs file system calls on a thread of their own, because a dead file server blocks them for ever.
 async fn blocking(
     which: (&'static str, &'static str),
-    check: impl FnOnce() -> Vec<Finding> + Send + 'static,
-) -> Vec<Finding> {
+    check: impl FnOnce() -> Vec<CheckResult> + Send + 'static,
+) -> Vec<CheckResult> {
     const LIMIT: Duration = Duration::from_secs(5);
     limited(which, LIMIT, async { tokio::task::spawn_blocking(check).await.unwrap_or_default() }).await
 }
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn the_most_serious_finding_decides() {
-        let report = |findings| Report::new("login1".into(), None, findings);
-        let (ok, warn) = (Finding::ok("a", "b", "c"), Finding::warn("a", "b", "c", "d"));
+        let report = |results| Report::new("login1".into(), None, results);
+        let (ok, warn) = (CheckResult::ok("a", "b", "c"), CheckResult::warn("a", "b", "c", "d"));
         assert!(report(vec![]).is_healthy() && report(vec![ok.clone(), warn.clone()]).is_healthy());
-        assert!(!report(vec![warn, Finding::fail("a", "b", "c", "d"), ok]).is_healthy());
+        assert!(!report(vec![warn, CheckResult::fail("a", "b", "c", "d"), ok]).is_healthy());
     }
 }

@@ -1,6 +1,6 @@
 //! Checks the way to a node step by step: SSH configuration, name, port, keys, login, shell, home, clock.
 
-use super::{Context, Finding, Level, limited};
+use super::{CheckResult, Context, Level, limited};
 use crate::config::LauncherChoice;
 use crate::launch::openssh::{self, Ran};
 use crate::launch::ssh_config::{self, HostSettings, Local};
@@ -41,19 +41,19 @@ pub(super) fn target(context: &Context, node: &NodeName) -> Target {
 }
 
 /// All steps of a login; independent ones go on after a failure.
-pub(super) async fn findings(context: &Context, node: &NodeName, target: &SshTarget) -> Vec<Finding> {
+pub(super) async fn check(context: &Context, node: &NodeName, target: &SshTarget) -> Vec<CheckResult> {
     let local = Local::from_env();
     let settings = match ssh_config::settings(target, None, &local).await {
         Ok(settings) => settings,
         Err(error) => {
             let advice = format!("see that `ssh -G {node}` works");
-            return vec![Finding::fail(SECTION, "ssh settings", error, advice)];
+            return vec![CheckResult::fail(SECTION, "ssh settings", error, advice)];
         }
     };
     let HostSettings { user, hostname, port, .. } = &settings;
     let through = settings.proxy.as_ref().map(|proxy| format!(", through {proxy}")).unwrap_or_default();
     let mut found =
-        vec![Finding::ok(SECTION, "ssh settings", format!("{user}@{hostname} port {port}{through}"))];
+        vec![CheckResult::ok(SECTION, "ssh settings", format!("{user}@{hostname} port {port}{through}"))];
     if settings.proxy.is_none() {
         found.extend(limited((SECTION, "port"), CONNECT * 3, reach(&settings)).await);
     }
@@ -67,7 +67,7 @@ pub(super) async fn findings(context: &Context, node: &NodeName, target: &SshTar
 }
 
 /// Name and port.
-async fn reach(settings: &HostSettings) -> Vec<Finding> {
+async fn reach(settings: &HostSettings) -> Vec<CheckResult> {
     let HostSettings { hostname, port, .. } = settings;
     let names = tokio::time::timeout(CONNECT, lookup_host((hostname.as_str(), *port))).await;
     let addresses: Vec<_> = match names {
@@ -76,22 +76,29 @@ async fn reach(settings: &HostSettings) -> Vec<Finding> {
             let advice = format!(
                 "check the name; `getent hosts {hostname}` must print it, or set HostName in ~/.ssh/config"
             );
-            return vec![Finding::fail(SECTION, "name", format!("{hostname}: {error}"), advice)];
+            return vec![CheckResult::fail(SECTION, "name", format!("{hostname}: {error}"), advice)];
         }
         Err(_) => {
             let text = format!("{hostname}: no answer from the name service within 5 s");
-            return vec![Finding::fail(SECTION, "name", text, "ask the administrators")];
+            return vec![CheckResult::fail(SECTION, "name", text, "ask the administrators")];
         }
     };
     let Some(address) = addresses.first() else {
-        return vec![Finding::fail(SECTION, "name", format!("{hostname} has no address"), "check the name")];
+        return vec![CheckResult::fail(
+            SECTION,
+            "name",
+            format!("{hostname} has no address"),
+            "check the name",
+        )];
     };
-    let mut found = vec![Finding::ok(SECTION, "name", format!("{hostname} is {}", address.ip()))];
+    let mut found = vec![CheckResult::ok(SECTION, "name", format!("{hostname} is {}", address.ip()))];
     let advice = "the node is down, or a firewall or jump host is in between; ask the administrators";
     found.push(match tokio::time::timeout(CONNECT, greeting(&addresses)).await {
-        Ok(Ok(software)) => Finding::ok(SECTION, "port", format!("{port} answers: {software}")),
-        Ok(Err(error)) => Finding::fail(SECTION, "port", format!("{hostname} port {port}: {error}"), advice),
-        Err(_) => Finding::fail(
+        Ok(Ok(software)) => CheckResult::ok(SECTION, "port", format!("{port} answers: {software}")),
+        Ok(Err(error)) => {
+            CheckResult::fail(SECTION, "port", format!("{hostname} port {port}: {error}"), advice)
+        }
+        Err(_) => CheckResult::fail(
             SECTION,
             "port",
             format!("{hostname} port {port}: no SSH server answered within 5 s"),
@@ -116,7 +123,7 @@ async fn greeting(addresses: &[std::net::SocketAddr]) -> std::io::Result<Text> {
     }
 }
 
-async fn list_keys(settings: &HostSettings) -> Vec<Finding> {
+async fn list_keys(settings: &HostSettings) -> Vec<CheckResult> {
     let keys = keys::list(settings).await;
     let names = keys.files.iter().map(|(path, state)| format!("{} ({state})", path.display()));
     let mut parts: Vec<_> = names.collect();
@@ -128,8 +135,8 @@ async fn list_keys(settings: &HostSettings) -> Vec<Finding> {
     });
     let text = parts.join(", ");
     vec![match keys.is_any_usable() {
-        true => Finding::ok(SECTION, "keys", text),
-        false => Finding::warn(
+        true => CheckResult::ok(SECTION, "keys", text),
+        false => CheckResult::warn(
             SECTION,
             "keys",
             text,
@@ -140,26 +147,26 @@ async fn list_keys(settings: &HostSettings) -> Vec<Finding> {
 }
 
 /// Logs in as the relay would, and asks the node.
-async fn login(context: &Context, node: &NodeName, settings: HostSettings, local: Local) -> Vec<Finding> {
+async fn login(context: &Context, node: &NodeName, settings: HostSettings, local: Local) -> Vec<CheckResult> {
     let advice = format!("install OpenSSH's client, so that `ssh {node}` can be tried");
     let before = now();
     let ran = match openssh::run(settings, local, SCRIPT, LOGIN).await {
         Ok(ran) => ran,
         Err(error) if !openssh::is_installed() => {
-            return vec![Finding::warn(SECTION, "login", error, advice)];
+            return vec![CheckResult::warn(SECTION, "login", error, advice)];
         }
         Err(error) => return vec![refusal(node, &error)],
     };
     let mut found = vec![match &ran.key {
-        Some(key) => Finding::ok(SECTION, "login", format!("accepted the key {key}")),
-        None => Finding::ok(SECTION, "login", "accepted"),
+        Some(key) => CheckResult::ok(SECTION, "login", format!("accepted the key {key}")),
+        None => CheckResult::ok(SECTION, "login", "accepted"),
     }];
     found.extend(answers(&ran, &context.machine, node, before, now()));
     found
 }
 
 /// Why a login failed, with the advice of the launchers.
-pub(super) fn refusal(node: &NodeName, error: &LaunchError) -> Finding {
+pub(super) fn refusal(node: &NodeName, error: &LaunchError) -> CheckResult {
     let (check, advice) = match error {
         LaunchError::HostKey { advice, .. } => ("host key", advice.to_string()),
         LaunchError::Auth { advice, .. } | LaunchError::Hangs { advice, .. } => ("login", advice.to_string()),
@@ -177,21 +184,35 @@ pub(super) fn refusal(node: &NodeName, error: &LaunchError) -> Finding {
             ("login", format!("see that `ssh {node} true` prints nothing and succeeds"))
         }
     };
-    Finding::fail(SECTION, check, error, advice)
+    match is_session_refused(&error.to_string()) {
+        true => CheckResult::fail(SECTION, "sessions", error, MAX_SESSIONS),
+        false => CheckResult::fail(SECTION, check, error, advice),
+    }
 }
 
-/// Findings about a login that the relay does without, where it starts the probe with srun: no failures then.
-pub(super) fn without_login(mut findings: Vec<Finding>, is_started_by_srun: bool) -> Vec<Finding> {
-    for finding in findings.iter_mut().filter(|finding| is_started_by_srun && finding.level == Level::Fail) {
-        finding.level = Level::Warn;
+const MAX_SESSIONS: &str = "the login succeeded, but the server admits no session in it: MaxSessions in its sshd_config is too \
+    small, or forbids commands; close your other sessions on that connection (`ssh -O exit NODE`), or ask the administrators";
+
+/// Whether the server refused a session on a connection that it had admitted, in the words of OpenSSH and libssh2.
+fn is_session_refused(error: &str) -> bool {
+    let error = error.to_ascii_lowercase();
+    ["session open refused", "administratively prohibited", "channel open failure"]
+        .iter()
+        .any(|words| error.contains(words))
+}
+
+/// Results about a login that the relay does without, where it starts the probe with srun: no failures then.
+pub(super) fn without_login(mut results: Vec<CheckResult>, is_started_by_srun: bool) -> Vec<CheckResult> {
+    for result in results.iter_mut().filter(|result| is_started_by_srun && result.level == Level::Fail) {
+        result.level = Level::Warn;
         let instead =
             "nothing for nodes of your jobs: the relay starts its probes there with srun; otherwise";
-        finding.advice = Some(match &finding.advice {
+        result.advice = Some(match &result.advice {
             Some(advice) => format!("{instead}: {advice}"),
             None => instead.trim_end_matches("; otherwise").to_owned(),
         });
     }
-    findings
+    results
 }
 
 fn now() -> i64 {
@@ -200,15 +221,20 @@ fn now() -> i64 {
 }
 
 /// What the node answered to [`SCRIPT`] between two times of this machine.
-fn answers(ran: &Ran, machine: &Text, node: &NodeName, before: i64, after: i64) -> Vec<Finding> {
+fn answers(ran: &Ran, machine: &Text, node: &NodeName, before: i64, after: i64) -> Vec<CheckResult> {
     let output = String::from_utf8_lossy(&ran.output);
     let Some((noise, answers)) = output.split_once(MARK) else {
         let text = format!("its shell did not run our command: {}", ran.end.stderr);
-        return vec![Finding::fail(SECTION, "shell", text, format!("see that `ssh {node} true` succeeds"))];
+        return vec![CheckResult::fail(
+            SECTION,
+            "shell",
+            text,
+            format!("see that `ssh {node} true` succeeds"),
+        )];
     };
     let mut found = vec![match noise.trim() {
-        "" => Finding::ok(SECTION, "shell", "prints nothing of its own"),
-        noise => Finding::warn(
+        "" => CheckResult::ok(SECTION, "shell", "prints nothing of its own"),
+        noise => CheckResult::warn(
             SECTION,
             "shell",
             format!("prints before a command's output: {:?}", Text::new(noise).as_str()),
@@ -220,20 +246,20 @@ fn answers(ran: &Ran, machine: &Text, node: &NodeName, before: i64, after: i64) 
     let has = |word: &str| answers.lines().any(|line| line == word);
     let other = "the relay uploads its probe to another folder there (/run/user, /tmp or /dev/shm)";
     found.push(match of("home ") {
-        Some(why) => Finding::warn(
+        Some(why) => CheckResult::warn(
             SECTION,
             "home",
             format!("cannot be written: {}", Text::new(why)),
             format!("{}; meanwhile {other}", home_remedy(why)),
         ),
-        None if has("noexec") => Finding::warn(
+        None if has("noexec") => CheckResult::warn(
             SECTION,
             "home",
             "programs cannot be run from there (mounted noexec)",
             format!("nothing: {other}"),
         ),
-        None if has("end") => Finding::ok(SECTION, "home", "writable, and programs run from there"),
-        None => Finding::fail(
+        None if has("end") => CheckResult::ok(SECTION, "home", "writable, and programs run from there"),
+        None => CheckResult::fail(
             SECTION,
             "home",
             "the node's answer is incomplete, so that this is not known",
@@ -241,7 +267,7 @@ fn answers(ran: &Ran, machine: &Text, node: &NodeName, before: i64, after: i64) 
         ),
     });
     if let Some(files) = of("files ") {
-        found.push(Finding::ok(SECTION, "limits", format!("{} open files", Text::new(files))));
+        found.push(CheckResult::ok(SECTION, "limits", format!("{} open files", Text::new(files))));
     }
     if let Some(there) = of("now ").and_then(|raw| raw.trim().parse().ok()) {
         found.push(clock(there, before, after, machine, node));
@@ -264,20 +290,20 @@ fn home_remedy(why: &str) -> &'static str {
 }
 
 /// Compares the clocks; the node's was read between `before` and `after`.
-fn clock(there: i64, before: i64, after: i64, machine: &Text, node: &NodeName) -> Finding {
+fn clock(there: i64, before: i64, after: i64, machine: &Text, node: &NodeName) -> CheckResult {
     let skew = there.saturating_sub(there.clamp(before, after));
     let (level, remedy) = match skew.saturating_abs() {
         SKEW_FAIL.. => {
             (Level::Fail, "munge rejects credentials of a clock this far off, so that SLURM fails too; ")
         }
         SKEW_WARN.. => (Level::Warn, "times of the node's logs and processes are off by this; "),
-        _ => return Finding::ok(SECTION, "clock", format!("agrees with {machine}'s")),
+        _ => return CheckResult::ok(SECTION, "clock", format!("agrees with {machine}'s")),
     };
     let side = if skew > 0 { "ahead of" } else { "behind" };
     let text = format!("{} s {side} {machine}'s", skew.saturating_abs());
     let advice =
         format!("{remedy}ask the administrators to synchronise {node} and {machine} (chronyd, ntpd)");
-    Finding { advice: Some(advice), ..Finding::new(SECTION, "clock", level, text) }
+    CheckResult { advice: Some(advice), ..CheckResult::new(SECTION, "clock", level, text) }
 }
 
 #[cfg(test)]
@@ -289,7 +315,20 @@ mod tests {
         let ran = Ran { output: output.as_bytes().to_vec(), end: StreamEnd::default(), key: None };
         let node = NodeName::new("gpu-01").unwrap();
         let found = answers(&ran, &"login1".into(), &node, 1_000, 1_002);
-        found.into_iter().map(|finding| (finding.check, finding.level, finding.text)).collect()
+        found.into_iter().map(|result| (result.check, result.level, result.text)).collect()
+    }
+
+    #[test]
+    fn too_few_sessions_are_told_from_a_refused_login() {
+        let refused = |reason: &str| {
+            let node = NodeName::new("n1").unwrap();
+            refusal(&node, &LaunchError::Unreachable { why: reason.into() })
+        };
+        let opened =
+            refused("mux_client_request_session: session request failed: Session open refused by peer");
+        assert_eq!(opened.check, "sessions");
+        assert!(opened.advice.unwrap().contains("MaxSessions"));
+        assert_eq!(refused("Connection refused").check, "login");
     }
 
     #[test]
@@ -320,8 +359,12 @@ mod tests {
 
     #[test]
     fn a_refused_login_is_no_failure_where_srun_starts_the_probe() {
-        let login =
-            || vec![Finding::fail(SECTION, "login", "refused", "ask"), Finding::ok(SECTION, "port", "22")];
+        let login = || {
+            vec![
+                CheckResult::fail(SECTION, "login", "refused", "ask"),
+                CheckResult::ok(SECTION, "port", "22"),
+            ]
+        };
         assert_eq!(without_login(login(), false), login());
         let found = without_login(login(), true);
         assert_eq!((found[0].level, found[1].level), (Level::Warn, Level::Ok));

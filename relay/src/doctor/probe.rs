@@ -1,6 +1,6 @@
 //! Checks the probe: starts it as a relay does, and reads what it says about driver and GPUs.
 
-use super::{Context, Finding, Level, limited, node};
+use super::{CheckResult, Context, Level, limited, node};
 use crate::app::watched::Site;
 use crate::config::LauncherChoice;
 use crate::launch::srun;
@@ -20,12 +20,12 @@ const LIMIT: Duration = Duration::from_secs(60);
 const STARTED_WITH: &str = "started with";
 
 /// Starts the probe with the launchers that the settings choose.
-pub(super) async fn findings(
+pub(super) async fn check(
     context: &Context,
     node: &NodeName,
     is_remote: bool,
     jobs: &[Job],
-) -> Vec<Finding> {
+) -> Vec<CheckResult> {
     let jobs = Arc::new(srun::jobs_by_node(jobs, context.user.as_str()));
     let site = match is_remote || context.config.launcher == LauncherChoice::Srun {
         // As the relay: where nodes admit no logins, it starts probes as steps of the user's jobs.
@@ -38,7 +38,7 @@ pub(super) async fn findings(
         Ok(launcher) => launcher,
         // Reported by the check of the probe's file.
         Err(error) => {
-            return vec![Finding::fail(SECTION, "start", error, "see the check of the probe above")];
+            return vec![CheckResult::fail(SECTION, "start", error, "see the check of the probe above")];
         }
     };
     let check = async {
@@ -46,7 +46,7 @@ pub(super) async fn findings(
             Ok(stream) => stream,
             Err(error) => {
                 let refusal = node::refusal(node, &error);
-                return vec![Finding { section: SECTION, check: "start", ..refusal }];
+                return vec![CheckResult { section: SECTION, check: "start", ..refusal }];
             }
         };
         let status = launcher.status().borrow().clone();
@@ -54,7 +54,7 @@ pub(super) async fn findings(
         while let Some(chunk) = stream.stdout.recv().await {
             if let Err(error) = decoder.feed(&chunk, 0, &mut found) {
                 let advice = format!("see what `ssh {node} true` prints");
-                return vec![Finding::fail(SECTION, "start", error, advice)];
+                return vec![CheckResult::fail(SECTION, "start", error, advice)];
             }
             let hello = found.iter().find_map(|found| match found {
                 Found::Line(line) => match &**line {
@@ -69,26 +69,26 @@ pub(super) async fn findings(
         }
         let end = stream.end.await.unwrap_or_default();
         let text = format!("the probe ended at once: {}", end.stderr);
-        vec![Finding::fail(SECTION, "start", text, format!("run `node-probe --once` on {node}"))]
+        vec![CheckResult::fail(SECTION, "start", text, format!("run `node-probe --once` on {node}"))]
     };
     limited((SECTION, "start"), LIMIT, check).await
 }
 
 /// Whether the probe was started as a step of a job.
-pub(super) fn is_started_by_srun(findings: &[Finding]) -> bool {
+pub(super) fn is_started_by_srun(results: &[CheckResult]) -> bool {
     let by_srun = format!("{STARTED_WITH} srun");
-    findings.iter().any(|finding| {
-        (finding.check, finding.level) == ("start", Level::Ok) && finding.text.contains(&by_srun)
-    })
+    results
+        .iter()
+        .any(|result| (result.check, result.level) == ("start", Level::Ok) && result.text.contains(&by_srun))
 }
 
 /// What the probe says about itself, the drivers and the GPUs.
-fn describe(hello: &Hello, launcher: &Text, reason: Option<&Text>) -> Vec<Finding> {
+fn describe(hello: &Hello, launcher: &Text, reason: Option<&Text>) -> Vec<CheckResult> {
     let why = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     let text = format!("runs on {} as {}, {STARTED_WITH} {launcher}{why}", hello.host, hello.user);
     let mut found = vec![
-        Finding::ok(SECTION, "start", text),
-        Finding::ok(SECTION, "version", format!("build {}", hello.build)),
+        CheckResult::ok(SECTION, "start", text),
+        CheckResult::ok(SECTION, "version", format!("build {}", hello.build)),
     ];
     let (mut ready, mut absent) = (false, Vec::new());
     for source in &hello.sources {
@@ -99,10 +99,10 @@ fn describe(hello: &Hello, launcher: &Text, reason: Option<&Text>) -> Vec<Findin
                     Reading::Value(version) => format!("{} driver {version}", source.vendor.name()),
                     _ => format!("{} driver of unknown version", source.vendor.name()),
                 };
-                found.push(Finding::ok(SECTION, "driver", driver));
+                found.push(CheckResult::ok(SECTION, "driver", driver));
             }
             SourceStatus::Absent { reason } => absent.push(reason),
-            SourceStatus::Confined { reason } => found.push(Finding::warn(
+            SourceStatus::Confined { reason } => found.push(CheckResult::warn(
                 SECTION,
                 "visible GPUs",
                 reason,
@@ -112,15 +112,15 @@ fn describe(hello: &Hello, launcher: &Text, reason: Option<&Text>) -> Vec<Findin
     }
     if !ready && absent.is_empty() {
         let advice = "check `nvidia-smi` there; a node without GPUs still shows its processes and host";
-        found.push(Finding::warn(SECTION, "driver", "no GPU driver was found", advice));
+        found.push(CheckResult::warn(SECTION, "driver", "no GPU driver was found", advice));
     } else if !ready {
         let text = absent.iter().map(|reason| reason.as_str()).collect::<Vec<_>>().join("; ");
         let advice =
             "ask the administrators, with the output of `nvidia-smi` there, if the node should have GPUs";
-        found.push(Finding::warn(SECTION, "driver", text, advice));
+        found.push(CheckResult::warn(SECTION, "driver", text, advice));
     } else {
         let count = hello.gpus.len();
-        found.push(Finding::ok(SECTION, "GPUs", format!("{count} GPUs and MIG instances can be read")));
+        found.push(CheckResult::ok(SECTION, "GPUs", format!("{count} GPUs and MIG instances can be read")));
     }
     found
 }
@@ -131,9 +131,9 @@ mod tests {
 
     #[test]
     fn the_launcher_of_a_probe_is_known_from_its_start() {
-        let started = |text: &str| [Finding::ok(SECTION, "start", text)];
+        let started = |text: &str| [CheckResult::ok(SECTION, "start", text)];
         assert!(is_started_by_srun(&started("runs on n1 as alice, started with srun (no logins)")));
         assert!(!is_started_by_srun(&started("runs on n1 as alice, started with ssh2")));
-        assert!(!is_started_by_srun(&[Finding::fail(SECTION, "start", "started with srun", "")]));
+        assert!(!is_started_by_srun(&[CheckResult::fail(SECTION, "start", "started with srun", "")]));
     }
 }

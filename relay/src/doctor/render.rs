@@ -1,29 +1,29 @@
-//! The findings as text for a terminal.
+//! The results as text for a terminal.
 
-use super::{Finding, Level, Report};
+use super::{CheckResult, Level, Report};
 use crate::app::terminal::Style;
 use crate::wrap;
 use std::fmt::Write as _;
 
 /// Lines are at most this long, unless a single word is longer.
 const WIDTH: usize = 80;
-/// Where the text of a finding begins.
+/// Where the text of a result begins.
 const INDENT: usize = 28;
 
 /// The report; symbols and words say the level, and colour only repeats them.
 pub fn text(report: &Report, style: Style) -> String {
-    let Report { version, machine, node, findings, .. } = report;
+    let Report { version, machine, node, results, .. } = report;
     let node = node.as_ref().map(|node| format!(", node {node}")).unwrap_or_default();
     let mut out = format!("nodeglass {version} on {machine}{node}\n");
     let mut section = "";
-    for finding in findings {
-        if finding.section != section {
-            section = finding.section;
+    for result in results {
+        if result.section != section {
+            section = result.section;
             let _ = write!(out, "\n{section}\n");
         }
-        line(&mut out, finding, style);
+        line(&mut out, result, style);
     }
-    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    let count = |level| results.iter().filter(|result| result.level == level).count();
     let (warnings, failures) = (count(Level::Warn), count(Level::Fail));
     let _ = match (failures, warnings) {
         (0, 0) => writeln!(out, "\nNothing is wrong."),
@@ -43,20 +43,20 @@ fn plural(n: usize) -> &'static str {
     if n == 1 { "" } else { "s" }
 }
 
-fn line(out: &mut String, finding: &Finding, style: Style) {
-    let (label, code) = match finding.level {
+fn line(out: &mut String, result: &CheckResult, style: Style) {
+    let (label, code) = match result.level {
         Level::Ok => ("● ok  ", "32"),
         Level::Warn => ("◆ warn", "33"),
         Level::Fail => ("▲ fail", "31"),
     };
-    let check = finding.check;
-    let mut lines = finding.text.lines().flat_map(|line| wrap::words(line, WIDTH - INDENT));
+    let check = result.check;
+    let mut lines = result.text.lines().flat_map(|line| wrap::words(line, WIDTH - INDENT));
     let first = lines.next().unwrap_or_default();
     let _ = writeln!(out, "  {}  {check:<17} {first}", style.paint(code, label));
     for line in lines {
         let _ = writeln!(out, "{:INDENT$}{line}", "");
     }
-    for (at, line) in finding.advice.iter().flat_map(|text| wrap::words(text, WIDTH - INDENT - 2)).enumerate()
+    for (at, line) in result.advice.iter().flat_map(|text| wrap::words(text, WIDTH - INDENT - 2)).enumerate()
     {
         let mark = if at == 0 { "→" } else { " " };
         let _ = writeln!(out, "{:INDENT$}{mark} {line}", "");
@@ -73,14 +73,19 @@ mod tests {
             "login1".into(),
             node,
             vec![
-                Finding::ok("SLURM", "clients", "slurm 24.11.5"),
-                Finding::warn(
+                CheckResult::ok("SLURM", "clients", "slurm 24.11.5"),
+                CheckResult::warn(
                     "Node",
                     "shell",
                     "the login shell prints before our output: \"Welcome to gpu-01, the friendliest of all nodes\"",
                     "print in ~/.bashrc only if the shell is interactive: case $- in *i*) …",
                 ),
-                Finding::fail("Node", "port", "gpu-01 port 22: connection refused", "ask the administrators"),
+                CheckResult::fail(
+                    "Node",
+                    "port",
+                    "gpu-01 port 22: connection refused",
+                    "ask the administrators",
+                ),
             ],
         )
     }
@@ -112,9 +117,9 @@ mod tests {
             (&json["schema"], &json["level"], &json["node"]),
             (&1.into(), &"fail".into(), &"gpu-01".into())
         );
-        let finding = &json["findings"][2];
+        let result = &json["results"][2];
         assert_eq!(
-            *finding,
+            *result,
             serde_json::json!({
                 "section": "Node", "check": "port", "level": "fail",
                 "text": "gpu-01 port 22: connection refused", "advice": "ask the administrators",

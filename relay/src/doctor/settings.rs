@@ -1,6 +1,6 @@
 //! Checks the configuration: whether it can be read, and which settings are not the default.
 
-use super::Finding;
+use super::CheckResult;
 use crate::config::{Config, ConfigError, Effective, Source};
 
 const SECTION: &str = "Settings";
@@ -8,12 +8,12 @@ const SECTION: &str = "Settings";
 const SECRET: [&str; 3] = ["report-webhook", "notify-webhook", "on-finding"];
 
 /// The configuration file, environment and command line.
-pub(super) fn findings(settings: &Result<(Config, Vec<Effective>), ConfigError>) -> Vec<Finding> {
+pub(super) fn check(settings: &Result<(Config, Vec<Effective>), ConfigError>) -> Vec<CheckResult> {
     let effective = match settings {
         Ok((_, effective)) => effective,
         Err(error) => {
             let advice = "correct it; the other checks use the defaults";
-            return vec![Finding::fail(SECTION, "configuration", error, advice)];
+            return vec![CheckResult::fail(SECTION, "configuration", error, advice)];
         }
     };
     let mut lines = Vec::new();
@@ -27,5 +27,5 @@ pub(super) fn findings(settings: &Result<(Config, Vec<Effective>), ConfigError>)
     if lines.is_empty() {
         lines.push("every setting has its default".to_owned());
     }
-    vec![Finding::ok(SECTION, "configuration", lines.join("; "))]
+    vec![CheckResult::ok(SECTION, "configuration", lines.join("; "))]
 }

@@ -1,6 +1,6 @@
 //! Checks SLURM's clients and controller, and finds the node of the first running job.
 
-use super::{Context, Finding, limited};
+use super::{CheckResult, Context, limited};
 use crate::slurm::command::{Client as _, CommandError, Commands, Program};
 use crate::slurm::{JobSource as _, Selection, Slurm};
 use nodeglass_protocol::job::{Job, JobState};
@@ -17,7 +17,7 @@ const CONTROLLER: &str = "running relays keep the last job list and recover by t
 /// The result.
 #[derive(Default)]
 pub(super) struct Checked {
-    pub(super) findings: Vec<Finding>,
+    pub(super) results: Vec<CheckResult>,
     /// Whether there are SLURM's commands.
     pub(super) is_installed: bool,
     /// The user's jobs; `None` if they could not be listed.
@@ -27,17 +27,17 @@ pub(super) struct Checked {
 }
 
 /// Clients, controller and jobs.
-pub(super) async fn findings(context: &Context) -> Checked {
+pub(super) async fn check(context: &Context) -> Checked {
     let commands = Commands::new().for_cluster(context.config.cluster.clone());
     let version = Commands::new().run(Program::Squeue, &["--version".to_owned()]).await;
     let mut checked = Checked::default();
-    checked.findings.push(match version {
+    checked.results.push(match version {
         Ok(output) => {
             checked.is_installed = true;
             clients(&output.out)
         }
         Err(CommandError::Missing(_)) => {
-            checked.findings.push(Finding::warn(
+            checked.results.push(CheckResult::warn(
                 SECTION,
                 "clients",
                 "squeue is not on the PATH, so a relay watches this machine only",
@@ -46,7 +46,7 @@ pub(super) async fn findings(context: &Context) -> Checked {
             return checked;
         }
         Err(error) => {
-            checked.findings.push(Finding::warn(
+            checked.results.push(CheckResult::warn(
                 SECTION,
                 "clients",
                 error,
@@ -61,8 +61,8 @@ pub(super) async fn findings(context: &Context) -> Checked {
         limited((SECTION, "controller"), LIMIT, controller(commands.clone())),
         limited((SECTION, "jobs"), LIMIT, list(commands, &mut jobs))
     );
-    checked.findings.extend(controller);
-    checked.findings.extend(listed);
+    checked.results.extend(controller);
+    checked.results.extend(listed);
     let mut running = jobs.iter().flatten().filter(|job| job.state == JobState::Running);
     checked.node = running.find_map(|job| job.nodes.first().cloned());
     checked.jobs = jobs;
@@ -70,13 +70,13 @@ pub(super) async fn findings(context: &Context) -> Checked {
 }
 
 /// The version that squeue prints: `slurm 24.11.5`, or `slurm-wlm 22.05.8` of Debian's package.
-fn clients(printed: &[u8]) -> Finding {
+fn clients(printed: &[u8]) -> CheckResult {
     let version = Text::from_bytes(printed.trim_ascii());
     if version.as_str().to_ascii_lowercase().starts_with("slurm") {
-        return Finding::ok(SECTION, "clients", version);
+        return CheckResult::ok(SECTION, "clients", version);
     }
     let advice = "check that the first squeue on the PATH is SLURM's";
-    Finding::fail(
+    CheckResult::fail(
         SECTION,
         "clients",
         format!("`squeue --version` printed no version of SLURM{}", quoted(&version)),
@@ -84,10 +84,10 @@ fn clients(printed: &[u8]) -> Finding {
     )
 }
 
-fn no_configuration(printed: &[u8]) -> Finding {
+fn no_configuration(printed: &[u8]) -> CheckResult {
     let printed = quoted(&Text::from_bytes(printed.trim_ascii()));
     let advice = "check that the first scontrol on the PATH is SLURM's";
-    Finding::fail(
+    CheckResult::fail(
         SECTION,
         "controller",
         format!("`scontrol show config` printed no configuration{printed}"),
@@ -100,19 +100,23 @@ fn quoted(printed: &Text) -> String {
     if printed.is_empty() { String::new() } else { format!(": {:?}", printed.as_str()) }
 }
 
-async fn controller(mut commands: Commands) -> Vec<Finding> {
+async fn controller(mut commands: Commands) -> Vec<CheckResult> {
     let args = ["show".to_owned(), "config".to_owned()];
     let output = match commands.run(Program::Scontrol, &args).await {
         Ok(output) => output,
-        Err(error) => return vec![Finding::fail(SECTION, "controller", error, CONTROLLER)],
+        Err(error) => return vec![CheckResult::fail(SECTION, "controller", error, CONTROLLER)],
     };
     let text = String::from_utf8_lossy(&output.out);
     if !values(&text).contains_key("SLURM_VERSION") {
         return vec![no_configuration(&output.out)];
     }
-    let mut found = vec![Finding::ok(SECTION, "controller", summary(&text))];
+    let mut found = vec![CheckResult::ok(SECTION, "controller", summary(&text))];
     if values(&text).get("PrivateData").is_some_and(|value| value.contains("jobs")) {
-        found.push(Finding::ok(SECTION, "PrivateData", "other users' jobs are hidden from you, by SLURM"));
+        found.push(CheckResult::ok(
+            SECTION,
+            "PrivateData",
+            "other users' jobs are hidden from you, by SLURM",
+        ));
     }
     found
 }
@@ -134,12 +138,12 @@ fn summary(text: &str) -> String {
     parts.join(", ")
 }
 
-async fn list(commands: Commands, jobs: &mut Option<Vec<Job>>) -> Vec<Finding> {
+async fn list(commands: Commands, jobs: &mut Option<Vec<Job>>) -> Vec<CheckResult> {
     let selection = Selection::own(rustix::process::getuid().as_raw());
     let mut slurm = match Slurm::detect_with(commands, selection).await {
         Ok(slurm) => slurm,
         Err(none) => {
-            return vec![Finding::fail(
+            return vec![CheckResult::fail(
                 SECTION,
                 "jobs",
                 none,
@@ -152,9 +156,9 @@ async fn list(commands: Commands, jobs: &mut Option<Vec<Job>>) -> Vec<Finding> {
             let running = list.iter().filter(|job| job.state == JobState::Running).count();
             let text = format!("{} of yours, {running} running", list.len());
             *jobs = Some(list);
-            vec![Finding::ok(SECTION, "jobs", text)]
+            vec![CheckResult::ok(SECTION, "jobs", text)]
         }
-        Err(error) => vec![Finding::fail(SECTION, "jobs", error, CONTROLLER)],
+        Err(error) => vec![CheckResult::fail(SECTION, "jobs", error, CONTROLLER)],
     }
 }
 
@@ -176,9 +180,9 @@ mod tests {
             assert_eq!(clients(version.as_bytes()).level, Level::Ok);
         }
         for printed in [&b""[..], b"\n", b"\x1b[2J\xff", &[b'x'; 100_000]] {
-            for finding in [clients(printed), no_configuration(printed)] {
-                assert_eq!(finding.level, Level::Fail);
-                assert!(finding.text.len() < 400 && !finding.text.contains('\u{1b}'), "{}", finding.text);
+            for result in [clients(printed), no_configuration(printed)] {
+                assert_eq!(result.level, Level::Fail);
+                assert!(result.text.len() < 400 && !result.text.contains('\u{1b}'), "{}", result.text);
             }
         }
         assert!(clients(b"").text.ends_with("printed no version of SLURM"));

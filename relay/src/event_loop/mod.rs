@@ -7,7 +7,7 @@ mod subscribers;
 use crate::archive::{Archive, EndedJob};
 use crate::clock::Clock;
 use crate::fleet::{Event, Fleet, NodeEvent};
-use crate::history::RangeSource;
+use crate::history::{RangeSource, RecentSource};
 use crate::live::{ChangedNote, Hub, JobUsage, Request, TopicFeed};
 use crate::memory;
 use crate::nodes::{FromNode, JobList, Plan, SampleSchedule};
@@ -414,9 +414,13 @@ impl EventLoop {
 
     /// Long-term history of a topic, as far as the viewer may see it.
     fn range(&self, viewer: &Viewer, query: &RangeQuery) -> Option<RangeSource> {
-        let visible: Vec<_> =
-            viewer.nodes(&self.fleet, &query.topic)?.iter().map(NodeView::long_history).collect();
-        Some(self.fleet.history().select(query, &visible))
+        let nodes = viewer.nodes(&self.fleet, &query.topic)?;
+        let recent = nodes.iter().map(|node| (node.long_history(), node.history()));
+        if let Some(recent) = RecentSource::new(query, self.clock.now_ms(), recent) {
+            return Some(RangeSource::Recent(recent));
+        }
+        let visible: Vec<_> = nodes.iter().map(NodeView::long_history).collect();
+        Some(RangeSource::Stored(self.fleet.history().select(query, &visible)))
     }
 
     /// All that a viewer may see, without history.

@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 pub enum StoredPart {
     /// The history.
     History,
+    /// Jobs, notes and the audit log.
+    Jobs,
     /// The owner's tokens.
     Tokens,
 }

@@ -5,14 +5,17 @@ mod accumulator;
 mod budget;
 mod excerpt;
 mod query;
+mod recent;
 mod row;
 mod tier;
 
 pub use excerpt::{Excerpt, NodeExcerpt, field_names};
-pub use query::{RangeSource, Span, VisibleNode};
+pub use query::{Span, StoredSource, VisibleNode};
+pub use recent::RecentSource;
 
 use excerpt::Taken;
 use nodeglass_protocol::picture::{HistorySample, NodePicture};
+use nodeglass_protocol::range::{RangeHistory, RangeQuery};
 use nodeglass_protocol::{GpuField, GpuUuid, HostField, NodeName};
 use row::{Moment, RowHistory};
 use std::collections::BTreeMap;
@@ -21,6 +24,41 @@ use std::collections::BTreeMap;
 const MAX_GPUS: usize = 128;
 /// How often the memory budget and the ages are checked.
 const TRIM_INTERVAL_MS: u64 = 60_000;
+
+/// What a query selects, detached from the fleet and its history.
+#[derive(Debug)]
+pub enum RangeSource {
+    /// Of the long-term history.
+    Stored(StoredSource),
+    /// Of the last ten minutes, with shorter steps.
+    Recent(RecentSource),
+}
+
+impl RangeSource {
+    /// Reads the summaries. Takes up to about 0.1 s for 1,000 GPUs: not for the event loop.
+    pub fn read(&self) -> RangeHistory {
+        match self {
+            Self::Stored(source) => source.read(),
+            Self::Recent(source) => source.read(),
+        }
+    }
+
+    /// Whether some of the requested fields are missing, because the query selects too many rows.
+    pub fn leaves_out_fields(&self) -> bool {
+        match self {
+            Self::Stored(source) => source.leaves_out_fields(),
+            Self::Recent(source) => source.leaves_out_fields(),
+        }
+    }
+
+    /// The number of values that the response has if each slot has a minimum, a mean and a maximum.
+    pub fn max_value_count(&self, query: &RangeQuery) -> usize {
+        match self {
+            Self::Stored(source) => source.max_value_count(query),
+            Self::Recent(source) => source.max_value_count(query),
+        }
+    }
+}
 
 /// Long-term history of all nodes. Nodes remain after their jobs have ended.
 #[derive(Debug)]

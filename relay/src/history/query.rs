@@ -12,9 +12,11 @@ use nodeglass_protocol::{Field, GpuField, GpuUuid, HostField, NodeName, Text};
 /// Possible step lengths of a response, in ms; from that of the finest tier on.
 const STEPS_MS: [u64; 11] =
     [10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000];
+/// Length of a slot of the finest tier, in ms.
+pub(super) const TIER_MS: u64 = TIERS[0].step_ms;
 /// Maximum number of fields of a kind of row in a query, and of fields of all its GPUs together.
-const MAX_FIELDS: usize = 32;
-const MAX_GPU_FIELDS: usize = 16 * 1024;
+pub(super) const MAX_FIELDS: usize = 32;
+pub(super) const MAX_GPU_FIELDS: usize = 16 * 1024;
 
 /// A node of a query, as far as the viewer may see it.
 #[derive(Clone, Debug)]
@@ -40,14 +42,14 @@ impl Span {
     /// All of time.
     pub const ALL: Self = Self { from_ms: 0, to_ms: u64::MAX };
 
-    fn overlap(self, other: Self) -> Self {
+    pub(super) fn overlap(self, other: Self) -> Self {
         Self { from_ms: self.from_ms.max(other.from_ms), to_ms: self.to_ms.min(other.to_ms) }
     }
 }
 
 /// What a query selects, detached from the history.
 #[derive(Debug)]
-pub struct RangeSource {
+pub struct StoredSource {
     step_ms: u64,
     tier_ms: u64,
     begins_ms: Option<u64>,
@@ -75,7 +77,7 @@ struct RowSource {
 
 impl LongHistory {
     /// Selects what a query asks for of some nodes; a field that has no history yields empty summaries.
-    pub fn select(&self, query: &RangeQuery, nodes: &[VisibleNode]) -> RangeSource {
+    pub fn select(&self, query: &RangeQuery, nodes: &[VisibleNode]) -> StoredSource {
         let range = Span { from_ms: query.from_ms.min(query.to_ms), to_ms: query.to_ms.max(query.from_ms) };
         let begins_ms = (0..TIERS.len()).map(|tier| self.begins_ms(tier, nodes)).collect::<Vec<_>>();
         let (tier, step_ms) = tier_and_step(range, query.step_ms, &begins_ms);
@@ -95,7 +97,7 @@ impl LongHistory {
             let host = host.unwrap_or_default();
             NodeSource { name: visible.name.clone(), gpus: visible.gpus.iter().map(gpu).collect(), host }
         };
-        RangeSource {
+        StoredSource {
             leaves_out_fields: gpu_fields.len() < query.gpu_fields.len()
                 || host_fields.len() < query.host_fields.len(),
             step_ms,
@@ -122,7 +124,7 @@ impl LongHistory {
     }
 }
 
-impl RangeSource {
+impl StoredSource {
     /// Whether some of the requested fields are missing, because the query selects too many rows.
     pub fn leaves_out_fields(&self) -> bool {
         self.leaves_out_fields
@@ -130,13 +132,17 @@ impl RangeSource {
 
     /// The number of values that the response has if each slot has a minimum, a mean and a maximum.
     pub fn max_value_count(&self, query: &RangeQuery) -> usize {
-        let step_ms = self.step_ms.max(1);
-        let steps = (query.to_ms / step_ms).saturating_sub(query.from_ms / step_ms).saturating_add(1);
         let rows =
             self.nodes.iter().flat_map(|node| node.gpus.iter().map(|(_, row)| row).chain([&node.host]));
-        let fields = rows.map(|row| row.kinds.len()).sum::<usize>();
-        fields.saturating_mul(usize::try_from(steps.saturating_mul(3)).unwrap_or(usize::MAX))
+        max_value_count(query, self.step_ms, rows.map(|row| row.kinds.len()).sum())
     }
+}
+
+/// The number of values of some fields if each slot has a minimum, a mean and a maximum.
+pub(super) fn max_value_count(query: &RangeQuery, step_ms: u64, fields: usize) -> usize {
+    let step_ms = step_ms.max(1);
+    let steps = (query.to_ms / step_ms).saturating_sub(query.from_ms / step_ms).saturating_add(1);
+    fields.saturating_mul(usize::try_from(steps.saturating_mul(3)).unwrap_or(usize::MAX))
 }
 
 /// The positions of at most `most` named fields in [`Field::HISTORY`].
@@ -187,7 +193,7 @@ fn tier_and_step(range: Span, wanted_ms: u64, begins_ms: &[Option<u64>]) -> (usi
     (tier, step_ms.max(TIERS[tier].step_ms))
 }
 
-impl RangeSource {
+impl StoredSource {
     /// Reads the summaries. Takes up to about 0.1 s for 1,000 GPUs: not for the event loop.
     pub fn read(&self) -> RangeHistory {
         let gpu = |(uuid, row): &(GpuUuid, RowSource)| GpuRange { uuid: uuid.clone(), fields: self.row(row) };

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::thread;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 /// Capacity of the channel of requests.
@@ -78,6 +78,8 @@ pub struct JobStore {
     audit: Arc<AuditQueue>,
     /// Number of changes of notes that were passed and are not written yet.
     waiting_notes: Arc<AtomicUsize>,
+    /// Why nothing can be stored now.
+    problem: watch::Receiver<Option<Text>>,
 }
 
 #[derive(Debug)]
@@ -135,7 +137,8 @@ impl JobStore {
     ) -> std::io::Result<Self> {
         let (requests, receiver) = mpsc::sync_channel(REQUESTS);
         let audit = Arc::<AuditQueue>::default();
-        let store = Self { requests, audit, waiting_notes: Arc::default() };
+        let (told, problem) = watch::channel(None);
+        let store = Self { requests, audit, waiting_notes: Arc::default(), problem };
         let worker = Worker {
             place,
             run: RelayRun::of_this_process(origin.host.clone()),
@@ -151,6 +154,7 @@ impl JobStore {
             note_batches: 0,
             read_version: None,
             failure: None,
+            problem: told,
         };
         thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver))?;
         Ok(store)
@@ -162,6 +166,11 @@ impl JobStore {
     /// The thread cannot be started.
     pub fn in_memory() -> std::io::Result<Self> {
         Self::start(Place::Memory, Origin { cluster: String::new(), host: String::new() }, drop)
+    }
+
+    /// Why nothing can be stored now, and each change of that.
+    pub fn problem(&self) -> watch::Receiver<Option<Text>> {
+        self.problem.clone()
     }
 
     /// Stores records; returns them if the thread is busy, to be passed again.
@@ -311,6 +320,8 @@ struct Worker {
     read_version: Option<i64>,
     /// What was last reported, and when to try again.
     failure: Option<(Text, Instant)>,
+    /// The same for others.
+    problem: watch::Sender<Option<Text>>,
 }
 
 impl Worker {
@@ -540,6 +551,7 @@ impl Worker {
     fn succeeded(&mut self) {
         if self.failure.take().is_some() {
             tracing::info!("jobs, notes and the audit log are stored again");
+            let _ = self.problem.send(None);
         }
     }
 
@@ -570,6 +582,7 @@ impl Worker {
         let message = Text::new(error.to_string());
         if self.failure.as_ref().is_none_or(|(reported, _)| *reported != message) {
             tracing::warn!("{message}; trying again every {} s", RETRY.as_secs());
+            let _ = self.problem.send(Some(message.clone()));
         }
         self.failure = Some((message, Instant::now() + RETRY));
     }

@@ -53,6 +53,7 @@ fn worker() -> (Worker, oneshot::Receiver<Restored>) {
         note_batches: 0,
         read_version: None,
         failure: None,
+        problem: watch::channel(None).0,
     };
     (worker, receiver)
 }
@@ -60,6 +61,16 @@ fn worker() -> (Worker, oneshot::Receiver<Restored>) {
 /// Lets the pause after a failure pass.
 fn pass_pause(worker: &mut Worker) {
     worker.failure.as_mut().unwrap().1 = Instant::now();
+}
+
+#[test]
+fn what_cannot_be_stored_is_a_problem_until_it_can() {
+    let (mut worker, _restored) = worker();
+    let problem = worker.problem.subscribe();
+    worker.failed(&StoreError::Newer { path: "jobs.db".into(), found: 9, known: 1 });
+    assert!(problem.borrow().as_ref().is_some_and(|why| why.as_str().contains("jobs are not stored")));
+    worker.succeeded();
+    assert_eq!(*problem.borrow(), None);
 }
 
 #[test]
@@ -99,7 +110,15 @@ fn ended_jobs_that_could_not_be_read_are_taken_later() {
 /// A store whose thread does not run, with its channel of this capacity.
 fn halted(capacity: usize) -> (JobStore, Receiver<Request>) {
     let (requests, receiver) = mpsc::sync_channel(capacity);
-    (JobStore { requests, audit: Arc::default(), waiting_notes: Arc::default() }, receiver)
+    (
+        JobStore {
+            requests,
+            audit: Arc::default(),
+            waiting_notes: Arc::default(),
+            problem: watch::channel(None).1,
+        },
+        receiver,
+    )
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ pub mod view;
 
 use crate::app::Signals;
 use crate::app::remote::Remote;
-use crate::config::{ColorChoice, Config, Requested, TopOrder};
+use crate::config::{ColorChoice, Config, Requested, TopArgs};
 use crate::log;
 use connection::{Attached, Order, Own, Source, SourceError, Update};
 use crossterm::event::{Event, EventStream, KeyEventKind};
@@ -78,20 +78,20 @@ impl TopError {
 ///
 /// # Errors
 /// [`TopError`], a complete sentence for the user.
-pub async fn run(order: TopOrder, config: Config, requested: Option<Requested>) -> Result<(), TopError> {
-    if !order.once {
+pub async fn run(args: TopArgs, config: Config, requested: Option<Requested>) -> Result<(), TopError> {
+    if !args.once {
         check_terminal()?;
     }
     let signals = Signals::listen()?;
     // On a terminal the log would be written over the screen.
     let _log = (!io::stderr().is_terminal()).then(|| log::start(config.log, None));
-    let palette = match order.color {
+    let palette = match args.color {
         ColorChoice::Never => Palette::Plain,
         ColorChoice::Auto => Palette::detect(),
     };
-    let source = source(&order, config, requested).await?;
-    if order.once {
-        return once::run(source, order.json, palette).await;
+    let source = source(&args, config, requested).await?;
+    if args.once {
+        return once::run(source, args.json, palette).await;
     }
     let screen =
         Screen::enter().map_err(|error| anyhow::anyhow!("failed to set up the terminal: {error}"))?;
@@ -123,8 +123,8 @@ fn check_size(width: u16) -> u16 {
 }
 
 /// Attaches to the relay that is meant, or starts watching.
-async fn source(order: &TopOrder, config: Config, requested: Option<Requested>) -> anyhow::Result<Source> {
-    let relay = match (order.relay, &requested) {
+async fn source(args: &TopArgs, config: Config, requested: Option<Requested>) -> anyhow::Result<Source> {
+    let relay = match (args.relay, &requested) {
         (Some(pid), _) => Some(Remote::find(Some(pid))?),
         (None, None) if Remote::list()?.is_empty() => None,
         (None, None) => Some(Remote::find(None)?),

@@ -1,6 +1,6 @@
 //! All routes of the relay.
 
-use super::api::{self, notes, tokens};
+use super::api::{self, notes, tokens, without_parameters as plain};
 use super::{WebState, assets, headers, origin_check, ws};
 use crate::access::base_path::BasePath;
 use axum::Router;
@@ -17,8 +17,8 @@ pub fn router(state: WebState) -> Router {
     let routes = Router::new()
         // The WebSocket: from the relay's own page only, authenticated by its first messages.
         .route("/live", get(ws::connect).layer(from_fn(origin_check::check_origin)))
-        // What the caller may see, with a key as bearer token.
-        .route("/api/v1/snapshot", get(api::snapshot))
+        // What the caller may see, with a key as bearer token. Parameters that a route does not know are refused.
+        .route("/api/v1/snapshot", plain(get(api::snapshot)))
         .route("/api/v1/jobs", get(api::jobs))
         .route("/api/v1/jobs/{id}", get(api::job))
         .route("/api/v1/nodes", get(api::nodes))
@@ -29,22 +29,22 @@ pub fn router(state: WebState) -> Router {
         .route("/api/v1/findings", get(api::findings))
         .route("/api/v1/history", get(api::history))
         .route("/api/v1/events", get(api::events))
-        .route("/api/v1/picture", get(api::picture))
-        .route("/api/v1/jobs/{id}/report", get(api::report))
+        .route("/api/v1/picture", plain(get(api::picture)))
+        .route("/api/v1/jobs/{id}/report", plain(get(api::report)))
         // Notes: read with the key of anyone who may see them, changed with the owner's.
-        .route("/api/v1/notes", get(notes::list).post(notes::add))
-        .route("/api/v1/notes/{id}", patch(notes::edit).delete(notes::delete))
+        .route("/api/v1/notes", get(notes::list).merge(plain(post(notes::add))))
+        .route("/api/v1/notes/{id}", plain(patch(notes::edit).delete(notes::delete)))
         // With the owner's key, on the owner's own connections.
         .route("/api/v1/usage", get(api::usage))
-        .route("/api/v1/shares", get(api::shares).post(api::share))
-        .route("/api/v1/shares/{id}", get(api::share_link).delete(api::revoke))
-        .route("/api/v1/tokens", get(tokens::tokens).post(tokens::create))
-        .route("/api/v1/tokens/{name}", delete(tokens::revoke))
+        .route("/api/v1/shares", plain(get(api::shares).post(api::share)))
+        .route("/api/v1/shares/{id}", plain(get(api::share_link).delete(api::revoke)))
+        .route("/api/v1/tokens", plain(get(tokens::tokens).post(tokens::create)))
+        .route("/api/v1/tokens/{name}", plain(delete(tokens::revoke)))
         .route("/api/v1/audit", get(api::audit))
-        .route("/api/v1/retry", post(api::retry))
-        .route("/api/v1/tab", post(api::tab_link))
-        .route("/status", get(api::status))
-        .route("/metrics", get(api::metrics))
+        .route("/api/v1/retry", plain(post(api::retry)))
+        .route("/api/v1/tab", plain(post(api::tab_link)))
+        .route("/status", plain(get(api::status)))
+        .route("/metrics", plain(get(api::metrics)))
         // Without authentication: the description of the API, and whether the relay runs and is ready.
         .route("/api/v1/openapi.json", get(api::document))
         .route("/healthz", get(|| async { "ok\n" }))

@@ -163,6 +163,22 @@ async fn a_wrong_request_is_answered_with_a_problem_that_says_what_is_possible()
 }
 
 #[tokio::test]
+async fn parameters_of_what_takes_none_are_refused() {
+    let relay = TestRelay::start_with(fleet()).await;
+    for path in ["/api/v1/snapshot", "/api/v1/jobs/17/report", "/api/v1/shares", "/status", "/metrics"] {
+        let refused = owner(&relay, &format!("{path}?job=17")).await;
+        assert_eq!(refused.status, 400, "{path}: {refused:?}");
+        let detail = refused.json()["detail"].as_str().unwrap_or_default().to_owned();
+        assert!(detail.contains("\"job\""), "{path}: {detail}");
+        assert_ne!(owner(&relay, &format!("{path}?")).await.status, 400, "{path}");
+    }
+    let refused = send(&relay, "POST /api/v1/notes?job=17", &relay.key.reveal(), r#"{"text":"x"}"#).await;
+    assert_eq!(refused.status, 400);
+    assert_eq!(owner(&relay, "/api/v1/notes?job=17").await.status, 200);
+    assert_eq!(send(&relay, "PUT /status?x=1", &relay.key.reveal(), "").await.status, 405);
+}
+
+#[tokio::test]
 async fn a_method_that_a_path_does_not_have_is_a_problem_too() {
     let relay = TestRelay::start_with(fleet()).await;
     for way in ["DELETE /api/v1/jobs", "POST /api/v1/gpus", "PUT /api/v1/notes", "POST /healthz"] {

@@ -373,9 +373,9 @@ fn doctor_explains_an_invalid_file_and_checks_the_rest() {
     let output = home.run(&["doctor", "--json"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{report:#}");
-    let findings = report["findings"].as_array().unwrap();
-    assert!(findings[0]["text"].as_str().unwrap().contains("did you mean \"bind\"?"), "{report:#}");
-    assert!(findings.iter().any(|finding| finding["check"] == "running relay"), "{report:#}");
+    let results = report["results"].as_array().unwrap();
+    assert!(results[0]["text"].as_str().unwrap().contains("did you mean \"bind\"?"), "{report:#}");
+    assert!(results.iter().any(|result| result["check"] == "running relay"), "{report:#}");
     assert_eq!(home.run(&["doctor", "not a node"]).status.code(), Some(2));
 }
 

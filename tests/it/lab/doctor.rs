@@ -19,8 +19,8 @@ fn doctor(site: &Site, args: &[&str]) -> Result<(Option<i32>, Value)> {
 
 /// Level, text and advice of a check.
 fn find(report: &Value, check: &str) -> Result<String> {
-    let findings = report["findings"].as_array().context("findings")?;
-    let found = findings.iter().find(|finding| finding["check"] == check);
+    let results = report["results"].as_array().context("results")?;
+    let found = results.iter().find(|result| result["check"] == check);
     let found = found.with_context(|| format!("{check} in {report:#}"))?;
     let of = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
     Ok(format!("{}: {}; {}", of("level"), of("text"), of("advice")))

@@ -3,11 +3,12 @@
 //! Each call is one request to the owner's running relay, so that the server outlives it. Nothing but the protocol is
 //! written to standard output.
 
+mod input;
 mod params;
 
 use super::remote::{Remote, TooLong};
 use super::{named_job, owner_commands};
-use crate::config::McpOrder;
+use crate::config::McpArgs;
 use anyhow::{Context, bail};
 use hyper::Method;
 use nodeglass_protocol::note::{self, NewNote};
@@ -19,9 +20,9 @@ use params::{
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{
-    ErrorData, Implementation, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource, ResourceContents,
-    ResourceTemplate, ServerCapabilities, ServerConfig,
+    CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation, ListResourceTemplatesResult,
+    ListResourcesResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Resource, ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::{RoleServer, ServerHandler, ServiceExt, tool, tool_handler, tool_router};
@@ -40,8 +41,12 @@ absent or null was not measured, and is not zero.";
 ///
 /// # Errors
 /// The client does not speak the protocol.
-pub async fn serve(order: McpOrder) -> anyhow::Result<()> {
-    let service = match Server::new(order).serve(rmcp::transport::stdio()).await {
+pub async fn serve(args: McpArgs) -> anyhow::Result<()> {
+    let (input, output) = rmcp::transport::stdio();
+    let (messages, passed) = tokio::io::duplex(input::MAX_LINE);
+    // It ends with standard input.
+    tokio::spawn(input::pass_on(input, passed));
+    let service = match Server::new(args).serve((messages, output)).await {
         Err(ServerInitializeError::ConnectionClosed(_)) => {
             bail!("standard input ended before a client of the Model Context Protocol began a session")
         }
@@ -62,12 +67,12 @@ type Answer = Result<String, String>;
 
 #[tool_router]
 impl Server {
-    fn new(order: McpOrder) -> Self {
+    fn new(args: McpArgs) -> Self {
         let mut tool_router = Self::tool_router();
-        if !order.allow_actions {
+        if !args.allow_actions {
             ACTIONS.iter().for_each(|name| tool_router.remove_route(name));
         }
-        Self { relay: order.relay, tool_router }
+        Self { relay: args.relay, tool_router }
     }
 
     #[tool(
@@ -197,6 +202,18 @@ impl ServerHandler for Server {
             .with_instructions(INSTRUCTIONS)
     }
 
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method == input::TOO_LONG {
+            let why = format!("the message is longer than {} KiB, and was not read", input::MAX_LINE / 1024);
+            return Err(ErrorData::invalid_request(why, None));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
+    }
+
     async fn list_resources(
         &self,
         _: Option<PaginatedRequestParams>,
@@ -288,14 +305,14 @@ mod tests {
     #[test]
     fn actions_are_offered_only_if_they_are_allowed() {
         let names = |allow_actions| {
-            let server = Server::new(McpOrder { relay: None, allow_actions });
+            let server = Server::new(McpArgs { relay: None, allow_actions });
             server.tool_router.list_all().into_iter().map(|tool| tool.name.into_owned()).collect::<Vec<_>>()
         };
         let (without, with) = (names(false), names(true));
         assert!(ACTIONS.iter().all(|action| with.iter().any(|name| name == action)));
         assert!(!ACTIONS.iter().any(|action| without.iter().any(|name| name == action)));
         assert_eq!(with.len(), without.len() + ACTIONS.len());
-        let server = Server::new(McpOrder { relay: None, allow_actions: true });
+        let server = Server::new(McpArgs { relay: None, allow_actions: true });
         for tool in server.tool_router.list_all() {
             let is_read_only = tool.annotations.as_ref().and_then(|hints| hints.read_only_hint);
             assert_eq!(is_read_only, Some(!ACTIONS.contains(&&*tool.name)), "{}", tool.name);

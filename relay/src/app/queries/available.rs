@@ -2,7 +2,7 @@
 
 use super::source::Source;
 use super::{Answer, exit_code, unknown};
-use crate::api::{Gpu, Snapshot};
+use crate::api::{Gpu, Node, Snapshot};
 use crate::config::{AvailableArgs, FreeArgs, WaitFreeArgs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,7 +23,8 @@ pub fn answer(snapshot: &Snapshot, args: &AvailableArgs) -> anyhow::Result<Answe
     if let Some(answer) = unknown(snapshot, args.free.node.as_ref(), args.free.job.as_ref(), None) {
         return answer.into_json_list(args.json);
     }
-    let mut free = free(snapshot, &args.free, &this_host());
+    let host = this_host();
+    let mut free = free(snapshot, &args.free, &host);
     free.values_mut().for_each(|gpus| gpus.truncate(limit));
     if args.json {
         let code = if free.is_empty() { exit_code::NOT_MET } else { 0 };
@@ -31,7 +32,7 @@ pub fn answer(snapshot: &Snapshot, args: &AvailableArgs) -> anyhow::Result<Answe
     }
     match free.is_empty() {
         true => Ok(Answer::not_met(none(snapshot, &args.free))),
-        false => Ok(Answer::text(lines(&free, &args.free))),
+        false => Ok(Answer::text(lines(&free, &args.free, here(snapshot, &host)))),
     }
 }
 
@@ -51,11 +52,12 @@ pub async fn wait(source: &mut Source, args: &WaitFreeArgs) -> anyhow::Result<An
             return answer.into_json_list(args.json);
         }
         is_known = true;
-        let found = first_with(free(&snapshot, &args.free, &this_host()), args.count as usize);
+        let host = this_host();
+        let found = first_with(free(&snapshot, &args.free, &host), args.count as usize);
         if !found.is_empty() {
             return match args.json {
                 true => Answer::json(&found.into_values().flatten().collect::<Vec<_>>()),
-                false => Ok(Answer::text(lines(&found, &args.free))),
+                false => Ok(Answer::text(lines(&found, &args.free, here(&snapshot, &host)))),
             };
         }
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
@@ -73,12 +75,24 @@ fn first_with(free: ByNode<'_>, count: usize) -> ByNode<'_> {
     found.into_iter().map(|(node, gpus)| (node, gpus.into_iter().take(count).collect())).collect()
 }
 
+/// The name of the node that is this machine, if it is watched.
+fn here<'a>(snapshot: &'a Snapshot, this_host: &str) -> Option<&'a str> {
+    let is_here = |node: &&Node| {
+        let mut names = [Some(node.name.as_str()), node.hostname.as_deref()].into_iter().flatten();
+        node.name == "localhost" || names.any(|name| is_same_host(name, this_host))
+    };
+    snapshot.nodes.iter().find(is_here).map(|node| node.name.as_str())
+}
+
+/// Whether two names are the same, or one is the other without its domain.
+fn is_same_host(one: &str, other: &str) -> bool {
+    let is_short_form = |short: &str, long: &str| long.split('.').next() == Some(short);
+    one == other || is_short_form(one, other) || is_short_form(other, one)
+}
+
 /// The free GPUs by node: of the node that is named, else of this machine, if it is watched, else of all.
 fn free<'a>(snapshot: &'a Snapshot, args: &FreeArgs, this_host: &str) -> ByNode<'a> {
-    let is_here =
-        |node: &crate::api::Node| node.name == this_host || node.hostname.as_deref() == Some(this_host);
-    let here = snapshot.nodes.iter().find(|node| is_here(node)).map(|node| node.name.as_str());
-    let only = args.node.as_ref().map(|node| node.as_str()).or(here);
+    let only = args.node.as_ref().map(|node| node.as_str()).or_else(|| here(snapshot, this_host));
     let jobs = args.job.as_ref().map(|named| named.ids(&snapshot.jobs));
     let mut by_node = ByNode::new();
     let selected = snapshot.gpus.iter().filter(|gpu| only.is_none_or(|only| gpu.node == only));
@@ -96,8 +110,8 @@ fn is_free(gpu: &Gpu, jobs: Option<&BTreeSet<u32>>) -> bool {
     }
 }
 
-/// `0,3` for the node that is named, or the only one; otherwise `gpu-01: 0,3` for each.
-fn lines(free: &ByNode<'_>, args: &FreeArgs) -> String {
+/// `0,3` for the node that is named, or for this machine; otherwise `gpu-01: 0,3` for each.
+fn lines(free: &ByNode<'_>, args: &FreeArgs, here: Option<&str>) -> String {
     let has_one = free.len() == 1;
     let mut out = String::new();
     for (node, gpus) in free {
@@ -105,18 +119,13 @@ fn lines(free: &ByNode<'_>, args: &FreeArgs) -> String {
             if args.uuid || gpu.mig.is_some() { gpu.uuid.clone() } else { gpu.index.to_string() }
         };
         let ids = gpus.iter().map(id).collect::<Vec<_>>().join(",");
-        out += &if has_one && (args.node.is_some() || args.uuid || is_this_host(node)) {
+        out += &if has_one && (args.node.is_some() || args.uuid || here == Some(*node)) {
             format!("{ids}\n")
         } else {
             format!("{node}: {ids}\n")
         };
     }
     out
-}
-
-fn is_this_host(node: &str) -> bool {
-    let host = this_host();
-    node == host || host.split('.').next() == Some(node) || node == "localhost"
 }
 
 fn this_host() -> String {
@@ -167,6 +176,20 @@ mod tests {
         assert!(first_with(all(), 3).is_empty());
         // On a watched machine, its own GPUs count.
         assert_eq!(free(&snapshot, &args(None, None), "n1").into_keys().collect::<Vec<_>>(), ["n1"]);
+    }
+
+    #[test]
+    fn this_machine_is_a_watched_node_with_or_without_its_domain() {
+        let mut snapshot = snapshot();
+        for (host, expected) in [("n1", Some("n1")), ("n2.cluster", Some("n2")), ("n11", None), ("n", None)] {
+            assert_eq!(here(&snapshot, host), expected, "{host}");
+        }
+        snapshot.nodes[1].hostname = Some("alias.cluster".to_owned());
+        assert_eq!(here(&snapshot, "alias"), Some("n2"));
+        // The same rule says whose indices need no name.
+        let free = free(&snapshot, &args(None, None), "alias");
+        assert_eq!(lines(&free, &args(None, None), here(&snapshot, "alias")), "0,1\n");
+        assert_eq!(lines(&free, &args(None, None), None), "n2: 0,1\n");
     }
 
     #[test]

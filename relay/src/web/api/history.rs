@@ -48,7 +48,7 @@ pub struct HistoryQuery {
     from: Option<String>,
     /// End: like `from`; now by default.
     to: Option<String>,
-    /// Length of a step, such as `60s`, at least 10 s. Longer where the range has too many, or only longer ones are kept.
+    /// Length of a step, such as `60s`, at least 10 s, or 1 s if the range begins within the last ten minutes. Longer where the range has too many, or only longer ones are kept.
     step: Option<String>,
 }
 
