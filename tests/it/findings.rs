@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::findings::{Summary, all, play};
-use nodeglass_tests::relay::Relay;
+use nodeglass_tests::relay::TestRelay;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -58,7 +58,7 @@ fn a_finding_reaches_a_webhook_and_a_command() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let out = dir.path().join("notices");
     let command = format!("tee -a {}", out.display());
-    let relay = Relay::start(&["--demo", "--notify-webhook", &url, "--on-finding", &command])?;
+    let relay = TestRelay::start(&["--demo", "--notify-webhook", &url, "--on-finding", &command])?;
     let deadline = Instant::now() + Duration::from_secs(90);
     let posted: Value = loop {
         let left = deadline.saturating_duration_since(Instant::now());
