@@ -72,7 +72,7 @@ fn a_finding_reaches_a_webhook_and_a_command() -> Result<()> {
     ensure!(posted["cluster"] == "juniper" && posted["jobs"][0]["id"] == 48_213, "{posted}");
     ensure!(posted["summary"].as_str().is_some_and(|text| text.contains("too hot")), "{posted}");
     while !fs::read_to_string(&out).unwrap_or_default().contains("\"thermal\"") {
-        ensure!(Instant::now() < deadline, "the command was not run: {}", relay.output());
+        ensure!(Instant::now() < deadline, "the command was not run: {}", relay.output().text());
         std::thread::sleep(Duration::from_millis(100));
     }
     let lines = fs::read_to_string(&out)?;
