@@ -175,18 +175,22 @@ fn a_frame_is_printed_where_columns_is_no_number_of_columns() {
 #[test]
 fn the_nearest_layer_wins_and_its_source_is_shown() {
     let home = Home::new();
-    let interval = |relay: &mut Command| home.setting(relay, "slurm-interval");
-    assert_eq!(interval(&mut home.relay(&["config"])), "slurm-interval = \"15s\"          # default");
+    // The comments are aligned with those of all settings.
+    let interval = |relay: &mut Command| {
+        let line = home.setting(relay, "slurm-interval");
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(interval(&mut home.relay(&["config"])), "slurm-interval = \"15s\" # default");
     home.configure("slurm-interval = \"20s\"\n");
     assert!(interval(&mut home.relay(&["config"])).ends_with("# HOME/.config/nodeglass/config.toml:1"));
     let mut relay = home.relay(&["config"]);
     assert_eq!(
         interval(relay.env("NODEGLASS_SLURM_INTERVAL", "30s")),
-        "slurm-interval = \"30s\"          # environment"
+        "slurm-interval = \"30s\" # environment"
     );
     let mut relay = home.relay(&["config", "--slurm-interval", "40s"]);
     let line = interval(relay.env("NODEGLASS_SLURM_INTERVAL", "30s"));
-    assert_eq!(line, "slurm-interval = \"40s\"          # command line");
+    assert_eq!(line, "slurm-interval = \"40s\" # command line");
 }
 
 #[test]
@@ -222,7 +226,7 @@ fn config_prints_a_valid_configuration_file() {
 #[test]
 fn every_variable_is_named_after_its_setting() {
     let settings = nodeglass_relay::config::settings();
-    assert_eq!(settings.len(), 34);
+    assert_eq!(settings.len(), 40);
     for setting in settings {
         let name = setting.get_long().unwrap().to_ascii_uppercase().replace('-', "_");
         assert_eq!(setting.get_env().unwrap().to_str().unwrap(), format!("NODEGLASS_{name}"));
