@@ -161,8 +161,8 @@ async fn every_page_fits_every_screen() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     open(&browser, &relay).await?;
-    let hung = "/looks hung/i.test(document.querySelector('.attention')?.innerText)";
-    browser.until("the hung job", hung).await?;
+    let hot = "/too hot/i.test(document.querySelector('.attention')?.innerText)";
+    browser.until("the hot GPU", hot).await?;
     take(&browser, "overview").await?;
     take_zoomed(&browser).await?;
     let (rows, text) = (format!("{ROWS}.length > 2"), "(document.querySelector('main')?.innerText ?? '')");
