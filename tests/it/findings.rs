@@ -30,7 +30,7 @@ fn causes_are_found_in_time_and_healthy_jobs_are_left_alone() -> Result<()> {
     for name in CASES {
         let case = cases.iter().find(|case| case.name == name);
         let Some(case) = case else { anyhow::bail!("there is no scenario {name}") };
-        summary.add(case, 7, &play(&case.toml(7), case.minutes)?);
+        summary.add(case, 7, &play(&case.toml(7), case.minutes, case.interval_ms)?);
     }
     ensure!(summary.is_clean(), "{}", summary.failures.join("\n"));
     Ok(())

@@ -23,6 +23,7 @@ pub mod soak;
 pub mod sshd;
 pub mod test_tools;
 pub mod tmux;
+pub mod trace;
 
 pub use browser::Browser;
 pub use client::Client;

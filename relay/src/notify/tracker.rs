@@ -78,6 +78,7 @@ impl Tracker {
 mod tests {
     use super::super::notice::tests::{finding, job};
     use super::*;
+    use nodeglass_protocol::JobId;
     use nodeglass_protocol::job::JobState;
 
     const ALL: [NotifyOn; 4] = [NotifyOn::Findings, NotifyOn::Resolved, NotifyOn::Starts, NotifyOn::Ends];
@@ -142,6 +143,4 @@ mod tests {
         let ended = [job(17, JobState::Ended("TIMEOUT".into()))];
         assert_eq!(events(tracker.update(&ended, &[finding("a")])), ["job_ended"]);
     }
-
-    use nodeglass_protocol::JobId;
 }

@@ -1,9 +1,11 @@
 //! Plays all labelled scenarios and prints what was found, missed, late, or found without a cause.
 //!
-//! `findings [FILTER] [--seeds N]` writes the sums to `target/findings.json`.
+//! `findings [FILTER] [--seeds N]` writes the sums to `target/findings.json`. Ten days of a healthy cluster, and the
+//! recorded traces (`trace/…`) where there are any, are among them.
 
 use anyhow::{Context, Result};
-use nodeglass_tests::findings::{Case, Summary, all, play};
+use nodeglass_tests::findings::{Case, Observed, Summary, all, play, play_traces, ten_days};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,10 +18,14 @@ fn main() -> Result<()> {
     let seeds: u64 = seeds.unwrap_or(5);
     let filter = args.first().filter(|arg| !arg.starts_with("--")).cloned().unwrap_or_default();
     let cases: Vec<Case> = all().into_iter().filter(|case| case.name.contains(&filter)).collect();
+    let healthy = long_runs(&filter)?;
     let [tuned, held_back] = SEEDS.map(|first| run(&cases, first, seeds));
     let (tuned, held_back) = (tuned?, held_back?);
     let mut json = tuned.json(cases.len());
     json["held_back"] = held_back.json(cases.len());
+    let counts: BTreeMap<&str, usize> =
+        healthy.iter().map(|(name, found)| (name.as_str(), found.len())).collect();
+    json["healthy_runs"] = serde_json::to_value(counts)?;
     let path = std::env::var("NODEGLASS_FINDINGS").unwrap_or_else(|_| "target/findings.json".to_owned());
     std::fs::write(&path, serde_json::to_string_pretty(&json)?).with_context(|| format!("write {path}"))?;
     for failure in tuned.failures.iter().chain(&held_back.failures) {
@@ -40,11 +46,31 @@ fn main() -> Result<()> {
             tally.slowest_s.max(held.slowest_s)
         );
     }
+    for (name, found) in &healthy {
+        println!("{name}: {} findings", found.len());
+        found.iter().for_each(|found| {
+            println!("✗ {name}: {} after {} s: {}", found.kind.name(), found.found_s, found.title)
+        });
+    }
     println!("{} scenarios, {} runs; written: {path}", cases.len(), tuned.runs + held_back.runs);
-    if tuned.is_clean() && held_back.is_clean() {
+    let are_healthy = healthy.iter().all(|(_, found)| found.is_empty());
+    if tuned.is_clean() && held_back.is_clean() && are_healthy {
         return Ok(());
     }
     anyhow::bail!("{} failures", tuned.failures.len() + held_back.failures.len())
+}
+
+/// Plays ten days of a healthy cluster, and all traces, if the filter selects them: nothing may be found in them.
+fn long_runs(filter: &str) -> Result<Vec<(String, Vec<Observed>)>> {
+    let mut runs = Vec::new();
+    let days = ten_days();
+    if days.name.contains(filter) {
+        let found = play(&days.toml(1), days.minutes, days.interval_ms)?;
+        runs.push((days.name, found));
+    }
+    let traces = play_traces(|name| format!("trace/{name}").contains(filter))?;
+    runs.extend(traces.into_iter().map(|(name, found)| (format!("trace/{name}"), found)));
+    Ok(runs)
 }
 
 /// Plays all scenarios with some seeds, on all cores.
@@ -59,7 +85,7 @@ fn run(cases: &[Case], first_seed: u64, seeds: u64) -> Result<Summary> {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some((case, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match play(&case.toml(*seed), case.minutes) {
+                    match play(&case.toml(*seed), case.minutes, case.interval_ms) {
                         Ok(observed) => {
                             if let Ok(mut summary) = summary.lock() {
                                 summary.add(case, *seed, &observed);

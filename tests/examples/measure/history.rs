@@ -2,7 +2,6 @@
 
 use crate::report::Report;
 use crate::series::Series;
-use crate::trace::{self, GPUS};
 use anyhow::Result;
 use nodeglass_protocol::field::ReadingSet as _;
 use nodeglass_protocol::gpu::GpuFacts;
@@ -12,6 +11,7 @@ use nodeglass_protocol::probe::GpuSample;
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::{Field, GpuField, GpuUuid, NodeName};
 use nodeglass_relay::history::{LongHistory, Span, VisibleNode};
+use nodeglass_tests::trace::{self, GPUS};
 use std::time::Instant;
 
 /// Nodes of [`GPUS`] GPUs.

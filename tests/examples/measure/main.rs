@@ -5,6 +5,7 @@ mod cgroup;
 mod cluster;
 mod cpu;
 mod fanout;
+mod findings;
 mod flame;
 mod history;
 mod page;
@@ -19,7 +20,6 @@ mod soak;
 mod sshd;
 mod storage;
 mod top;
-mod trace;
 mod viewers;
 mod wire;
 
@@ -36,6 +36,7 @@ fn main() -> Result<()> {
         "relay-flame" => in_time(relay::flame(&report)),
         "probe" => probe::measure(&report).and_then(|()| in_time(cluster_too(&report))),
         "fanout" => in_time(fanout::measure(&report)),
+        "findings" => findings::measure(&report),
         "history" => {
             history::measure(&report)?;
             if report.wants(&["history.disk_bytes_per_sample", "history.victoria_metrics_bytes_per_sample"]) {

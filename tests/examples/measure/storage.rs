@@ -2,7 +2,6 @@
 
 use crate::report::Report;
 use crate::site::{NodeOptions, SimulatedCluster};
-use crate::trace;
 use crate::viewers::Viewers;
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::field::ReadingSet as _;
@@ -17,6 +16,7 @@ use nodeglass_relay::recording::Reader;
 use nodeglass_relay::state_dir::StateDir;
 use nodeglass_tests::process::Process;
 use nodeglass_tests::relay::binary;
+use nodeglass_tests::trace;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};

@@ -2,12 +2,12 @@
 
 use crate::report::Report;
 use crate::series::Series;
-use crate::trace::{self, GPUS, Trace};
 use anyhow::{Context, Result};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::probe::{GpuSample, ProbeLine, Sample};
 use nodeglass_tests::pipeline::{JOB, Nodes, Pipeline};
+use nodeglass_tests::trace::{self, GPUS, Trace};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::path::Path;

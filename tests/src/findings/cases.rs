@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 const FAULT_S: i64 = 900;
 /// How long what does not end lasts, in s: longer than any scenario is played.
 const LASTING_S: i64 = 36_000;
+/// Sampling interval in ms, as of nodes that somebody looks at seldom.
+const INTERVAL_MS: u64 = 2_000;
 /// GPU models of the scenarios, with the number of GPUs of a node.
 const MODELS: [(&str, u32); 4] = [("h100", 8), ("a100", 8), ("l40s", 4), ("rtx4090", 4)];
 
@@ -19,6 +21,8 @@ pub struct Case {
     pub name: String,
     /// How long it is played.
     pub minutes: u64,
+    /// Sampling interval in ms.
+    pub interval_ms: u64,
     /// What must be found; nothing in a healthy one.
     pub expected: Vec<Expected>,
     /// What may be found as well: consequences.
@@ -124,10 +128,40 @@ pub fn all() -> Vec<Case> {
     cases
 }
 
+/// Ten days of 64 nodes with healthy jobs of many shapes, sampled as without a viewer.
+pub fn ten_days() -> Case {
+    const SHAPES: [(&str, &str, u32); 9] = [
+        ("training", "checkpoint_every = \"10m\"", 16),
+        ("training", "checkpoint_every = \"25m\"", 8),
+        ("inference", "", 8),
+        ("bursty", "", 4),
+        ("notebook", "", 4),
+        ("steady", "", 8),
+        ("alternating", "", 4),
+        ("dynamics", "", 4),
+        ("training", "checkpoint_every = \"3m\"", 8),
+    ];
+    let (mut jobs, mut first) = (String::new(), 1);
+    for (number, (behaviour, more, nodes)) in SHAPES.iter().enumerate() {
+        let last = first + nodes - 1;
+        let _ = write!(
+            jobs,
+            "[[job]]\nid = {}\nname = \"{behaviour}\"\npartition = \"gpu\"\nsubmitted = \"-2h\"\nstart = \"-1h\"\n\
+             limit = \"30d\"\nnodes = \"n[{first:02}-{last:02}]\"\nbehaviour = \"{behaviour}\"\n\
+             args = \"python3 train.py\"\n{more}\n\n",
+            17 + number
+        );
+        first = last + 1;
+    }
+    let case = case("healthy/ten-days-of-64-nodes".to_owned(), 64, MODELS[0], 14_400, Script(jobs));
+    Case { interval_ms: 10_000, ..case }
+}
+
 fn case(name: String, nodes: u32, (model, gpus): (&'static str, u32), minutes: u64, script: Script) -> Case {
     Case {
         name,
         minutes,
+        interval_ms: INTERVAL_MS,
         expected: Vec::new(),
         allowed: Vec::new(),
         nodes,

@@ -1,9 +1,11 @@
-//! Findings of simulated clusters: labelled scenarios, and how they are judged.
+//! Findings of simulated clusters and of recorded telemetry: labelled scenarios, and how they are judged.
 
 mod cases;
 mod judge;
+mod recorded;
 mod run;
 
-pub use cases::{Case, Expected, all};
+pub use cases::{Case, Expected, all, ten_days};
 pub use judge::{Summary, Tally};
+pub use recorded::play_traces;
 pub use run::{Observed, play};

@@ -10,9 +10,7 @@ use nodeglass_sim::{Cluster, Scenario, ScenarioTime, SimulatedProbe};
 use std::collections::BTreeMap;
 
 /// Time of day at which a scenario starts, in ms since 1970.
-const START_WALL_MS: i64 = 1_790_000_000_000;
-/// Sampling interval in ms, as of nodes that somebody looks at seldom.
-const INTERVAL_MS: u64 = 2_000;
+pub(super) const START_WALL_MS: i64 = 1_790_000_000_000;
 /// How often SLURM is polled, in ms.
 const POLL_MS: u64 = 20_000;
 /// How often a lost node is connected again, in ms.
@@ -35,18 +33,19 @@ enum Link {
     Down { retry_ms: u64, failures: u32 },
 }
 
-/// Plays a scenario for some minutes, and returns each finding when it was first listed.
+/// Plays a scenario for some minutes with samples every `interval_ms`, and returns each finding when it was first
+/// listed.
 ///
 /// # Errors
 /// The scenario is invalid, or a probe prints what cannot be read.
-pub fn play(toml: &str, minutes: u64) -> Result<Vec<Observed>> {
+pub fn play(toml: &str, minutes: u64, interval_ms: u64) -> Result<Vec<Observed>> {
     let cluster = Cluster::new(Scenario::from_toml(toml)?);
     let names: Vec<NodeName> = cluster.scenario().node_names().cloned().collect();
     let mut links: Vec<Link> = names.iter().map(|_| Link::Down { retry_ms: 0, failures: 0 }).collect();
     let mut fleet = Fleet::new();
     let mut observed: BTreeMap<String, Observed> = BTreeMap::new();
     let start_wall_ms = START_WALL_MS;
-    for elapsed_ms in (0..minutes * 60_000).step_by(INTERVAL_MS as usize) {
+    for elapsed_ms in (0..minutes * 60_000).step_by(interval_ms as usize) {
         let at = ScenarioTime { t_ms: elapsed_ms.cast_signed(), start_wall_ms };
         let now_ms = CLOCK_STARTS_AT_MS + elapsed_ms;
         if elapsed_ms % POLL_MS == 0 {
@@ -55,27 +54,32 @@ pub fn play(toml: &str, minutes: u64) -> Result<Vec<Observed>> {
         }
         for (name, link) in names.iter().zip(&mut links) {
             if fleet.node(name).is_some() {
-                step(&cluster, &mut fleet, name, link, at, now_ms)?;
+                step(&cluster, &mut fleet, (name, interval_ms), link, at, now_ms)?;
             }
         }
         fleet.handle(Event::Tick, now_ms);
         drop(fleet.take_changes());
-        for finding in fleet.findings() {
-            observed.entry(finding.key.to_string()).or_insert_with(|| Observed {
-                kind: finding.kind,
-                found_s: elapsed_ms.cast_signed() / 1_000,
-                title: finding.title.to_string(),
-            });
-        }
+        note(&mut observed, &fleet, elapsed_ms);
     }
     Ok(observed.into_values().collect())
+}
+
+/// Notes what is listed for the first time, by its key.
+pub(super) fn note(observed: &mut BTreeMap<String, Observed>, fleet: &Fleet, elapsed_ms: u64) {
+    for finding in fleet.findings() {
+        observed.entry(finding.key.to_string()).or_insert_with(|| Observed {
+            kind: finding.kind,
+            found_s: elapsed_ms.cast_signed() / 1_000,
+            title: finding.title.to_string(),
+        });
+    }
 }
 
 /// Moves the link to a node by one interval.
 fn step(
     cluster: &Cluster,
     fleet: &mut Fleet,
-    name: &NodeName,
+    (name, interval_ms): (&NodeName, u64),
     link: &mut Link,
     at: ScenarioTime,
     now_ms: u64,
@@ -102,7 +106,7 @@ fn step(
         }
         Link::Up(probe) => {
             probe.advance(at);
-            probe.receive(format!("{{\"interval\":{{\"ms\":{INTERVAL_MS}}}}}\n").as_bytes());
+            probe.receive(format!("{{\"interval\":{{\"ms\":{interval_ms}}}}}\n").as_bytes());
             while probe.has_output() {
                 for line in probe.take_output().split(|byte| *byte == b'\n') {
                     // The first line begins with a mark.

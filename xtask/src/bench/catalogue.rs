@@ -195,6 +195,13 @@ pub(crate) const CATALOGUE: &[Entry] = &[
         "GET /metrics of a relay with 1,000 nodes of 8 GPUs, as the client waits",
     ),
     entry(
+        "findings.cpu_pct_64n",
+        "% of a core",
+        most(0.1),
+        "summing up and examining 64 nodes of 8 GPUs with jobs of 8 nodes, sampled every second",
+    ),
+    entry("findings.cpu_pct_1000n", "% of a core", most(2.0), "the same with 1,000 nodes"),
+    entry(
         "top.cpu_pct_64n",
         "% of a core",
         most(1.0),

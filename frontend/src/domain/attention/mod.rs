@@ -186,9 +186,10 @@ impl Item {
 
 /// Returns whose finding it is, and where it is shown.
 fn place(finding: &Finding, affected: &[&Job]) -> Option<(String, Route)> {
-    let logs = [FindingKind::Failed].contains(&finding.kind);
     Some(match (affected, finding.nodes.as_slice()) {
-        ([job], _) if logs => (job_name(job), Route::Job(job.id, JobTab::Logs)),
+        ([job], _) if finding.kind == FindingKind::Failed => {
+            (job_name(job), Route::Job(job.id, JobTab::Logs))
+        }
         ([job], [node]) => (job_name(job), Route::Job(job.id, JobTab::Node(node.clone()))),
         ([job], _) => (job_name(job), Route::Job(job.id, JobTab::Nodes)),
         // The node's own page shows all of its jobs.

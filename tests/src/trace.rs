@@ -32,18 +32,25 @@ pub struct Trace {
 /// # Errors
 /// If one cannot be read.
 pub fn all() -> Result<Vec<Trace>> {
+    Ok(whole()?.iter().flat_map(|(name, seconds)| stretches(name, seconds)).collect())
+}
+
+/// All available traces by name, as they were recorded: the readings of each GPU for each second.
+///
+/// # Errors
+/// If one cannot be read.
+pub fn whole() -> Result<Vec<(String, Vec<Vec<GpuSample>>)>> {
     let Some(folder) = folder() else { return Ok(Vec::new()) };
     let entries = std::fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
     let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     files.retain(|file| file.to_string_lossy().ends_with(".csv.gz"));
     files.sort();
-    let mut traces = Vec::new();
-    for file in files {
+    let named = |file: PathBuf| {
         let seconds = read(&file).with_context(|| format!("read the trace {}", file.display()))?;
         let name = file.file_name().unwrap_or_default().to_string_lossy().replace(".csv.gz", "");
-        traces.extend(stretches(&name, &seconds));
-    }
-    Ok(traces)
+        Ok((name, seconds))
+    };
+    files.into_iter().map(named).collect()
 }
 
 fn folder() -> Option<PathBuf> {
