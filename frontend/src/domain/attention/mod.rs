@@ -145,7 +145,9 @@ impl Item {
         let spark = finding.gpus.first().and_then(|gpu| {
             let name = gpu.metric.as_ref()?;
             let field = GpuField::ALL.iter().find(|field| field.metric().name == name.as_str())?;
-            Some(Spark { node: gpu.node.clone(), gpu: gpu.uuid.clone(), field: *field })
+            // Pages have no history of clocks; a lower clock shows in the power.
+            let field = if *field == GpuField::SmClock { GpuField::Power } else { *field };
+            Some(Spark { node: gpu.node.clone(), gpu: gpu.uuid.clone(), field })
         });
         let gpu = match finding.gpus.as_slice() {
             [gpu] => Some(gpu.uuid.clone()),
@@ -306,7 +308,7 @@ pub mod tests {
         assert_eq!((item.severity, item.since.at_ms), (Severity::Warning, WALL_MS - 60_000));
         assert_eq!(item.target.gpu, Some(GpuUuid::new("n1-0")));
         assert_eq!(item.target.route, Route::Job(JobId(1), JobTab::Node(NodeName::new("n1").unwrap())));
-        assert_eq!(item.spark.as_ref().map(|spark| spark.field), Some(GpuField::SmClock));
+        assert_eq!(item.spark.as_ref().map(|spark| spark.field), Some(GpuField::Power));
         assert_eq!((item.subject.as_str(), item.detail.as_str()), ("job-1", "SM clock 1,380 MHz · 81 °C"));
     }
 
