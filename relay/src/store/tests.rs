@@ -1,11 +1,11 @@
-//! The store's thread: what a restart continues, what waits for the disk, and failures.
+//! The store: what a restart continues, and what waits for its thread.
 
 use super::*;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::note::{NoteId, NoteSource};
 use nodeglass_protocol::request::AuditEntry;
 
-fn record(job: u32, is_final: bool) -> JobRecord {
+pub(super) fn record(job: u32, is_final: bool) -> JobRecord {
     let job = Job { start: Some(100), ..Job::new(JobId(job), "alice".into(), JobState::Running) };
     let at_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap();
     JobRecord { is_final, ..JobRecord::of(job, at_s) }
@@ -34,81 +34,8 @@ async fn a_restarted_relay_gets_the_jobs_that_had_not_ended() {
     assert_eq!(again.job(JobId(9)).await, None);
 }
 
-/// A worker with a database of its own, and where it passes on what is stored.
-fn worker() -> (Worker, oneshot::Receiver<Restored>) {
-    let (restored, receiver) = oneshot::channel();
-    let origin = Origin { cluster: "hpc".into(), host: "login1".into() };
-    let worker = Worker {
-        place: Place::Memory,
-        run: RelayRun::of_this_process(origin.host.clone()),
-        origin,
-        database: Some(Database::in_memory().unwrap()),
-        restored: Some(Box::new(|stored| restored.send(stored).unwrap())),
-        waiting: VecDeque::new(),
-        unaccounted: None,
-        audit: Arc::default(),
-        waiting_notes: Vec::new(),
-        note_count: Arc::default(),
-        acknowledgements: Vec::new(),
-        note_batches: 0,
-        read_version: None,
-        failure: None,
-        problem: watch::channel(None).0,
-    };
-    (worker, receiver)
-}
-
-/// Lets the pause after a failure pass.
-fn pass_pause(worker: &mut Worker) {
-    worker.failure.as_mut().unwrap().1 = Instant::now();
-}
-
-#[test]
-fn what_cannot_be_stored_is_a_problem_until_it_can() {
-    let (mut worker, _restored) = worker();
-    let problem = worker.problem.subscribe();
-    worker.failed(&StoreError::Newer { path: "jobs.db".into(), found: 9, known: 1 });
-    assert!(problem.borrow().as_ref().is_some_and(|why| why.as_str().contains("jobs are not stored")));
-    worker.succeeded();
-    assert_eq!(*problem.borrow(), None);
-}
-
-#[test]
-fn a_failed_first_read_is_repeated_and_nothing_is_written_before() {
-    let (mut worker, mut restored) = worker();
-    let origin = worker.origin.clone();
-    let (database, stored) = (worker.database.as_mut().unwrap(), record(7, false));
-    database.save(&origin, &[stored.clone(), record(8, true)]).unwrap();
-    database.execute("ALTER TABLE jobs RENAME TO away");
-    let newer = JobRecord { at_s: stored.at_s + 60, ..stored.clone() };
-    worker.waiting.push_back(newer.clone());
-    worker.restore();
-    assert_eq!(worker.take_unaccounted(), []);
-    worker.database.as_ref().unwrap().execute("ALTER TABLE away RENAME TO jobs");
-    // Not at once.
-    worker.write();
-    assert!(restored.try_recv().is_err());
-    pass_pause(&mut worker);
-    worker.write();
-    assert_eq!(restored.try_recv().unwrap().jobs, [stored]);
-    assert_eq!(worker.database.as_ref().unwrap().job(JobId(7)).unwrap(), Some(newer));
-    assert_eq!(worker.take_unaccounted(), [record(8, true)]);
-}
-
-#[test]
-fn ended_jobs_that_could_not_be_read_are_taken_later() {
-    let (mut worker, _restored) = worker();
-    let origin = worker.origin.clone();
-    worker.database.as_mut().unwrap().save(&origin, &[record(8, true)]).unwrap();
-    worker.database.as_ref().unwrap().execute("ALTER TABLE jobs RENAME TO away");
-    assert_eq!(worker.take_unaccounted(), []);
-    worker.database.as_ref().unwrap().execute("ALTER TABLE away RENAME TO jobs");
-    pass_pause(&mut worker);
-    assert_eq!(worker.take_unaccounted(), [record(8, true)]);
-}
-
 /// A store whose thread does not run, with its channel of this capacity.
-fn halted(capacity: usize) -> (JobStore, Receiver<Request>) {
+pub(super) fn halted(capacity: usize) -> (JobStore, mpsc::Receiver<Request>) {
     let (requests, receiver) = mpsc::sync_channel(capacity);
     (
         JobStore {
@@ -146,24 +73,6 @@ fn records_of_the_audit_log_take_one_place_in_the_channel() {
     store.audit.wake_received();
     store.audit().action(entry);
     assert!(matches!(receiver.try_recv(), Ok(Request::Audit)));
-}
-
-#[test]
-fn notes_beyond_what_may_wait_stay_with_their_sender() {
-    let (store, receiver) = halted(REQUESTS);
-    let changes = |count: usize| -> Vec<_> {
-        (0..count).map(|id| NoteChange::Delete(NoteId::from_bits(id as u64))).collect()
-    };
-    assert!(store.save_notes(changes(MAX_WAITING_NOTES)).is_ok());
-    assert_eq!(store.save_notes(changes(2)).unwrap_err(), changes(2));
-    // Written, they make room.
-    let (mut worker, _restored) = worker();
-    worker.note_count = store.waiting_notes.clone();
-    let Ok(Request::SaveNotes { changes: waiting, .. }) = receiver.try_recv() else { panic!("as above") };
-    worker.waiting_notes = waiting;
-    worker.write();
-    assert!(store.save_notes(changes(2)).is_ok());
-    assert_eq!(store.waiting_notes.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
