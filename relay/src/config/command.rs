@@ -1,6 +1,7 @@
 //! The command line, read together with environment and file.
 
 use super::bind::BindAddrError;
+use super::effective::is_switch;
 use super::file::File;
 use super::help::{ManPage, completions, help, man, man_pages, path};
 use super::record::RecordArgs;
@@ -8,7 +9,7 @@ use super::share::ShareArgs;
 use super::{
     AuditArgs, BindAddr, CommandName, CompletionsArgs, Config, ConfigError, DoctorArgs, Effective,
     HistoryCommand, ListJobsArgs, ManArgs, McpArgs, NoteArgs, Query, ReportArgs, Requested, Source,
-    TokenCommand, TopArgs, Unknown, default_file, is_switch,
+    TokenCommand, TopArgs, Unknown, default_file,
 };
 use crate::webhook::Webhook;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
