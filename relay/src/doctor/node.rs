@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_sessions_are_told_from_a_refused_login() {
+    fn too_few_sessions_are_distinguished_from_a_refused_login() {
         let refused = |reason: &str| {
             let node = NodeName::new("n1").unwrap();
             refusal(&node, &LaunchError::Unreachable { why: reason.into() })

@@ -136,7 +136,7 @@ impl Tracker {
             }
             let absent_ms = now_ms.saturating_sub(track.last_ms);
             if absent_ms >= catalogue::of(track.finding.kind).clear_ms {
-                // When it returns, it is another one.
+                // If it is seen again later, it is a new finding.
                 self.earlier.remove(key);
                 track.finding.ended_ms = Some(now.to_wall_ms(track.last_ms).min(wall_ms));
                 changed |= track.is_confirmed;

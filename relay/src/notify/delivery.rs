@@ -66,8 +66,7 @@ pub(super) fn start(channel: Channel, sender: Sender) -> Queue {
             let missed = dropped.swap(0, Ordering::Relaxed);
             let missed = (missed > 0).then_some(Notice::Dropped(missed));
             for notice in missed.into_iter().chain([notice]) {
-                sleep_until(bucket.available_at(1.0, Instant::now())).await;
-                bucket.take(1.0, Instant::now());
+                admit(&mut bucket).await;
                 if !deliver(&channel, &notice, &sender).await {
                     dropped.fetch_add(1, Ordering::Relaxed);
                 }
@@ -75,6 +74,12 @@ pub(super) fn start(channel: Channel, sender: Sender) -> Queue {
         }
     });
     queue
+}
+
+/// Waits until another notice may be sent.
+async fn admit(bucket: &mut TokenBucket) {
+    sleep_until(bucket.available_at(1.0, Instant::now())).await;
+    bucket.take(1.0, Instant::now());
 }
 
 /// Delivers a notice, and returns whether that succeeded in time.
@@ -178,8 +183,7 @@ mod tests {
         let start_at = Instant::now();
         let mut bucket = TokenBucket::full(BURST, PER_S, start_at);
         for _ in 0..12 {
-            sleep_until(bucket.available_at(1.0, Instant::now())).await;
-            bucket.take(1.0, Instant::now());
+            admit(&mut bucket).await;
         }
         assert_eq!(start_at.elapsed().as_secs(), 60, "two beyond the burst");
     }

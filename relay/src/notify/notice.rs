@@ -31,7 +31,7 @@ pub enum Notice {
     Resolved(Box<Finding>, Vec<JobSummary>),
     /// A job started or ended.
     Job(JobSummary, JobEvent),
-    /// So many notices were left out, because there were too many or they could not be delivered.
+    /// The number of notices that were left out, because there were too many or they could not be delivered.
     Dropped(u64),
 }
 

@@ -6,7 +6,7 @@ use nodeglass_protocol::Text;
 use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity};
 use nodeglass_protocol::job::Job;
 use nodeglass_rules::job_events::{JobEvent, JobPhases};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// Which events are notices.
 #[derive(Clone, Debug)]
@@ -22,13 +22,13 @@ pub(super) struct Tracker {
     /// What an earlier relay had found before this time, in ms since 1970, is known.
     since_ms: u64,
     jobs: JobPhases,
-    /// The active findings that were sent, each with its start.
-    sent: BTreeMap<Text, u64>,
+    /// The keys of the active findings of the last update.
+    active: BTreeSet<Text>,
 }
 
 impl Tracker {
     pub(super) fn new(selection: Selection, since_ms: u64) -> Self {
-        Self { selection, since_ms, jobs: JobPhases::default(), sent: BTreeMap::new() }
+        Self { selection, since_ms, jobs: JobPhases::default(), active: BTreeSet::new() }
     }
 
     /// Returns what is new.
@@ -52,14 +52,12 @@ impl Tracker {
             affected.map(JobSummary::of).collect::<Vec<_>>()
         };
         for finding in findings.iter().filter(|finding| finding.severity >= self.selection.severity) {
-            let is_known = self.sent.get(&finding.key) == Some(&finding.since_ms)
-                || self.sent.contains_key(&finding.key) && finding.is_active();
             if finding.is_active() {
-                if !is_known && finding.found_ms >= self.since_ms && wants(NotifyOn::Findings) {
+                let is_new = self.active.insert(finding.key.clone());
+                if is_new && finding.found_ms >= self.since_ms && wants(NotifyOn::Findings) {
                     notices.push(Notice::Found(Box::new(finding.clone()), of(finding)));
                 }
-                self.sent.entry(finding.key.clone()).or_insert(finding.since_ms);
-            } else if self.sent.remove(&finding.key).is_some() {
+            } else if self.active.remove(&finding.key) {
                 // That an ended job no longer idles is no news.
                 let goes_on = finding.jobs.is_empty()
                     || jobs.iter().any(|job| job.is_active() && finding.jobs.contains(&job.id));
@@ -69,7 +67,7 @@ impl Tracker {
                 }
             }
         }
-        self.sent.retain(|key, _| findings.iter().any(|finding| finding.key == *key));
+        self.active.retain(|key| findings.iter().any(|finding| finding.key == *key));
         notices
     }
 }
