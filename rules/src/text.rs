@@ -116,12 +116,16 @@ pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number as u64), if number == 1 { one } else { many })
 }
 
+/// Begins a text with a capital letter.
+pub fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
 /// Makes a sentence of a message that begins in lower case and has no full stop.
 pub fn sentence(message: &str) -> String {
-    let mut letters = message.chars();
-    let first = letters.next().map(|letter| letter.to_uppercase().collect::<String>()).unwrap_or_default();
     let stop = if message.is_empty() || message.ends_with(['.', '!', '?', '…']) { "" } else { "." };
-    format!("{first}{}{stop}", letters.as_str())
+    format!("{}{stop}", capitalised(message))
 }
 
 /// Strips the vendor's prefix from a model name: `A100-SXM4-80GB`.

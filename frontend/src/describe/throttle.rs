@@ -14,7 +14,7 @@ pub fn group(intervals: &[ThrottleSummary], since: impl Fn(u64) -> String) -> Fa
         };
         let note = format!("{} of the last 10 min. {}", share(one.share), one.reason.why);
         let is_odd = !one.reason.is_normal && one.since_ms.is_some();
-        Fact::new(capitalised(one.reason.name), value)
+        Fact::new(text::capitalised(one.reason.name), value)
             .with_note(note)
             .with_emphasis_if(is_odd, Emphasis::Warning)
     };
@@ -26,11 +26,6 @@ pub fn group(intervals: &[ThrottleSummary], since: impl Fn(u64) -> String) -> Fa
 fn share(share: f32) -> String {
     let percent = (share.clamp(0.0, 1.0) * 100.0).round() as u64;
     if percent == 0 { "less than 1 %".to_owned() } else { format!("{} %", text::grouped(percent)) }
-}
-
-fn capitalised(name: &str) -> String {
-    let mut letters = name.chars();
-    letters.next().map_or(String::new(), |first| first.to_ascii_uppercase().to_string() + letters.as_str())
 }
 
 #[cfg(test)]

@@ -136,7 +136,7 @@ impl Item {
         let mut detail = if evidence.is_empty() {
             finding.advice.to_string()
         } else {
-            capitalised(&evidence.join(" · "))
+            text::capitalised(&evidence.join(" · "))
         };
         if affected.len() > 1 {
             let names: Vec<String> = affected.iter().map(|job| job_name(job)).collect();
@@ -199,11 +199,6 @@ fn place(finding: &Finding, affected: &[&Job]) -> Option<(String, Route)> {
         ([job, ..], []) => (job_name(job), Route::Job(job.id, JobTab::Nodes)),
         ([], []) => return None,
     })
-}
-
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn job_name(job: &Job) -> String {
