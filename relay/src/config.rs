@@ -50,12 +50,14 @@ use crate::access::peer::Peer;
 use crate::access::proxies::{Proxies, Proxy};
 use crate::access::trust::Trusted;
 use crate::access::user;
+use crate::findings::job_log::CustomPattern;
+use crate::findings::thresholds::{ThresholdChange, Thresholds};
 use crate::hosts::entry::Entries;
 use crate::notify::{self, Mail, NotifyCommand, NotifyOn};
 use crate::webhook::{Webhook, WebhookFormat, WebhookUrl};
 use clap::ArgAction;
 use nodeglass_protocol::NodeName;
-use nodeglass_protocol::finding::FindingSeverity;
+use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::report::Cost;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -74,6 +76,7 @@ const WATCH: &str = "What to watch";
 const NODES: &str = "Nodes";
 const HISTORY: &str = "History";
 const NOTIFY: &str = "Notifications";
+const FINDINGS: &str = "Findings";
 const ACCESS: &str = "Access";
 const PROXY: &str = "Behind a proxy";
 const LOG: &str = "Log";
@@ -235,6 +238,26 @@ pub struct Config {
     #[arg(value_parser = value::severity, help_heading = NOTIFY)]
     pub notify_severity: FindingSeverity,
 
+    /// Message to look for in the logs of your jobs, as a name and a regular expression; may be repeated
+    #[arg(long = "log-pattern", env = "NODEGLASS_LOG_PATTERN", value_name = "NAME=REGEX", value_parser = value::log_pattern)]
+    #[arg(help_heading = FINDINGS)]
+    pub log_patterns: Vec<CustomPattern>,
+
+    /// Do not read the logs of your jobs every ten seconds for messages and progress
+    #[arg(long, env = "NODEGLASS_NO_LOG_WATCH", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
+    #[arg(help_heading = FINDINGS)]
+    pub no_log_watch: bool,
+
+    /// Threshold of a kind of finding, such as idle-minutes=30; may be repeated
+    #[arg(long = "finding-threshold", env = "NODEGLASS_FINDING_THRESHOLD", value_name = "NAME=NUMBER")]
+    #[arg(value_delimiter = ',', value_parser = value::threshold, help_heading = FINDINGS)]
+    pub finding_thresholds: Vec<ThresholdChange>,
+
+    /// Kind of finding that is not looked for, such as low_efficiency; may be repeated
+    #[arg(long = "finding-off", env = "NODEGLASS_FINDING_OFF", value_name = "KIND")]
+    #[arg(value_delimiter = ',', value_parser = value::finding_kind, help_heading = FINDINGS)]
+    pub findings_off: Vec<FindingKind>,
+
     /// Host name that browsers may use besides localhost; may be repeated
     #[arg(long = "allowed-host", env = "NODEGLASS_ALLOWED_HOST", value_name = "NAME")]
     #[arg(value_delimiter = ',', value_parser = value::host, help_heading = ACCESS)]
@@ -284,6 +307,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// From which numbers on something is found.
+    pub fn thresholds(&self) -> Thresholds {
+        Thresholds::new(&self.finding_thresholds, &self.findings_off)
+    }
+
     /// What to watch.
     pub fn watch(&self) -> Watch {
         if let Some(path) = &self.replay {

@@ -91,6 +91,8 @@ kinds! {
     TimeLimit = "time_limit",
     /// A job ended abnormally.
     Failed = "failed",
+    /// The log of a job has a message that explains a problem.
+    LogMessage = "log_message",
 }
 
 impl FindingKind {

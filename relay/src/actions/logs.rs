@@ -1,5 +1,9 @@
 //! FollowedLog logs: each is read once a second, shared by all followers, locally or by the node's probe.
 
+mod log_watch;
+
+pub use log_watch::LogWatch;
+
 use super::log_buffer::{LogBuffer, LogCursor};
 use super::log_reader::{LogRead, LogReadError, LogReader};
 use crate::access::user;
@@ -152,23 +156,30 @@ enum Location {
 
 /// The task that polls one log.
 struct TailTask {
-    logs: Logs,
     of: LogRef,
     recipient: Recipient,
     shared: Arc<SharedLog>,
+    reader: TailReader,
+    /// Why guests were last refused, to log each reason once.
+    refused: Option<Text>,
+}
+
+/// Reads what is new in a log.
+#[derive(Debug)]
+struct TailReader {
+    logs: Logs,
+    of: LogRef,
+    recipient: Recipient,
     location: Location,
     /// Offset at which the last read ended.
     after: u64,
     /// Whether the job belongs to the owner, once known.
     is_owners: Option<bool>,
-    /// Why guests were last refused, to log each reason once.
-    refused: Option<Text>,
 }
 
 impl TailTask {
     fn new(logs: Logs, of: LogRef, recipient: Recipient, shared: Arc<SharedLog>) -> Self {
-        let location = Location::Unknown;
-        Self { logs, of, recipient, shared, location, after: 0, is_owners: None, refused: None }
+        Self { of, recipient, shared, reader: TailReader::new(logs, of, recipient), refused: None }
     }
 
     /// Polls until the log has no followers.
@@ -178,14 +189,18 @@ impl TailTask {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            if self.logs.remove_if_unused(self.of, self.recipient, &self.shared) {
+            if self.reader.logs.remove_if_unused(self.of, self.recipient, &self.shared) {
                 return;
             }
-            let tail = match self.read_once().await {
+            let read = match self.reader.logs.0.hub.job(self.of.job).await {
+                Some(job) => self.reader.read(&job).await,
+                None => Err(format!("there is no job {} in the list", self.of.job).into()),
+            };
+            let tail = match read {
                 Ok(tail) => tail,
                 Err(why) => {
                     self.log_refusal(&why);
-                    Tail { error: Some(why), end: self.after, ..Tail::default() }
+                    Tail { error: Some(why), end: self.reader.after, ..Tail::default() }
                 }
             };
             if lock(&self.shared.buffer).push(tail) {
@@ -194,26 +209,37 @@ impl TailTask {
         }
     }
 
+    /// Logs for the owner why guests do not see a log.
+    fn log_refusal(&mut self, why: &Text) {
+        if self.recipient == Recipient::Guest && self.refused.as_ref() != Some(why) {
+            tracing::info!(job.id = %self.of.job, %why, "log hidden from guests");
+            self.refused = Some(why.clone());
+        }
+    }
+}
+
+impl TailReader {
+    fn new(logs: Logs, of: LogRef, recipient: Recipient) -> Self {
+        Self { logs, of, recipient, location: Location::Unknown, after: 0, is_owners: None }
+    }
+
     /// Reads once, locally or by the probe of the node that runs the script.
-    async fn read_once(&mut self) -> Result<Tail, Text> {
+    async fn read(&mut self, job: &Job) -> Result<Tail, Text> {
         let inner = self.logs.0.clone();
-        let Some(job) = inner.hub.job(self.of.job).await else {
-            return Err(format!("there is no job {} in the list", self.of.job).into());
-        };
         let stream = match self.of.stream {
             LogStream::Stdout => &job.stdout,
             LogStream::Stderr => &job.stderr,
         };
-        let path = stream.as_ref().ok_or_else(|| unknown(&job))?.to_string();
+        let path = stream.as_ref().ok_or_else(|| unknown(job))?.to_string();
         if path == "/dev/null" {
             return Err("the job discards this output: SLURM writes it to /dev/null".into());
         }
-        let audience = self.audience(&inner, &job).await?;
-        let local_miss = match self.read_local(&inner, &path, &job, audience).await {
+        let audience = self.audience(&inner, job).await?;
+        let local_miss = match self.read_local(&inner, &path, job, audience).await {
             Ok(tail) => return Ok(tail),
             Err(why) => why,
         };
-        self.read_remote(&inner, path, &job, local_miss, audience).await
+        self.read_remote(&inner, path, job, local_miss, audience).await
     }
 
     /// The rules for this read. With the owner's permissions guests are shown logs of the owner's own
@@ -233,14 +259,6 @@ impl TailTask {
         // The start of a pending job is only an estimate.
         let since_s = job.start.filter(|_| job.state != JobState::Pending).ok_or_else(|| unknown(job))?;
         Ok(Audience::Guest { since_s })
-    }
-
-    /// Logs for the owner why guests do not see a log.
-    fn log_refusal(&mut self, why: &Text) {
-        if self.recipient == Recipient::Guest && self.refused.as_ref() != Some(why) {
-            tracing::info!(job.id = %self.of.job, %why, "log hidden from guests");
-            self.refused = Some(why.clone());
-        }
     }
 
     async fn read_local(

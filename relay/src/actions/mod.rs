@@ -7,9 +7,10 @@ mod log_buffer;
 mod log_reader;
 mod logs;
 
-pub use logs::{FollowedLog, Logs, Recipient};
+pub use logs::{FollowedLog, LogWatch, Logs, Recipient};
 
 use crate::clock::Clock;
+use crate::findings::job_log::LogPatterns;
 use crate::fleet::{Event, NoteChange};
 use crate::live::Hub;
 use crate::nodes::Probes;
@@ -90,6 +91,11 @@ impl ActionService {
         let logs =
             Logs::new(deps.hub.clone(), deps.probes.clone(), deps.local_host.clone(), deps.user.clone());
         Self { deps: Arc::new(deps), logs, player: None }
+    }
+
+    /// Watches the logs of the owner's jobs; to be run.
+    pub fn log_watch(&self, patterns: LogPatterns, clock: Clock) -> LogWatch {
+        LogWatch::new(self.logs.clone(), self.deps.events.clone(), patterns, clock)
     }
 
     /// Lets pages control a recording that is played.

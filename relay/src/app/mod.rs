@@ -36,6 +36,7 @@ use crate::auth::tokens::Tokens;
 use crate::clock::Clock;
 use crate::config::{BindAddr, Config, Requested};
 use crate::event_loop::{EventLoop, Inputs, Options};
+use crate::findings::job_log::LogPatterns;
 use crate::fleet::{Event, Fleet};
 use crate::launch::srun::{self, JobsByNode};
 use crate::launch::ssh_config::Local;
@@ -178,6 +179,7 @@ impl Relay {
             Watched::Replay(player, _) => player.fleet(),
             _ => Fleet::with_history_budget(config.history_mem),
         };
+        fleet.set_thresholds(config.thresholds());
         // What is simulated or recorded does not outlive the relay.
         let is_real = about.mode != Mode::Demo && !matches!(watched, Watched::Replay(..));
         let is_stored = is_real && outside.stores;
@@ -277,6 +279,7 @@ impl Relay {
             store: store.clone(),
             report_webhook: config.report_webhook(),
         });
+        let is_replay = player.is_some();
         let actions = match player {
             None => actions,
             Some((player, control)) => {
@@ -284,6 +287,10 @@ impl Relay {
                 actions.with_player(control)
             }
         };
+        if !config.no_log_watch && !is_replay {
+            let patterns = LogPatterns::new(&config.log_patterns);
+            tokio::spawn(actions.log_watch(patterns, about.clock).run());
+        }
         let ends = hub.clone();
         tokio::spawn(shares.clone().run_expiry(move |scope| {
             let hub = ends.clone();

@@ -4,10 +4,12 @@ use super::MIN_SLURM_INTERVAL;
 use crate::access::proxies::Proxy;
 use crate::access::trust::Trusted;
 use crate::access::user::uid_of;
+use crate::findings::job_log::CustomPattern;
+use crate::findings::thresholds::{ThresholdChange, ThresholdError};
 use crate::notify::{Mail, NotifyCommand, NotifyOn};
 use crate::webhook::{WebhookFormat, WebhookUrl};
 use nodeglass_hostlist as hostlist;
-use nodeglass_protocol::finding::FindingSeverity;
+use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::report::Cost;
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::HashSet;
@@ -164,6 +166,22 @@ pub(super) fn cost(raw: &str) -> Result<Cost, String> {
 pub(super) fn webhook(raw: &str) -> Result<WebhookUrl, String> {
     // The text may be a secret, so the error does not repeat it.
     raw.parse().map_err(|error| format!("the URL cannot be used: {error}"))
+}
+
+/// Parses a message to look for in logs.
+pub(super) fn log_pattern(raw: &str) -> Result<CustomPattern, String> {
+    CustomPattern::parse(raw).map_err(|error| error.to_string())
+}
+
+/// Parses a threshold of findings.
+pub(super) fn threshold(raw: &str) -> Result<ThresholdChange, String> {
+    raw.parse().map_err(|error: ThresholdError| error.to_string())
+}
+
+/// Parses the name of a kind of finding.
+pub(super) fn finding_kind(raw: &str) -> Result<FindingKind, String> {
+    let unknown = || format!("there is no kind of finding {raw:?}; `relay findings explain` lists all");
+    FindingKind::from_name(raw.trim()).ok_or_else(unknown)
 }
 
 /// Parses the form of what is posted to a webhook.

@@ -380,6 +380,10 @@ impl EventLoop {
                 });
                 let _ = reply.send(frame);
             }
+            Request::JobsOf { user, reply } => {
+                let jobs = self.fleet.jobs().iter().filter(|job| job.user == user);
+                let _ = reply.send(jobs.cloned().collect());
+            }
             Request::Job { id, reply } => {
                 let job = self.fleet.jobs().iter().find(|job| job.id == id);
                 let _ = reply.send(job.cloned());

@@ -51,6 +51,7 @@ impl EventLoop {
         if let Some(replay) = self.fleet.status().replay.clone() {
             fleet.handle(Event::Replay(replay), self.clock.now_ms());
         }
+        fleet.set_thresholds(self.fleet.thresholds().clone());
         self.fleet = fleet;
         drop(self.fleet.take_changes());
         self.feeds.clear();

@@ -169,7 +169,8 @@ pub fn of(kind: FindingKind) -> Entry {
             "Change or cancel the job",
             0, 0, 30 * SECOND),
         FindingKind::TimeLimit => entry(
-            "less than a tenth of the time limit and less than an hour is left, while its GPUs work",
+            "by the progress in its log a running job is not done at its limit; or less than a tenth of the limit and less than \
+             an hour is left, and its log does not show that it is done in time",
             "SLURM ends the job at its limit, whatever it has saved.",
             "Save a checkpoint in time (--signal), or ask for a longer limit (scontrol update TimeLimit)",
             0, 0, 30 * SECOND),
@@ -178,6 +179,11 @@ pub fn of(kind: FindingKind) -> Entry {
             "SLURM states how it ended.",
             "See the last lines of its log",
             0, 0, 30 * SECOND),
+        FindingKind::LogMessage => entry(
+            "the log of a running job matches a pattern (`relay findings explain log_message` lists them), and its progress does not go on after it",
+            "The program states what is wrong.",
+            "See the log",
+            0, 0, 60 * SECOND),
     }
 }
 

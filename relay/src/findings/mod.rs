@@ -6,10 +6,13 @@
 
 pub mod catalogue;
 mod detect;
+pub mod job_log;
 mod scene;
 mod series;
+pub mod thresholds;
 mod tracker;
 
+use job_log::JobLogs;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::job::Job;
@@ -17,6 +20,7 @@ use nodeglass_protocol::picture::NodePicture;
 use scene::{Now, Scene};
 use series::NodeSeries;
 use std::collections::BTreeMap;
+use thresholds::Thresholds;
 use tracker::Tracker;
 
 /// How long after the end of a step it is examined, in ms: samples of slow nodes arrive late.
@@ -29,6 +33,8 @@ const SPACING_MS: u64 = 2_000;
 #[derive(Debug, Default)]
 pub struct Findings {
     series: BTreeMap<NodeName, NodeSeries>,
+    logs: JobLogs,
+    thresholds: Thresholds,
     tracker: Tracker,
     /// Number of the newest step that was examined.
     examined: u64,
@@ -43,6 +49,22 @@ impl Findings {
     /// Takes over what an earlier relay had found: what is found again keeps its start.
     pub fn restore<'a>(&mut self, earlier: impl Iterator<Item = &'a Finding>) {
         self.tracker.restore(earlier.filter(|finding| finding.is_active()));
+    }
+
+    /// From which numbers on something is found.
+    pub fn thresholds(&self) -> &Thresholds {
+        &self.thresholds
+    }
+
+    /// Sets from which numbers on something is found.
+    pub fn set_thresholds(&mut self, thresholds: Thresholds) {
+        self.thresholds = thresholds;
+    }
+
+    /// Replaces what the logs of all jobs state.
+    pub fn set_logs(&mut self, logs: JobLogs) {
+        self.logs = logs;
+        self.is_due = true;
     }
 
     /// Adds the newest sample of a node.
@@ -76,8 +98,8 @@ impl Findings {
         let nodes: BTreeMap<&NodeName, &NodePicture> = nodes.map(|node| (&node.name, node)).collect();
         self.series.retain(|name, _| nodes.contains_key(name));
         let now = Now { relay_ms: now_ms, wall_ahead_ms };
-        let scene = Scene::new(user, jobs, &nodes, &self.series, now);
-        let changed = self.tracker.update(detect::all(&scene), now);
+        let scene = Scene::new(user, jobs, &nodes, &self.series, &self.logs, &self.thresholds, now);
+        let changed = self.tracker.update(detect::all(&scene), &self.thresholds, now);
         if changed {
             self.list = self.tracker.list();
         }

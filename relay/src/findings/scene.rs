@@ -1,6 +1,8 @@
 //! What detectors examine: jobs with their GPUs, and the readings of the last minutes.
 
+use super::job_log::JobLogs;
 use super::series::{GpuSeries, NodeSeries};
+use super::thresholds::Thresholds;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuField, NodeName};
@@ -48,6 +50,10 @@ pub struct Scene<'a> {
     pub nodes: &'a BTreeMap<&'a NodeName, &'a NodePicture>,
     /// The series of each node.
     pub series: &'a BTreeMap<NodeName, NodeSeries>,
+    /// What the logs of jobs state.
+    pub logs: &'a JobLogs,
+    /// From which numbers on something is found.
+    pub thresholds: &'a Thresholds,
     /// The current time.
     pub now: Now,
     /// The active jobs on each node.
@@ -84,13 +90,15 @@ impl<'a> Scene<'a> {
         jobs: &'a [Job],
         nodes: &'a BTreeMap<&'a NodeName, &'a NodePicture>,
         series: &'a BTreeMap<NodeName, NodeSeries>,
+        logs: &'a JobLogs,
+        thresholds: &'a Thresholds,
         now: Now,
     ) -> Self {
         let mut jobs_on: BTreeMap<&NodeName, Vec<&Job>> = BTreeMap::new();
         for job in jobs.iter().filter(|job| job.is_active()) {
             job.nodes.iter().for_each(|node| jobs_on.entry(node).or_default().push(job));
         }
-        Self { user, jobs, nodes, series, now, jobs_on }
+        Self { user, jobs, nodes, series, logs, thresholds, now, jobs_on }
     }
 
     /// Returns whether the readings of a node are current.

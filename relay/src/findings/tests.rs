@@ -1,6 +1,8 @@
 //! Detectors on scripted readings; real telemetry and whole scenarios are in the tests of the system.
 
 use super::*;
+use crate::findings::job_log::{LogPatterns, LogScanner};
+use nodeglass_protocol::LongText;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{JobState, TimeLimit};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Link, Owner, ProcessGap, ProcessPicture};
@@ -299,4 +301,119 @@ fn a_time_limit_is_announced_and_a_failure_listed_for_an_hour() {
     assert_eq!(script.active(), [FindingKind::Failed]);
     script.run(3_700, |_, _| IDLE);
     assert!(script.active().is_empty());
+}
+
+/// A job whose log has a line every ten seconds, and what is found after some time.
+fn logging(limit_s: u64, seconds: u64, line: impl Fn(u64) -> String) -> Script {
+    let mut script = Script::new(1, 2);
+    script.jobs[0].limit = TimeLimit::Seconds(limit_s);
+    let mut scanner = LogScanner::new(LogPatterns::new(&[]).into(), START_MS);
+    for step in 1..=seconds / 10 {
+        script.run(10, |_, _| Some((90, 500, 1_900, 40.0)));
+        let line = line(step * 10);
+        if !line.is_empty() {
+            scanner.read(&[LongText::line(&line)], None, false, script.now_ms);
+        }
+        script.findings.set_logs([(JobId(17), scanner.state(script.now_ms))].into());
+    }
+    script.run(10, |_, _| Some((90, 500, 1_900, 40.0)));
+    script
+}
+
+#[test]
+fn a_message_in_the_log_is_found_unless_the_program_goes_on() {
+    let script = logging(86_400, 120, |second| match second {
+        60 => "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB".to_owned(),
+        _ => String::new(),
+    });
+    let found = script.only();
+    assert_eq!((found.kind, found.severity), (FindingKind::LogMessage, FindingSeverity::Error));
+    assert_eq!(found.title.as_str(), "train: CUDA is out of memory");
+    assert!(found.evidence[0].as_str().contains("Tried to allocate"), "{:?}", found.evidence);
+    // A search for the largest batch runs out of memory, and goes on with a smaller one.
+    let script = logging(86_400, 600, |second| match second {
+        60 => "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB".to_owned(),
+        _ => format!("step {second}/10000"),
+    });
+    assert!(script.active().is_empty(), "{:?}", script.findings.list());
+}
+
+#[test]
+fn a_traceback_matters_only_at_the_end_of_the_log() {
+    let trace = |second| if second == 60 { "Traceback (most recent call last):" } else { "" };
+    assert_eq!(logging(86_400, 120, |second| trace(second).to_owned()).active(), [FindingKind::LogMessage]);
+    let goes_on = logging(86_400, 120, |second| match trace(second) {
+        "" => format!("served request {second}"),
+        trace => trace.to_owned(),
+    });
+    assert!(goes_on.active().is_empty(), "{:?}", goes_on.findings.list());
+}
+
+#[test]
+fn a_job_too_slow_for_its_time_limit_is_found_by_its_log() {
+    // Ten steps in ten seconds: 10,000 steps take 10,000 s.
+    let step = |second: u64| format!("step {second}/10000 | loss 2.1");
+    let script = logging(5_000, 300, step);
+    let found = script.only();
+    assert_eq!((found.kind, found.severity), (FindingKind::TimeLimit, FindingSeverity::Warning));
+    assert!(found.title.as_str().contains("3 % done"), "{}", found.title);
+    assert!(logging(12_000, 300, step).active().is_empty(), "it is done in time");
+    // A reminder shortly before the limit, unless the log shows that the job is done by then.
+    assert_eq!(logging(1_000, 960, |_| String::new()).active(), [FindingKind::TimeLimit]);
+    let in_time = logging(1_000, 960, |second| format!("step {second}/980"));
+    assert!(in_time.active().is_empty(), "{:?}", in_time.findings.list());
+}
+
+#[test]
+fn progress_in_the_log_contradicts_a_hang() {
+    let waiting = |_, _| Some((100, 120, 1_900, 40.0));
+    let hung = |line: &dyn Fn(u64) -> String| {
+        let mut script = Script::new(1, 8);
+        let mut scanner = LogScanner::new(LogPatterns::new(&[]).into(), START_MS);
+        for step in 1..=30 {
+            script.run(10, waiting);
+            scanner.read(&[LongText::line(&line(step))], None, false, script.now_ms);
+            script.findings.set_logs([(JobId(17), scanner.state(script.now_ms))].into());
+        }
+        script
+    };
+    assert_eq!(hung(&|_| "waiting".to_owned()).active(), [FindingKind::CollectiveHang]);
+    assert!(!hung(&|step| format!("step {step}/1000")).active().contains(&FindingKind::CollectiveHang));
+}
+
+#[test]
+fn a_failed_job_is_explained_by_its_log() {
+    let mut script = logging(86_400, 60, |second| match second {
+        50 => "Traceback (most recent call last):".to_owned(),
+        60 => "ValueError: no batch".to_owned(),
+        _ => format!("step {second}"),
+    });
+    let job = &mut script.jobs[0];
+    job.state = JobState::Ended("FAILED".into());
+    job.ended = Some(wall_s(script.now_ms));
+    script.run(20, |_, _| Some((0, 80, 1_900, 0.0)));
+    let failed = script.findings.list().iter().find(|finding| finding.kind == FindingKind::Failed).unwrap();
+    assert!(
+        failed.evidence.iter().any(|line| line.as_str() == "ValueError: no batch"),
+        "{:?}",
+        failed.evidence
+    );
+}
+
+#[test]
+fn thresholds_move_and_turn_off_findings() {
+    let idle = |change: &str, minutes: u64| {
+        let mut script = Script::new(1, 2);
+        let changes: Vec<_> = (!change.is_empty()).then(|| change.parse().unwrap()).into_iter().collect();
+        script.findings.set_thresholds(Thresholds::new(&changes, &[]));
+        script.run(minutes * 60, |_, _| Some((3, 80, 300, 1.0)));
+        script.active()
+    };
+    assert_eq!(idle("", 12), [FindingKind::UnusedGpus]);
+    assert!(idle("idle-pct=1", 12).is_empty());
+    assert!(idle("idle-minutes=20", 12).is_empty());
+    assert_eq!(idle("idle-minutes=20", 22), [FindingKind::UnusedGpus]);
+    let mut script = Script::new(1, 2);
+    script.findings.set_thresholds(Thresholds::new(&[], &[FindingKind::UnusedGpus]));
+    assert!(script.run(720, |_, _| Some((0, 80, 300, 1.0))).active().is_empty());
 }

@@ -2,6 +2,7 @@
 
 use super::catalogue;
 use super::scene::Now;
+use super::thresholds::Thresholds;
 use nodeglass_protocol::finding::{
     self, Finding, FindingGpu, FindingKind, FindingSeverity, MAX_EVIDENCE, MAX_FINDINGS,
 };
@@ -114,11 +115,12 @@ impl Tracker {
     }
 
     /// Enters what is seen at `now`, and returns whether the list changed.
-    pub fn update(&mut self, detections: Detections, now: Now) -> bool {
+    pub fn update(&mut self, detections: Detections, thresholds: &Thresholds, now: Now) -> bool {
         let Detections { seen, unknown } = detections;
         let mut changed = false;
         for detection in seen {
-            changed |= self.see(detection, now);
+            let extra_ms = thresholds.extra_confirm_ms(detection.kind);
+            changed |= self.see(detection, extra_ms, now);
         }
         let (now_ms, wall_ms) = (now.relay_ms, now.wall_ms());
         for (key, track) in &mut self.tracks {
@@ -151,13 +153,14 @@ impl Tracker {
         changed || self.tracks.len() != before
     }
 
-    fn see(&mut self, detection: Detection, now: Now) -> bool {
+    fn see(&mut self, detection: Detection, extra_ms: u64, now: Now) -> bool {
         let timing = catalogue::of(detection.kind);
         let key = detection.key();
         let known = self.tracks.remove(&key).filter(|track| track.finding.ended_ms.is_none());
         let first_ms = known.as_ref().map_or(now.relay_ms, |track| track.first_ms);
         let was_confirmed = known.as_ref().is_some_and(|track| track.is_confirmed);
-        let is_confirmed = was_confirmed || now.relay_ms.saturating_sub(first_ms) >= timing.confirm_ms;
+        let is_confirmed =
+            was_confirmed || now.relay_ms.saturating_sub(first_ms) >= timing.confirm_ms + extra_ms;
         let (since_ms, or_earlier) = detection.since.unwrap_or((first_ms, false));
         let (since_ms, or_earlier) = (now.to_wall_ms(since_ms), or_earlier);
         let since = match &known {
@@ -266,17 +269,29 @@ mod tests {
     fn it_is_listed_once_it_lasted_and_resolved_once_it_is_over() {
         let timing = catalogue::of(KIND);
         let mut tracker = Tracker::default();
-        tracker.update(seen(), now(0));
+        tracker.update(seen(), &Thresholds::default(), now(0));
         assert!(tracker.list().is_empty());
-        tracker.update(seen(), now(timing.confirm_ms));
+        tracker.update(seen(), &Thresholds::default(), now(timing.confirm_ms));
         let listed = tracker.list();
         assert_eq!((listed.len(), listed[0].since_ms), (1, 1_000_000));
         assert_eq!(listed[0].found_ms, 1_000_000 + timing.confirm_ms);
-        tracker.update(Detections::default(), now(timing.confirm_ms + timing.clear_ms - 1));
+        tracker.update(
+            Detections::default(),
+            &Thresholds::default(),
+            now(timing.confirm_ms + timing.clear_ms - 1),
+        );
         assert!(tracker.list()[0].is_active(), "hysteresis");
-        tracker.update(Detections::default(), now(timing.confirm_ms + timing.clear_ms));
+        tracker.update(
+            Detections::default(),
+            &Thresholds::default(),
+            now(timing.confirm_ms + timing.clear_ms),
+        );
         assert_eq!(tracker.list()[0].ended_ms, Some(1_000_000 + timing.confirm_ms));
-        tracker.update(Detections::default(), now(timing.confirm_ms + timing.clear_ms + RESOLVED_MS));
+        tracker.update(
+            Detections::default(),
+            &Thresholds::default(),
+            now(timing.confirm_ms + timing.clear_ms + RESOLVED_MS),
+        );
         assert!(tracker.list().is_empty());
     }
 
@@ -284,12 +299,12 @@ mod tests {
     fn missing_readings_neither_confirm_nor_resolve() {
         let timing = catalogue::of(KIND);
         let mut tracker = Tracker::default();
-        tracker.update(seen(), now(0));
-        tracker.update(missing(), now(60_000));
-        tracker.update(seen(), now(60_000 + timing.confirm_ms - 1));
+        tracker.update(seen(), &Thresholds::default(), now(0));
+        tracker.update(missing(), &Thresholds::default(), now(60_000));
+        tracker.update(seen(), &Thresholds::default(), now(60_000 + timing.confirm_ms - 1));
         assert!(tracker.list().is_empty(), "the time without readings does not count");
-        tracker.update(seen(), now(60_000 + timing.confirm_ms));
-        tracker.update(missing(), now(900_000));
+        tracker.update(seen(), &Thresholds::default(), now(60_000 + timing.confirm_ms));
+        tracker.update(missing(), &Thresholds::default(), now(900_000));
         assert!(tracker.list()[0].is_active());
     }
 
@@ -297,22 +312,26 @@ mod tests {
     fn what_an_earlier_relay_found_keeps_its_start_until_it_ends() {
         let timing = catalogue::of(KIND);
         let mut tracker = Tracker::default();
-        tracker.update(seen(), now(0));
-        tracker.update(seen(), now(timing.confirm_ms));
+        tracker.update(seen(), &Thresholds::default(), now(0));
+        tracker.update(seen(), &Thresholds::default(), now(timing.confirm_ms));
         let known = tracker.list();
         let mut next = Tracker::default();
         next.restore(known.iter());
         let start_ms = 3_600_000;
-        next.update(seen(), now(start_ms));
-        next.update(seen(), now(start_ms + timing.confirm_ms));
+        next.update(seen(), &Thresholds::default(), now(start_ms));
+        next.update(seen(), &Thresholds::default(), now(start_ms + timing.confirm_ms));
         assert_eq!(
             (next.list()[0].since_ms, next.list()[0].found_ms),
             (known[0].since_ms, known[0].found_ms)
         );
-        next.update(Detections::default(), now(start_ms + timing.confirm_ms + timing.clear_ms));
+        next.update(
+            Detections::default(),
+            &Thresholds::default(),
+            now(start_ms + timing.confirm_ms + timing.clear_ms),
+        );
         let again_ms = 2 * start_ms;
-        next.update(seen(), now(again_ms));
-        next.update(seen(), now(again_ms + timing.confirm_ms));
+        next.update(seen(), &Thresholds::default(), now(again_ms));
+        next.update(seen(), &Thresholds::default(), now(again_ms + timing.confirm_ms));
         assert_eq!(next.list()[0].since_ms, 1_000_000 + again_ms);
     }
 
@@ -323,8 +342,12 @@ mod tests {
             let of = |number| Detection::new(KIND, format!("{number}"), severity, String::new());
             Detections { seen: range.map(of).collect(), unknown: Vec::new() }
         };
-        tracker.update(detections(FindingSeverity::Warning, 0..2 * MAX_FINDINGS), now(0));
-        tracker.update(detections(FindingSeverity::Error, 5_000..5_001), now(0));
+        tracker.update(
+            detections(FindingSeverity::Warning, 0..2 * MAX_FINDINGS),
+            &Thresholds::default(),
+            now(0),
+        );
+        tracker.update(detections(FindingSeverity::Error, 5_000..5_001), &Thresholds::default(), now(0));
         assert_eq!(tracker.tracks.len(), MAX_FINDINGS);
         assert!(tracker.tracks.contains_key(&format!("{}/5000", KIND.name())));
     }

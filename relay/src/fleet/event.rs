@@ -1,5 +1,6 @@
 //! Events: the only inputs of the fleet.
 
+use crate::findings::job_log::JobLogs;
 use crate::fleet::NoteChange;
 use crate::report::JobRecord;
 use nodeglass_protocol::cluster::ClusterSummary;
@@ -60,6 +61,8 @@ pub enum Event {
     JobProbe(NodeName, JobId, NodeEvent),
     /// What an earlier run of the relay stored of jobs that had not ended.
     Restored(Vec<JobRecord>),
+    /// What the logs of the owner's jobs state.
+    JobLogs(JobLogs),
     /// The owner added, changed or deleted a note.
     Note(NoteChange),
     /// Notes that earlier runs of relays stored, or another relay that uses the same state directory.

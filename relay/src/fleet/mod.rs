@@ -19,6 +19,7 @@ pub use event::{Event, Host, NodeEvent, StoredPart};
 pub use notes::{NoteChange, NoteError, Notes, sorted as sorted_notes};
 
 use crate::findings::Findings;
+use crate::findings::thresholds::Thresholds;
 use crate::history::LongHistory;
 use crate::report::{Factors, JobRecord, JobReports};
 use joblist::JobList;
@@ -82,6 +83,16 @@ impl Fleet {
     /// An empty fleet whose long-term history takes at most about `budget` bytes of memory.
     pub fn with_history_budget(budget: usize) -> Self {
         Self { history: LongHistory::new(budget), ..Self::default() }
+    }
+
+    /// From which numbers on something is found.
+    pub fn thresholds(&self) -> &Thresholds {
+        self.findings.thresholds()
+    }
+
+    /// Sets from which numbers on something is found.
+    pub fn set_thresholds(&mut self, thresholds: Thresholds) {
+        self.findings.set_thresholds(thresholds);
     }
 
     /// Sets what GPU hours and energy cost, for the reports of jobs.
@@ -275,6 +286,7 @@ impl Fleet {
                 self.storage_problems.extend(problem.map(|problem| (part, problem)));
                 self.settle_notices();
             }
+            Event::JobLogs(logs) => self.findings.set_logs(logs),
             Event::Restored(records) => {
                 self.findings.restore(records.iter().flat_map(|record| &record.findings));
                 self.reports.restore(records);

@@ -83,6 +83,10 @@ pub(crate) enum Request {
         query: RangeQuery,
         reply: oneshot::Sender<Option<RangeSource>>,
     },
+    JobsOf {
+        user: Text,
+        reply: oneshot::Sender<Vec<Job>>,
+    },
     Job {
         id: JobId,
         reply: oneshot::Sender<Option<Job>>,
@@ -165,6 +169,13 @@ impl Hub {
         let (reply, response) = oneshot::channel();
         self.requests.send(Request::Job { id, reply }).await.ok()?;
         response.await.ok()?
+    }
+
+    /// The jobs of a user; `None` if the relay is shutting down.
+    pub async fn jobs_of(&self, user: Text) -> Option<Vec<Job>> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::JobsOf { user, reply }).await.ok()?;
+        response.await.ok()
     }
 
     /// Replaces the fleet by one of another time; every viewer gets new snapshots.

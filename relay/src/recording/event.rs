@@ -157,6 +157,7 @@ impl RecordedEvent {
             | Event::Tick
             | Event::Restored(_)
             | Event::Storage(..)
+            | Event::JobLogs(_)
             | Event::Replay(_)
             | Event::Status { .. } => {
                 return None;

@@ -312,6 +312,8 @@ impl Visibility {
             // Names the directory for scratch files.
             FindingKind::DiskFull if self.hidden.paths || !are_hosts_shown() => return None,
             FindingKind::HeldMemory if !self.shows_unattributed() => return None,
+            // Lines of a log.
+            FindingKind::LogMessage => return None,
             // Names a process.
             FindingKind::StuckProcess if !self.shows_processes_on(&finding.gpus, fleet) => return None,
             // May contain output of a login shell.
@@ -320,13 +322,12 @@ impl Visibility {
             FindingKind::PendingForever if self.scope != Scope::All => {
                 finding.advice = catalogue::of(finding.kind).advice.into();
             }
-            FindingKind::Failed if self.scope != Scope::All => {
-                // Its explanation may name the jobs that it depends on.
-                let depends = |job: &Job| job.dependency.is_some() && finding.jobs.contains(&job.id);
-                if jobs.iter().any(depends) {
-                    finding.evidence.clear();
-                }
+            // Its evidence has lines of the log, and may name the jobs that it depends on.
+            FindingKind::Failed => {
+                finding.evidence.retain(|evidence| evidence.as_str().starts_with("exit code "));
             }
+            // May state the progress in the log.
+            FindingKind::TimeLimit if self.hidden.logs => return None,
             _ => {}
         }
         Some(finding)

@@ -60,18 +60,38 @@ fn main() -> Result<()> {
     anyhow::bail!("{} failures", tuned.failures.len() + held_back.failures.len())
 }
 
-/// Plays ten days of a healthy cluster if the filter is its name, and the traces that the filter selects: nothing may be
-/// found in them.
+/// Plays the parts of ten days of a healthy cluster if the filter names them, and the traces that the filter selects:
+/// nothing may be found in them.
 fn long_runs(filter: &str) -> Result<Vec<(String, Vec<Observed>)>> {
     let mut runs = Vec::new();
-    if filter == "ten-days" {
-        let days = ten_days();
-        let found = play(&days.toml(1), days.minutes, days.interval_ms)?;
-        runs.push((days.name, found));
+    if filter.starts_with("ten-days") {
+        let parts = ten_days().into_iter().filter(|part| part.name.contains(filter));
+        runs = play_long(&parts.collect::<Vec<_>>())?;
     }
     let traces = play_traces(|name| format!("trace/{name}").contains(filter))?;
     runs.extend(traces.into_iter().map(|(name, found)| (format!("trace/{name}"), found)));
     Ok(runs)
+}
+
+/// Plays cases on all cores, and prints when each is done: each takes minutes.
+fn play_long(cases: &[Case]) -> Result<Vec<(String, Vec<Observed>)>> {
+    let (next, runs) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let began = std::time::Instant::now();
+                    let found = play(&case.toml(SEEDS[1]), case.minutes, case.interval_ms);
+                    println!("  {}: played in {} s", case.name, began.elapsed().as_secs());
+                    if let Ok(mut runs) = runs.lock() {
+                        runs.push(found.map(|found| (case.name.clone(), found)));
+                    }
+                }
+            });
+        }
+    });
+    runs.into_inner().unwrap_or_default().into_iter().collect()
 }
 
 /// Plays all scenarios with some seeds, on all cores.

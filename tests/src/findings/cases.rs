@@ -128,33 +128,33 @@ pub fn all() -> Vec<Case> {
     cases
 }
 
-/// Ten days of 64 nodes with healthy jobs of many shapes, sampled as without a viewer.
-pub fn ten_days() -> Case {
+/// Ten days of 64 nodes with healthy jobs of many shapes, sampled as without a viewer: a part for each job, because
+/// jobs on nodes of their own do not affect each other.
+pub fn ten_days() -> Vec<Case> {
     const SHAPES: [(&str, &str, u32); 9] = [
         ("training", "checkpoint_every = \"10m\"", 16),
         ("training", "checkpoint_every = \"25m\"", 8),
+        ("training", "checkpoint_every = \"3m\"", 8),
         ("inference", "", 8),
+        ("steady", "", 8),
         ("bursty", "", 4),
         ("notebook", "", 4),
-        ("steady", "", 8),
         ("alternating", "", 4),
         ("dynamics", "", 4),
-        ("training", "checkpoint_every = \"3m\"", 8),
     ];
-    let (mut jobs, mut first) = (String::new(), 1);
-    for (number, (behaviour, more, nodes)) in SHAPES.iter().enumerate() {
-        let last = first + nodes - 1;
+    let part = |(number, (behaviour, more, nodes)): (usize, &(&str, &str, u32))| {
+        let mut job = String::new();
         let _ = write!(
-            jobs,
+            job,
             "[[job]]\nid = {}\nname = \"{behaviour}\"\npartition = \"gpu\"\nsubmitted = \"-2h\"\nstart = \"-1h\"\n\
-             limit = \"30d\"\nnodes = \"n[{first:02}-{last:02}]\"\nbehaviour = \"{behaviour}\"\n\
-             args = \"python3 train.py\"\n{more}\n\n",
+             limit = \"30d\"\nnodes = \"n[01-{nodes:02}]\"\nbehaviour = \"{behaviour}\"\n\
+             args = \"python3 train.py\"\n{more}\n",
             17 + number
         );
-        first = last + 1;
-    }
-    let case = case("healthy/ten-days-of-64-nodes".to_owned(), 64, MODELS[0], 14_400, Script(jobs));
-    Case { interval_ms: 10_000, ..case }
+        let name = format!("ten-days/{}-{behaviour}-on-{nodes}", number + 1);
+        Case { interval_ms: 10_000, ..case(name, *nodes, MODELS[0], 14_400, Script(job)) }
+    };
+    SHAPES.iter().enumerate().map(part).collect()
 }
 
 fn case(name: String, nodes: u32, (model, gpus): (&'static str, u32), minutes: u64, script: Script) -> Case {

@@ -6,6 +6,8 @@ use crate::api::{Finding, Snapshot};
 use crate::clock::Clock;
 use crate::config::{ExplainedKind, FindingsArgs};
 use crate::findings::catalogue;
+use crate::findings::job_log::LogPatterns;
+use crate::findings::thresholds::{THRESHOLDS, Threshold};
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_rules::text;
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,7 +136,7 @@ pub fn explain(kind: Option<ExplainedKind>) -> Answer {
         return Answer::text(FindingKind::ALL.iter().map(name).collect());
     };
     let entry = catalogue::of(kind);
-    Answer::text(format!(
+    let mut out = format!(
         "{}\n\nFound when\n  {}\n\nMeaning\n  {}\n\nAdvice\n  {}\n\nFound within {} of its beginning; listed as active for \
          {} after it was last seen.\n",
         kind.name(),
@@ -143,5 +145,20 @@ pub fn explain(kind: Option<ExplainedKind>) -> Answer {
         entry.advice,
         text::span(entry.found_within_ms / 1_000),
         text::span(entry.clear_ms / 1_000),
-    ))
+    );
+    let thresholds: Vec<_> = THRESHOLDS.iter().filter(|threshold| threshold.kinds.contains(&kind)).collect();
+    if !thresholds.is_empty() {
+        out.push_str("\nThresholds (--finding-threshold NAME=NUMBER)\n");
+    }
+    for Threshold { name, default, least, most, what, .. } in thresholds {
+        let _ = writeln!(out, "  {name}={default}  {what}; from {least} to {most}");
+    }
+    if kind == FindingKind::LogMessage {
+        out.push_str("\nMessages (more with --log-pattern NAME=REGEX)\n");
+        let patterns = LogPatterns::new(&[]);
+        for pattern in patterns.all() {
+            let _ = writeln!(out, "  {:<20} {} ({})", pattern.name, pattern.summary, pattern.severity.name());
+        }
+    }
+    Answer::text(out)
 }

@@ -2,6 +2,7 @@
 //! of their SMs.
 
 use super::of_job;
+use crate::findings::job_log::JobLog;
 use crate::findings::scene::{JobGpus, Scene, Unit, places};
 use crate::findings::series::STEP_MS;
 use crate::findings::tracker::{Detection, Detections};
@@ -11,10 +12,8 @@ use nodeglass_protocol::{GpuField, HostField, JobField};
 
 /// GPUs count as idle after this many steps: recorded jobs that load data or evaluate pause for much less.
 const IDLE_STEPS: usize = 60;
-/// Mean utilisation of a step in % up to which a GPU did nothing in it: a display, or a poll.
-const IDLE_PCT: f32 = 5.0;
-/// A hang lasts this many steps: checkpoints of up to 58 s look the same.
-const HANG_STEPS: usize = 12;
+/// Number of steps in a minute.
+const STEPS_PER_MINUTE: usize = (60_000 / STEP_MS) as usize;
 /// Utilisation in % from which a GPU seems busy.
 const BUSY_PCT: f32 = 95.0;
 /// What a waiting GPU draws at most, as a fraction of its limit. Real work draws more, also where memory bounds it.
@@ -31,8 +30,6 @@ const BUSY_CORES_PCT: u64 = 600;
 const EFFICIENCY_STEPS: usize = 60;
 /// Utilisation in % from which the efficiency of a GPU is judged.
 const USED_PCT: f32 = 80.0;
-/// SM activity in % up to which a busy GPU is inefficient.
-const FEW_SMS_PCT: f32 = 20.0;
 /// Power as a fraction of the limit up to which a busy GPU without GPM is inefficient.
 const LITTLE_POWER: f32 = 0.3;
 /// Waiting for input is recognized over this many steps.
@@ -70,7 +67,17 @@ pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detection
 /// With a single GPU it cannot be distinguished from small kernels in a loop; a hang needs a peer to wait for.
 fn hang(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     let now_ms = scene.now.relay_ms;
-    if job.units.len() < 2 || !job.units.iter().all(|unit| waits(unit, HANG_STEPS, now_ms)) {
+    // Checkpoints of up to 58 s look the same.
+    let steps = scene.thresholds.hang_minutes as usize * STEPS_PER_MINUTE;
+    if job.units.len() < 2 || !job.units.iter().all(|unit| waits(unit, steps, now_ms)) {
+        return None;
+    }
+    let log = scene.logs.get(&job.job.id);
+    let window_ms = steps as u64 * STEP_MS;
+    let advances = log
+        .and_then(|log| log.progress.as_ref())
+        .is_some_and(|progress| progress.rate.is_some() && progress.advanced_ms + window_ms > now_ms);
+    if advances {
         return None;
     }
     if cores_busy(job).is_some_and(|pct| pct > BUSY_CORES_PCT) {
@@ -80,7 +87,7 @@ fn hang(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     let count = job.units.len();
     let mean = |field| {
         let known: Vec<f32> =
-            job.units.iter().filter_map(|unit| unit.series.mean(field, HANG_STEPS, now_ms)).collect();
+            job.units.iter().filter_map(|unit| unit.series.mean(field, steps, now_ms)).collect();
         (!known.is_empty()).then(|| known.iter().sum::<f32>() / known.len() as f32)
     };
     let since = job.units.iter().filter_map(|unit| waiting_since(unit, now_ms)).max_by_key(|since| since.0);
@@ -97,11 +104,19 @@ fn hang(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
         mean(GpuField::Power).map(|power| format!("power {power:.0} W of {limit} W")),
         mean(GpuField::SmActive).map(|active| format!("SM activity {active:.0} %")),
         cores_busy(job).map(|pct| format!("CPU use {:.1} cores per GPU", pct as f64 / 100.0)),
+        log.and_then(|log| silence(log, window_ms, now_ms)),
     ];
     detection.evidence = stated.into_iter().flatten().collect();
     detection.since = since;
     detection.wasted_gpus = count;
     Some(detection)
+}
+
+/// States for how long the log of a job has not grown, if it is this long at least.
+fn silence(log: &JobLog, least_ms: u64, now_ms: u64) -> Option<String> {
+    let silent_ms = now_ms.saturating_sub(log.grown_ms.unwrap_or(log.since_ms));
+    (silent_ms >= least_ms)
+        .then(|| format!("its log has not grown for {}", nodeglass_rules::text::span(silent_ms / 1_000)))
 }
 
 /// Returns whether a GPU seems busy in each of the last steps at the power of waiting, and no counter contradicts it.
@@ -163,11 +178,13 @@ fn idle(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     if job.started_ms + window_ms > now_ms {
         return None;
     }
-    let idle: Vec<Unit<'_>> = job.units.iter().copied().filter(|unit| is_idle(unit, now_ms)).collect();
+    let idle_pct = scene.thresholds.idle_pct as f32;
+    let is_idle = |unit: &Unit<'_>| is_idle(unit, idle_pct, now_ms);
+    let idle: Vec<Unit<'_>> = job.units.iter().copied().filter(is_idle).collect();
     let first = idle.first()?;
     let (count, all) = (idle.len(), job.units.len());
     let since = idle.iter().filter_map(|unit| {
-        run_start(unit.series.of(GpuField::Util, IDLE_STEPS, now_ms), |util| util <= IDLE_PCT)
+        run_start(unit.series.of(GpuField::Util, IDLE_STEPS, now_ms), |util| util <= idle_pct)
     });
     // Of several that idle, the last to become idle counts.
     let since = since.max_by_key(|(at_ms, _)| *at_ms).unwrap_or((now_ms.saturating_sub(window_ms), true));
@@ -205,9 +222,9 @@ fn idle(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     Some(detection)
 }
 
-fn is_idle(unit: &Unit<'_>, now_ms: u64) -> bool {
+fn is_idle(unit: &Unit<'_>, idle_pct: f32, now_ms: u64) -> bool {
     // A notebook runs a cell now and then: it is in use.
-    unit.series.range(GpuField::Util, IDLE_STEPS, now_ms).is_some_and(|(_, most)| most <= IDLE_PCT)
+    unit.series.range(GpuField::Util, IDLE_STEPS, now_ms).is_some_and(|(_, most)| most <= idle_pct)
 }
 
 /// No process on any GPU of the job, although the lists of processes could be read.
@@ -293,7 +310,7 @@ fn low_efficiency(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
             return None;
         }
         let is_low = match mean(unit, GpuField::SmActive) {
-            Some(active) => active < FEW_SMS_PCT,
+            Some(active) => active < scene.thresholds.efficiency_pct as f32,
             None => {
                 by_sms = false;
                 let limit = unit.value(GpuField::PowerLimit)? as f32;

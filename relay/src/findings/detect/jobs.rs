@@ -1,6 +1,7 @@
 //! What SLURM reports of jobs: pending for ever, close to the time limit, ended abnormally.
 
-use super::name;
+use super::{logs, name};
+use crate::findings::job_log::Progress;
 use crate::findings::scene::Scene;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
@@ -28,15 +29,15 @@ const NEVER: [&str; 13] = [
 ];
 /// How long a failed job is listed after its end, in s.
 const ENDED_S: u64 = 3_600;
-/// Time before the limit, in s, from which on it is reported at most.
-const LIMIT_S: u64 = 3_600;
+/// How much later than the limit a job must be done at least to be reported, in ms; and a twentieth of the time left.
+const MARGIN_MS: u64 = 120_000;
 
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
     let wall_s = scene.now.wall_ms() / 1_000;
     for job in scene.jobs {
         let seen = match &job.state {
             JobState::Pending => pending(job),
-            JobState::Running => time_limit(job, wall_s),
+            JobState::Running => time_limit(scene, job, wall_s),
             JobState::Ended(_) => failed(scene, job, wall_s),
             _ => None,
         };
@@ -60,11 +61,25 @@ fn pending(job: &Job) -> Option<Detection> {
     Some(detection)
 }
 
-fn time_limit(job: &Job, wall_s: u64) -> Option<Detection> {
+fn time_limit(scene: &Scene<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
     let TimeLimit::Seconds(limit_s) = job.limit else { return None };
     let start_s = u64::try_from(job.start?).ok()?;
-    let left_s = (start_s + limit_s).saturating_sub(wall_s);
-    if left_s > LIMIT_S.min(limit_s / 10) {
+    let left_s = start_s.saturating_add(limit_s).saturating_sub(wall_s);
+    let progress = scene.logs.get(&job.id).and_then(|log| log.progress.as_ref());
+    if let Some(progress) = progress
+        && let Some((earliest_ms, latest_ms)) = progress.end_ms
+    {
+        let limit_ms = scene.now.relay_ms.saturating_add(left_s.saturating_mul(1_000));
+        let margin_ms = MARGIN_MS.max(limit_ms.saturating_sub(scene.now.relay_ms) / 20);
+        if earliest_ms > limit_ms.saturating_add(margin_ms) {
+            return Some(too_slow(scene, job, progress, left_s, earliest_ms));
+        }
+        // A program that says when it is done, and is so in time, needs no reminder.
+        if latest_ms < limit_ms {
+            return None;
+        }
+    }
+    if left_s > (u64::from(scene.thresholds.limit_minutes) * 60).min(limit_s / 10) {
         return None;
     }
     let title = format!("{} reaches its time limit of {} soon", name(job), text::span(limit_s));
@@ -72,6 +87,30 @@ fn time_limit(job: &Job, wall_s: u64) -> Option<Detection> {
     detection.reason = "time limit".to_owned();
     detection.nodes.clone_from(&job.nodes);
     Some(detection)
+}
+
+/// A job that will not be done at its limit, by the progress in its log.
+fn too_slow(scene: &Scene<'_>, job: &Job, progress: &Progress, left_s: u64, earliest_ms: u64) -> Detection {
+    let needed_s = earliest_ms.saturating_sub(scene.now.relay_ms) / 1_000;
+    let (done, needed, left) = (progress.pct(), text::span(needed_s), text::span(left_s));
+    let title = format!(
+        "{} will not be done at its time limit: {done:.0} % done, {needed} to go, {left} left",
+        name(job)
+    );
+    let mut detection = of(job, FindingKind::TimeLimit, FindingSeverity::Warning, title);
+    detection.reason = "too slow for its time limit".to_owned();
+    detection.confidence_pct = 80;
+    detection.nodes.clone_from(&job.nodes);
+    let unit = if progress.label.as_str().is_empty() { "of its log" } else { progress.label.as_str() };
+    detection.evidence.push(format!("{unit} {:.0} of {:.0}", progress.done, progress.total));
+    if let Some(rate) = progress.rate {
+        detection.evidence.push(if rate >= 1.0 {
+            format!("{rate:.1} per second")
+        } else {
+            format!("one every {}", text::span((1.0 / rate).round() as u64))
+        });
+    }
+    detection
 }
 
 fn failed(scene: &Scene<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
@@ -93,6 +132,7 @@ fn failed(scene: &Scene<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
         detection.evidence.push(failure.why);
     }
     detection.evidence.extend(job.exit.as_ref().map(|exit| format!("exit code {exit}")));
+    detection.evidence.extend(scene.logs.get(&job.id).map(logs::explanation).unwrap_or_default());
     detection.since = Some((scene.now.to_relay_ms(ended_s.cast_signed()), false));
     Some(detection)
 }

@@ -13,16 +13,12 @@ use nodeglass_rules::text;
 const LEAST_MINUTES: usize = 15;
 /// Minutes that it is made from at most.
 const MOST_MINUTES: usize = 60;
-/// How far a forecast looks ahead, in minutes.
-const HORIZON_MINUTES: f64 = 360.0;
 /// Growth in bytes from which on it is one: below it is a cache that fills, or fragmentation.
 const LEAST_GROWTH: f64 = (1u64 << 30) as f64;
 /// Share of the minutes in which the peak must grow: an allocator grows in leaps, and then rests.
 const LEAST_RISING: f64 = 0.6;
 /// How well a line must describe the peaks (R²).
 const LEAST_FIT: f64 = 0.9;
-/// Share of a job's memory limit from which on it is at risk.
-const LIMIT_PCT: u64 = 90;
 
 pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detections) {
     let subject = job.job.id.to_string();
@@ -36,7 +32,7 @@ pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detection
     for unit in &job.units {
         if last != Some(&unit.node.name) {
             last = Some(&unit.node.name);
-            found.seen.extend(limit(job, unit.node));
+            found.seen.extend(limit(scene, job, unit.node));
         }
     }
 }
@@ -63,8 +59,9 @@ fn leak(scene: &Scene<'_>, job: &JobGpus<'_>, unit: &Unit<'_>) -> Option<Detecti
     }
     let free = (total - reserved - growth.last).max(0.0);
     let minutes = |slope: f64| free / slope;
+    let horizon_minutes = f64::from(scene.thresholds.forecast_hours) * 60.0;
     let (soonest, latest) = (growth.slope + growth.margin, growth.slope - growth.margin);
-    if latest <= 0.0 || minutes(growth.slope) > HORIZON_MINUTES {
+    if latest <= 0.0 || minutes(growth.slope) > horizon_minutes {
         return None;
     }
     let in_words = |slope: f64| text::span((minutes(slope) * 60.0) as u64);
@@ -129,10 +126,10 @@ fn growth(unit: &Unit<'_>, started_ms: u64, now_ms: u64) -> Option<Growth> {
 }
 
 /// A job close to its memory limit on a node.
-fn limit(job: &JobGpus<'_>, node: &NodePicture) -> Option<Detection> {
+fn limit(scene: &Scene<'_>, job: &JobGpus<'_>, node: &NodePicture) -> Option<Detection> {
     let usage = node.job_usage.iter().find(|usage| usage.job == job.job.id)?;
     let (used, limit) = (usage.row.value(JobField::MemUsed)?, usage.row.value(JobField::MemLimit)?);
-    if limit == 0 || used * 100 < limit * LIMIT_PCT {
+    if limit == 0 || used * 100 < limit * u64::from(scene.thresholds.job_memory_pct) {
         return None;
     }
     let title = format!(

@@ -3,6 +3,7 @@
 mod activity;
 mod health;
 mod jobs;
+mod logs;
 mod memory;
 mod nodes;
 mod peers;
@@ -24,6 +25,8 @@ pub fn all(scene: &Scene<'_>) -> Detections {
     health::detect(scene, &mut found);
     nodes::detect(scene, &mut found);
     jobs::detect(scene, &mut found);
+    logs::detect(scene, &mut found);
+    found.seen.retain(|detection| !scene.thresholds.off.contains(&detection.kind));
     found
 }
 

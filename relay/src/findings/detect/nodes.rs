@@ -8,10 +8,6 @@ use nodeglass_protocol::job::{GpuSet, Job};
 use nodeglass_protocol::picture::{Link, NodePicture};
 use nodeglass_rules::text;
 
-/// Share of a file system in % from which on it is almost full.
-const DISK_PCT: u64 = 95;
-/// Share of a host's memory in % from which on it is almost exhausted.
-const MEMORY_PCT: u64 = 97;
 /// Swap in use, in bytes, from which on it matters.
 const SWAP_BYTES: u64 = 1 << 30;
 /// Share of the time in % in which processes wait for memory, from which on swapping matters.
@@ -33,7 +29,7 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
         };
         link(scene, node, jobs, &mut add);
         if scene.is_current(node) {
-            host(node, &mut add);
+            host(scene, node, &mut add);
         } else {
             let kinds = [FindingKind::HostMemory, FindingKind::Swapping, FindingKind::DiskFull];
             found.unknown(&kinds, &node.name.to_string());
@@ -103,7 +99,7 @@ fn lacks_gpus(node: &NodePicture, jobs: &[&Job]) -> bool {
     })
 }
 
-fn host(node: &NodePicture, add: &mut Add<'_>) {
+fn host(scene: &Scene<'_>, node: &NodePicture, add: &mut Add<'_>) {
     let (name, value) = (&node.name, |field| node.host.value(field));
     let share = |used, total| {
         let (used, total) = (value(used)?, value(total)?);
@@ -111,7 +107,7 @@ fn host(node: &NodePicture, add: &mut Add<'_>) {
     };
     let amount = |used: u64, total: u64| format!("{} of {} GiB", text::gib(used), text::gib(total));
     if let Some((pct, used, total)) = share(HostField::MemUsed, HostField::MemTotal)
-        && pct >= MEMORY_PCT
+        && pct >= u64::from(scene.thresholds.host_memory_pct)
     {
         let title = format!("The memory of {name} is almost exhausted: {}", amount(used, total));
         let evidence = vec![format!("{pct} % in use")];
@@ -143,7 +139,8 @@ fn host(node: &NodePicture, add: &mut Add<'_>) {
         .into_iter()
         .filter_map(|(path, used, total)| {
             let (pct, used, total) = share(used, total)?;
-            (pct >= DISK_PCT).then(|| format!("{path} {pct} % full ({})", amount(used, total)))
+            (pct >= u64::from(scene.thresholds.disk_pct))
+                .then(|| format!("{path} {pct} % full ({})", amount(used, total)))
         })
         .collect();
     if let Some(first) = full.first() {

@@ -2,6 +2,7 @@
 
 use super::of_job;
 use crate::findings::scene::{JobGpus, Scene, Unit};
+use crate::findings::thresholds::Thresholds;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
@@ -24,8 +25,8 @@ const SPREADS: f32 = 4.0;
 /// A compared reading.
 struct Quantity {
     field: GpuField,
-    /// Fraction of the median by which it must be lower.
-    limit: f32,
+    /// By how much of the median it must be lower, in %.
+    limit_pct: fn(&Thresholds) -> u32,
     /// The median counts as at least this.
     least: f32,
     name: &'static str,
@@ -35,9 +36,24 @@ struct Quantity {
 /// among them: recorded jobs have GPUs that are 20 °C hotter and equally fast.
 const QUANTITIES: [Quantity; 3] = [
     // At the power limit, equal cards differ by up to 10 %.
-    Quantity { field: GpuField::SmClock, limit: 0.12, least: 300.0, name: "SM clock" },
-    Quantity { field: GpuField::SmActive, limit: 0.20, least: 25.0, name: "SM activity" },
-    Quantity { field: GpuField::Util, limit: 0.20, least: 50.0, name: "utilisation" },
+    Quantity {
+        field: GpuField::SmClock,
+        limit_pct: |limits| limits.straggler_clock_pct,
+        least: 300.0,
+        name: "SM clock",
+    },
+    Quantity {
+        field: GpuField::SmActive,
+        limit_pct: |limits| limits.straggler_activity_pct,
+        least: 25.0,
+        name: "SM activity",
+    },
+    Quantity {
+        field: GpuField::Util,
+        limit_pct: |limits| limits.straggler_activity_pct,
+        least: 50.0,
+        name: "utilisation",
+    },
 ];
 
 pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detections) {
@@ -68,6 +84,7 @@ fn stragglers(
     let rows = |field| -> Vec<BTreeMap<u64, f32>> {
         units.iter().map(|unit| unit.series.of(field, STEPS, now_ms).collect()).collect()
     };
+    let least = (quantity.limit_pct)(scene.thresholds) as f32 / 100.0;
     let (util, values) = (rows(GpuField::Util), rows(quantity.field));
     let mut below = vec![0usize; units.len()];
     let mut amounts: Vec<Vec<(f32, f32)>> = vec![Vec::new(); units.len()];
@@ -86,7 +103,7 @@ fn stragglers(
         let middle = median(known.iter().map(|(_, value)| *value))?;
         let scale = middle.max(quantity.least);
         let spread = median(known.iter().map(|(_, value)| (value - middle).abs()))?;
-        let limit = (quantity.limit * scale).max(SPREADS * spread);
+        let limit = (least * scale).max(SPREADS * spread);
         steps += 1;
         first = first.or(Some(*at_ms));
         for (member, value) in known {

@@ -1,7 +1,9 @@
 //! Tests of [`super`]: which readings are problems, and their texts.
 
 use super::*;
+use crate::findings::job_log::JobLogs;
 use crate::findings::scene::Now;
+use crate::findings::thresholds::Thresholds;
 use crate::findings::tracker::Detections;
 use nodeglass_protocol::gpu::{NvLink, Virtualization};
 use nodeglass_protocol::job::JobState;
@@ -38,7 +40,16 @@ fn detect_all(jobs: &[Job], nodes: &[NodePicture]) -> Vec<Detection> {
     let wall_ahead_ms = WALL_S * 1_000 - NOW_MS.cast_signed();
     let nodes: BTreeMap<&NodeName, &NodePicture> = nodes.iter().map(|node| (&node.name, node)).collect();
     let series = BTreeMap::new();
-    let scene = Scene::new("alice", jobs, &nodes, &series, Now { relay_ms: NOW_MS, wall_ahead_ms });
+    let (logs, thresholds) = (JobLogs::new(), Thresholds::default());
+    let scene = Scene::new(
+        "alice",
+        jobs,
+        &nodes,
+        &series,
+        &logs,
+        &thresholds,
+        Now { relay_ms: NOW_MS, wall_ahead_ms },
+    );
     let mut found = Detections::default();
     detect(&scene, &mut found);
     found.seen

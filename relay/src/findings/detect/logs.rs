@@ -1,0 +1,62 @@
+//! Messages in the logs of running jobs. What the log of a failed job states is evidence of its failure.
+
+use super::name;
+use crate::findings::job_log::{JobLog, LogMessage};
+use crate::findings::scene::Scene;
+use crate::findings::tracker::{Detection, Detections};
+use nodeglass_protocol::finding::FindingKind;
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_rules::text;
+
+/// A message is the end of a log if nothing was written for this long after it, in ms.
+const SILENT_MS: u64 = 30_000;
+/// A program that advances this long after a message has handled it, in ms.
+const HANDLED_MS: u64 = 60_000;
+/// Number of lines of a log that explain a failure.
+const MAX_LINES: usize = 3;
+
+pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
+    for job in scene.jobs.iter().filter(|job| job.state == JobState::Running) {
+        let Some(log) = scene.logs.get(&job.id) else { continue };
+        let matters = |message: &&LogMessage| matters(message, log, scene.now.relay_ms);
+        found.seen.extend(log.messages.iter().filter(matters).map(|message| of(job, message)));
+    }
+}
+
+/// Returns whether the program did not go on after a message.
+fn matters(message: &LogMessage, log: &JobLog, now_ms: u64) -> bool {
+    let advanced_ms = log.progress.as_ref().filter(|progress| progress.rate.is_some());
+    if advanced_ms.is_some_and(|progress| progress.advanced_ms > message.last_ms + HANDLED_MS) {
+        return false;
+    }
+    if !message.pattern.is_final {
+        return true;
+    }
+    let written_ms = log.grown_ms.unwrap_or(0).max(message.last_ms);
+    message.is_last && written_ms + SILENT_MS <= now_ms
+}
+
+fn of(job: &Job, message: &LogMessage) -> Detection {
+    let pattern = &message.pattern;
+    let title = format!("{}: {}", name(job), pattern.summary);
+    let subject = format!("{}/{}", job.id, pattern.name);
+    let mut detection = Detection::new(FindingKind::LogMessage, subject, pattern.severity, title);
+    detection.jobs = vec![job.id];
+    detection.nodes.clone_from(&job.nodes);
+    detection.reason = pattern.summary.to_string();
+    detection.confidence_pct = if pattern.is_final { 75 } else { 90 };
+    detection.evidence = vec![message.line.clone()];
+    if message.count > 1 {
+        detection.evidence.push(format!("in {} lines", text::grouped(u64::from(message.count))));
+    }
+    detection.advice = Some(pattern.advice.to_owned());
+    detection.since = Some((message.first_ms, message.or_earlier));
+    detection
+}
+
+/// The lines of a log that explain how its job ended: the last messages, or else the last lines.
+pub(super) fn explanation(log: &JobLog) -> Vec<String> {
+    let known: Vec<String> =
+        log.messages.iter().rev().take(MAX_LINES).rev().map(|message| message.line.clone()).collect();
+    if known.is_empty() { log.last_lines.clone() } else { known }
+}

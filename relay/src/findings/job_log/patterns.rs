@@ -1,0 +1,327 @@
+//! Messages in logs that explain what went wrong: the built-in patterns, and those of the settings.
+
+use nodeglass_protocol::Text;
+use nodeglass_protocol::finding::FindingSeverity;
+use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
+use std::fmt;
+use std::sync::Arc;
+
+/// Maximum number of patterns of the settings.
+pub const MAX_CUSTOM: usize = 32;
+/// Maximum size of a compiled pattern of the settings, in bytes.
+const MAX_COMPILED: usize = 1 << 20;
+/// Maximum length of the name of a pattern, in bytes.
+const MAX_NAME: usize = 40;
+
+/// A message that is looked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogPattern {
+    /// Its name in findings: `cuda_out_of_memory`.
+    pub name: Text,
+    /// What it states, as part of a sentence: `CUDA is out of memory`.
+    pub summary: Text,
+    /// How severe it is.
+    pub severity: FindingSeverity,
+    /// What to do about it.
+    pub advice: &'static str,
+    /// Whether it matters only where the log ends with it: programs handle some errors, and go on.
+    pub is_final: bool,
+    source: String,
+}
+
+/// The patterns, compiled.
+#[derive(Clone, Debug)]
+pub struct LogPatterns {
+    all: Vec<Arc<LogPattern>>,
+    set: RegexSet,
+}
+
+/// A pattern of the settings: `NAME=REGEX`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CustomPattern(LogPattern);
+
+/// Why a pattern of the settings is refused.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PatternError {
+    /// It has no name, or no expression.
+    #[error("write NAME=REGEX, such as loss_spike='loss: [0-9]{{4,}}'")]
+    Syntax,
+    /// The name is no name.
+    #[error("{0:?} is no name: use up to {MAX_NAME} lower-case letters, digits and underscores")]
+    Name(String),
+    /// The expression is invalid or too large.
+    #[error("{0}")]
+    Regex(String),
+    /// It matches every line.
+    #[error("the expression matches an empty line, and so every line")]
+    MatchesAll,
+}
+
+impl CustomPattern {
+    /// Parses `NAME=REGEX`. What it finds is a warning.
+    ///
+    /// # Errors
+    /// [`PatternError`].
+    pub fn parse(raw: &str) -> Result<Self, PatternError> {
+        let (name, source) = raw.split_once('=').ok_or(PatternError::Syntax)?;
+        if source.is_empty() {
+            return Err(PatternError::Syntax);
+        }
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_name) {
+            return Err(PatternError::Name(name.to_owned()));
+        }
+        let regex = RegexBuilder::new(source)
+            .size_limit(MAX_COMPILED)
+            .build()
+            .map_err(|error| PatternError::Regex(error.to_string()))?;
+        if regex.is_match("") {
+            return Err(PatternError::MatchesAll);
+        }
+        Ok(Self(LogPattern {
+            name: name.into(),
+            summary: format!("its log matches {name}").into(),
+            severity: FindingSeverity::Warning,
+            advice: "See the log",
+            is_final: false,
+            source: source.to_owned(),
+        }))
+    }
+}
+
+impl fmt::Display for CustomPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.0.name, self.0.source)
+    }
+}
+
+impl LogPatterns {
+    /// The built-in patterns, and further ones.
+    pub fn new(custom: &[CustomPattern]) -> Self {
+        let custom = custom.iter().take(MAX_CUSTOM).map(|custom| custom.0.clone());
+        let all: Vec<Arc<LogPattern>> = built_in().into_iter().chain(custom).map(Arc::new).collect();
+        // Each compiled alone; together they may need as much as all of them.
+        let set = RegexSetBuilder::new(all.iter().map(|pattern| &pattern.source))
+            .size_limit(MAX_COMPILED * all.len())
+            .build()
+            .unwrap_or_else(|error| {
+                tracing::error!(%error, "the patterns of logs cannot be used");
+                RegexSet::empty()
+            });
+        Self { all, set }
+    }
+
+    /// The first pattern that a line matches: the list is ordered from specific to general.
+    pub fn find(&self, line: &str) -> Option<&Arc<LogPattern>> {
+        self.all.get(self.set.matches(line).iter().next()?)
+    }
+
+    /// The patterns in their order.
+    pub fn all(&self) -> impl Iterator<Item = &LogPattern> {
+        self.all.iter().map(Arc::as_ref)
+    }
+}
+
+/// The last line of a Python traceback: `RuntimeError: …`, `torch.cuda.OutOfMemoryError: …`.
+pub fn is_exception(line: &str) -> bool {
+    static EXCEPTION: std::sync::LazyLock<Option<Regex>> = std::sync::LazyLock::new(|| {
+        Regex::new(r"^(\[[^\]]+\]:\s*)?[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b").ok()
+    });
+    EXCEPTION.as_ref().is_some_and(|regex| regex.is_match(line))
+}
+
+/// From specific to general: a line counts for the first that it matches.
+fn built_in() -> Vec<LogPattern> {
+    use FindingSeverity::{Error, Warning};
+    let pattern = |name: &str, summary: &str, severity, is_final, advice, source: &str| LogPattern {
+        name: name.into(),
+        summary: summary.into(),
+        severity,
+        advice,
+        is_final,
+        source: source.to_owned(),
+    };
+    vec![
+        pattern(
+            "cuda_out_of_memory",
+            "CUDA is out of memory",
+            Error,
+            false,
+            "Use a smaller batch, gradient accumulation or activation checkpointing, or more GPUs to shard the model",
+            r"CUDA out of memory|CUDA error: out of memory|\bOutOfMemoryError\b|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED: (Out of memory|.*while trying to allocate)|CUBLAS_STATUS_ALLOC_FAILED|HIP out of memory",
+        ),
+        pattern(
+            "nccl_timeout",
+            "a collective of NCCL timed out",
+            Error,
+            false,
+            "One rank did not reach the collective: compare the ranks' logs and stacks, and restart from the last checkpoint",
+            r"Watchdog caught collective operation timeout|(?i:nccl).{0,80}(?i:timed out|timeout after)|Some NCCL operations have failed or timed out",
+        ),
+        pattern(
+            "nccl_error",
+            "NCCL reports an error",
+            Error,
+            false,
+            "Run with NCCL_DEBUG=INFO; a remote process that exited, a link or a network device are usual causes",
+            r"ncclSystemError|ncclInternalError|ncclRemoteError|ncclUnhandledCudaError|ncclInvalidUsage|NCCL error|RCCL error",
+        ),
+        pattern("nccl_warning", "NCCL warns", Warning, true, "See the lines around it", r"\bN?R?CCL WARN\b"),
+        pattern(
+            "xid",
+            "the driver reports an Xid",
+            Error,
+            false,
+            "The number states whether the program or the GPU is the likely cause",
+            r"NVRM: Xid",
+        ),
+        pattern(
+            "cuda_error",
+            "CUDA reports an error",
+            Error,
+            true,
+            "Run with CUDA_LAUNCH_BLOCKING=1 to find the kernel; restart from the last checkpoint",
+            r"CUDA error: |cudaError[A-Z]\w+|CUDA_ERROR_[A-Z]|CUBLAS_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)|CUDNN_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)|device-side assert triggered",
+        ),
+        pattern(
+            "nan_loss",
+            "the loss is not a number",
+            Error,
+            false,
+            "Stop it: later steps are lost. Restart from a checkpoint before, with a lower learning rate or clipped gradients",
+            r#"(?i)(\b|_)loss['"]?(\s+is|\s*[:=])?\s*['"]?(tensor\()?[-+]?(nan|inf(inity)?)\b"#,
+        ),
+        pattern(
+            "no_space",
+            "a file system is full",
+            Error,
+            false,
+            "Delete what is not needed, or write to another file system",
+            r"No space left on device|Disk quota exceeded|\[Errno (28|122)\]",
+        ),
+        pattern(
+            "killed",
+            "a process was killed for its memory",
+            Error,
+            false,
+            "Request more memory (--mem), or use fewer data loader workers",
+            r"oom[-_ ]kill|Out of memory: Killed process|Detected \d+ oom|DataLoader worker \(pid.{0,40}killed by signal: Killed",
+        ),
+        pattern(
+            "segmentation_fault",
+            "a process crashed",
+            Error,
+            false,
+            "A native library crashed: run with PYTHONFAULTHANDLER=1, and check that its versions match",
+            r"Segmentation fault|\bSIGSEGV\b|\bSIGBUS\b|Fatal Python error|core dumped\)",
+        ),
+        pattern(
+            "traceback",
+            "it ends with a Python traceback",
+            Error,
+            true,
+            "See the lines before it; if the other ranks wait, end the job",
+            r"^(\[[^\]]+\]:\s*)?Traceback \(most recent call last\)",
+        ),
+        pattern(
+            "terminated",
+            "a process was ended",
+            Warning,
+            true,
+            "See who ended it: the batch script, a time limit, or a person",
+            r"^(\S+: line \d+:\s+\d+ )?(Killed|Terminated)(\s{2,}|$)|SIGTERM handler called|srun: error: .*: task .*: (Killed|Terminated|Exited)",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name_of(line: &str) -> Option<String> {
+        LogPatterns::new(&[]).find(line).map(|pattern| pattern.name.to_string())
+    }
+
+    #[test]
+    fn messages_of_frameworks_are_recognized() {
+        for (line, name) in [
+            (
+                "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+                "cuda_out_of_memory",
+            ),
+            (
+                "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying",
+                "cuda_out_of_memory",
+            ),
+            (
+                "[rank3]:[E1126 10:00:00.1 ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=812",
+                "nccl_timeout",
+            ),
+            (
+                "torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.cpp:1275, remote process exited",
+                "nccl_error",
+            ),
+            ("gpu-01:123:456 [0] NCCL WARN Missing \"iommu=pt\"", "nccl_warning"),
+            ("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.", "xid"),
+            ("RuntimeError: CUDA error: an illegal memory access was encountered", "cuda_error"),
+            ("{'loss': nan, 'grad_norm': nan, 'learning_rate': 1e-4}", "nan_loss"),
+            ("step 1200 | train_loss=NaN | lr 3e-4", "nan_loss"),
+            ("Loss is nan, stopping training", "nan_loss"),
+            ("epoch 3 loss: tensor(nan, device='cuda:0')", "nan_loss"),
+            ("OSError: [Errno 28] No space left on device: '/scratch/ckpt.pt'", "no_space"),
+            ("slurmstepd: error: Detected 1 oom_kill event in StepId=17.batch.", "killed"),
+            ("RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.", "killed"),
+            (
+                "/var/spool/slurmd/job17/slurm_script: line 4: 881 Segmentation fault (core dumped) ./a",
+                "segmentation_fault",
+            ),
+            ("[rank0]: Traceback (most recent call last):", "traceback"),
+            (
+                "/var/spool/slurmd/job17/slurm_script: line 9:  4711 Killed                  python train.py",
+                "terminated",
+            ),
+            ("srun: error: gpu-01: task 3: Killed", "terminated"),
+        ] {
+            assert_eq!(name_of(line).as_deref(), Some(name), "{line}");
+        }
+    }
+
+    #[test]
+    fn similar_lines_of_healthy_jobs_are_not() {
+        for line in [
+            "step 1200 | loss=2.31 | nan_to_num enabled",
+            "loss: 0.314 (inference took 3 ms)",
+            "loss: information criterion",
+            "check for nan in loss: False",
+            "Killed it! 99 % accuracy",
+            "NCCL INFO Channel 00/32 : 0 1 2 3",
+            "NCCL version 2.21.5+cuda12.4, timeout 1800 s",
+            "max memory allocated: 71.2 GiB, no out of memory so far",
+            "WARNING: the traceback module is imported twice",
+            "terminated early stopping: False",
+            "Downloading shards: 100%|##########| 8/8",
+            "",
+        ] {
+            assert_eq!(name_of(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn settings_add_patterns_and_invalid_ones_are_refused() {
+        let custom = CustomPattern::parse("loss_spike=loss: [0-9]{4,}").unwrap();
+        assert_eq!(custom.to_string(), "loss_spike=loss: [0-9]{4,}");
+        let patterns = LogPatterns::new(&[custom]);
+        assert_eq!(patterns.find("loss: 12345").unwrap().name.as_str(), "loss_spike");
+        for raw in ["x", "x=", "=y", "Name=y", "a b=y", "x=(", "x=.*", "x=(((a{1,500}){1,500}){1,500})"] {
+            assert!(CustomPattern::parse(raw).is_err(), "{raw}");
+        }
+    }
+
+    #[test]
+    fn the_line_of_an_exception_is_recognized() {
+        assert!(is_exception("RuntimeError: shapes do not match"));
+        assert!(is_exception("[rank0]: torch.distributed.DistBackendError: x"));
+        assert!(is_exception("KeyboardInterrupt"));
+        assert!(!is_exception("  File \"train.py\", line 3, in <module>"));
+    }
+}

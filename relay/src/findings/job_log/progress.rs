@@ -1,0 +1,331 @@
+//! How far a program is by its log, how fast it advances, and when it will be done.
+
+use nodeglass_protocol::Text;
+use regex::{Captures, Regex};
+use std::collections::VecDeque;
+use std::sync::LazyLock;
+
+/// Maximum number of counters that are followed per log: a bar for each epoch is one.
+const MAX_COUNTERS: usize = 8;
+/// Maximum number of observations per counter; of more, every second one is dropped.
+const MAX_OBSERVATIONS: usize = 64;
+/// Time in ms over which the rate is measured at least: evaluations and checkpoints interrupt the steps.
+const MIN_SPAN_MS: u64 = 60_000;
+/// Time in ms after which a counter that stands still no longer counts as the program's progress.
+const STALE_MS: u64 = 3_600_000;
+/// Maximum length of a counter's name, in chars.
+const MAX_LABEL: usize = 32;
+
+/// How far a program is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// What is counted, as the log names it: `epoch`, `step`; empty for a bar without a name.
+    pub label: Text,
+    /// How many are done.
+    pub done: f64,
+    /// Of how many.
+    pub total: f64,
+    /// When `done` last grew, in ms of the relay's clock.
+    pub advanced_ms: u64,
+    /// How many are done per second; `None` until it can be measured.
+    pub rate: Option<f64>,
+    /// When all will be done, in ms of the relay's clock: the earliest and the latest, by the fastest and the slowest
+    /// part of the time observed.
+    pub end_ms: Option<(u64, u64)>,
+}
+
+impl Progress {
+    /// How much is done, in %.
+    pub fn pct(&self) -> f64 {
+        (100.0 * self.done / self.total).clamp(0.0, 100.0)
+    }
+}
+
+/// The counters in a log.
+#[derive(Debug, Default)]
+pub struct ProgressTracker {
+    counters: Vec<Counter>,
+}
+
+#[derive(Debug)]
+struct Counter {
+    label: String,
+    total: f64,
+    observations: VecDeque<(u64, f64)>,
+    /// Whether it began again: what it counts is a part of the program's work.
+    is_part: bool,
+}
+
+/// A count as it stands in a line.
+#[derive(Clone, Debug, PartialEq)]
+struct Count {
+    label: String,
+    done: f64,
+    total: f64,
+}
+
+impl ProgressTracker {
+    /// Takes in the lines that were read at a time, in ms of the relay's clock.
+    pub fn read<'a>(&mut self, lines: impl Iterator<Item = &'a str>, now_ms: u64) {
+        // Of each counter the last line counts, since all were written since the last reading.
+        let mut newest: Vec<Count> = Vec::new();
+        for count in lines.filter_map(count) {
+            let known = newest.iter().position(|known| known.is_of(&count.label, count.total));
+            match known {
+                Some(at) => newest[at] = count,
+                None if newest.len() < MAX_COUNTERS => newest.push(count),
+                None => {}
+            }
+        }
+        newest.into_iter().for_each(|count| self.observe(count, now_ms));
+    }
+
+    fn observe(&mut self, count: Count, now_ms: u64) {
+        let known = self.counters.iter_mut().find(|known| count.is_of(&known.label, known.total));
+        if let Some(counter) = known {
+            counter.observe(count.done, now_ms);
+            return;
+        }
+        if self.counters.len() == MAX_COUNTERS {
+            let oldest = (0..self.counters.len()).min_by_key(|at| self.counters[*at].last_ms());
+            oldest.map(|at| self.counters.swap_remove(at));
+        }
+        let observations = VecDeque::from([(now_ms, count.done)]);
+        self.counters.push(Counter { label: count.label, total: count.total, observations, is_part: false });
+    }
+
+    /// The progress of the program as a whole: of the counters that still advance, the one with the longest way to go.
+    pub fn progress(&self, now_ms: u64) -> Option<Progress> {
+        let current = |counter: &&Counter| now_ms.saturating_sub(counter.advanced_ms()) <= STALE_MS;
+        let whole = self.counters.iter().filter(current).filter(|counter| !counter.is_part);
+        let last = |counter: &&Counter| {
+            let progress = counter.progress();
+            let end_ms = progress.end_ms.map_or(0, |(_, latest)| latest);
+            (progress.done < progress.total, end_ms, counter.last_ms())
+        };
+        Some(whole.max_by_key(last)?.progress())
+    }
+}
+
+impl Count {
+    fn is_of(&self, label: &str, total: f64) -> bool {
+        self.label == label && self.total == total
+    }
+}
+
+impl Counter {
+    fn last_ms(&self) -> u64 {
+        self.observations.back().map_or(0, |(at_ms, _)| *at_ms)
+    }
+
+    fn observe(&mut self, done: f64, now_ms: u64) {
+        match self.observations.back() {
+            Some((_, last)) if done < *last => {
+                self.is_part = true;
+                self.observations.clear();
+            }
+            Some((_, last)) if done == *last => return,
+            _ => {}
+        }
+        if self.observations.len() == MAX_OBSERVATIONS {
+            let mut at = 0;
+            self.observations.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+        }
+        self.observations.push_back((now_ms, done));
+    }
+
+    fn advanced_ms(&self) -> u64 {
+        self.last_ms()
+    }
+
+    fn progress(&self) -> Progress {
+        let (advanced_ms, done) = self.observations.back().copied().unwrap_or_default();
+        let rate = self.rate(0, self.observations.len());
+        // A program that slows down, or that has been evaluating, is not as regular as its mean.
+        let middle = self.observations.len() / 2;
+        let halves = [self.rate(0, middle + 1), self.rate(middle, self.observations.len())];
+        let left = (self.total - done).max(0.0);
+        let end_ms = rate.map(|rate| {
+            let rates = halves.into_iter().flatten().chain([rate]);
+            let after = |rate: f64| advanced_ms.saturating_add((1_000.0 * left / rate) as u64);
+            let (slowest, fastest) =
+                rates.fold((f64::MAX, f64::MIN), |(low, high), rate| (low.min(rate), high.max(rate)));
+            (after(fastest), after(slowest))
+        });
+        Progress { label: self.label.as_str().into(), done, total: self.total, advanced_ms, rate, end_ms }
+    }
+
+    /// How many are done per second between two observations, if they are far enough apart.
+    fn rate(&self, from: usize, to: usize) -> Option<f64> {
+        let (first, last) = (self.observations.get(from)?, self.observations.get(to.checked_sub(1)?)?);
+        let (span_ms, done) = (last.0.saturating_sub(first.0), last.1 - first.1);
+        (span_ms >= MIN_SPAN_MS && done > 0.0).then(|| 1_000.0 * done / span_ms as f64)
+    }
+}
+
+/// Returns the count in a line.
+fn count(line: &str) -> Option<Count> {
+    // Bars of tqdm and rich: `Epoch 3:  45%|████▌     | 450/1000 [01:23<01:41,  5.43it/s]`.
+    static BAR: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"^(?P<label>[^|%]*?)\s*\d{1,3}%\|[^|]*\|\s*(?P<done>[\d.]+)(?P<dm>[kMGT]?)/(?P<total>[\d.]+)(?P<tm>[kMGT]?)\s*\[").ok()
+    });
+    // `Epoch [3/10]`, `step: 1,200/5,000`, `iteration 1200 of 5000`.
+    static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(
+            r"(?i)\b(?P<label>epoch|(global[_ ]?)?step|iter(ation)?|batch|round|episode|update|frame|chunk)s?\b\s*[:=#]?\s*[\[(]?\s*(?P<done>\d[\d,_]*)\s*(/|of)\s*(?P<total>\d[\d,_]*)",
+        )
+        .ok()
+    });
+    // `progress: 45.2 %`, `45 % done`.
+    static PERCENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(
+            r"(?i)\bprogress\b\D{0,12}(?P<done>\d{1,3}(\.\d+)?)\s?%|(?P<done2>\d{1,3}(\.\d+)?)\s?% (complete|done|finished)",
+        )
+        .ok()
+    });
+    let captures = |regex: &'static LazyLock<Option<Regex>>| regex.as_ref()?.captures(line);
+    if line.len() > 2_000 || !line.bytes().any(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    if let Some(found) = captures(&BAR) {
+        // A bar for each epoch is the same counter that begins again.
+        let label = found.name("label").map_or("", |label| label.as_str());
+        let is_text = |c: &char| !c.is_ascii_digit() && *c != ':' && *c != '/';
+        let label: String = label.chars().filter(is_text).collect();
+        let words: Vec<&str> = label.split_whitespace().collect();
+        return of(words.join(" "), scaled(&found, "done", "dm")?, scaled(&found, "total", "tm")?);
+    }
+    if let Some(found) = captures(&NAMED) {
+        let number = |name| found.name(name)?.as_str().replace([',', '_'], "").parse::<f64>().ok();
+        return of(found["label"].to_lowercase(), number("done")?, number("total")?);
+    }
+    let found = captures(&PERCENT)?;
+    let done = found.name("done").or_else(|| found.name("done2"))?.as_str().parse().ok()?;
+    of("%".to_owned(), done, 100.0)
+}
+
+fn scaled(found: &Captures<'_>, number: &str, scale: &str) -> Option<f64> {
+    let factor = match found.name(scale).map_or("", |scale| scale.as_str()) {
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        _ => 1.0,
+    };
+    Some(found.name(number)?.as_str().parse::<f64>().ok()? * factor)
+}
+
+fn of(label: String, done: f64, total: f64) -> Option<Count> {
+    let label: String = label.chars().take(MAX_LABEL).collect();
+    (total > 1.0 && done <= total && total < 1e15).then_some(Count { label, done, total })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Option<(String, f64, f64)> {
+        count(line).map(|count| (count.label, count.done, count.total))
+    }
+
+    #[test]
+    fn counters_of_frameworks_are_recognized() {
+        for (line, label, done, total) in [
+            (" 45%|████▌     | 450/1000 [01:23<01:41,  5.43it/s, loss=0.1]", "", 450.0, 1000.0),
+            ("Epoch 3:  45%|####5     | 450/1000 [01:23<01:41,  5.43it/s]", "Epoch", 450.0, 1000.0),
+            ("Map:  10%|█         | 1.00k/10.0k [00:01<00:09]", "Map", 1000.0, 10000.0),
+            (
+                " iteration     1200/    5000 | consumed samples: 307200 | loss 2.1",
+                "iteration",
+                1200.0,
+                5000.0,
+            ),
+            ("Epoch [3/10], Step [100/600], Loss: 0.31", "epoch", 3.0, 10.0),
+            ("step: 1,200/5,000 loss 2.1", "step", 1200.0, 5000.0),
+            ("Step 12 of 40", "step", 12.0, 40.0),
+            ("progress: 45.2 %", "%", 45.2, 100.0),
+            ("37% complete", "%", 37.0, 100.0),
+        ] {
+            assert_eq!(parsed(line), Some((label.to_owned(), done, total)), "{line}");
+        }
+    }
+
+    #[test]
+    fn other_fractions_are_none() {
+        for line in [
+            "GPU 3/8 ready",
+            "2026/11/26 10:00",
+            "loss 0.3",
+            "step 1200",
+            "epoch 12/10",
+            "acc 45 %",
+            "epoch 1/1",
+            "",
+        ] {
+            assert_eq!(parsed(line), None, "{line}");
+        }
+    }
+
+    fn read(tracker: &mut ProgressTracker, line: &str, now_s: u64) {
+        tracker.read([line].into_iter(), now_s * 1_000);
+    }
+
+    #[test]
+    fn the_rate_and_the_end_are_those_of_the_time_observed() {
+        let mut tracker = ProgressTracker::default();
+        for minute in 0..=20 {
+            read(&mut tracker, &format!("step {}/1000", 100 + 10 * minute), 60 * minute);
+        }
+        let progress = tracker.progress(1_200_000).unwrap();
+        assert_eq!((progress.done, progress.pct()), (300.0, 30.0));
+        assert!((progress.rate.unwrap() - 1.0 / 6.0).abs() < 1e-9);
+        let (earliest, latest) = progress.end_ms.unwrap();
+        assert_eq!((earliest, latest), (1_200_000 + 4_200_000, 1_200_000 + 4_200_000));
+        assert_eq!(tracker.progress(1_200_000 + STALE_MS + 1), None, "it stands still");
+    }
+
+    #[test]
+    fn a_rate_needs_a_minute_and_is_uncertain_where_it_changes() {
+        let mut tracker = ProgressTracker::default();
+        read(&mut tracker, "step 10/1000", 0);
+        read(&mut tracker, "step 20/1000", 30);
+        assert_eq!(tracker.progress(30_000).unwrap().end_ms, None);
+        for (step, second) in [(30, 60), (40, 120), (50, 240), (60, 480)] {
+            read(&mut tracker, &format!("step {step}/1000"), second);
+        }
+        let (earliest, latest) = tracker.progress(480_000).unwrap().end_ms.unwrap();
+        assert!(latest > earliest + (earliest - 480_000) / 2, "{earliest} {latest}");
+    }
+
+    #[test]
+    fn a_bar_that_begins_again_is_not_the_program() {
+        let mut tracker = ProgressTracker::default();
+        for minute in 0..10 {
+            let lines = [
+                format!("Epoch {}/50", minute / 2 + 1),
+                format!("Train: {}%|##| {}/1000 [", 50, 100 + 400 * (minute % 2)),
+            ];
+            tracker.read(lines.iter().map(String::as_str), minute * 60_000);
+        }
+        let progress = tracker.progress(600_000).unwrap();
+        assert_eq!((progress.label.as_str(), progress.done, progress.total), ("epoch", 5.0, 50.0));
+        assert!(progress.end_ms.is_some());
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut tracker = ProgressTracker::default();
+        for number in 0..10_000u64 {
+            let line = format!("step {}/{}", number % 900, 1_000 + number % 100);
+            tracker.read(
+                [line.as_str(), "step 999999999999999999999999/9999999999999999999999999999"].into_iter(),
+                number * 1_000,
+            );
+        }
+        assert!(tracker.counters.len() <= MAX_COUNTERS);
+        assert!(tracker.counters.iter().all(|counter| counter.observations.len() <= MAX_OBSERVATIONS));
+    }
+}
