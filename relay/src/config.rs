@@ -31,7 +31,7 @@ pub use mcp::McpArgs;
 pub use note::{Moment, NoteArgs};
 pub use query::{
     AvailableArgs, ExplainedKind, FindingsArgs, FindingsCommand, FitArgs, FreeArgs, GpuArgs, GpuDemand,
-    ListArgs, Query, Until, WaitArgs, WaitFreeArgs, WhichRelay,
+    ListArgs, Query, SilenceArgs, Until, WaitArgs, WaitFreeArgs, WhichRelay,
 };
 pub use record::{RecordArgs, RecordCommand};
 pub use reports::{

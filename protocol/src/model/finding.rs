@@ -173,8 +173,54 @@ pub struct Finding {
     pub found_ms: u64,
     /// When it ended, in ms since 1970; `None` while it lasts.
     pub ended_ms: Option<u64>,
+    /// Until when it is silenced, in ms since 1970; `None` if it is not.
+    #[serde(default)]
+    pub silenced_until_ms: Option<u64>,
     /// Number of GPUs that do no useful work because of it.
     pub wasted_gpus: u32,
+}
+
+/// A time in which some findings are not reported: listed as silenced, and never a notice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Silence {
+    /// Of this kind; of all kinds if absent.
+    #[serde(default)]
+    pub kind: Option<FindingKind>,
+    /// Of this job alone; of everything if absent.
+    #[serde(default)]
+    pub job: Option<JobId>,
+    /// When it ends, in ms since 1970.
+    pub until_ms: u64,
+}
+
+/// Silences findings for a time from now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SilenceRequest {
+    /// See [`Silence::kind`]; kind or job must be present.
+    #[serde(default)]
+    pub kind: Option<FindingKind>,
+    /// See [`Silence::job`].
+    #[serde(default)]
+    pub job: Option<JobId>,
+    /// For how long, in s; 0 ends the silence of this kind and job.
+    pub for_s: u32,
+}
+
+impl Silence {
+    /// Maximum number of silences.
+    pub const MAX: usize = 64;
+    /// Longest time of a silence, in s: thirty days.
+    pub const MAX_S: u32 = 30 * 86_400;
+
+    /// Returns whether it silences a finding; one that affects other jobs as well is reported for them.
+    pub fn covers(&self, finding: &Finding) -> bool {
+        let is_of_job =
+            |job| !finding.jobs.is_empty() && finding.jobs.iter().all(|affected| *affected == job);
+        self.kind.is_none_or(|kind| kind == finding.kind) && self.job.is_none_or(is_of_job)
+    }
 }
 
 /// A GPU that a finding is about.

@@ -1,6 +1,7 @@
 //! Requests with a single response: process details, signals, job control, log tails.
 
 use crate::audit::AuditLog;
+use crate::finding::SilenceRequest;
 use crate::note::{NoteRequest, SavedNote};
 use crate::process::ProcessDetail;
 use crate::replay::ReplayCommand;
@@ -65,6 +66,8 @@ pub enum Request {
     SendReport(JobId),
     /// Adds, changes or deletes a note. Not an action: it changes nothing on the cluster.
     Note(NoteRequest),
+    /// Silences findings for a time, or ends that. Not an action.
+    Silence(SilenceRequest),
 }
 
 /// Target of a retry.

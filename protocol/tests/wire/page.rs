@@ -3,6 +3,7 @@
 use crate::both;
 use crate::values::{exchange, node_name, reference, share_id};
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::finding::{FindingKind, SilenceRequest};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Key, LEN, Nonce};
 use nodeglass_protocol::live::{ClientMessage, KeyId, ServerMessage, Topic};
@@ -73,6 +74,11 @@ fn messages_of_the_page() {
             edit: NoteEdit { text: Some("epoch 4".into()), at_ms: None },
         }),
         Request::Note(NoteRequest::Delete(NoteId::from_bits(4_711))),
+        Request::Silence(SilenceRequest {
+            kind: Some(FindingKind::IdleGpus),
+            job: Some(JobId(17)),
+            for_s: 3_600,
+        }),
     ];
     both("requests", &requests.map(|request| ClientMessage::Request { number: 5, request }).to_vec());
     both("request-report", &ClientMessage::Request { number: 9, request: Request::SendReport(JobId(17)) });

@@ -151,6 +151,7 @@ pub fn finding() -> Finding {
         or_earlier: true,
         found_ms: 1_700_000_220_000,
         ended_ms: Some(1_700_000_280_000),
+        silenced_until_ms: Some(1_790_000_000_000),
         wasted_gpus: 1,
     }
 }

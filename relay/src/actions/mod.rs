@@ -6,8 +6,10 @@
 mod log_buffer;
 mod log_reader;
 mod logs;
+mod silences;
 
 pub use logs::{FollowedLog, LogWatch, Logs, Recipient};
+pub use silences::Silences;
 
 use crate::clock::Clock;
 use crate::findings::job_log::LogPatterns;
@@ -20,6 +22,7 @@ use crate::share::{ShareError, Shares, Viewer};
 use crate::slurm::{JobController, PollReason, PollTrigger};
 use crate::store::{AuditRecorder, JobStore};
 use crate::webhook::Webhook;
+use nodeglass_protocol::finding::Silence;
 use nodeglass_protocol::note::{NoteRequest, SavedNote};
 use nodeglass_protocol::request::{
     AuditEntry, JobAction, ProbeRequest, ProcessRef, Request, Response, RetryTarget, Signal,
@@ -74,6 +77,8 @@ pub struct Deps {
     pub store: JobStore,
     /// Where reports are posted on request.
     pub report_webhook: Option<Webhook>,
+    /// Which findings are silenced.
+    pub silences: Silences,
 }
 
 /// Executes requests of the owner. Cheap to clone.
@@ -96,6 +101,11 @@ impl ActionService {
     /// Watches the logs of the owner's jobs; to be run.
     pub fn log_watch(&self, patterns: LogPatterns, clock: Clock) -> LogWatch {
         LogWatch::new(self.logs.clone(), self.deps.events.clone(), patterns, clock)
+    }
+
+    /// Which findings are silenced; some may have ended.
+    pub fn silences(&self) -> Vec<Silence> {
+        self.deps.silences.list()
     }
 
     /// Lets pages control a recording that is played.
@@ -141,6 +151,13 @@ impl ActionService {
                 Ok(None) => Response::Refused("the audit log cannot be read; see the relay's log".into()),
                 Err(_) => Response::Refused("the database does not respond; try again later".into()),
             },
+            Request::Silence(request) => {
+                let deps = self.deps.clone();
+                run_detached(
+                    async move { deps.silences.change(request, Clock::wall_ms(), &deps.events).await },
+                )
+                .await
+            }
             Request::Note(_) if self.player.is_some() => {
                 Response::Refused("a recording is played, to which no notes can be added".into())
             }

@@ -43,6 +43,8 @@ pub struct Finding {
     pub found_at: Timestamp,
     /// When it ended; `null` while it lasts.
     pub ended_at: Option<Timestamp>,
+    /// Until when it is silenced; `null` if it is not.
+    pub silenced_until: Option<Timestamp>,
     /// Number of GPUs that do no useful work because of it.
     pub wasted_gpus: u32,
 }
@@ -83,6 +85,7 @@ impl Finding {
             or_earlier: finding.or_earlier,
             found_at: Timestamp::from_millis(finding.found_ms),
             ended_at: finding.ended_ms.map(Timestamp::from_millis),
+            silenced_until: finding.silenced_until_ms.map(Timestamp::from_millis),
             wasted_gpus: finding.wasted_gpus,
         }
     }

@@ -264,6 +264,9 @@ impl Relay {
         let outputs = Outputs { nodes: node_events.clone(), events: events.clone(), hub: hub.clone() };
         let supervisor = launcher
             .map(|launcher| Supervisor::new(launcher, about.clock, node_events, poll_trigger.clone()));
+        let silences = storage::silences(is_stored);
+        // Before the first findings.
+        let _ = events.try_send(Event::Silences(silences.list()));
         let (probes, questions) = Probes::new();
         let actions = ActionService::new(Deps {
             hub: hub.clone(),
@@ -278,6 +281,7 @@ impl Relay {
             audit: audit.clone(),
             store: store.clone(),
             report_webhook: config.report_webhook(),
+            silences,
         });
         let is_replay = player.is_some();
         let actions = match player {

@@ -1,6 +1,7 @@
 //! Opens what outlives the relay: the history, what jobs used, shares and a recording.
 
 use crate::about::About;
+use crate::actions::Silences;
 use crate::archive::{self, Archive, ArchiveError};
 use crate::auth::tokens::Tokens;
 use crate::clock::Clock;
@@ -156,6 +157,15 @@ pub(super) fn shares(config: &Config, about: &About) -> Result<Option<Store>, St
         return Ok(None);
     }
     Store::open(&StateDir::open()?, about.host.clone()).map(Some)
+}
+
+/// The silences of findings; those of a simulated cluster or a recording end with the relay.
+pub(super) fn silences(is_stored: bool) -> Silences {
+    let dir = is_stored.then(StateDir::open).transpose().unwrap_or_else(|error| {
+        tracing::warn!(%error, "silences will not be stored");
+        None
+    });
+    Silences::open(dir, Clock::wall_ms())
 }
 
 /// The owner's tokens; those for a simulated cluster or a recording are kept in memory only.

@@ -85,9 +85,9 @@ pub struct ListArgs {
 #[group(skip)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct FindingsArgs {
-    /// What a kind of finding means.
+    /// What else is done than listing them.
     #[command(subcommand)]
-    pub explain: Option<FindingsCommand>,
+    pub command: Option<FindingsCommand>,
 
     /// Only this job
     #[arg(long, value_name = "JOBID")]
@@ -97,7 +97,7 @@ pub struct FindingsArgs {
     #[arg(long, value_name = "NAME", value_parser = |name: &str| NodeName::new(name))]
     pub node: Option<NodeName>,
 
-    /// Also those that ended within the last hour
+    /// Also those that ended within the last hour, and those that are silenced
     #[arg(long)]
     pub all: bool,
 
@@ -123,6 +123,43 @@ pub enum FindingsCommand {
         #[arg(value_name = "NAME")]
         kind: Option<ExplainedKind>,
     },
+    /// Silence findings for a time: no notices, and not among what needs attention
+    Silence(SilenceArgs),
+    /// List what is silenced
+    Silences {
+        /// As JSON, in the form of the HTTP API
+        #[arg(long)]
+        json: bool,
+
+        /// The relay.
+        #[command(flatten)]
+        which: WhichRelay,
+    },
+}
+
+/// `relay findings silence`.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[group(skip)]
+pub struct SilenceArgs {
+    /// Kind of finding: idle_gpus; without it all kinds of the job
+    #[arg(value_name = "KIND", required_unless_present = "job")]
+    pub kind: Option<ExplainedKind>,
+
+    /// Only of this job
+    #[arg(long, value_name = "JOBID")]
+    pub job: Option<JobSelector>,
+
+    /// For how long: 30m, 2h, 7d
+    #[arg(long = "for", value_name = "TIME", value_parser = time, default_value = "24h")]
+    pub time: Duration,
+
+    /// End the silence
+    #[arg(long, conflicts_with = "time")]
+    pub end: bool,
+
+    /// The relay.
+    #[command(flatten)]
+    pub which: WhichRelay,
 }
 
 /// The kind of a finding on a command line.

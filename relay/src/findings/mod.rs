@@ -9,12 +9,13 @@ mod detect;
 pub mod job_log;
 mod scene;
 mod series;
+pub mod silences;
 pub mod thresholds;
 mod tracker;
 
 use job_log::JobLogs;
 use nodeglass_protocol::NodeName;
-use nodeglass_protocol::finding::Finding;
+use nodeglass_protocol::finding::{Finding, Silence};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::NodePicture;
 use scene::{Now, Scene};
@@ -35,6 +36,7 @@ pub struct Findings {
     series: BTreeMap<NodeName, NodeSeries>,
     logs: JobLogs,
     thresholds: Thresholds,
+    silences: Vec<Silence>,
     tracker: Tracker,
     /// Number of the newest step that was examined.
     examined: u64,
@@ -42,6 +44,8 @@ pub struct Findings {
     examined_ms: u64,
     /// Whether something changed since then that need not be confirmed by readings.
     is_due: bool,
+    /// Whether the list must be built anew, because of silences.
+    is_stale: bool,
     list: Vec<Finding>,
 }
 
@@ -59,6 +63,12 @@ impl Findings {
     /// Sets from which numbers on something is found.
     pub fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.thresholds = thresholds;
+    }
+
+    /// Replaces what is silenced.
+    pub fn set_silences(&mut self, silences: Vec<Silence>) {
+        self.silences = silences;
+        (self.is_due, self.is_stale) = (true, true);
     }
 
     /// Replaces what the logs of all jobs state.
@@ -100,10 +110,15 @@ impl Findings {
         let now = Now { relay_ms: now_ms, wall_ahead_ms };
         let scene = Scene::new(user, jobs, &nodes, &self.series, &self.logs, &self.thresholds, now);
         let changed = self.tracker.update(detect::all(&scene), &self.thresholds, now);
-        if changed {
+        let silenced = self.silences.len();
+        self.silences.retain(|silence| silence.until_ms > now.wall_ms());
+        if changed || self.is_stale || self.silences.len() != silenced {
+            self.is_stale = false;
             self.list = self.tracker.list();
+            silences::mark(&mut self.list, &self.silences);
+            return true;
         }
-        changed
+        false
     }
 
     /// Active findings, the worst first, then those that ended within the last hour.

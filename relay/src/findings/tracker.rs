@@ -238,6 +238,7 @@ fn listed(detection: Detection, key: &str, since: (u64, bool), found_ms: u64) ->
         or_earlier: since.1,
         found_ms,
         ended_ms: None,
+        silenced_until_ms: None,
         wasted_gpus: u32::try_from(detection.wasted_gpus).unwrap_or(u32::MAX),
     }
 }

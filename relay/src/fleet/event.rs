@@ -4,6 +4,7 @@ use crate::findings::job_log::JobLogs;
 use crate::fleet::NoteChange;
 use crate::report::JobRecord;
 use nodeglass_protocol::cluster::ClusterSummary;
+use nodeglass_protocol::finding::Silence;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_protocol::probe::delta::ParsedLine;
@@ -63,6 +64,8 @@ pub enum Event {
     Restored(Vec<JobRecord>),
     /// What the logs of the owner's jobs state.
     JobLogs(JobLogs),
+    /// Which findings are silenced.
+    Silences(Vec<Silence>),
     /// The owner added, changed or deleted a note.
     Note(NoteChange),
     /// Notes that earlier runs of relays stored, or another relay that uses the same state directory.

@@ -222,6 +222,7 @@ pub(super) mod tests {
             or_earlier: false,
             found_ms: 80_000,
             ended_ms: None,
+            silenced_until_ms: None,
             wasted_gpus: 0,
         }
     }

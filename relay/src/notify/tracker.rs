@@ -53,11 +53,15 @@ impl Tracker {
         };
         for finding in findings.iter().filter(|finding| finding.severity >= self.selection.severity) {
             if finding.is_active() {
+                // A known one remains known; one that outlasts its silence is new.
+                if finding.silenced_until_ms.is_some() {
+                    continue;
+                }
                 let is_new = self.active.insert(finding.key.clone());
                 if is_new && finding.found_ms >= self.since_ms && wants(NotifyOn::Findings) {
                     notices.push(Notice::Found(Box::new(finding.clone()), of(finding)));
                 }
-            } else if self.active.remove(&finding.key) {
+            } else if self.active.remove(&finding.key) && finding.silenced_until_ms.is_none() {
                 // That an ended job no longer idles is no news.
                 let goes_on = finding.jobs.is_empty()
                     || jobs.iter().any(|job| job.is_active() && finding.jobs.contains(&job.id));

@@ -158,6 +158,7 @@ impl RecordedEvent {
             | Event::Restored(_)
             | Event::Storage(..)
             | Event::JobLogs(_)
+            | Event::Silences(_)
             | Event::Replay(_)
             | Event::Status { .. } => {
                 return None;

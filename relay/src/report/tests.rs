@@ -381,6 +381,7 @@ fn finding(key: &str, since_ms: u64, ended_ms: Option<u64>) -> Finding {
         or_earlier: false,
         found_ms: since_ms,
         ended_ms,
+        silenced_until_ms: None,
         wasted_gpus: 0,
     }
 }

@@ -152,6 +152,7 @@ impl TestRelay {
             audit: audit.clone(),
             store: store.clone(),
             report_webhook: webhook,
+            silences: nodeglass_relay::actions::Silences::open(None, 0),
         });
         let buster = CacheBuster::random().unwrap();
         let assets = Assets::of(&PAGE, &BASE.parse().unwrap(), &buster);

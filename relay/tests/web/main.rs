@@ -15,4 +15,5 @@ mod notes;
 mod proxy;
 mod reports;
 mod routes;
+mod silences;
 mod status;

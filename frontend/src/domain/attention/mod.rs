@@ -106,7 +106,7 @@ pub fn resolved(jobs: &[Job], picture: &Picture) -> Vec<Item> {
 }
 
 fn needs_attention(finding: &Finding) -> bool {
-    finding.severity > FindingSeverity::Info
+    finding.severity > FindingSeverity::Info && finding.silenced_until_ms.is_none()
 }
 
 fn sorted<'a>(findings: impl Iterator<Item = &'a Finding>, jobs: &[Job]) -> Vec<Item> {
@@ -283,6 +283,7 @@ pub mod tests {
             or_earlier: false,
             found_ms: WALL_MS,
             ended_ms: None,
+            silenced_until_ms: None,
             wasted_gpus: 0,
         }
     }

@@ -24,8 +24,10 @@ const POLL: Duration = Duration::from_secs(5);
 /// JSON cannot be written.
 pub fn answer(snapshot: &Snapshot, args: &FindingsArgs) -> anyhow::Result<Answer> {
     let jobs = jobs(snapshot, args);
-    let is_selected =
-        |finding: &&Finding| (args.all || finding.is_active) && is_watched(finding, args, jobs.as_ref());
+    let is_selected = |finding: &&Finding| {
+        (args.all || finding.is_active && finding.silenced_until.is_none())
+            && is_watched(finding, args, jobs.as_ref())
+    };
     let found: Vec<&Finding> = snapshot.findings.iter().filter(is_selected).collect();
     // A finding may be of a job that is no longer in the list.
     let is_unknown = found.is_empty().then(|| unknown(snapshot, args.node.as_ref(), args.job.as_ref(), None));
@@ -120,8 +122,14 @@ fn lasts(finding: &Finding, now_ms: u64) -> String {
     let hours = finding.wasted_gpu_hours(now_ms);
     let wasted =
         if hours >= 0.05 { format!(" · {} GPU-h wasted", text::tenths(hours)) } else { String::new() };
+    let silenced = match finding.silenced_until {
+        Some(until) => {
+            format!(" · silenced for another {}", text::span(until.as_millis().saturating_sub(now_ms) / 1_000))
+        }
+        None => String::new(),
+    };
     match finding.ended_at {
-        None => format!("for {least}{spent}{wasted}"),
+        None => format!("for {least}{spent}{wasted}{silenced}"),
         Some(_) => {
             let ago = text::span(now_ms.saturating_sub(end_ms) / 1_000);
             format!("resolved {ago} ago after {least}{spent}{wasted}")

@@ -11,6 +11,7 @@ mod gpu;
 mod jobs;
 mod list;
 mod processes;
+mod silences;
 mod source;
 mod wait;
 
@@ -78,8 +79,12 @@ pub async fn answer(query: Query, config: Config) -> anyhow::Result<Answer> {
     if let Query::Fit(args) = query {
         return fit::answer(args, config.cluster, &config.partitions).await;
     }
-    if let Query::Findings(FindingsArgs { explain: Some(FindingsCommand::Explain { kind }), .. }) = query {
-        return Ok(findings::explain(kind));
+    if let Query::Findings(FindingsArgs { command: Some(command), .. }) = query {
+        return match command {
+            FindingsCommand::Explain { kind } => Ok(findings::explain(kind)),
+            FindingsCommand::Silence(args) => silences::silence(args).await,
+            FindingsCommand::Silences { json, which } => silences::list(&which, json).await,
+        };
     }
     let signals = Signals::listen()?;
     let mut source = Source::open(query.relay(), config).await?;

@@ -249,6 +249,7 @@ fn t09_a_finding_shows_a_guest_neither_output_of_logins_nor_hidden_readings() {
         or_earlier: false,
         found_ms: 0,
         ended_ms: None,
+        silenced_until_ms: None,
         wasted_gpus: 0,
     };
     let sees = |scope, hidden, kind| {

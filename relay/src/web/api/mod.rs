@@ -19,6 +19,7 @@ mod reply;
 mod reports;
 mod resources;
 mod shares;
+pub mod silences;
 mod status;
 pub mod tokens;
 

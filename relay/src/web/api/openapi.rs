@@ -2,7 +2,8 @@
 
 use super::problem::Problem;
 use super::{
-    audit, events, history, metrics, notes, owner, picture, reports, resources, shares, status, tokens,
+    audit, events, history, metrics, notes, owner, picture, reports, resources, shares, silences, status,
+    tokens,
 };
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -31,7 +32,7 @@ use utoipa::{Modify, OpenApi};
         resources::snapshot, resources::jobs, resources::job, resources::nodes, resources::node, resources::gpus,
         resources::gpu, resources::processes, resources::findings, history::history, events::events, picture::picture,
         reports::report, reports::usage,
-        notes::list, notes::add, notes::edit, notes::delete,
+        silences::list, silences::silence, notes::list, notes::add, notes::edit, notes::delete,
         shares::shares, shares::share, shares::share_link, shares::revoke, audit::audit, tokens::tokens, tokens::create, tokens::revoke, owner::retry, owner::tab_link,
         status::status, status::ready, metrics::metrics,
     ),

@@ -180,6 +180,7 @@ mod tests {
             audit: store.audit(),
             store,
             report_webhook: None,
+            silences: crate::actions::Silences::open(None, 0),
         };
         (ActionService::new(deps), hub2, probe_requests)
     }

@@ -12,7 +12,7 @@ use nodeglass_relay::access::hosts::AllowedHosts;
 use nodeglass_relay::access::peer::Peer;
 use nodeglass_relay::access::proxies::{Proxies, Proxy};
 use nodeglass_relay::access::trust::Trust;
-use nodeglass_relay::actions::{ActionService, Deps, JobControl};
+use nodeglass_relay::actions::{ActionService, Deps, JobControl, Silences};
 use nodeglass_relay::auth::authenticator::Authenticator;
 use nodeglass_relay::auth::tokens::Tokens;
 use nodeglass_relay::clock::Clock;
@@ -132,6 +132,7 @@ impl Relay {
                 shares: shares.clone(),
                 audit: store.audit(),
                 report_webhook: None,
+                silences: Silences::open(None, 0),
                 store: store.clone(),
             })
         });

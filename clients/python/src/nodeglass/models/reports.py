@@ -157,6 +157,9 @@ class ReportFinding:
     nodes: List[str] = field(default_factory=list)
     """Nodes on which it was found, in SLURM's order."""
 
+    silenced_until_ms: Optional[int] = None
+    """Until when it is silenced, in ms since 1970; `None` if it is not."""
+
 
 @dataclass(frozen=True)
 class Throttled:

@@ -82,6 +82,9 @@ class Finding:
     nodes: List[str] = field(default_factory=list)
     """Names of the nodes on which it was found."""
 
+    silenced_until: Optional[datetime] = None
+    """Until when it is silenced; `null` if it is not."""
+
 
 @dataclass(frozen=True)
 class Link:

@@ -1,0 +1,135 @@
+//! Silences of findings, kept in the state directory.
+
+use crate::findings::silences;
+use crate::fleet::Event;
+use crate::regular_file;
+use crate::state_dir::StateDir;
+use nodeglass_protocol::finding::{Silence, SilenceRequest};
+use nodeglass_protocol::request::Response;
+use nodeglass_rules::text;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::mpsc;
+
+/// Name of the file in the state directory.
+const FILE: &str = "silences.json";
+/// Maximum size of the file in bytes; what the relay writes is far smaller.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// The silences. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Silences(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    list: Mutex<Vec<Silence>>,
+    /// Where they are kept; `None` if they end with the relay.
+    dir: Option<StateDir>,
+}
+
+impl Silences {
+    /// Those that are kept in a directory. A file that cannot be read is logged, and replaced by the next change.
+    pub fn open(dir: Option<StateDir>, wall_ms: u64) -> Self {
+        let read = dir.as_ref().map_or(Ok(Vec::new()), read).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the silences of findings cannot be read");
+            Vec::new()
+        });
+        let current = read.into_iter().filter(|silence| silence.until_ms > wall_ms).take(Silence::MAX);
+        Self(Arc::new(Inner { list: Mutex::new(current.collect()), dir }))
+    }
+
+    /// All of them; some may have ended.
+    pub fn list(&self) -> Vec<Silence> {
+        self.0.list.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes one, and lets the fleet know.
+    pub(super) async fn change(
+        &self,
+        request: SilenceRequest,
+        wall_ms: u64,
+        events: &mpsc::Sender<Event>,
+    ) -> Response {
+        let inner = self.0.clone();
+        let changed = tokio::task::spawn_blocking(move || {
+            let mut list = inner.list.lock().unwrap_or_else(PoisonError::into_inner);
+            silences::change(&mut list, &request, wall_ms).map_err(|error| error.to_string())?;
+            let stored = inner.dir.as_ref().map_or(Ok(()), |dir| write(dir, &list));
+            Ok::<_, String>((list.clone(), request, stored))
+        });
+        let (list, request, stored) = match changed.await {
+            Ok(Ok(changed)) => changed,
+            Ok(Err(why)) => return Response::Refused(why.as_str().into()),
+            Err(_) => return Response::Refused("the relay is ending".into()),
+        };
+        if events.send(Event::Silences(list)).await.is_err() {
+            return Response::Refused("the relay is ending".into());
+        }
+        let mut done = match request.for_s {
+            0 => "no longer silenced".to_owned(),
+            for_s => format!("silenced for {}", text::span(u64::from(for_s))),
+        };
+        if let Err(error) = stored {
+            tracing::warn!(%error, "the silences of findings cannot be stored");
+            done.push_str("; it could not be stored, and ends with the relay");
+        }
+        Response::Done(done.as_str().into())
+    }
+}
+
+fn read(dir: &StateDir) -> io::Result<Vec<Silence>> {
+    match regular_file::read(&dir.path().join(FILE), MAX_BYTES) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces the file, so that it is always complete.
+fn write(dir: &StateDir, list: &[Silence]) -> io::Result<()> {
+    let mut file = tempfile::Builder::new().prefix(".silences.json.").tempfile_in(dir.path())?;
+    file.write_all(&serde_json::to_vec(list)?)?;
+    file.as_file().sync_all()?;
+    file.persist(dir.path().join(FILE)).map_err(|error| error.error)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::JobId;
+
+    fn request(for_s: u32) -> SilenceRequest {
+        SilenceRequest { kind: None, job: Some(JobId(17)), for_s }
+    }
+
+    #[tokio::test]
+    async fn silences_survive_a_restart_until_they_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = || Some(StateDir::at(folder.path().join("state")).unwrap());
+        let (events, mut received) = mpsc::channel(4);
+        let silences = Silences::open(dir(), 0);
+        let response = silences.change(request(7_200), 1_000, &events).await;
+        assert_eq!(response, Response::Done("silenced for 2 h".into()));
+        assert!(matches!(received.recv().await, Some(Event::Silences(list)) if list.len() == 1));
+        assert_eq!(Silences::open(dir(), 2_000).list(), silences.list());
+        assert!(Silences::open(dir(), 10_000_000).list().is_empty(), "it has ended");
+        assert_eq!(
+            silences.change(request(0), 2_000, &events).await,
+            Response::Done("no longer silenced".into())
+        );
+        assert!(Silences::open(dir(), 2_000).list().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_damaged_file_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("state")).unwrap();
+        std::fs::write(dir.path().join(FILE), "[{").unwrap();
+        let silences = Silences::open(Some(dir.clone()), 0);
+        assert!(silences.list().is_empty());
+        let (events, _received) = mpsc::channel(4);
+        silences.change(request(60), 1_000, &events).await;
+        assert_eq!(Silences::open(Some(dir), 1_000).list().len(), 1);
+    }
+}
