@@ -67,6 +67,7 @@ enum Kind {
     EventsLost,
     Response,
     Notes,
+    Usage,
     Bye,
 }
 
@@ -84,6 +85,7 @@ impl Kind {
             ProbeLine::Event(_) => Self::Event,
             ProbeLine::Response(_) => Self::Response,
             ProbeLine::Notes(_) => Self::Notes,
+            ProbeLine::Usage(_) => Self::Usage,
             ProbeLine::Bye(_) => Self::Bye,
         }
     }
@@ -94,7 +96,7 @@ impl Kind {
             Self::Hello => matches!(self, Self::Sample | Self::Health | Self::LinkRates),
             Self::Health => matches!(self, Self::Health | Self::LinkRates),
             Self::Processes => matches!(self, Self::Processes | Self::Readings),
-            Self::LinkRates | Self::Readings | Self::Heartbeat => self == newer,
+            Self::LinkRates | Self::Readings | Self::Heartbeat | Self::Usage => self == newer,
             _ => false,
         }
     }
@@ -500,16 +502,15 @@ mod tests {
 
     #[test]
     fn the_newest_state_line_supersedes_queued_ones() {
+        const STATES: [Kind; 6] =
+            [Kind::Processes, Kind::Readings, Kind::Health, Kind::LinkRates, Kind::Heartbeat, Kind::Usage];
         let mut queue = OutputQueue::default();
         for round in 0..1_000u32 {
-            for kind in [Kind::Processes, Kind::Readings, Kind::Health, Kind::LinkRates, Kind::Heartbeat] {
+            for kind in STATES {
                 queue.push(kind, round.to_le_bytes().to_vec(), 0);
             }
         }
-        assert_eq!(
-            kinds(&queue),
-            [Kind::Processes, Kind::Readings, Kind::Health, Kind::LinkRates, Kind::Heartbeat]
-        );
+        assert_eq!(kinds(&queue), STATES);
         assert!(queue.lines.iter().all(|(_, line)| *line == 999u32.to_le_bytes()));
     }
 

@@ -12,6 +12,7 @@ mod file;
 mod help;
 mod mcp;
 mod note;
+mod notify;
 mod query;
 mod record;
 mod reports;
@@ -29,6 +30,7 @@ pub use effective::{Effective, Source, json, table};
 pub use help::ManPage;
 pub use mcp::McpArgs;
 pub use note::{Moment, NoteArgs};
+pub use notify::NotifyArgs;
 pub use query::{
     AvailableArgs, ExplainedKind, FindingsArgs, FindingsCommand, FitArgs, FreeArgs, GpuArgs, GpuDemand,
     ListArgs, Query, SilenceArgs, Until, WaitArgs, WaitFreeArgs, WhichRelay,
@@ -53,7 +55,7 @@ use crate::access::user;
 use crate::findings::job_log::CustomPattern;
 use crate::findings::thresholds::{ThresholdChange, Thresholds};
 use crate::hosts::entry::Entries;
-use crate::notify::{self, Mail, NotifyCommand, NotifyOn};
+use crate::notify::{Mail, NotifyCommand, NotifyOn, Settings as NotifySettings};
 use crate::webhook::{Webhook, WebhookFormat, WebhookUrl};
 use clap::ArgAction;
 use nodeglass_protocol::NodeName;
@@ -336,9 +338,9 @@ impl Config {
     }
 
     /// Where notices are sent, and which.
-    pub fn notifications(&self) -> notify::Settings {
+    pub fn notifications(&self) -> NotifySettings {
         let webhook = |url: WebhookUrl| Webhook::new(url, self.notify_webhook_format);
-        notify::Settings {
+        NotifySettings {
             webhook: self.notify_webhook.clone().map(webhook),
             command: self.on_finding.clone(),
             mail: self.notify_mail.clone(),

@@ -8,12 +8,13 @@ use nodeglass_relay::app::remote::{NONE_RUNS, Remote};
 use nodeglass_relay::app::second_start::{self, SecondStart};
 use nodeglass_relay::app::terminal::{Style, Terminal};
 use nodeglass_relay::app::{
-    self, audit_log, job_reports, mcp, note_command, owner_commands, queries, terminal, token_command,
+    self, audit_log, job_reports, mcp, note_command, notify_command, owner_commands, queries, terminal,
+    token_command,
 };
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{
-    self, Config, ConfigError, DoctorArgs, Effective, ManPage, McpArgs, Query, ReadError, RecordCommand,
-    Request, Requested, TopArgs,
+    self, Config, ConfigError, DoctorArgs, Effective, ManPage, McpArgs, NotifyArgs, Query, ReadError,
+    RecordCommand, Request, Requested, TopArgs,
 };
 use nodeglass_relay::doctor;
 use nodeglass_relay::log;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     let done = match config::read(std::env::args_os()) {
         Ok(Request::Run { config, requested, new }) => run(*config, requested, new),
         Ok(Request::Doctor { args, settings, default }) => doctor(args, settings, *default),
+        Ok(Request::Notify { args, config }) => notify(&args, &config),
         Ok(Request::Print(text)) => terminal::write(text).map(|()| ExitCode::SUCCESS),
         Ok(Request::WriteManPages { folder, pages }) => write_man_pages(&folder, &pages),
         Ok(Request::ShowConfig { effective, json }) => show_config(&effective, json),
@@ -165,6 +167,16 @@ fn doctor(
         false => doctor::text(&report, Style::of(&std::io::stdout())),
     })?;
     Ok(if report.is_healthy() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Sends a test notice, and prints what became of it.
+fn notify(args: &NotifyArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let outcome = runtime.block_on(notify_command::test(args, config))?;
+    // The lookup of a name may still block a thread.
+    runtime.shutdown_background();
+    terminal::write(outcome.text)?;
+    Ok(ExitCode::from(outcome.exit_code))
 }
 
 /// Prepares a recording for others.

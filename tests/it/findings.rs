@@ -83,6 +83,37 @@ fn a_finding_reaches_a_webhook_and_a_command() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_test_notice_states_for_each_way_what_became_of_it() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("http://{}/hook/secret", listener.local_addr()?);
+    let (sender, received) = mpsc::channel();
+    std::thread::spawn(move || -> Result<()> {
+        let (mut stream, _) = listener.accept()?;
+        sender.send(read_body(&mut stream)?)?;
+        Ok(stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")?)
+    });
+    let home = tempfile::tempdir()?;
+    let notify = |args: &[&str]| -> Result<(Option<i32>, String)> {
+        let output = TestRelay::command(home.path())?.args(["notify", "--test"]).args(args).output()?;
+        Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
+    };
+    let (code, printed) = notify(&["--notify-webhook", &url, "--on-finding", "sh -c 'echo no >&2; exit 3'"])?;
+    ensure!(code == Some(1), "{code:?}: {printed}");
+    let lines: Vec<_> = printed.lines().collect();
+    ensure!(lines[0].starts_with("notify-webhook") && lines[0].ends_with("accepted"), "{printed}");
+    ensure!(
+        lines[1].starts_with("on-finding") && lines[1].ends_with("failed (exit status: 3): no"),
+        "{printed}"
+    );
+    ensure!(!printed.contains("secret"), "{printed}");
+    let posted: Value = serde_json::from_str(&received.recv_timeout(Duration::from_secs(10))?)?;
+    ensure!(posted["event"] == "test" && posted["summary"] == "test notice", "{posted}");
+    ensure!(notify(&["--on-finding", "true"])?.0 == Some(0), "a command that succeeds");
+    ensure!(notify(&[])?.0 == Some(3), "nothing is configured");
+    Ok(())
+}
+
 /// Reads a request and returns its body.
 fn read_body(stream: &mut std::net::TcpStream) -> Result<String> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;

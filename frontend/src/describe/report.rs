@@ -334,6 +334,7 @@ pub mod tests {
             gpus: Vec::new(),
             advice: Vec::new(),
             notes: notes.iter().map(note).collect(),
+            lacks_notes: false,
             findings: Vec::new(),
         }
     }

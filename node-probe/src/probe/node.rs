@@ -8,12 +8,12 @@ use crate::{
     loop_event::LoopEvent,
     notes::NoteReader,
     output::Output,
-    process::Inspector,
+    process::{Inspector, own_usage},
     requests::RequestHandler,
     source::{GpuProcessList, Inventory, WorkerId},
 };
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::probe::{ProbeLine, ProbeResponse};
+use nodeglass_protocol::probe::{ProbeLine, ProbeResponse, ProbeUsage};
 use nodeglass_protocol::request::ProbeRequest;
 use std::{
     io,
@@ -101,6 +101,10 @@ impl Environment for Node {
 
     fn read_host(&mut self) -> HostReadings {
         self.host.read()
+    }
+
+    fn read_usage(&self) -> Option<ProbeUsage> {
+        own_usage()
     }
 
     fn look_up_processes(&mut self, processes: GpuProcessList) {

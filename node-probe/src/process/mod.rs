@@ -16,7 +16,7 @@ use crate::source::{GpuProcess, GpuProcessList, UnreadList};
 use info::{ProcContext, ProcessInfo};
 use job_devices::DeviceSearch;
 use nodeglass_protocol::probe::{
-    MAX_PROCESSES, ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample,
+    MAX_PROCESSES, ProbeUsage, ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample,
 };
 use nodeglass_protocol::{GpuUuid, Reading};
 use stat::{Stat, TICK_MS};
@@ -36,6 +36,15 @@ pub const HIDDEN_BY_HIDEPID: &str = "hidden by the mount option hidepid of /proc
 /// Failure reason for arguments and folders of other users' processes, which even a probe of root
 /// does not read.
 pub const OF_ANOTHER_USER: &str = "hidden: belongs to another user";
+
+/// What this process uses; `None` if `/proc` does not state it.
+pub fn own_usage() -> Option<ProbeUsage> {
+    let stat = Stat::of(Path::new("/proc"), std::process::id())?;
+    Some(ProbeUsage {
+        cpu_ms: stat.cpu_ticks.saturating_mul(TICK_MS),
+        rss_bytes: stat.rss_pages.saturating_mul(rustix::param::page_size() as u64),
+    })
+}
 
 /// Boot time in ms since 1970; read once, because start times must not change when the clock is
 /// set.

@@ -89,6 +89,9 @@ pub struct Report {
     /// Notes of the job, by time, from its submission on.
     #[serde(default)]
     pub notes: Vec<Note>,
+    /// Whether notes of the job may be missing: stored ones could not be read, or the job has as many as are kept.
+    #[serde(default)]
+    pub lacks_notes: bool,
     /// What was found during its run, by time; at most [`MAX_FINDINGS`].
     #[serde(default)]
     pub findings: Vec<Finding>,

@@ -168,6 +168,7 @@ impl From<ProbeLine> for ParsedLine {
             ProbeLine::Bye(bye) => Self::Bye(bye),
             ProbeLine::Piece(piece) => Self::Piece(piece),
             ProbeLine::Notes(notes) => Self::Notes(notes),
+            ProbeLine::Usage(usage) => Self::Usage(usage),
         }
     }
 }

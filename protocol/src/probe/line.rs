@@ -40,6 +40,8 @@ pub enum ProbeLine<S = Sample, V = ProcessListReadings> {
     Piece(Piece),
     /// Notes that jobs wrote.
     Notes(SpoolNotes),
+    /// What the probe itself uses; once a minute, the first time with the first samples.
+    Usage(ProbeUsage),
 }
 
 /// Fragment of a line longer than [`super::MAX_LINE`]. The concatenated texts of all pieces are that line
@@ -288,6 +290,15 @@ pub struct SpoolNote {
     pub mono_ns: u64,
     /// The line.
     pub text: Text,
+}
+
+/// CPU time and memory of the probe's process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeUsage {
+    /// CPU time since its start in user and kernel mode, in ms.
+    pub cpu_ms: u64,
+    /// Memory in RAM, in bytes.
+    pub rss_bytes: u64,
 }
 
 /// Last line of a probe.

@@ -7,8 +7,8 @@ use nodeglass_protocol::gpu::GpuPath;
 use nodeglass_protocol::host::{HostSample, JobReadings, JobUsage};
 use nodeglass_protocol::probe::{
     Bye, Control, Event, GpuGap, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, JobDevices,
-    LinkRates, Piece, ProbeLine, ProbeResponse, ProcessGap, ProcessList, ProcessListReadings, ProcessSample,
-    Sample, SpoolNote, SpoolNotes,
+    LinkRates, Piece, ProbeLine, ProbeResponse, ProbeUsage, ProcessGap, ProcessList, ProcessListReadings,
+    ProcessSample, Sample, SpoolNote, SpoolNotes,
 };
 use nodeglass_protocol::process::ProcessReadings;
 use nodeglass_protocol::request::{Audience, ProbeRequest, Response, Signal};
@@ -123,6 +123,8 @@ fn lines_of_the_probe() {
     };
     let problems = Some(vec!["~/.nodeglass-notes/17.4 is a pipe, not a regular file".into()]);
     frozen("probe-notes", json, &ProbeLine::<Sample>::Notes(SpoolNotes { notes: vec![note], problems }));
+    let usage = ProbeUsage { cpu_ms: 5_210, rss_bytes: 9_437_184 };
+    frozen("probe-usage", json, &ProbeLine::<Sample>::Usage(usage));
     let piece = Piece { line: 1, part: 0, parts: 2, text: "{\"processes\":".to_owned() };
     frozen("probe-piece", json, &ProbeLine::<Sample>::Piece(piece));
     frozen("probe-bye", json, &ProbeLine::<Sample>::Bye(Bye { reason: "stdin was closed".into() }));

@@ -293,6 +293,7 @@ fn report() -> Report {
         gpus: vec![gpu],
         advice: vec![advice],
         notes: vec![note()],
+        lacks_notes: true,
         findings: vec![finding()],
     }
 }

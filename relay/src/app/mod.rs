@@ -11,6 +11,7 @@ pub mod local_time;
 pub mod mcp;
 mod named_job;
 pub mod note_command;
+pub mod notify_command;
 pub mod owner_commands;
 pub mod queries;
 pub mod remote;

@@ -59,7 +59,11 @@ pub async fn note(args: NoteArgs) -> anyhow::Result<String> {
     if args.json {
         return Ok(terminal::json(&saved)?);
     }
-    let stored = if saved.is_stored { "" } else { "; it is shown, but could not be stored yet" };
+    let stored = if saved.is_stored {
+        ""
+    } else {
+        "; it is shown, but not stored on the disk of the relay, with which it may be lost"
+    };
     Ok(format!(
         "note {}{}{stored}\n",
         saved.note.id,

@@ -8,8 +8,8 @@ use super::record::RecordArgs;
 use super::share::ShareArgs;
 use super::{
     AuditArgs, BindAddr, CommandName, CompletionsArgs, Config, ConfigError, DoctorArgs, Effective,
-    HistoryCommand, ListJobsArgs, ManArgs, McpArgs, NoteArgs, Query, ReportArgs, Requested, Source,
-    TokenCommand, TopArgs, Unknown, default_file,
+    HistoryCommand, ListJobsArgs, ManArgs, McpArgs, NoteArgs, NotifyArgs, Query, ReportArgs, Requested,
+    Source, TokenCommand, TopArgs, Unknown, default_file,
 };
 use crate::webhook::Webhook;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -115,6 +115,8 @@ enum Sub {
     Mcp(McpArgs),
     /// Check SLURM, SSH, the probe and this machine, and say what to do
     Doctor(DoctorArgs),
+    /// Try whether notices arrive: one is sent by every configured way
+    Notify(NotifyArgs),
     /// Print the effective settings and the source of each
     Config {
         /// As JSON
@@ -176,6 +178,13 @@ pub enum Request {
         settings: Result<(Box<Config>, Vec<Effective>), ConfigError>,
         /// The settings without any of the user's.
         default: Box<Config>,
+    },
+    /// Send a test notice.
+    Notify {
+        /// How to print the results.
+        args: NotifyArgs,
+        /// The settings.
+        config: Box<Config>,
     },
     /// Print this: completions or a man page.
     Print(Vec<u8>),
@@ -261,10 +270,10 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
     let args: Vec<_> = args.into_iter().collect();
     // A command of its own: the relay's settings do not apply, and would only clutter its help.
     if args.get(1).is_some_and(|word| word == "share") {
-        return Ok(Request::Share(ShareArgs::try_parse_from(args.into_iter().skip(1))?));
+        return Ok(Request::Share(of_own(&args)?));
     }
     if args.get(1).is_some_and(|word| word == "record") {
-        return Ok(Request::Record(RecordArgs::try_parse_from(args.into_iter().skip(1))?));
+        return Ok(Request::Record(of_own(&args)?));
     }
     // Values are text until their layer is known, which belongs into the error about an invalid one.
     let settings =
@@ -298,6 +307,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
             let settings = read_config().map(|(config, effective)| (Box::new(config), effective));
             Request::Doctor { args, settings, default: Box::new(default_config()?) }
         }
+        Some(Sub::Notify(args)) => Request::Notify { args, config: Box::new(read_config()?.0) },
         Some(Sub::Help(name)) => return Err(help(shown(), &checked(name)?).into()),
         Some(Sub::Completions(args)) => Request::Print(completions(shown(), args.shell)),
         Some(Sub::Man(ManArgs { out: Some(folder), .. })) => {
@@ -335,6 +345,11 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
     })
 }
 
+/// Reads the command line of a command of its own.
+fn of_own<P: Parser>(args: &[OsString]) -> Result<P, ReadError> {
+    P::try_parse_from(args.iter().skip(1)).map_err(|error| unknown(error, args))
+}
+
 /// The words of a command that exists.
 fn checked(name: CommandName) -> Result<Vec<String>, ReadError> {
     if man(shown(), &name.words).is_some() { Ok(name.words) } else { Err(no_such(&name.words)) }
@@ -366,6 +381,12 @@ fn explained(mut error: clap::Error, args: &[OsString]) -> ReadError {
         // The URL may be a secret, so the error does not repeat it.
         error.insert(ContextKind::InvalidValue, ContextValue::String("…".to_owned()));
     }
+    unknown(error, args)
+}
+
+/// Replaces the answer to an unknown word by a suggestion.
+fn unknown(error: clap::Error, args: &[OsString]) -> ReadError {
+    let words: Vec<_> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let path = path(&shown(), words.iter().skip(1).map(String::as_str));
     Unknown::of(&error, &words, &path).map_or(ReadError::Usage(error), ReadError::Unknown)
 }

@@ -13,11 +13,11 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Find and wait", &["available", "wait-free", "fit", "wait"]),
     ("After a job", &["report", "history", "me", "note", "record"]),
     ("Share", &["link", "share", "token", "mcp", "audit"]),
-    ("Set up and repair", &["doctor", "retry", "config"]),
+    ("Set up and repair", &["doctor", "notify", "retry", "config"]),
     ("Learn", &["help", "completions", "man"]),
 ];
 /// Commands to which the settings of `relay` apply.
-const WITH_SETTINGS: [&str; 12] = [
+const WITH_SETTINGS: [&str; 13] = [
     "findings",
     "top",
     "list",
@@ -29,6 +29,7 @@ const WITH_SETTINGS: [&str; 12] = [
     "fit",
     "wait",
     "doctor",
+    "notify",
     "config",
 ];
 /// As clap's own, with the commands in groups.

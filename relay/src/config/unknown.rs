@@ -172,6 +172,16 @@ mod tests {
             ),
             ("token stop", "there is no command stop of `relay token`; `relay help token` lists them all"),
             ("token lst", "there is no command lst of `relay token`; did you mean `relay token list`?"),
+            (
+                "share create --jobs 17",
+                "there is no option --jobs of `relay share create`; did you mean --job?",
+            ),
+            ("share lst", "there is no command lst of `relay share`; did you mean `relay share list`?"),
+            ("record cuts", "there is no command cuts of `relay record`; did you mean `relay record cut`?"),
+            (
+                "record cut --frobnicate",
+                "there is no option --frobnicate of `relay record cut`; `relay help record cut` lists them all",
+            ),
             ("list --jsn", "there is no option --jsn of `relay list`; did you mean --json?"),
         ] {
             assert_eq!(answer(line), expected, "{line}");

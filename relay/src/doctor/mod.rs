@@ -5,6 +5,7 @@
 
 mod machine;
 mod node;
+mod notifications;
 mod probe;
 mod render;
 mod settings;
@@ -117,8 +118,10 @@ pub async fn run(
         machine: Text::new(rustix::system::uname().nodename().to_string_lossy()),
         user: Text::new(crate::launch::ssh_config::Local::from_env().user),
     };
-    let (machine, slurm) = tokio::join!(machine::check(&context), slurm::check(&context));
+    let (machine, notifications, slurm) =
+        tokio::join!(machine::check(&context), notifications::check(&context), slurm::check(&context));
     results.extend(machine);
+    results.extend(notifications);
     results.extend(slurm.results);
     let jobs = slurm.jobs.as_deref();
     let node = node.or(slurm.node);

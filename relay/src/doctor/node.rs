@@ -195,10 +195,19 @@ const MAX_SESSIONS: &str = "the login succeeded, but the server admits no sessio
 
 /// Whether the server refused a session on a connection that it had admitted, in the words of OpenSSH and libssh2.
 fn is_session_refused(error: &str) -> bool {
+    const REFUSED: [&str; 6] = [
+        // OpenSSH: its own connection, and one that is shared.
+        "open failed: connect failed: open failed",
+        "administratively prohibited",
+        "session open refused",
+        "session request failed",
+        // libssh2: LIBSSH2_ERROR_CHANNEL_FAILURE.
+        "channel open failure",
+        "session(-21)",
+    ];
     let error = error.to_ascii_lowercase();
-    ["session open refused", "administratively prohibited", "channel open failure"]
-        .iter()
-        .any(|words| error.contains(words))
+    // A jump host uses the same words where it does not forward.
+    !error.contains("stdio forwarding failed") && REFUSED.iter().any(|words| error.contains(words))
 }
 
 /// Results about a login that the relay does without, where it starts the probe with srun: no failures then.
@@ -328,7 +337,21 @@ mod tests {
             refused("mux_client_request_session: session request failed: Session open refused by peer");
         assert_eq!(opened.check, "sessions");
         assert!(opened.advice.unwrap().contains("MaxSessions"));
-        assert_eq!(refused("Connection refused").check, "login");
+        for reason in [
+            "channel 0: open failed: connect failed: open failed",
+            "channel 0: open failed: administratively prohibited: open failed",
+            "mux_client_request_session: session request failed: Session open refused by peer",
+            "[Session(-21)] Channel open failure (connect failed)",
+        ] {
+            assert_eq!(refused(reason).check, "sessions", "{reason}");
+        }
+        for reason in [
+            "Connection refused",
+            "channel 0: open failed: connect failed: Connection refused",
+            "channel 0: open failed: administratively prohibited: open failed; stdio forwarding failed",
+        ] {
+            assert_eq!(refused(reason).check, "login", "{reason}");
+        }
     }
 
     #[test]

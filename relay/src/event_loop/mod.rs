@@ -4,6 +4,7 @@ mod sample_groups;
 mod scope;
 mod subscribers;
 
+use crate::api::ProbeStatus;
 use crate::archive::{Archive, EndedJob};
 use crate::clock::Clock;
 use crate::fleet::{Event, Fleet, NodeEvent};
@@ -390,6 +391,9 @@ impl EventLoop {
             }
             Request::Usage { id, viewer, reply } => {
                 let _ = reply.send(self.usage(id, &viewer));
+            }
+            Request::ProbeUsages { reply } => {
+                let _ = reply.send(ProbeStatus::all(&self.fleet));
             }
             Request::Notes { job, viewer, reply } => {
                 let _ = reply.send(viewer.all_notes(&self.fleet, job));

@@ -136,3 +136,13 @@ pub enum NodeEvent {
     /// The link is down and not retried: the user's jobs on the node are completing.
     Ending,
 }
+
+impl NodeEvent {
+    /// Whether no earlier probe of the session is connected any more.
+    pub(super) fn ends_probe(&self) -> bool {
+        match self {
+            Self::Connecting { .. } | Self::Down { .. } | Self::Refused { .. } | Self::Ending => true,
+            Self::Line(_) | Self::Lost { .. } | Self::Noise(_) => false,
+        }
+    }
+}

@@ -30,7 +30,7 @@ use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::note::{MAX_PER_LINE, NoteId, NoteRequest};
 use nodeglass_protocol::picture::{JobsHealth, NodePicture, RelayStatus};
-use nodeglass_protocol::probe::{ProbeLine, SpoolNotes};
+use nodeglass_protocol::probe::{ProbeLine, ProbeUsage, SpoolNotes};
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{JobId, NodeName, Text};
@@ -363,6 +363,14 @@ impl Fleet {
     /// The jobs on a node in which further probes should run.
     pub fn job_probes(&self, name: &NodeName) -> Vec<JobId> {
         self.nodes.get(name).map(|node| node.job_probes().collect()).unwrap_or_default()
+    }
+
+    /// What each connected probe uses, with its node, and its job unless it is the node's own.
+    pub fn probe_usages(&self) -> impl Iterator<Item = (&NodeName, Option<JobId>, ProbeUsage)> {
+        let of_node = |(name, node): (_, &Node)| {
+            node.probe_usages().map(move |(job, usage)| (name, job, usage)).collect::<Vec<_>>()
+        };
+        self.nodes.iter().flat_map(of_node)
     }
 
     /// Returns whether a node is watched independent of jobs.

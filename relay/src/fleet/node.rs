@@ -20,8 +20,8 @@ use nodeglass_protocol::picture::{
 };
 use nodeglass_protocol::probe::delta::{ParsedLine, ProcessReadingsDelta, RowsDelta, SampleDelta};
 use nodeglass_protocol::probe::{
-    Event, HealthReport, Hello, JobDevices, MAX_JOB_DEVICES, MAX_PROCESSES, ProbeLine, ProcessList,
-    ProcessSample, SourceState,
+    Event, HealthReport, Hello, JobDevices, MAX_JOB_DEVICES, MAX_PROCESSES, ProbeLine, ProbeUsage,
+    ProcessList, ProcessSample, SourceState,
 };
 use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Text};
 use std::collections::HashSet;
@@ -63,6 +63,8 @@ pub struct Node {
     confined: Option<Box<Confined>>,
     /// What is not read of the spool files.
     spool_problems: Vec<Text>,
+    /// What the probe itself uses; no part of the picture, because pages do not show it.
+    probe_usage: Option<ProbeUsage>,
     /// An interval that is shorter than that of the picture, if the last sample had one.
     shorter_ms: Option<u32>,
 }
@@ -86,6 +88,7 @@ impl Node {
             job_devices: Vec::new(),
             confined: None,
             spool_problems: Vec::new(),
+            probe_usage: None,
             shorter_ms: None,
         }
     }
@@ -123,6 +126,9 @@ impl Node {
 
     /// Applies an event of the node's session.
     pub fn handle(&mut self, event: NodeEvent, now_ms: u64, changes: &mut NodeChanges) {
+        if event.ends_probe() {
+            self.probe_usage = None;
+        }
         match event {
             NodeEvent::Connecting { failures } => self.set_link(Link::Connecting { failures }, changes),
             NodeEvent::Down { why, retry_at_ms } => {
@@ -237,6 +243,7 @@ impl Node {
             }
             // Answers go to their caller, and pieces have been reassembled before.
             ProbeLine::Heartbeat(_) | ProbeLine::Response(_) | ProbeLine::Piece(_) => {}
+            ProbeLine::Usage(usage) => self.probe_usage = Some(usage),
             ProbeLine::Event(event) => self.apply_event(event, now_ms, changes),
             // The notes themselves are the fleet's.
             ProbeLine::Notes(notes) => {

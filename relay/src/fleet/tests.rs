@@ -7,7 +7,7 @@ use nodeglass_protocol::job::GpuSet;
 use nodeglass_protocol::picture::{Evidence, Link};
 use nodeglass_protocol::probe::SourceState;
 use nodeglass_protocol::probe::{
-    GpuGap, GpuSample, ProbeLine, ProcessGap, ProcessList, ProcessListReadings, Sample,
+    GpuGap, GpuSample, ProbeLine, ProbeUsage, ProcessGap, ProcessList, ProcessListReadings, Sample,
 };
 use nodeglass_protocol::{GpuField, JobId, ProcessField, Reading, Text, Vendor};
 
@@ -441,4 +441,27 @@ fn a_node_has_no_say_about_jobs_elsewhere_and_names_what_it_cannot_read_until_th
     );
     assert_eq!(problems_after(&["18 is no file"], 4_000), ["18 is no file"], "one is solved");
     assert_eq!(problems_after(&[], 5_000), [""; 0]);
+}
+
+#[test]
+fn what_a_probe_uses_is_known_while_it_is_connected_and_is_no_change_for_pages() {
+    let mut fleet = Fleet::new();
+    jobs(&mut fleet, vec![job(1, &[("n1", &[0])])], 0);
+    line(&mut fleet, "n1", hello("n1", &[0]), 0);
+    line(&mut fleet, "n1", sample(1, &[10]), 1_000);
+    fleet.take_changes();
+    let usage = ProbeUsage { cpu_ms: 5_210, rss_bytes: 9 << 20 };
+    line(&mut fleet, "n1", ProbeLine::Usage(usage), 1_100);
+    assert!(!fleet.has_changes());
+    let known = |fleet: &Fleet| {
+        fleet.probe_usages().map(|(node, job, usage)| (node.clone(), job, usage)).collect::<Vec<_>>()
+    };
+    assert_eq!(known(&fleet), [(name("n1"), None, usage)]);
+    fleet.handle(Event::Tick, 60_000);
+    assert_eq!(known(&fleet), [], "a silent probe is not known to run");
+    line(&mut fleet, "n1", sample(61, &[10]), 61_000);
+    assert_eq!(known(&fleet).len(), 1);
+    fleet.handle(Event::Node(name("n1"), NodeEvent::Connecting { failures: 1 }), 62_000);
+    line(&mut fleet, "n1", hello("n1", &[0]), 63_000);
+    assert_eq!(known(&fleet), [], "another probe starts at zero");
 }

@@ -6,6 +6,7 @@ mod mailbox;
 pub use feed::{Encoded, TopicFeed};
 pub(crate) use mailbox::Mailbox;
 
+use crate::api::ProbeStatus;
 use crate::fleet::{Fleet, NoteChange};
 use crate::history::{LongHistory, RangeSource};
 use crate::report::JobRecord;
@@ -95,6 +96,9 @@ pub(crate) enum Request {
         id: JobId,
         viewer: Viewer,
         reply: oneshot::Sender<Option<JobUsage>>,
+    },
+    ProbeUsages {
+        reply: oneshot::Sender<Vec<ProbeStatus>>,
     },
     Notes {
         job: Option<JobId>,
@@ -203,6 +207,13 @@ impl Hub {
         let (reply, response) = oneshot::channel();
         self.requests.send(Request::Usage { id, viewer, reply }).await.ok()?;
         response.await.ok()?
+    }
+
+    /// What each connected probe uses, by node; `None` if the relay is shutting down.
+    pub async fn probe_usages(&self) -> Option<Vec<ProbeStatus>> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::ProbeUsages { reply }).await.ok()?;
+        response.await.ok()
     }
 
     /// The notes in memory that a viewer may see, by time; if a job is named, those of this job. `None` if the relay is

@@ -13,7 +13,7 @@ const BAD_WINDOW_MS: u64 = 60_000;
 /// The common prefix of all versions' magic.
 const ANY_MAGIC: &[u8] = b"\x1eNODEGLASS";
 /// Kinds of line that this version knows, as named in JSON.
-const KNOWN_KINDS: [&str; 11] = [
+const KNOWN_KINDS: [&str; 13] = [
     "hello",
     "sample",
     "processes",
@@ -25,6 +25,8 @@ const KNOWN_KINDS: [&str; 11] = [
     "response",
     "bye",
     "piece",
+    "notes",
+    "usage",
 ];
 /// A larger buffer is shrunk after its line.
 const KEEP_CAPACITY: usize = 16 * 1024;

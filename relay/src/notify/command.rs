@@ -1,6 +1,8 @@
 //! A command that is run for each notice: its arguments as configured, the event as JSON on standard input.
 
+use rustix::fs::{Access, access};
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::str::FromStr;
 use std::time::Duration;
@@ -52,6 +54,23 @@ impl FromStr for NotifyCommand {
 }
 
 impl NotifyCommand {
+    /// The program without its arguments, which may be secret.
+    pub fn program(&self) -> &str {
+        self.words.first().map_or("", String::as_str)
+    }
+
+    /// Where the program is: as it is named if that is a path, else on the `PATH`; `None` if there is no such file that
+    /// may be executed.
+    pub fn locate(&self) -> Option<PathBuf> {
+        let program = Path::new(self.program());
+        let is_executable = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+        if self.program().contains('/') {
+            return Some(program.to_owned()).filter(is_executable);
+        }
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&folders).map(|folder| folder.join(program)).find(is_executable)
+    }
+
     /// Runs it once.
     ///
     /// # Errors
@@ -115,6 +134,17 @@ mod tests {
     fn words_are_split_as_in_a_shell_and_nothing_is_expanded() {
         assert_eq!(command("notify-send 'a b' $HOME `x`").words, ["notify-send", "a b", "$HOME", "`x`"]);
         assert!("".parse::<NotifyCommand>().is_err() && "a 'b".parse::<NotifyCommand>().is_err());
+    }
+
+    #[test]
+    fn a_program_is_found_by_path_or_name_only_if_it_may_be_executed() {
+        let dir = tempfile::tempdir().unwrap();
+        let plain = dir.path().join("notes.txt");
+        std::fs::write(&plain, "").unwrap();
+        assert_eq!(command(&format!("{} x", plain.display())).locate(), None);
+        assert_eq!(command("/bin/sh -c true").locate(), Some("/bin/sh".into()));
+        assert!(command("sh -c true").locate().is_some_and(|path| path.ends_with("sh")));
+        assert_eq!(command("no-such-program-here").locate(), None);
     }
 
     #[tokio::test]

@@ -40,10 +40,16 @@ pub(super) struct Queue {
 
 /// Why a notice was not delivered.
 #[derive(Debug)]
-struct Failure {
+pub(super) struct Failure {
     reason: String,
     /// Whether another attempt may succeed.
     is_transient: bool,
+}
+
+impl Failure {
+    pub(super) fn into_reason(self) -> String {
+        self.reason
+    }
 }
 
 impl Queue {
@@ -106,7 +112,8 @@ async fn deliver(channel: &Channel, notice: &Notice, sender: &Sender) -> bool {
 }
 
 impl Channel {
-    fn name(&self) -> &'static str {
+    /// The setting that configures it.
+    pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Webhook(_) => "notify-webhook",
             Self::Command(_) => "on-finding",
@@ -114,7 +121,17 @@ impl Channel {
         }
     }
 
-    async fn send(&self, notice: &Notice, sender: &Sender) -> Result<(), Failure> {
+    /// Where notices go, without secrets.
+    pub(super) fn destination(&self) -> String {
+        match self {
+            Self::Webhook(webhook) => webhook.display_url(),
+            Self::Command(command) => command.program().to_owned(),
+            Self::Mail(mail) => mail.address(),
+        }
+    }
+
+    /// Makes one attempt; a webhook makes a few.
+    pub(super) async fn send(&self, notice: &Notice, sender: &Sender) -> Result<(), Failure> {
         match self {
             Self::Webhook(webhook) => {
                 let payload = match webhook.format() {

@@ -55,13 +55,25 @@ impl FromStr for Mail {
 }
 
 impl Mail {
+    /// The machine's `sendmail`.
+    ///
+    /// # Errors
+    /// [`MailError::NoSendmail`].
+    pub fn sendmail() -> Result<&'static Path, MailError> {
+        PLACES.iter().map(Path::new).find(|path| path.exists()).ok_or(MailError::NoSendmail)
+    }
+
+    /// The address.
+    pub fn address(&self) -> String {
+        self.to.to_string()
+    }
+
     /// Sends a notice.
     ///
     /// # Errors
     /// [`MailError`].
     pub async fn send(&self, notice: &Notice, sender: &Sender) -> Result<(), MailError> {
-        let program = PLACES.iter().map(Path::new).find(|path| path.exists());
-        self.send_by(program.ok_or(MailError::NoSendmail)?, notice, sender).await
+        self.send_by(Self::sendmail()?, notice, sender).await
     }
 
     async fn send_by(&self, program: &Path, notice: &Notice, sender: &Sender) -> Result<(), MailError> {

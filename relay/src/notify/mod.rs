@@ -14,9 +14,11 @@ pub use mail::{Mail, MailError};
 pub use notice::Sender;
 
 use crate::webhook::Webhook;
-use delivery::{Channel, Queue};
+use delivery::{Channel, Failure, Queue};
 use nodeglass_protocol::finding::{Finding, FindingSeverity};
 use nodeglass_protocol::job::Job;
+use notice::Notice;
+use serde::Serialize;
 use tracker::{Selection, Tracker};
 
 /// What is notified of.
@@ -47,6 +49,51 @@ pub struct Settings {
     pub severity: FindingSeverity,
 }
 
+impl Settings {
+    fn channels(&self) -> impl Iterator<Item = Channel> + use<> {
+        let channels = [
+            self.webhook.clone().map(Channel::Webhook),
+            self.command.clone().map(Channel::Command),
+            self.mail.clone().map(|mail| Channel::Mail(Box::new(mail))),
+        ];
+        channels.into_iter().flatten()
+    }
+}
+
+/// What became of a test notice on one channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TestResult {
+    /// The setting that configures the channel: `notify-webhook`, `on-finding` or `notify-mail`.
+    pub setting: &'static str,
+    /// Where it went: the URL without its path, the program, or the address.
+    pub to: String,
+    /// Why it was not delivered; `None` if it was accepted.
+    pub error: Option<String>,
+}
+
+/// Sends a test notice on every configured channel at once.
+pub async fn test(settings: &Settings, sender: &Sender) -> Vec<TestResult> {
+    let send = |channel: Channel| {
+        let sender = sender.clone();
+        let (setting, to) = (channel.name(), channel.destination());
+        let sent = tokio::spawn(async move { channel.send(&Notice::Test, &sender).await });
+        async move {
+            let error = match sent.await {
+                Ok(sent) => sent.err().map(Failure::into_reason),
+                Err(error) => Some(error.to_string()),
+            };
+            TestResult { setting, to, error }
+        }
+    };
+    // Each is under way before the first is awaited.
+    let sent: Vec<_> = settings.channels().map(send).collect();
+    let mut results = Vec::new();
+    for sent in sent {
+        results.push(sent.await);
+    }
+    results
+}
+
 /// Passes notices to the channels.
 #[derive(Debug)]
 pub struct Notifier {
@@ -58,15 +105,9 @@ impl Notifier {
     /// Starts the tasks that deliver; `None` if nothing is configured. `wall_ms` is the current time, in ms since 1970:
     /// what an earlier relay had found by then is not news.
     pub fn start(settings: Settings, sender: Sender, wall_ms: u64) -> Option<Self> {
-        let Settings { webhook, command, mail, on, severity } = settings;
-        let channels = [
-            webhook.map(Channel::Webhook),
-            command.map(Channel::Command),
-            mail.map(|mail| Channel::Mail(Box::new(mail))),
-        ];
         let start = |channel: Channel| delivery::start(channel, sender.clone());
-        let queues: Vec<Queue> = channels.into_iter().flatten().map(start).collect();
-        let tracker = Tracker::new(Selection { on, severity }, wall_ms);
+        let queues: Vec<Queue> = settings.channels().map(start).collect();
+        let tracker = Tracker::new(Selection { on: settings.on, severity: settings.severity }, wall_ms);
         (!queues.is_empty()).then_some(Self { tracker, queues })
     }
 

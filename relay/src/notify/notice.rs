@@ -33,6 +33,8 @@ pub enum Notice {
     Job(JobSummary, JobEvent),
     /// The number of notices that were left out, because there were too many or they could not be delivered.
     Dropped(u64),
+    /// Nothing happened: the owner tries whether notices arrive.
+    Test,
 }
 
 /// What identifies a job for people and programs.
@@ -98,6 +100,7 @@ impl Notice {
             Self::Job(_, JobEvent::Started) => "job_started",
             Self::Job(_, JobEvent::Ended) => "job_ended",
             Self::Dropped(_) => "notices_dropped",
+            Self::Test => "test",
         }
     }
 
@@ -117,6 +120,7 @@ impl Notice {
             }
             Self::Job(job, _) => json["job"] = json!(job),
             Self::Dropped(count) => json["count"] = json!(count),
+            Self::Test => {}
         }
         json
     }
@@ -139,6 +143,7 @@ impl Notice {
                     text::count(usize::try_from(*count).unwrap_or(usize::MAX), "notice", "notices")
                 )
             }
+            Self::Test => "test notice".to_owned(),
         }
     }
 
@@ -168,6 +173,7 @@ impl Notice {
                         .to_owned(),
                 ]
             }
+            Self::Test => vec!["Notices of findings and jobs arrive here.".to_owned()],
         }
     }
 

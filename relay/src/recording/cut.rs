@@ -391,7 +391,10 @@ impl Cut {
                 }
                 ProbeLine::Notes(notes)
             }
-            ProbeLine::Bye(_) | ProbeLine::Response(_) | ProbeLine::Piece(_) => return None,
+            // Guests of a relay do not see what its probes use either.
+            ProbeLine::Usage(_) | ProbeLine::Bye(_) | ProbeLine::Response(_) | ProbeLine::Piece(_) => {
+                return None;
+            }
         })
     }
 

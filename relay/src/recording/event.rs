@@ -224,6 +224,7 @@ fn recorded(line: ParsedLine) -> Option<RecordedLine> {
         ProbeLine::Event(event) => ProbeLine::Event(event),
         ProbeLine::Bye(bye) => ProbeLine::Bye(bye),
         ProbeLine::Notes(notes) => ProbeLine::Notes(notes),
+        ProbeLine::Usage(usage) => ProbeLine::Usage(usage),
         ProbeLine::Response(_) | ProbeLine::Piece(_) => return None,
     })
 }
@@ -240,6 +241,7 @@ fn parsed(line: RecordedLine) -> ParsedLine {
         ProbeLine::Event(event) => ProbeLine::Event(event),
         ProbeLine::Bye(bye) => ProbeLine::Bye(bye),
         ProbeLine::Notes(notes) => ProbeLine::Notes(notes),
+        ProbeLine::Usage(usage) => ProbeLine::Usage(usage),
         ProbeLine::Response(response) => ProbeLine::Response(response),
         ProbeLine::Piece(piece) => ProbeLine::Piece(piece),
     }

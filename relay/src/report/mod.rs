@@ -22,7 +22,7 @@ pub use usage::usage;
 use nodeglass_protocol::field::{Field as _, Row};
 use nodeglass_protocol::finding::{Finding, FindingKind};
 use nodeglass_protocol::job::{Job, JobState};
-use nodeglass_protocol::note::{self, Note};
+use nodeglass_protocol::note::{self, MAX_PER_JOB, Note};
 use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
 use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, NodeName};
 use serde::{Deserialize, Serialize};
@@ -113,6 +113,21 @@ struct JobOnNode {
     confirmed: Option<(u64, NodeTotals)>,
 }
 
+/// The notes for a report.
+#[derive(Clone, Debug, Default)]
+pub struct ReportNotes {
+    /// The notes.
+    pub notes: Vec<Note>,
+    /// Whether these are all; not if stored ones could not be read.
+    pub are_complete: bool,
+}
+
+impl From<Vec<Note>> for ReportNotes {
+    fn from(notes: Vec<Note>) -> Self {
+        Self { notes, are_complete: true }
+    }
+}
+
 impl JobRecord {
     /// The record of a job of which nothing was observed.
     pub fn of(job: Job, at_s: i64) -> Self {
@@ -135,11 +150,13 @@ impl JobRecord {
     }
 
     /// The report of the job with its notes, without those of an earlier job with the same number.
-    pub fn report_with(&self, mut notes: Vec<Note>) -> Report {
+    pub fn report_with(&self, notes: impl Into<ReportNotes>) -> Report {
+        let ReportNotes { mut notes, are_complete } = notes.into();
+        let lacks_notes = !are_complete || notes.len() >= MAX_PER_JOB;
         let since_ms = self.job.submitted.map_or(0, |at_s| u64::try_from(at_s).unwrap_or(0) * 1_000);
         notes.retain(|note| note.at_ms >= since_ms);
         notes.sort_unstable_by_key(note::order);
-        Report { notes, ..self.report() }
+        Report { notes, lacks_notes, ..self.report() }
     }
 
     /// Leaves out what a guest may not see, who sees the job as `visible`; `None` if that is another run of it.

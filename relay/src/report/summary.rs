@@ -51,6 +51,7 @@ pub(super) fn without_advice(record: &JobRecord) -> Report {
         gpus,
         advice: Vec::new(),
         notes: Vec::new(),
+        lacks_notes: false,
         findings: record.findings.clone(),
     }
 }

@@ -362,6 +362,11 @@ fn a_report_states_when_each_note_was_made_and_leaves_out_those_of_an_earlier_jo
     assert!(
         markdown.ends_with("### Notes\n\n* after 5 s: epoch 1 (rank 3)\n* after 1 h 5 min: epoch \\| 2\n")
     );
+    assert!(!report.lacks_notes);
+    let unread = record.report_with(ReportNotes::default());
+    assert!(unread.lacks_notes && super::text(&unread, None).ends_with("\n\nNotes may be missing.\n"));
+    let full: Vec<_> = (0..MAX_PER_JOB as u64).map(|at| note(1_000_000 + at, "x", None)).collect();
+    assert!(record.report_with(full).lacks_notes, "further ones were refused");
 }
 
 fn finding(key: &str, since_ms: u64, ended_ms: Option<u64>) -> Finding {

@@ -48,8 +48,14 @@ pub fn text(report: &Report, note: Option<&str>) -> String {
             let _ = writeln!(out, "  {time:>width$}  {}", note_text(note));
         }
     }
+    if report.lacks_notes {
+        let _ = write!(out, "\n{LACKS_NOTES}\n");
+    }
     out
 }
+
+/// What is stated of notes that may be missing.
+const LACKS_NOTES: &str = "Notes may be missing.";
 
 /// A report as Markdown.
 pub fn markdown(report: &Report, note: Option<&str>) -> String {
@@ -91,6 +97,9 @@ pub fn markdown(report: &Report, note: Option<&str>) -> String {
         for note in &report.notes {
             let _ = writeln!(out, "* {}: {}", time_of(note.at_ms, report), escaped(&note_text(note)));
         }
+    }
+    if report.lacks_notes {
+        let _ = write!(out, "\n{LACKS_NOTES}\n");
     }
     out
 }

@@ -10,7 +10,7 @@ pub use database::{Database, Origin, RelayRun, StoreError};
 
 use crate::clock::Clock;
 use crate::fleet::{self, NoteChange};
-use crate::report::{JobRecord, Report};
+use crate::report::{JobRecord, Report, ReportNotes};
 use crate::state_dir::StateDir;
 use audit::AuditQueue;
 pub(crate) use filesystem::is_shared as is_on_shared_file_system;
@@ -74,6 +74,7 @@ pub struct JobStore {
     waiting_notes: Arc<AtomicUsize>,
     /// Why nothing can be stored now.
     problem: watch::Receiver<Option<Text>>,
+    is_durable: bool,
 }
 
 #[derive(Debug)]
@@ -132,7 +133,8 @@ impl JobStore {
         let (requests, receiver) = mpsc::sync_channel(REQUESTS);
         let audit = Arc::<AuditQueue>::default();
         let (problems, problem) = watch::channel(None);
-        let store = Self { requests, audit, waiting_notes: Arc::default(), problem };
+        let is_durable = !matches!(place, Place::Memory);
+        let store = Self { requests, audit, waiting_notes: Arc::default(), problem, is_durable };
         let (audit, notes) = (store.audit.clone(), store.waiting_notes.clone());
         let worker = Worker::new(place, origin, restored, audit, notes, problems);
         thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver))?;
@@ -145,6 +147,11 @@ impl JobStore {
     /// The thread cannot be started.
     pub fn in_memory() -> std::io::Result<Self> {
         Self::start(Place::Memory, Origin { cluster: String::new(), host: String::new() }, drop)
+    }
+
+    /// Whether what is stored outlives the process, as long as there is no [`JobStore::problem`].
+    pub fn is_durable(&self) -> bool {
+        self.is_durable
     }
 
     /// Why nothing can be stored now, and each change of that.
@@ -213,6 +220,14 @@ impl JobStore {
         let mut stored = self.notes(job).await?;
         stored.retain(|stored| !notes.iter().any(|note| note.id == stored.id));
         Some(fleet::sorted_notes(notes.iter().cloned().chain(stored)))
+    }
+
+    /// The same for a report, which states whether the stored ones are missing.
+    pub async fn report_notes(&self, job: JobId, notes: Vec<Note>) -> ReportNotes {
+        match self.with_stored_notes(job, &notes).await {
+            Some(all) => all.into(),
+            None => ReportNotes { notes, are_complete: false },
+        }
     }
 
     /// The stored record of a job's latest run.

@@ -63,7 +63,7 @@ async fn unstored(web: &WebState, stored: &[Report]) -> Vec<Report> {
     let mut reports = Vec::new();
     for job in picture.jobs.iter().filter(is_new).take(MAX_UNSTORED) {
         let usage = web.hub.usage(job.id, Viewer::Owner).await;
-        reports.extend(usage.and_then(|usage| usage.running).map(|record| record.report_with(Vec::new())));
+        reports.extend(usage.and_then(|usage| usage.running).map(|record| record.report()));
     }
     reports
 }
@@ -75,11 +75,8 @@ async fn report_of(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report>
         None => web.store.job(id).await?,
     };
     let (record, notes) = match usage.visible {
-        Some(visible) => (record.for_guest(visible)?, usage.notes),
-        None => {
-            let all = web.store.with_stored_notes(id, &usage.notes).await;
-            (record, all.unwrap_or(usage.notes))
-        }
+        Some(visible) => (record.for_guest(visible)?, usage.notes.into()),
+        None => (record, web.store.report_notes(id, usage.notes).await),
     };
     Some(record.report_with(notes))
 }

@@ -1,5 +1,6 @@
 //! `GET /status`: how the relay itself is doing, as JSON for the owner's scripts and monitoring.
 
+use crate::api::ProbeStatus;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::{JobsHealth, LauncherStatus, Link, NodePicture, Picture};
 use nodeglass_protocol::{NodeName, Text};
@@ -26,6 +27,8 @@ pub struct StatusReport {
     pub frames: FrameStatus,
     /// CPU and memory of the relay.
     pub process: ProcessStatus,
+    /// CPU and memory of the probes.
+    pub probes: ProbesStatus,
     /// The job list.
     pub slurm: SlurmStatus,
     /// Problems with the list of machines, complete sentences.
@@ -82,6 +85,17 @@ pub struct ProcessStatus {
     pub rss_bytes: Option<u64>,
 }
 
+/// CPU and memory of the connected probes. Each reports them once a minute; one that has not yet is left out.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ProbesStatus {
+    /// CPU time of all listed probes since their start, in ms.
+    pub cpu_ms: u64,
+    /// Their memory in RAM, in bytes.
+    pub rss_bytes: u64,
+    /// Each of them, by node.
+    pub each: Vec<ProbeStatus>,
+}
+
 /// State of SLURM's job list.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
@@ -107,8 +121,14 @@ pub enum SlurmStatus {
 }
 
 impl StatusReport {
-    /// Creates the report of a relay from its overview, which must be that of the owner, and its memory.
-    pub fn new(build: Text, overview: &Picture, rss_bytes: Option<u64>, now_ms: u64) -> Self {
+    /// Creates the report of a relay from its overview, which must be that of the owner, its memory and its probes.
+    pub fn new(
+        build: Text,
+        overview: &Picture,
+        rss_bytes: Option<u64>,
+        probes: Vec<ProbeStatus>,
+        now_ms: u64,
+    ) -> Self {
         let mut nodes = BTreeMap::new();
         for node in &overview.nodes {
             *nodes.entry(state(&node.head.link)).or_default() += 1;
@@ -122,9 +142,17 @@ impl StatusReport {
             late: overview.nodes.iter().filter_map(|node| LateNode::of(node, now_ms)).collect(),
             frames: FrameStatus { viewers: overview.relay.viewers, coalesced: overview.relay.coalesced },
             process: ProcessStatus { cpu_ms: overview.relay.cpu_ms, rss_bytes },
+            probes: ProbesStatus::of(probes),
             slurm: SlurmStatus::of(&overview.relay.jobs, now_ms),
             notices: overview.relay.notices.clone(),
         }
+    }
+}
+
+impl ProbesStatus {
+    fn of(each: Vec<ProbeStatus>) -> Self {
+        let sum = |value: fn(&ProbeStatus) -> u64| each.iter().map(value).fold(0, u64::saturating_add);
+        Self { cpu_ms: sum(|probe| probe.cpu_ms), rss_bytes: sum(|probe| probe.rss_bytes), each }
     }
 }
 

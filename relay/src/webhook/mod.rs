@@ -16,6 +16,7 @@ pub use url::WebhookUrl;
 use client::Client;
 use retry::{Decision, Retries};
 use serde::Serialize;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -68,6 +69,15 @@ impl Webhook {
     /// The format that it expects.
     pub fn format(&self) -> WebhookFormat {
         self.format
+    }
+
+    /// Resolves the host and checks whether each of its addresses may be contacted, without contacting any.
+    ///
+    /// # Errors
+    /// [`WebhookError`].
+    pub async fn resolve(&self) -> Result<Vec<IpAddr>, WebhookError> {
+        let addresses = destination::resolve(&self.url).await?;
+        Ok(addresses.iter().map(SocketAddr::ip).collect())
     }
 
     /// Posts, a few times if that may help.

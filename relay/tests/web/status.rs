@@ -3,11 +3,12 @@
 use crate::harness::TestRelay;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::picture::LauncherStatus;
+use nodeglass_protocol::probe::{ProbeLine, ProbeUsage, Sample};
 use nodeglass_relay::fleet::{Event, Fleet, Host, NodeEvent};
 
 fn fleet() -> Fleet {
-    let [n1, n2, n3] = ["n1", "n2", "n3"].map(|name| NodeName::new(name).unwrap());
-    let hosts = [&n1, &n2, &n3].map(|name| (name.clone(), Host::default())).into();
+    let [n1, n2, n3, n4] = ["n1", "n2", "n3", "n4"].map(|name| NodeName::new(name).unwrap());
+    let hosts = [&n1, &n2, &n3, &n4].map(|name| (name.clone(), Host::default())).into();
     let mut fleet = Fleet::new();
     let launcher = LauncherStatus { name: "openssh".into(), reason: Some("n1 is behind a jump host".into()) };
     let refused = NodeEvent::Refused {
@@ -15,10 +16,12 @@ fn fleet() -> Fleet {
         advice: "ask the administrators".into(),
     };
     let down = NodeEvent::Down { why: "n3 timed out".into(), retry_at_ms: u64::MAX };
+    let usage = ProbeUsage { cpu_ms: 5_210, rss_bytes: 9 << 20 };
     for event in [
         Event::Launcher(launcher),
         Event::Hosts { hosts, notices: vec!["hosts.txt:4: gpu1 is listed in hosts.txt:1 already".into()] },
         Event::Node(n1, NodeEvent::Connecting { failures: 0 }),
+        Event::Node(n4, NodeEvent::Line(Box::new(ProbeLine::<Sample>::Usage(usage).into()))),
         Event::Node(n2, refused),
         Event::Node(n3, down),
         Event::JobsFailed { why: "squeue did not answer within 10 s".into(), retry_at_ms: 0 },
@@ -38,7 +41,7 @@ async fn the_status_states_launcher_connections_and_slurm_with_reasons() {
     assert_eq!(status["build"], relay.build.as_str());
     assert_eq!(status["launcher"]["name"], "openssh");
     assert_eq!(status["launcher"]["reason"], "n1 is behind a jump host");
-    assert_eq!(status["nodes"], serde_json::json!({ "connecting": 1, "down": 1, "refused": 1 }));
+    assert_eq!(status["nodes"], serde_json::json!({ "connecting": 1, "down": 1, "live": 1, "refused": 1 }));
     let unreachable = status["unreachable"].as_array().unwrap();
     assert_eq!(unreachable.len(), 2);
     assert_eq!(unreachable[0]["node"], "n2");
@@ -52,6 +55,9 @@ async fn the_status_states_launcher_connections_and_slurm_with_reasons() {
     assert_eq!(status["late"], serde_json::json!([]));
     assert!(status["frames"]["coalesced"].is_u64() && status["frames"]["viewers"].is_u64(), "{status}");
     assert!(status["process"]["rss_bytes"].as_u64().is_some_and(|bytes| bytes > 1_000_000), "{status}");
+    let probe = serde_json::json!({ "node": "n4", "cpu_ms": 5_210, "rss_bytes": 9 << 20 });
+    let probes = serde_json::json!({ "cpu_ms": 5_210, "rss_bytes": 9 << 20, "each": [probe] });
+    assert_eq!(status["probes"], probes);
     assert_eq!(status["slurm"]["state"], "stale");
     assert_eq!(status["slurm"]["reason"], "squeue did not answer within 10 s");
     assert_eq!(status["slurm"]["age_s"], serde_json::Value::Null);

@@ -14,7 +14,7 @@ use node_probe::probe::engine::environment::{Environment, Moment};
 use node_probe::ring::Ring;
 use node_probe::source::{Absent, DriverEvent, GpuProcess, GpuProcessList, Inventory, Report};
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::probe::{Event, ProbeLine, ProbeResponse, ProcessList, ProcessSample};
+use nodeglass_protocol::probe::{Event, ProbeLine, ProbeResponse, ProbeUsage, ProcessList, ProcessSample};
 use nodeglass_protocol::request::ProbeRequest;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,12 +25,18 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// Xid of a GPU that fell off the bus.
 const XID_OFF_THE_BUS: u64 = 79;
 
+/// What a probe uses on a node with eight GPUs: CPU time for its start, then in 1/1000 of a CPU, and memory.
+const START_CPU_MS: u64 = 30;
+const CPU_PER_MILLE: u64 = 3;
+const RSS_BYTES: u64 = 9 << 20;
+
 /// A node of a scenario.
 #[derive(Debug)]
 pub(super) struct SimulatedNode {
     scenario: Arc<Scenario>,
     node: usize,
     now: ScenarioTime,
+    started: ScenarioTime,
     driver: Driver,
     /// Time of the requested process lookup, in ns of `CLOCK_BOOTTIME`.
     lookup_ns: Option<u64>,
@@ -88,7 +94,19 @@ impl SimulatedNode {
             Driver { last_events_ms: now.t_ms, lost: vec![false; script.gpus()], ..Driver::default() };
         let motd = script.motd.clone().unwrap_or_default().into_bytes();
         let (queue, writer) = (OutputQueue::default(), LineWriter::default());
-        Self { scenario, node, now, driver, lookup_ns: None, queue, writer, motd, past, has_begun: false }
+        Self {
+            scenario,
+            node,
+            now,
+            started: now,
+            driver,
+            lookup_ns: None,
+            queue,
+            writer,
+            motd,
+            past,
+            has_begun: false,
+        }
     }
 
     /// Moves the clock.
@@ -237,6 +255,11 @@ impl Environment for SimulatedNode {
 
     fn read_host(&mut self) -> HostReadings {
         readings::host(&self.scenario, self.node, self.now)
+    }
+
+    fn read_usage(&self) -> Option<ProbeUsage> {
+        let runs_ms = u64::try_from(self.now.t_ms - self.started.t_ms).unwrap_or(0);
+        Some(ProbeUsage { cpu_ms: START_CPU_MS + runs_ms * CPU_PER_MILLE / 1_000, rss_bytes: RSS_BYTES })
     }
 
     fn look_up_processes(&mut self, processes: GpuProcessList) {

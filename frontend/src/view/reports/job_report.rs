@@ -309,8 +309,11 @@ fn finding_table(report: &Report) -> AnyView {
 
 /// The notes of the job, on the screen and on paper.
 fn note_table(report: &Report) -> AnyView {
+    let lacking = report.lacks_notes.then(|| {
+        view! { <p class="report__note">"Notes may be missing: the stored ones cannot be read now, or there are more than are kept."</p> }
+    });
     if report.notes.is_empty() {
-        return ().into_any();
+        return lacking.into_any();
     }
     let row = |note: &Note| {
         let at_s = (note.at_ms / 1_000).cast_signed();
@@ -343,6 +346,7 @@ fn note_table(report: &Report) -> AnyView {
                 <tbody>{rows}</tbody>
             </table>
         </div>
+        {lacking}
     }
     .into_any()
 }

@@ -9,6 +9,7 @@ use crate::view::widgets::sheet::{Close, Sheet};
 use leptos::html::Input;
 use leptos::prelude::*;
 use nodeglass_protocol::Text;
+use nodeglass_protocol::live::Mode;
 use nodeglass_protocol::note::{self, NewNote, NoteEdit, NoteId, NoteRequest, NoteSource};
 use nodeglass_protocol::request::{Request, Response};
 use std::sync::Arc;
@@ -88,7 +89,9 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
             match answer {
                 Response::Note(saved) => {
                     page.note_draft.set(None);
-                    if !saved.is_stored {
+                    // Of a simulated cluster, nothing is stored.
+                    let is_simulated = page.fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Demo);
+                    if !saved.is_stored && !is_simulated {
                         let text = "The note is shown, but could not be stored yet.";
                         show_toast(page, text.to_owned(), false);
                     }

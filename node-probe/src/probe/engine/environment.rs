@@ -7,7 +7,7 @@ use crate::{
     source::{GpuProcessList, Inventory},
 };
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::probe::{ProbeLine, ProbeResponse};
+use nodeglass_protocol::probe::{ProbeLine, ProbeResponse, ProbeUsage};
 use nodeglass_protocol::request::ProbeRequest;
 use std::time::Duration;
 
@@ -51,6 +51,9 @@ pub trait Environment {
 
     /// Reads the host.
     fn read_host(&mut self) -> HostReadings;
+
+    /// Reads what the probe itself uses; `None` if `/proc` does not state it.
+    fn read_usage(&self) -> Option<ProbeUsage>;
 
     /// Submits processes for resolution; the result arrives as a process list.
     fn look_up_processes(&mut self, processes: GpuProcessList);

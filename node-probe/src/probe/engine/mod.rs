@@ -85,6 +85,8 @@ pub struct Engine<E> {
     /// The jobs whose spool files are read.
     note_jobs: Vec<JobId>,
     last_notes: Option<Duration>,
+    /// When it last reported what it uses itself.
+    last_usage: Option<Duration>,
     /// Notes that found no room in the pipe yet.
     pending_notes: Option<SpoolNotes>,
     /// Replay in progress: last number sent, last number to send, and earliest time of the next
@@ -121,6 +123,7 @@ impl<E: Environment> Engine<E> {
             orphaned_until: None,
             note_jobs: Vec::new(),
             last_notes: None,
+            last_usage: None,
             pending_notes: None,
             replay: None,
         }
@@ -169,6 +172,7 @@ impl<E: Environment> Engine<E> {
         if now >= self.next_sample {
             self.start_sample(now);
             self.read_notes(now);
+            self.print_usage(now);
             self.schedule_sample();
         }
         if self.replay.is_some_and(|(.., not_before)| now >= not_before) {

@@ -21,6 +21,8 @@ const LOOKUP_STUCK_REASON: &str = "a file in /proc does not return";
 const PROCESS_INTERVAL: Duration = Duration::from_millis(1_900);
 /// Minimum interval of reading notes, likewise.
 const NOTES_INTERVAL: Duration = Duration::from_millis(1_900);
+/// Minimum interval of lines about the probe itself; slightly less than that of the slowest samples.
+const USAGE_INTERVAL: Duration = Duration::from_secs(59);
 /// Number of lines per replay batch,
 const REPLAY_BATCH: usize = 16;
 /// and pause between batches, so that live lines have room.
@@ -100,6 +102,17 @@ impl<E: Environment> Engine<E> {
     /// Prints the response to a request.
     pub(super) fn print_response(&mut self, response: ProbeResponse) {
         self.print(&ProbeLine::Response(Box::new(response)));
+    }
+
+    /// Prints what the probe itself uses, not before the first sample.
+    pub(super) fn print_usage(&mut self, now: Duration) {
+        let is_due = self.last_usage.is_none_or(|at| now >= at + USAGE_INTERVAL);
+        if self.sampler.next_seq() > 1 && is_due {
+            self.last_usage = Some(now);
+            if let Some(usage) = self.env.read_usage() {
+                self.print(&ProbeLine::Usage(usage));
+            }
+        }
     }
 
     /// Requests new notes, unless some still wait for room in the pipe: the files keep what is not read yet. Not before

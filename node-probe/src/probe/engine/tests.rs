@@ -9,8 +9,8 @@ use crate::ring::Ring;
 use crate::sampler::HandoverState;
 use crate::source::{Absent, GpuProcessList, Inventory, Report};
 use nodeglass_protocol::probe::{
-    Control, GpuFacts, GpuSample, PING_TIMEOUT_MS, ProbeLine, ProbeResponse, Sample, SourceVersions,
-    SpoolNote, SpoolNotes,
+    Control, GpuFacts, GpuSample, PING_TIMEOUT_MS, ProbeLine, ProbeResponse, ProbeUsage, Sample,
+    SourceVersions, SpoolNote, SpoolNotes,
 };
 use nodeglass_protocol::request::ProbeRequest;
 use nodeglass_protocol::{GpuUuid, JobId, Vendor};
@@ -70,6 +70,10 @@ impl Environment for TestNode {
 
     fn read_host(&mut self) -> HostReadings {
         HostReadings::default()
+    }
+
+    fn read_usage(&self) -> Option<ProbeUsage> {
+        Some(ProbeUsage { cpu_ms: self.elapsed.as_millis() as u64 / 100, rss_bytes: 9 << 20 })
     }
 
     fn look_up_processes(&mut self, _: GpuProcessList) {}
@@ -259,6 +263,24 @@ fn the_host_is_sampled_while_the_driver_hangs() {
     probe.environment_mut().hung_at = None;
     run(&mut probe, 12_000);
     assert!(samples(&mut probe).iter().any(|sample| faults(sample) == Some(false)));
+}
+
+#[test]
+fn a_probe_states_what_it_uses_after_its_first_sample_and_once_a_minute() {
+    let mut probe = probe();
+    for to_ms in [20_000, 40_000, 60_000, 80_000, 100_000, 120_000, 140_000] {
+        probe.handle_control(Control::Ping);
+        run(&mut probe, to_ms);
+    }
+    let lines = std::mem::take(&mut probe.environment_mut().lines);
+    let first = lines.iter().position(|line| matches!(line, ProbeLine::Usage(_)));
+    let sampled = lines.iter().position(|line| matches!(line, ProbeLine::Sample(_)));
+    assert!(sampled.is_some() && sampled < first);
+    let used = lines.iter().filter_map(|line| match line {
+        ProbeLine::Usage(usage) => Some(usage.cpu_ms),
+        _ => None,
+    });
+    assert_eq!(used.collect::<Vec<_>>(), [8, 598, 1_188]);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 mod dcgm;
 mod exposition;
 
-use super::{Gpu, Job, Node, Process, Snapshot, Timestamp};
+use super::{Gpu, Job, Node, ProbeStatus, Process, Snapshot, Timestamp};
 use exposition::{Exposition, Kind, Labels};
 use nodeglass_protocol::field::ValueKind;
 use nodeglass_protocol::{Field, GpuField, HostField, JobField, ProcessField};
@@ -29,7 +29,7 @@ pub enum Collector {
     Finding,
     /// Processes.
     Process,
-    /// The relay itself.
+    /// The relay itself and its probes.
     Relay,
 }
 
@@ -74,6 +74,8 @@ pub struct RelayMetrics {
     pub slurm_at: Option<Timestamp>,
     /// When the relay started.
     pub started_at: Option<Timestamp>,
+    /// What each connected probe uses.
+    pub probes: Vec<ProbeStatus>,
 }
 
 /// The metrics of a snapshot and the relay, for the selected collectors.
@@ -373,6 +375,22 @@ fn relay_itself(out: &mut Exposition, snapshot: &Snapshot, relay: &RelayMetrics)
     out.family("nodeglass_relay_nodes", "Nodes by the state of their connection.", Kind::Gauge);
     for (state, count) in states {
         out.sample(&Labels::new(&[("state", state)]), Some(f64::from(count)));
+    }
+    probes(out, &relay.probes);
+}
+
+fn probes(out: &mut Exposition, probes: &[ProbeStatus]) {
+    let labelled = |probe: &ProbeStatus| match probe.job {
+        Some(job) => Labels::new(&[("node", &probe.node), ("job", &job.to_string())]),
+        None => Labels::new(&[("node", &probe.node)]),
+    };
+    out.family("nodeglass_probe_cpu_seconds_total", "CPU time of a node's probe.", Kind::Counter);
+    for probe in probes {
+        out.sample(&labelled(probe), Some(probe.cpu_ms as f64 / 1e3));
+    }
+    out.family("nodeglass_probe_resident_memory_bytes", "Memory of a node's probe in RAM.", Kind::Gauge);
+    for probe in probes {
+        out.sample(&labelled(probe), Some(probe.rss_bytes as f64));
     }
 }
 

@@ -92,6 +92,19 @@ fn collectors_are_selected_by_name() {
     assert_eq!(Collector::from_name("gpus"), None);
 }
 
+#[test]
+fn probes_state_what_they_use_beside_the_relay() {
+    let probe = |node: &str, job| ProbeStatus { node: node.into(), job, cpu_ms: 5_210, rss_bytes: 9 << 20 };
+    let relay =
+        RelayMetrics { probes: vec![probe("n1", None), probe("n1", Some(17))], ..RelayMetrics::default() };
+    let text = text(&snapshot(|_| ()), &relay, &[Collector::Relay]);
+    assert!(text.contains("nodeglass_probe_cpu_seconds_total{node=\"n1\"} 5.21\n"), "{text}");
+    assert!(
+        text.contains("nodeglass_probe_resident_memory_bytes{node=\"n1\",job=\"17\"} 9437184\n"),
+        "{text}"
+    );
+}
+
 /// dcgm-exporter has one meaning per name, and so have we.
 #[test]
 fn no_two_readings_have_one_name() {

@@ -8,7 +8,7 @@ use crate::fleet::{NodeChanges, NodeEvent};
 use nodeglass_protocol::field::Row;
 use nodeglass_protocol::job::{GpuSet, Job, JobState};
 use nodeglass_protocol::picture::{GpuFacts, GpuPath, Link, ProcessGap, ProcessPicture, SourceState};
-use nodeglass_protocol::probe::{Confinement, ProbeLine};
+use nodeglass_protocol::probe::{Confinement, ProbeLine, ProbeUsage};
 use nodeglass_protocol::{GpuUuid, JobId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -206,6 +206,15 @@ impl Node {
     /// The jobs in which a probe should run, besides the node's own.
     pub fn job_probes(&self) -> impl Iterator<Item = JobId> {
         self.confined.iter().flat_map(|confined| confined.probes.keys().copied())
+    }
+
+    /// What each connected probe on the node uses, with its job unless it is the node's own.
+    pub fn probe_usages(&self) -> impl Iterator<Item = (Option<JobId>, ProbeUsage)> {
+        let of_jobs = self.confined.iter().flat_map(|confined| &confined.probes);
+        let all = std::iter::once((None, self)).chain(of_jobs.map(|(job, probe)| (Some(*job), probe)));
+        let is_connected = |node: &Node| matches!(node.picture.head.link, Link::Live | Link::Late);
+        all.filter(move |(_, probe)| is_connected(probe))
+            .filter_map(|(job, probe)| Some((job, probe.probe_usage?)))
     }
 
     /// Decides in which of the user's jobs a probe runs: those with GPUs that the node's own probe does not see.

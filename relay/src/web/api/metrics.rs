@@ -19,7 +19,7 @@ use std::io::Write;
 
 /// Metrics in Prometheus' text format. A share's key shows the metrics of what the share shows.
 #[utoipa::path(get, path = "/metrics", tag = "relay", operation_id = "metrics",
-    params(("collect[]" = Option<Vec<String>>, Query, description = "Parts: `gpu`, `node`, `job`, `process`, `relay`; all by default")),
+    params(("collect[]" = Option<Vec<String>>, Query, description = "Parts: `gpu`, `node`, `job`, `finding`, `process`, `relay`; all by default")),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub async fn metrics(
     State(web): State<WebState>,
@@ -49,6 +49,7 @@ pub async fn metrics(
             JobsHealth::NotYet | JobsHealth::NoSlurm => None,
         },
         started_at: Some(moment(CLOCK_STARTS_AT_MS)),
+        probes: web.hub.probe_usages().await.unwrap_or_default(),
     };
     let is_gzip = accepts_gzip(&headers);
     let body = tokio::task::spawn_blocking(move || {

@@ -13,13 +13,14 @@ use nodeglass_protocol::Picture;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::ServerMessage;
 
-/// How the relay itself is doing: connections, the age of SLURM's data, coalesced frames, CPU and memory; for the owner and tokens.
+/// How the relay itself is doing: connections, the age of SLURM's data, coalesced frames, CPU and memory of relay and probes; for the owner and tokens.
 #[utoipa::path(get, path = "/status", tag = "relay", operation_id = "status",
     responses((status = 200, body = StatusReport)))]
 pub async fn status(State(web): State<WebState>, _: Reader) -> Result<Json<StatusReport>, Problem> {
     let picture = owners_overview(&web).await?;
     let now_ms = web.about.clock.now_ms();
-    Ok(Json(StatusReport::new(web.about.build.clone(), &picture, memory::resident_bytes(), now_ms)))
+    let probes = web.hub.probe_usages().await.ok_or_else(Problem::shutting_down)?;
+    Ok(Json(StatusReport::new(web.about.build.clone(), &picture, memory::resident_bytes(), probes, now_ms)))
 }
 
 /// Whether the relay is ready: its list of jobs is known, and not older than it should be. Without authentication, so

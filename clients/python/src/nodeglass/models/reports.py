@@ -385,6 +385,11 @@ class Report:
     label: str
     """Job id as users write it."""
 
+    lacks_notes: bool
+    """Whether notes of the job may be missing: stored ones could not be read, or the job has as many as
+    are kept.
+    """
+
     name: str
     """Job name."""
 

@@ -51,6 +51,39 @@ class LauncherStatus:
 
 
 @dataclass(frozen=True)
+class ProbeStatus:
+    """CPU and memory of a connected probe."""
+
+    cpu_ms: int
+    """CPU time since its start, in ms."""
+
+    node: str
+    """Its node."""
+
+    rss_bytes: int
+    """Memory in RAM, in bytes."""
+
+    job: Optional[int] = None
+    """The job in which it runs, if it runs beside the node's own."""
+
+
+@dataclass(frozen=True)
+class ProbesStatus:
+    """CPU and memory of the connected probes. Each reports them once a minute; one that has not yet is
+    left out.
+    """
+
+    cpu_ms: int
+    """CPU time of all listed probes since their start, in ms."""
+
+    rss_bytes: int
+    """Their memory in RAM, in bytes."""
+
+    each: List[ProbeStatus] = field(default_factory=list)
+    """Each of them, by node."""
+
+
+@dataclass(frozen=True)
 class ProcessStatus:
     """CPU and memory of the relay's process."""
 
@@ -90,6 +123,9 @@ class StatusReport:
 
     frames: FrameStatus
     """Frames for pages."""
+
+    probes: ProbesStatus
+    """CPU and memory of the probes."""
 
     process: ProcessStatus
     """CPU and memory of the relay."""

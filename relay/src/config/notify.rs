@@ -1,0 +1,17 @@
+//! The command line of `relay notify`.
+
+use clap::Args;
+
+/// `relay notify`.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[group(skip)]
+pub struct NotifyArgs {
+    /// Send one test notice by webhook, command and mail, as far as they are configured
+    // Without it the command has no meaning yet, and must not send by mistake.
+    #[arg(long, required = true)]
+    pub test: bool,
+
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
