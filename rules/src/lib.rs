@@ -1,7 +1,7 @@
 //! Rules and texts that page and terminal share, so that both say the same of a picture. Pure, for wasm32 too.
 //!
 //! * [`severity`], [`flags`], [`throttle`], [`health`] — how good or bad a state is, and its words.
-//! * [`job_events`] — starts and ends of jobs.
+//! * [`job_events`], [`job_names`], [`run`] — starts and ends of jobs, what a job is called, and when it ran.
 //! * [`outcome`], [`xid`] — what the end of a job and the numbers of the driver mean.
 //! * [`ownership`], [`totals`] — which GPUs belong to a job, and sums over them.
 //! * [`text`] — numbers, durations and names.
@@ -9,8 +9,10 @@
 pub mod flags;
 pub mod health;
 pub mod job_events;
+pub mod job_names;
 pub mod outcome;
 pub mod ownership;
+pub mod run;
 pub mod severity;
 pub mod text;
 pub mod throttle;

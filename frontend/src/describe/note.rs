@@ -1,7 +1,9 @@
 //! Notes as sentences: who wrote one, where it applies, and what its deletion does.
 
 use crate::domain::pending_action::PendingAction;
+use crate::domain::run::Run;
 use crate::domain::text;
+use nodeglass_protocol::job::Job;
 use nodeglass_protocol::note::{MAX_TEXT_BYTES, Note, NoteRequest, NoteSource};
 use nodeglass_protocol::request::Request;
 use nodeglass_protocol::{JobId, NodeName};
@@ -36,6 +38,17 @@ pub fn too_long_text(text: &str) -> String {
         "Shorten the text by {}: a note has room for {MAX_TEXT_BYTES} bytes.",
         text::count(over, "byte", "bytes")
     )
+}
+
+/// Returns what is wrong with a time, in ms since 1970, at which a job did not run; `None` if it did. `clock` writes times
+/// as the form shows them.
+pub fn outside_text(job: &Job, at_ms: u64, clock: impl Fn(u64) -> String) -> Option<String> {
+    let run = Run::of(job);
+    let when = || {
+        let (label, run) = (&job.label, run.text(clock));
+        format!("Job {label} {run}; enter a time at most an hour before or after that.")
+    };
+    (!run.includes(at_ms)).then(when)
 }
 
 /// Returns where a note comes from.

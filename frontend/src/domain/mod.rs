@@ -22,4 +22,6 @@ pub mod route;
 pub mod tab_title;
 pub mod unattributed;
 
-pub use nodeglass_rules::{flags, health, outcome, ownership, severity, text, throttle, totals, xid};
+pub use nodeglass_rules::{
+    flags, health, job_names, outcome, ownership, run, severity, text, throttle, totals, xid,
+};

@@ -6,6 +6,7 @@ use nodeglass_protocol::note::{
 };
 use nodeglass_protocol::probe::SpoolNote;
 use nodeglass_protocol::{JobId, NodeName, Text};
+use nodeglass_rules::run::Run;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
@@ -16,8 +17,6 @@ const MAX_UNSAVED: usize = 2 * MAX_NOTES;
 const MAX_DELETED: usize = 4 * MAX_NOTES;
 /// Times up to this far in the future are accepted: clocks differ.
 const MAX_AHEAD_MS: u64 = 24 * 3_600_000;
-/// A note of a job may be this far outside of its run: clocks differ, and a job is prepared before it starts.
-const MAX_OUTSIDE_MS: u64 = 3_600_000;
 
 /// A change of a note, as it is applied, stored and recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -296,22 +295,12 @@ impl Notes {
 
 /// Refuses a time in ms since 1970 at which the job did not run.
 fn is_of_run(at_ms: u64, job: &Job) -> Result<(), NoteError> {
-    // Up to the year 9999, the last that can be written.
-    let ms = |s: Option<i64>| s.and_then(|s| Some(u64::try_from(s).ok()?.min(253_402_300_799) * 1_000));
-    // The start of a job that waits is only expected.
-    let start = job.start.filter(|_| job.is_active() || job.ended.is_some());
-    let (start_ms, ended_ms) = (ms(start), ms(job.ended));
-    let is_early = start_ms.is_some_and(|start_ms| at_ms.saturating_add(MAX_OUTSIDE_MS) < start_ms);
-    let is_late = ended_ms.is_some_and(|ended_ms| at_ms > ended_ms.saturating_add(MAX_OUTSIDE_MS));
-    if !is_early && !is_late {
+    let run = Run::of(job);
+    if run.includes(at_ms) {
         return Ok(());
     }
-    let at = |verb: &str, ms| {
-        format!("{verb} at {}", humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)))
-    };
-    let start = start_ms.map(|ms| at("started", ms));
-    let parts: Vec<_> = start.into_iter().chain(ended_ms.map(|ms| at("ended", ms))).collect();
-    Err(NoteError::OutsideOfRun { job: job.id, run: parts.join(" and ") })
+    let utc = |ms| humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)).to_string();
+    Err(NoteError::OutsideOfRun { job: job.id, run: run.text(utc) })
 }
 
 /// Sorts notes by time.
@@ -348,6 +337,7 @@ mod tests {
     use super::*;
     use crate::fleet::scene;
     use nodeglass_protocol::job::JobState;
+    use nodeglass_rules::run::TOLERANCE_MS;
 
     const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -468,7 +458,7 @@ mod tests {
 
     #[test]
     fn a_note_of_a_job_is_of_the_time_of_its_run_give_or_take_an_hour() {
-        let (start_ms, hour_ms) = (NOW_MS - 10 * MAX_OUTSIDE_MS, MAX_OUTSIDE_MS);
+        let (start_ms, hour_ms) = (NOW_MS - 10 * TOLERANCE_MS, TOLERANCE_MS);
         let start = Some((start_ms / 1_000).cast_signed());
         let ended = start.map(|start| start + 3_600);
         let job = Job { start, ended, ..scene::job(17, &[("gpu-01", &[0])]) };

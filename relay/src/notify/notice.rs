@@ -4,7 +4,7 @@ use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{JobId, NodeName, Text};
 use nodeglass_rules::job_events::JobEvent;
-use nodeglass_rules::{outcome, text};
+use nodeglass_rules::{job_names, outcome, text};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -83,11 +83,7 @@ impl JobSummary {
     }
 
     fn title(&self) -> String {
-        if self.name.is_empty() {
-            format!("job {}", self.label)
-        } else {
-            format!("{} ({})", self.name, self.label)
-        }
+        job_names::with_label(self.name.as_str(), self.label.as_str())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The form for a note: what it says, and when; the moment that was pointed at can be changed.
 
-use crate::describe::note::{subject_text, too_long_text};
+use crate::describe::note::{outside_text, subject_text, too_long_text};
 use crate::domain::text;
 use crate::platform;
 use crate::state::page::{NoteDraft, Page};
@@ -37,7 +37,8 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
     let waits = RwSignal::new(false);
     let label_of = |id| page.job(id).map(|job| job.label.to_string());
     let of = untrack(|| subject_text(draft.job, draft.node.as_ref(), label_of));
-    let shown_at = platform::local_datetime((draft.at_ms / 1_000).cast_signed());
+    let clock = |at_ms: u64| platform::local_datetime((at_ms / 1_000).cast_signed());
+    let shown_at = clock(draft.at_ms);
     let typed_at = RwSignal::new(shown_at.clone());
     let age = {
         let page = page.clone();
@@ -54,6 +55,10 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
         let (text, of_edit) = wrong.get();
         if of_edit && is_deleted.get() { String::new() } else { text }
     };
+    let refuse_time = move |why: String| {
+        wrong.set((why, false));
+        at_field.get_untracked().into_iter().for_each(|field| drop(field.focus()));
+    };
     let (page, known) = (page.clone(), draft.text.clone());
     let submit = move |event: web_sys::SubmitEvent| {
         event.prevent_default();
@@ -65,10 +70,13 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
             typed => milliseconds(&typed),
         };
         let Some(at_ms) = at_ms else {
-            wrong.set(("Enter a time such as 2026-11-25 09:14:03.".to_owned(), false));
-            at_field.get_untracked().into_iter().for_each(|field| drop(field.focus()));
-            return;
+            return refuse_time("Enter a time such as 2026-11-25 09:14:03.".to_owned());
         };
+        let job = untrack(|| draft.job.and_then(|id| page.job(id)));
+        // The relay refuses it as well, but with times in UTC: it does not know the time zone of the browser.
+        if let Some(why) = job.and_then(|job| outside_text(&job, at_ms, clock)) {
+            return refuse_time(why);
+        }
         let id = draft.id.filter(|_| !is_deleted.get_untracked());
         let typed = read(field);
         let text = match note::text(&typed) {

@@ -1,14 +1,13 @@
 //! What SLURM reports of jobs: pending for ever, close to the time limit, ended abnormally.
 
-use super::{logs, name};
+use super::logs;
 use crate::findings::job_log::Progress;
 use crate::findings::scene::Scene;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
-use nodeglass_rules::outcome;
 use nodeglass_rules::severity::Severity;
-use nodeglass_rules::text;
+use nodeglass_rules::{job_names, outcome, text};
 
 /// Reasons that SLURM does not resolve by itself: the user must change the job. A hold of the owner is not among them,
 /// because it is intended.
@@ -54,7 +53,7 @@ fn of(job: &Job, kind: FindingKind, severity: FindingSeverity, title: String) ->
 fn pending(job: &Job) -> Option<Detection> {
     let reason = job.reason.as_ref()?;
     let code = NEVER.into_iter().find(|code| reason.as_str().starts_with(code))?;
-    let title = format!("{} will not start by itself: {code}", name(job));
+    let title = format!("{} will not start by itself: {code}", job_names::first(job));
     let mut detection = of(job, FindingKind::PendingForever, FindingSeverity::Warning, title);
     detection.reason = "will not start".to_owned();
     detection.advice = job.reason_text.as_ref().map(ToString::to_string);
@@ -82,7 +81,7 @@ fn time_limit(scene: &Scene<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
     if left_s > (u64::from(scene.thresholds.limit_minutes) * 60).min(limit_s / 10) {
         return None;
     }
-    let title = format!("{} reaches its time limit of {} soon", name(job), text::span(limit_s));
+    let title = format!("{} reaches its time limit of {} soon", job_names::first(job), text::span(limit_s));
     let mut detection = of(job, FindingKind::TimeLimit, FindingSeverity::Info, title);
     detection.reason = "time limit".to_owned();
     detection.nodes.clone_from(&job.nodes);
@@ -95,7 +94,7 @@ fn too_slow(scene: &Scene<'_>, job: &Job, progress: &Progress, left_s: u64, earl
     let (done, needed, left) = (progress.pct(), text::span(needed_s), text::span(left_s));
     let title = format!(
         "{} will not be done at its time limit: {done:.0} % done, {needed} to go, {left} left",
-        name(job)
+        job_names::first(job)
     );
     let mut detection = of(job, FindingKind::TimeLimit, FindingSeverity::Warning, title);
     detection.reason = "too slow for its time limit".to_owned();
@@ -123,7 +122,7 @@ fn failed(scene: &Scene<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
         Severity::Error => FindingSeverity::Error,
         _ => FindingSeverity::Warning,
     };
-    let title = format!("{} ended: {}", name(job), failure.label);
+    let title = format!("{} ended: {}", job_names::first(job), failure.label);
     let mut detection = of(job, FindingKind::Failed, severity, title);
     // A requeued job may fail again.
     detection.subject = format!("{}/{ended_s}", job.id);

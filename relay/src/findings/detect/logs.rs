@@ -1,12 +1,11 @@
 //! Messages in the logs of running jobs. What the log of a failed job states is evidence of its failure.
 
-use super::name;
 use crate::findings::job_log::{JobLog, LogMessage};
 use crate::findings::scene::Scene;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::job::{Job, JobState};
-use nodeglass_rules::text;
+use nodeglass_rules::{job_names, text};
 
 /// A message is the end of a log if nothing was written for this long after it, in ms.
 const SILENT_MS: u64 = 30_000;
@@ -38,7 +37,7 @@ fn matters(message: &LogMessage, log: &JobLog, now_ms: u64) -> bool {
 
 fn of(job: &Job, message: &LogMessage) -> Detection {
     let pattern = &message.pattern;
-    let title = format!("{}: {}", name(job), pattern.summary);
+    let title = format!("{}: {}", job_names::first(job), pattern.summary);
     let subject = format!("{}/{}", job.id, pattern.name);
     let mut detection = Detection::new(FindingKind::LogMessage, subject, pattern.severity, title);
     detection.jobs = vec![job.id];

@@ -7,7 +7,7 @@ use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{GpuField, JobField};
-use nodeglass_rules::text;
+use nodeglass_rules::{job_names, text};
 
 /// Minutes of growth that a forecast needs.
 const LEAST_MINUTES: usize = 15;
@@ -134,7 +134,7 @@ fn limit(scene: &Scene<'_>, job: &JobGpus<'_>, node: &NodePicture) -> Option<Det
     }
     let title = format!(
         "{} uses {} of {} GiB of memory on {}",
-        super::name(job.job),
+        job_names::first(job.job),
         text::gib(used),
         text::gib(limit),
         node.name

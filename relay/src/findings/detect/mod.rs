@@ -12,7 +12,6 @@ use super::scene::{JobGpus, Scene, Unit};
 use super::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
-use nodeglass_protocol::job::Job;
 
 /// Runs all detectors.
 pub fn all(scene: &Scene<'_>) -> Detections {
@@ -48,9 +47,4 @@ fn of_job(
         gpus: gpus.collect(),
         ..Detection::new(kind, job.job.id.to_string(), severity, title)
     }
-}
-
-/// The name of a job in a sentence.
-fn name(job: &Job) -> String {
-    if job.name.is_empty() { format!("Job {}", job.label) } else { job.name.to_string() }
 }
