@@ -1,6 +1,7 @@
 //! A finding as a resource.
 
 use super::Timestamp;
+use super::capture::Capture;
 use crate::findings::catalogue;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,8 @@ pub struct Finding {
     pub ended_at: Option<Timestamp>,
     /// Number of GPUs that do no useful work because of it.
     pub wasted_gpus: u32,
+    /// Where the job's processes stood when it began; `null` if that was not captured, and for guests.
+    pub capture: Option<Capture>,
 }
 
 /// A GPU that a finding is about.
@@ -84,6 +87,7 @@ impl Finding {
             found_at: Timestamp::from_millis(finding.found_ms),
             ended_at: finding.ended_ms.map(Timestamp::from_millis),
             wasted_gpus: finding.wasted_gpus,
+            capture: finding.capture.as_deref().map(Capture::new),
         }
     }
 

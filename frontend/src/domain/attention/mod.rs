@@ -284,6 +284,7 @@ pub mod tests {
             found_ms: WALL_MS,
             ended_ms: None,
             wasted_gpus: 0,
+            capture: None,
         }
     }
 
