@@ -35,8 +35,8 @@ pub use field::{Cell, Field, Row};
 pub use id::{GpuUuid, IdError, JobId, NodeName};
 pub use live::{frame, handshake};
 pub use model::{
-    audit, cluster, confinement, finding, gpu, history, host, job, job_devices, note, picture, process,
-    range, replay, report, request, share, source, trace, unattributed,
+    audit, capture, cluster, confinement, finding, gpu, history, host, job, job_devices, note, picture,
+    process, range, replay, report, request, share, source, trace, unattributed,
 };
 pub use picture::Picture;
 pub use reading::{FailureReason, Reading};

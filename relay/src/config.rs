@@ -59,6 +59,7 @@ use crate::notify::{Mail, NotifyCommand, NotifyOn, Settings as NotifySettings};
 use crate::webhook::{Webhook, WebhookFormat, WebhookUrl};
 use clap::ArgAction;
 use nodeglass_protocol::NodeName;
+use nodeglass_protocol::capture::StackReader;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::report::Cost;
 use std::collections::HashSet;
@@ -302,6 +303,16 @@ pub struct Config {
     #[arg(help_heading = ACCESS)]
     pub no_audit: bool,
 
+    /// Do not capture what the processes of your jobs do when a job hangs or stops working
+    #[arg(long, env = "NODEGLASS_NO_CAPTURES", value_name = SWITCH, action = ArgAction::Set, value_parser = value::switch)]
+    #[arg(help_heading = NODES)]
+    pub no_captures: bool,
+
+    /// py-spy on the nodes, which reads Python stacks for captures; `off` for none (default: that on the probe's PATH)
+    #[arg(long, env = "NODEGLASS_PY_SPY", value_name = "PATH", value_parser = value::py_spy)]
+    #[arg(help_heading = NODES)]
+    pub py_spy: Option<StackReader>,
+
     /// Log level on stderr: error, warn, info, debug or trace
     #[arg(long, env = "NODEGLASS_LOG", value_name = "LEVEL", default_value = "warn")]
     #[arg(value_parser = value::log, help_heading = LOG)]
@@ -325,6 +336,13 @@ impl Config {
             (None, false, true) => Watch::Local,
             (None, false, false) => Watch::Auto,
         }
+    }
+
+    /// How processes are captured when a job hangs or stops working; `None` if they are not. The processes of a
+    /// recording ended long ago.
+    pub fn captures(&self) -> Option<StackReader> {
+        let is_off = self.no_captures || self.replay.is_some();
+        (!is_off).then(|| self.py_spy.clone().unwrap_or_default())
     }
 
     /// Returns whether machines are listed.

@@ -12,6 +12,7 @@ pub mod app;
 pub mod archive;
 pub mod auth;
 mod backoff;
+pub mod capturer;
 pub mod clock;
 pub mod config;
 mod disk_thread;

@@ -6,10 +6,13 @@ use serde_json::json;
 
 /// What is posted of a report.
 pub(crate) fn payload(report: &Report, format: WebhookFormat) -> Payload {
+    let mut report = report.clone();
+    // Stacks and arguments are for the owner, and a webhook may be read by others.
+    report.findings.iter_mut().for_each(|finding| finding.capture = None);
     match format {
         // Other events may follow, which their receivers tell apart by it.
         WebhookFormat::Json => Payload::Json(json!({ "event": "job_report", "report": report })),
-        WebhookFormat::Message => Payload::Message { text: report::message(report) },
+        WebhookFormat::Message => Payload::Message { text: report::message(&report) },
     }
 }
 

@@ -5,6 +5,7 @@
 //! node-probe's own state machine with it, on a virtual clock: the same scenario, times and control
 //! lines yield the same bytes.
 
+mod captures;
 mod cluster;
 mod gpu;
 mod host;

@@ -9,6 +9,7 @@ use crate::scenario::file::{Behaviour, FaultKind};
 use crate::scenario::{JobScript, Scenario, ScenarioTime, Unit};
 use nodeglass_protocol::probe::{ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample};
 use nodeglass_protocol::process::{ProcessState, Rank};
+use nodeglass_protocol::request::ProcessRef;
 use nodeglass_protocol::{Reading, Text};
 
 /// Memory of a process besides its allocations, in bytes; driver contexts belong to the GPU.
@@ -67,6 +68,18 @@ pub(crate) fn worker(
         started_ms: u64::try_from(started_ms).unwrap_or(0),
         local: if job.array.is_some() { 0 } else { before.count() as u32 },
     })
+}
+
+/// Finds a process and the index of its GPU.
+pub(crate) fn find(
+    scenario: &Scenario,
+    node: usize,
+    process: ProcessRef,
+    at: ScenarioTime,
+) -> Option<(usize, Worker<'_>)> {
+    let mut workers = (0..scenario.nodes[node].assignments.len())
+        .filter_map(|gres_index| Some((gres_index, worker(scenario, node, gres_index, at)?)));
+    workers.find(|(_, worker)| worker.pid == process.pid && worker.started_ms == process.started_ms)
 }
 
 /// Returns the processes on a node's GPUs, at most one per GPU or instance, and zombies of the

@@ -1,10 +1,10 @@
 //! Responses of a scripted probe: process details, signals, and log tails.
 
-use crate::logs;
-use crate::processes::{Worker, worker};
+use crate::processes::{Worker, find};
 use crate::scenario::file::FaultKind;
 use crate::scenario::interventions::ProcessKey;
 use crate::scenario::{Scenario, ScenarioTime};
+use crate::{captures, logs};
 use nodeglass_protocol::process::{ProcessDetail, ProcessState, RelatedProcess, Variable};
 use nodeglass_protocol::request::{ProbeRequest, ProcessRef, Response, Signal};
 use nodeglass_protocol::{LongText, Reading, Text};
@@ -30,24 +30,15 @@ pub(crate) fn respond(
         ProbeRequest::Tail { path, after, .. } => {
             Response::Tail(logs::tail(scenario, node, at, path, *after))
         }
+        ProbeRequest::Capture(request) => {
+            Response::Capture(Box::new(captures::capture(scenario, node, at, request)))
+        }
     }
 }
 
 fn gone(scenario: &Scenario, node: usize, pid: u32) -> Response {
     let name = &scenario.nodes[node].name;
     Response::Refused(format!("process {pid} is no longer there on {name}").into())
-}
-
-/// Finds a process and the index of its GPU.
-fn find(
-    scenario: &Scenario,
-    node: usize,
-    process: ProcessRef,
-    at: ScenarioTime,
-) -> Option<(usize, Worker<'_>)> {
-    let mut workers = (0..scenario.nodes[node].assignments.len())
-        .filter_map(|gres_index| Some((gres_index, worker(scenario, node, gres_index, at)?)));
-    workers.find(|(_, worker)| worker.pid == process.pid && worker.started_ms == process.started_ms)
 }
 
 fn send_signal(

@@ -1,6 +1,7 @@
 //! A few labelled scenarios of findings (`cargo xtask findings` plays all of them), and notices of them.
 
 use anyhow::{Context, Result, ensure};
+use nodeglass_protocol::finding::FindingKind;
 use nodeglass_tests::findings::{Summary, all, play};
 use nodeglass_tests::relay::TestRelay;
 use serde_json::Value;
@@ -33,6 +34,17 @@ fn causes_are_found_in_time_and_healthy_jobs_are_left_alone() -> Result<()> {
         summary.add(case, 7, &play(&case.toml(7), case.minutes, case.interval_ms)?);
     }
     ensure!(summary.is_clean(), "{}", summary.failures.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn in_a_hang_the_rank_that_the_others_wait_for_is_named() -> Result<()> {
+    let case = all().into_iter().find(|case| case.name == "hang/h100x1").context("no such scenario")?;
+    let observed = play(&case.toml(7), case.minutes, case.interval_ms)?;
+    let hang = observed.iter().find(|one| one.kind == FindingKind::CollectiveHang).context("no hang")?;
+    let [others, one] = hang.stands.as_slice() else { anyhow::bail!("{hang:?}") };
+    ensure!(others.contains(" in all_reduce (torch/distributed/distributed_c10d.py:2501)"), "{others}");
+    ensure!(one.starts_with("rank ") && one.contains("DataLoader.__next__"), "{one}");
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Requests run on separate threads: a hanging file system blocks neither samples nor other
 //! requests.
 
+mod capture;
 mod detail;
 mod signal;
 mod tail;
@@ -12,6 +13,7 @@ use crate::{
         stat::{self, Stat},
     },
 };
+use capture::CaptureLimit;
 use nodeglass_protocol::probe::ProbeResponse;
 use nodeglass_protocol::request::{ProbeRequest, ProcessRef, Response};
 use nodeglass_redact::mask;
@@ -40,6 +42,7 @@ pub struct RequestHandler {
     busy: Arc<AtomicUsize>,
     reader: ProcReader,
     files: Arc<Files>,
+    captures: Arc<CaptureLimit>,
 }
 
 /// Reads processes in `/proc`.
@@ -58,7 +61,7 @@ impl RequestHandler {
             boot_ms: process::boot_ms(),
             own_uid: rustix::process::geteuid().as_raw(),
         };
-        Self { events, busy: Arc::default(), reader, files: Arc::default() }
+        Self { events, busy: Arc::default(), reader, files: Arc::default(), captures: Arc::default() }
     }
 
     /// Starts a request; returns a response immediately if it cannot be started.
@@ -67,9 +70,10 @@ impl RequestHandler {
         let Some(permit) = Permit::acquire(&self.busy) else {
             return refused("earlier requests are still waiting for a file system that does not respond");
         };
-        let (events, reader, files) = (self.events.clone(), self.reader.clone(), Arc::clone(&self.files));
+        let (events, reader) = (self.events.clone(), self.reader.clone());
+        let (files, captures) = (Arc::clone(&self.files), Arc::clone(&self.captures));
         let work = move || {
-            let response = reader.respond(&files, request);
+            let response = reader.respond(&files, &captures, request);
             // The event loop is gone if the probe is ending.
             let _ = events.send(LoopEvent::Response(Box::new(ProbeResponse { number, response })));
             drop(permit);
@@ -99,7 +103,7 @@ impl Drop for Permit {
 }
 
 impl ProcReader {
-    fn respond(&self, files: &Files, request: ProbeRequest) -> Response {
+    fn respond(&self, files: &Files, captures: &Arc<CaptureLimit>, request: ProbeRequest) -> Response {
         match request {
             ProbeRequest::Process { process, environment } => match self.find(process) {
                 Some(stat) => Response::Process(Box::new(self.detail(process.pid, &stat, environment))),
@@ -109,6 +113,7 @@ impl ProcReader {
             ProbeRequest::Tail { path, after, audience } => {
                 Response::Tail(files.tail(Path::new(&path), after, audience))
             }
+            ProbeRequest::Capture(request) => self.capture(captures, request),
         }
     }
 

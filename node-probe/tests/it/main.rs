@@ -1,6 +1,7 @@
 //! The probe as seen by its relay: a process with pipes, in front of a library with NVML's ABI.
 
 mod amd;
+mod captures;
 mod divided;
 mod endings;
 mod everything;

@@ -1,5 +1,6 @@
 //! Findings: what the relay concludes from readings, each with its evidence, meaning and advice.
 
+use crate::capture::FindingCapture;
 use crate::{GpuField, GpuUuid, JobId, LongText, NodeName, Text};
 use serde::{Deserialize, Serialize};
 use std::cmp::{Ordering, Reverse};
@@ -178,6 +179,9 @@ pub struct Finding {
     pub silenced_until_ms: Option<u64>,
     /// Number of GPUs that do no useful work because of it.
     pub wasted_gpus: u32,
+    /// Where the job's processes stood when it began, if that was captured; never for guests.
+    #[serde(default)]
+    pub capture: Option<Box<FindingCapture>>,
 }
 
 /// A time in which some findings are not reported: listed as silenced, and never a notice.

@@ -1,6 +1,7 @@
 //! The entities that both wires describe.
 
 pub mod audit;
+pub mod capture;
 pub mod cluster;
 pub mod confinement;
 pub mod finding;

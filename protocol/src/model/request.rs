@@ -1,6 +1,7 @@
 //! Requests with a single response: process details, signals, job control, log tails.
 
 use crate::audit::AuditLog;
+use crate::capture::{Capture, CaptureRequest};
 use crate::finding::SilenceRequest;
 use crate::note::{NoteRequest, SavedNote};
 use crate::process::ProcessDetail;
@@ -145,6 +146,8 @@ pub enum Response {
     Audit(Box<AuditLog>),
     /// A note that was added or changed.
     Note(Box<SavedNote>),
+    /// What processes do; sent by probes only.
+    Capture(Box<Capture>),
 }
 
 /// A request of a relay to a probe.
@@ -174,6 +177,8 @@ pub enum ProbeRequest {
         /// Audience of the content.
         audience: Audience,
     },
+    /// Captures what processes of this user do.
+    Capture(CaptureRequest),
 }
 
 /// Audience on whose behalf a log is read with the owner's permissions.

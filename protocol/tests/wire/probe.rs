@@ -1,7 +1,8 @@
 //! Lines between probe and relay.
 
 use crate::frozen;
-use crate::values::{facts, health, process_facts, reference, sources, uuid};
+use crate::values::{facts, health, process_capture, process_facts, reference, sources, uuid};
+use nodeglass_protocol::capture::{Capture, CaptureRequest, ProcessCapture, StackReader};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::gpu::GpuPath;
 use nodeglass_protocol::host::{HostSample, JobReadings, JobUsage};
@@ -99,6 +100,11 @@ fn lines_of_the_probe() {
     frozen("probe-link-rates", json, &ProbeLine::<Sample>::LinkRates(rates));
     let response = ProbeResponse { number: 3, response: Response::Done("SIGTERM sent to 41822".into()) };
     frozen("probe-response", json, &ProbeLine::<Sample>::Response(Box::new(response)));
+    let refused = Some("it belongs to another user".into());
+    let other = ProcessCapture { pid: 7, refused, ..ProcessCapture::default() };
+    let capture = Capture { processes: vec![process_capture(), other], omitted: 2 };
+    let response = ProbeResponse { number: 4, response: Response::Capture(Box::new(capture)) };
+    frozen("probe-capture", json, &ProbeLine::<Sample>::Response(Box::new(response)));
     frozen(
         "probe-heartbeat",
         json,
@@ -157,6 +163,22 @@ fn lines_of_the_relay() {
                     after: 9,
                     audience: Audience::Guest { since_s: 1_763_725_200 },
                 },
+            },
+            Control::Request {
+                number: 4,
+                request: ProbeRequest::Capture(CaptureRequest {
+                    job: JobId(17),
+                    processes: vec![reference()],
+                    stacks: StackReader::At("/opt/py-spy".into()),
+                }),
+            },
+            Control::Request {
+                number: 5,
+                request: ProbeRequest::Capture(CaptureRequest {
+                    job: JobId(17),
+                    processes: Vec::new(),
+                    stacks: StackReader::Off,
+                }),
             },
         ],
     );

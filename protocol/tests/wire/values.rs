@@ -1,6 +1,9 @@
 //! The values of which the frozen messages consist.
 
 use nodeglass_protocol::audit::{AuditLog, AuditRecord, View, ViewClient, ViewEnd, ViewerIdentity};
+use nodeglass_protocol::capture::{
+    CaptureGroup, EvidenceFile, FindingCapture, Frame, Peer, ProcessCapture, ThreadCount, ThreadState,
+};
 use nodeglass_protocol::cluster::{ClusterSummary, GpuCounts, NodeCounts, PartitionSummary, UnavailableNode};
 use nodeglass_protocol::field::Row;
 use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind, FindingSeverity};
@@ -153,6 +156,55 @@ pub fn finding() -> Finding {
         ended_ms: Some(1_700_000_280_000),
         silenced_until_ms: Some(1_790_000_000_000),
         wasted_gpus: 1,
+        capture: Some(Box::new(finding_capture())),
+    }
+}
+
+pub fn finding_capture() -> FindingCapture {
+    FindingCapture {
+        at_ms: 1_700_000_221_000,
+        groups: vec![CaptureGroup {
+            count: 2,
+            ranks: "0, 2".into(),
+            places: vec!["gpu-01 GPU 0".into()],
+            frame: "all_reduce (torch/distributed/distributed_c10d.py:2501)".into(),
+            caller: "train_step (train.py:88)".into(),
+            details: vec!["sleeping in futex_wait_queue (system call futex)".into()],
+            stack: vec!["all_reduce (torch/distributed/distributed_c10d.py:2501)".into()],
+        }],
+        others: 0,
+        missing: 1,
+        notes: vec!["py-spy is not on the PATH of the probe on gpu-01".into()],
+        files: vec!["gpu-01:/tmp/nccl_trace_rank_0, 1.2 MiB".into()],
+    }
+}
+
+pub fn process_capture() -> ProcessCapture {
+    ProcessCapture {
+        pid: 41_822,
+        started_ms: 1_700_000_000_120,
+        refused: None,
+        command: "python3".into(),
+        args: Reading::Value("python3 train.py".into()),
+        rank: Some(3),
+        state: ThreadState::Sleeping,
+        wait_channel: Reading::Value("futex_wait_queue".into()),
+        system_call: Reading::Unsupported,
+        voluntary_switches: Reading::Value(81),
+        involuntary_switches: Reading::Value(3),
+        threads: vec![ThreadCount { state: ThreadState::Sleeping, count: 97 }],
+        connections: Reading::Value(14),
+        peers: vec![Peer { address: "10.0.0.7:29500".into(), count: 8 }],
+        stack: Reading::Value(vec![Frame {
+            function: "all_reduce".into(),
+            file: "/opt/torch/distributed/distributed_c10d.py".into(),
+            line: 2_501,
+        }]),
+        files: vec![EvidenceFile {
+            path: "/tmp/nccl_trace_rank_3".into(),
+            size_bytes: 1_258_291,
+            modified_ms: 1_700_000_220_000,
+        }],
     }
 }
 

@@ -320,7 +320,8 @@ impl TailReader {
             | Response::Process(_)
             | Response::Share(_)
             | Response::Audit(_)
-            | Response::Note(_) => "its probe sent a response of another kind".to_owned(),
+            | Response::Note(_)
+            | Response::Capture(_) => "its probe sent a response of another kind".to_owned(),
         };
         match local_miss.older {
             Some(read) => Ok(self.found(read)),

@@ -347,7 +347,8 @@ impl Deps {
             | Response::Tail(_)
             | Response::Share(_)
             | Response::Audit(_)
-            | Response::Note(_) => (false, "unexpected response".into()),
+            | Response::Note(_)
+            | Response::Capture(_) => (false, "unexpected response".into()),
         };
         tracing::info!(action.what = %what, action.outcome = %outcome, action.done = done, "action requested");
         let entry = self.store_entry(what, outcome, done);

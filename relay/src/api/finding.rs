@@ -1,6 +1,7 @@
 //! A finding as a resource.
 
 use super::Timestamp;
+use super::capture::Capture;
 use crate::findings::catalogue;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,8 @@ pub struct Finding {
     pub silenced_until: Option<Timestamp>,
     /// Number of GPUs that do no useful work because of it.
     pub wasted_gpus: u32,
+    /// Where the job's processes stood when it began; `null` if that was not captured, and for guests.
+    pub capture: Option<Capture>,
 }
 
 /// A GPU that a finding is about.
@@ -87,6 +90,7 @@ impl Finding {
             ended_at: finding.ended_ms.map(Timestamp::from_millis),
             silenced_until: finding.silenced_until_ms.map(Timestamp::from_millis),
             wasted_gpus: finding.wasted_gpus,
+            capture: finding.capture.as_deref().map(Capture::new),
         }
     }
 

@@ -4,6 +4,7 @@
 //! already filtered for its viewer. Times are RFC 3339 in UTC by the login node's clock. A reading without a value is
 //! `null`, never zero, and [`Absences`] states why.
 
+mod capture;
 mod finding;
 mod gpu;
 mod job;
@@ -18,6 +19,7 @@ mod series;
 mod timestamp;
 mod token;
 
+pub use capture::{Capture, ProcessGroup};
 pub use finding::{AffectedGpu, Finding};
 pub use gpu::{Gpu, GpuJob, Health, Limits, Link, Mig, PcieLink};
 pub use job::{ArrayTask, HetComponent, Job, JobTotals};

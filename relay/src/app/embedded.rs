@@ -30,8 +30,14 @@ impl Embedded {
     /// Whatever prevents the start, as a complete sentence for the user.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
         raise_open_files();
-        let config =
-            Config { history_disk: 0, record: None, persist_shares: false, no_audit: true, ..config };
+        let config = Config {
+            history_disk: 0,
+            record: None,
+            persist_shares: false,
+            no_audit: true,
+            no_captures: true,
+            ..config
+        };
         let hosts = ListedHosts::load(&config).await?;
         let watched = Watched::choose(&config).await?;
         let about = about(&config, &watched, Default::default())?;

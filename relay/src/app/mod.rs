@@ -25,12 +25,11 @@ mod tpu_pod;
 pub(crate) mod watched;
 
 use crate::about::About;
-use crate::access;
-use crate::access::cache_buster::CacheBuster;
 use crate::access::hosts::AllowedHosts;
 use crate::access::key_file::{self, KeyFile, Running};
 use crate::access::runtime_dir::{MAX_SOCKET_PATH, Places, RuntimeDir};
 use crate::access::trust::Trust;
+use crate::access::{self, cache_buster::CacheBuster};
 use crate::actions::{ActionService, Deps};
 use crate::auth::authenticator::Authenticator;
 use crate::auth::tokens::Tokens;
@@ -261,14 +260,15 @@ impl Relay {
         if let Some(commands) = commands {
             tokio::spawn(account(AccountingQueries::new(commands), store.clone(), about.clock));
         }
-        let core = core.with_store(store.clone());
+        let (probes, questions) = Probes::new();
+        let capturer = crate::capturer::Capturer::start(config, &about.user, &probes, &events);
+        let core = core.with_store(store.clone()).with_captures(capturer);
         let outputs = Outputs { nodes: node_events.clone(), events: events.clone(), hub: hub.clone() };
         let supervisor = launcher
             .map(|launcher| Supervisor::new(launcher, about.clock, node_events, poll_trigger.clone()));
         let silences = storage::silences(is_stored);
         // Before the first findings.
         let _ = events.try_send(Event::Silences(silences.list()));
-        let (probes, questions) = Probes::new();
         let actions = ActionService::new(Deps {
             hub: hub.clone(),
             probes,

@@ -9,6 +9,7 @@ use crate::findings::thresholds::{ThresholdChange, ThresholdError};
 use crate::notify::{Mail, NotifyCommand, NotifyOn};
 use crate::webhook::{WebhookFormat, WebhookUrl};
 use nodeglass_hostlist as hostlist;
+use nodeglass_protocol::capture::StackReader;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::report::Cost;
 use nodeglass_protocol::{NodeName, Text};
@@ -98,6 +99,15 @@ pub enum LauncherChoice {
     Srun,
     /// As a child process on this machine.
     Local,
+}
+
+/// Where py-spy is on the nodes.
+pub(super) fn py_spy(text: &str) -> Result<StackReader, String> {
+    match text {
+        "off" => Ok(StackReader::Off),
+        path if path.starts_with('/') => Ok(StackReader::At(path.to_owned())),
+        _ => Err("must be an absolute path on the nodes, or off".to_owned()),
+    }
 }
 
 pub(super) fn switch(raw: &str) -> Result<bool, String> {

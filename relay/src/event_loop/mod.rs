@@ -1,5 +1,6 @@
 //! The event loop: one task owns the fleet, applies events, and publishes deltas to subscribers.
 
+mod captures;
 mod sample_groups;
 mod scope;
 mod subscribers;
@@ -115,6 +116,7 @@ pub struct EventLoop {
     archive: Option<Archive>,
     store: Option<JobStore>,
     notifier: Option<Notifier>,
+    capturer: Option<crate::capturer::Capturer>,
     stored_ms: u64,
     note_sync: NoteSync,
 }
@@ -161,6 +163,7 @@ impl EventLoop {
             archive: None,
             store: None,
             notifier: None,
+            capturer: None,
             stored_ms: clock.now_ms(),
             note_sync: NoteSync::default(),
         };
@@ -309,6 +312,7 @@ impl EventLoop {
         if let Some(notifier) = &mut self.notifier {
             notifier.observe(self.fleet.jobs(), self.fleet.findings());
         }
+        self.request_captures(now_ms);
         self.store_history(now_ms, false);
         let (viewers, coalesced) = (self.subscribers.len() as u32, self.coalesced);
         // CPU time is reported in whole seconds, so that it is not itself a change every second.

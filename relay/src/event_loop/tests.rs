@@ -1,24 +1,28 @@
 //! Subscribers that join, subscribe, lag and leave; with paused time.
 
 use super::*;
+use crate::capturer::Capturer;
 use crate::clock::Clock;
+use crate::findings::capture::CaptureOrder;
 use crate::fleet::Fleet;
 use crate::fleet::NodeEvent;
 use crate::fleet::NoteChange;
-use crate::fleet::scene::{hello, job, name, sample};
+use crate::fleet::scene::{hello, job, name, process, sample};
 use crate::history::LongHistory;
 use crate::live::Subscriber;
 use crate::nodes::{FromNode, Plan};
 use crate::state_dir::StateDir;
 use crate::store::{Origin, Place};
+use nodeglass_protocol::capture::{CaptureGroup, FindingCapture};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::live::{CloseReason, MAX_TOPICS, ServerMessage};
 use nodeglass_protocol::note::{NewNote, NoteEdit, NoteRequest};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_protocol::process::ProcessState;
 use nodeglass_protocol::share::{Scope, Sharing};
-use nodeglass_protocol::{Field, GpuField, JobId, Picture};
+use nodeglass_protocol::{Field, GpuField, JobId, Picture, Reading};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -44,17 +48,20 @@ impl Harness {
     }
 
     fn storing(options: Options, store: Option<JobStore>) -> Self {
+        Self::built(options, |core| match store {
+            Some(store) => core.with_store(store),
+            None => core,
+        })
+    }
+
+    fn built(options: Options, with: impl FnOnce(EventLoop) -> EventLoop) -> Self {
         let (lines, nodes) = mpsc::channel(64);
         let (events, event_rx) = mpsc::channel(8);
         let (shutdown, ending) = watch::channel(false);
         let clock = Clock::start();
         let inputs = Inputs { nodes, events: event_rx, sharing: watch::channel(Sharing::default()).1 };
         let (core, hub, plan) = EventLoop::new(Fleet::new(), clock, options, inputs);
-        let core = match store {
-            Some(store) => core.with_store(store),
-            None => core,
-        };
-        tokio::spawn(core.run(ending));
+        tokio::spawn(with(core).run(ending));
         Self { hub, lines, events, plan, shutdown, clock }
     }
 
@@ -104,6 +111,43 @@ async fn follow(subscriber: &mut Subscriber, pictures: &mut BTreeMap<u32, Pictur
 
 fn job_topic() -> Topic {
     Topic::Job(JobId(1))
+}
+
+/// Runs a process that cannot be interrupted until it is to be captured.
+async fn stuck_until_captured(harness: &Harness, orders: &mut mpsc::Receiver<CaptureOrder>) -> CaptureOrder {
+    for second in 2..300 {
+        harness.line("n1", sample(second, &[50])).await;
+        let mut line = process("n1", 0, 4_711, Some(1));
+        if let ProbeLine::Processes(list) = &mut line {
+            list.processes[0].now.state = Reading::Value(ProcessState::Uninterruptible as u64);
+        }
+        harness.line("n1", line).await;
+        sleep(Duration::from_millis(960)).await;
+        if let Ok(order) = orders.try_recv() {
+            return order;
+        }
+    }
+    panic!("nothing was captured")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_gets_stuck_is_captured_once_and_its_finding_says_where_it_stands() {
+    let (capturer, mut orders) = Capturer::manual("alice");
+    let harness = Harness::built(Options::default(), |core| core.with_captures(Some(capturer)));
+    harness.jobs(vec![job(1, &[("n1", &[0])])]).await;
+    harness.line("n1", hello("n1", &[0])).await;
+    let order = stuck_until_captured(&harness, &mut orders).await;
+    let pids: Vec<u32> = order.nodes[0].1.iter().map(|target| target.process.pid).collect();
+    assert_eq!((order.job, pids), (JobId(1), vec![4_711]));
+    let group = CaptureGroup { count: 1, frame: "load (train.py:7)".into(), ..CaptureGroup::default() };
+    let at_ms = harness.clock.now_ms() + 1_000;
+    let capture = Box::new(FindingCapture { at_ms, groups: vec![group], ..FindingCapture::default() });
+    harness.events.send(Event::Capture { key: order.key.into(), capture }).await.unwrap();
+    sleep(Duration::from_secs(30)).await;
+    let (picture, _) = harness.hub.everything(Viewer::Owner).await.unwrap();
+    let shown: Vec<_> = picture.findings.iter().filter_map(|finding| finding.capture.as_ref()).collect();
+    assert_eq!((shown.len(), shown[0].groups[0].frame.as_str()), (1, "load (train.py:7)"));
+    assert!(orders.try_recv().is_err(), "once");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 //! detectors on them, and so it does when a job, a link or a fault changed; the tracker confirms, keeps and resolves what they see. A reading that is missing is never
 //! evidence: it neither confirms nor resolves anything.
 
+pub mod capture;
 pub mod catalogue;
 mod detect;
 pub mod job_log;
@@ -13,8 +14,10 @@ pub mod silences;
 pub mod thresholds;
 mod tracker;
 
+use capture::{CaptureOrder, Captures};
 use job_log::JobLogs;
 use nodeglass_protocol::NodeName;
+use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::finding::{Finding, Silence};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::NodePicture;
@@ -38,6 +41,7 @@ pub struct Findings {
     thresholds: Thresholds,
     silences: Vec<Silence>,
     tracker: Tracker,
+    captures: Captures,
     /// Number of the newest step that was examined.
     examined: u64,
     /// When it was, in ms of the relay's clock.
@@ -52,7 +56,9 @@ pub struct Findings {
 impl Findings {
     /// Takes over what an earlier relay had found: what is found again keeps its start.
     pub fn restore<'a>(&mut self, earlier: impl Iterator<Item = &'a Finding>) {
-        self.tracker.restore(earlier.filter(|finding| finding.is_active()));
+        let active: Vec<&Finding> = earlier.filter(|finding| finding.is_active()).collect();
+        self.tracker.restore(active.iter().copied());
+        self.captures.restore(active.into_iter());
     }
 
     /// From which numbers on something is found.
@@ -116,9 +122,33 @@ impl Findings {
             self.is_stale = false;
             self.list = self.tracker.list();
             silences::mark(&mut self.list, &self.silences);
+            self.captures.attach(&mut self.list);
             return true;
         }
         false
+    }
+
+    /// Returns whose processes are to be captured, because a finding about a job of `user` began; see
+    /// [`Captures::due`].
+    pub fn due_captures<'a>(
+        &mut self,
+        user: &str,
+        jobs: &[Job],
+        node: impl Fn(&NodeName) -> Option<&'a NodePicture>,
+        now_ms: u64,
+        wall_ahead_ms: i64,
+    ) -> Vec<CaptureOrder> {
+        let now = Now { relay_ms: now_ms, wall_ahead_ms };
+        let orders = self.captures.due(&self.list, user, jobs, node, now);
+        // A finding may share the capture of another one.
+        self.captures.attach(&mut self.list);
+        orders
+    }
+
+    /// Adds what was captured to its finding; returns whether the list changed.
+    pub fn enter_capture(&mut self, key: &str, capture: FindingCapture) -> bool {
+        self.captures.enter(key.to_owned(), capture);
+        self.captures.attach(&mut self.list)
     }
 
     /// Active findings, the worst first, then those that ended within the last hour.

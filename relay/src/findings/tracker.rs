@@ -240,6 +240,7 @@ fn listed(detection: Detection, key: &str, since: (u64, bool), found_ms: u64) ->
         ended_ms: None,
         silenced_until_ms: None,
         wasted_gpus: u32::try_from(detection.wasted_gpus).unwrap_or(u32::MAX),
+        capture: None,
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::findings::job_log::JobLogs;
 use crate::fleet::NoteChange;
 use crate::report::JobRecord;
+use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::finding::Silence;
 use nodeglass_protocol::job::Job;
@@ -70,6 +71,13 @@ pub enum Event {
     Note(NoteChange),
     /// Notes that earlier runs of relays stored, or another relay that uses the same state directory.
     RestoredNotes(Vec<NoteChange>),
+    /// What the processes of a job did when a finding began.
+    Capture {
+        /// [`nodeglass_protocol::finding::Finding::key`].
+        key: Text,
+        /// Where they stood.
+        capture: Box<FindingCapture>,
+    },
     /// A second passed.
     Tick,
     /// The nodes of the cluster were queried.

@@ -19,6 +19,7 @@ pub use event::{Event, Host, NodeEvent, StoredPart};
 pub use notes::{NoteChange, NoteError, Notes, sorted as sorted_notes};
 
 use crate::findings::Findings;
+use crate::findings::capture::CaptureOrder;
 use crate::findings::thresholds::Thresholds;
 use crate::history::LongHistory;
 use crate::report::{Factors, JobRecord, JobReports};
@@ -162,6 +163,13 @@ impl Fleet {
         self.findings.list()
     }
 
+    /// Returns whose processes are to be captured, because a finding about a job of `user` began.
+    pub fn due_captures(&mut self, user: &str, now_ms: u64) -> Vec<CaptureOrder> {
+        let nodes = &self.nodes;
+        let node = |name: &NodeName| nodes.get(name).map(Node::picture);
+        self.findings.due_captures(user, self.jobs.list(), node, now_ms, self.wall_ahead_ms)
+    }
+
     /// All notes.
     pub fn notes(&self) -> &Notes {
         &self.notes
@@ -277,6 +285,12 @@ impl Fleet {
                 let (user, jobs) = (self.user.as_str(), self.jobs.list());
                 let nodes = self.nodes.values().map(Node::picture);
                 if self.findings.evaluate(user, jobs, nodes, is_due, now_ms, self.wall_ahead_ms) {
+                    self.changes.findings = true;
+                    self.reports.record_findings(self.findings.list());
+                }
+            }
+            Event::Capture { key, capture } => {
+                if self.findings.enter_capture(key.as_str(), *capture) {
                     self.changes.findings = true;
                     self.reports.record_findings(self.findings.list());
                 }

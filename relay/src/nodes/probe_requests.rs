@@ -70,16 +70,21 @@ impl Probes {
 
     /// Sends a request to a node's probe, and waits at most [`RESPONSE_TIMEOUT`].
     pub async fn request(&self, node: &NodeName, request: ProbeRequest) -> Response {
+        self.request_within(node, request, RESPONSE_TIMEOUT).await
+    }
+
+    /// Sends a request to a node's probe that may take longer.
+    pub async fn request_within(&self, node: &NodeName, request: ProbeRequest, limit: Duration) -> Response {
         let (reply, response) = oneshot::channel();
         let queued = QueuedRequest { node: node.clone(), request, reply };
         let exchange = async {
             self.0.send(Request::Probe(queued)).await.ok()?;
             response.await.ok()
         };
-        let why = match timeout(RESPONSE_TIMEOUT, exchange).await {
+        let why = match timeout(limit, exchange).await {
             Ok(Some(response)) => return response,
             Ok(None) => format!("the link to {node} ended before its probe answered"),
-            Err(_) => format!("the probe on {node} did not answer within {} s", RESPONSE_TIMEOUT.as_secs()),
+            Err(_) => format!("the probe on {node} did not answer within {} s", limit.as_secs()),
         };
         Response::Refused(why.into())
     }

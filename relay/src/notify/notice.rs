@@ -111,7 +111,8 @@ impl Notice {
         });
         match self {
             Self::Found(finding, jobs) | Self::Resolved(finding, jobs) => {
-                json["finding"] = json!(finding);
+                // What processes do is for the owner, and a webhook may be read by others.
+                json["finding"] = json!(Finding { capture: None, ..(**finding).clone() });
                 json["jobs"] = json!(jobs);
             }
             Self::Job(job, _) => json["job"] = json!(job),
@@ -226,6 +227,7 @@ pub(super) mod tests {
             ended_ms: None,
             silenced_until_ms: None,
             wasted_gpus: 0,
+            capture: None,
         }
     }
 
@@ -238,6 +240,11 @@ pub(super) mod tests {
         assert_eq!((&json["event"], &json["cluster"]), (&json!("finding"), &json!("juniper")));
         assert_eq!((&json["finding"]["kind"], &json["jobs"][0]["id"]), (&json!("thermal"), &json!(17)));
         assert_eq!(json["summary"], "train (17): GPU 3 too hot");
+        let captured = Finding { capture: Some(Box::default()), ..finding("thermal/17") };
+        assert_eq!(
+            Notice::Found(Box::new(captured), Vec::new()).json(&sender)["finding"]["capture"],
+            json!(null)
+        );
         assert_eq!(
             notice.text(),
             "train (17): GPU 3 too hot\nRank 3 (n1 GPU 3) is too hot\n87 °C\n→ Inform the administrators"

@@ -268,6 +268,7 @@ impl Cut {
             Some(
                 RecordedEvent::NoSlurm
                 | RecordedEvent::Hosts { .. }
+                | RecordedEvent::Capture { .. }
                 | RecordedEvent::Cluster(_)
                 | RecordedEvent::Launcher(_),
             )

@@ -1,6 +1,7 @@
 //! Events in the form in which a recording keeps them: as JSON, with cells by position and code.
 
 use crate::fleet::{Event, Host, NodeEvent, NoteChange};
+use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::field::Field;
 use nodeglass_protocol::job::Job;
@@ -46,6 +47,10 @@ pub(super) enum RecordedEvent {
     JobProbe(NodeName, JobId, RecordedNodeEvent),
     /// [`Event::Note`] and [`Event::RestoredNotes`].
     Notes(Vec<NoteChange>),
+    Capture {
+        key: Text,
+        capture: Box<FindingCapture>,
+    },
 }
 
 /// [`NodeEvent`].
@@ -152,6 +157,7 @@ impl RecordedEvent {
             Event::JobProbe(node, job, event) => Self::JobProbe(node, job, RecordedNodeEvent::of(event)?),
             Event::Note(change) => Self::Notes(vec![change]),
             Event::RestoredNotes(stored) => Self::Notes(stored),
+            Event::Capture { key, capture } => Self::Capture { key, capture },
             Event::Audit(_)
             | Event::Sharing(_)
             | Event::Tick
@@ -181,6 +187,7 @@ impl RecordedEvent {
             Self::Node(node, event) => Event::Node(node, event.into_event()),
             Self::JobProbe(node, job, event) => Event::JobProbe(node, job, event.into_event()),
             Self::Notes(changes) => Event::RestoredNotes(changes),
+            Self::Capture { key, capture } => Event::Capture { key, capture },
         }
     }
 }

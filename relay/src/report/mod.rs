@@ -185,6 +185,7 @@ impl JobRecord {
                 && finding.nodes.iter().all(|node| self.job.nodes.contains(node))
         };
         self.findings.retain(names_only_shown);
+        self.findings.iter_mut().for_each(|finding| finding.capture = None);
         // It follows from the arguments of processes.
         self.application = None;
         // What the owner pays is the owner's. Emissions are left out as well: beside the energy, they state the factor.

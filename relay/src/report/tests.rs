@@ -1,6 +1,7 @@
 //! Scripted series of samples, and the sums that must follow from them.
 
 use super::*;
+use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::job::TimeLimit;
 use nodeglass_protocol::note::{NoteId, NoteSource};
 use nodeglass_protocol::picture::{Evidence, History, JobUsagePicture, Owner, ProcessFacts, ProcessPicture};
@@ -388,6 +389,7 @@ fn finding(key: &str, since_ms: u64, ended_ms: Option<u64>) -> Finding {
         ended_ms,
         silenced_until_ms: None,
         wasted_gpus: 0,
+        capture: None,
     }
 }
 
@@ -435,9 +437,12 @@ fn t09_a_guest_sees_of_findings_those_of_the_jobs_work_alone() {
     let mut reports = reports(2);
     let node = Finding { kind: FindingKind::HostMemory, ..finding("n", 1_060_000, None) };
     let both = Finding { jobs: vec![JobId(7), JobId(8)], ..finding("s", 1_060_000, None) };
-    reports.record_findings(&[finding("a", 1_060_000, None), node, both]);
+    let capture = Some(Box::new(FindingCapture { at_ms: 1_060_500, ..FindingCapture::default() }));
+    reports.record_findings(&[Finding { capture, ..finding("a", 1_060_000, None) }, node, both]);
     let record = reports.of(JobId(7), 1_300).unwrap();
     assert_eq!(record.findings.len(), 3);
+    assert!(record.findings.iter().any(|finding| finding.capture.is_some()));
     let guest = record.for_guest(job(2)).unwrap();
     assert_eq!(guest.findings.iter().map(|finding| finding.key.as_str()).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(guest.findings[0].capture, None);
 }

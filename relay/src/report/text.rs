@@ -38,6 +38,9 @@ pub fn text(report: &Report, note: Option<&str>) -> String {
         let width = times.iter().map(|time| time.chars().count()).max().unwrap_or(0);
         for (finding, time) in report.findings.iter().zip(times) {
             let _ = writeln!(out, "  {time:>width$}  {}", finding_text(finding));
+            for line in stands(finding) {
+                let _ = writeln!(out, "  {:width$}  {line}", "");
+            }
         }
     }
     if !report.notes.is_empty() {
@@ -90,6 +93,9 @@ pub fn markdown(report: &Report, note: Option<&str>) -> String {
         for finding in &report.findings {
             let time = time_of(finding.since_ms, report);
             let _ = writeln!(out, "* {time}: {}", escaped(&finding_text(finding)));
+            for line in stands(finding) {
+                let _ = writeln!(out, "  * {}", escaped(&line));
+            }
         }
     }
     if !report.notes.is_empty() {
@@ -111,6 +117,11 @@ fn time_of(at_ms: u64, report: &Report) -> String {
         None | Some(..0) => "before the start".to_owned(),
         Some(after_s) => format!("after {}", duration(after_s.unsigned_abs())),
     }
+}
+
+/// Where the processes stood when it began, a line for each group.
+fn stands(finding: &Finding) -> impl Iterator<Item = String> + '_ {
+    finding.capture.iter().flat_map(|capture| capture.lines())
 }
 
 /// What was found and for how long it lasted: `GPU 3 is too hot, for 12 min`.

@@ -89,7 +89,7 @@ fn workload_of_job(
 }
 
 /// Returns the behaviour of a job on one of its GPUs: the last active episode, or the default.
-fn behaviour(job: &JobScript, slot: usize, t_ms: i64) -> Behaviour {
+pub(crate) fn behaviour(job: &JobScript, slot: usize, t_ms: i64) -> Behaviour {
     let holds = job.episodes.iter().rev().find(|episode| episode.slots[slot] && episode.window.holds(t_ms));
     holds.map_or(job.behaviour, |episode| episode.behaviour)
 }

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::responses::respond;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::capture::{CaptureRequest, ProcessCapture, StackReader};
 use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::probe::ProcessSample;
 use nodeglass_protocol::request::{Audience, ProbeRequest, ProcessRef, Response, Signal, Tail};
@@ -153,4 +155,31 @@ fn cancelling_the_rest_of_an_array_keeps_running_tasks() {
         scenario.jobs(at(70)).iter().filter(|job| job.is_active()).map(|job| job.label.to_string()).collect();
     assert_eq!(labels, ["7_1"]);
     assert!(listed(&scenario, "n1", 75).is_empty(), "no third task began");
+}
+
+#[test]
+fn in_a_hang_one_rank_stands_elsewhere() {
+    let scenario = scenario(&job("behaviour = \"hang\""));
+    let processes: Vec<ProcessRef> = listed(&scenario, "n1", 60).iter().map(of).collect();
+    let capture = |node: usize, processes: Vec<ProcessRef>, stacks| {
+        let request = CaptureRequest { job: JobId(1), processes, stacks };
+        match respond(&scenario, node, at(60), &ProbeRequest::Capture(request)) {
+            Response::Capture(capture) => capture.processes,
+            other => panic!("{other:?}"),
+        }
+    };
+    let innermost =
+        |captured: &ProcessCapture| captured.stack.value().map(|stack| stack[0].function.to_string());
+    let others: Vec<ProcessRef> = listed(&scenario, "n2", 60).iter().map(of).collect();
+    let all = capture(0, processes.clone(), StackReader::OnPath).into_iter().chain(capture(
+        1,
+        others,
+        StackReader::OnPath,
+    ));
+    let stands: Vec<String> = all.filter_map(|captured| innermost(&captured)).collect();
+    assert_eq!(stands.iter().filter(|function| *function == "PollSelector.select").count(), 1, "{stands:?}");
+    assert_eq!(stands.iter().filter(|function| *function == "all_reduce").count(), stands.len() - 1);
+    assert_eq!(innermost(&capture(0, processes.clone(), StackReader::Off)[0]), None);
+    let gone = ProcessRef { started_ms: 1, ..processes[0] };
+    assert!(capture(0, vec![gone], StackReader::Off)[0].refused.is_some());
 }

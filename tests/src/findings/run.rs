@@ -2,9 +2,12 @@
 
 use anyhow::{Context, Result};
 use nodeglass_protocol::NodeName;
+use nodeglass_protocol::capture::{CaptureRequest, StackReader};
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::probe::delta::ParsedLine;
+use nodeglass_protocol::request::{ProbeRequest, Response};
+use nodeglass_relay::findings::capture::{NodeAnswer, Target, summary};
 use nodeglass_relay::fleet::{Event, Fleet, NodeEvent};
 use nodeglass_sim::{Cluster, Scenario, ScenarioTime, SimulatedProbe};
 use std::collections::BTreeMap;
@@ -25,6 +28,8 @@ pub struct Observed {
     pub found_s: i64,
     /// What it says.
     pub title: String,
+    /// Where the processes of its job stood when it began, a line for each group.
+    pub stands: Vec<String>,
 }
 
 /// The link to a node.
@@ -58,6 +63,7 @@ pub fn play(toml: &str, minutes: u64, interval_ms: u64) -> Result<Vec<Observed>>
             }
         }
         fleet.handle(Event::Tick, now_ms);
+        capture(&cluster, &mut fleet, at, now_ms);
         drop(fleet.take_changes());
         note(&mut observed, &fleet, elapsed_ms);
     }
@@ -67,11 +73,36 @@ pub fn play(toml: &str, minutes: u64, interval_ms: u64) -> Result<Vec<Observed>>
 /// Notes what is listed for the first time, by its key.
 pub(super) fn note(observed: &mut BTreeMap<String, Observed>, fleet: &Fleet, elapsed_ms: u64) {
     for finding in fleet.findings() {
-        observed.entry(finding.key.to_string()).or_insert_with(|| Observed {
+        let observed = observed.entry(finding.key.to_string()).or_insert_with(|| Observed {
             kind: finding.kind,
             found_s: elapsed_ms.cast_signed() / 1_000,
             title: finding.title.to_string(),
+            stands: Vec::new(),
         });
+        if let Some(capture) = &finding.capture {
+            observed.stands = capture.lines().collect();
+        }
+    }
+}
+
+/// Captures what the processes of jobs do, as the relay's task does.
+fn capture(cluster: &Cluster, fleet: &mut Fleet, at: ScenarioTime, now_ms: u64) {
+    let scenario = cluster.scenario();
+    for order in fleet.due_captures(scenario.user().as_str(), now_ms) {
+        let job = order.job;
+        let answer_of = |(node, targets): (NodeName, Vec<_>)| {
+            let processes = targets.iter().map(|target: &Target| target.process).collect();
+            let request =
+                ProbeRequest::Capture(CaptureRequest { job, processes, stacks: StackReader::OnPath });
+            let answer = match scenario.respond(&node, at, &request) {
+                Some(Response::Capture(capture)) => Ok(*capture),
+                other => Err(format!("{other:?}").into()),
+            };
+            NodeAnswer { node, targets, answer }
+        };
+        let answers: Vec<NodeAnswer> = order.nodes.into_iter().map(answer_of).collect();
+        let capture = Box::new(summary(at.wall_ms(), &answers));
+        fleet.handle(Event::Capture { key: order.key.into(), capture }, now_ms);
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Item {
     pub title: String,
     /// The evidence, or the advice if the title has it all.
     pub detail: String,
+    /// Where the job's processes stood when it began, a line for each group.
+    pub stands: Vec<String>,
     /// What to do about it.
     pub advice: String,
     /// What is wrong in a few words: `GPU 3 too hot`.
@@ -161,6 +163,7 @@ impl Item {
             subject,
             title: finding.title.to_string(),
             detail,
+            stands: finding.capture.iter().flat_map(|capture| capture.lines()).collect(),
             advice: finding.advice.to_string(),
             reason: finding.reason.to_string(),
             since: Since { at_ms: finding.since_ms, or_earlier: finding.or_earlier },
@@ -285,6 +288,7 @@ pub mod tests {
             ended_ms: None,
             silenced_until_ms: None,
             wasted_gpus: 0,
+            capture: None,
         }
     }
 

@@ -220,6 +220,14 @@ fn Row(entry: Memo<Option<Entry>>, store: TopicStore, in_job: bool) -> impl Into
             })
         }
     };
+    let stands =
+        Memo::new(move |_| entry.with(|entry| entry.as_ref().map(|entry| entry.item.stands.clone())));
+    let stands = move || {
+        let lines = stands.get().unwrap_or_default().into_iter();
+        lines
+            .map(|line| view! { <small class="attention__stand" title=line.clone()>{line.clone()}</small> })
+            .collect_view()
+    };
     let subject =
         (!in_job).then(|| view! { <b class="attention__subject">{text(|item| item.subject.clone())}</b> });
     view! {
@@ -230,6 +238,7 @@ fn Row(entry: Memo<Option<Entry>>, store: TopicStore, in_job: bool) -> impl Into
                 <span class="attention__what">
                     <span>{text(|item| item.title.clone())}</span>
                     <small>{text(|item| item.detail.clone())}</small>
+                    {stands}
                 </span>
                 <svg class="spark" viewBox="0 0 200 18" preserveAspectRatio="none" aria-hidden="true"><path class=hue d=line></path></svg>
                 <span class="attention__since">

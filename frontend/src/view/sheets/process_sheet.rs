@@ -267,7 +267,8 @@ fn detail_view(page: &Page, process: Memo<Option<ProcessPicture>>, query: Proces
                     | Response::Tail(_)
                     | Response::Share(_)
                     | Response::Audit(_)
-                    | Response::Note(_) => {
+                    | Response::Note(_)
+                    | Response::Capture(_) => {
                         DetailState::Refused("Unexpected reply from the relay.".to_owned())
                     }
                 };

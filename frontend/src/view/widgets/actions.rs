@@ -73,7 +73,8 @@ pub fn act(page: Page, request: Request) {
             | Response::Tail(_)
             | Response::Share(_)
             | Response::Audit(_)
-            | Response::Note(_) => ("Unexpected reply from the relay.".to_owned(), false),
+            | Response::Note(_)
+            | Response::Capture(_) => ("Unexpected reply from the relay.".to_owned(), false),
         };
         show_toast(page, text, is_good);
     });

@@ -2,7 +2,7 @@
 
 use super::source::Source;
 use super::{Answer, unknown};
-use crate::api::{Finding, Snapshot};
+use crate::api::{Capture, Finding, Snapshot};
 use crate::clock::Clock;
 use crate::config::{ExplainedKind, FindingsArgs};
 use crate::findings::catalogue;
@@ -108,10 +108,34 @@ fn entry(finding: &Finding, now_ms: u64) -> String {
     for line in &finding.evidence {
         let _ = writeln!(out, "  {line}");
     }
+    finding.capture.iter().for_each(|capture| captured(capture, &mut out));
     if finding.is_active {
         let _ = writeln!(out, "  → {}", finding.advice);
     }
     out
+}
+
+/// Where the processes stood, with the wait and the stack of the first of each group; JSON has more.
+fn captured(capture: &Capture, out: &mut String) {
+    let _ = writeln!(out, "  where its processes stood at {}:", capture.at);
+    for group in &capture.groups {
+        let _ = writeln!(out, "    {}", group.summary);
+        for line in group.details.iter().take(1) {
+            let _ = writeln!(out, "      {line}");
+        }
+        for frame in &group.stack {
+            let _ = writeln!(out, "      at {frame}");
+        }
+    }
+    if capture.others > 0 {
+        let _ = writeln!(out, "    {} more elsewhere", capture.others);
+    }
+    if capture.missing > 0 {
+        let _ = writeln!(out, "    unknown of {} processes", capture.missing);
+    }
+    for line in capture.notes.iter().chain(&capture.files) {
+        let _ = writeln!(out, "    {line}");
+    }
 }
 
 /// `for 12 min`, `for at least 3 h · 1.6 GPU-h wasted`, `resolved 4 min ago after 2 min`.

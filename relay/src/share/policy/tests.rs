@@ -251,7 +251,11 @@ fn t09_a_finding_shows_a_guest_neither_output_of_logins_nor_hidden_readings() {
         ended_ms: None,
         silenced_until_ms: None,
         wasted_gpus: 0,
+        capture: Some(Box::default()),
     };
+    let Viewer::Guest(everything) = viewer(Scope::All, NOTHING) else { unreachable!() };
+    let shown = everything.finding(&finding(FindingKind::Straggler), &fleet).unwrap();
+    assert_eq!(shown.capture, None, "stacks and connections are the owner's, whatever is shared");
     let sees = |scope, hidden, kind| {
         let Viewer::Guest(visibility) = viewer(scope, hidden) else { unreachable!() };
         visibility.finding(&finding(kind), &fleet).is_some()

@@ -92,6 +92,57 @@ class Advice:
 
 
 @dataclass(frozen=True)
+class CaptureGroup:
+    """Processes that stand at the same place."""
+
+    caller: str
+    """Innermost frame of the user's own code above it: `train_step (train.py:88)`; empty if unknown."""
+
+    count: int
+    """Number of processes."""
+
+    frame: str
+    """Where they stand: `all_reduce (torch/distributed/distributed_c10d.py:2501)`, or `futex_wait_queue
+    (system call futex), sleeping` without a Python stack.
+    """
+
+    ranks: str
+    """Their ranks in short: `0-34, 36-63`; empty if unknown."""
+
+    details: List[str] = field(default_factory=list)
+    """State, threads and connections of the first of them, a statement each; at most `MAX_LINES`."""
+
+    places: List[str] = field(default_factory=list)
+    """Where some of them run: `gpu-h05 GPU 3`."""
+
+    stack: List[str] = field(default_factory=list)
+    """Stack of the first of them, innermost frame first; at most `MAX_LINES`."""
+
+
+@dataclass(frozen=True)
+class FindingCapture:
+    """Where the processes of a job stood when a finding began."""
+
+    at_ms: int
+    """When it was captured, in ms since 1970 by the login node's clock."""
+
+    missing: int
+    """Number of processes of which nothing is known."""
+
+    others: int
+    """Number of processes in further groups."""
+
+    files: List[str] = field(default_factory=list)
+    """Files that may explain more, with node, size and age; at most `MAX_NOTES`."""
+
+    groups: List[CaptureGroup] = field(default_factory=list)
+    """Processes that stand at the same place, most first; at most `MAX_GROUPS`."""
+
+    notes: List[str] = field(default_factory=list)
+    """What limits the capture, and why; complete sentences, at most `MAX_NOTES`."""
+
+
+@dataclass(frozen=True)
 class FindingGpu:
     """A GPU that a finding is about."""
 
@@ -141,6 +192,9 @@ class ReportFinding:
 
     wasted_gpus: int
     """Number of GPUs that do no useful work because of it."""
+
+    capture: Optional[FindingCapture] = None
+    """Where the job's processes stood when it began, if that was captured; never for guests."""
 
     ended_ms: Optional[int] = None
     """When it ended, in ms since 1970; `None` while it lasts."""

@@ -11,6 +11,58 @@ from .readings import GpuReadings, HostReadings, JobReadings, ProcessReadings
 
 
 @dataclass(frozen=True)
+class ProcessGroup:
+    """Processes that stood at the same place."""
+
+    count: int
+    """Number of processes."""
+
+    frame: str
+    """The Python frame, or without one the kernel function and the system call in which they wait."""
+
+    ranks: str
+    """Their ranks in short, such as `0-34, 36-63`; empty if unknown."""
+
+    summary: str
+    """Who stood where, in one line."""
+
+    caller: Optional[str] = None
+    """Innermost frame of the user's own code above it; `null` if unknown."""
+
+    details: List[str] = field(default_factory=list)
+    """State, threads and connections of the first of them."""
+
+    places: List[str] = field(default_factory=list)
+    """Where some of them run."""
+
+    stack: List[str] = field(default_factory=list)
+    """Python stack of the first of them, innermost frame first."""
+
+
+@dataclass(frozen=True)
+class Capture:
+    """Where the processes of a job stood when a finding began."""
+
+    at: datetime
+    """When it was captured."""
+
+    missing: int
+    """Number of processes of which nothing is known."""
+
+    others: int
+    """Number of processes in further groups."""
+
+    files: List[str] = field(default_factory=list)
+    """Files on the nodes that may explain more, such as dumps of NCCL's flight recorder."""
+
+    groups: List[ProcessGroup] = field(default_factory=list)
+    """Processes that stood at the same place, most first."""
+
+    notes: List[str] = field(default_factory=list)
+    """What limits the capture, and why."""
+
+
+@dataclass(frozen=True)
 class AffectedGpu:
     """A GPU that a finding is about."""
 
@@ -66,6 +118,9 @@ class Finding:
 
     wasted_gpus: int
     """Number of GPUs that do no useful work because of it."""
+
+    capture: Optional[Capture] = None
+    """Where the job's processes stood when it began; `null` if that was not captured, and for guests."""
 
     ended_at: Optional[datetime] = None
     """When it ended; `null` while it lasts."""
