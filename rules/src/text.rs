@@ -1,6 +1,7 @@
 //! Formats numbers, durations and names the same way everywhere on the page.
 
 use nodeglass_protocol::Cell;
+use nodeglass_protocol::job::Job;
 
 /// Placeholder of a missing reading; never a zero.
 pub const ABSENT: &str = "–";
@@ -116,6 +117,11 @@ pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number as u64), if number == 1 { one } else { many })
 }
 
+/// Returns what a job is called in a sentence: its name, or `job 48440_10` if it has none.
+pub fn job_name(job: &Job) -> String {
+    if job.name.is_empty() { format!("job {}", job.label) } else { job.name.to_string() }
+}
+
 /// Begins a text with a capital letter.
 pub fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
@@ -171,6 +177,17 @@ pub fn short_span(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodeglass_protocol::JobId;
+    use nodeglass_protocol::job::JobState;
+
+    #[test]
+    fn a_job_without_a_name_is_called_by_its_label() {
+        let mut job = Job::new(JobId(48_451), "alice".into(), JobState::Running);
+        job.label = "48440_10".into();
+        assert_eq!(job_name(&job), "job 48440_10");
+        job.name = "train".into();
+        assert_eq!(job_name(&job), "train");
+    }
 
     #[test]
     fn memory_has_one_decimal_where_it_matters() {

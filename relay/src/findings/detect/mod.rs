@@ -13,6 +13,7 @@ use super::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
 use nodeglass_protocol::job::Job;
+use nodeglass_rules::text;
 
 /// Runs all detectors.
 pub fn all(scene: &Scene<'_>) -> Detections {
@@ -50,7 +51,8 @@ fn of_job(
     }
 }
 
-/// The name of a job in a sentence.
+/// What a job is called at the start of a title.
 fn name(job: &Job) -> String {
-    if job.name.is_empty() { format!("Job {}", job.label) } else { job.name.to_string() }
+    let name = text::job_name(job);
+    if job.name.is_empty() { text::capitalised(&name) } else { name }
 }
