@@ -2,6 +2,7 @@
 
 pub(crate) mod accessible;
 mod cards;
+mod findings;
 mod gallery;
 mod keyboard;
 mod long_table;

@@ -48,6 +48,53 @@ fn in_a_hang_the_rank_that_the_others_wait_for_is_named() -> Result<()> {
     Ok(())
 }
 
+/// A job whose memory grows until the kernel ends it, two hours after its start.
+const LEAK: &str = r#"
+cluster = "lab"
+user = "alice"
+seed = 7
+cycle = "1d"
+[[node]]
+name = "n01"
+model = "h100"
+gpus = 4
+cpus = 64
+mem_gib = 512
+driver = "570.133.20"
+cuda = "12.8"
+[[job]]
+id = 17
+name = "leaky"
+partition = "gpu"
+submitted = "-1m"
+start = "0s"
+end = "123m"
+ends_as = "OUT_OF_MEMORY"
+limit = "1d"
+nodes = "n01"
+behaviour = "training"
+memory_pct = 98
+args = "python3 train.py"
+[[job.episode]]
+behaviour = "leak"
+nodes = "n01"
+gpus = [1]
+from = "0s"
+"#;
+
+/// By simulated time: a forecast needs a quarter of an hour of growth.
+#[test]
+fn a_forecast_of_gpu_memory_precedes_the_end_of_the_job() -> Result<()> {
+    let observed = play(LEAK, 124, 10_000)?;
+    let found = |kind| observed.iter().find(|found| found.kind == kind);
+    let forecast = found(FindingKind::GpuMemoryForecast).context("a forecast")?;
+    let end = found(FindingKind::Failed).context("the end of the job")?;
+    ensure!(forecast.title.contains("n01 GPU 1) will run out of memory in about"), "{forecast:?}");
+    let ahead_s = end.found_s - forecast.found_s;
+    ensure!(ahead_s > 90 * 60, "it was found {ahead_s} s before the end: {observed:#?}");
+    Ok(())
+}
+
 /// The demo has a GPU that is too hot from its start.
 #[test]
 fn a_finding_reaches_a_webhook_and_a_command() -> Result<()> {

@@ -7,6 +7,7 @@ mod cluster;
 mod confined;
 mod divided;
 mod doctor;
+mod findings;
 mod jump_host;
 mod notes;
 mod page;

@@ -2,6 +2,7 @@
 
 pub mod band;
 pub mod colour_scale;
+pub mod finding_marks;
 pub mod intervals;
 pub mod line;
 pub mod note_marks;
@@ -13,6 +14,7 @@ pub mod tooltip;
 
 pub use band::Band;
 pub use colour_scale::ColourScale;
+pub use finding_marks::{SpanMark, holds_at, span_mark};
 pub use intervals::interval_path;
 pub use line::{Frame, area, line};
 pub use note_marks::{NoteMark, Side, note_marks, notes_near, shown_times};

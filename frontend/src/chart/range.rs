@@ -152,6 +152,12 @@ impl Range {
         }
     }
 
+    /// Returns the value of the URL parameter of the range between two times of day, in ms since 1970.
+    pub fn text_between(from_ms: u64, to_ms: u64) -> String {
+        let span_ms = to_ms.saturating_sub(from_ms).clamp(Self::SHORTEST_MS, Self::LONGEST_MS);
+        format!("{}-{}", span_ms / 1_000, to_ms / 1_000)
+    }
+
     /// Parses the value of the URL parameter; `None` if malformed. A range older than the history becomes the oldest
     /// range.
     pub fn from_text(text: &str, wall_offset_s: i64, now_ms: u64) -> Option<Self> {
@@ -260,6 +266,14 @@ mod tests {
             assert_eq!(Range::from_text(&text, 1_700_000_000, NOW), Some(range), "{text}");
         }
         assert_eq!(Range::default().text(0), None);
+    }
+
+    #[test]
+    fn the_text_of_two_times_of_day_is_the_range_between_them() {
+        let wall_ms = NOW + 1_700_000_000_000;
+        let text = Range::text_between(wall_ms - 400_000, wall_ms - 300_000);
+        let range = Range::from_text(&text, 1_700_000_000, NOW);
+        assert_eq!(range, Some(Range::between(NOW - 400_000, NOW - 300_000, NOW)));
     }
 
     #[test]

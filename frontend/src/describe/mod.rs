@@ -4,6 +4,7 @@ pub mod audit;
 pub mod commands;
 pub mod comparison;
 mod fact;
+pub mod finding;
 pub mod gpu;
 pub mod gpu_health;
 pub mod host;

@@ -105,6 +105,11 @@ impl Metric {
         }
     }
 
+    /// Returns the metric of a field, if its history is kept.
+    pub fn of(field: GpuField) -> Option<Self> {
+        Self::all().find(|metric| metric.field() == Some(field))
+    }
+
     /// Parses a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::all().find(|metric| metric.name() == name)

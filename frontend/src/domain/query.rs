@@ -5,6 +5,10 @@ use std::fmt::Write;
 
 /// The time range of the charts; applies to every route.
 pub const RANGE: &str = "r";
+/// The metric of heat map and comparison, by name.
+pub const METRIC: &str = "m";
+/// The GPU that is highlighted in the graphs: `NODE/UUID`.
+pub const PIN: &str = "pin";
 /// The GPU whose sheet is open, by its UUID.
 pub const GPU: &str = "gpu";
 /// The process whose sheet is open: `NODE/PID/STARTED`.
@@ -53,12 +57,13 @@ impl Query {
         }
     }
 
-    /// Returns the parameters to keep on the way to another route. Sheets close; filter and order are kept
-    /// within one job or node; the range and unknown parameters are kept everywhere.
+    /// Returns the parameters to keep on the way to another route. Sheets close; filter, order and the highlighted GPU
+    /// are kept within one job or node; the range and unknown parameters are kept everywhere.
     pub fn retained(&self, from: &Route, to: &Route) -> Self {
         let same_topic = from.topic() == to.topic();
         let is_kept = |name: &str| match name {
             GPU | PROCESS => false,
+            PIN => same_topic,
             _ => same_topic || !(name.starts_with('f') || name.starts_with('s')),
         };
         Self(self.0.iter().filter(|(name, _)| is_kept(name)).cloned().collect())
@@ -155,11 +160,11 @@ mod tests {
 
     #[test]
     fn a_filter_stays_with_its_job_and_the_range_applies_everywhere() {
-        let query = Query::parse("f=sm>50&sg=temp-&r=1h&pid=n1/4/5&x=y");
+        let query = Query::parse("f=sm>50&sg=temp-&r=1h&pid=n1/4/5&pin=n1/G&x=y");
         let (job, other) = (Route::Job(JobId(1), JobTab::Nodes), Route::Job(JobId(2), JobTab::Nodes));
         assert_eq!(
             query.retained(&job, &Route::Job(JobId(1), JobTab::Processes)).text(),
-            "?f=sm%3E50&sg=temp-&r=1h&x=y"
+            "?f=sm%3E50&sg=temp-&r=1h&pin=n1/G&x=y"
         );
         assert_eq!(query.retained(&job, &other).text(), "?r=1h&x=y");
     }

@@ -4,6 +4,7 @@ use crate::domain::attention::{self, Entry};
 use crate::domain::compared::heading;
 use crate::domain::health;
 use crate::domain::job_health;
+use crate::domain::job_names;
 use crate::domain::ownership;
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
@@ -80,7 +81,7 @@ fn for_job(id: JobId, picture: &Picture, entries: &[Entry], now_ms: u64) -> (Sev
     for node in nodes.iter().map(|node| &picture.nodes[*node]) {
         ownership::counting_gpus(node, Some(id)).for_each(|gpu| totals.add(gpu));
     }
-    let name = if job.name.is_empty() { format!("job {id}") } else { job.name.to_string() };
+    let name = job_names::within(job);
     match totals.util_pct().filter(|_| job.is_active()) {
         Some(util) => (severity, format!("{util} % {name}")),
         None => (severity, name),

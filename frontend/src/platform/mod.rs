@@ -215,6 +215,11 @@ pub fn scroll_into_view(element: &web_sys::Element) {
     element.scroll_into_view_with_scroll_into_view_options(&options);
 }
 
+/// Scrolls an element's ancestors until it begins at their top.
+pub fn scroll_to_top_of(element: &web_sys::Element) {
+    element.scroll_into_view();
+}
+
 /// Scrolls to the element with an id, if it exists.
 pub fn scroll_to_id(id: &str) {
     if let Some(element) = document().get_element_by_id(id) {

@@ -90,7 +90,8 @@ impl Address {
         }
     }
 
-    fn navigate_with(&self, route: Route, query: Query) {
+    /// Navigates to a route with a query and adds a history entry.
+    pub fn navigate_with(&self, route: Route, query: Query) {
         let same = self.route.with_untracked(|current_route| *current_route == route)
             && self.query.with_untracked(|known| *known == query);
         if !same {

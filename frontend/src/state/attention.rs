@@ -170,10 +170,9 @@ impl Attention {
     }
 }
 
-/// Returns the link to what an item is about.
-pub fn href(item: &Item, href: impl Fn(&Route) -> String) -> String {
-    let gpu = item.target.gpu.as_ref().map(|uuid| format!("?gpu={uuid}")).unwrap_or_default();
-    format!("{}{gpu}", href(&item.target.route))
+/// Returns the link to where and when an item shows. `now_ms` is in ms since 1970.
+pub fn href(item: &Item, now_ms: u64, href: impl Fn(&Route) -> String) -> String {
+    format!("{}{}", href(&item.target.route), item.query(now_ms).text())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

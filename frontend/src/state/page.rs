@@ -3,6 +3,7 @@
 use crate::chart::Window;
 use crate::domain::attention;
 use crate::domain::health::{Freshness, Health, freshness};
+use crate::domain::job_names;
 use crate::domain::other_users;
 use crate::domain::pending_action::PendingAction;
 use crate::domain::route::Route;
@@ -111,6 +112,8 @@ pub struct Page {
     pub removed_worker: RwSignal<bool>,
     /// What needs attention.
     pub attention: Attention,
+    /// What the graphs of the route mark, the most important last.
+    pub marked: Memo<Arc<Vec<attention::Item>>>,
     /// Source of the route, and the way to navigate.
     pub address: Address,
 }
@@ -172,6 +175,17 @@ impl Page {
         let closed = || RwSignal::new(false);
         let (help, command_palette, settings_open, drawer) = (closed(), closed(), closed(), closed());
         let attention = Attention::new(&fleet, &feed, assessment);
+        let marked = Memo::new({
+            let fleet = fleet.clone();
+            move |_| {
+                assessment.track();
+                let (route, store) = (route.get(), fleet.detail());
+                let items = jobs.with(|jobs| {
+                    store.map(|store| store.read(|picture| attention::marked(&route, jobs, picture)))
+                });
+                Arc::new(items.unwrap_or_default())
+            }
+        });
         let (pending_action, toasts) = (RwSignal::new(None), RwSignal::new(Vec::new()));
         Self {
             fleet,
@@ -198,6 +212,7 @@ impl Page {
             toasts,
             removed_worker: RwSignal::new(false),
             attention,
+            marked,
             address,
         }
     }
@@ -217,6 +232,11 @@ impl Page {
     pub fn wall_s(&self) -> i64 {
         self.second.track();
         self.fleet.wall_s(platform::now_ms())
+    }
+
+    /// Returns the cluster's time of day in ms since 1970; changes once a second.
+    pub fn wall_ms(&self) -> u64 {
+        u64::try_from(self.wall_s()).unwrap_or_default() * 1_000
     }
 
     /// Returns the last ten minutes, or those before the end of an ended job; changes with every step.
@@ -338,13 +358,13 @@ impl Page {
     pub fn job_name(&self, id: JobId) -> String {
         self.jobs.with(|jobs| {
             let job = jobs.iter().find(|job| job.id == id);
-            job.map_or_else(|| format!("job {id}"), |job| job.name.to_string())
+            job.map_or_else(|| format!("job {id}"), job_names::within)
         })
     }
 
     /// Returns a job's name as last received; does not subscribe.
     pub fn job_name_untracked(&self, id: JobId) -> Option<String> {
-        self.jobs.with_untracked(|jobs| jobs.iter().find(|job| job.id == id).map(|job| job.name.to_string()))
+        self.jobs.with_untracked(|jobs| jobs.iter().find(|job| job.id == id).map(job_names::within))
     }
 
     /// Returns the cells of a job's nodes in a store, in SLURM's order.

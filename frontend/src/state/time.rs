@@ -2,7 +2,7 @@
 
 use crate::chart::{Placement, Range, Window};
 use crate::domain::metric::Metric;
-use crate::domain::query::RANGE;
+use crate::domain::query::{METRIC, PIN, RANGE};
 use crate::domain::text;
 use crate::fleet::TopicStore;
 use crate::platform::{self, Listener};
@@ -19,7 +19,8 @@ pub struct Time {
     /// The moment under the cursor, in ms of the relay's clock.
     pub cursor: RwSignal<Option<u64>>,
     hovered: RwSignal<Option<GpuRef>>,
-    pinned: RwSignal<Option<GpuRef>>,
+    /// The GPU that the URL names.
+    pinned: Memo<Option<GpuRef>>,
     metric: RwSignal<Metric>,
     /// Width and height of the viewport in CSS pixels.
     size: RwSignal<(f64, f64)>,
@@ -45,21 +46,27 @@ pub struct GpuRef {
     pub gpu: GpuUuid,
 }
 
+impl GpuRef {
+    /// Parses `NODE/UUID`.
+    fn parse(text: &str) -> Option<Self> {
+        let (node, gpu) = text.split_once('/')?;
+        Some(Self { node: node.parse().ok()?, gpu: GpuUuid::new(gpu) })
+    }
+}
+
 /// Number of steps of the long-term history that are loaded; graphs with less space combine several.
 const LOADED_STEPS: usize = 600;
-
-/// Query parameter of the metric.
-const METRIC: &str = "m";
 
 impl Time {
     /// Creates the state from the URL and keeps both in sync.
     pub fn start(page: &Page) -> Self {
+        let pin = page.address.query(PIN);
         let time = Self {
             page: page.clone(),
             range: RwSignal::new(Range::default()),
             cursor: page.cursor,
             hovered: RwSignal::new(None),
-            pinned: RwSignal::new(None),
+            pinned: Memo::new(move |_| pin.with(|pin| GpuRef::parse(pin.as_ref()?))),
             metric: RwSignal::new(Metric::default()),
             size: RwSignal::new((platform::width(), platform::height())),
             tooltip: RwSignal::new(None),
@@ -238,7 +245,13 @@ impl Time {
     /// Pins a GPU, or unpins it if it was pinned.
     pub fn toggle_pinned(&self, highlighted: Option<GpuRef>) {
         let is_pinned = self.pinned.with_untracked(|known| *known == highlighted);
-        self.pinned.set(highlighted.filter(|_| !is_pinned));
+        let pinned = highlighted.filter(|_| !is_pinned);
+        self.page.address.set_query(PIN, pinned.map(|GpuRef { node, gpu }| format!("{node}/{gpu}")));
+    }
+
+    /// Returns the pinned GPU.
+    pub fn pinned(&self) -> Option<GpuRef> {
+        self.pinned.get()
     }
 
     /// Returns the metric that heat map and overlay show.

@@ -6,6 +6,7 @@ use crate::relay::{Link, binary};
 use anyhow::{Context, Result};
 use nodeglass_protocol::JobId;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;
 use tempfile::TempDir;
@@ -32,7 +33,8 @@ enum Logins {
 pub struct Site {
     /// The cluster.
     pub lab: SlurmLab,
-    _state: TempDir,
+    /// Files that are put on its nodes.
+    state: TempDir,
     /// Held while the cluster has cgroups, whose names do not differ between clusters.
     _cgroups: Option<File>,
 }
@@ -140,7 +142,18 @@ impl Site {
         for name in ["relay", "node-probe"] {
             lab.put("login", &binary(name)?, &format!("/opt/nodeglass/{name}"), 0o755)?;
         }
-        Ok(Some(Self { lab, _state: state, _cgroups: cgroups }))
+        Ok(Some(Self { lab, state, _cgroups: cgroups }))
+    }
+
+    /// Replaces what NVML reports of the GPUs of a node, which then do not vary by themselves.
+    ///
+    /// # Errors
+    /// If the node is not up.
+    pub fn set_gpus(&self, node: &str, gpus: &[Value]) -> Result<()> {
+        let state = json!({ "train_processes": true, "fresh_ms": 100, "gpus": gpus });
+        let file = self.state.path().join(format!("{node}.json"));
+        std::fs::write(&file, state.to_string())?;
+        self.lab.put(node, &file, fake_nvml::install::STATE_PATH, 0o644)
     }
 
     /// Submits a job that trains on its GPUs.

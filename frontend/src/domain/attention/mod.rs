@@ -4,6 +4,10 @@ mod tracker;
 
 pub use tracker::{Entry, Tracker};
 
+use crate::chart::Range;
+use crate::domain::job_names;
+use crate::domain::metric::Metric;
+use crate::domain::query::{self, Query};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::domain::text;
@@ -45,6 +49,8 @@ pub struct Item {
     pub ended_ms: Option<u64>,
     /// The nodes on which it was found.
     pub nodes: Vec<NodeName>,
+    /// The GPUs that it is about.
+    pub gpus: Vec<GpuUuid>,
     /// Number of GPUs that do no useful work because of it.
     pub wasted_gpus: u32,
     /// Whether the job has ended, so that nothing can be helped any more.
@@ -52,7 +58,7 @@ pub struct Item {
     /// Where it is shown.
     pub target: Target,
     /// The trace that shows it, if any.
-    pub spark: Option<Spark>,
+    pub trace: Option<GpuTrace>,
 }
 
 /// The start of an item.
@@ -69,13 +75,13 @@ pub struct Since {
 pub struct Target {
     /// The route.
     pub route: Route,
-    /// The GPU whose sheet opens there, if any.
+    /// The GPU that it is about, if it is a single one.
     pub gpu: Option<GpuUuid>,
 }
 
 /// The trace of a GPU.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spark {
+pub struct GpuTrace {
     /// The node.
     pub node: NodeName,
     /// The GPU.
@@ -83,6 +89,13 @@ pub struct Spark {
     /// The field.
     pub field: GpuField,
 }
+
+/// How long ago an item may have begun so that the recent history shows its start, in ms.
+const RECENT_MS: u64 = Range::RECENT_MS - 60_000;
+/// What a link shows before the start of an item and after its end, in ms.
+const AROUND_MS: u64 = 300_000;
+/// How much of an item a link shows at most, in ms.
+const SHOWN_MS: u64 = 3_600_000;
 
 /// Returns what needs attention in a picture with these jobs, worst first. `jobs` may be a part of those of the
 /// picture; what affects none of them is left out. Without any job, as without SLURM, every finding of a node is
@@ -105,6 +118,26 @@ pub fn resolved(jobs: &[Job], picture: &Picture) -> Vec<Item> {
         !finding.is_active() && needs_attention(finding) && finding.kind != FindingKind::Failed
     };
     sorted(picture.findings.iter().filter(is_over), jobs)
+}
+
+/// Returns what the graphs of a route mark: what is found now and what ended, the most important last.
+pub fn marked(route: &Route, jobs: &[Job], picture: &Picture) -> Vec<Item> {
+    let node = match route {
+        Route::Job(_, JobTab::Node(name)) | Route::Node(name) => Some(name),
+        Route::Job(..) => None,
+        _ => return Vec::new(),
+    };
+    let jobs: Vec<Job> = jobs.iter().filter(|job| Some(job.id) == route.job()).cloned().collect();
+    if jobs.is_empty() && route.job().is_some() {
+        return Vec::new();
+    }
+    let mut items = all(&jobs, picture);
+    items.extend(resolved(&jobs, picture));
+    items.retain(|item| {
+        !item.is_past && node.is_none_or(|node| item.nodes.is_empty() || item.nodes.contains(node))
+    });
+    items.reverse();
+    items
 }
 
 fn needs_attention(finding: &Finding) -> bool {
@@ -141,15 +174,13 @@ impl Item {
             text::capitalised(&evidence.join(" · "))
         };
         if affected.len() > 1 {
-            let names: Vec<String> = affected.iter().map(|job| job_name(job)).collect();
+            let names: Vec<String> = affected.iter().map(|job| job_names::within(job)).collect();
             detail = format!("{detail} · affects {}", names.join(", "));
         }
-        let spark = finding.gpus.first().and_then(|gpu| {
+        let trace = finding.gpus.first().and_then(|gpu| {
             let name = gpu.metric.as_ref()?;
             let field = GpuField::ALL.iter().find(|field| field.metric().name == name.as_str())?;
-            // Pages have no history of clocks; a lower clock shows in the power.
-            let field = if *field == GpuField::SmClock { GpuField::Power } else { *field };
-            Some(Spark { node: gpu.node.clone(), gpu: gpu.uuid.clone(), field })
+            Some(GpuTrace { node: gpu.node.clone(), gpu: gpu.uuid.clone(), field: *field })
         });
         let gpu = match finding.gpus.as_slice() {
             [gpu] => Some(gpu.uuid.clone()),
@@ -169,11 +200,50 @@ impl Item {
             since: Since { at_ms: finding.since_ms, or_earlier: finding.or_earlier },
             ended_ms: finding.ended_ms,
             nodes: finding.nodes.clone(),
+            gpus: finding.gpus.iter().map(|gpu| gpu.uuid.clone()).collect(),
             wasted_gpus: finding.wasted_gpus,
             is_past: finding.kind == FindingKind::Failed,
             target: Target { route, gpu },
-            spark,
+            trace,
         })
+    }
+
+    /// Returns the trace for a sparkline. The overview has no history of clocks; a lower clock shows in the power.
+    pub fn spark(&self) -> Option<GpuTrace> {
+        let trace = self.trace.clone()?;
+        let field = if trace.field == GpuField::SmClock { GpuField::Power } else { trace.field };
+        Some(GpuTrace { field, ..trace })
+    }
+
+    /// Returns whether it is about a GPU, as one of several or with all of its job or node.
+    pub fn concerns(&self, gpu: &GpuUuid) -> bool {
+        self.gpus.is_empty() || self.gpus.contains(gpu)
+    }
+
+    /// Returns the query of the view that shows it: its metric, its GPU pinned in the graphs, and the time around its
+    /// start; or the sheet of a GPU where no graph shows it. `now_ms` is in ms since 1970.
+    pub fn query(&self, now_ms: u64) -> Query {
+        let mut query = Query::default();
+        let Some(GpuTrace { node, gpu, field }) = &self.trace else {
+            query.set(query::GPU, self.target.gpu.as_ref().map(ToString::to_string));
+            return query;
+        };
+        let metric = Metric::of(*field).filter(|metric| *metric != Metric::default());
+        query.set(query::METRIC, metric.map(|metric| metric.name().into_owned()));
+        query.set(query::PIN, self.target.gpu.is_some().then(|| format!("{node}/{gpu}")));
+        query.set(query::RANGE, self.range_text(now_ms));
+        query
+    }
+
+    /// Returns the range around its start; `None` if that is within the recent history.
+    fn range_text(&self, now_ms: u64) -> Option<String> {
+        let since_ms = self.since.at_ms;
+        if now_ms.saturating_sub(since_ms) < RECENT_MS {
+            return None;
+        }
+        let end_ms = self.ended_ms.map_or(since_ms, |ended_ms| ended_ms.min(since_ms + SHOWN_MS));
+        let to_ms = (end_ms.max(since_ms) + AROUND_MS).min(now_ms);
+        Some(Range::text_between(since_ms.saturating_sub(AROUND_MS), to_ms))
     }
 
     /// Returns what it has cost until `now_ms`, in ms since 1970: `1.6 GPU-h idle`. `None` below a tenth of an hour.
@@ -193,19 +263,15 @@ impl Item {
 fn place(finding: &Finding, affected: &[&Job]) -> Option<(String, Route)> {
     Some(match (affected, finding.nodes.as_slice()) {
         ([job], _) if finding.kind == FindingKind::Failed => {
-            (job_name(job), Route::Job(job.id, JobTab::Logs))
+            (job_names::within(job), Route::Job(job.id, JobTab::Logs))
         }
-        ([job], [node]) => (job_name(job), Route::Job(job.id, JobTab::Node(node.clone()))),
-        ([job], _) => (job_name(job), Route::Job(job.id, JobTab::Nodes)),
+        ([job], [node]) => (job_names::within(job), Route::Job(job.id, JobTab::Node(node.clone()))),
+        ([job], _) => (job_names::within(job), Route::Job(job.id, JobTab::Nodes)),
         // The node's own page shows all of its jobs.
         (_, [node, ..]) => (node.to_string(), Route::Node(node.clone())),
-        ([job, ..], []) => (job_name(job), Route::Job(job.id, JobTab::Nodes)),
+        ([job, ..], []) => (job_names::within(job), Route::Job(job.id, JobTab::Nodes)),
         ([], []) => return None,
     })
-}
-
-fn job_name(job: &Job) -> String {
-    if job.name.is_empty() { format!("job {}", job.label) } else { job.name.to_string() }
 }
 
 /// Returns whether no GPU can be read on a node where a job has some.
@@ -308,8 +374,44 @@ pub mod tests {
         assert_eq!((item.severity, item.since.at_ms), (Severity::Warning, WALL_MS - 60_000));
         assert_eq!(item.target.gpu, Some(GpuUuid::new("n1-0")));
         assert_eq!(item.target.route, Route::Job(JobId(1), JobTab::Node(NodeName::new("n1").unwrap())));
-        assert_eq!(item.spark.as_ref().map(|spark| spark.field), Some(GpuField::Power));
+        assert_eq!(item.spark().map(|spark| spark.field), Some(GpuField::Power));
         assert_eq!((item.subject.as_str(), item.detail.as_str()), ("job-1", "SM clock 1,380 MHz · 81 °C"));
+    }
+
+    #[test]
+    fn a_link_shows_the_graph_at_the_start_and_the_sheet_of_what_no_graph_shows() {
+        let item = |finding: Finding| all(&[job(1, "n1")], &picture(vec![finding])).remove(0);
+        let hot = || finding(FindingKind::Thermal, 1, "n1");
+        let since_s = (WALL_MS - 60_000) / 1_000;
+        let pinned = "?m=sm_clock_mhz&pin=n1/n1-0";
+        assert_eq!(item(hot()).query(WALL_MS).text(), pinned, "the recent history has it");
+        let hour = WALL_MS + 3_600_000;
+        assert_eq!(item(hot()).query(hour).text(), format!("{pinned}&r=600-{}", since_s + 300));
+        let ended = Finding { ended_ms: Some(WALL_MS + 240_000), ..hot() };
+        let items = resolved(&[job(1, "n1")], &picture(vec![ended]));
+        assert_eq!(items[0].query(hour).text(), format!("{pinned}&r=900-{}", since_s + 600));
+        let mut lost = finding(FindingKind::GpuLost, 1, "n1");
+        lost.gpus[0].metric = None;
+        assert_eq!(item(lost).query(hour).text(), "?gpu=n1-0");
+    }
+
+    #[test]
+    fn graphs_mark_what_concerns_their_job_and_node_the_worst_last() {
+        let hot = |job, node| finding(FindingKind::Thermal, job, node);
+        let error = FindingSeverity::Error;
+        let lost = Finding { severity: error, ..finding(FindingKind::GpuLost, 1, "n1") };
+        let ended = Finding { ended_ms: Some(WALL_MS), ..finding(FindingKind::Xid, 1, "n1") };
+        let found = picture(vec![lost, hot(1, "n2"), hot(1, "n1"), hot(2, "n1"), ended]);
+        let jobs = [job(1, "n1"), job(2, "n1")];
+        let kinds = |route: &Route| {
+            marked(route, &jobs, &found).into_iter().map(|item| item.kind).collect::<Vec<_>>()
+        };
+        use FindingKind::{GpuLost, Thermal, Xid};
+        let n1 = NodeName::new("n1").unwrap();
+        assert_eq!(kinds(&Route::Job(JobId(1), JobTab::Nodes)), [Xid, Thermal, Thermal, GpuLost]);
+        assert_eq!(kinds(&Route::Job(JobId(1), JobTab::Node(n1.clone()))), [Xid, Thermal, GpuLost]);
+        assert_eq!(kinds(&Route::Node(n1)), [Xid, Thermal, Thermal, GpuLost]);
+        assert!(kinds(&Route::AllJobs).is_empty() && kinds(&Route::Job(JobId(3), JobTab::Nodes)).is_empty());
     }
 
     #[test]

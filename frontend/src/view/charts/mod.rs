@@ -3,6 +3,7 @@
 pub mod colour_map;
 pub mod downtime;
 pub mod export;
+pub mod finding_marks;
 pub mod gpu_groups;
 pub mod graph;
 pub mod graph_panel;

@@ -1,6 +1,7 @@
 //! The area of a graph: pointer, touch and keyboard input, the same for every graph.
 
 use super::downtime::{self, Downtimes};
+use super::finding_marks::{FindingMarks, sentences};
 use super::note_marks::NoteMarks;
 use super::tooltip::{Tooltip, TooltipText};
 use crate::chart::{Range, RangeStep, Window, notes_near, shown_times};
@@ -137,6 +138,7 @@ pub fn PlotArea(
         >
             {children()}
             <Downtimes window/>
+            <FindingMarks window/>
             <NoteMarks window/>
             <Cursor window/>
             <Selection selected=area.selected window/>
@@ -297,14 +299,15 @@ impl Area {
         if let Some(text) = &mut text {
             text.lines.extend(downtime::sentence(&self.time, at_ms));
         }
-        let mut notes = self.notes_at(at_ms);
-        if notes.is_empty() {
+        let mut marks = self.notes_at(at_ms);
+        marks.extend(sentences(&self.time, &self.window.get(), at_ms));
+        if marks.is_empty() {
             return text;
         }
-        // A note is named before what the tooltip has no more room for.
+        // A mark is named before what the tooltip has no more room for.
         let mut text = text.unwrap_or_default();
-        notes.append(&mut text.lines);
-        Some(TooltipText { lines: notes, ..text })
+        marks.append(&mut text.lines);
+        Some(TooltipText { lines: marks, ..text })
     }
 
     /// Returns what the notes near a moment say: the first ones, and how many more there are.

@@ -7,8 +7,10 @@ use super::summary::{metric_menu, summary};
 use super::throttle_lanes::ThrottleLanes;
 use super::time_bar::TimeBar;
 use crate::domain::metric::Metric;
+use crate::platform;
 use crate::state::time::{GpuRef, Time};
 use crate::view::scope::Scope;
+use leptos::html::Section;
 use leptos::prelude::*;
 
 /// The metrics, each with the CSS token of its colour.
@@ -41,9 +43,11 @@ pub fn TimeLine(
                 .then(|| view! { <Graph plot metric=fixed label hue/> }.into_any())
         }
     });
+    let panel = NodeRef::<Section>::new();
+    show_pinned(&time, &scope, panel);
     let none = Memo::new(move |_| groups.with(|groups| groups.iter().all(|group| group.gpus.is_empty())));
     view! {
-        <section class="panel time-line" aria-label="Time line" hidden=move || none.get()>
+        <section class="panel time-line" aria-label="Time line" node_ref=panel hidden=move || none.get()>
             <div class="panel__head">
                 <h2>"Time line"</h2>
                 <span class="spring"></span>
@@ -56,6 +60,17 @@ pub fn TimeLine(
             <div class="graphs">{graphs}</div>
             <ThrottleLanes store=scope.store groups/>
         </section>
+    }
+}
+
+/// Scrolls to the panel when it is created for a link to one of its GPUs: it lies below the first screen.
+fn show_pinned(time: &Time, scope: &Scope, panel: NodeRef<Section>) {
+    let pinned = untrack(|| time.pinned());
+    let names_one = |gpu_ref: &GpuRef| {
+        scope.nodes.with_untracked(|nodes| nodes.iter().any(|node| *node.name() == gpu_ref.node))
+    };
+    if pinned.as_ref().is_some_and(names_one) {
+        panel.on_load(|panel| request_animation_frame(move || platform::scroll_to_top_of(&panel)));
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod all_jobs;
 pub mod attention_list;
+mod attention_row;
 mod cluster;
 mod gpu_cells;
 pub mod job_about;

@@ -112,8 +112,8 @@ pub fn run_command(page: &Page, grids: Grids, command: Command) -> Option<Route>
         Command::AllJobs => return Some(Route::AllJobs),
         Command::NextItem => {
             if let Some(item) = page.attention.next() {
-                page.address.navigate(item.target.route);
-                page.address.set_query(query::GPU, item.target.gpu.map(|uuid| uuid.to_string()));
+                let query = item.query(untrack(|| page.wall_ms()));
+                page.address.navigate_with(item.target.route, query);
             }
         }
         Command::Overview => return route.job().map(|id| Route::Job(id, JobTab::Nodes)),

@@ -148,7 +148,10 @@ fn lasts(finding: &Finding, now_ms: u64) -> String {
         if hours >= 0.05 { format!(" · {} GPU-h wasted", text::tenths(hours)) } else { String::new() };
     let silenced = match finding.silenced_until {
         Some(until) => {
-            format!(" · silenced for another {}", text::span(until.as_millis().saturating_sub(now_ms) / 1_000))
+            format!(
+                " · silenced for another {}",
+                text::span(until.as_millis().saturating_sub(now_ms) / 1_000)
+            )
         }
         None => String::new(),
     };

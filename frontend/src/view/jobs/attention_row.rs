@@ -1,0 +1,123 @@
+//! A line of the list of what needs attention.
+
+use crate::describe::finding::when;
+use crate::domain::attention::{Entry, GpuTrace, Item};
+use crate::domain::health::Health;
+use crate::domain::severity::Severity;
+use crate::fleet::TopicStore;
+use crate::state::attention;
+use crate::state::page::Page;
+use crate::view::charts::sparkline::spark_line;
+use crate::view::scope::gpu_series;
+use crate::view::widgets::dot::dot;
+use leptos::prelude::*;
+use nodeglass_protocol::GpuField;
+
+/// One item.
+#[component]
+pub fn Row(
+    /// The item; `None` once it is gone.
+    entry: Memo<Option<Entry>>,
+    /// The store whose traces the sparkline shows.
+    store: TopicStore,
+    /// Whether the list is about one job, whose name need not be repeated.
+    in_job: bool,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let text = move |read: fn(&Item) -> String| {
+        move || entry.with(|entry| entry.as_ref().map(|entry| read(&entry.item)))
+    };
+    let symbol = Memo::new(move |_| entry.with(|entry| symbol(entry.as_ref())));
+    let href = {
+        let page = page.clone();
+        Memo::new(move |_| {
+            let now_ms = page.wall_ms();
+            let link = |entry: &Entry| attention::href(&entry.item, now_ms, |route| page.href(route));
+            entry.with(|entry| entry.as_ref().map(link))
+        })
+    };
+    let cost = Memo::new(move |_| {
+        let now_ms = page.wall_ms();
+        entry.with(|entry| entry.as_ref()?.item.cost_text(now_ms))
+    });
+    let stands =
+        Memo::new(move |_| entry.with(|entry| entry.as_ref().map(|entry| entry.item.stands.clone())));
+    let stands = move || {
+        let lines = stands.get().unwrap_or_default().into_iter();
+        lines
+            .map(|line| view! { <small class="attention__stand" title=line.clone()>{line.clone()}</small> })
+            .collect_view()
+    };
+    let subject =
+        (!in_job).then(|| view! { <b class="attention__subject">{text(|item| item.subject.clone())}</b> });
+    let is_over = move || entry.with(|entry| entry.as_ref().is_none_or(|entry| entry.is_over));
+    view! {
+        <li>
+            <a href=move || href.get() class:is-over=is_over>
+                {move || symbol.with(dot)}
+                {subject}
+                <span class="attention__what">
+                    <span>{text(|item| item.title.clone())}</span>
+                    <small>{text(|item| item.detail.clone())}</small>
+                    {stands}
+                </span>
+                <Spark entry store/>
+                <span class="attention__since">
+                    <span>{text(when)}</span>
+                    <small>{move || cost.get()}</small>
+                </span>
+                <span class="attention__go" aria-hidden="true">"›"</span>
+            </a>
+            {dismiss_button(entry)}
+        </li>
+    }
+}
+
+/// Returns the symbol of an item.
+fn symbol(entry: Option<&Entry>) -> Health {
+    let current = entry.filter(|entry| !entry.is_over);
+    let severity = current.map_or(Severity::Ended, |entry| entry.item.severity);
+    let label = match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        _ => "over",
+    };
+    Health::new(severity, label)
+}
+
+/// The trace of the GPU over the last ten minutes, if it has one.
+#[component]
+fn Spark(entry: Memo<Option<Entry>>, store: TopicStore) -> impl IntoView {
+    let page = Page::from_context();
+    let spark = Memo::new(move |_| entry.with(|entry| entry.as_ref().and_then(|entry| entry.item.spark())));
+    let line = move || {
+        let GpuTrace { node, gpu, field } = spark.get()?;
+        let node = store.cell(&node)?;
+        let cell = node.gpus().with(|gpus| gpus.iter().find(|cell| *cell.uuid() == gpu).cloned())?;
+        Some(spark_line(&gpu_series(&page, &store, &node, &cell, field)))
+    };
+    let hue = move || match spark.get().map(|spark| spark.field) {
+        Some(GpuField::Power) => "stroke-power",
+        _ => "stroke-util",
+    };
+    view! { <svg class="spark" viewBox="0 0 200 18" preserveAspectRatio="none" aria-hidden="true"><path class=hue d=line></path></svg> }
+}
+
+/// The button that removes an item of the past from the list.
+fn dismiss_button(entry: Memo<Option<Entry>>) -> impl Fn() -> Option<AnyView> {
+    let attention = Page::from_context().attention;
+    let past = Memo::new(move |_| {
+        entry.with(|entry| entry.as_ref().filter(|entry| entry.item.is_past).map(|entry| entry.item.clone()))
+    });
+    move || {
+        let attention = attention.clone();
+        past.get().map(|item| {
+            let label = format!("Dismiss: {}, {}", item.subject, item.title);
+            view! {
+                <button class="attention__dismiss" title="Dismiss, in this browser" aria-label=label
+                    on:click=move |_| attention.dismiss(&item.key)>"×"</button>
+            }
+            .into_any()
+        })
+    }
+}

@@ -1,0 +1,56 @@
+//! Findings in the graphs: marked where they hold, named at the cursor, and linked from the list of what needs attention.
+
+use anyhow::{Result, ensure};
+use nodeglass_tests::browser::{Browser, Scheme};
+use nodeglass_tests::relay::TestRelay;
+
+const ENTER: char = '\u{e007}';
+const END: char = '\u{e010}';
+/// The link to the GPU of the demo that is too hot.
+const LINK: &str = "document.querySelector('.attention a[href*=\"pin=gpu-h05/\"]')";
+/// The text of the tooltip.
+const TIP: &str = "(document.querySelector('.tip')?.innerText ?? '')";
+
+/// Whether the graphs below an element have a mark of a warning, as an expression for [`Browser::until`].
+fn is_marked(css: &str) -> String {
+    format!("document.querySelector('{css} .stage__finding:not([hidden]) .dot--attention')")
+}
+
+#[tokio::test]
+async fn a_finding_is_marked_in_the_graphs_and_its_link_shows_its_gpu_at_its_start() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    browser.resize(1440, 1000).await?;
+    browser.prefer(Scheme::Dark).await?;
+    browser.open(&relay.link().url).await?;
+    browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
+    browser.open(&relay.link().path("/job/48213")).await?;
+    browser.until("its link", LINK).await?;
+    for panel in [".heat-map", ".overlay"] {
+        browser.until(&format!("a mark in {panel}"), &is_marked(panel)).await?;
+    }
+    let above = "(() => { const box = css => document.querySelector(`.overlay ${css}`).getBoundingClientRect(); \
+                 return box('.stage__findings').bottom <= box('canvas').top + 0.5 })()";
+    ensure!(browser.eval(above).await? == true, "a mark covers data");
+
+    // By keyboard, as with the pointer.
+    browser.eval(&format!("({LINK}.focus(), true)")).await?;
+    browser.press(ENTER).await?;
+    let there = "location.pathname === '/job/48213/node/gpu-h05' && /[?&]r=\\d+-\\d+/.test(location.search)";
+    browser.until("the graphs of its node at its start", there).await?;
+    let pinned = "document.querySelector('.time-line .chip[aria-pressed=true]')?.innerText === 'GPU 3'";
+    browser.until("its GPU", pinned).await?;
+    let is_in_view = "(top => top >= 0 && top < innerHeight / 2)(document.querySelector('.time-line').getBoundingClientRect().top)";
+    browser.until("its graphs in view", is_in_view).await?;
+    browser.until("its mark", &is_marked(".time-line")).await?;
+    browser.eval("(document.querySelector('.time-line .stage').focus(), true)").await?;
+    browser.press(END).await?;
+    browser.until("its name", &format!("/◆ GPU 3 too hot, before \\d\\d:\\d\\d/.test({TIP})")).await?;
+    browser.photograph("finding-in-graph").await?;
+
+    browser.eval("(history.back(), true)").await?;
+    browser.until("the job again", "location.pathname === '/job/48213' && !location.search").await?;
+    let complaints = browser.complaints().await?;
+    ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
+    Ok(())
+}
