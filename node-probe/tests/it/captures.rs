@@ -21,7 +21,7 @@ struct Python(Child);
 impl Python {
     fn new(folder: &Path) -> Self {
         let program = folder.join("python3");
-        fs::copy("/bin/sleep", &program).unwrap();
+        copy(Path::new("/bin/sleep"), &program);
         let mut command = Command::new(program);
         Self(command.arg("600").env("RANK", "5").env("MY_TOKEN", "hunter2").spawn().unwrap())
     }
@@ -34,10 +34,17 @@ impl Drop for Python {
     }
 }
 
+/// Copies a program. Not in this process: what other tests start meanwhile inherits the open file, which cannot be
+/// executed then.
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").args([from, to]).status().unwrap().success());
+}
+
 /// A shell script as py-spy.
 fn py_spy(folder: &Path, script: &str) -> PathBuf {
-    let path = folder.join("py-spy");
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    let (text, path) = (folder.join("script"), folder.join("py-spy"));
+    fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
+    copy(&text, &path);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
 }

@@ -200,10 +200,12 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A script as py-spy.
+    /// A script as py-spy. Another process writes it: what other tests start meanwhile inherits the files that this
+    /// one has open, and a file that is open for writing cannot be executed.
     fn script(folder: &Path, text: &str) -> PathBuf {
-        let path = folder.join(NAME);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        let (source, path) = (folder.join("source"), folder.join(NAME));
+        fs::write(&source, format!("#!/bin/sh\n{text}\n")).unwrap();
+        assert!(Command::new("cp").args([&source, &path]).status().unwrap().success());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         path
     }
