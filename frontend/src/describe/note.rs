@@ -38,6 +38,21 @@ pub fn too_long_text(text: &str) -> String {
     )
 }
 
+/// Replaces the times of a refusal, which the relay states in UTC (`2026-11-26T09:14:03Z`), by those of the browser's
+/// time zone, as the form shows them. `local` returns the latter; a word that is no time stays as it is.
+pub fn with_local_times(refusal: &str, local: impl Fn(&str) -> Option<String>) -> String {
+    let word = |word: &str| {
+        let end = word.rfind('Z').map_or(0, |at| at + 1);
+        let (time, rest) = word.split_at(end);
+        let is_time = time.starts_with(|first: char| first.is_ascii_digit()) && time.contains('T');
+        match local(time).filter(|_| is_time) {
+            Some(local) => format!("{local}{rest}"),
+            None => word.to_owned(),
+        }
+    };
+    refusal.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// Returns where a note comes from.
 pub fn source_text(source: NoteSource) -> &'static str {
     match source {
@@ -90,6 +105,15 @@ pub fn deletion(note: &Note, subject: &str) -> PendingAction {
 mod tests {
     use super::*;
     use nodeglass_protocol::note::NoteId;
+
+    #[test]
+    fn a_refusal_states_times_in_the_time_zone_of_the_browser() {
+        let local = |utc: &str| Some(format!("<{utc}>"));
+        let run = "job 17 started at 2026-11-26T09:14:03Z and ended at 2026-11-26T10:00:00Z; enter a Z";
+        let said = "job 17 started at <2026-11-26T09:14:03Z> and ended at <2026-11-26T10:00:00Z>; enter a Z";
+        assert_eq!(with_local_times(run, local), said);
+        assert_eq!(with_local_times(run, |_| None), run, "no time that the browser knows");
+    }
 
     #[test]
     fn a_deletion_names_what_the_note_is_about_and_where_it_disappears() {

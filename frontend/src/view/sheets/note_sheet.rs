@@ -1,6 +1,6 @@
 //! The form for a note: what it says, and when; the moment that was pointed at can be changed.
 
-use crate::describe::note::{subject_text, too_long_text};
+use crate::describe::note::{subject_text, too_long_text, with_local_times};
 use crate::domain::text;
 use crate::platform;
 use crate::state::page::{NoteDraft, Page};
@@ -93,7 +93,11 @@ fn form(page: &Page, draft: NoteDraft, title: &'static str) -> AnyView {
                         show_toast(page, text.to_owned(), false);
                     }
                 }
-                Response::Refused(why) => _ = wrong.try_set((text::sentence(why.as_str()), id.is_some())),
+                Response::Refused(why) => {
+                    let local = |utc: &str| platform::parse_local_datetime(utc).map(platform::local_datetime);
+                    let why = with_local_times(why.as_str(), local);
+                    _ = wrong.try_set((text::sentence(&why), id.is_some()));
+                }
                 _ => {
                     let text = "The relay answered something else; reload the page and try again.";
                     _ = wrong.try_set((text.to_owned(), false));
