@@ -50,6 +50,11 @@ async fn a_finding_is_marked_in_the_graphs_and_its_link_shows_its_gpu_at_its_sta
 
     browser.eval("(history.back(), true)").await?;
     browser.until("the job again", "location.pathname === '/job/48213' && !location.search").await?;
+
+    // A finding about one node is on its tab, also where no reading of it is conspicuous.
+    browser.open(&relay.link().path("/job/48402")).await?;
+    let xid = "/Xid/.test(document.querySelector('.tabs a[href$=\"/node/gpu-h10\"] .dot--attention')?.title)";
+    browser.until("an Xid on the tab of its node", xid).await?;
     let complaints = browser.complaints().await?;
     ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
     Ok(())

@@ -291,6 +291,12 @@ pub fn worst(entries: &[Entry]) -> Severity {
     now.map(|entry| entry.item.severity).max().unwrap_or(Severity::Ok)
 }
 
+/// Returns the worst item that is about a node alone: what several share, such as a hang, tells none of them apart.
+pub fn of_node<'a>(entries: &'a [Entry], node: &NodeName) -> Option<&'a Item> {
+    let own = entries.iter().filter(|entry| !entry.is_over && entry.item.nodes == std::slice::from_ref(node));
+    own.map(|entry| &entry.item).max_by_key(|item| item.severity)
+}
+
 /// Returns the entries of a job, worst first.
 pub fn for_job(entries: &[Entry], job: JobId) -> impl Iterator<Item = &Entry> {
     entries.iter().filter(move |entry| !entry.is_over && entry.item.jobs.contains(&job))
@@ -431,6 +437,22 @@ pub mod tests {
         let jobs = [job(1, "n1")];
         assert_eq!(keys(&jobs, vec![slow(), finding(FindingKind::Thermal, 1, "n1")]), ["thermal/1"]);
         assert_eq!(keys(&jobs, vec![slow(), finding(FindingKind::Thermal, 1, "n2")]).len(), 2);
+    }
+
+    #[test]
+    fn a_node_has_the_worst_item_that_is_about_it_alone() {
+        let [n1, n2] = ["n1", "n2"].map(|name| NodeName::new(name).unwrap());
+        let error = FindingSeverity::Error;
+        let hang = Finding {
+            severity: error,
+            nodes: vec![n1.clone(), n2.clone()],
+            ..finding(FindingKind::CollectiveHang, 1, "n1")
+        };
+        let lost = Finding { severity: error, ..finding(FindingKind::GpuLost, 1, "n1") };
+        let items = all(&[job(1, "n1")], &picture(vec![finding(FindingKind::Xid, 1, "n1"), lost, hang]));
+        let entries: Vec<Entry> = items.into_iter().map(|item| Entry { item, is_over: false }).collect();
+        assert_eq!(of_node(&entries, &n1).map(|item| item.kind), Some(FindingKind::GpuLost));
+        assert_eq!(of_node(&entries, &n2), None);
     }
 
     #[test]

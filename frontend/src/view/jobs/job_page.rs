@@ -54,7 +54,7 @@ pub fn JobPage(
             }
             return view! { <NoNodes id store=store.clone()/> <JobAbout id/> }.into_any();
         }
-        view! { <NodeTabs scope=scope.clone() job=id names/> {side.clone()} }.into_any()
+        view! { <NodeTabs scope=scope.clone() job=id names entries/> {side.clone()} }.into_any()
     };
     view! {
         <JobHead id entries/>

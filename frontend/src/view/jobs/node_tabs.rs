@@ -1,6 +1,7 @@
 //! The tabs of a job: all nodes, processes, logs, details, and its nodes with their health.
 
 use super::node_picker::NodePicker;
+use crate::domain::attention::{Entry, of_node};
 use crate::domain::health::Health;
 use crate::domain::node_order::{MOST_TABS, tabs};
 use crate::domain::route::{JobTab, Route};
@@ -25,6 +26,8 @@ pub fn NodeTabs(
     job: JobId,
     /// The names of the job's nodes, known before anything else about them.
     names: Memo<Vec<NodeName>>,
+    /// What needs attention in the job.
+    entries: Entries,
 ) -> impl IntoView {
     let page = Page::from_context();
     let (route, nav) = (page.route, NodeRef::<Nav>::new());
@@ -45,7 +48,7 @@ pub fn NodeTabs(
                 return names.get();
             }
             page.assessment.track();
-            let severity = |name: &NodeName| severity(&page, &store, name);
+            let severity = |name: &NodeName| severity(&page, &store, entries, name);
             let current = match route.get() {
                 Route::Job(_, JobTab::Node(name)) => Some(name),
                 _ => None,
@@ -57,11 +60,11 @@ pub fn NodeTabs(
         let (page, store) = (page.clone(), scope.store.clone());
         move || {
             let (page, store) = (page.clone(), store.clone());
-            let health = Arc::new(move |name: &NodeName| health(&page, &store, name));
+            let health = Arc::new(move |name: &NodeName| health(&page, &store, entries, name));
             has_many.get().then(|| view! { <NodePicker job names health/> })
         }
     };
-    let tab = move |name: NodeName| node_tab(&scope.store, job, name);
+    let tab = move |name: NodeName| node_tab(&scope.store, job, entries, name);
     let (guarded, href) = (page.clone(), page.href(&Route::Job(job, JobTab::Logs)));
     let current = move |tab: JobTab| move || (route.get() == Route::Job(job, tab.clone())).then_some("page");
     let logs = move || {
@@ -86,20 +89,28 @@ pub fn NodeTabs(
     }
 }
 
-/// Returns the health of a node; subscribes only to the set of nodes.
-fn health(page: &Page, store: &TopicStore, name: &NodeName) -> Health {
-    match store.cell(name) {
+/// What needs attention in a job.
+type Entries = Memo<Arc<Vec<Entry>>>;
+
+/// Returns the health of a node, or what was found there if that is worse; subscribes only to the set of nodes and to what
+/// needs attention.
+fn health(page: &Page, store: &TopicStore, entries: Entries, name: &NodeName) -> Health {
+    let own = match store.cell(name) {
         Some(cell) => Health::clone(&node_health(page, store, &cell)),
         None => Health { severity: Severity::Pending, label: "not known yet".to_owned() },
-    }
+    };
+    entries.with(|entries| match of_node(entries, name) {
+        Some(item) if item.severity > own.severity => Health::new(item.severity, item.reason.clone()),
+        _ => own,
+    })
 }
 
-fn severity(page: &Page, store: &TopicStore, name: &NodeName) -> Severity {
-    store.cell(name).map_or(Severity::Pending, |cell| node_health(page, store, &cell).severity)
+fn severity(page: &Page, store: &TopicStore, entries: Entries, name: &NodeName) -> Severity {
+    health(page, store, entries, name).severity
 }
 
 /// The tab of a node.
-fn node_tab(store: &TopicStore, job: JobId, name: NodeName) -> AnyView {
+fn node_tab(store: &TopicStore, job: JobId, entries: Entries, name: NodeName) -> AnyView {
     let page = Page::from_context();
     let route = Route::Job(job, JobTab::Node(name.clone()));
     let (href, text) = (page.href(&route), name.to_string());
@@ -109,7 +120,7 @@ fn node_tab(store: &TopicStore, job: JobId, name: NodeName) -> AnyView {
             cell.head().track();
             cell.samples().track();
         }
-        health(&page, &store, &name)
+        health(&page, &store, entries, &name)
     });
     view! {
         <a href=href aria-current=move || here.with(|here| *here == route).then_some("page")>

@@ -33,10 +33,7 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
     let host_now = move || {
         let of_job = page.share().is_some_and(|terms| matches!(terms.scope, ShareScope::Jobs(_)));
         let ram = hosts.get().mem;
-        let ram = ram
-            .used
-            .map(|used| text::memory_parts(used, ram.whole))
-            .map(|(used, of)| format!("· {used} {of}"));
+        let ram = ram.used.map(|used| ram_parts(used, ram.whole)).map(|(used, of)| format!("· {used} {of}"));
         let host =
             hosts.get().cpu_pct().map(|pct| (pct.to_string(), format!("% {}", ram.unwrap_or_default())));
         // A guest of a job receives no host readings if other jobs use the host, too.
@@ -61,6 +58,16 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
             {move || of_gpus()}
             <Tile title="Host CPU · RAM" now=Signal::derive(host_now) chart=chart(&scope, None, "hue-host")/>
         </section>
+    }
+}
+
+/// Formats used and total memory of hosts, which share their tile with the CPU: from two TiB on shorter than elsewhere.
+fn ram_parts(used: u64, whole: Option<u64>) -> (String, String) {
+    const TIB: u64 = 1 << 40;
+    let tib = |bytes: u64| text::tenths(bytes as f64 / TIB as f64);
+    match whole.filter(|whole| *whole >= 2 * TIB) {
+        Some(whole) => (tib(used), format!("/ {} TiB", tib(whole))),
+        None => text::memory_parts(used, whole),
     }
 }
 
@@ -91,4 +98,16 @@ fn chart(scope: &Scope, field: Option<GpuField>, hue: &'static str) -> AnyView {
         None => scope.host_series(&page),
     };
     view! { <Area series hue/> }.into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_large_hosts_is_short() {
+        let parts = |used: u64, whole: u64| ram_parts(used << 30, Some(whole << 30));
+        assert_eq!(parts(1_367, 4_030), ("1.3".to_owned(), "/ 3.9 TiB".to_owned()));
+        assert_eq!(parts(684, 2_015), ("684".to_owned(), "/ 2,015 GiB".to_owned()));
+    }
 }
