@@ -1,4 +1,4 @@
-//! FollowedLog logs: each is read once a second, shared by all followers, locally or by the node's probe.
+//! Logs of jobs: a followed one is read once a second, shared by all followers, locally or by the node's probe.
 
 mod log_watch;
 
@@ -37,6 +37,8 @@ struct Inner {
     /// The owner's login name.
     owner: Text,
     reader: LogReader,
+    /// For logs that nobody looks at: a file system that hangs must not use up what followers need.
+    background_reader: LogReader,
     shared: Mutex<HashMap<(LogRef, Recipient), Arc<SharedLog>>>,
 }
 
@@ -90,8 +92,9 @@ impl FollowedLog {
 impl Logs {
     /// No logs yet; `here` is the hostname if logs may be local, `owner` the owner's login name.
     pub fn new(hub: Hub, probes: Probes, local_host: Option<Text>, owner: Text) -> Self {
-        let (reader, shared) = (LogReader::default(), Mutex::default());
-        Self(Arc::new(Inner { hub, probes, local_host, owner, reader, shared }))
+        let (reader, background_reader) = (LogReader::default(), LogReader::default());
+        let shared = Mutex::default();
+        Self(Arc::new(Inner { hub, probes, local_host, owner, reader, background_reader, shared }))
     }
 
     /// Follows a log. The caller checks that a guest may see its job.
@@ -175,6 +178,8 @@ struct TailReader {
     after: u64,
     /// Whether the job belongs to the owner, once known.
     is_owners: Option<bool>,
+    /// Whether nobody looks at it.
+    is_background: bool,
 }
 
 impl TailTask {
@@ -220,7 +225,20 @@ impl TailTask {
 
 impl TailReader {
     fn new(logs: Logs, of: LogRef, recipient: Recipient) -> Self {
-        Self { logs, of, recipient, location: Location::Unknown, after: 0, is_owners: None }
+        Self {
+            logs,
+            of,
+            recipient,
+            location: Location::Unknown,
+            after: 0,
+            is_owners: None,
+            is_background: false,
+        }
+    }
+
+    /// One for a log of the owner that nobody looks at. What an older job left is not read.
+    fn in_background(logs: Logs, of: LogRef) -> Self {
+        Self { is_background: true, ..Self::new(logs, of, Recipient::Owner) }
     }
 
     /// Reads once, locally or by the probe of the node that runs the script.
@@ -277,10 +295,11 @@ impl TailReader {
             Location::Local(file) => (self.after, Some(file)),
             Location::Unknown | Location::Node => (0, None),
         };
-        match inner.reader.read(path.to_owned(), after, before, audience).await {
+        let reader = if self.is_background { &inner.background_reader } else { &inner.reader };
+        match reader.read(path.to_owned(), after, before, audience).await {
             // A file that replaced the previous one may belong to another job as well.
             Ok(read) if before != Some(read.file) && belongs_to_other_job(&read, job) => {
-                Err(LocalMiss { older: Some(read), why: None })
+                Err(LocalMiss { older: (!self.is_background).then_some(read), why: None })
             }
             Ok(read) => Ok(self.found(read)),
             Err(LogReadError::Missing) => {

@@ -23,6 +23,8 @@ pub struct Silences(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     list: Mutex<Vec<Silence>>,
+    /// Held during a change, so that file and fleet get changes in their order.
+    changing: tokio::sync::Mutex<()>,
     /// Where they are kept; `None` if they end with the relay.
     dir: Option<StateDir>,
 }
@@ -35,7 +37,8 @@ impl Silences {
             Vec::new()
         });
         let current = read.into_iter().filter(|silence| silence.until_ms > wall_ms).take(Silence::MAX);
-        Self(Arc::new(Inner { list: Mutex::new(current.collect()), dir }))
+        let list = Mutex::new(current.collect());
+        Self(Arc::new(Inner { list, changing: tokio::sync::Mutex::default(), dir }))
     }
 
     /// All of them; some may have ended.
@@ -50,18 +53,17 @@ impl Silences {
         wall_ms: u64,
         events: &mpsc::Sender<Event>,
     ) -> Response {
-        let inner = self.0.clone();
-        let changed = tokio::task::spawn_blocking(move || {
-            let mut list = inner.list.lock().unwrap_or_else(PoisonError::into_inner);
-            silences::change(&mut list, &request, wall_ms).map_err(|error| error.to_string())?;
-            let stored = inner.dir.as_ref().map_or(Ok(()), |dir| write(dir, &list));
-            Ok::<_, String>((list.clone(), request, stored))
-        });
-        let (list, request, stored) = match changed.await {
-            Ok(Ok(changed)) => changed,
-            Ok(Err(why)) => return Response::Refused(why.as_str().into()),
-            Err(_) => return Response::Refused("the relay is ending".into()),
-        };
+        let _changing = self.0.changing.lock().await;
+        let mut list = self.list();
+        if let Err(error) = silences::change(&mut list, &request, wall_ms) {
+            return Response::Refused(error.to_string().as_str().into());
+        }
+        self.0.list.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&list);
+        let (inner, stored) = (self.0.clone(), list.clone());
+        let write = move || inner.dir.as_ref().map_or(Ok(()), |dir| write(dir, &stored));
+        // Without the lock of the list: a disk may hang.
+        let stored =
+            tokio::task::spawn_blocking(write).await.unwrap_or_else(|error| Err(io::Error::other(error)));
         if events.send(Event::Silences(list)).await.is_err() {
             return Response::Refused("the relay is ending".into());
         }

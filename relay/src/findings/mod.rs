@@ -18,7 +18,7 @@ use capture::{CaptureOrder, Captures};
 use job_log::JobLogs;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::capture::FindingCapture;
-use nodeglass_protocol::finding::{Finding, Silence};
+use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity, Silence};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::NodePicture;
 use scene::{Now, Scene};
@@ -155,6 +155,19 @@ impl Findings {
     pub fn list(&self) -> &[Finding] {
         &self.list
     }
+}
+
+/// What a guest may see of a finding as far as it is made from logs, in whose lines anything may stand: `None` if it is
+/// nothing else. How a job failed stays, without its evidence, which may also name jobs that it depends on.
+pub fn without_log_lines(mut finding: Finding) -> Option<Finding> {
+    match finding.kind {
+        FindingKind::LogMessage => return None,
+        // One that is more than a reminder has the progress in its title.
+        FindingKind::TimeLimit if finding.severity > FindingSeverity::Info => return None,
+        FindingKind::Failed => finding.evidence.clear(),
+        _ => {}
+    }
+    Some(finding)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Detectors on scripted readings; real telemetry and whole scenarios are in the tests of the system.
 
 use super::*;
-use crate::findings::job_log::{LogPatterns, LogScanner};
+use crate::findings::job_log::{LogPatterns, LogScanner, Reading as LogReading};
 use nodeglass_protocol::LongText;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{JobState, TimeLimit};
@@ -312,7 +312,7 @@ fn logging(limit_s: u64, seconds: u64, line: impl Fn(u64) -> String) -> Script {
         script.run(10, |_, _| Some((90, 500, 1_900, 40.0)));
         let line = line(step * 10);
         if !line.is_empty() {
-            scanner.read(&[LongText::line(&line)], None, false, script.now_ms);
+            scanner.read(&[LongText::line(&line)], None, LogReading::New, script.now_ms);
         }
         script.findings.set_logs([(JobId(17), scanner.state(script.now_ms))].into());
     }
@@ -350,14 +350,25 @@ fn a_traceback_matters_only_at_the_end_of_the_log() {
 }
 
 #[test]
+fn a_traceback_in_a_slow_log_that_goes_on_is_handled() {
+    let script = logging(86_400, 600, |second| match second {
+        60 => "Traceback (most recent call last):".to_owned(),
+        _ if second % 120 == 0 => "epoch done, loss 2.1".to_owned(),
+        _ => String::new(),
+    });
+    assert!(script.active().is_empty(), "{:?}", script.findings.list());
+}
+
+#[test]
 fn a_job_too_slow_for_its_time_limit_is_found_by_its_log() {
     // Ten steps in ten seconds: 10,000 steps take 10,000 s.
     let step = |second: u64| format!("step {second}/10000 | loss 2.1");
-    let script = logging(5_000, 300, step);
+    assert!(logging(5_000, 300, step).active().is_empty(), "five minutes say little");
+    let script = logging(5_000, 700, step);
     let found = script.only();
     assert_eq!((found.kind, found.severity), (FindingKind::TimeLimit, FindingSeverity::Warning));
-    assert!(found.title.as_str().contains("3 % done"), "{}", found.title);
-    assert!(logging(12_000, 300, step).active().is_empty(), "it is done in time");
+    assert!(found.title.as_str().contains("7 % done"), "{}", found.title);
+    assert!(logging(12_000, 700, step).active().is_empty(), "it is done in time");
     // A reminder shortly before the limit, unless the log shows that the job is done by then.
     assert_eq!(logging(1_000, 960, |_| String::new()).active(), [FindingKind::TimeLimit]);
     let in_time = logging(1_000, 960, |second| format!("step {second}/980"));
@@ -372,7 +383,7 @@ fn progress_in_the_log_contradicts_a_hang() {
         let mut scanner = LogScanner::new(LogPatterns::new(&[]).into(), START_MS);
         for step in 1..=30 {
             script.run(10, waiting);
-            scanner.read(&[LongText::line(&line(step))], None, false, script.now_ms);
+            scanner.read(&[LongText::line(&line(step))], None, LogReading::New, script.now_ms);
             script.findings.set_logs([(JobId(17), scanner.state(script.now_ms))].into());
         }
         script

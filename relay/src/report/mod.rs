@@ -11,6 +11,7 @@ mod totals;
 mod units;
 mod usage;
 
+use crate::findings;
 pub use chat::{code_block, message};
 use nodeglass_protocol::report::MAX_FINDINGS;
 pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
@@ -185,6 +186,8 @@ impl JobRecord {
                 && finding.nodes.iter().all(|node| self.job.nodes.contains(node))
         };
         self.findings.retain(names_only_shown);
+        self.findings =
+            std::mem::take(&mut self.findings).into_iter().filter_map(findings::without_log_lines).collect();
         self.findings.iter_mut().for_each(|finding| finding.capture = None);
         // It follows from the arguments of processes.
         self.application = None;

@@ -439,10 +439,17 @@ fn t09_a_guest_sees_of_findings_those_of_the_jobs_work_alone() {
     let both = Finding { jobs: vec![JobId(7), JobId(8)], ..finding("s", 1_060_000, None) };
     let capture = Some(Box::new(FindingCapture { at_ms: 1_060_500, ..FindingCapture::default() }));
     reports.record_findings(&[Finding { capture, ..finding("a", 1_060_000, None) }, node, both]);
+    // Lines of logs, and progress that follows from them.
+    let log = Finding { kind: FindingKind::LogMessage, ..finding("l", 1_060_000, None) };
+    let slow = Finding { kind: FindingKind::TimeLimit, ..finding("t", 1_060_000, None) };
+    let evidence = vec!["RuntimeError: secret".into()];
+    let failed = Finding { kind: FindingKind::Failed, evidence, ..finding("z", 1_060_000, None) };
+    reports.record_findings(&[log, slow, failed]);
     let record = reports.of(JobId(7), 1_300).unwrap();
-    assert_eq!(record.findings.len(), 3);
+    assert_eq!(record.findings.len(), 6);
     assert!(record.findings.iter().any(|finding| finding.capture.is_some()));
     let guest = record.for_guest(job(2)).unwrap();
-    assert_eq!(guest.findings.iter().map(|finding| finding.key.as_str()).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(guest.findings.iter().map(|finding| finding.key.as_str()).collect::<Vec<_>>(), ["a", "z"]);
     assert_eq!(guest.findings[0].capture, None);
+    assert!(guest.findings[1].evidence.is_empty());
 }

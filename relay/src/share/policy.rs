@@ -1,6 +1,6 @@
 //! Access policy: filters what a share's holder is sent, before it is encoded.
 
-use crate::findings::catalogue;
+use crate::findings::{self, catalogue};
 use crate::fleet::{self, Fleet};
 use crate::history::{Span, VisibleNode};
 use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind};
@@ -313,8 +313,6 @@ impl Visibility {
             // Names the directory for scratch files.
             FindingKind::DiskFull if self.hidden.paths || !are_hosts_shown() => return None,
             FindingKind::HeldMemory if !self.shows_unattributed() => return None,
-            // Lines of a log.
-            FindingKind::LogMessage => return None,
             // Names a process.
             FindingKind::StuckProcess if !self.shows_processes_on(&finding.gpus, fleet) => return None,
             // May contain output of a login shell.
@@ -323,15 +321,9 @@ impl Visibility {
             FindingKind::PendingForever if self.scope != Scope::All => {
                 finding.advice = catalogue::of(finding.kind).advice.into();
             }
-            // Its evidence has lines of the log, and may name the jobs that it depends on.
-            FindingKind::Failed => {
-                finding.evidence.retain(|evidence| evidence.as_str().starts_with("exit code "));
-            }
-            // May state the progress in the log.
-            FindingKind::TimeLimit if self.hidden.logs => return None,
             _ => {}
         }
-        Some(finding)
+        findings::without_log_lines(finding)
     }
 
     /// Returns whether every process on these GPUs is shown.

@@ -1,12 +1,12 @@
 //! Watches the logs of the owner's jobs for messages and progress.
 
-use super::{Logs, Recipient, TailReader};
+use super::{Logs, TailReader};
 use crate::clock::Clock;
-use crate::findings::job_log::{JobLog, JobLogs, LogPatterns, LogScanner};
+use crate::findings::job_log::{JobLog, JobLogs, LogPatterns, LogScanner, Reading};
 use crate::fleet::Event;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState};
-use nodeglass_protocol::request::{LogRef, LogStream};
+use nodeglass_protocol::request::{LogRef, LogStream, Tail};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const MAX_READS: usize = 4;
 const AFTER_END_S: i64 = 120;
 /// How long after its end what its logs stated is kept, in s.
 const KEPT_S: i64 = 3_600;
-/// Lines that are first read when a job has run this long, in s, may be older.
+/// What a log contains within this time after the start of its job, in s, may be of an earlier run.
 const NEW_S: i64 = 60;
 
 /// Watches the logs of the owner's running jobs, and of those that just ended.
@@ -43,9 +43,19 @@ pub struct LogWatch {
 struct WatchedJob {
     /// When this run of the job started, in s since 1970: a requeued one writes new logs.
     start_s: Option<i64>,
-    scanner: LogScanner,
-    readers: Vec<TailReader>,
+    logs: Vec<WatchedLog>,
     state: JobLog,
+}
+
+/// One log of a job.
+#[derive(Debug)]
+struct WatchedLog {
+    reader: TailReader,
+    scanner: LogScanner,
+    /// When its job started, in s since 1970.
+    start_s: Option<i64>,
+    /// Whether it was read, or was found missing: what appears later is new.
+    was_read: bool,
 }
 
 impl LogWatch {
@@ -80,7 +90,8 @@ impl LogWatch {
     async fn poll(&mut self, mut jobs: Vec<Job>) {
         let wall_s = (Clock::wall_ms() / 1_000).cast_signed();
         jobs.retain(|job| is_watched(job, wall_s));
-        jobs.sort_by_key(|job| std::cmp::Reverse(job.start));
+        // Those that ended must not displace one that runs.
+        jobs.sort_by_key(|job| (job.ended.is_some(), std::cmp::Reverse(job.start)));
         jobs.truncate(MAX_JOBS);
         self.jobs.retain(|id, watched| jobs.iter().any(|job| job.id == *id && job.start == watched.start_s));
         let mut reads = JoinSet::new();
@@ -113,9 +124,10 @@ impl LogWatch {
 /// Returns whether a job writes logs, or has just stopped.
 fn is_watched(job: &Job, wall_s: i64) -> bool {
     match job.state {
-        JobState::Running => true,
+        JobState::Pending | JobState::Configuring => false,
         JobState::Ended(_) => job.start.is_some() && job.ended.is_some_and(|ended| ended + KEPT_S >= wall_s),
-        _ => false,
+        // A suspended job resumes; its messages are kept.
+        _ => true,
     }
 }
 
@@ -123,25 +135,136 @@ impl WatchedJob {
     fn new(logs: &Logs, patterns: &Arc<LogPatterns>, job: &Job, clock: Clock) -> Self {
         let has_stderr = job.stderr.is_some() && job.stderr != job.stdout;
         let streams = [Some(LogStream::Stdout), has_stderr.then_some(LogStream::Stderr)];
-        let reader = |stream| TailReader::new(logs.clone(), LogRef { job: job.id, stream }, Recipient::Owner);
-        Self {
-            start_s: job.start,
+        let log = |stream| WatchedLog {
+            reader: TailReader::in_background(logs.clone(), LogRef { job: job.id, stream }),
             scanner: LogScanner::new(patterns.clone(), clock.now_ms()),
-            readers: streams.into_iter().flatten().map(reader).collect(),
-            state: JobLog::default(),
-        }
+            start_s: job.start,
+            was_read: false,
+        };
+        let logs = streams.into_iter().flatten().map(log).collect();
+        Self { start_s: job.start, logs, state: JobLog::default() }
     }
 
-    /// Reads what is new in its logs. A log that cannot be read states nothing.
+    /// Reads what is new in its logs.
     async fn read(mut self, job: Job, wall_s: i64, clock: Clock) -> (JobId, Self) {
-        for reader in &mut self.readers {
-            let is_first = reader.after == 0 && job.start.is_none_or(|start_s| start_s + NEW_S < wall_s);
-            match reader.read(&job).await {
-                Ok(tail) => self.scanner.read(&tail.lines, tail.partial.as_ref(), is_first, clock.now_ms()),
-                Err(why) => tracing::debug!(job.id = %job.id, %why, "log not read"),
-            }
+        let mut states = Vec::new();
+        let mut logs = Vec::new();
+        for log in self.logs {
+            let (log, state) = log.read(&job, wall_s, clock).await;
+            states.extend(state);
+            logs.extend(log);
         }
-        self.state = self.scanner.state(clock.now_ms());
+        self.logs = logs;
+        self.state = JobLog::merge(states.into_iter());
         (job.id, self)
+    }
+}
+
+impl WatchedLog {
+    /// Reads what is new, and returns the log with what it states. One that cannot be read states what it did.
+    async fn read(mut self, job: &Job, wall_s: i64, clock: Clock) -> (Option<Self>, Option<JobLog>) {
+        let tail = self.reader.read(job).await;
+        let now_ms = clock.now_ms();
+        // Patterns are matched on up to 64 KiB.
+        let scanned = tokio::task::spawn_blocking(move || {
+            match &tail {
+                Ok(tail) => self.scan(tail, wall_s, now_ms),
+                Err(why) => {
+                    tracing::debug!(%why, "log not read");
+                    self.was_read = true;
+                }
+            }
+            let state = self.scanner.state(now_ms);
+            (self, state)
+        });
+        scanned.await.ok().unzip()
+    }
+
+    fn scan(&mut self, tail: &Tail, wall_s: i64, now_ms: u64) {
+        if tail.restarted && self.was_read {
+            self.scanner.reset(now_ms);
+        }
+        let is_young = self.start_s.is_some_and(|start_s| start_s + NEW_S >= wall_s);
+        let reading = match (self.was_read, is_young) {
+            (true, _) => Reading::New,
+            (false, true) => Reading::Baseline,
+            (false, false) => Reading::First,
+        };
+        self.was_read = true;
+        self.scanner.read(&tail.lines, tail.partial.as_ref(), reading, now_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{harness, job};
+    use super::*;
+    use std::io::Write;
+
+    fn wall_s() -> i64 {
+        (Clock::wall_ms() / 1_000).cast_signed()
+    }
+
+    fn watch(jobs: Vec<Job>) -> LogWatch {
+        let harness = harness(jobs);
+        let events = mpsc::channel(8).0;
+        LogWatch::new(harness.logs.clone(), events, LogPatterns::new(&[]), Clock::start())
+    }
+
+    fn messages(watch: &LogWatch, id: u32) -> Vec<&str> {
+        let state = &watch.jobs[&JobId(id)].state;
+        state.messages.iter().map(|message| message.pattern.name.as_str()).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_new_in_the_log_of_a_running_job_is_scanned() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"step 10/1000\n").unwrap();
+        let job = Job { start: Some(wall_s() - 3_600), ..job(file.path().to_str().unwrap()) };
+        let mut watch = watch(vec![job.clone()]);
+        watch.poll(vec![job.clone()]).await;
+        let state = &watch.jobs[&job.id].state;
+        assert_eq!(state.progress.as_ref().map(|progress| progress.done), Some(10.0));
+        assert_eq!((state.grown_ms, messages(&watch, 1).len()), (None, 0));
+        file.write_all(b"step 11/1000\nRuntimeError: CUDA out of memory. Tried\n").unwrap();
+        watch.poll(vec![job.clone()]).await;
+        assert_eq!(messages(&watch, 1), ["cuda_out_of_memory"]);
+        assert!(watch.jobs[&job.id].state.grown_ms.is_some());
+        // What another run of the same job wrote is not this one's.
+        let again = Job { start: Some(wall_s()), ..job };
+        watch.poll(vec![again]).await;
+        assert!(messages(&watch, 1).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_log_that_is_replaced_is_scanned_anew() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"RuntimeError: CUDA out of memory. Tried\n").unwrap();
+        let job = Job { start: Some(wall_s() - 3_600), ..job(file.path().to_str().unwrap()) };
+        let mut watch = watch(vec![job.clone()]);
+        watch.poll(vec![job.clone()]).await;
+        assert_eq!(messages(&watch, 1), ["cuda_out_of_memory"]);
+        std::fs::write(file.path(), "begin\n").unwrap();
+        watch.poll(vec![job]).await;
+        assert!(messages(&watch, 1).is_empty());
+    }
+
+    #[tokio::test]
+    async fn ended_jobs_do_not_displace_running_ones() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let template = job(file.path().to_str().unwrap());
+        let running = Job { start: Some(wall_s() - 86_400), ..template.clone() };
+        let ended = (2..100).map(|id| Job {
+            id: JobId(id),
+            state: JobState::Ended("COMPLETED".into()),
+            start: Some(wall_s() - 60),
+            ended: Some(wall_s() - 10),
+            ..template.clone()
+        });
+        let jobs: Vec<Job> = ended.chain([running]).collect();
+        let mut watch = watch(jobs.clone());
+        watch.poll(jobs).await;
+        assert!(watch.jobs.contains_key(&JobId(1)));
+        assert_eq!(watch.jobs.len(), MAX_JOBS);
     }
 }

@@ -13,14 +13,14 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 /// Logs over a given job list, without nodes.
-struct Harness {
-    logs: Logs,
+pub(super) struct Harness {
+    pub(super) logs: Logs,
     /// Requests to probes.
     requests: mpsc::Receiver<Request>,
     _inputs: (mpsc::Sender<FromNode>, mpsc::Sender<Event>, watch::Sender<bool>),
 }
 
-fn harness(jobs: Vec<Job>) -> Harness {
+pub(super) fn harness(jobs: Vec<Job>) -> Harness {
     let ((lines, nodes), (is_new, event_rx)) = (mpsc::channel(8), mpsc::channel(8));
     let (shutdown, ending) = watch::channel(false);
     let mut fleet = Fleet::new();
@@ -44,7 +44,7 @@ async fn next_request(harness: &mut Harness) -> QueuedRequest {
     }
 }
 
-fn job(path: &str) -> Job {
+pub(super) fn job(path: &str) -> Job {
     Job { stdout: Some(path.into()), batch_host: Some(scene::name("n1")), ..scene::job(1, &[("n1", &[0])]) }
 }
 

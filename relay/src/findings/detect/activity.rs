@@ -104,7 +104,7 @@ fn hang(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
         mean(GpuField::Power).map(|power| format!("power {power:.0} W of {limit} W")),
         mean(GpuField::SmActive).map(|active| format!("SM activity {active:.0} %")),
         cores_busy(job).map(|pct| format!("CPU use {:.1} cores per GPU", pct as f64 / 100.0)),
-        log.and_then(|log| silence(log, window_ms, now_ms)),
+        log.and_then(|log| quiet_for(log, window_ms, now_ms)),
     ];
     detection.evidence = stated.into_iter().flatten().collect();
     detection.since = since;
@@ -113,7 +113,7 @@ fn hang(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
 }
 
 /// States for how long the log of a job has not grown, if it is this long at least.
-fn silence(log: &JobLog, least_ms: u64, now_ms: u64) -> Option<String> {
+fn quiet_for(log: &JobLog, least_ms: u64, now_ms: u64) -> Option<String> {
     let silent_ms = now_ms.saturating_sub(log.grown_ms.unwrap_or(log.since_ms));
     (silent_ms >= least_ms)
         .then(|| format!("its log has not grown for {}", nodeglass_rules::text::span(silent_ms / 1_000)))

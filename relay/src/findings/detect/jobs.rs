@@ -6,6 +6,7 @@ use crate::findings::scene::Scene;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
+use nodeglass_redact::mask;
 use nodeglass_rules::severity::Severity;
 use nodeglass_rules::{job_names, outcome, text};
 
@@ -30,6 +31,10 @@ const NEVER: [&str; 13] = [
 const ENDED_S: u64 = 3_600;
 /// How much later than the limit a job must be done at least to be reported, in ms; and a twentieth of the time left.
 const MARGIN_MS: u64 = 120_000;
+/// For how long the rate must have been measured to be compared with the limit, in ms, and over how many counts: the
+/// first steps of a program say little.
+const STEADY_MS: u64 = 600_000;
+const STEADY_ADVANCES: usize = 5;
 
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
     let wall_s = scene.now.wall_ms() / 1_000;
@@ -70,11 +75,12 @@ fn time_limit(scene: &Scene<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
     {
         let limit_ms = scene.now.relay_ms.saturating_add(left_s.saturating_mul(1_000));
         let margin_ms = MARGIN_MS.max(limit_ms.saturating_sub(scene.now.relay_ms) / 20);
-        if earliest_ms > limit_ms.saturating_add(margin_ms) {
+        let is_steady = progress.steady_ms >= STEADY_MS && progress.advances >= STEADY_ADVANCES;
+        if is_steady && earliest_ms > limit_ms.saturating_add(margin_ms) {
             return Some(too_slow(scene, job, progress, left_s, earliest_ms));
         }
         // A program that says when it is done, and is so in time, needs no reminder.
-        if latest_ms < limit_ms {
+        if latest_ms > scene.now.relay_ms && latest_ms < limit_ms {
             return None;
         }
     }
@@ -100,8 +106,9 @@ fn too_slow(scene: &Scene<'_>, job: &Job, progress: &Progress, left_s: u64, earl
     detection.reason = "too slow for its time limit".to_owned();
     detection.confidence_pct = 80;
     detection.nodes.clone_from(&job.nodes);
-    let unit = if progress.label.as_str().is_empty() { "of its log" } else { progress.label.as_str() };
-    detection.evidence.push(format!("{unit} {:.0} of {:.0}", progress.done, progress.total));
+    let label = mask::command(progress.label.as_str());
+    let unit = if label.is_empty() { "count" } else { &label };
+    detection.evidence.push(format!("{unit} {:.0} of {:.0} in its log", progress.done, progress.total));
     if let Some(rate) = progress.rate {
         detection.evidence.push(if rate >= 1.0 {
             format!("{rate:.1} per second")

@@ -25,14 +25,17 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
 /// Returns whether the program did not go on after a message.
 fn matters(message: &LogMessage, log: &JobLog, now_ms: u64) -> bool {
     let advanced_ms = log.progress.as_ref().filter(|progress| progress.rate.is_some());
-    if advanced_ms.is_some_and(|progress| progress.advanced_ms > message.last_ms + HANDLED_MS) {
+    let handled_ms = message.last_ms + HANDLED_MS;
+    let advances = advanced_ms.is_some_and(|progress| progress.advanced_ms > handled_ms);
+    if advances && !message.pattern.outlasts_progress {
         return false;
     }
     if !message.pattern.is_final {
         return true;
     }
-    let written_ms = log.grown_ms.unwrap_or(0).max(message.last_ms);
-    message.is_last && written_ms + SILENT_MS <= now_ms
+    // What a program writes later shows that it went on.
+    let goes_on = message.written_ms > handled_ms;
+    message.is_last && !goes_on && message.written_ms + SILENT_MS <= now_ms
 }
 
 fn of(job: &Job, message: &LogMessage) -> Detection {

@@ -9,7 +9,7 @@ pub use progress::Progress;
 
 use nodeglass_protocol::{JobId, LongText};
 use nodeglass_redact::mask;
-use patterns::is_exception;
+use patterns::{is_exception, states_finite_loss};
 use progress::ProgressTracker;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,12 +26,12 @@ const MAX_LINE: usize = 200;
 /// Number of the last lines that are kept for a job that fails.
 const LAST_LINES: usize = 3;
 
-/// What the logs of a job state now.
+/// What a log, or all logs of a job state now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobLog {
-    /// When they last grew, in ms of the relay's clock; `None` if they were not seen to grow.
+    /// When it last grew, in ms of the relay's clock; `None` if it was not seen to grow.
     pub grown_ms: Option<u64>,
-    /// Since when they are read, in the same clock.
+    /// Since when it is read, in the same clock.
     pub since_ms: u64,
     /// What was found in the last hour, the latest last.
     pub messages: Vec<LogMessage>,
@@ -42,7 +42,7 @@ pub struct JobLog {
 }
 
 /// A message that was found.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LogMessage {
     /// What it is.
     pub pattern: Arc<LogPattern>,
@@ -54,19 +54,50 @@ pub struct LogMessage {
     pub first_ms: u64,
     /// When it was last found.
     pub last_ms: u64,
+    /// When its log last grew, at or after that.
+    pub written_ms: u64,
     /// Whether it was in the log when it was first read, and so may be older.
     pub or_earlier: bool,
     /// Whether the log ends with it.
     pub is_last: bool,
 }
 
-impl PartialEq for LogMessage {
-    fn eq(&self, other: &Self) -> bool {
-        self.pattern.name == other.pattern.name && (self.count, self.is_last) == (other.count, other.is_last)
+/// What is read: lines that were written since the last reading, or what a log contains when it is first read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// What is new.
+    New,
+    /// What a job wrote that has run for some time: messages count unless the program went on after them.
+    First,
+    /// What a log contains just after the start of its job: it may be of an earlier run, to which the job appends.
+    Baseline,
+}
+
+impl JobLog {
+    /// What several logs of a job state: standard output and error.
+    pub fn merge(logs: impl Iterator<Item = Self>) -> Self {
+        let mut merged: Option<Self> = None;
+        for log in logs {
+            let Some(known) = &mut merged else {
+                merged = Some(log);
+                continue;
+            };
+            known.grown_ms = known.grown_ms.max(log.grown_ms);
+            known.since_ms = known.since_ms.min(log.since_ms);
+            known.messages.extend(log.messages);
+            known.progress = progress::longest(known.progress.take(), log.progress);
+            // Errors explain an end better than results.
+            if !log.last_lines.is_empty() {
+                known.last_lines = log.last_lines;
+            }
+        }
+        let mut merged = merged.unwrap_or_default();
+        merged.messages.sort_by_key(|message| message.last_ms);
+        merged
     }
 }
 
-/// Reads the lines of one job's logs.
+/// Reads the lines of one log.
 #[derive(Debug)]
 pub struct LogScanner {
     patterns: Arc<LogPatterns>,
@@ -74,13 +105,17 @@ pub struct LogScanner {
     grown_ms: Option<u64>,
     messages: Vec<Found>,
     progress: ProgressTracker,
+    /// The last lines, not masked yet.
     last_lines: VecDeque<String>,
+    /// The incomplete line at the end.
+    partial: Option<LongText>,
     /// Number of lines read.
     lines: u64,
 }
 
 #[derive(Debug)]
 struct Found {
+    /// The message; its line is not masked yet.
     message: LogMessage,
     /// Number of its newest line.
     at_line: u64,
@@ -98,46 +133,63 @@ impl LogScanner {
             messages: Vec::new(),
             progress: ProgressTracker::default(),
             last_lines: VecDeque::new(),
+            partial: None,
             lines: 0,
         }
     }
 
-    /// Takes in new lines, and the incomplete one at the end, in which bars are drawn. `is_first` states that they may
-    /// be as old as the job.
-    pub fn read(&mut self, lines: &[LongText], partial: Option<&LongText>, is_first: bool, now_ms: u64) {
-        if lines.is_empty() && partial.is_none() {
-            return;
-        }
-        self.grown_ms = if is_first { self.grown_ms } else { Some(now_ms) };
-        for line in lines {
-            self.lines += 1;
-            self.scan(line.as_str(), is_first, now_ms);
-        }
-        self.progress.read(lines.iter().chain(partial).map(LongText::as_str), now_ms);
+    /// Begins anew, because the log was truncated or replaced.
+    pub fn reset(&mut self, now_ms: u64) {
+        *self = Self::new(self.patterns.clone(), now_ms);
     }
 
-    fn scan(&mut self, line: &str, is_first: bool, now_ms: u64) {
+    /// Takes in lines, and the incomplete one at the end, in which bars are drawn: it is read again each time.
+    pub fn read(&mut self, lines: &[LongText], partial: Option<&LongText>, reading: Reading, now_ms: u64) {
+        if lines.is_empty() && partial == self.partial.as_ref() {
+            return;
+        }
+        self.partial = partial.cloned();
+        if reading == Reading::New {
+            self.grown_ms = Some(now_ms);
+        }
+        for line in lines {
+            self.lines += 1;
+            self.scan(line.as_str(), reading, now_ms);
+        }
+        if reading != Reading::Baseline {
+            self.progress.read(lines.iter().chain(partial).map(LongText::as_str), now_ms);
+        }
+    }
+
+    fn scan(&mut self, line: &str, reading: Reading, now_ms: u64) {
         if !line.trim().is_empty() {
             if self.last_lines.len() == LAST_LINES {
                 self.last_lines.pop_front();
             }
-            self.last_lines.push_back(kept(line));
+            self.last_lines.push_back(cut(line));
+        }
+        if reading == Reading::Baseline {
+            return;
         }
         if let Some(open) = self.messages.iter_mut().find(|found| found.is_open)
             && is_exception(line)
         {
-            (open.message.line, open.is_open) = (kept(line), false);
+            (open.message.line, open.is_open) = (cut(line), false);
         }
-        let Some(pattern) = self.patterns.find(line).cloned() else { return };
+        let Some(pattern) = self.patterns.find(line).cloned() else {
+            self.forget_handled(line, reading);
+            return;
+        };
         let is_open = pattern.name.as_str() == "traceback";
         let known = self.messages.iter().position(|found| found.message.pattern.name == pattern.name);
         let mut message = LogMessage {
             pattern,
-            line: kept(line),
+            line: cut(line),
             count: 1,
             first_ms: now_ms,
             last_ms: now_ms,
-            or_earlier: is_first,
+            written_ms: now_ms,
+            or_earlier: reading == Reading::First,
             is_last: true,
         };
         if let Some(known) = known.map(|at| self.messages.remove(at).message) {
@@ -147,10 +199,26 @@ impl LogScanner {
         self.messages.push(Found { message, at_line: self.lines, is_open });
     }
 
+    /// Forgets messages after which a line shows that the program is well: a loss that is a number again, or in what
+    /// was written before the first reading, progress.
+    fn forget_handled(&mut self, line: &str, reading: Reading) {
+        if self.messages.is_empty() {
+            return;
+        }
+        if states_finite_loss(line) {
+            self.messages.retain(|found| found.message.pattern.name.as_str() != "nan_loss");
+        }
+        if reading == Reading::First && progress::is_count(line) {
+            self.messages.retain(|found| found.message.pattern.outlasts_progress);
+        }
+    }
+
     /// What is known now.
     pub fn state(&mut self, now_ms: u64) -> JobLog {
         self.messages.retain(|found| now_ms.saturating_sub(found.message.last_ms) <= KEPT_MS);
         let messages = self.messages.iter().map(|found| LogMessage {
+            line: mask::command(&found.message.line),
+            written_ms: self.grown_ms.unwrap_or(0).max(found.message.last_ms),
             is_last: self.lines - found.at_line <= MAX_FOLLOWING,
             ..found.message.clone()
         });
@@ -159,17 +227,20 @@ impl LogScanner {
             since_ms: self.since_ms,
             messages: messages.collect(),
             progress: self.progress.progress(now_ms),
-            last_lines: self.last_lines.iter().cloned().collect(),
+            last_lines: self.last_lines.iter().map(|line| mask::command(line)).collect(),
         }
     }
 }
 
-/// A line as it is kept: masked like the arguments of a command, and cut.
-fn kept(line: &str) -> String {
-    let masked = mask::command(line.trim());
-    match masked.char_indices().nth(MAX_LINE) {
-        Some((at, _)) => format!("{}…", &masked[..at]),
-        None => masked,
+/// The beginning of a line. A cut word might not be recognized as a secret, so it is left out.
+fn cut(line: &str) -> String {
+    let line = line.trim();
+    match line.char_indices().nth(MAX_LINE) {
+        Some((at, _)) => {
+            let whole = line[..at].rfind(char::is_whitespace).unwrap_or(0);
+            format!("{}…", line[..whole].trim_end())
+        }
+        None => line.to_owned(),
     }
 }
 
@@ -188,8 +259,8 @@ mod tests {
     #[test]
     fn a_message_is_counted_and_kept_for_an_hour() {
         let mut scanner = scanner();
-        scanner.read(&lines("a\nstep 3/10 loss=nan\nb"), None, true, 1_000);
-        scanner.read(&lines("step 4/10 loss=nan"), None, false, 61_000);
+        scanner.read(&lines("a\nstep 3/10 loss=nan\nb"), None, Reading::First, 1_000);
+        scanner.read(&lines("step 4/10 loss=nan"), None, Reading::New, 61_000);
         let state = scanner.state(61_000);
         let message = &state.messages[0];
         assert_eq!(
@@ -203,27 +274,37 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_that_is_a_number_again_ends_the_message() {
+        let mut scanner = scanner();
+        scanner.read(&lines("{'loss': nan}\n{'loss': nan}"), None, Reading::New, 1_000);
+        assert_eq!(scanner.state(1_000).messages.len(), 1);
+        scanner.read(&lines("{'loss': 2.31}"), None, Reading::New, 2_000);
+        assert!(scanner.state(2_000).messages.is_empty());
+    }
+
+    #[test]
     fn of_a_traceback_the_exception_is_kept_and_it_is_last_until_the_program_goes_on() {
         let mut scanner = scanner();
-        let text =
-            "Traceback (most recent call last):\n  File \"a.py\", line 3, in <module>\nValueError: no batch";
-        scanner.read(&lines(text), None, false, 1_000);
+        let text = "  0%|          | 0/100 [00:00<?, ?it/s]Traceback (most recent call last):\n\
+                    \x20 File \"a.py\", line 3, in <module>\nValueError: no batch";
+        scanner.read(&lines(text), None, Reading::New, 1_000);
         let state = scanner.state(1_000);
         assert_eq!(
             (state.messages[0].line.as_str(), state.messages[0].is_last),
             ("ValueError: no batch", true)
         );
         let later: Vec<LongText> =
-            (0..MAX_FOLLOWING).map(|step| format!("it {step}").as_str().into()).collect();
-        scanner.read(&later, None, false, 2_000);
+            (0..=MAX_FOLLOWING).map(|step| format!("it {step}").as_str().into()).collect();
+        scanner.read(&later, None, Reading::New, 2_000);
         assert!(!scanner.state(2_000).messages[0].is_last);
+        assert_eq!(scanner.state(2_000).messages[0].written_ms, 2_000);
     }
 
     #[test]
     fn what_is_kept_is_masked_and_bounded() {
         let mut scanner = scanner();
         let line = format!("loss=nan --api-key=sk-verysecret1234567890abcdef {}", "x ".repeat(1_000));
-        scanner.read(&[LongText::line(&line)], None, false, 0);
+        scanner.read(&[LongText::line(&line)], None, Reading::New, 0);
         let state = scanner.state(0);
         assert!(!state.messages[0].line.contains("verysecret"), "{}", state.messages[0].line);
         assert!(state.messages[0].line.chars().count() <= MAX_LINE + 1);
@@ -231,14 +312,52 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_without_a_newline_is_progress() {
+    fn a_bar_without_a_newline_is_progress_and_grows_only_when_it_changes() {
+        let bar =
+            |done: u32| LongText::line(&format!(" {done}%|####5     | {done}/100 [01:23<01:41,  5.43it/s]"));
         let mut scanner = scanner();
-        scanner.read(
-            &[],
-            Some(&LongText::line(" 45%|####5     | 450/1000 [01:23<01:41,  5.43it/s]")),
-            false,
-            0,
+        scanner.read(&[], Some(&bar(45)), Reading::New, 1_000);
+        for second in 2..60 {
+            scanner.read(&[], Some(&bar(45)), Reading::New, second * 1_000);
+        }
+        let state = scanner.state(60_000);
+        assert_eq!(
+            (state.progress.map(|progress| progress.pct()), state.grown_ms),
+            (Some(45.0), Some(1_000))
         );
-        assert_eq!(scanner.state(0).progress.unwrap().pct(), 45.0);
+        scanner.read(&[], Some(&bar(46)), Reading::New, 61_000);
+        assert_eq!(scanner.state(61_000).grown_ms, Some(61_000));
+    }
+
+    #[test]
+    fn what_was_written_before_counts_unless_it_was_handled_or_is_of_an_earlier_run() {
+        let text = "torch.OutOfMemoryError: CUDA out of memory.\nretrying with batch 8\nstep 200/1000";
+        let mut handled = scanner();
+        handled.read(&lines(text), None, Reading::First, 1_000);
+        assert!(handled.state(1_000).messages.is_empty());
+        let mut last = scanner();
+        last.read(
+            &lines("step 200/1000\ntorch.OutOfMemoryError: CUDA out of memory."),
+            None,
+            Reading::First,
+            1_000,
+        );
+        assert_eq!(last.state(1_000).messages.len(), 1);
+        let mut appended = scanner();
+        appended.read(&lines("torch.OutOfMemoryError: CUDA out of memory."), None, Reading::Baseline, 1_000);
+        assert!(appended.state(1_000).messages.is_empty());
+        assert_eq!(appended.state(1_000).last_lines.len(), 1);
+    }
+
+    #[test]
+    fn the_logs_of_a_job_are_merged() {
+        let (mut out, mut err) = (scanner(), scanner());
+        out.read(&lines("loss=nan"), None, Reading::New, 2_000);
+        err.read(&lines("Epoch 3/10\nSegmentation fault"), None, Reading::New, 1_000);
+        let merged = JobLog::merge([out.state(3_000), err.state(3_000)].into_iter());
+        let names: Vec<&str> = merged.messages.iter().map(|message| message.pattern.name.as_str()).collect();
+        assert_eq!(names, ["segmentation_fault", "nan_loss"]);
+        assert_eq!((merged.grown_ms, merged.last_lines.len()), (Some(2_000), 2));
+        assert!(merged.progress.is_some());
     }
 }

@@ -4,7 +4,7 @@ use nodeglass_protocol::Text;
 use nodeglass_protocol::finding::FindingSeverity;
 use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Maximum number of patterns of the settings.
 pub const MAX_CUSTOM: usize = 32;
@@ -26,6 +26,8 @@ pub struct LogPattern {
     pub advice: &'static str,
     /// Whether it matters only where the log ends with it: programs handle some errors, and go on.
     pub is_final: bool,
+    /// Whether it matters although the program advances: steps with a loss that is no number are lost.
+    pub outlasts_progress: bool,
     source: String,
 }
 
@@ -80,10 +82,11 @@ impl CustomPattern {
         }
         Ok(Self(LogPattern {
             name: name.into(),
-            summary: format!("its log matches {name}").into(),
+            summary: format!("{name} in its log").into(),
             severity: FindingSeverity::Warning,
             advice: "See the log",
             is_final: false,
+            outlasts_progress: true,
             source: source.to_owned(),
         }))
     }
@@ -113,6 +116,10 @@ impl LogPatterns {
 
     /// The first pattern that a line matches: the list is ordered from specific to general.
     pub fn find(&self, line: &str) -> Option<&Arc<LogPattern>> {
+        // It retries what it reports there.
+        if line.contains("NCCL INFO") {
+            return None;
+        }
         self.all.get(self.set.matches(line).iter().next()?)
     }
 
@@ -122,12 +129,22 @@ impl LogPatterns {
     }
 }
 
+/// What tools write before each line: `[rank0]: `, `3: ` (srun), `(Worker pid=12) ` (Ray).
+const PREFIX: &str = r"^(\[[^\]]*\]:?\s*|[0-9]+:\s|\([^)]*\)\s)*";
+
 /// The last line of a Python traceback: `RuntimeError: …`, `torch.cuda.OutOfMemoryError: …`.
 pub fn is_exception(line: &str) -> bool {
-    static EXCEPTION: std::sync::LazyLock<Option<Regex>> = std::sync::LazyLock::new(|| {
-        Regex::new(r"^(\[[^\]]+\]:\s*)?[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b").ok()
+    static EXCEPTION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(&format!(r"{PREFIX}[A-Za-z_][A-Za-z0-9_.]*(Error|Exception|Interrupt|Exit)(?-u:\b)")).ok()
     });
     EXCEPTION.as_ref().is_some_and(|regex| regex.is_match(line))
+}
+
+/// Returns whether a line states a loss that is a number.
+pub fn states_finite_loss(line: &str) -> bool {
+    static LOSS: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r#"(?i)loss['"]?\s*[:=]?\s*['"]?(tensor\()?[-+]?[0-9]"#).ok());
+    LOSS.as_ref().is_some_and(|regex| regex.is_match(line))
 }
 
 /// From specific to general: a line counts for the first that it matches.
@@ -139,6 +156,7 @@ fn built_in() -> Vec<LogPattern> {
         severity,
         advice,
         is_final,
+        outlasts_progress: matches!(name, "nan_loss" | "xid"),
         source: source.to_owned(),
     };
     vec![
@@ -148,7 +166,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "Use a smaller batch, gradient accumulation or activation checkpointing, or more GPUs to shard the model",
-            r"CUDA out of memory|CUDA error: out of memory|\bOutOfMemoryError\b|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED: (Out of memory|.*while trying to allocate)|CUBLAS_STATUS_ALLOC_FAILED|HIP out of memory",
+            r"RuntimeError: (CUDA|HIP) out of memory|CUDA error: out of memory|torch(\.cuda)?\.OutOfMemoryError|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED: (Out of memory|.*while trying to allocate)|CUBLAS_STATUS_ALLOC_FAILED",
         ),
         pattern(
             "nccl_timeout",
@@ -166,7 +184,7 @@ fn built_in() -> Vec<LogPattern> {
             "Run with NCCL_DEBUG=INFO; a remote process that exited, a link or a network device are usual causes",
             r"ncclSystemError|ncclInternalError|ncclRemoteError|ncclUnhandledCudaError|ncclInvalidUsage|NCCL error|RCCL error",
         ),
-        pattern("nccl_warning", "NCCL warns", Warning, true, "See the lines around it", r"\bN?R?CCL WARN\b"),
+        pattern("nccl_warning", "NCCL warns", Warning, true, "See the lines around it", r"(N|R)CCL WARN"),
         pattern(
             "xid",
             "the driver reports an Xid",
@@ -189,7 +207,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "Stop it: later steps are lost. Restart from a checkpoint before, with a lower learning rate or clipped gradients",
-            r#"(?i)(\b|_)loss['"]?(\s+is|\s*[:=])?\s*['"]?(tensor\()?[-+]?(nan|inf(inity)?)\b"#,
+            r#"(?i)(^|[^a-z_])((train|training|eval|val|valid|test|total|lm|aux|ce|mse|kl|policy|value|actor|critic|d|g)_)?loss['"]?(\s+is|\s*[:=])\s*['"]?(tensor\()?[-+]?(nan|inf(inity)?)(?-u:\b)"#,
         ),
         pattern(
             "no_space",
@@ -201,7 +219,7 @@ fn built_in() -> Vec<LogPattern> {
         ),
         pattern(
             "killed",
-            "a process was killed for its memory",
+            "the kernel killed a process: out of memory",
             Error,
             false,
             "Request more memory (--mem), or use fewer data loader workers",
@@ -213,7 +231,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "A native library crashed: run with PYTHONFAULTHANDLER=1, and check that its versions match",
-            r"Segmentation fault|\bSIGSEGV\b|\bSIGBUS\b|Fatal Python error|core dumped\)",
+            r"Segmentation fault|(?i:signal)[: ]+(SIGSEGV|SIGBUS|11|7)(?-u:\b)|Fatal Python error|core dumped\)",
         ),
         pattern(
             "traceback",
@@ -221,7 +239,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "See the lines before it; if the other ranks wait, end the job",
-            r"^(\[[^\]]+\]:\s*)?Traceback \(most recent call last\)",
+            r"Traceback \(most recent call last\):?\s*$",
         ),
         pattern(
             "terminated",
@@ -229,7 +247,7 @@ fn built_in() -> Vec<LogPattern> {
             Warning,
             true,
             "See who ended it: the batch script, a time limit, or a person",
-            r"^(\S+: line \d+:\s+\d+ )?(Killed|Terminated)(\s{2,}|$)|SIGTERM handler called|srun: error: .*: task .*: (Killed|Terminated|Exited)",
+            r"^([0-9]+:\s)?(\S+: line \d+:\s+\d+ )?(Killed|Terminated)(\s{2,}|$)|SIGTERM handler called|srun: error: .*: task .*: (Killed|Terminated|Exited)",
         ),
     ]
 }
@@ -263,6 +281,11 @@ mod tests {
             ),
             ("gpu-01:123:456 [0] NCCL WARN Missing \"iommu=pt\"", "nccl_warning"),
             ("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.", "xid"),
+            // TensorFlow tries again with less; it matters at the end of the log.
+            (
+                "failed to allocate 10.7G (11489312768 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY",
+                "cuda_error",
+            ),
             ("RuntimeError: CUDA error: an illegal memory access was encountered", "cuda_error"),
             ("{'loss': nan, 'grad_norm': nan, 'learning_rate': 1e-4}", "nan_loss"),
             ("step 1200 | train_loss=NaN | lr 3e-4", "nan_loss"),
@@ -300,6 +323,12 @@ mod tests {
             "WARNING: the traceback module is imported twice",
             "terminated early stopping: False",
             "Downloading shards: 100%|##########| 8/8",
+            "gpu-01:1:9 [0] NCCL INFO socketPollConnect: connect returned Connection timed out, retrying (1/34)",
+            "java.lang.OutOfMemoryError: Java heap space",
+            "best_val_loss: inf, patience 3",
+            "min_loss=inf",
+            "loss NaN check enabled",
+            "UCX_ERROR_SIGNALS=SIGILL,SIGSEGV,SIGBUS,SIGFPE",
             "",
         ] {
             assert_eq!(name_of(line), None, "{line}");
@@ -322,6 +351,8 @@ mod tests {
         assert!(is_exception("RuntimeError: shapes do not match"));
         assert!(is_exception("[rank0]: torch.distributed.DistBackendError: x"));
         assert!(is_exception("KeyboardInterrupt"));
+        assert!(is_exception("(Worker pid=12) [rank0]: ValueError: x"));
+        assert!(states_finite_loss("{'loss': 0.31}") && !states_finite_loss("{'loss': nan}"));
         assert!(!is_exception("  File \"train.py\", line 3, in <module>"));
     }
 }

@@ -2,6 +2,7 @@
 
 use nodeglass_protocol::Text;
 use regex::{Captures, Regex};
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
@@ -13,6 +14,8 @@ const MAX_OBSERVATIONS: usize = 64;
 const MIN_SPAN_MS: u64 = 60_000;
 /// Time in ms after which a counter that stands still no longer counts as the program's progress.
 const STALE_MS: u64 = 3_600_000;
+/// Number of readings for which a counter must stand behind what it was to have begun anew: lines of ranks are mixed.
+const MAX_BEHIND: u32 = 3;
 /// Maximum length of a counter's name, in chars.
 const MAX_LABEL: usize = 32;
 
@@ -32,6 +35,10 @@ pub struct Progress {
     /// When all will be done, in ms of the relay's clock: the earliest and the latest, by the fastest and the slowest
     /// part of the time observed.
     pub end_ms: Option<(u64, u64)>,
+    /// For how long the rate was measured, in ms, without the first count: it includes compilation.
+    pub steady_ms: u64,
+    /// How often the count was seen to grow in that time.
+    pub advances: usize,
 }
 
 impl Progress {
@@ -54,6 +61,8 @@ struct Counter {
     observations: VecDeque<(u64, f64)>,
     /// Whether it began again: what it counts is a part of the program's work.
     is_part: bool,
+    /// In how many readings in a row it stood behind the last observation.
+    behind: u32,
 }
 
 /// A count as it stands in a line.
@@ -62,17 +71,43 @@ struct Count {
     label: String,
     done: f64,
     total: f64,
+    /// Whether it is of one epoch by its name.
+    is_part: bool,
+}
+
+/// Of two counters, the one that is the program's: of those that are not complete the one that ends last.
+pub(super) fn longest(a: Option<Progress>, b: Option<Progress>) -> Option<Progress> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(if by_end(&a, &b) == Ordering::Less { b } else { a }),
+        (a, b) => a.or(b),
+    }
+}
+
+fn by_end(a: &Progress, b: &Progress) -> Ordering {
+    let key = |progress: &Progress| {
+        let end_ms = progress.end_ms.map_or(0, |(_, latest)| latest);
+        (progress.done < progress.total, end_ms, progress.advanced_ms)
+    };
+    key(a).cmp(&key(b))
+}
+
+/// Returns whether a line states a count.
+pub(super) fn is_count(line: &str) -> bool {
+    !counts(line).is_empty()
 }
 
 impl ProgressTracker {
     /// Takes in the lines that were read at a time, in ms of the relay's clock.
     pub fn read<'a>(&mut self, lines: impl Iterator<Item = &'a str>, now_ms: u64) {
-        // Of each counter the last line counts, since all were written since the last reading.
+        // All were written since the last reading: of each counter the largest counts, as ranks write theirs in any
+        // order, unless it began again in between.
         let mut newest: Vec<Count> = Vec::new();
-        for count in lines.filter_map(count) {
-            let known = newest.iter().position(|known| known.is_of(&count.label, count.total));
-            match known {
-                Some(at) => newest[at] = count,
+        for count in lines.flat_map(counts) {
+            match newest.iter().position(|known| known.is_of(&count.label, count.total)) {
+                Some(at) if begins_again(newest[at].done, &count) => {
+                    newest[at] = Count { is_part: true, ..count };
+                }
+                Some(at) => newest[at].done = newest[at].done.max(count.done),
                 None if newest.len() < MAX_COUNTERS => newest.push(count),
                 None => {}
             }
@@ -83,7 +118,7 @@ impl ProgressTracker {
     fn observe(&mut self, count: Count, now_ms: u64) {
         let known = self.counters.iter_mut().find(|known| count.is_of(&known.label, known.total));
         if let Some(counter) = known {
-            counter.observe(count.done, now_ms);
+            counter.observe(&count, now_ms);
             return;
         }
         if self.counters.len() == MAX_COUNTERS {
@@ -91,19 +126,15 @@ impl ProgressTracker {
             oldest.map(|at| self.counters.swap_remove(at));
         }
         let observations = VecDeque::from([(now_ms, count.done)]);
-        self.counters.push(Counter { label: count.label, total: count.total, observations, is_part: false });
+        let Count { label, total, is_part, .. } = count;
+        self.counters.push(Counter { label, total, observations, is_part, behind: 0 });
     }
 
     /// The progress of the program as a whole: of the counters that still advance, the one with the longest way to go.
     pub fn progress(&self, now_ms: u64) -> Option<Progress> {
-        let current = |counter: &&Counter| now_ms.saturating_sub(counter.advanced_ms()) <= STALE_MS;
+        let current = |counter: &&Counter| now_ms.saturating_sub(counter.last_ms()) <= STALE_MS;
         let whole = self.counters.iter().filter(current).filter(|counter| !counter.is_part);
-        let last = |counter: &&Counter| {
-            let progress = counter.progress();
-            let end_ms = progress.end_ms.map_or(0, |(_, latest)| latest);
-            (progress.done < progress.total, end_ms, counter.last_ms())
-        };
-        Some(whole.max_by_key(last)?.progress())
+        whole.map(Counter::progress).max_by(by_end)
     }
 }
 
@@ -113,20 +144,37 @@ impl Count {
     }
 }
 
+/// Returns whether a count follows a larger one because the counter began again: from its end to its start.
+fn begins_again(before: f64, count: &Count) -> bool {
+    let is_back = count.done < before;
+    is_back && (before >= count.total || count.done <= 0.1 * count.total && before >= 0.5 * count.total)
+}
+
 impl Counter {
     fn last_ms(&self) -> u64 {
         self.observations.back().map_or(0, |(at_ms, _)| *at_ms)
     }
 
-    fn observe(&mut self, done: f64, now_ms: u64) {
-        match self.observations.back() {
-            Some((_, last)) if done < *last => {
+    fn observe(&mut self, count: &Count, now_ms: u64) {
+        self.is_part |= count.is_part;
+        let last = self.observations.back().map(|(_, done)| *done);
+        match last {
+            Some(last) if begins_again(last, count) => {
                 self.is_part = true;
                 self.observations.clear();
             }
-            Some((_, last)) if done == *last => return,
+            Some(last) if count.done < last => {
+                // A rank that is behind, or a program that resumed from a checkpoint.
+                self.behind += 1;
+                if self.behind < MAX_BEHIND {
+                    return;
+                }
+                self.observations.clear();
+            }
+            Some(last) if count.done == last => return,
             _ => {}
         }
+        self.behind = 0;
         if self.observations.len() == MAX_OBSERVATIONS {
             let mut at = 0;
             self.observations.retain(|_| {
@@ -134,28 +182,39 @@ impl Counter {
                 at % 2 == 1
             });
         }
-        self.observations.push_back((now_ms, done));
-    }
-
-    fn advanced_ms(&self) -> u64 {
-        self.last_ms()
+        self.observations.push_back((now_ms, count.done));
     }
 
     fn progress(&self) -> Progress {
         let (advanced_ms, done) = self.observations.back().copied().unwrap_or_default();
-        let rate = self.rate(0, self.observations.len());
+        let count = self.observations.len();
+        // The first step compiles and fills buffers.
+        let first = usize::from(count > 2);
+        let rate = self.rate(first, count);
         // A program that slows down, or that has been evaluating, is not as regular as its mean.
-        let middle = self.observations.len() / 2;
-        let halves = [self.rate(0, middle + 1), self.rate(middle, self.observations.len())];
+        let middle = usize::midpoint(first, count);
+        let halves = [self.rate(first, middle + 1), self.rate(middle, count)];
         let left = (self.total - done).max(0.0);
+        // Whether the number of an epoch is that of one that begins or ends is not known.
+        let at_most = if self.label == "epoch" || self.label == "round" { left + 1.0 } else { left };
         let end_ms = rate.map(|rate| {
             let rates = halves.into_iter().flatten().chain([rate]);
-            let after = |rate: f64| advanced_ms.saturating_add((1_000.0 * left / rate) as u64);
+            let after = |left: f64, rate: f64| advanced_ms.saturating_add((1_000.0 * left / rate) as u64);
             let (slowest, fastest) =
                 rates.fold((f64::MAX, f64::MIN), |(low, high), rate| (low.min(rate), high.max(rate)));
-            (after(fastest), after(slowest))
+            (after(left, fastest), after(at_most, slowest))
         });
-        Progress { label: self.label.as_str().into(), done, total: self.total, advanced_ms, rate, end_ms }
+        let steady_ms = self.observations.get(first).map_or(0, |(at_ms, _)| advanced_ms - at_ms);
+        Progress {
+            label: self.label.as_str().into(),
+            done,
+            total: self.total,
+            advanced_ms,
+            rate,
+            end_ms,
+            steady_ms,
+            advances: count.saturating_sub(first + 1),
+        }
     }
 
     /// How many are done per second between two observations, if they are far enough apart.
@@ -166,43 +225,61 @@ impl Counter {
     }
 }
 
-/// Returns the count in a line.
-fn count(line: &str) -> Option<Count> {
-    // Bars of tqdm and rich: `Epoch 3:  45%|████▌     | 450/1000 [01:23<01:41,  5.43it/s]`.
-    static BAR: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r"^(?P<label>[^|%]*?)\s*\d{1,3}%\|[^|]*\|\s*(?P<done>[\d.]+)(?P<dm>[kMGT]?)/(?P<total>[\d.]+)(?P<tm>[kMGT]?)\s*\[").ok()
-    });
-    // `Epoch [3/10]`, `step: 1,200/5,000`, `iteration 1200 of 5000`.
-    static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(
-            r"(?i)\b(?P<label>epoch|(global[_ ]?)?step|iter(ation)?|batch|round|episode|update|frame|chunk)s?\b\s*[:=#]?\s*[\[(]?\s*(?P<done>\d[\d,_]*)\s*(/|of)\s*(?P<total>\d[\d,_]*)",
-        )
-        .ok()
-    });
-    // `progress: 45.2 %`, `45 % done`.
-    static PERCENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(
-            r"(?i)\bprogress\b\D{0,12}(?P<done>\d{1,3}(\.\d+)?)\s?%|(?P<done2>\d{1,3}(\.\d+)?)\s?% (complete|done|finished)",
-        )
-        .ok()
-    });
-    let captures = |regex: &'static LazyLock<Option<Regex>>| regex.as_ref()?.captures(line);
+/// `Epoch [3/10]`, `step: 1,200/5,000`, `iteration 1200 of 5000`.
+static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)(?-u:\b)(?P<label>epoch|(global[_ ]?)?step|iter(ation)?|batch|round|episode|update|frame|chunk)s?(?-u:\b)\s*[:=#]?\s*[\[(]?\s*(?P<done>[0-9][0-9,_]*)\s*(/|of)\s*(?P<total>[0-9][0-9,_]*)",
+    )
+    .ok()
+});
+
+/// Bars of tqdm and rich: `Epoch 3:  45%|████▌     | 450/1000 [01:23<01:41,  5.43it/s]`.
+static BAR: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"^(?P<label>[^|%]*?)\s*[0-9]{1,3}%\|[^|]*\|\s*(?P<done>[0-9.]+)(?P<dm>[kMGT]?)/(?P<total>[0-9.]+)(?P<tm>[kMGT]?)\s*\[",
+    )
+    .ok()
+});
+
+/// `progress: 45.2 %`, `45 % done`.
+static PERCENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)(?-u:\b)progress(?-u:\b)[^0-9]{0,12}(?P<done>[0-9]{1,3}(\.[0-9]+)?)\s?%|(?P<done2>[0-9]{1,3}(\.[0-9]+)?)\s?% (complete|done|finished)",
+    )
+    .ok()
+});
+
+/// Returns the counts in a line: a bar may name the epoch that it is of.
+fn counts(line: &str) -> Vec<Count> {
     if line.len() > 2_000 || !line.bytes().any(|byte| byte.is_ascii_digit()) {
-        return None;
+        return Vec::new();
     }
+    let captures = |regex: &'static LazyLock<Option<Regex>>| regex.as_ref()?.captures(line);
     if let Some(found) = captures(&BAR) {
-        // A bar for each epoch is the same counter that begins again.
         let label = found.name("label").map_or("", |label| label.as_str());
-        let is_text = |c: &char| !c.is_ascii_digit() && *c != ':' && *c != '/';
-        let label: String = label.chars().filter(is_text).collect();
-        let words: Vec<&str> = label.split_whitespace().collect();
-        return of(words.join(" "), scaled(&found, "done", "dm")?, scaled(&found, "total", "tm")?);
+        return [named(label), bar(&found, label)].into_iter().flatten().collect();
     }
-    if let Some(found) = captures(&NAMED) {
-        let number = |name| found.name(name)?.as_str().replace([',', '_'], "").parse::<f64>().ok();
-        return of(found["label"].to_lowercase(), number("done")?, number("total")?);
-    }
-    let found = captures(&PERCENT)?;
+    let count = named(line).or_else(|| percent(&captures(&PERCENT)?));
+    count.into_iter().collect()
+}
+
+fn named(text: &str) -> Option<Count> {
+    let found = NAMED.as_ref()?.captures(text)?;
+    let number = |name| found.name(name)?.as_str().replace([',', '_'], "").parse::<f64>().ok();
+    of(found["label"].to_lowercase(), number("done")?, number("total")?)
+}
+
+fn bar(found: &Captures<'_>, label: &str) -> Option<Count> {
+    // A bar for each epoch is the same counter that begins again.
+    let is_text = |c: &char| !c.is_ascii_digit() && *c != ':' && *c != '/';
+    let label: String = label.chars().filter(is_text).collect();
+    let words: Vec<&str> = label.split_whitespace().collect();
+    let count = of(words.join(" "), scaled(found, "done", "dm")?, scaled(found, "total", "tm")?)?;
+    let is_part = count.label.to_lowercase().contains("epoch");
+    Some(Count { is_part, ..count })
+}
+
+fn percent(found: &Captures<'_>) -> Option<Count> {
     let done = found.name("done").or_else(|| found.name("done2"))?.as_str().parse().ok()?;
     of("%".to_owned(), done, 100.0)
 }
@@ -220,7 +297,7 @@ fn scaled(found: &Captures<'_>, number: &str, scale: &str) -> Option<f64> {
 
 fn of(label: String, done: f64, total: f64) -> Option<Count> {
     let label: String = label.chars().take(MAX_LABEL).collect();
-    (total > 1.0 && done <= total && total < 1e15).then_some(Count { label, done, total })
+    (total > 1.0 && done <= total && total < 1e15).then_some(Count { label, done, total, is_part: false })
 }
 
 #[cfg(test)]
@@ -228,7 +305,7 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Option<(String, f64, f64)> {
-        count(line).map(|count| (count.label, count.done, count.total))
+        counts(line).into_iter().next().map(|count| (count.label, count.done, count.total))
     }
 
     #[test]
@@ -284,6 +361,7 @@ mod tests {
         assert!((progress.rate.unwrap() - 1.0 / 6.0).abs() < 1e-9);
         let (earliest, latest) = progress.end_ms.unwrap();
         assert_eq!((earliest, latest), (1_200_000 + 4_200_000, 1_200_000 + 4_200_000));
+        assert_eq!((progress.steady_ms, progress.advances), (19 * 60_000, 19));
         assert_eq!(tracker.progress(1_200_000 + STALE_MS + 1), None, "it stands still");
     }
 
@@ -293,11 +371,11 @@ mod tests {
         read(&mut tracker, "step 10/1000", 0);
         read(&mut tracker, "step 20/1000", 30);
         assert_eq!(tracker.progress(30_000).unwrap().end_ms, None);
-        for (step, second) in [(30, 60), (40, 120), (50, 240), (60, 480)] {
+        for (step, second) in [(30, 60), (40, 120), (50, 180), (60, 480), (70, 960)] {
             read(&mut tracker, &format!("step {step}/1000"), second);
         }
-        let (earliest, latest) = tracker.progress(480_000).unwrap().end_ms.unwrap();
-        assert!(latest > earliest + (earliest - 480_000) / 2, "{earliest} {latest}");
+        let (earliest, latest) = tracker.progress(960_000).unwrap().end_ms.unwrap();
+        assert!(latest > earliest + (earliest - 960_000) / 2, "{earliest} {latest}");
     }
 
     #[test]
@@ -313,6 +391,43 @@ mod tests {
         let progress = tracker.progress(600_000).unwrap();
         assert_eq!((progress.label.as_str(), progress.done, progress.total), ("epoch", 5.0, 50.0));
         assert!(progress.end_ms.is_some());
+    }
+
+    #[test]
+    fn the_first_step_is_no_measure_of_the_others() {
+        let mut tracker = ProgressTracker::default();
+        read(&mut tracker, "step 0/1000", 0);
+        read(&mut tracker, "step 1/1000", 90);
+        for second in [100, 110, 120, 130, 140, 150, 160] {
+            read(&mut tracker, &format!("step {}/1000", second - 90), second);
+        }
+        assert!((tracker.progress(160_000).unwrap().rate.unwrap() - 1.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn ranks_that_are_behind_and_a_resumed_program_do_not_hide_progress() {
+        let mut tracker = ProgressTracker::default();
+        for second in (0..300).step_by(10) {
+            let lines = [format!("step {}/1000", 100 + second), format!("step {}/1000", 99 + second)];
+            tracker.read(lines.iter().map(String::as_str), second * 1_000);
+        }
+        read(&mut tracker, "step 380/1000", 300);
+        assert_eq!(tracker.progress(300_000).unwrap().done, 390.0, "one rank");
+        for (reading, second) in (310..400).step_by(10).enumerate() {
+            read(&mut tracker, &format!("step {}/1000", 300 + reading), second);
+        }
+        let progress = tracker.progress(400_000).unwrap();
+        assert_eq!(progress.done, 308.0, "it resumed from a checkpoint");
+    }
+
+    #[test]
+    fn a_bar_names_its_epoch_and_is_a_part_of_it() {
+        let mut tracker = ProgressTracker::default();
+        read(&mut tracker, "Epoch 3/99:  45%|####5     | 450/1000 [01:23<01:41,  5.43it/s]", 0);
+        let progress = tracker.progress(0).unwrap();
+        assert_eq!((progress.label.as_str(), progress.done, progress.total), ("epoch", 3.0, 99.0));
+        read(&mut tracker, "Epoch 4:  45%|####5     | 450/2000 [01:23<01:41,  5.43it/s]", 10);
+        assert_eq!(tracker.progress(10_000).unwrap().total, 99.0);
     }
 
     #[test]
