@@ -59,13 +59,13 @@ pub async fn note(args: NoteArgs) -> anyhow::Result<String> {
     if args.json {
         return Ok(terminal::json(&saved)?);
     }
-    let stored = if saved.is_stored {
-        ""
-    } else {
-        "; it is shown, but not stored on the disk of the relay, with which it may be lost"
-    };
+    if !saved.is_stored {
+        eprintln!(
+            "the note is shown, but not stored on the relay's disk: it may be lost when the relay ends"
+        );
+    }
     Ok(format!(
-        "note {}{}{stored}\n",
+        "note {}{}\n",
         saved.note.id,
         saved.note.job.map_or(String::new(), |job| format!(" of job {job}"))
     ))

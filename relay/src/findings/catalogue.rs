@@ -183,7 +183,7 @@ pub fn of(kind: FindingKind) -> Entry {
             "the log of a running job matches a pattern (`relay findings explain log_message` lists them), and its progress does not go on after it",
             "The program states what is wrong.",
             "See the log",
-            0, 0, 60 * SECOND),
+            0, 30 * SECOND, 60 * SECOND),
     }
 }
 

@@ -48,8 +48,6 @@ pub struct Findings {
     examined_ms: u64,
     /// Whether something changed since then that need not be confirmed by readings.
     is_due: bool,
-    /// Whether the list must be built anew, because of silences.
-    is_stale: bool,
     list: Vec<Finding>,
 }
 
@@ -71,10 +69,10 @@ impl Findings {
         self.thresholds = thresholds;
     }
 
-    /// Replaces what is silenced.
+    /// Replaces what is silenced; the list changes at once.
     pub fn set_silences(&mut self, silences: Vec<Silence>) {
         self.silences = silences;
-        (self.is_due, self.is_stale) = (true, true);
+        silences::mark(&mut self.list, &self.silences);
     }
 
     /// Replaces what the logs of all jobs state.
@@ -118,8 +116,7 @@ impl Findings {
         let changed = self.tracker.update(detect::all(&scene), &self.thresholds, now);
         let silenced = self.silences.len();
         self.silences.retain(|silence| silence.until_ms > now.wall_ms());
-        if changed || self.is_stale || self.silences.len() != silenced {
-            self.is_stale = false;
+        if changed || self.silences.len() != silenced {
             self.list = self.tracker.list();
             silences::mark(&mut self.list, &self.silences);
             self.captures.attach(&mut self.list);

@@ -300,7 +300,10 @@ impl Fleet {
                 self.storage_problems.extend(problem.map(|problem| (part, problem)));
                 self.settle_notices();
             }
-            Event::Silences(silences) => self.findings.set_silences(silences),
+            Event::Silences(silences) => {
+                self.findings.set_silences(silences);
+                self.changes.findings = true;
+            }
             Event::JobLogs(logs) => self.findings.set_logs(logs),
             Event::Restored(records) => {
                 self.findings.restore(records.iter().flat_map(|record| &record.findings));

@@ -55,7 +55,15 @@ pub fn agent(sshd: &Sshd, keys: &[&str]) -> Agent {
     for key in keys {
         let mut add = Command::new("ssh-add");
         add.arg("-q").arg(sshd.path(key)).env("SSH_AUTH_SOCK", &socket).stderr(Stdio::null());
-        assert!(add.status().unwrap().success());
+        // The socket exists a moment before the agent listens.
+        let is_added = (0..100).any(|_| {
+            let added = add.status().unwrap().success();
+            if !added {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            added
+        });
+        assert!(is_added, "ssh-add {key}");
     }
     agent
 }

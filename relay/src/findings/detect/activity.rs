@@ -26,6 +26,8 @@ const WAITING_RATE: f32 = 50e6;
 const WAITING_MEMORY: f32 = 256e6;
 /// Use of its CPUs in % of one core per GPU above which a job computes on the host: compilation, data preparation.
 const BUSY_CORES_PCT: u64 = 600;
+/// Mean utilisation in % that half of the other GPUs of a job must have for one that idles to be unused.
+const OTHERS_PCT: f32 = 20.0;
 /// A job is inefficient after this many steps.
 const EFFICIENCY_STEPS: usize = 60;
 /// Utilisation in % from which the efficiency of a GPU is judged.
@@ -186,6 +188,14 @@ fn idle(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     let since = idle.iter().filter_map(|unit| {
         run_start(unit.series.of(GpuField::Util, IDLE_STEPS, now_ms), |util| util <= idle_pct)
     });
+    // An interactive job uses its GPUs now and then; which of them it needs is not known.
+    let is_used = |unit: &&Unit<'_>| {
+        unit.series.mean(GpuField::Util, IDLE_STEPS, now_ms).is_some_and(|util| util >= OTHERS_PCT)
+    };
+    let used = job.units.iter().filter(is_used).count();
+    if count < all && 2 * used < all - count {
+        return None;
+    }
     // Of several that idle, the last to become idle counts.
     let since = since.max_by_key(|(at_ms, _)| *at_ms).unwrap_or((now_ms.saturating_sub(window_ms), true));
     // What was in use before the window is a job that has worked; its memory shows it as well.
