@@ -30,7 +30,8 @@ pub fn of(kind: FindingKind) -> Entry {
     };
     match kind {
         FindingKind::UnusedGpus => entry(
-            "utilisation of at most 5 % in every ten seconds of ten minutes, on some GPUs of the job, or on all since its start",
+            "utilisation of at most 5 % in every ten seconds of ten minutes, on all GPUs of the job since its start, or on some while \
+             half of the others have 20 % or more on average",
             "The program uses fewer GPUs than the job has, or has not begun to use them.",
             "Request only as many GPUs as the program uses, or start one process for each of them",
             0, 60 * SECOND, 11 * MINUTE),
