@@ -1,4 +1,4 @@
-//! Captures what the processes of a job do: asks the probes of its nodes, and passes on the summary.
+//! Captures what the processes of a job do: sends requests to the probes of its nodes, and passes on the summary.
 
 use crate::clock::Clock;
 use crate::config::Config;

@@ -79,7 +79,7 @@ pub(super) fn find(reader: &StackReader) -> Result<PathBuf, String> {
 fn on_path(path: Option<std::ffi::OsString>, home: Option<PathBuf>) -> Result<PathBuf, String> {
     let path = path.unwrap_or_default();
     let folders = env::split_paths(&path).chain(home.map(|home| home.join(".local/bin")));
-    // A relative folder is another one in each working directory.
+    // What a relative path names depends on the working directory.
     let mut programs = folders.filter(|folder| folder.is_absolute()).map(|folder| folder.join(NAME));
     let found = programs.find(|program| program.exists());
     let found = found.ok_or("no Python stacks, because py-spy is not on the PATH of the probe")?;
