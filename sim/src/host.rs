@@ -2,6 +2,7 @@
 
 use crate::cluster::activity::{Activity, activity};
 use crate::scenario::Scenario;
+use crate::scenario::file::Behaviour;
 use nodeglass_protocol::probe::{HostSample, JobReadings, JobUsage};
 use nodeglass_protocol::{JobId, Reading};
 use std::collections::BTreeMap;
@@ -114,11 +115,14 @@ pub(crate) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUsage>
     let script = &scenario.nodes[node];
     let mut uses = BTreeMap::<JobId, Share>::new();
     for gres_index in 0..script.assignments.len() {
-        let Activity { job: Some((_, _, run)), workload, .. } = activity(scenario, node, gres_index, t_ms)
+        let Activity { job: Some((job, _, run)), workload, .. } = activity(scenario, node, gres_index, t_ms)
         else {
             continue;
         };
         let share = uses.entry(run.id).or_default();
+        if job.behaviour == Behaviour::HostLeak {
+            share.leaked = (t_ms - run.start_ms).max(0) as f64 / 60_000.0 * 0.005;
+        }
         share.gpus += 1.0;
         if workload.process {
             share.processes += 1.0;
@@ -133,7 +137,10 @@ pub(crate) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUsage>
         let cpus = (f64::from(script.cpus) * share.gpus * per_gpu).floor().max(1.0);
         let limit = script.mem_bytes as f64 * 0.95 * share.gpus * per_gpu;
         let steady = 1.0 + 0.03 * rng.smooth_noise(96, t_ms, 180_000);
-        let used = limit * (0.002 + (0.12 + 0.18 * rng.unit(97, 0)) * steady * share.processes / share.gpus);
+        let used = limit
+            * (share.leaked
+                + 0.002
+                + (0.12 + 0.18 * rng.unit(97, 0)) * steady * share.processes / share.gpus);
         let whole = |value: f64| Reading::Value(value as u64);
         let now = JobReadings {
             cpu_pct: whole(((0.6 + 240.0 * share.busy + 95.0 * share.processes) * near).min(cpus * 100.0)),
@@ -154,4 +161,6 @@ struct Share {
     gpus: f64,
     processes: f64,
     busy: f64,
+    /// Share of its limit by which its memory has grown.
+    leaked: f64,
 }

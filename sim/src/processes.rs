@@ -4,13 +4,13 @@ use crate::cluster::activity::{Activity, activity, memory_bytes};
 use crate::cluster::schedule::Run;
 use crate::cluster::workload::Workload;
 use crate::gpu::facts::unit_uuid;
-use crate::gpu::readings::{ZOMBIE_BYTES, is_lost};
+use crate::gpu::readings::{LEFT_OVER_BYTES, ZOMBIE_BYTES, is_lost};
 use crate::scenario::file::{Behaviour, FaultKind};
 use crate::scenario::{JobScript, Scenario, ScenarioTime, Unit};
 use nodeglass_protocol::probe::{ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample};
 use nodeglass_protocol::process::{ProcessState, Rank};
 use nodeglass_protocol::request::ProcessRef;
-use nodeglass_protocol::{Reading, Text};
+use nodeglass_protocol::{JobId, Reading, Text};
 
 /// Memory of a process besides its allocations, in bytes; driver contexts belong to the GPU.
 const CONTEXT_BYTES: u64 = 6 << 20;
@@ -87,7 +87,10 @@ pub(crate) fn find(
 pub(crate) fn processes(scenario: &Scenario, node: usize, at: ScenarioTime) -> ProcessList {
     let unloaded = scenario.fault_age_ms(node, FaultKind::NoDriver, at.t_ms).is_some();
     let units = if unloaded { &[][..] } else { &scenario.nodes[node].units[..] };
-    let listed = |unit| process(scenario, node, unit, at).into_iter().chain(zombie(scenario, node, unit, at));
+    let listed = |unit| {
+        let faults = [zombie(scenario, node, unit, at), left_over(scenario, node, unit, at)];
+        process(scenario, node, unit, at).into_iter().chain(faults.into_iter().flatten())
+    };
     ProcessList { processes: units.iter().flat_map(listed).collect(), ..ProcessList::default() }
 }
 
@@ -150,6 +153,33 @@ fn readings(scenario: &Scenario, unit: &Unit, worker: &Worker<'_>, at: ScenarioT
         threads: Reading::Value(64 + rng.number(113) % 180),
         state: Reading::Value(state as u64),
     }
+}
+
+/// Returns a process of an earlier job that its end has not stopped.
+fn left_over(scenario: &Scenario, node: usize, unit: &Unit, at: ScenarioTime) -> Option<ProcessSample> {
+    scenario.nodes[node].fault_of(unit.gpu, FaultKind::LeftOver, at.t_ms)?;
+    let pid = 40_000 + (scenario.rng.at(node as u64).at(unit.gpu as u64).number(116) % 20_000) as u32;
+    let facts = ProcessFacts {
+        parent: Reading::Value(1),
+        started_ms: Reading::Value(at.plus(-at.t_ms - 9_000_000).wall_ms()),
+        user: Reading::Value(scenario.user.clone()),
+        command: Reading::Value("python3".into()),
+        job: Some(JobId(3)),
+        ..ProcessFacts::new(unit_uuid(scenario, node, unit), pid, COMPUTE)
+    };
+    let idle = || Reading::Value(0);
+    let now = ProcessReadings {
+        gpu_mem_bytes: Reading::Value(LEFT_OVER_BYTES - CONTEXT_BYTES),
+        sm_pct: idle(),
+        mem_bw_pct: idle(),
+        enc_pct: idle(),
+        dec_pct: idle(),
+        cpu_pct: idle(),
+        rss_bytes: Reading::Value(1 << 30),
+        threads: Reading::Value(31),
+        state: Reading::Value(ProcessState::Alive as u64),
+    };
+    Some(ProcessSample { facts, now })
 }
 
 /// Returns a zombie whose memory the driver still counts.

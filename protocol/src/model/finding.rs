@@ -33,6 +33,7 @@ macro_rules! kinds {
     };
 }
 
+// Their numbers are part of the wire: new ones are added at the end.
 kinds! {
     /// Some or all GPUs of a job have done nothing since its start.
     UnusedGpus = "unused_gpus",
@@ -50,9 +51,9 @@ kinds! {
     LowEfficiency = "low_efficiency",
     /// The memory of a GPU will be exhausted.
     GpuMemoryForecast = "gpu_memory_forecast",
-    /// The memory of a job on a node will reach its limit.
+    /// The memory of a job on a node is close to its limit, or will reach it.
     JobMemoryForecast = "job_memory_forecast",
-    /// The memory of a node is almost exhausted.
+    /// The memory of a node is almost exhausted, or will be.
     HostMemory = "host_memory",
     /// A node swaps.
     Swapping = "swapping",
@@ -94,6 +95,16 @@ kinds! {
     Failed = "failed",
     /// The log of a job has a message that explains a problem.
     LogMessage = "log_message",
+    /// Communication between its GPUs limits a job.
+    CommunicationBound = "communication_bound",
+    /// The bandwidth of the GPUs' memory limits a job.
+    MemoryBound = "memory_bound",
+    /// The GPUs of a job on a node are slower than others of their model.
+    SlowerThanModel = "slower_than_model",
+    /// A process outside of a job uses its GPUs.
+    OutsideJob = "outside_job",
+    /// The clock of a node is wrong.
+    ClockSkew = "clock_skew",
 }
 
 impl FindingKind {
@@ -107,6 +118,7 @@ impl FindingKind {
                 | Self::HostMemory
                 | Self::Swapping
                 | Self::DiskFull
+                | Self::ClockSkew
         )
     }
 

@@ -85,6 +85,9 @@ pub struct SampleDelta {
     pub seq: u64,
     /// [`Sample::mono_ns`].
     pub mono_ns: u64,
+    /// [`Sample::wall_ms`]; 0 if absent.
+    #[serde(default)]
+    pub wall_ms: u64,
     /// [`Sample::interval_ms`].
     pub interval_ms: u32,
     /// [`Sample::replay`].
@@ -139,6 +142,7 @@ impl From<&Sample> for SampleDelta {
         Self {
             seq: sample.seq,
             mono_ns: sample.mono_ns,
+            wall_ms: sample.wall_ms,
             interval_ms: sample.interval_ms,
             replay: sample.replay,
             since: sample.since,

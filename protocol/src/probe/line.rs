@@ -110,7 +110,8 @@ pub struct Sample {
     pub seq: u64,
     /// `CLOCK_BOOTTIME` at the start of the sample, in ns.
     pub mono_ns: u64,
-    /// `CLOCK_REALTIME` at the same time, in ms since 1970; only for displaying clock skew.
+    /// `CLOCK_REALTIME` at the same time, in ms since 1970; it only shows by how much the node's clock is
+    /// wrong.
     pub wall_ms: u64,
     /// Time until the next sample, in ms.
     pub interval_ms: u32,

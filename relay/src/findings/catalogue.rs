@@ -63,27 +63,53 @@ pub fn of(kind: FindingKind) -> Entry {
             "The GPUs wait for data: loading, decoding or augmentation is slower than the training step.",
             "Use more data loader workers, pin memory, prefetch, or move the data to a local disk",
             0, 2 * MINUTE, 6 * MINUTE),
+        FindingKind::CommunicationBound => entry(
+            "several GPUs at 80 % utilisation or more with SM activity below 45 % and tensor activity below 25 % (without GPM at less \
+             than 45 % of the power limit) in four fifths of ten minutes, at 5 GB/s of each NVLink, 35 % of PCIe, or 0.25 GB/s of \
+             network for each GPU",
+            "Collectives take most of each step, and are not hidden behind computation.",
+            "Accumulate gradients over more steps, use larger batches, overlap communication, or fewer nodes; see that NCCL uses NVLink and \
+             InfiniBand (NCCL_DEBUG=INFO)",
+            0, 2 * MINUTE, 11 * MINUTE),
+        FindingKind::MemoryBound => entry(
+            "DRAM bandwidth of 70 % or more with tensor activity below 25 %, in four fifths of ten minutes on every GPU of the job",
+            "Kernels wait for data in the GPU's own memory: decoding with small batches, element-wise operations, large embeddings.",
+            "Fuse kernels (torch.compile, FlashAttention), use larger batches or lower precision; usual when a language model generates",
+            0, 2 * MINUTE, 11 * MINUTE),
         FindingKind::LowEfficiency => entry(
             "utilisation of 80 % or more with SM activity below 20 %, or without GPM at less than three tenths of the \
              power limit, over ten minutes",
             "A kernel runs most of the time, but occupies few SMs: small batches, many small kernels, or waiting.",
             "Use a larger batch, mixed precision or compilation (torch.compile, CUDA graphs), or share the GPU",
             0, 2 * MINUTE, 11 * MINUTE),
+        FindingKind::SlowerThanModel => entry(
+            "power limit, or SM clock under load below the power limit over ten minutes, 12 % below the median of at least three other \
+             nodes with the same model",
+            "The node is configured differently, or its GPUs are throttled without reporting it.",
+            "Inform the administrators; exclude the node (sbatch --exclude) if the difference matters",
+            MINUTE, 2 * MINUTE, 12 * MINUTE),
+        FindingKind::OutsideJob => entry(
+            "for two minutes, a process that does not belong to a job uses a GPU that SLURM has allocated to this job alone",
+            "It was left over from an earlier job, started over SSH, or ignores CUDA_VISIBLE_DEVICES; it takes memory and time of the GPU.",
+            "Inform its owner or the administrators",
+            2 * MINUTE, 30 * SECOND, 3 * MINUTE),
         FindingKind::GpuMemoryForecast => entry(
             "the peaks of each minute grow steadily for fifteen minutes or more, and reach the GPU's memory within six hours",
             "The program keeps references to tensors (a list of losses, retained graphs), or its inputs grow.",
             "Save a checkpoint; look for tensors that are kept over steps (torch.cuda.memory_summary)",
             0, 5 * MINUTE, 20 * MINUTE),
         FindingKind::JobMemoryForecast => entry(
-            "the memory of the job's processes is above 90 % of its limit on a node for a minute",
+            "the memory of the job's processes is above 90 % of its limit on a node for a minute, or grows steadily for fifteen minutes \
+             or more, and reaches the limit within six hours",
             "At its limit the kernel kills a process of the job (out of memory).",
             "Request more memory (--mem), use fewer data loader workers, or free caches",
-            MINUTE, 2 * MINUTE, 90 * SECOND),
+            MINUTE, 2 * MINUTE, 22 * MINUTE),
         FindingKind::HostMemory => entry(
-            "the memory of the node is above 97 % for a minute",
+            "the memory of the node is above 97 % for a minute, or grows steadily for fifteen minutes or more, no limit of a job \
+             bounds it, and it is exhausted within six hours",
             "The kernel is about to kill processes, whoever owns them.",
             "Use less memory on this node; inform the administrators if it is not your job's",
-            MINUTE, 2 * MINUTE, 90 * SECOND),
+            MINUTE, 2 * MINUTE, 22 * MINUTE),
         FindingKind::Swapping => entry(
             "a gigabyte of swap or more in use, and processes wait for memory 10 % of the time or more, for a minute",
             "Memory is exhausted and pages are read back from disk: everything is slow.",
@@ -94,6 +120,12 @@ pub fn of(kind: FindingKind) -> Entry {
             "Writes will fail: checkpoints, temporary files, or the shared memory of data loaders.",
             "Delete what is not needed there",
             20 * SECOND, MINUTE, 60 * SECOND),
+        FindingKind::ClockSkew => entry(
+            "the clock of the node differs from the login node's by five seconds or more for a minute",
+            "Time synchronization (chrony, ntpd) does not work there. Times in logs are wrong; from five minutes on, munge refuses SLURM's \
+             credentials and jobs fail.",
+            "Inform the administrators",
+            MINUTE, 2 * MINUTE, 2 * MINUTE),
         FindingKind::HeldMemory => entry(
             "memory in use that no visible process holds, for a minute",
             "A process of another container or user holds it, or one that crashed left it behind.",

@@ -1,8 +1,8 @@
 //! Findings: what readings, processes and SLURM's facts mean for the jobs. Pure: time comes from the caller.
 //!
-//! [`Findings::record`] sums up samples in steps of ten seconds; with each new step, [`Findings::evaluate`] runs all
-//! detectors on them, and so it does when a job, a link or a fault changed; the tracker confirms, keeps and resolves what they see. A reading that is missing is never
-//! evidence: it neither confirms nor resolves anything.
+//! [`Findings::record`] sums up samples in steps of ten seconds. With each new step, [`Findings::evaluate`] runs all
+//! detectors on them, and so it does when a job, a link or a fault changed; the tracker confirms, keeps and resolves
+//! what they see. A reading that is missing is never evidence: it neither confirms nor resolves anything.
 
 pub mod capture;
 pub mod catalogue;
@@ -21,7 +21,8 @@ use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity, Silence};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::NodePicture;
-use scene::{Now, Scene};
+pub use scene::Now;
+use scene::Scene;
 use series::NodeSeries;
 use std::collections::BTreeMap;
 use thresholds::Thresholds;
@@ -81,13 +82,14 @@ impl Findings {
         self.is_due = true;
     }
 
-    /// Adds the newest sample of a node.
-    pub fn record(&mut self, node: &NodePicture) {
+    /// Adds the newest sample of a node. `clock_ahead_ms` is the Unix time of the node's clock at which the relay's
+    /// clock would read 0, in ms.
+    pub fn record(&mut self, node: &NodePicture, clock_ahead_ms: Option<i64>) {
         if !self.series.contains_key(&node.name) {
             self.series.insert(node.name.clone(), NodeSeries::default());
         }
         if let Some(series) = self.series.get_mut(&node.name) {
-            series.record(node);
+            series.record(node, clock_ahead_ms);
         }
     }
 
@@ -99,9 +101,9 @@ impl Findings {
         jobs: &[Job],
         nodes: impl Iterator<Item = &'a NodePicture>,
         is_due: bool,
-        now_ms: u64,
-        wall_ahead_ms: i64,
+        now: Now,
     ) -> bool {
+        let now_ms = now.relay_ms;
         self.is_due |= is_due;
         let step = now_ms.saturating_sub(SETTLE_MS) / series::STEP_MS;
         let may_now = now_ms.saturating_sub(self.examined_ms) >= SPACING_MS;
@@ -111,7 +113,6 @@ impl Findings {
         (self.examined, self.examined_ms, self.is_due) = (step, now_ms, false);
         let nodes: BTreeMap<&NodeName, &NodePicture> = nodes.map(|node| (&node.name, node)).collect();
         self.series.retain(|name, _| nodes.contains_key(name));
-        let now = Now { relay_ms: now_ms, wall_ahead_ms };
         let scene = Scene::new(user, jobs, &nodes, &self.series, &self.logs, &self.thresholds, now);
         let changed = self.tracker.update(detect::all(&scene), &self.thresholds, now);
         let silenced = self.silences.len();
@@ -132,10 +133,8 @@ impl Findings {
         user: &str,
         jobs: &[Job],
         node: impl Fn(&NodeName) -> Option<&'a NodePicture>,
-        now_ms: u64,
-        wall_ahead_ms: i64,
+        now: Now,
     ) -> Vec<CaptureOrder> {
-        let now = Now { relay_ms: now_ms, wall_ahead_ms };
         let orders = self.captures.due(&self.list, user, jobs, node, now);
         // A finding may share the capture of another one.
         self.captures.attach(&mut self.list);
@@ -154,11 +153,11 @@ impl Findings {
     }
 }
 
-/// What a guest may see of a finding as far as it is made from logs, in whose lines anything may stand: `None` if it is
-/// nothing else. How a job failed stays, without its evidence, which may also name jobs that it depends on.
-pub fn without_log_lines(mut finding: Finding) -> Option<Finding> {
+/// What a guest may see of a finding: `None` if it names processes of others, or is made from logs, in whose lines
+/// anything may stand. How a job failed stays, without its evidence, which may also name jobs that it depends on.
+pub fn for_guests(mut finding: Finding) -> Option<Finding> {
     match finding.kind {
-        FindingKind::LogMessage => return None,
+        FindingKind::LogMessage | FindingKind::OutsideJob => return None,
         // One that is more than a reminder has the progress in its title.
         FindingKind::TimeLimit if finding.severity > FindingSeverity::Info => return None,
         FindingKind::Failed => finding.evidence.clear(),

@@ -2,7 +2,7 @@
 
 use nodeglass_protocol::field::{Field, Row};
 use nodeglass_protocol::picture::NodePicture;
-use nodeglass_protocol::{GpuField, GpuUuid, HostField};
+use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Length of a step in ms.
@@ -15,6 +15,8 @@ pub const LONG_STEP_MS: u64 = 60_000;
 pub const LONG_STEPS: usize = 120;
 /// Maximum number of GPUs per node; a driver that invents new UUIDs replaces the oldest ones.
 const MAX_GPUS: usize = 128;
+/// Maximum number of jobs per node.
+const MAX_JOBS: usize = 64;
 
 /// The readings of a GPU that detectors compare.
 pub const GPU_FIELDS: [GpuField; 11] = [
@@ -31,7 +33,10 @@ pub const GPU_FIELDS: [GpuField; 11] = [
     GpuField::MemUsed,
 ];
 /// The readings of a host that detectors compare.
-pub const HOST_FIELDS: [HostField; 1] = [HostField::PsiIo];
+pub const HOST_FIELDS: [HostField; 4] =
+    [HostField::PsiIo, HostField::NetRx, HostField::IbRx, HostField::MemUsed];
+/// The readings of a job on a node that detectors compare.
+pub const JOB_FIELDS: [JobField; 1] = [JobField::MemUsed];
 
 /// Means of some readings in one step; NaN where there was none.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +44,7 @@ pub struct Step<const N: usize> {
     /// Number of the step: the relay's clock / [`STEP_MS`].
     number: u64,
     means: [f32; N],
-    /// Largest value of the last field, which is memory for a GPU.
+    /// Largest value of the last field, which is memory in use.
     peak: f32,
 }
 
@@ -57,9 +62,11 @@ pub struct Series<const N: usize> {
 /// The series of one node.
 #[derive(Debug, Default)]
 pub struct NodeSeries {
-    gpus: BTreeMap<GpuUuid, Series<{ GPU_FIELDS.len() }>>,
-    host: Series<{ HOST_FIELDS.len() }>,
+    gpus: BTreeMap<GpuUuid, GpuSeries>,
+    host: HostSeries,
+    jobs: BTreeMap<JobId, JobSeries>,
     first_ms: Option<u64>,
+    clock_ahead_ms: Option<i64>,
 }
 
 impl<const N: usize> Default for Series<N> {
@@ -152,6 +159,8 @@ impl<const N: usize> Series<N> {
 pub type GpuSeries = Series<{ GPU_FIELDS.len() }>;
 /// The series of one host.
 pub type HostSeries = Series<{ HOST_FIELDS.len() }>;
+/// The series of one job on a node.
+pub type JobSeries = Series<{ JOB_FIELDS.len() }>;
 
 impl GpuSeries {
     /// The steps of a field, newest first; see [`GPU_FIELDS`].
@@ -183,11 +192,17 @@ impl HostSeries {
 }
 
 impl NodeSeries {
-    /// Adds the newest sample of a node.
-    pub fn record(&mut self, node: &NodePicture) {
+    /// Adds the newest sample of a node. `clock_ahead_ms` is the Unix time of the node's clock at which the relay's
+    /// clock would read 0, in ms.
+    pub fn record(&mut self, node: &NodePicture, clock_ahead_ms: Option<i64>) {
         let Some(at_ms) = node.sampled_at_ms else { return };
         self.first_ms = self.first_ms.or(Some(at_ms));
+        self.clock_ahead_ms = clock_ahead_ms;
         self.host.record(at_ms, &node.host, &HOST_FIELDS);
+        self.jobs.retain(|job, _| node.job_usage.iter().any(|usage| usage.job == *job));
+        for usage in node.job_usage.iter().take(MAX_JOBS) {
+            self.jobs.entry(usage.job).or_default().record(at_ms, &usage.row, &JOB_FIELDS);
+        }
         for gpu in node.gpus.iter().take(MAX_GPUS) {
             let uuid = &gpu.facts.uuid;
             if !self.gpus.contains_key(uuid) {
@@ -218,6 +233,16 @@ impl NodeSeries {
     /// The series of the host.
     pub fn host(&self) -> &HostSeries {
         &self.host
+    }
+
+    /// The series of a job, if its usage is read.
+    pub fn job(&self, job: JobId) -> Option<&JobSeries> {
+        self.jobs.get(&job)
+    }
+
+    /// Unix time of the node's clock at which the relay's clock would read 0, in ms.
+    pub fn clock_ahead_ms(&self) -> Option<i64> {
+        self.clock_ahead_ms
     }
 }
 

@@ -9,6 +9,8 @@ use nodeglass_protocol::picture::{Evidence, GpuPicture, Link, Owner, ProcessGap,
 use nodeglass_protocol::process::{ProcessFacts, ProcessKind};
 use nodeglass_protocol::{Cell, Field as _, GpuField, GpuUuid, JobId, Reading, Row};
 
+mod nodes;
+
 const START_MS: u64 = 10_000_000;
 /// The time of day is 1000 s ahead of the relay's clock.
 const WALL_AHEAD_MS: i64 = 1_000_000;
@@ -19,6 +21,7 @@ struct Script {
     jobs: Vec<Job>,
     nodes: Vec<NodePicture>,
     now_ms: u64,
+    clock_ahead_ms: i64,
 }
 
 impl Script {
@@ -36,7 +39,13 @@ impl Script {
         };
         let nodes: Vec<_> = (1..=nodes).map(node).collect();
         job.nodes = nodes.iter().map(|node| node.name.clone()).collect();
-        Self { findings: Findings::default(), jobs: vec![job], nodes, now_ms: START_MS }
+        Self {
+            findings: Findings::default(),
+            jobs: vec![job],
+            nodes,
+            now_ms: START_MS,
+            clock_ahead_ms: WALL_AHEAD_MS,
+        }
     }
 
     /// Lets seconds pass. `read` returns utilisation in %, power in W, SM clock in MHz and memory in GiB of a GPU,
@@ -69,9 +78,10 @@ impl Script {
                     set(gpu, GpuField::MemUsed, (gib * f64::from(1 << 30)) as u64);
                 }
                 node.sampled(self.now_ms);
-                self.findings.record(node);
+                self.findings.record(node, Some(self.clock_ahead_ms));
             }
-            self.findings.evaluate("alice", &self.jobs, self.nodes.iter(), false, self.now_ms, WALL_AHEAD_MS);
+            let now = Now { relay_ms: self.now_ms, wall_ahead_ms: WALL_AHEAD_MS };
+            self.findings.evaluate("alice", &self.jobs, self.nodes.iter(), false, now);
         }
         self
     }

@@ -57,13 +57,19 @@ thresholds! {
     /// SM activity in % up to which a busy GPU is inefficient.
     efficiency_pct = 20 in 1..=80, "efficiency-pct", "SM activity in % up to which a busy GPU does little", [LowEfficiency];
     /// Within how many hours the memory of a GPU must be exhausted.
-    forecast_hours = 6 in 1..=48, "forecast-hours", "hours within which memory is exhausted", [GpuMemoryForecast];
+    forecast_hours = 6 in 1..=48, "forecast-hours", "hours within which memory is exhausted", [GpuMemoryForecast, JobMemoryForecast, HostMemory];
     /// Memory of a job in % of its limit.
     job_memory_pct = 90 in 50..=99, "job-memory-pct", "memory of a job in % of its limit", [JobMemoryForecast];
     /// Memory of a host in use, in %.
     host_memory_pct = 97 in 50..=100, "host-memory-pct", "memory of a node in use, in %", [HostMemory];
     /// Use of a file system in %.
     disk_pct = 95 in 50..=100, "disk-pct", "use of a file system, in %", [DiskFull];
+    /// Difference of the clocks of a node and the login node in s.
+    clock_skew_seconds = 5 in 1..=3600, "clock-skew-seconds", "seconds by which the clock of a node is wrong", [ClockSkew];
+    /// How far a node's GPUs must be below others of their model, in %.
+    model_pct = 12 in 3..=90, "model-pct", "power limit or SM clock below other nodes' GPUs of the model, in %", [SlowerThanModel];
+    /// Use of the DRAM bandwidth from which it limits a job, in %.
+    bandwidth_pct = 70 in 30..=100, "bandwidth-pct", "DRAM bandwidth in % from which it limits a job", [MemoryBound];
     /// Time before the limit of a job at which it is mentioned at most, in minutes.
     limit_minutes = 60 in 1..=1440, "limit-minutes", "minutes before a time limit", [TimeLimit];
 }
@@ -145,6 +151,11 @@ impl Thresholds {
         let mut thresholds = Self { off: off.to_vec(), ..Self::default() };
         changes.iter().for_each(|change| thresholds.set(change));
         thresholds
+    }
+
+    /// A threshold in % as a fraction.
+    pub fn share(percent: u32) -> f32 {
+        percent as f32 / 100.0
     }
 
     /// For how long something must be seen beyond what its kind requires, in ms: readings of ten minutes are kept.

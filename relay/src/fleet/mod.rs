@@ -18,9 +18,9 @@ pub use changes::{Changes, NodeChanges};
 pub use event::{Event, Host, NodeEvent, StoredPart};
 pub use notes::{NoteChange, NoteError, Notes, sorted as sorted_notes};
 
-use crate::findings::Findings;
 use crate::findings::capture::CaptureOrder;
 use crate::findings::thresholds::Thresholds;
+use crate::findings::{Findings, Now};
 use crate::history::LongHistory;
 use crate::report::{Factors, JobRecord, JobReports};
 use joblist::JobList;
@@ -167,7 +167,8 @@ impl Fleet {
     pub fn due_captures(&mut self, user: &str, now_ms: u64) -> Vec<CaptureOrder> {
         let nodes = &self.nodes;
         let node = |name: &NodeName| nodes.get(name).map(Node::picture);
-        self.findings.due_captures(user, self.jobs.list(), node, now_ms, self.wall_ahead_ms)
+        let now = Now { relay_ms: now_ms, wall_ahead_ms: self.wall_ahead_ms };
+        self.findings.due_captures(user, self.jobs.list(), node, now)
     }
 
     /// All notes.
@@ -284,7 +285,8 @@ impl Fleet {
                 let is_due = self.changes.jobs || self.changes.nodes.values().any(NodeChanges::may_be_fault);
                 let (user, jobs) = (self.user.as_str(), self.jobs.list());
                 let nodes = self.nodes.values().map(Node::picture);
-                if self.findings.evaluate(user, jobs, nodes, is_due, now_ms, self.wall_ahead_ms) {
+                let now = Now { relay_ms: now_ms, wall_ahead_ms: self.wall_ahead_ms };
+                if self.findings.evaluate(user, jobs, nodes, is_due, now) {
                     self.changes.findings = true;
                     self.reports.record_findings(self.findings.list());
                 }
@@ -462,7 +464,7 @@ impl Fleet {
             if node.picture().sampled_at_ms != before_ms {
                 self.history.record(node.picture());
                 self.reports.record(node.picture());
-                self.findings.record(node.picture());
+                self.findings.record(node.picture(), node.clock_ahead_ms());
             }
             record_late(&mut self.history, &mut self.reports, node);
             if changes.gpus || changes.processes || changes.job_devices {

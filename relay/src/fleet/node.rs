@@ -42,6 +42,8 @@ const MAX_DEPARTED: usize = 64;
 pub struct Node {
     picture: NodePicture,
     timeline: Timeline,
+    /// Unix time of the node's clock at which the relay's clock would read 0, in ms.
+    clock_ahead_ms: Option<i64>,
     last_line_ms: u64,
     replay: Replay,
     backfilled: bool,
@@ -76,6 +78,7 @@ impl Node {
         Self {
             picture,
             timeline: Timeline::default(),
+            clock_ahead_ms: None,
             last_line_ms: 0,
             replay: Replay::default(),
             backfilled: false,
@@ -103,6 +106,11 @@ impl Node {
     /// The current picture.
     pub fn picture(&self) -> &NodePicture {
         &self.picture
+    }
+
+    /// Unix time of the node's clock at which the relay's clock would read 0, in ms, by the newest sample.
+    pub fn clock_ahead_ms(&self) -> Option<i64> {
+        self.clock_ahead_ms
     }
 
     /// Takes the samples that were backfilled since the last call, oldest first.
@@ -380,7 +388,10 @@ impl Node {
             node.cores = cores;
             changes.cores = true;
         }
-        node.sampled(self.timeline.relay_ms(sample.mono_ns, now_ms));
+        let at_ms = self.timeline.relay_ms(sample.mono_ns, now_ms);
+        let wall_ms = i64::try_from(sample.wall_ms).ok().filter(|wall_ms| *wall_ms > 0);
+        self.clock_ahead_ms = wall_ms.map(|wall_ms| wall_ms.saturating_sub(at_ms.cast_signed()));
+        node.sampled(at_ms);
         // Subscribers append one sample per delta; several at once (a link that caught up) would leave false gaps.
         changes.history |= changes.sampled;
         changes.sampled = true;

@@ -256,7 +256,9 @@ fn parsed(line: RecordedLine) -> ParsedLine {
 
 impl From<SampleDelta> for RecordedSample {
     fn from(sample: SampleDelta) -> Self {
-        let SampleDelta { seq, mono_ns, interval_ms, replay, since, gpus, host, cores, jobs } = sample;
+        // Times are recorded by the relay's clock.
+        let SampleDelta { seq, mono_ns, wall_ms: _, interval_ms, replay, since, gpus, host, cores, jobs } =
+            sample;
         let jobs = jobs.map(|jobs| jobs.into_iter().map(|usage| (usage.job, usage.now.into())).collect());
         Self { seq, mono_ns, interval_ms, replay, since, gpus: gpus.into(), host: host.into(), cores, jobs }
     }
@@ -267,7 +269,8 @@ impl From<RecordedSample> for SampleDelta {
         let RecordedSample { seq, mono_ns, interval_ms, replay, since, gpus, host, cores, jobs } = sample;
         let usage = |(job, now): (JobId, Rows<JobField>)| JobUsageDelta { job, now: now.into() };
         let jobs = jobs.map(|jobs| jobs.into_iter().map(usage).collect());
-        Self { seq, mono_ns, interval_ms, replay, since, gpus: gpus.into(), host: host.into(), cores, jobs }
+        let (gpus, host) = (gpus.into(), host.into());
+        Self { seq, mono_ns, wall_ms: 0, interval_ms, replay, since, gpus, host, cores, jobs }
     }
 }
 

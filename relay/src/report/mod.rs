@@ -187,7 +187,7 @@ impl JobRecord {
         };
         self.findings.retain(names_only_shown);
         self.findings =
-            std::mem::take(&mut self.findings).into_iter().filter_map(findings::without_log_lines).collect();
+            std::mem::take(&mut self.findings).into_iter().filter_map(findings::for_guests).collect();
         self.findings.iter_mut().for_each(|finding| finding.capture = None);
         // It follows from the arguments of processes.
         self.application = None;

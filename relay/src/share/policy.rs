@@ -323,7 +323,7 @@ impl Visibility {
             }
             _ => {}
         }
-        findings::without_log_lines(finding)
+        findings::for_guests(finding)
     }
 
     /// Returns whether every process on these GPUs is shown.

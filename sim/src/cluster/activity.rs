@@ -70,7 +70,9 @@ fn workload_of_job(
         Behaviour::Training if is_paced(job, t_ms) => {
             context.paced(age_ms, job.checkpoint_ms, assignment.slot)
         }
-        Behaviour::Training | Behaviour::Ecc => context.training(age_ms, job.checkpoint_ms, assignment.slot),
+        Behaviour::Training | Behaviour::Ecc | Behaviour::HostLeak => {
+            context.training(age_ms, job.checkpoint_ms, assignment.slot)
+        }
         Behaviour::Straggler => context.straggler(),
         Behaviour::IdleGpu => context.off(),
         Behaviour::Hang => context.hang(),
@@ -84,6 +86,8 @@ fn workload_of_job(
         Behaviour::SmallKernels => context.small_kernels(),
         Behaviour::Alternating => shared.alternating(),
         Behaviour::Dynamics => context.dynamics(),
+        Behaviour::Communication => context.communication(),
+        Behaviour::MemoryBound => context.memory_bound(),
     };
     (workload, began_ms)
 }

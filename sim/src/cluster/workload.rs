@@ -219,8 +219,37 @@ impl GpuContext<'_> {
             util: self.whole(2, 93, 99),
             mem_util: self.whole(8, 10, 18),
             throttle: 0,
+            sm_mhz: self.model.sm_max_mhz,
             ..self.step(0.62)
         }
+    }
+
+    /// Collectives, with little computation in between.
+    pub fn communication(&self) -> Workload {
+        let power_w = self.between_waiting_and_cap(0.2) + self.between(1, -5.0, 5.0);
+        Workload {
+            util: self.whole(2, 96, 100),
+            mem_util: self.whole(8, 8, 14),
+            power_w,
+            throttle: 0,
+            ..self.loaded()
+        }
+    }
+
+    /// Kernels that read weights for few tokens.
+    pub fn memory_bound(&self) -> Workload {
+        let power_w = self.between_waiting_and_cap(0.35) + self.between(1, -5.0, 5.0);
+        Workload {
+            util: self.whole(2, 96, 100),
+            mem_util: self.whole(8, 78, 84),
+            power_w,
+            throttle: 0,
+            ..self.loaded()
+        }
+    }
+
+    fn between_waiting_and_cap(&self, share: f64) -> f64 {
+        self.model.waiting_w + (self.model.cap_w - self.model.waiting_w) * share
     }
 
     /// Inference with varying load.

@@ -19,7 +19,7 @@ pub(crate) fn sample(scenario: &Scenario, node: usize, at: ScenarioTime) -> Samp
     let HostReadings { host, cores, jobs } = host(scenario, node, at);
     Sample {
         mono_ns: scenario.mono_ns(node, at),
-        wall_ms: at.wall_ms(),
+        wall_ms: scenario.node_wall_ms(node, at),
         gpus: gpus(scenario, node, at),
         host,
         cores,
@@ -120,10 +120,12 @@ fn board(scenario: &Scenario, node: usize, unit: &Unit, workload: &Workload, t_m
     let (script, model) = (&scenario.nodes[node], &unit.model);
     let on_card = model.memory != Memory::Host;
     let brake = script.fault_of(unit.gpu, FaultKind::PowerBrake, t_ms).is_some() && workload.util > 10;
+    let limited = scenario.fault_age_ms(node, FaultKind::PowerLimited, t_ms).is_some();
+    let cap_w = if limited { model.cap_w * 0.6 } else { model.cap_w };
     let (power_w, sm_mhz) = if brake {
         (workload.power_w * 0.52, workload.sm_mhz / 30 * 15)
     } else {
-        (workload.power_w, workload.sm_mhz)
+        (workload.power_w.min(cap_w * 1.01), workload.sm_mhz)
     };
     let temp_c = workload.hot_c.unwrap_or_else(|| warmth_c(scenario, node, unit, t_ms));
     let rng = scenario.rng.at(node as u64).at(unit.gpu as u64);
@@ -137,7 +139,7 @@ fn board(scenario: &Scenario, node: usize, unit: &Unit, workload: &Workload, t_m
         mem_temp_c: if_any(model.mem_temp, temp_c + 6 + (workload.mem_util / 8)),
         power_mw: Reading::Value((power_w * 1_000.0) as u64),
         power_instant_mw: Reading::Value((instant_w * 1_000.0) as u64),
-        power_limit_mw: if_any(on_card, (model.cap_w * 1_000.0) as u64),
+        power_limit_mw: if_any(on_card, (cap_w * 1_000.0) as u64),
         energy_mj: if_any(on_card, energy::since_boot_mj(scenario, node, unit, t_ms)),
         sm_clock_mhz: Reading::Value(sm_mhz),
         graphics_clock_mhz: Reading::Value(sm_mhz),
@@ -174,10 +176,14 @@ fn total_bytes(script: &NodeScript, model: &GpuModel) -> u64 {
 /// Returns memory held by no living process, in bytes.
 pub(crate) fn held_bytes(script: &NodeScript, gpu: usize, t_ms: i64) -> u64 {
     let held = script.fault_of(gpu, FaultKind::HeldMemory, t_ms).map_or(0, |_| 9_300 << 20);
-    held + script.fault_of(gpu, FaultKind::Zombie, t_ms).map_or(0, |_| ZOMBIE_BYTES)
+    let zombie = script.fault_of(gpu, FaultKind::Zombie, t_ms).map_or(0, |_| ZOMBIE_BYTES);
+    held + zombie + script.fault_of(gpu, FaultKind::LeftOver, t_ms).map_or(0, |_| LEFT_OVER_BYTES)
 }
 
-/// Returns memory held by a zombie, in bytes.
+/// Memory of a process of an earlier job, in bytes.
+pub(crate) const LEFT_OVER_BYTES: u64 = 2_311 << 20;
+
+/// Memory held by a zombie, in bytes.
 pub(crate) const ZOMBIE_BYTES: u64 = 23_418 << 20;
 
 /// Returns corrected ECC errors: a few per minute if the job's script requests them, starting half

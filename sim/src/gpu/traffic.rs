@@ -36,7 +36,7 @@ pub(crate) fn count(
     sample.fp32_active_pct = percent(near(75, busy * work * 13.0));
     sample.fp16_active_pct = percent(near(76, busy * work * 7.0));
 
-    let (from_host, to_host) = host_mib_s(workload, job, work);
+    let (from_host, to_host) = host_mib_s(workload, job, work, model.nvlinks() > 0);
     // Unified memory has no bus to the host, and reports none.
     let has_bus = model.memory != nodeglass_gpu_models::Memory::Host;
     let bytes = |what, mib_s: f64| (near(what, mib_s) * 1_048_576.0) as u64;
@@ -66,13 +66,20 @@ pub(crate) fn refuse(sample: &mut GpuSample) {
 }
 
 /// Returns the host traffic in MiB/s: weights while loading, batches, checkpoints.
-fn host_mib_s(workload: &Workload, job: Option<(&JobScript, usize, Run)>, work: f64) -> (f64, f64) {
+fn host_mib_s(
+    workload: &Workload,
+    job: Option<(&JobScript, usize, Run)>,
+    work: f64,
+    has_nvlink: bool,
+) -> (f64, f64) {
     let Some((job, ..)) = job.filter(|_| workload.process) else { return (0.2, 0.2) };
     let loads = workload.memory < 1.0 && workload.util == 0;
     let writes = job.behaviour == Behaviour::Training && !loads && (1..10).contains(&workload.util);
     match () {
         () if loads => (11_400.0, 60.0),
         () if writes => (30.0, 6_200.0),
+        // Without NVLink the collectives use PCIe.
+        () if job.behaviour == Behaviour::Communication && !has_nvlink => (17_000.0, 16_500.0),
         () => (25.0 + 640.0 * work, 20.0 + 210.0 * work),
     }
 }
@@ -82,8 +89,9 @@ fn peers_share(workload: &Workload, job: Option<(&JobScript, usize, Run)>, work:
     let together = job.filter(|(job, ..)| workload.process && job.locations.len() > 1 && job.array.is_none());
     let Some((job, ..)) = together else { return 0.0 };
     match job.behaviour {
-        Behaviour::Training | Behaviour::Straggler | Behaviour::Ecc => 0.31 * work,
+        Behaviour::Training | Behaviour::HostLeak | Behaviour::Straggler | Behaviour::Ecc => 0.31 * work,
         Behaviour::Inference => 0.11 * work,
+        Behaviour::Communication => 0.42,
         _ => 0.05 * work,
     }
 }

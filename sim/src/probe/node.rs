@@ -232,7 +232,8 @@ impl SimulatedNode {
 impl Environment for SimulatedNode {
     fn now(&self) -> Moment {
         let mono_ns = self.scenario.mono_ns(self.node, self.now);
-        Moment { elapsed: Duration::from_nanos(mono_ns), mono_ns, wall_ns: self.now.wall_ms() * 1_000_000 }
+        let wall_ms = self.scenario.node_wall_ms(self.node, self.now);
+        Moment { elapsed: Duration::from_nanos(mono_ns), mono_ns, wall_ns: wall_ms * 1_000_000 }
     }
 
     fn check_driver(&mut self, source: usize, limit: Duration) -> DriverStatus {

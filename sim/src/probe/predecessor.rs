@@ -79,7 +79,10 @@ impl Predecessor {
         }
         let gpus = readings::gpus(&self.scenario, self.node, at);
         let host = readings::host(&self.scenario, self.node, at);
-        let stamp = Stamp { mono_ns: self.scenario.mono_ns(self.node, at), wall_ms: at.wall_ms() };
+        let stamp = Stamp {
+            mono_ns: self.scenario.mono_ns(self.node, at),
+            wall_ms: self.scenario.node_wall_ms(self.node, at),
+        };
         let sample = self.sampler.sample(stamp, self.interval_ms, gpus, host);
         // The line is kept in the ring.
         self.sampler.line(sample);

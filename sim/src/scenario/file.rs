@@ -271,6 +271,12 @@ pub enum Behaviour {
     Alternating,
     /// Molecular dynamics: steady, at two thirds of the power limit.
     Dynamics,
+    /// Collectives take most of each step.
+    Communication,
+    /// Decoding of a language model: the bandwidth of the GPU's memory is used up.
+    MemoryBound,
+    /// A training whose host memory grows by 0.5 % of the job's limit a minute.
+    HostLeak,
 }
 
 /// A fault of a node.
@@ -330,6 +336,12 @@ pub enum FaultKind {
     HeldMemory,
     /// A process has ended, but its memory on a GPU was not freed.
     Zombie,
+    /// A process of an earlier job still uses a GPU.
+    LeftOver,
+    /// The node's clock is 42 s ahead.
+    ClockSkew,
+    /// The power limit of the node's GPUs is three fifths of the default.
+    PowerLimited,
 }
 
 impl FaultKind {
@@ -344,6 +356,8 @@ impl FaultKind {
                 | Self::NoDriver
                 | Self::NvmlStuck
                 | Self::NoPermission
+                | Self::ClockSkew
+                | Self::PowerLimited
         )
     }
 
@@ -365,6 +379,9 @@ impl FaultKind {
             Self::PcieNarrow => "pcie_narrow",
             Self::HeldMemory => "held_memory",
             Self::Zombie => "zombie",
+            Self::LeftOver => "left_over",
+            Self::ClockSkew => "clock_skew",
+            Self::PowerLimited => "power_limited",
         }
     }
 }

@@ -252,6 +252,12 @@ impl Scenario {
         of_kind.filter_map(|fault| fault.window.age_ms(t_ms)).max()
     }
 
+    /// Returns `CLOCK_REALTIME` of a node, in ms since 1970.
+    pub(crate) fn node_wall_ms(&self, node: usize, at: ScenarioTime) -> u64 {
+        let is_wrong = self.fault_age_ms(node, FaultKind::ClockSkew, at.t_ms).is_some();
+        at.wall_ms() + if is_wrong { 42_000 } else { 0 }
+    }
+
     /// Returns `CLOCK_BOOTTIME` of a node, in ns.
     pub(crate) fn mono_ns(&self, node: usize, at: ScenarioTime) -> u64 {
         let (_, booted_ms) = self.boot(node, at.t_ms);

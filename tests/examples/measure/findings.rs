@@ -9,7 +9,7 @@ use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Link, NodePicture, Owner, ProcessPicture};
 use nodeglass_protocol::process::{ProcessFacts, ProcessKind};
 use nodeglass_protocol::{Cell, GpuField, GpuUuid, JobId, NodeName, Reading, Row};
-use nodeglass_relay::findings::Findings;
+use nodeglass_relay::findings::{Findings, Now};
 use std::time::Instant;
 
 /// GPUs of a node, and nodes of a job.
@@ -49,9 +49,15 @@ fn cpu_pct(count: usize) -> Result<f64> {
             sample(node, number as u64 + elapsed_ms / INTERVAL_MS, now_ms);
         }
         let began = Instant::now();
-        nodes.iter().for_each(|node| findings.record(node));
+        nodes.iter().for_each(|node| findings.record(node, Some(WALL_AHEAD_MS)));
         if elapsed_ms % STEP_MS == 2_000 {
-            findings.evaluate("alice", &jobs, nodes.iter(), false, now_ms, WALL_AHEAD_MS);
+            findings.evaluate(
+                "alice",
+                &jobs,
+                nodes.iter(),
+                false,
+                Now { relay_ms: now_ms, wall_ahead_ms: WALL_AHEAD_MS },
+            );
         }
         if elapsed_ms >= FILL_MS {
             spent += began.elapsed();

@@ -223,6 +223,10 @@ fn look_alikes() -> Vec<Case> {
         cases.push(case(name("pause-of-4-min"), 1, model, 30, pause));
         let stages = Script::job(2, "training", "").episode("bursty", 2, &[0, 1, 2, 3], 0, None);
         cases.push(case(name("unequal-stages"), 2, model, 30, stages));
+        for phase in ["communication", "memory_bound"] {
+            let brief = Script::job(2, "training", "").episode(phase, 0, &[], FAULT_S, Some(240));
+            cases.push(case(name(&format!("4-min-of-{phase}")), 2, model, 30, brief));
+        }
         let brief = Script::job(2, "training", "").episode("slow", 1, &[1], FAULT_S, Some(40));
         cases.push(case(name("slow-for-40-s"), 2, model, 30, brief));
     }
@@ -255,6 +259,12 @@ fn work_problems() -> Vec<Case> {
                 expected: found(Kind::UnusedGpus),
                 ..case(name("two-idle"), nodes, model, 35, idle)
             });
+            let waits = Script::job(nodes, "communication", "");
+            let expected = vec![Expected { kind: Kind::CommunicationBound, begins_s: 0 }];
+            cases.push(Case { expected, ..case(name("communication"), nodes, model, 25, waits) });
+            let leak = Script::job(nodes, "host_leak", "");
+            let expected = vec![Expected { kind: Kind::JobMemoryForecast, begins_s: 0 }];
+            cases.push(Case { expected, ..case(name("host-leak"), nodes, model, 30, leak) });
         }
         let name = |what: &str| format!("{what}/{}", model.0);
         let ended = Script::job(1, "training", "").episode("idle_gpu", 0, &[], FAULT_S, None);
@@ -266,9 +276,22 @@ fn work_problems() -> Vec<Case> {
         // It begins with the job, and is recognized once the relay has watched it.
         let expected = vec![Expected { kind: Kind::GpuMemoryForecast, begins_s: 0 }];
         cases.push(Case { expected, ..case(name("leak"), 1, model, 40, leak) });
+        let slower = vec![Expected { kind: Kind::SlowerThanModel, begins_s: FAULT_S }];
+        let gpus: Vec<u32> = (0..model.1).collect();
+        let slow = Script::job(5, "training", "").episode("slow", 1, &gpus, FAULT_S, None);
+        cases.push(Case { expected: slower.clone(), ..case(name("slow-node"), 5, model, 30, slow) });
+        let limited = Script::job(5, "training", "").fault("power_limited", None, None, None);
+        cases.push(Case { expected: slower, ..case(name("power-limited"), 5, model, 30, limited) });
         let small = Script::job(1, "small_kernels", "");
         let expected = vec![Expected { kind: Kind::LowEfficiency, begins_s: 0 }];
         cases.push(Case { expected, ..case(name("small-kernels"), 1, model, 25, small) });
+    }
+    // Only Hopper and later report the bandwidth in use.
+    for nodes in [1, 2, 4] {
+        let decoding = Script::job(nodes, "memory_bound", "");
+        let expected = vec![Expected { kind: Kind::MemoryBound, begins_s: 0 }];
+        let name = format!("memory-bandwidth/h100x{nodes}");
+        cases.push(Case { expected, ..case(name, nodes, MODELS[0], 25, decoding) });
     }
     cases
 }
@@ -307,6 +330,8 @@ fn faults() -> Vec<Case> {
             add("nvlink-down", Kind::NvlinkDown, &[], train().fault("nvlink_down", Some(1), None, None));
         }
         add("pcie-narrow", Kind::PcieNarrow, &[], train().fault("pcie_narrow", Some(1), None, None));
+        add("left-over", Kind::OutsideJob, &[], train().fault("left_over", Some(1), None, None));
+        add("clock-skew", Kind::ClockSkew, &[], train().fault("clock_skew", None, None, None));
         add("held-memory", Kind::HeldMemory, &[], train().fault("held_memory", Some(1), None, None));
         let gone = [Kind::CollectiveHang];
         add("node-dies", Kind::NodeUnreachable, &gone, train().fault("dies", None, None, Some(300)));

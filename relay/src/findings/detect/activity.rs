@@ -1,14 +1,13 @@
-//! Jobs whose GPUs do no useful work: unused, idle, without a process, waiting in a hang or for input, or at little use
-//! of their SMs.
+//! Jobs whose GPUs do no useful work: unused, idle, without a process, or waiting in a hang.
 
-use super::of_job;
+use super::{bottleneck, of_job};
 use crate::findings::job_log::JobLog;
 use crate::findings::scene::{JobGpus, Scene, Unit, places};
 use crate::findings::series::STEP_MS;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::picture::ProcessGap;
-use nodeglass_protocol::{GpuField, HostField, JobField};
+use nodeglass_protocol::{GpuField, JobField};
 
 /// GPUs count as idle after this many steps: recorded jobs that load data or evaluate pause for much less.
 const IDLE_STEPS: usize = 60;
@@ -28,39 +27,20 @@ const WAITING_MEMORY: f32 = 256e6;
 const BUSY_CORES_PCT: u64 = 600;
 /// Mean utilisation in % that half of the other GPUs of a job must have for one that idles to be unused.
 const OTHERS_PCT: f32 = 20.0;
-/// A job is inefficient after this many steps.
-const EFFICIENCY_STEPS: usize = 60;
-/// Utilisation in % from which the efficiency of a GPU is judged.
-const USED_PCT: f32 = 80.0;
-/// Power as a fraction of the limit up to which a busy GPU without GPM is inefficient.
-const LITTLE_POWER: f32 = 0.3;
-/// Waiting for input is recognized over this many steps.
-const INPUT_STEPS: usize = 30;
 
 pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detections) {
-    const KINDS: [FindingKind; 6] = [
-        FindingKind::UnusedGpus,
-        FindingKind::IdleGpus,
-        FindingKind::NoProcess,
-        FindingKind::CollectiveHang,
-        FindingKind::InputBound,
-        FindingKind::LowEfficiency,
-    ];
+    const KINDS: [FindingKind; 4] =
+        [FindingKind::UnusedGpus, FindingKind::IdleGpus, FindingKind::NoProcess, FindingKind::CollectiveHang];
     if job.units.is_empty() || !job.is_complete {
         found.unknown(&KINDS, &job.job.id.to_string());
+        found.unknown(&bottleneck::KINDS, &job.job.id.to_string());
         return;
     }
-    if let Some(hang) = hang(scene, job) {
-        found.add(hang);
-        return;
-    }
-    // Without a process, GPUs are idle as well.
-    match no_process(job).or_else(|| idle(scene, job)) {
+    // A GPU that waits in a hang seems busy. Without a process, GPUs are idle as well.
+    let seen = hang(scene, job).or_else(|| no_process(job)).or_else(|| idle(scene, job));
+    match seen {
         Some(detection) => found.add(detection),
-        None => {
-            found.seen.extend(input_bound(scene, job));
-            found.seen.extend(low_efficiency(scene, job));
-        }
+        None => bottleneck::detect(scene, job, found),
     }
 }
 
@@ -159,7 +139,7 @@ fn run_start(steps: impl Iterator<Item = (u64, f32)>, holds: impl Fn(f32) -> boo
 }
 
 /// CPU use of a job in % of one core per GPU; `None` where it is not known on every node.
-fn cores_busy(job: &JobGpus<'_>) -> Option<u64> {
+pub(super) fn cores_busy(job: &JobGpus<'_>) -> Option<u64> {
     let mut sum = 0;
     let mut last = None;
     for unit in &job.units {
@@ -264,85 +244,5 @@ fn no_process(job: &JobGpus<'_>) -> Option<Detection> {
         of_job(FindingKind::NoProcess, FindingSeverity::Warning, job, &job.units, GpuField::MemUsed, title);
     detection.reason = "no process on its GPUs".to_owned();
     detection.wasted_gpus = count;
-    Some(detection)
-}
-
-/// The GPUs pause again and again while the host is busy.
-fn input_bound(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
-    let now_ms = scene.now.relay_ms;
-    let util: Vec<f32> = job
-        .units
-        .iter()
-        .map(|unit| unit.series.mean(GpuField::Util, INPUT_STEPS, now_ms))
-        .collect::<Option<_>>()?;
-    let mean = util.iter().sum::<f32>() / util.len() as f32;
-    if !(10.0..=60.0).contains(&mean) {
-        return None;
-    }
-    // Alternating phases of minutes are another kind of work: in each step there must be both.
-    let alternates = job.units.iter().all(|unit| {
-        unit.series.of(GpuField::Util, INPUT_STEPS, now_ms).all(|(_, util)| (5.0..=85.0).contains(&util))
-    });
-    let host = scene.series.get(&job.units[0].node.name)?.host();
-    let waits_for_disk = host.mean(HostField::PsiIo, INPUT_STEPS, now_ms).is_some_and(|pct| pct >= 20.0);
-    let cores = cores_busy(job);
-    let limit = job.units[0].node.job_usage.iter().find(|usage| usage.job == job.job.id);
-    let limit = limit.and_then(|usage| usage.row.value(JobField::CpuLimit));
-    let on_node = job.units.iter().filter(|unit| unit.node.name == job.units[0].node.name).count() as u64;
-    let cpus_are_busy = cores.zip(limit).is_some_and(|(used, limit)| used * on_node * 100 >= limit * 85);
-    if !alternates || !(waits_for_disk || cpus_are_busy) {
-        return None;
-    }
-    let why = if cpus_are_busy { "its CPUs are fully used" } else { "its node waits for a disk" };
-    let title = format!("The GPUs wait for input {:.0} % of the time while {why}", 100.0 - mean);
-    let mut detection =
-        of_job(FindingKind::InputBound, FindingSeverity::Info, job, &job.units, GpuField::Util, title);
-    detection.reason = "waits for input".to_owned();
-    detection.confidence_pct = 75;
-    detection.evidence.push(format!("utilisation {mean:.0} % on average over five minutes"));
-    if let Some((used, limit)) = cores.zip(limit).filter(|_| cpus_are_busy) {
-        detection.evidence.push(format!(
-            "{:.1} of {:.0} cores used",
-            (used * on_node) as f64 / 100.0,
-            limit as f64 / 100.0
-        ));
-    }
-    Some(detection)
-}
-
-/// A kernel runs most of the time on every GPU, but occupies little of it.
-fn low_efficiency(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
-    let now_ms = scene.now.relay_ms;
-    let mean = |unit: &Unit<'_>, field| unit.series.mean(field, EFFICIENCY_STEPS, now_ms);
-    let mut by_sms = true;
-    for unit in &job.units {
-        if mean(unit, GpuField::Util)? < USED_PCT {
-            return None;
-        }
-        let is_low = match mean(unit, GpuField::SmActive) {
-            Some(active) => active < scene.thresholds.efficiency_pct as f32,
-            None => {
-                by_sms = false;
-                let limit = unit.value(GpuField::PowerLimit)? as f32;
-                mean(unit, GpuField::Power)? < limit * LITTLE_POWER
-            }
-        };
-        if !is_low {
-            return None;
-        }
-    }
-    let first = &job.units[0];
-    let evidence = if by_sms {
-        format!("SM activity {:.0} %", mean(first, GpuField::SmActive)?)
-    } else {
-        format!("power {:.0} W of {} W", mean(first, GpuField::Power)?, first.value(GpuField::PowerLimit)?)
-    };
-    let util = mean(first, GpuField::Util)?;
-    let title = format!("{util:.0} % utilisation, but little work: {evidence}");
-    let mut detection =
-        of_job(FindingKind::LowEfficiency, FindingSeverity::Info, job, &job.units, GpuField::SmActive, title);
-    detection.reason = "little work".to_owned();
-    detection.confidence_pct = if by_sms { 90 } else { 60 };
-    detection.evidence = vec![format!("utilisation {util:.0} % over ten minutes"), evidence];
     Some(detection)
 }

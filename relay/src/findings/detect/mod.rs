@@ -1,11 +1,15 @@
 //! Detectors: each states what it sees at a moment, or that readings are missing.
 
 mod activity;
+mod bottleneck;
+mod growth;
 mod health;
 mod jobs;
 mod logs;
 mod memory;
+mod models;
 mod nodes;
+mod outside;
 mod peers;
 
 use super::scene::{JobGpus, Scene, Unit};
@@ -22,6 +26,8 @@ pub fn all(scene: &Scene<'_>) -> Detections {
         memory::detect(scene, &job, &mut found);
     }
     health::detect(scene, &mut found);
+    models::detect(scene, &mut found);
+    outside::detect(scene, &mut found);
     nodes::detect(scene, &mut found);
     jobs::detect(scene, &mut found);
     logs::detect(scene, &mut found);
@@ -47,4 +53,12 @@ fn of_job(
         gpus: gpus.collect(),
         ..Detection::new(kind, job.job.id.to_string(), severity, title)
     }
+}
+
+/// The middle value, of an even number the lower one; `None` of none.
+fn median(values: impl Iterator<Item = f32>) -> Option<f32> {
+    let mut values: Vec<f32> = values.collect();
+    let middle = values.len().checked_sub(1)? / 2;
+    let (_, median, _) = values.select_nth_unstable_by(middle, f32::total_cmp);
+    Some(*median)
 }

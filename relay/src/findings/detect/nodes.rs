@@ -1,17 +1,22 @@
 //! Problems of nodes: unreachable, a driver that hangs or is missing, memory and disks that are full.
 
+use super::growth::Growth;
 use crate::findings::scene::Scene;
 use crate::findings::tracker::{Detection, Detections};
-use nodeglass_protocol::HostField;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{GpuSet, Job};
 use nodeglass_protocol::picture::{Link, NodePicture};
+use nodeglass_protocol::{HostField, JobField};
 use nodeglass_rules::text;
 
 /// Swap in use, in bytes, from which on it matters.
 const SWAP_BYTES: u64 = 1 << 30;
 /// Share of the time in % in which processes wait for memory, from which on swapping matters.
 const WAITING_PCT: u64 = 10;
+
+/// Difference of clocks in s from which munge, by which SLURM authenticates, refuses credentials by default
+/// (`--ttl`).
+const REFUSED_SKEW_S: u64 = 300;
 
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
     for node in scene.nodes.values().filter(|node| node.head.link != Link::Ended) {
@@ -31,7 +36,12 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
         if scene.is_current(node) {
             host(scene, node, &mut add);
         } else {
-            let kinds = [FindingKind::HostMemory, FindingKind::Swapping, FindingKind::DiskFull];
+            let kinds = [
+                FindingKind::HostMemory,
+                FindingKind::Swapping,
+                FindingKind::DiskFull,
+                FindingKind::ClockSkew,
+            ];
             found.unknown(&kinds, &node.name.to_string());
         }
     }
@@ -99,6 +109,35 @@ fn lacks_gpus(node: &NodePicture, jobs: &[&Job]) -> bool {
     })
 }
 
+/// States when the memory of a node will be exhausted, where no limit of a job protects it.
+fn memory_forecast(scene: &Scene<'_>, node: &NodePicture) -> Option<(String, Vec<String>)> {
+    let total = node.host.value(HostField::MemTotal)?;
+    let used = node.host.value(HostField::MemUsed)?;
+    let is_limited = node.job_usage.iter().any(|usage| usage.row.value(JobField::MemLimit).is_some());
+    // What is almost exhausted needs no forecast.
+    if is_limited || used.saturating_mul(100) >= total.saturating_mul(scene.thresholds.host_memory_pct.into())
+    {
+        return None;
+    }
+    let starts = scene.jobs_on(node).iter().filter_map(|job| job.start);
+    let started_ms = starts.map(|start| scene.now.to_relay_ms(start)).max().unwrap_or(0);
+    let peaks = scene.series.get(&node.name)?.host().peaks();
+    let growth = Growth::of(peaks, started_ms, scene.now.relay_ms)?;
+    let forecast = growth.reaches(total as f64, scene.thresholds.forecast_hours)?;
+    let title = format!("The memory of {} will be exhausted in about {}", node.name, forecast.likely);
+    let in_use = format!("{} of {} GiB in use", text::gib(used), text::gib(total));
+    Some((title, vec![growth.text(), in_use, forecast.text()]))
+}
+
+/// Returns by how many seconds the clock of a node is ahead of the login node's, if it matters, and since when that
+/// has been visible.
+fn clock_skew(scene: &Scene<'_>, node: &NodePicture) -> Option<(i64, Option<(u64, bool)>)> {
+    let series = scene.series.get(&node.name)?;
+    let ahead_ms = series.clock_ahead_ms()?.saturating_sub(scene.now.wall_ahead_ms);
+    let least_ms = u64::from(scene.thresholds.clock_skew_seconds) * 1_000;
+    (ahead_ms.unsigned_abs() >= least_ms).then(|| (ahead_ms / 1_000, Some(scene.seen_now(node))))
+}
+
 fn host(scene: &Scene<'_>, node: &NodePicture, add: &mut Add<'_>) {
     let (name, value) = (&node.name, |field| node.host.value(field));
     let share = |used, total| {
@@ -119,6 +158,20 @@ fn host(scene: &Scene<'_>, node: &NodePicture, add: &mut Add<'_>) {
             evidence,
             None,
         );
+    }
+    if let Some((title, evidence)) = memory_forecast(scene, node) {
+        let reason = format!("{name} memory grows");
+        add(FindingKind::HostMemory, FindingSeverity::Warning, title, reason, evidence, None);
+    }
+    if let Some((ahead_s, since)) = clock_skew(scene, node) {
+        let side = if ahead_s > 0 { "ahead of" } else { "behind" };
+        let span = text::span(ahead_s.unsigned_abs());
+        let title = format!("The clock of {name} is {span} {side} the login node's");
+        let severity = match ahead_s.unsigned_abs() {
+            REFUSED_SKEW_S.. => FindingSeverity::Error,
+            _ => FindingSeverity::Warning,
+        };
+        add(FindingKind::ClockSkew, severity, title, format!("{name} clock wrong"), Vec::new(), since);
     }
     let waits = value(HostField::PsiMem).is_some_and(|pct| pct >= WAITING_PCT);
     if let Some(swap) = value(HostField::SwapUsed).filter(|bytes| *bytes >= SWAP_BYTES)

@@ -1,6 +1,6 @@
 //! A GPU that works less than the other GPUs of its job.
 
-use super::of_job;
+use super::{median, of_job};
 use crate::findings::scene::{JobGpus, Scene, Unit};
 use crate::findings::thresholds::Thresholds;
 use crate::findings::tracker::{Detection, Detections};
@@ -19,6 +19,8 @@ const MIN_PEERS: usize = 4;
 const WORKING_PCT: f32 = 50.0;
 /// Utilisation in % up to which a GPU does nothing in a step: that is another finding.
 const IDLE_PCT: f32 = 5.0;
+/// Fraction of the peers' power limit below which a lower one explains a lower clock.
+const LOWER: f32 = 0.95;
 /// A deviation must be this many times what the others differ by.
 const SPREADS: f32 = 4.0;
 
@@ -126,7 +128,7 @@ fn stragglers(
     }
     let waiting = units.len() - slow.len();
     let of = |member: &usize| {
-        let mut detection = one(job, &units[*member], quantity, &amounts[*member], waiting);
+        let mut detection = one(job, &units[*member], units, quantity, &amounts[*member], waiting);
         detection.since = since[*member].map(|at_ms| (at_ms, Some(at_ms) == first));
         detection
     };
@@ -136,6 +138,7 @@ fn stragglers(
 fn one(
     job: &JobGpus<'_>,
     unit: &Unit<'_>,
+    peers: &[Unit<'_>],
     quantity: &Quantity,
     amounts: &[(f32, f32)],
     waiting: usize,
@@ -145,7 +148,7 @@ fn one(
         median(amounts.iter().map(|(_, middle)| *middle)).unwrap_or(0.0),
     );
     let percent = (100.0 * (1.0 - own / middle.max(1.0))).clamp(0.0, 100.0);
-    let cause = cause(unit);
+    let cause = cause(unit).or_else(|| difference(unit, peers));
     let why = cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
     let title = match quantity.field {
         GpuField::SmClock => format!("{} runs {percent:.0} % slower than its peers{why}", unit.title()),
@@ -189,10 +192,16 @@ fn cause(unit: &Unit<'_>) -> Option<String> {
     Some(reason.name.to_owned())
 }
 
-/// The middle value, of an even number the lower one; `None` of none.
-fn median(values: impl Iterator<Item = f32>) -> Option<f32> {
-    let mut values: Vec<f32> = values.collect();
-    let middle = values.len().checked_sub(1)? / 2;
-    let (_, median, _) = values.select_nth_unstable_by(middle, f32::total_cmp);
-    Some(*median)
+/// Returns in what a slow GPU differs from its peers, if it reports no cause itself. A higher temperature alone is
+/// none: recorded GPUs that are 20 °C hotter are equally fast.
+fn difference(unit: &Unit<'_>, peers: &[Unit<'_>]) -> Option<String> {
+    let limit = |unit: &Unit<'_>| Some(unit.value(GpuField::PowerLimit)? as f32);
+    let usual = median(peers.iter().filter_map(limit));
+    if let Some((own, usual)) = limit(unit).zip(usual).filter(|(own, usual)| *own < *usual * LOWER) {
+        return Some(format!("power limit {own:.0} W instead of {usual:.0} W"));
+    }
+    let generation = |unit: &Unit<'_>| Some(*unit.gpu.health.pcie_gen.value()? as f32);
+    let usual = median(peers.iter().filter_map(generation));
+    let (own, usual) = generation(unit).zip(usual).filter(|(own, usual)| own < usual)?;
+    Some(format!("PCIe generation {own:.0} instead of {usual:.0}"))
 }

@@ -1,0 +1,115 @@
+//! Memory that grows steadily, and when it reaches its limit.
+
+use crate::findings::series::LONG_STEP_MS;
+use nodeglass_rules::text;
+
+/// Minutes of growth that a forecast needs.
+const LEAST_MINUTES: usize = 15;
+/// Minutes that it is made from at most.
+const MOST_MINUTES: usize = 60;
+/// Growth in bytes from which on it is one: below it is a cache that fills, or fragmentation.
+const LEAST_GROWTH: f64 = (1u64 << 30) as f64;
+/// Share of the minutes in which the peak must grow: an allocator grows in leaps, and then rests.
+const LEAST_RISING: f64 = 0.6;
+/// How well a line must describe the peaks (R²).
+const LEAST_FIT: f64 = 0.9;
+
+/// A line through the peaks.
+pub(super) struct Growth {
+    /// Bytes a minute, and half the width of its 95 % confidence interval.
+    slope: f64,
+    margin: f64,
+    fit: f64,
+    /// Share of the minutes whose peak is above that of the minute before.
+    rising: f64,
+    last: f64,
+    minutes: usize,
+}
+
+/// When growth reaches a limit, as spans of time from now.
+pub(super) struct Forecast {
+    /// The most likely one.
+    pub likely: String,
+    soonest: String,
+    latest: String,
+}
+
+impl Growth {
+    /// Fits a line through the peaks of the last minutes, without the first minutes of a job that began at
+    /// `started_ms`, in which everything grows.
+    pub(super) fn of(peaks: impl Iterator<Item = (u64, f64)>, started_ms: u64, now_ms: u64) -> Option<Self> {
+        let from_ms =
+            (started_ms + 5 * LONG_STEP_MS).max(now_ms.saturating_sub(MOST_MINUTES as u64 * LONG_STEP_MS));
+        let points: Vec<(f64, f64)> = peaks
+            .filter(|(at_ms, _)| *at_ms >= from_ms)
+            .map(|(at_ms, bytes)| ((at_ms - from_ms) as f64 / LONG_STEP_MS as f64, bytes))
+            .collect();
+        let (first, last) = (points.first()?, points.last()?);
+        let minutes = (last.0 - first.0) as usize;
+        if minutes < LEAST_MINUTES || points.len() * 5 < minutes * 4 {
+            return None;
+        }
+        let count = points.len() as f64;
+        let (mean_x, mean_y) = (
+            points.iter().map(|(x, _)| x).sum::<f64>() / count,
+            points.iter().map(|(_, y)| y).sum::<f64>() / count,
+        );
+        let sum = |of: &dyn Fn(f64, f64) -> f64| {
+            points.iter().map(|(x, y)| of(x - mean_x, y - mean_y)).sum::<f64>()
+        };
+        let (xx, xy, yy) = (sum(&|x, _| x * x), sum(&|x, y| x * y), sum(&|_, y| y * y));
+        if xx <= 0.0 || yy <= 0.0 {
+            return None;
+        }
+        let slope = xy / xx;
+        let residual = (yy - slope * xy).max(0.0);
+        let margin = 1.96 * (residual / (count - 2.0) / xx).sqrt();
+        let rises = points.windows(2).filter(|pair| pair[1].1 > pair[0].1).count();
+        let rising = rises as f64 / (points.len() - 1) as f64;
+        Some(Self { slope, margin, fit: 1.0 - residual / yy, rising, last: last.1, minutes })
+    }
+
+    /// Returns when `limit` bytes are reached if the growth is steady, certain, and large enough to reach them within
+    /// some hours.
+    pub(super) fn reaches(&self, limit: f64, within_hours: u32) -> Option<Forecast> {
+        let gained = self.slope * self.minutes as f64;
+        if gained < LEAST_GROWTH || self.fit < LEAST_FIT || self.rising < LEAST_RISING {
+            return None;
+        }
+        let free = (limit - self.last).max(0.0);
+        let latest = self.slope - self.margin;
+        if latest <= 0.0 || free / self.slope > f64::from(within_hours) * 60.0 {
+            return None;
+        }
+        let span = |slope: f64| text::span((free / slope * 60.0) as u64);
+        let (likely, soonest) = (span(self.slope), span(self.slope + self.margin));
+        Some(Forecast { likely, soonest, latest: span(latest) })
+    }
+
+    /// `grows by 120 MiB a minute for 20 min`.
+    pub(super) fn text(&self) -> String {
+        format!("grows by {} MiB a minute for {} min", (self.slope / f64::from(1 << 20)) as u64, self.minutes)
+    }
+
+    /// When it began, in ms of the relay's clock, which may have been earlier.
+    pub(super) fn since(&self, now_ms: u64) -> (u64, bool) {
+        (now_ms.saturating_sub(self.minutes as u64 * LONG_STEP_MS), true)
+    }
+
+    /// The newest peak, in bytes.
+    pub(super) fn last_bytes(&self) -> u64 {
+        self.last as u64
+    }
+
+    /// How certain a forecast is, in %.
+    pub(super) fn confidence_pct(&self) -> u8 {
+        if self.minutes >= 30 { 95 } else { 85 }
+    }
+}
+
+impl Forecast {
+    /// `between 50 min and 1 h 10 min from now (95 %)`.
+    pub(super) fn text(&self) -> String {
+        format!("between {} and {} from now (95 %)", self.soonest, self.latest)
+    }
+}
