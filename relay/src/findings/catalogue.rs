@@ -65,7 +65,7 @@ pub fn of(kind: FindingKind) -> Entry {
             0, 2 * MINUTE, 6 * MINUTE),
         FindingKind::CommunicationBound => entry(
             "several GPUs at 80 % utilisation or more with SM activity below 45 % and tensor activity below 25 % (without GPM at less \
-             than 45 % of the power limit) in four fifths of ten minutes, at 5 GB/s of each NVLink, 35 % of PCIe, or 0.25 GB/s of \
+             than 55 % of the power limit) in four fifths of ten minutes, at 5 GB/s of each NVLink, 35 % of PCIe, or 0.25 GB/s of \
              network for each GPU",
             "Collectives take most of each step, and are not hidden behind computation.",
             "Accumulate gradients over more steps, use larger batches, overlap communication, or fewer nodes; see that NCCL uses NVLink and \

@@ -21,7 +21,7 @@ const EXPOSED_SM_PCT: f32 = 45.0;
 /// Activity of the tensor cores in % below which a GPU does not mainly compute.
 const EXPOSED_TENSOR_PCT: f32 = 25.0;
 /// Power as a fraction of the limit that shows the same where GPM is missing.
-const EXPOSED_POWER: f32 = 0.45;
+const EXPOSED_POWER: f32 = 0.55;
 /// Traffic in bytes a second and direction from which communication is the cause: of an NVLink, a fifth of its rate.
 const NVLINK_RATE: f32 = 5e9;
 /// Of the network, for each GPU of the node.
@@ -40,8 +40,9 @@ pub(super) const KINDS: [FindingKind; 4] = [
 
 pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detections) {
     let seen = input_bound(scene, job)
-        .or_else(|| communication_bound(scene, job))
+        // Kernels that move data between GPUs do not use up the bandwidth of their memory.
         .or_else(|| memory_bound(scene, job))
+        .or_else(|| communication_bound(scene, job))
         .or_else(|| low_efficiency(scene, job));
     found.seen.extend(seen);
 }
