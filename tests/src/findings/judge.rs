@@ -3,7 +3,10 @@
 use super::{Case, Observed};
 use nodeglass_protocol::finding::FindingKind;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Row and column of the confusion matrix for the absence of findings.
+const NOTHING: &str = "nothing";
 
 /// How often a kind was expected, found, missed, late, or found without a cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +30,9 @@ pub struct Summary {
     pub runs: usize,
     /// By kind.
     pub kinds: BTreeMap<&'static str, Tally>,
+    /// The confusion matrix: for what each scenario contains (kinds joined by `+`, or `nothing`), in how many of its
+    /// runs each kind was found; `nothing` counts runs without a finding.
+    pub confusion: BTreeMap<String, BTreeMap<&'static str, usize>>,
     /// A line for each failure.
     pub failures: Vec<String>,
 }
@@ -35,6 +41,7 @@ impl Summary {
     /// Adds a run.
     pub fn add(&mut self, case: &Case, seed: u64, observed: &[Observed]) {
         self.runs += 1;
+        self.count_confusion(case, observed);
         let (missed, late, alarms) = case.judge(observed);
         for expected in &case.expected {
             let tally = self.kinds.entry(expected.kind.name()).or_default();
@@ -63,6 +70,17 @@ impl Summary {
         }
     }
 
+    fn count_confusion(&mut self, case: &Case, observed: &[Observed]) {
+        let expected: Vec<&str> = case.expected.iter().map(|expected| expected.kind.name()).collect();
+        let cause = if expected.is_empty() { NOTHING.to_owned() } else { expected.join("+") };
+        let mut found: BTreeSet<&str> = observed.iter().map(|found| found.kind.name()).collect();
+        if found.is_empty() {
+            found.insert(NOTHING);
+        }
+        let row = self.confusion.entry(cause).or_default();
+        found.into_iter().for_each(|kind| *row.entry(kind).or_default() += 1);
+    }
+
     /// Whether nothing was missed, late, or found without a cause.
     pub fn is_clean(&self) -> bool {
         self.failures.is_empty()
@@ -85,7 +103,7 @@ impl Summary {
         json!({
             "scenarios": scenarios, "runs": self.runs, "missed": sum(|tally| tally.missed),
             "late": sum(|tally| tally.late), "false_alarms": sum(|tally| tally.false_alarms),
-            "kinds": kinds, "failures": self.failures,
+            "kinds": kinds, "confusion": self.confusion, "failures": self.failures,
         })
     }
 }
