@@ -1,5 +1,6 @@
 //! Assembles the relay, runs it, and shuts it down so that no process is left behind anywhere.
 
+mod addresses;
 pub mod audit_log;
 pub mod embedded;
 mod job_columns;
@@ -13,6 +14,7 @@ mod named_job;
 pub mod note_command;
 pub mod notify_command;
 pub mod owner_commands;
+mod polling;
 pub mod queries;
 pub mod remote;
 pub mod second_start;
@@ -27,19 +29,17 @@ pub(crate) mod watched;
 use crate::about::About;
 use crate::access::hosts::AllowedHosts;
 use crate::access::key_file::{self, KeyFile, Running};
-use crate::access::runtime_dir::{MAX_SOCKET_PATH, Places, RuntimeDir};
+use crate::access::runtime_dir::{Places, RuntimeDir};
 use crate::access::trust::Trust;
 use crate::access::{self, cache_buster::CacheBuster};
 use crate::actions::{ActionService, Deps};
 use crate::auth::authenticator::Authenticator;
 use crate::auth::tokens::Tokens;
 use crate::clock::Clock;
-use crate::config::{BindAddr, Config, Requested};
+use crate::config::{Config, Requested};
 use crate::event_loop::{EventLoop, Inputs, Options};
 use crate::findings::job_log::LogPatterns;
 use crate::fleet::{Event, Fleet};
-use crate::launch::srun::{self, JobsByNode};
-use crate::launch::ssh_config::Local;
 use crate::launch::target::Targets;
 use crate::live::Hub;
 use crate::nodes::{Plan, Probes, Request, Supervisor};
@@ -48,26 +48,26 @@ use crate::recording::Outputs;
 use crate::report::Factors;
 use crate::share::{ShareEndpoint, Shares};
 use crate::slurm::accounting::AccountingQueries;
-use crate::slurm::command::Commands;
-use crate::slurm::{self, JobSource, PollSchedule, PollTrigger};
+use crate::slurm::{PollSchedule, PollTrigger};
 use crate::store::{AuditRecorder, JobStore};
 use crate::web::assets::{self, Assets};
 use crate::web::{self, Listeners, WebState, tls::Tls};
+use addresses::{guests_tunnel, here, here_text, links, own_login, own_tunnel, share_endpoint, tunnel};
 use anyhow::Context;
 use listed_hosts::ListedHosts;
+use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::Mode;
 use nodeglass_protocol::picture::LauncherStatus;
-use nodeglass_protocol::{NodeName, Text};
+use polling::{account, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub(crate) use signals::Signals;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use terminal::Terminal;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::timeout;
 use watched::Watched;
 
 /// Capacity of the channel of node events; sessions wait when it is full.
@@ -391,81 +391,6 @@ fn web_state(
     }
 }
 
-/// Polls the job list until its receiver is dropped, earlier when requested.
-async fn poll(
-    mut jobs: Box<dyn JobSource>,
-    mut poll_schedule: PollSchedule,
-    clock: Clock,
-    (events, jobs_by_node): (mpsc::Sender<Event>, watch::Sender<Arc<JobsByNode>>),
-    poll_trigger: PollTrigger,
-) {
-    let mut last = Vec::new();
-    let own_name = Local::from_env().user;
-    loop {
-        let answer = jobs.jobs().await;
-        let (event, wait) = match answer {
-            Ok(mut list) => {
-                list.iter_mut().for_each(slurm::explain);
-                // Before the event, which may start probes.
-                jobs_by_node.send_replace(Arc::new(srun::jobs_by_node(&list, &own_name)));
-                let now: Vec<_> =
-                    list.iter().map(|job| (job.id, job.state.clone(), job.nodes.clone())).collect();
-                let changed = std::mem::replace(&mut last, now) != last;
-                let wait = poll_schedule.after_success(jobs.requests(), changed);
-                (Event::Jobs { jobs: list, wall_ahead_ms: clock.wall_ahead_ms() }, wait)
-            }
-            Err(error) => {
-                let wait = poll_schedule.after_failure();
-                tracing::warn!(why = %error.why, retry_s = wait.as_secs(), "no job list");
-                let retry_at_ms = clock.now_ms() + wait.as_millis() as u64;
-                (Event::JobsFailed { why: error.why, retry_at_ms }, wait)
-            }
-        };
-        let cluster = jobs.take_cluster().map(Event::Cluster);
-        for event in [Some(event), cluster].into_iter().flatten() {
-            if events.send(event).await.is_err() {
-                return;
-            }
-        }
-        rest(wait, &mut poll_schedule, &poll_trigger).await;
-    }
-}
-
-/// Joins what SLURM's accounting states to the records of ended jobs.
-async fn account(mut queries: AccountingQueries<Commands>, store: JobStore, clock: Clock) {
-    while !queries.is_off() {
-        queries.add(store.take_unaccounted().await, clock.now_ms());
-        let mut joined = queries.join(clock.now_ms()).await;
-        // The thread is busy for moments only.
-        while let Some(refused) = store.save(joined).filter(|refused| !refused.is_empty()) {
-            sleep(AccountingQueries::<Commands>::PAUSE).await;
-            joined = refused;
-        }
-        sleep(AccountingQueries::<Commands>::PAUSE).await;
-    }
-}
-
-/// Waits until the next poll is due, or is requested and may be brought forward.
-async fn rest(wait: Duration, poll_schedule: &mut PollSchedule, poll_trigger: &PollTrigger) {
-    let asked = Instant::now();
-    let mut due = asked + wait;
-    let mut is_hurried = false;
-    loop {
-        tokio::select! {
-            // The poll is due.
-            () = sleep_until(due) => break,
-            // An early poll was requested.
-            reason = poll_trigger.next() => if let Some(gap) = poll_schedule.requested(reason, asked.elapsed()) {
-                is_hurried |= Instant::now() + gap < due;
-                due = due.min(Instant::now() + gap);
-            }
-        }
-    }
-    if !is_hurried {
-        poll_schedule.was_due();
-    }
-}
-
 /// Applies the plan to the supervisor, and stops all probes at shutdown.
 async fn follow_plan(
     supervisor: Option<Supervisor>,
@@ -496,16 +421,6 @@ async fn follow_plan(
     supervisor.stop_all(PROBES_LEAVE).await;
 }
 
-/// The name of this machine as a node.
-fn here() -> NodeName {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    NodeName::new(name).unwrap_or_else(|_| NodeName::new("localhost").expect("a valid name"))
-}
-
-fn here_text() -> Text {
-    Text::new(here().as_str())
-}
-
 /// Constants of this run, given the owner's and guests' `ssh -L` commands.
 fn about(config: &Config, watched: &Watched, (tunnel, guests_tunnel): (Text, Text)) -> anyhow::Result<About> {
     let (user, here) = (watched.user(), here_text());
@@ -532,80 +447,4 @@ fn about(config: &Config, watched: &Watched, (tunnel, guests_tunnel): (Text, Tex
         downtimes: Vec::new(),
         report_webhook: config.report_webhook().map(|webhook| Text::new(webhook.display_url())),
     })
-}
-
-/// The login name with which the user reaches this machine; a simulated cluster and a recording have other users.
-fn own_login() -> Text {
-    Text::new(Local::from_env().user)
-}
-
-/// The `ssh -L` command to the first address that needs one.
-fn tunnel(listeners: &Listeners, user: &Text, host: &Text) -> Text {
-    let tunnel = |addr| terminal::tunnel(&addr, user, host);
-    listeners.addresses().into_iter().find_map(tunnel).unwrap_or_default()
-}
-
-/// The same for a teammate, with their own login.
-fn guests_tunnel(listeners: &Listeners, host: &Text) -> Text {
-    let tunnel = |addr| terminal::guests_tunnel(&addr, host);
-    listeners.addresses().into_iter().find_map(tunnel).unwrap_or_default()
-}
-
-/// The `ssh -L` command to the private socket, if ssh can reach it and no other command does.
-fn own_tunnel(path: &Path, listeners: &Listeners) -> Option<String> {
-    let first = listeners.addresses().into_iter().next()?;
-    let BindAddr::Tcp(first) = first else { return None };
-    let fits = path.as_os_str().len() <= MAX_SOCKET_PATH;
-    let (login, host) = (own_login(), Text::new(here().as_str()));
-    fits.then(|| terminal::tunnel_to_socket(first.port(), path, &login, &host).to_string())
-}
-
-/// Where a teammate connects: a socket that only its owner may open is no way for them.
-fn share_endpoint(listeners: &Listeners, config: &Config, about: &About) -> ShareEndpoint {
-    let name = config.allowed_hosts.first().map(String::as_str);
-    let open = listeners.addresses().into_iter().find(|addr| !matches!(addr, BindAddr::Unix(_)));
-    let address = open.map(|addr| {
-        access::address(&terminal::origin(&addr, name), &config.base_path(), &about.cache_buster)
-    });
-    ShareEndpoint { address, tunnel: about.guests_tunnel.clone() }
-}
-
-/// One link per address.
-fn links(listeners: &Listeners, config: &Config, buster: &CacheBuster, key: &Key) -> Vec<String> {
-    let name = config.allowed_hosts.first().map(String::as_str);
-    let address = |addr| access::address(&terminal::origin(&addr, name), &config.base_path(), buster);
-    listeners.addresses().into_iter().map(|addr| access::link(&address(addr), key)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::slurm::PollReason;
-
-    #[tokio::test(start_paused = true)]
-    async fn an_action_advances_the_next_poll_unless_slurm_is_failing() {
-        let (mut poll_schedule, poll_trigger) =
-            (PollSchedule::new(Duration::from_secs(15)), PollTrigger::default());
-        let rested = async |poll_schedule: &mut PollSchedule, wait| {
-            let began = Instant::now();
-            rest(wait, poll_schedule, &poll_trigger).await;
-            began.elapsed().as_secs()
-        };
-        let wait = poll_schedule.after_success(2, true);
-        assert_eq!(rested(&mut poll_schedule, wait).await, 15);
-        for reason in [PollReason::Order, PollReason::Doubt] {
-            poll_trigger.send(reason);
-            assert_eq!(rested(&mut poll_schedule, wait).await, PollSchedule::MIN_GAP.as_secs());
-        }
-        let wait = poll_schedule.after_failure();
-        poll_trigger.send(PollReason::Order);
-        assert_eq!(rested(&mut poll_schedule, wait).await, 10);
-        // The owner's request brings it forward, even after minutes of silence.
-        let wait = (0..9).map(|_| poll_schedule.after_failure()).last().unwrap();
-        poll_trigger.send(PollReason::Retry);
-        assert_eq!(
-            (wait.as_secs(), rested(&mut poll_schedule, wait).await),
-            (120, PollSchedule::MIN_GAP.as_secs())
-        );
-    }
 }

@@ -22,10 +22,10 @@ use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::process::ProcessState;
 use nodeglass_protocol::share::{Scope, Sharing};
-use nodeglass_protocol::{Field, GpuField, JobId, Picture, Reading};
+use nodeglass_protocol::{Field, GpuField, JobId, Picture, Reading, Text};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
 /// A running event loop with manual inputs.
