@@ -5,7 +5,7 @@ use super::series::{GpuSeries, NodeSeries};
 use super::thresholds::Thresholds;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
-use nodeglass_protocol::{GpuField, NodeName};
+use nodeglass_protocol::{GpuField, JobField, NodeName};
 use nodeglass_rules::health::{Freshness, freshness};
 use nodeglass_rules::ownership;
 use std::collections::BTreeMap;
@@ -81,6 +81,23 @@ pub struct JobGpus<'a> {
     pub is_complete: bool,
     /// When it began, in ms of the relay's clock.
     pub started_ms: u64,
+}
+
+impl JobGpus<'_> {
+    /// CPU use of the job in % of one core per GPU; `None` where it is not known on every node.
+    pub fn cores_busy(&self) -> Option<u64> {
+        let mut sum = 0;
+        let mut last = None;
+        for unit in &self.units {
+            if last == Some(&unit.node.name) {
+                continue;
+            }
+            last = Some(&unit.node.name);
+            let usage = unit.node.job_usage.iter().find(|usage| usage.job == self.job.id)?;
+            sum += usage.row.value(JobField::Cpu)?;
+        }
+        Some(sum / self.units.len() as u64)
+    }
 }
 
 impl<'a> Scene<'a> {

@@ -278,6 +278,16 @@ fn a_rank_is_named_by_its_cause() {
 }
 
 #[test]
+fn a_rank_without_a_reason_of_its_own_is_compared_with_its_peers() {
+    let mut script = Script::new(1, 8);
+    set(&mut script.nodes[0].gpus[5], GpuField::PowerLimit, 450);
+    script.run(300, |gpu, _| if gpu == 5 { Some((98, 400, 1_200, 60.0)) } else { WORK });
+    let slow = script.only();
+    assert!(slow.title.as_str().ends_with(": power limit 450 W instead of 700 W"), "{}", slow.title);
+    assert_eq!(slow.confidence_pct, 95);
+}
+
+#[test]
 fn a_pending_job_that_slurm_will_not_start_is_reported() {
     let mut script = Script::new(1, 1);
     let pending = |id, reason: &str| {

@@ -5,9 +5,9 @@ use crate::findings::job_log::JobLog;
 use crate::findings::scene::{JobGpus, Scene, Unit, places};
 use crate::findings::series::STEP_MS;
 use crate::findings::tracker::{Detection, Detections};
+use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::picture::ProcessGap;
-use nodeglass_protocol::{GpuField, JobField};
 
 /// GPUs count as idle after this many steps: recorded jobs that load data or evaluate pause for much less.
 const IDLE_STEPS: usize = 60;
@@ -62,7 +62,7 @@ fn hang(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     if advances {
         return None;
     }
-    if cores_busy(job).is_some_and(|pct| pct > BUSY_CORES_PCT) {
+    if job.cores_busy().is_some_and(|pct| pct > BUSY_CORES_PCT) {
         // Compilation and loading of data occupy the host.
         return None;
     }
@@ -85,7 +85,7 @@ fn hang(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
         mean(GpuField::Util).map(|util| format!("utilisation {util:.0} % on every GPU")),
         mean(GpuField::Power).map(|power| format!("power {power:.0} W of {limit} W")),
         mean(GpuField::SmActive).map(|active| format!("SM activity {active:.0} %")),
-        cores_busy(job).map(|pct| format!("CPU use {:.1} cores per GPU", pct as f64 / 100.0)),
+        job.cores_busy().map(|pct| format!("CPU use {:.1} cores per GPU", pct as f64 / 100.0)),
         log.and_then(|log| quiet_for(log, window_ms, now_ms)),
     ];
     detection.evidence = stated.into_iter().flatten().collect();
@@ -136,21 +136,6 @@ fn run_start(steps: impl Iterator<Item = (u64, f32)>, holds: impl Fn(f32) -> boo
         start = Some(at_ms);
     }
     start.map(|at_ms| (at_ms, true))
-}
-
-/// CPU use of a job in % of one core per GPU; `None` where it is not known on every node.
-pub(super) fn cores_busy(job: &JobGpus<'_>) -> Option<u64> {
-    let mut sum = 0;
-    let mut last = None;
-    for unit in &job.units {
-        if last == Some(&unit.node.name) {
-            continue;
-        }
-        last = Some(&unit.node.name);
-        let usage = unit.node.job_usage.iter().find(|usage| usage.job == job.job.id)?;
-        sum += usage.row.value(JobField::Cpu)?;
-    }
-    Some(sum / job.units.len() as u64)
 }
 
 /// GPUs without work: all of them, or some while others work.

@@ -1,7 +1,6 @@
 //! What limits a job that works: its input, communication, the bandwidth of its memory, or small kernels. A job that
 //! its computing limits is as it should be.
 
-use super::activity::cores_busy;
 use super::of_job;
 use crate::findings::scene::{JobGpus, Scene, Unit};
 use crate::findings::tracker::{Detection, Detections};
@@ -65,7 +64,7 @@ fn input_bound(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     });
     let host = scene.series.get(&job.units[0].node.name)?.host();
     let waits_for_disk = host.mean(HostField::PsiIo, INPUT_STEPS, now_ms).is_some_and(|pct| pct >= 20.0);
-    let cores = cores_busy(job);
+    let cores = job.cores_busy();
     let limit = job.units[0].node.job_usage.iter().find(|usage| usage.job == job.job.id);
     let limit = limit.and_then(|usage| usage.row.value(JobField::CpuLimit));
     let on_node = job.units.iter().filter(|unit| unit.node.name == job.units[0].node.name).count() as u64;
