@@ -8,6 +8,7 @@
 //! * [`gpu`], [`process`], [`host`], [`job`] — the entities that both wires describe.
 //! * [`source`] — a vendor's driver on a node, and its state.
 //! * [`finding`] — what the relay concludes from readings.
+//! * [`insight`] — what else it concludes about running jobs: progress.
 //! * [`note`] — remarks at a moment of a job, shown in its graphs.
 //! * [`request`] — requests with a single response: process details, signals, job control, log tails.
 //! * [`range`] — long-term history of a topic.
@@ -35,8 +36,8 @@ pub use field::{Cell, Field, Row};
 pub use id::{GpuUuid, IdError, JobId, NodeName};
 pub use live::{frame, handshake};
 pub use model::{
-    audit, capture, cluster, confinement, finding, gpu, history, host, job, job_devices, note, picture,
-    process, range, replay, report, request, share, source, trace, unattributed,
+    audit, capture, cluster, confinement, finding, gpu, history, host, insight, job, job_devices, note,
+    picture, process, range, replay, report, request, share, source, trace, unattributed,
 };
 pub use picture::Picture;
 pub use reading::{FailureReason, Reading};

@@ -33,6 +33,7 @@ struct Inner {
     audit_log: ArcTrigger,
     sharing: ArcTrigger,
     notes: ArcTrigger,
+    insights: ArcTrigger,
     changed: ArcTrigger,
     nodes: ArcRwSignal<Vec<NodeCell>>,
     comparison: Mutex<Comparison>,
@@ -96,6 +97,7 @@ impl TopicStore {
             audit_log: ArcTrigger::new(),
             sharing: ArcTrigger::new(),
             notes: ArcTrigger::new(),
+            insights: ArcTrigger::new(),
             changed: ArcTrigger::new(),
             nodes: ArcRwSignal::new(Vec::new()),
             comparison: Mutex::default(),
@@ -141,6 +143,11 @@ impl TopicStore {
     /// Changes with the shares and their visitors.
     pub fn sharing(&self) -> &ArcTrigger {
         &self.0.sharing
+    }
+
+    /// Changes with what is known of running jobs besides findings.
+    pub fn insights(&self) -> &ArcTrigger {
+        &self.0.insights
     }
 
     /// Changes with the notes.
@@ -340,6 +347,7 @@ impl TopicStore {
             ChangedPart::Notes => self.0.notes.notify(),
             // Read with the next assessment, once a second.
             ChangedPart::Findings => {}
+            ChangedPart::Insights => self.0.insights.notify(),
             ChangedPart::Health(node) => at(node, &|cell| cell.gpu_health().notify()),
             ChangedPart::JobUsage(node) => at(node, &|cell| {
                 cell.usage_jobs().notify();
@@ -390,6 +398,7 @@ impl TopicStore {
         self.0.audit_log.notify();
         self.0.sharing.notify();
         self.0.notes.notify();
+        self.0.insights.notify();
         cells.iter().for_each(NodeCell::notify_all);
         self.0.changed.notify();
     }

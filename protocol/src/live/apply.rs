@@ -83,6 +83,10 @@ impl Picture {
                 self.findings.sort_unstable_by(finding::order);
                 changed(ChangedPart::Findings);
             }
+            Change::Insights(insights) => {
+                self.insights.clone_from(insights);
+                changed(ChangedPart::Insights);
+            }
             Change::Head { node, head } => {
                 self.node_mut(*node)?.head.clone_from(&**head);
                 changed(ChangedPart::Head(*node as usize));

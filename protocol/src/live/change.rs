@@ -4,6 +4,7 @@ use super::detail::{DetailLevel, MAX_LINKS};
 use crate::field::{Cell, Field, NamedCells, ROW_WIDTH};
 use crate::finding::Finding;
 use crate::gpu::NvLink;
+use crate::insight::JobInsight;
 use crate::job::Job;
 use crate::note::{Note, NoteId};
 use crate::picture::{
@@ -94,6 +95,8 @@ pub enum Change {
         /// Findings that are new or have changed.
         changed: Vec<Finding>,
     },
+    /// All that is known of running jobs besides; owner only.
+    Insights(Vec<JobInsight>),
 }
 
 /// Changed health of one GPU.

@@ -3,6 +3,7 @@
 
 use super::topic::Topic;
 use crate::finding::Finding;
+use crate::insight::JobInsight;
 use crate::job::Job;
 use crate::note::Note;
 use crate::picture::{NodePicture, Picture, RelayStatus};
@@ -29,10 +30,20 @@ pub struct SnapshotWriter<'a, N> {
 
 impl<N: Fn(usize) -> NodePicture> Serialize for SnapshotWriter<'_, N> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Picture { at_ms, relay, jobs, audit_log, sharing, nodes: _, notes, findings } = self.picture;
+        let Picture { at_ms, relay, jobs, audit_log, sharing, nodes: _, notes, findings, insights } =
+            self.picture;
         let nodes = NodesWriter { count: self.count, node: &self.node };
-        let picture =
-            PictureWriter { at_ms: *at_ms, relay, jobs, audit_log, sharing, nodes, notes, findings };
+        let picture = PictureWriter {
+            at_ms: *at_ms,
+            relay,
+            jobs,
+            audit_log,
+            sharing,
+            nodes,
+            notes,
+            findings,
+            insights,
+        };
         let parts = Parts { topic: self.topic, number: self.number, seq: self.seq, picture };
         serializer.serialize_newtype_variant("ServerMessage", SNAPSHOT, "snapshot", &parts)
     }
@@ -61,6 +72,7 @@ struct PictureWriter<'a, N> {
     nodes: N,
     notes: &'a [Note],
     findings: &'a [Finding],
+    insights: &'a [JobInsight],
 }
 
 struct NodesWriter<'a, N> {

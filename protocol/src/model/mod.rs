@@ -8,6 +8,7 @@ pub mod finding;
 pub mod gpu;
 pub mod history;
 pub mod host;
+pub mod insight;
 pub mod job;
 pub mod job_devices;
 pub mod note;

@@ -8,6 +8,7 @@ pub use crate::source::{SourceState, SourceVersions};
 use crate::cluster::ClusterSummary;
 use crate::field::{Field, FullScale, ROW_WIDTH, Row};
 use crate::finding::Finding;
+use crate::insight::JobInsight;
 use crate::job::Job;
 use crate::note::Note;
 use crate::replay::ReplayStatus;
@@ -41,6 +42,9 @@ pub struct Picture {
     /// findings, and those that ended within the last hour.
     #[serde(default)]
     pub findings: Vec<Finding>,
+    /// What is known of running jobs besides, by id; sent to the owner only, in the overview.
+    #[serde(default)]
+    pub insights: Vec<JobInsight>,
 }
 
 /// State of one node.
@@ -435,6 +439,8 @@ pub enum ChangedPart {
     Notes,
     /// [`Picture::findings`].
     Findings,
+    /// [`Picture::insights`].
+    Insights,
     /// The set of nodes.
     Nodes,
     /// A node's head.

@@ -1,8 +1,8 @@
 //! Messages of the relay to the page: snapshots, changes, responses.
 
 use crate::values::{
-    audit_entry, audit_log, exchange, finding, gpu, health_changes, history, job, node, node_name, note,
-    process, share, share_link, sharing, status, usage,
+    audit_entry, audit_log, exchange, finding, gpu, health_changes, history, insight, job, node, node_name,
+    note, process, share, share_link, sharing, status, usage,
 };
 use crate::{both, frozen};
 use nodeglass_protocol::field::NamedCells;
@@ -60,6 +60,7 @@ fn messages_of_the_relay() {
         nodes: vec![node()],
         notes: vec![note()],
         findings: vec![finding()],
+        insights: vec![insight()],
     };
     let snapshot = Snapshot { topic: Topic::Overview, number: 1, seq: 9, picture };
     let written = SnapshotWriter {
@@ -155,6 +156,7 @@ fn every_kind_of_change() {
         Change::Sharing(sharing()),
         Change::Notes { removed: vec![NoteId::from_bits(8)], changed: vec![note()] },
         Change::Findings { removed: vec!["thermal/17".into()], changed: vec![finding()] },
+        Change::Insights(vec![insight()]),
     ];
     both("delta", &ServerMessage::Delta(Delta { topic: 1, seq: 10, elapsed_ms: 1_000, changes }));
     let rows = vec![

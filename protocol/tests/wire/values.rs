@@ -11,6 +11,7 @@ use nodeglass_protocol::gpu::{
     GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink, Vgpu, VgpuLicense, Virtualization,
 };
 use nodeglass_protocol::handshake::{Exchange, LEN, Nonce};
+use nodeglass_protocol::insight::{JobInsight, JobProgress, ProgressEnd};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::live::HealthChange;
 use nodeglass_protocol::note::{Note, NoteId, NoteSource};
@@ -157,6 +158,20 @@ pub fn finding() -> Finding {
         silenced_until_ms: Some(1_790_000_000_000),
         wasted_gpus: 1,
         capture: Some(Box::new(finding_capture())),
+    }
+}
+
+pub fn insight() -> JobInsight {
+    JobInsight {
+        job: JobId(17),
+        progress: Some(JobProgress {
+            label: "epoch".into(),
+            done: 3.0,
+            total: 10.0,
+            rate_per_s: Some(0.5),
+            advanced_at_ms: 5_000,
+            end: Some(ProgressEnd { earliest_at_ms: 19_000, latest_at_ms: 21_000 }),
+        }),
     }
 }
 

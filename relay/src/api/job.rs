@@ -1,6 +1,6 @@
 //! A SLURM job as a resource.
 
-use super::Timestamp;
+use super::{Clock, JobProgress, Timestamp};
 use nodeglass_protocol::job::{self, JobState, Parent, TimeLimit};
 use nodeglass_protocol::picture::GpuPicture;
 use nodeglass_protocol::{GpuField, Picture};
@@ -72,6 +72,9 @@ pub struct Job {
     pub restarts: u32,
     /// Sums over its GPUs.
     pub totals: JobTotals,
+    /// How far its program is, by the counters in its logs; for the owner's running jobs.
+    #[serde(default)]
+    pub progress: Option<JobProgress>,
 }
 
 /// The array that a job is a task of.
@@ -110,7 +113,8 @@ pub struct JobTotals {
 }
 
 impl Job {
-    pub(super) fn new(job: &job::Job, picture: &Picture) -> Self {
+    pub(super) fn new(job: &job::Job, picture: &Picture, clock: Clock) -> Self {
+        let insight = picture.insights.iter().find(|insight| insight.job == job.id);
         let own: Vec<&GpuPicture> = picture
             .nodes
             .iter()
@@ -158,6 +162,9 @@ impl Job {
             exit_code: job.exit.as_ref().map(ToString::to_string),
             restarts: job.restarts,
             totals: JobTotals::new(&own),
+            progress: insight
+                .and_then(|insight| insight.progress.as_ref())
+                .map(|progress| JobProgress::new(progress, clock)),
         }
     }
 }

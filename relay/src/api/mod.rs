@@ -13,6 +13,7 @@ pub mod metrics;
 mod node;
 mod probe;
 mod process;
+mod progress;
 mod readings;
 mod select;
 mod series;
@@ -27,6 +28,7 @@ pub use job_selector::{JobSelector, JobSelectorError, Listed, NotOneJob};
 pub use node::{ConnectionState, Driver, Node, NodeEvent, NodeJob};
 pub use probe::ProbeStatus;
 pub use process::{ContainerInfo, Process, ProcessContext, ProcessRank, RunState};
+pub use progress::JobProgress;
 pub use readings::{Absence, Absences, GpuReadings, HostReadings, JobReadings, ProcessReadings, Readings};
 pub use select::{Fields, UnknownField};
 pub use series::{History, Series};
@@ -59,7 +61,7 @@ impl Snapshot {
         let clock = Clock { wall_ahead_ms };
         let nodes = || picture.nodes.iter();
         Self {
-            jobs: picture.jobs.iter().map(|job| Job::new(job, picture)).collect(),
+            jobs: picture.jobs.iter().map(|job| Job::new(job, picture, clock)).collect(),
             nodes: nodes().map(|node| Node::new(node, picture, clock)).collect(),
             gpus: nodes()
                 .flat_map(|node| node.gpus.iter().map(move |gpu| Gpu::new(node, gpu, clock)))

@@ -433,6 +433,7 @@ impl EventLoop {
             jobs: viewer.jobs(&self.fleet),
             nodes: nodes.iter().map(|node| DetailLevel::Expanded.view(node.now())).collect(),
             findings: viewer.findings(&self.fleet, &Topic::Overview),
+            insights: viewer.insights(&self.fleet).to_vec(),
             ..Picture::default()
         }
     }

@@ -7,6 +7,7 @@
 pub mod capture;
 pub mod catalogue;
 mod detect;
+mod insight;
 pub mod job_log;
 mod scene;
 mod series;
@@ -19,6 +20,7 @@ use job_log::JobLogs;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity, Silence};
+use nodeglass_protocol::insight::JobInsight;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::NodePicture;
 pub use scene::Now;
@@ -80,6 +82,11 @@ impl Findings {
     pub fn set_logs(&mut self, logs: JobLogs) {
         self.logs = logs;
         self.is_due = true;
+    }
+
+    /// What is known of the running ones of these jobs besides findings, by id.
+    pub fn insights(&self, jobs: &[Job]) -> Vec<JobInsight> {
+        insight::of_jobs(&self.logs, jobs)
     }
 
     /// Adds the newest sample of a node. `clock_ahead_ms` is the Unix time of the node's clock at which the relay's

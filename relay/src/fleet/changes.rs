@@ -19,6 +19,8 @@ pub struct Changes {
     pub notes: bool,
     /// Findings.
     pub findings: bool,
+    /// What is known of running jobs besides.
+    pub insights: bool,
     /// The set of nodes.
     pub membership: bool,
     /// Jobs that switched between live nodes and their last picture.
@@ -92,6 +94,7 @@ impl Changes {
             && !self.sharing
             && !self.notes
             && !self.findings
+            && !self.insights
             && !self.membership
             && self.nodes.values().all(|node| *node == NodeChanges::default())
     }

@@ -27,6 +27,7 @@ use joblist::JobList;
 use node::Node;
 use nodeglass_protocol::cluster::ClusterSummary;
 use nodeglass_protocol::finding::Finding;
+use nodeglass_protocol::insight::JobInsight;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::note::{MAX_PER_LINE, NoteId, NoteRequest};
@@ -57,6 +58,8 @@ pub struct Fleet {
     is_restoring: bool,
     reports: JobReports,
     findings: Findings,
+    /// What is known of running jobs besides findings.
+    insights: Vec<JobInsight>,
     notes: Notes,
     /// Unix time at which the relay's clock would read 0, in ms, by the last job list.
     wall_ahead_ms: i64,
@@ -161,6 +164,11 @@ impl Fleet {
     /// What the readings mean: active findings, the worst first, then those that ended within the last hour.
     pub fn findings(&self) -> &[Finding] {
         self.findings.list()
+    }
+
+    /// What is known of running jobs besides findings, by id.
+    pub fn insights(&self) -> &[JobInsight] {
+        &self.insights
     }
 
     /// Returns whose processes are to be captured, because a finding about a job of `user` began.
@@ -306,7 +314,10 @@ impl Fleet {
                 self.findings.set_silences(silences);
                 self.changes.findings = true;
             }
-            Event::JobLogs(logs) => self.findings.set_logs(logs),
+            Event::JobLogs(logs) => {
+                self.findings.set_logs(logs);
+                self.settle_insights();
+            }
             Event::Restored(records) => {
                 self.findings.restore(records.iter().flat_map(|record| &record.findings));
                 self.reports.restore(records);
@@ -446,6 +457,7 @@ impl Fleet {
         if changed {
             self.changes.jobs = true;
             self.settle_membership(now_ms);
+            self.settle_insights();
         }
         self.set_status(RelayStatus { jobs: JobsHealth::Fresh { at_ms: now_ms }, ..self.status.clone() });
     }
@@ -531,6 +543,13 @@ impl Fleet {
             let group = self.hosts.get(name).and_then(|host| host.group.as_ref());
             node.set_group(group, self.changes.node(name));
         }
+    }
+
+    /// Updates what is known of running jobs from their logs and the job list.
+    fn settle_insights(&mut self) {
+        let insights = self.findings.insights(self.jobs.list());
+        self.changes.insights |= self.insights != insights;
+        self.insights = insights;
     }
 
     fn settle_notices(&mut self) {

@@ -1,6 +1,7 @@
 //! Test fixtures: jobs, hellos and samples.
 
 use super::{Event, Fleet};
+use crate::findings::job_log::{JobLog, Progress};
 use crate::fleet::NodeEvent;
 use nodeglass_protocol::gpu::NvLink;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, TimeLimit};
@@ -37,6 +38,14 @@ pub fn job(id: u32, nodes: &[(&str, &[u32])]) -> Job {
             .collect(),
         ..Job::new(JobId(id), "alice".into(), JobState::Running)
     }
+}
+
+/// What a log states in which a program is at this one of ten steps.
+pub fn log(done: f64) -> JobLog {
+    let (label, total) = ("step".into(), 10.0);
+    let progress =
+        Progress { label, done, total, advanced_ms: 0, rate: None, end_ms: None, steady_ms: 0, advances: 0 };
+    JobLog { progress: Some(progress), ..JobLog::default() }
 }
 
 /// A hello whose GPU `i` has minor number `minors[i]`.

@@ -289,7 +289,7 @@ impl TopicFeed {
         out
     }
 
-    /// Status, job list, audit log and shares, as far as the viewer may see them and they changed.
+    /// Status, job list, insights, audit log and shares, as far as the viewer may see them and they changed.
     fn relay_changes(&mut self, fleet: &Fleet, changes: &Changes, out: &mut Vec<Change>) {
         let sent = &mut self.sent;
         if changes.relay {
@@ -306,6 +306,10 @@ impl TopicFeed {
         if changes.audit_log && !self.viewer.is_guest() {
             sent.audit_log = self.viewer.audit_log(fleet).to_vec();
             out.push(Change::AuditLog(sent.audit_log.clone()));
+        }
+        if changes.insights && !self.viewer.is_guest() {
+            sent.insights = self.viewer.insights(fleet).to_vec();
+            out.push(Change::Insights(sent.insights.clone()));
         }
         if changes.sharing && !self.viewer.is_guest() {
             sent.sharing = self.viewer.sharing(fleet);
@@ -461,6 +465,7 @@ fn overview_state(topic: &Topic, viewer: &Viewer, fleet: &Fleet, at_ms: u64) -> 
         nodes: Vec::new(),
         notes: viewer.notes(fleet, topic),
         findings: viewer.findings(fleet, topic),
+        insights: viewer.insights(fleet).to_vec(),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::fleet::{self, Fleet};
 use crate::history::{Span, VisibleNode};
 use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind};
 use nodeglass_protocol::gpu::GpuPath;
+use nodeglass_protocol::insight::JobInsight;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::note::Note;
@@ -118,6 +119,11 @@ impl Viewer {
     /// The audit log.
     pub fn audit_log<'a>(&self, fleet: &'a Fleet) -> &'a [AuditEntry] {
         if *self == Self::Owner { fleet.audit_log() } else { &[] }
+    }
+
+    /// What is known of running jobs besides findings: it comes from their logs.
+    pub fn insights<'a>(&self, fleet: &'a Fleet) -> &'a [JobInsight] {
+        if *self == Self::Owner { fleet.insights() } else { &[] }
     }
 
     /// Open shares and current visitors.

@@ -243,7 +243,7 @@ fn jobs(out: &mut Exposition, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
         out.sample(&labels, Some(1.0));
     }
     type Value = fn(&Job) -> Option<f64>;
-    let families: [(&str, &str, Value); 5] = [
+    let families: [(&str, &str, Value); 7] = [
         ("nodeglass_job_gpus", "GPUs allocated or requested.", |job| job.gpu_count.map(f64::from)),
         ("nodeglass_job_nodes", "Nodes allocated or requested.", |job| Some(f64::from(job.node_count))),
         ("nodeglass_job_submit_timestamp_seconds", "Submit time.", |job| job.submitted_at.map(seconds)),
@@ -251,6 +251,14 @@ fn jobs(out: &mut Exposition, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
             job.started_at.filter(|_| job.is_active).map(seconds)
         }),
         ("nodeglass_job_time_limit_seconds", "Time limit.", |job| job.time_limit_s.map(|s| s as f64)),
+        ("nodeglass_job_progress_ratio", "How far the program is by its logs, from 0 to 1.", |job| {
+            Some(job.progress.as_ref()?.pct / 100.0)
+        }),
+        (
+            "nodeglass_job_expected_end_timestamp_seconds",
+            "Latest time at which the program will be done, by its logs.",
+            |job| job.progress.as_ref()?.latest_end_at.map(seconds),
+        ),
     ];
     for (name, help, value) in families {
         out.family(name, help, Kind::Gauge);

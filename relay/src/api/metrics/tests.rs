@@ -3,7 +3,8 @@
 use super::*;
 use crate::api::ConnectionState;
 use crate::api::tests::picture;
-use nodeglass_protocol::{Cell, Field, GpuField, Reading, Vendor};
+use nodeglass_protocol::insight::{JobInsight, JobProgress, ProgressEnd};
+use nodeglass_protocol::{Cell, Field, GpuField, JobId, Reading, Vendor};
 
 fn snapshot(change: impl FnOnce(&mut nodeglass_protocol::Picture)) -> Snapshot {
     let mut picture = picture();
@@ -78,6 +79,27 @@ fn series_of_a_job_end_with_it() {
     }));
     assert!(all(&snapshot(|_| ())).contains("nodeglass_job_info{job=\"17\""));
     assert!(!ended.contains("nodeglass_job_info"), "{ended}");
+}
+
+#[test]
+fn a_job_has_the_progress_that_its_log_states_and_its_latest_end() {
+    let progress = all(&snapshot(|picture| {
+        let end = ProgressEnd { earliest_at_ms: 9_000, latest_at_ms: 10_000 };
+        let progress = JobProgress {
+            label: "epoch".into(),
+            done: 3.0,
+            total: 10.0,
+            rate_per_s: Some(1.0),
+            advanced_at_ms: 2_000,
+            end: Some(end),
+        };
+        picture.insights = vec![JobInsight { job: JobId(17), progress: Some(progress) }];
+    }));
+    let labels = "{job=\"17\",user=\"alice\"}";
+    assert!(progress.contains(&format!("nodeglass_job_progress_ratio{labels} 0.3\n")), "{progress}");
+    let end = format!("nodeglass_job_expected_end_timestamp_seconds{labels} 10\n");
+    assert!(progress.contains(&end), "{progress}");
+    assert!(!all(&snapshot(|_| ())).contains("nodeglass_job_progress_ratio{"));
 }
 
 #[test]

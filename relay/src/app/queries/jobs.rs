@@ -1,11 +1,12 @@
 //! `relay jobs`: jobs with what their GPUs do.
 
 use super::{Answer, clock, gib, or_dash, table, unknown_in_list};
-use crate::api::{Job, Snapshot};
+use crate::api::{Job, JobProgress, Snapshot};
+use crate::app::local_time::LocalTime;
 use crate::clock::Clock;
 use crate::config::ListArgs;
 
-const HEADER: [&str; 13] = [
+const HEADER: [&str; 14] = [
     "JOBID",
     "ID",
     "NAME",
@@ -13,6 +14,7 @@ const HEADER: [&str; 13] = [
     "STATE",
     "TIME",
     "LEFT",
+    "PROGRESS",
     "NODES",
     "GPUS",
     "UTIL",
@@ -67,6 +69,7 @@ fn row(job: &Job, now_s: u64) -> Vec<String> {
         job.state.clone(),
         elapsed.map_or_else(String::new, clock),
         left.map_or_else(String::new, |(elapsed, limit)| clock(limit.saturating_sub(elapsed))),
+        job.progress.as_ref().map_or_else(String::new, |progress| progress_text(progress, now_s)),
         job.node_count.to_string(),
         or_dash(job.gpu_count),
         totals.util_pct.map_or_else(String::new, |pct| format!("{pct:.0} %")),
@@ -74,6 +77,15 @@ fn row(job: &Job, now_s: u64) -> Vec<String> {
         or_dash(totals.power_w),
         place,
     ]
+}
+
+/// How far it is, and when it will be done at the latest: `42 % · ends ≈ 14:30`.
+fn progress_text(progress: &JobProgress, now_s: u64) -> String {
+    let end = progress.latest_end_at.map(|end| {
+        let end = LocalTime::of(end.as_millis() / 1_000);
+        format!(" · ends ≈ {}", end.seen_from(&LocalTime::of(now_s)))
+    });
+    format!("{:.0} %{}", progress.pct.floor(), end.unwrap_or_default())
 }
 
 fn cut(name: &str) -> String {

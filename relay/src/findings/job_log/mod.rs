@@ -350,6 +350,16 @@ mod tests {
     }
 
     #[test]
+    fn the_name_of_a_bar_is_masked_as_a_whole() {
+        let mut scanner = scanner();
+        let bar = "--api-key=sk-verysecret1234567890abcdef  45%|####5     | 45/100 [01:23<01:41,  5.43it/s]";
+        scanner.read(&[], Some(&LongText::line(bar)), Reading::New, 0);
+        let progress = scanner.state(0).progress.unwrap();
+        assert!(progress.label.as_str().contains("api-key"), "{}", progress.label);
+        assert!(!progress.label.as_str().contains("verysecret"), "{}", progress.label);
+    }
+
+    #[test]
     fn the_logs_of_a_job_are_merged() {
         let (mut out, mut err) = (scanner(), scanner());
         out.read(&lines("loss=nan"), None, Reading::New, 2_000);

@@ -1,6 +1,7 @@
 //! How far a program is by its log, how fast it advances, and when it will be done.
 
 use nodeglass_protocol::Text;
+use nodeglass_redact::mask;
 use regex::{Captures, Regex};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -22,7 +23,7 @@ const MAX_LABEL: usize = 32;
 /// How far a program is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// What is counted, as the log names it: `epoch`, `step`; empty for a bar without a name.
+    /// What is counted, as the log names it, masked: `epoch`, `step`; empty for a bar without a name.
     pub label: Text,
     /// How many are done.
     pub done: f64,
@@ -272,7 +273,8 @@ fn named(text: &str) -> Option<Count> {
 fn bar(found: &Captures<'_>, label: &str) -> Option<Count> {
     // A bar for each epoch is the same counter that begins again.
     let is_text = |c: &char| !c.is_ascii_digit() && *c != ':' && *c != '/';
-    let label: String = label.chars().filter(is_text).collect();
+    // As a whole: a part of a secret is not recognized.
+    let label: String = mask::command(label).chars().filter(is_text).collect();
     let words: Vec<&str> = label.split_whitespace().collect();
     let count = of(words.join(" "), scaled(found, "done", "dm")?, scaled(found, "total", "tm")?)?;
     let is_part = count.label.to_lowercase().contains("epoch");

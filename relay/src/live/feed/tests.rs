@@ -34,6 +34,7 @@ enum Action {
     Down(usize),
     Note(Option<u32>, u64),
     DeleteNote(u64),
+    Progress(u32, u32),
     Tick(u64),
     Publish,
 }
@@ -52,6 +53,7 @@ fn actions() -> impl Strategy<Value = Action> {
         1 => node.prop_map(Action::Down),
         2 => (proptest::option::of(1..4u32), 0..6u64).prop_map(|(job, id)| Action::Note(job, id)),
         1 => (0..6u64).prop_map(Action::DeleteNote),
+        1 => (1..4u32, 0..3u32).prop_map(|(job, done)| Action::Progress(job, done)),
         3 => (0..20_000u64).prop_map(Action::Tick),
         8 => Just(Action::Publish),
     ]
@@ -107,6 +109,10 @@ fn perform(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
         }
         Action::DeleteNote(id) => {
             fleet.handle(Event::Note(NoteChange::Delete(NoteId::from_bits(id))), *now_ms);
+        }
+        Action::Progress(job, done) => {
+            let logs = [(JobId(job), scene::log(f64::from(done)))].into();
+            fleet.handle(Event::JobLogs(logs), *now_ms);
         }
         Action::Tick(ms) => {
             *now_ms += ms;

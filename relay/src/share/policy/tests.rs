@@ -207,6 +207,9 @@ fn data_of_the_owner_alone_is_never_visible() {
     );
     let viewer = viewer(Scope::All, NOTHING);
     fleet.handle(Event::Cluster(ClusterSummary::default()), 5);
+    fleet.handle(Event::JobLogs([(JobId(1), scene::log(3.0))].into()), 6);
+    assert_eq!(Viewer::Owner.insights(&fleet).len(), 1);
+    assert!(viewer.insights(&fleet).is_empty(), "a bar may be named anything");
     assert_eq!(Viewer::Owner.status(&fleet).cluster.map(|cluster| cluster.at_ms), Some(5));
     assert_eq!(viewer.status(&fleet).cluster, None);
     let JobsHealth::Stale { reason: why, .. } = viewer.status(&fleet).jobs else { panic!() };

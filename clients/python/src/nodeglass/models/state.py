@@ -388,6 +388,35 @@ class HetComponent:
 
 
 @dataclass(frozen=True)
+class JobProgress:
+    """How far a job's program is by a counter in its log."""
+
+    advanced_at: datetime
+    """When `done` last grew."""
+
+    done: float
+    """How many are done."""
+
+    label: str
+    """What is counted, as the log names it, masked: `epoch`, `step`, `%`; empty for a bar without a name."""
+
+    pct: float
+    """How much is done, in %."""
+
+    total: float
+    """Of how many."""
+
+    earliest_end_at: Optional[datetime] = None
+    """When all will be done at the earliest, by the fastest part of the time observed."""
+
+    latest_end_at: Optional[datetime] = None
+    """When all will be done at the latest, by the slowest part of the time observed."""
+
+    rate_per_s: Optional[float] = None
+    """How many are done per second; `null` until it can be measured."""
+
+
+@dataclass(frozen=True)
 class JobTotals:
     """Sums over the GPUs of a job that can be read; `null` where no GPU has the reading."""
 
@@ -479,6 +508,9 @@ class Job:
 
     nodes: List[str] = field(default_factory=list)
     """Its nodes, in SLURM's order; empty while pending."""
+
+    progress: Optional[JobProgress] = None
+    """How far its program is, by the counters in its logs; for the owner's running jobs."""
 
     qos: Optional[str] = None
     """Quality of service."""

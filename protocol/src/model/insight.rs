@@ -1,0 +1,47 @@
+//! What the relay concludes about a running job besides findings.
+
+use crate::{JobId, Text};
+use serde::{Deserialize, Serialize};
+
+/// What is known of one running job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobInsight {
+    /// The job.
+    pub job: JobId,
+    /// How far its program is, by the counters in its logs; `None` if they state none.
+    #[serde(default)]
+    pub progress: Option<JobProgress>,
+}
+
+/// How far a program is by a counter in its log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobProgress {
+    /// What is counted, as the log names it, masked: `epoch`, `step`, `%`; empty for a bar without a name.
+    pub label: Text,
+    /// How many are done.
+    pub done: f64,
+    /// Of how many; more than 1.
+    pub total: f64,
+    /// How many are done per second; `None` until it can be measured.
+    pub rate_per_s: Option<f64>,
+    /// When `done` last grew, by the relay's clock.
+    pub advanced_at_ms: u64,
+    /// When all will be done; `None` until the rate can be measured.
+    pub end: Option<ProgressEnd>,
+}
+
+/// When a program will be done, by the fastest and the slowest part of the time observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgressEnd {
+    /// The earliest time, by the relay's clock.
+    pub earliest_at_ms: u64,
+    /// The latest time, by the relay's clock.
+    pub latest_at_ms: u64,
+}
+
+impl JobProgress {
+    /// How much is done, from 0 to 1.
+    pub fn ratio(&self) -> f64 {
+        if self.total > 0.0 { (self.done / self.total).clamp(0.0, 1.0) } else { 0.0 }
+    }
+}

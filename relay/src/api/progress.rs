@@ -1,0 +1,43 @@
+//! How far a job's program is, as a resource.
+
+use super::{Clock, Timestamp};
+use nodeglass_protocol::insight;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// How far a job's program is by a counter in its log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct JobProgress {
+    /// What is counted, as the log names it, masked: `epoch`, `step`, `%`; empty for a bar without a name.
+    pub label: String,
+    /// How many are done.
+    pub done: f64,
+    /// Of how many.
+    pub total: f64,
+    /// How much is done, in %.
+    pub pct: f64,
+    /// How many are done per second; `null` until it can be measured.
+    pub rate_per_s: Option<f64>,
+    /// When `done` last grew.
+    pub advanced_at: Timestamp,
+    /// When all will be done at the earliest, by the fastest part of the time observed.
+    pub earliest_end_at: Option<Timestamp>,
+    /// When all will be done at the latest, by the slowest part of the time observed.
+    pub latest_end_at: Option<Timestamp>,
+}
+
+impl JobProgress {
+    pub(super) fn new(progress: &insight::JobProgress, clock: Clock) -> Self {
+        let end = progress.end;
+        Self {
+            label: progress.label.to_string(),
+            done: progress.done,
+            total: progress.total,
+            pct: (1_000.0 * progress.ratio()).round() / 10.0,
+            rate_per_s: progress.rate_per_s,
+            advanced_at: clock.timestamp(progress.advanced_at_ms),
+            earliest_end_at: end.map(|end| clock.timestamp(end.earliest_at_ms)),
+            latest_end_at: end.map(|end| clock.timestamp(end.latest_at_ms)),
+        }
+    }
+}
