@@ -105,12 +105,42 @@ fn a_message_that_is_too_long_is_answered_and_the_session_goes_on() -> Result<()
     Ok(())
 }
 
+/// Reads the findings of the demo, as they begin and of one job.
+fn assistant_finds_what_needs_attention(session: &mut Session) -> Result<()> {
+    let started = std::time::Instant::now();
+    let all = loop {
+        let (text, is_error) = session.call("findings", json!({ "active": true }))?;
+        ensure!(!is_error, "{text}");
+        let all: Value = serde_json::from_str(&text)?;
+        let is_of_job = |finding: &&Value| finding["jobs"].as_array().is_some_and(|jobs| !jobs.is_empty());
+        if all["findings"].as_array().is_some_and(|list| list.iter().any(|one| is_of_job(&one))) {
+            break all;
+        }
+        ensure!(started.elapsed() < TIMEOUT, "{text}");
+    };
+    let list = all["findings"].as_array().context("findings")?;
+    ensure!(
+        list.iter().all(|finding| finding["is_active"] == true && finding["advice"].is_string()),
+        "{all}"
+    );
+    let job = list.iter().find_map(|finding| finding["jobs"][0].as_u64()).context("a job")?;
+    let (text, _) = session.call("findings", json!({ "job": job, "fields": "key,jobs" }))?;
+    let of_job: Value = serde_json::from_str(&text)?;
+    let of_job = of_job["findings"].as_array().context("findings of the job")?;
+    let is_of_job =
+        |finding: &Value| finding["jobs"].as_array().is_some_and(|jobs| jobs.contains(&json!(job)));
+    ensure!(!of_job.is_empty() && of_job.iter().all(is_of_job), "{text}");
+    let (text, is_error) = session.call("findings", json!({ "kind": "no_kind" }))?;
+    ensure!(is_error && text.contains("kind"), "{text}");
+    Ok(())
+}
+
 #[test]
 fn an_assistant_reads_everything_and_acts_only_if_allowed() -> Result<()> {
     let relay = TestRelay::demo()?;
     let mut session = Session::start(&relay, &[])?;
     let tools = session.tools()?;
-    ensure!(tools.len() == 9 && !tools.contains(&"add_note".to_owned()), "{tools:?}");
+    ensure!(tools.len() == 10 && !tools.contains(&"add_note".to_owned()), "{tools:?}");
     let started = std::time::Instant::now();
     let gpus = loop {
         let fields = json!({ "job": 48213, "fields": "uuid,readings.util_pct", "limit": 64 });
@@ -134,6 +164,7 @@ fn an_assistant_reads_everything_and_acts_only_if_allowed() -> Result<()> {
         let (text, is_error) = session.call(name, arguments)?;
         ensure!(!is_error && text.contains(expected), "{name}: {text}");
     }
+    assistant_finds_what_needs_attention(&mut session)?;
     // What is wrong, and what to do about it, is an answer for the assistant.
     let (text, is_error) = session.call("gpus", json!({}))?;
     ensure!(is_error && text.contains("chosen fields"), "{}", &text[..200.min(text.len())]);

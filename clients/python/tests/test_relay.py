@@ -1,7 +1,9 @@
 """Every function of the client against a running relay with the simulated cluster."""
 
+import json
 import os
 import threading
+import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -124,6 +126,30 @@ def test_history_becomes_a_tidy_frame_with_gaps(client: Client) -> None:
         client.history("serial")
     with pytest.raises(ValueError):
         history.to_pandas("median")
+
+
+def test_findings_are_filtered_by_job_and_kind(client: Client) -> None:
+    wait_for(lambda: any(finding.jobs for finding in client.findings(active=True)))
+    finding = next(finding for finding in client.findings(active=True) if finding.jobs)
+    assert finding.is_active and finding.advice and finding.evidence
+    found = client.findings(job=finding.jobs[0], kind=finding.kind, severity=finding.severity)
+    assert finding.key in [one.key for one in found]
+    assert all(finding.jobs[0] in one.jobs and one.kind == finding.kind for one in found)
+    assert client.findings(job=2**31) == []
+    with pytest.raises(NodeglassError):
+        client.findings(kind="no_kind")
+
+
+def test_silences_are_listed(client: Client) -> None:
+    def silence(seconds: int) -> None:
+        body = json.dumps({"kind": "host_memory", "job": LARGE, "for_s": seconds}).encode()
+        client._transport.request("POST", "/api/v1/silences", None, body)
+
+    silence(3600)
+    listed = [one for one in client.silences() if one.kind == "host_memory"]
+    assert [one.job for one in listed] == [LARGE] and listed[0].until_ms > time.time() * 1000
+    silence(0)
+    assert not any(one.kind == "host_memory" for one in client.silences())
 
 
 def test_notes_are_written_listed_and_deleted(client: Client) -> None:

@@ -24,7 +24,7 @@ MODULES = {
         "Readings of GPUs, hosts, processes and jobs: numbers in the unit that the name ends with, or `None`.",
         ["GpuReadings", "HostReadings", "ProcessReadings", "JobReadings"],
     ),
-    "state": ("Jobs, nodes, GPUs and processes of one moment.", ["Snapshot"]),
+    "state": ("Jobs, nodes, GPUs, processes and findings of one moment.", ["Snapshot", "Silence"]),
     "reports": (
         "What is kept of jobs: history, reports, usage and notes.",
         ["History", "Report", "Usage", "SavedNote"],

@@ -120,6 +120,27 @@ class Client:
         """The processes that match all filters: an entry per process and GPU."""
         return self._list(models.Process, "processes", {"job": job, "node": node, "gpu": gpu, "user": user})
 
+    def findings(
+        self,
+        *,
+        job: Optional[JobId] = None,
+        node: Optional[str] = None,
+        kind: Optional[str] = None,
+        severity: Optional[str] = None,
+        active: Optional[bool] = None,
+    ) -> List[models.Finding]:
+        """The findings that match all filters: active ones, the worst first, then those that ended within the last
+        hour. `severity` is the least: `info`, `warning` or `error`."""
+        query = {"job": job, "node": node, "kind": kind, "severity": severity, "active": active}
+        return self._list(models.Finding, "findings", query)
+
+    def silences(self) -> List[models.Silence]:
+        """What is silenced; some may have ended. Needs the owner's key."""
+        listed = self.get("/api/v1/silences")
+        if not isinstance(listed, list):
+            raise ProtocolError("expected a list of silences; the relay may be of another version")
+        return [decode(models.Silence, one) for one in listed]
+
     def status(self) -> models.StatusReport:
         """How the relay itself is doing; not for shares."""
         return self._get(models.StatusReport, "/status")

@@ -14,8 +14,8 @@ use hyper::Method;
 use nodeglass_protocol::note::{self, NewNote};
 use nodeglass_protocol::{JobId, NodeName};
 use params::{
-    AddNoteParams, GpusParams, HistoryParams, JobName, JobParams, JobsParams, NodesParams, NotesParams,
-    ProcessesParams, RetryParams, UsageParams,
+    AddNoteParams, FindingsParams, GpusParams, HistoryParams, JobName, JobParams, JobsParams, NodesParams,
+    NotesParams, ProcessesParams, RetryParams, UsageParams,
 };
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::wrapper::Parameters;
@@ -33,8 +33,8 @@ const MAX_BYTES: usize = 128 * 1024;
 /// The tools that change something.
 const ACTIONS: [&str; 2] = ["add_note", "retry"];
 const INSTRUCTIONS: &str = "\
-Shows the GPUs of a user's SLURM jobs: what each GPU, process and node does now, how that was in the last days, and what \
-jobs used. Begin with `jobs`. Lists are long on large clusters: choose `fields`, and filter by job or node. A value that is \
+Shows the GPUs of a user's SLURM jobs: what each GPU, process and node does now, how that was in the last days, what \
+jobs used, and what needs attention. Begin with `findings` and `jobs`. Lists are long on large clusters: choose `fields`, and filter by job or node. A value that is \
 absent or null was not measured, and is not zero.";
 
 /// Serves a client until it closes standard input.
@@ -105,6 +105,14 @@ impl Server {
     )]
     async fn processes(&self, Parameters(params): Parameters<ProcessesParams>) -> Answer {
         self.list("/api/v1/processes", &params).await
+    }
+
+    #[tool(
+        description = "What needs attention: each finding with its cause, evidence and advice, the worst first",
+        annotations(read_only_hint = true)
+    )]
+    async fn findings(&self, Parameters(params): Parameters<FindingsParams>) -> Answer {
+        self.list("/api/v1/findings", &params).await
     }
 
     #[tool(
@@ -249,9 +257,10 @@ impl ServerHandler for Server {
 const JSON: &str = "application/json";
 
 /// Resources that always exist, with their names.
-const RESOURCES: [(&str, &str); 3] = [
+const RESOURCES: [(&str, &str); 4] = [
     ("nodeglass://jobs", "Jobs"),
     ("nodeglass://nodes", "Nodes"),
+    ("nodeglass://findings", "What needs attention"),
     ("nodeglass://status", "Status of the relay"),
 ];
 
@@ -274,7 +283,7 @@ fn path_of(uri: &str) -> Option<String> {
     let parts: Vec<&str> = rest.split('/').collect();
     match parts[..] {
         ["status"] => Some("/status".to_owned()),
-        ["jobs" | "nodes"] => Some(format!("/api/v1/{rest}")),
+        ["jobs" | "nodes" | "findings"] => Some(format!("/api/v1/{rest}")),
         ["jobs" | "nodes" | "gpus", name] if is_name(&name) => Some(format!("/api/v1/{rest}")),
         ["jobs", id, "report"] if is_name(&id) => Some(format!("/api/v1/{rest}")),
         _ => None,
@@ -322,9 +331,11 @@ mod tests {
     #[test]
     fn a_resource_leads_to_one_path_of_the_api_and_nowhere_else() {
         assert_eq!(path_of("nodeglass://jobs/17/report").unwrap(), "/api/v1/jobs/17/report");
+        assert_eq!(path_of("nodeglass://findings").unwrap(), "/api/v1/findings");
         assert_eq!(path_of("nodeglass://gpus/GPU-1-2").unwrap(), "/api/v1/gpus/GPU-1-2");
         for other in [
             "nodeglass://shares",
+            "nodeglass://findings/17",
             "nodeglass://tokens/x",
             "nodeglass://jobs/../shares",
             "nodeglass://jobs/..",

@@ -99,6 +99,28 @@ pub struct ProcessesParams {
     offset: Option<u32>,
 }
 
+/// Of `findings`.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FindingsParams {
+    /// Only findings that affect this job
+    job: Option<JobName>,
+    /// Only findings on this node
+    node: Option<String>,
+    /// Only findings of this kind, such as straggler or gpu_memory_forecast
+    kind: Option<String>,
+    /// Only findings of this severity or a higher one: info, warning or error
+    severity: Option<String>,
+    /// true: only those that last; false: only those that ended within the last hour; both if absent
+    active: Option<bool>,
+    /// Fields to send, separated by commas: kind,title,since,evidence,advice
+    fields: Option<String>,
+    /// Maximum number of rows
+    limit: Option<u32>,
+    /// Number of rows to skip
+    offset: Option<u32>,
+}
+
 /// Of `history`.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -33,6 +33,7 @@ from .state import (
     Process,
     ProcessGroup,
     ProcessRank,
+    Silence,
     Snapshot,
 )
 from .reports import (
@@ -117,6 +118,7 @@ __all__ = [
     "ReportFinding",
     "SavedNote",
     "Series",
+    "Silence",
     "Snapshot",
     "StatusReport",
     "Throttled",

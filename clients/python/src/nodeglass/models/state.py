@@ -1,4 +1,4 @@
-"""Jobs, nodes, GPUs and processes of one moment.
+"""Jobs, nodes, GPUs, processes and findings of one moment.
 
 Written by `tools/generate_models.py`; do not edit.
 """
@@ -763,3 +763,17 @@ class Snapshot:
 
     processes: List[Process] = field(default_factory=list)
     """Processes on these GPUs: one entry per process and GPU."""
+
+
+@dataclass(frozen=True)
+class Silence:
+    """A time in which some findings are not reported: listed as silenced, and never a notice."""
+
+    until_ms: int
+    """When it ends, in ms since 1970."""
+
+    job: Optional[int] = None
+    """Of this job alone; of everything if absent."""
+
+    kind: Optional[str] = None
+    """Of this kind; of all kinds if absent."""
