@@ -103,6 +103,20 @@ impl LongHistory {
         self.read(|loaded| loaded.range.begins_ms)
     }
 
+    /// Returns whether a field is loaded for a window, as far as the relay has it.
+    pub fn covers(&self, field: GpuField, window: &Window) -> bool {
+        self.read(|loaded| {
+            let covers = |request: &LoadRequest| {
+                // The end of a window that follows the clock is loaded with a delay.
+                let slack_ms = 2 * request.step_ms.max(window.step_ms()) + MAX_AGE_MS;
+                request.fields.contains(&field)
+                    && request.from_ms <= window.start_ms() + slack_ms
+                    && request.to_ms + slack_ms >= window.end_ms()
+            };
+            loaded.request.as_ref().is_some_and(covers)
+        })
+    }
+
     /// Reads the summaries of a GPU's field, and the length of their slots in ms; `None` if they are not
     /// loaded.
     pub fn with<R>(

@@ -63,6 +63,8 @@ pub fn Graph(
     let is_empty = Memo::new(move |_| {
         plot.with(|plot| !plot.lines.iter().any(|line| line.values.iter().any(Option::is_some)))
     });
+    let is_loading = Memo::new(move |_| plot.with(|plot| plot.is_loading));
+    let none = move || if is_loading.get() { "Loading…" } else { "No data in this time" };
     let size = RwSignal::new((0, 0));
     let sizes = StoredValue::new_local(None);
     Effect::new(move || {
@@ -92,7 +94,7 @@ pub fn Graph(
             <div class="graph__ticks" aria-hidden="true">{move || ticks()}</div>
             <PlotArea label window handlers=handlers(&time, plot, metric)>
                 <canvas node_ref=canvas style:height=format!("{height}px")></canvas>
-                {move || is_empty.get().then(|| view! { <p class="graph__none">"No data in this time"</p> }.into_any())}
+                {move || is_empty.get().then(|| view! { <p class="graph__none">{none}</p> }.into_any())}
             </PlotArea>
             <TimeAxis most=labels/>
         </div>

@@ -25,6 +25,8 @@ pub struct Plot {
     pub vendors: Vendors,
     /// Minimum, median and maximum, if there are several.
     pub band: Option<Band>,
+    /// Whether its history is still to come.
+    pub is_loading: bool,
     /// Positions of the lines of outliers, whatever metric they deviate in, and their deviation in %.
     pub outliers: Vec<(usize, f32)>,
     is_over: bool,
@@ -75,6 +77,7 @@ impl Plot {
             lines: Vec::new(),
             vendors: Vendors::Unknown,
             band: None,
+            is_loading: false,
             outliers: Vec::new(),
             is_over: false,
             metric,
@@ -83,6 +86,8 @@ impl Plot {
         });
         let Some(step) = plot.cache.advance(window, history_revision) else { return (plot, false) };
         plot.window = window;
+        let is_loaded = |field| store.long_history().covers(field, &window);
+        plot.is_loading = window.is_long() && !metric.field().is_some_and(is_loaded);
         plot.is_over = is_over(store, groups);
         plot.vendors = groups.iter().flat_map(|group| group.gpus.iter().map(|gpu| gpu.vendor)).collect();
         // The names contain the rank that runs there.
