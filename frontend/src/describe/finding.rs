@@ -21,6 +21,11 @@ fn when_at(item: &Item, at: impl Fn(u64) -> String) -> String {
     }
 }
 
+/// Returns until when something is silenced, in ms since 1970: `until 14:30`.
+pub fn silenced_until(until_ms: u64) -> String {
+    format!("until {}", platform::time_of_day((until_ms / 1_000).cast_signed()))
+}
+
 /// Returns what a graph says of a finding: `▲ GPU 3 too hot, since 14:02`.
 pub fn in_graph(item: &Item) -> String {
     in_graph_at(item, &when(item))

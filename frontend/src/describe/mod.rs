@@ -11,6 +11,7 @@ pub mod host;
 pub mod job;
 pub mod note;
 pub mod process;
+pub mod progress;
 pub mod report;
 pub mod share;
 pub mod throttle;

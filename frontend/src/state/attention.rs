@@ -17,6 +17,8 @@ pub struct Attention {
     entries: Memo<Arc<Vec<Entry>>>,
     /// What ended within the last hour.
     resolved: Memo<Arc<Vec<Item>>>,
+    /// What lasts and is silenced.
+    silenced: Memo<Arc<Vec<Item>>>,
     /// The keys of past items that the viewer dismissed, oldest first.
     dismissed: RwSignal<Vec<String>>,
     /// Number of items that would be listed had they not been dismissed.
@@ -59,6 +61,16 @@ impl Attention {
                 }
             })
         };
+        let silenced = {
+            let (feed, store) = (feed.clone(), fleet.overview().clone());
+            Memo::new(move |known: Option<&Arc<Vec<Item>>>| {
+                assessment.track();
+                match known {
+                    Some(known) if !is_current(&feed, &store) => known.clone(),
+                    _ => Arc::new(store.read(|picture| attention::silenced(&picture.jobs, picture))),
+                }
+            })
+        };
         let dismissed = RwSignal::new(dismissal::load());
         let is_dismissed =
             move |entry: &Entry| entry.item.is_past && dismissed.with(|keys| keys.contains(&entry.item.key));
@@ -81,6 +93,7 @@ impl Attention {
             assessment,
             entries,
             resolved,
+            silenced,
             dismissed,
             hidden,
             jobs,
@@ -98,6 +111,20 @@ impl Attention {
     /// What ended within the last hour, latest first.
     pub fn resolved(&self) -> Memo<Arc<Vec<Item>>> {
         self.resolved
+    }
+
+    /// What lasts and is silenced, worst first.
+    pub fn silenced(&self) -> Memo<Arc<Vec<Item>>> {
+        self.silenced
+    }
+
+    /// The same of one job.
+    pub fn silenced_of(&self, id: JobId) -> Memo<Arc<Vec<Item>>> {
+        let silenced = self.silenced;
+        Memo::new(move |_| {
+            let of_job = |item: &&Item| item.jobs.contains(&id);
+            Arc::new(silenced.with(|items| items.iter().filter(of_job).cloned().collect()))
+        })
     }
 
     /// Removes a past item from the list, in this browser.

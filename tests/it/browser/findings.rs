@@ -11,6 +11,9 @@ const LINK: &str = "document.querySelector('.attention a[href*=\"pin=gpu-h05/\"]
 /// The text of the tooltip.
 const TIP: &str = "(document.querySelector('.tip')?.innerText ?? '')";
 
+/// The row of a finding whose job has others.
+const ROW: &str = "document.querySelector('.attention li:has(a[href*=\"pin=gpu-h05/\"])')";
+
 /// Whether the graphs below an element have a mark of a warning, as an expression for [`Browser::until`].
 fn is_marked(css: &str) -> String {
     format!("document.querySelector('{css} .stage__finding:not([hidden]) .dot--attention')")
@@ -57,5 +60,55 @@ async fn a_finding_is_marked_in_the_graphs_and_its_link_shows_its_gpu_at_its_sta
     browser.until("an Xid on the tab of its node", xid).await?;
     let complaints = browser.complaints().await?;
     ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_finding_is_silenced_on_one_page_and_shown_again_on_another() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let Some(other) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    for page in [&browser, &other] {
+        page.resize(1440, 1000).await?;
+        page.open(&relay.link().url).await?;
+        page.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
+        page.open(&relay.link().path("/job/48213")).await?;
+        page.until("its row", ROW).await?;
+    }
+    // By keyboard: the button, and the first time, which has the focus. The row stays while the focus is in the list.
+    let top = format!("{ROW}.getBoundingClientRect().top");
+    let before = browser.eval(&top).await?;
+    browser.eval(&format!("({ROW}.querySelector('.silence__open').focus(), true)")).await?;
+    browser.press(ENTER).await?;
+    browser.until("the times", "document.activeElement?.innerText === '1 h'").await?;
+    browser.photograph("silence-finding").await?;
+    ensure!(browser.eval(&top).await? == before, "the list moved");
+    browser.press(ENTER).await?;
+    browser
+        .until("the outcome", "/silenced for 1 h/.test(document.querySelector('.toasts').innerText)")
+        .await?;
+    let again = format!("{ROW}?.querySelector('.silence__again')");
+    browser.until("the way back", &again).await?;
+    browser.photograph("silenced-finding").await?;
+
+    // The other page lists it apart, and until when.
+    other
+        .until(
+            "one that is silenced",
+            "/1 silenced/.test(document.querySelector('.attention__silenced')?.innerText)",
+        )
+        .await?;
+    other.until("no row of it", &format!("!{ROW}")).await?;
+    other.eval("(document.querySelector('.attention__silenced').click(), true)").await?;
+    other.until("its end", &format!("/until .*\\d\\d:\\d\\d/.test({ROW}?.innerText)")).await?;
+    other.eval(&format!("({again}.click(), true)")).await?;
+    let is_listed =
+        format!("!document.querySelector('.attention__silenced') && {ROW}?.querySelector('.silence__open')");
+    other.until("it listed again", &is_listed).await?;
+    browser.until("it listed on the first page, too", &is_listed).await?;
+    for page in [&browser, &other] {
+        let complaints = page.complaints().await?;
+        ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
+    }
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::domain::query::{self, Query};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::domain::text;
-use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingSeverity, SilenceRequest};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{Field as _, GpuField, GpuUuid, JobId, NodeName, Picture};
@@ -55,6 +55,10 @@ pub struct Item {
     pub wasted_gpus: u32,
     /// Whether the job has ended, so that nothing can be helped any more.
     pub is_past: bool,
+    /// The only job that it affects in the whole cluster, if there is one: a silence of that job covers it.
+    pub only_job: Option<JobId>,
+    /// Until when it is silenced, in ms since 1970; `None` if it is not.
+    pub silenced_until_ms: Option<u64>,
     /// Where it is shown.
     pub target: Target,
     /// The trace that shows it, if any.
@@ -140,6 +144,14 @@ pub fn marked(route: &Route, jobs: &[Job], picture: &Picture) -> Vec<Item> {
     items
 }
 
+/// Returns what lasts and would need attention if it were not silenced, worst first.
+pub fn silenced(jobs: &[Job], picture: &Picture) -> Vec<Item> {
+    let is_silenced = |finding: &&Finding| {
+        finding.is_active() && finding.severity > FindingSeverity::Info && finding.silenced_until_ms.is_some()
+    };
+    sorted(picture.findings.iter().filter(is_silenced), jobs)
+}
+
 fn needs_attention(finding: &Finding) -> bool {
     finding.severity > FindingSeverity::Info && finding.silenced_until_ms.is_none()
 }
@@ -203,9 +215,26 @@ impl Item {
             gpus: finding.gpus.iter().map(|gpu| gpu.uuid.clone()).collect(),
             wasted_gpus: finding.wasted_gpus,
             is_past: finding.kind == FindingKind::Failed,
+            only_job: match finding.jobs.as_slice() {
+                [job] => Some(*job),
+                _ => None,
+            },
+            silenced_until_ms: finding.silenced_until_ms,
             target: Target { route, gpu },
             trace,
         })
+    }
+
+    /// The request that silences what is of its kind for its job, or everywhere if it is of several jobs or of none.
+    pub fn silence(&self, for_s: u32) -> SilenceRequest {
+        SilenceRequest { kind: Some(self.kind), job: self.only_job, for_s }
+    }
+
+    /// The requests that end every silence that may cover it; which ones there are is not part of the picture.
+    pub fn end_silences(&self) -> Vec<SilenceRequest> {
+        let scopes = [(Some(self.kind), self.only_job), (Some(self.kind), None), (None, self.only_job)];
+        let count = if self.only_job.is_some() { scopes.len() } else { 1 };
+        scopes.into_iter().take(count).map(|(kind, job)| SilenceRequest { kind, job, for_s: 0 }).collect()
     }
 
     /// Returns the trace for a sparkline. The overview has no history of clocks; a lower clock shows in the power.
@@ -305,7 +334,7 @@ pub fn for_job(entries: &[Entry], job: JobId) -> impl Iterator<Item = &Entry> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use nodeglass_protocol::finding::FindingGpu;
+    use nodeglass_protocol::finding::{FindingGpu, Silence};
     use nodeglass_protocol::job::JobState;
     use nodeglass_protocol::picture::{Evidence, GpuPicture, Link, Owner};
 
@@ -490,6 +519,39 @@ pub mod tests {
             resolved(&jobs, &picture(vec![ended(1, 5), ended(2, 9), finding(FindingKind::Xid, 1, "n1")]));
         let keys: Vec<&str> = items.iter().map(|item| item.key.as_str()).collect();
         assert_eq!(keys, ["thermal/2", "thermal/1"]);
+    }
+
+    #[test]
+    fn what_is_silenced_is_listed_apart_and_shown_again_whichever_silence_covers_it() {
+        let hot = || finding(FindingKind::Thermal, 1, "n1");
+        let silenced_hot = Finding { silenced_until_ms: Some(WALL_MS + 60_000), ..hot() };
+        let jobs = [job(1, "n1"), job(2, "n1")];
+        let found = picture(vec![silenced_hot.clone()]);
+        assert!(all(&jobs, &found).is_empty());
+        let [item] = silenced(&jobs, &found).try_into().unwrap();
+        assert_eq!(item.silenced_until_ms, Some(WALL_MS + 60_000));
+        assert_eq!(
+            item.silence(3_600),
+            SilenceRequest { kind: Some(FindingKind::Thermal), job: Some(JobId(1)), for_s: 3_600 }
+        );
+        let ends = |item: &Item, finding: &Finding| {
+            let ends = |kind, job| item.end_silences().contains(&SilenceRequest { kind, job, for_s: 0 });
+            let scopes = [(Some(item.kind), None), (None, item.only_job), (Some(item.kind), item.only_job)];
+            let covers =
+                |(kind, job): &(_, _)| Silence { kind: *kind, job: *job, until_ms: 0 }.covers(finding);
+            scopes
+                .into_iter()
+                .filter(|(kind, job)| kind.is_some() || job.is_some())
+                .filter(covers)
+                .all(|(kind, job)| ends(kind, job))
+        };
+        assert!(ends(&item, &silenced_hot));
+        let several = Finding { jobs: vec![JobId(1), JobId(2)], ..silenced_hot };
+        let [item] = silenced(&jobs[..1], &picture(vec![several.clone()])).try_into().unwrap();
+        assert_eq!(item.silence(60).job, None, "another job is affected, too");
+        assert!(ends(&item, &several));
+        let over = Finding { ended_ms: Some(WALL_MS), silenced_until_ms: Some(WALL_MS), ..hot() };
+        assert!(silenced(&jobs, &picture(vec![over])).is_empty());
     }
 
     #[test]

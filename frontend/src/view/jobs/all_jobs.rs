@@ -81,6 +81,7 @@ fn JobTable() -> impl IntoView {
     let page = Page::from_context();
     let store = page.fleet.overview().clone();
     let (entries, overview) = (page.attention.entries(), store.clone());
+    let silenced = page.attention.silenced();
     let has_jobs = {
         let page = page.clone();
         Memo::new(move |_| page.has_jobs())
@@ -100,7 +101,7 @@ fn JobTable() -> impl IntoView {
         any.get().then(|| view! { <HeatMap scope glance=true/> }.into_any())
     };
     view! {
-        <AttentionList entries store=overview/>
+        <AttentionList entries silenced store=overview/>
         <Healthy/>
         <NotAdmitted/>
         <Users/>

@@ -22,6 +22,8 @@ fn folded(count: usize) -> usize {
 pub fn AttentionList(
     /// The items.
     entries: Memo<Arc<Vec<Entry>>>,
+    /// What is silenced.
+    silenced: Memo<Arc<Vec<Item>>>,
     /// The store whose traces the sparklines show.
     store: TopicStore,
     /// Whether it is about one job, whose name need not be repeated.
@@ -32,19 +34,24 @@ pub fn AttentionList(
     let is_open = RwSignal::new(false);
     let resolved = attention.resolved();
     let past_count = Memo::new(move |_| if in_job { 0 } else { resolved.with(|items| items.len()) });
+    let is_silenced_open = RwSignal::new(false);
+    let silenced_count = Memo::new(move |_| silenced.with(|items| items.len()));
+    let shows_silenced = Memo::new(move |_| is_silenced_open.get() && silenced_count.get() > 0);
+    let shows_past = Memo::new(move |_| is_open.get() && past_count.get() > 0);
     let has_rows = Memo::new(move |_| {
         let count = entries.with(|entries| entries.len());
-        count > 0 || is_open.get() && past_count.get() > 0
+        count > 0 || shows_past.get() || shows_silenced.get()
     });
     on_cleanup({
         let attention = attention.clone();
         move || attention.hold(false)
     });
     move || {
+        let quiet = silenced_button(is_silenced_open, silenced_count);
         let past = past_button(is_open, past_count);
         let restore = restore_button(&attention, in_job);
         if !has_rows.get() {
-            return view! { {past} {restore} }.into_any();
+            return view! { {quiet} {past} {restore} }.into_any();
         }
         let hold = |is_held: bool| {
             let attention = attention.clone();
@@ -63,8 +70,10 @@ pub fn AttentionList(
             >
                 <Heading entries/>
                 <Current entries store=store.clone() in_job/>
+                {quiet}
+                <Others items=silenced store=store.clone() in_job is_over=false is_shown=shows_silenced/>
                 {past}
-                <Past resolved store=store.clone() is_shown=Memo::new(move |_| is_open.get() && past_count.get() > 0)/>
+                <Others items=resolved store=store.clone() in_job is_over=true is_shown=shows_past/>
                 {restore}
             </section>
         }
@@ -113,23 +122,43 @@ fn Current(entries: Memo<Arc<Vec<Entry>>>, store: TopicStore, in_job: bool) -> i
     }
 }
 
-/// What ended within the last hour, while it is shown.
+/// What is silenced or ended within the last hour, while it is shown.
 #[component]
-fn Past(resolved: Memo<Arc<Vec<Item>>>, store: TopicStore, is_shown: Memo<bool>) -> impl IntoView {
+fn Others(
+    items: Memo<Arc<Vec<Item>>>,
+    store: TopicStore,
+    in_job: bool,
+    is_over: bool,
+    is_shown: Memo<bool>,
+) -> impl IntoView {
     let keys = Memo::new(move |_| {
         let is_shown = is_shown.get();
-        resolved
-            .with(|items| items.iter().filter(|_| is_shown).map(|item| item.key.clone()).collect::<Vec<_>>())
+        items.with(|items| items.iter().filter(|_| is_shown).map(|item| item.key.clone()).collect::<Vec<_>>())
     });
     let row = move |key: String| {
         let find = move |items: &Arc<Vec<Item>>| {
             let item = items.iter().find(|item| item.key == key).cloned();
-            item.map(|item| Entry { item, is_over: true })
+            item.map(|item| Entry { item, is_over })
         };
-        let entry = Memo::new(move |_| resolved.with(&find));
-        view! { <Row entry store=store.clone() in_job=false/> }.into_any()
+        let entry = Memo::new(move |_| items.with(&find));
+        view! { <Row entry store=store.clone() in_job/> }.into_any()
     };
     view! { <ul><For each=move || keys.get() key=String::clone children=row/></ul> }
+}
+
+/// The line that unfolds what is silenced; nothing if nothing is.
+fn silenced_button(is_open: RwSignal<bool>, count: Memo<usize>) -> impl Fn() -> Option<AnyView> + Clone {
+    move || {
+        let count = count.get();
+        (count > 0).then(|| {
+            let mark = move || if is_open.get() { "▾" } else { "▸" };
+            view! {
+                <button class="attention__more attention__restore attention__silenced" aria-expanded=move || is_open.get().to_string()
+                    on:click=move |_| is_open.update(|open| *open = !*open)><span aria-hidden="true">{mark}</span> {count} " silenced"</button>
+            }
+            .into_any()
+        })
+    }
 }
 
 /// The button that shows what ended; nothing if nothing did.

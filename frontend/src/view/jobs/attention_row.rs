@@ -1,6 +1,7 @@
 //! A line of the list of what needs attention.
 
-use crate::describe::finding::when;
+use super::silence::SilenceButton;
+use crate::describe::finding::{silenced_until, when};
 use crate::domain::attention::{Entry, GpuTrace, Item};
 use crate::domain::health::Health;
 use crate::domain::severity::Severity;
@@ -36,10 +37,21 @@ pub fn Row(
             entry.with(|entry| entry.as_ref().map(link))
         })
     };
-    let cost = Memo::new(move |_| {
-        let now_ms = page.wall_ms();
-        entry.with(|entry| entry.as_ref()?.item.cost_text(now_ms))
+    let attention = page.attention.clone();
+    // An item that was just silenced keeps its place while the pointer or the focus is in the list.
+    let until_ms = Memo::new(move |_| {
+        let key = entry.with(|entry| entry.as_ref().map(|entry| entry.item.key.clone()))?;
+        let silenced = attention.silenced();
+        silenced.with(|items| items.iter().find(|item| item.key == key)?.silenced_until_ms)
     });
+    let cost = Memo::new(move |_| match until_ms.get() {
+        Some(until_ms) => Some(silenced_until(until_ms)),
+        None => {
+            let now_ms = page.wall_ms();
+            entry.with(|entry| entry.as_ref()?.item.cost_text(now_ms))
+        }
+    });
+    let link = NodeRef::new();
     let stands =
         Memo::new(move |_| entry.with(|entry| entry.as_ref().map(|entry| entry.item.stands.clone())));
     let stands = move || {
@@ -53,7 +65,7 @@ pub fn Row(
     let is_over = move || entry.with(|entry| entry.as_ref().is_none_or(|entry| entry.is_over));
     view! {
         <li>
-            <a href=move || href.get() class:is-over=is_over>
+            <a href=move || href.get() node_ref=link class:is-over=is_over class:is-silenced=move || until_ms.get().is_some()>
                 {move || symbol.with(dot)}
                 {subject}
                 <span class="attention__what">
@@ -69,6 +81,7 @@ pub fn Row(
                 <span class="attention__go" aria-hidden="true">"›"</span>
             </a>
             {dismiss_button(entry)}
+            <SilenceButton entry until_ms link/>
         </li>
     }
 }

@@ -1,6 +1,7 @@
 //! A job in the list: its health, its name, the time left, and a cell per GPU.
 
 use super::gpu_cells::Cells;
+use super::job_progress::Progress;
 use crate::describe::job::time_left;
 use crate::domain::attention::Entry;
 use crate::domain::health::Health;
@@ -55,6 +56,7 @@ pub fn JobEntry(
                 <b class="job__name" title=name>{move || name()}</b>
                 <span class="job__when"><span class="num">{move || when.get().0}</span> " " <small>{move || when.get().1}</small></span>
                 <small class="job__what">{move || health.with(reason)} {move || allocation()}</small>
+                <Progress id in_list=true/>
                 <Cells scope/>
             </a>
         </li>

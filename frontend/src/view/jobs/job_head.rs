@@ -1,6 +1,7 @@
 //! The head of a job's page: name, allocation, and time left.
 
 use super::job_entry::{health_by, overview_scope};
+use super::job_progress::Progress;
 use crate::describe::job::{SHORT_S, exit_text, pending_reason, run_time, time_left};
 use crate::domain::attention::Entry;
 use crate::domain::compared;
@@ -41,7 +42,9 @@ pub fn JobHead(
     move || match job.get() {
         None => view! { <div class="head"><h1>{format!("Job {id}")}</h1></div> }.into_any(),
         Some(job) => {
-            let time = job.is_active().then(|| view! { <TimeLeft job=job.clone()/> }.into_any());
+            let time = job.is_active().then(|| {
+                view! { <div class="head__side"><TimeLeft job=job.clone()/> <Progress id/></div> }.into_any()
+            });
             view! {
                 <div class="head">
                     <div class="head__what">

@@ -37,6 +37,7 @@ pub fn JobPage(
         Memo::new(move |_| page.job(id))
     };
     let (entries, list) = (page.attention.of_job(&store, id, job), store.clone());
+    let silenced = page.attention.silenced_of(id);
     let route = page.route;
     let tab = Memo::new(move |_| match route.get() {
         Route::Job(_, tab) => tab,
@@ -58,7 +59,7 @@ pub fn JobPage(
     };
     view! {
         <JobHead id entries/>
-        <AttentionList entries store=list in_job=true/>
+        <AttentionList entries silenced store=list in_job=true/>
         {move || body()}
     }
 }

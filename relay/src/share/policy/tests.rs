@@ -252,12 +252,13 @@ fn t09_a_finding_shows_a_guest_neither_output_of_logins_nor_hidden_readings() {
         or_earlier: false,
         found_ms: 0,
         ended_ms: None,
-        silenced_until_ms: None,
+        silenced_until_ms: Some(9_000),
         wasted_gpus: 0,
         capture: Some(Box::default()),
     };
     let Viewer::Guest(everything) = viewer(Scope::All, NOTHING) else { unreachable!() };
     let shown = everything.finding(&finding(FindingKind::Straggler), &fleet).unwrap();
+    assert_eq!(shown.silenced_until_ms, None, "a guest has the ordinary list");
     assert_eq!(shown.capture, None, "stacks and connections are the owner's, whatever is shared");
     let sees = |scope, hidden, kind| {
         let Viewer::Guest(visibility) = viewer(scope, hidden) else { unreachable!() };

@@ -1,0 +1,78 @@
+//! How far a job's program is, and when it will be done.
+
+use crate::domain::severity::Severity;
+use crate::domain::text;
+use nodeglass_protocol::insight::{JobProgress, ProgressEnd};
+use nodeglass_protocol::job::{Job, TimeLimit};
+
+/// Returns what is counted and how far it is: `epoch 3/10`, `42 %`.
+pub fn count(progress: &JobProgress) -> String {
+    let number = |value: f64| match value.fract() == 0.0 {
+        true => text::grouped(value.max(0.0) as u64),
+        false => text::tenths(value),
+    };
+    match progress.label.as_str() {
+        "%" => format!("{} %", number(progress.done)),
+        label => {
+            format!("{label} {}/{}", number(progress.done), number(progress.total)).trim_start().to_owned()
+        }
+    }
+}
+
+/// Returns when it will be done: `14:30–14:45`. `at` formats a time of the relay's clock, in ms.
+pub fn end(end: ProgressEnd, at: impl Fn(u64) -> String) -> String {
+    let (earliest, latest) = (at(end.earliest_at_ms), at(end.latest_at_ms));
+    if earliest == latest { latest } else { format!("{earliest}–{latest}") }
+}
+
+/// Returns how an end compares with the time limit of its job: an error if it is later in any case, a warning if it may
+/// be. `wall_ahead_ms` leads from the relay's clock to ms since 1970.
+pub fn severity(end: ProgressEnd, job: &Job, wall_ahead_ms: i64) -> Severity {
+    let (Some(start), TimeLimit::Seconds(limit)) = (job.start, job.limit) else { return Severity::Ok };
+    let limit_ms = start.saturating_add_unsigned(limit).saturating_mul(1_000);
+    let is_late = |at_ms: u64| at_ms.saturating_add_signed(wall_ahead_ms).cast_signed() > limit_ms;
+    match (is_late(end.earliest_at_ms), is_late(end.latest_at_ms)) {
+        (true, _) => Severity::Error,
+        (false, true) => Severity::Warning,
+        (false, false) => Severity::Ok,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::JobId;
+    use nodeglass_protocol::job::JobState;
+
+    const END: ProgressEnd = ProgressEnd { earliest_at_ms: 60_000, latest_at_ms: 120_000 };
+
+    #[test]
+    fn a_count_has_the_name_that_the_log_gives_it() {
+        let of = |label: &str, done, total| {
+            let label = label.into();
+            count(&JobProgress { label, done, total, rate_per_s: None, advanced_at_ms: 0, end: None })
+        };
+        assert_eq!(of("epoch", 3.0, 10.0), "epoch 3/10");
+        assert_eq!(of("", 1_200.0, 5_000.0), "1,200/5,000");
+        assert_eq!(of("%", 45.2, 100.0), "45.2 %");
+    }
+
+    #[test]
+    fn an_end_is_a_time_or_a_range() {
+        let minutes = |at_ms: u64| format!("{}", at_ms / 60_000);
+        assert_eq!(end(END, minutes), "1–2");
+        assert_eq!(end(ProgressEnd { latest_at_ms: 60_000, ..END }, minutes), "1");
+    }
+
+    #[test]
+    fn an_end_after_the_time_limit_is_an_error_and_one_that_may_be_a_warning() {
+        let of = |limit| {
+            let job = Job::new(JobId(1), "alice".into(), JobState::Running);
+            severity(END, &Job { start: Some(1_000), limit, ..job }, 1_000_000)
+        };
+        assert_eq!(of(TimeLimit::Seconds(59)), Severity::Error);
+        assert_eq!(of(TimeLimit::Seconds(90)), Severity::Warning);
+        assert_eq!(of(TimeLimit::Seconds(120)), Severity::Ok);
+        assert_eq!(of(TimeLimit::Unlimited), Severity::Ok);
+    }
+}

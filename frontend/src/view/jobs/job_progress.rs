@@ -1,0 +1,67 @@
+//! How far a job's program is by its log: in the head of its page, and in the job list.
+
+use crate::describe::progress;
+use crate::domain::severity::Severity;
+use crate::domain::text;
+use crate::platform;
+use crate::state::page::Page;
+use leptos::prelude::*;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::insight::JobProgress;
+
+/// The progress of a job: what is counted, a bar, and when it will be done; nothing where that is unknown.
+#[component]
+pub fn Progress(
+    /// The job.
+    id: JobId,
+    /// Whether it is an entry of the job list, which has room for one time.
+    #[prop(optional)]
+    in_list: bool,
+) -> impl IntoView {
+    let page = Page::from_context();
+    let overview = page.fleet.overview().clone();
+    let known = Memo::new(move |_| {
+        overview.insights().track();
+        overview.read(|picture| picture.insights.iter().find(|insight| insight.job == id)?.progress.clone())
+    });
+    let is_known = Memo::new(move |_| known.with(Option::is_some));
+    let count = move || known.with(|known| known.as_ref().map(progress::count));
+    let share = move || known.with(|known| known.as_ref().map_or(0.0, JobProgress::ratio));
+    // In minutes, so that a longer look changes nothing.
+    let end = Memo::new(move |_| {
+        let wall_ahead_ms = wall_ahead_ms(&page);
+        let end = known.with(|known| known.as_ref()?.end)?;
+        let at = |at_ms: u64| {
+            platform::time_of_day(at_ms.saturating_add_signed(wall_ahead_ms).cast_signed() / 1_000)
+        };
+        let severity = page.job(id).map_or(Severity::Ok, |job| progress::severity(end, &job, wall_ahead_ms));
+        Some((if in_list { at(end.latest_at_ms) } else { progress::end(end, at) }, severity))
+    });
+    let when = move || {
+        end.get().map(|(text, severity)| {
+            let (class, about) = match severity {
+                Severity::Error => ("num is-bad", "After the time limit of the job"),
+                Severity::Warning => ("num is-warning", "May be after the time limit of the job"),
+                _ => ("num", "By the counters in the log of the job"),
+            };
+            let mark = if severity == Severity::Ok { "" } else { " ⚠" };
+            let before = if in_list { "≈ " } else { "done ≈ " };
+            view! { <span class="progress__end" title=about>{before} <span class=class>{text} {mark}</span></span> }.into_any()
+        })
+    };
+    let body = move || {
+        view! {
+            <div class="progress" class:progress--entry=in_list>
+                <span class="progress__count num">{count}</span>
+                {when.clone()}
+                <div class="progress__bar"><i style:--share=move || text::share(share())></i></div>
+            </div>
+        }
+    };
+    move || is_known.get().then(|| body().into_any())
+}
+
+/// What leads from the relay's clock to ms since 1970; changes once a minute at most, with the rounding of seconds.
+fn wall_ahead_ms(page: &Page) -> i64 {
+    page.wall_ms().cast_signed() - page.now_ms().cast_signed()
+}
