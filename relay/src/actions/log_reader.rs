@@ -5,10 +5,10 @@ use nodeglass_protocol::Text;
 use nodeglass_protocol::request::{Audience, Tail};
 use nodeglass_redact::log::Window;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Semaphore, oneshot};
-use tokio::time::timeout;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
 
 /// Time limit of a read.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
@@ -16,8 +16,23 @@ const READ_TIMEOUT: Duration = Duration::from_secs(3);
 const THREADS: usize = 8;
 
 /// Reads the ends of files. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct LogReader(Arc<Semaphore>);
+#[derive(Clone, Debug, Default)]
+pub struct LogReader(Arc<Mutex<Vec<Ongoing>>>);
+
+/// A read that has not returned.
+#[derive(Debug)]
+struct Ongoing {
+    path: String,
+    since: Instant,
+}
+
+/// Removes a read from the ongoing ones when dropped.
+#[derive(Debug)]
+struct Permit {
+    reader: LogReader,
+    path: String,
+    since: Instant,
+}
 
 /// The result of a read.
 #[derive(Debug)]
@@ -39,12 +54,6 @@ pub enum LogReadError {
     Failed(Text),
 }
 
-impl Default for LogReader {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(THREADS)))
-    }
-}
-
 impl LogReader {
     /// Reads a regular file from offset `after`; `before` identifies the previously read file.
     /// Permissions of `audience` are checked each time, as the file may have been replaced.
@@ -58,17 +67,62 @@ impl LogReader {
         before: Option<FileId>,
         audience: Audience,
     ) -> Result<LogRead, LogReadError> {
+        let of = path.clone();
+        self.run(path, move || read_tail(&of, after, before, audience)).await
+    }
+
+    /// Runs a read on a thread of its own.
+    async fn run<T: Send + 'static>(
+        &self,
+        path: String,
+        read: impl FnOnce() -> Result<T, LogReadError> + Send + 'static,
+    ) -> Result<T, LogReadError> {
         let hangs = || LogReadError::Failed("its file system does not answer".into());
-        let permit = self.0.clone().try_acquire_owned().map_err(|_| hangs())?;
+        let permit = self.permit(path.clone()).ok_or_else(hangs)?;
         let (reply, response) = oneshot::channel();
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(move || {
-            let _ = reply.send(read_tail(&path, after, before, audience));
+            let result = read();
+            // Before the reply, so that the next read of this file is admitted.
             drop(permit);
+            let _ = reply.send(result);
         });
         thread.map_err(|error| LogReadError::Failed(format!("failed to start a thread: {error}").into()))?;
         match timeout(READ_TIMEOUT, response).await {
             Ok(Ok(read)) => read,
-            Ok(Err(_)) | Err(_) => Err(hangs()),
+            Ok(Err(_)) => Err(hangs()),
+            Err(_) => {
+                // Once per hang: further reads of this file are refused until this one returns.
+                tracing::warn!(%path, "log not read: its file system does not answer");
+                Err(hangs())
+            }
+        }
+    }
+
+    /// Admits a read, unless too many are ongoing, or one of the same file hangs: it would hang as well, and take
+    /// a thread from logs on other file systems.
+    fn permit(&self, path: String) -> Option<Permit> {
+        let since = Instant::now();
+        let mut ongoing = self.ongoing();
+        let hangs = |read: &Ongoing| read.path == path && read.since.elapsed() >= READ_TIMEOUT;
+        if ongoing.len() >= THREADS || ongoing.iter().any(hangs) {
+            return None;
+        }
+        ongoing.push(Ongoing { path: path.clone(), since });
+        Some(Permit { reader: self.clone(), path, since })
+    }
+
+    // Every change is a single step, so a panic cannot leave the state inconsistent.
+    fn ongoing(&self) -> MutexGuard<'_, Vec<Ongoing>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut ongoing = self.reader.ongoing();
+        let is_this = |read: &Ongoing| read.path == self.path && read.since == self.since;
+        if let Some(at) = ongoing.iter().position(is_this) {
+            ongoing.swap_remove(at);
         }
     }
 }
@@ -140,13 +194,49 @@ mod tests {
         assert_eq!(reader.read(missing, 0, None, Audience::Owner).await.unwrap_err(), LogReadError::Missing);
     }
 
+    /// Begins a read that hangs until the sender is dropped, and waits until it is given up.
+    async fn hang(reader: &LogReader, path: &str) -> std::sync::mpsc::Sender<()> {
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let read = move || {
+            let _ = ended.recv();
+            Ok(())
+        };
+        // Only meanwhile: paused time does not wait for threads.
+        tokio::time::pause();
+        assert_eq!(reader.run(path.to_owned(), read).await, Err(hung()));
+        tokio::time::resume();
+        end
+    }
+
+    fn hung() -> LogReadError {
+        LogReadError::Failed("its file system does not answer".into())
+    }
+
+    #[tokio::test]
+    async fn a_file_whose_last_read_hangs_is_not_read_again_until_it_returns() {
+        let reader = LogReader::default();
+        let end = hang(&reader, "/hung/1.out").await;
+        for _ in 0..THREADS {
+            let again = reader.run("/hung/1.out".to_owned(), || -> Result<(), _> { panic!("read again") });
+            assert_eq!(again.await, Err(hung()));
+        }
+        assert_eq!(reader.ongoing().len(), 1);
+        assert_eq!(reader.run("/other/2.out".to_owned(), || Ok(2)).await, Ok(2));
+        drop(end);
+        while !reader.ongoing().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(reader.run("/hung/1.out".to_owned(), || Ok(1)).await, Ok(1));
+    }
+
     #[tokio::test]
     async fn hanging_reads_are_limited() {
         let reader = LogReader::default();
-        let hung = reader.0.clone().acquire_many_owned(THREADS as u32).await.unwrap();
-        let why = reader.read("/etc/hostname".into(), 0, None, Audience::Owner).await.unwrap_err();
-        assert_eq!(why, LogReadError::Failed("its file system does not answer".into()));
-        drop(hung);
-        assert!(reader.read("/proc/self/comm".into(), 0, None, Audience::Owner).await.is_ok());
+        let mut hanging = Vec::new();
+        for file in 0..THREADS {
+            hanging.push(hang(&reader, &format!("/hung/{file}")).await);
+        }
+        assert_eq!(reader.run("/other".to_owned(), || Ok(())).await, Err(hung()));
+        drop(hanging);
     }
 }
