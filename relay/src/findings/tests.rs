@@ -444,6 +444,18 @@ fn thresholds_move_and_turn_off_findings() {
     assert!(idle("idle-pct=1", 12).is_empty());
     assert!(idle("idle-minutes=20", 12).is_empty());
     assert_eq!(idle("idle-minutes=20", 22), [FindingKind::UnusedGpus]);
+    let forecast_minutes = |least: u32, minutes: u64| {
+        let mut script = Script::new(1, 1);
+        let change = format!("forecast-minutes={least}").parse().unwrap();
+        script.findings.set_thresholds(Thresholds::new(&[change], &[]));
+        script.run(minutes * 60, |_, second| Some((98, 640, 1_755, 20.0 + second as f64 / 60.0)));
+        script.active()
+    };
+    // A third of them is skipped at the start of the job.
+    assert!(forecast_minutes(3, 3).is_empty());
+    assert_eq!(forecast_minutes(3, 6), [FindingKind::GpuMemoryForecast]);
+    assert!(forecast_minutes(15, 19).is_empty());
+    assert_eq!(forecast_minutes(15, 22), [FindingKind::GpuMemoryForecast]);
     let mut script = Script::new(1, 2);
     script.findings.set_thresholds(Thresholds::new(&[], &[FindingKind::UnusedGpus]));
     assert!(script.run(720, |_, _| Some((0, 80, 300, 1.0))).active().is_empty());

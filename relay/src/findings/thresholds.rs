@@ -56,8 +56,10 @@ thresholds! {
     straggler_activity_pct = 20 in 5..=90, "straggler-activity-pct", "activity below the peers, in %", [Straggler];
     /// SM activity in % up to which a busy GPU is inefficient.
     efficiency_pct = 20 in 1..=80, "efficiency-pct", "SM activity in % up to which a busy GPU does little", [LowEfficiency];
-    /// Within how many hours the memory of a GPU must be exhausted.
+    /// Within how many hours memory must be exhausted.
     forecast_hours = 6 in 1..=48, "forecast-hours", "hours within which memory is exhausted", [GpuMemoryForecast, JobMemoryForecast, HostMemory];
+    /// For how long memory must grow, in minutes.
+    forecast_minutes = 15 in 3..=60, "forecast-minutes", "minutes for which memory must grow", [GpuMemoryForecast, JobMemoryForecast, HostMemory];
     /// Memory of a job in % of its limit.
     job_memory_pct = 90 in 50..=99, "job-memory-pct", "memory of a job in % of its limit", [JobMemoryForecast];
     /// Memory of a host in use, in %.

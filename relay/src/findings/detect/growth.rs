@@ -3,10 +3,8 @@
 use crate::findings::series::LONG_STEP_MS;
 use nodeglass_rules::text;
 
-/// Minutes of growth that a forecast needs.
-const LEAST_MINUTES: usize = 15;
-/// Minutes that it is made from at most.
-const MOST_MINUTES: usize = 60;
+/// Minutes that a forecast is made from at most, unless it needs more.
+const MOST_MINUTES: u64 = 60;
 /// Growth in bytes from which on it is one: below it is a cache that fills, or fragmentation.
 const LEAST_GROWTH: f64 = (1u64 << 30) as f64;
 /// Share of the minutes in which the peak must grow: an allocator grows in leaps, and then rests.
@@ -35,18 +33,25 @@ pub(super) struct Forecast {
 }
 
 impl Growth {
-    /// Fits a line through the peaks of the last minutes, without the first minutes of a job that began at
-    /// `started_ms`, in which everything grows.
-    pub(super) fn of(peaks: impl Iterator<Item = (u64, f64)>, started_ms: u64, now_ms: u64) -> Option<Self> {
-        let from_ms =
-            (started_ms + 5 * LONG_STEP_MS).max(now_ms.saturating_sub(MOST_MINUTES as u64 * LONG_STEP_MS));
+    /// Fits a line through the peaks of the last minutes, of which there must be `least`. The first minutes of a job
+    /// that began at `started_ms`, in which everything grows, are left out: a third of `least`.
+    pub(super) fn of(
+        peaks: impl Iterator<Item = (u64, f64)>,
+        least: u32,
+        started_ms: u64,
+        now_ms: u64,
+    ) -> Option<Self> {
+        let skipped_ms = u64::from(least) * LONG_STEP_MS / 3;
+        // One more than needed: the first peak is that of the next full minute.
+        let most_ms = u64::from(least + 1).max(MOST_MINUTES) * LONG_STEP_MS;
+        let from_ms = (started_ms + skipped_ms).max(now_ms.saturating_sub(most_ms));
         let points: Vec<(f64, f64)> = peaks
             .filter(|(at_ms, _)| *at_ms >= from_ms)
             .map(|(at_ms, bytes)| ((at_ms - from_ms) as f64 / LONG_STEP_MS as f64, bytes))
             .collect();
         let (first, last) = (points.first()?, points.last()?);
-        let minutes = (last.0 - first.0) as usize;
-        if minutes < LEAST_MINUTES || points.len() * 5 < minutes * 4 {
+        let minutes = (last.0 - first.0).round() as usize;
+        if minutes < least as usize || points.len() * 5 < minutes * 4 {
             return None;
         }
         let count = points.len() as f64;

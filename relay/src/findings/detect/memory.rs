@@ -25,7 +25,12 @@ pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detection
 fn leak(scene: &Scene<'_>, job: &JobGpus<'_>, unit: &Unit<'_>) -> Option<Detection> {
     let total = unit.value(GpuField::MemTotal)? as f64;
     let reserved = unit.value(GpuField::MemReserved).unwrap_or(0) as f64;
-    let growth = Growth::of(unit.series.peaks(), job.started_ms, scene.now.relay_ms)?;
+    let growth = Growth::of(
+        unit.series.peaks(),
+        scene.thresholds.forecast_minutes,
+        job.started_ms,
+        scene.now.relay_ms,
+    )?;
     let forecast = growth.reaches(total - reserved, scene.thresholds.forecast_hours)?;
     let title = format!("{} will run out of memory in about {}", unit.title(), forecast.likely);
     let units = [*unit];
@@ -54,7 +59,9 @@ fn limit(scene: &Scene<'_>, job: &JobGpus<'_>, node: &NodePicture) -> Option<Det
     let usage = node.job_usage.iter().find(|usage| usage.job == job.job.id)?;
     let (used, limit) = (usage.row.value(JobField::MemUsed)?, usage.row.value(JobField::MemLimit)?);
     let peaks = scene.series.get(&node.name).and_then(|series| series.job(job.job.id)).map(JobSeries::peaks);
-    let growth = peaks.and_then(|peaks| Growth::of(peaks, job.started_ms, scene.now.relay_ms));
+    let growth = peaks.and_then(|peaks| {
+        Growth::of(peaks, scene.thresholds.forecast_minutes, job.started_ms, scene.now.relay_ms)
+    });
     let growth = growth.and_then(|growth| {
         let forecast = growth.reaches(limit as f64, scene.thresholds.forecast_hours)?;
         Some((growth, forecast))

@@ -122,7 +122,7 @@ fn memory_forecast(scene: &Scene<'_>, node: &NodePicture) -> Option<(String, Vec
     let starts = scene.jobs_on(node).iter().filter_map(|job| job.start);
     let started_ms = starts.map(|start| scene.now.to_relay_ms(start)).max().unwrap_or(0);
     let peaks = scene.series.get(&node.name)?.host().peaks();
-    let growth = Growth::of(peaks, started_ms, scene.now.relay_ms)?;
+    let growth = Growth::of(peaks, scene.thresholds.forecast_minutes, started_ms, scene.now.relay_ms)?;
     let forecast = growth.reaches(total as f64, scene.thresholds.forecast_hours)?;
     let title = format!("The memory of {} will be exhausted in about {}", node.name, forecast.likely);
     let in_use = format!("{} of {} GiB in use", text::gib(used), text::gib(total));
