@@ -3,6 +3,7 @@
 use super::fact::{Emphasis, Fact, FactGroup, bytes};
 use crate::domain::outcome::Exit;
 use crate::domain::text;
+use nodeglass_protocol::insight::BottleneckKind;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, Parent, TimeLimit};
 
 /// Below this many seconds the time left is a warning.
@@ -39,6 +40,17 @@ pub fn time_left(job: &Job, now_s: i64) -> Option<u64> {
     match job.limit {
         TimeLimit::Seconds(limit) => Some(limit.saturating_sub(run_time(job, now_s)?)),
         TimeLimit::Unknown | TimeLimit::Unlimited => None,
+    }
+}
+
+/// Returns the name of what limits the speed of a job's GPUs.
+pub fn bottleneck(kind: BottleneckKind) -> &'static str {
+    match kind {
+        BottleneckKind::Compute => "compute",
+        BottleneckKind::MemoryBandwidth => "memory bandwidth",
+        BottleneckKind::Communication => "communication",
+        BottleneckKind::Input => "input",
+        BottleneckKind::Latency => "small kernels",
     }
 }
 

@@ -11,6 +11,48 @@ pub struct JobInsight {
     /// How far its program is, by the counters in its logs; `None` if they state none.
     #[serde(default)]
     pub progress: Option<JobProgress>,
+    /// What limits the speed of its GPUs; `None` if nothing does so clearly.
+    #[serde(default)]
+    pub bottleneck: Option<Bottleneck>,
+}
+
+/// What limits the speed of a job's GPUs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bottleneck {
+    /// What it is.
+    pub kind: BottleneckKind,
+    /// The readings that show it: `SM activity 78 % · tensor cores 41 %`.
+    pub evidence: Text,
+}
+
+/// A resource that can limit the speed of GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum BottleneckKind {
+    /// The arithmetic of the GPUs: as it should be.
+    Compute,
+    /// The bandwidth of the GPUs' memory.
+    MemoryBandwidth,
+    /// Traffic between GPUs.
+    Communication,
+    /// Data that CPUs or disks provide.
+    Input,
+    /// The time between and within kernels that occupy little of a GPU.
+    Latency,
+}
+
+impl BottleneckKind {
+    /// Returns its name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::MemoryBandwidth => "memory_bandwidth",
+            Self::Communication => "communication",
+            Self::Input => "input",
+            Self::Latency => "latency",
+        }
+    }
 }
 
 /// How far a program is by a counter in its log.

@@ -11,7 +11,7 @@ use nodeglass_protocol::gpu::{
     GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink, Vgpu, VgpuLicense, Virtualization,
 };
 use nodeglass_protocol::handshake::{Exchange, LEN, Nonce};
-use nodeglass_protocol::insight::{JobInsight, JobProgress, ProgressEnd};
+use nodeglass_protocol::insight::{Bottleneck, BottleneckKind, JobInsight, JobProgress, ProgressEnd};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::live::HealthChange;
 use nodeglass_protocol::note::{Note, NoteId, NoteSource};
@@ -171,6 +171,10 @@ pub fn insight() -> JobInsight {
             rate_per_s: Some(0.5),
             advanced_at_ms: 5_000,
             end: Some(ProgressEnd { earliest_at_ms: 19_000, latest_at_ms: 21_000 }),
+        }),
+        bottleneck: Some(Bottleneck {
+            kind: BottleneckKind::Communication,
+            evidence: "SM activity 31 %".into(),
         }),
     }
 }

@@ -1,6 +1,6 @@
 //! A SLURM job as a resource.
 
-use super::{Clock, JobProgress, Timestamp};
+use super::{Clock, JobBottleneck, JobProgress, Timestamp};
 use nodeglass_protocol::job::{self, JobState, Parent, TimeLimit};
 use nodeglass_protocol::picture::GpuPicture;
 use nodeglass_protocol::{GpuField, Picture};
@@ -75,6 +75,9 @@ pub struct Job {
     /// How far its program is, by the counters in its logs; for the owner's running jobs.
     #[serde(default)]
     pub progress: Option<JobProgress>,
+    /// What limits the speed of its GPUs; `null` if nothing does so clearly. For the owner's relay only.
+    #[serde(default)]
+    pub bottleneck: Option<JobBottleneck>,
 }
 
 /// The array that a job is a task of.
@@ -165,6 +168,7 @@ impl Job {
             progress: insight
                 .and_then(|insight| insight.progress.as_ref())
                 .map(|progress| JobProgress::new(progress, clock)),
+            bottleneck: insight.and_then(|insight| insight.bottleneck.as_ref()).map(JobBottleneck::new),
         }
     }
 }

@@ -1,15 +1,55 @@
-//! What is known of running jobs besides findings: how far their programs are.
+//! What is known of running jobs besides findings: how far their programs are, and what limits their GPUs.
 
 use super::job_log::{JobLogs, Progress};
-use nodeglass_protocol::insight::{JobInsight, JobProgress, ProgressEnd};
+use nodeglass_protocol::finding::{Finding, FindingKind};
+use nodeglass_protocol::insight::{Bottleneck, BottleneckKind, JobInsight, JobProgress, ProgressEnd};
 use nodeglass_protocol::job::Job;
+use nodeglass_protocol::{JobId, Text};
+use std::collections::BTreeMap;
 
 /// Returns what is known of the jobs that hold nodes, by id; those of which nothing is known are left out.
-pub(super) fn of_jobs(logs: &JobLogs, jobs: &[Job]) -> Vec<JobInsight> {
-    let is_running = |id| jobs.iter().any(|job| job.id == id && job.is_active());
-    let insight = |(id, progress): (_, &Progress)| JobInsight { job: id, progress: Some(wire(progress)) };
-    let stated = logs.iter().filter_map(|(id, log)| Some((*id, log.progress.as_ref()?)));
-    stated.filter(|(id, _)| is_running(*id)).map(insight).collect()
+/// `computing` has the readings of jobs whose GPUs are busy computing.
+pub(super) fn of_jobs(
+    logs: &JobLogs,
+    findings: &[Finding],
+    computing: &BTreeMap<JobId, String>,
+    jobs: &[Job],
+) -> Vec<JobInsight> {
+    let mut bottlenecks = bottlenecks(findings, computing);
+    let insight = |job: &Job| {
+        let progress = logs.get(&job.id).and_then(|log| log.progress.as_ref()).map(wire);
+        let bottleneck = bottlenecks.remove(&job.id);
+        let is_known = progress.is_some() || bottleneck.is_some();
+        is_known.then_some(JobInsight { job: job.id, progress, bottleneck })
+    };
+    let mut insights: Vec<_> = jobs.iter().filter(|job| job.is_active()).filter_map(insight).collect();
+    insights.sort_by_key(|insight| insight.job);
+    insights
+}
+
+/// What limits jobs: what active findings state, so that both agree, or else computing.
+fn bottlenecks(findings: &[Finding], computing: &BTreeMap<JobId, String>) -> BTreeMap<JobId, Bottleneck> {
+    let stated = |finding: &Finding| match finding.jobs.as_slice() {
+        [job] if finding.is_active() => Some((
+            *job,
+            kind_of(finding.kind)?,
+            finding.evidence.iter().map(Text::as_str).collect::<Vec<_>>().join(" · "),
+        )),
+        _ => None,
+    };
+    let computes = computing.iter().map(|(job, evidence)| (*job, BottleneckKind::Compute, evidence.clone()));
+    let all = computes.chain(findings.iter().filter_map(stated));
+    all.map(|(job, kind, evidence)| (job, Bottleneck { kind, evidence: Text::new(evidence) })).collect()
+}
+
+fn kind_of(kind: FindingKind) -> Option<BottleneckKind> {
+    match kind {
+        FindingKind::InputBound => Some(BottleneckKind::Input),
+        FindingKind::CommunicationBound => Some(BottleneckKind::Communication),
+        FindingKind::MemoryBound => Some(BottleneckKind::MemoryBandwidth),
+        FindingKind::LowEfficiency => Some(BottleneckKind::Latency),
+        _ => None,
+    }
 }
 
 fn wire(progress: &Progress) -> JobProgress {
@@ -28,7 +68,6 @@ fn wire(progress: &Progress) -> JobProgress {
 mod tests {
     use super::*;
     use crate::findings::job_log::JobLog;
-    use nodeglass_protocol::JobId;
     use nodeglass_protocol::job::JobState;
 
     #[test]
@@ -52,7 +91,7 @@ mod tests {
         let job = |id, state| Job::new(JobId(id), "alice".into(), state);
         let ended = JobState::Ended("COMPLETED".into());
         let jobs = [job(1, JobState::Running), job(2, JobState::Running), job(3, ended)];
-        let insights = of_jobs(&logs, &jobs);
+        let insights = of_jobs(&logs, &[], &BTreeMap::new(), &jobs);
         let [only] = insights.as_slice() else { panic!("{insights:?}") };
         let progress = only.progress.as_ref().unwrap();
         assert_eq!((only.job, progress.ratio()), (JobId(1), 0.3));

@@ -17,12 +17,12 @@ mod tracker;
 
 use capture::{CaptureOrder, Captures};
 use job_log::JobLogs;
-use nodeglass_protocol::NodeName;
 use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity, Silence};
 use nodeglass_protocol::insight::JobInsight;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::NodePicture;
+use nodeglass_protocol::{JobId, NodeName};
 pub use scene::Now;
 use scene::Scene;
 use series::NodeSeries;
@@ -52,6 +52,8 @@ pub struct Findings {
     /// Whether something changed since then that need not be confirmed by readings.
     is_due: bool,
     list: Vec<Finding>,
+    /// Jobs whose GPUs are busy computing, and the readings that show it.
+    computing: BTreeMap<JobId, String>,
 }
 
 impl Findings {
@@ -86,7 +88,7 @@ impl Findings {
 
     /// What is known of the running ones of these jobs besides findings, by id.
     pub fn insights(&self, jobs: &[Job]) -> Vec<JobInsight> {
-        insight::of_jobs(&self.logs, jobs)
+        insight::of_jobs(&self.logs, &self.list, &self.computing, jobs)
     }
 
     /// Adds the newest sample of a node. `clock_ahead_ms` is the Unix time of the node's clock at which the relay's
@@ -121,7 +123,9 @@ impl Findings {
         let nodes: BTreeMap<&NodeName, &NodePicture> = nodes.map(|node| (&node.name, node)).collect();
         self.series.retain(|name, _| nodes.contains_key(name));
         let scene = Scene::new(user, jobs, &nodes, &self.series, &self.logs, &self.thresholds, now);
-        let changed = self.tracker.update(detect::all(&scene), &self.thresholds, now);
+        let mut detections = detect::all(&scene);
+        self.computing = std::mem::take(&mut detections.computing);
+        let changed = self.tracker.update(detections, &self.thresholds, now);
         let silenced = self.silences.len();
         self.silences.retain(|silence| silence.until_ms > now.wall_ms());
         if changed || self.silences.len() != silenced {

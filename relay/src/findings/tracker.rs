@@ -75,6 +75,8 @@ pub struct Detections {
     pub seen: Vec<Detection>,
     /// Prefixes of keys about which nothing is known at the moment, because readings are missing.
     pub unknown: Vec<String>,
+    /// Jobs whose GPUs are busy computing, and the readings that show it.
+    pub computing: BTreeMap<JobId, String>,
 }
 
 impl Detections {
@@ -116,7 +118,7 @@ impl Tracker {
 
     /// Enters what is seen at `now`, and returns whether the list changed.
     pub fn update(&mut self, detections: Detections, thresholds: &Thresholds, now: Now) -> bool {
-        let Detections { seen, unknown } = detections;
+        let Detections { seen, unknown, .. } = detections;
         let mut changed = false;
         for detection in seen {
             let extra_ms = thresholds.extra_confirm_ms(detection.kind);
@@ -258,7 +260,7 @@ mod tests {
     fn seen() -> Detections {
         let title = "n1 GPU 0 is too hot".to_owned();
         let detection = Detection::new(KIND, "17/A".to_owned(), FindingSeverity::Warning, title);
-        Detections { seen: vec![detection], unknown: Vec::new() }
+        Detections { seen: vec![detection], ..Detections::default() }
     }
 
     fn missing() -> Detections {
@@ -342,7 +344,7 @@ mod tests {
         let mut tracker = Tracker::default();
         let detections = |severity, range: std::ops::Range<usize>| {
             let of = |number| Detection::new(KIND, format!("{number}"), severity, String::new());
-            Detections { seen: range.map(of).collect(), unknown: Vec::new() }
+            Detections { seen: range.map(of).collect(), ..Detections::default() }
         };
         tracker.update(
             detections(FindingSeverity::Warning, 0..2 * MAX_FINDINGS),

@@ -298,6 +298,7 @@ impl Fleet {
                     self.changes.findings = true;
                     self.reports.record_findings(self.findings.list());
                 }
+                self.settle_insights();
             }
             Event::Capture { key, capture } => {
                 if self.findings.enter_capture(key.as_str(), *capture) {
@@ -545,7 +546,7 @@ impl Fleet {
         }
     }
 
-    /// Updates what is known of running jobs from their logs and the job list.
+    /// Updates what is known of running jobs besides findings.
     fn settle_insights(&mut self) {
         let insights = self.findings.insights(self.jobs.list());
         self.changes.insights |= self.insights != insights;

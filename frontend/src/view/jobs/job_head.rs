@@ -2,7 +2,9 @@
 
 use super::job_entry::{health_by, overview_scope};
 use super::job_progress::Progress;
-use crate::describe::job::{SHORT_S, exit_text, pending_reason, run_time, time_left};
+use crate::describe::job::{
+    SHORT_S, bottleneck as describe_bottleneck, exit_text, pending_reason, run_time, time_left,
+};
 use crate::domain::attention::Entry;
 use crate::domain::compared;
 use crate::domain::health::{self, Health};
@@ -15,6 +17,7 @@ use crate::state::page::{Page, ShareSheetView};
 use crate::view::widgets::dot::Dot;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::insight::Bottleneck;
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
 use std::sync::Arc;
 
@@ -147,7 +150,23 @@ fn Meta(job: Job, model: Memo<Option<String>>, health: Memo<Health>) -> impl Int
             {job.ended.map(|at| view! { <span>"Ended " <b class="num">{platform::time_of_day(at)}</b></span> })}
             {reason.map(|reason| view! { <span>{reason}</span> })}
             {exit}
+            <LimitedBy id=job.id/>
         </div>
+    }
+}
+
+/// What limits the speed of a job's GPUs; nothing where that is not clear.
+#[component]
+fn LimitedBy(id: JobId) -> impl IntoView {
+    let overview = Page::from_context().fleet.overview().clone();
+    let bottleneck = Memo::new(move |_| {
+        overview.insights().track();
+        overview.read(|picture| picture.insights.iter().find(|insight| insight.job == id)?.bottleneck.clone())
+    });
+    move || {
+        bottleneck.get().map(|Bottleneck { kind, evidence }| {
+            view! { <span title=evidence.to_string()>"Limited by " <b>{describe_bottleneck(kind)}</b></span> }
+        })
     }
 }
 

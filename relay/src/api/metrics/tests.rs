@@ -93,7 +93,7 @@ fn a_job_has_the_progress_that_its_log_states_and_its_latest_end() {
             advanced_at_ms: 2_000,
             end: Some(end),
         };
-        picture.insights = vec![JobInsight { job: JobId(17), progress: Some(progress) }];
+        picture.insights = vec![JobInsight { job: JobId(17), progress: Some(progress), bottleneck: None }];
     }));
     let labels = "{job=\"17\",user=\"alice\"}";
     assert!(progress.contains(&format!("nodeglass_job_progress_ratio{labels} 0.3\n")), "{progress}");

@@ -1,5 +1,5 @@
 //! What limits a job that works: its input, communication, the bandwidth of its memory, or small kernels. A job that
-//! its computing limits is as it should be.
+//! computing limits is as it should be, which is no finding.
 
 use super::of_job;
 use crate::findings::scene::{JobGpus, Scene, Unit};
@@ -43,7 +43,35 @@ pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detection
         .or_else(|| memory_bound(scene, job))
         .or_else(|| communication_bound(scene, job))
         .or_else(|| low_efficiency(scene, job));
+    if seen.is_none() {
+        found.computing.extend(computing(scene, job).map(|evidence| (job.job.id, evidence)));
+    }
     found.seen.extend(seen);
+}
+
+/// Every GPU is busy, and most of it; returns the readings that show it.
+fn computing(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<String> {
+    let now_ms = scene.now.relay_ms;
+    for unit in &job.units {
+        let mean = |field| unit.series.mean(field, STEPS, now_ms);
+        let is_full = match mean(GpuField::SmActive) {
+            Some(active) => active >= EXPOSED_SM_PCT,
+            None => mean(GpuField::Power)? >= unit.value(GpuField::PowerLimit)? as f32 * EXPOSED_POWER,
+        };
+        if mean(GpuField::Util)? < USED_PCT || !is_full {
+            return None;
+        }
+    }
+    let mean = |field| mean_of(&job.units, field, now_ms);
+    let sms = mean(GpuField::SmActive).map(|active| format!("SM activity {active:.0} %"));
+    let evidence = match (sms, mean(GpuField::TensorActive)) {
+        (Some(sms), Some(tensor)) => format!("{sms} · tensor cores {tensor:.0} %"),
+        (Some(sms), None) => sms,
+        (None, _) => {
+            format!("utilisation {:.0} % · power {:.0} W", mean(GpuField::Util)?, mean(GpuField::Power)?)
+        }
+    };
+    Some(evidence)
 }
 
 /// The GPUs pause again and again while the host is busy.

@@ -2,6 +2,7 @@
 
 use super::*;
 use nodeglass_protocol::gpu::NvLink;
+use nodeglass_protocol::insight::BottleneckKind;
 use nodeglass_protocol::picture::JobUsagePicture;
 use nodeglass_protocol::{HostField, JobField, ProcessField};
 
@@ -50,6 +51,36 @@ fn communication_limits_a_job_whose_links_are_busy_and_sms_are_not() {
     );
     assert!(busy_links(70, 180_000_000_000).active().is_empty(), "it computes as well");
     assert!(busy_links(32, 9_000_000_000).active().is_empty(), "its links carry little");
+}
+
+#[test]
+fn what_limits_a_job_agrees_with_its_findings_and_is_computing_otherwise() {
+    let limit = |script: &Script| {
+        let [insight] = script.findings.insights(&script.jobs).try_into().ok()?;
+        let JobInsight { bottleneck, .. } = insight;
+        bottleneck.map(|bottleneck| (bottleneck.kind, bottleneck.evidence.to_string()))
+    };
+    let with_sms = |sm: u64| {
+        working(2, 11, move |_, gpu| {
+            set(gpu, GpuField::SmActive, sm);
+            set(gpu, GpuField::TensorActive, 44);
+        })
+    };
+    let computes = (BottleneckKind::Compute, "SM activity 81 % · tensor cores 44 %".to_owned());
+    assert_eq!(limit(&with_sms(81)), Some(computes));
+    assert_eq!(limit(&with_sms(12)).map(|(kind, _)| kind), Some(BottleneckKind::Latency));
+    assert_eq!(limit(&with_sms(35)), None, "neither is clear");
+    let by_power = |watts: u64| {
+        let mut script = Script::new(1, 8);
+        script.run(11 * 60, |_, _| Some((99, watts, 1_980, 60.0)));
+        limit(&script)
+    };
+    let computes = (BottleneckKind::Compute, "utilisation 99 % · power 640 W".to_owned());
+    assert_eq!(by_power(640), Some(computes));
+    assert_eq!(by_power(300), None);
+    let mut silent = with_sms(81);
+    silent.run(60, |number, _| (number != 9).then_some((99, 640, 1_980, 60.0)));
+    assert_eq!(limit(&silent), None, "a node does not answer");
 }
 
 #[test]

@@ -377,6 +377,17 @@ class ArrayTask:
 
 
 @dataclass(frozen=True)
+class JobBottleneck:
+    """What limits the speed of a job's GPUs."""
+
+    evidence: str
+    """The readings that show it: `SM activity 78 % · tensor cores 41 %`."""
+
+    kind: str
+    """What it is."""
+
+
+@dataclass(frozen=True)
 class HetComponent:
     """The heterogeneous job that a job is a component of."""
 
@@ -478,6 +489,9 @@ class Job:
 
     array: Optional[ArrayTask] = None
     """The array that it is a task of."""
+
+    bottleneck: Optional[JobBottleneck] = None
+    """What limits the speed of its GPUs; `null` if nothing does so clearly. For the owner's relay only."""
 
     command: Optional[str] = None
     """Batch script or command."""

@@ -1,7 +1,7 @@
-//! How far a job's program is, as a resource.
+//! What is known of a running job besides findings, as resources.
 
 use super::{Clock, Timestamp};
-use nodeglass_protocol::insight;
+use nodeglass_protocol::insight::{self, BottleneckKind};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -39,5 +39,20 @@ impl JobProgress {
             earliest_end_at: end.map(|end| clock.timestamp(end.earliest_at_ms)),
             latest_end_at: end.map(|end| clock.timestamp(end.latest_at_ms)),
         }
+    }
+}
+
+/// What limits the speed of a job's GPUs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct JobBottleneck {
+    /// What it is.
+    pub kind: BottleneckKind,
+    /// The readings that show it: `SM activity 78 % · tensor cores 41 %`.
+    pub evidence: String,
+}
+
+impl JobBottleneck {
+    pub(super) fn new(bottleneck: &insight::Bottleneck) -> Self {
+        Self { kind: bottleneck.kind, evidence: bottleneck.evidence.to_string() }
     }
 }
