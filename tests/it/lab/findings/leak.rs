@@ -58,7 +58,7 @@ impl Leak {
         let title = forecast.title.as_str();
         ensure!(forecast.is_active() && forecast.nodes[0].as_str() == NODE, "{forecast:#?}");
         let (_, in_words) =
-            title.split_once(" GPU 0 will run out of memory in about ").context(title.to_owned())?;
+            title.split_once(" will run out of memory in about ").context(title.to_owned())?;
         let seconds = match in_words.split_once(' ').context(in_words.to_owned())? {
             (number, "min") => number.parse::<i64>()? * 60,
             (number, "s") => number.parse()?,
