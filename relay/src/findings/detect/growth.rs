@@ -1,6 +1,6 @@
 //! Memory that grows steadily, and when it reaches its limit.
 
-use crate::findings::series::LONG_STEP_MS;
+use crate::findings::series::{LONG_STEP_MS, STEP_MS};
 use nodeglass_rules::text;
 
 /// Minutes that a forecast is made from at most, unless it needs more.
@@ -45,9 +45,11 @@ impl Growth {
         // One more than needed: the first peak is that of the next full minute.
         let most_ms = u64::from(least + 1).max(MOST_MINUTES) * LONG_STEP_MS;
         let from_ms = (started_ms + skipped_ms).max(now_ms.saturating_sub(most_ms));
+        // What grows has its peak at the end of each minute; the newest minute ends with the last complete step.
+        let end_ms = |at_ms: u64| (at_ms + LONG_STEP_MS).min(now_ms / STEP_MS * STEP_MS);
         let points: Vec<(f64, f64)> = peaks
             .filter(|(at_ms, _)| *at_ms >= from_ms)
-            .map(|(at_ms, bytes)| ((at_ms - from_ms) as f64 / LONG_STEP_MS as f64, bytes))
+            .map(|(at_ms, bytes)| (end_ms(at_ms).saturating_sub(from_ms) as f64 / LONG_STEP_MS as f64, bytes))
             .collect();
         let (first, last) = (points.first()?, points.last()?);
         let minutes = (last.0 - first.0).round() as usize;
@@ -93,7 +95,10 @@ impl Growth {
 
     /// `grows by 120 MiB a minute for 20 min`.
     pub(super) fn text(&self) -> String {
-        format!("grows by {} MiB a minute for {} min", (self.slope / f64::from(1 << 20)) as u64, self.minutes)
+        let mib = self.slope / f64::from(1 << 20);
+        let amount =
+            if mib < 1_000.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1_024.0) };
+        format!("grows by {amount} a minute for {} min", self.minutes)
     }
 
     /// When it began, in ms of the relay's clock, which may have been earlier.
