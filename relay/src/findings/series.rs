@@ -184,10 +184,15 @@ impl GpuSeries {
 }
 
 impl HostSeries {
+    /// The steps of a field, newest first; see [`HOST_FIELDS`].
+    pub fn of(&self, field: HostField, steps: usize, now_ms: u64) -> impl Iterator<Item = (u64, f32)> + '_ {
+        let slot = HOST_FIELDS.iter().position(|known| *known == field);
+        slot.into_iter().flat_map(move |slot| self.recent(slot, steps, now_ms))
+    }
+
     /// Mean of a field over the last `steps`, if at least four fifths of them are known.
     pub fn mean(&self, field: HostField, steps: usize, now_ms: u64) -> Option<f32> {
-        let slot = HOST_FIELDS.iter().position(|known| *known == field)?;
-        mean(self.recent(slot, steps, now_ms).map(|(_, value)| value), steps)
+        mean(self.of(field, steps, now_ms).map(|(_, value)| value), steps)
     }
 }
 

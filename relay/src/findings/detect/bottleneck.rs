@@ -9,6 +9,8 @@ use nodeglass_protocol::{GpuField, HostField, JobField};
 
 /// A job is inefficient, or limited by communication or bandwidth, after this many steps.
 const STEPS: usize = 60;
+/// The newest of these steps, half of which must show the same.
+const NEWEST_STEPS: usize = 6;
 /// Utilisation in % from which the efficiency of a GPU is judged.
 const USED_PCT: f32 = 80.0;
 /// Power as a fraction of the limit up to which a busy GPU without GPM is inefficient.
@@ -175,8 +177,11 @@ fn traffic(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<String> {
     let count = job.units.len() as f32;
     // The busier direction of each GPU.
     let rate = |unit: &Unit<'_>, fields: [GpuField; 2]| {
-        let means = fields.into_iter().filter_map(|field| unit.series.mean(field, STEPS, now_ms));
-        means.reduce(f32::max)
+        let rates = fields.into_iter().filter_map(|field| {
+            let mean = unit.series.mean(field, STEPS, now_ms)?;
+            Some(steady(mean, unit.series.of(field, STEPS, now_ms)))
+        });
+        rates.reduce(f32::max)
     };
     let sum = |of: &dyn Fn(&Unit<'_>) -> Option<f32>| job.units.iter().map(of).sum::<Option<f32>>();
     let nvlink = |unit: &Unit<'_>| rate(unit, [GpuField::NvlinkRx, GpuField::NvlinkTx]);
@@ -203,8 +208,11 @@ fn traffic(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<String> {
     }
     let network = |name: &&nodeglass_protocol::NodeName| {
         let host = scene.series.get(*name)?.host();
-        let rates = [HostField::NetRx, HostField::IbRx].map(|field| host.mean(field, STEPS, now_ms));
-        rates.into_iter().flatten().reduce(f32::max)
+        let rates = [HostField::NetRx, HostField::IbRx].into_iter().filter_map(|field| {
+            let mean = host.mean(field, STEPS, now_ms)?;
+            Some(steady(mean, host.of(field, STEPS, now_ms)))
+        });
+        rates.reduce(f32::max)
     };
     let bytes = nodes.iter().map(network).sum::<Option<f32>>()? / count;
     (bytes >= NETWORK_RATE).then(|| format!("{} of network for each GPU", gb_s(bytes)))
@@ -252,11 +260,21 @@ fn memory_bound(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
 /// Returns whether a field of a GPU holds in four fifths of the steps; `None` if too few are known.
 fn mostly(unit: &Unit<'_>, field: GpuField, now_ms: u64, holds: &dyn Fn(f32) -> bool) -> Option<bool> {
     unit.series.mean(field, STEPS, now_ms)?;
-    let (held, known) = unit
-        .series
-        .of(field, STEPS, now_ms)
-        .fold((0, 0), |(held, known), (_, value)| (held + usize::from(holds(value)), known + 1));
-    Some(held * 5 >= known * 4)
+    Some(mostly_of(unit.series.of(field, STEPS, now_ms), holds))
+}
+
+/// Returns whether something holds in four fifths of the steps, newest first, and in half of the newest: otherwise it
+/// is over, as waiting is after a hang.
+fn mostly_of(steps: impl Iterator<Item = (u64, f32)>, holds: &dyn Fn(f32) -> bool) -> bool {
+    let held: Vec<bool> = steps.map(|(_, value)| holds(value)).collect();
+    let newest = &held[..held.len().min(NEWEST_STEPS)];
+    let count = |steps: &[bool]| steps.iter().filter(|holds| **holds).count();
+    count(&held) * 5 >= held.len() * 4 && count(newest) * 2 >= newest.len()
+}
+
+/// Returns a mean rate, or 0 if it is the mean of minutes with traffic and of minutes without.
+fn steady(mean: f32, steps: impl Iterator<Item = (u64, f32)>) -> f32 {
+    if mostly_of(steps, &|rate| rate >= mean / 2.0) { mean } else { 0.0 }
 }
 
 /// The mean of a field over some GPUs; `None` if it is not known of each.
@@ -269,17 +287,22 @@ fn mean_of(units: &[Unit<'_>], field: GpuField, now_ms: u64) -> Option<f32> {
 fn low_efficiency(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     let now_ms = scene.now.relay_ms;
     let mean = |unit: &Unit<'_>, field| unit.series.mean(field, STEPS, now_ms);
+    // Over the newest steps, too: what was before may be over.
+    let is_below = |unit: &Unit<'_>, field, least: f32| {
+        let newest = unit.series.mean(field, NEWEST_STEPS, now_ms)?;
+        Some(mean(unit, field)? < least && newest < least)
+    };
     let mut by_sms = true;
     for unit in &job.units {
         if mean(unit, GpuField::Util)? < USED_PCT {
             return None;
         }
         let is_low = match mean(unit, GpuField::SmActive) {
-            Some(active) => active < scene.thresholds.efficiency_pct as f32,
+            Some(_) => is_below(unit, GpuField::SmActive, scene.thresholds.efficiency_pct as f32)?,
             None => {
                 by_sms = false;
                 let limit = unit.value(GpuField::PowerLimit)? as f32;
-                mean(unit, GpuField::Power)? < limit * LITTLE_POWER
+                is_below(unit, GpuField::Power, limit * LITTLE_POWER)?
             }
         };
         if !is_low {

@@ -31,6 +31,12 @@ fn links(up: usize) -> Vec<NvLink> {
     (0..up as u32).map(link).collect()
 }
 
+/// Sets a reading of every node.
+fn set_host(script: &mut Script, field: HostField, value: u64) {
+    let steps = u32::try_from(field.scale().steps(value)).unwrap();
+    script.nodes.iter_mut().for_each(|node| node.host.set(field, Cell::steps(steps)));
+}
+
 #[test]
 fn communication_limits_a_job_whose_links_are_busy_and_sms_are_not() {
     let busy_links = |sm: u64, nvlink: u64| {
@@ -51,6 +57,20 @@ fn communication_limits_a_job_whose_links_are_busy_and_sms_are_not() {
     );
     assert!(busy_links(70, 180_000_000_000).active().is_empty(), "it computes as well");
     assert!(busy_links(32, 9_000_000_000).active().is_empty(), "its links carry little");
+}
+
+#[test]
+fn a_hang_that_is_over_is_neither_communication_nor_little_work() {
+    let mut script = Script::new(2, 8);
+    set_host(&mut script, HostField::NetRx, 1_000_000);
+    script.run(460, |_, _| Some((100, 148, 1_980, 60.0)));
+    set_host(&mut script, HostField::NetRx, 18_000_000_000);
+    for _ in 0..10 {
+        script.run(30, |_, _| Some((99, 500, 1_980, 60.0)));
+        let kinds = [FindingKind::CommunicationBound, FindingKind::LowEfficiency];
+        let limits = script.active().into_iter().filter(|kind| kinds.contains(kind));
+        assert_eq!(limits.collect::<Vec<_>>(), []);
+    }
 }
 
 #[test]
@@ -165,13 +185,9 @@ fn memory_of_a_node_is_forecast_where_no_limit_bounds_it() {
     let growing = |limit: Option<u64>| {
         let mut script = Script::new(1, 2);
         script.nodes[0].job_usage = limit.map(|limit| usage(17, 10 * GIB, limit)).into_iter().collect();
-        let set = |script: &mut Script, field: HostField, bytes: u64| {
-            let steps = u32::try_from(field.scale().steps(bytes)).unwrap();
-            script.nodes[0].host.set(field, Cell::steps(steps));
-        };
-        set(&mut script, HostField::MemTotal, 512 * GIB);
+        set_host(&mut script, HostField::MemTotal, 512 * GIB);
         for minute in 0..25 {
-            set(&mut script, HostField::MemUsed, (200 + 2 * minute) * GIB);
+            set_host(&mut script, HostField::MemUsed, (200 + 2 * minute) * GIB);
             script.run(60, |_, _| WORK);
         }
         script.active()
