@@ -4,10 +4,11 @@ use super::column::{CellStyle, Column, Sum};
 use super::definition::{ColumnDef, Now, computed};
 use super::nodes::share;
 use super::value::{Unit, Value};
-use crate::describe::job::{pending_reason, run_time, time_left};
+use crate::describe::job::{bottleneck as bottleneck_name, pending_reason, run_time, time_left};
 use crate::domain::health::{Health, state_label};
 use crate::domain::totals::Totals;
 use nodeglass_protocol::JobField;
+use nodeglass_protocol::insight::JobInsight;
 use nodeglass_protocol::job::{Job, JobState, Parent, TimeLimit};
 
 /// A job with the totals of its GPUs.
@@ -18,6 +19,8 @@ pub struct JobRow<'a> {
     pub totals: Totals,
     /// Its health.
     pub health: &'a Health,
+    /// What is known of it besides.
+    pub insight: Option<&'a JobInsight>,
     /// The current time, for what is left.
     pub now: Now,
 }
@@ -33,7 +36,7 @@ const fn span(id: &'static str, title: &'static str, about: &'static str) -> Col
     Column::new(id, title, Unit::Span, 96, about)
 }
 
-static COLUMNS: [Def; 27] = [
+static COLUMNS: [Def; 29] = [
     computed(
         text_column("name", "Name", 150, "what it is called").rank(0).grows().style(CellStyle::Custom),
         |row| Value::text(row.job.name.as_str()),
@@ -85,6 +88,8 @@ static COLUMNS: [Def; 27] = [
         state,
     ),
     computed(span("left", "Left", "time until its limit").rank(0), left),
+    computed(Column::new("progress", "Progress", Unit::Percent, 76, "how far it is by its log"), progress),
+    computed(text_column("limited_by", "Limited by", 124, "what limits the speed of its GPUs"), limited_by),
     computed(span("time", "Run time", "since it started"), |row| {
         Value::number(run_time(row.job, row.now.wall_s))
     }),
@@ -181,6 +186,16 @@ fn left(row: &JobRow<'_>) -> Value {
     }
 }
 
+fn progress(row: &JobRow<'_>) -> Value {
+    let progress = row.insight.and_then(|insight| insight.progress.as_ref());
+    Value::number(progress.map(|progress| (progress.ratio() * 100.0) as u64))
+}
+
+fn limited_by(row: &JobRow<'_>) -> Value {
+    let bottleneck = row.insight.and_then(|insight| insight.bottleneck.as_ref());
+    Value::text(bottleneck.map(|limit| bottleneck_name(limit.kind)).unwrap_or_default())
+}
+
 fn limit(row: &JobRow<'_>) -> Value {
     match row.job.limit {
         TimeLimit::Seconds(limit) => Value::Number(limit),
@@ -229,12 +244,13 @@ mod tests {
     use crate::domain::severity::Severity;
     use crate::table::column::find;
     use nodeglass_protocol::JobId;
+    use nodeglass_protocol::insight::{Bottleneck, BottleneckKind, JobProgress};
 
     fn at(job: &Job, id: &str) -> Value {
         let health = Health { severity: Severity::Ok, label: "running".to_owned() };
         let now = Now { relay_ms: 0, wall_s: 1_100 };
         value(
-            &JobRow { job, totals: Totals::default(), health: &health, now },
+            &JobRow { job, totals: Totals::default(), health: &health, insight: None, now },
             find(&columns(false), id).unwrap(),
         )
     }
@@ -265,10 +281,41 @@ mod tests {
             job: &job,
             totals: Totals::default(),
             health: &hot,
+            insight: None,
             now: Now { relay_ms: 0, wall_s: 0 },
         };
         assert_eq!(state(&row), Value::text("GPU 3 too hot; running"), "also found by its state");
         assert!(at(&job, "waits").why_absent().is_some());
+    }
+
+    #[test]
+    fn a_job_shows_how_far_it_is_and_what_limits_it() {
+        let job = Job::new(JobId(4), "alice".into(), JobState::Running);
+        let progress = JobProgress {
+            label: "epoch".into(),
+            done: 5.0,
+            total: 12.0,
+            rate_per_s: None,
+            advanced_at_ms: 0,
+            end: None,
+        };
+        let bottleneck = Bottleneck { kind: BottleneckKind::MemoryBandwidth, evidence: "".into() };
+        let insight = JobInsight { job: job.id, progress: Some(progress), bottleneck: Some(bottleneck) };
+        let health = Health { severity: Severity::Ok, label: "running".to_owned() };
+        let row = |insight| {
+            let row = JobRow {
+                job: &job,
+                totals: Totals::default(),
+                health: &health,
+                insight,
+                now: Now { relay_ms: 0, wall_s: 0 },
+            };
+            (super::progress(&row), limited_by(&row))
+        };
+        let known = (Value::Number(41), Value::text("memory bandwidth"));
+        assert_eq!(row(Some(&insight)), known);
+        let (progress, limit) = row(None);
+        assert!(progress.why_absent().is_some() && limit.why_absent().is_some());
     }
 
     #[test]

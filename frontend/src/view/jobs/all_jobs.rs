@@ -169,7 +169,7 @@ impl Jobs {
         let now =
             Now { relay_ms: self.page.fleet.relay_ms(page_ms), wall_s: self.page.fleet.wall_s(page_ms) };
         let entries = self.page.attention.entries().get_untracked();
-        let (totals, health) = self.page.fleet.overview().read(|picture| {
+        self.page.fleet.overview().read(|picture| {
             let nodes = ownership::job_nodes(&job, picture);
             let nodes = || nodes.iter().map(|at| &picture.nodes[*at]);
             let mut totals = Totals::default();
@@ -179,9 +179,10 @@ impl Jobs {
                 let add = |gpu| if old { totals.leave_out() } else { totals.add(gpu) };
                 ownership::counting_gpus(node, Some(id)).for_each(add);
             }
-            (totals, job_health::for_job(&job, nodes(), &entries, now.relay_ms))
-        });
-        Some(read(&JobRow { job: &job, totals, health: &health, now }))
+            let health = job_health::for_job(&job, nodes(), &entries, now.relay_ms);
+            let insight = picture.insights.iter().find(|insight| insight.job == id);
+            Some(read(&JobRow { job: &job, totals, health: &health, insight, now }))
+        })
     }
 }
 

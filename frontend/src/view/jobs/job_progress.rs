@@ -53,7 +53,7 @@ pub fn Progress(
         view! {
             <div class="progress" class:progress--entry=in_list>
                 <span class="progress__count num">{count}</span>
-                {when.clone()}
+                {when}
                 <div class="progress__bar"><i style:--share=move || text::share(share())></i></div>
             </div>
         }
