@@ -22,6 +22,7 @@ use bytes::Bytes;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::detail::DetailLevel;
 use nodeglass_protocol::live::{CloseReason, ServerMessage, Topic};
+use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::share::Sharing;
@@ -298,7 +299,10 @@ impl EventLoop {
     fn tick(&mut self) {
         let now_ms = self.clock.now_ms();
         self.fleet.handle(Event::Tick, now_ms);
-        if let Some(notifier) = &mut self.notifier {
+        // Jobs that run when the first list arrives have not just started.
+        let has_jobs =
+            !matches!(self.fleet.status().jobs, JobsHealth::NotYet | JobsHealth::Stale { last_ms: None, .. });
+        if let Some(notifier) = self.notifier.as_mut().filter(|_| has_jobs) {
             notifier.observe(self.fleet.jobs(), self.fleet.findings());
         }
         self.request_captures(now_ms);

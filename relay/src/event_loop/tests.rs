@@ -11,9 +11,11 @@ use crate::fleet::scene::{hello, job, name, process, sample};
 use crate::history::LongHistory;
 use crate::live::Subscriber;
 use crate::nodes::{FromNode, Plan};
+use crate::notify::{NotifyOn, Sender, Settings};
 use crate::state_dir::StateDir;
 use crate::store::{Origin, Place};
 use nodeglass_protocol::capture::{CaptureGroup, FindingCapture};
+use nodeglass_protocol::finding::FindingSeverity;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::live::{CloseReason, MAX_TOPICS, ServerMessage};
@@ -496,4 +498,34 @@ async fn a_note_of_another_relay_can_be_changed_and_deleted_and_appears_by_itsel
     let refused = other.hub.note(edit(note.id, "lost"), None).await.unwrap_err();
     assert!(refused.as_str().contains("was deleted by another relay"), "{refused}");
     both.until(1, &[]).await;
+}
+
+#[tokio::test]
+async fn jobs_that_run_when_the_first_list_arrives_have_not_just_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let command = format!("sh -c 'echo $NODEGLASS_EVENT >> {}'", out.display());
+    let settings = Settings {
+        webhook: None,
+        command: Some(command.parse().unwrap()),
+        mail: None,
+        on: vec![NotifyOn::Starts],
+        severity: FindingSeverity::Warning,
+    };
+    let notifier = Notifier::start(settings, Sender::default(), 0).unwrap();
+    let harness = Harness::built(Options::default(), |mut core| {
+        core.notify_by(notifier);
+        core
+    });
+    // Some ticks before the first list, and one between the two.
+    sleep(Duration::from_millis(2_500)).await;
+    harness.jobs(vec![job(1, &[("n1", &[0])])]).await;
+    sleep(Duration::from_millis(1_500)).await;
+    harness.jobs(vec![job(1, &[("n1", &[0])]), job(2, &[("n1", &[1])])]).await;
+    let ten_seconds = tokio::time::Instant::now() + Duration::from_secs(10);
+    let read = || std::fs::read_to_string(&out).unwrap_or_default();
+    while read().is_empty() && tokio::time::Instant::now() < ten_seconds {
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(read(), "job_started\n");
 }

@@ -12,6 +12,8 @@ use tokio::time::timeout;
 
 /// How long the command may run.
 const LIMIT: Duration = Duration::from_secs(30);
+/// How long its output is read after it has ended.
+const LAST_OUTPUT: Duration = Duration::from_millis(200);
 /// How much of what it writes to standard error is read, in bytes.
 const MAX_STDERR: u64 = 4_096;
 
@@ -88,33 +90,40 @@ impl NotifyCommand {
             .map_err(|error| CommandError::Start(program.clone(), error))?;
         let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
         let input = format!("{json}\n");
-        let run = async {
-            let write = async {
-                if let Some(mut stdin) = stdin {
-                    // A command that does not read its input is not at fault.
-                    let _ = stdin.write_all(input.as_bytes()).await;
-                }
-            };
-            let read = async {
-                let mut text = Vec::new();
-                if let Some(mut stderr) = stderr {
-                    let _ = (&mut stderr).take(MAX_STDERR).read_to_end(&mut text).await;
-                    // It must not wait for a reader.
-                    let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
-                }
-                text
-            };
-            let ((), stderr, status) = tokio::join!(write, read, child.wait());
-            (stderr, status)
+        let write = async {
+            if let Some(mut stdin) = stdin {
+                // A command that does not read its input is not at fault.
+                let _ = stdin.write_all(input.as_bytes()).await;
+            }
         };
-        let Ok((stderr, status)) = timeout(LIMIT, run).await else {
+        let mut text = Vec::new();
+        let read = async {
+            if let Some(mut stderr) = stderr {
+                let _ = (&mut stderr).take(MAX_STDERR).read_to_end(&mut text).await;
+                // It must not wait for a reader.
+                let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+            }
+        };
+        let run = async {
+            let streams = async { tokio::join!(write, read) };
+            tokio::pin!(streams);
+            tokio::select! {
+                _ = &mut streams => child.wait().await,
+                status = child.wait() => {
+                    // A process that it left in the background may keep its standard error open.
+                    let _ = timeout(LAST_OUTPUT, streams).await;
+                    status
+                }
+            }
+        };
+        let Ok(status) = timeout(LIMIT, run).await else {
             return Err(CommandError::TimedOut(program.clone()));
         };
         let status = status.map_err(|error| CommandError::Start(program.clone(), error))?;
         if status.success() {
             return Ok(());
         }
-        let stderr = String::from_utf8_lossy(&stderr);
+        let stderr = String::from_utf8_lossy(&text);
         let last = stderr.lines().rfind(|line| !line.trim().is_empty());
         let last = last.map_or(String::new(), |line| format!(": {}", line.trim()));
         Err(CommandError::Failed(program.clone(), status, last))
@@ -165,6 +174,22 @@ mod tests {
         let error = command("false").run("finding", &json!({})).await.unwrap_err();
         assert!(!error.is_transient());
         command("true").run("finding", &json!({ "long": "x".repeat(1 << 20) })).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_command_may_leave_a_process_in_the_background() {
+        let pids = tempfile::NamedTempFile::new().unwrap();
+        let leaving = |end: &str| {
+            // Longer than the command may run.
+            command(&format!("sh -c 'sleep 40 & echo $! >> {}; {end}'", pids.path().display()))
+        };
+        leaving("exit 0").run("finding", &json!({})).await.unwrap();
+        let error = leaving("echo why >&2; exit 1").run("finding", &json!({})).await.unwrap_err();
+        assert!(error.to_string().ends_with(": why"), "{error}");
+        for pid in std::fs::read_to_string(pids.path()).unwrap().lines() {
+            let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        }
     }
 
     #[tokio::test]

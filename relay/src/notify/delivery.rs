@@ -31,10 +31,11 @@ pub(super) enum Channel {
     Mail(Box<Mail>),
 }
 
-/// Notices that wait for a channel.
+/// Notices that wait for a channel: findings go before starts and ends of jobs, of which there may be many at once.
 #[derive(Debug)]
 pub(super) struct Queue {
-    notices: mpsc::Sender<Notice>,
+    findings: mpsc::Sender<Notice>,
+    jobs: mpsc::Sender<Notice>,
     dropped: Arc<AtomicU64>,
 }
 
@@ -55,7 +56,8 @@ impl Failure {
 impl Queue {
     /// Adds a notice; if there are too many, it is counted only.
     pub(super) fn push(&self, notice: Notice) {
-        if self.notices.try_send(notice).is_err() {
+        let queue = if matches!(notice, Notice::Job(..)) { &self.jobs } else { &self.findings };
+        if queue.try_send(notice).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -63,12 +65,19 @@ impl Queue {
 
 /// Starts the task that delivers on a channel, until its queue is dropped.
 pub(super) fn start(channel: Channel, sender: Sender) -> Queue {
-    let (notices, mut waiting) = mpsc::channel(WAITING);
+    let ((findings, mut new_findings), (jobs, mut new_jobs)) =
+        (mpsc::channel(WAITING), mpsc::channel(WAITING));
     let dropped = Arc::<AtomicU64>::default();
-    let queue = Queue { notices, dropped: dropped.clone() };
+    let queue = Queue { findings, jobs, dropped: dropped.clone() };
     tokio::spawn(async move {
         let mut bucket = TokenBucket::full(BURST, PER_S, Instant::now());
-        while let Some(notice) = waiting.recv().await {
+        loop {
+            let notice = tokio::select! {
+                biased;
+                Some(notice) = new_findings.recv() => notice,
+                Some(notice) = new_jobs.recv() => notice,
+                else => return,
+            };
             let missed = dropped.swap(0, Ordering::Relaxed);
             let missed = (missed > 0).then_some(Notice::Dropped(missed));
             for notice in missed.into_iter().chain([notice]) {
@@ -157,8 +166,11 @@ impl Channel {
 
 #[cfg(test)]
 mod tests {
-    use super::super::notice::tests::finding;
+    use super::super::notice::JobSummary;
+    use super::super::notice::tests::{finding, job};
     use super::*;
+    use nodeglass_protocol::job::JobState;
+    use nodeglass_rules::job_events::JobEvent;
     use std::fs;
 
     fn notice(key: &str) -> Notice {
@@ -193,6 +205,26 @@ mod tests {
             sleep(Duration::from_millis(10)).await;
         };
         assert!(written.starts_with("notices_dropped {") && written.contains("\"count\":3"), "{written}");
+    }
+
+    #[tokio::test]
+    async fn findings_go_before_starts_of_jobs() {
+        let dir = tempfile::tempdir().unwrap();
+        let (channel, out) = recording(&dir);
+        let queue = start(channel, Sender::default());
+        let started = || Notice::Job(JobSummary::of(&job(17, JobState::Running)), JobEvent::Started);
+        (0..WAITING).for_each(|_| queue.push(started()));
+        queue.push(notice("a"));
+        assert_eq!(queue.dropped.load(Ordering::Relaxed), 0);
+        let ten_seconds = Instant::now() + Duration::from_secs(10);
+        let written = loop {
+            let written = fs::read_to_string(&out).unwrap_or_default();
+            if written.contains("job_started {") || Instant::now() > ten_seconds {
+                break written;
+            }
+            sleep(Duration::from_millis(10)).await;
+        };
+        assert!(written.starts_with("finding {"), "{written}");
     }
 
     #[tokio::test(start_paused = true)]

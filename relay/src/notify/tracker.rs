@@ -24,11 +24,19 @@ pub(super) struct Tracker {
     jobs: JobPhases,
     /// The keys of the active findings of the last update.
     active: BTreeSet<Text>,
+    /// Those of the silenced ones among them: each is new when it outlasts its silence.
+    silenced: BTreeSet<Text>,
 }
 
 impl Tracker {
     pub(super) fn new(selection: Selection, since_ms: u64) -> Self {
-        Self { selection, since_ms, jobs: JobPhases::default(), active: BTreeSet::new() }
+        Self {
+            selection,
+            since_ms,
+            jobs: JobPhases::default(),
+            active: BTreeSet::new(),
+            silenced: BTreeSet::new(),
+        }
     }
 
     /// Returns what is new.
@@ -55,10 +63,13 @@ impl Tracker {
             if finding.is_active() {
                 // A known one remains known; one that outlasts its silence is new.
                 if finding.silenced_until_ms.is_some() {
+                    self.silenced.insert(finding.key.clone());
                     continue;
                 }
-                let is_new = self.active.insert(finding.key.clone());
-                if is_new && finding.found_ms >= self.since_ms && wants(NotifyOn::Findings) {
+                let was_silenced = self.silenced.remove(&finding.key);
+                let is_new = self.active.insert(finding.key.clone())
+                    && (was_silenced || finding.found_ms >= self.since_ms);
+                if is_new && wants(NotifyOn::Findings) {
                     notices.push(Notice::Found(Box::new(finding.clone()), of(finding)));
                 }
             } else if self.active.remove(&finding.key) && finding.silenced_until_ms.is_none() {
@@ -71,7 +82,9 @@ impl Tracker {
                 }
             }
         }
-        self.active.retain(|key| findings.iter().any(|finding| finding.key == *key));
+        let is_listed = |key: &Text| findings.iter().any(|finding| finding.key == *key);
+        self.active.retain(is_listed);
+        self.silenced.retain(is_listed);
         notices
     }
 }
@@ -103,6 +116,16 @@ mod tests {
         assert_eq!(events(tracker.update(&jobs, std::slice::from_ref(&over))), ["finding_resolved"]);
         assert!(tracker.update(&jobs, &[over]).is_empty());
         assert_eq!(events(tracker.update(&jobs, &[finding("a")])), ["finding"], "it returned");
+    }
+
+    #[test]
+    fn what_outlasts_its_silence_is_sent_although_an_earlier_relay_found_it() {
+        let (mut tracker, jobs) = (tracker(&ALL), [job(17, JobState::Running)]);
+        let earlier = Finding { found_ms: 10_000, ..finding("a") };
+        let silenced = Finding { silenced_until_ms: Some(80_000), ..earlier.clone() };
+        assert!(tracker.update(&jobs, &[silenced]).is_empty());
+        assert_eq!(events(tracker.update(&jobs, std::slice::from_ref(&earlier))), ["finding"]);
+        assert!(tracker.update(&jobs, &[earlier]).is_empty());
     }
 
     #[test]
