@@ -141,7 +141,7 @@ pub async fn run(config: Config, requested: Requested) -> anyhow::Result<ExitCod
         terminal.warn(&format!("{error}; continuing without a private socket").into());
     }
 
-    relay.serve(listeners, signals, &terminal).await;
+    relay.serve(listeners, signals, &terminal).await?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -316,15 +316,38 @@ impl Relay {
 
     /// Serves clients until a signal arrives, then shuts down in order: clients are notified, probes are
     /// stopped and awaited.
-    async fn serve(self, listeners: Listeners, signals: Signals, terminal: &Terminal) {
+    ///
+    /// # Errors
+    /// The event loop ended by itself: without it, a relay would seem to run, and show nothing.
+    async fn serve(
+        mut self,
+        listeners: Listeners,
+        signals: Signals,
+        terminal: &Terminal,
+    ) -> anyhow::Result<()> {
         let proxies = self.web.proxies.clone();
         let serving =
             tokio::spawn(web::serve(listeners, web::router(self.web), proxies, self.shutdown.subscribe()));
-        signals.wait().await;
+        let failure = until_stopped(signals.wait(), &mut self.core).await;
         terminal.notice(&"stopping the probes on all nodes …".into());
         let _ = self.shutdown.send(true);
-        let _ = tokio::join!(self.core, self.nodes, serving);
+        if failure.is_none() {
+            let _ = self.core.await;
+        }
+        let _ = tokio::join!(self.nodes, serving);
         end_store(&self.store).await;
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+/// Waits for a signal, or for the end of the event loop, which is a failure.
+async fn until_stopped(
+    signal: impl Future<Output = ()>,
+    core: &mut tokio::task::JoinHandle<()>,
+) -> Option<anyhow::Error> {
+    tokio::select! {
+        () = signal => None,
+        _ = core => Some(anyhow::anyhow!("stopped by an internal error, which the log describes; start the relay again")),
     }
 }
 
@@ -447,4 +470,19 @@ fn about(config: &Config, watched: &Watched, (tunnel, guests_tunnel): (Text, Tex
         downtimes: Vec::new(),
         report_webhook: config.report_webhook().map(|webhook| Text::new(webhook.display_url())),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future;
+
+    #[tokio::test]
+    async fn the_end_of_the_event_loop_stops_the_relay() {
+        let mut runs = tokio::spawn(future::pending());
+        assert!(until_stopped(future::ready(()), &mut runs).await.is_none(), "a signal");
+        runs.abort();
+        let mut failed = tokio::spawn(async { panic!("a test") });
+        assert!(until_stopped(future::pending(), &mut failed).await.is_some());
+    }
 }
