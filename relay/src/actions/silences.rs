@@ -4,7 +4,7 @@ use crate::findings::silences;
 use crate::fleet::Event;
 use crate::regular_file;
 use crate::state_dir::StateDir;
-use nodeglass_protocol::finding::{Silence, SilenceRequest};
+use nodeglass_protocol::finding::{FindingKind, Silence, SilenceRequest};
 use nodeglass_protocol::request::Response;
 use nodeglass_rules::text;
 use std::io::{self, Write};
@@ -36,7 +36,13 @@ impl Silences {
             tracing::warn!(%error, "the silences of findings cannot be read");
             Vec::new()
         });
-        let current = read.into_iter().filter(|silence| silence.until_ms > wall_ms).take(Silence::MAX);
+        // What was set while the clock was wrong, or was not written by a relay, cannot outlast what may be set.
+        let latest_ms = wall_ms.saturating_add(u64::from(Silence::MAX_S) * 1_000);
+        let is_valid = |silence: &Silence| {
+            let has_scope = silence.kind.is_some() || silence.job.is_some();
+            has_scope && silence.until_ms > wall_ms && silence.until_ms <= latest_ms
+        };
+        let current = read.into_iter().filter(is_valid).take(Silence::MAX);
         let list = Mutex::new(current.collect());
         Self(Arc::new(Inner { list, changing: tokio::sync::Mutex::default(), dir }))
     }
@@ -54,11 +60,13 @@ impl Silences {
         events: &mpsc::Sender<Event>,
     ) -> Response {
         let _changing = self.0.changing.lock().await;
-        let mut list = self.list();
+        let before = self.list();
+        let mut list = before.clone();
         if let Err(error) = silences::change(&mut list, &request, wall_ms) {
             return Response::Refused(error.to_string().as_str().into());
         }
         self.0.list.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&list);
+        let mut done = done(&request, &before, &list, wall_ms);
         let (inner, stored) = (self.0.clone(), list.clone());
         let write = move || inner.dir.as_ref().map_or(Ok(()), |dir| write(dir, &stored));
         // Without the lock of the list: a disk may hang.
@@ -67,16 +75,37 @@ impl Silences {
         if events.send(Event::Silences(list)).await.is_err() {
             return Response::Refused("the relay is ending".into());
         }
-        let mut done = match request.for_s {
-            0 => "no longer silenced".to_owned(),
-            for_s => format!("silenced for {}", text::span(u64::from(for_s))),
-        };
         if let Err(error) = stored {
             tracing::warn!(%error, "the silences of findings cannot be stored");
             done.push_str("; it could not be stored, and ends with the relay");
         }
         Response::Done(done.as_str().into())
     }
+}
+
+/// Returns what a change has done.
+fn done(request: &SilenceRequest, before: &[Silence], after: &[Silence], wall_ms: u64) -> String {
+    if request.for_s > 0 {
+        return format!("silenced for {}", text::span(u64::from(request.for_s)));
+    }
+    let is_same = |silence: &&Silence| (silence.kind, silence.job) == (request.kind, request.job);
+    let existed = before.iter().filter(|silence| silence.until_ms > wall_ms).any(|silence| is_same(&silence));
+    let covers = |silence: &&Silence| {
+        (silence.kind.is_none() || silence.kind == request.kind)
+            && (silence.job.is_none() || silence.job == request.job)
+    };
+    match (existed, after.iter().find(covers).map(scope)) {
+        (true, None) => "no longer silenced".to_owned(),
+        (true, Some(other)) => format!("this silence has ended; the one of {other} remains"),
+        (false, None) => "there is no such silence".to_owned(),
+        (false, Some(other)) => format!("there is no such silence, but one of {other}"),
+    }
+}
+
+/// What a silence covers: `idle_gpus of job 17`.
+fn scope(silence: &Silence) -> String {
+    let kind = silence.kind.map_or("all findings", FindingKind::name);
+    silence.job.map_or_else(|| kind.to_owned(), |job| format!("{kind} of job {job}"))
 }
 
 fn read(dir: &StateDir) -> io::Result<Vec<Silence>> {
@@ -121,6 +150,35 @@ mod tests {
             Response::Done("no longer silenced".into())
         );
         assert!(Silences::open(dir(), 2_000).list().is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_silence_states_what_remains() {
+        let (events, _received) = mpsc::channel(8);
+        let silences = Silences::open(None, 0);
+        let change = async |kind, job: Option<u32>, for_s| {
+            let request = SilenceRequest { kind, job: job.map(JobId), for_s };
+            match silences.change(request, 1_000, &events).await {
+                Response::Done(done) => done.to_string(),
+                other => format!("{other:?}"),
+            }
+        };
+        let thermal = Some(FindingKind::Thermal);
+        change(thermal, None, 60).await;
+        change(thermal, Some(17), 60).await;
+        assert_eq!(change(thermal, Some(17), 0).await, "this silence has ended; the one of thermal remains");
+        assert_eq!(change(thermal, Some(18), 0).await, "there is no such silence, but one of thermal");
+        assert_eq!(change(None, Some(18), 0).await, "there is no such silence");
+        assert_eq!(change(thermal, None, 0).await, "no longer silenced");
+    }
+
+    #[test]
+    fn what_could_not_be_set_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("state")).unwrap();
+        let of = |job: Option<u32>, until_ms| Silence { kind: None, job: job.map(JobId), until_ms };
+        write(&dir, &[of(None, 5_000), of(Some(1), u64::MAX), of(Some(2), 5_000)]).unwrap();
+        assert_eq!(Silences::open(Some(dir), 1_000).list(), [of(Some(2), 5_000)]);
     }
 
     #[tokio::test]
