@@ -94,7 +94,7 @@ impl JobGpus<'_> {
             }
             last = Some(&unit.node.name);
             let usage = unit.node.job_usage.iter().find(|usage| usage.job == self.job.id)?;
-            sum += usage.row.value(JobField::Cpu)?;
+            sum = u64::saturating_add(sum, usage.row.value(JobField::Cpu)?);
         }
         Some(sum / self.units.len() as u64)
     }

@@ -413,6 +413,22 @@ fn progress_in_the_log_contradicts_a_hang() {
 }
 
 #[test]
+fn a_message_without_a_newline_at_the_end_of_the_log_is_found() {
+    let mut scanner = LogScanner::new(LogPatterns::new(&[]).into(), START_MS);
+    let end = LongText::line("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB");
+    scanner.read(&[LongText::line("step 3")], Some(&end), LogReading::New, START_MS);
+    assert!(scanner.state(START_MS).messages.is_empty(), "it may not be complete");
+    for reading in 1..=3 {
+        let now_ms = START_MS + 10_000 * reading;
+        scanner.read(&[], Some(&end), LogReading::New, now_ms);
+        let log = scanner.state(now_ms);
+        let [message] = log.messages.as_slice() else { panic!("{log:?}") };
+        assert_eq!((message.pattern.name.as_str(), message.count), ("cuda_out_of_memory", 1));
+        assert_eq!(log.grown_ms, Some(START_MS), "nothing was written");
+    }
+}
+
+#[test]
 fn a_failed_job_is_explained_by_its_log() {
     let mut script = logging(86_400, 60, |second| match second {
         50 => "Traceback (most recent call last):".to_owned(),

@@ -45,7 +45,7 @@ pub fn router(state: WebState) -> Router {
         .route("/api/v1/retry", plain(post(api::retry)))
         .route("/api/v1/tab", plain(post(api::tab_link)))
         .route("/status", plain(get(api::status)))
-        .route("/metrics", plain(get(api::metrics)))
+        .route("/metrics", get(api::metrics))
         // Without authentication: the description of the API, and whether the relay runs and is ready.
         .route("/api/v1/openapi.json", get(api::document))
         .route("/healthz", get(|| async { "ok\n" }))

@@ -165,7 +165,7 @@ async fn a_wrong_request_is_answered_with_a_problem_that_says_what_is_possible()
 #[tokio::test]
 async fn parameters_of_what_takes_none_are_refused() {
     let relay = TestRelay::start_with(fleet()).await;
-    for path in ["/api/v1/snapshot", "/api/v1/jobs/17/report", "/api/v1/shares", "/status", "/metrics"] {
+    for path in ["/api/v1/snapshot", "/api/v1/jobs/17/report", "/api/v1/shares", "/status"] {
         let refused = owner(&relay, &format!("{path}?job=17")).await;
         assert_eq!(refused.status, 400, "{path}: {refused:?}");
         let detail = refused.json()["detail"].as_str().unwrap_or_default().to_owned();
@@ -176,6 +176,17 @@ async fn parameters_of_what_takes_none_are_refused() {
     assert_eq!(refused.status, 400);
     assert_eq!(owner(&relay, "/api/v1/notes?job=17").await.status, 200);
     assert_eq!(send(&relay, "PUT /status?x=1", &relay.key.reveal(), "").await.status, 405);
+}
+
+#[tokio::test]
+async fn parts_of_the_metrics_are_selected() {
+    let relay = TestRelay::start_with(fleet()).await;
+    for path in ["/metrics?collect[]=job", "/metrics?collect%5B%5D=job"] {
+        let reply = owner(&relay, path).await;
+        assert_eq!(reply.status, 200, "{path}: {reply:?}");
+        assert!(reply.body.contains("nodeglass_job_") && !reply.body.contains("nodeglass_node_"), "{path}");
+    }
+    assert_eq!(owner(&relay, "/metrics?collect[]=gpus").await.status, 400);
 }
 
 #[tokio::test]

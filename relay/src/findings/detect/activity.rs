@@ -80,7 +80,8 @@ fn hang(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
         if job.units.iter().all(|unit| unit.value(GpuField::SmActive).is_some()) { 95 } else { 80 };
     detection.reason = "looks hung".to_owned();
     let limit: u64 =
-        job.units.iter().filter_map(|unit| unit.value(GpuField::PowerLimit)).sum::<u64>() / count as u64;
+        job.units.iter().filter_map(|unit| unit.value(GpuField::PowerLimit)).fold(0, u64::saturating_add)
+            / count as u64;
     let stated = [
         mean(GpuField::Util).map(|util| format!("utilisation {util:.0} % on every GPU")),
         mean(GpuField::Power).map(|power| format!("power {power:.0} W of {limit} W")),
@@ -180,7 +181,7 @@ fn idle(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     };
     let mut detection = of_job(kind, FindingSeverity::Warning, job, &idle, GpuField::Util, title);
     detection.reason = if count == all { "idle".to_owned() } else { format!("{count} of {all} GPUs idle") };
-    let held: u64 = idle.iter().filter_map(|unit| unit.value(GpuField::MemUsed)).sum();
+    let held: u64 = idle.iter().filter_map(|unit| unit.value(GpuField::MemUsed)).fold(0, u64::saturating_add);
     let util = first.series.mean(GpuField::Util, IDLE_STEPS, now_ms).unwrap_or(0.0);
     detection.evidence.push(format!("utilisation {util:.1} % on average over ten minutes"));
     if held >= 1 << 30 {

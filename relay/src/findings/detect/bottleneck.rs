@@ -98,7 +98,9 @@ fn input_bound(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     let limit = job.units[0].node.job_usage.iter().find(|usage| usage.job == job.job.id);
     let limit = limit.and_then(|usage| usage.row.value(JobField::CpuLimit));
     let on_node = job.units.iter().filter(|unit| unit.node.name == job.units[0].node.name).count() as u64;
-    let cpus_are_busy = cores.zip(limit).is_some_and(|(used, limit)| used * on_node * 100 >= limit * 85);
+    let cpus_are_busy = cores
+        .zip(limit)
+        .is_some_and(|(used, limit)| used.saturating_mul(on_node * 100) >= limit.saturating_mul(85));
     if !alternates || !(waits_for_disk || cpus_are_busy) {
         return None;
     }

@@ -87,7 +87,12 @@ fn time_limit(scene: &Scene<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
     if left_s > (u64::from(scene.thresholds.limit_minutes) * 60).min(limit_s / 10) {
         return None;
     }
-    let title = format!("{} reaches its time limit of {} soon", job_names::first(job), text::span(limit_s));
+    let (name, limit) = (job_names::first(job), text::span(limit_s));
+    // SLURM ends jobs up to a minute late, and waits for OverTimeLimit.
+    let title = match left_s {
+        0 => format!("{name} is over its time limit of {limit}"),
+        _ => format!("{name} reaches its time limit of {limit} soon"),
+    };
     let mut detection = of(job, FindingKind::TimeLimit, FindingSeverity::Info, title);
     detection.reason = "time limit".to_owned();
     detection.nodes.clone_from(&job.nodes);

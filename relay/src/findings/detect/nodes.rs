@@ -142,7 +142,7 @@ fn host(scene: &Scene<'_>, node: &NodePicture, add: &mut Add<'_>) {
     let (name, value) = (&node.name, |field| node.host.value(field));
     let share = |used, total| {
         let (used, total) = (value(used)?, value(total)?);
-        (total > 0).then(|| (used * 100 / total, used, total))
+        (total > 0).then(|| (used.saturating_mul(100) / total, used, total))
     };
     let amount = |used: u64, total: u64| format!("{} of {} GiB", text::gib(used), text::gib(total));
     if let Some((pct, used, total)) = share(HostField::MemUsed, HostField::MemTotal)

@@ -109,6 +109,8 @@ pub struct LogScanner {
     last_lines: VecDeque<String>,
     /// The incomplete line at the end.
     partial: Option<LongText>,
+    /// Whether it was searched for messages: a program may end without a newline.
+    is_partial_scanned: bool,
     /// Number of lines read.
     lines: u64,
 }
@@ -134,6 +136,7 @@ impl LogScanner {
             progress: ProgressTracker::default(),
             last_lines: VecDeque::new(),
             partial: None,
+            is_partial_scanned: false,
             lines: 0,
         }
     }
@@ -146,9 +149,14 @@ impl LogScanner {
     /// Takes in lines, and the incomplete one at the end, in which bars are drawn: it is read again each time.
     pub fn read(&mut self, lines: &[LongText], partial: Option<&LongText>, reading: Reading, now_ms: u64) {
         if lines.is_empty() && partial == self.partial.as_ref() {
+            // What is still incomplete at the next reading stays so: a bar, or the end of the log.
+            if let Some(line) = partial.filter(|_| !self.is_partial_scanned) {
+                self.is_partial_scanned = true;
+                self.scan(line.as_str(), reading, now_ms);
+            }
             return;
         }
-        self.partial = partial.cloned();
+        (self.partial, self.is_partial_scanned) = (partial.cloned(), false);
         if reading == Reading::New {
             self.grown_ms = Some(now_ms);
         }

@@ -51,6 +51,9 @@ pub enum PatternError {
     /// The name is no name.
     #[error("{0:?} is no name: use up to {MAX_NAME} lower-case letters, digits and underscores")]
     Name(String),
+    /// A built-in pattern has the name.
+    #[error("{0} is the name of a built-in pattern: choose another one")]
+    BuiltIn(String),
     /// The expression is invalid or too large.
     #[error("{0}")]
     Regex(String),
@@ -72,6 +75,9 @@ impl CustomPattern {
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_name) {
             return Err(PatternError::Name(name.to_owned()));
+        }
+        if built_in().iter().any(|known| known.name.as_str() == name) {
+            return Err(PatternError::BuiltIn(name.to_owned()));
         }
         let regex = RegexBuilder::new(source)
             .size_limit(MAX_COMPILED)
@@ -341,7 +347,17 @@ mod tests {
         assert_eq!(custom.to_string(), "loss_spike=loss: [0-9]{4,}");
         let patterns = LogPatterns::new(&[custom]);
         assert_eq!(patterns.find("loss: 12345").unwrap().name.as_str(), "loss_spike");
-        for raw in ["x", "x=", "=y", "Name=y", "a b=y", "x=(", "x=.*", "x=(((a{1,500}){1,500}){1,500})"] {
+        for raw in [
+            "x",
+            "x=",
+            "=y",
+            "Name=y",
+            "a b=y",
+            "x=(",
+            "x=.*",
+            "traceback=y",
+            "x=(((a{1,500}){1,500}){1,500})",
+        ] {
             assert!(CustomPattern::parse(raw).is_err(), "{raw}");
         }
     }

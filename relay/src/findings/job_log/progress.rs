@@ -226,10 +226,10 @@ impl Counter {
     }
 }
 
-/// `Epoch [3/10]`, `step: 1,200/5,000`, `iteration 1200 of 5000`.
+/// `Epoch [3/10]`, `step: 1,200/5,000`, `iteration 1200 of 5000`, `step 5k/10k`; `other` follows in dates and other numbers.
 static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?i)(?-u:\b)(?P<label>epoch|(global[_ ]?)?step|iter(ation)?|batch|round|episode|update|frame|chunk)s?(?-u:\b)\s*[:=#]?\s*[\[(]?\s*(?P<done>[0-9][0-9,_]*)\s*(/|of)\s*(?P<total>[0-9][0-9,_]*)",
+        r"(?i)(?-u:\b)(?P<label>epoch|(global[_ ]?)?step|iter(ation)?|batch|round|episode|update|frame|chunk)s?(?-u:\b)\s*[:=#]?\s*[\[(]?\s*(?P<done>[0-9][0-9,_]*)(?P<dm>[kM]?)\s*(/|of)\s*(?P<total>[0-9][0-9,_]*)(?P<tm>[kM]?)(?P<other>[/\w]|\.[0-9])?",
     )
     .ok()
 });
@@ -266,8 +266,10 @@ fn counts(line: &str) -> Vec<Count> {
 
 fn named(text: &str) -> Option<Count> {
     let found = NAMED.as_ref()?.captures(text)?;
-    let number = |name| found.name(name)?.as_str().replace([',', '_'], "").parse::<f64>().ok();
-    of(found["label"].to_lowercase(), number("done")?, number("total")?)
+    if found.name("other").is_some() {
+        return None;
+    }
+    of(found["label"].to_lowercase(), scaled(&found, "done", "dm")?, scaled(&found, "total", "tm")?)
 }
 
 fn bar(found: &Captures<'_>, label: &str) -> Option<Count> {
@@ -294,7 +296,7 @@ fn scaled(found: &Captures<'_>, number: &str, scale: &str) -> Option<f64> {
         "T" => 1e12,
         _ => 1.0,
     };
-    Some(found.name(number)?.as_str().parse::<f64>().ok()? * factor)
+    Some(found.name(number)?.as_str().replace([',', '_'], "").parse::<f64>().ok()? * factor)
 }
 
 fn of(label: String, done: f64, total: f64) -> Option<Count> {
@@ -325,6 +327,9 @@ mod tests {
             ("Epoch [3/10], Step [100/600], Loss: 0.31", "epoch", 3.0, 10.0),
             ("step: 1,200/5,000 loss 2.1", "step", 1200.0, 5000.0),
             ("Step 12 of 40", "step", 12.0, 40.0),
+            ("step 5/10k loss 1.0", "step", 5.0, 10_000.0),
+            ("epoch 3/10.", "epoch", 3.0, 10.0),
+            ("Epoch 3/10: loss 0.2", "epoch", 3.0, 10.0),
             ("progress: 45.2 %", "%", 45.2, 100.0),
             ("37% complete", "%", 37.0, 100.0),
         ] {
@@ -337,6 +342,9 @@ mod tests {
         for line in [
             "GPU 3/8 ready",
             "2026/11/26 10:00",
+            "Last update: 01/10/2026 10:00:00",
+            "batch 3/12.5 s",
+            "step 5/10ms",
             "loss 0.3",
             "step 1200",
             "epoch 12/10",

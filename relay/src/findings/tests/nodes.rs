@@ -253,3 +253,24 @@ fn processes_that_may_belong_there_are_not() {
     assert!(is_quiet(|facts| facts.command = Reading::Failed("no such process".into())), "another namespace");
     assert!(is_quiet(|facts| facts.kind.compute = false), "a display server");
 }
+
+#[test]
+fn the_largest_and_the_smallest_readings_are_no_overflow() {
+    for steps in [0, u32::MAX] {
+        let mut script = Script::new(2, 8);
+        for node in &mut script.nodes {
+            HostField::ALL.iter().for_each(|field| node.host.set(*field, Cell::steps(steps)));
+            for gpu in &mut node.gpus {
+                GpuField::ALL.iter().for_each(|field| gpu.row.set(*field, Cell::steps(steps)));
+            }
+            let mut usage = JobUsagePicture { job: JobId(17), row: Row::default() };
+            JobField::ALL.iter().for_each(|field| usage.row.set(*field, Cell::steps(steps)));
+            node.job_usage = vec![usage];
+        }
+        script.clock_ahead_ms = if steps == 0 { i64::MIN } else { i64::MAX };
+        for (util, clock) in [(100, 1_980), (0, 200)] {
+            script.run(700, |_, _| Some((util, 400, clock, 3e6)));
+        }
+        assert!(script.findings.list().len() <= nodeglass_protocol::finding::MAX_FINDINGS);
+    }
+}

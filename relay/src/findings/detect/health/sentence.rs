@@ -78,7 +78,8 @@ pub(super) fn of(group: &Group<'_>) -> Sentence {
         }
         FindingKind::Unlicensed => (format!("{whole} {has} no vGPU license"), "unlicensed".to_owned()),
         FindingKind::HeldMemory => {
-            let bytes: u64 = group.places.iter().filter_map(|place| held_bytes(place.gpu)).sum();
+            let bytes: u64 =
+                group.places.iter().filter_map(|place| held_bytes(place.gpu)).fold(0, u64::saturating_add);
             let title = format!("{whole}: {} GiB in use by no visible process", text::gib(bytes));
             (title, "memory held".to_owned())
         }
@@ -113,8 +114,11 @@ fn memory(group: &Group<'_>) -> Memory {
     let flags: Vec<Flag> =
         group.places.iter().flat_map(|place| flags::for_gpu(place.node, place.gpu)).collect();
     let has = |kind| flags.iter().any(|flag| flag.kind == kind);
-    let errors: u64 =
-        group.places.iter().filter_map(|place| place.gpu.row.value(GpuField::EccUncorrected)).sum();
+    let errors: u64 = group
+        .places
+        .iter()
+        .filter_map(|place| place.gpu.row.value(GpuField::EccUncorrected))
+        .fold(0, u64::saturating_add);
     let number = group.places.iter().find_map(|place| place.xid);
     let (what, reason) = if has(FlagKind::EccUncorrected) {
         let errors = usize::try_from(errors).unwrap_or(usize::MAX);
