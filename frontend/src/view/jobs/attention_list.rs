@@ -84,10 +84,13 @@ pub fn AttentionList(
 /// The heading, with the symbol of the worst item.
 #[component]
 fn Heading(entries: Memo<Arc<Vec<Entry>>>) -> impl IntoView {
-    let worst = Memo::new(move |_| {
-        entries.with(|entries| entries.iter().map(|entry| entry.item.severity).max().unwrap_or(Severity::Ok))
-    });
-    let count = move || entries.with(|entries| entries.len());
+    // What ended or was silenced keeps its place for a while, and does not count.
+    let lasting = move |entries: &Arc<Vec<Entry>>| {
+        let lasting = entries.iter().filter(|entry| !entry.is_over);
+        (lasting.clone().map(|entry| entry.item.severity).max().unwrap_or(Severity::Ok), lasting.count())
+    };
+    let worst = Memo::new(move |_| entries.with(lasting).0);
+    let count = move || entries.with(lasting).1;
     view! { <h2><i class=move || worst.get().class() aria-hidden="true"></i> "Needs attention " <small>"(" {count} ")"</small></h2> }
 }
 

@@ -44,12 +44,14 @@ pub fn Row(
         let silenced = attention.silenced();
         silenced.with(|items| items.iter().find(|item| item.key == key)?.silenced_until_ms)
     });
-    let cost = Memo::new(move |_| match until_ms.get() {
+    let since = move || match until_ms.get() {
         Some(until_ms) => Some(silenced_until(until_ms)),
-        None => {
-            let now_ms = page.wall_ms();
-            entry.with(|entry| entry.as_ref()?.item.cost_text(now_ms))
-        }
+        None => entry.with(|entry| entry.as_ref().map(|entry| when(&entry.item))),
+    };
+    let cost = Memo::new(move |_| {
+        let now_ms = page.wall_ms();
+        let entry = entry.get().filter(|_| until_ms.get().is_none());
+        entry?.item.cost_text(now_ms)
     });
     let link = NodeRef::new();
     let stands =
@@ -75,7 +77,7 @@ pub fn Row(
                 </span>
                 <Spark entry store/>
                 <span class="attention__since">
-                    <span>{text(when)}</span>
+                    <span>{since}</span>
                     <small>{move || cost.get()}</small>
                 </span>
                 <span class="attention__go" aria-hidden="true">"›"</span>
