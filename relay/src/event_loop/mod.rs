@@ -298,6 +298,7 @@ impl EventLoop {
 
     fn tick(&mut self) {
         let now_ms = self.clock.now_ms();
+        self.fleet.set_time_of_day(self.clock.displayed_wall_ms(), now_ms);
         self.fleet.handle(Event::Tick, now_ms);
         // Jobs that run when the first list arrives have not just started.
         let has_jobs =

@@ -180,7 +180,7 @@ pub fn of(kind: FindingKind) -> Entry {
             "a process on a GPU is a zombie or cannot be interrupted, for two minutes",
             "Its parent does not reap it, or it waits for a file system or a driver that does not answer.",
             "End its parent; if it waits for a file system, inform the administrators",
-            2 * MINUTE, 30 * SECOND, 150 * SECOND),
+            0, 30 * SECOND, 150 * SECOND),
         FindingKind::NodeUnreachable => entry(
             "the node does not answer for 15 s, or its probe cannot be started again",
             "The node hangs or is down, or the network is interrupted.",
@@ -233,7 +233,7 @@ mod tests {
     fn the_document_describes_every_kind() {
         let row = |kind: &FindingKind| {
             let entry = of(*kind);
-            let within = text::span(entry.found_within_ms / 1_000);
+            let within = text::exact_span(entry.found_within_ms / 1_000);
             let (condition, meaning, advice) = (entry.condition, entry.meaning, entry.advice);
             format!("| `{}` | {condition} | {within} | {meaning} | {advice} |", kind.name())
         };

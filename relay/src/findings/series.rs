@@ -1,8 +1,10 @@
-//! Ten minutes of each GPU and host in steps of ten seconds: what detectors compare.
+//! What detectors compare: ten minutes of each GPU, host and job in steps of ten seconds, and the peaks of their memory in
+//! two hours.
 
 use nodeglass_protocol::field::{Field, Row};
-use nodeglass_protocol::picture::NodePicture;
-use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId};
+use nodeglass_protocol::picture::{NodePicture, ProcessPicture};
+use nodeglass_protocol::process::ProcessState;
+use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, ProcessField};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Length of a step in ms.
@@ -13,6 +15,8 @@ pub const STEPS: usize = 60;
 pub const LONG_STEP_MS: u64 = 60_000;
 /// Number of long steps that are kept: two hours.
 pub const LONG_STEPS: usize = 120;
+/// Mean utilisation of a step in % from which a GPU is in use.
+const USED_PCT: f32 = 10.0;
 /// Maximum number of GPUs per node; a driver that invents new UUIDs replaces the oldest ones.
 const MAX_GPUS: usize = 128;
 /// Maximum number of jobs per node.
@@ -57,6 +61,8 @@ pub struct Series<const N: usize> {
     peak: f32,
     current: u64,
     long: VecDeque<(u64, f32)>,
+    /// End of the last step in which the first field was [`USED_PCT`] or more, in ms of the relay's clock.
+    used_ms: Option<u64>,
 }
 
 /// The series of one node.
@@ -65,6 +71,8 @@ pub struct NodeSeries {
     gpus: BTreeMap<GpuUuid, GpuSeries>,
     host: HostSeries,
     jobs: BTreeMap<JobId, JobSeries>,
+    /// Since when processes on GPUs are zombies or uninterruptible without a pause, in ms of the relay's clock, by pid.
+    stuck: BTreeMap<u32, u64>,
     first_ms: Option<u64>,
     clock_ahead_ms: Option<i64>,
 }
@@ -78,6 +86,7 @@ impl<const N: usize> Default for Series<N> {
             peak: f32::NAN,
             current: 0,
             long: VecDeque::new(),
+            used_ms: None,
         }
     }
 }
@@ -115,6 +124,9 @@ impl<const N: usize> Series<N> {
                 self.steps.pop_front();
             }
             self.steps.push_back(step);
+            if step.means[0] >= USED_PCT {
+                self.used_ms = Some((step.number + 1) * STEP_MS);
+            }
             self.note_long(step);
         }
         (self.sums, self.counts, self.peak, self.current) = ([0.0; N], [0; N], f32::NAN, number);
@@ -163,6 +175,11 @@ pub type HostSeries = Series<{ HOST_FIELDS.len() }>;
 pub type JobSeries = Series<{ JOB_FIELDS.len() }>;
 
 impl GpuSeries {
+    /// When it was last in use, in ms of the relay's clock, however long ago.
+    pub fn used_ms(&self) -> Option<u64> {
+        self.used_ms
+    }
+
     /// The steps of a field, newest first; see [`GPU_FIELDS`].
     pub fn of(&self, field: GpuField, steps: usize, now_ms: u64) -> impl Iterator<Item = (u64, f32)> + '_ {
         let slot = GPU_FIELDS.iter().position(|known| *known == field);
@@ -204,9 +221,14 @@ impl NodeSeries {
         self.first_ms = self.first_ms.or(Some(at_ms));
         self.clock_ahead_ms = clock_ahead_ms;
         self.host.record(at_ms, &node.host, &HOST_FIELDS);
-        self.jobs.retain(|job, _| node.job_usage.iter().any(|usage| usage.job == *job));
+        // A job whose usage could not be read once goes on.
+        let newest = at_ms / STEP_MS;
+        self.jobs.retain(|_, series| series.current + STEPS as u64 >= newest);
+        self.record_stuck(node, at_ms);
         for usage in node.job_usage.iter().take(MAX_JOBS) {
-            self.jobs.entry(usage.job).or_default().record(at_ms, &usage.row, &JOB_FIELDS);
+            if self.jobs.len() < 2 * MAX_JOBS || self.jobs.contains_key(&usage.job) {
+                self.jobs.entry(usage.job).or_default().record(at_ms, &usage.row, &JOB_FIELDS);
+            }
         }
         for gpu in node.gpus.iter().take(MAX_GPUS) {
             let uuid = &gpu.facts.uuid;
@@ -223,6 +245,21 @@ impl NodeSeries {
                 series.record(at_ms, &gpu.row, &GPU_FIELDS);
             }
         }
+    }
+
+    fn record_stuck(&mut self, node: &NodePicture, at_ms: u64) {
+        let is_stuck = |process: &&ProcessPicture| {
+            let state = process.row.value(ProcessField::State).map(ProcessState::of_number);
+            matches!(state, Some(ProcessState::Zombie | ProcessState::Uninterruptible))
+        };
+        let pids = node.processes.iter().filter(is_stuck).map(|process| process.facts.pid);
+        let since = |pid| (pid, self.stuck.get(&pid).copied().unwrap_or(at_ms));
+        self.stuck = pids.map(since).collect();
+    }
+
+    /// Since when a process on a GPU is a zombie or uninterruptible, in ms of the relay's clock; `None` if it is not.
+    pub fn stuck_since_ms(&self, pid: u32) -> Option<u64> {
+        self.stuck.get(&pid).copied()
     }
 
     /// The series of a GPU, if it was ever read.

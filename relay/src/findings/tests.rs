@@ -213,6 +213,55 @@ fn work_that_ended_is_idle_since_then() {
 }
 
 #[test]
+fn a_job_that_never_used_its_gpus_stays_unused() {
+    let mut script = Script::new(1, 8);
+    for _ in 0..30 {
+        script.run(120, |_, _| IDLE);
+        let kinds: Vec<_> = script.findings.list().iter().map(|finding| finding.kind).collect();
+        assert!(kinds.iter().all(|kind| *kind == FindingKind::UnusedGpus), "{kinds:?}");
+    }
+    assert_eq!(script.active(), [FindingKind::UnusedGpus]);
+}
+
+#[test]
+fn gpus_idle_until_it_is_certain_that_they_have_no_process() {
+    let mut script = Script::new(1, 2);
+    script.run(900, |_, _| WORK).run(700, |_, _| IDLE);
+    assert_eq!(script.active(), [FindingKind::IdleGpus]);
+    script.nodes[0].processes.clear();
+    for _ in 0..20 {
+        script.run(30, |_, _| IDLE);
+        assert_eq!(script.active().len(), 1, "{:#?}", script.findings.list());
+    }
+    assert_eq!(script.active(), [FindingKind::NoProcess]);
+}
+
+#[test]
+fn a_leak_that_begins_later_is_forecast_in_time() {
+    let mut script = Script::new(1, 1);
+    let leak = |second: u64| 40.0 + second.saturating_sub(70 * 60) as f64 / 60.0;
+    script.run(70 * 60, |_, second| Some((98, 640, 1_755, leak(second))));
+    assert!(script.active().is_empty());
+    script.run(20 * 60, |_, second| Some((98, 640, 1_755, leak(second))));
+    assert_eq!(script.active(), [FindingKind::GpuMemoryForecast]);
+    let rate = &script.only().evidence[0];
+    assert!(rate.as_str().starts_with("grows by 1.0 GiB a minute for 1"), "{rate}");
+}
+
+#[test]
+fn memory_that_fills_again_up_to_where_it_was_is_no_leak() {
+    let mut script = Script::new(1, 1);
+    // Grows for 50 minutes, and is released.
+    let tooth = |second: u64| 40.0 + 0.7 * (second % 3_000) as f64 / 60.0;
+    script.run(3_000, |_, second| Some((98, 640, 1_755, tooth(second))));
+    script.run(600, |_, second| Some((98, 640, 1_755, tooth(second))));
+    for _ in 0..100 {
+        script.run(60, |_, second| Some((98, 640, 1_755, tooth(second))));
+        assert!(script.active().is_empty(), "{:#?}", script.findings.list());
+    }
+}
+
+#[test]
 fn gpus_without_a_process_are_reported_if_processes_can_be_listed() {
     let mut script = Script::new(1, 2);
     script.nodes[0].processes.clear();

@@ -7,7 +7,19 @@ use nodeglass_protocol::finding::{
     self, Finding, FindingGpu, FindingKind, FindingSeverity, MAX_EVIDENCE, MAX_FINDINGS,
 };
 use nodeglass_protocol::{JobId, LongText, NodeName, Text};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Kinds that the newest sample alone shows.
+const MOMENTARY: [FindingKind; 5] = [
+    FindingKind::Thermal,
+    FindingKind::PowerBrake,
+    FindingKind::Slowdown,
+    FindingKind::HeldMemory,
+    FindingKind::StuckProcess,
+];
+
+/// For how long something that is not confirmed yet may be absent, in ms: in one examination.
+const MAX_GAP_MS: u64 = 15_000;
 
 /// How long a finding is listed after its end, in ms.
 const RESOLVED_MS: u64 = 3_600_000;
@@ -75,6 +87,8 @@ pub struct Detections {
     pub seen: Vec<Detection>,
     /// Prefixes of keys about which nothing is known at the moment, because readings are missing.
     pub unknown: Vec<String>,
+    /// Nodes that are not read, about whose GPUs the kinds of [`MOMENTARY`] are not known.
+    pub unread: BTreeSet<NodeName>,
     /// Jobs whose GPUs are busy computing, and the readings that show it.
     pub computing: BTreeMap<JobId, String>,
 }
@@ -95,14 +109,26 @@ impl Detections {
 #[derive(Debug, Default)]
 pub struct Tracker {
     tracks: BTreeMap<String, Track>,
-    /// When what an earlier relay had found began and was found, in ms since 1970, by key.
-    earlier: BTreeMap<String, (u64, u64)>,
+    /// What an earlier relay had found and was not seen to end, by key.
+    earlier: BTreeMap<String, Earlier>,
+}
+
+/// What is known of a finding of an earlier relay.
+#[derive(Debug)]
+struct Earlier {
+    /// See [`Finding::since_ms`], [`Finding::or_earlier`] and [`Finding::found_ms`].
+    since_ms: u64,
+    or_earlier: bool,
+    found_ms: u64,
+    /// Since when it could be seen and was not, in ms of the relay's clock.
+    absent_since_ms: Option<u64>,
 }
 
 #[derive(Debug)]
 struct Track {
     finding: Finding,
-    /// When it was first and last seen without an interruption, in ms of the relay's clock.
+    /// When it was first and last seen, in ms of the relay's clock; before it is confirmed, without an interruption of
+    /// more than [`MAX_GAP_MS`].
     first_ms: u64,
     last_ms: u64,
     /// Whether it was seen long enough.
@@ -112,13 +138,16 @@ struct Track {
 impl Tracker {
     /// Takes over the starts of what an earlier relay had found.
     pub fn restore<'a>(&mut self, earlier: impl Iterator<Item = &'a Finding>) {
-        let times = |finding: &Finding| (finding.key.to_string(), (finding.since_ms, finding.found_ms));
+        let times = |finding: &Finding| {
+            let Finding { since_ms, or_earlier, found_ms, .. } = *finding;
+            (finding.key.to_string(), Earlier { since_ms, or_earlier, found_ms, absent_since_ms: None })
+        };
         self.earlier.extend(earlier.take(MAX_FINDINGS).map(times));
     }
 
     /// Enters what is seen at `now`, and returns whether the list changed.
     pub fn update(&mut self, detections: Detections, thresholds: &Thresholds, now: Now) -> bool {
-        let Detections { seen, unknown, .. } = detections;
+        let Detections { seen, unknown, unread, .. } = detections;
         let mut changed = false;
         for detection in seen {
             let extra_ms = thresholds.extra_confirm_ms(detection.kind);
@@ -129,7 +158,9 @@ impl Tracker {
             if track.last_ms == now_ms || track.finding.ended_ms.is_some() {
                 continue;
             }
-            if unknown.iter().any(|prefix| is_of(key, prefix)) {
+            let is_unread = MOMENTARY.contains(&track.finding.kind)
+                && track.finding.nodes.iter().any(|node| unread.contains(node));
+            if is_unread || unknown.iter().any(|prefix| is_of(key, prefix)) {
                 // What cannot be seen neither goes on nor ends.
                 let paused_ms = now_ms.saturating_sub(track.last_ms);
                 track.last_ms = now_ms;
@@ -139,13 +170,15 @@ impl Tracker {
                 continue;
             }
             let absent_ms = now_ms.saturating_sub(track.last_ms);
-            if absent_ms >= catalogue::of(track.finding.kind).clear_ms {
+            let clear_ms = catalogue::of(track.finding.kind).clear_ms;
+            if absent_ms >= if track.is_confirmed { clear_ms } else { clear_ms.min(MAX_GAP_MS) } {
                 // If it is seen again later, it is a new finding.
                 self.earlier.remove(key);
                 track.finding.ended_ms = Some(now.to_wall_ms(track.last_ms).min(wall_ms));
                 changed |= track.is_confirmed;
             }
         }
+        self.forget_earlier(&unknown, now_ms);
         let before = self.tracks.len();
         self.tracks.retain(|_, track| match track.finding.ended_ms {
             Some(ended_ms) => track.is_confirmed && ended_ms + RESOLVED_MS > wall_ms,
@@ -153,6 +186,22 @@ impl Tracker {
         });
         self.bound();
         changed || self.tracks.len() != before
+    }
+
+    /// Forgets what an earlier relay had found once it would have been found again if it still lasted.
+    fn forget_earlier(&mut self, unknown: &[String], now_ms: u64) {
+        let tracks = &self.tracks;
+        self.earlier.retain(|key, earlier| {
+            let is_seen = tracks.get(key).is_some_and(|track| track.finding.ended_ms.is_none());
+            if is_seen || unknown.iter().any(|prefix| is_of(key, prefix)) {
+                earlier.absent_since_ms = None;
+                return true;
+            }
+            let kind = key.split('/').next().and_then(FindingKind::from_name);
+            let Some(entry) = kind.map(catalogue::of) else { return false };
+            let since_ms = *earlier.absent_since_ms.get_or_insert(now_ms);
+            now_ms.saturating_sub(since_ms) < entry.found_within_ms + entry.clear_ms
+        });
     }
 
     fn see(&mut self, detection: Detection, extra_ms: u64, now: Now) -> bool {
@@ -177,11 +226,9 @@ impl Tracker {
             _ => now.wall_ms(),
         };
         let mut finding = listed(detection, &key, since, found_ms);
-        if let Some((since_ms, found_ms)) = self.earlier.get(&key)
-            && *since_ms <= finding.since_ms
-        {
-            (finding.since_ms, finding.found_ms) = (*since_ms, *found_ms);
-            finding.or_earlier = false;
+        if let Some(earlier) = self.earlier.get(&key).filter(|earlier| earlier.since_ms <= finding.since_ms) {
+            (finding.since_ms, finding.or_earlier) = (earlier.since_ms, earlier.or_earlier);
+            finding.found_ms = earlier.found_ms;
         }
         let changed = is_confirmed && known.is_none_or(|track| !was_confirmed || track.finding != finding);
         self.tracks.insert(key, Track { finding, first_ms, last_ms: now.relay_ms, is_confirmed });
@@ -209,8 +256,27 @@ impl Tracker {
 
     /// The confirmed findings, active ones first, the worst first.
     pub fn list(&self) -> Vec<Finding> {
-        let confirmed = self.tracks.values().filter(|track| track.is_confirmed);
-        let mut list: Vec<Finding> = confirmed.map(|track| track.finding.clone()).collect();
+        let confirmed = || self.tracks.values().filter(|track| track.is_confirmed);
+        // Without a process, GPUs idle as well.
+        let without_process: BTreeMap<JobId, u64> = confirmed()
+            .map(|track| &track.finding)
+            .filter(|finding| finding.kind == FindingKind::NoProcess && finding.is_active())
+            .flat_map(|finding| finding.jobs.iter().map(|job| (*job, finding.found_ms)))
+            .collect();
+        let shown = |track: &Track| {
+            let mut finding = track.finding.clone();
+            let is_idle = matches!(finding.kind, FindingKind::IdleGpus | FindingKind::UnusedGpus);
+            let replaced_ms =
+                finding.jobs.iter().find_map(|job| without_process.get(job)).filter(|_| is_idle);
+            if let Some(replaced_ms) = replaced_ms.filter(|_| finding.is_active()) {
+                if finding.found_ms >= *replaced_ms {
+                    return None;
+                }
+                finding.ended_ms = Some(*replaced_ms);
+            }
+            Some(finding)
+        };
+        let mut list: Vec<Finding> = confirmed().filter_map(shown).collect();
         list.sort_unstable_by(finding::order);
         list
     }
@@ -297,6 +363,35 @@ mod tests {
             now(timing.confirm_ms + timing.clear_ms + RESOLVED_MS),
         );
         assert!(tracker.list().is_empty());
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_not_confirmed() {
+        let timing = catalogue::of(KIND);
+        let mut tracker = Tracker::default();
+        for step in 0..100 {
+            let now = now(10_000 * step);
+            let detections = if step % 4 == 0 { seen() } else { Detections::default() };
+            tracker.update(detections, &Thresholds::default(), now);
+            assert!(tracker.list().is_empty(), "it must last for {} ms", timing.confirm_ms);
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_relay_found_is_new_if_it_returns_much_later() {
+        let timing = catalogue::of(KIND);
+        let mut tracker = Tracker::default();
+        tracker.update(seen(), &Thresholds::default(), now(0));
+        tracker.update(seen(), &Thresholds::default(), now(timing.confirm_ms));
+        let mut next = Tracker::default();
+        next.restore(tracker.list().iter());
+        for step in 0..60 {
+            next.update(Detections::default(), &Thresholds::default(), now(3_600_000 + 10_000 * step));
+        }
+        let again_ms = 9_000_000;
+        next.update(seen(), &Thresholds::default(), now(again_ms));
+        next.update(seen(), &Thresholds::default(), now(again_ms + timing.confirm_ms));
+        assert_eq!(next.list()[0].since_ms, 1_000_000 + again_ms);
     }
 
     #[test]

@@ -442,6 +442,14 @@ impl Fleet {
         !matches!(topic, Topic::Job(id) if self.jobs.get(*id).is_some_and(ended))
     }
 
+    /// Sets the time of day, in ms since 1970, as long as no list of jobs states it.
+    pub fn set_time_of_day(&mut self, wall_ms: u64, now_ms: u64) {
+        if !matches!(self.status.jobs, JobsHealth::Fresh { .. } | JobsHealth::Stale { last_ms: Some(_), .. })
+        {
+            self.wall_ahead_ms = wall_ms.cast_signed().saturating_sub(now_ms.cast_signed());
+        }
+    }
+
     fn take_jobs(&mut self, jobs: Vec<Job>, wall_ahead_ms: i64, now_ms: u64) {
         self.wall_ahead_ms = wall_ahead_ms;
         let wall_s = self.wall_s(now_ms);

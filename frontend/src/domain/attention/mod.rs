@@ -106,13 +106,16 @@ const SHOWN_MS: u64 = 3_600_000;
 /// listed.
 pub fn all(jobs: &[Job], picture: &Picture) -> Vec<Item> {
     let active: Vec<&Finding> = picture.findings.iter().filter(|finding| finding.is_active()).collect();
-    let explains = |finding: &Finding| {
-        let slows = |other: &&&Finding| {
-            LOWERED_CLOCK.contains(&other.kind) && other.nodes.iter().any(|node| finding.nodes.contains(node))
+    // Why a GPU is slow is listed, and need not be repeated as that it is slow.
+    let is_explained = |finding: &Finding| {
+        let is_cause = |other: &&&Finding| {
+            LOWERED_CLOCK.contains(&other.kind)
+                && needs_attention(other)
+                && finding.gpus.iter().all(|gpu| other.gpus.iter().any(|slow| slow.uuid == gpu.uuid))
         };
-        finding.kind == FindingKind::Straggler && active.iter().any(|other| slows(&other))
+        finding.kind == FindingKind::Straggler && active.iter().any(|other| is_cause(&other))
     };
-    let listed = active.iter().filter(|finding| needs_attention(finding) && !explains(finding));
+    let listed = active.iter().filter(|finding| needs_attention(finding) && !is_explained(finding));
     sorted(listed.copied(), jobs)
 }
 

@@ -171,7 +171,8 @@ impl WatchedLog {
                 Ok(tail) => self.scan(tail, wall_s, now_ms),
                 Err(why) => {
                     tracing::debug!(%why, "log not read");
-                    self.was_read = true;
+                    // What appears in the log of a job that just started is new; of another one it may be old.
+                    self.was_read |= self.is_young(wall_s);
                 }
             }
             let state = self.scanner.state(now_ms);
@@ -180,12 +181,16 @@ impl WatchedLog {
         scanned.await.ok().unzip()
     }
 
+    /// Whether its job started a moment ago.
+    fn is_young(&self, wall_s: i64) -> bool {
+        self.start_s.is_some_and(|start_s| start_s + NEW_S >= wall_s)
+    }
+
     fn scan(&mut self, tail: &Tail, wall_s: i64, now_ms: u64) {
         if tail.restarted && self.was_read {
             self.scanner.reset(now_ms);
         }
-        let is_young = self.start_s.is_some_and(|start_s| start_s + NEW_S >= wall_s);
-        let reading = match (self.was_read, is_young) {
+        let reading = match (self.was_read, self.is_young(wall_s)) {
             (true, _) => Reading::New,
             (false, true) => Reading::Baseline,
             (false, false) => Reading::First,

@@ -174,15 +174,18 @@ pub fn explain(kind: Option<ExplainedKind>) -> Answer {
         return Answer::text(FindingKind::ALL.iter().map(name).collect());
     };
     let entry = catalogue::of(kind);
+    let clear = match entry.clear_ms / 1_000 {
+        0 => "until it is over".to_owned(),
+        seconds => format!("for {} after it was last seen", text::exact_span(seconds)),
+    };
     let mut out = format!(
-        "{}\n\nFound when\n  {}\n\nMeaning\n  {}\n\nAdvice\n  {}\n\nFound within {} of its beginning; listed as active for \
-         {} after it was last seen.\n",
+        "{}\n\nFound when\n  {}\n\nMeaning\n  {}\n\nAdvice\n  {}\n\nFound within {} of its beginning; listed as active \
+         {clear}.\n",
         kind.name(),
         entry.condition,
         entry.meaning,
         entry.advice,
-        text::span(entry.found_within_ms / 1_000),
-        text::span(entry.clear_ms / 1_000),
+        text::exact_span(entry.found_within_ms / 1_000),
     );
     let thresholds: Vec<_> = THRESHOLDS.iter().filter(|threshold| threshold.kinds.contains(&kind)).collect();
     if !thresholds.is_empty() {

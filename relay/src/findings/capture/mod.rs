@@ -141,12 +141,13 @@ impl Captures {
     }
 
     fn of(&self, finding: &Finding) -> Option<&FindingCapture> {
-        if let Some(other) = self.shared.get(finding.key.as_str()) {
-            return self.done.get(other);
-        }
+        let key = finding.key.as_str();
+        let is_shared = self.shared.contains_key(key);
+        // One that another finding shares is older, but not of an earlier occurrence.
+        let earliest_ms = if is_shared { finding.since_ms } else { finding.found_ms };
         let is_of_this =
-            |capture: &&FindingCapture| capture.at_ms.saturating_add(TOLERANCE_MS) >= finding.found_ms;
-        self.done.get(finding.key.as_str()).filter(is_of_this)
+            |capture: &&FindingCapture| capture.at_ms.saturating_add(TOLERANCE_MS) >= earliest_ms;
+        self.done.get(self.shared.get(key).map_or(key, String::as_str)).filter(is_of_this)
     }
 
     /// Drops what is not listed any more.

@@ -3,7 +3,7 @@
 use super::{bottleneck, of_job};
 use crate::findings::job_log::JobLog;
 use crate::findings::scene::{JobGpus, Scene, Unit, places};
-use crate::findings::series::STEP_MS;
+use crate::findings::series::{NodeSeries, STEP_MS};
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
@@ -17,8 +17,10 @@ const STEPS_PER_MINUTE: usize = (60_000 / STEP_MS) as usize;
 const BUSY_PCT: f32 = 95.0;
 /// What a waiting GPU draws at most, as a fraction of its limit. Real work draws more, also where memory bounds it.
 const WAITING_POWER: f32 = 1.0 / 3.0;
-/// Activity of SMs and memory in % that a GPU which only waits does not reach.
+/// Activity of memory and tensor cores in % that a GPU which only waits does not reach.
 const WAITING_PCT: f32 = 10.0;
+/// The same of SMs: a collective that waits occupies one SM of each channel.
+const WAITING_SM_PCT: f32 = 25.0;
 /// Traffic of a link in bytes a second that a waiting GPU does not reach.
 const WAITING_RATE: f32 = 50e6;
 /// Change of memory in use, in bytes, that a waiting GPU does not reach.
@@ -36,12 +38,15 @@ pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detection
         found.unknown(&bottleneck::KINDS, &job.job.id.to_string());
         return;
     }
-    // A GPU that waits in a hang seems busy. Without a process, GPUs are idle as well.
-    let seen = hang(scene, job).or_else(|| no_process(job)).or_else(|| idle(scene, job));
-    match seen {
-        Some(detection) => found.add(detection),
-        None => bottleneck::detect(scene, job, found),
+    // A GPU that waits in a hang seems busy. Without a process, GPUs are idle as well, until that is certain.
+    let seen = match hang(scene, job) {
+        Some(hang) => [Some(hang), None],
+        None => [no_process(job), idle(scene, job)],
+    };
+    if seen.iter().all(Option::is_none) {
+        bottleneck::detect(scene, job, found);
     }
+    found.seen.extend(seen.into_iter().flatten());
 }
 
 /// Every GPU seems busy, none draws the power of work, and no counter moves.
@@ -112,10 +117,9 @@ fn waits(unit: &Unit<'_>, steps: usize, now_ms: u64) -> bool {
     util.0 >= BUSY_PCT
         && power.1 <= limit * WAITING_POWER
         && is_flat
-        && [GpuField::SmActive, GpuField::DramActive, GpuField::TensorActive]
-            .into_iter()
-            // A collective that waits occupies one SM of each channel.
-            .all(|field| stays_below(field, if field == GpuField::SmActive { 25.0 } else { WAITING_PCT }))
+        && [GpuField::SmActive, GpuField::DramActive, GpuField::TensorActive].into_iter().all(|field| {
+            stays_below(field, if field == GpuField::SmActive { WAITING_SM_PCT } else { WAITING_PCT })
+        })
         && [GpuField::PcieRx, GpuField::PcieTx, GpuField::NvlinkRx, GpuField::NvlinkTx]
             .into_iter()
             .all(|field| stays_below(field, WAITING_RATE))
@@ -164,8 +168,13 @@ fn idle(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     }
     // Of several that idle, the last to become idle counts.
     let since = since.max_by_key(|(at_ms, _)| *at_ms).unwrap_or((now_ms.saturating_sub(window_ms), true));
-    // What was in use before the window is a job that has worked; its memory shows it as well.
-    let has_worked = !since.1 || since.0 > job.started_ms + 2 * window_ms;
+    let has_used = |unit: &Unit<'_>| unit.series.used_ms().is_some_and(|used_ms| used_ms > job.started_ms);
+    // A job that was not read from its start on has usually worked.
+    let is_read_from_start = |unit: &Unit<'_>| {
+        let first_ms = scene.series.get(&unit.node.name).and_then(NodeSeries::first_ms);
+        first_ms.is_some_and(|first_ms| first_ms <= job.started_ms + window_ms)
+    };
+    let has_worked = job.units.iter().any(has_used) || !job.units.iter().all(is_read_from_start);
     let kind = if has_worked && count == all { FindingKind::IdleGpus } else { FindingKind::UnusedGpus };
     let whose = match (count, all) {
         (1, 1) => "The GPU is".to_owned(),

@@ -205,7 +205,9 @@ fn traffic(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<String> {
     }
     let mut nodes: Vec<_> = job.units.iter().map(|unit| &unit.node.name).collect();
     nodes.dedup();
-    if nodes.len() < 2 {
+    // The traffic of a node is not known by job.
+    let is_shared = |unit: &Unit<'_>| scene.jobs_on(unit.node).len() > 1;
+    if nodes.len() < 2 || job.units.iter().any(is_shared) {
         return None;
     }
     let network = |name: &&nodeglass_protocol::NodeName| {

@@ -3,8 +3,6 @@
 use crate::findings::series::{LONG_STEP_MS, STEP_MS};
 use nodeglass_rules::text;
 
-/// Minutes that a forecast is made from at most, unless it needs more.
-const MOST_MINUTES: u64 = 60;
 /// Growth in bytes from which on it is one: below it is a cache that fills, or fragmentation.
 const LEAST_GROWTH: f64 = (1u64 << 30) as f64;
 /// Share of the minutes in which the peak must grow: an allocator grows in leaps, and then rests.
@@ -33,8 +31,9 @@ pub(super) struct Forecast {
 }
 
 impl Growth {
-    /// Fits a line through the peaks of the last minutes, of which there must be `least`. The first minutes of a job
-    /// that began at `started_ms`, in which everything grows, are left out: a third of `least`.
+    /// Fits a line through the peaks of the last minutes: of that time of `least` minutes or more in which they grow most
+    /// steadily. The first minutes of a job that began at `started_ms`, in which everything grows, are left
+    /// out: a third of `least`.
     pub(super) fn of(
         peaks: impl Iterator<Item = (u64, f64)>,
         least: u32,
@@ -42,20 +41,41 @@ impl Growth {
         now_ms: u64,
     ) -> Option<Self> {
         let skipped_ms = u64::from(least) * LONG_STEP_MS / 3;
-        // One more than needed: the first peak is that of the next full minute.
-        let most_ms = u64::from(least + 1).max(MOST_MINUTES) * LONG_STEP_MS;
-        let from_ms = (started_ms + skipped_ms).max(now_ms.saturating_sub(most_ms));
         // What grows has its peak at the end of each minute; the newest minute ends with the last complete step.
         let end_ms = |at_ms: u64| (at_ms + LONG_STEP_MS).min(now_ms / STEP_MS * STEP_MS);
-        let points: Vec<(f64, f64)> = peaks
-            .filter(|(at_ms, _)| *at_ms >= from_ms)
-            .map(|(at_ms, bytes)| (end_ms(at_ms).saturating_sub(from_ms) as f64 / LONG_STEP_MS as f64, bytes))
+        let points: Vec<(u64, f64)> = peaks
+            .filter(|(at_ms, _)| *at_ms >= started_ms + skipped_ms)
+            .map(|(at_ms, bytes)| (end_ms(at_ms), bytes))
             .collect();
+        let windows = [60, 30, 20].into_iter().filter(|minutes| *minutes > least).chain([least]);
+        let steady = windows.filter_map(|minutes| {
+            // One more than needed: the first peak is that of the next full minute.
+            let from_ms = now_ms.saturating_sub(u64::from(minutes + 1) * LONG_STEP_MS);
+            let at = points.partition_point(|(at_ms, _)| *at_ms < from_ms);
+            let (before, window) = points.split_at(at);
+            let most_before = before.iter().map(|(_, bytes)| *bytes).fold(0.0, f64::max);
+            Self::fit(window, least).filter(|growth| growth.is_steady(most_before))
+        });
+        // A window in which it began to grow fits worse than one after that.
+        steady.max_by(|one, other| one.fit.total_cmp(&other.fit))
+    }
+
+    /// Whether it grows in most minutes as a line does, and by enough beyond what was in use before: an allocator or a
+    /// cache that fills again up to where it was is no leak.
+    fn is_steady(&self, most_before: f64) -> bool {
+        let gained = (self.slope * self.minutes as f64).min(self.last - most_before);
+        gained >= LEAST_GROWTH && self.fit >= LEAST_FIT && self.rising >= LEAST_RISING
+    }
+
+    /// Fits a line through points of time in ms and bytes, if they span `least` minutes without larger gaps.
+    fn fit(points: &[(u64, f64)], least: u32) -> Option<Self> {
         let (first, last) = (points.first()?, points.last()?);
-        let minutes = (last.0 - first.0).round() as usize;
-        if minutes < least as usize || points.len() * 5 < minutes * 4 {
+        let minute = |at_ms: u64| (at_ms - first.0) as f64 / LONG_STEP_MS as f64;
+        let minutes = minute(last.0).round() as usize;
+        if minutes < least as usize || points.len() * 5 < minutes * 4 || points.len() < 3 {
             return None;
         }
+        let points: Vec<(f64, f64)> = points.iter().map(|(at_ms, bytes)| (minute(*at_ms), *bytes)).collect();
         let count = points.len() as f64;
         let (mean_x, mean_y) = (
             points.iter().map(|(x, _)| x).sum::<f64>() / count,
@@ -70,19 +90,14 @@ impl Growth {
         }
         let slope = xy / xx;
         let residual = (yy - slope * xy).max(0.0);
-        let margin = 1.96 * (residual / (count - 2.0) / xx).sqrt();
+        let margin = t_quantile(points.len() - 2) * (residual / (count - 2.0) / xx).sqrt();
         let rises = points.windows(2).filter(|pair| pair[1].1 > pair[0].1).count();
         let rising = rises as f64 / (points.len() - 1) as f64;
         Some(Self { slope, margin, fit: 1.0 - residual / yy, rising, last: last.1, minutes })
     }
 
-    /// Returns when `limit` bytes are reached if the growth is steady, certain, and large enough to reach them within
-    /// some hours.
+    /// Returns when `limit` bytes are reached, if that is certain and within some hours.
     pub(super) fn reaches(&self, limit: f64, within_hours: u32) -> Option<Forecast> {
-        let gained = self.slope * self.minutes as f64;
-        if gained < LEAST_GROWTH || self.fit < LEAST_FIT || self.rising < LEAST_RISING {
-            return None;
-        }
         let free = (limit - self.last).max(0.0);
         let latest = self.slope - self.margin;
         if latest <= 0.0 || free / self.slope > f64::from(within_hours) * 60.0 {
@@ -115,6 +130,14 @@ impl Growth {
     pub(super) fn confidence_pct(&self) -> u8 {
         if self.minutes >= 30 { 95 } else { 85 }
     }
+}
+
+/// The quantile of Student's t distribution for a 95 % confidence interval, by degrees of freedom.
+fn t_quantile(freedom: usize) -> f64 {
+    const BY_FREEDOM: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
+    let small = freedom.checked_sub(1).and_then(|at| BY_FREEDOM.get(at));
+    // Within 0.5 % of it for more.
+    small.copied().unwrap_or(1.96 + 2.5 / freedom.max(1) as f64)
 }
 
 impl Forecast {

@@ -54,7 +54,7 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
     }
     let groups: Vec<Group<'_>> = groups.into_values().collect();
     for same in groups.chunk_by(|one, next| one.model == next.model) {
-        found.seen.extend(QUANTITIES.iter().flat_map(|quantity| slower(scene, same, quantity)));
+        QUANTITIES.iter().for_each(|quantity| compare(scene, same, quantity, found));
     }
 }
 
@@ -77,20 +77,33 @@ fn clock_under_load(unit: &Unit<'_>, now_ms: u64) -> Option<f32> {
 }
 
 /// The groups of a model that are below those of other nodes.
-fn slower(scene: &Scene<'_>, groups: &[Group<'_>], quantity: &Quantity) -> Vec<Detection> {
+fn compare(scene: &Scene<'_>, groups: &[Group<'_>], quantity: &Quantity, found: &mut Detections) {
     let now_ms = scene.now.relay_ms;
     let value = |group: &Group<'_>| median(group.units.iter().filter_map(|unit| (quantity.of)(unit, now_ms)));
     let values: Vec<(&Group<'_>, f32)> =
         groups.iter().filter_map(|group| Some((group, value(group)?))).collect();
-    let below = |(group, own): &(&Group<'_>, f32)| {
-        let others = values.iter().filter(|(other, _)| node(other) != node(group));
-        let mut nodes: Vec<&NodeName> = others.clone().map(|(other, _)| node(other)).collect();
-        nodes.dedup();
-        let middle = median(others.map(|(_, value)| *value)).filter(|_| nodes.len() >= MIN_OTHERS)?;
-        let limit = 1.0 - Thresholds::share(scene.thresholds.model_pct);
-        (*own < middle * limit).then(|| one(group, quantity, *own, middle, nodes.len()))
-    };
-    values.iter().filter_map(below).collect()
+    // Each node counts once, however many jobs share it.
+    let mut by_node: BTreeMap<&NodeName, Vec<f32>> = BTreeMap::new();
+    values.iter().for_each(|(group, value)| by_node.entry(node(group)).or_default().push(*value));
+    let by_node: Vec<(&NodeName, f32)> =
+        by_node.into_iter().filter_map(|(node, values)| Some((node, median(values.into_iter())?))).collect();
+    for (group, own) in values {
+        let others = by_node.iter().filter(|(other, _)| *other != node(group)).map(|(_, value)| *value);
+        let count = others.clone().count();
+        let Some(middle) = median(others).filter(|_| count >= MIN_OTHERS) else {
+            // With fewer nodes than when it was found, it neither lasts nor ends.
+            found.unknown(&[FindingKind::SlowerThanModel], &subject(group, quantity));
+            continue;
+        };
+        if own < middle * (1.0 - Thresholds::share(scene.thresholds.model_pct)) {
+            found.add(one(group, quantity, own, middle, count));
+        }
+    }
+}
+
+/// `17/n2/W`.
+fn subject(group: &Group<'_>, quantity: &Quantity) -> String {
+    format!("{}/{}/{}", group.job, node(group), quantity.unit)
 }
 
 fn node<'a>(group: &Group<'a>) -> &'a NodeName {
@@ -107,7 +120,7 @@ fn one(group: &Group<'_>, quantity: &Quantity, own: f32, middle: f32, others: us
         amount(own),
         amount(middle)
     );
-    let subject = format!("{}/{node}/{}", group.job, quantity.unit);
+    let subject = subject(group, quantity);
     let mut detection =
         Detection::new(FindingKind::SlowerThanModel, subject, FindingSeverity::Warning, title);
     detection.jobs = vec![group.job];

@@ -6,7 +6,10 @@ use crate::findings::thresholds::Thresholds;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
-use nodeglass_rules::{flags, text, throttle};
+use nodeglass_rules::{
+    flags::{self, FlagKind},
+    text, throttle,
+};
 use std::collections::BTreeMap;
 
 /// Number of steps that are compared: two minutes.
@@ -176,14 +179,28 @@ fn one(
     detection.evidence.extend(cause);
     let lost = waiting as f32 * percent / 100.0;
     let others = text::count(waiting, "GPU", "GPUs");
-    detection.evidence.push(format!("{others} may wait for it: the work of up to {lost:.0} is lost"));
+    let lost = if lost < 1.0 { format!("{lost:.1}") } else { format!("{lost:.0}") };
+    detection.evidence.push(format!("{others} may wait for it: the work of up to {lost} is lost"));
     detection
 }
 
 /// Returns what explains a slow GPU, if a reading does.
 fn cause(unit: &Unit<'_>) -> Option<String> {
     let flags = flags::for_gpu(unit.node, unit.gpu);
-    let flag = flags.iter().find(|flag| flag.severity.needs_attention()).and_then(|flag| flag.kind.phrase());
+    // Errors of memory slow nothing down.
+    let slows = |kind| {
+        matches!(
+            kind,
+            FlagKind::Thermal
+                | FlagKind::PowerBrake
+                | FlagKind::Slowdown
+                | FlagKind::Unlicensed
+                | FlagKind::NvLinkDown
+                | FlagKind::PcieNarrow
+        )
+    };
+    let flag = flags.iter().find(|flag| flag.severity.needs_attention() && slows(flag.kind));
+    let flag = flag.and_then(|flag| flag.kind.phrase());
     if let Some(phrase) = flag {
         return Some(phrase.to_owned());
     }

@@ -133,9 +133,15 @@ impl ProgressTracker {
 
     /// The progress of the program as a whole: of the counters that still advance, the one with the longest way to go.
     pub fn progress(&self, now_ms: u64) -> Option<Progress> {
-        let current = |counter: &&Counter| now_ms.saturating_sub(counter.last_ms()) <= STALE_MS;
+        let current =
+            |counter: &&Counter| now_ms.saturating_sub(counter.last_ms()) <= counter.stale_after_ms();
         let whole = self.counters.iter().filter(current).filter(|counter| !counter.is_part);
-        whole.map(Counter::progress).max_by(by_end)
+        // One that has stood still for longer than it had left has no end that is known.
+        let progress = |counter: &Counter| {
+            let progress = counter.progress();
+            Progress { end_ms: progress.end_ms.filter(|(_, latest_ms)| *latest_ms >= now_ms), ..progress }
+        };
+        whole.map(progress).max_by(by_end)
     }
 }
 
@@ -152,6 +158,13 @@ fn begins_again(before: f64, count: &Count) -> bool {
 }
 
 impl Counter {
+    /// After how long without progress it no longer counts, in ms: an epoch may take hours.
+    fn stale_after_ms(&self) -> u64 {
+        let gaps = self.observations.iter().zip(self.observations.iter().skip(1));
+        let longest_ms = gaps.map(|((before, _), (after, _))| after.saturating_sub(*before)).max();
+        STALE_MS.max(longest_ms.unwrap_or(0).saturating_mul(2))
+    }
+
     fn last_ms(&self) -> u64 {
         self.observations.back().map_or(0, |(at_ms, _)| *at_ms)
     }

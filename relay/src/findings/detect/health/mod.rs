@@ -19,6 +19,9 @@ use std::collections::BTreeMap;
 /// How long an Xid is listed after it occurred, in ms.
 const XID_MS: u64 = 3_600_000;
 
+/// How long a process must be a zombie or uninterruptible, in ms: checkpoints to a shared file system take a while.
+const STUCK_MS: u64 = 120_000;
+
 /// One GPU with a problem.
 struct Place<'a> {
     node: &'a NodePicture,
@@ -57,24 +60,11 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
             }
         }
     }
-    found.seen.extend(groups.values().map(detection));
-    for node in scene.nodes.values().filter(|node| !scene.is_current(node)) {
-        // What was read before neither lasts nor ends.
-        for job in scene.jobs_on(node) {
-            found.unknown(&MOMENTARY, &job.id.to_string());
-        }
-        found.unknown(&MOMENTARY, &node.name.to_string());
-    }
+    found.seen.extend(groups.values().map(|group| detection(scene, group)));
+    // What was read before neither lasts nor ends.
+    let unread = scene.nodes.values().filter(|node| !scene.is_current(node));
+    found.unread.extend(unread.map(|node| node.name.clone()));
 }
-
-/// Kinds of which a reading that is not current says nothing.
-const MOMENTARY: [FindingKind; 5] = [
-    FindingKind::Thermal,
-    FindingKind::PowerBrake,
-    FindingKind::Slowdown,
-    FindingKind::HeldMemory,
-    FindingKind::StuckProcess,
-];
 
 fn examine<'a>(
     scene: &Scene<'a>,
@@ -96,9 +86,14 @@ fn examine<'a>(
             kind,
             xid: number,
             subject: subject.clone(),
-            jobs: owners.to_vec(),
+            jobs: Vec::new(),
             places: Vec::new(),
         });
+        for job in owners {
+            if group.jobs.iter().all(|known| known.id != job.id) {
+                group.jobs.push(job);
+            }
+        }
         // Several flags of a GPU are one problem.
         match group.places.last_mut().filter(|place| place.gpu.facts.uuid == gpu.facts.uuid) {
             Some(place) => place.severity = place.severity.max(severity),
@@ -146,7 +141,9 @@ fn examine<'a>(
             | FlagKind::RetirePending => FindingKind::MemoryErrors,
             FlagKind::PowerCap | FlagKind::EccCorrected | FlagKind::Other => continue,
         };
-        if !is_current && MOMENTARY.contains(&kind) {
+        if !is_current
+            && matches!(kind, FindingKind::Thermal | FindingKind::PowerBrake | FindingKind::Slowdown)
+        {
             continue;
         }
         let since = match kind {
@@ -167,7 +164,7 @@ fn examine<'a>(
     if held_bytes(gpu).is_some() {
         add(FindingKind::HeldMemory, FindingSeverity::Warning, None, None);
     }
-    if stuck_process(node, &gpu.facts.uuid).is_some() {
+    if stuck_process(scene, node, &gpu.facts.uuid).is_some() {
         add(FindingKind::StuckProcess, FindingSeverity::Warning, None, None);
     }
 }
@@ -177,14 +174,17 @@ fn held_bytes(gpu: &GpuPicture) -> Option<u64> {
     gpu.row.value(GpuField::MemUnattributed).filter(|bytes| *bytes >= LEAST_BYTES)
 }
 
-/// Returns the first process on a GPU that is a zombie or cannot be interrupted: `pid 4711 is a zombie`.
-fn stuck_process(node: &NodePicture, uuid: &GpuUuid) -> Option<String> {
+/// Returns the first process on a GPU that has been a zombie or uninterruptible for two minutes: `pid 4711 is a zombie`.
+fn stuck_process(scene: &Scene<'_>, node: &NodePicture, uuid: &GpuUuid) -> Option<String> {
+    let series = scene.series.get(&node.name)?;
     node.processes.iter().filter(|process| process.facts.gpu == *uuid).find_map(|process| {
-        match ProcessState::of_number(process.row.value(ProcessField::State)?) {
-            ProcessState::Zombie => Some(format!("pid {} is a zombie", process.facts.pid)),
-            ProcessState::Uninterruptible => {
-                Some(format!("pid {} is in uninterruptible sleep", process.facts.pid))
-            }
+        let pid = process.facts.pid;
+        let state = ProcessState::of_number(process.row.value(ProcessField::State)?);
+        let stuck_ms = scene.now.relay_ms.saturating_sub(series.stuck_since_ms(pid)?);
+        match state {
+            _ if stuck_ms < STUCK_MS => None,
+            ProcessState::Zombie => Some(format!("pid {pid} is a zombie")),
+            ProcessState::Uninterruptible => Some(format!("pid {pid} is in uninterruptible sleep")),
             ProcessState::Alive | ProcessState::Stopped => None,
         }
     })
@@ -210,11 +210,11 @@ fn severity(severity: Severity) -> FindingSeverity {
     }
 }
 
-fn detection(group: &Group<'_>) -> Detection {
+fn detection(scene: &Scene<'_>, group: &Group<'_>) -> Detection {
     let Group { kind, xid, subject, jobs, places } = group;
     let worst = places.iter().map(|place| place.severity).max().unwrap_or(FindingSeverity::Warning);
     let subject = if *kind == FindingKind::Xid { format!("{subject}/{xid}") } else { subject.clone() };
-    let sentence = sentence::of(group);
+    let sentence = sentence::of(scene, group);
     let mut detection = Detection::new(*kind, subject, worst, sentence.title);
     (detection.evidence, detection.advice) = (sentence.evidence, sentence.advice);
     detection.reason = sentence.reason;

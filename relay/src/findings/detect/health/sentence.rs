@@ -1,6 +1,7 @@
 //! The texts of problems of GPUs: title, evidence, advice, and a few words.
 
 use super::{Group, Place, held_bytes, stuck_process};
+use crate::findings::scene::Scene;
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::picture::GpuPicture;
@@ -17,7 +18,7 @@ pub(super) struct Sentence {
 }
 
 /// Returns the texts of a group.
-pub(super) fn of(group: &Group<'_>) -> Sentence {
+pub(super) fn of(scene: &Scene<'_>, group: &Group<'_>) -> Sentence {
     let (first, is_one) = (&group.places[0], group.places.len() == 1);
     let whole = place_name(&group.places);
     let short = match group.places.as_slice() {
@@ -84,7 +85,7 @@ pub(super) fn of(group: &Group<'_>) -> Sentence {
             (title, "memory held".to_owned())
         }
         FindingKind::StuckProcess => {
-            let what = stuck_process(first.node, &first.gpu.facts.uuid).unwrap_or_default();
+            let what = stuck_process(scene, first.node, &first.gpu.facts.uuid).unwrap_or_default();
             (format!("{whole}: {what}"), "stuck process".to_owned())
         }
         _ => {
