@@ -86,7 +86,8 @@ impl Silences {
 /// Returns what a change has done.
 fn done(request: &SilenceRequest, before: &[Silence], after: &[Silence], wall_ms: u64) -> String {
     if request.for_s > 0 {
-        return format!("silenced for {}", text::span(u64::from(request.for_s)));
+        let silenced = Silence { kind: request.kind, job: request.job, until_ms: 0 };
+        return format!("silenced for {}: {}", text::span(u64::from(request.for_s)), scope(&silenced));
     }
     let is_same = |silence: &&Silence| (silence.kind, silence.job) == (request.kind, request.job);
     let existed = before.iter().filter(|silence| silence.until_ms > wall_ms).any(|silence| is_same(&silence));
@@ -96,16 +97,16 @@ fn done(request: &SilenceRequest, before: &[Silence], after: &[Silence], wall_ms
     };
     match (existed, after.iter().find(covers).map(scope)) {
         (true, None) => "no longer silenced".to_owned(),
-        (true, Some(other)) => format!("this silence has ended; the one of {other} remains"),
+        (true, Some(other)) => format!("this silence has ended; {other} remains silenced"),
         (false, None) => "there is no such silence".to_owned(),
-        (false, Some(other)) => format!("there is no such silence, but one of {other}"),
+        (false, Some(other)) => format!("there is no such silence, but {other} is silenced"),
     }
 }
 
-/// What a silence covers: `idle_gpus of job 17`.
+/// What a silence covers: `idle_gpus of job 17`, `thermal of all jobs`.
 fn scope(silence: &Silence) -> String {
     let kind = silence.kind.map_or("all findings", FindingKind::name);
-    silence.job.map_or_else(|| kind.to_owned(), |job| format!("{kind} of job {job}"))
+    silence.job.map_or_else(|| format!("{kind} of all jobs"), |job| format!("{kind} of job {job}"))
 }
 
 fn read(dir: &StateDir) -> io::Result<Vec<Silence>> {
@@ -141,7 +142,7 @@ mod tests {
         let (events, mut received) = mpsc::channel(4);
         let silences = Silences::open(dir(), 0);
         let response = silences.change(request(7_200), 1_000, &events).await;
-        assert_eq!(response, Response::Done("silenced for 2 h".into()));
+        assert_eq!(response, Response::Done("silenced for 2 h: all findings of job 17".into()));
         assert!(matches!(received.recv().await, Some(Event::Silences(list)) if list.len() == 1));
         assert_eq!(Silences::open(dir(), 2_000).list(), silences.list());
         assert!(Silences::open(dir(), 10_000_000).list().is_empty(), "it has ended");
@@ -166,8 +167,14 @@ mod tests {
         let thermal = Some(FindingKind::Thermal);
         change(thermal, None, 60).await;
         change(thermal, Some(17), 60).await;
-        assert_eq!(change(thermal, Some(17), 0).await, "this silence has ended; the one of thermal remains");
-        assert_eq!(change(thermal, Some(18), 0).await, "there is no such silence, but one of thermal");
+        assert_eq!(
+            change(thermal, Some(17), 0).await,
+            "this silence has ended; thermal of all jobs remains silenced"
+        );
+        assert_eq!(
+            change(thermal, Some(18), 0).await,
+            "there is no such silence, but thermal of all jobs is silenced"
+        );
         assert_eq!(change(None, Some(18), 0).await, "there is no such silence");
         assert_eq!(change(thermal, None, 0).await, "no longer silenced");
     }

@@ -64,6 +64,13 @@ pub fn Row(
     };
     let subject =
         (!in_job).then(|| view! { <b class="attention__subject">{text(|item| item.subject.clone())}</b> });
+    // The advice is the detail of what has no evidence.
+    let advice = move || {
+        let advice = |item: &Item| (item.detail != item.advice).then(|| format!("→ {}", item.advice));
+        entry.with(|entry| {
+            entry.as_ref().filter(|entry| in_job && !entry.is_over).and_then(|e| advice(&e.item))
+        })
+    };
     let is_over = move || entry.with(|entry| entry.as_ref().is_none_or(|entry| entry.is_over));
     view! {
         <li>
@@ -74,6 +81,7 @@ pub fn Row(
                     <span>{text(|item| item.title.clone())}</span>
                     <small>{text(|item| item.detail.clone())}</small>
                     {stands}
+                    {move || advice().map(|advice| view! { <small class="attention__advice">{advice}</small> })}
                 </span>
                 <Spark entry store/>
                 <span class="attention__since">

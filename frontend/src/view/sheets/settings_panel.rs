@@ -139,7 +139,7 @@ fn Notifications() -> impl IntoView {
             <legend>"Notifications"</legend>
             <label class="choice">
                 <input type="checkbox" prop:checked=move || settings.notify() on:change=change/>
-                "when a job starts, ends or stalls, or a node is lost"
+                "when a job starts or ends, or something needs attention"
             </label>
             <p class="settings__why" role="status">{move || state()}</p>
         </fieldset>

@@ -38,7 +38,15 @@ pub fn answer(snapshot: &Snapshot, args: &FindingsArgs) -> anyhow::Result<Answer
         return Answer::json(&found);
     }
     if found.is_empty() {
-        return Ok(Answer { notice: Some("nothing needs attention".to_owned()), ..Answer::default() });
+        let is_silenced = |finding: &&Finding| {
+            finding.silenced_until.is_some() && finding.is_active && is_watched(finding, args, jobs.as_ref())
+        };
+        let silenced = match snapshot.findings.iter().filter(is_silenced).count() {
+            0 => String::new(),
+            count => format!(" ({count} silenced: see --all)"),
+        };
+        let notice = Some(format!("nothing needs attention{silenced}"));
+        return Ok(Answer { notice, ..Answer::default() });
     }
     let now_ms = Clock::wall_ms();
     let entries: Vec<String> = found.into_iter().map(|finding| entry(finding, now_ms)).collect();
