@@ -49,7 +49,10 @@ async fn findings_of_a_job_are_silenced_until_that_is_ended() {
     let relay = TestRelay::start_with(fleet()).await;
     jobs(&relay, |silenced, listed| silenced.is_empty() && listed.len() == 2).await;
     let silenced = send(&relay, "POST /api/v1/silences", r#"{"job":17,"for_s":3600}"#).await;
-    assert_eq!((silenced.status, silenced.body.as_str()), (200, "silenced for 1 h: all findings of job 17\n"));
+    assert_eq!(
+        (silenced.status, silenced.body.as_str()),
+        (200, "silenced for 1 h: all findings of job 17\n")
+    );
     let (silenced, listed) = jobs(&relay, |silenced, _| !silenced.is_empty()).await;
     assert_eq!((silenced, listed), (vec![17], vec![18]));
     let list = send(&relay, "GET /api/v1/silences", "").await;
