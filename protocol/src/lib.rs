@@ -8,7 +8,7 @@
 //! * [`gpu`], [`process`], [`host`], [`job`] — the entities that both wires describe.
 //! * [`source`] — a vendor's driver on a node, and its state.
 //! * [`finding`] — what the relay concludes from readings.
-//! * [`insight`] — what else it concludes about running jobs: progress.
+//! * [`insight`] — what else it concludes about running jobs: their progress, and what limits their GPUs.
 //! * [`note`] — remarks at a moment of a job, shown in its graphs.
 //! * [`request`] — requests with a single response: process details, signals, job control, log tails.
 //! * [`range`] — long-term history of a topic.

@@ -320,7 +320,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// From which numbers on something is found.
+    /// Thresholds of the detectors.
     pub fn thresholds(&self) -> Thresholds {
         Thresholds::new(&self.finding_thresholds, &self.findings_off)
     }

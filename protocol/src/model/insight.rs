@@ -42,19 +42,6 @@ pub enum BottleneckKind {
     Latency,
 }
 
-impl BottleneckKind {
-    /// Returns its name in the API.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Compute => "compute",
-            Self::MemoryBandwidth => "memory_bandwidth",
-            Self::Communication => "communication",
-            Self::Input => "input",
-            Self::Latency => "latency",
-        }
-    }
-}
-
 /// How far a program is by a counter in its log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobProgress {

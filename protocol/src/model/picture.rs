@@ -480,6 +480,11 @@ impl Picture {
         self.nodes.get_mut(index as usize).ok_or(ApplyError::Unknown("a node"))
     }
 
+    /// What is known of a running job besides findings.
+    pub fn insight(&self, job: JobId) -> Option<&JobInsight> {
+        self.insights.iter().find(|insight| insight.job == job)
+    }
+
     /// Looks up a node by name.
     pub fn node(&self, name: &NodeName) -> Option<&NodePicture> {
         self.nodes.iter().find(|node| node.name == *name)

@@ -117,7 +117,7 @@ pub struct JobTotals {
 
 impl Job {
     pub(super) fn new(job: &job::Job, picture: &Picture, clock: Clock) -> Self {
-        let insight = picture.insights.iter().find(|insight| insight.job == job.id);
+        let insight = picture.insight(job.id);
         let own: Vec<&GpuPicture> = picture
             .nodes
             .iter()

@@ -64,12 +64,12 @@ impl Findings {
         self.captures.restore(active.into_iter());
     }
 
-    /// From which numbers on something is found.
+    /// Thresholds of the detectors.
     pub fn thresholds(&self) -> &Thresholds {
         &self.thresholds
     }
 
-    /// Sets from which numbers on something is found.
+    /// Sets the thresholds of the detectors.
     pub fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.thresholds = thresholds;
     }

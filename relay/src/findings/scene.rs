@@ -52,7 +52,7 @@ pub struct Scene<'a> {
     pub series: &'a BTreeMap<NodeName, NodeSeries>,
     /// What the logs of jobs state.
     pub logs: &'a JobLogs,
-    /// From which numbers on something is found.
+    /// Thresholds of the detectors.
     pub thresholds: &'a Thresholds,
     /// The current time.
     pub now: Now,

@@ -1,4 +1,4 @@
-//! The numbers from which something is found, which the settings may change, and the kinds that are turned off.
+//! Thresholds of the detectors, which the settings may change, and the kinds that are turned off.
 
 use nodeglass_protocol::finding::FindingKind;
 use std::fmt;

@@ -89,12 +89,12 @@ impl Fleet {
         Self { history: LongHistory::new(budget), ..Self::default() }
     }
 
-    /// From which numbers on something is found.
+    /// Thresholds of the detectors.
     pub fn thresholds(&self) -> &Thresholds {
         self.findings.thresholds()
     }
 
-    /// Sets from which numbers on something is found.
+    /// Sets the thresholds of the detectors.
     pub fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.findings.set_thresholds(thresholds);
     }

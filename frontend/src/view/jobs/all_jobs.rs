@@ -180,7 +180,7 @@ impl Jobs {
                 ownership::counting_gpus(node, Some(id)).for_each(add);
             }
             let health = job_health::for_job(&job, nodes(), &entries, now.relay_ms);
-            let insight = picture.insights.iter().find(|insight| insight.job == id);
+            let insight = picture.insight(id);
             Some(read(&JobRow { job: &job, totals, health: &health, insight, now }))
         })
     }

@@ -161,7 +161,7 @@ fn LimitedBy(id: JobId) -> impl IntoView {
     let overview = Page::from_context().fleet.overview().clone();
     let bottleneck = Memo::new(move |_| {
         overview.insights().track();
-        overview.read(|picture| picture.insights.iter().find(|insight| insight.job == id)?.bottleneck.clone())
+        overview.read(|picture| picture.insight(id)?.bottleneck.clone())
     });
     move || {
         bottleneck.get().map(|Bottleneck { kind, evidence }| {

@@ -22,12 +22,12 @@ pub fn Progress(
     let overview = page.fleet.overview().clone();
     let known = Memo::new(move |_| {
         overview.insights().track();
-        overview.read(|picture| picture.insights.iter().find(|insight| insight.job == id)?.progress.clone())
+        overview.read(|picture| picture.insight(id)?.progress.clone())
     });
     let is_known = Memo::new(move |_| known.with(Option::is_some));
     let count = move || known.with(|known| known.as_ref().map(progress::count));
     let share = move || known.with(|known| known.as_ref().map_or(0.0, JobProgress::ratio));
-    // In minutes, so that a longer look changes nothing.
+    // Formatted to the minute, so that the memo rarely changes.
     let end = Memo::new(move |_| {
         let wall_ahead_ms = wall_ahead_ms(&page);
         let end = known.with(|known| known.as_ref()?.end)?;
@@ -61,7 +61,7 @@ pub fn Progress(
     move || is_known.get().then(|| body().into_any())
 }
 
-/// What leads from the relay's clock to ms since 1970; changes once a minute at most, with the rounding of seconds.
+/// Offset from the relay's clock to Unix time, in ms.
 fn wall_ahead_ms(page: &Page) -> i64 {
     page.wall_ms().cast_signed() - page.now_ms().cast_signed()
 }

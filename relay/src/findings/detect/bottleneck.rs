@@ -292,9 +292,9 @@ fn low_efficiency(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     let now_ms = scene.now.relay_ms;
     let mean = |unit: &Unit<'_>, field| unit.series.mean(field, STEPS, now_ms);
     // Over the newest steps, too: what was before may be over.
-    let is_below = |unit: &Unit<'_>, field, least: f32| {
+    let is_below = |unit: &Unit<'_>, field, limit: f32| {
         let newest = unit.series.mean(field, NEWEST_STEPS, now_ms)?;
-        Some(mean(unit, field)? < least && newest < least)
+        Some(mean(unit, field)? < limit && newest < limit)
     };
     let mut by_sms = true;
     for unit in &job.units {

@@ -5,7 +5,7 @@ use nodeglass_rules::text;
 
 /// Growth in bytes from which on it is one: below it is a cache that fills, or fragmentation.
 const LEAST_GROWTH: f64 = (1u64 << 30) as f64;
-/// Share of the minutes in which the peak must grow: an allocator grows in leaps, and then rests.
+/// Share of the minutes in which the peak must grow: allocators grow in steps.
 const LEAST_RISING: f64 = 0.6;
 /// How well a line must describe the peaks (R²).
 const LEAST_FIT: f64 = 0.9;
