@@ -1,8 +1,9 @@
-//! Logs of a scripted job: training steps, occasional warnings, and a progress bar.
+//! Logs of a scripted job: training steps, occasional warnings, a progress bar, and what killed it.
 
 use crate::scenario::file::Behaviour;
+use crate::scenario::window::Window as Episode;
 use crate::scenario::{JobScript, Scenario, ScenarioTime};
-use nodeglass_protocol::job::Job;
+use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::request::Tail;
 use nodeglass_redact::log::Window;
 
@@ -10,6 +11,11 @@ use nodeglass_redact::log::Window;
 const LINE: u64 = 160;
 /// Time between two of the first lines, in ms.
 const FIRST_MS: i64 = 6_000;
+/// Time in which a progress bar fills up, in s, and the longest run of a job that has one for its whole run.
+const ROUND_S: i64 = 417;
+const LONGEST_ROUND_S: i64 = 1_200;
+/// Items of a progress bar.
+const ITEMS: i64 = 1_251;
 
 /// Returns the tail of a file after an offset.
 pub(crate) fn tail(scenario: &Scenario, node: usize, at: ScenarioTime, path: &str, after: u64) -> Tail {
@@ -26,11 +32,16 @@ pub(crate) fn tail(scenario: &Scenario, node: usize, at: ScenarioTime, path: &st
 struct Log<'a> {
     script: &'a JobScript,
     is_stderr: bool,
-    /// Time since the start of the job, up to its end.
+    /// Time since the start of the job, up to its end, in which it did not hang.
     age_ms: i64,
-    /// Start time in ms since 1970.
+    /// Start time in ms since the scenario's start, and that in ms since 1970.
     start_ms: i64,
+    start_wall_ms: i64,
+    /// When the whole job hangs.
+    hang: Option<Episode>,
     first: Vec<String>,
+    /// What SLURM adds at the end.
+    last: Option<String>,
 }
 
 impl<'a> Log<'a> {
@@ -41,21 +52,44 @@ impl<'a> Log<'a> {
         let jobs = scenario.jobs(at);
         let job = jobs.iter().find(|job| is(&job.stdout) || is(&job.stderr))?;
         let script = scenario.jobs.iter().find(|script| script.name == job.name)?;
-        let start_ms = job.start? * 1_000;
-        let until_ms = job.ended.map_or(at.wall_ms() as i64, |ended| ended * 1_000);
+        let start_ms = job.start? * 1_000 - at.start_wall_ms;
+        let until_ms = job.ended.map_or(at.t_ms, |ended| ended * 1_000 - at.start_wall_ms).max(start_ms);
         let is_stderr = is(&job.stderr) && !is(&job.stdout);
         let first = if is_stderr { warnings(script) } else { greeting(script, job) };
+        let is_killed = matches!(&job.state, JobState::Ended(state) if state.as_str() == "OUT_OF_MEMORY");
+        let is_hang = |episode: &&crate::scenario::Episode| {
+            episode.behaviour == Behaviour::Hang && episode.slots.iter().all(|slot| *slot)
+        };
+        let hang = script.episodes.iter().find(is_hang).map(|episode| episode.window);
+        let age_ms = match hang {
+            Some(hang) => hang.outside_ms(until_ms) - hang.outside_ms(start_ms),
+            None => until_ms - start_ms,
+        };
         (job.is_active() || job.ended.is_some()).then_some(Self {
             script,
             is_stderr,
-            age_ms: (until_ms - start_ms).max(0),
+            age_ms,
             start_ms,
+            start_wall_ms: at.start_wall_ms,
+            hang,
             first,
+            last: (is_stderr && is_killed).then(|| killed(job)),
         })
+    }
+
+    /// Time of day at an age, in ms since 1970.
+    fn wall_ms(&self, age_ms: i64) -> i64 {
+        let at_ms = self.hang.and_then(|hang| hang.time_at(hang.outside_ms(self.start_ms) + age_ms));
+        self.start_wall_ms + at_ms.unwrap_or(self.start_ms + age_ms)
     }
 
     /// Number of complete lines.
     fn lines(&self) -> i64 {
+        self.written() + i64::from(self.last.is_some())
+    }
+
+    /// Number of complete lines of the program.
+    fn written(&self) -> i64 {
         let first = self.first.len() as i64;
         let into_ms = self.age_ms - first * FIRST_MS;
         match self.step_ms() {
@@ -107,9 +141,11 @@ impl<'a> Log<'a> {
         if let Some(line) = usize::try_from(number).ok().and_then(|number| self.first.get(number)) {
             return line.clone();
         }
+        if let Some(last) = self.last.as_ref().filter(|_| number >= self.written()) {
+            return last.clone();
+        }
         let step = number - first + 1;
-        let at_ms = self.start_ms + first * FIRST_MS + step * self.step_ms().unwrap_or(FIRST_MS);
-        let clock = clock(at_ms);
+        let clock = clock(self.wall_ms(first * FIRST_MS + step * self.step_ms().unwrap_or(FIRST_MS)));
         if self.is_stderr {
             return format!(
                 "{clock} UserWarning: the gradient norm was clipped in {} of the last 400 steps",
@@ -156,22 +192,34 @@ impl<'a> Log<'a> {
             (self.is_stderr, self.script.behaviour),
             (true, Behaviour::Bursty | Behaviour::InputBound)
         );
-        if !draws || self.lines() < self.first.len() as i64 {
+        if !draws || self.last.is_some() || self.lines() < self.first.len() as i64 {
             return String::new();
         }
-        let (all, into_s) = (1_251, self.age_ms / 1_000 % 417);
-        let done = into_s * 3;
-        let full = (done * 20 / all) as usize;
+        let round_s = self.round_s();
+        let begins_s = self.first.len() as i64 * FIRST_MS / 1_000;
+        let into_s = (self.age_ms / 1_000 - begins_s).rem_euclid(round_s);
+        let done = into_s * ITEMS / round_s;
+        let full = (done * 20 / ITEMS) as usize;
         format!(
-            "{:>3}%|{}{}| {done}/{all} [{:02}:{:02}<{:02}:{:02}, 3.00it/s]",
-            done * 100 / all,
+            "{:>3}%|{}{}| {done}/{ITEMS} [{:02}:{:02}<{:02}:{:02}, {:.2}it/s]",
+            done * 100 / ITEMS,
             "█".repeat(full),
             " ".repeat(20 - full),
             into_s / 60,
             into_s % 60,
-            (417 - into_s) / 60,
-            (417 - into_s) % 60,
+            (round_s - into_s) / 60,
+            (round_s - into_s) % 60,
+            ITEMS as f64 / round_s as f64,
         )
+    }
+
+    /// Time in which the progress bar fills up, in s: the run of a short job that completes, else one epoch.
+    fn round_s(&self) -> i64 {
+        let JobScript { array, start_ms, end_ms, .. } = self.script;
+        let run_ms = array.map(|array| array.task_ms).or_else(|| Some((*end_ms)? - (*start_ms)?));
+        let run_s = run_ms.unwrap_or(0) / 1_000 - self.first.len() as i64 * FIRST_MS / 1_000;
+        let completes = self.script.ends_as.as_str() == "COMPLETED";
+        if completes && (1..=LONGEST_ROUND_S).contains(&run_s) { run_s } else { ROUND_S }
     }
 }
 
@@ -193,6 +241,14 @@ fn warnings(script: &JobScript) -> Vec<String> {
         "[W socket.cpp:697] the IPv6 network address of the rendezvous cannot be retrieved (No such file or directory)".to_owned(),
         format!("{}: FutureWarning: `torch.cuda.amp.autocast(args...)` is deprecated; use `torch.amp.autocast('cuda', args...)`", script.command),
     ]
+}
+
+/// What SLURM writes when the kernel has killed a process of a job at its memory limit.
+fn killed(job: &Job) -> String {
+    format!(
+        "slurmstepd: error: Detected 1 oom_kill event in StepId={}.batch. Some of the step tasks have been OOM Killed.",
+        job.id
+    )
 }
 
 /// Formats the time of day.

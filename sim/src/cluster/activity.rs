@@ -20,6 +20,9 @@ pub(crate) struct Activity<'a> {
 /// Time from a job's start to that of its processes.
 const PROLOGUE_MS: i64 = 3_000;
 
+/// When the memory of [`Behaviour::LateLeak`] begins to grow, in ms since the scenario's start.
+const LATE_LEAK_MS: i64 = 900_000;
+
 /// Returns the workload of a GPU at `t_ms`.
 pub(crate) fn activity(scenario: &Scenario, node: usize, gpu: usize, t_ms: i64) -> Activity<'_> {
     let script = &scenario.nodes[node];
@@ -82,6 +85,7 @@ fn workload_of_job(
         Behaviour::InputBound => shared.input_bound(),
         Behaviour::Steady => context.steady(),
         Behaviour::Leak => context.leaking(age_ms),
+        Behaviour::LateLeak => context.leaking(t_ms - LATE_LEAK_MS),
         Behaviour::Slow => context.slow(),
         Behaviour::SmallKernels => context.small_kernels(),
         Behaviour::Alternating => shared.alternating(),

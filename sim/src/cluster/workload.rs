@@ -185,7 +185,7 @@ impl GpuContext<'_> {
 
     /// A training that never frees some of its memory.
     pub fn leaking(&self, age_ms: i64) -> Workload {
-        let memory = (0.5 + age_ms as f64 / 60_000.0 * 0.004).min(1.0);
+        let memory = (0.5 + age_ms.max(0) as f64 / 60_000.0 * 0.004).min(1.0);
         // Activations come and go with each step.
         Workload { memory: memory - 0.03 * self.unit(17), ..self.step(0.975) }
     }

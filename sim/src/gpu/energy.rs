@@ -55,7 +55,7 @@ fn mean_w(behaviour: Behaviour, model: &GpuModel) -> f64 {
         Behaviour::Notebook => model.loaded_w,
         Behaviour::InputBound => share(0.08),
         Behaviour::Steady => model.cap_w / 2.0,
-        Behaviour::Leak | Behaviour::HostLeak => share(0.93),
+        Behaviour::Leak | Behaviour::LateLeak | Behaviour::HostLeak => share(0.93),
         Behaviour::Communication | Behaviour::MemoryBound => share(0.4),
         Behaviour::Slow | Behaviour::Dynamics => share(0.62),
         Behaviour::SmallKernels => share(0.04),

@@ -263,6 +263,9 @@ pub enum Behaviour {
     Steady,
     /// A training whose memory grows by 0.4 % of the GPU's a minute, from half of the job's on.
     Leak,
+    /// A training whose memory is constant for a quarter of an hour after the start of the scenario, and then grows like
+    /// that of a leak.
+    LateLeak,
     /// A training at a clock that is a fifth lower, for no reason that the GPU reports; the other ranks wait for it.
     Slow,
     /// Kernels run all the time, and occupy few SMs.

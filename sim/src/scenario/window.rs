@@ -52,6 +52,21 @@ impl Window {
         Self::new(self.from_ms, self.lasts_ms.map(|lasts| lasts + more_ms), self.cycle_ms)
     }
 
+    /// Time outside of the windows up to `t_ms`, counted from the first one after the scenario's start; negative before.
+    pub fn outside_ms(&self, t_ms: i64) -> i64 {
+        let Some(lasts_ms) = self.lasts_ms else { return 0 };
+        let cycles = (t_ms - self.from_ms).div_euclid(self.cycle_ms);
+        cycles * (self.cycle_ms - lasts_ms) + (self.since_from(t_ms) - lasts_ms).max(0)
+    }
+
+    /// Returns when [`Self::outside_ms`] reached a value; `None` if the window is always active.
+    pub fn time_at(&self, outside_ms: i64) -> Option<i64> {
+        let lasts_ms = self.lasts_ms?;
+        let per_cycle_ms = self.cycle_ms - lasts_ms;
+        let cycles = outside_ms.div_euclid(per_cycle_ms);
+        Some(self.from_ms + cycles * self.cycle_ms + lasts_ms + outside_ms.rem_euclid(per_cycle_ms))
+    }
+
     fn since_from(&self, t_ms: i64) -> i64 {
         (t_ms - self.from_ms).rem_euclid(self.cycle_ms)
     }
@@ -80,6 +95,17 @@ mod tests {
         let window = Window::new(-10, Some(30), 100);
         assert!(window.holds(-5) && window.holds(0) && window.holds(19) && window.holds(95));
         assert!(!window.holds(20) && !window.holds(89));
+    }
+
+    #[test]
+    fn time_outside_passes_only_between_windows() {
+        let window = Window::new(-10, Some(30), 100);
+        let passed = |from, to| window.outside_ms(to) - window.outside_ms(from);
+        assert_eq!((passed(0, 20), passed(0, 21), passed(0, 90), passed(0, 120)), (0, 1, 70, 70));
+        for t_ms in (-500..500).filter(|t_ms| !window.holds(*t_ms)) {
+            assert_eq!(window.time_at(window.outside_ms(t_ms)), Some(t_ms));
+        }
+        assert_eq!(Window::new(0, None, 100).time_at(5), None);
     }
 
     #[test]
