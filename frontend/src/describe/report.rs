@@ -72,6 +72,9 @@ fn gpus(report: &Report) -> Vec<Figure> {
         Figure { bar: used, ..hours("GPU hours used", totals.gpu_hours_used) },
         hours("GPU hours idle", totals.gpu_hours_idle),
     ];
+    if totals.gpu_hours_hung > 0.0 {
+        figures.push(hours("GPU hours lost to hangs", totals.gpu_hours_hung));
+    }
     figures.extend(totals.util_pct.map(|util| Figure {
         bar: Some((util / 100.0, "hue-busy")),
         ..Figure::new("Mean utilisation", format!("{} %", precise(util)), Some(util))

@@ -110,8 +110,10 @@ pub struct Totals {
     pub gpu_hours_allocated: f64,
     /// Part of it for which there are samples, in h.
     pub gpu_hours_observed: f64,
-    /// Integral of utilisation over the observed time, in h.
+    /// Integral of utilisation over the observed time without that of hangs, in h.
     pub gpu_hours_used: f64,
+    /// GPU time of collective hangs, in h: busy by its utilisation, and lost.
+    pub gpu_hours_hung: f64,
     /// Observed time at 5 % utilisation or less, in h.
     pub gpu_hours_idle: f64,
     /// Mean utilisation in %.

@@ -45,7 +45,7 @@ pub(super) enum Value {
 }
 
 /// All columns, in their order.
-pub(super) const COLUMNS: [Column; 38] = [
+pub(super) const COLUMNS: [Column; 39] = [
     column("job", Kind::Whole, |report| whole(report.job.0)),
     column("label", Kind::Text, |report| text(&report.label)),
     column("name", Kind::Text, |report| text(&report.name)),
@@ -66,6 +66,7 @@ pub(super) const COLUMNS: [Column; 38] = [
     column("gpu_hours_allocated", Kind::Number, |report| number(report.totals.gpu_hours_allocated)),
     column("gpu_hours_observed", Kind::Number, |report| number(report.totals.gpu_hours_observed)),
     column("gpu_hours_used", Kind::Number, |report| number(report.totals.gpu_hours_used)),
+    column("gpu_hours_hung", Kind::Number, |report| number(report.totals.gpu_hours_hung)),
     column("gpu_hours_idle", Kind::Number, |report| number(report.totals.gpu_hours_idle)),
     column("util_pct", Kind::Number, |report| number(report.totals.util_pct?)),
     column("energy_kwh", Kind::Number, |report| number(report.totals.energy_kwh?)),

@@ -3,6 +3,7 @@
 use super::JobRecord;
 use super::totals::{GpuTotals, Integral, NodeTotals, THROTTLE_REASONS};
 use nodeglass_protocol::Text;
+use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::job::{JobState, TimeLimit};
 use nodeglass_protocol::report::{Cost, GpuReport, Report, Throttled, Totals, UTIL_BINS};
 
@@ -65,7 +66,8 @@ fn observed_pct(nodes: &[NodeTotals], totals: &Totals, elapsed_s: u64, node_coun
     share(observed_ms as f64, elapsed_s as f64 * 1_000.0 * f64::from(node_count))
 }
 
-fn totals_of(JobRecord { job, nodes, factors, .. }: &JobRecord, elapsed_s: u64) -> Totals {
+fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
+    let JobRecord { job, nodes, factors, .. } = record;
     let gpus: Vec<&GpuTotals> = nodes.iter().flat_map(|node| &node.gpus).collect();
     let count = job.gpu_count.unwrap_or(u32::try_from(gpus.len()).unwrap_or(u32::MAX));
     let allocated_h = f64::from(count) * elapsed_s as f64 / 3_600.0;
@@ -76,6 +78,9 @@ fn totals_of(JobRecord { job, nodes, factors, .. }: &JobRecord, elapsed_s: u64) 
     let hours = |of: fn(&GpuTotals) -> u64| gpus.iter().map(|gpu| of(gpu)).sum::<u64>() as f64 / HOUR_MS;
     let of_gpus = |of: fn(&GpuTotals) -> &Integral| integral(gpus.iter().map(|gpu| of(gpu))).total();
     let of_nodes = |of: fn(&NodeTotals) -> &Integral| integral(nodes.iter().map(of)).total();
+    // A GPU that waits in a collective operation reads 100 %.
+    let busy_h = util.sum / 100.0 / HOUR_MS;
+    let hung_h = hung_hours(record).min(busy_h);
     let mut bins_ms = [0; UTIL_BINS];
     let mut throttle_ms = [0; THROTTLE_REASONS.len()];
     for gpu in &gpus {
@@ -86,7 +91,8 @@ fn totals_of(JobRecord { job, nodes, factors, .. }: &JobRecord, elapsed_s: u64) 
         gpus: count,
         gpu_hours_allocated: allocated_h,
         gpu_hours_observed: hours(|gpu| gpu.observed_ms),
-        gpu_hours_used: util.sum / 100.0 / HOUR_MS,
+        gpu_hours_used: (busy_h - hung_h).max(0.0),
+        gpu_hours_hung: hung_h,
         gpu_hours_idle: hours(|gpu| gpu.idle_ms),
         util_pct: util.mean(),
         util_distribution_pct: distribution(&bins_ms),
@@ -116,6 +122,13 @@ fn totals_of(JobRecord { job, nodes, factors, .. }: &JobRecord, elapsed_s: u64) 
         cost: cost.map(|hour| Cost { amount: hour.amount * allocated_h, currency: hour.currency.clone() }),
         co2_kg: energy_kwh.zip(factors.co2_g_per_kwh).map(|(kwh, g)| kwh * g / 1_000.0),
     }
+}
+
+/// GPU hours of the collective hangs that were found.
+fn hung_hours(record: &JobRecord) -> f64 {
+    let at_ms = u64::try_from(record.at_s).unwrap_or(0).saturating_mul(1_000);
+    let hangs = record.findings.iter().filter(|finding| finding.kind == FindingKind::CollectiveHang);
+    hangs.map(|hang| hang.wasted_gpu_hours(at_ms)).sum()
 }
 
 fn gpu_report(node: &NodeTotals, gpu: &GpuTotals) -> GpuReport {

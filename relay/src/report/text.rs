@@ -197,10 +197,19 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
 }
 
 fn gpu_hours(totals: &Totals) -> String {
-    let Totals { gpu_hours_allocated, gpu_hours_observed, gpu_hours_used, gpu_hours_idle, .. } = totals;
+    let Totals {
+        gpu_hours_allocated,
+        gpu_hours_observed,
+        gpu_hours_used,
+        gpu_hours_hung,
+        gpu_hours_idle,
+        ..
+    } = totals;
+    let hung =
+        if *gpu_hours_hung > 0.0 { format!("{gpu_hours_hung:.2} lost to a hang, ") } else { String::new() };
     format!(
         "{gpu_hours_allocated:.2} allocated, {gpu_hours_observed:.2} observed, {gpu_hours_used:.2} used, \
-         {gpu_hours_idle:.2} idle"
+         {hung}{gpu_hours_idle:.2} idle"
     )
 }
 

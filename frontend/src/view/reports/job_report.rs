@@ -200,12 +200,13 @@ fn hours(report: &Report) -> AnyView {
     if totals.gpus == 0 || allocated <= 0.0 {
         return ().into_any();
     }
-    let (used, idle) = (totals.gpu_hours_used, totals.gpu_hours_idle);
-    let part = (totals.gpu_hours_observed - used - idle).max(0.0);
+    let (used, hung, idle) = (totals.gpu_hours_used, totals.gpu_hours_hung, totals.gpu_hours_idle);
+    let part = (totals.gpu_hours_observed - used - hung - idle).max(0.0);
     let unknown = (allocated - totals.gpu_hours_observed).max(0.0);
     let parts = [
-        ("used", "Used", used, "the integral of utilisation over time"),
+        ("used", "Used", used, "the integral of utilisation over time, without hangs"),
         ("part", "Busy, but not fully", part, "time above 5 % utilisation, minus what was used"),
+        ("hung", "Lost to a hang", hung, "time in which all GPUs waited for each other at full utilisation"),
         ("idle", "Idle", idle, "time at 5 % utilisation or less"),
         ("unknown", "Not observed", unknown, "no samples were taken"),
     ];

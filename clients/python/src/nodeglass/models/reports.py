@@ -329,6 +329,9 @@ class Totals:
     gpu_hours_allocated: float
     """GPUs × run time, in h."""
 
+    gpu_hours_hung: float
+    """GPU time of collective hangs, in h: busy by its utilisation, and lost."""
+
     gpu_hours_idle: float
     """Observed time at 5 % utilisation or less, in h."""
 
@@ -336,7 +339,7 @@ class Totals:
     """Part of it for which there are samples, in h."""
 
     gpu_hours_used: float
-    """Integral of utilisation over the observed time, in h."""
+    """Integral of utilisation over the observed time without that of hangs, in h."""
 
     gpus: int
     """Number of GPUs by SLURM, else as observed."""
