@@ -23,5 +23,5 @@ pub mod tab_title;
 pub mod unattributed;
 
 pub use nodeglass_rules::{
-    flags, health, job_names, outcome, ownership, run, severity, text, throttle, totals, xid,
+    cost, flags, health, job_names, outcome, ownership, run, severity, text, throttle, totals, xid,
 };

@@ -2,7 +2,7 @@
 
 use super::value::duration;
 use crate::api::JobSelector;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::finding::FindingKind;
 use std::str::FromStr;
@@ -117,11 +117,11 @@ pub struct FindingsArgs {
 /// What `relay findings` does beside listing them.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum FindingsCommand {
-    /// Say what a kind of finding means; without NAME list all kinds
+    /// Describe kinds of findings; without NAME list all kinds
     Explain {
-        /// Name of the kind, as the list shows it: straggler
+        /// Names of kinds, as the list shows them: straggler
         #[arg(value_name = "NAME")]
-        kind: Option<ExplainedKind>,
+        kinds: Vec<ExplainedKind>,
     },
     /// Silence findings for a time: no notices, and not among what needs attention
     Silence(SilenceArgs),
@@ -140,17 +140,18 @@ pub enum FindingsCommand {
 /// `relay findings silence`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[group(skip)]
+#[command(group = ArgGroup::new("scope").args(["kind", "job"]).required(true).multiple(true))]
 pub struct SilenceArgs {
     /// Kind of finding: idle_gpus; without it all kinds of the job
-    #[arg(value_name = "KIND", required_unless_present = "job")]
+    #[arg(value_name = "KIND")]
     pub kind: Option<ExplainedKind>,
 
-    /// Only of this job
+    /// Only of this job; of an array, of all its tasks
     #[arg(long, value_name = "JOBID")]
     pub job: Option<JobSelector>,
 
     /// For how long: 30m, 2h, 7d
-    #[arg(long = "for", value_name = "TIME", value_parser = time, default_value = "24h")]
+    #[arg(long = "for", value_name = "TIME", value_parser = time_to_silence, default_value = "24h")]
     pub time: Duration,
 
     /// End the silence
@@ -258,6 +259,11 @@ pub struct GpuDemand {
     pub count: u32,
     /// Their type in SLURM's GRES.
     pub kind: Option<String>,
+}
+
+fn time_to_silence(raw: &str) -> Result<Duration, &'static str> {
+    let time = time(raw)?;
+    if time.is_zero() { Err("a silence lasts at least 1s; --end ends one") } else { Ok(time) }
 }
 
 fn time(raw: &str) -> Result<Duration, &'static str> {

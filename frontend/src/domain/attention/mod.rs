@@ -5,6 +5,7 @@ mod tracker;
 pub use tracker::{Entry, Tracker};
 
 use crate::chart::Range;
+use crate::domain::cost;
 use crate::domain::job_names;
 use crate::domain::metric::Metric;
 use crate::domain::query::{self, Query};
@@ -282,12 +283,7 @@ impl Item {
     pub fn cost_text(&self, now_ms: u64) -> Option<String> {
         let lasted_ms = self.ended_ms.unwrap_or(now_ms).saturating_sub(self.since.at_ms);
         let hours = lasted_ms as f64 / 3_600_000.0 * f64::from(self.wasted_gpus);
-        let least = if self.since.or_earlier { "≥ " } else { "" };
-        let label = match self.kind {
-            FindingKind::CollectiveHang | FindingKind::GpuLost => "lost",
-            _ => "idle",
-        };
-        (hours >= 0.05).then(|| format!("{least}{} GPU-h {label}", text::tenths(hours)))
+        cost::text(self.kind, hours, self.since.or_earlier)
     }
 }
 
@@ -326,6 +322,18 @@ pub fn worst(entries: &[Entry]) -> Severity {
 /// Returns the worst item that is about a node alone: what several share, such as a hang, tells none of them apart.
 pub fn of_node<'a>(entries: &'a [Entry], node: &NodeName) -> Option<&'a Item> {
     let own = entries.iter().filter(|entry| !entry.is_over && entry.item.nodes == std::slice::from_ref(node));
+    own.map(|entry| &entry.item).max_by_key(|item| item.severity)
+}
+
+/// Returns the worst item that affects a node, alone or with others: no node of a job that hangs is well.
+pub fn affecting_node<'a>(entries: &'a [Entry], node: &NodeName) -> Option<&'a Item> {
+    let own = entries.iter().filter(|entry| !entry.is_over && entry.item.nodes.contains(node));
+    own.map(|entry| &entry.item).max_by_key(|item| item.severity)
+}
+
+/// Returns the worst item that names a GPU.
+pub fn affecting_gpu<'a>(entries: &'a [Entry], gpu: &GpuUuid) -> Option<&'a Item> {
+    let own = entries.iter().filter(|entry| !entry.is_over && entry.item.gpus.contains(gpu));
     own.map(|entry| &entry.item).max_by_key(|item| item.severity)
 }
 
@@ -485,6 +493,7 @@ pub mod tests {
         let entries: Vec<Entry> = items.into_iter().map(|item| Entry { item, is_over: false }).collect();
         assert_eq!(of_node(&entries, &n1).map(|item| item.kind), Some(FindingKind::GpuLost));
         assert_eq!(of_node(&entries, &n2), None);
+        assert_eq!(affecting_node(&entries, &n2).map(|item| item.kind), Some(FindingKind::CollectiveHang));
     }
 
     #[test]

@@ -116,7 +116,13 @@ fn lane_text(lane: &Lane, window: &Window, time: &Time) -> String {
             format!(" · active for {more}{}", text::span(window.end_ms().saturating_sub(since_ms) / 1_000))
         }
         Some((since_ms, _)) => format!(" · since {}", time.clock(since_ms)),
-        None => " · inactive".to_owned(),
+        None if time.range().is_live() => " · inactive".to_owned(),
+        // Whether it applies now is not part of a past range.
+        None => {
+            let runs = lane.gpus.iter().flat_map(|(_, throttle)| &throttle.runs);
+            let end_ms = runs.map(|(_, end_ms)| *end_ms).max().filter(|end_ms| *end_ms < window.end_ms());
+            end_ms.map_or_else(String::new, |end_ms| format!(" · until {}", time.clock(end_ms)))
+        }
     };
     format!("{who} · {share}{since}")
 }

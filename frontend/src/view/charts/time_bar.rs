@@ -35,10 +35,7 @@ pub fn TimeBar() -> impl IntoView {
                 (true, false) => format!("{} · last {span}", source_text(replay.get().as_ref())),
                 (true, true) => format!("Ended · last {span}, {start}–{end}"),
                 (false, true) => format!("Ended · {start}–{end}, {span}"),
-                (false, false) => {
-                    let ago = text::span(now_ms.saturating_sub(range.end_ms(now_ms)) / 1_000);
-                    format!("Paused · {start}–{end}, {span}, ended {ago} ago")
-                }
+                (false, false) => format!("Paused · {start}–{end}, {span}"),
             }
         })
     };

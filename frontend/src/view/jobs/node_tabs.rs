@@ -1,7 +1,7 @@
 //! The tabs of a job: all nodes, processes, logs, details, and its nodes with their health.
 
 use super::node_picker::NodePicker;
-use crate::domain::attention::{Entry, of_node};
+use crate::domain::attention::{Entry, Item, affecting_node, of_node};
 use crate::domain::health::Health;
 use crate::domain::node_order::{MOST_TABS, tabs};
 use crate::domain::route::{JobTab, Route};
@@ -60,7 +60,8 @@ pub fn NodeTabs(
         let (page, store) = (page.clone(), scope.store.clone());
         move || {
             let (page, store) = (page.clone(), store.clone());
-            let health = Arc::new(move |name: &NodeName| health(&page, &store, entries, name));
+            let health =
+                Arc::new(move |name: &NodeName| health(&page, &store, entries, name, affecting_node));
             has_many.get().then(|| view! { <NodePicker job names health/> })
         }
     };
@@ -92,21 +93,25 @@ pub fn NodeTabs(
 /// What needs attention in a job.
 type Entries = Memo<Arc<Vec<Entry>>>;
 
-/// Returns the health of a node, or what was found there if that is worse; subscribes only to the set of nodes and to what
-/// needs attention.
-fn health(page: &Page, store: &TopicStore, entries: Entries, name: &NodeName) -> Health {
+/// Finds the worst item of a node.
+type FindItem = for<'a> fn(&'a [Entry], &NodeName) -> Option<&'a Item>;
+
+/// Returns the health of a node, or what `find` returns if that is worse; subscribes only to the set of nodes and to
+/// what needs attention.
+fn health(page: &Page, store: &TopicStore, entries: Entries, name: &NodeName, find: FindItem) -> Health {
     let own = match store.cell(name) {
         Some(cell) => Health::clone(&node_health(page, store, &cell)),
         None => Health { severity: Severity::Pending, label: "not known yet".to_owned() },
     };
-    entries.with(|entries| match of_node(entries, name) {
+    entries.with(|entries| match find(entries, name) {
         Some(item) if item.severity > own.severity => Health::new(item.severity, item.reason.clone()),
         _ => own,
     })
 }
 
+/// Returns how severe what concerns a node alone is: what all nodes share gives none of them a tab.
 fn severity(page: &Page, store: &TopicStore, entries: Entries, name: &NodeName) -> Severity {
-    health(page, store, entries, name).severity
+    health(page, store, entries, name, of_node).severity
 }
 
 /// The tab of a node.
@@ -120,7 +125,7 @@ fn node_tab(store: &TopicStore, job: JobId, entries: Entries, name: NodeName) ->
             cell.head().track();
             cell.samples().track();
         }
-        health(&page, &store, entries, &name)
+        health(&page, &store, entries, &name, affecting_node)
     });
     view! {
         <a href=href aria-current=move || here.with(|here| *here == route).then_some("page")>

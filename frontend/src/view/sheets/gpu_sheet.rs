@@ -2,6 +2,7 @@
 
 use crate::chart::Range;
 use crate::describe::{Emphasis, Fact, FactGroup, gpu, gpu_health, throttle as throttle_facts};
+use crate::domain::attention;
 use crate::domain::health::{Freshness, freshness};
 use crate::domain::metric::Metric;
 use crate::domain::query::GPU;
@@ -233,5 +234,10 @@ fn details(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Details {
         }
         _ => status,
     };
-    Details { status, groups }
+    let entries = page.attention.entries();
+    let found = entries.with(|entries| {
+        let item = attention::affecting_gpu(entries, &gpu.facts.uuid)?;
+        (item.severity > status.0).then(|| (item.severity, item.title.clone()))
+    });
+    Details { status: found.unwrap_or(status), groups }
 }

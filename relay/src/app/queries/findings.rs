@@ -8,8 +8,9 @@ use crate::config::{ExplainedKind, FindingsArgs};
 use crate::findings::catalogue;
 use crate::findings::job_log::LogPatterns;
 use crate::findings::thresholds::{THRESHOLDS, Threshold};
+use crate::wrap;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
-use nodeglass_rules::text;
+use nodeglass_rules::{cost, text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -17,6 +18,9 @@ use tokio::time::sleep;
 
 /// Interval of checks with `--watch`.
 const POLL: Duration = Duration::from_secs(5);
+/// Columns of explanations, and of the names of kinds in their list.
+const WIDTH: usize = 80;
+const NAME_WIDTH: usize = 20;
 
 /// The findings, or JSON.
 ///
@@ -59,8 +63,15 @@ pub fn answer(snapshot: &Snapshot, args: &FindingsArgs) -> anyhow::Result<Answer
 /// The relay cannot be reached any more, or the output is closed.
 pub async fn watch(source: &mut Source, args: &FindingsArgs) -> anyhow::Result<Answer> {
     let mut known: BTreeMap<String, bool> = BTreeMap::new();
+    let mut is_first = true;
     loop {
         let snapshot = source.patient_snapshot(None).await?;
+        if std::mem::take(&mut is_first)
+            && let Some(answer) = unknown(&snapshot, args.node.as_ref(), args.job.as_ref(), None)
+        {
+            // It may start later.
+            eprintln!("relay: {}; waiting for it", answer.notice.unwrap_or_default());
+        }
         let now_ms = Clock::wall_ms();
         let mut out = String::new();
         let jobs = jobs(&snapshot, args);
@@ -76,7 +87,9 @@ pub async fn watch(source: &mut Source, args: &FindingsArgs) -> anyhow::Result<A
             known.insert(finding.key.clone(), finding.is_active);
             match args.json {
                 true => writeln!(out, "{}", serde_json::to_string(finding)?)?,
-                false => writeln!(out, "{}", entry(finding, now_ms))?,
+                false if finding.is_active => writeln!(out, "{}", entry(finding, now_ms))?,
+                // The evidence is that of its beginning.
+                false => writeln!(out, "{}", heading(finding, now_ms))?,
             }
         }
         known.retain(|key, _| snapshot.findings.iter().any(|finding| finding.key == *key));
@@ -102,6 +115,19 @@ fn is_watched(finding: &Finding, args: &FindingsArgs, jobs: Option<&BTreeSet<u32
 
 /// A finding as text: what is wrong, since when, the evidence, and what to do.
 fn entry(finding: &Finding, now_ms: u64) -> String {
+    let mut out = heading(finding, now_ms);
+    for line in &finding.evidence {
+        let _ = writeln!(out, "  {line}");
+    }
+    finding.capture.iter().for_each(|capture| captured(capture, &mut out));
+    if finding.is_active {
+        let _ = writeln!(out, "  → {}", finding.advice);
+    }
+    out
+}
+
+/// What is wrong, and since when.
+fn heading(finding: &Finding, now_ms: u64) -> String {
     let symbol = match (finding.is_active, finding.severity) {
         (false, _) => "✓",
         (_, FindingSeverity::Error) => "▲",
@@ -114,16 +140,7 @@ fn entry(finding: &Finding, now_ms: u64) -> String {
         [job] => format!("job {job}: "),
         _ => format!("jobs {}: ", jobs.join(", ")),
     };
-    let mut out =
-        format!("{symbol} {whom}{}\n  {} · {}\n", finding.title, lasts(finding, now_ms), finding.kind.name());
-    for line in &finding.evidence {
-        let _ = writeln!(out, "  {line}");
-    }
-    finding.capture.iter().for_each(|capture| captured(capture, &mut out));
-    if finding.is_active {
-        let _ = writeln!(out, "  → {}", finding.advice);
-    }
-    out
+    format!("{symbol} {whom}{}\n  {} · {}\n", finding.title, lasts(finding, now_ms), finding.kind.name())
 }
 
 /// Where the processes stood, with the wait and the stack of the first of each group; JSON has more.
@@ -149,14 +166,13 @@ fn captured(capture: &Capture, out: &mut String) {
     }
 }
 
-/// `for 12 min`, `for at least 3 h · 1.6 GPU-h wasted`, `resolved 4 min ago after 2 min`.
+/// `for 12 min`, `for at least 3 h · ≥ 1.6 GPU-h idle`, `resolved 4 min ago after 2 min`.
 fn lasts(finding: &Finding, now_ms: u64) -> String {
     let end_ms = finding.ended_at.map_or(now_ms, crate::api::Timestamp::as_millis);
     let spent = text::span(end_ms.saturating_sub(finding.since.as_millis()) / 1_000);
     let least = if finding.or_earlier { "at least " } else { "" };
-    let hours = finding.wasted_gpu_hours(now_ms);
-    let wasted =
-        if hours >= 0.05 { format!(" · {} GPU-h wasted", text::tenths(hours)) } else { String::new() };
+    let cost = cost::text(finding.kind, finding.wasted_gpu_hours(now_ms), finding.or_earlier);
+    let wasted = cost.map_or_else(String::new, |cost| format!(" · {cost}"));
     let silenced = match finding.silenced_until {
         Some(until) => {
             format!(
@@ -175,32 +191,50 @@ fn lasts(finding: &Finding, now_ms: u64) -> String {
     }
 }
 
-/// What a kind of finding means; without one, the names of all.
-pub fn explain(kind: Option<ExplainedKind>) -> Answer {
-    let Some(ExplainedKind(kind)) = kind else {
-        let name = |kind: &FindingKind| format!("{:<20} {}\n", kind.name(), catalogue::of(*kind).condition);
-        return Answer::text(FindingKind::ALL.iter().map(name).collect());
-    };
-    let entry = catalogue::of(kind);
+/// What kinds of findings mean; without any, the names of all.
+pub fn explain(kinds: &[ExplainedKind]) -> Answer {
+    if kinds.is_empty() {
+        let indent = " ".repeat(NAME_WIDTH + 1);
+        let entry = |kind: &FindingKind| {
+            let lines = wrap::words(catalogue::info(*kind).condition, WIDTH - indent.len());
+            format!("{:<NAME_WIDTH$} {}\n", kind.name(), lines.join(&format!("\n{indent}")))
+        };
+        return Answer::text(FindingKind::ALL.iter().map(entry).collect());
+    }
+    Answer::text(kinds.iter().map(|kind| explanation(kind.0)).collect::<Vec<_>>().join("\n"))
+}
+
+fn explanation(kind: FindingKind) -> String {
+    let entry = catalogue::info(kind);
     let clear = match entry.clear_ms / 1_000 {
         0 => "until it is over".to_owned(),
         seconds => format!("for {} after it was last seen", text::exact_span(seconds)),
     };
-    let mut out = format!(
-        "{}\n\nFound when\n  {}\n\nMeaning\n  {}\n\nAdvice\n  {}\n\nFound within {} of its beginning; listed as active \
-         {clear}.\n",
-        kind.name(),
-        entry.condition,
-        entry.meaning,
-        entry.advice,
-        text::exact_span(entry.found_within_ms / 1_000),
+    let timing = format!(
+        "Found within {} of its beginning; listed as active {clear}.",
+        text::exact_span(entry.found_within_ms / 1_000)
     );
+    let condition = match kind {
+        FindingKind::LogMessage => {
+            "the log of a running job matches a pattern below, and its progress does not go on after it"
+        }
+        _ => entry.condition,
+    };
+    let mut out = format!("{}\n", kind.name());
+    for (title, content) in [("Found when", condition), ("Meaning", entry.meaning), ("Advice", entry.advice)]
+    {
+        let _ = write!(out, "\n{title}\n{}", indented(content));
+    }
+    let _ = write!(out, "\n{}\n", wrap::words(&timing, WIDTH).join("\n"));
     let thresholds: Vec<_> = THRESHOLDS.iter().filter(|threshold| threshold.kinds.contains(&kind)).collect();
     if !thresholds.is_empty() {
         out.push_str("\nThresholds (--finding-threshold NAME=NUMBER)\n");
     }
     for Threshold { name, default, least, most, what, .. } in thresholds {
-        let _ = writeln!(out, "  {name}={default}  {what}; from {least} to {most}");
+        let _ = writeln!(out, "  {name}={default}");
+        for line in wrap::words(&format!("{what}; from {least} to {most}"), WIDTH - 4) {
+            let _ = writeln!(out, "    {line}");
+        }
     }
     if kind == FindingKind::LogMessage {
         out.push_str("\nMessages (more with --log-pattern NAME=REGEX)\n");
@@ -209,5 +243,10 @@ pub fn explain(kind: Option<ExplainedKind>) -> Answer {
             let _ = writeln!(out, "  {:<20} {} ({})", pattern.name, pattern.summary, pattern.severity.name());
         }
     }
-    Answer::text(out)
+    out
+}
+
+/// A text in lines of the terminal, indented.
+fn indented(text: &str) -> String {
+    wrap::words(text, WIDTH - 2).into_iter().map(|line| format!("  {line}\n")).collect()
 }

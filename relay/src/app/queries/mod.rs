@@ -81,7 +81,7 @@ pub async fn answer(query: Query, config: Config) -> anyhow::Result<Answer> {
     }
     if let Query::Findings(FindingsArgs { command: Some(command), .. }) = query {
         return match command {
-            FindingsCommand::Explain { kind } => Ok(findings::explain(kind)),
+            FindingsCommand::Explain { kinds } => Ok(findings::explain(&kinds)),
             FindingsCommand::Silence(args) => silences::silence(args).await,
             FindingsCommand::Silences { json, which } => silences::list(&which, json).await,
         };

@@ -1,8 +1,8 @@
 //! `relay findings silence` and `relay findings silences`.
 
 use super::Answer;
-use crate::api::Job;
-use crate::app::{named_job, remote, remote::Remote};
+use crate::api::{Job, JobSelector, NotOneJob};
+use crate::app::{remote, remote::Remote};
 use crate::clock::Clock;
 use crate::config::{SilenceArgs, WhichRelay};
 use crate::report::aligned;
@@ -19,14 +19,29 @@ const SILENCES: &str = "/api/v1/silences";
 /// A complete sentence for the user.
 pub async fn silence(args: SilenceArgs) -> anyhow::Result<Answer> {
     let relay = Remote::find(args.which.relay)?;
-    let job = match &args.job {
-        Some(named) => Some(named_job::id(&relay.jobs().await?, named)?),
-        None => None,
+    let jobs = match &args.job {
+        Some(named) => named_jobs(&relay.jobs().await?, named, args.end)?.into_iter().map(Some).collect(),
+        None => vec![None],
     };
-    let for_s = if args.end { 0 } else { u32::try_from(args.time.as_secs()).unwrap_or(u32::MAX).max(1) };
-    let request = SilenceRequest { kind: args.kind.map(|kind| kind.0), job, for_s };
-    let answer = relay.request(Method::POST, SILENCES, serde_json::to_string(&request)?).await?;
-    Ok(Answer::text(remote::lines(&answer)))
+    let for_s = if args.end { 0 } else { u32::try_from(args.time.as_secs()).unwrap_or(u32::MAX) };
+    let mut out = String::new();
+    for job in jobs {
+        let request = SilenceRequest { kind: args.kind.map(|kind| kind.0), job, for_s };
+        let answer = relay.request(Method::POST, SILENCES, serde_json::to_string(&request)?).await?;
+        out.push_str(&remote::lines(&answer));
+    }
+    Ok(Answer::text(out))
+}
+
+/// The jobs to silence: of an array, all tasks that are in the list. Only a silence that ends may be of a job that is
+/// no longer there.
+fn named_jobs(jobs: &[Job], named: &JobSelector, is_end: bool) -> Result<Vec<JobId>, NotOneJob> {
+    let listed: Vec<JobId> = named.select(jobs).into_iter().map(|job| JobId(job.id)).collect();
+    match named {
+        _ if !listed.is_empty() => Ok(listed),
+        JobSelector::Id(id) if is_end => Ok(vec![JobId(*id)]),
+        _ => Err(NotOneJob::None(*named)),
+    }
 }
 
 /// Lists what is silenced.
