@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::finding::FindingKind;
-use nodeglass_tests::findings::{Summary, all, play};
+use nodeglass_tests::findings::{Play, Summary, all, play};
 use nodeglass_tests::relay::TestRelay;
 use serde_json::Value;
 use std::fs;
@@ -31,7 +31,7 @@ fn causes_are_found_in_time_and_healthy_jobs_are_left_alone() -> Result<()> {
     for name in CASES {
         let case = cases.iter().find(|case| case.name == name);
         let Some(case) = case else { anyhow::bail!("there is no scenario {name}") };
-        summary.add(case, 7, &play(&case.toml(7), case.minutes, case.interval_ms)?);
+        summary.add(case, 7, &play(&case.toml(7), case.play)?);
     }
     ensure!(summary.is_clean(), "{}", summary.failures.join("\n"));
     Ok(())
@@ -40,7 +40,7 @@ fn causes_are_found_in_time_and_healthy_jobs_are_left_alone() -> Result<()> {
 #[test]
 fn in_a_hang_the_rank_that_the_others_wait_for_is_named() -> Result<()> {
     let case = all().into_iter().find(|case| case.name == "hang/h100x1").context("no such scenario")?;
-    let observed = play(&case.toml(7), case.minutes, case.interval_ms)?;
+    let observed = play(&case.toml(7), case.play)?;
     let hang = observed.iter().find(|one| one.kind == FindingKind::CollectiveHang).context("no hang")?;
     let [others, one] = hang.stands.as_slice() else { anyhow::bail!("{hang:?}") };
     ensure!(others.contains(" in all_reduce (torch/distributed/distributed_c10d.py:2501)"), "{others}");
@@ -85,7 +85,7 @@ from = "0s"
 /// By simulated time: a forecast needs a quarter of an hour of growth.
 #[test]
 fn a_forecast_of_gpu_memory_precedes_the_end_of_the_job() -> Result<()> {
-    let observed = play(LEAK, 124, 10_000)?;
+    let observed = play(LEAK, Play::new(124, 10_000))?;
     let found = |kind| observed.iter().find(|found| found.kind == kind);
     let forecast = found(FindingKind::GpuMemoryForecast).context("a forecast")?;
     let end = found(FindingKind::Failed).context("the end of the job")?;

@@ -82,7 +82,7 @@ impl Finding {
             title: finding.title.to_string(),
             reason: finding.reason.to_string(),
             evidence: finding.evidence.iter().map(ToString::to_string).collect(),
-            meaning: catalogue::of(finding.kind).meaning.to_owned(),
+            meaning: catalogue::info(finding.kind).meaning.to_owned(),
             advice: finding.advice.to_string(),
             since: Timestamp::from_millis(finding.since_ms),
             or_earlier: finding.or_earlier,

@@ -4,7 +4,7 @@ use nodeglass_protocol::finding::FindingKind;
 
 /// What is known of a kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct KindInfo {
     /// The condition, as a sentence.
     pub condition: &'static str,
     /// What it usually means.
@@ -24,9 +24,9 @@ const MINUTE: u64 = 60 * SECOND;
 
 /// Returns what is known of a kind.
 #[rustfmt::skip]
-pub fn of(kind: FindingKind) -> Entry {
+pub fn info(kind: FindingKind) -> KindInfo {
     let entry = |condition, meaning, advice, confirm_ms, clear_ms, found_within_ms| {
-        Entry { condition, meaning, advice, confirm_ms, clear_ms, found_within_ms }
+        KindInfo { condition, meaning, advice, confirm_ms, clear_ms, found_within_ms }
     };
     match kind {
         FindingKind::UnusedGpus => entry(
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn the_document_describes_every_kind() {
         let row = |kind: &FindingKind| {
-            let entry = of(*kind);
+            let entry = info(*kind);
             let within = text::exact_span(entry.found_within_ms / 1_000);
             let (condition, meaning, advice) = (entry.condition, entry.meaning, entry.advice);
             format!("| `{}` | {condition} | {within} | {meaning} | {advice} |", kind.name())
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn what_must_last_is_found_in_time() {
         for kind in FindingKind::ALL {
-            let entry = of(*kind);
+            let entry = info(*kind);
             assert!(entry.confirm_ms < entry.found_within_ms, "{kind:?}");
             assert!(
                 entry.advice.chars().last().is_some_and(|last| last != '.'),

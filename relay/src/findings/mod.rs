@@ -7,15 +7,18 @@
 pub mod capture;
 pub mod catalogue;
 mod detect;
+mod input;
 mod insight;
 pub mod job_log;
-mod scene;
 mod series;
 pub mod silences;
 pub mod thresholds;
 mod tracker;
 
 use capture::{CaptureOrder, Captures};
+use detect::bottleneck;
+use input::DetectorInput;
+pub use input::Now;
 use job_log::JobLogs;
 use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity, Silence};
@@ -23,12 +26,10 @@ use nodeglass_protocol::insight::JobInsight;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{JobId, NodeName};
-pub use scene::Now;
-use scene::Scene;
 use series::NodeSeries;
 use std::collections::BTreeMap;
 use thresholds::Thresholds;
-use tracker::Tracker;
+use tracker::{Detections, Tracker};
 
 /// How long after the end of a step it is examined, in ms: samples of slow nodes arrive late.
 const SETTLE_MS: u64 = 2_000;
@@ -54,6 +55,8 @@ pub struct Findings {
     list: Vec<Finding>,
     /// Jobs whose GPUs are busy computing, and the readings that show it.
     computing: BTreeMap<JobId, String>,
+    /// Jobs that hung within the window of bottlenecks, and when that was last seen, in ms of the relay's clock.
+    hung: BTreeMap<JobId, u64>,
 }
 
 impl Findings {
@@ -122,8 +125,9 @@ impl Findings {
         (self.examined, self.examined_ms, self.is_due) = (step, now_ms, false);
         let nodes: BTreeMap<&NodeName, &NodePicture> = nodes.map(|node| (&node.name, node)).collect();
         self.series.retain(|name, _| nodes.contains_key(name));
-        let scene = Scene::new(user, jobs, &nodes, &self.series, &self.logs, &self.thresholds, now);
-        let mut detections = detect::all(&scene);
+        let input = DetectorInput::new(user, jobs, &nodes, &self.series, &self.logs, &self.thresholds, now);
+        let mut detections = detect::all(&input);
+        self.ignore_hangs(&mut detections, now_ms);
         self.computing = std::mem::take(&mut detections.computing);
         let changed = self.tracker.update(detections, &self.thresholds, now);
         let silenced = self.silences.len();
@@ -135,6 +139,21 @@ impl Findings {
             return true;
         }
         false
+    }
+
+    /// Drops what seems to limit jobs that hung not long ago: the minutes of a hang state nothing about their work.
+    fn ignore_hangs(&mut self, detections: &mut Detections, now_ms: u64) {
+        let hangs = detections.seen.iter().filter(|seen| seen.kind == FindingKind::CollectiveHang);
+        self.hung.extend(hangs.flat_map(|hang| &hang.jobs).map(|job| (*job, now_ms)));
+        self.hung.retain(|_, last_ms| *last_ms + bottleneck::WINDOW_MS > now_ms);
+        let is_hung = |job: &JobId| self.hung.contains_key(job);
+        detections
+            .seen
+            .retain(|seen| !bottleneck::KINDS.contains(&seen.kind) || !seen.jobs.iter().any(is_hung));
+        detections.computing.retain(|job, _| !is_hung(job));
+        for job in self.hung.keys() {
+            detections.unknown(&bottleneck::KINDS, &job.to_string());
+        }
     }
 
     /// Returns whose processes are to be captured, because a finding about a job of `user` began; see

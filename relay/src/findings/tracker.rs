@@ -1,12 +1,13 @@
 //! Confirms what detectors see, keeps it while it lasts, and resolves it when it is over.
 
 use super::catalogue;
-use super::scene::Now;
+use super::input::Now;
 use super::thresholds::Thresholds;
 use nodeglass_protocol::finding::{
     self, Finding, FindingGpu, FindingKind, FindingSeverity, MAX_EVIDENCE, MAX_FINDINGS,
 };
 use nodeglass_protocol::{JobId, LongText, NodeName, Text};
+use nodeglass_rules::text;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Kinds that the newest sample alone shows.
@@ -133,6 +134,25 @@ struct Track {
     last_ms: u64,
     /// Whether it was seen long enough.
     is_confirmed: bool,
+    /// The same finding before it ended and returned.
+    before: Option<Box<Finding>>,
+}
+
+impl Track {
+    /// The finding, once it is confirmed; until then, what it was before it returned.
+    fn listed(&self) -> Option<&Finding> {
+        if self.is_confirmed { Some(&self.finding) } else { self.before.as_deref() }
+    }
+
+    /// Returns whether it lasts or ended within the last hour. One that did not last long enough gives way to what it
+    /// was before.
+    fn is_kept(&mut self, wall_ms: u64) -> bool {
+        if !self.is_confirmed && self.finding.ended_ms.is_some() {
+            let Some(before) = self.before.take() else { return false };
+            (self.finding, self.is_confirmed) = (*before, true);
+        }
+        self.finding.ended_ms.is_none_or(|ended_ms| ended_ms + RESOLVED_MS > wall_ms)
+    }
 }
 
 impl Tracker {
@@ -170,7 +190,7 @@ impl Tracker {
                 continue;
             }
             let absent_ms = now_ms.saturating_sub(track.last_ms);
-            let clear_ms = catalogue::of(track.finding.kind).clear_ms;
+            let clear_ms = catalogue::info(track.finding.kind).clear_ms;
             if absent_ms >= if track.is_confirmed { clear_ms } else { clear_ms.min(MAX_GAP_MS) } {
                 // If it is seen again later, it is a new finding.
                 self.earlier.remove(key);
@@ -180,10 +200,7 @@ impl Tracker {
         }
         self.forget_earlier(&unknown, now_ms);
         let before = self.tracks.len();
-        self.tracks.retain(|_, track| match track.finding.ended_ms {
-            Some(ended_ms) => track.is_confirmed && ended_ms + RESOLVED_MS > wall_ms,
-            None => true,
-        });
+        self.tracks.retain(|_, track| track.is_kept(wall_ms));
         self.bound();
         changed || self.tracks.len() != before
     }
@@ -198,16 +215,26 @@ impl Tracker {
                 return true;
             }
             let kind = key.split('/').next().and_then(FindingKind::from_name);
-            let Some(entry) = kind.map(catalogue::of) else { return false };
+            let Some(entry) = kind.map(catalogue::info) else { return false };
             let since_ms = *earlier.absent_since_ms.get_or_insert(now_ms);
             now_ms.saturating_sub(since_ms) < entry.found_within_ms + entry.clear_ms
         });
     }
 
     fn see(&mut self, detection: Detection, extra_ms: u64, now: Now) -> bool {
-        let timing = catalogue::of(detection.kind);
+        let timing = catalogue::info(detection.kind);
         let key = detection.key();
-        let known = self.tracks.remove(&key).filter(|track| track.finding.ended_ms.is_none());
+        let known = self.tracks.remove(&key);
+        let (known, before) = match known {
+            Some(Track { finding, is_confirmed: true, .. }) if !finding.is_active() => {
+                (None, Some(Box::new(finding)))
+            }
+            Some(mut track) if track.finding.is_active() => {
+                let before = track.before.take();
+                (Some(track), before)
+            }
+            _ => (None, None),
+        };
         let first_ms = known.as_ref().map_or(now.relay_ms, |track| track.first_ms);
         let was_confirmed = known.as_ref().is_some_and(|track| track.is_confirmed);
         let is_confirmed =
@@ -226,12 +253,18 @@ impl Tracker {
             _ => now.wall_ms(),
         };
         let mut finding = listed(detection, &key, since, found_ms);
+        if let Some(ended_ms) = before.as_ref().and_then(|before| before.ended_ms)
+            && finding.evidence.len() < MAX_EVIDENCE
+        {
+            let pause_s = finding.since_ms.saturating_sub(ended_ms) / 1_000;
+            finding.evidence.push(Text::new(format!("returned after a pause of {}", text::span(pause_s))));
+        }
         if let Some(earlier) = self.earlier.get(&key).filter(|earlier| earlier.since_ms <= finding.since_ms) {
             (finding.since_ms, finding.or_earlier) = (earlier.since_ms, earlier.or_earlier);
             finding.found_ms = earlier.found_ms;
         }
         let changed = is_confirmed && known.is_none_or(|track| !was_confirmed || track.finding != finding);
-        self.tracks.insert(key, Track { finding, first_ms, last_ms: now.relay_ms, is_confirmed });
+        self.tracks.insert(key, Track { finding, first_ms, last_ms: now.relay_ms, is_confirmed, before });
         changed
     }
 
@@ -256,15 +289,14 @@ impl Tracker {
 
     /// The confirmed findings, active ones first, the worst first.
     pub fn list(&self) -> Vec<Finding> {
-        let confirmed = || self.tracks.values().filter(|track| track.is_confirmed);
+        let confirmed = || self.tracks.values().filter_map(Track::listed);
         // Without a process, GPUs idle as well.
         let without_process: BTreeMap<JobId, u64> = confirmed()
-            .map(|track| &track.finding)
             .filter(|finding| finding.kind == FindingKind::NoProcess && finding.is_active())
             .flat_map(|finding| finding.jobs.iter().map(|job| (*job, finding.found_ms)))
             .collect();
-        let shown = |track: &Track| {
-            let mut finding = track.finding.clone();
+        let shown = |finding: &Finding| {
+            let mut finding = finding.clone();
             let is_idle = matches!(finding.kind, FindingKind::IdleGpus | FindingKind::UnusedGpus);
             let replaced_ms =
                 finding.jobs.iter().find_map(|job| without_process.get(job)).filter(|_| is_idle);
@@ -289,7 +321,7 @@ fn is_of(key: &str, prefix: &str) -> bool {
 
 /// The finding of a detection.
 fn listed(detection: Detection, key: &str, since: (u64, bool), found_ms: u64) -> Finding {
-    let advice = detection.advice.unwrap_or_else(|| catalogue::of(detection.kind).advice.to_owned());
+    let advice = detection.advice.unwrap_or_else(|| catalogue::info(detection.kind).advice.to_owned());
     Finding {
         key: Text::new(key),
         kind: detection.kind,
@@ -337,7 +369,7 @@ mod tests {
 
     #[test]
     fn it_is_listed_once_it_lasted_and_resolved_once_it_is_over() {
-        let timing = catalogue::of(KIND);
+        let timing = catalogue::info(KIND);
         let mut tracker = Tracker::default();
         tracker.update(seen(), &Thresholds::default(), now(0));
         assert!(tracker.list().is_empty());
@@ -366,8 +398,38 @@ mod tests {
     }
 
     #[test]
+    fn what_returns_states_so_and_is_resolved_until_it_is_confirmed_again() {
+        let timing = catalogue::info(KIND);
+        let mut tracker = Tracker::default();
+        let mut at = |detections: Detections, at_ms| {
+            tracker.update(detections, &Thresholds::default(), now(at_ms));
+            tracker.list()
+        };
+        at(seen(), 0);
+        at(seen(), timing.confirm_ms);
+        at(Detections::default(), timing.confirm_ms + timing.clear_ms);
+        // It returns for a moment.
+        let returned_ms = timing.confirm_ms + 900_000;
+        let ended_ms = Some(1_000_000 + timing.confirm_ms);
+        assert_eq!(at(seen(), returned_ms)[0].ended_ms, ended_ms);
+        assert_eq!(at(Detections::default(), returned_ms + 60_000)[0].ended_ms, ended_ms);
+        // It returns for good.
+        let returned_ms = returned_ms + 120_000;
+        at(seen(), returned_ms);
+        let list = at(seen(), returned_ms + timing.confirm_ms);
+        assert!(list.len() == 1 && list[0].is_active(), "{list:?}");
+        assert_eq!(list[0].since_ms, 1_000_000 + returned_ms);
+        assert_eq!(
+            list[0].evidence.last().map(|line| line.as_str()),
+            Some("returned after a pause of 17 min")
+        );
+        let list = at(seen(), returned_ms + 2 * timing.confirm_ms);
+        assert!(list[0].evidence.len() == 1, "{list:?}");
+    }
+
+    #[test]
     fn what_comes_and_goes_is_not_confirmed() {
-        let timing = catalogue::of(KIND);
+        let timing = catalogue::info(KIND);
         let mut tracker = Tracker::default();
         for step in 0..100 {
             let now = now(10_000 * step);
@@ -379,7 +441,7 @@ mod tests {
 
     #[test]
     fn what_an_earlier_relay_found_is_new_if_it_returns_much_later() {
-        let timing = catalogue::of(KIND);
+        let timing = catalogue::info(KIND);
         let mut tracker = Tracker::default();
         tracker.update(seen(), &Thresholds::default(), now(0));
         tracker.update(seen(), &Thresholds::default(), now(timing.confirm_ms));
@@ -396,7 +458,7 @@ mod tests {
 
     #[test]
     fn missing_readings_neither_confirm_nor_resolve() {
-        let timing = catalogue::of(KIND);
+        let timing = catalogue::info(KIND);
         let mut tracker = Tracker::default();
         tracker.update(seen(), &Thresholds::default(), now(0));
         tracker.update(missing(), &Thresholds::default(), now(60_000));
@@ -409,7 +471,7 @@ mod tests {
 
     #[test]
     fn what_an_earlier_relay_found_keeps_its_start_until_it_ends() {
-        let timing = catalogue::of(KIND);
+        let timing = catalogue::info(KIND);
         let mut tracker = Tracker::default();
         tracker.update(seen(), &Thresholds::default(), now(0));
         tracker.update(seen(), &Thresholds::default(), now(timing.confirm_ms));

@@ -325,7 +325,7 @@ impl Visibility {
             FindingKind::NodeUnreachable => finding.evidence.clear(),
             // SLURM's explanation may name other jobs.
             FindingKind::PendingForever if self.scope != Scope::All => {
-                finding.advice = catalogue::of(finding.kind).advice.into();
+                finding.advice = catalogue::info(finding.kind).advice.into();
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Plays all labelled scenarios and prints what was found, missed, late, or found without a cause.
+//! Plays all labelled scenarios and prints what was found, missed, late, resolved wrongly, or found without a cause.
 //!
 //! `findings [FILTER] [--seeds N]` writes the sums to `target/findings.json`. The recorded traces (`trace/…`) are among
 //! the scenarios where there are any. `findings ten-days` plays ten days of a healthy cluster, which takes most of an hour.
@@ -32,16 +32,17 @@ fn main() -> Result<()> {
         println!("✗ {failure}");
     }
     println!(
-        "{:<22} {:>8} {:>6} {:>5} {:>12} {:>10}",
-        "kind", "expected", "missed", "late", "false alarms", "slowest"
+        "{:<22} {:>8} {:>6} {:>5} {:>16} {:>12} {:>10}",
+        "kind", "expected", "missed", "late", "resolved wrongly", "false alarms", "slowest"
     );
     for (kind, tally) in &tuned.kinds {
         let held = held_back.kinds.get(kind).copied().unwrap_or_default();
         println!(
-            "{kind:<22} {:>8} {:>6} {:>5} {:>12} {:>8} s",
+            "{kind:<22} {:>8} {:>6} {:>5} {:>16} {:>12} {:>8} s",
             tally.expected + held.expected,
             tally.missed + held.missed,
             tally.late + held.late,
+            tally.resolved_wrongly + held.resolved_wrongly,
             tally.false_alarms + held.false_alarms,
             tally.slowest_s.max(held.slowest_s)
         );
@@ -82,7 +83,7 @@ fn play_long(cases: &[Case]) -> Result<Vec<(String, Vec<Observed>)>> {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let began = std::time::Instant::now();
-                    let found = play(&case.toml(SEEDS[1]), case.minutes, case.interval_ms);
+                    let found = play(&case.toml(SEEDS[1]), case.play);
                     println!("  {}: played in {} s", case.name, began.elapsed().as_secs());
                     if let Ok(mut runs) = runs.lock() {
                         runs.push(found.map(|found| (case.name.clone(), found)));
@@ -106,7 +107,7 @@ fn run(cases: &[Case], first_seed: u64, seeds: u64) -> Result<Summary> {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some((case, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match play(&case.toml(*seed), case.minutes, case.interval_ms) {
+                    match play(&case.toml(*seed), case.play) {
                         Ok(observed) => {
                             if let Ok(mut summary) = summary.lock() {
                                 summary.add(case, *seed, &observed);

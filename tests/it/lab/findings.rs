@@ -102,7 +102,7 @@ async fn follow(
     jobs: &Jobs,
     leak: &Leak,
 ) -> Result<BTreeMap<FindingKind, Duration>> {
-    let within = |kind| Duration::from_millis(catalogue::of(kind).found_within_ms);
+    let within = |kind| Duration::from_millis(catalogue::info(kind).found_within_ms);
     let kinds = [FindingKind::Straggler, FindingKind::CollectiveHang];
     let last = kinds.map(within).into_iter().max().unwrap_or_default();
     let (began, mut saves) = (Instant::now(), true);

@@ -1,6 +1,6 @@
 //! Labelled scenarios: what goes wrong in them and when, and healthy jobs of many shapes.
 
-use crate::findings::Observed;
+use crate::findings::{Observed, Play};
 use nodeglass_protocol::finding::FindingKind as Kind;
 use nodeglass_relay::findings::catalogue;
 use std::fmt::Write as _;
@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 const FAULT_S: i64 = 900;
 /// How long what does not end lasts, in s: longer than any scenario is played.
 const LASTING_S: i64 = 36_000;
+/// How much longer than its kind states a finding may be listed as active, in s: an examination and the tick of a poll.
+const RESOLVE_SLACK_S: i64 = 90;
 /// Sampling interval in ms, as of nodes that somebody looks at seldom.
 const INTERVAL_MS: u64 = 2_000;
 /// GPU models of the scenarios, with the number of GPUs of a node.
@@ -19,10 +21,8 @@ const MODELS: [(&str, u32); 4] = [("h100", 8), ("a100", 8), ("l40s", 4), ("rtx40
 pub struct Case {
     /// Its name.
     pub name: String,
-    /// How long it is played.
-    pub minutes: u64,
-    /// Sampling interval in ms.
-    pub interval_ms: u64,
+    /// How it is played.
+    pub play: Play,
     /// What must be found; nothing in a healthy one.
     pub expected: Vec<Expected>,
     /// What may be found as well: consequences.
@@ -41,6 +41,40 @@ pub struct Expected {
     pub kind: Kind,
     /// When its cause begins, in s.
     pub begins_s: i64,
+    /// When its cause ends, in s; `None` if that lasts. It must not be resolved before, and must be soon after.
+    pub ends_s: Option<i64>,
+}
+
+impl Expected {
+    /// A finding whose cause begins and does not end.
+    fn lasting(kind: Kind, begins_s: i64) -> Self {
+        Self { kind, begins_s, ends_s: None }
+    }
+
+    /// Returns whether an occurrence began with its cause or later, and before that was long over.
+    pub fn is_met_by(&self, observed: &Observed) -> bool {
+        observed.kind == self.kind
+            && observed.found_s >= self.begins_s
+            && self.ends_s.is_none_or(|ends_s| observed.found_s < ends_s + self.resolved_within_s())
+    }
+
+    /// How long after the end of its cause it may be listed as active, in s.
+    fn resolved_within_s(&self) -> i64 {
+        (catalogue::info(self.kind).clear_ms / 1_000).cast_signed() + RESOLVE_SLACK_S
+    }
+}
+
+/// How an expected finding was found wrongly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It was not found.
+    Missed,
+    /// It was found too late.
+    Late,
+    /// It was resolved while its cause lasted.
+    ResolvedEarly,
+    /// It was not resolved in time.
+    ResolvedLate,
 }
 
 impl Case {
@@ -54,28 +88,32 @@ impl Case {
         )
     }
 
-    /// Returns which expected findings are missing or late, and which were found without a cause.
-    pub fn judge(&self, observed: &[Observed]) -> (Vec<Kind>, Vec<Kind>, Vec<Observed>) {
-        let (mut missed, mut late) = (Vec::new(), Vec::new());
+    /// Returns what is wrong with the expected findings, and which others were found.
+    pub fn judge(&self, observed: &[Observed]) -> (Vec<(Kind, Fault)>, Vec<Observed>) {
+        let mut faults = Vec::new();
         for expected in &self.expected {
-            let found = observed
-                .iter()
-                .filter(|found| found.kind == expected.kind && found.found_s >= expected.begins_s);
-            let within_s = (catalogue::of(expected.kind).found_within_ms / 1_000).cast_signed();
-            match found.map(|found| found.found_s).min() {
-                None => missed.push(expected.kind),
-                Some(found_s) if found_s > expected.begins_s + within_s => late.push(expected.kind),
+            let kind = expected.kind;
+            let of_kind = || observed.iter().filter(|found| expected.is_met_by(found));
+            let within_s = (catalogue::info(kind).found_within_ms / 1_000).cast_signed();
+            match of_kind().map(|found| found.found_s).min() {
+                None => faults.push((kind, Fault::Missed)),
+                Some(found_s) if found_s > expected.begins_s + within_s => faults.push((kind, Fault::Late)),
                 Some(_) => {}
+            }
+            let ends_s = expected.ends_s.unwrap_or(i64::MAX);
+            if of_kind().any(|found| found.resolved_s.is_some_and(|resolved_s| resolved_s < ends_s)) {
+                faults.push((kind, Fault::ResolvedEarly));
+            }
+            let latest_s = ends_s.saturating_add(expected.resolved_within_s());
+            if of_kind().any(|found| found.resolved_s.unwrap_or(i64::MAX) > latest_s) {
+                faults.push((kind, Fault::ResolvedLate));
             }
         }
         let is_false = |found: &&Observed| {
-            let is_expected = self
-                .expected
-                .iter()
-                .any(|expected| expected.kind == found.kind && found.found_s >= expected.begins_s);
-            !is_expected && !self.allowed.contains(&found.kind)
+            !self.expected.iter().any(|expected| expected.is_met_by(found))
+                && !self.allowed.contains(&found.kind)
         };
-        (missed, late, observed.iter().filter(is_false).cloned().collect())
+        (faults, observed.iter().filter(is_false).cloned().collect())
     }
 }
 
@@ -88,6 +126,14 @@ impl Script {
         Self(format!(
             "[[job]]\nid = 17\nname = \"train\"\npartition = \"gpu\"\nsubmitted = \"-2h\"\nstart = \"-1h\"\nlimit = \"10d\"\n\
              nodes = \"n[01-{nodes:02}]\"\nbehaviour = \"{behaviour}\"\nargs = \"python3 train.py\"\n{more}\n"
+        ))
+    }
+
+    /// A job that starts at `start_s`.
+    fn new_job(start_s: i64, behaviour: &str, more: &str) -> Self {
+        Self(format!(
+            "[[job]]\nid = 17\nname = \"train\"\npartition = \"gpu\"\nsubmitted = \"-2h\"\nstart = \"{start_s}s\"\n\
+             limit = \"10d\"\nnodes = \"n[01-02]\"\nbehaviour = \"{behaviour}\"\nargs = \"python3 train.py\"\n{more}\n"
         ))
     }
 
@@ -125,6 +171,9 @@ pub fn all() -> Vec<Case> {
     cases.extend(look_alikes());
     cases.extend(work_problems());
     cases.extend(faults());
+    cases.extend(beginnings_and_ends());
+    cases.extend(restarts());
+    cases.extend(without_slurm());
     cases
 }
 
@@ -152,7 +201,8 @@ pub fn ten_days() -> Vec<Case> {
             17 + number
         );
         let name = format!("ten-days/{}-{behaviour}-on-{nodes}", number + 1);
-        Case { interval_ms: 10_000, ..case(name, *nodes, MODELS[0], 14_400, Script(job)) }
+        let case = case(name, *nodes, MODELS[0], 14_400, Script(job));
+        Case { play: Play { interval_ms: 10_000, ..case.play }, ..case }
     };
     SHAPES.iter().enumerate().map(part).collect()
 }
@@ -160,8 +210,7 @@ pub fn ten_days() -> Vec<Case> {
 fn case(name: String, nodes: u32, (model, gpus): (&'static str, u32), minutes: u64, script: Script) -> Case {
     Case {
         name,
-        minutes,
-        interval_ms: INTERVAL_MS,
+        play: Play::new(minutes, INTERVAL_MS),
         expected: Vec::new(),
         allowed: Vec::new(),
         nodes,
@@ -239,7 +288,7 @@ fn work_problems() -> Vec<Case> {
     for model in MODELS {
         for nodes in [1, 2, 4] {
             let name = |what: &str| format!("{what}/{}x{nodes}", model.0);
-            let found = |kind| vec![Expected { kind, begins_s: FAULT_S }];
+            let found = |kind| vec![Expected::lasting(kind, FAULT_S)];
             let hang = Script::job(nodes, "training", "").episode("hang", 0, &[], FAULT_S, None);
             cases.push(Case {
                 expected: found(Kind::CollectiveHang),
@@ -251,8 +300,7 @@ fn work_problems() -> Vec<Case> {
                 ..case(name("slow-gpu"), nodes, model, 25, slow)
             });
             let hot = Script::job(nodes, "training", "").episode("straggler", 1, &[1], FAULT_S, None);
-            let both =
-                [Kind::Straggler, Kind::Thermal].map(|kind| Expected { kind, begins_s: FAULT_S }).to_vec();
+            let both = [Kind::Straggler, Kind::Thermal].map(|kind| Expected::lasting(kind, FAULT_S)).to_vec();
             cases.push(Case { expected: both, ..case(name("hot-gpu"), nodes, model, 25, hot) });
             let idle = Script::job(nodes, "training", "").episode("idle_gpu", 1, &[0, 1], FAULT_S, None);
             cases.push(Case {
@@ -260,36 +308,36 @@ fn work_problems() -> Vec<Case> {
                 ..case(name("two-idle"), nodes, model, 35, idle)
             });
             let waits = Script::job(nodes, "communication", "");
-            let expected = vec![Expected { kind: Kind::CommunicationBound, begins_s: 0 }];
+            let expected = vec![Expected::lasting(Kind::CommunicationBound, 0)];
             cases.push(Case { expected, ..case(name("communication"), nodes, model, 25, waits) });
             let leak = Script::job(nodes, "host_leak", "");
-            let expected = vec![Expected { kind: Kind::JobMemoryForecast, begins_s: 0 }];
+            let expected = vec![Expected::lasting(Kind::JobMemoryForecast, 0)];
             cases.push(Case { expected, ..case(name("host-leak"), nodes, model, 30, leak) });
         }
         let name = |what: &str| format!("{what}/{}", model.0);
         let ended = Script::job(1, "training", "").episode("idle_gpu", 0, &[], FAULT_S, None);
         let kind = Kind::NoProcess;
-        let expected = vec![Expected { kind, begins_s: FAULT_S }];
+        let expected = vec![Expected::lasting(kind, FAULT_S)];
         let allowed = vec![Kind::IdleGpus];
         cases.push(Case { expected, allowed, ..case(name("process-ended"), 1, model, 35, ended) });
         let leak = Script::job(1, "training", "memory_pct = 98").episode("leak", 1, &[1], 0, None);
         // It begins with the job, and is recognized once the relay has watched it.
-        let expected = vec![Expected { kind: Kind::GpuMemoryForecast, begins_s: 0 }];
+        let expected = vec![Expected::lasting(Kind::GpuMemoryForecast, 0)];
         cases.push(Case { expected, ..case(name("leak"), 1, model, 40, leak) });
-        let slower = vec![Expected { kind: Kind::SlowerThanModel, begins_s: FAULT_S }];
+        let slower = vec![Expected::lasting(Kind::SlowerThanModel, FAULT_S)];
         let gpus: Vec<u32> = (0..model.1).collect();
         let slow = Script::job(5, "training", "").episode("slow", 1, &gpus, FAULT_S, None);
         cases.push(Case { expected: slower.clone(), ..case(name("slow-node"), 5, model, 30, slow) });
         let limited = Script::job(5, "training", "").fault("power_limited", None, None, None);
         cases.push(Case { expected: slower, ..case(name("power-limited"), 5, model, 30, limited) });
         let small = Script::job(1, "small_kernels", "");
-        let expected = vec![Expected { kind: Kind::LowEfficiency, begins_s: 0 }];
+        let expected = vec![Expected::lasting(Kind::LowEfficiency, 0)];
         cases.push(Case { expected, ..case(name("small-kernels"), 1, model, 25, small) });
     }
     // Only Hopper and later report the bandwidth in use.
     for nodes in [1, 2, 4] {
         let decoding = Script::job(nodes, "memory_bound", "");
-        let expected = vec![Expected { kind: Kind::MemoryBound, begins_s: 0 }];
+        let expected = vec![Expected::lasting(Kind::MemoryBound, 0)];
         let name = format!("memory-bandwidth/h100x{nodes}");
         cases.push(Case { expected, ..case(name, nodes, MODELS[0], 25, decoding) });
     }
@@ -300,8 +348,8 @@ fn work_problems() -> Vec<Case> {
 fn faults() -> Vec<Case> {
     let mut cases = Vec::new();
     for model in &MODELS[..3] {
-        let mut add = |what: &str, kind, allowed: &[Kind], script: Script| {
-            let expected = vec![Expected { kind, begins_s: FAULT_S }];
+        let mut add_ending = |what: &str, expected: Expected, allowed: &[Kind], script: Script| {
+            let expected = vec![expected];
             let allowed = allowed.to_vec();
             cases.push(Case {
                 expected,
@@ -310,6 +358,18 @@ fn faults() -> Vec<Case> {
             });
         };
         let train = || Script::job(2, "training", "");
+        let gone = [Kind::CollectiveHang];
+        for (what, kind, allowed, fault, for_s) in [
+            ("node-dies", Kind::NodeUnreachable, &gone[..], "dies", 300),
+            ("node-silent", Kind::NodeUnreachable, &[], "silent", 120),
+            ("driver-hangs", Kind::DriverHang, &[], "nvml_stuck", 120),
+        ] {
+            let expected = Expected { kind, begins_s: FAULT_S, ends_s: Some(FAULT_S + for_s) };
+            add_ending(what, expected, allowed, train().fault(fault, None, None, Some(for_s)));
+        }
+        let mut add = |what: &str, kind, allowed: &[Kind], script: Script| {
+            add_ending(what, Expected::lasting(kind, FAULT_S), allowed, script);
+        };
         // A lost GPU, a dead node and a slow one have consequences for the others.
         let slow = [Kind::Straggler];
         add("lost-gpu", Kind::GpuLost, &[Kind::Xid], train().fault("lost_gpu", Some(1), None, None));
@@ -333,10 +393,100 @@ fn faults() -> Vec<Case> {
         add("left-over", Kind::OutsideJob, &[], train().fault("left_over", Some(1), None, None));
         add("clock-skew", Kind::ClockSkew, &[], train().fault("clock_skew", None, None, None));
         add("held-memory", Kind::HeldMemory, &[], train().fault("held_memory", Some(1), None, None));
-        let gone = [Kind::CollectiveHang];
-        add("node-dies", Kind::NodeUnreachable, &gone, train().fault("dies", None, None, Some(300)));
-        add("node-silent", Kind::NodeUnreachable, &[], train().fault("silent", None, None, Some(120)));
-        add("driver-hangs", Kind::DriverHang, &[], train().fault("nvml_stuck", None, None, Some(120)));
+    }
+    cases
+}
+
+/// Problems that begin with a job, begin late, end, or return.
+fn beginnings_and_ends() -> Vec<Case> {
+    const AGAIN_S: i64 = 2_400;
+    let mut cases = Vec::new();
+    for model in MODELS {
+        let name = |what: &str| format!("{what}/{}", model.0);
+        let train = || Script::job(2, "training", "checkpoint_every = \"10m\"");
+        let for_10_min = |kind, begins_s: i64| Expected { kind, begins_s, ends_s: Some(begins_s + 600) };
+        let once = train().episode("hang", 0, &[], FAULT_S, Some(600));
+        let hang = Kind::CollectiveHang;
+        let expected = vec![for_10_min(hang, FAULT_S)];
+        cases.push(Case { expected, ..case(name("hang-that-ends"), 2, model, 45, once) });
+        let twice =
+            train().episode("hang", 0, &[], FAULT_S, Some(600)).episode("hang", 0, &[], AGAIN_S, Some(600));
+        let expected = vec![for_10_min(hang, FAULT_S), for_10_min(hang, AGAIN_S)];
+        cases.push(Case { expected, ..case(name("hang-that-returns"), 2, model, 65, twice) });
+        let hot = train().episode("straggler", 1, &[1], FAULT_S, Some(600)).episode(
+            "straggler",
+            1,
+            &[1],
+            AGAIN_S,
+            Some(600),
+        );
+        let expected = [FAULT_S, AGAIN_S]
+            .into_iter()
+            .flat_map(|at_s| [Kind::Thermal, Kind::Straggler].map(|kind| for_10_min(kind, at_s)))
+            .collect();
+        cases.push(Case { expected, ..case(name("heat-that-returns"), 2, model, 65, hot) });
+        let idle = Script::new_job(60, "idle_gpu", "");
+        let expected = vec![Expected::lasting(Kind::NoProcess, 60)];
+        let allowed = vec![Kind::UnusedGpus];
+        cases.push(Case { expected, allowed, ..case(name("no-process-from-the-start"), 2, model, 45, idle) });
+        let unused = Script::new_job(60, "training", "").episode("idle_gpu", 1, &[0, 1], 0, None);
+        let expected = vec![Expected::lasting(Kind::UnusedGpus, 60)];
+        cases.push(Case { expected, ..case(name("unused-from-the-start"), 2, model, 45, unused) });
+        let begins = Script::new_job(60, "training", "checkpoint_every = \"10m\"");
+        cases.push(case(format!("healthy/that-starts/{}", model.0), 2, model, 45, begins));
+        let late = Script::job(1, "late_leak", "memory_pct = 98");
+        let expected = vec![Expected::lasting(Kind::GpuMemoryForecast, FAULT_S)];
+        cases.push(Case { expected, ..case(name("leak-that-begins-later"), 1, model, 60, late) });
+    }
+    cases
+}
+
+/// Restarts of the relay neither interrupt a finding nor create one.
+fn restarts() -> Vec<Case> {
+    const RESTART_S: i64 = 1_500;
+    let mut cases = Vec::new();
+    for model in MODELS {
+        let name = |what: &str| format!("restart/{what}/{}", model.0);
+        let mut add = |what: &str, expected: Vec<Expected>, script: Script| {
+            let case = case(name(what), 2, model, 45, script);
+            cases.push(Case { expected, play: Play { restart_s: Some(RESTART_S), ..case.play }, ..case });
+        };
+        for behaviour in ["training", "inference", "notebook"] {
+            add(behaviour, Vec::new(), Script::job(2, behaviour, ""));
+        }
+        let train = || Script::job(2, "training", "");
+        let lasting = |kind| Expected::lasting(kind, FAULT_S);
+        let hang = train().episode("hang", 0, &[], FAULT_S, None);
+        add("hang", vec![lasting(Kind::CollectiveHang)], hang);
+        let hot = train().episode("straggler", 1, &[1], FAULT_S, None);
+        add("hot-gpu", vec![lasting(Kind::Thermal), lasting(Kind::Straggler)], hot);
+        let idle = train().episode("idle_gpu", 1, &[0, 1], 300, None);
+        add("two-idle", vec![Expected::lasting(Kind::UnusedGpus, 300)], idle);
+    }
+    cases
+}
+
+/// Workstations and clusters without SLURM: nothing is known of jobs.
+fn without_slurm() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for model in MODELS {
+        let name = |what: &str| format!("without-slurm/{what}/{}", model.0);
+        let mut add = |what: &str, expected: &[Kind], allowed: &[Kind], script: Script| {
+            let expected = expected.iter().map(|kind| Expected::lasting(*kind, FAULT_S)).collect();
+            let allowed = allowed.to_vec();
+            let case = case(name(what), 2, model, 40, script);
+            cases.push(Case { expected, allowed, play: Play { has_slurm: false, ..case.play }, ..case });
+        };
+        for behaviour in ["training", "inference", "bursty", "notebook", "dynamics", "idle_gpu"] {
+            add(behaviour, &[], &[], Script::job(2, behaviour, ""));
+        }
+        let train = || Script::job(2, "training", "");
+        add("hot-gpu", &[Kind::Thermal], &[], train().episode("straggler", 1, &[1], FAULT_S, None));
+        add("lost-gpu", &[Kind::GpuLost], &[Kind::Xid], train().fault("lost_gpu", Some(1), None, None));
+        // Without row remapping, GeForce cards retire pages.
+        if model.0 != "rtx4090" {
+            add("row-remap", &[Kind::MemoryErrors], &[], train().fault("row_remap", Some(1), None, None));
+        }
     }
     cases
 }

@@ -1,5 +1,6 @@
 //! Sums up what was found in many scenarios.
 
+use super::cases::Fault;
 use super::{Case, Observed};
 use nodeglass_protocol::finding::FindingKind;
 use serde_json::{Value, json};
@@ -17,6 +18,8 @@ pub struct Tally {
     pub missed: usize,
     /// Runs in which it was found too late.
     pub late: usize,
+    /// Runs in which it was resolved while its cause lasted, or not in time after that.
+    pub resolved_wrongly: usize,
     /// Findings without a cause.
     pub false_alarms: usize,
     /// The longest time from the cause to the finding, in s.
@@ -42,13 +45,11 @@ impl Summary {
     pub fn add(&mut self, case: &Case, seed: u64, observed: &[Observed]) {
         self.runs += 1;
         self.count_confusion(case, observed);
-        let (missed, late, alarms) = case.judge(observed);
+        let (faults, alarms) = case.judge(observed);
         for expected in &case.expected {
             let tally = self.kinds.entry(expected.kind.name()).or_default();
             tally.expected += 1;
-            let found = observed
-                .iter()
-                .filter(|found| found.kind == expected.kind && found.found_s >= expected.begins_s);
+            let found = observed.iter().filter(|found| expected.is_met_by(found));
             if let Some(found_s) = found.map(|found| found.found_s).min() {
                 tally.slowest_s = tally.slowest_s.max(found_s - expected.begins_s);
             }
@@ -56,13 +57,16 @@ impl Summary {
         let mut fail = |kind: FindingKind, what: &str, detail: &str| {
             self.failures.push(format!("{} (seed {seed}): {} {what}{detail}", case.name, kind.name()));
         };
-        for kind in &missed {
-            fail(*kind, "missed", "");
-            self.kinds.entry(kind.name()).or_default().missed += 1;
-        }
-        for kind in &late {
-            fail(*kind, "late", "");
-            self.kinds.entry(kind.name()).or_default().late += 1;
+        for (kind, fault) in &faults {
+            let tally = self.kinds.entry(kind.name()).or_default();
+            let (count, what) = match fault {
+                Fault::Missed => (&mut tally.missed, "missed"),
+                Fault::Late => (&mut tally.late, "late"),
+                Fault::ResolvedEarly => (&mut tally.resolved_wrongly, "resolved while its cause lasts"),
+                Fault::ResolvedLate => (&mut tally.resolved_wrongly, "not resolved in time"),
+            };
+            *count += 1;
+            fail(*kind, what, "");
         }
         for alarm in &alarms {
             fail(alarm.kind, "without a cause", &format!(" after {} s: {}", alarm.found_s, alarm.title));
@@ -95,14 +99,15 @@ impl Summary {
             .map(|(kind, tally)| {
                 let of = json!({
                     "expected": tally.expected, "missed": tally.missed, "late": tally.late,
-                    "false_alarms": tally.false_alarms, "slowest_s": tally.slowest_s,
+                    "resolved_wrongly": tally.resolved_wrongly, "false_alarms": tally.false_alarms, "slowest_s": tally.slowest_s,
                 });
                 (*kind, of)
             })
             .collect();
         json!({
             "scenarios": scenarios, "runs": self.runs, "missed": sum(|tally| tally.missed),
-            "late": sum(|tally| tally.late), "false_alarms": sum(|tally| tally.false_alarms),
+            "late": sum(|tally| tally.late), "resolved_wrongly": sum(|tally| tally.resolved_wrongly),
+            "false_alarms": sum(|tally| tally.false_alarms),
             "kinds": kinds, "confusion": self.confusion, "failures": self.failures,
         })
     }

@@ -8,4 +8,4 @@ mod run;
 pub use cases::{Case, Expected, all, ten_days};
 pub use judge::{Summary, Tally};
 pub use recorded::play_traces;
-pub use run::{Observed, play};
+pub use run::{Observed, Play, play};

@@ -1,6 +1,6 @@
 //! Plays recorded telemetry of real GPUs as a job of one node.
 
-use super::run::{Observed, START_WALL_MS, note};
+use super::run::{Observed, Occurrences, START_WALL_MS};
 use crate::trace;
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::Reading;
@@ -9,7 +9,6 @@ use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::probe::{GpuSample, ProbeLine, Sample};
 use nodeglass_relay::fleet::{Event, Fleet, NodeEvent};
 use nodeglass_sim::{Scenario, ScenarioTime};
-use std::collections::BTreeMap;
 
 /// Traces that go on for up to three hours after the program has ended: their GPU is idle, and must be found so.
 const IDLE_AT_THE_END: [&str; 3] = ["v100_vgg_keras_tf", "v100_vgg_mxnet", "v100_vgg_tf"];
@@ -48,7 +47,7 @@ fn play(name: &str, seconds: &[Vec<GpuSample>]) -> Result<Vec<Observed>> {
     let processes = scenario.processes(&node, at(0)).context("the job has processes")?;
     let mut fleet = Fleet::new();
     let wall_ahead_ms = START_WALL_MS - CLOCK_STARTS_AT_MS.cast_signed();
-    let mut observed = BTreeMap::new();
+    let mut occurrences = Occurrences::default();
     for (second, readings) in seconds.iter().enumerate() {
         let now_ms = CLOCK_STARTS_AT_MS + second as u64 * 1_000;
         if second % 20 == 0 {
@@ -72,9 +71,9 @@ fn play(name: &str, seconds: &[Vec<GpuSample>]) -> Result<Vec<Observed>> {
         receive(ProbeLine::Sample(Box::new(sample)));
         fleet.handle(Event::Tick, now_ms);
         drop(fleet.take_changes());
-        note(&mut observed, &fleet, second as u64 * 1_000);
+        occurrences.note(&fleet, second as u64 * 1_000);
     }
-    Ok(observed.into_values().collect())
+    Ok(occurrences.observed)
 }
 
 /// Adds the power limit, without which hangs cannot be judged.

@@ -19,13 +19,15 @@ const POLL_MS: u64 = 20_000;
 /// How often a lost node is connected again, in ms.
 const RETRY_MS: u64 = 8_000;
 
-/// When a finding was listed, and since when it holds, in s of the scenario.
+/// One occurrence of a finding, with times in s of the scenario. What returns after its end is another one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
     /// What it is about.
     pub kind: FindingKind,
     /// When it was listed.
     pub found_s: i64,
+    /// When it was listed as resolved; `None` while it lasts.
+    pub resolved_s: Option<i64>,
     /// What it says.
     pub title: String,
     /// Where the processes of its job stood when it began, a line for each group.
@@ -38,23 +40,58 @@ enum Link {
     Down { retry_ms: u64, failures: u32 },
 }
 
-/// Plays a scenario for some minutes with samples every `interval_ms`, and returns each finding when it was first
-/// listed.
+/// How a scenario is played.
+#[derive(Clone, Copy, Debug)]
+pub struct Play {
+    /// For how long, in min.
+    pub minutes: u64,
+    /// Sampling interval in ms.
+    pub interval_ms: u64,
+    /// When the relay restarts, in s after the start.
+    pub restart_s: Option<i64>,
+    /// Whether the cluster has a SLURM that lists its jobs.
+    pub has_slurm: bool,
+}
+
+impl Play {
+    /// With SLURM, and a relay that does not restart.
+    pub fn new(minutes: u64, interval_ms: u64) -> Self {
+        Self { minutes, interval_ms, restart_s: None, has_slurm: true }
+    }
+}
+
+/// Plays a scenario, and returns each occurrence of a finding.
 ///
 /// # Errors
 /// The scenario is invalid, or a probe prints what cannot be read.
-pub fn play(toml: &str, minutes: u64, interval_ms: u64) -> Result<Vec<Observed>> {
+pub fn play(toml: &str, Play { minutes, interval_ms, restart_s, has_slurm }: Play) -> Result<Vec<Observed>> {
     let cluster = Cluster::new(Scenario::from_toml(toml)?);
     let names: Vec<NodeName> = cluster.scenario().node_names().cloned().collect();
     let mut links: Vec<Link> = names.iter().map(|_| Link::Down { retry_ms: 0, failures: 0 }).collect();
-    let mut fleet = Fleet::new();
-    let mut observed: BTreeMap<String, Observed> = BTreeMap::new();
+    let new_fleet = || {
+        let mut fleet = Fleet::new();
+        if !has_slurm {
+            fleet.watch_hosts(names.iter().cloned());
+            fleet.handle(Event::NoSlurm, CLOCK_STARTS_AT_MS);
+        }
+        fleet
+    };
+    let mut fleet = new_fleet();
+    let mut occurrences = Occurrences::default();
     let start_wall_ms = START_WALL_MS;
+    let wall_ahead_ms = start_wall_ms - CLOCK_STARTS_AT_MS.cast_signed();
     for elapsed_ms in (0..minutes * 60_000).step_by(interval_ms as usize) {
         let at = ScenarioTime { t_ms: elapsed_ms.cast_signed(), start_wall_ms };
         let now_ms = CLOCK_STARTS_AT_MS + elapsed_ms;
-        if elapsed_ms % POLL_MS == 0 {
-            let wall_ahead_ms = start_wall_ms - CLOCK_STARTS_AT_MS.cast_signed();
+        if restart_s.is_some_and(|restart_s| elapsed_ms.cast_signed() == restart_s * 1_000) {
+            let records = fleet.running_records(now_ms);
+            fleet = new_fleet();
+            fleet.handle(Event::Restored(records), now_ms);
+            links = names.iter().map(|_| Link::Down { retry_ms: 0, failures: 0 }).collect();
+        }
+        if !has_slurm {
+            fleet.set_time_of_day(now_ms.saturating_add_signed(wall_ahead_ms), now_ms);
+        } else if elapsed_ms % POLL_MS == 0 {
             fleet.handle(Event::Jobs { jobs: cluster.scenario().jobs(at), wall_ahead_ms }, now_ms);
         }
         for (name, link) in names.iter().zip(&mut links) {
@@ -65,22 +102,45 @@ pub fn play(toml: &str, minutes: u64, interval_ms: u64) -> Result<Vec<Observed>>
         fleet.handle(Event::Tick, now_ms);
         capture(&cluster, &mut fleet, at, now_ms);
         drop(fleet.take_changes());
-        note(&mut observed, &fleet, elapsed_ms);
+        occurrences.note(&fleet, elapsed_ms);
     }
-    Ok(observed.into_values().collect())
+    Ok(occurrences.observed)
 }
 
-/// Notes what is listed for the first time, by its key.
-pub(super) fn note(observed: &mut BTreeMap<String, Observed>, fleet: &Fleet, elapsed_ms: u64) {
-    for finding in fleet.findings() {
-        let observed = observed.entry(finding.key.to_string()).or_insert_with(|| Observed {
-            kind: finding.kind,
-            found_s: elapsed_ms.cast_signed() / 1_000,
-            title: finding.title.to_string(),
-            stands: Vec::new(),
-        });
-        if let Some(capture) = &finding.capture {
-            observed.stands = capture.lines().collect();
+/// The occurrences of findings so far.
+#[derive(Debug, Default)]
+pub(super) struct Occurrences {
+    pub(super) observed: Vec<Observed>,
+    /// Position of the newest occurrence, by key.
+    newest: BTreeMap<String, usize>,
+}
+
+impl Occurrences {
+    /// Notes what is listed now.
+    pub(super) fn note(&mut self, fleet: &Fleet, elapsed_ms: u64) {
+        let at_s = elapsed_ms.cast_signed() / 1_000;
+        for finding in fleet.findings() {
+            let newest = self.newest.get(finding.key.as_str()).copied();
+            let is_known = |observed: &Observed| observed.resolved_s.is_none() || !finding.is_active();
+            let position = newest.filter(|position| self.observed.get(*position).is_some_and(is_known));
+            let position = position.unwrap_or_else(|| {
+                self.observed.push(Observed {
+                    kind: finding.kind,
+                    found_s: at_s,
+                    resolved_s: None,
+                    title: finding.title.to_string(),
+                    stands: Vec::new(),
+                });
+                self.newest.insert(finding.key.to_string(), self.observed.len() - 1);
+                self.observed.len() - 1
+            });
+            let observed = &mut self.observed[position];
+            if !finding.is_active() {
+                observed.resolved_s.get_or_insert(at_s);
+            }
+            if let Some(capture) = &finding.capture {
+                observed.stands = capture.lines().collect();
+            }
         }
     }
 }

@@ -37,7 +37,7 @@ struct Member<'a> {
 
 /// Where a process stands. The line of the frame is not part of it: a loop is one place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct StackPosition {
     frame: String,
     caller: String,
 }
@@ -52,18 +52,18 @@ pub fn summary(at_ms: u64, answers: &[NodeAnswer]) -> FindingCapture {
         members.extend(found);
     }
     let files = files(&members);
-    let mut by_place: BTreeMap<Place, Vec<Member<'_>>> = BTreeMap::new();
+    let mut by_position: BTreeMap<StackPosition, Vec<Member<'_>>> = BTreeMap::new();
     for member in members {
-        by_place.entry(Place::of(member.process)).or_default().push(member);
+        by_position.entry(StackPosition::of(member.process)).or_default().push(member);
     }
-    let mut by_place: Vec<(Place, Vec<Member<'_>>)> = by_place.into_iter().collect();
-    by_place
+    let mut by_position: Vec<(StackPosition, Vec<Member<'_>>)> = by_position.into_iter().collect();
+    by_position
         .iter_mut()
         .for_each(|(_, members)| members.sort_by_key(|member| member.rank.unwrap_or(u32::MAX)));
-    by_place
+    by_position
         .sort_by_key(|(_, members)| (Reverse(members.len()), members.first().and_then(|first| first.rank)));
-    let others = by_place.iter().skip(MAX_GROUPS).map(|(_, members)| members.len()).sum();
-    let groups = by_place.iter().take(MAX_GROUPS).map(|(place, members)| group(place, members)).collect();
+    let others = by_position.iter().skip(MAX_GROUPS).map(|(_, members)| members.len()).sum();
+    let groups = by_position.iter().take(MAX_GROUPS).map(|(place, members)| group(place, members)).collect();
     FindingCapture { at_ms, groups, others: number(others), missing, notes: limits.notes(), files }
 }
 
@@ -111,10 +111,10 @@ fn members_of<'a>(answer: &'a NodeAnswer, limits: &mut Limits) -> Vec<Member<'a>
     members
 }
 
-impl Place {
+impl StackPosition {
     fn of(process: &ProcessCapture) -> Self {
         let Some(stack) = process.stack.value().filter(|stack| !stack.is_empty()) else {
-            return Self { frame: kernel_place(process), caller: String::new() };
+            return Self { frame: kernel_position(process), caller: String::new() };
         };
         let name = |frame| format!("{} {}", frame::function(frame), frame::short(frame));
         Self {
@@ -126,7 +126,7 @@ impl Place {
 }
 
 /// `futex_wait_queue (system call futex, sleeping)`.
-fn kernel_place(process: &ProcessCapture) -> String {
+fn kernel_position(process: &ProcessCapture) -> String {
     let state = process.state.name();
     let call = process.system_call.value().map(Text::as_str).filter(|call| *call != "running");
     match (process.wait_channel.value(), call) {
@@ -138,7 +138,7 @@ fn kernel_place(process: &ProcessCapture) -> String {
     }
 }
 
-fn group(place: &Place, members: &[Member<'_>]) -> CaptureGroup {
+fn group(place: &StackPosition, members: &[Member<'_>]) -> CaptureGroup {
     let stack_of =
         |member: &Member<'_>| member.process.stack.value().filter(|stack| !stack.is_empty()).cloned();
     let first = members.first();
@@ -171,7 +171,7 @@ fn group(place: &Place, members: &[Member<'_>]) -> CaptureGroup {
 fn details(member: &Member<'_>) -> Vec<Text> {
     let process = member.process;
     let who = format!("{} (pid {} on {})", process.command, process.pid, member.node);
-    let mut out = vec![format!("{who}: {}", kernel_place(process))];
+    let mut out = vec![format!("{who}: {}", kernel_position(process))];
     if process.threads.len() > 1 || process.threads.first().is_some_and(|threads| threads.count > 1) {
         let total = process.threads.iter().map(|threads| threads.count).fold(0, u32::saturating_add);
         let states = process.threads.iter().take(MAX_LINES);

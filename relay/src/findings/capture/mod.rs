@@ -9,7 +9,7 @@ mod group;
 
 pub use group::{NodeAnswer, summary};
 
-use super::scene::Now;
+use super::input::Now;
 use nodeglass_protocol::capture::{FindingCapture, MAX_PROCESSES};
 use nodeglass_protocol::finding::{Finding, FindingKind};
 use nodeglass_protocol::job::{Job, JobState};

@@ -1,8 +1,8 @@
 //! Jobs whose GPUs do no useful work: unused, idle, without a process, or waiting in a hang.
 
 use super::{bottleneck, of_job};
+use crate::findings::input::{DetectorInput, JobGpu, JobGpus, locations};
 use crate::findings::job_log::JobLog;
-use crate::findings::scene::{JobGpus, Scene, Unit, places};
 use crate::findings::series::{NodeSeries, STEP_MS};
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
@@ -30,7 +30,7 @@ const BUSY_CORES_PCT: u64 = 600;
 /// Mean utilisation in % that half of the other GPUs of a job must have for one that idles to be unused.
 const OTHERS_PCT: f32 = 20.0;
 
-pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detections) {
+pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) {
     const KINDS: [FindingKind; 4] =
         [FindingKind::UnusedGpus, FindingKind::IdleGpus, FindingKind::NoProcess, FindingKind::CollectiveHang];
     if job.units.is_empty() || !job.is_complete {
@@ -39,12 +39,12 @@ pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detection
         return;
     }
     // A GPU that waits in a hang seems busy. Without a process, GPUs are idle as well, until that is certain.
-    let seen = match hang(scene, job) {
+    let seen = match hang(input, job) {
         Some(hang) => [Some(hang), None],
-        None => [no_process(job), idle(scene, job)],
+        None => [no_process(job), idle(input, job)],
     };
     if seen.iter().all(Option::is_none) {
-        bottleneck::detect(scene, job, found);
+        bottleneck::detect(input, job, found);
     }
     found.seen.extend(seen.into_iter().flatten());
 }
@@ -52,14 +52,14 @@ pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detection
 /// Every GPU seems busy, none draws the power of work, and no counter moves.
 ///
 /// With a single GPU it cannot be distinguished from small kernels in a loop; a hang needs a peer to wait for.
-fn hang(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
-    let now_ms = scene.now.relay_ms;
+fn hang(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
+    let now_ms = input.now.relay_ms;
     // Checkpoints of up to 58 s look the same.
-    let steps = scene.thresholds.hang_minutes as usize * STEPS_PER_MINUTE;
+    let steps = input.thresholds.hang_minutes as usize * STEPS_PER_MINUTE;
     if job.units.len() < 2 || !job.units.iter().all(|unit| waits(unit, steps, now_ms)) {
         return None;
     }
-    let log = scene.logs.get(&job.job.id);
+    let log = input.logs.get(&job.job.id);
     let window_ms = steps as u64 * STEP_MS;
     let advances = log
         .and_then(|log| log.progress.as_ref())
@@ -108,7 +108,7 @@ fn quiet_for(log: &JobLog, least_ms: u64, now_ms: u64) -> Option<String> {
 }
 
 /// Returns whether a GPU seems busy in each of the last steps at the power of waiting, and no counter contradicts it.
-fn waits(unit: &Unit<'_>, steps: usize, now_ms: u64) -> bool {
+fn waits(unit: &JobGpu<'_>, steps: usize, now_ms: u64) -> bool {
     let range = |field| unit.series.range(field, steps, now_ms);
     let Some(limit) = unit.value(GpuField::PowerLimit).map(|watts| watts as f32) else { return false };
     let (Some(util), Some(power)) = (range(GpuField::Util), range(GpuField::Power)) else { return false };
@@ -125,7 +125,7 @@ fn waits(unit: &Unit<'_>, steps: usize, now_ms: u64) -> bool {
             .all(|field| stays_below(field, WAITING_RATE))
 }
 
-fn waiting_since(unit: &Unit<'_>, now_ms: u64) -> Option<(u64, bool)> {
+fn waiting_since(unit: &JobGpu<'_>, now_ms: u64) -> Option<(u64, bool)> {
     let limit = unit.value(GpuField::PowerLimit)? as f32;
     let steps = unit.series.of(GpuField::Power, IDLE_STEPS, now_ms);
     run_start(steps, |power| power <= limit * WAITING_POWER)
@@ -144,22 +144,22 @@ fn run_start(steps: impl Iterator<Item = (u64, f32)>, holds: impl Fn(f32) -> boo
 }
 
 /// GPUs without work: all of them, or some while others work.
-fn idle(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
-    let now_ms = scene.now.relay_ms;
+fn idle(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
+    let now_ms = input.now.relay_ms;
     let window_ms = IDLE_STEPS as u64 * STEP_MS;
     if job.started_ms + window_ms > now_ms {
         return None;
     }
-    let idle_pct = scene.thresholds.idle_pct as f32;
-    let is_idle = |unit: &Unit<'_>| is_idle(unit, idle_pct, now_ms);
-    let idle: Vec<Unit<'_>> = job.units.iter().copied().filter(is_idle).collect();
+    let idle_pct = input.thresholds.idle_pct as f32;
+    let is_idle = |unit: &JobGpu<'_>| is_idle(unit, idle_pct, now_ms);
+    let idle: Vec<JobGpu<'_>> = job.units.iter().copied().filter(is_idle).collect();
     let first = idle.first()?;
     let (count, all) = (idle.len(), job.units.len());
     let since = idle.iter().filter_map(|unit| {
         run_start(unit.series.of(GpuField::Util, IDLE_STEPS, now_ms), |util| util <= idle_pct)
     });
     // An interactive job uses its GPUs now and then; which of them it needs is not known.
-    let is_used = |unit: &&Unit<'_>| {
+    let is_used = |unit: &&JobGpu<'_>| {
         unit.series.mean(GpuField::Util, IDLE_STEPS, now_ms).is_some_and(|util| util >= OTHERS_PCT)
     };
     let used = job.units.iter().filter(is_used).count();
@@ -168,10 +168,10 @@ fn idle(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     }
     // Of several that idle, the last to become idle counts.
     let since = since.max_by_key(|(at_ms, _)| *at_ms).unwrap_or((now_ms.saturating_sub(window_ms), true));
-    let has_used = |unit: &Unit<'_>| unit.series.used_ms().is_some_and(|used_ms| used_ms > job.started_ms);
+    let has_used = |unit: &JobGpu<'_>| unit.series.used_ms().is_some_and(|used_ms| used_ms > job.started_ms);
     // A job that was not read from its start on has usually worked.
-    let is_read_from_start = |unit: &Unit<'_>| {
-        let first_ms = scene.series.get(&unit.node.name).and_then(NodeSeries::first_ms);
+    let is_read_from_start = |unit: &JobGpu<'_>| {
+        let first_ms = input.series.get(&unit.node.name).and_then(NodeSeries::first_ms);
         first_ms.is_some_and(|first_ms| first_ms <= job.started_ms + window_ms)
     };
     let has_worked = job.units.iter().any(has_used) || !job.units.iter().all(is_read_from_start);
@@ -186,7 +186,7 @@ fn idle(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     let title = if count == all {
         format!("{whose} idle")
     } else {
-        format!("{whose} idle while the others work: {}", places(&idle))
+        format!("{whose} idle while the others work: {}", locations(&idle))
     };
     let mut detection = of_job(kind, FindingSeverity::Warning, job, &idle, GpuField::Util, title);
     detection.reason = if count == all { "idle".to_owned() } else { format!("{count} of {all} GPUs idle") };
@@ -207,7 +207,7 @@ fn idle(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     Some(detection)
 }
 
-fn is_idle(unit: &Unit<'_>, idle_pct: f32, now_ms: u64) -> bool {
+fn is_idle(unit: &JobGpu<'_>, idle_pct: f32, now_ms: u64) -> bool {
     // A notebook runs a cell now and then: it is in use.
     unit.series.range(GpuField::Util, IDLE_STEPS, now_ms).is_some_and(|(_, most)| most <= idle_pct)
 }
@@ -217,7 +217,7 @@ fn no_process(job: &JobGpus<'_>) -> Option<Detection> {
     let lists_are_read = job.units.iter().all(|unit| {
         !unit.gpu.gaps.iter().any(|gap| matches!(gap, ProcessGap::Failed(_) | ProcessGap::Unsupported))
     });
-    let has_process = |unit: &Unit<'_>| {
+    let has_process = |unit: &JobGpu<'_>| {
         let parts =
             unit.node.gpus.iter().filter(|part| part.facts.mig_parent.as_ref() == Some(&unit.gpu.facts.uuid));
         let uuids: Vec<_> = parts.map(|part| &part.facts.uuid).chain([&unit.gpu.facts.uuid]).collect();

@@ -2,7 +2,8 @@
 //! computing limits is as it should be, which is no finding.
 
 use super::of_job;
-use crate::findings::scene::{JobGpus, Scene, Unit};
+use crate::findings::input::{DetectorInput, JobGpu, JobGpus};
+use crate::findings::series::STEP_MS;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::{GpuField, HostField, JobField};
@@ -32,28 +33,32 @@ const PCIE_SHARE: f32 = 0.35;
 /// Payload of a PCIe lane in bytes a second and direction, by generation from 1 on.
 const LANE_RATES: [f32; 6] = [0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9];
 
-pub(super) const KINDS: [FindingKind; 4] = [
+/// The time that these steps are of, in ms.
+pub const WINDOW_MS: u64 = STEPS as u64 * STEP_MS;
+
+/// Kinds of findings about what limits a job.
+pub const KINDS: [FindingKind; 4] = [
     FindingKind::InputBound,
     FindingKind::CommunicationBound,
     FindingKind::MemoryBound,
     FindingKind::LowEfficiency,
 ];
 
-pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detections) {
-    let seen = input_bound(scene, job)
+pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) {
+    let seen = input_bound(input, job)
         // Kernels that move data between GPUs do not use up the bandwidth of their memory.
-        .or_else(|| memory_bound(scene, job))
-        .or_else(|| communication_bound(scene, job))
-        .or_else(|| low_efficiency(scene, job));
+        .or_else(|| memory_bound(input, job))
+        .or_else(|| communication_bound(input, job))
+        .or_else(|| low_efficiency(input, job));
     if seen.is_none() {
-        found.computing.extend(computing(scene, job).map(|evidence| (job.job.id, evidence)));
+        found.computing.extend(computing(input, job).map(|evidence| (job.job.id, evidence)));
     }
     found.seen.extend(seen);
 }
 
 /// Every GPU is busy, and most of it; returns the readings that show it.
-fn computing(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<String> {
-    let now_ms = scene.now.relay_ms;
+fn computing(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<String> {
+    let now_ms = input.now.relay_ms;
     for unit in &job.units {
         let mean = |field| unit.series.mean(field, STEPS, now_ms);
         let is_full = match mean(GpuField::SmActive) {
@@ -77,8 +82,8 @@ fn computing(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<String> {
 }
 
 /// The GPUs pause again and again while the host is busy.
-fn input_bound(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
-    let now_ms = scene.now.relay_ms;
+fn input_bound(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
+    let now_ms = input.now.relay_ms;
     let util: Vec<f32> = job
         .units
         .iter()
@@ -92,7 +97,7 @@ fn input_bound(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     let alternates = job.units.iter().all(|unit| {
         unit.series.of(GpuField::Util, INPUT_STEPS, now_ms).all(|(_, util)| (5.0..=85.0).contains(&util))
     });
-    let host = scene.series.get(&job.units[0].node.name)?.host();
+    let host = input.series.get(&job.units[0].node.name)?.host();
     let waits_for_disk = host.mean(HostField::PsiIo, INPUT_STEPS, now_ms).is_some_and(|pct| pct >= 20.0);
     let cores = job.cores_busy();
     let limit = job.units[0].node.job_usage.iter().find(|usage| usage.job == job.job.id);
@@ -125,8 +130,8 @@ fn input_bound(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
 ///
 /// Kernels of collectives occupy a few SMs and keep the utilisation at 100 %. Phases of generation and of training in
 /// turn, which are below the limits on average, are so not in most steps.
-fn communication_bound(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
-    let now_ms = scene.now.relay_ms;
+fn communication_bound(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
+    let now_ms = input.now.relay_ms;
     if job.units.len() < 2 {
         return None;
     }
@@ -151,7 +156,7 @@ fn communication_bound(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection
             return None;
         }
     }
-    let traffic = traffic(scene, job)?;
+    let traffic = traffic(input, job)?;
     let mean = |field| mean_of(&job.units, field, now_ms);
     let util = mean(GpuField::Util)?;
     let activity = match (by_sms, mean(GpuField::SmActive)) {
@@ -174,20 +179,20 @@ fn communication_bound(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection
 }
 
 /// Returns the link of a job's GPUs that carries most, if one carries much: `210 GB/s of NVLink for each GPU`.
-fn traffic(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<String> {
-    let now_ms = scene.now.relay_ms;
+fn traffic(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<String> {
+    let now_ms = input.now.relay_ms;
     let count = job.units.len() as f32;
     // The busier direction of each GPU.
-    let rate = |unit: &Unit<'_>, fields: [GpuField; 2]| {
+    let rate = |unit: &JobGpu<'_>, fields: [GpuField; 2]| {
         let rates = fields.into_iter().filter_map(|field| {
             let mean = unit.series.mean(field, STEPS, now_ms)?;
             Some(steady(mean, unit.series.of(field, STEPS, now_ms)))
         });
         rates.reduce(f32::max)
     };
-    let sum = |of: &dyn Fn(&Unit<'_>) -> Option<f32>| job.units.iter().map(of).sum::<Option<f32>>();
-    let nvlink = |unit: &Unit<'_>| rate(unit, [GpuField::NvlinkRx, GpuField::NvlinkTx]);
-    let links = |unit: &Unit<'_>| {
+    let sum = |of: &dyn Fn(&JobGpu<'_>) -> Option<f32>| job.units.iter().map(of).sum::<Option<f32>>();
+    let nvlink = |unit: &JobGpu<'_>| rate(unit, [GpuField::NvlinkRx, GpuField::NvlinkTx]);
+    let links = |unit: &JobGpu<'_>| {
         let is_up = |link: &&nodeglass_protocol::gpu::NvLink| link.up.value() == Some(&true);
         unit.gpu.health.nvlinks.iter().filter(is_up).count() as f32
     };
@@ -196,7 +201,7 @@ fn traffic(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<String> {
     {
         return Some(format!("{} of NVLink for each GPU", gb_s(bytes)));
     }
-    let pcie = |unit: &Unit<'_>| rate(unit, [GpuField::PcieRx, GpuField::PcieTx]);
+    let pcie = |unit: &JobGpu<'_>| rate(unit, [GpuField::PcieRx, GpuField::PcieTx]);
     let capacity = sum(&|unit| pcie_rate(unit)).map(|bytes| bytes / count);
     if let Some((bytes, capacity)) = sum(&pcie).map(|bytes| bytes / count).zip(capacity)
         && bytes >= capacity * PCIE_SHARE
@@ -206,12 +211,12 @@ fn traffic(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<String> {
     let mut nodes: Vec<_> = job.units.iter().map(|unit| &unit.node.name).collect();
     nodes.dedup();
     // The traffic of a node is not known by job.
-    let is_shared = |unit: &Unit<'_>| scene.jobs_on(unit.node).len() > 1;
+    let is_shared = |unit: &JobGpu<'_>| input.jobs_on(unit.node).len() > 1;
     if nodes.len() < 2 || job.units.iter().any(is_shared) {
         return None;
     }
     let network = |name: &&nodeglass_protocol::NodeName| {
-        let host = scene.series.get(*name)?.host();
+        let host = input.series.get(*name)?.host();
         let rates = [HostField::NetRx, HostField::IbRx].into_iter().filter_map(|field| {
             let mean = host.mean(field, STEPS, now_ms)?;
             Some(steady(mean, host.of(field, STEPS, now_ms)))
@@ -223,7 +228,7 @@ fn traffic(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<String> {
 }
 
 /// What PCIe generation and width of a GPU allow, in bytes a second and direction.
-fn pcie_rate(unit: &Unit<'_>) -> Option<f32> {
+fn pcie_rate(unit: &JobGpu<'_>) -> Option<f32> {
     let health = &unit.gpu.health;
     let generation = usize::try_from(*health.pcie_gen.value()?).ok()?;
     let lanes = *health.pcie_width.value()? as f32;
@@ -235,9 +240,9 @@ fn gb_s(bytes: f32) -> String {
 }
 
 /// The bandwidth of the GPUs' memory limits the job, as GPM shows.
-fn memory_bound(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
-    let now_ms = scene.now.relay_ms;
-    let least = scene.thresholds.bandwidth_pct as f32;
+fn memory_bound(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
+    let now_ms = input.now.relay_ms;
+    let least = input.thresholds.bandwidth_pct as f32;
     for unit in &job.units {
         let is_full = mostly(unit, GpuField::DramActive, now_ms, &|active| active >= least)?;
         // A program that fills the tensor cores as well is limited by both, and well written.
@@ -262,7 +267,7 @@ fn memory_bound(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
 }
 
 /// Returns whether a field of a GPU holds in four fifths of the steps; `None` if too few are known.
-fn mostly(unit: &Unit<'_>, field: GpuField, now_ms: u64, holds: &dyn Fn(f32) -> bool) -> Option<bool> {
+fn mostly(unit: &JobGpu<'_>, field: GpuField, now_ms: u64, holds: &dyn Fn(f32) -> bool) -> Option<bool> {
     unit.series.mean(field, STEPS, now_ms)?;
     Some(mostly_of(unit.series.of(field, STEPS, now_ms), holds))
 }
@@ -282,17 +287,17 @@ fn steady(mean: f32, steps: impl Iterator<Item = (u64, f32)>) -> f32 {
 }
 
 /// The mean of a field over some GPUs; `None` if it is not known of each.
-fn mean_of(units: &[Unit<'_>], field: GpuField, now_ms: u64) -> Option<f32> {
+fn mean_of(units: &[JobGpu<'_>], field: GpuField, now_ms: u64) -> Option<f32> {
     let sum = units.iter().map(|unit| unit.series.mean(field, STEPS, now_ms)).sum::<Option<f32>>()?;
     Some(sum / units.len() as f32)
 }
 
 /// A kernel runs most of the time on every GPU, but occupies little of it.
-fn low_efficiency(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
-    let now_ms = scene.now.relay_ms;
-    let mean = |unit: &Unit<'_>, field| unit.series.mean(field, STEPS, now_ms);
+fn low_efficiency(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
+    let now_ms = input.now.relay_ms;
+    let mean = |unit: &JobGpu<'_>, field| unit.series.mean(field, STEPS, now_ms);
     // Over the newest steps, too: what was before may be over.
-    let is_below = |unit: &Unit<'_>, field, limit: f32| {
+    let is_below = |unit: &JobGpu<'_>, field, limit: f32| {
         let newest = unit.series.mean(field, NEWEST_STEPS, now_ms)?;
         Some(mean(unit, field)? < limit && newest < limit)
     };
@@ -302,7 +307,7 @@ fn low_efficiency(scene: &Scene<'_>, job: &JobGpus<'_>) -> Option<Detection> {
             return None;
         }
         let is_low = match mean(unit, GpuField::SmActive) {
-            Some(_) => is_below(unit, GpuField::SmActive, scene.thresholds.efficiency_pct as f32)?,
+            Some(_) => is_below(unit, GpuField::SmActive, input.thresholds.efficiency_pct as f32)?,
             None => {
                 by_sms = false;
                 let limit = unit.value(GpuField::PowerLimit)? as f32;

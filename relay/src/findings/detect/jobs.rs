@@ -1,8 +1,8 @@
 //! What SLURM reports of jobs: pending for ever, close to the time limit, ended abnormally.
 
 use super::logs;
+use crate::findings::input::DetectorInput;
 use crate::findings::job_log::Progress;
-use crate::findings::scene::Scene;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
@@ -36,13 +36,13 @@ const MARGIN_MS: u64 = 120_000;
 const STEADY_MS: u64 = 600_000;
 const STEADY_ADVANCES: usize = 5;
 
-pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
-    let wall_s = scene.now.wall_ms() / 1_000;
-    for job in scene.jobs {
+pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
+    let wall_s = input.now.wall_ms() / 1_000;
+    for job in input.jobs {
         let seen = match &job.state {
             JobState::Pending => pending(job),
-            JobState::Running => time_limit(scene, job, wall_s),
-            JobState::Ended(_) => failed(scene, job, wall_s),
+            JobState::Running => time_limit(input, job, wall_s),
+            JobState::Ended(_) => failed(input, job, wall_s),
             _ => None,
         };
         found.seen.extend(seen);
@@ -65,26 +65,26 @@ fn pending(job: &Job) -> Option<Detection> {
     Some(detection)
 }
 
-fn time_limit(scene: &Scene<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
+fn time_limit(input: &DetectorInput<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
     let TimeLimit::Seconds(limit_s) = job.limit else { return None };
     let start_s = u64::try_from(job.start?).ok()?;
     let left_s = start_s.saturating_add(limit_s).saturating_sub(wall_s);
-    let progress = scene.logs.get(&job.id).and_then(|log| log.progress.as_ref());
+    let progress = input.logs.get(&job.id).and_then(|log| log.progress.as_ref());
     if let Some(progress) = progress
         && let Some((earliest_ms, latest_ms)) = progress.end_ms
     {
-        let limit_ms = scene.now.relay_ms.saturating_add(left_s.saturating_mul(1_000));
-        let margin_ms = MARGIN_MS.max(limit_ms.saturating_sub(scene.now.relay_ms) / 20);
+        let limit_ms = input.now.relay_ms.saturating_add(left_s.saturating_mul(1_000));
+        let margin_ms = MARGIN_MS.max(limit_ms.saturating_sub(input.now.relay_ms) / 20);
         let is_steady = progress.steady_ms >= STEADY_MS && progress.advances >= STEADY_ADVANCES;
         if is_steady && earliest_ms > limit_ms.saturating_add(margin_ms) {
-            return Some(too_slow(scene, job, progress, left_s, earliest_ms));
+            return Some(too_slow(input, job, progress, left_s, earliest_ms));
         }
         // A program that says when it is done, and is so in time, needs no reminder.
-        if latest_ms > scene.now.relay_ms && latest_ms < limit_ms {
+        if latest_ms > input.now.relay_ms && latest_ms < limit_ms {
             return None;
         }
     }
-    if left_s > (u64::from(scene.thresholds.limit_minutes) * 60).min(limit_s / 10) {
+    if left_s > (u64::from(input.thresholds.limit_minutes) * 60).min(limit_s / 10) {
         return None;
     }
     let (name, limit) = (job_names::first(job), text::span(limit_s));
@@ -100,8 +100,14 @@ fn time_limit(scene: &Scene<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
 }
 
 /// A job that will not be done at its limit, by the progress in its log.
-fn too_slow(scene: &Scene<'_>, job: &Job, progress: &Progress, left_s: u64, earliest_ms: u64) -> Detection {
-    let needed_s = earliest_ms.saturating_sub(scene.now.relay_ms) / 1_000;
+fn too_slow(
+    input: &DetectorInput<'_>,
+    job: &Job,
+    progress: &Progress,
+    left_s: u64,
+    earliest_ms: u64,
+) -> Detection {
+    let needed_s = earliest_ms.saturating_sub(input.now.relay_ms) / 1_000;
     let (done, needed, left) = (progress.pct(), text::span(needed_s), text::span(left_s));
     let title = format!(
         "{} will not be done at its time limit: {done:.0} % done, {needed} to go, {left} left",
@@ -124,7 +130,7 @@ fn too_slow(scene: &Scene<'_>, job: &Job, progress: &Progress, left_s: u64, earl
     detection
 }
 
-fn failed(scene: &Scene<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
+fn failed(input: &DetectorInput<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
     let failure = outcome::failure(job)?;
     let ended_s = u64::try_from(job.ended?).ok()?;
     if ended_s + ENDED_S < wall_s {
@@ -143,7 +149,7 @@ fn failed(scene: &Scene<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
         detection.evidence.push(failure.why);
     }
     detection.evidence.extend(job.exit.as_ref().map(|exit| format!("exit code {exit}")));
-    detection.evidence.extend(scene.logs.get(&job.id).map(logs::explanation).unwrap_or_default());
-    detection.since = Some((scene.now.to_relay_ms(ended_s.cast_signed()), false));
+    detection.evidence.extend(input.logs.get(&job.id).map(logs::explanation).unwrap_or_default());
+    detection.since = Some((input.now.to_relay_ms(ended_s.cast_signed()), false));
     Some(detection)
 }

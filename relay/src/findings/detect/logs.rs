@@ -1,7 +1,7 @@
 //! Messages in the logs of running jobs. What the log of a failed job states is evidence of its failure.
 
+use crate::findings::input::DetectorInput;
 use crate::findings::job_log::{JobLog, LogMessage};
-use crate::findings::scene::Scene;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::job::{Job, JobState};
@@ -14,10 +14,10 @@ const HANDLED_MS: u64 = 60_000;
 /// Number of lines of a log that explain a failure.
 const MAX_LINES: usize = 3;
 
-pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
-    for job in scene.jobs.iter().filter(|job| job.state == JobState::Running) {
-        let Some(log) = scene.logs.get(&job.id) else { continue };
-        let matters = |message: &&LogMessage| matters(message, log, scene.now.relay_ms);
+pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
+    for job in input.jobs.iter().filter(|job| job.state == JobState::Running) {
+        let Some(log) = input.logs.get(&job.id) else { continue };
+        let matters = |message: &&LogMessage| matters(message, log, input.now.relay_ms);
         found.seen.extend(log.messages.iter().filter(matters).map(|message| of(job, message)));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::growth::Growth;
 use super::of_job;
-use crate::findings::scene::{JobGpus, Scene, Unit};
+use crate::findings::input::{DetectorInput, JobGpu, JobGpus};
 use crate::findings::series::JobSeries;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
@@ -10,28 +10,28 @@ use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{GpuField, JobField};
 use nodeglass_rules::{job_names, text};
 
-pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detections) {
+pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) {
     let subject = job.job.id.to_string();
     if !job.is_complete {
         found.unknown(&[FindingKind::GpuMemoryForecast, FindingKind::JobMemoryForecast], &subject);
     }
     for unit in job.units.iter().filter(|unit| unit.is_whole()) {
-        found.seen.extend(leak(scene, job, unit));
+        found.seen.extend(leak(input, job, unit));
     }
-    let nodes = job.job.nodes.iter().filter_map(|name| scene.nodes.get(name).copied());
-    found.seen.extend(nodes.filter(|node| scene.is_current(node)).filter_map(|node| limit(scene, job, node)));
+    let nodes = job.job.nodes.iter().filter_map(|name| input.nodes.get(name).copied());
+    found.seen.extend(nodes.filter(|node| input.is_current(node)).filter_map(|node| limit(input, job, node)));
 }
 
-fn leak(scene: &Scene<'_>, job: &JobGpus<'_>, unit: &Unit<'_>) -> Option<Detection> {
+fn leak(input: &DetectorInput<'_>, job: &JobGpus<'_>, unit: &JobGpu<'_>) -> Option<Detection> {
     let total = unit.value(GpuField::MemTotal)? as f64;
     let reserved = unit.value(GpuField::MemReserved).unwrap_or(0) as f64;
     let growth = Growth::of(
         unit.series.peaks(),
-        scene.thresholds.forecast_minutes,
+        input.thresholds.forecast_minutes,
         job.started_ms,
-        scene.now.relay_ms,
+        input.now.relay_ms,
     )?;
-    let forecast = growth.reaches(total - reserved, scene.thresholds.forecast_hours)?;
+    let forecast = growth.reaches(total - reserved, input.thresholds.forecast_hours)?;
     let title = format!("{} will run out of memory in about {}", unit.title(), forecast.likely);
     let units = [*unit];
     let mut detection = of_job(
@@ -50,23 +50,23 @@ fn leak(scene: &Scene<'_>, job: &JobGpus<'_>, unit: &Unit<'_>) -> Option<Detecti
         format!("{} of {} GiB in use", text::gib(growth.last_bytes()), text::gib(total as u64)),
         forecast.text(),
     ];
-    detection.since = Some(growth.since(scene.now.relay_ms));
+    detection.since = Some(growth.since(input.now.relay_ms));
     Some(detection)
 }
 
 /// A job that is close to its memory limit on a node, or will reach it.
-fn limit(scene: &Scene<'_>, job: &JobGpus<'_>, node: &NodePicture) -> Option<Detection> {
+fn limit(input: &DetectorInput<'_>, job: &JobGpus<'_>, node: &NodePicture) -> Option<Detection> {
     let usage = node.job_usage.iter().find(|usage| usage.job == job.job.id)?;
     let (used, limit) = (usage.row.value(JobField::MemUsed)?, usage.row.value(JobField::MemLimit)?);
-    let peaks = scene.series.get(&node.name).and_then(|series| series.job(job.job.id)).map(JobSeries::peaks);
+    let peaks = input.series.get(&node.name).and_then(|series| series.job(job.job.id)).map(JobSeries::peaks);
     let growth = peaks.and_then(|peaks| {
-        Growth::of(peaks, scene.thresholds.forecast_minutes, job.started_ms, scene.now.relay_ms)
+        Growth::of(peaks, input.thresholds.forecast_minutes, job.started_ms, input.now.relay_ms)
     });
     let growth = growth.and_then(|growth| {
-        let forecast = growth.reaches(limit as f64, scene.thresholds.forecast_hours)?;
+        let forecast = growth.reaches(limit as f64, input.thresholds.forecast_hours)?;
         Some((growth, forecast))
     });
-    let is_close = used.saturating_mul(100) >= limit.saturating_mul(scene.thresholds.job_memory_pct.into());
+    let is_close = used.saturating_mul(100) >= limit.saturating_mul(input.thresholds.job_memory_pct.into());
     if limit == 0 || !(is_close || growth.is_some()) {
         return None;
     }
@@ -90,7 +90,7 @@ fn limit(scene: &Scene<'_>, job: &JobGpus<'_>, node: &NodePicture) -> Option<Det
     if let Some((growth, forecast)) = &growth {
         detection.evidence.extend([growth.text(), forecast.text()]);
         detection.confidence_pct = growth.confidence_pct();
-        detection.since = Some(growth.since(scene.now.relay_ms));
+        detection.since = Some(growth.since(input.now.relay_ms));
     }
     if let Some(shared) = usage.row.value(JobField::Shmem).filter(|bytes| *bytes >= 1 << 30) {
         detection.evidence.push(format!("{} GiB of it shared memory", text::gib(shared)));

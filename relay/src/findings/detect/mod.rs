@@ -1,7 +1,7 @@
 //! Detectors: each states what it sees at a moment, or that readings are missing.
 
 mod activity;
-mod bottleneck;
+pub mod bottleneck;
 mod growth;
 mod health;
 mod jobs;
@@ -12,26 +12,26 @@ mod nodes;
 mod outside;
 mod peers;
 
-use super::scene::{JobGpus, Scene, Unit};
+use super::input::{DetectorInput, JobGpu, JobGpus};
 use super::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
 
 /// Runs all detectors.
-pub fn all(scene: &Scene<'_>) -> Detections {
+pub fn all(input: &DetectorInput<'_>) -> Detections {
     let mut found = Detections::default();
-    for job in scene.job_gpus() {
-        activity::detect(scene, &job, &mut found);
-        peers::detect(scene, &job, &mut found);
-        memory::detect(scene, &job, &mut found);
+    for job in input.job_gpus() {
+        activity::detect(input, &job, &mut found);
+        peers::detect(input, &job, &mut found);
+        memory::detect(input, &job, &mut found);
     }
-    health::detect(scene, &mut found);
-    models::detect(scene, &mut found);
-    outside::detect(scene, &mut found);
-    nodes::detect(scene, &mut found);
-    jobs::detect(scene, &mut found);
-    logs::detect(scene, &mut found);
-    found.seen.retain(|detection| !scene.thresholds.off.contains(&detection.kind));
+    health::detect(input, &mut found);
+    models::detect(input, &mut found);
+    outside::detect(input, &mut found);
+    nodes::detect(input, &mut found);
+    jobs::detect(input, &mut found);
+    logs::detect(input, &mut found);
+    found.seen.retain(|detection| !input.thresholds.off.contains(&detection.kind));
     found
 }
 
@@ -40,7 +40,7 @@ fn of_job(
     kind: FindingKind,
     severity: FindingSeverity,
     job: &JobGpus<'_>,
-    units: &[Unit<'_>],
+    units: &[JobGpu<'_>],
     field: GpuField,
     title: String,
 ) -> Detection {

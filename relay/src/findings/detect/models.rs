@@ -1,7 +1,7 @@
 //! Nodes whose GPUs are slower than others of the same model.
 
 use super::median;
-use crate::findings::scene::{Scene, Unit};
+use crate::findings::input::{DetectorInput, JobGpu};
 use crate::findings::thresholds::Thresholds;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
@@ -22,7 +22,7 @@ const MIN_OTHERS: usize = 3;
 struct Group<'a> {
     model: &'a str,
     job: JobId,
-    units: Vec<Unit<'a>>,
+    units: Vec<JobGpu<'a>>,
 }
 
 /// A compared reading.
@@ -30,7 +30,7 @@ struct Quantity {
     field: GpuField,
     what: &'static str,
     unit: &'static str,
-    of: fn(&Unit<'_>, u64) -> Option<f32>,
+    of: fn(&JobGpu<'_>, u64) -> Option<f32>,
 }
 
 /// The compared readings. The clock of a GPU at its power limit depends on the program, and is not compared.
@@ -39,9 +39,9 @@ const QUANTITIES: [Quantity; 2] = [
     Quantity { field: GpuField::SmClock, what: "SM clock under load", unit: "MHz", of: clock_under_load },
 ];
 
-pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
+pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
     let mut groups: BTreeMap<(&str, &NodeName, JobId), Group<'_>> = BTreeMap::new();
-    for job in scene.job_gpus() {
+    for job in input.job_gpus() {
         if !job.is_complete {
             found.unknown(&[FindingKind::SlowerThanModel], &job.job.id.to_string());
         }
@@ -54,16 +54,16 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
     }
     let groups: Vec<Group<'_>> = groups.into_values().collect();
     for same in groups.chunk_by(|one, next| one.model == next.model) {
-        QUANTITIES.iter().for_each(|quantity| compare(scene, same, quantity, found));
+        QUANTITIES.iter().for_each(|quantity| compare(input, same, quantity, found));
     }
 }
 
-fn power_limit(unit: &Unit<'_>, _now_ms: u64) -> Option<f32> {
+fn power_limit(unit: &JobGpu<'_>, _now_ms: u64) -> Option<f32> {
     Some(unit.value(GpuField::PowerLimit)? as f32)
 }
 
 /// The mean SM clock of the steps in which a GPU works below its power limit, if these are most.
-fn clock_under_load(unit: &Unit<'_>, now_ms: u64) -> Option<f32> {
+fn clock_under_load(unit: &JobGpu<'_>, now_ms: u64) -> Option<f32> {
     let limit = unit.value(GpuField::PowerLimit)? as f32;
     let steps = |field| unit.series.of(field, STEPS, now_ms).collect::<BTreeMap<u64, f32>>();
     let (util, power) = (steps(GpuField::Util), steps(GpuField::Power));
@@ -77,8 +77,8 @@ fn clock_under_load(unit: &Unit<'_>, now_ms: u64) -> Option<f32> {
 }
 
 /// The groups of a model that are below those of other nodes.
-fn compare(scene: &Scene<'_>, groups: &[Group<'_>], quantity: &Quantity, found: &mut Detections) {
-    let now_ms = scene.now.relay_ms;
+fn compare(input: &DetectorInput<'_>, groups: &[Group<'_>], quantity: &Quantity, found: &mut Detections) {
+    let now_ms = input.now.relay_ms;
     let value = |group: &Group<'_>| median(group.units.iter().filter_map(|unit| (quantity.of)(unit, now_ms)));
     let values: Vec<(&Group<'_>, f32)> =
         groups.iter().filter_map(|group| Some((group, value(group)?))).collect();
@@ -95,7 +95,7 @@ fn compare(scene: &Scene<'_>, groups: &[Group<'_>], quantity: &Quantity, found: 
             found.unknown(&[FindingKind::SlowerThanModel], &subject(group, quantity));
             continue;
         };
-        if own < middle * (1.0 - Thresholds::share(scene.thresholds.model_pct)) {
+        if own < middle * (1.0 - Thresholds::share(input.thresholds.model_pct)) {
             found.add(one(group, quantity, own, middle, count));
         }
     }
@@ -125,7 +125,7 @@ fn one(group: &Group<'_>, quantity: &Quantity, own: f32, middle: f32, others: us
         Detection::new(FindingKind::SlowerThanModel, subject, FindingSeverity::Warning, title);
     detection.jobs = vec![group.job];
     detection.nodes = vec![node.clone()];
-    let gpu = |unit: &Unit<'_>| FindingGpu::new(node, &unit.gpu.facts.uuid, Some(quantity.field));
+    let gpu = |unit: &JobGpu<'_>| FindingGpu::new(node, &unit.gpu.facts.uuid, Some(quantity.field));
     detection.gpus = group.units.iter().map(gpu).collect();
     detection.reason = format!("{node} slower than others");
     detection.confidence_pct = 85;

@@ -1,7 +1,7 @@
 //! Problems of nodes: unreachable, a driver that hangs or is missing, memory and disks that are full.
 
 use super::growth::Growth;
-use crate::findings::scene::Scene;
+use crate::findings::input::DetectorInput;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{GpuSet, Job};
@@ -18,10 +18,10 @@ const WAITING_PCT: u64 = 10;
 /// (`--ttl`).
 const REFUSED_SKEW_S: u64 = 300;
 
-pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
-    for node in scene.nodes.values().filter(|node| node.head.link != Link::Ended) {
-        let jobs = scene.jobs_on(node);
-        if jobs.is_empty() && !scene.jobs.is_empty() {
+pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
+    for node in input.nodes.values().filter(|node| node.head.link != Link::Ended) {
+        let jobs = input.jobs_on(node);
+        if jobs.is_empty() && !input.jobs.is_empty() {
             continue;
         }
         let mut add = |kind, severity, title, reason, evidence, since: Option<(u64, bool)>| {
@@ -29,12 +29,12 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
             detection.jobs = jobs.iter().map(|job| job.id).collect();
             detection.nodes = vec![node.name.clone()];
             (detection.reason, detection.evidence) = (reason, evidence);
-            detection.since = since.or_else(|| Some(scene.seen_now(node)));
+            detection.since = since.or_else(|| Some(input.seen_now(node)));
             found.add(detection);
         };
-        link(scene, node, jobs, &mut add);
-        if scene.is_current(node) {
-            host(scene, node, &mut add);
+        link(input, node, jobs, &mut add);
+        if input.is_current(node) {
+            host(input, node, &mut add);
         } else {
             let kinds = [
                 FindingKind::HostMemory,
@@ -49,7 +49,7 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
 
 type Add<'a> = dyn FnMut(FindingKind, FindingSeverity, String, String, Vec<String>, Option<(u64, bool)>) + 'a;
 
-fn link(scene: &Scene<'_>, node: &NodePicture, jobs: &[&Job], add: &mut Add<'_>) {
+fn link(input: &DetectorInput<'_>, node: &NodePicture, jobs: &[&Job], add: &mut Add<'_>) {
     let (name, error) = (&node.name, FindingSeverity::Error);
     let sampled = node.sampled_at_ms.map(|at_ms| (at_ms, false));
     let mut unreachable = |title: String, reason: String, evidence: Vec<String>| {
@@ -69,7 +69,7 @@ fn link(scene: &Scene<'_>, node: &NodePicture, jobs: &[&Job], add: &mut Add<'_>)
         }
         // Many sites admit a user only to the nodes of own jobs.
         Link::Refused { .. }
-            if jobs.iter().all(|job| job.user.as_str() != scene.user) && !jobs.is_empty() => {}
+            if jobs.iter().all(|job| job.user.as_str() != input.user) && !jobs.is_empty() => {}
         Link::Refused { reason, advice } => {
             let evidence = [reason, advice].into_iter().filter(|text| !text.as_str().is_empty());
             let evidence = evidence.map(ToString::to_string).collect();
@@ -78,7 +78,7 @@ fn link(scene: &Scene<'_>, node: &NodePicture, jobs: &[&Job], add: &mut Add<'_>)
         Link::Live | Link::Late => {
             if let Some(stuck_ms) = node.head.driver_stuck_ms {
                 let library = node.head.vendor().library();
-                let since = Some((scene.now.relay_ms.saturating_sub(stuck_ms), false));
+                let since = Some((input.now.relay_ms.saturating_sub(stuck_ms), false));
                 let title = format!("{library} on {name} does not answer");
                 add(
                     FindingKind::DriverHang,
@@ -110,20 +110,20 @@ fn lacks_gpus(node: &NodePicture, jobs: &[&Job]) -> bool {
 }
 
 /// States when the memory of a node will be exhausted, where no limit of a job protects it.
-fn memory_forecast(scene: &Scene<'_>, node: &NodePicture) -> Option<(String, Vec<String>)> {
+fn memory_forecast(input: &DetectorInput<'_>, node: &NodePicture) -> Option<(String, Vec<String>)> {
     let total = node.host.value(HostField::MemTotal)?;
     let used = node.host.value(HostField::MemUsed)?;
     let is_limited = node.job_usage.iter().any(|usage| usage.row.value(JobField::MemLimit).is_some());
     // What is almost exhausted needs no forecast.
-    if is_limited || used.saturating_mul(100) >= total.saturating_mul(scene.thresholds.host_memory_pct.into())
+    if is_limited || used.saturating_mul(100) >= total.saturating_mul(input.thresholds.host_memory_pct.into())
     {
         return None;
     }
-    let starts = scene.jobs_on(node).iter().filter_map(|job| job.start);
-    let started_ms = starts.map(|start| scene.now.to_relay_ms(start)).max().unwrap_or(0);
-    let peaks = scene.series.get(&node.name)?.host().peaks();
-    let growth = Growth::of(peaks, scene.thresholds.forecast_minutes, started_ms, scene.now.relay_ms)?;
-    let forecast = growth.reaches(total as f64, scene.thresholds.forecast_hours)?;
+    let starts = input.jobs_on(node).iter().filter_map(|job| job.start);
+    let started_ms = starts.map(|start| input.now.to_relay_ms(start)).max().unwrap_or(0);
+    let peaks = input.series.get(&node.name)?.host().peaks();
+    let growth = Growth::of(peaks, input.thresholds.forecast_minutes, started_ms, input.now.relay_ms)?;
+    let forecast = growth.reaches(total as f64, input.thresholds.forecast_hours)?;
     let title = format!("The memory of {} will be exhausted in about {}", node.name, forecast.likely);
     let in_use = format!("{} of {} GiB in use", text::gib(used), text::gib(total));
     Some((title, vec![growth.text(), in_use, forecast.text()]))
@@ -131,14 +131,14 @@ fn memory_forecast(scene: &Scene<'_>, node: &NodePicture) -> Option<(String, Vec
 
 /// Returns by how many seconds the clock of a node is ahead of the login node's, if it matters, and since when that
 /// has been visible.
-fn clock_skew(scene: &Scene<'_>, node: &NodePicture) -> Option<(i64, Option<(u64, bool)>)> {
-    let series = scene.series.get(&node.name)?;
-    let ahead_ms = series.clock_ahead_ms()?.saturating_sub(scene.now.wall_ahead_ms);
-    let least_ms = u64::from(scene.thresholds.clock_skew_seconds) * 1_000;
-    (ahead_ms.unsigned_abs() >= least_ms).then(|| (ahead_ms / 1_000, Some(scene.seen_now(node))))
+fn clock_skew(input: &DetectorInput<'_>, node: &NodePicture) -> Option<(i64, Option<(u64, bool)>)> {
+    let series = input.series.get(&node.name)?;
+    let ahead_ms = series.clock_ahead_ms()?.saturating_sub(input.now.wall_ahead_ms);
+    let least_ms = u64::from(input.thresholds.clock_skew_seconds) * 1_000;
+    (ahead_ms.unsigned_abs() >= least_ms).then(|| (ahead_ms / 1_000, Some(input.seen_now(node))))
 }
 
-fn host(scene: &Scene<'_>, node: &NodePicture, add: &mut Add<'_>) {
+fn host(input: &DetectorInput<'_>, node: &NodePicture, add: &mut Add<'_>) {
     let (name, value) = (&node.name, |field| node.host.value(field));
     let share = |used, total| {
         let (used, total) = (value(used)?, value(total)?);
@@ -146,7 +146,7 @@ fn host(scene: &Scene<'_>, node: &NodePicture, add: &mut Add<'_>) {
     };
     let amount = |used: u64, total: u64| format!("{} of {} GiB", text::gib(used), text::gib(total));
     if let Some((pct, used, total)) = share(HostField::MemUsed, HostField::MemTotal)
-        && pct >= u64::from(scene.thresholds.host_memory_pct)
+        && pct >= u64::from(input.thresholds.host_memory_pct)
     {
         let title = format!("The memory of {name} is almost exhausted: {}", amount(used, total));
         let evidence = vec![format!("{pct} % in use")];
@@ -159,11 +159,11 @@ fn host(scene: &Scene<'_>, node: &NodePicture, add: &mut Add<'_>) {
             None,
         );
     }
-    if let Some((title, evidence)) = memory_forecast(scene, node) {
+    if let Some((title, evidence)) = memory_forecast(input, node) {
         let reason = format!("{name} memory grows");
         add(FindingKind::HostMemory, FindingSeverity::Warning, title, reason, evidence, None);
     }
-    if let Some((ahead_s, since)) = clock_skew(scene, node) {
+    if let Some((ahead_s, since)) = clock_skew(input, node) {
         let side = if ahead_s > 0 { "ahead of" } else { "behind" };
         let span = text::span(ahead_s.unsigned_abs());
         let title = format!("The clock of {name} is {span} {side} the login node's");
@@ -192,7 +192,7 @@ fn host(scene: &Scene<'_>, node: &NodePicture, add: &mut Add<'_>) {
         .into_iter()
         .filter_map(|(path, used, total)| {
             let (pct, used, total) = share(used, total)?;
-            (pct >= u64::from(scene.thresholds.disk_pct))
+            (pct >= u64::from(input.thresholds.disk_pct))
                 .then(|| format!("{path} {pct} % full ({})", amount(used, total)))
         })
         .collect();

@@ -1,6 +1,6 @@
 //! Processes on GPUs that SLURM has allocated to another job.
 
-use crate::findings::scene::Scene;
+use crate::findings::input::DetectorInput;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{Job, Parent};
@@ -15,10 +15,10 @@ const SYSTEM_USERS: [&str; 6] = ["root", "gdm", "sddm", "lightdm", "nvidia-persi
 /// Memory in bytes below which a process only queries a GPU.
 const LEAST_BYTES: u64 = 64 << 20;
 
-pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
-    for node in scene.nodes.values() {
-        let jobs = scene.jobs_on(node);
-        if !scene.is_current(node) {
+pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
+    for node in input.nodes.values() {
+        let jobs = input.jobs_on(node);
+        if !input.is_current(node) {
             jobs.iter().for_each(|job| found.unknown(&[FindingKind::OutsideJob], &job.id.to_string()));
             continue;
         }
@@ -27,14 +27,14 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
             continue;
         }
         for job in jobs {
-            found.seen.extend(outside(scene, node, job));
+            found.seen.extend(outside(input, node, job));
         }
     }
 }
 
 /// The processes outside of a job that use its GPUs on a node. Several jobs may share a GPU by shards or MPS, of which
 /// SLURM states no index.
-fn outside(scene: &Scene<'_>, node: &NodePicture, job: &Job) -> Option<Detection> {
+fn outside(input: &DetectorInput<'_>, node: &NodePicture, job: &Job) -> Option<Detection> {
     let is_allocated = |gpu: &&GpuPicture| {
         let mut owners = gpu.owners.iter().filter(|owner| is_by_slurm(owner.by));
         owners.next().is_some_and(|owner| owner.job == job.id) && owners.next().is_none()
@@ -54,7 +54,7 @@ fn outside(scene: &Scene<'_>, node: &NodePicture, job: &Job) -> Option<Detection
         [gpu] => format!("{} {}", node.name, gpu.facts.label()),
         gpus => format!("{} of {}", text::count(gpus.len(), "GPU", "GPUs"), node.name),
     };
-    let (who, name) = (describe(scene, first), job_names::first(job));
+    let (who, name) = (describe(input, first), job_names::first(job));
     let title = match by_process.len() {
         1 => format!("{who} uses {place}, allocated to {name}"),
         count => format!(
@@ -69,11 +69,11 @@ fn outside(scene: &Scene<'_>, node: &NodePicture, job: &Job) -> Option<Detection
     let gpu = |gpu: &&GpuPicture| FindingGpu::new(&node.name, &gpu.facts.uuid, Some(GpuField::MemUsed));
     detection.gpus = all.iter().map(gpu).collect();
     detection.reason = "foreign process".to_owned();
-    detection.evidence = by_process.values().map(|(process, gpus)| evidence(scene, process, gpus)).collect();
-    detection.advice = is_own(scene, first).then(|| {
+    detection.evidence = by_process.values().map(|(process, gpus)| evidence(input, process, gpus)).collect();
+    detection.advice = is_own(input, first).then(|| {
         format!("End it (kill {} on {}), unless it is meant to be there", first.facts.pid, node.name)
     });
-    detection.since = Some(scene.seen_now(node));
+    detection.since = Some(input.seen_now(node));
     Some(detection)
 }
 
@@ -106,28 +106,28 @@ fn is_outside(process: &ProcessPicture, job: &Job) -> bool {
         && !is_parent
 }
 
-fn is_own(scene: &Scene<'_>, process: &ProcessPicture) -> bool {
-    process.facts.user.value().is_some_and(|user| user.as_str() == scene.user)
+fn is_own(input: &DetectorInput<'_>, process: &ProcessPicture) -> bool {
+    process.facts.user.value().is_some_and(|user| user.as_str() == input.user)
 }
 
 /// `python3 (pid 4711) of job 12`.
-fn describe(scene: &Scene<'_>, process: &ProcessPicture) -> String {
+fn describe(input: &DetectorInput<'_>, process: &ProcessPicture) -> String {
     let facts = &process.facts;
     let command = facts.command.value().map_or("a process", |command| command.as_str());
     let whose = match (facts.job, facts.user.value()) {
-        (Some(job), _) if scene.jobs.iter().any(|known| known.id == job && known.is_active()) => {
+        (Some(job), _) if input.jobs.iter().any(|known| known.id == job && known.is_active()) => {
             format!(" of job {job}")
         }
         (Some(job), _) => format!(" left over from job {job}"),
-        (None, Some(user)) if user.as_str() != scene.user => format!(" of {user}"),
+        (None, Some(user)) if user.as_str() != input.user => format!(" of {user}"),
         (None, _) => String::new(),
     };
     format!("{command} (pid {}){whose}", facts.pid)
 }
 
-fn evidence(scene: &Scene<'_>, process: &ProcessPicture, gpus: &[&GpuPicture]) -> String {
+fn evidence(input: &DetectorInput<'_>, process: &ProcessPicture, gpus: &[&GpuPicture]) -> String {
     let places: Vec<String> = gpus.iter().map(|gpu| gpu.facts.label()).collect();
     let held = process.row.value(ProcessField::GpuMem);
     let held = held.map_or(String::new(), |bytes| format!(", {} GiB", text::gib(bytes)));
-    format!("{} on {}{held}", describe(scene, process), places.join(", "))
+    format!("{} on {}{held}", describe(input, process), places.join(", "))
 }

@@ -1,7 +1,7 @@
 //! A GPU that works less than the other GPUs of its job.
 
 use super::{median, of_job};
-use crate::findings::scene::{JobGpus, Scene, Unit};
+use crate::findings::input::{DetectorInput, JobGpu, JobGpus};
 use crate::findings::thresholds::Thresholds;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
@@ -61,18 +61,18 @@ const QUANTITIES: [Quantity; 3] = [
     },
 ];
 
-pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detections) {
+pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) {
     let subject = job.job.id.to_string();
     if !job.is_complete {
         return found.unknown(&[FindingKind::Straggler], &subject);
     }
-    let mut by_model: BTreeMap<&str, Vec<Unit<'_>>> = BTreeMap::new();
+    let mut by_model: BTreeMap<&str, Vec<JobGpu<'_>>> = BTreeMap::new();
     for unit in job.units.iter().filter(|unit| unit.is_whole()) {
         let model = unit.gpu.facts.name.value().map_or("", |name| name.as_str());
         by_model.entry(model).or_default().push(*unit);
     }
     for units in by_model.values().filter(|units| units.len() >= MIN_PEERS) {
-        let seen = QUANTITIES.iter().find_map(|quantity| stragglers(scene, job, units, quantity));
+        let seen = QUANTITIES.iter().find_map(|quantity| stragglers(input, job, units, quantity));
         found.seen.extend(seen.unwrap_or_default());
     }
 }
@@ -80,16 +80,16 @@ pub(super) fn detect(scene: &Scene<'_>, job: &JobGpus<'_>, found: &mut Detection
 /// Returns the GPUs that are below their peers; `None` if there are none. If many are, the job is made of unequal
 /// parts, such as the stages of a pipeline.
 fn stragglers(
-    scene: &Scene<'_>,
+    input: &DetectorInput<'_>,
     job: &JobGpus<'_>,
-    units: &[Unit<'_>],
+    units: &[JobGpu<'_>],
     quantity: &Quantity,
 ) -> Option<Vec<Detection>> {
-    let now_ms = scene.now.relay_ms;
+    let now_ms = input.now.relay_ms;
     let rows = |field| -> Vec<BTreeMap<u64, f32>> {
         units.iter().map(|unit| unit.series.of(field, STEPS, now_ms).collect()).collect()
     };
-    let least = (quantity.limit_pct)(scene.thresholds) as f32 / 100.0;
+    let least = (quantity.limit_pct)(input.thresholds) as f32 / 100.0;
     let (util, values) = (rows(GpuField::Util), rows(quantity.field));
     let mut below = vec![0usize; units.len()];
     let mut amounts: Vec<Vec<(f32, f32)>> = vec![Vec::new(); units.len()];
@@ -140,8 +140,8 @@ fn stragglers(
 
 fn one(
     job: &JobGpus<'_>,
-    unit: &Unit<'_>,
-    peers: &[Unit<'_>],
+    unit: &JobGpu<'_>,
+    peers: &[JobGpu<'_>],
     quantity: &Quantity,
     amounts: &[(f32, f32)],
     waiting: usize,
@@ -185,7 +185,7 @@ fn one(
 }
 
 /// Returns what explains a slow GPU, if a reading does.
-fn cause(unit: &Unit<'_>) -> Option<String> {
+fn cause(unit: &JobGpu<'_>) -> Option<String> {
     let flags = flags::for_gpu(unit.node, unit.gpu);
     // Errors of memory slow nothing down.
     let slows = |kind| {
@@ -211,13 +211,13 @@ fn cause(unit: &Unit<'_>) -> Option<String> {
 
 /// Returns in what a slow GPU differs from its peers, if it reports no cause itself. A higher temperature alone is
 /// none: recorded GPUs that are 20 °C hotter are equally fast.
-fn difference(unit: &Unit<'_>, peers: &[Unit<'_>]) -> Option<String> {
-    let limit = |unit: &Unit<'_>| Some(unit.value(GpuField::PowerLimit)? as f32);
+fn difference(unit: &JobGpu<'_>, peers: &[JobGpu<'_>]) -> Option<String> {
+    let limit = |unit: &JobGpu<'_>| Some(unit.value(GpuField::PowerLimit)? as f32);
     let usual = median(peers.iter().filter_map(limit));
     if let Some((own, usual)) = limit(unit).zip(usual).filter(|(own, usual)| *own < *usual * LOWER) {
         return Some(format!("power limit {own:.0} W instead of {usual:.0} W"));
     }
-    let generation = |unit: &Unit<'_>| Some(*unit.gpu.health.pcie_gen.value()? as f32);
+    let generation = |unit: &JobGpu<'_>| Some(*unit.gpu.health.pcie_gen.value()? as f32);
     let usual = median(peers.iter().filter_map(generation));
     let (own, usual) = generation(unit).zip(usual).filter(|(own, usual)| own < usual)?;
     Some(format!("PCIe generation {own:.0} instead of {usual:.0}"))

@@ -3,7 +3,7 @@
 
 mod sentence;
 
-use crate::findings::scene::Scene;
+use crate::findings::input::DetectorInput;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
 use nodeglass_protocol::job::Job;
@@ -23,7 +23,7 @@ const XID_MS: u64 = 3_600_000;
 const STUCK_MS: u64 = 120_000;
 
 /// One GPU with a problem.
-struct Place<'a> {
+struct AffectedGpu<'a> {
     node: &'a NodePicture,
     gpu: &'a GpuPicture,
     severity: FindingSeverity,
@@ -40,54 +40,54 @@ struct Group<'a> {
     /// Whom it is about: the job, or the node if several jobs share GPUs, or on a machine without a job.
     subject: String,
     jobs: Vec<&'a Job>,
-    places: Vec<Place<'a>>,
+    gpus: Vec<AffectedGpu<'a>>,
 }
 
 type Groups<'a> = BTreeMap<(FindingKind, u64, String), Group<'a>>;
 
-pub(super) fn detect(scene: &Scene<'_>, found: &mut Detections) {
+pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
     let mut groups = Groups::new();
-    for node in scene.nodes.values() {
-        let here = scene.jobs_on(node);
-        if here.is_empty() && !scene.jobs.is_empty() {
+    for node in input.nodes.values() {
+        let here = input.jobs_on(node);
+        if here.is_empty() && !input.jobs.is_empty() {
             continue;
         }
         for gpu in node.gpus.iter().filter(|gpu| !ownership::is_part_of_lost(node, gpu)) {
             let owners: Vec<&Job> =
                 here.iter().copied().filter(|job| ownership::has_part(node, gpu, job.id)).collect();
-            if !owners.is_empty() || scene.jobs.is_empty() {
-                examine(scene, node, gpu, &owners, &mut groups);
+            if !owners.is_empty() || input.jobs.is_empty() {
+                examine(input, node, gpu, &owners, &mut groups);
             }
         }
     }
-    found.seen.extend(groups.values().map(|group| detection(scene, group)));
+    found.seen.extend(groups.values().map(|group| detection(input, group)));
     // What was read before neither lasts nor ends.
-    let unread = scene.nodes.values().filter(|node| !scene.is_current(node));
+    let unread = input.nodes.values().filter(|node| !input.is_current(node));
     found.unread.extend(unread.map(|node| node.name.clone()));
 }
 
 fn examine<'a>(
-    scene: &Scene<'a>,
+    input: &DetectorInput<'a>,
     node: &'a NodePicture,
     gpu: &'a GpuPicture,
     owners: &[&'a Job],
     groups: &mut Groups<'a>,
 ) {
-    let is_current = scene.is_current(node);
+    let is_current = input.is_current(node);
     let subject = match owners {
         [job] => job.id.to_string(),
         // Jobs that share GPUs, and machines without any, have one per node.
         _ => node.name.to_string(),
     };
     let mut add = |kind, severity, since: Option<(u64, bool)>, xid: Option<u64>| {
-        let since = since.or_else(|| Some(scene.seen_now(node)));
+        let since = since.or_else(|| Some(input.seen_now(node)));
         let number = xid.filter(|_| kind == FindingKind::Xid).unwrap_or_default();
         let group = groups.entry((kind, number, subject.clone())).or_insert_with(|| Group {
             kind,
             xid: number,
             subject: subject.clone(),
             jobs: Vec::new(),
-            places: Vec::new(),
+            gpus: Vec::new(),
         });
         for job in owners {
             if group.jobs.iter().all(|known| known.id != job.id) {
@@ -95,9 +95,9 @@ fn examine<'a>(
             }
         }
         // Several flags of a GPU are one problem.
-        match group.places.last_mut().filter(|place| place.gpu.facts.uuid == gpu.facts.uuid) {
-            Some(place) => place.severity = place.severity.max(severity),
-            None => group.places.push(Place { node, gpu, severity, since, xid }),
+        match group.gpus.last_mut().filter(|affected| affected.gpu.facts.uuid == gpu.facts.uuid) {
+            Some(affected) => affected.severity = affected.severity.max(severity),
+            None => group.gpus.push(AffectedGpu { node, gpu, severity, since, xid }),
         }
     };
     let events: Vec<&GpuEvent> =
@@ -113,14 +113,14 @@ fn examine<'a>(
     }
     let recent: Vec<(&GpuEvent, u64)> = events
         .iter()
-        .filter(|event| event.at_ms + XID_MS > scene.now.relay_ms)
+        .filter(|event| event.at_ms + XID_MS > input.now.relay_ms)
         .filter_map(|event| Some((*event, event.xid?)))
         .collect();
     for (at, (event, number)) in recent.iter().enumerate() {
         let is_latest = recent[at + 1..].iter().all(|(_, later)| later != number);
         // The program that caused it may have ended.
         let is_program_error = xid::meaning(*number).is_some_and(|(_, is_program_error)| is_program_error);
-        let started = |job: &&Job| job.start.is_none_or(|start| scene.now.to_relay_ms(start) <= event.at_ms);
+        let started = |job: &&Job| job.start.is_none_or(|start| input.now.to_relay_ms(start) <= event.at_ms);
         if is_latest && !xid::is_memory_error(*number) && (!is_program_error || owners.iter().all(started)) {
             let since = Some((event.at_ms, false));
             add(FindingKind::Xid, severity(xid::severity(*number)), since, Some(*number));
@@ -164,7 +164,7 @@ fn examine<'a>(
     if held_bytes(gpu).is_some() {
         add(FindingKind::HeldMemory, FindingSeverity::Warning, None, None);
     }
-    if stuck_process(scene, node, &gpu.facts.uuid).is_some() {
+    if stuck_process(input, node, &gpu.facts.uuid).is_some() {
         add(FindingKind::StuckProcess, FindingSeverity::Warning, None, None);
     }
 }
@@ -175,12 +175,12 @@ fn held_bytes(gpu: &GpuPicture) -> Option<u64> {
 }
 
 /// Returns the first process on a GPU that has been a zombie or uninterruptible for two minutes: `pid 4711 is a zombie`.
-fn stuck_process(scene: &Scene<'_>, node: &NodePicture, uuid: &GpuUuid) -> Option<String> {
-    let series = scene.series.get(&node.name)?;
+fn stuck_process(input: &DetectorInput<'_>, node: &NodePicture, uuid: &GpuUuid) -> Option<String> {
+    let series = input.series.get(&node.name)?;
     node.processes.iter().filter(|process| process.facts.gpu == *uuid).find_map(|process| {
         let pid = process.facts.pid;
         let state = ProcessState::of_number(process.row.value(ProcessField::State)?);
-        let stuck_ms = scene.now.relay_ms.saturating_sub(series.stuck_since_ms(pid)?);
+        let stuck_ms = input.now.relay_ms.saturating_sub(series.stuck_since_ms(pid)?);
         match state {
             _ if stuck_ms < STUCK_MS => None,
             ProcessState::Zombie => Some(format!("pid {pid} is a zombie")),
@@ -210,16 +210,16 @@ fn severity(severity: Severity) -> FindingSeverity {
     }
 }
 
-fn detection(scene: &Scene<'_>, group: &Group<'_>) -> Detection {
-    let Group { kind, xid, subject, jobs, places } = group;
-    let worst = places.iter().map(|place| place.severity).max().unwrap_or(FindingSeverity::Warning);
+fn detection(input: &DetectorInput<'_>, group: &Group<'_>) -> Detection {
+    let Group { kind, xid, subject, jobs, gpus } = group;
+    let worst = gpus.iter().map(|affected| affected.severity).max().unwrap_or(FindingSeverity::Warning);
     let subject = if *kind == FindingKind::Xid { format!("{subject}/{xid}") } else { subject.clone() };
-    let sentence = sentence::of(scene, group);
+    let sentence = sentence::of(input, group);
     let mut detection = Detection::new(*kind, subject, worst, sentence.title);
     (detection.evidence, detection.advice) = (sentence.evidence, sentence.advice);
     detection.reason = sentence.reason;
     detection.jobs = jobs.iter().map(|job| job.id).collect();
-    detection.nodes = places.iter().map(|place| place.node.name.clone()).collect();
+    detection.nodes = gpus.iter().map(|affected| affected.node.name.clone()).collect();
     detection.nodes.dedup();
     let field = match kind {
         FindingKind::Thermal | FindingKind::PowerBrake | FindingKind::Slowdown => Some(GpuField::SmClock),
@@ -227,11 +227,13 @@ fn detection(scene: &Scene<'_>, group: &Group<'_>) -> Detection {
         FindingKind::GpuLost => Some(GpuField::Util),
         _ => None,
     };
-    detection.gpus =
-        places.iter().map(|place| FindingGpu::new(&place.node.name, &place.gpu.facts.uuid, field)).collect();
-    detection.since = places.iter().filter_map(|place| place.since).min_by_key(|(at_ms, _)| *at_ms);
+    detection.gpus = gpus
+        .iter()
+        .map(|affected| FindingGpu::new(&affected.node.name, &affected.gpu.facts.uuid, field))
+        .collect();
+    detection.since = gpus.iter().filter_map(|affected| affected.since).min_by_key(|(at_ms, _)| *at_ms);
     if *kind == FindingKind::GpuLost {
-        detection.wasted_gpus = places.len();
+        detection.wasted_gpus = gpus.len();
     }
     detection
 }

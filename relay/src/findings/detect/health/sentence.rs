@@ -1,7 +1,7 @@
 //! The texts of problems of GPUs: title, evidence, advice, and a few words.
 
-use super::{Group, Place, held_bytes, stuck_process};
-use crate::findings::scene::Scene;
+use super::{AffectedGpu, Group, held_bytes, stuck_process};
+use crate::findings::input::DetectorInput;
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::picture::GpuPicture;
@@ -18,10 +18,10 @@ pub(super) struct Sentence {
 }
 
 /// Returns the texts of a group.
-pub(super) fn of(scene: &Scene<'_>, group: &Group<'_>) -> Sentence {
-    let (first, is_one) = (&group.places[0], group.places.len() == 1);
-    let whole = place_name(&group.places);
-    let short = match group.places.as_slice() {
+pub(super) fn of(input: &DetectorInput<'_>, group: &Group<'_>) -> Sentence {
+    let (first, is_one) = (&group.gpus[0], group.gpus.len() == 1);
+    let whole = location(&group.gpus);
+    let short = match group.gpus.as_slice() {
         [one] => one.gpu.facts.label(),
         many => text::count(many.len(), "GPU", "GPUs"),
     };
@@ -44,7 +44,8 @@ pub(super) fn of(scene: &Scene<'_>, group: &Group<'_>) -> Sentence {
             (format!("{whole}: {}", memory.what), memory.reason.to_owned())
         }
         FindingKind::Thermal => {
-            let hottest = group.places.iter().filter_map(|place| place.gpu.row.value(GpuField::Temp)).max();
+            let hottest =
+                group.gpus.iter().filter_map(|affected| affected.gpu.row.value(GpuField::Temp)).max();
             evidence.extend(hottest.map(|temp| format!("{temp} °C")));
             evidence.extend(waiting(group));
             (with_clock(format!("{whole} {is} too hot")), "too hot".to_owned())
@@ -79,13 +80,16 @@ pub(super) fn of(scene: &Scene<'_>, group: &Group<'_>) -> Sentence {
         }
         FindingKind::Unlicensed => (format!("{whole} {has} no vGPU license"), "unlicensed".to_owned()),
         FindingKind::HeldMemory => {
-            let bytes: u64 =
-                group.places.iter().filter_map(|place| held_bytes(place.gpu)).fold(0, u64::saturating_add);
+            let bytes: u64 = group
+                .gpus
+                .iter()
+                .filter_map(|affected| held_bytes(affected.gpu))
+                .fold(0, u64::saturating_add);
             let title = format!("{whole}: {} GiB in use by no visible process", text::gib(bytes));
             (title, "memory held".to_owned())
         }
         FindingKind::StuckProcess => {
-            let what = stuck_process(scene, first.node, &first.gpu.facts.uuid).unwrap_or_default();
+            let what = stuck_process(input, first.node, &first.gpu.facts.uuid).unwrap_or_default();
             (format!("{whole}: {what}"), "stuck process".to_owned())
         }
         _ => {
@@ -113,14 +117,14 @@ struct Memory {
 
 fn memory(group: &Group<'_>) -> Memory {
     let flags: Vec<Flag> =
-        group.places.iter().flat_map(|place| flags::for_gpu(place.node, place.gpu)).collect();
+        group.gpus.iter().flat_map(|affected| flags::for_gpu(affected.node, affected.gpu)).collect();
     let has = |kind| flags.iter().any(|flag| flag.kind == kind);
     let errors: u64 = group
-        .places
+        .gpus
         .iter()
-        .filter_map(|place| place.gpu.row.value(GpuField::EccUncorrected))
+        .filter_map(|affected| affected.gpu.row.value(GpuField::EccUncorrected))
         .fold(0, u64::saturating_add);
-    let number = group.places.iter().find_map(|place| place.xid);
+    let number = group.gpus.iter().find_map(|affected| affected.xid);
     let (what, reason) = if has(FlagKind::EccUncorrected) {
         let errors = usize::try_from(errors).unwrap_or(usize::MAX);
         (text::count(errors, "uncorrected memory error", "uncorrected memory errors"), "memory error")
@@ -149,38 +153,38 @@ fn memory(group: &Group<'_>) -> Memory {
 }
 
 /// Names the GPUs: `Rank 35 (gpu-h05 GPU 3)`, `4 GPUs on gpu-h05`, `12 GPUs on 3 nodes`.
-fn place_name(places: &[Place<'_>]) -> String {
-    let first = &places[0];
-    if let [one] = places {
+fn location(gpus: &[AffectedGpu<'_>]) -> String {
+    let first = &gpus[0];
+    if let [one] = gpus {
         let gpu = format!("{} {}", one.node.name, one.gpu.facts.label());
         return match ownership::ranks(one.node, &one.gpu.facts.uuid).first() {
             Some(rank) => format!("Rank {rank} ({gpu})"),
             None => gpu,
         };
     }
-    let mut names: Vec<_> = places.iter().map(|place| &place.node.name).collect();
+    let mut names: Vec<_> = gpus.iter().map(|affected| &affected.node.name).collect();
     names.dedup();
     match names.len() {
-        1 => format!("{} GPUs on {}", places.len(), first.node.name),
-        nodes => format!("{} GPUs on {nodes} nodes", places.len()),
+        1 => format!("{} GPUs on {}", gpus.len(), first.node.name),
+        nodes => format!("{} GPUs on {nodes} nodes", gpus.len()),
     }
 }
 
 /// Of several GPUs, states where each is, and its clock if that is what is wrong.
 fn each(group: &Group<'_>) -> Vec<String> {
-    if group.places.len() < 2 {
+    if group.gpus.len() < 2 {
         return Vec::new();
     }
     let is_slow =
         matches!(group.kind, FindingKind::Thermal | FindingKind::PowerBrake | FindingKind::Slowdown);
-    let line = |place: &Place<'_>| {
-        let name = format!("{} {}", place.node.name, place.gpu.facts.label());
-        match clock(place.gpu).filter(|_| is_slow) {
+    let line = |affected: &AffectedGpu<'_>| {
+        let name = format!("{} {}", affected.node.name, affected.gpu.facts.label());
+        match clock(affected.gpu).filter(|_| is_slow) {
             Some(clock) => format!("{name}: {clock}"),
             None => name,
         }
     };
-    group.places.iter().map(line).collect()
+    group.gpus.iter().map(line).collect()
 }
 
 /// Returns a GPU's clock: `1,095 of 1,980 MHz`.
@@ -196,6 +200,6 @@ fn clock(gpu: &GpuPicture) -> Option<String> {
 /// States that the other GPUs of the job may wait for a slow one.
 fn waiting(group: &Group<'_>) -> Option<String> {
     let [job] = group.jobs.as_slice() else { return None };
-    let others = (job.gpu_count? as usize).checked_sub(group.places.len()).filter(|others| *others > 0)?;
+    let others = (job.gpu_count? as usize).checked_sub(group.gpus.len()).filter(|others| *others > 0)?;
     Some(format!("{} of the job may wait for it", text::count(others, "other GPU", "other GPUs")))
 }

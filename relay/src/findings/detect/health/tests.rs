@@ -1,8 +1,8 @@
 //! Tests of [`super`]: which readings are problems, and their texts.
 
 use super::*;
+use crate::findings::input::Now;
 use crate::findings::job_log::JobLogs;
-use crate::findings::scene::Now;
 use crate::findings::thresholds::Thresholds;
 use crate::findings::tracker::Detections;
 use nodeglass_protocol::gpu::{NvLink, Virtualization};
@@ -41,7 +41,7 @@ fn detect_all(jobs: &[Job], nodes: &[NodePicture]) -> Vec<Detection> {
     let nodes: BTreeMap<&NodeName, &NodePicture> = nodes.iter().map(|node| (&node.name, node)).collect();
     let series = BTreeMap::new();
     let (logs, thresholds) = (JobLogs::new(), Thresholds::default());
-    let scene = Scene::new(
+    let input = DetectorInput::new(
         "alice",
         jobs,
         &nodes,
@@ -51,7 +51,7 @@ fn detect_all(jobs: &[Job], nodes: &[NodePicture]) -> Vec<Detection> {
         Now { relay_ms: NOW_MS, wall_ahead_ms },
     );
     let mut found = Detections::default();
-    detect(&scene, &mut found);
+    detect(&input, &mut found);
     found.seen
 }
 

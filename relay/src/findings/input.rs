@@ -41,7 +41,7 @@ impl Now {
 }
 
 /// Everything that detectors examine.
-pub struct Scene<'a> {
+pub struct DetectorInput<'a> {
     /// Login name of the user who runs the relay; empty if unknown.
     pub user: &'a str,
     /// All jobs.
@@ -62,7 +62,7 @@ pub struct Scene<'a> {
 
 /// One GPU of a job.
 #[derive(Clone, Copy)]
-pub struct Unit<'a> {
+pub struct JobGpu<'a> {
     /// Its node.
     pub node: &'a NodePicture,
     /// The GPU.
@@ -76,7 +76,7 @@ pub struct JobGpus<'a> {
     /// The job.
     pub job: &'a Job,
     /// Its GPUs in SLURM's order.
-    pub units: Vec<Unit<'a>>,
+    pub units: Vec<JobGpu<'a>>,
     /// Whether all of them are known and currently read. Otherwise nothing may be concluded about the job as a whole.
     pub is_complete: bool,
     /// When it began, in ms of the relay's clock.
@@ -100,7 +100,7 @@ impl JobGpus<'_> {
     }
 }
 
-impl<'a> Scene<'a> {
+impl<'a> DetectorInput<'a> {
     /// The state of a fleet at a moment.
     pub fn new(
         user: &'a str,
@@ -158,7 +158,7 @@ impl<'a> Scene<'a> {
                 }
                 let series = self.series.get(name).and_then(|series| series.gpu(&gpu.facts.uuid));
                 match series.filter(|_| gpu.fault.is_none()) {
-                    Some(series) => units.push(Unit { node, gpu, series }),
+                    Some(series) => units.push(JobGpu { node, gpu, series }),
                     None => is_complete = false,
                 }
             }
@@ -168,20 +168,20 @@ impl<'a> Scene<'a> {
     }
 }
 
-impl Unit<'_> {
+impl JobGpu<'_> {
     /// `gpu-h05 GPU 3`.
-    pub fn place(&self) -> String {
+    pub fn location(&self) -> String {
         format!("{} {}", self.node.name, self.gpu.facts.label())
     }
 
-    /// `Rank 35 (gpu-h05 GPU 3)`, or the place alone if no rank is known.
+    /// `Rank 35 (gpu-h05 GPU 3)`, or the location alone if no rank is known.
     pub fn title(&self) -> String {
         match ownership::ranks(self.node, &self.gpu.facts.uuid).as_slice() {
-            [] => self.place(),
-            [rank] => format!("Rank {rank} ({})", self.place()),
+            [] => self.location(),
+            [rank] => format!("Rank {rank} ({})", self.location()),
             ranks => {
                 let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
-                format!("Ranks {} ({})", ranks.join(", "), self.place())
+                format!("Ranks {} ({})", ranks.join(", "), self.location())
             }
         }
     }
@@ -201,8 +201,8 @@ impl Unit<'_> {
 }
 
 /// Returns the names of at most four GPUs: `n1 GPU 0, n1 GPU 1 and 6 more`.
-pub fn places(units: &[Unit<'_>]) -> String {
-    let names: Vec<String> = units.iter().take(4).map(Unit::place).collect();
+pub fn locations(units: &[JobGpu<'_>]) -> String {
+    let names: Vec<String> = units.iter().take(4).map(JobGpu::location).collect();
     match units.len().saturating_sub(names.len()) {
         0 => names.join(", "),
         more => format!("{} and {more} more", names.join(", ")),
