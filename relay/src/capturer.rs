@@ -18,7 +18,7 @@ const NODE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of nodes that capture at the same time.
 const MAX_CONCURRENT: usize = 32;
 /// Maximum number of waiting orders; further ones are dropped.
-const CAPACITY: usize = 8;
+const CAPACITY: usize = 64;
 
 /// Handle to the task that captures, one job after the other.
 #[derive(Clone, Debug)]

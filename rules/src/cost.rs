@@ -3,7 +3,7 @@
 use crate::text;
 use nodeglass_protocol::finding::FindingKind;
 
-/// Returns what a finding has cost: `≥ 1.6 GPU-h idle`. `None` below a twentieth of an hour. `is_least` if it may have
+/// Returns what a finding has cost: `≥ 1.6 GPU-h idle`. `None` below a twentieth of a GPU-hour. `is_least` if it may have
 /// begun earlier than is known.
 pub fn text(kind: FindingKind, gpu_hours: f64, is_least: bool) -> Option<String> {
     let least = if is_least { "≥ " } else { "" };

@@ -123,6 +123,10 @@ pub(crate) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUsage>
         if job.behaviour == Behaviour::HostLeak {
             share.leaked = (t_ms - run.start_ms).max(0) as f64 / 60_000.0 * 0.005;
         }
+        if let Some(lived) = job.share_until_out_of_memory(t_ms) {
+            share.leaked = 0.85 * lived * lived;
+            share.is_killed = job.is_killed_at(t_ms);
+        }
         share.gpus += 1.0;
         if workload.process {
             share.processes += 1.0;
@@ -145,10 +149,10 @@ pub(crate) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUsage>
         let now = JobReadings {
             cpu_pct: whole(((0.6 + 240.0 * share.busy + 95.0 * share.processes) * near).min(cpus * 100.0)),
             cpu_limit_pct: whole(cpus * 100.0),
-            mem_used_bytes: whole(used),
+            mem_used_bytes: whole(used.min(limit)),
             mem_limit_bytes: whole(limit),
             shmem_bytes: whole(used * 0.11),
-            oom_kills: Reading::Value(0),
+            oom_kills: Reading::Value(u64::from(share.is_killed)),
         };
         JobUsage { job, now }
     };
@@ -163,4 +167,6 @@ struct Share {
     busy: f64,
     /// Share of its limit by which its memory has grown.
     leaked: f64,
+    /// Whether the kernel has killed one of its processes.
+    is_killed: bool,
 }

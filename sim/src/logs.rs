@@ -1,8 +1,8 @@
 //! Logs of a scripted job: training steps, occasional warnings, a progress bar, and what killed it.
 
 use crate::scenario::file::Behaviour;
-use crate::scenario::window::Window as Episode;
-use crate::scenario::{JobScript, Scenario, ScenarioTime};
+use crate::scenario::window::Window as Period;
+use crate::scenario::{JobScript, OUT_OF_MEMORY, Scenario, ScenarioTime};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::request::Tail;
 use nodeglass_redact::log::Window;
@@ -38,7 +38,7 @@ struct Log<'a> {
     start_ms: i64,
     start_wall_ms: i64,
     /// When the whole job hangs.
-    hang: Option<Episode>,
+    hang: Option<Period>,
     first: Vec<String>,
     /// What SLURM adds at the end.
     last: Option<String>,
@@ -56,7 +56,8 @@ impl<'a> Log<'a> {
         let until_ms = job.ended.map_or(at.t_ms, |ended| ended * 1_000 - at.start_wall_ms).max(start_ms);
         let is_stderr = is(&job.stderr) && !is(&job.stdout);
         let first = if is_stderr { warnings(script) } else { greeting(script, job) };
-        let is_killed = matches!(&job.state, JobState::Ended(state) if state.as_str() == "OUT_OF_MEMORY");
+        // The batch script ends a little later.
+        let is_killed = script.is_killed_at(at.t_ms) || is_out_of_memory(&job.state);
         let is_hang = |episode: &&crate::scenario::Episode| {
             episode.behaviour == Behaviour::Hang && episode.slots.iter().all(|slot| *slot)
         };
@@ -79,7 +80,10 @@ impl<'a> Log<'a> {
 
     /// Time of day at an age, in ms since 1970.
     fn wall_ms(&self, age_ms: i64) -> i64 {
-        let at_ms = self.hang.and_then(|hang| hang.time_at(hang.outside_ms(self.start_ms) + age_ms));
+        // What was written just when a hang began was not written at its end.
+        let last_ms = age_ms - 1;
+        let at_ms = self.hang.and_then(|hang| hang.time_at(hang.outside_ms(self.start_ms) + last_ms));
+        let at_ms = at_ms.map(|at_ms| at_ms + 1);
         self.start_wall_ms + at_ms.unwrap_or(self.start_ms + age_ms)
     }
 
@@ -157,7 +161,7 @@ impl<'a> Log<'a> {
 
     fn output(&self, step: i64, clock: &str) -> String {
         let wobble = ((step * 7_919) % 97) as f64 / 97.0;
-        let kill_effect = 1.62 + 6.4 / (1.0 + step as f64 / 160.0).sqrt() + 0.06 * wobble;
+        let loss = 1.62 + 6.4 / (1.0 + step as f64 / 160.0).sqrt() + 0.06 * wobble;
         match self.script.behaviour {
             Behaviour::Notebook => format!("[I {clock} ServerApp] Saving file at /probe-attention.ipynb"),
             Behaviour::Inference => format!(
@@ -176,7 +180,7 @@ impl<'a> Log<'a> {
                 format!("{clock} saving checkpoint to checkpoints/step-{step} ... done in 24.6 s")
             }
             _ => format!(
-                "{clock} epoch {} step {step:>6}  loss {kill_effect:.4}  grad_norm {:.3}  lr {:.2e}  {:>6.0} tokens/s  mfu {:.1}%",
+                "{clock} epoch {} step {step:>6}  loss {loss:.4}  grad_norm {:.3}  lr {:.2e}  {:>6.0} tokens/s  mfu {:.1}%",
                 step / 18_000,
                 0.3 + 0.4 * wobble,
                 3e-4 / (1.0 + step as f64 / 20_000.0),
@@ -241,6 +245,10 @@ fn warnings(script: &JobScript) -> Vec<String> {
         "[W socket.cpp:697] the IPv6 network address of the rendezvous cannot be retrieved (No such file or directory)".to_owned(),
         format!("{}: FutureWarning: `torch.cuda.amp.autocast(args...)` is deprecated; use `torch.amp.autocast('cuda', args...)`", script.command),
     ]
+}
+
+fn is_out_of_memory(state: &JobState) -> bool {
+    matches!(state, JobState::Ended(state) if state.as_str() == OUT_OF_MEMORY)
 }
 
 /// What SLURM writes when the kernel has killed a process of a job at its memory limit.

@@ -4,7 +4,7 @@ use crate::domain::attention::{Item, Since};
 use crate::domain::severity::Severity;
 use crate::platform;
 
-/// Returns when something began, or from when to when it lasted: `since 14:02`, `14:02 – 14:20`.
+/// Returns when something began, or from when to when it lasted: `since 14:02`, `since before 14:02`, `14:02 – 14:20`.
 pub fn when(item: &Item) -> String {
     let at = |at_ms: u64| platform::time_of_day((at_ms / 1_000).cast_signed());
     when_at(item, at)
@@ -16,7 +16,7 @@ fn when_at(item: &Item, at: impl Fn(u64) -> String) -> String {
     match item.ended_ms {
         Some(ended_ms) => format!("{since} – {}", at(ended_ms)),
         None if item.is_past => format!("at {since}"),
-        None if or_earlier => format!("before {since}"),
+        None if or_earlier => format!("since before {since}"),
         None => format!("since {since}"),
     }
 }
@@ -58,6 +58,6 @@ mod tests {
         assert!(said(&error).starts_with('▲'));
         let Finding { since_ms, .. } = finding(FindingKind::Thermal, 1, "n1");
         let earlier = Item { since: Since { at_ms: since_ms, or_earlier: true }, ..items[0].clone() };
-        assert!(said(&earlier).ends_with("before 999940"));
+        assert!(said(&earlier).ends_with("since before 999940"));
     }
 }

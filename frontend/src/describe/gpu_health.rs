@@ -23,7 +23,7 @@ pub fn errors(gpu: &GpuPicture) -> FactGroup {
             since_load("Uncorrected, since driver load", GpuField::EccUncorrected)
                 .with_note(note_if(
                     has_uncorrected,
-                    "results may be wrong: check them, and inform the administrators",
+                    "results may be wrong: check them, and report it to the administrators",
                 ))
                 .with_emphasis_if(has_uncorrected, Emphasis::Error),
             since_load("Corrected, since driver load", GpuField::EccCorrected),
@@ -43,7 +43,7 @@ pub fn errors(gpu: &GpuPicture) -> FactGroup {
             Fact::read("Row remap pending", &health.remap_pending, yes)
                 .with_note(note_if(
                     is_set(&health.remap_pending),
-                    "the GPU needs a reset: inform the administrators",
+                    "the GPU needs a reset: report it to the administrators",
                 ))
                 .with_emphasis_if(is_set(&health.remap_pending), Emphasis::Warning),
             Fact::read("Row remap failed", &health.remap_failed, yes)

@@ -35,13 +35,13 @@ macro_rules! kinds {
 
 // Their numbers are part of the wire: new ones are added at the end.
 kinds! {
-    /// Some or all GPUs of a job have done nothing since its start.
+    /// Some GPUs of a job do nothing while others work, or all have done nothing since its start.
     UnusedGpus = "unused_gpus",
-    /// Some or all GPUs of a job worked, and do nothing any more.
+    /// All GPUs of a job worked, and do nothing any more.
     IdleGpus = "idle_gpus",
     /// No process runs on the GPUs of a job.
     NoProcess = "no_process",
-    /// All GPUs of a job are busy at the power of waiting.
+    /// All GPUs of a job report full utilisation at the power of a busy-wait.
     CollectiveHang = "collective_hang",
     /// A GPU of a job works less than its peers.
     Straggler = "straggler",
@@ -122,6 +122,11 @@ impl FindingKind {
         )
     }
 
+    /// Returns whether it is about an event, which expires, and not about a condition, which ends.
+    pub fn is_event(self) -> bool {
+        matches!(self, Self::Failed | Self::Xid)
+    }
+
     /// Returns the kind with a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
@@ -166,7 +171,7 @@ pub struct Finding {
     pub confidence_pct: u8,
     /// Jobs that it affects; empty for a machine without a job.
     pub jobs: Vec<JobId>,
-    /// Nodes on which it was found, in SLURM's order.
+    /// Nodes on which it was found.
     pub nodes: Vec<NodeName>,
     /// GPUs that it is about.
     pub gpus: Vec<FindingGpu>,
@@ -203,7 +208,7 @@ pub struct Silence {
     /// Of this kind; of all kinds if absent.
     #[serde(default)]
     pub kind: Option<FindingKind>,
-    /// Of this job alone; of everything if absent.
+    /// Of this job, array or heterogeneous job alone; of everything if absent.
     #[serde(default)]
     pub job: Option<JobId>,
     /// When it ends, in ms since 1970.
@@ -231,10 +236,12 @@ impl Silence {
     /// Longest time of a silence, in s: thirty days.
     pub const MAX_S: u32 = 30 * 86_400;
 
-    /// Returns whether it silences a finding; one that affects other jobs as well is reported for them.
-    pub fn covers(&self, finding: &Finding) -> bool {
+    /// Returns whether it silences a finding; one that affects other jobs as well is reported for them. `whole` returns
+    /// the array or heterogeneous job that a job is a part of.
+    pub fn covers(&self, finding: &Finding, whole: impl Fn(JobId) -> Option<JobId>) -> bool {
+        let is_of = |affected: JobId, job| affected == job || whole(affected) == Some(job);
         let is_of_job =
-            |job| !finding.jobs.is_empty() && finding.jobs.iter().all(|affected| *affected == job);
+            |job| !finding.jobs.is_empty() && finding.jobs.iter().all(|affected| is_of(*affected, job));
         self.kind.is_none_or(|kind| kind == finding.kind) && self.job.is_none_or(is_of_job)
     }
 }

@@ -135,6 +135,15 @@ pub enum Parent {
     },
 }
 
+impl Parent {
+    /// The array, or the leader of the heterogeneous job.
+    pub fn job(&self) -> JobId {
+        match self {
+            Self::Array { job, .. } | Self::Het { job, .. } => *job,
+        }
+    }
+}
+
 /// Job state; keeps SLURM's name where it is only displayed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

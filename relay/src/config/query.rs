@@ -262,6 +262,9 @@ pub struct GpuDemand {
 }
 
 fn time_to_silence(raw: &str) -> Result<Duration, &'static str> {
+    if raw != "0" && raw.ends_with(|last: char| last.is_ascii_digit()) {
+        return Err("state a unit: 30m, 2h or 7d");
+    }
     let time = time(raw)?;
     if time.is_zero() { Err("a silence lasts at least 1s; --end ends one") } else { Ok(time) }
 }

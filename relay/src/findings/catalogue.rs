@@ -46,7 +46,7 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "See the log for CUDA errors; check that the program was built with CUDA and sees its devices",
             5 * MINUTE, 30 * SECOND, 6 * MINUTE),
         FindingKind::CollectiveHang => entry(
-            "every GPU at 95 % utilisation or more, at a third of its power limit or less, with flat memory and silent \
+            "each of two or more GPUs at 95 % utilisation or more, at a third of its power limit or less, with flat memory and silent \
              counters (SM and memory activity, PCIe, NVLink), for two minutes",
             "The ranks busy-wait in a collective that never completes: one rank crashed, diverged or waits elsewhere.",
             "Compare the Python stacks of the ranks (py-spy dump), see NCCL's log, and restart from the last checkpoint",
@@ -55,7 +55,7 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "SM clock 12 %, or SM activity or utilisation 20 % below the median of the job's GPUs of the same model, in four fifths of the \
              steps of two minutes in which the others worked, and outside of what the others differ by",
             "In synchronous training every other rank waits for the slowest one.",
-            "Exclude the node (sbatch --exclude) after the next checkpoint, and inform the administrators",
+            "Exclude the node (sbatch --exclude) after the next checkpoint, and report it to the administrators",
             0, 60 * SECOND, 150 * SECOND),
         FindingKind::InputBound => entry(
             "utilisation of 10 to 60 % on average over five minutes, neither idle nor busy in any ten seconds, while the CPUs of \
@@ -83,10 +83,10 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "Use a larger batch, mixed precision or compilation (torch.compile, CUDA graphs), or share the GPU",
             0, 2 * MINUTE, 11 * MINUTE),
         FindingKind::SlowerThanModel => entry(
-            "power limit, or SM clock under load below the power limit over ten minutes, 12 % below the median of at least three other \
+            "power limit, or SM clock under load (while not power-limited) over ten minutes, 12 % below the median of at least three other \
              nodes with the same model",
             "The node is configured differently, or its GPUs are throttled without reporting it.",
-            "Inform the administrators; exclude the node (sbatch --exclude) if the difference matters",
+            "Report it to the administrators; exclude the node (sbatch --exclude) if the difference matters",
             MINUTE, 2 * MINUTE, 12 * MINUTE),
         FindingKind::OutsideJob => entry(
             "for two minutes, a process that does not belong to a job uses a GPU that SLURM has allocated to this job alone",
@@ -108,7 +108,7 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "the memory of the node is above 97 % for a minute, or grows steadily for fifteen minutes or more, no limit of a job \
              bounds it, and it is exhausted within six hours",
             "The kernel is about to kill processes, whoever owns them.",
-            "Use less memory on this node; inform the administrators if it is not your job's",
+            "Use less memory on this node; if other processes use it, report that to the administrators",
             MINUTE, 2 * MINUTE, 22 * MINUTE),
         FindingKind::Swapping => entry(
             "a gigabyte of swap or more in use, and processes wait for memory 10 % of the time or more, for a minute",
@@ -118,68 +118,68 @@ pub fn info(kind: FindingKind) -> KindInfo {
         FindingKind::DiskFull => entry(
             "a local file system or /dev/shm is 95 % full or more",
             "Writes will fail: checkpoints, temporary files, or the shared memory of data loaders.",
-            "Delete what is not needed there",
+            "Free up space there",
             20 * SECOND, MINUTE, 60 * SECOND),
         FindingKind::ClockSkew => entry(
             "the clock of the node differs from the login node's by five seconds or more for a minute",
             "Time synchronization (chrony, ntpd) does not work there. Times in logs are wrong; from five minutes on, munge refuses SLURM's \
              credentials and jobs fail.",
-            "Inform the administrators",
+            "Report it to the administrators",
             MINUTE, 2 * MINUTE, 2 * MINUTE),
         FindingKind::HeldMemory => entry(
             "memory in use that no visible process holds, for a minute",
             "A process of another container or user holds it, or one that crashed left it behind.",
-            "If allocations fail, inform the administrators: only a reset of the GPU may help",
+            "If allocations fail, report it to the administrators: only a reset of the GPU may help",
             MINUTE, 30 * SECOND, 90 * SECOND),
         FindingKind::Thermal => entry(
-            "heat lowers the clock for 20 s",
-            "The cooling of the node does not suffice.",
-            "Inform the administrators; exclude the node (sbatch --exclude) if the job waits for it",
+            "the clock is throttled because of temperature for 20 s",
+            "The cooling of the node is insufficient.",
+            "Report it to the administrators; exclude the node (sbatch --exclude) if the job waits for it",
             20 * SECOND, 60 * SECOND, 40 * SECOND),
         FindingKind::PowerBrake => entry(
-            "the power supply requests lower clocks for 20 s",
+            "the power-brake signal throttles the clock for 20 s",
             "The power supply or the rack is at its limit.",
-            "Inform the administrators",
+            "Report it to the administrators",
             20 * SECOND, 60 * SECOND, 40 * SECOND),
         FindingKind::Slowdown => entry(
-            "the hardware lowers the clock and reports no reason, for 20 s",
+            "the hardware throttles the clock for 20 s and reports no reason",
             "Heat or the power supply are likely.",
-            "Inform the administrators",
+            "Report it to the administrators",
             20 * SECOND, 60 * SECOND, 40 * SECOND),
         FindingKind::MemoryErrors => entry(
             "uncorrected memory errors, or a repair of the memory that is pending or failed",
             "The memory of the GPU is damaged; results since an uncorrected error may be wrong.",
-            "Restart from a checkpoint before it on another node, and inform the administrators",
+            "Restart from a checkpoint before it on another node, and report it to the administrators",
             0, 30 * SECOND, 20 * SECOND),
         FindingKind::Xid => entry(
             "the driver reported an Xid within the last hour",
             "The number states whether the program or the GPU is the likely cause.",
-            "See the log of the program; inform the administrators if the GPU is the cause",
+            "See the log of the program; if the GPU is the cause, report it to the administrators",
             0, 0, 20 * SECOND),
         FindingKind::GpuLost => entry(
-            "the GPU cannot be read any more",
+            "the GPU can no longer be read",
             "It fell off the bus, or its driver failed.",
-            "Processes on it fail or hang; the node usually needs a reboot: inform the administrators",
+            "Processes on it fail or hang; the node usually needs a reboot: report it to the administrators",
             0, 20 * SECOND, 20 * SECOND),
         FindingKind::NvlinkDown => entry(
             "an NVLink is down that is up on other GPUs of the node",
             "Transfers between GPUs are slower, or fail.",
-            "Inform the administrators",
+            "Report it to the administrators",
             10 * SECOND, 30 * SECOND, 30 * SECOND),
         FindingKind::PcieNarrow => entry(
             "fewer PCIe lanes than GPU and slot have",
             "Transfers from the host are slower.",
-            "Inform the administrators",
+            "Report it to the administrators",
             10 * SECOND, 30 * SECOND, 30 * SECOND),
         FindingKind::Unlicensed => entry(
             "a vGPU of this machine has no license",
             "The driver lowers its performance over time and may disable CUDA.",
-            "Inform the administrators",
+            "Report it to the administrators",
             10 * SECOND, 30 * SECOND, 30 * SECOND),
         FindingKind::StuckProcess => entry(
-            "a process on a GPU is a zombie or cannot be interrupted, for two minutes",
+            "a process on a GPU is a zombie or in uninterruptible sleep (D state) for two minutes",
             "Its parent does not reap it, or it waits for a file system or a driver that does not answer.",
-            "End its parent; if it waits for a file system, inform the administrators",
+            "End its parent; if it waits for a file system, report it to the administrators",
             0, 30 * SECOND, 150 * SECOND),
         FindingKind::NodeUnreachable => entry(
             "the node does not answer for 15 s, or its probe cannot be started again",
@@ -189,12 +189,12 @@ pub fn info(kind: FindingKind) -> KindInfo {
         FindingKind::DriverHang => entry(
             "a call of the GPU driver does not return",
             "The driver or a GPU hangs; processes on it may hang as well.",
-            "Inform the administrators if it does not recover",
+            "Report it to the administrators if it does not recover",
             0, 10 * SECOND, 30 * SECOND),
         FindingKind::NoGpu => entry(
             "a job has GPUs on a node on which none can be read",
             "The driver is not loaded, or does not match its library.",
-            "Inform the administrators",
+            "Report it to the administrators",
             30 * SECOND, 30 * SECOND, 60 * SECOND),
         FindingKind::PendingForever => entry(
             "the job waits for something that SLURM will not provide by itself",
@@ -202,15 +202,15 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "Change or cancel the job",
             0, 0, 30 * SECOND),
         FindingKind::TimeLimit => entry(
-            "by the progress in its log a running job is not done at its limit; or less than a tenth of the limit and less than \
-             an hour is left, and its log does not show that it is done in time",
+            "at the rate of progress in its log, a running job will not finish before its time limit; or less than a tenth of the limit and less than \
+             an hour is left, and its log does not show that it finishes in time",
             "SLURM ends the job at its limit, whatever it has saved.",
-            "Save a checkpoint in time (--signal), or ask for a longer limit (scontrol update TimeLimit)",
+            "Save a checkpoint in time (--signal), or request a longer limit (scontrol update TimeLimit)",
             0, 0, 30 * SECOND),
         FindingKind::Failed => entry(
             "the job ended abnormally within the last hour",
             "SLURM states how it ended.",
-            "See the last lines of its log",
+            "Check the end of its log",
             0, 0, 30 * SECOND),
         FindingKind::LogMessage => entry(
             "the log of a running job matches a pattern (`relay findings explain log_message` lists them), and its progress does not go on after it",

@@ -23,8 +23,8 @@ use job_log::JobLogs;
 use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity, Silence};
 use nodeglass_protocol::insight::JobInsight;
-use nodeglass_protocol::job::Job;
-use nodeglass_protocol::picture::NodePicture;
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::{JobId, NodeName};
 use series::NodeSeries;
 use std::collections::BTreeMap;
@@ -55,6 +55,8 @@ pub struct Findings {
     list: Vec<Finding>,
     /// Jobs whose GPUs are busy computing, and the readings that show it.
     computing: BTreeMap<JobId, String>,
+    /// The array or heterogeneous job of each job that is a part of one.
+    wholes: BTreeMap<JobId, JobId>,
     /// Jobs that hung within the window of bottlenecks, and when that was last seen, in ms of the relay's clock.
     hung: BTreeMap<JobId, u64>,
 }
@@ -80,7 +82,7 @@ impl Findings {
     /// Replaces what is silenced; the list changes at once.
     pub fn set_silences(&mut self, silences: Vec<Silence>) {
         self.silences = silences;
-        silences::mark(&mut self.list, &self.silences);
+        silences::mark(&mut self.list, &self.silences, &self.wholes);
     }
 
     /// Replaces what the logs of all jobs state.
@@ -125,27 +127,48 @@ impl Findings {
         (self.examined, self.examined_ms, self.is_due) = (step, now_ms, false);
         let nodes: BTreeMap<&NodeName, &NodePicture> = nodes.map(|node| (&node.name, node)).collect();
         self.series.retain(|name, _| nodes.contains_key(name));
+        self.forget_earlier_jobs(jobs, &nodes, now);
         let input = DetectorInput::new(user, jobs, &nodes, &self.series, &self.logs, &self.thresholds, now);
         let mut detections = detect::all(&input);
-        self.ignore_hangs(&mut detections, now_ms);
+        self.ignore_hangs(&mut detections, jobs, now_ms);
+        detections.seen.retain(|seen| !self.thresholds.off.contains(&seen.kind));
         self.computing = std::mem::take(&mut detections.computing);
         let changed = self.tracker.update(detections, &self.thresholds, now);
+        self.wholes = jobs.iter().filter_map(|job| Some((job.id, job.part_of.as_ref()?.job()))).collect();
         let silenced = self.silences.len();
         self.silences.retain(|silence| silence.until_ms > now.wall_ms());
         if changed || self.silences.len() != silenced {
             self.list = self.tracker.list();
-            silences::mark(&mut self.list, &self.silences);
+            silences::mark(&mut self.list, &self.silences, &self.wholes);
             self.captures.attach(&mut self.list);
             return true;
         }
         false
     }
 
+    /// Drops the readings of GPUs from before the start of the job that has them now: they are of another job.
+    fn forget_earlier_jobs(&mut self, jobs: &[Job], nodes: &BTreeMap<&NodeName, &NodePicture>, now: Now) {
+        for job in jobs.iter().filter(|job| job.is_active()) {
+            let Some(started_ms) = job.start.map(|start_s| now.to_relay_ms(start_s)) else { continue };
+            for name in &job.nodes {
+                let (Some(node), Some(series)) = (nodes.get(name), self.series.get_mut(name)) else {
+                    continue;
+                };
+                let is_own =
+                    |gpu: &&GpuPicture| matches!(gpu.owners.as_slice(), [owner] if owner.job == job.id);
+                for gpu in node.gpus.iter().filter(is_own) {
+                    series.forget_gpu_before(&gpu.facts.uuid, started_ms);
+                }
+            }
+        }
+    }
+
     /// Drops what seems to limit jobs that hung not long ago: the minutes of a hang state nothing about their work.
-    fn ignore_hangs(&mut self, detections: &mut Detections, now_ms: u64) {
+    fn ignore_hangs(&mut self, detections: &mut Detections, jobs: &[Job], now_ms: u64) {
+        let runs = |id: &JobId| jobs.iter().any(|job| job.id == *id && job.state == JobState::Running);
         let hangs = detections.seen.iter().filter(|seen| seen.kind == FindingKind::CollectiveHang);
         self.hung.extend(hangs.flat_map(|hang| &hang.jobs).map(|job| (*job, now_ms)));
-        self.hung.retain(|_, last_ms| *last_ms + bottleneck::WINDOW_MS > now_ms);
+        self.hung.retain(|job, last_ms| *last_ms + bottleneck::WINDOW_MS > now_ms && runs(job));
         let is_hung = |job: &JobId| self.hung.contains_key(job);
         detections
             .seen

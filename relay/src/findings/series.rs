@@ -161,6 +161,14 @@ impl<const N: usize> Series<N> {
             .filter(|(_, mean)| !mean.is_nan())
     }
 
+    /// Drops the steps that began before `at_ms`, in ms of the relay's clock.
+    fn forget_before(&mut self, at_ms: u64) {
+        while self.steps.front().is_some_and(|step| step.number * STEP_MS < at_ms) {
+            self.steps.pop_front();
+        }
+        self.used_ms = self.used_ms.filter(|used_ms| *used_ms > at_ms.saturating_add(STEP_MS));
+    }
+
     /// The largest memory of each minute, oldest first: its start in ms, and bytes.
     pub fn peaks(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
         self.long.iter().map(|(minute, peak)| (minute * LONG_STEP_MS, f64::from(*peak)))
@@ -214,6 +222,13 @@ impl HostSeries {
 }
 
 impl NodeSeries {
+    /// Drops the readings of a GPU from before `at_ms`, in ms of the relay's clock.
+    pub fn forget_gpu_before(&mut self, gpu: &GpuUuid, at_ms: u64) {
+        if let Some(series) = self.gpus.get_mut(gpu) {
+            series.forget_before(at_ms);
+        }
+    }
+
     /// Adds the newest sample of a node. `clock_ahead_ms` is the Unix time of the node's clock at which the relay's
     /// clock would read 0, in ms.
     pub fn record(&mut self, node: &NodePicture, clock_ahead_ms: Option<i64>) {

@@ -1,6 +1,8 @@
 //! Which findings are silenced. Pure: times come from the caller.
 
+use nodeglass_protocol::JobId;
 use nodeglass_protocol::finding::{Finding, Silence, SilenceRequest};
+use std::collections::BTreeMap;
 
 /// Why findings cannot be silenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,10 +42,12 @@ pub fn change(list: &mut Vec<Silence>, request: &SilenceRequest, wall_ms: u64) -
     Ok(())
 }
 
-/// Marks the findings that are silenced.
-pub fn mark(findings: &mut [Finding], silences: &[Silence]) {
+/// Marks the findings that are silenced. `wholes` has the array or heterogeneous job of each job that is a part of one.
+pub fn mark(findings: &mut [Finding], silences: &[Silence], wholes: &BTreeMap<JobId, JobId>) {
+    let whole = |job| wholes.get(&job).copied();
     for finding in findings {
-        let until = silences.iter().filter(|silence| silence.covers(finding)).map(|silence| silence.until_ms);
+        let covering = silences.iter().filter(|silence| silence.covers(finding, whole));
+        let until = covering.map(|silence| silence.until_ms);
         finding.silenced_until_ms = until.max();
     }
 }
@@ -51,7 +55,6 @@ pub fn mark(findings: &mut [Finding], silences: &[Silence]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeglass_protocol::JobId;
     use nodeglass_protocol::finding::FindingKind;
 
     fn request(kind: Option<FindingKind>, job: Option<u32>, for_s: u32) -> SilenceRequest {

@@ -1,5 +1,6 @@
 //! Thresholds of the detectors, which the settings may change, and the kinds that are turned off.
 
+use super::catalogue;
 use nodeglass_protocol::finding::FindingKind;
 use std::fmt;
 use std::str::FromStr;
@@ -158,6 +159,19 @@ impl Thresholds {
     /// A threshold in % as a fraction.
     pub fn share(percent: u32) -> f32 {
         percent as f32 / 100.0
+    }
+
+    /// Within which time after its beginning something is found, in ms.
+    pub fn found_within_ms(&self, kind: FindingKind) -> u64 {
+        let default = Self::default();
+        let more_minutes = match kind {
+            FindingKind::CollectiveHang => self.hang_minutes.saturating_sub(default.hang_minutes),
+            FindingKind::GpuMemoryForecast | FindingKind::JobMemoryForecast | FindingKind::HostMemory => {
+                self.forecast_minutes.saturating_sub(default.forecast_minutes)
+            }
+            _ => 0,
+        };
+        catalogue::info(kind).found_within_ms + u64::from(more_minutes) * 60_000 + self.extra_confirm_ms(kind)
     }
 
     /// For how long something must be seen beyond what its kind requires, in ms: readings of ten minutes are kept.

@@ -8,6 +8,7 @@ use nodeglass_protocol::finding::{
 };
 use nodeglass_protocol::{JobId, LongText, NodeName, Text};
 use nodeglass_rules::text;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Kinds that the newest sample alone shows.
@@ -151,6 +152,10 @@ impl Track {
             let Some(before) = self.before.take() else { return false };
             (self.finding, self.is_confirmed) = (*before, true);
         }
+        self.before = self
+            .before
+            .take()
+            .filter(|before| before.ended_ms.is_none_or(|at_ms| at_ms + RESOLVED_MS > wall_ms));
         self.finding.ended_ms.is_none_or(|ended_ms| ended_ms + RESOLVED_MS > wall_ms)
     }
 }
@@ -198,7 +203,7 @@ impl Tracker {
                 changed |= track.is_confirmed;
             }
         }
-        self.forget_earlier(&unknown, now_ms);
+        self.forget_earlier(&unknown, thresholds, now_ms);
         let before = self.tracks.len();
         self.tracks.retain(|_, track| track.is_kept(wall_ms));
         self.bound();
@@ -206,7 +211,7 @@ impl Tracker {
     }
 
     /// Forgets what an earlier relay had found once it would have been found again if it still lasted.
-    fn forget_earlier(&mut self, unknown: &[String], now_ms: u64) {
+    fn forget_earlier(&mut self, unknown: &[String], thresholds: &Thresholds, now_ms: u64) {
         let tracks = &self.tracks;
         self.earlier.retain(|key, earlier| {
             let is_seen = tracks.get(key).is_some_and(|track| track.finding.ended_ms.is_none());
@@ -214,10 +219,10 @@ impl Tracker {
                 earlier.absent_since_ms = None;
                 return true;
             }
-            let kind = key.split('/').next().and_then(FindingKind::from_name);
-            let Some(entry) = kind.map(catalogue::info) else { return false };
+            let Some(kind) = key.split('/').next().and_then(FindingKind::from_name) else { return false };
             let since_ms = *earlier.absent_since_ms.get_or_insert(now_ms);
-            now_ms.saturating_sub(since_ms) < entry.found_within_ms + entry.clear_ms
+            let found_again_ms = thresholds.found_within_ms(kind) + catalogue::info(kind).clear_ms;
+            now_ms.saturating_sub(since_ms) < found_again_ms
         });
     }
 
@@ -252,6 +257,11 @@ impl Tracker {
             Some(track) if was_confirmed => track.finding.found_ms,
             _ => now.wall_ms(),
         };
+        // What ended before is not a part of what returned.
+        let since = match before.as_ref().and_then(|before| before.ended_ms) {
+            Some(ended_ms) if since.0 < ended_ms => (ended_ms, false),
+            _ => since,
+        };
         let mut finding = listed(detection, &key, since, found_ms);
         if let Some(ended_ms) = before.as_ref().and_then(|before| before.ended_ms)
             && finding.evidence.len() < MAX_EVIDENCE
@@ -268,47 +278,33 @@ impl Tracker {
         changed
     }
 
-    /// Drops the oldest ended ones, then the least severe ones, beyond the limit.
+    /// Drops beyond the limit the ones that ended first, then the least severe ones, of those the newest.
     fn bound(&mut self) {
-        while self.tracks.len() > MAX_FINDINGS {
-            let rank = |track: &Track| {
-                let finding = &track.finding;
-                (
-                    finding.is_active(),
-                    track.is_confirmed,
-                    finding.severity,
-                    finding.ended_ms,
-                    finding.since_ms,
-                )
-            };
-            let least = self.tracks.iter().min_by_key(|(_, track)| rank(track)).map(|(key, _)| key.clone());
-            let Some(least) = least else { break };
-            self.tracks.remove(&least);
+        let Some(over) = self.tracks.len().checked_sub(MAX_FINDINGS).filter(|over| *over > 0) else { return };
+        let rank = |track: &Track| {
+            let Finding { severity, ended_ms, since_ms, .. } = track.finding;
+            (ended_ms.is_none(), track.is_confirmed, severity, ended_ms, Reverse(since_ms))
+        };
+        let mut ranked: Vec<_> = self.tracks.iter().map(|(key, track)| (rank(track), key.clone())).collect();
+        ranked.sort_unstable();
+        for (_, key) in ranked.into_iter().take(over) {
+            self.tracks.remove(&key);
         }
     }
 
     /// The confirmed findings, active ones first, the worst first.
     pub fn list(&self) -> Vec<Finding> {
         let confirmed = || self.tracks.values().filter_map(Track::listed);
-        // Without a process, GPUs idle as well.
-        let without_process: BTreeMap<JobId, u64> = confirmed()
+        // Without a process, GPUs idle as well; that need not be listed beside it.
+        let without_process: BTreeSet<JobId> = confirmed()
             .filter(|finding| finding.kind == FindingKind::NoProcess && finding.is_active())
-            .flat_map(|finding| finding.jobs.iter().map(|job| (*job, finding.found_ms)))
+            .flat_map(|finding| finding.jobs.iter().copied())
             .collect();
-        let shown = |finding: &Finding| {
-            let mut finding = finding.clone();
+        let is_listed = |finding: &&Finding| {
             let is_idle = matches!(finding.kind, FindingKind::IdleGpus | FindingKind::UnusedGpus);
-            let replaced_ms =
-                finding.jobs.iter().find_map(|job| without_process.get(job)).filter(|_| is_idle);
-            if let Some(replaced_ms) = replaced_ms.filter(|_| finding.is_active()) {
-                if finding.found_ms >= *replaced_ms {
-                    return None;
-                }
-                finding.ended_ms = Some(*replaced_ms);
-            }
-            Some(finding)
+            !(is_idle && finding.is_active() && finding.jobs.iter().any(|job| without_process.contains(job)))
         };
-        let mut list: Vec<Finding> = confirmed().filter_map(shown).collect();
+        let mut list: Vec<Finding> = confirmed().filter(is_listed).cloned().collect();
         list.sort_unstable_by(finding::order);
         list
     }

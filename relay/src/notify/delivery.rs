@@ -83,7 +83,8 @@ pub(super) fn start(channel: Channel, sender: Sender) -> Queue {
             for notice in missed.into_iter().chain([notice]) {
                 admit(&mut bucket).await;
                 if !deliver(&channel, &notice, &sender).await {
-                    dropped.fetch_add(1, Ordering::Relaxed);
+                    let count = if let Notice::Dropped(count) = notice { count } else { 1 };
+                    dropped.fetch_add(count, Ordering::Relaxed);
                 }
             }
         }

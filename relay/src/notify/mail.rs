@@ -151,7 +151,7 @@ mod tests {
             "From: alice@login1.example.org",
             "Subject: [nodeglass] n1: GPU 3 too hot",
             "Auto-Submitted: auto-generated",
-            "Inform the administrators",
+            "Report it to the administrators",
         ] {
             assert!(sent.contains(part), "{part} is not in {sent}");
         }

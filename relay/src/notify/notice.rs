@@ -125,9 +125,9 @@ impl Notice {
     /// One line: `train (48213): GPU 3 too hot`.
     pub fn subject(&self) -> String {
         match self {
-            Self::Found(finding, jobs) => format!("{}: {}", subject_of(finding, jobs), finding.reason),
+            Self::Found(finding, jobs) => summary_of(finding, jobs),
             Self::Resolved(finding, jobs) => {
-                format!("{}: resolved: {}", subject_of(finding, jobs), finding.reason)
+                format!("[resolved] {}", summary_of(finding, jobs))
             }
             Self::Job(job, JobEvent::Started) => format!("{} started", job.title()),
             Self::Job(job, JobEvent::Ended) => match &job.failure {
@@ -165,10 +165,7 @@ impl Notice {
             }
             Self::Job(job, _) => of_job(job),
             Self::Dropped(_) => {
-                vec![
-                    "There were too many, or they could not be delivered: see relay findings --all"
-                        .to_owned(),
-                ]
+                vec!["Too many notices, or delivery failed: run relay findings --all".to_owned()]
             }
             Self::Test => vec!["Notices of findings and jobs arrive here.".to_owned()],
         }
@@ -184,6 +181,13 @@ impl Notice {
         let cut: String = whole.chars().take(MAX_CHARS).collect();
         format!("{cut}…")
     }
+}
+
+/// `train (17): GPU 3 too hot`, `n1 unreachable`.
+fn summary_of(finding: &Finding, jobs: &[JobSummary]) -> String {
+    let (subject, reason) = (subject_of(finding, jobs), finding.reason.as_str());
+    // What is about a node as a whole names it.
+    if reason.starts_with(&subject) { reason.to_owned() } else { format!("{subject}: {reason}") }
 }
 
 fn subject_of(finding: &Finding, jobs: &[JobSummary]) -> String {
@@ -220,7 +224,7 @@ pub(super) mod tests {
             title: "Rank 3 (n1 GPU 3) is too hot".into(),
             reason: "GPU 3 too hot".into(),
             evidence: vec!["87 °C".into()],
-            advice: "Inform the administrators".into(),
+            advice: "Report it to the administrators".into(),
             since_ms: 60_000,
             or_earlier: false,
             found_ms: 80_000,
@@ -247,11 +251,11 @@ pub(super) mod tests {
         );
         assert_eq!(
             notice.text(),
-            "train (17): GPU 3 too hot\nRank 3 (n1 GPU 3) is too hot\n87 °C\n→ Inform the administrators"
+            "train (17): GPU 3 too hot\nRank 3 (n1 GPU 3) is too hot\n87 °C\n→ Report it to the administrators"
         );
         let over = Finding { ended_ms: Some(180_000), ..finding("thermal/17") };
         let text = Notice::Resolved(Box::new(over), jobs).text();
-        assert_eq!(text, "train (17): resolved: GPU 3 too hot\nRank 3 (n1 GPU 3) is too hot\nlasted 2 min");
+        assert_eq!(text, "[resolved] train (17): GPU 3 too hot\nRank 3 (n1 GPU 3) is too hot\nlasted 2 min");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::NotifyOn;
 use super::notice::{JobSummary, Notice};
 use nodeglass_protocol::Text;
-use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::{Finding, FindingSeverity};
 use nodeglass_protocol::job::Job;
 use nodeglass_rules::job_events::{JobEvent, JobPhases};
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ pub(super) struct Tracker {
     jobs: JobPhases,
     /// The keys of the active findings of the last update.
     active: BTreeSet<Text>,
-    /// Those of the silenced ones among them: each is new when it outlasts its silence.
+    /// The keys of the silenced ones, which are not among them: each is new when it outlasts its silence.
     silenced: BTreeSet<Text>,
 }
 
@@ -76,8 +76,7 @@ impl Tracker {
                 // That an ended job no longer idles is no news.
                 let goes_on = finding.jobs.is_empty()
                     || jobs.iter().any(|job| job.is_active() && finding.jobs.contains(&job.id));
-                let is_condition = !matches!(finding.kind, FindingKind::Failed | FindingKind::Xid);
-                if goes_on && is_condition && wants(NotifyOn::Resolved) {
+                if goes_on && !finding.kind.is_event() && wants(NotifyOn::Resolved) {
                     notices.push(Notice::Resolved(Box::new(finding.clone()), of(finding)));
                 }
             }
@@ -94,6 +93,7 @@ mod tests {
     use super::super::notice::tests::{finding, job};
     use super::*;
     use nodeglass_protocol::JobId;
+    use nodeglass_protocol::finding::FindingKind;
     use nodeglass_protocol::job::JobState;
 
     const ALL: [NotifyOn; 4] = [NotifyOn::Findings, NotifyOn::Resolved, NotifyOn::Starts, NotifyOn::Ends];

@@ -128,7 +128,7 @@ fn totals_of(record: &JobRecord, elapsed_s: u64) -> Totals {
 fn hung_hours(record: &JobRecord) -> f64 {
     let at_ms = u64::try_from(record.at_s).unwrap_or(0).saturating_mul(1_000);
     let hangs = record.findings.iter().filter(|finding| finding.kind == FindingKind::CollectiveHang);
-    hangs.map(|hang| hang.wasted_gpu_hours(at_ms)).sum()
+    hangs.map(|hang| hang.wasted_gpu_hours(at_ms)).fold(0.0, |all, hours| all + hours)
 }
 
 fn gpu_report(node: &NodeTotals, gpu: &GpuTotals) -> GpuReport {

@@ -238,7 +238,7 @@ fn moved(one: Option<f64>, other: Option<f64>, words: [&str; 2]) -> Option<Strin
 
 fn faults(totals: &Totals) -> Option<String> {
     let counts = [
-        (u64::from(totals.xids), "Xid errors"),
+        (u64::from(totals.xids), if totals.xids == 1 { "Xid error" } else { "Xid errors" }),
         (totals.ecc_uncorrected.unwrap_or(0), "uncorrected ECC errors"),
         (totals.ecc_corrected.unwrap_or(0), "corrected ECC errors"),
         (totals.oom_kills.unwrap_or(0), "processes killed at the memory limit"),

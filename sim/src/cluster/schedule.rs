@@ -70,7 +70,7 @@ fn stagger_ms(job: &JobScript, array: ArrayScript, slot: usize) -> i64 {
 
 /// SLURM assigns ids to tasks as they start; the last one keeps the id of the array.
 fn task_number(job: &JobScript, array: ArrayScript, task: u32) -> u32 {
-    if task + 1 == array.tasks { job.id } else { job.id + 1 + task }
+    if task + 1 == array.tasks { job.id } else { job.id.saturating_add(1 + task) }
 }
 
 fn number(id: u32, turn: i64) -> JobId {

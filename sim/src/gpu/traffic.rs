@@ -91,7 +91,8 @@ fn peers_share(workload: &Workload, job: Option<(&JobScript, usize, Run)>, work:
     match job.behaviour {
         Behaviour::Training | Behaviour::HostLeak | Behaviour::Straggler | Behaviour::Ecc => 0.31 * work,
         Behaviour::Inference => 0.11 * work,
-        Behaviour::Communication => 0.42,
+        // A collective that waits moves nothing.
+        Behaviour::Communication => 0.42 * work.min(0.2) / 0.2,
         _ => 0.05 * work,
     }
 }

@@ -152,6 +152,11 @@ pub(crate) struct Fault {
     pub xid: Option<u64>,
 }
 
+/// SLURM's state of a job that ran out of host memory.
+pub(crate) const OUT_OF_MEMORY: &str = "OUT_OF_MEMORY";
+/// How long before the end of such a job the kernel kills one of its processes, in ms.
+const KILLED_BEFORE_MS: i64 = 20_000;
+
 /// A job of the scenario. Times are in ms since the scenario's start.
 #[derive(Debug)]
 pub(crate) struct JobScript {
@@ -190,6 +195,26 @@ pub(crate) struct JobScript {
 }
 
 impl JobScript {
+    /// The share of a run of a job that ends out of memory at a time, from 0 to 1; `None` of other jobs.
+    pub fn share_until_out_of_memory(&self, t_ms: i64) -> Option<f64> {
+        let (start_ms, end_ms) = (self.start_ms?, self.end_ms?);
+        if self.ends_as.as_str() != OUT_OF_MEMORY || self.array.is_some() || end_ms <= start_ms {
+            return None;
+        }
+        let age_ms = match self.every_ms {
+            Some(every_ms) => (t_ms - start_ms).rem_euclid(every_ms),
+            None => t_ms - start_ms,
+        };
+        Some((age_ms as f64 / (end_ms - start_ms) as f64).clamp(0.0, 1.0))
+    }
+
+    /// Whether the kernel has killed a process of the job, which its batch script outlives by 20 s.
+    pub fn is_killed_at(&self, t_ms: i64) -> bool {
+        let life_ms = self.end_ms.zip(self.start_ms).map_or(0, |(end_ms, start_ms)| end_ms - start_ms);
+        let killed = 1.0 - KILLED_BEFORE_MS as f64 / life_ms.max(1) as f64;
+        self.share_until_out_of_memory(t_ms).is_some_and(|share| share >= killed && share < 1.0)
+    }
+
     /// Its working directory.
     pub fn workdir(&self) -> String {
         let kept = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };

@@ -3,7 +3,7 @@
 //! `findings [FILTER] [--seeds N]` writes the sums to `target/findings.json`. The recorded traces (`trace/…`) are among
 //! the scenarios where there are any. `findings ten-days` plays ten days of a healthy cluster, which takes most of an hour.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nodeglass_tests::findings::{Case, Observed, Summary, all, play, play_traces, ten_days};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,11 +14,17 @@ const SEEDS: [u64; 2] = [1, 1_001];
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let seeds = args.iter().position(|arg| arg == "--seeds").and_then(|at| args.get(at + 1)?.parse().ok());
-    let seeds: u64 = seeds.unwrap_or(5);
-    let filter = args.first().filter(|arg| !arg.starts_with("--")).cloned().unwrap_or_default();
+    let (filter, seeds) = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => ("", 5),
+        [filter] if !filter.starts_with("--") => (*filter, 5),
+        ["--seeds", seeds] => ("", number(seeds)?),
+        [filter, "--seeds", seeds] => (*filter, number(seeds)?),
+        _ => anyhow::bail!("usage: findings [FILTER] [--seeds N]"),
+    };
+    let filter = filter.to_owned();
     let cases: Vec<Case> = all().into_iter().filter(|case| case.name.contains(&filter)).collect();
     let healthy = long_runs(&filter)?;
+    ensure!(!cases.is_empty() || !healthy.is_empty(), "no scenario has {filter:?} in its name");
     let [tuned, held_back] = SEEDS.map(|first| run(&cases, first, seeds));
     let (tuned, held_back) = (tuned?, held_back?);
     let mut json = tuned.json(cases.len());
@@ -59,6 +65,13 @@ fn main() -> Result<()> {
         return Ok(());
     }
     anyhow::bail!("{} failures", tuned.failures.len() + held_back.failures.len())
+}
+
+fn number(text: &str) -> Result<u64> {
+    text.parse()
+        .ok()
+        .filter(|number| *number > 0)
+        .with_context(|| format!("{text:?} is not a number of seeds"))
 }
 
 /// Plays the parts of ten days of a healthy cluster if the filter names them, and the traces that the filter selects:

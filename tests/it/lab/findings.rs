@@ -184,7 +184,7 @@ async fn a_slow_gpu_a_hang_and_a_leak_are_named_in_time_but_no_checkpoint() -> R
                 (jobs.slowed, title, "llama-finetune (1): GPU 0 slower than its peers")
             }
             _ => {
-                let title = "Looks hung: 2 GPUs seem busy, but draw the power of waiting";
+                let title = "Looks hung: 2 GPUs report full utilisation, but draw little power";
                 (jobs.hung, title, "vit-ddp (2): looks hung")
             }
         };

@@ -173,6 +173,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(faults());
     cases.extend(beginnings_and_ends());
     cases.extend(restarts());
+    cases.extend(successors());
     cases.extend(without_slurm());
     cases
 }
@@ -425,6 +426,11 @@ fn beginnings_and_ends() -> Vec<Case> {
             .flat_map(|at_s| [Kind::Thermal, Kind::Straggler].map(|kind| for_10_min(kind, at_s)))
             .collect();
         cases.push(Case { expected, ..case(name("heat-that-returns"), 2, model, 65, hot) });
+        // The program pauses for as long as a checkpoint of rank 0 may take, and loads again.
+        let paused =
+            train().episode("slow", 1, &[1], FAULT_S, None).episode("hang", 0, &[], AGAIN_S, Some(58));
+        let expected = vec![Expected::lasting(Kind::Straggler, FAULT_S)];
+        cases.push(Case { expected, ..case(name("slow-gpu-with-a-pause"), 2, model, 55, paused) });
         let idle = Script::new_job(60, "idle_gpu", "");
         let expected = vec![Expected::lasting(Kind::NoProcess, 60)];
         let allowed = vec![Kind::UnusedGpus];
@@ -437,6 +443,38 @@ fn beginnings_and_ends() -> Vec<Case> {
         let late = Script::job(1, "late_leak", "memory_pct = 98");
         let expected = vec![Expected::lasting(Kind::GpuMemoryForecast, FAULT_S)];
         cases.push(Case { expected, ..case(name("leak-that-begins-later"), 1, model, 60, late) });
+    }
+    cases
+}
+
+/// A healthy job that starts on the GPUs of one that ends at that moment: what that one did is not its own.
+fn successors() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for model in MODELS {
+        for (before, kind) in [
+            ("hang", Some(Kind::CollectiveHang)),
+            ("small_kernels", Some(Kind::LowEfficiency)),
+            ("communication", Some(Kind::CommunicationBound)),
+            ("training", None),
+            ("notebook", None),
+        ] {
+            let mut jobs = String::new();
+            for (id, start_s, more, behaviour) in [
+                (17, -3_600, format!("end = \"{FAULT_S}s\"\n"), before),
+                (18, FAULT_S, String::new(), "training"),
+            ] {
+                let _ = write!(
+                    jobs,
+                    "[[job]]\nid = {id}\nname = \"train\"\npartition = \"gpu\"\nsubmitted = \"-2h\"\n\
+                     start = \"{start_s}s\"\n{more}limit = \"10d\"\nnodes = \"n[01-02]\"\nbehaviour = \"{behaviour}\"\n\
+                     args = \"python3 train.py\"\n\n"
+                );
+            }
+            let ends_s = Some(FAULT_S);
+            let expected = kind.map(|kind| Expected { kind, begins_s: 0, ends_s }).into_iter().collect();
+            let name = format!("successor/of-{before}/{}", model.0);
+            cases.push(Case { expected, ..case(name, 2, model, 40, Script(jobs)) });
+        }
     }
     cases
 }

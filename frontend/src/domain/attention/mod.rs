@@ -16,6 +16,7 @@ use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingSeverity, S
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{Field as _, GpuField, GpuUuid, JobId, NodeName, Picture};
+use std::cmp::Reverse;
 
 /// Kinds about a lowered clock, which explain a slow GPU.
 const LOWERED_CLOCK: [FindingKind; 3] =
@@ -40,8 +41,8 @@ pub struct Item {
     pub detail: String,
     /// Where the job's processes stood when it began, a line for each group.
     pub stands: Vec<String>,
-    /// What to do about it.
-    pub advice: String,
+    /// What to do about it, if the detail is the evidence.
+    pub advice: Option<String>,
     /// What is wrong in a few words: `GPU 3 too hot`.
     pub reason: String,
     /// When it began.
@@ -117,14 +118,30 @@ pub fn all(jobs: &[Job], picture: &Picture) -> Vec<Item> {
         finding.kind == FindingKind::Straggler && active.iter().any(|other| is_cause(&other))
     };
     let listed = active.iter().filter(|finding| needs_attention(finding) && !is_explained(finding));
-    sorted(listed.copied(), jobs)
+    let mut items = sorted(listed.copied(), jobs);
+    for slow in active.iter().filter(|finding| needs_attention(finding) && is_explained(finding)) {
+        let is_cause = |item: &&mut Item| {
+            LOWERED_CLOCK.contains(&item.kind) && slow.gpus.iter().all(|gpu| item.gpus.contains(&gpu.uuid))
+        };
+        // What it costs the job is evidence of the cause.
+        if let Some((item, cost)) = items.iter_mut().find(is_cause).zip(slow.evidence.last()) {
+            item.detail = format!("{} · {cost}", item.detail);
+        }
+    }
+    items
 }
 
 /// Returns what ended within the last hour and has not returned, latest first.
 pub fn resolved(jobs: &[Job], picture: &Picture) -> Vec<Item> {
-    let is_over = |finding: &&Finding| {
-        !finding.is_active() && needs_attention(finding) && finding.kind != FindingKind::Failed
-    };
+    let mut items = over(jobs, picture);
+    items.retain(|item| !item.kind.is_event());
+    items.sort_by_key(|item| Reverse(item.ended_ms));
+    items
+}
+
+/// Returns what ended within the last hour.
+fn over(jobs: &[Job], picture: &Picture) -> Vec<Item> {
+    let is_over = |finding: &&Finding| !finding.is_active() && needs_attention(finding);
     sorted(picture.findings.iter().filter(is_over), jobs)
 }
 
@@ -140,7 +157,7 @@ pub fn marked(route: &Route, jobs: &[Job], picture: &Picture) -> Vec<Item> {
         return Vec::new();
     }
     let mut items = all(&jobs, picture);
-    items.extend(resolved(&jobs, picture));
+    items.extend(over(&jobs, picture));
     items.retain(|item| {
         !item.is_past && node.is_none_or(|node| item.nodes.is_empty() || item.nodes.contains(node))
     });
@@ -184,10 +201,10 @@ impl Item {
         };
         let (subject, route) = place(finding, &affected)?;
         let evidence: Vec<&str> = finding.evidence.iter().map(|line| line.as_str()).collect();
-        let mut detail = if evidence.is_empty() {
-            finding.advice.to_string()
+        let (mut detail, advice) = if evidence.is_empty() {
+            (finding.advice.to_string(), None)
         } else {
-            text::capitalised(&evidence.join(" · "))
+            (text::capitalised(&evidence.join(" · ")), Some(finding.advice.to_string()))
         };
         if affected.len() > 1 {
             let names: Vec<String> = affected.iter().map(|job| job_names::within(job)).collect();
@@ -211,7 +228,7 @@ impl Item {
             title: finding.title.to_string(),
             detail,
             stands: finding.capture.iter().flat_map(|capture| capture.lines()).collect(),
-            advice: finding.advice.to_string(),
+            advice,
             reason: finding.reason.to_string(),
             since: Since { at_ms: finding.since_ms, or_earlier: finding.or_earlier },
             ended_ms: finding.ended_ms,
@@ -279,7 +296,7 @@ impl Item {
         Some(Range::text_between(since_ms.saturating_sub(AROUND_MS), to_ms))
     }
 
-    /// Returns what it has cost until `now_ms`, in ms since 1970: `1.6 GPU-h idle`. `None` below a tenth of an hour.
+    /// Returns what it has cost until `now_ms`, in ms since 1970: `1.6 GPU-h idle`. `None` below a twentieth of a GPU-hour.
     pub fn cost_text(&self, now_ms: u64) -> Option<String> {
         let lasted_ms = self.ended_ms.unwrap_or(now_ms).saturating_sub(self.since.at_ms);
         let hours = lasted_ms as f64 / 3_600_000.0 * f64::from(self.wasted_gpus);
@@ -549,8 +566,9 @@ pub mod tests {
         let ends = |item: &Item, finding: &Finding| {
             let ends = |kind, job| item.end_silences().contains(&SilenceRequest { kind, job, for_s: 0 });
             let scopes = [(Some(item.kind), None), (None, item.only_job), (Some(item.kind), item.only_job)];
-            let covers =
-                |(kind, job): &(_, _)| Silence { kind: *kind, job: *job, until_ms: 0 }.covers(finding);
+            let covers = |(kind, job): &(_, _)| {
+                Silence { kind: *kind, job: *job, until_ms: 0 }.covers(finding, |_| None)
+            };
             scopes
                 .into_iter()
                 .filter(|(kind, job)| kind.is_some() || job.is_some())

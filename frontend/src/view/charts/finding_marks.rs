@@ -8,9 +8,14 @@ use crate::domain::text;
 use crate::state::page::Page;
 use crate::state::time::Time;
 use leptos::prelude::*;
+use nodeglass_protocol::GpuUuid;
 
 /// Maximum number of findings in a tooltip.
 const NAMED: usize = 2;
+
+/// The only GPU whose findings are marked; a context of the graphs that show it alone.
+#[derive(Clone)]
+pub struct MarkedGpu(pub GpuUuid);
 
 /// The marks of the findings in view. Each is moved by a transform alone, which costs no layout.
 #[component]
@@ -20,8 +25,10 @@ pub fn FindingMarks(
 ) -> impl IntoView {
     let page = Page::from_context();
     let marked = page.marked;
+    let only = use_context::<MarkedGpu>();
     let keys = Memo::new(move |_| {
-        marked.with(|items| items.iter().map(|item| item.key.clone()).collect::<Vec<_>>())
+        let is_here = |item: &&Item| only.as_ref().is_none_or(|MarkedGpu(gpu)| item.concerns(gpu));
+        marked.with(|items| items.iter().filter(is_here).map(|item| item.key.clone()).collect::<Vec<_>>())
     });
     let one = move |key: String| {
         let page = page.clone();
@@ -73,13 +80,14 @@ fn severity(item: &Item) -> Severity {
     if item.ended_ms.is_some() { Severity::Ended } else { item.severity }
 }
 
-/// Returns the start of an item and its end, if it has one, in ms of the relay's clock.
+/// Returns the start of an item and its end, if it has one, in ms of the relay's clock. An event ends at once.
 fn span_ms(page: &Page, item: &Item) -> (i64, Option<i64>) {
     // The clocks are known with the first message.
     page.fleet.welcome();
     let ahead_ms = page.fleet.wall_ahead_ms();
     let relay_ms = |at_ms: u64| at_ms.cast_signed().saturating_sub(ahead_ms);
-    (relay_ms(item.since.at_ms), item.ended_ms.map(relay_ms))
+    let from_ms = relay_ms(item.since.at_ms);
+    (from_ms, if item.kind.is_event() { Some(from_ms) } else { item.ended_ms.map(relay_ms) })
 }
 
 /// Returns what was found at a moment, about the highlighted GPU if there is one: a line each, the worst first.

@@ -64,9 +64,8 @@ pub fn Row(
     };
     let subject =
         (!in_job).then(|| view! { <b class="attention__subject">{text(|item| item.subject.clone())}</b> });
-    // The advice is the detail of what has no evidence.
     let advice = move || {
-        let advice = |item: &Item| (item.detail != item.advice).then(|| format!("→ {}", item.advice));
+        let advice = |item: &Item| item.advice.as_ref().map(|advice| format!("→ {advice}"));
         entry.with(|entry| {
             entry.as_ref().filter(|entry| in_job && !entry.is_over).and_then(|e| advice(&e.item))
         })
@@ -103,7 +102,7 @@ fn symbol(entry: Option<&Entry>) -> Health {
     let label = match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
-        _ => "over",
+        _ => "resolved",
     };
     Health::new(severity, label)
 }

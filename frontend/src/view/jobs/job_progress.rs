@@ -41,8 +41,8 @@ pub fn Progress(
         end.get().map(|(text, severity)| {
             let (class, about) = match severity {
                 Severity::Error => ("num is-bad", "After the time limit of the job"),
-                Severity::Warning => ("num is-warning", "May be after the time limit of the job"),
-                _ => ("num", "By the counters in the log of the job"),
+                Severity::Warning => ("num is-warning", "May exceed the time limit of the job"),
+                _ => ("num", "Estimated from the progress counters in the log of the job"),
             };
             let mark = if severity == Severity::Ok { "" } else { " ⚠" };
             let before = if in_list { "≈ " } else { "done ≈ " };

@@ -46,8 +46,8 @@ pub fn SilenceButton(
                     item().into_iter().for_each(|item| show_again(page.clone(), item.end_silences()));
                     leave();
                 };
-                let label = format!("Show again: {}, {}", of.subject, of.title);
-                view! { <button class="btn btn--small silence__again" aria-label=label on:click=show>"Show again"</button> }
+                let label = format!("Unsilence: {}, {}", of.subject, of.title);
+                view! { <button class="btn btn--small silence__again" aria-label=label on:click=show>"Unsilence"</button> }
                     .into_any()
             }
             State::Listed => offer(page.clone(), &of, is_open, leave),

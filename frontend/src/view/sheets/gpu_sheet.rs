@@ -1,7 +1,7 @@
 //! The sheet with all details of one GPU, which the URL names.
 
 use crate::chart::Range;
-use crate::describe::{Emphasis, Fact, FactGroup, gpu, gpu_health, throttle as throttle_facts};
+use crate::describe::{Emphasis, Fact, FactGroup, finding, gpu, gpu_health, throttle as throttle_facts};
 use crate::domain::attention;
 use crate::domain::health::{Freshness, freshness};
 use crate::domain::metric::Metric;
@@ -15,6 +15,7 @@ use crate::platform;
 use crate::state::page::Page;
 use crate::state::time::Time;
 use crate::table::processes::gap_text;
+use crate::view::charts::finding_marks::MarkedGpu;
 use crate::view::charts::gpu_groups::gpu_groups;
 use crate::view::charts::graph::{Graph, plot_memo};
 use crate::view::charts::summary::summary;
@@ -82,6 +83,8 @@ fn without_stale_readings(gpu: &GpuPicture) -> GpuPicture {
 #[derive(Clone, PartialEq)]
 struct Details {
     status: (Severity, String),
+    /// What to do about what was found of it.
+    advice: Option<String>,
     groups: Vec<FactGroup>,
 }
 
@@ -114,6 +117,7 @@ fn content(page: &Page, (store, node, gpu): Found) -> AnyView {
             .with(|details| details.as_ref().map(|details| details.status.clone()))
             .unwrap_or_else(|| (Severity::Pending, "No data yet".to_owned()))
     });
+    let advice = move || details.with(|details| details.as_ref()?.advice.clone());
     let groups = move || {
         fact_groups(
             details
@@ -134,6 +138,7 @@ fn content(page: &Page, (store, node, gpu): Found) -> AnyView {
         <h2 class="sheet__title">{move || title()}</h2>
         <p class="sheet__where">{node.name().to_string()}</p>
         <StatusLine status/>
+        {move || advice().map(|advice| view! { <p class="facts__note">{format!("→ {advice}")}</p> })}
         {note}
         {charts}
         <div class="facts-columns">{move || groups()}</div>
@@ -146,6 +151,7 @@ fn charts(store: &TopicStore, node: &NodeCell, gpu: &GpuCell) -> AnyView {
     let (page, time) = (Page::from_context(), Time::from_context());
     let scope = Scope { store: store.clone(), nodes: alone(node.clone()), job: None };
     let uuid = gpu.uuid().clone();
+    provide_context(MarkedGpu(uuid.clone()));
     let groups = Memo::new(move |_| {
         let mut groups = gpu_groups(&scope);
         groups.iter_mut().for_each(|group| group.gpus.retain(|gpu| *gpu.cell.uuid() == uuid));
@@ -234,10 +240,13 @@ fn details(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Details {
         }
         _ => status,
     };
-    let entries = page.attention.entries();
+    let (entries, own) = (page.attention.entries(), status.0);
     let found = entries.with(|entries| {
         let item = attention::affecting_gpu(entries, &gpu.facts.uuid)?;
-        (item.severity > status.0).then(|| (item.severity, item.title.clone()))
+        let advice = item.advice.as_ref().unwrap_or(&item.detail);
+        let status = (item.severity, format!("{}, {}", item.title, finding::when(item)));
+        (item.severity >= own).then(|| (status, advice.clone()))
     });
-    Details { status: found.unwrap_or(status), groups }
+    let (status, advice) = found.map_or((status, None), |(status, advice)| (status, Some(advice)));
+    Details { status, advice, groups }
 }

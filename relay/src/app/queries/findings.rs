@@ -85,6 +85,9 @@ pub async fn watch(source: &mut Source, args: &FindingsArgs) -> anyhow::Result<A
                 continue;
             }
             known.insert(finding.key.clone(), finding.is_active);
+            if !finding.is_active && finding.kind.is_event() {
+                continue;
+            }
             match args.json {
                 true => writeln!(out, "{}", serde_json::to_string(finding)?)?,
                 false if finding.is_active => writeln!(out, "{}", entry(finding, now_ms))?,
@@ -145,7 +148,7 @@ fn heading(finding: &Finding, now_ms: u64) -> String {
 
 /// Where the processes stood, with the wait and the stack of the first of each group; JSON has more.
 fn captured(capture: &Capture, out: &mut String) {
-    let _ = writeln!(out, "  where its processes stood at {}:", capture.at);
+    let _ = writeln!(out, "  positions of its processes at {}:", capture.at);
     for group in &capture.groups {
         let _ = writeln!(out, "    {}", group.summary);
         for line in group.details.iter().take(1) {
@@ -156,13 +159,19 @@ fn captured(capture: &Capture, out: &mut String) {
         }
     }
     if capture.others > 0 {
-        let _ = writeln!(out, "    {} more elsewhere", capture.others);
+        let _ = writeln!(out, "    {} more at other positions", capture.others);
     }
     if capture.missing > 0 {
-        let _ = writeln!(out, "    unknown of {} processes", capture.missing);
+        let _ = writeln!(out, "    {} processes could not be captured", capture.missing);
     }
-    for line in capture.notes.iter().chain(&capture.files) {
+    for line in &capture.notes {
         let _ = writeln!(out, "    {line}");
+    }
+    if !capture.files.is_empty() {
+        out.push_str("    dumps and logs of NCCL:\n");
+    }
+    for file in &capture.files {
+        let _ = writeln!(out, "      {file}");
     }
 }
 
@@ -207,11 +216,11 @@ pub fn explain(kinds: &[ExplainedKind]) -> Answer {
 fn explanation(kind: FindingKind) -> String {
     let entry = catalogue::info(kind);
     let clear = match entry.clear_ms / 1_000 {
-        0 => "until it is over".to_owned(),
-        seconds => format!("for {} after it was last seen", text::exact_span(seconds)),
+        0 => "once it is over".to_owned(),
+        seconds => format!("{} after it was last seen", text::exact_span(seconds)),
     };
     let timing = format!(
-        "Found within {} of its beginning; listed as active {clear}.",
+        "Detected within {} of its beginning; resolved {clear}.",
         text::exact_span(entry.found_within_ms / 1_000)
     );
     let condition = match kind {

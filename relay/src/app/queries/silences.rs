@@ -19,28 +19,25 @@ const SILENCES: &str = "/api/v1/silences";
 /// A complete sentence for the user.
 pub async fn silence(args: SilenceArgs) -> anyhow::Result<Answer> {
     let relay = Remote::find(args.which.relay)?;
-    let jobs = match &args.job {
-        Some(named) => named_jobs(&relay.jobs().await?, named, args.end)?.into_iter().map(Some).collect(),
-        None => vec![None],
+    let job = match &args.job {
+        Some(named) => match named_job(&relay.jobs().await?, named, args.end) {
+            Ok(job) => Some(job),
+            Err(error) => return Ok(Answer::not_met(error.to_string())),
+        },
+        None => None,
     };
     let for_s = if args.end { 0 } else { u32::try_from(args.time.as_secs()).unwrap_or(u32::MAX) };
-    let mut out = String::new();
-    for job in jobs {
-        let request = SilenceRequest { kind: args.kind.map(|kind| kind.0), job, for_s };
-        let answer = relay.request(Method::POST, SILENCES, serde_json::to_string(&request)?).await?;
-        out.push_str(&remote::lines(&answer));
-    }
-    Ok(Answer::text(out))
+    let request = SilenceRequest { kind: args.kind.map(|kind| kind.0), job, for_s };
+    let answer = relay.request(Method::POST, SILENCES, serde_json::to_string(&request)?).await?;
+    Ok(Answer::text(remote::lines(&answer)))
 }
 
-/// The jobs to silence: of an array, all tasks that are in the list. Only a silence that ends may be of a job that is
-/// no longer there.
-fn named_jobs(jobs: &[Job], named: &JobSelector, is_end: bool) -> Result<Vec<JobId>, NotOneJob> {
-    let listed: Vec<JobId> = named.select(jobs).into_iter().map(|job| JobId(job.id)).collect();
+/// The job to silence: an array or a heterogeneous job by its own number. Only a silence that ends may be of a job
+/// that is no longer there.
+fn named_job(jobs: &[Job], named: &JobSelector, is_end: bool) -> Result<JobId, NotOneJob> {
     match named {
-        _ if !listed.is_empty() => Ok(listed),
-        JobSelector::Id(id) if is_end => Ok(vec![JobId(*id)]),
-        _ => Err(NotOneJob::None(*named)),
+        JobSelector::Id(id) if is_end || !named.select(jobs).is_empty() => Ok(JobId(*id)),
+        _ => Ok(JobId(named.one(jobs)?.id)),
     }
 }
 

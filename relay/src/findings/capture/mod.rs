@@ -15,7 +15,7 @@ use nodeglass_protocol::finding::{Finding, FindingKind};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::request::ProcessRef;
-use nodeglass_protocol::{JobId, NodeName};
+use nodeglass_protocol::{JobId, LongText, NodeName};
 use nodeglass_rules::ownership;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -136,6 +136,10 @@ impl Captures {
                 finding.capture = capture.map(|capture| Box::new(capture.clone()));
                 changed = true;
             }
+            let advice = capture.filter(|_| finding.is_active()).and_then(|capture| advice(finding, capture));
+            if let Some(advice) = advice {
+                finding.advice = advice;
+            }
         }
         changed
     }
@@ -162,6 +166,17 @@ impl Captures {
         self.seen.retain(|key, _| is_listed(key));
         self.shared.retain(|key, _| listed.contains(key.as_str()));
     }
+}
+
+/// What to do about a hang in which some ranks stand elsewhere than most.
+fn advice(finding: &Finding, capture: &FindingCapture) -> Option<LongText> {
+    let [most, .., odd] = capture.groups.as_slice() else { return None };
+    (finding.kind == FindingKind::CollectiveHang && odd.count < most.count).then(|| {
+        LongText::new(format!(
+            "Find out why {} does not reach the collective of the others; restart from the last checkpoint",
+            odd.who()
+        ))
+    })
 }
 
 /// All processes of a job on its GPUs. On a node without any, the probe is to select some.

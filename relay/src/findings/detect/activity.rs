@@ -8,6 +8,7 @@ use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::picture::ProcessGap;
+use std::collections::BTreeMap;
 
 /// GPUs count as idle after this many steps: recorded jobs that load data or evaluate pause for much less.
 const IDLE_STEPS: usize = 60;
@@ -78,7 +79,7 @@ fn hang(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
         (!known.is_empty()).then(|| known.iter().sum::<f32>() / known.len() as f32)
     };
     let since = job.units.iter().filter_map(|unit| waiting_since(unit, now_ms)).max_by_key(|since| since.0);
-    let title = format!("Looks hung: {count} GPUs seem busy, but draw the power of waiting");
+    let title = format!("Looks hung: {count} GPUs report full utilisation, but draw little power");
     let mut detection =
         of_job(FindingKind::CollectiveHang, FindingSeverity::Error, job, &job.units, GpuField::Power, title);
     detection.confidence_pct =
@@ -107,7 +108,8 @@ fn quiet_for(log: &JobLog, least_ms: u64, now_ms: u64) -> Option<String> {
         .then(|| format!("its log has not grown for {}", nodeglass_rules::text::span(silent_ms / 1_000)))
 }
 
-/// Returns whether a GPU seems busy in each of the last steps at the power of waiting, and no counter contradicts it.
+/// Returns whether a GPU reports full utilisation at the power of a busy-wait in each of the last steps, and no counter
+/// contradicts it.
 fn waits(unit: &JobGpu<'_>, steps: usize, now_ms: u64) -> bool {
     let range = |field| unit.series.range(field, steps, now_ms);
     let Some(limit) = unit.value(GpuField::PowerLimit).map(|watts| watts as f32) else { return false };
@@ -125,17 +127,27 @@ fn waits(unit: &JobGpu<'_>, steps: usize, now_ms: u64) -> bool {
             .all(|field| stays_below(field, WAITING_RATE))
 }
 
+/// Returns since when a GPU reports full utilisation at the power of a busy-wait: one that loads is not busy.
 fn waiting_since(unit: &JobGpu<'_>, now_ms: u64) -> Option<(u64, bool)> {
     let limit = unit.value(GpuField::PowerLimit)? as f32;
-    let steps = unit.series.of(GpuField::Power, IDLE_STEPS, now_ms);
-    run_start(steps, |power| power <= limit * WAITING_POWER)
+    let rows = |field| unit.series.of(field, IDLE_STEPS, now_ms).collect::<BTreeMap<u64, f32>>();
+    let (util, active) = (rows(GpuField::Util), rows(GpuField::SmActive));
+    let waits = |at_ms: u64, power: f32| {
+        power <= limit * WAITING_POWER
+            && util.get(&at_ms).is_none_or(|util| *util >= BUSY_PCT)
+            && active.get(&at_ms).is_none_or(|active| *active < WAITING_SM_PCT)
+    };
+    run_start(unit.series.of(GpuField::Power, IDLE_STEPS, now_ms), waits)
 }
 
 /// Returns the start of the newest run of steps that hold, and whether it may have begun earlier.
-fn run_start(steps: impl Iterator<Item = (u64, f32)>, holds: impl Fn(f32) -> bool) -> Option<(u64, bool)> {
+fn run_start(
+    steps: impl Iterator<Item = (u64, f32)>,
+    holds: impl Fn(u64, f32) -> bool,
+) -> Option<(u64, bool)> {
     let mut start = None;
     for (at_ms, value) in steps {
-        if !holds(value) {
+        if !holds(at_ms, value) {
             return start.map(|at_ms| (at_ms, false));
         }
         start = Some(at_ms);
@@ -156,7 +168,11 @@ fn idle(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     let first = idle.first()?;
     let (count, all) = (idle.len(), job.units.len());
     let since = idle.iter().filter_map(|unit| {
-        run_start(unit.series.of(GpuField::Util, IDLE_STEPS, now_ms), |util| util <= idle_pct)
+        let (at_ms, _) =
+            run_start(unit.series.of(GpuField::Util, IDLE_STEPS, now_ms), |_, util| util <= idle_pct)?;
+        // The steps before are not examined, but the end of the last work is known.
+        let is_start = unit.series.used_ms().is_some_and(|used_ms| used_ms.abs_diff(at_ms) <= 2 * STEP_MS);
+        Some((at_ms, !is_start))
     });
     // An interactive job uses its GPUs now and then; which of them it needs is not known.
     let is_used = |unit: &&JobGpu<'_>| {
@@ -201,6 +217,8 @@ fn idle(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
             "See the log; if the work is done, release the GPUs with scancel {}",
             job.job.label
         ));
+    } else if idle.iter().any(has_used) {
+        detection.advice = Some("See in the log whether the ranks on these GPUs still run".to_owned());
     }
     detection.since = Some(since);
     detection.wasted_gpus = count;

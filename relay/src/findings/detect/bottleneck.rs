@@ -50,6 +50,11 @@ pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut D
         .or_else(|| memory_bound(input, job))
         .or_else(|| communication_bound(input, job))
         .or_else(|| low_efficiency(input, job));
+    // It holds in most steps of the window, and may be older.
+    let first_ms = job.units.first().and_then(|unit| {
+        unit.series.of(GpuField::Util, STEPS, input.now.relay_ms).last().map(|(at_ms, _)| at_ms)
+    });
+    let seen = seen.map(|seen| Detection { since: first_ms.map(|at_ms| (at_ms, true)), ..seen });
     if seen.is_none() {
         found.computing.extend(computing(input, job).map(|evidence| (job.job.id, evidence)));
     }
@@ -109,8 +114,8 @@ fn input_bound(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection
     if !alternates || !(waits_for_disk || cpus_are_busy) {
         return None;
     }
-    let why = if cpus_are_busy { "its CPUs are fully used" } else { "its node waits for a disk" };
-    let title = format!("The GPUs wait for input {:.0} % of the time while {why}", 100.0 - mean);
+    let why = if cpus_are_busy { "the CPUs of the job are saturated" } else { "its node waits for a disk" };
+    let title = format!("Input-bound: GPU utilisation is only {mean:.0} % while {why}");
     let mut detection =
         of_job(FindingKind::InputBound, FindingSeverity::Info, job, &job.units, GpuField::Util, title);
     detection.reason = "waits for input".to_owned();
@@ -163,7 +168,7 @@ fn communication_bound(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<D
         (true, Some(active)) => format!("SM activity {active:.0} %"),
         _ => format!("power {:.0} W", mean(GpuField::Power)?),
     };
-    let title = format!("Communication limits the job: {traffic} at {activity}");
+    let title = format!("Communication-bound: {traffic} at {activity}");
     let mut detection = of_job(
         FindingKind::CommunicationBound,
         FindingSeverity::Info,
@@ -246,14 +251,15 @@ fn memory_bound(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detectio
     for unit in &job.units {
         let is_full = mostly(unit, GpuField::DramActive, now_ms, &|active| active >= least)?;
         // A program that fills the tensor cores as well is limited by both, and well written.
-        let computes = mostly(unit, GpuField::TensorActive, now_ms, &|tensor| tensor < EXPOSED_TENSOR_PCT);
-        if !is_full || computes == Some(false) {
+        let has_idle_tensor_cores =
+            mostly(unit, GpuField::TensorActive, now_ms, &|tensor| tensor < EXPOSED_TENSOR_PCT);
+        if !is_full || has_idle_tensor_cores == Some(false) {
             return None;
         }
     }
     let mean = |field| mean_of(&job.units, field, now_ms);
     let dram = mean(GpuField::DramActive)?;
-    let title = format!("Memory bandwidth limits the job: DRAM bandwidth {dram:.0} %");
+    let title = format!("Memory-bound: DRAM bandwidth {dram:.0} %");
     let mut detection =
         of_job(FindingKind::MemoryBound, FindingSeverity::Info, job, &job.units, GpuField::DramActive, title);
     detection.reason = "limited by memory bandwidth".to_owned();
@@ -325,7 +331,7 @@ fn low_efficiency(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detect
         format!("power {:.0} W of {} W", mean(first, GpuField::Power)?, first.value(GpuField::PowerLimit)?)
     };
     let util = mean(first, GpuField::Util)?;
-    let title = format!("{util:.0} % utilisation, but little work: {evidence}");
+    let title = format!("{util:.0} % utilisation, but low activity: {evidence}");
     let mut detection =
         of_job(FindingKind::LowEfficiency, FindingSeverity::Info, job, &job.units, GpuField::SmActive, title);
     detection.reason = "little work".to_owned();

@@ -110,7 +110,7 @@ fn too_slow(
     let needed_s = earliest_ms.saturating_sub(input.now.relay_ms) / 1_000;
     let (done, needed, left) = (progress.pct(), text::span(needed_s), text::span(left_s));
     let title = format!(
-        "{} will not be done at its time limit: {done:.0} % done, {needed} to go, {left} left",
+        "{} will not finish before its time limit: {done:.0} % done, needs {needed}, {left} left",
         job_names::first(job)
     );
     let mut detection = of(job, FindingKind::TimeLimit, FindingSeverity::Warning, title);

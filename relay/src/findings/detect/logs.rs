@@ -24,9 +24,9 @@ pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
 
 /// Returns whether the program did not go on after a message.
 fn matters(message: &LogMessage, log: &JobLog, now_ms: u64) -> bool {
-    let advanced_ms = log.progress.as_ref().filter(|progress| progress.rate.is_some());
+    let progress = log.progress.as_ref().filter(|progress| progress.rate.is_some());
     let handled_ms = message.last_ms + HANDLED_MS;
-    let advances = advanced_ms.is_some_and(|progress| progress.advanced_ms > handled_ms);
+    let advances = progress.is_some_and(|progress| progress.advanced_ms > handled_ms);
     if advances && !message.pattern.outlasts_progress {
         return false;
     }

@@ -31,7 +31,6 @@ pub fn all(input: &DetectorInput<'_>) -> Detections {
     nodes::detect(input, &mut found);
     jobs::detect(input, &mut found);
     logs::detect(input, &mut found);
-    found.seen.retain(|detection| !input.thresholds.off.contains(&detection.kind));
     found
 }
 

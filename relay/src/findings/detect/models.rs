@@ -80,8 +80,14 @@ fn clock_under_load(unit: &JobGpu<'_>, now_ms: u64) -> Option<f32> {
 fn compare(input: &DetectorInput<'_>, groups: &[Group<'_>], quantity: &Quantity, found: &mut Detections) {
     let now_ms = input.now.relay_ms;
     let value = |group: &Group<'_>| median(group.units.iter().filter_map(|unit| (quantity.of)(unit, now_ms)));
+    let (known, paused): (Vec<_>, Vec<_>) =
+        groups.iter().map(|group| (group, value(group))).partition(|(_, value)| value.is_some());
+    // GPUs that pause are neither fast nor slow.
+    for (group, _) in paused {
+        found.unknown(&[FindingKind::SlowerThanModel], &subject(group, quantity));
+    }
     let values: Vec<(&Group<'_>, f32)> =
-        groups.iter().filter_map(|group| Some((group, value(group)?))).collect();
+        known.into_iter().filter_map(|(group, value)| Some((group, value?))).collect();
     // Each node counts once, however many jobs share it.
     let mut by_node: BTreeMap<&NodeName, Vec<f32>> = BTreeMap::new();
     values.iter().for_each(|(group, value)| by_node.entry(node(group)).or_default().push(*value));

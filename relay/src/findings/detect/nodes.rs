@@ -56,16 +56,18 @@ fn link(input: &DetectorInput<'_>, node: &NodePicture, jobs: &[&Job], add: &mut 
         add(FindingKind::NodeUnreachable, error, title, reason, evidence, sampled);
     };
     match &node.head.link {
-        Link::Silent => unreachable(format!("{name} does not answer"), format!("{name} silent"), Vec::new()),
+        Link::Silent => {
+            unreachable(format!("{name} does not answer"), format!("{name} not responding"), Vec::new())
+        }
         Link::Down { reason, .. } => {
             unreachable(
                 format!("{name} cannot be reached"),
-                format!("{name} down"),
+                format!("{name} unreachable"),
                 vec![reason.to_string()],
             );
         }
         Link::Connecting { failures: 1.. } => {
-            unreachable(format!("{name} cannot be reached"), format!("{name} down"), Vec::new());
+            unreachable(format!("{name} cannot be reached"), format!("{name} unreachable"), Vec::new());
         }
         // Many sites admit a user only to the nodes of own jobs.
         Link::Refused { .. }
@@ -73,7 +75,11 @@ fn link(input: &DetectorInput<'_>, node: &NodePicture, jobs: &[&Job], add: &mut 
         Link::Refused { reason, advice } => {
             let evidence = [reason, advice].into_iter().filter(|text| !text.as_str().is_empty());
             let evidence = evidence.map(ToString::to_string).collect();
-            unreachable(format!("{name} refused the connection"), format!("{name} refused"), evidence);
+            unreachable(
+                format!("{name} refused the connection"),
+                format!("{name} refuses connections"),
+                evidence,
+            );
         }
         Link::Live | Link::Late => {
             if let Some(stuck_ms) = node.head.driver_stuck_ms {
@@ -135,7 +141,8 @@ fn clock_skew(input: &DetectorInput<'_>, node: &NodePicture) -> Option<(i64, Opt
     let series = input.series.get(&node.name)?;
     let ahead_ms = series.clock_ahead_ms()?.saturating_sub(input.now.wall_ahead_ms);
     let least_ms = u64::from(input.thresholds.clock_skew_seconds) * 1_000;
-    (ahead_ms.unsigned_abs() >= least_ms).then(|| (ahead_ms / 1_000, Some(input.seen_now(node))))
+    (ahead_ms.unsigned_abs() >= least_ms)
+        .then(|| (ahead_ms.saturating_add(ahead_ms.signum() * 500) / 1_000, Some(input.seen_now(node))))
 }
 
 fn host(input: &DetectorInput<'_>, node: &NodePicture, add: &mut Add<'_>) {
@@ -154,13 +161,13 @@ fn host(input: &DetectorInput<'_>, node: &NodePicture, add: &mut Add<'_>) {
             FindingKind::HostMemory,
             FindingSeverity::Warning,
             title,
-            format!("{name} memory full"),
+            format!("{name} memory almost full"),
             evidence,
             None,
         );
     }
     if let Some((title, evidence)) = memory_forecast(input, node) {
-        let reason = format!("{name} memory grows");
+        let reason = format!("{name} memory growing");
         add(FindingKind::HostMemory, FindingSeverity::Warning, title, reason, evidence, None);
     }
     if let Some((ahead_s, since)) = clock_skew(input, node) {
@@ -171,7 +178,7 @@ fn host(input: &DetectorInput<'_>, node: &NodePicture, add: &mut Add<'_>) {
             REFUSED_SKEW_S.. => FindingSeverity::Error,
             _ => FindingSeverity::Warning,
         };
-        add(FindingKind::ClockSkew, severity, title, format!("{name} clock wrong"), Vec::new(), since);
+        add(FindingKind::ClockSkew, severity, title, format!("{name} clock skew"), Vec::new(), since);
     }
     let waits = value(HostField::PsiMem).is_some_and(|pct| pct >= WAITING_PCT);
     if let Some(swap) = value(HostField::SwapUsed).filter(|bytes| *bytes >= SWAP_BYTES)
@@ -180,7 +187,14 @@ fn host(input: &DetectorInput<'_>, node: &NodePicture, add: &mut Add<'_>) {
         let title = format!("{name} swaps: {} GiB", text::gib(swap));
         let psi = value(HostField::PsiMem).unwrap_or_default();
         let evidence = vec![format!("processes wait for memory {psi} % of the time")];
-        add(FindingKind::Swapping, FindingSeverity::Warning, title, format!("{name} swaps"), evidence, None);
+        add(
+            FindingKind::Swapping,
+            FindingSeverity::Warning,
+            title,
+            format!("{name} swapping"),
+            evidence,
+            None,
+        );
     }
     let scratch = node.head.facts.as_ref().and_then(|facts| facts.scratch.as_ref());
     let disks = [

@@ -24,6 +24,9 @@ pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
         }
         // Where no process can be assigned to a job, none is known to be outside.
         if !node.processes.iter().any(|process| process.facts.job.is_some()) {
+            if !node.processes.is_empty() {
+                jobs.iter().for_each(|job| found.unknown(&[FindingKind::OutsideJob], &job.id.to_string()));
+            }
             continue;
         }
         for job in jobs {
@@ -68,7 +71,7 @@ fn outside(input: &DetectorInput<'_>, node: &NodePicture, job: &Job) -> Option<D
     detection.nodes = vec![node.name.clone()];
     let gpu = |gpu: &&GpuPicture| FindingGpu::new(&node.name, &gpu.facts.uuid, Some(GpuField::MemUsed));
     detection.gpus = all.iter().map(gpu).collect();
-    detection.reason = "foreign process".to_owned();
+    detection.reason = "process from outside the job".to_owned();
     detection.evidence = by_process.values().map(|(process, gpus)| evidence(input, process, gpus)).collect();
     detection.advice = is_own(input, first).then(|| {
         format!("End it (kill {} on {}), unless it is meant to be there", first.facts.pid, node.name)

@@ -20,6 +20,11 @@ const WORKING_STEPS: usize = 8;
 const MIN_PEERS: usize = 4;
 /// Median utilisation in % of the peers from which a step counts as work.
 const WORKING_PCT: f32 = 50.0;
+/// Median power of the peers, as a fraction of the most in these steps, below which they only wait: for a checkpoint of
+/// rank 0, or in a collective.
+const WORKING_POWER: f32 = 0.6;
+/// After this many steps without work, a GPU that was slow no longer is.
+const PAUSED_STEPS: usize = 60;
 /// Utilisation in % up to which a GPU does nothing in a step: that is another finding.
 const IDLE_PCT: f32 = 5.0;
 /// Fraction of the peers' power limit below which a lower one explains a lower clock.
@@ -72,18 +77,56 @@ pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut D
         by_model.entry(model).or_default().push(*unit);
     }
     for units in by_model.values().filter(|units| units.len() >= MIN_PEERS) {
-        let seen = QUANTITIES.iter().find_map(|quantity| stragglers(input, job, units, quantity));
+        let working = working_steps(units, input.now.relay_ms);
+        if working.len() < WORKING_STEPS {
+            // In a pause, such as an evaluation, nothing is compared.
+            if has_worked(units, input.now.relay_ms) {
+                found.unknown(&[FindingKind::Straggler], &subject);
+            }
+            continue;
+        }
+        let seen = QUANTITIES.iter().find_map(|quantity| stragglers(input, job, units, quantity, &working));
         found.seen.extend(seen.unwrap_or_default());
     }
 }
 
-/// Returns the GPUs that are below their peers; `None` if there are none. If many are, the job is made of unequal
-/// parts, such as the stages of a pipeline.
+/// The steps of two minutes in which most of these GPUs worked, oldest first, in ms of the relay's clock.
+fn working_steps(units: &[JobGpu<'_>], now_ms: u64) -> Vec<u64> {
+    let rows = |field| -> Vec<BTreeMap<u64, f32>> {
+        units.iter().map(|unit| unit.series.of(field, STEPS, now_ms).collect()).collect()
+    };
+    let (util, power) = (rows(GpuField::Util), rows(GpuField::Power));
+    let middle =
+        |rows: &[BTreeMap<u64, f32>], at_ms| median(rows.iter().filter_map(|row| row.get(&at_ms).copied()));
+    let steps: Vec<u64> = util.first().into_iter().flat_map(|row| row.keys().copied()).collect();
+    let most_w = steps.iter().filter_map(|at_ms| middle(&power, *at_ms)).fold(0.0, f32::max);
+    let works = |at_ms: &u64| {
+        middle(&util, *at_ms).is_some_and(|util| util >= WORKING_PCT)
+            && middle(&power, *at_ms).is_none_or(|power| power >= most_w * WORKING_POWER)
+    };
+    steps.into_iter().filter(works).collect()
+}
+
+/// Returns whether most of these GPUs worked in a step of the last ten minutes.
+fn has_worked(units: &[JobGpu<'_>], now_ms: u64) -> bool {
+    let rows: Vec<BTreeMap<u64, f32>> =
+        units.iter().map(|unit| unit.series.of(GpuField::Util, PAUSED_STEPS, now_ms).collect()).collect();
+    rows.first().is_some_and(|first| {
+        first.keys().any(|at_ms| {
+            median(rows.iter().filter_map(|row| row.get(at_ms).copied()))
+                .is_some_and(|util| util >= WORKING_PCT)
+        })
+    })
+}
+
+/// Returns the GPUs that are below their peers in the steps in which these `worked`; `None` if there are none. If many
+/// are, the job is made of unequal parts, such as the stages of a pipeline.
 fn stragglers(
     input: &DetectorInput<'_>,
     job: &JobGpus<'_>,
     units: &[JobGpu<'_>],
     quantity: &Quantity,
+    worked: &[u64],
 ) -> Option<Vec<Detection>> {
     let now_ms = input.now.relay_ms;
     let rows = |field| -> Vec<BTreeMap<u64, f32>> {
@@ -97,12 +140,11 @@ fn stragglers(
     let mut since: Vec<Option<u64>> = vec![None; units.len()];
     let mut first = None;
     let mut steps = 0;
-    for at_ms in util.first()?.keys() {
-        let median_util = median(util.iter().filter_map(|row| row.get(at_ms).copied()))?;
+    for at_ms in worked {
         let known: Vec<(usize, f32)> =
             values.iter().enumerate().filter_map(|(member, row)| Some((member, *row.get(at_ms)?))).collect();
-        // A step in which all pause, or of which a part is missing, compares nothing.
-        if median_util < WORKING_PCT || known.len() * 10 < units.len() * 9 {
+        // A step of which a part is missing compares nothing.
+        if known.len() * 10 < units.len() * 9 {
             continue;
         }
         let middle = median(known.iter().map(|(_, value)| *value))?;
@@ -180,7 +222,7 @@ fn one(
     let lost = waiting as f32 * percent / 100.0;
     let others = text::count(waiting, "GPU", "GPUs");
     let lost = if lost < 1.0 { format!("{lost:.1}") } else { format!("{lost:.0}") };
-    detection.evidence.push(format!("{others} may wait for it: the work of up to {lost} is lost"));
+    detection.evidence.push(format!("{others} may wait for it: the work of up to {lost} GPUs is lost"));
     detection
 }
 

@@ -84,7 +84,7 @@ impl JobLog {
             };
             known.grown_ms = known.grown_ms.max(log.grown_ms);
             known.since_ms = known.since_ms.min(log.since_ms);
-            known.messages.extend(log.messages);
+            log.messages.into_iter().for_each(|message| known.add(message));
             known.progress = progress::longest(known.progress.take(), log.progress);
             // Errors explain an end better than results.
             if !log.last_lines.is_empty() {
@@ -94,6 +94,23 @@ impl JobLog {
         let mut merged = merged.unwrap_or_default();
         merged.messages.sort_by_key(|message| message.last_ms);
         merged
+    }
+
+    /// Adds a message of another log: one of a pattern that both logs have is one message.
+    fn add(&mut self, message: LogMessage) {
+        let same = |known: &&mut LogMessage| known.pattern.name == message.pattern.name;
+        let Some(known) = self.messages.iter_mut().find(same) else { return self.messages.push(message) };
+        let (newer, older) =
+            if message.last_ms > known.last_ms { (message, known.clone()) } else { (known.clone(), message) };
+        let first = if older.first_ms <= newer.first_ms { &older } else { &newer };
+        *known = LogMessage {
+            count: newer.count.saturating_add(older.count),
+            first_ms: first.first_ms,
+            or_earlier: first.or_earlier,
+            written_ms: newer.written_ms.max(older.written_ms),
+            is_last: newer.is_last,
+            ..newer.clone()
+        };
     }
 }
 
@@ -156,13 +173,17 @@ impl LogScanner {
             }
             return;
         }
+        // What was searched while it was incomplete is not searched again.
+        let known = self.partial.take().filter(|_| self.is_partial_scanned);
         (self.partial, self.is_partial_scanned) = (partial.cloned(), false);
         if reading == Reading::New {
             self.grown_ms = Some(now_ms);
         }
-        for line in lines {
+        for (position, line) in lines.iter().enumerate() {
             self.lines += 1;
-            self.scan(line.as_str(), reading, now_ms);
+            if position > 0 || known.as_ref() != Some(line) {
+                self.scan(line.as_str(), reading, now_ms);
+            }
         }
         if reading != Reading::Baseline {
             self.progress.read(lines.iter().chain(partial).map(LongText::as_str), now_ms);
@@ -377,5 +398,22 @@ mod tests {
         assert_eq!(names, ["segmentation_fault", "nan_loss"]);
         assert_eq!((merged.grown_ms, merged.last_lines.len()), (Some(2_000), 2));
         assert!(merged.progress.is_some());
+        out.read(&lines("Segmentation fault (core dumped)"), None, Reading::New, 4_000);
+        let merged = JobLog::merge([out.state(5_000), err.state(5_000)].into_iter());
+        let faults: Vec<_> =
+            merged.messages.iter().map(|message| (message.count, message.first_ms)).collect();
+        assert_eq!(faults, [(1, 2_000), (2, 1_000)], "a pattern of both logs is one message");
+    }
+
+    #[test]
+    fn a_line_that_was_searched_while_it_was_incomplete_counts_once() {
+        let (mut scanner, line) = (scanner(), LongText::line("Segmentation fault"));
+        scanner.read(&[], Some(&line), Reading::New, 1_000);
+        scanner.read(&[], Some(&line), Reading::New, 2_000);
+        assert_eq!(scanner.state(2_000).messages[0].count, 1);
+        scanner.read(std::slice::from_ref(&line), None, Reading::New, 3_000);
+        assert_eq!(scanner.state(3_000).messages[0].count, 1);
+        scanner.read(&[line], None, Reading::New, 4_000);
+        assert_eq!(scanner.state(4_000).messages[0].count, 2);
     }
 }

@@ -88,7 +88,7 @@ impl CustomPattern {
         }
         Ok(Self(LogPattern {
             name: name.into(),
-            summary: format!("{name} in its log").into(),
+            summary: format!("its log matches {name}").into(),
             severity: FindingSeverity::Warning,
             advice: "See the log",
             is_final: false,
@@ -123,7 +123,7 @@ impl LogPatterns {
     /// The first pattern that a line matches: the list is ordered from specific to general.
     pub fn find(&self, line: &str) -> Option<&Arc<LogPattern>> {
         // It retries what it reports there.
-        if line.contains("NCCL INFO") {
+        if line.contains("NCCL INFO") || states_initial_best(line) {
             return None;
         }
         self.all.get(self.set.matches(line).iter().next()?)
@@ -144,6 +144,17 @@ pub fn is_exception(line: &str) -> bool {
         Regex::new(&format!(r"{PREFIX}[A-Za-z_][A-Za-z0-9_.]*(Error|Exception|Interrupt|Exit)(?-u:\b)")).ok()
     });
     EXCEPTION.as_ref().is_some_and(|regex| regex.is_match(line))
+}
+
+/// Returns whether a line states the best loss before the first evaluation, which is infinite: `best loss: inf`.
+fn states_initial_best(line: &str) -> bool {
+    static BEST: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(
+            r#"(?i)(best|lowest|min(imum)?|initial)[\w ]{0,40}loss['"]?(\s+is|\s*[:=])\s*['"]?[-+]?inf"#,
+        )
+        .ok()
+    });
+    !line.to_ascii_lowercase().contains("nan") && BEST.as_ref().is_some_and(|regex| regex.is_match(line))
 }
 
 /// Returns whether a line states a loss that is a number.
@@ -176,11 +187,11 @@ fn built_in() -> Vec<LogPattern> {
         ),
         pattern(
             "nccl_timeout",
-            "a collective of NCCL timed out",
+            "an NCCL collective timed out",
             Error,
             false,
             "One rank did not reach the collective: compare the ranks' logs and stacks, and restart from the last checkpoint",
-            r"Watchdog caught collective operation timeout|(?i:nccl).{0,80}(?i:timed out|timeout after)|Some NCCL operations have failed or timed out",
+            r"Watchdog caught collective operation timeout|(?i:nccl).{0,80}(?i:timed out)|(?i:nccl (operation|watchdog|communicator|error)).{0,80}(?i:timeout after)|Some NCCL operations have failed or timed out",
         ),
         pattern(
             "nccl_error",
@@ -190,7 +201,7 @@ fn built_in() -> Vec<LogPattern> {
             "Run with NCCL_DEBUG=INFO; a remote process that exited, a link or a network device are usual causes",
             r"ncclSystemError|ncclInternalError|ncclRemoteError|ncclUnhandledCudaError|ncclInvalidUsage|NCCL error|RCCL error",
         ),
-        pattern("nccl_warning", "NCCL warns", Warning, true, "See the lines around it", r"(N|R)CCL WARN"),
+        pattern("nccl_warning", "NCCL warning", Warning, true, "See the lines around it", r"(N|R)CCL WARN"),
         pattern(
             "xid",
             "the driver reports an Xid",
@@ -212,7 +223,7 @@ fn built_in() -> Vec<LogPattern> {
             "the loss is not a number",
             Error,
             false,
-            "Stop it: later steps are lost. Restart from a checkpoint before, with a lower learning rate or clipped gradients",
+            "Stop the job: all further steps are wasted. Restart from an earlier checkpoint with a lower learning rate or clipped gradients",
             r#"(?i)(^|[^a-z_])((train|training|eval|val|valid|test|total|lm|aux|ce|mse|kl|policy|value|actor|critic|d|g)_)?loss['"]?(\s+is|\s*[:=])\s*['"]?(tensor\()?[-+]?(nan|inf(inity)?)(?-u:\b)"#,
         ),
         pattern(
@@ -229,7 +240,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "Request more memory (--mem), or use fewer data loader workers",
-            r"oom[-_ ]kill|Out of memory: Killed process|Detected \d+ oom|DataLoader worker \(pid.{0,40}killed by signal: Killed",
+            r"(?-u:\b)oom[-_ ]kill(er|ed)|(?-u:\b)oom_kill event|Out of memory: Killed process|Detected \d+ oom|DataLoader worker \(pid.{0,40}killed by signal: Killed",
         ),
         pattern(
             "segmentation_fault",
@@ -237,11 +248,11 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "A native library crashed: run with PYTHONFAULTHANDLER=1, and check that its versions match",
-            r"Segmentation fault|(?i:signal)[: ]+(SIGSEGV|SIGBUS|11|7)(?-u:\b)|Fatal Python error|core dumped\)",
+            r"Segmentation fault|(?i:(killed by|received|caught|fatal|got) signal)[: ]+(SIGSEGV|SIGBUS|11|7)(?-u:\b)|Signal: (Segmentation fault|Bus error) \((11|7)\)|Fatal Python error|core dumped\)",
         ),
         pattern(
             "traceback",
-            "it ends with a Python traceback",
+            "its log ends with a Python traceback",
             Error,
             true,
             "See the lines before it; if the other ranks wait, end the job",
@@ -249,7 +260,7 @@ fn built_in() -> Vec<LogPattern> {
         ),
         pattern(
             "terminated",
-            "a process was ended",
+            "a process was terminated",
             Warning,
             true,
             "See who ended it: the batch script, a time limit, or a person",
@@ -333,6 +344,13 @@ mod tests {
             "java.lang.OutOfMemoryError: Java heap space",
             "best_val_loss: inf, patience 3",
             "min_loss=inf",
+            "Best val loss: inf, patience 3",
+            "initial best loss = inf",
+            "epoch 3 signal: 7.25 dB",
+            "signal 11 of 64 processed",
+            "oom_kill 0",
+            "the room killed the mood",
+            "ProcessGroupNCCL options: timeout after 1800000 ms",
             "loss NaN check enabled",
             "UCX_ERROR_SIGNALS=SIGILL,SIGSEGV,SIGBUS,SIGFPE",
             "",

@@ -185,7 +185,10 @@ impl Counter {
                 }
                 self.observations.clear();
             }
-            Some(last) if count.done == last => return,
+            Some(last) if count.done == last => {
+                self.behind = 0;
+                return;
+            }
             _ => {}
         }
         self.behind = 0;

@@ -5,6 +5,7 @@ use crate::top::model::World;
 use crate::top::palette::Palette;
 use crate::top::table::Column;
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::finding::FindingSeverity;
 use nodeglass_protocol::job::{Job, JobState, TimeLimit};
 use nodeglass_protocol::picture::{GpuPicture, JobsHealth, Link, NodePicture};
 use nodeglass_rules::health::{self, Freshness};
@@ -98,8 +99,20 @@ fn state(job: &Job, world: &World<'_>) -> (Severity, String) {
     }
     let nodes = job.nodes.iter().filter_map(|name| world.overview.node(name));
     let worst = nodes.filter_map(|node| node_problem(job, node, world.now_ms));
-    let worst = worst.reduce(|a, b| if b.0 > a.0 { b } else { a });
-    worst.unwrap_or(own)
+    let worst = finding(job, world).into_iter().chain(worst);
+    worst.reduce(|a, b| if b.0 > a.0 { b } else { a }).unwrap_or(own)
+}
+
+/// The worst finding about a job that is not silenced, and the number of others: `GPU 3 too hot +1`.
+fn finding(job: &Job, world: &World<'_>) -> Option<(Severity, String)> {
+    let found = world.overview.findings.iter().filter(|finding| {
+        let is_listed = finding.is_active() && finding.silenced_until_ms.is_none();
+        is_listed && finding.severity > FindingSeverity::Info && finding.jobs.contains(&job.id)
+    });
+    let (worst, others) = (found.clone().next()?, found.count() - 1);
+    let severity = if worst.severity == FindingSeverity::Error { Severity::Error } else { Severity::Warning };
+    let others = if others > 0 { format!(" +{others}") } else { String::new() };
+    Some((severity, format!("{}{others}", worst.reason)))
 }
 
 /// What is wrong with a job's part of a node, if it needs attention.

@@ -209,7 +209,7 @@ class ReportFinding:
     """Jobs that it affects; empty for a machine without a job."""
 
     nodes: List[str] = field(default_factory=list)
-    """Nodes on which it was found, in SLURM's order."""
+    """Nodes on which it was found."""
 
     silenced_until_ms: Optional[int] = None
     """Until when it is silenced, in ms since 1970; `None` if it is not."""

@@ -787,7 +787,7 @@ class Silence:
     """When it ends, in ms since 1970."""
 
     job: Optional[int] = None
-    """Of this job alone; of everything if absent."""
+    """Of this job, array or heterogeneous job alone; of everything if absent."""
 
     kind: Optional[str] = None
     """Of this kind; of all kinds if absent."""

@@ -98,7 +98,7 @@ pub(super) fn of(input: &DetectorInput<'_>, group: &Group<'_>) -> Sentence {
             let what = meaning.map_or(String::new(), |(text, _)| format!(", {text}"));
             advice = Some(match meaning {
                 Some((_, true)) => "Usually an error of the program: see its log".to_owned(),
-                _ => "The GPU or its driver reported it: inform the administrators".to_owned(),
+                _ => "The GPU or its driver reported it: report it to the administrators".to_owned(),
             });
             (format!("{whole}: Xid {number}{what}"), format!("Xid {number}"))
         }
@@ -141,11 +141,11 @@ fn memory(group: &Group<'_>) -> Memory {
     let number = number.map(|number| format!(" (Xid {number})")).unwrap_or_default();
     let evidence = has(FlagKind::EccUncorrected).then(|| "results since then may be wrong".to_owned());
     let advice = if has(FlagKind::RemapFailed) {
-        Some("The GPU must be replaced: inform the administrators")
+        Some("The GPU must be replaced: report it to the administrators")
     } else if has(FlagKind::RemapPending) {
-        Some("The GPU needs a reset: inform the administrators")
+        Some("The GPU needs a reset: report it to the administrators")
     } else if has(FlagKind::RetirePending) {
-        Some("The node needs a reboot: inform the administrators")
+        Some("The node needs a reboot: report it to the administrators")
     } else {
         None
     };

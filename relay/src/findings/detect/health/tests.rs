@@ -105,7 +105,7 @@ fn uncorrected_errors_and_their_repair_are_one_error() {
     assert_eq!((found.kind, found.severity), (FindingKind::MemoryErrors, FindingSeverity::Error));
     assert_eq!(found.title, "n1 GPU 0: 1 uncorrected memory error");
     assert_eq!(evidence(&found), "results since then may be wrong");
-    assert_eq!(found.advice.as_deref(), Some("The GPU needs a reset: inform the administrators"));
+    assert_eq!(found.advice.as_deref(), Some("The GPU needs a reset: report it to the administrators"));
 }
 
 #[test]
