@@ -13,7 +13,7 @@ use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::domain::text;
 use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingSeverity, SilenceRequest};
-use nodeglass_protocol::job::Job;
+use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{Field as _, GpuField, GpuUuid, JobId, NodeName, Picture};
 use std::cmp::Reverse;
@@ -59,6 +59,8 @@ pub struct Item {
     pub is_past: bool,
     /// The only job that it affects in the whole cluster, if there is one: a silence of that job covers it.
     pub only_job: Option<JobId>,
+    /// The array or heterogeneous job that this one is a part of.
+    pub whole_job: Option<JobId>,
     /// Until when it is silenced, in ms since 1970; `None` if it is not.
     pub silenced_until_ms: Option<u64>,
     /// Where it is shown.
@@ -240,6 +242,10 @@ impl Item {
                 [job] => Some(*job),
                 _ => None,
             },
+            whole_job: match affected.as_slice() {
+                [job] => job.part_of.as_ref().map(Parent::job),
+                _ => None,
+            },
             silenced_until_ms: finding.silenced_until_ms,
             target: Target { route, gpu },
             trace,
@@ -253,9 +259,11 @@ impl Item {
 
     /// The requests that end every silence that may cover it; which ones there are is not part of the picture.
     pub fn end_silences(&self) -> Vec<SilenceRequest> {
-        let scopes = [(Some(self.kind), self.only_job), (Some(self.kind), None), (None, self.only_job)];
-        let count = if self.only_job.is_some() { scopes.len() } else { 1 };
-        scopes.into_iter().take(count).map(|(kind, job)| SilenceRequest { kind, job, for_s: 0 }).collect()
+        let of_jobs =
+            [self.only_job, self.whole_job.filter(|_| self.only_job.is_some())].into_iter().flatten();
+        let scopes = of_jobs.flat_map(|job| [(Some(self.kind), Some(job)), (None, Some(job))]);
+        let scopes = [(Some(self.kind), None)].into_iter().chain(scopes);
+        scopes.map(|(kind, job)| SilenceRequest { kind, job, for_s: 0 }).collect()
     }
 
     /// Returns the trace for a sparkline. The overview has no history of clocks; a lower clock shows in the power.

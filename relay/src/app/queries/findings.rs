@@ -192,6 +192,10 @@ fn lasts(finding: &Finding, now_ms: u64) -> String {
         None => String::new(),
     };
     match finding.ended_at {
+        None if finding.kind.is_event() => {
+            let ago = text::span(now_ms.saturating_sub(finding.since.as_millis()) / 1_000);
+            format!("{least}{ago} ago{silenced}")
+        }
         None => format!("for {least}{spent}{wasted}{silenced}"),
         Some(_) => {
             let ago = text::span(now_ms.saturating_sub(end_ms) / 1_000);
