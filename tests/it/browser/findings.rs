@@ -48,7 +48,7 @@ async fn a_finding_is_marked_in_the_graphs_and_its_link_shows_its_gpu_at_its_sta
     browser.until("its mark", &is_marked(".time-line")).await?;
     browser.eval("(document.querySelector('.time-line .stage').focus(), true)").await?;
     browser.press(END).await?;
-    browser.until("its name", &format!("/◆ GPU 3 too hot, before \\d\\d:\\d\\d/.test({TIP})")).await?;
+    browser.until("its name", &format!("/◆ GPU 3 too hot, since before \\d\\d:\\d\\d/.test({TIP})")).await?;
     browser.photograph("finding-in-graph").await?;
 
     browser.eval("(history.back(), true)").await?;
@@ -56,8 +56,8 @@ async fn a_finding_is_marked_in_the_graphs_and_its_link_shows_its_gpu_at_its_sta
 
     // A finding about one node is on its tab, also where no reading of it is conspicuous.
     browser.open(&relay.link().path("/job/48402")).await?;
-    let xid = "/Xid/.test(document.querySelector('.tabs a[href$=\"/node/gpu-h10\"] .dot--attention')?.title)";
-    browser.until("an Xid on the tab of its node", xid).await?;
+    let xid = "/Xid|hung/.test(document.querySelector('.tabs a[href$=\"/node/gpu-h10\"] .dot--attention')?.title)";
+    browser.until("a finding on the tab of its node", xid).await?;
     let complaints = browser.complaints().await?;
     ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
     Ok(())
