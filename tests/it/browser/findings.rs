@@ -56,7 +56,8 @@ async fn a_finding_is_marked_in_the_graphs_and_its_link_shows_its_gpu_at_its_sta
 
     // A finding about one node is on its tab, also where no reading of it is conspicuous.
     browser.open(&relay.link().path("/job/48402")).await?;
-    let xid = "/Xid|hung/.test(document.querySelector('.tabs a[href$=\"/node/gpu-h10\"] .dot--attention')?.title)";
+    let xid =
+        "/Xid|hung/.test(document.querySelector('.tabs a[href$=\"/node/gpu-h10\"] .dot--attention')?.title)";
     browser.until("a finding on the tab of its node", xid).await?;
     let complaints = browser.complaints().await?;
     ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
