@@ -2,7 +2,7 @@
 
 use crate::health::{Freshness, freshness};
 use crate::totals::Totals;
-use nodeglass_protocol::job::Job;
+use nodeglass_protocol::job::{GpuSet, Job};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Picture};
 use std::collections::HashSet;
@@ -27,6 +27,19 @@ pub fn has_part(node: &NodePicture, gpu: &GpuPicture, job: JobId) -> bool {
     match parts.peek() {
         Some(_) => parts.any(|part| belongs_to_job(node, part, Some(job))),
         None => belongs_to_job(node, gpu, Some(job)),
+    }
+}
+
+/// Returns whether SLURM states that a job has GPUs on a node. Those of a job of a single node are there; of a job of
+/// several nodes, of which only the number of all GPUs is known, every node counts.
+pub fn has_gpus_on(job: &Job, node: &NodeName) -> bool {
+    match job.gpus_on(node) {
+        Some(GpuSet::Indices(indices)) => !indices.is_empty(),
+        Some(GpuSet::Count(count)) => *count > 0,
+        Some(GpuSet::Unknown) | None => {
+            let is_certain = job.gpus.is_empty() || job.nodes.len() == 1;
+            is_certain && job.gpu_count.is_some_and(|count| count > 0)
+        }
     }
 }
 

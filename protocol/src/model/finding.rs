@@ -281,9 +281,13 @@ impl Finding {
 
     /// Returns the GPU-hours lost to it by `now_ms`, in ms since 1970.
     pub fn wasted_gpu_hours(&self, now_ms: u64) -> f64 {
-        let lasted_ms = self.ended_ms.unwrap_or(now_ms).saturating_sub(self.since_ms);
-        f64::from(self.wasted_gpus) * lasted_ms as f64 / 3_600_000.0
+        gpu_hours(self.wasted_gpus, self.since_ms, self.ended_ms.unwrap_or(now_ms))
     }
+}
+
+/// Returns the GPU-hours of `gpus` GPUs from `since_ms` to `until_ms`.
+pub fn gpu_hours(gpus: u32, since_ms: u64, until_ms: u64) -> f64 {
+    f64::from(gpus) * until_ms.saturating_sub(since_ms) as f64 / 3_600_000.0
 }
 
 impl FindingGpu {

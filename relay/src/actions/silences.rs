@@ -109,12 +109,19 @@ fn scope(silence: &Silence) -> String {
     silence.job.map_or_else(|| format!("{kind} of all jobs"), |job| format!("{kind} of job {job}"))
 }
 
+/// Reads the file. One silence that cannot be read, as of a kind that only a newer relay knows, does not end the others.
 fn read(dir: &StateDir) -> io::Result<Vec<Silence>> {
-    match regular_file::read(&dir.path().join(FILE), MAX_BYTES) {
-        Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
+    let entries: Vec<serde_json::Value> = match regular_file::read(&dir.path().join(FILE), MAX_BYTES) {
+        Ok(bytes) => serde_json::from_slice(&bytes)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let silence = |entry| {
+        serde_json::from_value(entry)
+            .inspect_err(|error| tracing::warn!(%error, "a silence in {FILE} cannot be read; it is left out"))
+            .ok()
+    };
+    Ok(entries.into_iter().filter_map(silence).collect())
 }
 
 /// Replaces the file, so that it is always complete.
@@ -186,6 +193,16 @@ mod tests {
         let of = |job: Option<u32>, until_ms| Silence { kind: None, job: job.map(JobId), until_ms };
         write(&dir, &[of(None, 5_000), of(Some(1), u64::MAX), of(Some(2), 5_000)]).unwrap();
         assert_eq!(Silences::open(Some(dir), 1_000).list(), [of(Some(2), 5_000)]);
+    }
+
+    #[test]
+    fn a_silence_of_an_unknown_kind_does_not_end_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("state")).unwrap();
+        let stored = r#"[{"kind":"of_a_newer_relay","job":1,"until_ms":5000},{"job":2,"until_ms":5000}]"#;
+        std::fs::write(dir.path().join(FILE), stored).unwrap();
+        let expected = Silence { kind: None, job: Some(JobId(2)), until_ms: 5_000 };
+        assert_eq!(Silences::open(Some(dir), 1_000).list(), [expected]);
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use super::Timestamp;
 use super::capture::Capture;
 use crate::findings::catalogue;
-use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::{self, FindingKind, FindingSeverity};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -97,7 +97,6 @@ impl Finding {
     /// GPU-hours lost to it by `now_ms`, in ms since 1970.
     pub fn wasted_gpu_hours(&self, now_ms: u64) -> f64 {
         let end_ms = self.ended_at.map_or(now_ms, Timestamp::as_millis);
-        let lasted_ms = end_ms.saturating_sub(self.since.as_millis());
-        f64::from(self.wasted_gpus) * lasted_ms as f64 / 3_600_000.0
+        finding::gpu_hours(self.wasted_gpus, self.since.as_millis(), end_ms)
     }
 }

@@ -9,6 +9,7 @@ use nodeglass_protocol::finding::Silence;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_protocol::probe::delta::ParsedLine;
+use nodeglass_protocol::probe::{ProbeLine, SpoolNotes};
 use nodeglass_protocol::replay::ReplayStatus;
 use nodeglass_protocol::request::AuditEntry;
 use nodeglass_protocol::share::Sharing;
@@ -146,6 +147,22 @@ pub enum NodeEvent {
 }
 
 impl NodeEvent {
+    /// The notes that jobs wrote on the node, if it has some.
+    pub(super) fn spool_notes(&self) -> Option<&SpoolNotes> {
+        match self {
+            Self::Line(line) => match &**line {
+                ProbeLine::Notes(notes) => Some(notes),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether it lists the processes on the GPUs.
+    pub(super) fn lists_processes(&self) -> bool {
+        matches!(self, Self::Line(line) if matches!(**line, ProbeLine::Processes(_)))
+    }
+
     /// Whether no earlier probe of the session is connected any more.
     pub(super) fn ends_probe(&self) -> bool {
         match self {

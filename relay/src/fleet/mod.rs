@@ -267,13 +267,13 @@ impl Fleet {
             }
             Event::Node(name, event) => {
                 self.count_xid(&name, &event);
-                let lists = lists_processes(&event);
+                let lists = event.lists_processes();
                 self.take_spool_notes(&name, &event, now_ms);
                 self.update_node(&name, now_ms, |node, changes| node.handle(event, now_ms, changes));
                 self.detect_applications(&name, lists);
             }
             Event::JobProbe(name, job, event) => {
-                let lists = lists_processes(&event);
+                let lists = event.lists_processes();
                 self.update_node(&name, now_ms, |node, changes| {
                     node.handle_of_job(job, event, now_ms, changes)
                 });
@@ -497,7 +497,7 @@ impl Fleet {
 
     /// Adds the lines that jobs wrote on a node. Only those of jobs that run there: a node has no say about others.
     fn take_spool_notes(&mut self, name: &NodeName, event: &NodeEvent, now_ms: u64) {
-        let Some(SpoolNotes { notes, .. }) = spool_notes(event) else { return };
+        let Some(SpoolNotes { notes, .. }) = event.spool_notes() else { return };
         let Some(node) = self.nodes.get(name) else { return };
         let (jobs, mut errors) = (self.jobs.list(), BTreeMap::new());
         for line in notes.iter().take(MAX_PER_LINE) {
@@ -586,20 +586,6 @@ fn record_late(history: &mut LongHistory, reports: &mut JobReports, node: &mut N
         history.backfill(node.picture(), &samples);
         reports.record_late(node.picture(), &samples);
     }
-}
-
-fn spool_notes(event: &NodeEvent) -> Option<&SpoolNotes> {
-    match event {
-        NodeEvent::Line(line) => match &**line {
-            ProbeLine::Notes(notes) => Some(notes),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn lists_processes(event: &NodeEvent) -> bool {
-    matches!(event, NodeEvent::Line(line) if matches!(**line, ProbeLine::Processes(_)))
 }
 
 #[cfg(test)]
