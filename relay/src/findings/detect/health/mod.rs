@@ -73,99 +73,144 @@ fn examine<'a>(
     owners: &[&'a Job],
     groups: &mut Groups<'a>,
 ) {
-    let is_current = input.is_current(node);
-    let subject = match owners {
-        [job] => job.id.to_string(),
-        // Jobs that share GPUs, and machines without any, have one per node.
-        _ => node.name.to_string(),
-    };
-    let mut add = |kind, severity, since: Option<(u64, bool)>, xid: Option<u64>| {
-        let since = since.or_else(|| Some(input.seen_now(node)));
+    let events: Vec<&GpuEvent> =
+        node.head.events.iter().filter(|event| event.gpu.as_ref() == Some(&gpu.facts.uuid)).collect();
+    let mut problems = Problems { input, node, gpu, owners, groups };
+    if gpu.fault.is_some() {
+        // That the driver hangs is one problem of the node, not one of each GPU.
+        if node.head.driver_stuck_ms.is_none() {
+            problems.add_lost(&events);
+        }
+        return;
+    }
+    let recent: Vec<(&GpuEvent, u64)> = events
+        .iter()
+        .filter(|event| event.at_ms.saturating_add(XID_MS) > input.now.relay_ms)
+        .filter_map(|event| Some((*event, event.xid?)))
+        .collect();
+    problems.add_xids(&recent);
+    problems.add_flags(&recent);
+    if !input.is_current(node) {
+        return;
+    }
+    if held_bytes(gpu).is_some() {
+        problems.add(FindingKind::HeldMemory, FindingSeverity::Warning, None, None);
+    }
+    if stuck_process(input, node, &gpu.facts.uuid).is_some() {
+        problems.add(FindingKind::StuckProcess, FindingSeverity::Warning, None, None);
+    }
+}
+
+/// Collects the problems of a GPU.
+struct Problems<'a, 'g> {
+    input: &'g DetectorInput<'a>,
+    node: &'a NodePicture,
+    gpu: &'a GpuPicture,
+    owners: &'g [&'a Job],
+    groups: &'g mut Groups<'a>,
+}
+
+impl Problems<'_, '_> {
+    /// Adds a problem to its group. `xid` is the number of the event that shows it.
+    fn add(
+        &mut self,
+        kind: FindingKind,
+        severity: FindingSeverity,
+        since: Option<(u64, bool)>,
+        xid: Option<u64>,
+    ) {
+        let subject = match self.owners {
+            [job] => job.id.to_string(),
+            // Jobs that share GPUs, and machines without any, have one per node.
+            _ => self.node.name.to_string(),
+        };
+        let since = since.or_else(|| Some(self.input.seen_now(self.node)));
         let number = xid.filter(|_| kind == FindingKind::Xid).unwrap_or_default();
-        let group = groups.entry((kind, number, subject.clone())).or_insert_with(|| Group {
+        let group = self.groups.entry((kind, number, subject.clone())).or_insert_with(|| Group {
             kind,
             xid: number,
-            subject: subject.clone(),
+            subject,
             jobs: Vec::new(),
             gpus: Vec::new(),
         });
-        for job in owners {
+        for job in self.owners {
             if group.jobs.iter().all(|known| known.id != job.id) {
                 group.jobs.push(job);
             }
         }
         // Several flags of a GPU are one problem.
-        match group.gpus.last_mut().filter(|affected| affected.gpu.facts.uuid == gpu.facts.uuid) {
+        match group.gpus.last_mut().filter(|affected| affected.gpu.facts.uuid == self.gpu.facts.uuid) {
             Some(affected) => affected.severity = affected.severity.max(severity),
-            None => group.gpus.push(AffectedGpu { node, gpu, severity, since, xid }),
+            None => group.gpus.push(AffectedGpu { node: self.node, gpu: self.gpu, severity, since, xid }),
         }
-    };
-    let events: Vec<&GpuEvent> =
-        node.head.events.iter().filter(|event| event.gpu.as_ref() == Some(&gpu.facts.uuid)).collect();
-    if gpu.fault.is_some() {
-        if node.head.driver_stuck_ms.is_some() {
-            // That the driver hangs is one problem of the node, not one of each GPU.
-            return;
-        }
+    }
+
+    /// Adds that the GPU cannot be read, since the latest event that states it.
+    fn add_lost(&mut self, events: &[&GpuEvent]) {
         let lost = events.iter().rev().find(|event| event.xid.is_none_or(|number| number == 79));
         let since = lost.map(|event| (event.at_ms, false));
-        return add(FindingKind::GpuLost, FindingSeverity::Error, since, None);
+        self.add(FindingKind::GpuLost, FindingSeverity::Error, since, None);
     }
-    let recent: Vec<(&GpuEvent, u64)> = events
-        .iter()
-        .filter(|event| event.at_ms + XID_MS > input.now.relay_ms)
-        .filter_map(|event| Some((*event, event.xid?)))
-        .collect();
-    for (at, (event, number)) in recent.iter().enumerate() {
-        let is_latest = recent[at + 1..].iter().all(|(_, later)| later != number);
-        // The program that caused it may have ended.
-        let is_program_error = xid::meaning(*number).is_some_and(|(_, is_program_error)| is_program_error);
-        let started = |job: &&Job| job.start.is_none_or(|start| input.now.to_relay_ms(start) <= event.at_ms);
-        if is_latest && !xid::is_memory_error(*number) && (!is_program_error || owners.iter().all(started)) {
+
+    /// Adds the recent Xids that are no errors of the memory, each number once.
+    fn add_xids(&mut self, recent: &[(&GpuEvent, u64)]) {
+        for (at, (event, number)) in recent.iter().enumerate() {
+            let is_latest = recent[at + 1..].iter().all(|(_, later)| later != number);
+            // The program that caused it may have ended.
+            let is_program_error =
+                xid::meaning(*number).is_some_and(|(_, is_program_error)| is_program_error);
+            let now = self.input.now;
+            let started = |job: &&Job| job.start.is_none_or(|start| now.to_relay_ms(start) <= event.at_ms);
+            if is_latest
+                && !xid::is_memory_error(*number)
+                && (!is_program_error || self.owners.iter().all(started))
+            {
+                let since = Some((event.at_ms, false));
+                self.add(FindingKind::Xid, severity(xid::severity(*number)), since, Some(*number));
+            }
+        }
+    }
+
+    /// Adds what the flags of the GPU show, and the recent errors of its memory, which are the same problem as their
+    /// flags.
+    fn add_flags(&mut self, recent: &[(&GpuEvent, u64)]) {
+        let (node, gpu) = (self.node, self.gpu);
+        let memory_error = recent.iter().rev().find(|(_, number)| xid::is_memory_error(*number));
+        for flag in flags::for_gpu(node, gpu).iter().filter(|flag| flag.severity.needs_attention()) {
+            let Some(kind) = flag_kind(flag.kind) else { continue };
+            if !self.input.is_current(node)
+                && matches!(kind, FindingKind::Thermal | FindingKind::PowerBrake | FindingKind::Slowdown)
+            {
+                continue;
+            }
+            let since = match kind {
+                FindingKind::MemoryErrors => memory_error.map(|(event, _)| (event.at_ms, false)),
+                _ => throttled_since(node, gpu, kind),
+            };
+            let xid = memory_error.filter(|_| kind == FindingKind::MemoryErrors).map(|(_, number)| *number);
+            self.add(kind, severity(flag.severity), since, xid);
+        }
+        if let Some((event, number)) = memory_error {
             let since = Some((event.at_ms, false));
-            add(FindingKind::Xid, severity(xid::severity(*number)), since, Some(*number));
+            self.add(FindingKind::MemoryErrors, severity(xid::severity(*number)), since, Some(*number));
         }
     }
-    let memory_event = recent.iter().rev().find(|(_, number)| xid::is_memory_error(*number));
-    for flag in flags::for_gpu(node, gpu).iter().filter(|flag| flag.severity.needs_attention()) {
-        let kind = match flag.kind {
-            FlagKind::Thermal => FindingKind::Thermal,
-            FlagKind::PowerBrake => FindingKind::PowerBrake,
-            FlagKind::Slowdown => FindingKind::Slowdown,
-            FlagKind::NvLinkDown => FindingKind::NvlinkDown,
-            FlagKind::PcieNarrow => FindingKind::PcieNarrow,
-            FlagKind::Unlicensed => FindingKind::Unlicensed,
-            FlagKind::EccUncorrected
-            | FlagKind::RemapFailed
-            | FlagKind::RemapPending
-            | FlagKind::RetirePending => FindingKind::MemoryErrors,
-            FlagKind::PowerCap | FlagKind::EccCorrected | FlagKind::Other => continue,
-        };
-        if !is_current
-            && matches!(kind, FindingKind::Thermal | FindingKind::PowerBrake | FindingKind::Slowdown)
-        {
-            continue;
-        }
-        let since = match kind {
-            FindingKind::MemoryErrors => memory_event.map(|(event, _)| (event.at_ms, false)),
-            _ => throttled_since(node, gpu, kind),
-        };
-        let xid = memory_event.filter(|_| kind == FindingKind::MemoryErrors).map(|(_, number)| *number);
-        add(kind, severity(flag.severity), since, xid);
-    }
-    if let Some((event, number)) = memory_event {
-        // A flag of the same GPU is the same problem.
-        let since = Some((event.at_ms, false));
-        add(FindingKind::MemoryErrors, severity(xid::severity(*number)), since, Some(*number));
-    }
-    if !is_current {
-        return;
-    }
-    if held_bytes(gpu).is_some() {
-        add(FindingKind::HeldMemory, FindingSeverity::Warning, None, None);
-    }
-    if stuck_process(input, node, &gpu.facts.uuid).is_some() {
-        add(FindingKind::StuckProcess, FindingSeverity::Warning, None, None);
+}
+
+/// The finding that a flag of a GPU shows, if any.
+fn flag_kind(flag: FlagKind) -> Option<FindingKind> {
+    match flag {
+        FlagKind::Thermal => Some(FindingKind::Thermal),
+        FlagKind::PowerBrake => Some(FindingKind::PowerBrake),
+        FlagKind::Slowdown => Some(FindingKind::Slowdown),
+        FlagKind::NvLinkDown => Some(FindingKind::NvlinkDown),
+        FlagKind::PcieNarrow => Some(FindingKind::PcieNarrow),
+        FlagKind::Unlicensed => Some(FindingKind::Unlicensed),
+        FlagKind::EccUncorrected
+        | FlagKind::RemapFailed
+        | FlagKind::RemapPending
+        | FlagKind::RetirePending => Some(FindingKind::MemoryErrors),
+        FlagKind::PowerCap | FlagKind::EccCorrected | FlagKind::Other => None,
     }
 }
 
