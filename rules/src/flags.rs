@@ -157,23 +157,32 @@ pub fn is_unlicensed(gpu: &GpuPicture) -> bool {
     is_guest && gpu.health.license.is_licensed == Reading::Value(false)
 }
 
-/// Returns the numbers of a GPU's NVLinks that are down, although they are wired: others of the same GPU, or the
-/// same link of another GPU, are up. NVML also reports a link as down that leads nowhere.
+/// Returns the numbers of a GPU's NVLinks that are down, although they are wired. NVML also reports a link as down that
+/// leads nowhere, and those of a bridge that is not fitted.
 pub fn links_down(node: &NodePicture, gpu: &GpuPicture) -> Vec<u32> {
-    let links = &gpu.health.nvlinks;
     let is_down = |gpu: &GpuPicture, number: u32| {
         gpu.health.nvlinks.iter().any(|link| link.link == number && link.up.value() == Some(&false))
     };
-    let has_others_up = links.iter().any(|link| link.up.value() == Some(&true));
-    // A summary has only the links that are down; then the other GPUs are compared.
+    let links = &gpu.health.nvlinks;
+    let down = || links.iter().map(|link| link.link).filter(|number| is_down(gpu, *number));
     let is_peer = |peer: &&GpuPicture| {
         peer.facts.uuid != gpu.facts.uuid
             && peer.facts.mig_parent.is_none()
             && peer.facts.name == gpu.facts.name
     };
-    let is_wired =
-        |number| has_others_up || node.gpus.iter().filter(is_peer).any(|peer| !is_down(peer, number));
-    links.iter().map(|link| link.link).filter(|number| is_down(gpu, *number) && is_wired(*number)).collect()
+    let peers: Vec<&GpuPicture> = node.gpus.iter().filter(is_peer).collect();
+    // A bridge joins two or four GPUs: where one is not fitted, its links are down on several of them.
+    let is_up_on_all_peers = |number| !peers.is_empty() && peers.iter().all(|peer| !is_down(peer, number));
+    // A fault takes a link or two, a bridge that is not fitted all of its links.
+    let has_others_up = links.iter().any(|link| link.up.value() == Some(&true));
+    let is_part_of_bridge = has_others_up && down().count() < links_per_bridge(links.len());
+    down().filter(|number| is_part_of_bridge || is_up_on_all_peers(*number)).collect()
+}
+
+/// Returns how many of `links` NVLinks of a card one bridge joins: 4 of 12 (A100 PCIe), 6 of 18 (H100 NVL), all of up
+/// to 4 (A40, RTX A6000).
+const fn links_per_bridge(links: usize) -> usize {
+    if links <= 4 { links } else { links / 3 }
 }
 
 /// Adds links that are down or narrower than they could be.
@@ -312,6 +321,35 @@ mod tests {
         assert_eq!((of(&gpu)[0].text.as_str(), of(&gpu)[0].severity), ("no license", Severity::Warning));
         gpu.facts.virtualization = Reading::Value(Virtualization::PassThrough);
         assert!(of(&gpu).is_empty(), "a whole GPU computes without");
+    }
+
+    #[test]
+    fn a_bridge_that_is_not_fitted_is_no_fault() {
+        let links = |up: std::ops::Range<u32>| {
+            let link = |link| NvLink { link, up: Reading::Value(up.contains(&link)), ..NvLink::default() };
+            (0..12).map(link).collect::<Vec<_>>()
+        };
+        let mut node = NodePicture::new("n1".parse().unwrap());
+        let gpu = |(index, up)| {
+            let mut gpu = GpuPicture::default();
+            gpu.facts.uuid = nodeglass_protocol::GpuUuid::new(format!("{index}"));
+            gpu.health.nvlinks = links(up);
+            gpu
+        };
+        let down =
+            |node: &NodePicture| node.gpus.iter().map(|gpu| links_down(node, gpu).len()).collect::<Vec<_>>();
+        // One of three bridges between two cards; one of two pairs bridged; one card alone.
+        node.gpus = [0..4, 0..4].into_iter().enumerate().map(gpu).collect();
+        assert_eq!(down(&node), [0, 0]);
+        node.gpus = [0..8, 0..8, 0..0, 0..0].into_iter().enumerate().map(gpu).collect();
+        assert_eq!(down(&node), [0, 0, 0, 0]);
+        node.gpus = [0..8].into_iter().enumerate().map(gpu).collect();
+        assert_eq!(down(&node), [0]);
+        // A link of a bridge, which is down at both of its ends, and all links of one of four GPUs.
+        node.gpus = [0..11, 0..11].into_iter().enumerate().map(gpu).collect();
+        assert_eq!(down(&node), [1, 1]);
+        node.gpus = [0..12, 0..12, 0..0, 0..12].into_iter().enumerate().map(gpu).collect();
+        assert_eq!(down(&node), [0, 0, 12, 0]);
     }
 
     #[test]

@@ -162,7 +162,7 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "Processes on it fail or hang; the node usually needs a reboot: report it to the administrators",
             0, 20 * SECOND, 20 * SECOND),
         FindingKind::NvlinkDown => entry(
-            "an NVLink is down that is up on other GPUs of the node",
+            "an NVLink is down that is up on all other GPUs of the model on the node, or others of its bridge are up",
             "Transfers between GPUs are slower, or fail.",
             "Report it to the administrators",
             10 * SECOND, 30 * SECOND, 30 * SECOND),
