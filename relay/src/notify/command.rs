@@ -29,6 +29,9 @@ pub enum CommandError {
     /// It cannot be started.
     #[error("failed to start {0}: {1}")]
     Start(String, std::io::Error),
+    /// Its exit status cannot be read.
+    #[error("failed to wait for {0}: {1}")]
+    Wait(String, std::io::Error),
     /// It ran for too long and was ended.
     #[error("{0} did not end within {n} s", n = LIMIT.as_secs())]
     TimedOut(String),
@@ -119,7 +122,7 @@ impl NotifyCommand {
         let Ok(status) = timeout(LIMIT, run).await else {
             return Err(CommandError::TimedOut(program.clone()));
         };
-        let status = status.map_err(|error| CommandError::Start(program.clone(), error))?;
+        let status = status.map_err(|error| CommandError::Wait(program.clone(), error))?;
         if status.success() {
             return Ok(());
         }

@@ -7,7 +7,7 @@ mod command;
 mod delivery;
 mod mail;
 mod notice;
-mod tracker;
+mod selector;
 
 pub use command::{CommandError, NotifyCommand};
 pub use mail::{Mail, MailError};
@@ -18,8 +18,8 @@ use delivery::{Channel, Failure, Queue};
 use nodeglass_protocol::finding::{Finding, FindingSeverity};
 use nodeglass_protocol::job::Job;
 use notice::Notice;
+use selector::{NoticeSelector, Selection};
 use serde::Serialize;
-use tracker::{Selection, Tracker};
 
 /// What is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub async fn test(settings: &Settings, sender: &Sender) -> Vec<TestResult> {
 /// Passes notices to the channels.
 #[derive(Debug)]
 pub struct Notifier {
-    tracker: Tracker,
+    selector: NoticeSelector,
     queues: Vec<Queue>,
 }
 
@@ -107,13 +107,14 @@ impl Notifier {
     pub fn start(settings: Settings, sender: Sender, wall_ms: u64) -> Option<Self> {
         let start = |channel: Channel| delivery::start(channel, sender.clone());
         let queues: Vec<Queue> = settings.channels().map(start).collect();
-        let tracker = Tracker::new(Selection { on: settings.on, severity: settings.severity }, wall_ms);
-        (!queues.is_empty()).then_some(Self { tracker, queues })
+        let selector =
+            NoticeSelector::new(Selection { on: settings.on, severity: settings.severity }, wall_ms);
+        (!queues.is_empty()).then_some(Self { selector, queues })
     }
 
     /// Sends what is new about jobs and findings.
     pub fn observe(&mut self, jobs: &[Job], findings: &[Finding]) {
-        for notice in self.tracker.update(jobs, findings) {
+        for notice in self.selector.update(jobs, findings) {
             self.queues.iter().for_each(|queue| queue.push(notice.clone()));
         }
     }
