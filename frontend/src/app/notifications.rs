@@ -72,7 +72,7 @@ pub fn notify(page: &Page) {
 }
 
 fn show(page: &Page, notice: &Notice) {
-    let Some(shown) = platform::notify(&notice.title, &notice.body, &notice.about) else { return };
+    let Some(shown) = platform::notify(&notice.title, &notice.body, &notice.tag) else { return };
     let (address, job) = (page.address.clone(), notice.job);
     let listener = Listener::new(shown, "click", move |_| {
         platform::focus_window();

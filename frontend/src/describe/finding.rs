@@ -15,7 +15,7 @@ fn when_at(item: &Item, at: impl Fn(u64) -> String) -> String {
     let since = at(at_ms);
     match item.ended_ms {
         Some(ended_ms) => format!("{since} – {}", at(ended_ms)),
-        None if item.is_past => format!("at {since}"),
+        None if item.kind.is_event() => format!("at {since}"),
         None if or_earlier => format!("since before {since}"),
         None => format!("since {since}"),
     }

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 /// An event to report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// What it concerns: a later notice with the same tag replaces it.
-    pub about: String,
+    /// A later notice with the same tag replaces it.
+    pub tag: String,
     /// The first line.
     pub title: String,
     /// The second line.
@@ -25,7 +25,7 @@ pub struct Notice {
 pub struct NoticeTracker {
     begun: bool,
     jobs: JobPhases,
-    /// The keys of the items listed at the last update.
+    /// The keys of the items that were listed and of which the findings are still active.
     listed: BTreeSet<String>,
 }
 
@@ -40,14 +40,19 @@ impl NoticeTracker {
             // That a job ended is an event of the job already.
             let new = items.iter().filter(|item| !item.is_past && !self.listed.contains(&item.key));
             notices.extend(new.map(|item| Notice {
-                about: item.key.clone(),
+                tag: item.key.clone(),
                 title: format!("{}: {}", item.subject, item.reason),
                 body: format!("{}. {}", item.title, item.detail),
                 job: item.jobs.first().copied(),
             }));
         }
         self.begun = true;
-        self.listed = items.into_iter().map(|item| item.key).collect();
+        // One that is silenced remains known.
+        let is_active = |key: &String| {
+            picture.findings.iter().any(|finding| finding.is_active() && finding.key.as_str() == key)
+        };
+        self.listed.retain(is_active);
+        self.listed.extend(items.into_iter().map(|item| item.key));
         notices
     }
 }
@@ -69,7 +74,7 @@ fn job_notice(job: &Job, event: JobEvent) -> Notice {
         _ => String::new(),
     };
     Notice {
-        about: format!("job-{}", job.id),
+        tag: format!("job-{}", job.id),
         title: format!("{} ({}) {what}", job.name, job.label),
         body,
         job: Some(job.id),

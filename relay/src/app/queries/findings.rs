@@ -75,10 +75,14 @@ pub async fn watch(source: &mut Source, args: &FindingsArgs) -> anyhow::Result<A
         let now_ms = Clock::wall_ms();
         let mut out = String::new();
         let jobs = jobs(&snapshot, args);
-        let is_news = |finding: &&Finding| {
-            is_watched(finding, args, jobs.as_ref()) && (args.all || finding.silenced_until.is_none())
-        };
-        for finding in snapshot.findings.iter().filter(is_news) {
+        for finding in snapshot.findings.iter().filter(|finding| is_watched(finding, args, jobs.as_ref())) {
+            if !args.all && finding.silenced_until.is_some() {
+                // What returns after its silence is news.
+                if !finding.is_active {
+                    known.remove(&finding.key);
+                }
+                continue;
+            }
             // What ended before the first look is not news.
             let was_active = known.get(&finding.key).copied();
             if was_active == Some(finding.is_active) || was_active.is_none() && !finding.is_active {
