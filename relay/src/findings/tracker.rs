@@ -91,6 +91,10 @@ pub struct Detections {
     pub unknown: Vec<String>,
     /// Nodes that are not read, about whose GPUs the kinds of [`MOMENTARY`] are not known.
     pub unread: BTreeSet<NodeName>,
+    /// Nodes that are read.
+    pub read: BTreeSet<NodeName>,
+    /// Whether the jobs are known.
+    pub has_jobs: bool,
     /// Jobs whose GPUs are busy computing, and the readings that show it.
     pub computing: BTreeMap<JobId, String>,
 }
@@ -122,6 +126,8 @@ struct Earlier {
     since_ms: u64,
     or_earlier: bool,
     found_ms: u64,
+    nodes: Vec<NodeName>,
+    is_of_job: bool,
     /// Since when it could be seen and was not, in ms of the relay's clock.
     absent_since_ms: Option<u64>,
 }
@@ -163,20 +169,22 @@ impl Track {
 impl Tracker {
     /// Takes over the starts of what an earlier relay had found.
     pub fn restore<'a>(&mut self, earlier: impl Iterator<Item = &'a Finding>) {
-        let times = |finding: &Finding| {
+        let known = |finding: &Finding| {
             let Finding { since_ms, or_earlier, found_ms, .. } = *finding;
-            (finding.key.to_string(), Earlier { since_ms, or_earlier, found_ms, absent_since_ms: None })
+            let (nodes, is_of_job) = (finding.nodes.clone(), !finding.jobs.is_empty());
+            let known = Earlier { since_ms, or_earlier, found_ms, nodes, is_of_job, absent_since_ms: None };
+            (finding.key.to_string(), known)
         };
-        self.earlier.extend(earlier.take(MAX_FINDINGS).map(times));
+        self.earlier.extend(earlier.take(MAX_FINDINGS).map(known));
     }
 
     /// Enters what is seen at `now`, and returns whether the list changed.
     pub fn update(&mut self, detections: Detections, thresholds: &Thresholds, now: Now) -> bool {
-        let Detections { seen, unknown, unread, .. } = detections;
+        let Detections { seen, unknown, unread, read, has_jobs, .. } = detections;
         let mut changed = false;
         for detection in seen {
             let extra_ms = thresholds.extra_confirm_ms(detection.kind);
-            changed |= self.see(detection, extra_ms, now);
+            changed |= self.observe(detection, extra_ms, now);
         }
         let (now_ms, wall_ms) = (now.relay_ms, now.wall_ms());
         for (key, track) in &mut self.tracks {
@@ -203,7 +211,12 @@ impl Tracker {
                 changed |= track.is_confirmed;
             }
         }
-        self.forget_earlier(&unknown, thresholds, now_ms);
+        let can_be_seen = |key: &str, earlier: &Earlier| {
+            (has_jobs || !earlier.is_of_job)
+                && earlier.nodes.iter().all(|node| read.contains(node))
+                && !unknown.iter().any(|prefix| is_of(key, prefix))
+        };
+        self.forget_earlier(can_be_seen, thresholds, now_ms);
         let before = self.tracks.len();
         self.tracks.retain(|_, track| track.is_kept(wall_ms));
         self.bound();
@@ -211,11 +224,16 @@ impl Tracker {
     }
 
     /// Forgets what an earlier relay had found once it would have been found again if it still lasted.
-    fn forget_earlier(&mut self, unknown: &[String], thresholds: &Thresholds, now_ms: u64) {
+    fn forget_earlier(
+        &mut self,
+        can_be_seen: impl Fn(&str, &Earlier) -> bool,
+        thresholds: &Thresholds,
+        now_ms: u64,
+    ) {
         let tracks = &self.tracks;
         self.earlier.retain(|key, earlier| {
             let is_seen = tracks.get(key).is_some_and(|track| track.finding.ended_ms.is_none());
-            if is_seen || unknown.iter().any(|prefix| is_of(key, prefix)) {
+            if is_seen || !can_be_seen(key, earlier) {
                 earlier.absent_since_ms = None;
                 return true;
             }
@@ -226,44 +244,24 @@ impl Tracker {
         });
     }
 
-    fn see(&mut self, detection: Detection, extra_ms: u64, now: Now) -> bool {
+    /// Enters one detection; returns whether the list changed.
+    fn observe(&mut self, detection: Detection, extra_ms: u64, now: Now) -> bool {
         let timing = catalogue::info(detection.kind);
         let key = detection.key();
-        let known = self.tracks.remove(&key);
-        let (known, before) = match known {
-            Some(Track { finding, is_confirmed: true, .. }) if !finding.is_active() => {
-                (None, Some(Box::new(finding)))
-            }
-            Some(mut track) if track.finding.is_active() => {
-                let before = track.before.take();
-                (Some(track), before)
-            }
-            _ => (None, None),
-        };
+        let (known, before) = self.take_known(&key);
         let first_ms = known.as_ref().map_or(now.relay_ms, |track| track.first_ms);
         let was_confirmed = known.as_ref().is_some_and(|track| track.is_confirmed);
         let is_confirmed =
             was_confirmed || now.relay_ms.saturating_sub(first_ms) >= timing.confirm_ms + extra_ms;
-        let (since_ms, or_earlier) = detection.since.unwrap_or((first_ms, false));
-        let (since_ms, or_earlier) = (now.to_wall_ms(since_ms), or_earlier);
-        let since = match &known {
-            // The readings of the last minutes forget the start.
-            Some(track) if track.finding.since_ms <= since_ms => {
-                (track.finding.since_ms, track.finding.or_earlier)
-            }
-            _ => (since_ms, or_earlier),
-        };
         let found_ms = match &known {
             Some(track) if was_confirmed => track.finding.found_ms,
             _ => now.wall_ms(),
         };
-        // What ended before is not a part of what returned.
-        let since = match before.as_ref().and_then(|before| before.ended_ms) {
-            Some(ended_ms) if since.0 < ended_ms => (ended_ms, false),
-            _ => since,
-        };
+        let ended_before_ms = before.as_ref().and_then(|before| before.ended_ms);
+        let (at_ms, or_earlier) = detection.since.unwrap_or((first_ms, false));
+        let since = start((now.to_wall_ms(at_ms), or_earlier), known.as_ref(), ended_before_ms);
         let mut finding = listed(detection, &key, since, found_ms);
-        if let Some(ended_ms) = before.as_ref().and_then(|before| before.ended_ms)
+        if let Some(ended_ms) = ended_before_ms
             && finding.evidence.len() < MAX_EVIDENCE
         {
             let pause_s = finding.since_ms.saturating_sub(ended_ms) / 1_000;
@@ -278,7 +276,22 @@ impl Tracker {
         changed
     }
 
-    /// Drops beyond the limit the ones that ended first, then the least severe ones, of those the newest.
+    /// Removes what is known of a key: the active finding, and what it was before it ended and returned.
+    fn take_known(&mut self, key: &str) -> (Option<Track>, Option<Box<Finding>>) {
+        match self.tracks.remove(key) {
+            Some(Track { finding, is_confirmed: true, .. }) if !finding.is_active() => {
+                (None, Some(Box::new(finding)))
+            }
+            Some(mut track) if track.finding.is_active() => {
+                let before = track.before.take();
+                (Some(track), before)
+            }
+            _ => (None, None),
+        }
+    }
+
+    /// Drops beyond the limit those that ended, then those that are not confirmed, then the least severe ones, of those
+    /// the newest.
     fn bound(&mut self) {
         let Some(over) = self.tracks.len().checked_sub(MAX_FINDINGS).filter(|over| *over > 0) else { return };
         let rank = |track: &Track| {
@@ -307,6 +320,21 @@ impl Tracker {
         let mut list: Vec<Finding> = confirmed().filter(is_listed).cloned().collect();
         list.sort_unstable_by(finding::order);
         list
+    }
+}
+
+/// Returns when a finding began, and whether it may have been earlier. `by_readings` is its start in the readings,
+/// which forget it after some minutes; what ended at `ended_before_ms` is not a part of it.
+fn start(by_readings: (u64, bool), known: Option<&Track>, ended_before_ms: Option<u64>) -> (u64, bool) {
+    let since = match known {
+        Some(Track { finding, .. }) if finding.since_ms <= by_readings.0 => {
+            (finding.since_ms, finding.or_earlier)
+        }
+        _ => by_readings,
+    };
+    match ended_before_ms {
+        Some(ended_ms) if since.0 < ended_ms => (ended_ms, false),
+        _ => since,
     }
 }
 
@@ -450,6 +478,33 @@ mod tests {
         next.update(seen(), &Thresholds::default(), now(again_ms));
         next.update(seen(), &Thresholds::default(), now(again_ms + timing.confirm_ms));
         assert_eq!(next.list()[0].since_ms, 1_000_000 + again_ms);
+    }
+
+    #[test]
+    fn what_an_earlier_relay_found_is_kept_until_its_node_is_read() {
+        let node: NodeName = "n1".parse().unwrap();
+        let of_node = || {
+            let mut detections = seen();
+            detections.seen[0].nodes = vec![node.clone()];
+            detections
+        };
+        let mut tracker = Tracker::default();
+        tracker.update(of_node(), &Thresholds::default(), now(0));
+        tracker.update(of_node(), &Thresholds::default(), now(60_000));
+        let found_ms = tracker.list()[0].found_ms;
+        let after = |read: BTreeSet<NodeName>| {
+            let mut next = Tracker::default();
+            next.restore(tracker.list().iter());
+            for step in 0..60 {
+                let detections = Detections { read: read.clone(), ..Detections::default() };
+                next.update(detections, &Thresholds::default(), now(3_600_000 + 10_000 * step));
+            }
+            next.update(of_node(), &Thresholds::default(), now(4_200_000));
+            next.update(of_node(), &Thresholds::default(), now(4_260_000));
+            next.list()[0].found_ms
+        };
+        assert_eq!(after(BTreeSet::new()), found_ms, "the node was not read");
+        assert!(after(BTreeSet::from([node.clone()])) > found_ms, "it was read without the finding");
     }
 
     #[test]

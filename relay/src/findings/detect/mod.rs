@@ -19,7 +19,11 @@ use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
 
 /// Runs all detectors.
 pub fn all(input: &DetectorInput<'_>) -> Detections {
-    let mut found = Detections::default();
+    let mut found = Detections { has_jobs: !input.jobs.is_empty(), ..Detections::default() };
+    for node in input.nodes.values() {
+        let nodes = if input.is_current(node) { &mut found.read } else { &mut found.unread };
+        nodes.insert(node.name.clone());
+    }
     for job in input.job_gpus() {
         activity::detect(input, &job, &mut found);
         peers::detect(input, &job, &mut found);

@@ -61,9 +61,6 @@ pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
         }
     }
     found.seen.extend(groups.values().map(|group| detection(input, group)));
-    // What was read before neither lasts nor ends.
-    let unread = input.nodes.values().filter(|node| !input.is_current(node));
-    found.unread.extend(unread.map(|node| node.name.clone()));
 }
 
 fn examine<'a>(
