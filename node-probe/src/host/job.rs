@@ -140,12 +140,19 @@ impl Job {
     fn read_memory(&mut self, buffer: &mut Vec<u8>) {
         let used = self.memory.number(buffer);
         let v1 = self.folders.memory.is_some();
-        let (cache, shmem) =
-            if v1 { ("total_inactive_file", "total_shmem") } else { ("inactive_file", "shmem") };
+        let (inactive, active, shmem) = if v1 {
+            ("total_inactive_file", "total_active_file", "total_shmem")
+        } else {
+            ("inactive_file", "active_file", "shmem")
+        };
         let stat = self.memory_stat.text(buffer);
-        // Reclaimable cache is excluded. Without its size the remainder would be misleading.
-        let droppable = stat.clone().and_then(|stat| line(stat, cache).ok_or(ReadError::Missing));
-        self.now.mem_used_bytes = reading(used.and_then(|used| Ok(used.saturating_sub(droppable?))));
+        // Page cache is reclaimed before a job runs out of memory, also the part that is read again and again, such as
+        // a data set in its second epoch. Without its size the remainder would be misleading.
+        let cache = stat.clone().and_then(|stat| {
+            let inactive = line(stat, inactive).ok_or(ReadError::Missing)?;
+            Ok(inactive.saturating_add(line(stat, active).unwrap_or(0)))
+        });
+        self.now.mem_used_bytes = reading(used.and_then(|used| Ok(used.saturating_sub(cache?))));
         // Kernels before 4.12 do not report it in version 1.
         self.now.shmem_bytes = reading(stat.and_then(|stat| line(stat, shmem).ok_or(ReadError::Missing)));
         let mut kills = Err(ReadError::Missing);
@@ -279,7 +286,7 @@ mod tests {
                 ("cpu.max", "max 100000\n"),
                 ("cpuset.cpus.effective", "0-3,8\n"),
                 ("memory.current", "5000\n"),
-                ("memory.stat", "anon 9\nfile 1\nshmem 300\ninactive_file 1000\n"),
+                ("memory.stat", "anon 9\nfile 1\nshmem 300\ninactive_file 600\nactive_file 400\n"),
                 ("memory.max", "9000\n"),
                 ("memory.events", "low 0\noom 2\noom_kill 1\noom_group_kill 0\n"),
             ],
@@ -311,7 +318,10 @@ mod tests {
             &root.path().join("memory").join(place),
             &[
                 ("memory.usage_in_bytes", "5000\n"),
-                ("memory.stat", "inactive_file 1\ntotal_shmem 40\ntotal_inactive_file 2000\n"),
+                (
+                    "memory.stat",
+                    "active_file 1\ntotal_shmem 40\ntotal_inactive_file 1500\ntotal_active_file 500\n",
+                ),
                 ("memory.limit_in_bytes", "9223372036854771712\n"),
                 ("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n"),
                 ("step_0/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"),

@@ -84,6 +84,16 @@ impl History {
         std::array::from_fn(|slot| row.get(GpuField::HISTORY[slot]))
     }
 
+    /// The row of a GPU of which these cells are known.
+    pub fn gpu_row(cells: &GpuHistoryCells) -> Row<GpuField> {
+        row_of(GpuField::HISTORY, cells)
+    }
+
+    /// The row of a host of which these cells are known.
+    pub fn host_row(cells: &HostHistoryCells) -> Row<HostField> {
+        row_of(HostField::HISTORY, cells)
+    }
+
     /// Selects the cells of a host that have a history.
     pub fn of_host(row: &Row<HostField>) -> HostHistoryCells {
         std::array::from_fn(|slot| row.get(HostField::HISTORY[slot]))
@@ -229,6 +239,12 @@ impl<'de, F: Field> Visitor<'de> for TracesVisitor<F> {
         }
         Ok(traces)
     }
+}
+
+fn row_of<F: Field>(fields: &[F], cells: &[Cell]) -> Row<F> {
+    let mut row = Row::default();
+    fields.iter().zip(cells).for_each(|(field, cell)| row.set(*field, *cell));
+    row
 }
 
 #[cfg(test)]

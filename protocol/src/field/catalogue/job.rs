@@ -17,7 +17,8 @@ catalogue! {
     /// CPU time since the last sample, in % of one core (`cpuacct.usage`, `cpu.stat`).
     Cpu: cpu_pct = Metric::gauge("cpu_pct", Unit::Percent, Activity, "CPU",
         "CPU utilisation; 100 % is one core").sum().part_of(JobField::CpuLimit);
-    /// Memory without reclaimable page cache (`memory.usage_in_bytes`, `memory.current`).
+    /// Memory without page cache of files (`memory.usage_in_bytes` or `memory.current`, less `inactive_file` and
+    /// `active_file` of `memory.stat`).
     MemUsed: mem_used_bytes = Metric::bytes("mem_used_bytes", MIB_16, Memory, "Memory",
         "host memory used by the job, without reclaimable page cache")
         .short("RAM").column("mem").part_of(JobField::MemLimit);
