@@ -50,6 +50,8 @@ const BATCH: usize = 512;
 const IDLE_AFTER_MS: u64 = 60_000;
 /// How often the sums of running jobs are stored.
 const CHECKPOINT_MS: u64 = 60_000;
+/// Time between two ticks, in ms, from which the relay counts as stalled.
+const MAX_TICK_MS: u64 = 3_000;
 /// Free memory is returned to the system this long after the last subscriber left.
 const TRIM_AFTER_MS: u64 = 5_000;
 
@@ -119,6 +121,8 @@ pub struct EventLoop {
     notifier: Option<Notifier>,
     capturer: Option<crate::capturer::Capturer>,
     stored_ms: u64,
+    /// When the last tick was; 0 before the first one.
+    ticked_ms: u64,
     note_sync: NoteSync,
 }
 
@@ -155,6 +159,7 @@ impl EventLoop {
             notifier: None,
             capturer: None,
             stored_ms: clock.now_ms(),
+            ticked_ms: 0,
             note_sync: NoteSync::default(),
         };
         (event_loop, hub, plan_rx)
@@ -298,6 +303,15 @@ impl EventLoop {
 
     fn tick(&mut self) {
         let now_ms = self.clock.now_ms();
+        let stalled_ms = now_ms.saturating_sub(self.ticked_ms);
+        if self.ticked_ms > 0 && stalled_ms > MAX_TICK_MS {
+            tracing::warn!(
+                "the relay did not run for {} s; the login node may be overloaded",
+                stalled_ms / 1_000
+            );
+            self.fleet.handle(Event::Stalled { ms: stalled_ms }, now_ms);
+        }
+        self.ticked_ms = now_ms;
         self.fleet.set_time_of_day(self.clock.displayed_wall_ms(), now_ms);
         self.fleet.handle(Event::Tick, now_ms);
         // Jobs that run when the first list arrives have not just started.

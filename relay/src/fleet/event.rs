@@ -79,6 +79,11 @@ pub enum Event {
         /// Where they stood.
         capture: Box<FindingCapture>,
     },
+    /// The relay itself did not run for some time, as on a login node that is overloaded: no line could be read.
+    Stalled {
+        /// For how long, in ms.
+        ms: u64,
+    },
     /// A second passed.
     Tick,
     /// The nodes of the cluster were queried.

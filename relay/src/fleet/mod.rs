@@ -279,11 +279,12 @@ impl Fleet {
                 });
                 self.detect_applications(&name, lists);
             }
+            Event::Stalled { ms } => self.nodes.values_mut().for_each(|node| node.excuse(ms, now_ms)),
             Event::Tick => {
                 for (name, node) in &mut self.nodes {
                     let mut noted = NodeChanges::default();
                     node.tick(now_ms, &mut noted);
-                    record_late(&mut self.history, &mut self.reports, node);
+                    record_late(&mut self.history, &mut self.reports, &mut self.findings, node);
                     // Most nodes do not change, and each recorded change is checked by every topic.
                     if noted != NodeChanges::default() {
                         self.changes.node(name).add(noted);
@@ -487,7 +488,7 @@ impl Fleet {
                 self.reports.record(node.picture());
                 self.findings.record(node.picture(), node.clock_ahead_ms());
             }
-            record_late(&mut self.history, &mut self.reports, node);
+            record_late(&mut self.history, &mut self.reports, &mut self.findings, node);
             if changes.gpus || changes.processes || changes.job_devices {
                 node.settle_job_probes(self.jobs.list(), self.user.as_str(), now_ms, changes);
                 node.settle_owners(self.jobs.list(), changes);
@@ -579,12 +580,18 @@ fn relay_ms(wall_s: i64, wall_ahead_ms: i64) -> u64 {
     u64::try_from(wall_s.saturating_mul(1_000).saturating_sub(wall_ahead_ms)).unwrap_or(0)
 }
 
-/// Enters backfilled samples of a node into the long-term history and the sums of its jobs.
-fn record_late(history: &mut LongHistory, reports: &mut JobReports, node: &mut Node) {
+/// Enters backfilled samples of a node into the long-term history, the sums of its jobs, and what findings compare.
+fn record_late(
+    history: &mut LongHistory,
+    reports: &mut JobReports,
+    findings: &mut Findings,
+    node: &mut Node,
+) {
     let samples = node.take_late_samples();
     if !samples.is_empty() {
         history.backfill(node.picture(), &samples);
         reports.record_late(node.picture(), &samples);
+        findings.backfill(node.picture(), &samples);
     }
 }
 

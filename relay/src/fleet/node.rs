@@ -30,7 +30,7 @@ use std::collections::HashSet;
 pub const SILENT_MS: u64 = 15_000;
 /// Maximum number of notes; the oldest is dropped first.
 const MAX_NOTES: usize = 4;
-/// Maximum number of GPU events; the oldest is dropped first.
+/// Maximum number of GPU events; the oldest that was repeated is dropped first.
 const MAX_EVENTS: usize = 32;
 /// A job's last picture is of this long before its end: killing it takes a moment.
 const LAST_MOMENT_MS: u64 = 2_000;
@@ -173,6 +173,11 @@ impl Node {
     fn restart_replay(&mut self, now_ms: u64) {
         self.settle_replay(now_ms);
         self.replay = Replay::default();
+    }
+
+    /// Extends timeouts by a time in which no line could be read.
+    pub fn excuse(&mut self, stalled_ms: u64, now_ms: u64) {
+        self.last_line_ms = self.last_line_ms.saturating_add(stalled_ms).min(now_ms);
     }
 
     /// Checks timeouts.
@@ -477,8 +482,15 @@ impl Node {
         let at_ms = self.timeline.relay_ms(event.mono_ns, now_ms);
         let events = &mut self.picture.head.events;
         events.push(GpuEvent { at_ms, gpu: event.gpu, xid: event.xid, text: event.text });
-        let over = events.len().saturating_sub(MAX_EVENTS);
-        events.drain(..over);
+        if events.len() > MAX_EVENTS {
+            // A kill logs an Xid per channel: they must not evict the one that explains them.
+            let is_repeated = |at: &usize| {
+                let event = &events[*at];
+                events[at + 1..].iter().any(|later| later.gpu == event.gpu && later.xid == event.xid)
+            };
+            let oldest = (0..events.len()).find(is_repeated).unwrap_or(0);
+            events.remove(oldest);
+        }
         changes.head = true;
     }
 

@@ -320,6 +320,17 @@ fn a_gpu_keeps_its_history_when_its_index_changes() {
 }
 
 #[test]
+fn a_stall_of_the_relay_makes_no_node_silent() {
+    let mut fleet = one_node();
+    let last_ms = node(&fleet, "n1").sampled_at_ms.unwrap();
+    fleet.handle(Event::Stalled { ms: 60_000 }, last_ms + 60_000);
+    fleet.handle(Event::Tick, last_ms + 60_000);
+    assert_eq!(node(&fleet, "n1").head.link, Link::Live);
+    fleet.handle(Event::Tick, last_ms + 60_000 + super::node::SILENT_MS);
+    assert_eq!(node(&fleet, "n1").head.link, Link::Silent, "it does not send, either");
+}
+
+#[test]
 fn a_hung_nvml_is_reported_and_cleared() {
     let mut fleet = one_node();
     line(&mut fleet, "n1", heartbeat(Some(4_000)), 5_000);

@@ -161,6 +161,7 @@ impl RecordedEvent {
             Event::Audit(_)
             | Event::Sharing(_)
             | Event::Tick
+            | Event::Stalled { .. }
             | Event::Restored(_)
             | Event::Storage(..)
             | Event::JobLogs(_)
