@@ -8,8 +8,8 @@ use crate::severity::Severity;
 pub fn meaning(number: u64) -> Option<(&'static str, bool)> {
     Some(match number {
         8 => ("the GPU stopped answering a channel: usually a program that hangs", true),
-        13 => ("a kernel did something illegal, usually an index out of bounds", true),
-        31 => ("a kernel accessed memory that is not mapped", true),
+        13 => ("graphics engine exception: usually an out-of-bounds access of a kernel", true),
+        31 => ("GPU memory page fault: a kernel accessed an unmapped address", true),
         43 => ("the program hung on the GPU and was stopped; the GPU is fine", true),
         45 => ("the program's work was removed after an earlier error or a kill", true),
         48 => ("an uncorrectable double-bit memory error", false),

@@ -46,14 +46,18 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "See the log for CUDA errors; check that the program was built with CUDA and sees its devices",
             5 * MINUTE, 30 * SECOND, 6 * MINUTE),
         FindingKind::CollectiveHang => entry(
-            "each of two or more GPUs at 95 % utilisation or more, at a third of its power limit or less, with flat memory and silent \
-             counters (SM and memory activity, PCIe, NVLink), for two minutes",
+            "each of two or more GPUs, which worked before, at 95 % utilisation or more, at a third of its power limit or less, with flat \
+             memory and silent counters (SM activity below 25 %, DRAM and tensor activity below 10 %, PCIe and NVLink below 50 MB/s), for \
+             two minutes; or at least half of them, while the others do nothing, for five minutes. Not while the log grows or the job uses \
+             more than six cores per GPU. A job that was not seen to work must have a log that is silent for ten minutes",
             "The ranks busy-wait in a collective that never completes: one rank crashed, diverged or waits elsewhere.",
             "Compare the Python stacks of the ranks (py-spy dump), see NCCL's log, and restart from the last checkpoint",
             0, 30 * SECOND, 150 * SECOND),
         FindingKind::Straggler => entry(
-            "SM clock 12 %, or SM activity or utilisation 20 % below the median of the job's GPUs of the same model, in four fifths of the \
-             steps of two minutes in which the others worked, and outside of what the others differ by",
+            "SM clock 12 %, or SM activity or utilisation 20 % below the median of the job's GPUs of the same model, of which there are at \
+             least four, in four fifths of the steps of two minutes in which the others worked, and outside of what the others differ by. Not \
+             if more than an eighth of the GPUs (and more than one) are so: the program has unequal parts. Where ranks show several programs, \
+             a reading (throttling, a link, the power limit) must explain it",
             "In synchronous training every other rank waits for the slowest one.",
             "Exclude the node (sbatch --exclude) after the next checkpoint, and report it to the administrators",
             0, 60 * SECOND, 150 * SECOND),
@@ -94,18 +98,18 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "Inform its owner or the administrators",
             2 * MINUTE, 30 * SECOND, 3 * MINUTE),
         FindingKind::GpuMemoryForecast => entry(
-            "the peaks of each minute grow steadily for fifteen minutes or more, and reach the GPU's memory within six hours",
+            "the peaks of each minute grow steadily for fifteen minutes or more while the GPU works, and reach its memory within six hours",
             "The program keeps references to tensors (a list of losses, retained graphs), or its inputs grow.",
             "Save a checkpoint; look for tensors that are kept over steps (torch.cuda.memory_summary)",
             0, 5 * MINUTE, 20 * MINUTE),
         FindingKind::JobMemoryForecast => entry(
-            "the memory of the job's processes is above 90 % of its limit on a node for a minute, or grows steadily for fifteen minutes \
+            "the memory of the job without page cache is 90 % of its limit on a node or more for a minute, or grows steadily for fifteen minutes \
              or more, and reaches the limit within six hours",
             "At its limit the kernel kills a process of the job (out of memory).",
             "Request more memory (--mem), use fewer data loader workers, or free caches",
             MINUTE, 2 * MINUTE, 22 * MINUTE),
         FindingKind::HostMemory => entry(
-            "the memory of the node is above 97 % for a minute, or grows steadily for fifteen minutes or more, no limit of a job \
+            "97 % or more of the memory of the node is in use for a minute, or grows steadily for fifteen minutes or more, no limit of a job \
              bounds it, and it is exhausted within six hours",
             "The kernel is about to kill processes, whoever owns them.",
             "Use less memory on this node; if other processes use it, report that to the administrators",
@@ -127,7 +131,7 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "Report it to the administrators",
             MINUTE, 2 * MINUTE, 2 * MINUTE),
         FindingKind::HeldMemory => entry(
-            "memory in use that no visible process holds, for a minute",
+            "1 GiB of memory or more in use that no visible process holds, for a minute",
             "A process of another container or user holds it, or one that crashed left it behind.",
             "If allocations fail, report it to the administrators: only a reset of the GPU may help",
             MINUTE, 30 * SECOND, 90 * SECOND),
@@ -147,12 +151,13 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "Report it to the administrators",
             20 * SECOND, 60 * SECOND, 40 * SECOND),
         FindingKind::MemoryErrors => entry(
-            "uncorrected memory errors, or a repair of the memory that is pending or failed",
+            "uncorrected memory errors, a repair of the memory that is pending or failed, or an Xid about the memory (48, 63, 64, 92, 94, 95, \
+             140) within the last hour",
             "The memory of the GPU is damaged; results since an uncorrected error may be wrong.",
             "Restart from a checkpoint before it on another node, and report it to the administrators",
             0, 30 * SECOND, 20 * SECOND),
         FindingKind::Xid => entry(
-            "the driver reported an Xid within the last hour",
+            "the driver reported an Xid that is not about the memory within the last hour",
             "The number states whether the program or the GPU is the likely cause.",
             "See the log of the program; if the GPU is the cause, report it to the administrators",
             0, 0, 20 * SECOND),
@@ -177,14 +182,14 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "Report it to the administrators",
             10 * SECOND, 30 * SECOND, 30 * SECOND),
         FindingKind::StuckProcess => entry(
-            "a process on a GPU is a zombie or in uninterruptible sleep (D state) for two minutes",
+            "a process on a GPU is a zombie or in uninterruptible sleep (D state) for two minutes, and its memory does not change",
             "Its parent does not reap it, or it waits for a file system or a driver that does not answer.",
             "End its parent; if it waits for a file system, report it to the administrators",
             0, 30 * SECOND, 150 * SECOND),
         FindingKind::NodeUnreachable => entry(
-            "the node does not answer for 15 s, or its probe cannot be started again",
+            "the node does not answer for 15 s, refuses the connection, or its probe cannot be started again",
             "The node hangs or is down, or the network is interrupted.",
-            "Its values are the last known ones; it is retried automatically",
+            "Check whether the node is up (sinfo -R -n NODE); the relay retries by itself, and shows the last known values until then",
             0, 0, 30 * SECOND),
         FindingKind::DriverHang => entry(
             "a call of the GPU driver does not return",
@@ -203,7 +208,7 @@ pub fn info(kind: FindingKind) -> KindInfo {
             0, 0, 30 * SECOND),
         FindingKind::TimeLimit => entry(
             "at the rate of progress in its log, a running job will not finish before its time limit; or less than a tenth of the limit and less than \
-             an hour is left, and its log does not show that it finishes in time",
+             an hour is left, and its log does not show that it finishes in time. Only worth knowing if a pending job depends on it: a chain resumes from checkpoints",
             "SLURM ends the job at its limit, whatever it has saved.",
             "Save a checkpoint in time (--signal), or request a longer limit (scontrol update TimeLimit)",
             0, 0, 30 * SECOND),
@@ -213,7 +218,9 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "Check the end of its log",
             0, 0, 30 * SECOND),
         FindingKind::LogMessage => entry(
-            "the log of a running job matches a pattern (`relay findings explain log_message` lists them), and its progress does not go on after it",
+            "the log of a running job matches a pattern (`relay findings explain log_message` lists them). Most patterns count only if the program makes no progress a minute later; \
+             those that end a program, such as a traceback, only if the log ends with them: for 30 s, or while the GPUs work, for three \
+             times its longest pause",
             "The program states what is wrong.",
             "See the log",
             0, 30 * SECOND, 60 * SECOND),

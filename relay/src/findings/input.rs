@@ -5,7 +5,7 @@ use super::series::{GpuSeries, NodeSeries};
 use super::thresholds::Thresholds;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
-use nodeglass_protocol::{GpuField, JobField, NodeName};
+use nodeglass_protocol::{GpuField, JobField, JobId, NodeName};
 use nodeglass_rules::health::{Freshness, freshness};
 use nodeglass_rules::ownership;
 use std::collections::BTreeMap;
@@ -56,6 +56,8 @@ pub struct DetectorInput<'a> {
     pub thresholds: &'a Thresholds,
     /// The current time.
     pub now: Now,
+    /// Jobs that hung lately, by this relay or an earlier one.
+    pub hung: Option<&'a BTreeMap<JobId, u64>>,
     /// The active jobs on each node.
     jobs_on: BTreeMap<&'a NodeName, Vec<&'a Job>>,
 }
@@ -115,7 +117,12 @@ impl<'a> DetectorInput<'a> {
         for job in jobs.iter().filter(|job| job.is_active()) {
             job.nodes.iter().for_each(|node| jobs_on.entry(node).or_default().push(job));
         }
-        Self { user, jobs, nodes, series, logs, thresholds, now, jobs_on }
+        Self { user, jobs, nodes, series, logs, thresholds, now, hung: None, jobs_on }
+    }
+
+    /// Returns whether a job hung lately.
+    pub fn was_hung(&self, job: JobId) -> bool {
+        self.hung.is_some_and(|hung| hung.contains_key(&job))
     }
 
     /// Returns whether the readings of a node are current.

@@ -24,7 +24,7 @@ use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity, Silence};
 use nodeglass_protocol::insight::JobInsight;
 use nodeglass_protocol::job::{Job, JobState};
-use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
 use nodeglass_protocol::{JobId, NodeName};
 use series::NodeSeries;
 use std::collections::BTreeMap;
@@ -66,6 +66,8 @@ impl Findings {
     pub fn restore<'a>(&mut self, earlier: impl Iterator<Item = &'a Finding>) {
         let active: Vec<&Finding> = earlier.filter(|finding| finding.is_active()).collect();
         self.tracker.restore(active.iter().copied());
+        let hangs = active.iter().filter(|finding| finding.kind == FindingKind::CollectiveHang);
+        self.hung.extend(hangs.flat_map(|finding| &finding.jobs).map(|job| (*job, 0)));
         self.captures.restore(active.into_iter());
     }
 
@@ -107,6 +109,14 @@ impl Findings {
         }
     }
 
+    /// Adds samples of a node that its probe kept while no relay read them, oldest first.
+    pub fn backfill(&mut self, node: &NodePicture, samples: &[HistorySample]) {
+        if let Some(series) = self.series.get_mut(&node.name) {
+            series.backfill(node, samples);
+            self.is_due = true;
+        }
+    }
+
     /// Examines the newest step if it was not examined yet, or at once if `is_due` because a job, a link or a fault
     /// changed. `user` runs the relay. Returns whether the list changed.
     pub fn evaluate<'a>(
@@ -128,7 +138,9 @@ impl Findings {
         let nodes: BTreeMap<&NodeName, &NodePicture> = nodes.map(|node| (&node.name, node)).collect();
         self.series.retain(|name, _| nodes.contains_key(name));
         self.forget_earlier_jobs(jobs, &nodes, now);
-        let input = DetectorInput::new(user, jobs, &nodes, &self.series, &self.logs, &self.thresholds, now);
+        let mut input =
+            DetectorInput::new(user, jobs, &nodes, &self.series, &self.logs, &self.thresholds, now);
+        input.hung = Some(&self.hung);
         let mut detections = detect::all(&input);
         self.ignore_hangs(&mut detections, jobs, now_ms);
         detections.seen.retain(|seen| !self.thresholds.off.contains(&seen.kind));
@@ -149,7 +161,12 @@ impl Findings {
     /// Drops the readings of GPUs from before the start of the job that has them now: they are of another job.
     fn forget_earlier_jobs(&mut self, jobs: &[Job], nodes: &BTreeMap<&NodeName, &NodePicture>, now: Now) {
         for job in jobs.iter().filter(|job| job.is_active()) {
-            let Some(started_ms) = job.start.map(|start_s| now.to_relay_ms(start_s)) else { continue };
+            let started_ms = match job.state {
+                // What a suspended job does not do says nothing about it once it is resumed.
+                JobState::Suspended => Some(now.relay_ms),
+                _ => job.start.map(|start_s| now.to_relay_ms(start_s)),
+            };
+            let Some(started_ms) = started_ms else { continue };
             for name in &job.nodes {
                 let (Some(node), Some(series)) = (nodes.get(name), self.series.get_mut(name)) else {
                     continue;
@@ -168,7 +185,12 @@ impl Findings {
         let runs = |id: &JobId| jobs.iter().any(|job| job.id == *id && job.state == JobState::Running);
         let hangs = detections.seen.iter().filter(|seen| seen.kind == FindingKind::CollectiveHang);
         self.hung.extend(hangs.flat_map(|hang| &hang.jobs).map(|job| (*job, now_ms)));
-        self.hung.retain(|job, last_ms| *last_ms + bottleneck::WINDOW_MS > now_ms && runs(job));
+        // Of an earlier relay's, the window begins with the first examination that knows the jobs.
+        if !jobs.is_empty() {
+            let is_restored = |last_ms: &&mut u64| **last_ms == 0;
+            self.hung.values_mut().filter(is_restored).for_each(|last_ms| *last_ms = now_ms);
+            self.hung.retain(|job, last_ms| *last_ms + bottleneck::WINDOW_MS > now_ms && runs(job));
+        }
         let is_hung = |job: &JobId| self.hung.contains_key(job);
         detections
             .seen

@@ -2,7 +2,7 @@
 //! two hours.
 
 use nodeglass_protocol::field::{Field, Row};
-use nodeglass_protocol::picture::{NodePicture, ProcessPicture};
+use nodeglass_protocol::picture::{GpuPicture, History, HistorySample, NodePicture};
 use nodeglass_protocol::process::ProcessState;
 use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, ProcessField};
 use std::collections::{BTreeMap, VecDeque};
@@ -17,6 +17,10 @@ pub const LONG_STEP_MS: u64 = 60_000;
 pub const LONG_STEPS: usize = 120;
 /// Mean utilisation of a step in % from which a GPU is in use.
 const USED_PCT: f32 = 10.0;
+/// What a waiting GPU draws at most, as a fraction of its limit. Real work draws more, also where memory bounds it.
+const WAITING_POWER: f32 = 1.0 / 3.0;
+/// SM activity in % that a GPU which only waits does not reach: a collective occupies one SM of each channel.
+pub const WAITING_SM_PCT: f32 = 25.0;
 /// Maximum number of GPUs per node; a driver that invents new UUIDs replaces the oldest ones.
 const MAX_GPUS: usize = 128;
 /// Maximum number of jobs per node.
@@ -63,6 +67,8 @@ pub struct Series<const N: usize> {
     long: VecDeque<(u64, f32)>,
     /// End of the last step in which the first field was [`USED_PCT`] or more, in ms of the relay's clock.
     used_ms: Option<u64>,
+    /// End of the last step in which a GPU drew more than a busy-wait; see [`works`].
+    worked_ms: Option<u64>,
 }
 
 /// The series of one node.
@@ -71,10 +77,19 @@ pub struct NodeSeries {
     gpus: BTreeMap<GpuUuid, GpuSeries>,
     host: HostSeries,
     jobs: BTreeMap<JobId, JobSeries>,
-    /// Since when processes on GPUs are zombies or uninterruptible without a pause, in ms of the relay's clock, by pid.
-    stuck: BTreeMap<u32, u64>,
+    /// The processes on GPUs that are zombies or uninterruptible, by pid.
+    stuck: BTreeMap<u32, Stuck>,
     first_ms: Option<u64>,
     clock_ahead_ms: Option<i64>,
+}
+
+/// A process that is a zombie or uninterruptible.
+#[derive(Clone, Copy, Debug)]
+struct Stuck {
+    /// Since when it is so without progress, in ms of the relay's clock.
+    since_ms: u64,
+    /// Its memory on the host and on the GPU, in bytes.
+    memory: [Option<u64>; 2],
 }
 
 impl<const N: usize> Default for Series<N> {
@@ -87,20 +102,20 @@ impl<const N: usize> Default for Series<N> {
             current: 0,
             long: VecDeque::new(),
             used_ms: None,
+            worked_ms: None,
         }
     }
 }
 
 impl<const N: usize> Series<N> {
-    /// Adds a sample. One that is older than the current step is left out: detectors see a gap, never a guess.
-    fn record<F: Field>(&mut self, at_ms: u64, row: &Row<F>, fields: &[F; N]) {
+    /// Adds a sample, and returns the step that it completes. One that is older than the current step is left out:
+    /// detectors see a gap, never a guess.
+    fn record<F: Field>(&mut self, at_ms: u64, row: &Row<F>, fields: &[F; N]) -> Option<Step<N>> {
         let number = at_ms / STEP_MS;
         if number < self.current {
-            return;
+            return None;
         }
-        if number > self.current {
-            self.close(number);
-        }
+        let completed = (number > self.current).then(|| self.close(number)).flatten();
         for (slot, field) in fields.iter().enumerate() {
             if let Some(value) = row.value(*field) {
                 self.sums[slot] += value as f64;
@@ -110,11 +125,12 @@ impl<const N: usize> Series<N> {
                 }
             }
         }
+        completed
     }
 
-    /// Completes the current step, and begins that of `number`.
-    fn close(&mut self, number: u64) {
-        if self.counts.iter().any(|count| *count > 0) {
+    /// Completes the current step, returns it unless it is empty, and begins that of `number`.
+    fn close(&mut self, number: u64) -> Option<Step<N>> {
+        let completed = self.counts.iter().any(|count| *count > 0).then(|| {
             let mean = |slot: usize| match self.counts[slot] {
                 0 => f32::NAN,
                 count => (self.sums[slot] / f64::from(count)) as f32,
@@ -128,8 +144,10 @@ impl<const N: usize> Series<N> {
                 self.used_ms = Some((step.number + 1) * STEP_MS);
             }
             self.note_long(step);
-        }
+            step
+        });
         (self.sums, self.counts, self.peak, self.current) = ([0.0; N], [0; N], f32::NAN, number);
+        completed
     }
 
     /// Keeps the largest peak of each minute.
@@ -166,7 +184,28 @@ impl<const N: usize> Series<N> {
         while self.steps.front().is_some_and(|step| step.number * STEP_MS < at_ms) {
             self.steps.pop_front();
         }
-        self.used_ms = self.used_ms.filter(|used_ms| *used_ms > at_ms.saturating_add(STEP_MS));
+        let is_after = |end_ms: &u64| *end_ms > at_ms.saturating_add(STEP_MS);
+        self.used_ms = self.used_ms.filter(is_after);
+        self.worked_ms = self.worked_ms.filter(is_after);
+    }
+
+    /// Puts what was recorded before the first step in front.
+    fn prepend(&mut self, mut older: Self) {
+        older.close(u64::MAX);
+        let first = self.steps.front().map_or(self.current, |step| step.number);
+        for step in older.steps.into_iter().rev().filter(|step| step.number < first) {
+            if self.steps.len() < STEPS {
+                self.steps.push_front(step);
+            }
+        }
+        let first_minute = self.long.front().map_or(u64::MAX, |(minute, _)| *minute);
+        for (minute, peak) in older.long.into_iter().rev().filter(|(minute, _)| *minute < first_minute) {
+            if self.long.len() < LONG_STEPS {
+                self.long.push_front((minute, peak));
+            }
+        }
+        self.used_ms = self.used_ms.or(older.used_ms);
+        self.worked_ms = self.worked_ms.or(older.worked_ms);
     }
 
     /// The largest memory of each minute, oldest first: its start in ms, and bytes.
@@ -183,9 +222,22 @@ pub type HostSeries = Series<{ HOST_FIELDS.len() }>;
 pub type JobSeries = Series<{ JOB_FIELDS.len() }>;
 
 impl GpuSeries {
+    /// Adds a sample of `gpu`.
+    fn record_gpu(&mut self, at_ms: u64, row: &Row<GpuField>, gpu: &GpuPicture) {
+        let completed = self.record(at_ms, row, &GPU_FIELDS);
+        if let Some(step) = completed.filter(|step| works(step, gpu)) {
+            self.worked_ms = Some((step.number + 1) * STEP_MS);
+        }
+    }
+
     /// When it was last in use, in ms of the relay's clock, however long ago.
     pub fn used_ms(&self) -> Option<u64> {
         self.used_ms
+    }
+
+    /// When it last did more than wait, in ms of the relay's clock, however long ago.
+    pub fn worked_ms(&self) -> Option<u64> {
+        self.worked_ms
     }
 
     /// The steps of a field, newest first; see [`GPU_FIELDS`].
@@ -257,24 +309,55 @@ impl NodeSeries {
                 self.gpus.insert(uuid.clone(), GpuSeries::default());
             }
             if let Some(series) = self.gpus.get_mut(uuid) {
-                series.record(at_ms, &gpu.row, &GPU_FIELDS);
+                series.record_gpu(at_ms, &gpu.row, gpu);
             }
         }
     }
 
-    fn record_stuck(&mut self, node: &NodePicture, at_ms: u64) {
-        let is_stuck = |process: &&ProcessPicture| {
-            let state = process.row.value(ProcessField::State).map(ProcessState::of_number);
-            matches!(state, Some(ProcessState::Zombie | ProcessState::Uninterruptible))
-        };
-        let pids = node.processes.iter().filter(is_stuck).map(|process| process.facts.pid);
-        let since = |pid| (pid, self.stuck.get(&pid).copied().unwrap_or(at_ms));
-        self.stuck = pids.map(since).collect();
+    /// Adds samples that the probe kept while no relay read them, oldest first.
+    pub fn backfill(&mut self, node: &NodePicture, samples: &[HistorySample]) {
+        for (position, gpu) in node.gpus.iter().take(MAX_GPUS).enumerate() {
+            let Some(series) = self.gpus.get_mut(&gpu.facts.uuid) else { continue };
+            let mut older = GpuSeries::default();
+            for sample in samples {
+                let Some(cells) = sample.gpus.get(position) else { continue };
+                older.record_gpu(sample.at_ms, &History::gpu_row(cells), gpu);
+            }
+            series.prepend(older);
+        }
+        let mut older = HostSeries::default();
+        for sample in samples {
+            older.record(sample.at_ms, &History::host_row(&sample.host), &HOST_FIELDS);
+        }
+        self.host.prepend(older);
     }
 
-    /// Since when a process on a GPU is a zombie or uninterruptible, in ms of the relay's clock; `None` if it is not.
+    /// Notes since when processes are stuck. One that maps a file from a slow file system is uninterruptible in most
+    /// samples as well, but its memory grows.
+    fn record_stuck(&mut self, node: &NodePicture, at_ms: u64) {
+        let mut stuck = BTreeMap::new();
+        for process in &node.processes {
+            let value = |field| process.row.value(field);
+            let state = value(ProcessField::State).map(ProcessState::of_number);
+            if !matches!(state, Some(ProcessState::Zombie | ProcessState::Uninterruptible)) {
+                continue;
+            }
+            let now =
+                Stuck { since_ms: at_ms, memory: [value(ProcessField::Rss), value(ProcessField::GpuMem)] };
+            let pid = process.facts.pid;
+            let since_ms = match self.stuck.get(&pid) {
+                Some(before) if before.memory == now.memory => before.since_ms,
+                _ => at_ms,
+            };
+            stuck.insert(pid, Stuck { since_ms, ..now });
+        }
+        self.stuck = stuck;
+    }
+
+    /// Since when a process on a GPU is a zombie or uninterruptible without progress, in ms of the relay's clock; `None`
+    /// if it is not.
     pub fn stuck_since_ms(&self, pid: u32) -> Option<u64> {
-        self.stuck.get(&pid).copied()
+        self.stuck.get(&pid).map(|stuck| stuck.since_ms)
     }
 
     /// The series of a GPU, if it was ever read.
@@ -301,6 +384,29 @@ impl NodeSeries {
     pub fn clock_ahead_ms(&self) -> Option<i64> {
         self.clock_ahead_ms
     }
+}
+
+/// The power in W up to which a GPU may only wait, and whether its activity shows as well that it does not work. `None`
+/// if its limit is unknown.
+///
+/// A site may set a limit far below that of the board, which the power of a busy-wait does not follow.
+pub fn waiting_power(gpu: &GpuPicture) -> Option<f32> {
+    let limit = gpu.row.value(GpuField::PowerLimit)? as f32;
+    let shows_activity = [GpuField::SmActive, GpuField::DramActive, GpuField::TensorActive]
+        .into_iter()
+        .all(|field| gpu.row.value(field).is_some());
+    let default = gpu.facts.power_default_mw.value().map_or(limit, |mw| *mw as f32 / 1_000.0);
+    Some(if shows_activity { limit.max(default) } else { limit } * WAITING_POWER)
+}
+
+/// Returns whether a GPU did more than wait in a step.
+fn works(step: &Step<{ GPU_FIELDS.len() }>, gpu: &GpuPicture) -> bool {
+    let mean = |field| {
+        let slot = GPU_FIELDS.iter().position(|known| *known == field)?;
+        Some(step.means[slot]).filter(|mean| !mean.is_nan())
+    };
+    let draws = mean(GpuField::Power).zip(waiting_power(gpu)).is_some_and(|(watts, most)| watts > most);
+    draws || mean(GpuField::SmActive).is_some_and(|pct| pct >= WAITING_SM_PCT)
 }
 
 fn mean(values: impl Iterator<Item = f32>, steps: usize) -> Option<f32> {

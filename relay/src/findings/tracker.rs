@@ -11,13 +11,18 @@ use nodeglass_rules::text;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Kinds that the newest sample alone shows.
-const MOMENTARY: [FindingKind; 5] = [
+/// Kinds that the newest readings of a GPU alone show.
+const MOMENTARY: [FindingKind; 10] = [
     FindingKind::Thermal,
     FindingKind::PowerBrake,
     FindingKind::Slowdown,
     FindingKind::HeldMemory,
     FindingKind::StuckProcess,
+    FindingKind::MemoryErrors,
+    FindingKind::NvlinkDown,
+    FindingKind::PcieNarrow,
+    FindingKind::Unlicensed,
+    FindingKind::GpuLost,
 ];
 
 /// For how long something that is not confirmed yet may be absent, in ms: in one examination.

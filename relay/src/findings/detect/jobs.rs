@@ -99,6 +99,21 @@ fn time_limit(input: &DetectorInput<'_>, job: &Job, wall_s: u64) -> Option<Detec
     Some(detection)
 }
 
+/// Returns whether a pending job waits for the end of another one, as SLURM prints the dependency:
+/// `afterany:48402(unfulfilled)`, `singleton(unfulfilled)`.
+fn follows(next: &Job, job: &Job) -> bool {
+    let Some(dependency) = next.dependency.as_ref().filter(|_| next.state == JobState::Pending) else {
+        return false;
+    };
+    let id = job.id.to_string();
+    let names = |text: &str| text.split(|char: char| !char.is_ascii_digit()).any(|number| number == id);
+    let is_same_name = next.user == job.user && next.name == job.name;
+    dependency.as_str().split([',', '?']).any(|term| match term.split_once(':') {
+        Some((kind, jobs)) => kind.starts_with("after") && names(jobs),
+        None => term.starts_with("singleton") && is_same_name,
+    })
+}
+
 /// A job that will not be done at its limit, by the progress in its log.
 fn too_slow(
     input: &DetectorInput<'_>,
@@ -113,7 +128,10 @@ fn too_slow(
         "{} will not finish before its time limit: {done:.0} % done, needs {needed}, {left} left",
         job_names::first(job)
     );
-    let mut detection = of(job, FindingKind::TimeLimit, FindingSeverity::Warning, title);
+    // A chain of jobs resumes from checkpoints: each is meant to reach its limit.
+    let goes_on = input.jobs.iter().any(|next| follows(next, job));
+    let severity = if goes_on { FindingSeverity::Info } else { FindingSeverity::Warning };
+    let mut detection = of(job, FindingKind::TimeLimit, severity, title);
     detection.reason = "too slow for its time limit".to_owned();
     detection.confidence_pct = 80;
     detection.nodes.clone_from(&job.nodes);

@@ -1,29 +1,47 @@
 //! Messages in the logs of running jobs. What the log of a failed job states is evidence of its failure.
 
-use crate::findings::input::DetectorInput;
+use crate::findings::input::{DetectorInput, JobGpu, JobGpus};
 use crate::findings::job_log::{JobLog, LogMessage};
+use crate::findings::series::{WAITING_SM_PCT, waiting_power};
 use crate::findings::tracker::{Detection, Detections};
+use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::FindingKind;
-use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::job::Job;
 use nodeglass_rules::{job_names, text};
 
 /// A message is the end of a log if nothing was written for this long after it, in ms.
 const SILENT_MS: u64 = 30_000;
+/// The same while the GPUs of the job work: this many of the longest pauses of the log, and at most this long, in ms.
+const SILENT_GAPS: u64 = 3;
+const MAX_SILENT_MS: u64 = 600_000;
+/// The same if no pause of the log was seen yet.
+const FIRST_SILENT_MS: u64 = 120_000;
+/// The steps of which the readings show whether a job works.
+const WORKING_STEPS: usize = 6;
 /// A program that advances this long after a message has handled it, in ms.
 const HANDLED_MS: u64 = 60_000;
 /// Number of lines of a log that explain a failure.
 const MAX_LINES: usize = 3;
 
-pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
-    for job in input.jobs.iter().filter(|job| job.state == JobState::Running) {
+pub(super) fn detect(input: &DetectorInput<'_>, jobs: &[JobGpus<'_>], found: &mut Detections) {
+    for JobGpus { job, units, .. } in jobs {
         let Some(log) = input.logs.get(&job.id) else { continue };
-        let matters = |message: &&LogMessage| matters(message, log, input.now.relay_ms);
+        let now_ms = input.now.relay_ms;
+        let works = units.iter().any(|unit| works(unit, now_ms));
+        let matters = |message: &&LogMessage| matters(message, log, works, now_ms);
         found.seen.extend(log.messages.iter().filter(matters).map(|message| of(job, message)));
     }
 }
 
-/// Returns whether the program did not go on after a message.
-fn matters(message: &LogMessage, log: &JobLog, now_ms: u64) -> bool {
+/// Returns whether a GPU worked in the last minute: one that only waits for a rank that failed does not.
+fn works(unit: &JobGpu<'_>, now_ms: u64) -> bool {
+    let mean = |field| unit.series.mean(field, WORKING_STEPS, now_ms);
+    let draws = mean(GpuField::Power).zip(waiting_power(unit.gpu)).is_some_and(|(watts, most)| watts > most);
+    draws || mean(GpuField::SmActive).is_some_and(|pct| pct >= WAITING_SM_PCT)
+}
+
+/// Returns whether the program did not go on after a message. `works` if its GPUs do.
+fn matters(message: &LogMessage, log: &JobLog, works: bool, now_ms: u64) -> bool {
     let progress = log.progress.as_ref().filter(|progress| progress.rate.is_some());
     let handled_ms = message.last_ms + HANDLED_MS;
     let advances = progress.is_some_and(|progress| progress.advanced_ms > handled_ms);
@@ -33,9 +51,14 @@ fn matters(message: &LogMessage, log: &JobLog, now_ms: u64) -> bool {
     if !message.pattern.is_final {
         return true;
     }
-    // What a program writes later shows that it went on.
+    // What a program writes later shows that it went on, and so do GPUs that work. A program may write seldom.
     let goes_on = message.written_ms > handled_ms;
-    message.is_last && !goes_on && message.written_ms + SILENT_MS <= now_ms
+    let gaps_ms = message.longest_gap_ms.map(|gap_ms| gap_ms.saturating_mul(SILENT_GAPS));
+    let silent_ms = match works {
+        true => gaps_ms.unwrap_or(FIRST_SILENT_MS).clamp(SILENT_MS, MAX_SILENT_MS),
+        false => SILENT_MS,
+    };
+    message.is_last && !goes_on && message.written_ms + silent_ms <= now_ms
 }
 
 fn of(job: &Job, message: &LogMessage) -> Detection {

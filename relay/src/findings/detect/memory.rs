@@ -3,12 +3,15 @@
 use super::growth::Growth;
 use super::of_job;
 use crate::findings::input::{DetectorInput, JobGpu, JobGpus};
-use crate::findings::series::JobSeries;
+use crate::findings::series::{JobSeries, STEPS};
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{GpuField, JobField};
 use nodeglass_rules::{job_names, text};
+
+/// Mean utilisation in % of ten minutes below which a GPU does not work yet.
+const WORKING_PCT: f32 = 10.0;
 
 pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) {
     let subject = job.job.id.to_string();
@@ -31,6 +34,11 @@ fn leak(input: &DetectorInput<'_>, job: &JobGpus<'_>, unit: &JobGpu<'_>) -> Opti
         job.started_ms,
         input.now.relay_ms,
     )?;
+    // A model that is being loaded fills the memory as well.
+    let is_loading = |mean: f32| mean < WORKING_PCT;
+    if unit.series.mean(GpuField::Util, STEPS, input.now.relay_ms).is_some_and(is_loading) {
+        return None;
+    }
     let forecast = growth.reaches(total - reserved, input.thresholds.forecast_hours)?;
     let title = format!("{} will run out of memory in about {}", unit.title(), forecast.likely);
     let units = [*unit];

@@ -16,6 +16,7 @@ use super::input::{DetectorInput, JobGpu, JobGpus};
 use super::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
+use nodeglass_protocol::job::JobState;
 
 /// Runs all detectors.
 pub fn all(input: &DetectorInput<'_>) -> Detections {
@@ -24,18 +25,44 @@ pub fn all(input: &DetectorInput<'_>) -> Detections {
         let nodes = if input.is_current(node) { &mut found.read } else { &mut found.unread };
         nodes.insert(node.name.clone());
     }
-    for job in input.job_gpus() {
-        activity::detect(input, &job, &mut found);
-        peers::detect(input, &job, &mut found);
-        memory::detect(input, &job, &mut found);
+    let jobs = input.job_gpus();
+    for job in &jobs {
+        activity::detect(input, job, &mut found);
+        peers::detect(input, job, &mut found);
+        memory::detect(input, job, &mut found);
     }
     health::detect(input, &mut found);
     models::detect(input, &mut found);
     outside::detect(input, &mut found);
     nodes::detect(input, &mut found);
     jobs::detect(input, &mut found);
-    logs::detect(input, &mut found);
+    logs::detect(input, &jobs, &mut found);
+    suspended(input, &mut found);
     found
+}
+
+/// Kinds that are judged by what a job does; a suspended one does nothing.
+const KINDS_OF_WORK: [FindingKind; 13] = [
+    FindingKind::UnusedGpus,
+    FindingKind::IdleGpus,
+    FindingKind::NoProcess,
+    FindingKind::CollectiveHang,
+    FindingKind::Straggler,
+    FindingKind::SlowerThanModel,
+    FindingKind::InputBound,
+    FindingKind::CommunicationBound,
+    FindingKind::MemoryBound,
+    FindingKind::LowEfficiency,
+    FindingKind::GpuMemoryForecast,
+    FindingKind::JobMemoryForecast,
+    FindingKind::LogMessage,
+];
+
+/// States that nothing is known of what suspended jobs do.
+fn suspended(input: &DetectorInput<'_>, found: &mut Detections) {
+    for job in input.jobs.iter().filter(|job| job.state == JobState::Suspended) {
+        found.unknown(&KINDS_OF_WORK, &job.id.to_string());
+    }
 }
 
 /// The detection of something that concerns a job as a whole or some of its GPUs.

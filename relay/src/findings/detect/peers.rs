@@ -8,9 +8,9 @@ use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_rules::{
     flags::{self, FlagKind},
-    text, throttle,
+    ownership, text, throttle,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of steps that are compared: two minutes.
 const STEPS: usize = 12;
@@ -85,9 +85,26 @@ pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut D
             }
             continue;
         }
-        let seen = QUANTITIES.iter().find_map(|quantity| stragglers(input, job, units, quantity, &working));
-        found.seen.extend(seen.unwrap_or_default());
+        let is_one = is_one_program(units);
+        let mut seen: Vec<Detection> = Vec::new();
+        for quantity in &QUANTITIES {
+            for slow in stragglers(input, job, units, quantity, &working, is_one) {
+                if seen.iter().all(|known| known.subject != slow.subject) {
+                    seen.push(slow);
+                }
+            }
+        }
+        found.seen.extend(seen);
     }
+}
+
+/// Returns whether these GPUs run the ranks of one program, unless the environment of their processes contradicts it:
+/// independent runs, or a trainer beside a server, need not be equal.
+fn is_one_program(units: &[JobGpu<'_>]) -> bool {
+    let ranks: Vec<Vec<u32>> =
+        units.iter().map(|unit| ownership::ranks(unit.node, &unit.gpu.facts.uuid)).collect();
+    let distinct: BTreeSet<u32> = ranks.iter().flatten().copied().collect();
+    distinct.is_empty() || ranks.iter().all(|ranks| ranks.len() == 1) && distinct.len() == units.len()
 }
 
 /// The steps of two minutes in which most of these GPUs worked, oldest first, in ms of the relay's clock.
@@ -119,15 +136,17 @@ fn has_worked(units: &[JobGpu<'_>], now_ms: u64) -> bool {
     })
 }
 
-/// Returns the GPUs that are below their peers in the steps in which these `worked`; `None` if there are none. If many
-/// are, the job is made of unequal parts, such as the stages of a pipeline.
+/// Returns the GPUs that are below their peers in the steps in which these `worked`. If many are, the job is made of
+/// unequal parts, such as the stages of a pipeline. Unless they run one program, only those count whose difference a
+/// reading explains.
 fn stragglers(
     input: &DetectorInput<'_>,
     job: &JobGpus<'_>,
     units: &[JobGpu<'_>],
     quantity: &Quantity,
     worked: &[u64],
-) -> Option<Vec<Detection>> {
+    is_one_program: bool,
+) -> Vec<Detection> {
     let now_ms = input.now.relay_ms;
     let rows = |field| -> Vec<BTreeMap<u64, f32>> {
         units.iter().map(|unit| unit.series.of(field, STEPS, now_ms).collect()).collect()
@@ -147,9 +166,9 @@ fn stragglers(
         if known.len() * 10 < units.len() * 9 {
             continue;
         }
-        let middle = median(known.iter().map(|(_, value)| *value))?;
+        let Some(middle) = median(known.iter().map(|(_, value)| *value)) else { continue };
         let scale = middle.max(quantity.least);
-        let spread = median(known.iter().map(|(_, value)| (value - middle).abs()))?;
+        let spread = median(known.iter().map(|(_, value)| (value - middle).abs())).unwrap_or(0.0);
         let limit = (least * scale).max(SPREADS * spread);
         steps += 1;
         first = first.or(Some(*at_ms));
@@ -165,19 +184,24 @@ fn stragglers(
         }
     }
     if steps < WORKING_STEPS {
-        return None;
+        return Vec::new();
     }
     let slow: Vec<usize> = (0..units.len()).filter(|member| below[*member] * 5 >= steps * 4).collect();
-    if slow.is_empty() || slow.len() > (units.len() / 8).max(1) {
-        return None;
+    if slow.len() > (units.len() / 8).max(1) {
+        return Vec::new();
     }
+    let slow = slow.into_iter().filter(|member| {
+        let unit = &units[*member];
+        is_one_program || cause(unit).is_some() || difference(unit, units).is_some()
+    });
+    let slow: Vec<usize> = slow.collect();
     let waiting = units.len() - slow.len();
     let of = |member: &usize| {
         let mut detection = one(job, &units[*member], units, quantity, &amounts[*member], waiting);
         detection.since = since[*member].map(|at_ms| (at_ms, Some(at_ms) == first));
         detection
     };
-    Some(slow.iter().map(of).collect())
+    slow.iter().map(of).collect()
 }
 
 fn one(
@@ -222,7 +246,7 @@ fn one(
     let lost = waiting as f32 * percent / 100.0;
     let others = text::count(waiting, "GPU", "GPUs");
     let lost = if lost < 1.0 { format!("{lost:.1}") } else { format!("{lost:.0}") };
-    detection.evidence.push(format!("{others} may wait for it: the work of up to {lost} GPUs is lost"));
+    detection.evidence.push(format!("{others} may wait for it: throughput of up to {lost} GPUs lost"));
     detection
 }
 

@@ -23,6 +23,10 @@ const KEPT_MS: u64 = 3_600_000;
 const MAX_FOLLOWING: u64 = 400;
 /// Maximum length of a kept line, in chars.
 const MAX_LINE: usize = 200;
+/// Growths of a log that are closer to each other than this, in ms, count as one.
+const GROWTH_SPACING_MS: u64 = 20_000;
+/// Number of growths that are kept: ten minutes of a log that grows all the time.
+const MAX_GROWTHS: usize = 30;
 /// Number of the last lines that are kept for a job that fails.
 const LAST_LINES: usize = 3;
 
@@ -31,8 +35,12 @@ const LAST_LINES: usize = 3;
 pub struct JobLog {
     /// When it last grew, in ms of the relay's clock; `None` if it was not seen to grow.
     pub grown_ms: Option<u64>,
+    /// When it grew, oldest first, as far as these times are [`GROWTH_SPACING_MS`] apart; the last [`MAX_GROWTHS`].
+    pub growths_ms: Vec<u64>,
     /// Since when it is read, in the same clock.
     pub since_ms: u64,
+    /// Whether it could be read.
+    pub is_read: bool,
     /// What was found in the last hour, the latest last.
     pub messages: Vec<LogMessage>,
     /// How far the program is.
@@ -60,11 +68,13 @@ pub struct LogMessage {
     pub or_earlier: bool,
     /// Whether the log ends with it.
     pub is_last: bool,
+    /// The longest time, in ms, for which its log did not grow before it; `None` if that was not seen.
+    pub longest_gap_ms: Option<u64>,
 }
 
 /// What is read: lines that were written since the last reading, or what a log contains when it is first read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum LogChunk {
     /// What is new.
     New,
     /// What a job wrote that has run for some time: messages count unless the program went on after them.
@@ -83,7 +93,9 @@ impl JobLog {
                 continue;
             };
             known.grown_ms = known.grown_ms.max(log.grown_ms);
+            known.growths_ms.extend(log.growths_ms);
             known.since_ms = known.since_ms.min(log.since_ms);
+            known.is_read |= log.is_read;
             log.messages.into_iter().for_each(|message| known.add(message));
             known.progress = progress::longest(known.progress.take(), log.progress);
             // Errors explain an end better than results.
@@ -93,6 +105,8 @@ impl JobLog {
         }
         let mut merged = merged.unwrap_or_default();
         merged.messages.sort_by_key(|message| message.last_ms);
+        merged.growths_ms.sort_unstable();
+        merged.growths_ms.dedup_by(|later, earlier| *later < *earlier + GROWTH_SPACING_MS);
         merged
     }
 
@@ -119,7 +133,10 @@ impl JobLog {
 pub struct LogScanner {
     patterns: Arc<LogPatterns>,
     since_ms: u64,
+    is_read: bool,
     grown_ms: Option<u64>,
+    growths_ms: VecDeque<u64>,
+    longest_gap_ms: Option<u64>,
     messages: Vec<Found>,
     progress: ProgressTracker,
     /// The last lines, not masked yet.
@@ -148,7 +165,10 @@ impl LogScanner {
         Self {
             patterns,
             since_ms: now_ms,
+            is_read: false,
             grown_ms: None,
+            growths_ms: VecDeque::new(),
+            longest_gap_ms: None,
             messages: Vec::new(),
             progress: ProgressTracker::default(),
             last_lines: VecDeque::new(),
@@ -164,40 +184,53 @@ impl LogScanner {
     }
 
     /// Takes in lines, and the incomplete one at the end, in which bars are drawn: it is read again each time.
-    pub fn read(&mut self, lines: &[LongText], partial: Option<&LongText>, reading: Reading, now_ms: u64) {
+    pub fn read(&mut self, lines: &[LongText], partial: Option<&LongText>, chunk: LogChunk, now_ms: u64) {
+        self.is_read = true;
         if lines.is_empty() && partial == self.partial.as_ref() {
             // What is still incomplete at the next reading stays so: a bar, or the end of the log.
             if let Some(line) = partial.filter(|_| !self.is_partial_scanned) {
                 self.is_partial_scanned = true;
-                self.scan(line.as_str(), reading, now_ms);
+                self.scan(line.as_str(), chunk, now_ms);
             }
             return;
         }
         // What was searched while it was incomplete is not searched again.
         let known = self.partial.take().filter(|_| self.is_partial_scanned);
         (self.partial, self.is_partial_scanned) = (partial.cloned(), false);
-        if reading == Reading::New {
-            self.grown_ms = Some(now_ms);
+        if chunk == LogChunk::New {
+            self.grow(now_ms);
         }
         for (position, line) in lines.iter().enumerate() {
             self.lines += 1;
             if position > 0 || known.as_ref() != Some(line) {
-                self.scan(line.as_str(), reading, now_ms);
+                self.scan(line.as_str(), chunk, now_ms);
             }
         }
-        if reading != Reading::Baseline {
+        if chunk != LogChunk::Baseline {
             self.progress.read(lines.iter().chain(partial).map(LongText::as_str), now_ms);
         }
     }
 
-    fn scan(&mut self, line: &str, reading: Reading, now_ms: u64) {
+    fn grow(&mut self, now_ms: u64) {
+        let gap_ms = self.grown_ms.map(|grown_ms| now_ms.saturating_sub(grown_ms));
+        self.longest_gap_ms = self.longest_gap_ms.max(gap_ms);
+        self.grown_ms = Some(now_ms);
+        if self.growths_ms.back().is_none_or(|last_ms| last_ms + GROWTH_SPACING_MS <= now_ms) {
+            if self.growths_ms.len() == MAX_GROWTHS {
+                self.growths_ms.pop_front();
+            }
+            self.growths_ms.push_back(now_ms);
+        }
+    }
+
+    fn scan(&mut self, line: &str, chunk: LogChunk, now_ms: u64) {
         if !line.trim().is_empty() {
             if self.last_lines.len() == LAST_LINES {
                 self.last_lines.pop_front();
             }
             self.last_lines.push_back(cut(line));
         }
-        if reading == Reading::Baseline {
+        if chunk == LogChunk::Baseline {
             return;
         }
         if let Some(open) = self.messages.iter_mut().find(|found| found.is_open)
@@ -206,7 +239,7 @@ impl LogScanner {
             (open.message.line, open.is_open) = (cut(line), false);
         }
         let Some(pattern) = self.patterns.find(line).cloned() else {
-            self.forget_handled(line, reading);
+            self.forget_handled(line, chunk);
             return;
         };
         let is_open = pattern.name.as_str() == "traceback";
@@ -218,8 +251,9 @@ impl LogScanner {
             first_ms: now_ms,
             last_ms: now_ms,
             written_ms: now_ms,
-            or_earlier: reading == Reading::First,
+            or_earlier: chunk == LogChunk::First,
             is_last: true,
+            longest_gap_ms: self.longest_gap_ms,
         };
         if let Some(known) = known.map(|at| self.messages.remove(at).message) {
             message.count = known.count.saturating_add(1);
@@ -230,14 +264,14 @@ impl LogScanner {
 
     /// Forgets messages after which a line shows that the program is well: a loss that is a number again, or in what
     /// was written before the first reading, progress.
-    fn forget_handled(&mut self, line: &str, reading: Reading) {
+    fn forget_handled(&mut self, line: &str, chunk: LogChunk) {
         if self.messages.is_empty() {
             return;
         }
         if states_finite_loss(line) {
             self.messages.retain(|found| found.message.pattern.name.as_str() != "nan_loss");
         }
-        if reading == Reading::First && progress::is_count(line) {
+        if chunk == LogChunk::First && progress::is_count(line) {
             self.messages.retain(|found| found.message.pattern.outlasts_progress);
         }
     }
@@ -253,7 +287,9 @@ impl LogScanner {
         });
         JobLog {
             grown_ms: self.grown_ms,
+            growths_ms: self.growths_ms.iter().copied().collect(),
             since_ms: self.since_ms,
+            is_read: self.is_read,
             messages: messages.collect(),
             progress: self.progress.progress(now_ms),
             last_lines: self.last_lines.iter().map(|line| mask::command(line)).collect(),
@@ -288,8 +324,8 @@ mod tests {
     #[test]
     fn a_message_is_counted_and_kept_for_an_hour() {
         let mut scanner = scanner();
-        scanner.read(&lines("a\nstep 3/10 loss=nan\nb"), None, Reading::First, 1_000);
-        scanner.read(&lines("step 4/10 loss=nan"), None, Reading::New, 61_000);
+        scanner.read(&lines("a\nstep 3/10 loss=nan\nb"), None, LogChunk::First, 1_000);
+        scanner.read(&lines("step 4/10 loss=nan"), None, LogChunk::New, 61_000);
         let state = scanner.state(61_000);
         let message = &state.messages[0];
         assert_eq!(
@@ -305,9 +341,9 @@ mod tests {
     #[test]
     fn a_loss_that_is_a_number_again_ends_the_message() {
         let mut scanner = scanner();
-        scanner.read(&lines("{'loss': nan}\n{'loss': nan}"), None, Reading::New, 1_000);
+        scanner.read(&lines("{'loss': nan}\n{'loss': nan}"), None, LogChunk::New, 1_000);
         assert_eq!(scanner.state(1_000).messages.len(), 1);
-        scanner.read(&lines("{'loss': 2.31}"), None, Reading::New, 2_000);
+        scanner.read(&lines("{'loss': 2.31}"), None, LogChunk::New, 2_000);
         assert!(scanner.state(2_000).messages.is_empty());
     }
 
@@ -316,7 +352,7 @@ mod tests {
         let mut scanner = scanner();
         let text = "  0%|          | 0/100 [00:00<?, ?it/s]Traceback (most recent call last):\n\
                     \x20 File \"a.py\", line 3, in <module>\nValueError: no batch";
-        scanner.read(&lines(text), None, Reading::New, 1_000);
+        scanner.read(&lines(text), None, LogChunk::New, 1_000);
         let state = scanner.state(1_000);
         assert_eq!(
             (state.messages[0].line.as_str(), state.messages[0].is_last),
@@ -324,7 +360,7 @@ mod tests {
         );
         let later: Vec<LongText> =
             (0..=MAX_FOLLOWING).map(|step| format!("it {step}").as_str().into()).collect();
-        scanner.read(&later, None, Reading::New, 2_000);
+        scanner.read(&later, None, LogChunk::New, 2_000);
         assert!(!scanner.state(2_000).messages[0].is_last);
         assert_eq!(scanner.state(2_000).messages[0].written_ms, 2_000);
     }
@@ -333,7 +369,7 @@ mod tests {
     fn what_is_kept_is_masked_and_bounded() {
         let mut scanner = scanner();
         let line = format!("loss=nan --api-key=sk-verysecret1234567890abcdef {}", "x ".repeat(1_000));
-        scanner.read(&[LongText::line(&line)], None, Reading::New, 0);
+        scanner.read(&[LongText::line(&line)], None, LogChunk::New, 0);
         let state = scanner.state(0);
         assert!(!state.messages[0].line.contains("verysecret"), "{}", state.messages[0].line);
         assert!(state.messages[0].line.chars().count() <= MAX_LINE + 1);
@@ -345,16 +381,16 @@ mod tests {
         let bar =
             |done: u32| LongText::line(&format!(" {done}%|####5     | {done}/100 [01:23<01:41,  5.43it/s]"));
         let mut scanner = scanner();
-        scanner.read(&[], Some(&bar(45)), Reading::New, 1_000);
+        scanner.read(&[], Some(&bar(45)), LogChunk::New, 1_000);
         for second in 2..60 {
-            scanner.read(&[], Some(&bar(45)), Reading::New, second * 1_000);
+            scanner.read(&[], Some(&bar(45)), LogChunk::New, second * 1_000);
         }
         let state = scanner.state(60_000);
         assert_eq!(
             (state.progress.map(|progress| progress.pct()), state.grown_ms),
             (Some(45.0), Some(1_000))
         );
-        scanner.read(&[], Some(&bar(46)), Reading::New, 61_000);
+        scanner.read(&[], Some(&bar(46)), LogChunk::New, 61_000);
         assert_eq!(scanner.state(61_000).grown_ms, Some(61_000));
     }
 
@@ -362,18 +398,18 @@ mod tests {
     fn what_was_written_before_counts_unless_it_was_handled_or_is_of_an_earlier_run() {
         let text = "torch.OutOfMemoryError: CUDA out of memory.\nretrying with batch 8\nstep 200/1000";
         let mut handled = scanner();
-        handled.read(&lines(text), None, Reading::First, 1_000);
+        handled.read(&lines(text), None, LogChunk::First, 1_000);
         assert!(handled.state(1_000).messages.is_empty());
         let mut last = scanner();
         last.read(
             &lines("step 200/1000\ntorch.OutOfMemoryError: CUDA out of memory."),
             None,
-            Reading::First,
+            LogChunk::First,
             1_000,
         );
         assert_eq!(last.state(1_000).messages.len(), 1);
         let mut appended = scanner();
-        appended.read(&lines("torch.OutOfMemoryError: CUDA out of memory."), None, Reading::Baseline, 1_000);
+        appended.read(&lines("torch.OutOfMemoryError: CUDA out of memory."), None, LogChunk::Baseline, 1_000);
         assert!(appended.state(1_000).messages.is_empty());
         assert_eq!(appended.state(1_000).last_lines.len(), 1);
     }
@@ -382,7 +418,7 @@ mod tests {
     fn the_name_of_a_bar_is_masked_as_a_whole() {
         let mut scanner = scanner();
         let bar = "--api-key=sk-verysecret1234567890abcdef  45%|####5     | 45/100 [01:23<01:41,  5.43it/s]";
-        scanner.read(&[], Some(&LongText::line(bar)), Reading::New, 0);
+        scanner.read(&[], Some(&LongText::line(bar)), LogChunk::New, 0);
         let progress = scanner.state(0).progress.unwrap();
         assert!(progress.label.as_str().contains("api-key"), "{}", progress.label);
         assert!(!progress.label.as_str().contains("verysecret"), "{}", progress.label);
@@ -391,14 +427,14 @@ mod tests {
     #[test]
     fn the_logs_of_a_job_are_merged() {
         let (mut out, mut err) = (scanner(), scanner());
-        out.read(&lines("loss=nan"), None, Reading::New, 2_000);
-        err.read(&lines("Epoch 3/10\nSegmentation fault"), None, Reading::New, 1_000);
+        out.read(&lines("loss=nan"), None, LogChunk::New, 2_000);
+        err.read(&lines("Epoch 3/10\nSegmentation fault"), None, LogChunk::New, 1_000);
         let merged = JobLog::merge([out.state(3_000), err.state(3_000)].into_iter());
         let names: Vec<&str> = merged.messages.iter().map(|message| message.pattern.name.as_str()).collect();
         assert_eq!(names, ["segmentation_fault", "nan_loss"]);
         assert_eq!((merged.grown_ms, merged.last_lines.len()), (Some(2_000), 2));
         assert!(merged.progress.is_some());
-        out.read(&lines("Segmentation fault (core dumped)"), None, Reading::New, 4_000);
+        out.read(&lines("Segmentation fault (core dumped)"), None, LogChunk::New, 4_000);
         let merged = JobLog::merge([out.state(5_000), err.state(5_000)].into_iter());
         let faults: Vec<_> =
             merged.messages.iter().map(|message| (message.count, message.first_ms)).collect();
@@ -408,12 +444,12 @@ mod tests {
     #[test]
     fn a_line_that_was_searched_while_it_was_incomplete_counts_once() {
         let (mut scanner, line) = (scanner(), LongText::line("Segmentation fault"));
-        scanner.read(&[], Some(&line), Reading::New, 1_000);
-        scanner.read(&[], Some(&line), Reading::New, 2_000);
+        scanner.read(&[], Some(&line), LogChunk::New, 1_000);
+        scanner.read(&[], Some(&line), LogChunk::New, 2_000);
         assert_eq!(scanner.state(2_000).messages[0].count, 1);
-        scanner.read(std::slice::from_ref(&line), None, Reading::New, 3_000);
+        scanner.read(std::slice::from_ref(&line), None, LogChunk::New, 3_000);
         assert_eq!(scanner.state(3_000).messages[0].count, 1);
-        scanner.read(&[line], None, Reading::New, 4_000);
+        scanner.read(&[line], None, LogChunk::New, 4_000);
         assert_eq!(scanner.state(4_000).messages[0].count, 2);
     }
 }

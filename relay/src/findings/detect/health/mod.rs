@@ -73,6 +73,13 @@ fn examine<'a>(
     let events: Vec<&GpuEvent> =
         node.head.events.iter().filter(|event| event.gpu.as_ref() == Some(&gpu.facts.uuid)).collect();
     let mut problems = Problems { input, node, gpu, owners, groups };
+    let recent: Vec<(&GpuEvent, u64)> = events
+        .iter()
+        .filter(|event| event.at_ms.saturating_add(XID_MS) > input.now.relay_ms)
+        .filter_map(|event| Some((*event, event.xid?)))
+        .collect();
+    problems.add_xids(&recent);
+    problems.add_memory_errors(&recent);
     if gpu.fault.is_some() {
         // That the driver hangs is one problem of the node, not one of each GPU.
         if node.head.driver_stuck_ms.is_none() {
@@ -80,12 +87,6 @@ fn examine<'a>(
         }
         return;
     }
-    let recent: Vec<(&GpuEvent, u64)> = events
-        .iter()
-        .filter(|event| event.at_ms.saturating_add(XID_MS) > input.now.relay_ms)
-        .filter_map(|event| Some((*event, event.xid?)))
-        .collect();
-    problems.add_xids(&recent);
     problems.add_flags(&recent);
     if !input.is_current(node) {
         return;
@@ -168,11 +169,18 @@ impl Problems<'_, '_> {
         }
     }
 
-    /// Adds what the flags of the GPU show, and the recent errors of its memory, which are the same problem as their
-    /// flags.
+    /// Adds the latest error of the GPU's memory.
+    fn add_memory_errors(&mut self, recent: &[(&GpuEvent, u64)]) {
+        if let Some((event, number)) = latest_memory_error(recent) {
+            let since = Some((event.at_ms, false));
+            self.add(FindingKind::MemoryErrors, severity(xid::severity(number)), since, Some(number));
+        }
+    }
+
+    /// Adds what the flags of the GPU show. Errors of its memory may be the same problem as an Xid.
     fn add_flags(&mut self, recent: &[(&GpuEvent, u64)]) {
         let (node, gpu) = (self.node, self.gpu);
-        let memory_error = recent.iter().rev().find(|(_, number)| xid::is_memory_error(*number));
+        let memory_error = latest_memory_error(recent);
         for flag in flags::for_gpu(node, gpu).iter().filter(|flag| flag.severity.needs_attention()) {
             let Some(kind) = flag_kind(flag.kind) else { continue };
             if !self.input.is_current(node)
@@ -184,14 +192,15 @@ impl Problems<'_, '_> {
                 FindingKind::MemoryErrors => memory_error.map(|(event, _)| (event.at_ms, false)),
                 _ => throttled_since(node, gpu, kind),
             };
-            let xid = memory_error.filter(|_| kind == FindingKind::MemoryErrors).map(|(_, number)| *number);
+            let xid = memory_error.filter(|_| kind == FindingKind::MemoryErrors).map(|(_, number)| number);
             self.add(kind, severity(flag.severity), since, xid);
         }
-        if let Some((event, number)) = memory_error {
-            let since = Some((event.at_ms, false));
-            self.add(FindingKind::MemoryErrors, severity(xid::severity(*number)), since, Some(*number));
-        }
     }
+}
+
+/// Returns the latest event about the GPU's memory, and its number.
+fn latest_memory_error<'a>(recent: &[(&'a GpuEvent, u64)]) -> Option<(&'a GpuEvent, u64)> {
+    recent.iter().rev().find(|(_, number)| xid::is_memory_error(*number)).copied()
 }
 
 /// The finding that a flag of a GPU shows, if any.

@@ -85,14 +85,29 @@ pub(super) fn of(input: &DetectorInput<'_>, group: &Group<'_>) -> Sentence {
                 .iter()
                 .filter_map(|affected| held_bytes(affected.gpu))
                 .fold(0, u64::saturating_add);
-            let title = format!("{whole}: {} GiB in use by no visible process", text::gib(bytes));
+            let title = format!("{whole}: {} GiB not held by any visible process", text::gib(bytes));
             (title, "memory held".to_owned())
         }
         FindingKind::StuckProcess => {
-            let what = stuck_process(input, first.node, &first.gpu.facts.uuid).unwrap_or_default();
-            (format!("{whole}: {what}"), "stuck process".to_owned())
+            let stuck = |affected: &AffectedGpu<'_>| {
+                let what = stuck_process(input, affected.node, &affected.gpu.facts.uuid)?;
+                Some((format!("{} {}", affected.node.name, affected.gpu.facts.label()), what))
+            };
+            let stuck: Vec<(String, String)> = group.gpus.iter().filter_map(stuck).collect();
+            return Sentence {
+                title: match stuck.as_slice() {
+                    [(_, what)] => format!("{whole}: {what}"),
+                    _ => format!("{whole} have processes that are stuck"),
+                },
+                evidence: match stuck.len() {
+                    1 => Vec::new(),
+                    _ => stuck.into_iter().map(|(gpu, what)| format!("{gpu}: {what}")).collect(),
+                },
+                advice: None,
+                reason: format!("{short} stuck process"),
+            };
         }
-        _ => {
+        FindingKind::Xid => {
             let number = group.xid;
             let meaning = xid::meaning(number);
             let what = meaning.map_or(String::new(), |(text, _)| format!(", {text}"));
@@ -102,6 +117,8 @@ pub(super) fn of(input: &DetectorInput<'_>, group: &Group<'_>) -> Sentence {
             });
             (format!("{whole}: Xid {number}{what}"), format!("Xid {number}"))
         }
+        // The other kinds are not of this module.
+        other => (format!("{whole}: {}", other.name()), other.name().replace('_', " ")),
     };
     evidence.extend(each(group));
     Sentence { title, evidence, advice, reason: format!("{short} {reason}") }
@@ -139,17 +156,24 @@ fn memory(group: &Group<'_>) -> Memory {
         (what.to_owned(), if number == Some(63) { "row remapped" } else { "memory error" })
     };
     let number = number.map(|number| format!(" (Xid {number})")).unwrap_or_default();
-    let evidence = has(FlagKind::EccUncorrected).then(|| "results since then may be wrong".to_owned());
-    let advice = if has(FlagKind::RemapFailed) {
-        Some("The GPU must be replaced: report it to the administrators")
+    let is_uncorrected = has(FlagKind::EccUncorrected);
+    let evidence = is_uncorrected.then(|| "results since then may be wrong".to_owned());
+    let repair = if has(FlagKind::RemapFailed) {
+        Some("the GPU must be replaced")
     } else if has(FlagKind::RemapPending) {
-        Some("The GPU needs a reset: report it to the administrators")
+        Some("the GPU needs a reset")
     } else if has(FlagKind::RetirePending) {
-        Some("The node needs a reboot: report it to the administrators")
+        Some("the node needs a reboot")
     } else {
         None
     };
-    Memory { what: format!("{what}{number}"), reason, evidence, advice: advice.map(ToOwned::to_owned) }
+    let advice = repair.map(|repair| match is_uncorrected {
+        true => format!(
+            "Restart on another node from a checkpoint before the error, and report it to the administrators: {repair}"
+        ),
+        false => format!("Report it to the administrators: {repair}"),
+    });
+    Memory { what: format!("{what}{number}"), reason, evidence, advice }
 }
 
 /// Names the GPUs: `Rank 35 (gpu-h05 GPU 3)`, `4 GPUs on gpu-h05`, `12 GPUs on 3 nodes`.

@@ -105,7 +105,12 @@ fn uncorrected_errors_and_their_repair_are_one_error() {
     assert_eq!((found.kind, found.severity), (FindingKind::MemoryErrors, FindingSeverity::Error));
     assert_eq!(found.title, "n1 GPU 0: 1 uncorrected memory error");
     assert_eq!(evidence(&found), "results since then may be wrong");
-    assert_eq!(found.advice.as_deref(), Some("The GPU needs a reset: report it to the administrators"));
+    assert_eq!(
+        found.advice.as_deref(),
+        Some(
+            "Restart on another node from a checkpoint before the error, and report it to the administrators: the GPU needs a reset"
+        )
+    );
 }
 
 #[test]
@@ -196,7 +201,10 @@ fn with_xid(number: u64, ago_ms: u64) -> NodePicture {
 #[test]
 fn a_recent_xid_is_listed_with_its_meaning() {
     let found = detect_all(&[job(1, "n1")], &[with_xid(31, 60_000)]);
-    assert_eq!(found[0].title, "n1 GPU 0: Xid 31, a kernel accessed memory that is not mapped");
+    assert_eq!(
+        found[0].title,
+        "n1 GPU 0: Xid 31, GPU memory page fault: a kernel accessed an unmapped address"
+    );
     assert_eq!(found[0].since, Some((NOW_MS - 60_000, false)));
     assert!(found[0].advice.as_ref().unwrap().contains("log"));
     assert!(keys(&[job(1, "n1")], &[with_xid(31, 3_700_000)]).is_empty(), "long ago");
@@ -237,7 +245,7 @@ fn throttling_starts_where_its_trace_does() {
 #[test]
 fn memory_that_no_process_holds_is_listed() {
     let found = only(|gpu| gpu.row.set(GpuField::MemUnattributed, Cell::steps(9)));
-    assert_eq!(found.title, "n1 GPU 0: 9.0 GiB in use by no visible process");
+    assert_eq!(found.title, "n1 GPU 0: 9.0 GiB not held by any visible process");
 }
 
 #[test]
