@@ -193,7 +193,7 @@ impl GpuContext<'_> {
     /// Kernels that are too small for the GPU.
     pub fn small_kernels(&self) -> Workload {
         Workload {
-            util: self.whole(2, 90, 99),
+            util: self.whole(2, 96, 100),
             mem_util: self.whole(8, 2, 5),
             power_w: self.watts(0.04) + self.between(1, -2.0, 2.0),
             throttle: 0,

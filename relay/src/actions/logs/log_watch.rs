@@ -2,7 +2,7 @@
 
 use super::{Logs, TailReader};
 use crate::clock::Clock;
-use crate::findings::job_log::{JobLog, JobLogs, LogPatterns, LogScanner, Reading};
+use crate::findings::job_log::{JobLog, JobLogs, LogChunk, LogPatterns, LogScanner};
 use crate::fleet::Event;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState};
@@ -190,13 +190,13 @@ impl WatchedLog {
         if tail.restarted && self.was_read {
             self.scanner.reset(now_ms);
         }
-        let reading = match (self.was_read, self.is_young(wall_s)) {
-            (true, _) => Reading::New,
-            (false, true) => Reading::Baseline,
-            (false, false) => Reading::First,
+        let chunk = match (self.was_read, self.is_young(wall_s)) {
+            (true, _) => LogChunk::New,
+            (false, true) => LogChunk::Baseline,
+            (false, false) => LogChunk::First,
         };
         self.was_read = true;
-        self.scanner.read(&tail.lines, tail.partial.as_ref(), reading, now_ms);
+        self.scanner.read(&tail.lines, tail.partial.as_ref(), chunk, now_ms);
     }
 }
 
