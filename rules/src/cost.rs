@@ -8,7 +8,7 @@ use nodeglass_protocol::finding::FindingKind;
 pub fn text(kind: FindingKind, gpu_hours: f64, is_least: bool) -> Option<String> {
     let least = if is_least { "≥ " } else { "" };
     let label = match kind {
-        FindingKind::CollectiveHang | FindingKind::GpuLost => "lost",
+        FindingKind::CollectiveHang | FindingKind::GpuLost | FindingKind::Straggler => "lost",
         _ => "idle",
     };
     (gpu_hours >= 0.05).then(|| format!("{least}{} GPU-h {label}", text::tenths(gpu_hours)))

@@ -2,23 +2,10 @@
 
 use crate::severity::Severity;
 use crate::text;
+use crate::throttle::reason;
 use nodeglass_protocol::gpu::Virtualization;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuField, Reading};
-
-/// The NVML clock-event reasons that raise a flag (`nvmlClocksEventReason…`).
-mod reason {
-    /// The software power cap: normal for every GPU that runs at its limit.
-    pub const SW_POWER_CAP: u64 = 0x4;
-    /// Hardware slowdown, for either of the two hardware reasons below or an unnamed one.
-    pub const HW_SLOWDOWN: u64 = 0x8;
-    /// The driver lowers the clocks because of heat.
-    pub const SW_THERMAL: u64 = 0x20;
-    /// The GPU lowers its clocks because of heat.
-    pub const HW_THERMAL: u64 = 0x40;
-    /// The power supply or the rack requests lower clocks.
-    pub const HW_POWER_BRAKE: u64 = 0x80;
-}
 
 /// What a flag is about, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,7 +93,7 @@ pub fn for_gpu(node: &NodePicture, gpu: &GpuPicture) -> Vec<Flag> {
             "This vGPU has no license: the driver lowers its performance over time and may disable CUDA.";
         flags.push(Flag::new(FlagKind::Unlicensed, "no license", Severity::Warning, why));
     }
-    if reasons & reason::SW_POWER_CAP != 0 {
+    if reasons & u64::from(reason::SW_POWER_CAP) != 0 {
         let why = "Works at its power limit, as busy GPUs do.";
         flags.push(Flag::new(FlagKind::PowerCap, "PWR cap", Severity::Ok, why));
     }
@@ -137,7 +124,7 @@ fn add_memory_repairs(gpu: &GpuPicture, flags: &mut Vec<Flag>) {
 
 /// Adds the throttle reasons that are warnings.
 fn add_throttling(reasons: u64, flags: &mut Vec<Flag>) {
-    let has = |bits: u64| reasons & bits != 0;
+    let has = |bits: u32| reasons & u64::from(bits) != 0;
     let mut warn = |kind, text, why| flags.push(Flag::new(kind, text, Severity::Warning, why));
     if has(reason::SW_THERMAL | reason::HW_THERMAL) {
         warn(FlagKind::Thermal, "!THERM", "Clocks are lowered because the GPU is too hot.");

@@ -24,34 +24,48 @@ impl Reason {
     }
 }
 
+/// NVML's clock-event reasons that are more than remarks (`nvmlClocksEventReason…`).
+pub mod reason {
+    /// The software power cap: normal for every GPU that runs at its limit.
+    pub const SW_POWER_CAP: u32 = 0x4;
+    /// Hardware slowdown, for either of the two hardware reasons below or an unnamed one.
+    pub const HW_SLOWDOWN: u32 = 0x8;
+    /// The driver lowers the clocks because of heat.
+    pub const SW_THERMAL: u32 = 0x20;
+    /// The GPU lowers its clocks because of heat.
+    pub const HW_THERMAL: u32 = 0x40;
+    /// The power supply or the rack requests lower clocks.
+    pub const HW_POWER_BRAKE: u32 = 0x80;
+}
+
 /// Every reason, the worst first.
 pub const REASONS: [Reason; 9] = [
     Reason {
-        bit: 0x40,
+        bit: reason::HW_THERMAL,
         name: "too hot (hardware)",
         why: "The card itself lowers its clocks because it is too hot.",
         is_normal: false,
     },
     Reason {
-        bit: 0x20,
+        bit: reason::SW_THERMAL,
         name: "too hot (driver)",
         why: "The driver lowers the clocks because the card is too hot.",
         is_normal: false,
     },
     Reason {
-        bit: 0x80,
+        bit: reason::HW_POWER_BRAKE,
         name: "power brake",
         why: "The power supply or the rack asked the card to slow down.",
         is_normal: false,
     },
     Reason {
-        bit: 0x8,
+        bit: reason::HW_SLOWDOWN,
         name: "hardware slowdown",
         why: "The hardware lowers the clocks, for heat, for power, or without a reason of its own.",
         is_normal: false,
     },
     Reason {
-        bit: 0x4,
+        bit: reason::SW_POWER_CAP,
         name: "power limit",
         why: "The card works at its power limit, as busy cards do.",
         is_normal: true,

@@ -15,7 +15,7 @@ pub struct KindInfo {
     pub confirm_ms: u64,
     /// How long it stays listed as active after it was last seen, in ms.
     pub clear_ms: u64,
-    /// Within which time after its beginning it is found, in ms.
+    /// Maximum detection latency, in ms.
     pub found_within_ms: u64,
 }
 

@@ -10,8 +10,8 @@ use nodeglass_rules::health::{Freshness, freshness};
 use nodeglass_rules::ownership;
 use std::collections::BTreeMap;
 
-/// How long a node must have been read, in ms, for which the start of what is found on it is taken as known: a probe
-/// examines links and memory every few seconds, and findings are examined every ten.
+/// Time after the first sample of a node, in ms, from which a condition that newly appears is known to have just begun: a
+/// probe examines links and memory every few seconds, and detectors run every ten.
 const SETTLING_MS: u64 = 30_000;
 
 /// Clock and time of day.
@@ -130,8 +130,8 @@ impl<'a> DetectorInput<'a> {
         freshness(node, self.now.relay_ms) == Freshness::Fresh && node.head.driver_stuck_ms.is_none()
     }
 
-    /// Since when something holds that is seen now for the first time, and whether it may have been earlier, because
-    /// the node was read for a moment only.
+    /// The start of a condition that is seen now for the first time, in ms of the relay's clock, and whether it may have
+    /// begun earlier, because the node was read for a moment only.
     pub fn seen_now(&self, node: &NodePicture) -> (u64, bool) {
         let first_ms = self.series.get(&node.name).and_then(NodeSeries::first_ms);
         let is_settled = first_ms.is_some_and(|first_ms| first_ms + SETTLING_MS <= self.now.relay_ms);

@@ -161,7 +161,7 @@ impl Thresholds {
         percent as f32 / 100.0
     }
 
-    /// Within which time after its beginning something is found, in ms.
+    /// Maximum detection latency of a kind, in ms.
     pub fn found_within_ms(&self, kind: FindingKind) -> u64 {
         let default = Self::default();
         let more_minutes = match kind {
@@ -174,7 +174,8 @@ impl Thresholds {
         catalogue::info(kind).found_within_ms + u64::from(more_minutes) * 60_000 + self.extra_confirm_ms(kind)
     }
 
-    /// For how long something must be seen beyond what its kind requires, in ms: readings of ten minutes are kept.
+    /// Additional confirmation time of a kind, in ms: of `idle-minutes`, what exceeds the ten minutes of readings that are
+    /// kept.
     pub fn extra_confirm_ms(&self, kind: FindingKind) -> u64 {
         match kind {
             FindingKind::UnusedGpus | FindingKind::IdleGpus => {

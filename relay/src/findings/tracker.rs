@@ -36,7 +36,7 @@ const RESOLVED_MS: u64 = 3_600_000;
 pub struct Detection {
     /// What it is about.
     pub kind: FindingKind,
-    /// Whom it is about; with the kind, its identity: `17/GPU-2f…`.
+    /// The subject; with the kind, its identity: `17/GPU-2f…`.
     pub subject: String,
     /// How severe it is.
     pub severity: FindingSeverity,

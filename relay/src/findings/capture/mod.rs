@@ -19,15 +19,15 @@ use nodeglass_protocol::{JobId, LongText, NodeName};
 use nodeglass_rules::ownership;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Findings at whose beginning the processes are captured: those where work stands still.
+/// Findings at whose beginning the processes are captured: those of work that stopped.
 const KINDS: [FindingKind; 4] =
     [FindingKind::CollectiveHang, FindingKind::IdleGpus, FindingKind::NoProcess, FindingKind::StuckProcess];
 /// A job is captured at most once in this time, in ms.
 const SPACING_MS: u64 = 600_000;
 /// A finding that is older is not at its beginning, in ms: an earlier relay found it.
 const FRESH_MS: u64 = 120_000;
-/// How much earlier than it was found a finding may have been captured, in ms: a recording plays both at their times,
-/// and examines the readings at others.
+/// How much earlier than the finding a capture may be, in ms. A recording replays captures at their own times, but
+/// examines the readings at other ones.
 const TOLERANCE_MS: u64 = 60_000;
 /// Maximum number of nodes of which processes are captured at once.
 const MAX_NODES: usize = 256;

@@ -33,7 +33,7 @@ const PCIE_SHARE: f32 = 0.35;
 /// Payload of a PCIe lane in bytes a second and direction, by generation from 1 on.
 const LANE_RATES: [f32; 6] = [0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9];
 
-/// The time that these steps are of, in ms.
+/// Length of the evaluation window, in ms.
 pub const WINDOW_MS: u64 = STEPS as u64 * STEP_MS;
 
 /// Kinds of findings about what limits a job.
@@ -133,8 +133,8 @@ fn input_bound(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection
 
 /// The GPUs are busy, but mostly with kernels that move data between them.
 ///
-/// Kernels of collectives occupy a few SMs and keep the utilisation at 100 %. Phases of generation and of training in
-/// turn, which are below the limits on average, are so not in most steps.
+/// Kernels of collectives occupy a few SMs and keep the utilisation at 100 %. A job that alternates between generation
+/// and training is below the limits on average, but not in most steps.
 fn communication_bound(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection> {
     let now_ms = input.now.relay_ms;
     if job.units.len() < 2 {

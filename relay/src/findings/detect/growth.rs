@@ -3,12 +3,12 @@
 use crate::findings::series::{LONG_STEP_MS, STEP_MS};
 use nodeglass_rules::text;
 
-/// Growth in bytes from which on it is one: below it is a cache that fills, or fragmentation.
-const LEAST_GROWTH: f64 = (1u64 << 30) as f64;
+/// Minimum growth, in bytes, that counts as a leak: less is a cache that fills, or fragmentation.
+const MIN_GROWTH: f64 = (1u64 << 30) as f64;
 /// Share of the minutes in which the peak must grow: allocators grow in steps.
-const LEAST_RISING: f64 = 0.6;
+const MIN_RISING: f64 = 0.6;
 /// How well a line must describe the peaks (R²).
-const LEAST_FIT: f64 = 0.9;
+const MIN_FIT: f64 = 0.9;
 
 /// A line through the peaks.
 pub(super) struct Growth {
@@ -64,7 +64,7 @@ impl Growth {
     /// cache that fills again up to where it was is no leak.
     fn is_steady(&self, most_before: f64) -> bool {
         let gained = (self.slope * self.minutes as f64).min(self.last - most_before);
-        gained >= LEAST_GROWTH && self.fit >= LEAST_FIT && self.rising >= LEAST_RISING
+        gained >= MIN_GROWTH && self.fit >= MIN_FIT && self.rising >= MIN_RISING
     }
 
     /// Fits a line through points of time in ms and bytes, if they span `least` minutes without larger gaps.

@@ -29,7 +29,8 @@ const NEVER: [&str; 13] = [
 ];
 /// How long a failed job is listed after its end, in s.
 const ENDED_S: u64 = 3_600;
-/// How much later than the limit a job must be done at least to be reported, in ms; and a twentieth of the time left.
+/// How much later than its limit a job must finish to be reported, in ms: this, or a twentieth of the time left if that
+/// is more.
 const MARGIN_MS: u64 = 120_000;
 /// For how long the rate must have been measured to be compared with the limit, in ms, and over how many counts: the
 /// first steps of a program say little.

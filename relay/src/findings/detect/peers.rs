@@ -244,6 +244,7 @@ fn one(
     }
     detection.evidence.extend(cause);
     let lost = waiting as f32 * percent / 100.0;
+    detection.wasted_gpus = lost.round() as usize;
     let others = text::count(waiting, "GPU", "GPUs");
     let lost = if lost < 1.0 { format!("{lost:.1}") } else { format!("{lost:.0}") };
     detection.evidence.push(format!("{others} may wait for it: throughput of up to {lost} GPUs lost"));

@@ -15,7 +15,7 @@ const MAX_OBSERVATIONS: usize = 64;
 const MIN_SPAN_MS: u64 = 60_000;
 /// Time in ms after which a counter that stands still no longer counts as the program's progress.
 const STALE_MS: u64 = 3_600_000;
-/// Number of readings for which a counter must stand behind what it was to have begun anew: lines of ranks are mixed.
+/// Number of consecutive reads with a lower count after which a counter has restarted: ranks interleave their lines.
 const MAX_BEHIND: u32 = 3;
 /// Maximum length of a counter's name, in chars.
 const MAX_LABEL: usize = 32;

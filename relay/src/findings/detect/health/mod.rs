@@ -13,7 +13,8 @@ use nodeglass_protocol::unattributed::LEAST_BYTES;
 use nodeglass_protocol::{GpuField, GpuUuid, ProcessField};
 use nodeglass_rules::flags::{self, FlagKind};
 use nodeglass_rules::severity::Severity;
-use nodeglass_rules::{ownership, throttle, xid};
+use nodeglass_rules::throttle::{self, reason};
+use nodeglass_rules::{ownership, xid};
 use std::collections::BTreeMap;
 
 /// How long an Xid is listed after it occurred, in ms.
@@ -37,7 +38,7 @@ struct Group<'a> {
     kind: FindingKind,
     /// The number of an Xid, else 0.
     xid: u64,
-    /// Whom it is about: the job, or the node if several jobs share GPUs, or on a machine without a job.
+    /// The subject: the job, or the node if several jobs share GPUs, or on a machine without a job.
     subject: String,
     jobs: Vec<&'a Job>,
     gpus: Vec<AffectedGpu<'a>>,
@@ -244,9 +245,9 @@ fn stuck_process(input: &DetectorInput<'_>, node: &NodePicture, uuid: &GpuUuid) 
 /// Returns since when a throttle reason applies, if the history shows its start.
 fn throttled_since(node: &NodePicture, gpu: &GpuPicture, kind: FindingKind) -> Option<(u64, bool)> {
     let bits = match kind {
-        FindingKind::Thermal => 0x60,
-        FindingKind::PowerBrake => 0x80,
-        FindingKind::Slowdown => 0x8,
+        FindingKind::Thermal => reason::SW_THERMAL | reason::HW_THERMAL,
+        FindingKind::PowerBrake => reason::HW_POWER_BRAKE,
+        FindingKind::Slowdown => reason::HW_SLOWDOWN,
         _ => return None,
     };
     let position = node.gpus.iter().position(|known| known.facts.uuid == gpu.facts.uuid)?;
