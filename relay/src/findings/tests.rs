@@ -175,6 +175,14 @@ fn a_hang_of_most_ranks_names_the_one_that_does_nothing() {
 }
 
 #[test]
+fn a_gpu_that_the_program_left_unused_before_is_not_waited_for() {
+    let mut script = Script::new(1, 2);
+    script.run(300, |_, _| WORK).run(400, |gpu, _| if gpu == 0 { WORK } else { IDLE });
+    script.run(1_200, |gpu, _| if gpu == 0 { WAIT } else { IDLE });
+    assert!(!script.active().contains(&FindingKind::CollectiveHang), "{:?}", script.active());
+}
+
+#[test]
 fn small_kernels_at_full_utilisation_are_no_hang() {
     let mut script = Script::new(1, 2);
     script.run(1_200, |_, _| WAIT);

@@ -24,6 +24,8 @@ const WAITING_RATE: f32 = 50e6;
 const WAITING_MEMORY: f32 = 256e6;
 /// For at least this many steps some GPUs must wait for others that do nothing: rank 0 may save for minutes.
 const PARTIAL_HANG_STEPS: usize = 30;
+/// Within this time, in ms, some GPUs stop and the others begin to wait for them: less than a step and its collective.
+const STOPPED_WITHIN_MS: u64 = 120_000;
 /// In this time after the beginning of a hang, in ms, its last lines appear in the log.
 const LAST_LINES_MS: u64 = 30_000;
 /// After this time, in ms, NCCL's watchdog may report a hang (the heartbeat by default after eight minutes).
@@ -80,6 +82,13 @@ fn hang(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) ->
     }
     let (since_ms, or_earlier) =
         waiting.iter().filter_map(|unit| waiting_since(unit, now_ms)).max_by_key(|since| since.0)?;
+    // The others stopped when these began to wait: a GPU that the program left unused before is none that they wait for.
+    let stopped_then = |unit: &JobGpu<'_>| {
+        unit.series.used_ms().is_some_and(|used_ms| used_ms.abs_diff(since_ms) <= STOPPED_WITHIN_MS)
+    };
+    if !input.was_hung(job.job.id) && !others.iter().all(stopped_then) {
+        return None;
+    }
     let log = input.logs.get(&job.job.id).filter(|log| log.is_read);
     let window_ms = steps as u64 * STEP_MS;
     if log.is_some_and(|log| goes_on(log, since_ms, or_earlier, window_ms, now_ms)) {
