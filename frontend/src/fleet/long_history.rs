@@ -8,9 +8,6 @@ use nodeglass_protocol::{Field, GpuField, GpuUuid, NodeName};
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// An incomplete step is loaded again after this time.
-const MAX_AGE_MS: u64 = 30_000;
-
 /// The loaded part of a topic's long-term history. Clones share the same state.
 #[derive(Clone, Default)]
 pub struct LongHistory(Arc<Inner>);
@@ -57,6 +54,9 @@ impl LoadRequest {
 }
 
 impl LongHistory {
+    /// An incomplete step is loaded again after this time.
+    pub const MAX_AGE_MS: u64 = 30_000;
+
     /// Requests a field for as long as the page shows the topic.
     pub fn want(&self, field: GpuField) {
         if !self.0.wanted.with_untracked(|wanted| wanted.contains(&field)) {
@@ -73,7 +73,11 @@ impl LongHistory {
             to_ms: window.end_ms(),
             step_ms: window.step_ms(),
             fields,
-            refresh: if window.end_ms() > now_ms { now_ms / window.step_ms().min(MAX_AGE_MS) } else { 0 },
+            refresh: if window.end_ms() > now_ms {
+                now_ms / window.step_ms().min(Self::MAX_AGE_MS)
+            } else {
+                0
+            },
         };
         let is_loaded = self.read(|loaded| loaded.request.as_ref() == Some(&request));
         (!is_loaded && !request.fields.is_empty()).then_some(request)
@@ -108,7 +112,7 @@ impl LongHistory {
         self.read(|loaded| {
             let covers = |request: &LoadRequest| {
                 // The end of a window that follows the clock is loaded with a delay.
-                let slack_ms = 2 * request.step_ms.max(window.step_ms()) + MAX_AGE_MS;
+                let slack_ms = 2 * request.step_ms.max(window.step_ms()) + Self::MAX_AGE_MS;
                 request.fields.contains(&field)
                     && request.from_ms <= window.start_ms() + slack_ms
                     && request.to_ms + slack_ms >= window.end_ms()

@@ -170,8 +170,26 @@ impl NodeGroup {
         points.unwrap_or_default()
     }
 
-    /// Returns what throttled a GPU in a long window; `None` before it is loaded.
-    pub fn long_throttling(
+    /// Returns what throttled a GPU in a window; `None` without a reading in it.
+    pub fn throttling(
+        &self,
+        store: &TopicStore,
+        gpu: &GpuEntry,
+        window: &Window,
+    ) -> Option<Vec<ThrottleSummary>> {
+        if window.is_long() {
+            return self.long_throttling(store, gpu, window);
+        }
+        let (start_ms, end_ms) = (window.start_ms(), window.end_ms());
+        let read = |_: &GpuPicture, trace: &Trace| {
+            let mut shown = trace.since(start_ms).take_while(|(at_ms, _)| *at_ms < end_ms);
+            let has_reading = shown.any(|(_, cell)| cell.and_then(Cell::value).is_some());
+            has_reading.then(|| throttle::summarize(trace, start_ms, end_ms))
+        };
+        self.with_history(store, gpu, Metric::THROTTLE, read).flatten()
+    }
+
+    fn long_throttling(
         &self,
         store: &TopicStore,
         gpu: &GpuEntry,
@@ -183,9 +201,9 @@ impl NodeGroup {
                 .take_while(|(slot, _)| slot * slot_ms < window.end_ms())
                 .filter_map(|(slot, summary)| Some((slot * slot_ms, summary?.mean.value()?)))
                 .collect();
-            throttle::summarize_long(&slots, slot_ms)
+            (!slots.is_empty()).then(|| throttle::summarize_long(&slots, slot_ms))
         };
-        store.long_history().with(self.node.name(), gpu.cell.uuid(), GpuField::Throttle, read)
+        store.long_history().with(self.node.name(), gpu.cell.uuid(), GpuField::Throttle, read).flatten()
     }
 
     /// Returns what is known of a GPU in each step of a window from `first` on, as fractions of its scale.

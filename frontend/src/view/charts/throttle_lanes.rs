@@ -6,10 +6,12 @@ use super::plot_area::Cursor;
 use crate::chart::{Window, interval_path};
 use crate::domain::metric::Metric;
 use crate::domain::text;
-use crate::domain::throttle::{REASONS, Reason, ThrottleSummary, summarize};
+use crate::domain::throttle::{REASONS, Reason, ThrottleSummary};
 use crate::fleet::TopicStore;
+use crate::fleet::long_history::LongHistory;
 use crate::state::time::Time;
 use leptos::prelude::*;
+use nodeglass_protocol::GpuField;
 
 /// A reason and the GPUs it applied to.
 #[derive(Clone, PartialEq)]
@@ -17,6 +19,17 @@ struct Lane {
     reason: &'static Reason,
     /// Name and occurrences, for each GPU it applied to.
     gpus: Vec<(String, ThrottleSummary)>,
+}
+
+/// What is known of throttling in a window.
+#[derive(Clone, PartialEq)]
+enum Throttling {
+    /// The long-term history is on its way.
+    Loading,
+    /// There is no reading.
+    Unknown,
+    /// What applied; empty if nothing did.
+    Known(Vec<Lane>),
 }
 
 /// The lanes of some GPUs, or of the highlighted one.
@@ -28,15 +41,20 @@ pub fn ThrottleLanes(store: TopicStore, groups: Memo<Vec<NodeGroup>>) -> impl In
         let time = time.clone();
         let history_revision = history_revision(&store, groups, || Metric::THROTTLE);
         Memo::new(move |_| {
-            history_revision.track();
-            groups.with(|groups| throttle_lanes(&time, &store, groups, &window.get()))
+            // Read, not only tracked: a memo that nothing reads does not subscribe to its own sources.
+            history_revision.get();
+            groups.with(|groups| throttling(&time, &store, groups, &window.get()))
         })
     };
     let rows = move || {
-        let (all, window_now) = (throttle_lanes.get(), window.get());
-        if all.is_empty() {
-            return view! { <p class="read-out">"No throttling in this time."</p> }.into_any();
-        }
+        let window_now = window.get();
+        let none = |text: &'static str| view! { <p class="read-out">{text}</p> }.into_any();
+        let all = match throttle_lanes.get() {
+            Throttling::Loading => return none("Loading…"),
+            Throttling::Unknown => return none("No data in this time"),
+            Throttling::Known(all) if all.is_empty() => return none("No throttling in this time"),
+            Throttling::Known(all) => all,
+        };
         all.into_iter().map(|lane| row(&lane, &window_now, window, &time)).collect_view().into_any()
     };
     view! {
@@ -45,7 +63,7 @@ pub fn ThrottleLanes(store: TopicStore, groups: Memo<Vec<NodeGroup>>) -> impl In
     }
 }
 
-fn throttle_lanes(time: &Time, store: &TopicStore, groups: &[NodeGroup], window: &Window) -> Vec<Lane> {
+fn throttling(time: &Time, store: &TopicStore, groups: &[NodeGroup], window: &Window) -> Throttling {
     let gpu_ref = time.highlighted();
     let gpus = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
     let known = |gpu_ref: &crate::state::time::GpuRef| {
@@ -54,17 +72,12 @@ fn throttle_lanes(time: &Time, store: &TopicStore, groups: &[NodeGroup], window:
     let gpu_ref = gpu_ref.filter(known);
     let summaries: Vec<(String, Vec<ThrottleSummary>)> = gpus
         .filter(|(group, gpu)| gpu_ref.as_ref().is_none_or(|gpu_ref| group.gpu_ref(gpu) == *gpu_ref))
-        .filter_map(|(group, gpu)| {
-            let throttle = if window.is_long() {
-                group.long_throttling(store, gpu, window)
-            } else {
-                group.with_history(store, gpu, Metric::THROTTLE, |_, trace| {
-                    summarize(trace, window.start_ms(), window.end_ms())
-                })
-            };
-            Some((gpu.label.clone(), throttle?))
-        })
+        .filter_map(|(group, gpu)| Some((gpu.label.clone(), group.throttling(store, gpu, window)?)))
         .collect();
+    if summaries.is_empty() {
+        let is_loaded = !window.is_long() || store.long_history().covers(GpuField::Throttle, window);
+        return if is_loaded { Throttling::Unknown } else { Throttling::Loading };
+    }
     let lane = |reason: &'static Reason| {
         let of = |(name, throttle): &(String, Vec<ThrottleSummary>)| {
             throttle
@@ -74,7 +87,7 @@ fn throttle_lanes(time: &Time, store: &TopicStore, groups: &[NodeGroup], window:
         };
         Lane { reason, gpus: summaries.iter().filter_map(of).collect() }
     };
-    REASONS.iter().map(lane).filter(|lane| !lane.gpus.is_empty()).collect()
+    Throttling::Known(REASONS.iter().map(lane).filter(|lane| !lane.gpus.is_empty()).collect())
 }
 
 fn row(one: &Lane, now: &Window, window: Memo<Window>, time: &Time) -> AnyView {
@@ -116,11 +129,15 @@ fn lane_text(lane: &Lane, window: &Window, time: &Time) -> String {
             format!(" · active for {more}{}", text::span(window.end_ms().saturating_sub(since_ms) / 1_000))
         }
         Some((since_ms, _)) => format!(" · since {}", time.clock(since_ms)),
-        None if time.range().is_live() => " · inactive".to_owned(),
-        // Whether it applies now is not part of a past range.
+        None if time.range().is_live() && !window.is_long() => " · inactive".to_owned(),
+        // Whether it applies now is not part of a past range, nor of the long-term history.
         None => {
             let runs = lane.gpus.iter().flat_map(|(_, throttle)| &throttle.runs);
-            let end_ms = runs.map(|(_, end_ms)| *end_ms).max().filter(|end_ms| *end_ms < window.end_ms());
+            // The end of a range that follows the clock is loaded with a delay.
+            let slack_ms =
+                if time.range().is_live() { 2 * window.step_ms() + LongHistory::MAX_AGE_MS } else { 0 };
+            let last_ms = runs.map(|(_, end_ms)| *end_ms).max();
+            let end_ms = last_ms.filter(|end_ms| end_ms + slack_ms < window.end_ms());
             end_ms.map_or_else(String::new, |end_ms| format!(" · until {}", time.clock(end_ms)))
         }
     };
