@@ -1,10 +1,14 @@
-//! Findings as sentences: since when, and what a graph says of one.
+//! Findings as sentences: since when, what a graph says of one, and what a silence covers.
 
 use crate::domain::attention::{Item, Since};
 use crate::domain::severity::Severity;
+use crate::domain::text;
 use crate::platform;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::finding::{Finding, FindingKind, SilenceRequest};
 
-/// Returns when something began, or from when to when it lasted: `since 14:02`, `since before 14:02`, `14:02 – 14:20`.
+/// Returns when something began, or from when to when it lasted: `since 14:02`, `since 14:02 or earlier`,
+/// `14:02 – 14:20`.
 pub fn when(item: &Item) -> String {
     let at = |at_ms: u64| platform::time_of_day((at_ms / 1_000).cast_signed());
     when_at(item, at)
@@ -15,9 +19,30 @@ fn when_at(item: &Item, at: impl Fn(u64) -> String) -> String {
     let since = at(at_ms);
     match item.ended_ms {
         Some(ended_ms) => format!("{since} – {}", at(ended_ms)),
-        None if item.kind.is_event() => format!("at {since}"),
-        None if or_earlier => format!("since before {since}"),
-        None => format!("since {since}"),
+        None => began_at(item.kind, &since, or_earlier),
+    }
+}
+
+/// Returns when a finding began: `at 14:02` of an event, `since 14:02`, `since 14:02 or earlier`.
+pub fn began(finding: &Finding) -> String {
+    let since = platform::time_of_day((finding.since_ms / 1_000).cast_signed());
+    began_at(finding.kind, &since, finding.or_earlier)
+}
+
+fn began_at(kind: FindingKind, since: &str, or_earlier: bool) -> String {
+    match (kind.is_event(), or_earlier) {
+        (true, _) => format!("at {since}"),
+        (false, true) => format!("since {since} or earlier"),
+        (false, false) => format!("since {since}"),
+    }
+}
+
+/// Returns how long a finding lasted: `12 min`, `until now`; an event has no duration.
+pub fn lasted(finding: &Finding) -> String {
+    match finding.ended_ms {
+        _ if finding.kind.is_event() => "–".to_owned(),
+        Some(ended_ms) => text::span(ended_ms.saturating_sub(finding.since_ms) / 1_000),
+        None => "until now".to_owned(),
     }
 }
 
@@ -40,12 +65,76 @@ fn in_graph_at(item: &Item, when: &str) -> String {
     }
 }
 
+/// Returns what a silence of an item covers: `“GPU too hot” of llama3-8b-pretrain`, `“disk full” of all jobs`.
+pub fn silence_scope(item: &Item) -> String {
+    let mut kinds: Vec<&str> = item.sources.iter().map(|source| kind_label(source.kind)).collect();
+    kinds.dedup();
+    let kinds: Vec<String> = kinds.into_iter().map(|kind| format!("“{kind}”")).collect();
+    format!("{} of {}", kinds.join(" and "), silenced_jobs(item, item.only_job()))
+}
+
+/// Returns what a request silences or shows again: `“GPU too hot” of all jobs`, `every finding of job 17`.
+pub fn request_scope(item: &Item, request: &SilenceRequest) -> String {
+    let kind =
+        request.kind.map_or_else(|| "every finding".to_owned(), |kind| format!("“{}”", kind_label(kind)));
+    format!("{kind} of {}", silenced_jobs(item, request.job))
+}
+
+/// The name of a job if it is that of the item, or its number; or all jobs.
+fn silenced_jobs(item: &Item, job: Option<JobId>) -> String {
+    match job {
+        None => "all jobs".to_owned(),
+        Some(job) if item.jobs == [job] => item.subject.clone(),
+        Some(job) => format!("job {job}"),
+    }
+}
+
+/// Returns what findings of a kind are about, in a few words: `GPU too hot`.
+pub fn kind_label(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::UnusedGpus => "unused GPUs",
+        FindingKind::IdleGpus => "idle GPUs",
+        FindingKind::NoProcess => "no process on the GPUs",
+        FindingKind::CollectiveHang => "looks hung",
+        FindingKind::Straggler => "GPU slower than its peers",
+        FindingKind::InputBound => "waits for input",
+        FindingKind::LowEfficiency => "low efficiency",
+        FindingKind::GpuMemoryForecast => "GPU memory fills up",
+        FindingKind::JobMemoryForecast => "memory limit",
+        FindingKind::HostMemory => "memory of a node",
+        FindingKind::Swapping => "swapping",
+        FindingKind::DiskFull => "disk full",
+        FindingKind::HeldMemory => "held GPU memory",
+        FindingKind::Thermal => "GPU too hot",
+        FindingKind::PowerBrake => "power brake",
+        FindingKind::Slowdown => "GPU slowed down by the hardware",
+        FindingKind::MemoryErrors => "GPU memory errors",
+        FindingKind::Xid => "Xid",
+        FindingKind::GpuLost => "GPU lost",
+        FindingKind::NvlinkDown => "NVLink down",
+        FindingKind::PcieNarrow => "PCIe lanes missing",
+        FindingKind::Unlicensed => "no vGPU license",
+        FindingKind::StuckProcess => "stuck process",
+        FindingKind::NodeUnreachable => "node unreachable",
+        FindingKind::DriverHang => "GPU driver hangs",
+        FindingKind::NoGpu => "no GPU found",
+        FindingKind::PendingForever => "pending forever",
+        FindingKind::TimeLimit => "time limit",
+        FindingKind::Failed => "failed",
+        FindingKind::LogMessage => "message in the log",
+        FindingKind::CommunicationBound => "limited by communication",
+        FindingKind::MemoryBound => "limited by GPU memory bandwidth",
+        FindingKind::SlowerThanModel => "slower than others of its model",
+        FindingKind::OutsideJob => "process outside of a job",
+        FindingKind::ClockSkew => "clock of a node",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::domain::attention::all;
     use crate::domain::attention::tests::{finding, job, picture};
-    use nodeglass_protocol::finding::{Finding, FindingKind};
 
     #[test]
     fn a_finding_is_named_with_its_time_and_one_that_is_over_is_resolved() {
@@ -58,6 +147,37 @@ mod tests {
         assert!(said(&error).starts_with('▲'));
         let Finding { since_ms, .. } = finding(FindingKind::Thermal, 1, "n1");
         let earlier = Item { since: Since { at_ms: since_ms, or_earlier: true }, ..items[0].clone() };
-        assert!(said(&earlier).ends_with("since before 999940"));
+        assert!(said(&earlier).ends_with("since 999940 or earlier"));
+    }
+
+    #[test]
+    fn an_event_has_a_time_and_no_duration() {
+        let event = Finding { or_earlier: true, ..finding(FindingKind::Xid, 1, "n1") };
+        assert_eq!(
+            (began_at(event.kind, "14:02", true).as_str(), lasted(&event).as_str()),
+            ("at 14:02", "–")
+        );
+        let hot = finding(FindingKind::Thermal, 1, "n1");
+        assert_eq!(lasted(&hot), "until now");
+        assert_eq!(lasted(&Finding { ended_ms: Some(hot.since_ms + 720_000), ..hot }), "12 min");
+    }
+
+    #[test]
+    fn a_silence_names_the_kinds_and_the_jobs_that_it_covers() {
+        let found = |jobs: Vec<JobId>| {
+            let of = |kind| Finding { jobs: jobs.clone(), ..finding(kind, 1, "n1") };
+            let found = picture(vec![of(FindingKind::Straggler), of(FindingKind::Thermal)]);
+            all(&[job(1, "n1"), job(2, "n1")], &found).remove(0)
+        };
+        let one = found(vec![JobId(1)]);
+        assert_eq!(silence_scope(&one), "“GPU slower than its peers” and “GPU too hot” of job-1");
+        let several = found(vec![JobId(1), JobId(2)]);
+        assert!(silence_scope(&several).ends_with("of all jobs"), "{}", silence_scope(&several));
+        let request = |kind, job| SilenceRequest { kind, job, for_s: 0 };
+        assert_eq!(
+            request_scope(&one, &request(Some(FindingKind::Thermal), None)),
+            "“GPU too hot” of all jobs"
+        );
+        assert_eq!(request_scope(&one, &request(None, Some(JobId(7)))), "every finding of job 7");
     }
 }

@@ -1,6 +1,7 @@
 //! Details as groups of facts. Each fact has a value, or a reason why it is missing.
 
 pub mod audit;
+pub mod capture;
 pub mod commands;
 pub mod comparison;
 mod fact;

@@ -1,6 +1,6 @@
 //! Detects events of jobs, and what newly needs attention, that deserve a notification, each reported once.
 
-use crate::domain::attention;
+use crate::domain::attention::{self, Item};
 use crate::domain::outcome;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{JobId, NodeName, Picture};
@@ -25,7 +25,7 @@ pub struct Notice {
 pub struct NoticeTracker {
     begun: bool,
     jobs: JobPhases,
-    /// The keys of the items that were listed and of which the findings are still active.
+    /// The keys of the findings that were listed, themselves or by another, and are still active.
     listed: BTreeSet<String>,
 }
 
@@ -38,11 +38,12 @@ impl NoticeTracker {
         if self.begun {
             notices.extend(events.into_iter().map(|(job, event)| job_notice(job, event)));
             // That a job ended is an event of the job already.
-            let new = items.iter().filter(|item| !item.is_past && !self.listed.contains(&item.key));
+            let is_known = |item: &Item| self.listed.iter().any(|key| item.stands_for(key));
+            let new = items.iter().filter(|item| !item.is_past && !is_known(item));
             notices.extend(new.map(|item| Notice {
                 tag: item.key.clone(),
                 title: format!("{}: {}", item.subject, item.reason),
-                body: format!("{}. {}", item.title, item.detail),
+                body: format!("{}. {}", item.title, item.evidence_or_advice()),
                 job: item.jobs.first().copied(),
             }));
         }
@@ -52,7 +53,8 @@ impl NoticeTracker {
             picture.findings.iter().any(|finding| finding.is_active() && finding.key.as_str() == key)
         };
         self.listed.retain(is_active);
-        self.listed.extend(items.into_iter().map(|item| item.key));
+        let keys = items.into_iter().flat_map(|item| item.sources).map(|source| source.key);
+        self.listed.extend(keys);
         notices
     }
 }
@@ -133,5 +135,15 @@ mod tests {
         assert!(update(vec![Finding { title: "n1 is down".into(), ..silent() }]).is_empty(), "that is known");
         assert!(update(vec![]).is_empty(), "its end is no event");
         assert_eq!(update(vec![silent()]).len(), 1, "it returned");
+    }
+
+    #[test]
+    fn that_a_hot_gpu_is_slow_is_not_reported_again() {
+        let (mut tracker, hot) = (NoticeTracker::default(), finding(FindingKind::Thermal, 1, "n1"));
+        let mut update = |findings| update(&mut tracker, job(1, "n1"), findings);
+        update(vec![]);
+        assert_eq!(update(vec![hot.clone()]).len(), 1);
+        assert!(update(vec![hot.clone(), finding(FindingKind::Straggler, 1, "n1")]).is_empty());
+        assert!(update(vec![hot]).is_empty());
     }
 }

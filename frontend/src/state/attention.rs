@@ -187,7 +187,7 @@ impl Attention {
     /// Returns the item after the one that was returned last, or the first.
     pub fn next(&self) -> Option<Item> {
         let entries = self.entries.get_untracked();
-        let mut listed = entries.iter().filter(|entry| !entry.is_over).map(|entry| &entry.item);
+        let mut listed = entries.iter().filter(|entry| !entry.is_resolved).map(|entry| &entry.item);
         let visited = self.visited.get_value();
         let first = listed.clone().next();
         let after = listed.by_ref().any(|item| Some(&item.key) == visited.as_ref()).then(|| listed.next());
@@ -219,7 +219,7 @@ fn is_current(feed: &Feed, store: &TopicStore) -> bool {
 
 fn job_ids(entries: &[Entry]) -> Vec<JobId> {
     let mut ids = Vec::new();
-    for id in entries.iter().filter(|entry| !entry.is_over).flat_map(|entry| &entry.item.jobs) {
+    for id in entries.iter().filter(|entry| !entry.is_resolved).flat_map(|entry| &entry.item.jobs) {
         if !ids.contains(id) {
             ids.push(*id);
         }

@@ -6,7 +6,7 @@ use nodeglass_tests::relay::TestRelay;
 
 const ENTER: char = '\u{e007}';
 const END: char = '\u{e010}';
-/// The link to the GPU of the demo that is too hot.
+/// The link to the GPU of the demo that is too hot, and therefore slower than its peers.
 const LINK: &str = "document.querySelector('.attention a[href*=\"pin=gpu-h05/\"]')";
 /// The text of the tooltip.
 const TIP: &str = "(document.querySelector('.tip')?.innerText ?? '')";
@@ -48,7 +48,8 @@ async fn a_finding_is_marked_in_the_graphs_and_its_link_shows_its_gpu_at_its_sta
     browser.until("its mark", &is_marked(".time-line")).await?;
     browser.eval("(document.querySelector('.time-line .stage').focus(), true)").await?;
     browser.press(END).await?;
-    browser.until("its name", &format!("/◆ GPU 3 too hot, since before \\d\\d:\\d\\d/.test({TIP})")).await?;
+    let name = "◆ GPU 3 (too hot|slower than its peers), since \\d\\d:\\d\\d or earlier";
+    browser.until("its name", &format!("/{name}/.test({TIP})")).await?;
     browser.photograph("finding-in-graph").await?;
 
     browser.eval("(history.back(), true)").await?;

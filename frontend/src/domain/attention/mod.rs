@@ -1,9 +1,12 @@
 //! What needs attention: the relay's findings as lines of a list, each with its evidence and where it is shown.
 
+mod fold;
+mod silence;
 #[cfg(test)]
 pub mod tests;
 mod tracker;
 
+pub use silence::Source;
 pub use tracker::{Entry, Tracker};
 
 use crate::chart::Range;
@@ -14,16 +17,18 @@ use crate::domain::query::{self, Query};
 use crate::domain::route::{JobTab, Route};
 use crate::domain::severity::Severity;
 use crate::domain::text;
-use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingSeverity, SilenceRequest};
+use fold::Folded;
+use nodeglass_protocol::capture::FindingCapture;
+use nodeglass_protocol::finding::{self, Finding, FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{Field as _, GpuField, GpuUuid, JobId, NodeName, Picture};
 use nodeglass_rules::ownership;
 use std::cmp::Reverse;
+use std::sync::Arc;
 
-/// Kinds about a lowered clock, which explain a slow GPU.
-const LOWERED_CLOCK: [FindingKind; 3] =
-    [FindingKind::Thermal, FindingKind::PowerBrake, FindingKind::Slowdown];
+/// The end of the line of evidence that states which GPUs a slow one delays.
+const MAY_WAIT: &str = "may wait for it";
 
 /// One thing that needs attention.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,12 +45,14 @@ pub struct Item {
     pub subject: String,
     /// What is wrong and where, one sentence without a full stop.
     pub title: String,
-    /// The evidence, or the advice if the title has it all.
-    pub detail: String,
-    /// Where the job's processes stood when it began, a line for each group.
-    pub stands: Vec<String>,
-    /// What to do about it, if the detail is the evidence.
-    pub advice: Option<String>,
+    /// The evidence; empty if the title has it all.
+    pub evidence: String,
+    /// The positions of the job's processes when it began, a line for each group.
+    pub positions: Vec<String>,
+    /// The stacks of these processes.
+    pub capture: Option<Arc<FindingCapture>>,
+    /// What to do about it.
+    pub advice: String,
     /// What is wrong in a few words: `GPU 3 too hot`.
     pub reason: String,
     /// When it began.
@@ -58,10 +65,10 @@ pub struct Item {
     pub gpus: Vec<GpuUuid>,
     /// Number of GPUs that do no useful work because of it.
     pub wasted_gpus: u32,
-    /// Whether the job has ended, so that nothing can be helped any more.
+    /// Whether it is about a job that has ended, so that nothing can be helped any more.
     pub is_past: bool,
-    /// The only job that it affects in the whole cluster, if there is one: a silence of that job covers it.
-    pub only_job: Option<JobId>,
+    /// The findings that it stands for: its own, and those that are folded into it.
+    pub sources: Vec<Source>,
     /// The array or heterogeneous job that this one is a part of.
     pub whole_job: Option<JobId>,
     /// Until when it is silenced, in ms since 1970; `None` if it is not.
@@ -112,42 +119,23 @@ const SHOWN_MS: u64 = 3_600_000;
 /// picture; what affects none of them is left out. Without any job, as without SLURM, every finding of a node is
 /// listed.
 pub fn all(jobs: &[Job], picture: &Picture) -> Vec<Item> {
-    let active: Vec<&Finding> = picture.findings.iter().filter(|finding| finding.is_active()).collect();
-    // Why a GPU is slow is listed, and need not be repeated as that it is slow.
-    let is_explained = |finding: &Finding| {
-        let is_cause = |other: &&&Finding| {
-            LOWERED_CLOCK.contains(&other.kind)
-                && needs_attention(other)
-                && finding.gpus.iter().all(|gpu| other.gpus.iter().any(|slow| slow.uuid == gpu.uuid))
-        };
-        finding.kind == FindingKind::Straggler && active.iter().any(|other| is_cause(&other))
-    };
-    let listed = active.iter().filter(|finding| needs_attention(finding) && !is_explained(finding));
-    let mut items = sorted(listed.copied(), jobs);
-    for slow in active.iter().filter(|finding| needs_attention(finding) && is_explained(finding)) {
-        let is_cause = |item: &&mut Item| {
-            LOWERED_CLOCK.contains(&item.kind) && slow.gpus.iter().all(|gpu| item.gpus.contains(&gpu.uuid))
-        };
-        // What it costs the job is evidence of the cause.
-        if let Some((item, cost)) = items.iter_mut().find(is_cause).zip(slow.evidence.last()) {
-            item.detail = format!("{} · {cost}", item.detail);
-        }
-    }
-    items
+    items(picture, jobs, |finding| finding.is_active() && needs_attention(finding))
 }
 
 /// Returns what ended within the last hour and has not returned, latest first.
 pub fn resolved(jobs: &[Job], picture: &Picture) -> Vec<Item> {
-    let mut items = over(jobs, picture);
+    let mut items = ended(jobs, picture);
     items.retain(|item| !item.kind.is_event());
     items.sort_by_key(|item| Reverse(item.ended_ms));
     items
 }
 
 /// Returns what ended within the last hour.
-fn over(jobs: &[Job], picture: &Picture) -> Vec<Item> {
-    let is_over = |finding: &&Finding| !finding.is_active() && needs_attention(finding);
-    sorted(picture.findings.iter().filter(is_over), jobs)
+fn ended(jobs: &[Job], picture: &Picture) -> Vec<Item> {
+    let is_ended = |finding: &Finding| !finding.is_active() && needs_attention(finding);
+    let found = picture.findings.iter().filter(|finding| is_ended(finding));
+    // Not folded: a GPU may stay slow after its clock was raised.
+    sorted(found.map(Folded::alone).collect(), jobs)
 }
 
 /// Returns what the graphs of a route mark: what is found now and what ended, the most important last.
@@ -162,7 +150,7 @@ pub fn marked(route: &Route, jobs: &[Job], picture: &Picture) -> Vec<Item> {
         return Vec::new();
     }
     let mut items = all(&jobs, picture);
-    items.extend(over(&jobs, picture));
+    items.extend(ended(&jobs, picture));
     items.retain(|item| {
         !item.is_past && node.is_none_or(|node| item.nodes.is_empty() || item.nodes.contains(node))
     });
@@ -172,29 +160,35 @@ pub fn marked(route: &Route, jobs: &[Job], picture: &Picture) -> Vec<Item> {
 
 /// Returns what lasts and would need attention if it were not silenced, worst first.
 pub fn silenced(jobs: &[Job], picture: &Picture) -> Vec<Item> {
-    let is_silenced = |finding: &&Finding| {
+    items(picture, jobs, |finding| {
         finding.is_active() && finding.severity > FindingSeverity::Info && finding.silenced_until_ms.is_some()
-    };
-    sorted(picture.findings.iter().filter(is_silenced), jobs)
+    })
 }
 
 fn needs_attention(finding: &Finding) -> bool {
     finding.severity > FindingSeverity::Info && finding.silenced_until_ms.is_none()
 }
 
-fn sorted<'a>(findings: impl Iterator<Item = &'a Finding>, jobs: &[Job]) -> Vec<Item> {
-    let mut findings: Vec<&Finding> = findings.collect();
+/// Returns the findings of a state, folded and worst first.
+fn items(picture: &Picture, jobs: &[Job], has_state: impl Fn(&Finding) -> bool) -> Vec<Item> {
+    let found = picture.findings.iter().filter(|finding| has_state(finding));
+    sorted(fold::fold(found.collect()), jobs)
+}
+
+fn sorted(mut found: Vec<Folded<'_>>, jobs: &[Job]) -> Vec<Item> {
     // Those of ended jobs follow those that can still be helped.
-    findings.sort_by(|a, b| {
+    found.sort_by(|a, b| {
+        let (a, b) = (a.finding, b.finding);
         let is_past = |finding: &Finding| finding.kind == FindingKind::Failed;
         b.severity.cmp(&a.severity).then(is_past(a).cmp(&is_past(b))).then_with(|| finding::order(a, b))
     });
-    findings.into_iter().filter_map(|finding| Item::of(finding, jobs)).collect()
+    found.iter().filter_map(|folded| Item::of(folded, jobs)).collect()
 }
 
 impl Item {
-    /// The item of a finding; `None` if it concerns none of the jobs.
-    fn of(finding: &Finding, jobs: &[Job]) -> Option<Self> {
+    /// The item of a finding and of those folded into it; `None` if it concerns none of the jobs.
+    fn of(folded: &Folded<'_>, jobs: &[Job]) -> Option<Self> {
+        let finding = folded.finding;
         let affected: Vec<&Job> = jobs.iter().filter(|job| finding.jobs.contains(&job.id)).collect();
         if affected.is_empty() && !jobs.is_empty() {
             return None;
@@ -205,15 +199,10 @@ impl Item {
             FindingSeverity::Info => Severity::Ok,
         };
         let (subject, route) = place(finding, &affected)?;
-        let evidence: Vec<&str> = finding.evidence.iter().map(|line| line.as_str()).collect();
-        let (mut detail, advice) = if evidence.is_empty() {
-            (finding.advice.to_string(), None)
-        } else {
-            (text::capitalised(&evidence.join(" · ")), Some(finding.advice.to_string()))
-        };
+        let mut evidence: Vec<String> = folded.evidence().into_iter().map(ToOwned::to_owned).collect();
         if affected.len() > 1 {
             let names: Vec<String> = affected.iter().map(|job| job_names::within(job)).collect();
-            detail = format!("{detail} · affects {}", names.join(", "));
+            evidence.push(format!("affects {}", names.join(", ")));
         }
         let trace = finding.gpus.first().and_then(|gpu| {
             let name = gpu.metric.as_ref()?;
@@ -231,9 +220,10 @@ impl Item {
             jobs: affected.iter().map(|job| job.id).collect(),
             subject,
             title: finding.title.to_string(),
-            detail,
-            stands: finding.capture.iter().flat_map(|capture| capture.lines()).collect(),
-            advice,
+            evidence: text::capitalised(&evidence.join(" · ")),
+            positions: finding.capture.iter().flat_map(|capture| capture.lines()).collect(),
+            capture: finding.capture.as_deref().cloned().map(Arc::new),
+            advice: finding.advice.to_string(),
             reason: finding.reason.to_string(),
             since: Since { at_ms: finding.since_ms, or_earlier: finding.or_earlier },
             ended_ms: finding.ended_ms,
@@ -241,10 +231,7 @@ impl Item {
             gpus: finding.gpus.iter().map(|gpu| gpu.uuid.clone()).collect(),
             wasted_gpus: finding.wasted_gpus,
             is_past: finding.kind == FindingKind::Failed,
-            only_job: match finding.jobs.as_slice() {
-                [job] => Some(*job),
-                _ => None,
-            },
+            sources: [finding].into_iter().chain(folded.others.iter().copied()).map(Source::of).collect(),
             whole_job: match affected.as_slice() {
                 [job] => job.part_of.as_ref().map(Parent::job),
                 _ => None,
@@ -255,18 +242,9 @@ impl Item {
         })
     }
 
-    /// The request that silences what is of its kind for its job, or everywhere if it is of several jobs or of none.
-    pub fn silence(&self, for_s: u32) -> SilenceRequest {
-        SilenceRequest { kind: Some(self.kind), job: self.only_job, for_s }
-    }
-
-    /// The requests that end every silence that may cover it; which ones there are is not part of the picture.
-    pub fn end_silences(&self) -> Vec<SilenceRequest> {
-        let of_jobs =
-            [self.only_job, self.whole_job.filter(|_| self.only_job.is_some())].into_iter().flatten();
-        let scopes = of_jobs.flat_map(|job| [(Some(self.kind), Some(job)), (None, Some(job))]);
-        let scopes = [(Some(self.kind), None)].into_iter().chain(scopes);
-        scopes.map(|(kind, job)| SilenceRequest { kind, job, for_s: 0 }).collect()
+    /// Returns the evidence, or the advice if the title has it all.
+    pub fn evidence_or_advice(&self) -> &str {
+        if self.evidence.is_empty() { &self.advice } else { &self.evidence }
     }
 
     /// Returns the trace for a sparkline. The overview has no history of clocks; a lower clock shows in the power.
@@ -339,29 +317,30 @@ pub fn lacks_gpus(node: &NodePicture, jobs: &[Job]) -> bool {
 
 /// Returns the worst severity of the items of active jobs.
 pub fn worst(entries: &[Entry]) -> Severity {
-    let now = entries.iter().filter(|entry| !entry.is_over && !entry.item.is_past);
+    let now = entries.iter().filter(|entry| !entry.is_resolved && !entry.item.is_past);
     now.map(|entry| entry.item.severity).max().unwrap_or(Severity::Ok)
 }
 
 /// Returns the worst item that is about a node alone: what several share, such as a hang, tells none of them apart.
 pub fn of_node<'a>(entries: &'a [Entry], node: &NodeName) -> Option<&'a Item> {
-    let own = entries.iter().filter(|entry| !entry.is_over && entry.item.nodes == std::slice::from_ref(node));
+    let own =
+        entries.iter().filter(|entry| !entry.is_resolved && entry.item.nodes == std::slice::from_ref(node));
     own.map(|entry| &entry.item).max_by_key(|item| item.severity)
 }
 
 /// Returns the worst item that affects a node, alone or with others: no node of a job that hangs is well.
 pub fn affecting_node<'a>(entries: &'a [Entry], node: &NodeName) -> Option<&'a Item> {
-    let own = entries.iter().filter(|entry| !entry.is_over && entry.item.nodes.contains(node));
+    let own = entries.iter().filter(|entry| !entry.is_resolved && entry.item.nodes.contains(node));
     own.map(|entry| &entry.item).max_by_key(|item| item.severity)
 }
 
 /// Returns the worst item that names a GPU.
 pub fn affecting_gpu<'a>(entries: &'a [Entry], gpu: &GpuUuid) -> Option<&'a Item> {
-    let own = entries.iter().filter(|entry| !entry.is_over && entry.item.gpus.contains(gpu));
+    let own = entries.iter().filter(|entry| !entry.is_resolved && entry.item.gpus.contains(gpu));
     own.map(|entry| &entry.item).max_by_key(|item| item.severity)
 }
 
 /// Returns the entries of a job, worst first.
 pub fn for_job(entries: &[Entry], job: JobId) -> impl Iterator<Item = &Entry> {
-    entries.iter().filter(move |entry| !entry.is_over && entry.item.jobs.contains(&job))
+    entries.iter().filter(move |entry| !entry.is_resolved && entry.item.jobs.contains(&job))
 }

@@ -1,7 +1,7 @@
 //! Tests, and the findings that tests of other modules share.
 
 use super::*;
-use nodeglass_protocol::finding::{FindingGpu, Silence};
+use nodeglass_protocol::finding::{FindingGpu, Silence, SilenceRequest};
 use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Link, Owner};
 
@@ -77,7 +77,7 @@ fn an_item_has_the_gpu_and_the_graph_of_its_finding() {
     assert_eq!(item.target.gpu, Some(GpuUuid::new("n1-0")));
     assert_eq!(item.target.route, Route::Job(JobId(1), JobTab::Node(NodeName::new("n1").unwrap())));
     assert_eq!(item.spark().map(|spark| spark.field), Some(GpuField::Power));
-    assert_eq!((item.subject.as_str(), item.detail.as_str()), ("job-1", "SM clock 1,380 MHz · 81 °C"));
+    assert_eq!((item.subject.as_str(), item.evidence.as_str()), ("job-1", "SM clock 1,380 MHz · 81 °C"));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn graphs_mark_what_concerns_their_job_and_node_the_worst_last() {
 }
 
 #[test]
-fn what_is_over_of_other_jobs_or_only_worth_knowing_is_not_listed() {
+fn what_is_resolved_of_other_jobs_or_only_worth_knowing_is_not_listed() {
     let list = |finding: Finding| keys(&[job(1, "n1")], vec![finding]).len();
     let thermal = || finding(FindingKind::Thermal, 1, "n1");
     assert_eq!(list(thermal()), 1);
@@ -127,11 +127,76 @@ fn what_is_over_of_other_jobs_or_only_worth_knowing_is_not_listed() {
 }
 
 #[test]
-fn a_slow_gpu_is_not_listed_beside_the_heat_that_explains_it() {
-    let slow = || finding(FindingKind::Straggler, 1, "n1");
+fn a_slow_gpu_stands_for_the_heat_that_slows_it_down() {
+    let (slow, hot) =
+        (|| finding(FindingKind::Straggler, 1, "n1"), || finding(FindingKind::Thermal, 1, "n1"));
     let jobs = [job(1, "n1")];
-    assert_eq!(keys(&jobs, vec![slow(), finding(FindingKind::Thermal, 1, "n1")]), ["thermal/1"]);
-    assert_eq!(keys(&jobs, vec![slow(), finding(FindingKind::Thermal, 1, "n2")]).len(), 2);
+    assert_eq!(keys(&jobs, vec![slow(), hot()]), ["straggler/1"]);
+    assert_eq!(keys(&jobs, vec![slow(), finding(FindingKind::Thermal, 1, "n2")]).len(), 2, "of another GPU");
+    let shared = Finding { jobs: vec![JobId(1), JobId(2)], ..hot() };
+    assert_eq!(keys(&jobs, vec![slow(), shared]), ["thermal/1"], "the other job would not know");
+    let worse = Finding { severity: FindingSeverity::Error, ..hot() };
+    assert_eq!(keys(&jobs, vec![slow(), worse]), ["thermal/1"]);
+    let silenced = Finding { silenced_until_ms: Some(WALL_MS), ..slow() };
+    assert_eq!(keys(&jobs, vec![silenced, hot()]), ["thermal/1"], "it is not listed itself");
+}
+
+#[test]
+fn heat_of_more_gpus_than_are_slow_is_listed_with_the_highest_cost() {
+    let gpu = |index: u32| {
+        let uuid = GpuUuid::new(format!("n1-{index}"));
+        FindingGpu::new(&NodeName::new("n1").unwrap(), &uuid, Some(GpuField::SmClock))
+    };
+    let slow = |index: u32, wasted_gpus, cost: &str| Finding {
+        key: format!("straggler/1/{index}").as_str().into(),
+        gpus: vec![gpu(index)],
+        wasted_gpus,
+        evidence: vec!["81 °C".into(), cost.into()],
+        ..finding(FindingKind::Straggler, 1, "n1")
+    };
+    let hot = Finding {
+        gpus: vec![gpu(0), gpu(1), gpu(2)],
+        evidence: vec!["87 °C".into(), "61 other GPUs of the job may wait for it".into()],
+        ..finding(FindingKind::Thermal, 1, "n1")
+    };
+    let slow = [
+        slow(0, 3, "62 GPUs may wait for it: the work of up to 3 GPUs is lost"),
+        slow(1, 28, "62 GPUs may wait for it: the work of up to 28 GPUs is lost"),
+    ];
+    let found = picture([vec![hot], slow.to_vec()].concat());
+    let [item] = all(&[job(1, "n1")], &found).try_into().unwrap();
+    assert_eq!((item.kind, item.sources.len()), (FindingKind::Thermal, 3));
+    assert_eq!(item.evidence, "87 °C · 62 GPUs may wait for it: the work of up to 28 GPUs is lost");
+}
+
+#[test]
+fn a_silence_of_a_line_covers_all_that_it_stands_for() {
+    let jobs = [job(1, "n1")];
+    let found = || vec![finding(FindingKind::Straggler, 1, "n1"), finding(FindingKind::Thermal, 1, "n1")];
+    let silence = |findings: &mut [Finding], request: &SilenceRequest| {
+        let silence = Silence { kind: request.kind, job: request.job, until_ms: WALL_MS };
+        let covered = findings.iter_mut().filter(|finding| silence.covers(finding, |_| None));
+        covered.for_each(|finding| finding.silenced_until_ms = Some(WALL_MS));
+    };
+    let mut now = found();
+    let [item] = all(&jobs, &picture(now.clone())).try_into().unwrap();
+    let requests = item.silences(60);
+    assert_eq!(requests.len(), 2);
+    for (request, left) in requests.iter().zip([vec!["straggler/1"], vec![]]) {
+        silence(&mut now, request);
+        assert_eq!(keys(&jobs, now.clone()), left, "nothing else is listed meanwhile");
+    }
+    let [item] = silenced(&jobs, &picture(now)).try_into().unwrap();
+    let ends = item.end_silences();
+    assert!(requests.iter().all(|request| ends.contains(&SilenceRequest { for_s: 0, ..request.clone() })));
+    assert!(item.stands_for("thermal/1") && item.stands_for("straggler/1"));
+}
+
+#[test]
+fn an_item_without_evidence_has_its_advice_alone() {
+    let bare = Finding { evidence: Vec::new(), ..finding(FindingKind::Xid, 1, "n1") };
+    let items = all(&[job(1, "n1")], &picture(vec![bare]));
+    assert_eq!((items[0].evidence.as_str(), items[0].evidence_or_advice()), ("", "Exclude the node"));
 }
 
 #[test]
@@ -145,7 +210,7 @@ fn a_node_has_the_worst_item_that_is_about_it_alone() {
     };
     let lost = Finding { severity: error, ..finding(FindingKind::GpuLost, 1, "n1") };
     let items = all(&[job(1, "n1")], &picture(vec![finding(FindingKind::Xid, 1, "n1"), lost, hang]));
-    let entries: Vec<Entry> = items.into_iter().map(|item| Entry { item, is_over: false }).collect();
+    let entries: Vec<Entry> = items.into_iter().map(|item| Entry { item, is_resolved: false }).collect();
     assert_eq!(of_node(&entries, &n1).map(|item| item.kind), Some(FindingKind::GpuLost));
     assert_eq!(of_node(&entries, &n2), None);
     assert_eq!(affecting_node(&entries, &n2).map(|item| item.kind), Some(FindingKind::CollectiveHang));
@@ -173,7 +238,7 @@ fn what_affects_several_jobs_is_shown_on_the_nodes_page_and_names_them() {
     let down = Finding { jobs: vec![JobId(1), JobId(2)], ..finding(FindingKind::NodeUnreachable, 1, "n1") };
     let items = all(&[job(1, "n1"), job(2, "n1")], &picture(vec![down]));
     assert_eq!(items[0].target.route, Route::Node(NodeName::new("n1").unwrap()));
-    assert!(items[0].detail.ends_with("affects job-1, job-2"), "{}", items[0].detail);
+    assert!(items[0].evidence.ends_with("affects job-1, job-2"), "{}", items[0].evidence);
 }
 
 #[test]
@@ -195,12 +260,12 @@ fn what_is_silenced_is_listed_apart_and_shown_again_whichever_silence_covers_it(
     let [item] = silenced(&jobs, &found).try_into().unwrap();
     assert_eq!(item.silenced_until_ms, Some(WALL_MS + 60_000));
     assert_eq!(
-        item.silence(3_600),
-        SilenceRequest { kind: Some(FindingKind::Thermal), job: Some(JobId(1)), for_s: 3_600 }
+        item.silences(3_600),
+        [SilenceRequest { kind: Some(FindingKind::Thermal), job: Some(JobId(1)), for_s: 3_600 }]
     );
     let ends = |item: &Item, finding: &Finding| {
         let ends = |kind, job| item.end_silences().contains(&SilenceRequest { kind, job, for_s: 0 });
-        let scopes = [(Some(item.kind), None), (None, item.only_job), (Some(item.kind), item.only_job)];
+        let scopes = [(Some(item.kind), None), (None, item.only_job()), (Some(item.kind), item.only_job())];
         let covers =
             |(kind, job): &(_, _)| Silence { kind: *kind, job: *job, until_ms: 0 }.covers(finding, |_| None);
         scopes
@@ -212,7 +277,7 @@ fn what_is_silenced_is_listed_apart_and_shown_again_whichever_silence_covers_it(
     assert!(ends(&item, &silenced_hot));
     let several = Finding { jobs: vec![JobId(1), JobId(2)], ..silenced_hot };
     let [item] = silenced(&jobs[..1], &picture(vec![several.clone()])).try_into().unwrap();
-    assert_eq!(item.silence(60).job, None, "another job is affected, too");
+    assert_eq!(item.silences(60)[0].job, None, "another job is affected, too");
     assert!(ends(&item, &several));
     let over = Finding { ended_ms: Some(WALL_MS), silenced_until_ms: Some(WALL_MS), ..hot() };
     assert!(silenced(&jobs, &picture(vec![over])).is_empty());

@@ -7,8 +7,8 @@ use super::Item;
 pub struct Entry {
     /// The item, as last found.
     pub item: Item,
-    /// Whether it is over and stays only because the pointer or the focus is in the list.
-    pub is_over: bool,
+    /// Whether it ended, or is listed only because the pointer or the focus is in the list.
+    pub is_resolved: bool,
 }
 
 /// The list as it is shown.
@@ -27,19 +27,25 @@ impl Tracker {
     /// new ones are appended.
     pub fn update(&mut self, found: Vec<Item>, is_held: bool) {
         if !is_held {
-            self.entries = found.into_iter().map(|item| Entry { item, is_over: false }).collect();
+            self.entries = found.into_iter().map(|item| Entry { item, is_resolved: false }).collect();
             return;
         }
         let mut found: Vec<Option<Item>> = found.into_iter().map(Some).collect();
+        let mut take = |is_same: &dyn Fn(&Item) -> bool| {
+            found.iter_mut().find(|item| item.as_ref().is_some_and(is_same)).and_then(Option::take)
+        };
         for entry in &mut self.entries {
-            let same =
-                |item: &&mut Option<Item>| item.as_ref().is_some_and(|item| item.key == entry.item.key);
-            match found.iter_mut().find(same).and_then(Option::take) {
-                Some(item) => *entry = Entry { item, is_over: false },
-                None => entry.is_over = true,
+            let same = take(&|item| item.key == entry.item.key);
+            entry.is_resolved = same.is_none();
+            same.into_iter().for_each(|item| entry.item = item);
+        }
+        // One that was folded into another takes its place.
+        for entry in self.entries.iter_mut().filter(|entry| entry.is_resolved) {
+            if let Some(item) = take(&|item| item.stands_for(&entry.item.key)) {
+                *entry = Entry { item, is_resolved: false };
             }
         }
-        self.entries.extend(found.into_iter().flatten().map(|item| Entry { item, is_over: false }));
+        self.entries.extend(found.into_iter().flatten().map(|item| Entry { item, is_resolved: false }));
     }
 }
 
@@ -59,7 +65,7 @@ mod tests {
     }
 
     fn shown(tracker: &Tracker) -> Vec<(u32, bool)> {
-        tracker.entries().iter().map(|entry| (entry.item.jobs[0].0, entry.is_over)).collect()
+        tracker.entries().iter().map(|entry| (entry.item.jobs[0].0, entry.is_resolved)).collect()
     }
 
     #[test]
@@ -74,5 +80,16 @@ mod tests {
         assert_eq!(shown(&tracker), [(1, false), (2, false), (3, false)], "it returned");
         tracker.update(items(&[(3, error), (2, warning)]), false);
         assert_eq!(shown(&tracker), [(3, false), (2, false)]);
+    }
+
+    #[test]
+    fn a_line_that_is_folded_into_another_stays_where_it_is() {
+        let (jobs, hot) = ([job(1, "n1")], finding(FindingKind::Thermal, 1, "n1"));
+        let found = |findings: Vec<Finding>| super::super::all(&jobs, &picture(findings));
+        let mut tracker = Tracker::default();
+        tracker.update(found(vec![hot.clone()]), false);
+        tracker.update(found(vec![hot, finding(FindingKind::Straggler, 1, "n1")]), true);
+        let [entry] = tracker.entries() else { panic!("{tracker:?}") };
+        assert_eq!((entry.item.kind, entry.is_resolved), (FindingKind::Straggler, false));
     }
 }

@@ -9,12 +9,14 @@ use crate::state::page::Page;
 use leptos::prelude::*;
 use std::sync::Arc;
 
-/// Number of items that are shown until the list is unfolded; one more takes no more room than the button.
-const FOLDED: usize = 5;
+/// Maximum number of items of a list that is not folded.
+const MAX_UNFOLDED: usize = 8;
+/// Number of items of a folded list: a button that hides one or two is not worth its line.
+const FOLDED: usize = 6;
 
 /// Returns how many of `count` items are behind the button.
 fn folded(count: usize) -> usize {
-    if count > FOLDED + 1 { count - FOLDED } else { 0 }
+    if count > MAX_UNFOLDED { count - FOLDED } else { 0 }
 }
 
 /// The list; nothing if there are no items.
@@ -33,14 +35,14 @@ pub fn AttentionList(
     let attention = Page::from_context().attention;
     let is_open = RwSignal::new(false);
     let resolved = attention.resolved();
-    let past_count = Memo::new(move |_| if in_job { 0 } else { resolved.with(|items| items.len()) });
+    let resolved_count = Memo::new(move |_| if in_job { 0 } else { resolved.with(|items| items.len()) });
     let is_silenced_open = RwSignal::new(false);
     let silenced_count = Memo::new(move |_| silenced.with(|items| items.len()));
     let shows_silenced = Memo::new(move |_| is_silenced_open.get() && silenced_count.get() > 0);
-    let shows_past = Memo::new(move |_| is_open.get() && past_count.get() > 0);
+    let shows_resolved = Memo::new(move |_| is_open.get() && resolved_count.get() > 0);
     let has_rows = Memo::new(move |_| {
         let count = entries.with(|entries| entries.len());
-        count > 0 || shows_past.get() || shows_silenced.get()
+        count > 0 || shows_resolved.get() || shows_silenced.get()
     });
     on_cleanup({
         let attention = attention.clone();
@@ -48,10 +50,10 @@ pub fn AttentionList(
     });
     move || {
         let quiet = silenced_button(is_silenced_open, silenced_count);
-        let past = past_button(is_open, past_count);
+        let ended = resolved_button(is_open, resolved_count);
         let restore = restore_button(&attention, in_job);
         if !has_rows.get() {
-            return view! { {quiet} {past} {restore} }.into_any();
+            return view! { {quiet} {ended} {restore} }.into_any();
         }
         let hold = |is_held: bool| {
             let attention = attention.clone();
@@ -71,9 +73,9 @@ pub fn AttentionList(
                 <Heading entries/>
                 <Current entries store=store.clone() in_job/>
                 {quiet}
-                <Others items=silenced store=store.clone() in_job is_over=false is_shown=shows_silenced/>
-                {past}
-                <Others items=resolved store=store.clone() in_job is_over=true is_shown=shows_past/>
+                <Others items=silenced store=store.clone() in_job is_resolved=false is_shown=shows_silenced/>
+                {ended}
+                <Others items=resolved store=store.clone() in_job is_resolved=true is_shown=shows_resolved/>
                 {restore}
             </section>
         }
@@ -86,7 +88,7 @@ pub fn AttentionList(
 fn Heading(entries: Memo<Arc<Vec<Entry>>>) -> impl IntoView {
     // What ended or was silenced keeps its place for a while, and does not count.
     let lasting = move |entries: &Arc<Vec<Entry>>| {
-        let lasting = entries.iter().filter(|entry| !entry.is_over);
+        let lasting = entries.iter().filter(|entry| !entry.is_resolved);
         (lasting.clone().map(|entry| entry.item.severity).max().unwrap_or(Severity::Ok), lasting.count())
     };
     let worst = Memo::new(move |_| entries.with(lasting).0);
@@ -131,7 +133,7 @@ fn Others(
     items: Memo<Arc<Vec<Item>>>,
     store: TopicStore,
     in_job: bool,
-    is_over: bool,
+    is_resolved: bool,
     is_shown: Memo<bool>,
 ) -> impl IntoView {
     let keys = Memo::new(move |_| {
@@ -141,7 +143,7 @@ fn Others(
     let row = move |key: String| {
         let find = move |items: &Arc<Vec<Item>>| {
             let item = items.iter().find(|item| item.key == key).cloned();
-            item.map(|item| Entry { item, is_over })
+            item.map(|item| Entry { item, is_resolved })
         };
         let entry = Memo::new(move |_| items.with(&find));
         view! { <Row entry store=store.clone() in_job/> }.into_any()
@@ -165,7 +167,7 @@ fn silenced_button(is_open: RwSignal<bool>, count: Memo<usize>) -> impl Fn() -> 
 }
 
 /// The button that shows what ended; nothing if nothing did.
-fn past_button(is_open: RwSignal<bool>, count: Memo<usize>) -> impl Fn() -> Option<AnyView> + Clone {
+fn resolved_button(is_open: RwSignal<bool>, count: Memo<usize>) -> impl Fn() -> Option<AnyView> + Clone {
     move || {
         let count = count.get();
         (count > 0).then(|| {

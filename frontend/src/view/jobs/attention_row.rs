@@ -10,6 +10,7 @@ use crate::state::attention;
 use crate::state::page::Page;
 use crate::view::charts::sparkline::spark_line;
 use crate::view::scope::gpu_series;
+use crate::view::widgets::capture::Stacks;
 use crate::view::widgets::dot::dot;
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
@@ -54,33 +55,38 @@ pub fn Row(
         entry?.item.cost_text(now_ms)
     });
     let link = NodeRef::new();
-    let stands =
-        Memo::new(move |_| entry.with(|entry| entry.as_ref().map(|entry| entry.item.stands.clone())));
-    let stands = move || {
-        let lines = stands.get().unwrap_or_default().into_iter();
-        lines
-            .map(|line| view! { <small class="attention__stand" title=line.clone()>{line.clone()}</small> })
-            .collect_view()
+    let positions =
+        Memo::new(move |_| entry.with(|entry| entry.as_ref().map(|entry| entry.item.positions.clone())));
+    let positions = move || {
+        let lines = positions.get().unwrap_or_default().into_iter();
+        lines.map(|line| small("attention__position", line)).collect_view()
     };
+    let capture = Memo::new(move |_| entry.with(|entry| entry.as_ref()?.item.capture.clone()));
+    let evidence = Memo::new(move |_| {
+        let evidence = entry.with(|entry| entry.as_ref().map(|entry| entry.item.evidence.clone()));
+        evidence.filter(|evidence| !evidence.is_empty())
+    });
+    let evidence = move || evidence.get().map(|evidence| small("attention__evidence", evidence));
     let subject =
         (!in_job).then(|| view! { <b class="attention__subject">{text(|item| item.subject.clone())}</b> });
-    let advice = move || {
-        let advice = |item: &Item| item.advice.as_ref().map(|advice| format!("→ {advice}"));
-        entry.with(|entry| {
-            entry.as_ref().filter(|entry| in_job && !entry.is_over).and_then(|e| advice(&e.item))
-        })
-    };
-    let is_over = move || entry.with(|entry| entry.as_ref().is_none_or(|entry| entry.is_over));
+    let advice = Memo::new(move |_| {
+        let advice = |entry: &Entry| format!("→ {}", entry.item.advice);
+        entry.with(|entry| entry.as_ref().filter(|entry| !entry.is_resolved).map(advice))
+    });
+    let advice = move || advice.get().map(|advice| small("attention__advice", advice));
+    let has_trace = move || entry.with(|entry| entry.as_ref().is_some_and(|e| e.item.trace.is_some()));
+    let is_resolved = move || entry.with(|entry| entry.as_ref().is_none_or(|entry| entry.is_resolved));
     view! {
         <li>
-            <a href=move || href.get() node_ref=link class:is-over=is_over class:is-silenced=move || until_ms.get().is_some()>
+            <a href=move || href.get() node_ref=link class:has-trace=has_trace class:is-resolved=is_resolved
+                class:is-silenced=move || until_ms.get().is_some()>
                 {move || symbol.with(dot)}
                 {subject}
                 <span class="attention__what">
                     <span>{text(|item| item.title.clone())}</span>
-                    <small>{text(|item| item.detail.clone())}</small>
-                    {stands}
-                    {move || advice().map(|advice| view! { <small class="attention__advice">{advice}</small> })}
+                    {evidence}
+                    {positions}
+                    {advice}
                 </span>
                 <Spark entry store/>
                 <span class="attention__since">
@@ -91,13 +97,19 @@ pub fn Row(
             </a>
             {dismiss_button(entry)}
             <SilenceButton entry until_ms link/>
+            <Stacks capture/>
         </li>
     }
 }
 
+/// A line below the title, whole as a tooltip where it is cut.
+fn small(class: &'static str, line: String) -> AnyView {
+    view! { <small class=class title=line.clone()>{line.clone()}</small> }.into_any()
+}
+
 /// Returns the symbol of an item.
 fn symbol(entry: Option<&Entry>) -> Health {
-    let current = entry.filter(|entry| !entry.is_over);
+    let current = entry.filter(|entry| !entry.is_resolved);
     let severity = current.map_or(Severity::Ended, |entry| entry.item.severity);
     let label = match severity {
         Severity::Error => "error",

@@ -1,8 +1,9 @@
 //! Silences an item of the list of what needs attention, and shows it again.
 
+use crate::describe::finding::{request_scope, silence_scope};
 use crate::domain::attention::{Entry, Item};
 use crate::state::page::Page;
-use crate::view::widgets::actions::{act, show_toast};
+use crate::view::widgets::actions::show_toast;
 use leptos::html::{A, Button};
 use leptos::prelude::*;
 use nodeglass_protocol::finding::SilenceRequest;
@@ -43,11 +44,11 @@ pub fn SilenceButton(
             State::Silenced => {
                 let page = page.clone();
                 let show = move |_| {
-                    item().into_iter().for_each(|item| show_again(page.clone(), item.end_silences()));
+                    item().into_iter().for_each(|item| show_again(page.clone(), item));
                     leave();
                 };
-                let label = format!("Unsilence: {}, {}", of.subject, of.title);
-                view! { <button class="btn btn--small silence__again" aria-label=label on:click=show>"Unsilence"</button> }
+                let (label, scope) = (format!("Unsilence: {}, {}", of.subject, of.title), end_scope(&of));
+                view! { <button class="btn btn--small silence__again" aria-label=label title=scope on:click=show>"Unsilence"</button> }
                     .into_any()
             }
             State::Listed => offer(page.clone(), &of, is_open, leave),
@@ -68,44 +69,59 @@ fn state(entry: Option<&Entry>, is_silenced: bool) -> Option<State> {
     let entry = entry?;
     match is_silenced {
         true => Some(State::Silenced),
-        false => (!entry.is_over && !entry.item.is_past).then_some(State::Listed),
+        false => (!entry.is_resolved && !entry.item.is_past).then_some(State::Listed),
     }
 }
 
-/// The button, and the times to choose from, which cover a part of the row so that nothing moves.
+/// Returns what the end of an item's silences covers. Whether one of them is of all jobs is not part of the picture.
+fn end_scope(item: &Item) -> String {
+    let scope = silence_scope(item);
+    match item.only_job() {
+        Some(_) => format!("Unsilence {scope}; also ends silences of all jobs that cover it"),
+        None => format!("Unsilence {scope}"),
+    }
+}
+
+/// The button, and the times to choose from: below the button, or below the row of a narrow window.
 fn offer(
     page: Page,
     item: &Item,
     is_open: RwSignal<bool>,
     leave: impl Fn() + Copy + Send + Sync + 'static,
 ) -> AnyView {
-    let first = NodeRef::<Button>::new();
+    let (first, bell) = (NodeRef::<Button>::new(), NodeRef::<Button>::new());
     Effect::new(move |_| first.get().map(|button| button.focus().is_ok()));
-    let what = match item.only_job {
-        Some(_) => "Silence this kind for this job:",
-        None => "Silence this kind everywhere:",
+    let close = move || {
+        is_open.set(false);
+        if let Some(bell) = bell.get_untracked() {
+            let _ = bell.focus();
+        }
     };
+    let what = format!("Silence {}", silence_scope(item));
     let choices = {
         let item = item.clone();
         move || {
-            let (page, item) = (page.clone(), item.clone());
+            let (page, item, what) = (page.clone(), item.clone(), what.clone());
+            let about = what.clone();
             let choice = move |(label, for_s): (&'static str, u32)| {
-                let (page, request) = (page.clone(), item.silence(for_s));
+                let (page, item) = (page.clone(), item.clone());
                 let choose = move |_| {
-                    act(page.clone(), Request::Silence(request.clone()));
+                    silence(page.clone(), item.silences(for_s));
                     leave();
                 };
-                let about = format!("{what} {label}");
+                let about = format!("{about} for {label}");
                 let node_ref = if for_s == TIMES[0].1 { first } else { NodeRef::new() };
                 view! { <button class="btn btn--small" node_ref=node_ref aria-label=about on:click=choose>{label}</button> }
             };
             is_open.get().then(|| {
                 view! {
-                    <div class="menu__veil" on:click=move |_| is_open.set(false)></div>
-                    <div class="silence__choices" role="group" aria-label=what>
-                        <span>{what}</span>
-                        {TIMES.into_iter().map(choice).collect_view()}
-                        <button class="silence__close" aria-label="Close" on:click=move |_| leave()>"×"</button>
+                    <div class="menu__veil" on:click=move |_| close()></div>
+                    <div class="silence__choices" role="group" aria-label=what.clone()>
+                        <span class="silence__what">{what.clone()}</span>
+                        <span class="silence__times">
+                            {TIMES.into_iter().map(choice).collect_view()}
+                            <button class="silence__close" aria-label="Close" on:click=move |_| close()>"×"</button>
+                        </span>
                     </div>
                 }
                 .into_any()
@@ -117,7 +133,7 @@ fn offer(
         if is_open.get_untracked() {
             event.stop_propagation();
             if event.key() == "Escape" {
-                leave();
+                close();
             }
         }
     };
@@ -125,7 +141,7 @@ fn offer(
     view! {
         <div class="silence" on:keydown=handle_key>
             <button class="silence__open" title="Silence" aria-label=label aria-expanded=move || is_open.get().to_string()
-                on:click=move |_| is_open.update(|open| *open = !*open)>
+                node_ref=bell on:click=move |_| is_open.update(|open| *open = !*open)>
                 <svg viewBox="0 0 16 16" aria-hidden="true"><path d="M4 11V7a4 4 0 0 1 8 0v4l1 1H3zM7 14h2M2.5 2.5l11 11"></path></svg>
             </button>
             {choices}
@@ -134,15 +150,49 @@ fn offer(
     .into_any()
 }
 
-/// Ends every silence that may cover an item, and reports the outcome once.
-fn show_again(page: Page, requests: Vec<SilenceRequest>) {
+/// Sends the requests that silence an item, and reports what the relay answers to all of them at once.
+fn silence(page: Page, requests: Vec<SilenceRequest>) {
     leptos::task::spawn_local(async move {
+        let mut answers: Vec<String> = Vec::new();
         for request in requests {
-            if let Response::Refused(why) = page.request(Request::Silence(request)).await {
-                show_toast(page, why.to_string(), false);
-                return;
+            match answer(&page, request).await {
+                Ok(answer) => answers.push(answer),
+                Err(why) => return show_toast(page, why, false),
             }
         }
-        show_toast(page, "no longer silenced".to_owned(), true);
+        show_toast(page, answers.join("; "), true);
     });
+}
+
+/// Begins the relay's answer about a silence that did not exist.
+const NO_SILENCE: &str = "there is no such silence";
+
+/// Ends every silence that may cover an item, and reports once which ones there were.
+fn show_again(page: Page, item: Item) {
+    leptos::task::spawn_local(async move {
+        let (mut ended, mut last) = (Vec::new(), String::new());
+        for request in item.end_silences() {
+            match answer(&page, request.clone()).await {
+                Ok(answer) if answer.starts_with(NO_SILENCE) => last = answer,
+                Ok(_) => ended.push(request_scope(&item, &request)),
+                Err(why) => return show_toast(page, why, false),
+            }
+        }
+        match ended.is_empty() {
+            true => show_toast(page, last, false),
+            false => show_toast(page, format!("no longer silenced: {}", ended.join("; ")), true),
+        }
+    });
+}
+
+/// Sends a request and returns the answer.
+///
+/// # Errors
+/// Why it was refused.
+async fn answer(page: &Page, request: SilenceRequest) -> Result<String, String> {
+    match page.request(Request::Silence(request)).await {
+        Response::Refused(why) => Err(why.to_string()),
+        Response::Done(text) => Ok(text.to_string()),
+        _ => Err("Unexpected reply from the relay.".to_owned()),
+    }
 }

@@ -21,10 +21,12 @@ use crate::view::charts::graph::{Graph, plot_memo};
 use crate::view::charts::summary::summary;
 use crate::view::charts::time_bar::TimeBar;
 use crate::view::scope::{Scope, alone};
+use crate::view::widgets::capture::Stacks;
 use crate::view::widgets::fact_list::fact_groups;
 use crate::view::widgets::sheet::Sheet;
 use crate::view::widgets::status_line::StatusLine;
 use leptos::prelude::*;
+use nodeglass_protocol::capture::FindingCapture;
 use nodeglass_protocol::picture::{GpuHealth, GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuField, Row};
 use std::sync::Arc;
@@ -85,6 +87,8 @@ struct Details {
     status: (Severity, String),
     /// What to do about what was found of it.
     advice: Option<String>,
+    /// The stacks of its job's processes, if they were captured.
+    capture: Option<Arc<FindingCapture>>,
     groups: Vec<FactGroup>,
 }
 
@@ -117,7 +121,8 @@ fn content(page: &Page, (store, node, gpu): Found) -> AnyView {
             .with(|details| details.as_ref().map(|details| details.status.clone()))
             .unwrap_or_else(|| (Severity::Pending, "No data yet".to_owned()))
     });
-    let advice = move || details.with(|details| details.as_ref()?.advice.clone());
+    let advice = Signal::derive(move || details.with(|details| details.as_ref()?.advice.clone()));
+    let capture = Memo::new(move |_| details.with(|details| details.as_ref()?.capture.clone()));
     let groups = move || {
         fact_groups(
             details
@@ -137,8 +142,8 @@ fn content(page: &Page, (store, node, gpu): Found) -> AnyView {
     view! {
         <h2 class="sheet__title">{move || title()}</h2>
         <p class="sheet__where">{node.name().to_string()}</p>
-        <StatusLine status/>
-        {move || advice().map(|advice| view! { <p class="facts__note">{format!("→ {advice}")}</p> })}
+        <StatusLine status advice/>
+        <Stacks capture/>
         {note}
         {charts}
         <div class="facts-columns">{move || groups()}</div>
@@ -243,10 +248,11 @@ fn details(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Details {
     let (entries, own) = (page.attention.entries(), status.0);
     let found = entries.with(|entries| {
         let item = attention::affecting_gpu(entries, &gpu.facts.uuid)?;
-        let advice = item.advice.as_ref().unwrap_or(&item.detail);
         let status = (item.severity, format!("{}, {}", item.title, finding::when(item)));
-        (item.severity >= own).then(|| (status, advice.clone()))
+        (item.severity >= own).then(|| (status, item.advice.clone(), item.capture.clone()))
     });
-    let (status, advice) = found.map_or((status, None), |(status, advice)| (status, Some(advice)));
-    Details { status, advice, groups }
+    match found {
+        Some((status, advice, capture)) => Details { status, advice: Some(advice), capture, groups },
+        None => Details { status, advice: None, capture: None, groups },
+    }
 }

@@ -1,6 +1,7 @@
 //! Small components that several parts of the page use.
 
 pub mod actions;
+pub mod capture;
 pub mod copy;
 pub mod dot;
 pub mod fact_list;

@@ -3,17 +3,24 @@
 use crate::domain::severity::Severity;
 use leptos::prelude::*;
 
-/// What matters most about the subject of a sheet, in one line.
+/// What matters most about the subject of a sheet, and what to do about it.
 #[component]
 pub fn StatusLine(
     /// The severity and the sentence.
     #[prop(into)]
     status: Signal<(Severity, String)>,
+    /// What to do, if anything.
+    #[prop(optional, into)]
+    advice: Signal<Option<String>>,
 ) -> impl IntoView {
+    let advice = move || {
+        let line = advice.get().map(|advice| format!("→ {advice}"));
+        line.map(|line| view! { <small class="status-line__advice">{line}</small> })
+    };
     view! {
         <p class="status-line">
             <i class=move || status.with(|(severity, _)| severity.class()) aria-hidden="true"></i>
-            <span>{move || status.with(|(_, text)| text.clone())}</span>
+            <span>{move || status.with(|(_, text)| text.clone())} {advice}</span>
         </p>
     }
 }
