@@ -2,7 +2,7 @@
 
 use super::load::{Loading, load};
 use crate::describe::note::note_text;
-use crate::describe::{bytes, report};
+use crate::describe::{bytes, finding, report};
 use crate::domain::compared::{self, Compared};
 use crate::domain::route::Route;
 use crate::domain::text;
@@ -277,15 +277,17 @@ fn finding_table(report: &Report) -> AnyView {
         return ().into_any();
     }
     let row = |finding: &Finding| {
-        let since_s = (finding.since_ms / 1_000).cast_signed();
-        let lasted_s = finding.ended_ms.map(|ended_ms| ended_ms.saturating_sub(finding.since_ms) / 1_000);
-        let lasted = lasted_s.map_or_else(|| "until now".to_owned(), text::span);
-        let evidence = finding.evidence.iter().map(|line| line.as_str()).collect::<Vec<_>>().join(" · ");
+        let evidence = match finding.evidence.as_slice() {
+            [] => "–".to_owned(),
+            lines => lines.iter().map(|line| line.as_str()).collect::<Vec<_>>().join(" · "),
+        };
+        let positions = finding.capture.iter().flat_map(|capture| capture.lines());
+        let positions = positions.map(|line| view! { <small class="plain__position">{line}</small> });
         view! {
             <tr>
-                <th scope="row" class="num">{platform::time_of_day(since_s)}</th>
-                <td class="num">{lasted}</td>
-                <td>{finding.title.to_string()}</td>
+                <th scope="row" class="num">{finding::began(finding)}</th>
+                <td class="num">{finding::lasted(finding)}</td>
+                <td>{finding.title.to_string()} {positions.collect_view()}</td>
                 <td>{evidence}</td>
             </tr>
         }
@@ -294,9 +296,9 @@ fn finding_table(report: &Report) -> AnyView {
     view! {
         <h2 class="caption"><b>{text::count(report.findings.len(), "finding", "findings")}</b></h2>
         <div class="report__table" role="region" aria-label="Findings" tabindex="0">
-            <table class="plain plain--notes">
+            <table class="plain plain--notes plain--findings">
                 <thead><tr>
-                    <th scope="col" class="num">"Since"</th>
+                    <th scope="col" class="num">"When"</th>
                     <th scope="col" class="num">"Lasted"</th>
                     <th scope="col">"Finding"</th>
                     <th scope="col">"Evidence"</th>
