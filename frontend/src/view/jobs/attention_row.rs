@@ -74,11 +74,10 @@ pub fn Row(
         entry.with(|entry| entry.as_ref().filter(|entry| !entry.is_resolved).map(advice))
     });
     let advice = move || advice.get().map(|advice| small("attention__advice", advice));
-    let has_trace = move || entry.with(|entry| entry.as_ref().is_some_and(|e| e.item.trace.is_some()));
     let is_resolved = move || entry.with(|entry| entry.as_ref().is_none_or(|entry| entry.is_resolved));
     view! {
         <li>
-            <a href=move || href.get() node_ref=link class:has-trace=has_trace class:is-resolved=is_resolved
+            <a href=move || href.get() node_ref=link class:is-resolved=is_resolved
                 class:is-silenced=move || until_ms.get().is_some()>
                 {move || symbol.with(dot)}
                 {subject}
