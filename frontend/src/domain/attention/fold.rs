@@ -27,7 +27,7 @@ impl<'a> Folded<'a> {
     pub fn evidence(&self) -> Vec<&'a str> {
         let own = self.finding.evidence.iter().map(|line| line.as_str());
         let slow = self.others.iter().filter(|other| other.kind == FindingKind::Straggler);
-        // The last line of a slow GPU is its cost. Each states how many GPUs may wait, so that only the highest is kept.
+        // The last line of a slow GPU is its cost, and names the GPUs that may wait: only the highest is kept.
         let worst = slow.min_by(|a, b| finding::order(a, b));
         match worst.and_then(|slow| slow.evidence.last()) {
             Some(cost) => own.filter(|line| !line.ends_with(MAY_WAIT)).chain([cost.as_str()]).collect(),

@@ -46,8 +46,8 @@ impl Item {
         without_repetition(self.sources.iter().rev().map(request))
     }
 
-    /// The requests that end every silence that may cover it, its own kind first; which ones there are is not part of the
-    /// picture.
+    /// The requests that end every silence that may cover it, its own kind first; which silences exist is not part of
+    /// the picture.
     pub fn end_silences(&self) -> Vec<SilenceRequest> {
         let scopes = self.sources.iter().flat_map(|source| {
             let kind = Some(source.kind);
