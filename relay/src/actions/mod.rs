@@ -153,9 +153,11 @@ impl ActionService {
             },
             Request::Silence(request) => {
                 let deps = self.deps.clone();
-                run_detached(
-                    async move { deps.silences.change(request, Clock::wall_ms(), &deps.events).await },
-                )
+                run_detached(async move {
+                    let picture = deps.hub.everything(Viewer::Owner).await;
+                    let jobs = picture.map(|(picture, _)| picture.jobs).unwrap_or_default();
+                    deps.silences.change(request, &jobs, Clock::wall_ms(), &deps.events).await
+                })
                 .await
             }
             Request::Note(_) if self.player.is_some() => {

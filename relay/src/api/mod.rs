@@ -17,6 +17,7 @@ mod process;
 mod readings;
 mod select;
 mod series;
+mod silence;
 mod timestamp;
 mod token;
 
@@ -32,6 +33,7 @@ pub use process::{ContainerInfo, Process, ProcessContext, ProcessRank, RunState}
 pub use readings::{Absence, Absences, GpuReadings, HostReadings, JobReadings, ProcessReadings, Readings};
 pub use select::{Fields, UnknownField};
 pub use series::{History, Series};
+pub use silence::{Silence, SilenceChange, silenced_jobs};
 pub use timestamp::Timestamp;
 pub use token::{CreatedToken, NewToken, Token};
 

@@ -1,6 +1,7 @@
 //! Clock times for the terminal, in the time zone of this machine's user.
 
 use std::ffi::CStr;
+use std::fmt;
 use std::mem::MaybeUninit;
 
 /// A moment as a clock shows it.
@@ -81,6 +82,11 @@ impl LocalTime {
     pub fn zone(&self) -> &str {
         &self.zone
     }
+}
+
+/// When something began, as a clock shows it: `since 14:02`, `since 14:02 or earlier`.
+pub fn since(clock: impl fmt::Display, or_earlier: bool) -> String {
+    format!("since {clock}{}", if or_earlier { " or earlier" } else { "" })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::value::duration;
 use crate::api::JobSelector;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use nodeglass_protocol::NodeName;
-use nodeglass_protocol::finding::FindingKind;
+use nodeglass_protocol::finding::{FindingKind, Silence};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -266,7 +266,11 @@ fn time_to_silence(raw: &str) -> Result<Duration, &'static str> {
         return Err("state a unit: 30m, 2h or 7d");
     }
     let time = time(raw)?;
-    if time.is_zero() { Err("a silence lasts at least 1s; --end ends one") } else { Ok(time) }
+    match time.as_secs() {
+        0 => Err("a silence lasts at least 1s; --end ends one"),
+        s if s > u64::from(Silence::MAX_S) => Err("a silence lasts at most 30d"),
+        _ => Ok(time),
+    }
 }
 
 fn time(raw: &str) -> Result<Duration, &'static str> {

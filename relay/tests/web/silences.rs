@@ -49,16 +49,23 @@ async fn findings_of_a_job_are_silenced_until_that_is_ended() {
     let relay = TestRelay::start_with(fleet()).await;
     jobs(&relay, |silenced, listed| silenced.is_empty() && listed.len() == 2).await;
     let silenced = send(&relay, "POST /api/v1/silences", r#"{"job":17,"for_s":3600}"#).await;
+    let answer: Value = serde_json::from_str(&silenced.body).unwrap();
     assert_eq!(
-        (silenced.status, silenced.body.as_str()),
-        (200, "silenced for 1 h: all findings of job 17\n")
+        (silenced.status, answer["message"].as_str()),
+        (200, Some("silenced for 1 h: all findings of job 17"))
     );
+    assert!(answer["silence"]["until"].as_str().unwrap().ends_with('Z'), "{answer}");
     let (silenced, listed) = jobs(&relay, |silenced, _| !silenced.is_empty()).await;
     assert_eq!((silenced, listed), (vec![17], vec![18]));
     let list = send(&relay, "GET /api/v1/silences", "").await;
     let list: Value = serde_json::from_str(&list.body).unwrap();
     assert_eq!((&list[0]["job"], &list[0]["kind"]), (&Value::from(17), &Value::Null));
-    send(&relay, "POST /api/v1/silences", r#"{"job":17,"for_s":0}"#).await;
+    assert_eq!(list[0]["job_label"], "17");
+    for is_changed in [true, false] {
+        let ended = send(&relay, "POST /api/v1/silences", r#"{"job":17,"for_s":0}"#).await;
+        let ended: Value = serde_json::from_str(&ended.body).unwrap();
+        assert_eq!((&ended["is_changed"], &ended["silence"]), (&Value::from(is_changed), &Value::Null));
+    }
     jobs(&relay, |silenced, listed| silenced.is_empty() && listed.len() == 2).await;
 }
 

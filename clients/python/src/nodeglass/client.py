@@ -135,7 +135,7 @@ class Client:
         return self._list(models.Finding, "findings", query)
 
     def silences(self) -> List[models.Silence]:
-        """What is silenced; some may have ended. Needs the owner's key."""
+        """What is silenced. Needs the owner's key."""
         listed = self.get("/api/v1/silences")
         if not isinstance(listed, list):
             raise ProtocolError("expected a list of silences; the relay may be of another version")

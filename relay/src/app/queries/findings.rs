@@ -1,8 +1,10 @@
 //! `relay findings`: which job needs attention, why, and what to do.
 
-use super::source::Source;
-use super::{Answer, unknown};
-use crate::api::{Capture, Finding, Snapshot};
+use super::source::{Observed, Source};
+use super::{Answer, silences, unknown};
+use crate::api::{Capture, Finding, Job, Snapshot};
+use crate::app::local_time::{LocalTime, since};
+use crate::app::own_login;
 use crate::clock::Clock;
 use crate::config::{ExplainedKind, FindingsArgs};
 use crate::findings::catalogue;
@@ -18,15 +20,33 @@ use tokio::time::sleep;
 
 /// Interval of checks with `--watch`.
 const POLL: Duration = Duration::from_secs(5);
+/// How long a relay must have watched before most kinds can be found.
+const ENOUGH: Duration = Duration::from_secs(180);
 /// Columns of explanations, and of the names of kinds in their list.
 const WIDTH: usize = 80;
 const NAME_WIDTH: usize = 20;
 
-/// The findings, or JSON.
+/// The findings, or JSON. `observed` says how much the absence of a finding means.
 ///
 /// # Errors
 /// JSON cannot be written.
-pub fn answer(snapshot: &Snapshot, args: &FindingsArgs) -> anyhow::Result<Answer> {
+pub fn answer(snapshot: &Snapshot, observed: Observed, args: &FindingsArgs) -> anyhow::Result<Answer> {
+    let answer = listed(snapshot, observed, args)?;
+    Ok(match observed {
+        // It is said whatever was found; why nothing is known comes first.
+        Observed::Glance if answer.code == 0 => {
+            let found = answer.notice.map_or_else(String::new, |nothing| format!("{nothing}, but "));
+            Answer { notice: Some(format!("{found}{GLANCE}")), ..answer }
+        }
+        _ => answer,
+    })
+}
+
+/// What is found without a relay says little about what is not.
+const GLANCE: &str = "no relay of yours is running: a look of a few seconds finds little; most kinds need minutes of \
+                      readings; start one with `relay`";
+
+fn listed(snapshot: &Snapshot, observed: Observed, args: &FindingsArgs) -> anyhow::Result<Answer> {
     let jobs = jobs(snapshot, args);
     let is_selected = |finding: &&Finding| {
         (args.all || finding.is_active && finding.silenced_until.is_none())
@@ -39,7 +59,10 @@ pub fn answer(snapshot: &Snapshot, args: &FindingsArgs) -> anyhow::Result<Answer
         return answer.into_json_list(args.json);
     }
     if args.json {
-        return Answer::json(&found);
+        return Ok(Answer {
+            notice: found.is_empty().then(|| not_yet(observed)).flatten(),
+            ..Answer::json(&found)?
+        });
     }
     if found.is_empty() {
         let is_silenced = |finding: &&Finding| {
@@ -49,12 +72,26 @@ pub fn answer(snapshot: &Snapshot, args: &FindingsArgs) -> anyhow::Result<Answer
             0 => String::new(),
             count => format!(" ({count} silenced: see --all)"),
         };
-        let notice = Some(format!("nothing needs attention{silenced}"));
-        return Ok(Answer { notice, ..Answer::default() });
+        let notice = match not_yet(observed) {
+            Some(not_yet) => format!("{not_yet}{silenced}"),
+            None => format!("nothing needs attention{silenced}"),
+        };
+        return Ok(Answer { notice: Some(notice), ..Answer::default() });
     }
-    let now_ms = Clock::wall_ms();
-    let entries: Vec<String> = found.into_iter().map(|finding| entry(finding, now_ms)).collect();
+    let named = Named::new(snapshot);
+    let entries: Vec<String> = found.into_iter().map(|finding| named.entry(finding)).collect();
     Ok(Answer::text(entries.join("\n")))
+}
+
+/// That a relay has not watched for long enough, if so.
+fn not_yet(observed: Observed) -> Option<String> {
+    match observed {
+        Observed::For(time) if time < ENOUGH => Some(format!(
+            "nothing needs attention yet: the relay has watched for {}; most kinds need minutes",
+            text::span(time.as_secs())
+        )),
+        _ => None,
+    }
 }
 
 /// Prints what begins and ends, until the output is closed; stays through a restart of the relay.
@@ -72,7 +109,9 @@ pub async fn watch(source: &mut Source, args: &FindingsArgs) -> anyhow::Result<A
             // It may start later.
             eprintln!("relay: {}; waiting for it", answer.notice.unwrap_or_default());
         }
-        let now_ms = Clock::wall_ms();
+        let named = Named::new(&snapshot);
+        let time = LocalTime::of(named.now_ms / 1_000);
+        let clock = time.seen_from(&time);
         let mut out = String::new();
         let jobs = jobs(&snapshot, args);
         for finding in snapshot.findings.iter().filter(|finding| is_watched(finding, args, jobs.as_ref())) {
@@ -94,9 +133,9 @@ pub async fn watch(source: &mut Source, args: &FindingsArgs) -> anyhow::Result<A
             }
             match args.json {
                 true => writeln!(out, "{}", serde_json::to_string(finding)?)?,
-                false if finding.is_active => writeln!(out, "{}", entry(finding, now_ms))?,
+                false if finding.is_active => writeln!(out, "{clock} {}", named.entry(finding))?,
                 // The evidence is that of its beginning.
-                false => writeln!(out, "{}", heading(finding, now_ms))?,
+                false => writeln!(out, "{clock} {}", named.heading(finding))?,
             }
         }
         known.retain(|key, _| snapshot.findings.iter().any(|finding| finding.key == *key));
@@ -120,39 +159,79 @@ fn is_watched(finding: &Finding, args: &FindingsArgs, jobs: Option<&BTreeSet<u32
         && args.node.as_ref().is_none_or(|node| finding.nodes.iter().any(|name| name == node.as_str()))
 }
 
-/// A finding as text: what is wrong, since when, the evidence, and what to do.
-fn entry(finding: &Finding, now_ms: u64) -> String {
-    let mut out = heading(finding, now_ms);
-    for line in &finding.evidence {
-        let _ = writeln!(out, "  {line}");
-    }
-    finding.capture.iter().for_each(|capture| captured(capture, &mut out));
-    if finding.is_active {
-        let _ = writeln!(out, "  → {}", finding.advice);
-    }
-    out
+/// What findings are printed with: the names of jobs, and the time.
+struct Named<'a> {
+    jobs: BTreeMap<u32, &'a Job>,
+    /// Whether jobs of several users are listed: those of others are then said to be.
+    has_several_users: bool,
+    own_login: String,
+    now_ms: u64,
 }
 
-/// What is wrong, and since when.
-fn heading(finding: &Finding, now_ms: u64) -> String {
-    let symbol = match (finding.is_active, finding.severity) {
-        (false, _) => "✓",
-        (_, FindingSeverity::Error) => "▲",
-        (_, FindingSeverity::Warning) => "◆",
-        (_, FindingSeverity::Info) => "·",
-    };
-    let jobs: Vec<String> = finding.jobs.iter().map(u32::to_string).collect();
-    let whom = match jobs.as_slice() {
-        [] => String::new(),
-        [job] => format!("job {job}: "),
-        _ => format!("jobs {}: ", jobs.join(", ")),
-    };
-    format!("{symbol} {whom}{}\n  {} · {}\n", finding.title, lasts(finding, now_ms), finding.kind.name())
+impl<'a> Named<'a> {
+    fn new(snapshot: &'a Snapshot) -> Self {
+        let users: BTreeSet<&str> = snapshot.jobs.iter().map(|job| job.user.as_str()).collect();
+        Self {
+            jobs: snapshot.jobs.iter().map(|job| (job.id, job)).collect(),
+            has_several_users: users.len() > 1,
+            own_login: own_login().to_string(),
+            now_ms: Clock::wall_ms(),
+        }
+    }
+
+    /// A finding as text: what is wrong, since when, the evidence, and what to do.
+    fn entry(&self, finding: &Finding) -> String {
+        let mut out = self.heading(finding);
+        for line in &finding.evidence {
+            let _ = writeln!(out, "  {line}");
+        }
+        finding.capture.iter().for_each(|capture| captured(capture, self.now_ms, &mut out));
+        if finding.is_active {
+            let _ = writeln!(out, "  → {}", finding.advice);
+        }
+        out
+    }
+
+    /// What is wrong, and since when; or what is over, and how long it lasted.
+    fn heading(&self, finding: &Finding) -> String {
+        let symbol = match (finding.is_active, finding.severity) {
+            (false, _) => "✓",
+            (_, FindingSeverity::Error) => "▲",
+            (_, FindingSeverity::Warning) => "◆",
+            (_, FindingSeverity::Info) => "·",
+        };
+        // An event cannot be resolved.
+        let (state, lasted) = match finding.ended_at {
+            Some(end) if !finding.kind.is_event() => {
+                ("resolved: ", format!(", lasted {}", spent(finding, end.as_millis())))
+            }
+            _ => ("", String::new()),
+        };
+        let (whom, when) = (self.whom(finding), lasts(finding, self.now_ms));
+        format!("{symbol} {state}{whom}{}{lasted}\n  {when} · {}\n", finding.title, finding.kind.name())
+    }
+
+    /// `job 48213 llama3-8b-pretrain: `, `jobs 17 train, 18 eval (bob): `.
+    fn whom(&self, finding: &Finding) -> String {
+        let name = |id: &u32| match self.jobs.get(id) {
+            Some(job) if self.has_several_users && job.user != self.own_login => {
+                format!("{} {} ({})", job.label, job.name, job.user)
+            }
+            Some(job) => format!("{} {}", job.label, job.name),
+            None => id.to_string(),
+        };
+        let names: Vec<String> = finding.jobs.iter().map(name).collect();
+        match names.as_slice() {
+            [] => String::new(),
+            [job] => format!("job {job}: "),
+            jobs => format!("jobs {}: ", jobs.join(", ")),
+        }
+    }
 }
 
 /// Where the processes stood, with the wait and the stack of the first of each group; JSON has more.
-fn captured(capture: &Capture, out: &mut String) {
-    let _ = writeln!(out, "  positions of its processes at {}:", capture.at);
+fn captured(capture: &Capture, now_ms: u64, out: &mut String) {
+    let _ = writeln!(out, "  positions of its processes at {}:", clock(capture.at.as_millis(), now_ms));
     for group in &capture.groups {
         let _ = writeln!(out, "    {}", group.summary);
         for line in group.details.iter().take(1) {
@@ -179,33 +258,35 @@ fn captured(capture: &Capture, out: &mut String) {
     }
 }
 
-/// `for 12 min`, `for at least 3 h · ≥ 1.6 GPU-h idle`, `resolved 4 min ago after 2 min`.
+/// `for 12 min, since 14:02`, `for at least 3 h, since 11:14 or earlier · ≥ 1.6 GPU-h idle`, `ended 4 min ago`.
 fn lasts(finding: &Finding, now_ms: u64) -> String {
-    let end_ms = finding.ended_at.map_or(now_ms, crate::api::Timestamp::as_millis);
-    let spent = text::span(end_ms.saturating_sub(finding.since.as_millis()) / 1_000);
-    let least = if finding.or_earlier { "at least " } else { "" };
     let cost = cost::text(finding.kind, finding.wasted_gpu_hours(now_ms), finding.or_earlier);
     let wasted = cost.map_or_else(String::new, |cost| format!(" · {cost}"));
-    let silenced = match finding.silenced_until {
-        Some(until) => {
-            format!(
-                " · silenced for another {}",
-                text::span(until.as_millis().saturating_sub(now_ms) / 1_000)
-            )
-        }
-        None => String::new(),
-    };
+    let silenced = finding.silenced_until.map_or_else(String::new, |until| {
+        format!(" · silenced for another {}", text::span(silences::remaining_s(until.as_millis(), now_ms)))
+    });
     match finding.ended_at {
-        None if finding.kind.is_event() => {
-            let ago = text::span(now_ms.saturating_sub(finding.since.as_millis()) / 1_000);
-            format!("{least}{ago} ago{silenced}")
+        _ if finding.kind.is_event() => format!("{} ago{silenced}", spent(finding, now_ms)),
+        None => {
+            let since = since(clock(finding.since.as_millis(), now_ms), finding.or_earlier);
+            format!("for {}, {since}{wasted}{silenced}", spent(finding, now_ms))
         }
-        None => format!("for {least}{spent}{wasted}{silenced}"),
-        Some(_) => {
-            let ago = text::span(now_ms.saturating_sub(end_ms) / 1_000);
-            format!("resolved {ago} ago after {least}{spent}{wasted}")
+        Some(end) => {
+            let ago = text::span(now_ms.saturating_sub(end.as_millis()) / 1_000);
+            format!("ended {ago} ago{wasted}")
         }
     }
+}
+
+/// How long something lasted until then: `12 min`, `at least 12 min`.
+fn spent(finding: &Finding, end_ms: u64) -> String {
+    let spent = text::span(end_ms.saturating_sub(finding.since.as_millis()) / 1_000);
+    if finding.or_earlier { format!("at least {spent}") } else { spent }
+}
+
+/// A moment as a clock here shows it: `14:02`, `Tue 14:02`.
+fn clock(at_ms: u64, now_ms: u64) -> String {
+    LocalTime::of(at_ms / 1_000).seen_from(&LocalTime::of(now_ms / 1_000))
 }
 
 /// What kinds of findings mean; without any, the names of all.

@@ -102,7 +102,10 @@ async fn answer_from(source: &mut Source, query: Query) -> anyhow::Result<Answer
     match query {
         Query::List(args) => list::answer(&source.snapshot().await?, &args),
         Query::Findings(args) if args.watch => findings::watch(source, &args).await,
-        Query::Findings(args) => findings::answer(&source.snapshot().await?, &args),
+        Query::Findings(args) => {
+            let snapshot = source.snapshot().await?;
+            findings::answer(&snapshot, source.observed().await?, &args)
+        }
         Query::Jobs(args) => jobs::answer(&source.snapshot().await?, &args),
         Query::Ps(args) => processes::answer(&source.snapshot().await?, &args),
         Query::Gpu(args) => gpu::answer(&source.snapshot().await?, &args),

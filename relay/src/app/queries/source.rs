@@ -32,9 +32,20 @@ pub enum Source {
     Own(Box<Embedded>),
 }
 
-/// The part of `/status` about the list of jobs.
+/// How long a source has observed what it answers about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observed {
+    /// For a few seconds: no relay runs.
+    Glance,
+    /// For as long as the relay has run.
+    For(Duration),
+}
+
+/// The part of `/status` about the relay and the list of jobs.
 #[derive(Debug, Deserialize)]
 struct Status {
+    #[serde(default)]
+    uptime_s: u64,
     slurm: SlurmState,
 }
 
@@ -121,6 +132,20 @@ impl Source {
             }
             sleep(CHECK).await;
         }
+    }
+
+    /// How long the state has been observed.
+    ///
+    /// # Errors
+    /// A complete sentence for the user.
+    pub async fn observed(&self) -> anyhow::Result<Observed> {
+        Ok(match self {
+            Self::Running(relay) => {
+                let status: Status = relay.json(Method::GET, "/status", String::new()).await?;
+                Observed::For(Duration::from_secs(status.uptime_s))
+            }
+            Self::Own(_) => Observed::Glance,
+        })
     }
 
     /// The current state, for a command that waits: if the relay is stopped, once it runs again.

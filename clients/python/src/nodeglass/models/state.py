@@ -783,11 +783,14 @@ class Snapshot:
 class Silence:
     """A time in which some findings are not reported: listed as silenced, and never a notice."""
 
-    until_ms: int
-    """When it ends, in ms since 1970."""
+    until: datetime
+    """When it ends."""
 
     job: Optional[int] = None
-    """Of this job, array or heterogeneous job alone; of everything if absent."""
+    """Numeric id of the job, array or heterogeneous job; `null` if of all jobs."""
+
+    job_label: Optional[str] = None
+    """Its id as SLURM prints it, `48440_15`; `null` without a job."""
 
     kind: Optional[str] = None
-    """Of this kind; of all kinds if absent."""
+    """Of this kind; `null` if of all kinds."""
