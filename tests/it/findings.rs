@@ -162,12 +162,12 @@ fn a_test_notice_states_for_each_way_what_became_of_it() -> Result<()> {
     let lines: Vec<_> = printed.lines().collect();
     ensure!(lines[0].starts_with("notify-webhook") && lines[0].ends_with("accepted"), "{printed}");
     ensure!(
-        lines[1].starts_with("on-finding") && lines[1].ends_with("failed (exit status: 3): no"),
+        lines[1].starts_with("on-finding") && lines[1].ends_with("failed: sh ended with exit status 3: no"),
         "{printed}"
     );
     ensure!(!printed.contains("secret"), "{printed}");
     let posted: Value = serde_json::from_str(&received.recv_timeout(Duration::from_secs(10))?)?;
-    ensure!(posted["event"] == "test" && posted["summary"] == "test notice", "{posted}");
+    ensure!(posted["event"] == "test" && posted["summary"] == "test notice of nodeglass", "{posted}");
     ensure!(notify(&["--on-finding", "true"])?.0 == Some(0), "a command that succeeds");
     ensure!(notify(&[])?.0 == Some(3), "nothing is configured");
     Ok(())

@@ -43,7 +43,7 @@ use crate::fleet::{Event, Fleet};
 use crate::launch::target::Targets;
 use crate::live::Hub;
 use crate::nodes::{Plan, Probes, Request, Supervisor};
-use crate::notify::{self, Notifier};
+use crate::notify::{self, NotificationCounts, Notifier};
 use crate::recording::Outputs;
 use crate::report::Factors;
 use crate::share::{ShareEndpoint, Shares};
@@ -241,6 +241,7 @@ impl Relay {
         if let Some(recorder) = recorder {
             core.record_to(recorder);
         }
+        let mut notifications = NotificationCounts::default();
         if outside.stores && player.is_none() {
             let sender = notify::Sender {
                 cluster: about.cluster.as_ref().unwrap_or(&about.host).to_string(),
@@ -248,7 +249,10 @@ impl Relay {
                 host: about.host.to_string(),
             };
             let notifier = Notifier::start(config.notifications(), sender, Clock::wall_ms());
-            notifier.into_iter().for_each(|notifier| core.notify_by(notifier));
+            if let Some(notifier) = notifier {
+                notifications = notifier.counts();
+                core.notify_by(notifier);
+            }
         }
         if let Some((archive, stored)) = archive {
             core.store_to(archive);
@@ -303,6 +307,7 @@ impl Relay {
         }));
         let parts = (hub, actions, store.clone());
         let web = web_state(config, about.clone(), parts, (key, shares, audit), storage::tokens(is_real));
+        let web = WebState { notifications, ..web };
         tokio::spawn(storage::check_tokens(web.authenticator.tokens().clone(), events));
         Ok(Self {
             web,
@@ -411,6 +416,7 @@ fn web_state(
         base: config.base_path(),
         proxies: Arc::new(config.proxies()),
         assets,
+        notifications: NotificationCounts::default(),
     }
 }
 

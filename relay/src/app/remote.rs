@@ -150,7 +150,7 @@ impl Remote {
     ///
     /// # Errors
     /// A complete sentence for the user.
-    pub(super) async fn json<T: DeserializeOwned>(
+    pub(crate) async fn json<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,

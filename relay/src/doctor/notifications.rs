@@ -1,8 +1,11 @@
 //! Checks where notices and reports are sent, without sending any.
 
 use super::{CheckResult, Context, limited};
-use crate::notify::{Mail, NotifyCommand};
+use crate::app::remote::Remote;
+use crate::notify::{self, ChannelProblem, ChannelStatus, Mail, NotifyCommand};
 use crate::webhook::Webhook;
+use hyper::Method;
+use serde::Deserialize;
 use std::time::Duration;
 
 const SECTION: &str = "Notifications";
@@ -23,55 +26,61 @@ pub(super) async fn check(context: &Context) -> Vec<CheckResult> {
     }
     results.extend(settings.command.as_ref().map(check_command));
     results.extend(settings.mail.as_ref().map(check_mail));
+    results.extend(limited((SECTION, "delivery"), LIMIT, check_relay()).await);
     results
 }
 
 async fn check_webhook(name: &'static str, webhook: &Webhook) -> Vec<CheckResult> {
     let url = webhook.display_url();
-    vec![match webhook.resolve().await {
-        Ok(addresses) => {
-            let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-            CheckResult::ok(SECTION, name, format!("{url} is {}; not contacted", addresses.join(", ")))
-        }
-        Err(error) if error.is_transient() => {
-            let advice = format!("see that this machine can look up the host of {name}");
-            CheckResult::warn(SECTION, name, format!("failed to {error}"), advice)
-        }
-        Err(error) => {
-            CheckResult::fail(SECTION, name, format!("failed to {error}"), format!("correct {name}"))
-        }
-    }]
+    let found = notify::check_webhook(name, webhook).await;
+    vec![judged(name, found.map(|addresses| format!("{url} is {addresses}; not contacted")))]
 }
 
 fn check_command(command: &NotifyCommand) -> CheckResult {
-    const NAME: &str = "on-finding";
-    match command.locate() {
-        Some(path) => CheckResult::ok(SECTION, NAME, format!("{}; not run: {TRY_IT}", path.display())),
-        None => {
-            let text = format!("there is no executable file {}", command.program());
-            CheckResult::fail(
-                SECTION,
-                NAME,
-                text,
-                "write its full path, and see that it is executable (chmod +x)",
-            )
-        }
-    }
+    let found = notify::check_command(command);
+    judged("on-finding", found.map(|path| format!("{}; not run: {TRY_IT}", path.display())))
 }
 
 fn check_mail(mail: &Mail) -> CheckResult {
-    const NAME: &str = "notify-mail";
-    match Mail::sendmail() {
-        Ok(path) => {
-            let text = format!("{} by {}; not sent: {TRY_IT}", mail.address(), path.display());
-            CheckResult::ok(SECTION, NAME, text)
+    let by = |path: &std::path::Path| format!("{} by {}; not sent: {TRY_IT}", mail.address(), path.display());
+    judged("notify-mail", notify::check_mail().map(by))
+}
+
+fn judged(name: &'static str, found: Result<String, ChannelProblem>) -> CheckResult {
+    match found {
+        Ok(text) => CheckResult::ok(SECTION, name, text),
+        Err(ChannelProblem { text, advice, is_transient: true, .. }) => {
+            CheckResult::warn(SECTION, name, text, advice)
         }
-        Err(error) => CheckResult::fail(
-            SECTION,
-            NAME,
-            error,
-            "use notify-webhook or on-finding, or ask the administrators for a mail server",
-        ),
+        Err(ChannelProblem { text, advice, .. }) => CheckResult::fail(SECTION, name, text, advice),
+    }
+}
+
+/// The part of `/status` about notices.
+#[derive(Deserialize)]
+struct Status {
+    #[serde(default)]
+    notifications: Vec<ChannelStatus>,
+}
+
+/// What became of the notices of the user's running relay, if there is one.
+async fn check_relay() -> Vec<CheckResult> {
+    let Ok(relay) = Remote::find(None) else { return Vec::new() };
+    let Ok(status) = relay.json::<Status>(Method::GET, "/status", String::new()).await else {
+        return Vec::new();
+    };
+    status.notifications.iter().map(delivered).collect()
+}
+
+fn delivered(status: &ChannelStatus) -> CheckResult {
+    const NAME: &str = "delivery";
+    let ChannelStatus { channel, delivered, failed, dropped } = status;
+    let text = format!(
+        "{channel}: {delivered} delivered, {failed} failed, {dropped} dropped since the relay's start"
+    );
+    match failed + dropped {
+        0 => CheckResult::ok(SECTION, NAME, text),
+        _ => CheckResult::warn(SECTION, NAME, text, "see the relay's log for the reason"),
     }
 }
 
@@ -94,6 +103,14 @@ mod tests {
         let metadata = webhook("http://169.254.169.254/latest");
         let [found] = &check_webhook("notify-webhook", &metadata).await[..] else { panic!() };
         assert_eq!(found.level, Level::Fail, "{found:?}");
+    }
+
+    #[test]
+    fn notices_that_did_not_arrive_are_a_warning() {
+        let status = |failed| ChannelStatus { channel: "mail".to_owned(), delivered: 3, failed, dropped: 0 };
+        assert_eq!(delivered(&status(0)).level, Level::Ok);
+        let found = delivered(&status(2));
+        assert!(found.level == Level::Warn && found.text.contains("2 failed"), "{found:?}");
     }
 
     #[test]

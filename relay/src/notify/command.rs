@@ -2,8 +2,9 @@
 
 use rustix::fs::{Access, access};
 use serde_json::Value;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -36,8 +37,17 @@ pub enum CommandError {
     #[error("{0} did not end within {n} s", n = LIMIT.as_secs())]
     TimedOut(String),
     /// It failed.
-    #[error("{0} failed ({1}){2}")]
-    Failed(String, std::process::ExitStatus, String),
+    #[error("{0} ended with {end}{2}", end = end(*.1))]
+    Failed(String, ExitStatus, String),
+}
+
+/// How a command ended: `exit status 3`, `signal 9`.
+fn end(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => status.to_string(),
+    }
 }
 
 impl CommandError {
@@ -176,6 +186,7 @@ mod tests {
         assert!(error.is_transient() && error.to_string().ends_with(": last"), "{error}");
         let error = command("false").run("finding", &json!({})).await.unwrap_err();
         assert!(!error.is_transient());
+        assert_eq!(error.to_string(), "false ended with exit status 1");
         command("true").run("finding", &json!({ "long": "x".repeat(1 << 20) })).await.unwrap();
     }
 

@@ -1,6 +1,7 @@
 //! Delivers notices on one channel: one after the other, at a limited rate, repeated with a growing pause.
 
 use super::command::NotifyCommand;
+use super::counts::ChannelCounts;
 use super::mail::Mail;
 use super::notice::{Notice, Sender};
 use crate::backoff::exponential;
@@ -36,7 +37,9 @@ pub(super) enum Channel {
 pub(super) struct Queue {
     findings: mpsc::Sender<Notice>,
     jobs: mpsc::Sender<Notice>,
+    /// Not yet reported.
     dropped: Arc<AtomicU64>,
+    counts: Arc<ChannelCounts>,
 }
 
 /// Why a notice was not delivered.
@@ -59,7 +62,13 @@ impl Queue {
         let queue = if matches!(notice, Notice::Job(..)) { &self.jobs } else { &self.findings };
         if queue.try_send(notice).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.counts.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// What became of its notices.
+    pub(super) fn counts(&self) -> Arc<ChannelCounts> {
+        self.counts.clone()
     }
 }
 
@@ -68,7 +77,8 @@ pub(super) fn start(channel: Channel, sender: Sender) -> Queue {
     let ((findings, mut new_findings), (jobs, mut new_jobs)) =
         (mpsc::channel(WAITING), mpsc::channel(WAITING));
     let dropped = Arc::<AtomicU64>::default();
-    let queue = Queue { findings, jobs, dropped: dropped.clone() };
+    let counts = Arc::new(ChannelCounts::new(channel.label()));
+    let queue = Queue { findings, jobs, dropped: dropped.clone(), counts: counts.clone() };
     tokio::spawn(async move {
         let mut bucket = TokenBucket::full(BURST, PER_S, Instant::now());
         loop {
@@ -82,8 +92,17 @@ pub(super) fn start(channel: Channel, sender: Sender) -> Queue {
             let missed = (missed > 0).then_some(Notice::Dropped(missed));
             for notice in missed.into_iter().chain([notice]) {
                 admit(&mut bucket).await;
-                if !deliver(&channel, &notice, &sender).await {
-                    let count = if let Notice::Dropped(count) = notice { count } else { 1 };
+                let is_delivered = deliver(&channel, &notice, &sender).await;
+                let outcome = if is_delivered { &counts.delivered } else { &counts.failed };
+                let count = match notice {
+                    // Those were counted when they were left out.
+                    Notice::Dropped(count) => count,
+                    _ => {
+                        outcome.fetch_add(1, Ordering::Relaxed);
+                        1
+                    }
+                };
+                if !is_delivered {
                     dropped.fetch_add(count, Ordering::Relaxed);
                 }
             }
@@ -128,6 +147,15 @@ impl Channel {
             Self::Webhook(_) => "notify-webhook",
             Self::Command(_) => "on-finding",
             Self::Mail(_) => "notify-mail",
+        }
+    }
+
+    /// Its name in metrics.
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Webhook(_) => "webhook",
+            Self::Command(_) => "command",
+            Self::Mail(_) => "mail",
         }
     }
 

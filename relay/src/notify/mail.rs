@@ -49,7 +49,7 @@ impl FromStr for Mail {
     fn from_str(raw: &str) -> Result<Self, String> {
         // A login name is an address on this machine.
         let address = if raw.contains('@') { raw.to_owned() } else { format!("{raw}@localhost") };
-        let to = address.parse().map_err(|error| format!("it is no mail address: {error}"))?;
+        let to = address.parse().map_err(|_| format!("{raw:?} is not a valid mail address"))?;
         Ok(Self { to })
     }
 }
@@ -96,7 +96,7 @@ impl Mail {
         Message::builder()
             .from(from)
             .to(self.to.clone())
-            .subject(format!("[nodeglass] {}", notice.subject()))
+            .subject(format!("[nodeglass] {}", notice.headline()))
             .header(AutoSubmitted)
             .header(header::ContentType::TEXT_PLAIN)
             .body(format!("{body}\n\n-- \nnodeglass on {}, cluster {}\n", sender.host, sender.cluster))
@@ -149,7 +149,7 @@ mod tests {
         for part in [
             "To: alice@example.org",
             "From: alice@login1.example.org",
-            "Subject: [nodeglass] n1: GPU 3 too hot",
+            "Subject: [nodeglass] warning: n1: GPU 3 too hot",
             "Auto-Submitted: auto-generated",
             "Report it to the administrators",
         ] {

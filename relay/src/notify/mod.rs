@@ -3,15 +3,22 @@
 //! [`Notifier::observe`] compares the fleet with what it was a second ago and passes new notices to each
 //! channel's queue; it never waits. One task per channel delivers them, repeats what failed, and limits the rate.
 
+mod check;
 mod command;
+mod counts;
 mod delivery;
 mod mail;
 mod notice;
 mod selector;
 
+pub use check::{ChannelProblem, command as check_command, mail as check_mail, webhook as check_webhook};
 pub use command::{CommandError, NotifyCommand};
+pub use counts::{ChannelStatus, NotificationCounts};
 pub use mail::{Mail, MailError};
 pub use notice::Sender;
+
+#[cfg(test)]
+pub(crate) use notice::tests::finding as test_finding;
 
 use crate::webhook::Webhook;
 use delivery::{Channel, Failure, Queue};
@@ -107,9 +114,17 @@ impl Notifier {
     pub fn start(settings: Settings, sender: Sender, wall_ms: u64) -> Option<Self> {
         let start = |channel: Channel| delivery::start(channel, sender.clone());
         let queues: Vec<Queue> = settings.channels().map(start).collect();
+        if !queues.is_empty() {
+            tokio::spawn(warn_of_problems(settings.clone()));
+        }
         let selector =
             NoticeSelector::new(Selection { on: settings.on, severity: settings.severity }, wall_ms);
         (!queues.is_empty()).then_some(Self { selector, queues })
+    }
+
+    /// What became of notices; it goes on to count.
+    pub fn counts(&self) -> NotificationCounts {
+        NotificationCounts::new(self.queues.iter().map(Queue::counts))
     }
 
     /// Sends what is new about jobs and findings.
@@ -117,5 +132,12 @@ impl Notifier {
         for notice in self.selector.update(jobs, findings) {
             self.queues.iter().for_each(|queue| queue.push(notice.clone()));
         }
+    }
+}
+
+/// Logs at the relay's start what the first notice would fail with, perhaps days later.
+async fn warn_of_problems(settings: Settings) {
+    for ChannelProblem { setting, text, advice, .. } in check::problems(&settings).await {
+        tracing::warn!(to = setting, reason = text, advice, "notices cannot be delivered");
     }
 }

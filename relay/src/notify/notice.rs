@@ -1,5 +1,6 @@
 //! What is sent: an event as JSON for programs, and as text for chats and mails.
 
+use crate::app::local_time::{LocalTime, since};
 use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{JobId, NodeName, Text};
@@ -10,6 +11,8 @@ use serde_json::{Value, json};
 
 /// Longest text of a message in characters.
 const MAX_CHARS: usize = 2_000;
+/// Maximum number of jobs and nodes that a text names.
+const MAX_NAMED: usize = 4;
 
 /// Who sends.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +30,8 @@ pub struct Sender {
 pub enum Notice {
     /// Something was found.
     Found(Box<Finding>, Vec<JobSummary>),
+    /// The same was found on several nodes at once; not empty, and of one kind.
+    Several(Vec<Finding>, Vec<JobSummary>),
     /// It is over.
     Resolved(Box<Finding>, Vec<JobSummary>),
     /// A job started or ended.
@@ -91,7 +96,7 @@ impl Notice {
     /// Its name in JSON.
     pub fn event(&self) -> &'static str {
         match self {
-            Self::Found(..) => "finding",
+            Self::Found(..) | Self::Several(..) => "finding",
             Self::Resolved(..) => "finding_resolved",
             Self::Job(_, JobEvent::Started) => "job_started",
             Self::Job(_, JobEvent::Ended) => "job_ended",
@@ -115,6 +120,14 @@ impl Notice {
                 json["finding"] = json!(Finding { capture: None, ..(**finding).clone() });
                 json["jobs"] = json!(jobs);
             }
+            Self::Several(findings, jobs) => {
+                let findings: Vec<Finding> =
+                    findings.iter().map(|finding| Finding { capture: None, ..finding.clone() }).collect();
+                // A program that knows of one finding alone reads the first.
+                json["finding"] = json!(findings.first());
+                json["findings"] = json!(findings);
+                json["jobs"] = json!(jobs);
+            }
             Self::Job(job, _) => json["job"] = json!(job),
             Self::Dropped(count) => json["count"] = json!(count),
             Self::Test => {}
@@ -126,6 +139,7 @@ impl Notice {
     pub fn subject(&self) -> String {
         match self {
             Self::Found(finding, jobs) => summary_of(finding, jobs),
+            Self::Several(findings, _) => summary_of_several(findings),
             Self::Resolved(finding, jobs) => {
                 format!("[resolved] {}", summary_of(finding, jobs))
             }
@@ -140,7 +154,20 @@ impl Notice {
                     text::count(usize::try_from(*count).unwrap_or(usize::MAX), "notice", "notices")
                 )
             }
-            Self::Test => "test notice".to_owned(),
+            Self::Test => "test notice of nodeglass".to_owned(),
+        }
+    }
+
+    /// The line with which a text begins: `warning: train (48213): GPU 3 too hot`.
+    pub fn headline(&self) -> String {
+        let severity = match self {
+            Self::Found(finding, _) => Some(finding.severity),
+            Self::Several(findings, _) => findings.iter().map(|finding| finding.severity).max(),
+            Self::Resolved(..) | Self::Job(..) | Self::Dropped(_) | Self::Test => None,
+        };
+        match severity {
+            Some(severity) => format!("{}: {}", severity.name(), self.subject()),
+            None => self.subject(),
         }
     }
 
@@ -154,26 +181,43 @@ impl Notice {
             [gpus, place, exit].into_iter().flatten().collect::<Vec<_>>()
         };
         match self {
-            Self::Found(finding, _) => {
+            Self::Found(finding, jobs) => {
                 let evidence = finding.evidence.iter().map(ToString::to_string);
-                let advice = format!("→ {}", finding.advice);
-                std::iter::once(finding.title.to_string()).chain(evidence).chain([advice]).collect()
+                let title = std::iter::once(finding.title.to_string());
+                let (since, advice) = (since_of(finding), format!("→ {}", finding.advice));
+                title.chain(evidence).chain(affected(jobs)).chain([since, advice]).collect()
             }
-            Self::Resolved(finding, _) => {
+            Self::Several(findings, jobs) => {
+                let titles = findings.iter().take(MAX_NAMED).map(|finding| finding.title.to_string());
+                let more = findings.len().saturating_sub(MAX_NAMED);
+                let more = (more > 0).then(|| format!("and {more} more"));
+                let first = findings.iter().min_by_key(|finding| finding.since_ms);
+                let since = first.map(since_of);
+                let advice = findings.first().map(|finding| format!("→ {}", finding.advice));
+                titles.chain(more).chain(affected(jobs)).chain(since).chain(advice).collect()
+            }
+            Self::Resolved(finding, jobs) => {
                 let lasted_ms = finding.ended_ms.unwrap_or(finding.since_ms).saturating_sub(finding.since_ms);
-                vec![finding.title.to_string(), format!("lasted {}", text::span(lasted_ms / 1_000))]
+                let least = if finding.or_earlier { "at least " } else { "" };
+                let lasted = format!(
+                    "{}, lasted {least}{}, {}",
+                    finding.severity.name(),
+                    text::span(lasted_ms / 1_000),
+                    since_of(finding)
+                );
+                std::iter::once(finding.title.to_string()).chain(affected(jobs)).chain([lasted]).collect()
             }
             Self::Job(job, _) => of_job(job),
             Self::Dropped(_) => {
                 vec!["Too many notices, or delivery failed: run relay findings --all".to_owned()]
             }
-            Self::Test => vec!["Notices of findings and jobs arrive here.".to_owned()],
+            Self::Test => vec!["nodeglass sends notices of findings and jobs here.".to_owned()],
         }
     }
 
     /// Subject and details as plain text, bounded.
     pub fn text(&self) -> String {
-        let lines = std::iter::once(self.subject()).chain(self.details());
+        let lines = std::iter::once(self.headline()).chain(self.details());
         let whole = lines.collect::<Vec<_>>().join("\n");
         if whole.chars().count() <= MAX_CHARS {
             return whole;
@@ -190,6 +234,42 @@ fn summary_of(finding: &Finding, jobs: &[JobSummary]) -> String {
     if reason.starts_with(&subject) { reason.to_owned() } else { format!("{subject}: {reason}") }
 }
 
+/// `3 nodes: not responding (n1, n2, n3)`.
+fn summary_of_several(findings: &[Finding]) -> String {
+    let node = |finding: &Finding| finding.nodes.first().map(ToString::to_string).unwrap_or_default();
+    let what = |finding: &Finding| {
+        let reason = finding.reason.as_str();
+        reason.strip_prefix(node(finding).as_str()).unwrap_or(reason).trim().to_owned()
+    };
+    let mut said: Vec<String> = findings.iter().map(what).collect();
+    said.dedup();
+    let said = match said.as_slice() {
+        [same] => same.clone(),
+        _ => findings.first().map_or("", |finding| finding.kind.name()).replace('_', " "),
+    };
+    let names: Vec<String> = findings.iter().map(node).collect();
+    format!("{} nodes: {said} ({})", findings.len(), some_of(&names))
+}
+
+/// The first of some names, and how many more there are.
+fn some_of(names: &[String]) -> String {
+    let more = names.len().saturating_sub(MAX_NAMED);
+    let first = names[..names.len() - more].join(", ");
+    if more == 0 { first } else { format!("{first} and {more} more") }
+}
+
+/// The jobs, where the subject is not the only one.
+fn affected(jobs: &[JobSummary]) -> Option<String> {
+    let names: Vec<String> = jobs.iter().map(JobSummary::title).collect();
+    (names.len() > 1).then(|| format!("jobs: {}", some_of(&names)))
+}
+
+/// `since 2026-11-26 14:02 CET or earlier`: a mail is read later, and perhaps elsewhere.
+fn since_of(finding: &Finding) -> String {
+    let time = LocalTime::of(finding.since_ms / 1_000);
+    since(format_args!("{} {} {}", time.date(), time.seen_from(&time), time.zone()), finding.or_earlier)
+}
+
 fn subject_of(finding: &Finding, jobs: &[JobSummary]) -> String {
     match (jobs, finding.nodes.first()) {
         ([job], _) => job.title(),
@@ -200,7 +280,7 @@ fn subject_of(finding: &Finding, jobs: &[JobSummary]) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 
@@ -251,11 +331,41 @@ pub(super) mod tests {
         );
         assert_eq!(
             notice.text(),
-            "train (17): GPU 3 too hot\nRank 3 (n1 GPU 3) is too hot\n87 °C\n→ Report it to the administrators"
+            format!(
+                "warning: train (17): GPU 3 too hot\nRank 3 (n1 GPU 3) is too hot\n87 °C\n{}\n→ Report it to the administrators",
+                since_of(&finding("thermal/17"))
+            )
         );
+        assert!(since_of(&finding("a")).starts_with("since 19"));
         let over = Finding { ended_ms: Some(180_000), ..finding("thermal/17") };
         let text = Notice::Resolved(Box::new(over), jobs).text();
-        assert_eq!(text, "[resolved] train (17): GPU 3 too hot\nRank 3 (n1 GPU 3) is too hot\nlasted 2 min");
+        let expected = "[resolved] train (17): GPU 3 too hot\nRank 3 (n1 GPU 3) is too hot\nwarning, lasted 2 min, since ";
+        assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn what_several_nodes_have_is_one_notice_that_names_some() {
+        let node = |number: u32| Finding {
+            kind: FindingKind::NodeUnreachable,
+            nodes: vec![NodeName::new(&format!("n{number}")).unwrap()],
+            title: format!("n{number} does not answer").into(),
+            reason: format!("n{number} not responding").into(),
+            ..finding("a")
+        };
+        let notice = Notice::Several((1..=6).map(node).collect(), Vec::new());
+        assert_eq!(notice.headline(), "warning: 6 nodes: not responding (n1, n2, n3, n4 and 2 more)");
+        let json = notice.json(&Sender::default());
+        assert_eq!((&json["event"], &json["finding"]["nodes"][0]), (&json!("finding"), &json!("n1")));
+        assert_eq!(json["findings"].as_array().map(Vec::len), Some(6));
+        assert!(notice.text().contains("n4 does not answer\nand 2 more\nsince "), "{}", notice.text());
+    }
+
+    #[test]
+    fn a_text_names_each_of_several_jobs() {
+        let jobs = [17, 18].map(|id| JobSummary::of(&job(id, JobState::Running)));
+        let text = Notice::Found(Box::new(finding("a")), jobs.to_vec()).text();
+        assert!(text.starts_with("warning: n1: GPU 3 too hot\n"), "{text}");
+        assert!(text.contains("\njobs: train (17), train (18)\n"), "{text}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::NotifyOn;
 use super::notice::{JobSummary, Notice};
 use nodeglass_protocol::Text;
-use nodeglass_protocol::finding::{Finding, FindingSeverity};
+use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity};
 use nodeglass_protocol::job::Job;
 use nodeglass_rules::job_events::{JobEvent, JobPhases};
 use std::collections::BTreeMap;
@@ -33,7 +33,12 @@ enum Known {
     Sent,
     /// It was silenced or not severe enough: it is sent when that changes.
     Withheld,
+    /// The notice of the straggler that it causes stands for it.
+    Covered,
 }
+
+/// What slows a GPU down: if it makes a straggler of the GPU, one notice suffices.
+const CAUSES: [FindingKind; 3] = [FindingKind::Thermal, FindingKind::PowerBrake, FindingKind::Slowdown];
 
 impl NoticeSelector {
     pub(super) fn new(selection: Selection, since_ms: u64) -> Self {
@@ -61,10 +66,11 @@ impl NoticeSelector {
             let affected = jobs.iter().filter(|job| finding.jobs.contains(&job.id));
             affected.map(JobSummary::of).collect::<Vec<_>>()
         };
+        let (mut found, mut resolved) = (Vec::new(), Vec::new());
         for finding in findings {
             if finding.is_active() {
                 if self.is_new(finding) && wants(NotifyOn::Findings) {
-                    notices.push(Notice::Found(Box::new(finding.clone()), of(finding)));
+                    found.push(finding);
                 }
             } else if self.active.remove(&finding.key) == Some(Known::Sent)
                 && finding.silenced_until_ms.is_none()
@@ -73,10 +79,22 @@ impl NoticeSelector {
                 let goes_on = finding.jobs.is_empty()
                     || jobs.iter().any(|job| job.is_active() && finding.jobs.contains(&job.id));
                 if goes_on && !finding.kind.is_event() && wants(NotifyOn::Resolved) {
-                    notices.push(Notice::Resolved(Box::new(finding.clone()), of(finding)));
+                    resolved.push(Notice::Resolved(Box::new(finding.clone()), of(finding)));
                 }
             }
         }
+        self.leave_out_causes(&mut found);
+        for same in combined(found) {
+            notices.push(match same.as_slice() {
+                [only] => Notice::Found(Box::new((*only).clone()), of(only)),
+                several => {
+                    let is_affected = |job: &&Job| several.iter().any(|one| one.jobs.contains(&job.id));
+                    let affected = jobs.iter().filter(is_affected).map(JobSummary::of).collect();
+                    Notice::Several(several.iter().map(|one| (*one).clone()).collect(), affected)
+                }
+            });
+        }
+        notices.extend(resolved);
         self.active.retain(|key, _| findings.iter().any(|finding| finding.key == *key));
         notices
     }
@@ -85,26 +103,58 @@ impl NoticeSelector {
     fn is_new(&mut self, finding: &Finding) -> bool {
         let is_withheld = finding.silenced_until_ms.is_some() || finding.severity < self.selection.severity;
         let before = self.active.get(&finding.key).copied();
+        if before == Some(Known::Covered) {
+            return false;
+        }
         if is_withheld {
             self.active.entry(finding.key.clone()).or_insert(Known::Withheld);
             return false;
         }
         self.active.insert(finding.key.clone(), Known::Sent);
         match before {
-            Some(Known::Sent) => false,
+            Some(Known::Sent | Known::Covered) => false,
             Some(Known::Withheld) => true,
             None => finding.found_ms >= self.since_ms,
         }
     }
+
+    /// Leaves out what slows a GPU down where the straggler that it makes begins as well: that names the cause.
+    fn leave_out_causes(&mut self, found: &mut Vec<&Finding>) {
+        let stragglers: Vec<&Finding> =
+            found.iter().copied().filter(|finding| finding.kind == FindingKind::Straggler).collect();
+        let is_slow =
+            |gpu| stragglers.iter().flat_map(|straggler| &straggler.gpus).any(|slow| slow.uuid == gpu);
+        let is_covered = |finding: &Finding| {
+            CAUSES.contains(&finding.kind)
+                && !finding.gpus.is_empty()
+                && finding.gpus.iter().all(|gpu| is_slow(gpu.uuid.clone()))
+        };
+        for cause in found.extract_if(.., |finding| is_covered(finding)) {
+            self.active.insert(cause.key.clone(), Known::Covered);
+        }
+    }
+}
+
+/// What begins on several nodes at once, as when their switch fails, together; everything else alone.
+fn combined(found: Vec<&Finding>) -> Vec<Vec<&Finding>> {
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    for finding in found {
+        let is_same = |group: &&mut Vec<&Finding>| group.iter().all(|other| other.kind == finding.kind);
+        match groups.iter_mut().find(|group| finding.kind.is_of_node() && is_same(group)) {
+            Some(group) => group.push(finding),
+            None => groups.push(vec![finding]),
+        }
+    }
+    groups
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::notice::tests::{finding, job};
     use super::*;
-    use nodeglass_protocol::JobId;
-    use nodeglass_protocol::finding::FindingKind;
+    use nodeglass_protocol::finding::FindingGpu;
     use nodeglass_protocol::job::JobState;
+    use nodeglass_protocol::{GpuUuid, JobId, NodeName};
 
     const ALL: [NotifyOn; 4] = [NotifyOn::Findings, NotifyOn::Resolved, NotifyOn::Starts, NotifyOn::Ends];
 
@@ -174,6 +224,47 @@ mod tests {
         let failed = Finding { kind: FindingKind::Failed, jobs: vec![JobId(18)], ..finding("failed/18") };
         let ended = [completed, job(18, JobState::Ended("TIMEOUT".into()))];
         assert_eq!(events(selector.update(&ended, &[failed])), ["finding"]);
+    }
+
+    #[test]
+    fn a_straggler_stands_for_what_slows_it_down() {
+        let (mut selector, jobs) = (selector(&ALL), [job(17, JobState::Running)]);
+        let gpu = |uuid: &str| FindingGpu {
+            node: NodeName::new("n1").unwrap(),
+            uuid: GpuUuid::new(uuid),
+            metric: None,
+        };
+        let hot = |key, uuid| Finding { gpus: vec![gpu(uuid)], ..finding(key) };
+        let slow = Finding { kind: FindingKind::Straggler, ..hot("straggler", "GPU-1") };
+        let (same, other) = (hot("thermal/1", "GPU-1"), hot("thermal/2", "GPU-2"));
+        let found = selector.update(&jobs, &[same.clone(), slow.clone(), other.clone()]);
+        let keys: Vec<&str> = found
+            .iter()
+            .map(|notice| match notice {
+                Notice::Found(finding, _) => finding.key.as_str(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(keys, ["straggler", "thermal/2"]);
+        assert!(selector.update(&jobs, &[same.clone(), slow.clone(), other.clone()]).is_empty());
+        let over = Finding { ended_ms: Some(90_000), ..same };
+        assert!(selector.update(&jobs, &[over, slow, other]).is_empty(), "it was not sent");
+    }
+
+    #[test]
+    fn nodes_that_fail_together_are_one_notice() {
+        let mut selector = selector(&ALL);
+        let node = |key, kind| Finding { kind, jobs: Vec::new(), ..finding(key) };
+        let found = [
+            node("a", FindingKind::NodeUnreachable),
+            node("b", FindingKind::DiskFull),
+            node("c", FindingKind::NodeUnreachable),
+            node("d", FindingKind::Thermal),
+            node("e", FindingKind::Thermal),
+        ];
+        let notices = selector.update(&[], &found);
+        assert_eq!(notices.len(), 4, "{notices:?}");
+        assert!(matches!(&notices[0], Notice::Several(nodes, _) if nodes.len() == 2), "{notices:?}");
     }
 
     #[test]

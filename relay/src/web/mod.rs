@@ -25,6 +25,7 @@ use crate::access::proxies::Proxies;
 use crate::actions::ActionService;
 use crate::auth::authenticator::Authenticator;
 use crate::live::Hub;
+use crate::notify::NotificationCounts;
 use crate::share::Shares;
 use crate::store::{AuditRecorder, JobStore};
 use assets::Assets;
@@ -55,4 +56,6 @@ pub struct WebState {
     pub proxies: Arc<Proxies>,
     /// The page.
     pub assets: Arc<Assets>,
+    /// What became of notices.
+    pub notifications: NotificationCounts,
 }

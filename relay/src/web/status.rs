@@ -1,6 +1,7 @@
 //! `GET /status`: how the relay itself is doing, as JSON for the owner's scripts and monitoring.
 
 use crate::api::ProbeStatus;
+use crate::notify::ChannelStatus;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::{JobsHealth, LauncherStatus, Link, NodePicture, Picture};
 use nodeglass_protocol::{NodeName, Text};
@@ -33,6 +34,8 @@ pub struct StatusReport {
     pub slurm: SlurmStatus,
     /// Problems with the list of machines, complete sentences.
     pub notices: Vec<Text>,
+    /// What became of notices of findings and jobs, by channel; empty if none is configured.
+    pub notifications: Vec<ChannelStatus>,
 }
 
 /// A node without a connection.
@@ -145,6 +148,7 @@ impl StatusReport {
             probes: ProbesStatus::of(probes),
             slurm: SlurmStatus::of(&overview.relay.jobs, now_ms),
             notices: overview.relay.notices.clone(),
+            notifications: Vec::new(),
         }
     }
 }

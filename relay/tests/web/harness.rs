@@ -170,6 +170,7 @@ impl TestRelay {
             base: BASE.parse().unwrap(),
             proxies: proxies.clone(),
             assets: Arc::new(assets),
+            notifications: Default::default(),
         };
         let serving = tokio::spawn(web::serve(listeners, web::router(state), proxies, ending));
         Self { addr, key, build, shutdown, serving, _inputs: Box::new((nodes_tx, events_tx, plan, requests)) }

@@ -3,6 +3,8 @@
 use super::*;
 use crate::api::ConnectionState;
 use crate::api::tests::picture;
+use crate::notify::test_finding as finding;
+use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind};
 use nodeglass_protocol::insight::{JobInsight, JobProgress, ProgressEnd};
 use nodeglass_protocol::{Cell, Field, GpuField, JobId, Reading, Vendor};
 
@@ -135,4 +137,63 @@ fn no_two_readings_have_one_name() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count);
+}
+
+#[test]
+fn a_finding_has_a_series_for_each_gpu_and_one_more_while_it_is_silenced() {
+    let found = |silenced_until_ms| {
+        all(&snapshot(|picture| {
+            let gpus: Vec<_> = picture.nodes[0].gpus.iter().map(|gpu| gpu.facts.uuid.clone()).collect();
+            let node = picture.nodes[0].name.clone();
+            let gpus = gpus.into_iter().map(|uuid| FindingGpu { node: node.clone(), uuid, metric: None });
+            picture.findings = vec![Finding {
+                kind: FindingKind::CollectiveHang,
+                jobs: vec![JobId(17)],
+                gpus: gpus.collect(),
+                silenced_until_ms,
+                ..finding("a")
+            }];
+        }))
+    };
+    let text = found(None);
+    for uuid in ["GPU-0", "GPU-1"] {
+        let labels = format!(
+            "{{kind=\"collective_hang\",severity=\"warning\",job=\"17\",user=\"alice\",node=\"n1\",uuid=\"{uuid}\"}}"
+        );
+        assert!(text.contains(&format!("nodeglass_finding{labels} 1\n")), "{text}");
+        assert!(!text.contains("nodeglass_finding_silenced{"), "{text}");
+        assert!(found(Some(9_000)).contains(&format!("nodeglass_finding_silenced{labels} 1\n")));
+    }
+}
+
+#[test]
+fn a_finding_without_gpus_has_a_series_for_each_node_or_job() {
+    let text = all(&snapshot(|picture| {
+        let nodes = vec![picture.nodes[0].name.clone(), nodeglass_protocol::NodeName::new("n9").unwrap()];
+        let of = |kind, nodes| Finding { kind, nodes, gpus: Vec::new(), ..finding("a") };
+        picture.findings = vec![
+            Finding { jobs: vec![JobId(17), JobId(18)], ..of(FindingKind::NodeUnreachable, nodes) },
+            of(FindingKind::PendingForever, Vec::new()),
+        ];
+    }));
+    for labels in [
+        "kind=\"node_unreachable\",severity=\"warning\",job=\"17\",user=\"alice\",node=\"n1\"",
+        "kind=\"node_unreachable\",severity=\"warning\",node=\"n9\"",
+        "kind=\"pending_forever\",severity=\"warning\",job=\"17\",user=\"alice\"",
+    ] {
+        assert!(text.contains(&format!("nodeglass_finding{{{labels}}} 1\n")), "{text}");
+    }
+}
+
+#[test]
+fn notices_are_counted_by_channel_and_outcome() {
+    let status = ChannelStatus { channel: "webhook".into(), delivered: 4, failed: 1, dropped: 0 };
+    let relay = RelayMetrics { notifications: vec![status], ..RelayMetrics::default() };
+    let text = text(&snapshot(|_| ()), &relay, &[Collector::Relay]);
+    let sample = |outcome: &str, count| {
+        format!("nodeglass_notifications_total{{channel=\"webhook\",outcome=\"{outcome}\"}} {count}\n")
+    };
+    for (outcome, count) in [("delivered", 4), ("failed", 1), ("dropped", 0)] {
+        assert!(text.contains(&sample(outcome, count)), "{text}");
+    }
 }

@@ -50,6 +50,7 @@ pub async fn metrics(
         },
         started_at: Some(moment(CLOCK_STARTS_AT_MS)),
         probes: web.hub.probe_usages().await.unwrap_or_default(),
+        notifications: web.notifications.list(),
     };
     let is_gzip = accepts_gzip(&headers);
     let body = tokio::task::spawn_blocking(move || {

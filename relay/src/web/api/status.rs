@@ -20,7 +20,9 @@ pub async fn status(State(web): State<WebState>, _: Reader) -> Result<Json<Statu
     let picture = owners_overview(&web).await?;
     let now_ms = web.about.clock.now_ms();
     let probes = web.hub.probe_usages().await.ok_or_else(Problem::shutting_down)?;
-    Ok(Json(StatusReport::new(web.about.build.clone(), &picture, memory::resident_bytes(), probes, now_ms)))
+    let report =
+        StatusReport::new(web.about.build.clone(), &picture, memory::resident_bytes(), probes, now_ms);
+    Ok(Json(StatusReport { notifications: web.notifications.list(), ..report }))
 }
 
 /// Whether the relay is ready: its list of jobs is known, and not older than it should be. Without authentication, so

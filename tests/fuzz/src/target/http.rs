@@ -188,6 +188,7 @@ impl Relay {
             assets: Arc::new(Assets::of(&PAGE, &base, &cache_buster)),
             base,
             proxies: Arc::new(Proxies::new(vec![Proxy::User(PROXY)])),
+            notifications: Default::default(),
         };
         let answer = self.runtime.block_on(web::router(state).oneshot(request));
         let open: Vec<_> = self.shares.watch().borrow().shares.iter().map(|share| share.id.clone()).collect();

@@ -1,0 +1,99 @@
+//! Checks of channels that send nothing: whether a notice could be delivered.
+
+use super::Settings;
+use super::command::NotifyCommand;
+use super::mail::Mail;
+use crate::webhook::Webhook;
+use std::path::{Path, PathBuf};
+
+/// Why notices cannot be delivered on a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelProblem {
+    /// The setting that configures the channel.
+    pub setting: &'static str,
+    /// What is wrong.
+    pub text: String,
+    /// What to do.
+    pub advice: String,
+    /// Whether it may pass by itself.
+    pub is_transient: bool,
+}
+
+/// The addresses of a webhook's host, which is looked up and not contacted.
+///
+/// # Errors
+/// It has no address, or one that may not be contacted.
+pub async fn webhook(setting: &'static str, webhook: &Webhook) -> Result<String, ChannelProblem> {
+    match webhook.resolve().await {
+        Ok(addresses) => Ok(addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        Err(error) => Err(ChannelProblem {
+            setting,
+            text: format!("failed to {error}"),
+            advice: match error.is_transient() {
+                true => format!("see that this machine can look up the host of {setting}"),
+                false => format!("correct {setting}"),
+            },
+            is_transient: error.is_transient(),
+        }),
+    }
+}
+
+/// Where the program of a command is; it is not run.
+///
+/// # Errors
+/// There is no such program.
+pub fn command(command: &NotifyCommand) -> Result<PathBuf, ChannelProblem> {
+    command.locate().ok_or_else(|| ChannelProblem {
+        setting: "on-finding",
+        text: format!("there is no executable file {}", command.program()),
+        advice: "write its full path, and see that it is executable (chmod +x)".to_owned(),
+        is_transient: false,
+    })
+}
+
+/// Where `sendmail` is.
+///
+/// # Errors
+/// There is none.
+pub fn mail() -> Result<&'static Path, ChannelProblem> {
+    Mail::sendmail().map_err(|error| ChannelProblem {
+        setting: "notify-mail",
+        text: error.to_string(),
+        advice: "use notify-webhook or on-finding, or ask the administrators for a mail server".to_owned(),
+        is_transient: false,
+    })
+}
+
+/// What is wrong with the configured channels.
+pub(super) async fn problems(settings: &Settings) -> Vec<ChannelProblem> {
+    let mut problems = Vec::new();
+    if let Some(url) = &settings.webhook {
+        problems.extend(webhook("notify-webhook", url).await.err());
+    }
+    problems.extend(settings.command.as_ref().and_then(|program| command(program).err()));
+    problems.extend(settings.mail.as_ref().and_then(|_| mail().err()));
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::webhook::WebhookFormat;
+    use nodeglass_protocol::finding::FindingSeverity;
+
+    #[tokio::test]
+    async fn what_cannot_be_delivered_is_known_before_the_first_notice() {
+        let url = "http://169.254.169.254/latest".parse().unwrap();
+        let settings = Settings {
+            webhook: Some(Webhook::new(url, WebhookFormat::Json)),
+            command: Some("no-such-program-here --key s3cret".parse().unwrap()),
+            mail: None,
+            on: Vec::new(),
+            severity: FindingSeverity::Warning,
+        };
+        let problems = problems(&settings).await;
+        let of: Vec<&str> = problems.iter().map(|problem| problem.setting).collect();
+        assert_eq!(of, ["notify-webhook", "on-finding"]);
+        assert!(!format!("{problems:?}").contains("s3cret"), "{problems:?}");
+    }
+}
