@@ -425,8 +425,18 @@ impl Config {
         if self.proxy_user_header.is_some() && self.trusted_proxy.is_empty() {
             return Err(ConfigError::HeaderWithoutProxy);
         }
-        Ok(())
+        same_pattern(&self.log_patterns).map_or(Ok(()), Err)
     }
+}
+
+/// The error if two patterns have one name: a finding would not tell which of them matched.
+fn same_pattern(patterns: &[CustomPattern]) -> Option<ConfigError> {
+    let texts: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+    let name = |text: &String| text.split('=').next().unwrap_or_default().to_owned();
+    texts.iter().enumerate().find_map(|(number, second)| {
+        let first = texts[..number].iter().find(|first| name(first) == name(second))?;
+        Some(ConfigError::SamePattern { first: first.clone(), second: second.clone() })
+    })
 }
 
 /// Certificate and private key files, in PEM form.
@@ -523,6 +533,14 @@ pub enum ConfigError {
          started on this machine, and the others over SSH"
     )]
     LocalLauncherAndHosts,
+    /// Two patterns of logs have one name.
+    #[error("--log-pattern: {first:?} and {second:?} have the same name; rename one")]
+    SamePattern {
+        /// The first, as it was written.
+        first: String,
+        /// The second.
+        second: String,
+    },
     /// Two settings say whose jobs to watch.
     #[error("--user and --users exclude each other: name every user in --users")]
     UserAndUsers,

@@ -1,5 +1,6 @@
 //! Reads the configuration file key by key, so that errors have a line number and a suggestion.
 
+use super::value::nearest;
 use super::{ConfigError, Source, settings};
 use crate::access::safe_path;
 use crate::regular_file;
@@ -77,11 +78,7 @@ fn unknown(path: &Path, line: usize, key: &str) -> ConfigError {
     let key: String = key.chars().take(60).collect();
     let (kebab, known) = (key.replace('_', "-"), settings());
     let names = known.iter().filter_map(|setting| setting.get_long());
-    let nearest = names
-        .map(|name| (strsim::levenshtein(name, &kebab), name))
-        .min()
-        .filter(|(distance, name)| *distance <= name.len() / 3 + 1)
-        .map(|(_, name)| name.to_owned());
+    let nearest = nearest(&kebab, names).map(str::to_owned);
     ConfigError::UnknownKey { path: path.to_owned(), line, key, nearest }
 }
 

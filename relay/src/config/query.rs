@@ -1,6 +1,6 @@
 //! The command lines of queries: what the cluster does now, for terminals and scripts.
 
-use super::value::duration;
+use super::value::{duration, nearest_kind};
 use crate::api::JobSelector;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use nodeglass_protocol::NodeName;
@@ -169,14 +169,26 @@ pub struct ExplainedKind(pub FindingKind);
 
 /// Error of naming a kind of finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no such kind of finding; `relay findings explain` lists all")]
-pub struct ExplainedKindError;
+#[error("there is no such kind of finding; {}", suggestion(*nearest))]
+pub struct ExplainedKindError {
+    /// The most similar kind.
+    nearest: Option<&'static str>,
+}
+
+fn suggestion(nearest: Option<&str>) -> String {
+    match nearest {
+        Some(name) => format!("did you mean {name:?}?"),
+        None => "`relay findings explain` lists all".to_owned(),
+    }
+}
 
 impl FromStr for ExplainedKind {
     type Err = ExplainedKindError;
 
     fn from_str(name: &str) -> Result<Self, ExplainedKindError> {
-        FindingKind::from_name(&name.replace('-', "_")).map(Self).ok_or(ExplainedKindError)
+        let name = name.replace('-', "_");
+        let unknown = || ExplainedKindError { nearest: nearest_kind(&name) };
+        FindingKind::from_name(&name).map(Self).ok_or_else(unknown)
     }
 }
 
@@ -358,6 +370,22 @@ pub enum Until {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_misspelt_kind_is_answered_with_the_most_similar_one() {
+        let error = |name: &str| name.parse::<ExplainedKind>().unwrap_err().to_string();
+        assert!(error("straglr").ends_with("did you mean \"straggler\"?"), "{}", error("straglr"));
+        assert!(error("zebra").ends_with("lists all"), "{}", error("zebra"));
+        assert_eq!("idle-gpus".parse(), Ok(ExplainedKind(FindingKind::IdleGpus)));
+    }
+
+    #[test]
+    fn a_silence_has_a_unit_and_an_end() {
+        assert_eq!(time_to_silence("30d").map(|time| time.as_secs()), Ok(30 * 86_400));
+        for wrong in ["90d", "0", "0s", "15", "x"] {
+            assert!(time_to_silence(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_demand_is_a_number_and_perhaps_a_type() {

@@ -108,6 +108,9 @@ fn usual_command(name: &str) -> Option<String> {
         "version" => "use `relay --version`",
         "demo" => "use `relay --demo`",
         "unshare" | "revoke" => "use `relay share revoke`",
+        "explain" => "use `relay findings explain`",
+        "silence" => "use `relay findings silence`",
+        "silences" => "use `relay findings silences`",
         _ => return None,
     };
     Some(instead.to_owned())

@@ -4,7 +4,7 @@ use super::MIN_SLURM_INTERVAL;
 use crate::access::proxies::Proxy;
 use crate::access::trust::Trusted;
 use crate::access::user::uid_of;
-use crate::findings::job_log::CustomPattern;
+use crate::findings::job_log::{CustomPattern, PatternError};
 use crate::findings::thresholds::{ThresholdChange, ThresholdError};
 use crate::notify::{Mail, NotifyCommand, NotifyOn};
 use crate::webhook::{WebhookFormat, WebhookUrl};
@@ -180,7 +180,21 @@ pub(super) fn webhook(raw: &str) -> Result<WebhookUrl, String> {
 
 /// Parses a message to look for in logs.
 pub(super) fn log_pattern(raw: &str) -> Result<CustomPattern, String> {
-    CustomPattern::parse(raw).map_err(|error| error.to_string())
+    let (name, source) = raw.split_once('=').unwrap_or((raw, ""));
+    CustomPattern::parse(raw).map_err(|error| match error {
+        PatternError::Name(_) => {
+            format!(
+                "{name:?} is not a valid name: use lower-case letters, digits and underscores, 40 at most"
+            )
+        }
+        // It repeats the expression and points into it; the last line says what is wrong.
+        PatternError::Regex(why) => {
+            let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            let source: String = source.chars().take(80).collect();
+            format!("the expression of {name}, {source:?}, is not valid: {why}")
+        }
+        other => other.to_string(),
+    })
 }
 
 /// Parses a threshold of findings.
@@ -190,8 +204,23 @@ pub(super) fn threshold(raw: &str) -> Result<ThresholdChange, String> {
 
 /// Parses the name of a kind of finding.
 pub(super) fn finding_kind(raw: &str) -> Result<FindingKind, String> {
-    let unknown = || format!("there is no kind of finding {raw:?}; `relay findings explain` lists all");
-    FindingKind::from_name(raw.trim()).ok_or_else(unknown)
+    let name = raw.trim().replace('-', "_");
+    let unknown = || match nearest_kind(&name) {
+        Some(nearest) => format!("there is no kind of finding {raw:?}; did you mean {nearest:?}?"),
+        None => format!("there is no kind of finding {raw:?}; `relay findings explain` lists all"),
+    };
+    FindingKind::from_name(&name).ok_or_else(unknown)
+}
+
+/// The kind of finding with the most similar name, if one is similar.
+pub(super) fn nearest_kind(name: &str) -> Option<&'static str> {
+    nearest(name, FindingKind::ALL.iter().map(|kind| kind.name()))
+}
+
+/// The most similar of some names, if one is similar.
+pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let all = names.map(|name| (strsim::levenshtein(name, word), name));
+    all.min().filter(|(distance, name)| *distance <= name.len() / 3 + 1).map(|(_, name)| name)
 }
 
 /// Parses the form of what is posted to a webhook.

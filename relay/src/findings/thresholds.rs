@@ -110,7 +110,19 @@ pub enum ThresholdError {
     /// There is none with this name.
     #[error("there is no threshold {0:?}; there are {names}", names = names())]
     Unknown(String),
-    /// The value is no number, or out of range.
+    /// The value is not a whole number.
+    #[error("{value:?} is not a number; {name} must be a whole number from {least} to {most}")]
+    NotANumber {
+        /// The threshold.
+        name: &'static str,
+        /// As it was written.
+        value: String,
+        /// The least value.
+        least: u32,
+        /// The largest value.
+        most: u32,
+    },
+    /// The value is out of range.
     #[error("{name} must be from {least} to {most}")]
     Range {
         /// The threshold.
@@ -135,9 +147,16 @@ impl FromStr for ThresholdChange {
         let Some(&Threshold { name, least, most, .. }) = known else {
             return Err(ThresholdError::Unknown(name.to_owned()));
         };
-        match value.trim().parse() {
-            Ok(value) if (least..=most).contains(&value) => Ok(Self { name, value }),
-            _ => Err(ThresholdError::Range { name, least, most }),
+        // Wider than a threshold: what is too large or negative is out of range.
+        match value.trim().parse::<i64>() {
+            Ok(number) => match u32::try_from(number) {
+                Ok(value) if (least..=most).contains(&value) => Ok(Self { name, value }),
+                _ => Err(ThresholdError::Range { name, least, most }),
+            },
+            Err(_) => {
+                let value = value.trim().chars().take(40).collect();
+                Err(ThresholdError::NotANumber { name, value, least, most })
+            }
         }
     }
 }
@@ -206,7 +225,10 @@ mod tests {
             ("idle=5", ThresholdError::Unknown("idle".to_owned())),
             ("idle-pct=51", ThresholdError::Range { name: "idle-pct", least: 0, most: 50 }),
             ("idle-pct=-1", ThresholdError::Range { name: "idle-pct", least: 0, most: 50 }),
-            ("idle-pct=five", ThresholdError::Range { name: "idle-pct", least: 0, most: 50 }),
+            (
+                "idle-pct=five",
+                ThresholdError::NotANumber { name: "idle-pct", value: "five".to_owned(), least: 0, most: 50 },
+            ),
         ] {
             assert_eq!(raw.parse::<ThresholdChange>(), Err(error), "{raw}");
         }

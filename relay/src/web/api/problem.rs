@@ -6,7 +6,7 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use nodeglass_protocol::Text;
+use nodeglass_protocol::{LongText, Text};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -75,12 +75,38 @@ impl Problem {
             status @ StatusCode::PAYLOAD_TOO_LARGE => {
                 return Self::new(status, "the body is larger than the relay accepts");
             }
-            status @ StatusCode::UNSUPPORTED_MEDIA_TYPE => status,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+                return Self::new(
+                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                    "the request needs the header Content-Type: application/json",
+                );
+            }
             _ => StatusCode::BAD_REQUEST,
         };
-        let why = Text::new(error.body_text());
-        Self::new(status, format!("expected JSON such as {example}: {why}"))
+        // axum's words are about types of the relay; what follows them is about the body.
+        let text = error.body_text();
+        let why = DESERIALIZE.iter().find_map(|words| text.strip_prefix(words)).unwrap_or(&text);
+        let why = LongText::new(why);
+        Self::new(status, format!("expected JSON such as {example}: {}", words(why.as_str())))
     }
+}
+
+/// How axum's messages about a JSON body begin.
+const DESERIALIZE: [&str; 2] = [
+    "Failed to deserialize the JSON body into the target type: ",
+    "Failed to parse the request body as JSON: ",
+];
+/// Length in bytes after which the reason for a refused body is shortened: serde lists everything that it knows.
+const MAX_REASON: usize = 200;
+
+/// A text shortened at the end of a word.
+fn words(text: &str) -> String {
+    if text.len() <= MAX_REASON {
+        return text.to_owned();
+    }
+    let ends = text.match_indices(' ').map(|(at, _)| at).take_while(|at| *at <= MAX_REASON);
+    let end = ends.last().unwrap_or_default();
+    format!("{} …", text[..end].trim_end_matches(','))
 }
 
 /// Responds to a method that a path does not have; the header `Allow` lists those that it has.
