@@ -60,6 +60,7 @@ from .reports import (
     WeekUsage,
 )
 from .status import (
+    ChannelStatus,
     FrameStatus,
     LateNode,
     LauncherStatus,
@@ -77,6 +78,7 @@ __all__ = [
     "ArrayTask",
     "Capture",
     "CaptureGroup",
+    "ChannelStatus",
     "ContainerInfo",
     "Cost",
     "Driver",

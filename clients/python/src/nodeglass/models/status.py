@@ -51,6 +51,23 @@ class LauncherStatus:
 
 
 @dataclass(frozen=True)
+class ChannelStatus:
+    """What became of the notices of a channel since the relay's start."""
+
+    channel: str
+    """`webhook`, `command` or `mail`."""
+
+    delivered: int
+    """Number of notices that were accepted."""
+
+    dropped: int
+    """Number of notices that were left out because too many waited."""
+
+    failed: int
+    """Number of notices that were given up after their attempts failed."""
+
+
+@dataclass(frozen=True)
 class ProbeStatus:
     """CPU and memory of a connected probe."""
 
@@ -144,6 +161,9 @@ class StatusReport:
 
     notices: List[str] = field(default_factory=list)
     """Problems with the list of machines, complete sentences."""
+
+    notifications: List[ChannelStatus] = field(default_factory=list)
+    """What became of notices of findings and jobs, by channel; empty if none is configured."""
 
     slurm: Any = None
     """The job list."""
