@@ -25,6 +25,7 @@ pub mod history;
 pub mod hosts;
 pub mod launch;
 pub mod live;
+pub mod local_time;
 pub mod log;
 mod memory;
 pub mod nodes;

@@ -1,8 +1,9 @@
 //! Checks where notices and reports are sent, without sending any.
 
 use super::{CheckResult, Context, limited};
+use crate::api::ChannelStatus;
 use crate::app::remote::Remote;
-use crate::notify::{self, ChannelProblem, ChannelStatus, Mail, NotifyCommand};
+use crate::notify::{self, ChannelProblem, Mail, NotifyCommand};
 use crate::webhook::Webhook;
 use hyper::Method;
 use serde::Deserialize;

@@ -1,9 +1,8 @@
 //! What became of notices, by channel.
 
-use serde::{Deserialize, Serialize};
+use crate::api::ChannelStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use utoipa::ToSchema;
 
 /// Counts of all channels. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -16,19 +15,6 @@ pub(super) struct ChannelCounts {
     pub(super) delivered: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) dropped: AtomicU64,
-}
-
-/// What became of the notices of a channel since the relay's start.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ChannelStatus {
-    /// `webhook`, `command` or `mail`.
-    pub channel: String,
-    /// Number of notices that were accepted.
-    pub delivered: u64,
-    /// Number of notices that were given up after their attempts failed.
-    pub failed: u64,
-    /// Number of notices that were left out because too many waited.
-    pub dropped: u64,
 }
 
 impl ChannelCounts {

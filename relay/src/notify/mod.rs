@@ -13,7 +13,7 @@ mod selector;
 
 pub use check::{ChannelProblem, command as check_command, mail as check_mail, webhook as check_webhook};
 pub use command::{CommandError, NotifyCommand};
-pub use counts::{ChannelStatus, NotificationCounts};
+pub use counts::NotificationCounts;
 pub use mail::{Mail, MailError};
 pub use notice::Sender;
 

@@ -1,6 +1,6 @@
 //! What is sent: an event as JSON for programs, and as text for chats and mails.
 
-use crate::app::local_time::{LocalTime, since};
+use crate::local_time::{LocalTime, since};
 use nodeglass_protocol::finding::Finding;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{JobId, NodeName, Text};

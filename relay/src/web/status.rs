@@ -1,7 +1,6 @@
 //! `GET /status`: how the relay itself is doing, as JSON for the owner's scripts and monitoring.
 
-use crate::api::ProbeStatus;
-use crate::notify::ChannelStatus;
+use crate::api::{ChannelStatus, ProbeStatus};
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::{JobsHealth, LauncherStatus, Link, NodePicture, Picture};
 use nodeglass_protocol::{NodeName, Text};

@@ -7,8 +7,7 @@
 mod dcgm;
 mod exposition;
 
-use super::{AffectedGpu, Finding, Gpu, Job, Node, ProbeStatus, Process, Snapshot, Timestamp};
-use crate::notify::ChannelStatus;
+use super::{AffectedGpu, ChannelStatus, Finding, Gpu, Job, Node, ProbeStatus, Process, Snapshot, Timestamp};
 use exposition::{Exposition, Kind, Labels};
 use nodeglass_protocol::field::ValueKind;
 use nodeglass_protocol::{Field, GpuField, HostField, JobField, ProcessField};

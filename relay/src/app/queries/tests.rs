@@ -1,5 +1,6 @@
 //! Snapshots for the tests of queries, and what they have in common.
 
+use super::source::Observed;
 use super::*;
 use crate::api::{ConnectionState, Snapshot};
 use nodeglass_protocol::job::{self, JobState};
@@ -8,6 +9,7 @@ use nodeglass_protocol::picture::{
 };
 use nodeglass_protocol::process::ProcessKind;
 use nodeglass_protocol::{Field, GpuField, GpuUuid, JobId, NodeName, Reading};
+use std::time::Duration;
 
 /// Node n1 with three GPUs: one of job 17 with a process, one of job 17 without, one free; node n2 with two free ones.
 pub(super) fn snapshot() -> Snapshot {
@@ -151,4 +153,41 @@ fn durations_and_ages_are_in_words_that_users_know() {
     );
     assert_eq!([clock(5), clock(3_723), clock(93_784)], ["0:05", "1:02:03", "1-02:03:04"]);
     assert_eq!([gib(0), gib(1 << 30), gib(80 << 30)], ["0.0", "1.0", "80.0"]);
+}
+
+#[test]
+fn an_answer_without_findings_says_how_long_was_watched() {
+    let said = |observed| {
+        let answer = findings::answer(&snapshot(), observed, &Default::default()).unwrap();
+        assert_eq!((answer.code, answer.text.as_str()), (0, ""));
+        answer.notice.unwrap()
+    };
+    let young = said(Observed::For(Duration::from_secs(12)));
+    assert!(young.starts_with("nothing needs attention yet: the relay has watched for 12 s"), "{young}");
+    assert_eq!(said(Observed::For(Duration::from_secs(600))), "nothing needs attention");
+    let glance = said(Observed::Glance);
+    assert!(glance.starts_with("nothing was found, but no relay of yours is running"), "{glance}");
+}
+
+#[test]
+fn a_finding_names_its_job_and_an_end_reads_as_one() {
+    let text = |ended_ms, all| {
+        let found = nodeglass_protocol::finding::Finding {
+            or_earlier: true,
+            ended_ms,
+            ..crate::notify::test_finding("thermal/17")
+        };
+        let mut job = job::Job::new(JobId(17), "alice".into(), JobState::Running);
+        job.name = "train".into();
+        let picture = Picture { jobs: vec![job], findings: vec![found], ..Picture::default() };
+        let args = crate::config::FindingsArgs { all, ..Default::default() };
+        let long = Observed::For(Duration::from_secs(600));
+        findings::answer(&Snapshot::new(&picture, 0), long, &args).unwrap().text
+    };
+    let (lasts, over) = (text(None, false), text(Some(780_000), true));
+    assert!(lasts.starts_with("◆ job 17 train: Rank 3"), "{lasts}");
+    assert!(lasts.contains("(n1 GPU 3) is too hot\n  for at least "), "{lasts}");
+    assert!(lasts.contains(" or earlier · thermal\n"), "{lasts}");
+    assert!(over.starts_with("✓ resolved: job 17 train: "), "{over}");
+    assert!(over.contains("is too hot, lasted at least 12 min\n  ended "), "{over}");
 }
