@@ -4,7 +4,7 @@ use super::NotifyOn;
 use super::notice::{JobSummary, Notice};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity};
-use nodeglass_protocol::job::Job;
+use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_rules::job_events::{JobEvent, JobPhases};
 use std::collections::BTreeMap;
 
@@ -75,9 +75,11 @@ impl NoticeSelector {
             } else if self.active.remove(&finding.key) == Some(Known::Sent)
                 && finding.silenced_until_ms.is_none()
             {
-                // That an ended job no longer idles is no news.
+                // That a job which ends, or is completing, no longer idles is no news.
                 let goes_on = finding.jobs.is_empty()
-                    || jobs.iter().any(|job| job.is_active() && finding.jobs.contains(&job.id));
+                    || jobs
+                        .iter()
+                        .any(|job| job.state == JobState::Running && finding.jobs.contains(&job.id));
                 if goes_on && !finding.kind.is_event() && wants(NotifyOn::Resolved) {
                     resolved.push(Notice::Resolved(Box::new(finding.clone()), of(finding)));
                 }

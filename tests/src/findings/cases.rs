@@ -336,7 +336,7 @@ fn work_problems() -> Vec<Case> {
         let expected = vec![Expected::lasting(kind, FAULT_S)];
         let allowed = vec![Kind::IdleGpus];
         cases.push(Case { expected, allowed, ..case(name("process-ended"), 1, model, 35, ended) });
-        let leak = Script::job(1, "training", "memory_pct = 98").episode("leak", 1, &[1], 0, None);
+        let leak = Script::job(1, "training", "memory_pct = 98").episode("leak", 1, &[1], -3_600, None);
         // It begins with the job, and is recognized once the relay has watched it.
         let expected = vec![Expected::lasting(Kind::GpuMemoryForecast, 0)];
         cases.push(Case { expected, ..case(name("leak"), 1, model, 40, leak) });

@@ -165,7 +165,7 @@ fn silence(page: Page, requests: Vec<SilenceRequest>) {
 }
 
 /// Begins the relay's answer about a silence that did not exist.
-const NO_SILENCE: &str = "there is no such silence";
+const NO_SILENCE: &str = "there is no silence for";
 
 /// Ends every silence that may cover an item, and reports once which ones there were.
 fn show_again(page: Page, item: Item) {

@@ -314,14 +314,9 @@ fn explanation(kind: FindingKind) -> String {
         "Detected within {} of its beginning; resolved {clear}.",
         text::exact_span(entry.found_within_ms / 1_000)
     );
-    let condition = match kind {
-        FindingKind::LogMessage => {
-            "the log of a running job matches a pattern below, and its progress does not go on after it"
-        }
-        _ => entry.condition,
-    };
     let mut out = format!("{}\n", kind.name());
-    for (title, content) in [("Found when", condition), ("Meaning", entry.meaning), ("Advice", entry.advice)]
+    for (title, content) in
+        [("Found when", entry.condition), ("Meaning", entry.meaning), ("Advice", entry.advice)]
     {
         let _ = write!(out, "\n{title}\n{}", indented(content));
     }
