@@ -358,6 +358,7 @@ mod tests {
             |node: &NodePicture| node.gpus.iter().filter(|gpu| !for_gpu(node, gpu).is_empty()).count();
         assert_eq!(count(&node), 0, "not wired");
         node.gpus[1].health.nvlinks = down(&[4]);
+        node.gpus[2].health.nvlinks = down(&[4]);
         assert_eq!(links_down(&node, &node.gpus[0]), [5], "link 5 is up elsewhere");
         assert_eq!(links_down(&node, &node.gpus[1]), [0u32; 0]);
     }
