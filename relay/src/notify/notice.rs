@@ -347,7 +347,7 @@ pub(crate) mod tests {
     fn what_several_nodes_have_is_one_notice_that_names_some() {
         let node = |number: u32| Finding {
             kind: FindingKind::NodeUnreachable,
-            nodes: vec![NodeName::new(&format!("n{number}")).unwrap()],
+            nodes: vec![NodeName::new(format!("n{number}")).unwrap()],
             title: format!("n{number} does not answer").into(),
             reason: format!("n{number} not responding").into(),
             ..finding("a")
