@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(down(&node), [0, 0]);
         node.gpus = [0..8, 0..8, 0..0, 0..0].into_iter().enumerate().map(gpu).collect();
         assert_eq!(down(&node), [0, 0, 0, 0]);
-        node.gpus = [0..8].into_iter().enumerate().map(gpu).collect();
+        node.gpus = vec![gpu((0, 0..8))];
         assert_eq!(down(&node), [0]);
         // A link of a bridge, which is down at both of its ends, and all links of one of four GPUs.
         node.gpus = [0..11, 0..11].into_iter().enumerate().map(gpu).collect();
