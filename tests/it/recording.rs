@@ -157,9 +157,13 @@ fn a_file_that_cannot_be_played_or_written_is_refused_in_one_sentence() -> Resul
 
 #[tokio::test]
 async fn one_job_is_cut_out_for_a_colleague() -> Result<()> {
+    let job = Topic::Job(JobId(48213));
+    let has_processes = |known: &Known| known.picture.nodes.iter().any(|node| !node.processes.is_empty());
     let (folder, path, ()) = record(Signal::TERM, async |client: &mut Client| {
-        client.subscribe(&[Topic::Overview]).await?;
+        client.subscribe(&[Topic::Overview, job.clone()]).await?;
         client.until(&Topic::Overview, "nodes", |known| known.picture.nodes.len() > 10).await?;
+        client.until(&job, "its processes", has_processes).await?;
+        // Another reading of them is recorded.
         tokio::time::sleep(Duration::from_secs(3)).await;
         Ok(())
     })
@@ -180,9 +184,7 @@ async fn one_job_is_cut_out_for_a_colleague() -> Result<()> {
 
     let relay = TestRelay::start(&["--replay", text(&cut)])?;
     let mut client = Client::connect(relay.link(), Form::Binary).await?;
-    let job = Topic::Job(JobId(48213));
     client.subscribe(&[Topic::Overview, job.clone()]).await?;
-    let has_processes = |known: &Known| known.picture.nodes.iter().any(|node| !node.processes.is_empty());
     let picture = client.until(&job, "its processes", has_processes).await?;
     let processes = picture.nodes.iter().flat_map(|node| &node.processes);
     for process in processes {
