@@ -1,6 +1,6 @@
 //! Folds findings that say the same: a slow GPU and why its clock is lowered are one line of the list.
 
-use super::MAY_WAIT;
+use super::{MAY_WAIT, Since};
 use nodeglass_protocol::finding::{self, Finding, FindingKind};
 use nodeglass_protocol::{GpuUuid, JobId};
 
@@ -21,6 +21,13 @@ impl<'a> Folded<'a> {
     /// A finding that stands for itself.
     pub fn alone(finding: &'a Finding) -> Self {
         Self { finding, others: Vec::new() }
+    }
+
+    /// Returns the earliest start of all of them: that of a lowered clock is read from a longer history.
+    pub fn since(&self) -> Since {
+        let all = self.others.iter().copied().chain([self.finding]);
+        let first = all.min_by_key(|finding| finding.since_ms).unwrap_or(self.finding);
+        Since { at_ms: first.since_ms, or_earlier: first.or_earlier }
     }
 
     /// Returns the evidence of the finding, and what the slow GPUs that it explains cost their job.

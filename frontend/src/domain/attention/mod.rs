@@ -225,7 +225,7 @@ impl Item {
             capture: finding.capture.as_deref().cloned().map(Arc::new),
             advice: finding.advice.to_string(),
             reason: finding.reason.to_string(),
-            since: Since { at_ms: finding.since_ms, or_earlier: finding.or_earlier },
+            since: folded.since(),
             ended_ms: finding.ended_ms,
             nodes: finding.nodes.clone(),
             gpus: finding.gpus.iter().map(|gpu| gpu.uuid.clone()).collect(),
