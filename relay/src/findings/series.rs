@@ -399,14 +399,19 @@ pub fn waiting_power(gpu: &GpuPicture) -> Option<f32> {
     Some(if shows_activity { limit.max(default) } else { limit } * WAITING_POWER)
 }
 
+/// Returns whether a GPU does more than wait, by means of its power in W and of its SM activity in %.
+pub fn does_work(gpu: &GpuPicture, power: Option<f32>, sm_active: Option<f32>) -> bool {
+    let draws = power.zip(waiting_power(gpu)).is_some_and(|(watts, most)| watts > most);
+    draws || sm_active.is_some_and(|pct| pct >= WAITING_SM_PCT)
+}
+
 /// Returns whether a GPU did more than wait in a step.
 fn works(step: &Step<{ GPU_FIELDS.len() }>, gpu: &GpuPicture) -> bool {
     let mean = |field| {
         let slot = GPU_FIELDS.iter().position(|known| *known == field)?;
         Some(step.means[slot]).filter(|mean| !mean.is_nan())
     };
-    let draws = mean(GpuField::Power).zip(waiting_power(gpu)).is_some_and(|(watts, most)| watts > most);
-    draws || mean(GpuField::SmActive).is_some_and(|pct| pct >= WAITING_SM_PCT)
+    does_work(gpu, mean(GpuField::Power), mean(GpuField::SmActive))
 }
 
 fn mean(values: impl Iterator<Item = f32>, steps: usize) -> Option<f32> {

@@ -3,6 +3,7 @@
 //! [`Fleet::handle`] applies an event at `now` and records what changed in [`Changes`]; it knows no
 //! socket, clock, thread or signal. Every `…_ms` is of the relay's clock unless its name says `wall`.
 
+mod backfill;
 mod changes;
 mod event;
 mod joblist;
@@ -284,7 +285,7 @@ impl Fleet {
                 for (name, node) in &mut self.nodes {
                     let mut noted = NodeChanges::default();
                     node.tick(now_ms, &mut noted);
-                    record_late(&mut self.history, &mut self.reports, &mut self.findings, node);
+                    backfill::record(&mut self.history, &mut self.reports, &mut self.findings, node);
                     // Most nodes do not change, and each recorded change is checked by every topic.
                     if noted != NodeChanges::default() {
                         self.changes.node(name).add(noted);
@@ -488,7 +489,7 @@ impl Fleet {
                 self.reports.record(node.picture());
                 self.findings.record(node.picture(), node.clock_ahead_ms());
             }
-            record_late(&mut self.history, &mut self.reports, &mut self.findings, node);
+            backfill::record(&mut self.history, &mut self.reports, &mut self.findings, node);
             if changes.gpus || changes.processes || changes.job_devices {
                 node.settle_job_probes(self.jobs.list(), self.user.as_str(), now_ms, changes);
                 node.settle_owners(self.jobs.list(), changes);
@@ -578,21 +579,6 @@ impl Fleet {
 /// Converts s since 1970 to ms of the relay's clock.
 fn relay_ms(wall_s: i64, wall_ahead_ms: i64) -> u64 {
     u64::try_from(wall_s.saturating_mul(1_000).saturating_sub(wall_ahead_ms)).unwrap_or(0)
-}
-
-/// Enters backfilled samples of a node into the long-term history, the sums of its jobs, and what findings compare.
-fn record_late(
-    history: &mut LongHistory,
-    reports: &mut JobReports,
-    findings: &mut Findings,
-    node: &mut Node,
-) {
-    let samples = node.take_late_samples();
-    if !samples.is_empty() {
-        history.backfill(node.picture(), &samples);
-        reports.record_late(node.picture(), &samples);
-        findings.backfill(node.picture(), &samples);
-    }
 }
 
 #[cfg(test)]

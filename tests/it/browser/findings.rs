@@ -59,9 +59,9 @@ async fn a_finding_is_marked_in_the_graphs_and_its_link_shows_its_gpu_at_its_sta
 
     // A finding about one node is on its tab, also where no reading of it is conspicuous.
     browser.open(&relay.link().path("/job/48402")).await?;
-    let xid =
-        "/Xid|hung/.test(document.querySelector('.tabs a[href$=\"/node/gpu-h10\"] .dot--attention')?.title)";
-    browser.until("a finding on the tab of its node", xid).await?;
+    let dot = ".tabs a[href$=\"/node/gpu-h10\"] :is(.dot--attention, .dot--bad)";
+    let is_named = format!("/Xid|hung/.test(document.querySelector('{dot}')?.title)");
+    browser.until("a finding on the tab of its node", &is_named).await?;
     let complaints = browser.complaints().await?;
     ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
     Ok(())

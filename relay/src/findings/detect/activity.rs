@@ -63,11 +63,8 @@ fn hang(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) ->
     let now_ms = input.now.relay_ms;
     // Checkpoints of up to 58 s look the same.
     let steps = input.thresholds.hang_minutes as usize * STEPS_PER_MINUTE;
-    let waiting: Vec<JobGpu<'_>> =
-        job.units.iter().copied().filter(|unit| waits(unit, steps, now_ms)).collect();
-    let idle_pct = input.thresholds.idle_pct as f32;
-    let others: Vec<JobGpu<'_>> =
-        job.units.iter().copied().filter(|unit| !waits(unit, steps, now_ms)).collect();
+    let (waiting, others): (Vec<JobGpu<'_>>, Vec<JobGpu<'_>>) =
+        job.units.iter().copied().partition(|unit| waits(unit, steps, now_ms));
     let is_alone = waiting.len() < 2 && !(waiting.len() == 1 && others.len() == 1);
     if is_alone || waiting.len() < others.len() {
         return None;
@@ -75,6 +72,7 @@ fn hang(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) ->
     if !others.is_empty() {
         // Rank 0 may save, or evaluate on the host, for some minutes.
         let steps = (2 * steps).max(PARTIAL_HANG_STEPS);
+        let idle_pct = input.thresholds.idle_pct as f32;
         let is_still = |unit: &JobGpu<'_>| does_nothing(unit, idle_pct, steps, now_ms);
         if !others.iter().all(is_still) || !waiting.iter().all(|unit| waits(unit, steps, now_ms)) {
             return None;
@@ -108,8 +106,9 @@ fn hang(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) ->
             return None;
         }
     }
-    Some(hung(job, &waiting, &others, log.filter(|log| quiet_ms(log, now_ms) >= window_ms), steps, input))
-        .map(|detection| Detection { since: Some((since_ms, or_earlier)), ..detection })
+    let silent_log = log.filter(|log| quiet_ms(log, now_ms) >= window_ms);
+    let since = Some((since_ms, or_earlier));
+    Some(Detection { since, ..hung(job, &waiting, &others, silent_log, steps, now_ms) })
 }
 
 /// The detection of a hang, without its start.
@@ -119,9 +118,9 @@ fn hung(
     others: &[JobGpu<'_>],
     silent_log: Option<&JobLog>,
     steps: usize,
-    input: &DetectorInput<'_>,
+    now_ms: u64,
 ) -> Detection {
-    let (now_ms, count) = (input.now.relay_ms, waiting.len());
+    let count = waiting.len();
     let title = match others {
         [] => format!("Looks hung: {count} GPUs report full utilisation, but draw little power"),
         _ => format!(

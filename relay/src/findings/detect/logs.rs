@@ -2,7 +2,7 @@
 
 use crate::findings::input::{DetectorInput, JobGpu, JobGpus};
 use crate::findings::job_log::{JobLog, LogMessage};
-use crate::findings::series::{WAITING_SM_PCT, waiting_power};
+use crate::findings::series::does_work;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::finding::FindingKind;
@@ -36,8 +36,7 @@ pub(super) fn detect(input: &DetectorInput<'_>, jobs: &[JobGpus<'_>], found: &mu
 /// Returns whether a GPU worked in the last minute: one that only waits for a rank that failed does not.
 fn works(unit: &JobGpu<'_>, now_ms: u64) -> bool {
     let mean = |field| unit.series.mean(field, WORKING_STEPS, now_ms);
-    let draws = mean(GpuField::Power).zip(waiting_power(unit.gpu)).is_some_and(|(watts, most)| watts > most);
-    draws || mean(GpuField::SmActive).is_some_and(|pct| pct >= WAITING_SM_PCT)
+    does_work(unit.gpu, mean(GpuField::Power), mean(GpuField::SmActive))
 }
 
 /// Returns whether the program did not go on after a message. `works` if its GPUs do.
