@@ -3,8 +3,9 @@
 use crate::health::{Freshness, freshness};
 use crate::totals::Totals;
 use nodeglass_protocol::job::{GpuSet, Job};
-use nodeglass_protocol::picture::{Evidence, GpuPicture, NodePicture};
-use nodeglass_protocol::{GpuUuid, JobId, NodeName, Picture};
+use nodeglass_protocol::picture::{Evidence, GpuPicture, NodePicture, ProcessPicture};
+use nodeglass_protocol::{GpuUuid, JobId, NodeName, Picture, ProcessField};
+use std::cmp::Reverse;
 use std::collections::HashSet;
 
 /// Returns whether a GPU counts as the job's. If it is unknown which GPUs of the node the job has, every GPU
@@ -125,6 +126,12 @@ pub fn ranks(node: &NodePicture, gpu: &GpuUuid) -> Vec<u32> {
         }
     }
     ranks
+}
+
+/// Returns the process that holds the most memory of a GPU; of several without a reading, the first.
+pub fn main_process<'a>(node: &'a NodePicture, gpu: &GpuUuid) -> Option<&'a ProcessPicture> {
+    let held = |process: &&ProcessPicture| Reverse(process.row.value(ProcessField::GpuMem).unwrap_or(0));
+    node.processes.iter().filter(|process| process.facts.gpu == *gpu).min_by_key(held)
 }
 
 /// Returns how the ownership of a GPU is known, as a sentence.

@@ -7,7 +7,7 @@ use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{JobState, TimeLimit};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Link, Owner, ProcessGap, ProcessPicture};
 use nodeglass_protocol::process::{ProcessFacts, ProcessKind};
-use nodeglass_protocol::{Cell, Field as _, GpuField, GpuUuid, JobId, Reading, Row};
+use nodeglass_protocol::{Cell, Field as _, GpuField, GpuUuid, JobId, ProcessField, Reading, Row};
 
 mod hangs;
 mod nodes;
@@ -160,15 +160,30 @@ fn what_a_suspended_job_does_not_do_is_no_finding() {
 fn independent_runs_need_not_be_equal() {
     use nodeglass_protocol::process::Rank;
     let slow = |gpu: usize, _| if gpu == 3 { Some((98, 640, 1_500, 60.0)) } else { WORK };
-    let found = |rank: fn(usize) -> u32| {
+    let found = |rank_and_pid: fn(u32) -> (u32, u32), with_contexts: bool| {
         let mut script = Script::new(1, 8);
-        for (index, process) in script.nodes[0].processes.iter_mut().enumerate() {
-            process.facts.rank = Some(Rank { global: rank(index), local: None, world: None });
+        let processes = &mut script.nodes[0].processes;
+        for (index, process) in (0..).zip(processes.iter_mut()) {
+            let (rank, pid) = rank_and_pid(index);
+            process.facts.rank = Some(Rank { global: rank, local: None, world: None });
+            process.facts.pid = pid;
+            process.row.set(ProcessField::GpuMem, Cell::steps(40_000));
+        }
+        if with_contexts {
+            let contexts: Vec<_> = processes[1..].to_vec();
+            processes.extend(contexts.into_iter().map(|mut process| {
+                process.facts.gpu = GpuUuid::new("GPU-0-0");
+                process.row.set(ProcessField::GpuMem, Cell::steps(500));
+                process
+            }));
         }
         script.run(300, slow).active()
     };
-    assert_eq!(found(|index| index as u32), [FindingKind::Straggler]);
-    assert!(found(|_| 0).is_empty(), "each is rank 0 of its own");
+    let straggler = [FindingKind::Straggler];
+    assert_eq!(found(|index| (index, index), false), straggler);
+    assert_eq!(found(|index| (index, index), true), straggler, "all ranks have a context on GPU 0");
+    assert_eq!(found(|index| (index / 4, index / 4), false), straggler, "a process uses four GPUs");
+    assert!(found(|index| (0, index), false).is_empty(), "each is rank 0 of its own");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use nodeglass_rules::{
     flags::{self, FlagKind},
     ownership, text, throttle,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Number of steps that are compared: two minutes.
 const STEPS: usize = 12;
@@ -99,12 +99,23 @@ pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut D
 }
 
 /// Returns whether these GPUs run the ranks of one program, unless the environment of their processes contradicts it:
-/// independent runs, or a trainer beside a server, need not be equal.
+/// independent runs, or a trainer beside a server, need not be equal. A process that uses several GPUs has its rank on
+/// all of them; other ranks may have a context there (PyTorch often leaves those of all ranks on GPU 0).
 fn is_one_program(units: &[JobGpu<'_>]) -> bool {
-    let ranks: Vec<Vec<u32>> =
-        units.iter().map(|unit| ownership::ranks(unit.node, &unit.gpu.facts.uuid)).collect();
-    let distinct: BTreeSet<u32> = ranks.iter().flatten().copied().collect();
-    distinct.is_empty() || ranks.iter().all(|ranks| ranks.len() == 1) && distinct.len() == units.len()
+    let main = |unit: &JobGpu<'_>| {
+        let process = ownership::main_process(unit.node, &unit.gpu.facts.uuid)?;
+        Some((process.facts.rank?.global, (unit.node.name.clone(), process.facts.pid)))
+    };
+    let ranks: Vec<_> = units.iter().map(main).collect();
+    if ranks.iter().all(Option::is_none) {
+        return true;
+    }
+    let mut process_of = BTreeMap::new();
+    ranks.into_iter().all(|main| {
+        main.is_some_and(|(rank, process)| {
+            *process_of.entry(rank).or_insert_with(|| process.clone()) == process
+        })
+    })
 }
 
 /// The steps of two minutes in which most of these GPUs worked, oldest first, in ms of the relay's clock.
