@@ -106,11 +106,7 @@ impl Selection {
     }
 
     fn selects(&self, tier: &Tier) -> bool {
-        self.wants_named(tier.name)
-    }
-
-    fn wants_named(&self, tier: &str) -> bool {
-        self.tier.as_ref().is_none_or(|name| name == tier)
+        self.tier.as_ref().is_none_or(|name| name == tier.name)
     }
 }
 
@@ -147,25 +143,11 @@ fn prepare(selection: &Selection) -> Result<TestTools> {
         page::build(&tools::page_tools()?)?;
     }
     step("building the binaries and the tests", || {
-        let what = ["build", "--workspace", "--lib", "--bins", "--tests"];
+        // The example is what `tests/it/instructions.rs` counts.
+        let what = ["build", "--workspace", "--lib", "--bins", "--tests", "--example", "count"];
         shell::run(cargo().args(what).args(openssl.flags()))
     })?;
-    if selection.wants_named("edge") {
-        step("building what is counted", || shell::run(&mut counted(openssl)))?;
-    }
     Ok(test_tools)
-}
-
-/// Builds what `tests/it/instructions.rs` counts: our own crates as in a release, the others unchanged.
-/// This includes the fake driver, whose library has one name for all builds.
-fn counted(openssl: OpenSsl) -> Command {
-    let mut command = cargo();
-    command.args(["build", "--workspace", "--example", "count"]).args(openssl.flags());
-    for package in ["nodeglass-protocol", "node-probe", "nodeglass-sim", "nodeglass-relay", "nodeglass-tests"]
-    {
-        command.arg("--config").arg(format!("profile.dev.package.{package}.opt-level=2"));
-    }
-    command
 }
 
 /// Environment variables that locate the test tools.
