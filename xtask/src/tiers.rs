@@ -5,17 +5,19 @@ use crate::report::{Report, Tally};
 use crate::shell::{self, cargo, step};
 use crate::system::{self, OpenSsl};
 use crate::{page, test_tools, tools};
-use anyhow::{Context, Result, bail};
-use std::io::{BufRead, BufReader};
+use anyhow::{Context, Result, anyhow, bail};
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A tier of tests.
 struct Tier {
     name: &'static str,
     description: &'static str,
     parts: &'static [Part],
+    /// Whether it runs at the same time as the tier before it: it mostly waits, and shares nothing with it.
+    beside_previous: bool,
 }
 
 /// A part of a tier, run by one command.
@@ -44,21 +46,25 @@ const TIERS: &[Tier] = &[
             Part { targets: UNITS, module: None, flags: &[] },
             Part { targets: SYSTEM, module: Some("house::"), flags: &[] },
         ],
+        beside_previous: false,
     },
     Tier {
         name: "edge",
         description: "each edge against its real counterpart, and the relay as a program",
         parts: &[Part { targets: EVERY_INTEGRATION, module: None, flags: OTHER_TIERS }],
+        beside_previous: false,
     },
     Tier {
         name: "lab",
         description: "whole journeys on a real SLURM cluster",
         parts: &[Part { targets: SYSTEM, module: Some("lab::"), flags: SERIAL }],
+        beside_previous: true,
     },
     Tier {
         name: "browser",
         description: "a real browser doing what a user does",
         parts: &[Part { targets: SYSTEM, module: Some("browser::"), flags: SERIAL }],
+        beside_previous: false,
     },
 ];
 
@@ -118,18 +124,60 @@ fn names() -> String {
 pub(crate) fn run(selection: &Selection) -> Result<ExitCode> {
     let test_tools = prepare(selection)?;
     let mut report = Report::default();
-    for tier in TIERS.iter().filter(|tier| selection.selects(tier)) {
-        println!("\n── {}: {} ──", tier.name, tier.description);
-        let start = Instant::now();
-        let mut tally = Tally::default();
-        for part in tier.parts {
-            run_part(part, selection, &test_tools, &mut tally)?;
+    let selected: Vec<&Tier> = TIERS.iter().filter(|tier| selection.selects(tier)).collect();
+    for together in selected.chunk_by(|_, next| next.beside_previous) {
+        for (tier, tally, took) in run_together(together, selection, &test_tools)? {
+            report.add(tier, tally, took);
         }
-        report.add(tier.name, tally, start.elapsed());
     }
     print!("{report}");
     let strict = std::env::var("CI").is_ok_and(|ci| ci == "true");
     Ok(if report.is_good(strict) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The results of a tier, and how long it ran.
+type TierResult = (&'static str, Tally, Duration);
+
+/// Runs tiers at the same time. The first prints as it runs, each other one when it is done.
+fn run_together(
+    tiers: &[&'static Tier],
+    selection: &Selection,
+    test_tools: &TestTools,
+) -> Result<Vec<TierResult>> {
+    let Some((first, others)) = tiers.split_first() else { return Ok(Vec::new()) };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = others
+            .iter()
+            .map(|tier| {
+                scope.spawn(|| {
+                    let mut output = Vec::new();
+                    let result = run_tier(tier, selection, test_tools, &mut output);
+                    std::io::stdout().lock().write_all(&output)?;
+                    result
+                })
+            })
+            .collect();
+        let mut results = vec![run_tier(first, selection, test_tools, &mut std::io::stdout())?];
+        for other in others {
+            results.push(other.join().map_err(|_| anyhow!("a tier ended with a panic"))??);
+        }
+        Ok(results)
+    })
+}
+
+fn run_tier(
+    tier: &'static Tier,
+    selection: &Selection,
+    test_tools: &TestTools,
+    output: &mut dyn Write,
+) -> Result<TierResult> {
+    writeln!(output, "\n── {}: {} ──", tier.name, tier.description)?;
+    let start = Instant::now();
+    let mut tally = Tally::default();
+    for part in tier.parts {
+        run_part(part, selection, test_tools, &mut tally, output)?;
+    }
+    Ok((tier.name, tally, start.elapsed()))
 }
 
 /// Builds everything that the tests depend on, in order: the page is part of the relay, and the tests
@@ -153,7 +201,13 @@ fn prepare(selection: &Selection) -> Result<TestTools> {
 /// Environment variables that locate the test tools.
 type TestTools = Vec<(&'static str, PathBuf)>;
 
-fn run_part(part: &Part, selection: &Selection, test_tools: &TestTools, tally: &mut Tally) -> Result<()> {
+fn run_part(
+    part: &Part,
+    selection: &Selection,
+    test_tools: &TestTools,
+    tally: &mut Tally,
+    output: &mut dyn Write,
+) -> Result<()> {
     let filter = selection.filter.as_deref();
     let openssl = system::for_building()?;
     let mut command = cargo();
@@ -175,7 +229,8 @@ fn run_part(part: &Part, selection: &Selection, test_tools: &TestTools, tally: &
         (module, filter) => drop(command.args(module.or(filter))),
     }
     let test_tools = test_tools.iter().map(|(name, path)| (*name, path));
-    stream(command.args(part.flags).envs(selection.variables.iter().copied()).envs(test_tools), tally)
+    command.args(part.flags).envs(selection.variables.iter().copied()).envs(test_tools);
+    stream(&mut command, tally, output)
 }
 
 /// The names of a module's tests that contain the filter.
@@ -193,7 +248,7 @@ fn matching(part: &Part, module: &str, filter: &str, openssl: OpenSsl) -> Result
 }
 
 /// Runs a test command, forwarding its output and counting results.
-fn stream(command: &mut Command, tally: &mut Tally) -> Result<()> {
+fn stream(command: &mut Command, tally: &mut Tally, output: &mut dyn Write) -> Result<()> {
     let (reader, writer) = std::io::pipe().context("make a pipe")?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().context("start cargo test")?;
@@ -202,7 +257,7 @@ fn stream(command: &mut Command, tally: &mut Tally) -> Result<()> {
     for line in BufReader::new(reader).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
-        println!("{line}");
+        writeln!(output, "{line}")?;
         tally.note(&line);
     }
     tally.end(child.wait()?.success());
@@ -229,7 +284,9 @@ mod tests {
     fn the_runners_output_is_counted_to_the_last_line() {
         let mut tally = Tally::default();
         let script = "echo 'test result: ok. 3 passed; 0 failed; 0 ignored'; echo 'SKIPPED b: no root' >&2";
-        stream(Command::new("sh").args(["-c", script]), &mut tally).unwrap();
+        let mut output = Vec::new();
+        stream(Command::new("sh").args(["-c", script]), &mut tally, &mut output).unwrap();
+        assert_eq!(output.iter().filter(|byte| **byte == b'\n').count(), 2);
         let mut report = Report::default();
         report.add("unit", tally, std::time::Duration::ZERO);
         assert!(report.to_string().ends_with("2 passed, 0 failed, 1 skipped\n"), "{report}");
