@@ -25,7 +25,7 @@ cargo xtask <command>
 
   run [--dev] [-- RELAY-ARGS]    install requirements, build, and start the relay (try: -- --demo)
   test [FILTER] [--tier NAME]    install requirements and run the tests: unit, edge, lab, browser
-  lint                           check formatting, clippy (native and wasm32), and house rules
+  lint                           check formatting, dependencies, and clippy (native and wasm32)
   fuzz [TARGET…] [--seconds N]   fuzz every decoder of external input; --keep adds new coverage to the corpus
   setup                          only install what the build and the tests need
   page                           only build the page into dist/
