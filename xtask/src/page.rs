@@ -14,6 +14,8 @@ const INPUTS: &[&str] = &[
     "frontend",
     "protocol/src",
     "protocol/Cargo.toml",
+    "rules/src",
+    "rules/Cargo.toml",
     "Cargo.lock",
     "Cargo.toml",
     "Trunk.toml",
@@ -238,6 +240,18 @@ import init, * as bindings from './app-1.js';
 init({ module_or_path: './app-1_bg.wasm' });
 </script><link rel="modulepreload" href="./app-1.js" integrity="sha384-AAA" crossorigin="anonymous">
 <script src="/theme.js"></script></head></html>"#;
+
+    #[test]
+    fn a_change_of_each_crate_of_the_page_triggers_a_build() {
+        let mut crates = vec!["frontend".to_owned()];
+        while let Some(name) = crates.pop() {
+            let is_input = |path: &str| INPUTS.contains(&path);
+            assert!(is_input(&name) || is_input(&format!("{name}/src")), "{name} is no input of the page");
+            let manifest = fs::read_to_string(root().join(&name).join("Cargo.toml")).unwrap();
+            let ours = manifest.lines().filter_map(|line| line.strip_prefix("nodeglass-")?.split_once('.'));
+            crates.extend(ours.map(|(name, _)| name.to_owned()));
+        }
+    }
 
     #[test]
     fn no_inline_script_is_left_in_the_page() {
