@@ -26,7 +26,8 @@ fn fleet() -> Fleet {
         Event::Node(n3, down),
         Event::JobsFailed { why: "squeue did not answer within 10 s".into(), retry_at_ms: 0 },
     ] {
-        fleet.handle(event, 1);
+        // An hour ahead of the relay's clock, so that the line of n4 stays recent on any machine.
+        fleet.handle(event, 3_600_000);
     }
     fleet
 }
@@ -41,10 +42,7 @@ async fn the_status_states_launcher_connections_and_slurm_with_reasons() {
     assert_eq!(status["build"], relay.build.as_str());
     assert_eq!(status["launcher"]["name"], "openssh");
     assert_eq!(status["launcher"]["reason"], "n1 is behind a jump host");
-    let number = |state| status["nodes"][state].as_u64().unwrap_or_default();
-    assert_eq!(["connecting", "down", "refused"].map(number), [1, 1, 1]);
-    // On a busy machine, its only line can be of some time ago.
-    assert_eq!(["live", "late", "silent"].map(number).iter().sum::<u64>(), 1, "{status}");
+    assert_eq!(status["nodes"], serde_json::json!({ "connecting": 1, "down": 1, "live": 1, "refused": 1 }));
     let unreachable = status["unreachable"].as_array().unwrap();
     assert_eq!(unreachable.len(), 2);
     assert_eq!(unreachable[0]["node"], "n2");
@@ -55,7 +53,7 @@ async fn the_status_states_launcher_connections_and_slurm_with_reasons() {
         (&"down".into(), &"n3 timed out".into())
     );
     assert!(unreachable[1]["retry_in_s"].is_u64());
-    assert!(status["late"].as_array().is_some_and(|late| late.len() <= 1), "{status}");
+    assert_eq!(status["late"], serde_json::json!([]));
     assert!(status["frames"]["coalesced"].is_u64() && status["frames"]["viewers"].is_u64(), "{status}");
     assert!(status["process"]["rss_bytes"].as_u64().is_some_and(|bytes| bytes > 1_000_000), "{status}");
     let probe = serde_json::json!({ "node": "n4", "cpu_ms": 5_210, "rss_bytes": 9 << 20 });
