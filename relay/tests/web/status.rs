@@ -2,6 +2,7 @@
 
 use crate::harness::TestRelay;
 use nodeglass_protocol::NodeName;
+use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::LauncherStatus;
 use nodeglass_protocol::probe::{ProbeLine, ProbeUsage, Sample};
 use nodeglass_relay::fleet::{Event, Fleet, Host, NodeEvent};
@@ -26,8 +27,8 @@ fn fleet() -> Fleet {
         Event::Node(n3, down),
         Event::JobsFailed { why: "squeue did not answer within 10 s".into(), retry_at_ms: 0 },
     ] {
-        // An hour ahead of the relay's clock, so that the line of n4 stays recent on any machine.
-        fleet.handle(event, 3_600_000);
+        // An hour ahead of the relay's clock, so that no tick finds the line of n4 old.
+        fleet.handle(event, CLOCK_STARTS_AT_MS + 3_600_000);
     }
     fleet
 }
