@@ -2,11 +2,11 @@
 
 use super::{Logs, TailReader};
 use crate::clock::Clock;
-use crate::findings::job_log::{JobLog, JobLogs, LogChunk, LogPatterns, LogScanner};
+use crate::findings::job_log::{FollowedLog, JobLog, JobLogs, LogPatterns};
 use crate::fleet::Event;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState};
-use nodeglass_protocol::request::{LogRef, LogStream, Tail};
+use nodeglass_protocol::request::{LogRef, LogStream};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,6 @@ const MAX_READS: usize = 4;
 const AFTER_END_S: i64 = 120;
 /// How long after its end what its logs stated is kept, in s.
 const KEPT_S: i64 = 3_600;
-/// What a log contains within this time after the start of its job, in s, may be of an earlier run.
-const NEW_S: i64 = 60;
 
 /// Watches the logs of the owner's running jobs, and of those that just ended.
 #[derive(Debug)]
@@ -51,11 +49,7 @@ struct WatchedJob {
 #[derive(Debug)]
 struct WatchedLog {
     reader: TailReader,
-    scanner: LogScanner,
-    /// When its job started, in s since 1970.
-    start_s: Option<i64>,
-    /// Whether it was read, or was found missing: what appears later is new.
-    was_read: bool,
+    content: FollowedLog,
 }
 
 impl LogWatch {
@@ -137,9 +131,7 @@ impl WatchedJob {
         let streams = [Some(LogStream::Stdout), has_stderr.then_some(LogStream::Stderr)];
         let log = |stream| WatchedLog {
             reader: TailReader::in_background(logs.clone(), LogRef { job: job.id, stream }),
-            scanner: LogScanner::new(patterns.clone(), clock.now_ms()),
-            start_s: job.start,
-            was_read: false,
+            content: FollowedLog::new(patterns.clone(), job.start, clock.now_ms()),
         };
         let logs = streams.into_iter().flatten().map(log).collect();
         Self { start_s: job.start, logs, state: JobLog::default() }
@@ -167,36 +159,13 @@ impl WatchedLog {
         let now_ms = clock.now_ms();
         // Patterns are matched on up to 64 KiB.
         let scanned = tokio::task::spawn_blocking(move || {
-            match &tail {
-                Ok(tail) => self.scan(tail, wall_s, now_ms),
-                Err(why) => {
-                    tracing::debug!(%why, "log not read");
-                    // What appears in the log of a job that just started is new; of another one it may be old.
-                    self.was_read |= self.is_young(wall_s);
-                }
+            if let Err(why) = &tail {
+                tracing::debug!(%why, "log not read");
             }
-            let state = self.scanner.state(now_ms);
+            let state = self.content.read(tail.as_ref().ok(), wall_s, now_ms);
             (self, state)
         });
         scanned.await.ok().unzip()
-    }
-
-    /// Whether its job started a moment ago.
-    fn is_young(&self, wall_s: i64) -> bool {
-        self.start_s.is_some_and(|start_s| start_s + NEW_S >= wall_s)
-    }
-
-    fn scan(&mut self, tail: &Tail, wall_s: i64, now_ms: u64) {
-        if tail.restarted && self.was_read {
-            self.scanner.reset(now_ms);
-        }
-        let chunk = match (self.was_read, self.is_young(wall_s)) {
-            (true, _) => LogChunk::New,
-            (false, true) => LogChunk::Baseline,
-            (false, false) => LogChunk::First,
-        };
-        self.was_read = true;
-        self.scanner.read(&tail.lines, tail.partial.as_ref(), chunk, now_ms);
     }
 }
 

@@ -1,9 +1,11 @@
 //! What the logs of a job state: messages that explain a problem, and progress. Pure: lines and times come from the
 //! caller.
 
+mod followed;
 mod patterns;
 mod progress;
 
+pub use followed::FollowedLog;
 pub use patterns::{CustomPattern, LogPattern, LogPatterns, MAX_CUSTOM, PatternError};
 pub use progress::Progress;
 

@@ -1,0 +1,49 @@
+//! One log of a job over time: what is new in it, what an earlier run left, and what to make of a log that is missing.
+
+use super::{JobLog, LogChunk, LogPatterns, LogScanner};
+use nodeglass_protocol::request::Tail;
+use std::sync::Arc;
+
+/// What a log contains within this time after the start of its job, in s, may be of an earlier run.
+const NEW_S: i64 = 60;
+
+/// A log of a job that is read again and again. Times of day are in s since 1970.
+#[derive(Debug)]
+pub struct FollowedLog {
+    scanner: LogScanner,
+    /// When its job started.
+    start_s: Option<i64>,
+    /// Whether it was read, or was found missing: what appears later is new.
+    was_read: bool,
+}
+
+impl FollowedLog {
+    /// The log of a job that started at `start_s`; nothing was read yet.
+    pub fn new(patterns: Arc<LogPatterns>, start_s: Option<i64>, now_ms: u64) -> Self {
+        Self { scanner: LogScanner::new(patterns, now_ms), start_s, was_read: false }
+    }
+
+    /// Takes in what is new, or that the log cannot be read, and returns what it states now.
+    pub fn read(&mut self, tail: Option<&Tail>, wall_s: i64, now_ms: u64) -> JobLog {
+        let is_young = self.start_s.is_some_and(|start_s| start_s + NEW_S >= wall_s);
+        match tail {
+            Some(tail) => self.scan(tail, is_young, now_ms),
+            // What appears in the log of a job that just started is new; of another one it may be old.
+            None => self.was_read |= is_young,
+        }
+        self.scanner.state(now_ms)
+    }
+
+    fn scan(&mut self, tail: &Tail, is_young: bool, now_ms: u64) {
+        if tail.restarted && self.was_read {
+            self.scanner.reset(now_ms);
+        }
+        let chunk = match (self.was_read, is_young) {
+            (true, _) => LogChunk::New,
+            (false, true) => LogChunk::Baseline,
+            (false, false) => LogChunk::First,
+        };
+        self.was_read = true;
+        self.scanner.read(&tail.lines, tail.partial.as_ref(), chunk, now_ms);
+    }
+}
