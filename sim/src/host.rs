@@ -2,7 +2,7 @@
 
 use crate::cluster::activity::{Activity, activity};
 use crate::scenario::Scenario;
-use crate::scenario::file::Behaviour;
+use crate::scenario::file::{Behaviour, FaultKind};
 use nodeglass_protocol::probe::{HostSample, JobReadings, JobUsage};
 use nodeglass_protocol::{JobId, Reading};
 use std::collections::BTreeMap;
@@ -49,8 +49,14 @@ pub(crate) fn sample(scenario: &Scenario, node: usize, t_ms: i64) -> HostSample 
     let script = &scenario.nodes[node];
     let rng = scenario.rng.at(node as u64);
     let Bustle { busy, across, writers, loaders } = bustle(scenario, node, t_ms);
+    let has = |kind| scenario.fault_age_ms(node, kind, t_ms).is_some();
     let load1 = f64::from(script.cpus) * (0.012 + busy * (0.30 + 0.04 * rng.smooth_noise(23, t_ms, 60_000)));
-    let memory = 0.035 + busy * (0.31 + 0.02 * rng.smooth_noise(24, t_ms, 120_000));
+    let memory = match has(FaultKind::HostMemory) {
+        true => 0.98,
+        false => 0.035 + busy * (0.31 + 0.02 * rng.smooth_noise(24, t_ms, 120_000)),
+    };
+    let swaps = has(FaultKind::Swapping);
+    let shm_bytes = script.mem_bytes as f64 / 2.0;
     let near = |what, value: f64| {
         Reading::Value((value * (0.9 + 0.2 * rng.unit(what, t_ms.div_euclid(500)))).max(0.0) as u64)
     };
@@ -65,7 +71,7 @@ pub(crate) fn sample(scenario: &Scenario, node: usize, t_ms: i64) -> HostSample 
         load1_centi: Reading::Value((load1 * 100.0) as u64),
         mem_used_bytes: Reading::Value((script.mem_bytes as f64 * memory) as u64),
         mem_total_bytes: Reading::Value(script.mem_bytes),
-        swap_used_bytes: Reading::Value(0),
+        swap_used_bytes: if swaps { near(118, 5.4 * GIB) } else { Reading::Value(0) },
         swap_total_bytes: bytes(8.0),
         disk_read_bytes_s: near(81, (0.3 + 22.0 * busy + 240.0 * loaders) * MIB),
         disk_write_bytes_s: near(82, (0.8 + 4.0 * busy + 110.0 * writers) * MIB),
@@ -74,14 +80,17 @@ pub(crate) fn sample(scenario: &Scenario, node: usize, t_ms: i64) -> HostSample 
         ib_rx_bytes_s: near(85, across * 86_000.0 * MIB),
         ib_tx_bytes_s: near(86, across * 85_000.0 * MIB),
         ib_errors: Reading::Value(0),
-        shm_used_bytes: slow(87, (0.2 + busy * 38.0) * GIB),
-        shm_total_bytes: Reading::Value(script.mem_bytes / 2),
+        shm_used_bytes: match has(FaultKind::ShmFull) {
+            true => Reading::Value((shm_bytes * 0.97) as u64),
+            false => slow(87, (0.2 + busy * 38.0) * GIB),
+        },
+        shm_total_bytes: Reading::Value(shm_bytes as u64),
         tmp_used_bytes: slow(88, 3.4 * GIB),
         tmp_total_bytes: bytes(96.0),
         scratch_used_bytes: slow(89, (410.0 + 900.0 * rng.unit(90, 0)) * GIB),
         scratch_total_bytes: bytes(3_492.0),
         psi_cpu_pct: near(91, busy * 1.6),
-        psi_mem_pct: Reading::Value(0),
+        psi_mem_pct: if swaps { near(119, 24.0) } else { Reading::Value(0) },
         psi_io_pct: near(92, 0.4 + 7.0 * writers.min(4.0) + 4.0 * loaders.min(8.0)),
         uptime_s: Reading::Value(u64::try_from(up_ms / 1_000).unwrap_or(0)),
     }
@@ -128,6 +137,7 @@ pub(crate) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUsage>
             share.is_killed = job.is_killed_at(t_ms);
         }
         share.gpus += 1.0;
+        share.starves |= workload.process && job.behaviour == Behaviour::Starved;
         if workload.process {
             share.processes += 1.0;
             share.busy += workload.util as f64 / 100.0;
@@ -145,9 +155,13 @@ pub(crate) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUsage>
             * (share.leaked
                 + 0.002
                 + (0.12 + 0.18 * rng.unit(97, 0)) * steady * share.processes / share.gpus);
+        let cpu = match share.starves {
+            true => cpus * 100.0 * (0.72 + 0.25 * near),
+            false => (0.6 + 240.0 * share.busy + 95.0 * share.processes) * near,
+        };
         let whole = |value: f64| Reading::Value(value as u64);
         let now = JobReadings {
-            cpu_pct: whole(((0.6 + 240.0 * share.busy + 95.0 * share.processes) * near).min(cpus * 100.0)),
+            cpu_pct: whole(cpu.min(cpus * 100.0)),
             cpu_limit_pct: whole(cpus * 100.0),
             mem_used_bytes: whole(used.min(limit)),
             mem_limit_bytes: whole(limit),
@@ -167,6 +181,8 @@ struct Share {
     busy: f64,
     /// Share of its limit by which its memory has grown.
     leaked: f64,
+    /// Whether its data loaders use all of its CPUs.
+    starves: bool,
     /// Whether the kernel has killed one of its processes.
     is_killed: bool,
 }

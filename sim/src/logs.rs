@@ -40,6 +40,8 @@ struct Log<'a> {
     /// When the whole job hangs.
     hang: Option<Period>,
     first: Vec<String>,
+    /// A line that the program writes instead of another one: its number, the line, and whether it is the last one.
+    message: Option<(i64, &'a str, bool)>,
     /// What SLURM adds at the end.
     last: Option<String>,
 }
@@ -66,7 +68,7 @@ impl<'a> Log<'a> {
             Some(hang) => hang.outside_ms(until_ms) - hang.outside_ms(start_ms),
             None => until_ms - start_ms,
         };
-        (job.is_active() || job.ended.is_some()).then_some(Self {
+        let log = Self {
             script,
             is_stderr,
             age_ms,
@@ -74,8 +76,20 @@ impl<'a> Log<'a> {
             start_wall_ms: at.start_wall_ms,
             hang,
             first,
+            message: None,
             last: (is_stderr && is_killed).then(|| killed(job)),
-        })
+        };
+        let message = script.message.as_ref().filter(|_| !is_stderr);
+        let message =
+            message.map(|entry| (log.next_line(entry.at.ms - start_ms), entry.line.as_str(), entry.is_last));
+        (job.is_active() || job.ended.is_some()).then_some(Self { message, ..log })
+    }
+
+    /// Number of the first line that the program writes at an age or later, not counting [`Self::first`].
+    fn next_line(&self, age_ms: i64) -> i64 {
+        let first = self.first.len() as i64;
+        let into_ms = (age_ms - first * FIRST_MS).max(1);
+        first - 1 + (into_ms as u64).div_ceil(self.step_ms().unwrap_or(FIRST_MS) as u64) as i64
     }
 
     /// Time of day at an age, in ms since 1970.
@@ -94,6 +108,15 @@ impl<'a> Log<'a> {
 
     /// Number of complete lines of the program.
     fn written(&self) -> i64 {
+        let latest = match self.message {
+            Some((number, _, true)) => number + 1,
+            _ => i64::MAX,
+        };
+        self.written_by_age().min(latest)
+    }
+
+    /// The same, were it not to stop.
+    fn written_by_age(&self) -> i64 {
         let first = self.first.len() as i64;
         let into_ms = self.age_ms - first * FIRST_MS;
         match self.step_ms() {
@@ -148,6 +171,9 @@ impl<'a> Log<'a> {
         if let Some(last) = self.last.as_ref().filter(|_| number >= self.written()) {
             return last.clone();
         }
+        if let Some((_, message, _)) = self.message.filter(|(at, ..)| *at == number) {
+            return message.to_owned();
+        }
         let step = number - first + 1;
         let clock = clock(self.wall_ms(first * FIRST_MS + step * self.step_ms().unwrap_or(FIRST_MS)));
         if self.is_stderr {
@@ -180,13 +206,22 @@ impl<'a> Log<'a> {
                 format!("{clock} saving checkpoint to checkpoints/step-{step} ... done in 24.6 s")
             }
             _ => format!(
-                "{clock} epoch {} step {step:>6}  loss {loss:.4}  grad_norm {:.3}  lr {:.2e}  {:>6.0} tokens/s  mfu {:.1}%",
+                "{clock} epoch {} step {}  loss {loss:.4}  grad_norm {:.3}  lr {:.2e}  {:>6.0} tokens/s  mfu {:.1}%",
                 step / 18_000,
+                self.count(step),
                 0.3 + 0.4 * wobble,
                 3e-4 / (1.0 + step as f64 / 20_000.0),
                 41_200.0 - 900.0 * wobble,
                 43.0 - 1.4 * wobble
             ),
+        }
+    }
+
+    /// A step, of how many if the log states it.
+    fn count(&self, step: i64) -> String {
+        match self.script.steps {
+            Some(steps) => format!("{step}/{steps}"),
+            None => format!("{step:>6}"),
         }
     }
 

@@ -100,8 +100,10 @@ fn process(scenario: &Scenario, node: usize, unit: &Unit, at: ScenarioTime) -> O
     let found = Some((worker.job, worker.slot, worker.run));
     let memory =
         memory_bytes(scenario, node, gres_index, found, &worker.workload).saturating_sub(CONTEXT_BYTES);
-    let now =
-        ProcessReadings { gpu_mem_bytes: Reading::Value(memory), ..readings(scenario, unit, &worker, at) };
+    let now = ProcessReadings {
+        gpu_mem_bytes: Reading::Value(memory),
+        ..readings(scenario, node, unit, &worker, at)
+    };
     Some(ProcessSample { facts: facts(scenario, node, unit, &worker), now })
 }
 
@@ -126,16 +128,24 @@ fn facts(scenario: &Scenario, node: usize, unit: &Unit, worker: &Worker<'_>) -> 
     }
 }
 
-fn readings(scenario: &Scenario, unit: &Unit, worker: &Worker<'_>, at: ScenarioTime) -> ProcessReadings {
+fn readings(
+    scenario: &Scenario,
+    node: usize,
+    unit: &Unit,
+    worker: &Worker<'_>,
+    at: ScenarioTime,
+) -> ProcessReadings {
+    let script = &scenario.nodes[node];
     let rng = scenario.rng.at(u64::from(worker.pid));
     let workload = &worker.workload;
     let near = |what, value: f64| (value * (0.9 + 0.2 * rng.unit(what, at.t_ms.div_euclid(2_000)))) as u64;
     // NVML does not report per-process utilization of instances.
     let shared = |value: u64| if unit.mig.is_some() { Reading::Unsupported } else { Reading::Value(value) };
-    let writes = worker.job.behaviour == Behaviour::Training
+    let writes = matches!(worker.job.behaviour, Behaviour::Training | Behaviour::Evaluating)
         && workload.memory >= 1.0
         && (1..10).contains(&workload.util);
-    let state = if writes && rng.unit(115, at.t_ms.div_euclid(4_000)) > 0.6 {
+    let is_stuck = script.fault_of(unit.gpu, FaultKind::Stuck, at.t_ms).is_some();
+    let state = if is_stuck || writes && rng.unit(115, at.t_ms.div_euclid(4_000)) > 0.6 {
         ProcessState::Uninterruptible
     } else {
         ProcessState::Alive

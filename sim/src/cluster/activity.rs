@@ -2,7 +2,7 @@
 
 use crate::cluster::schedule::{self, Run};
 use crate::cluster::workload::{GpuContext, LOADING_MS, Workload};
-use crate::scenario::file::Behaviour;
+use crate::scenario::file::{Behaviour, FaultKind};
 use crate::scenario::interventions::{KillEffect, ProcessKey};
 use crate::scenario::{Assignment, JobScript, Scenario, Unit};
 
@@ -35,6 +35,9 @@ pub(crate) fn activity(scenario: &Scenario, node: usize, gpu: usize, t_ms: i64) 
     // All ranks of a node wait for the same data loader, and batches of a job are synchronous.
     let shared = GpuContext { rng: scenario.rng.at(u64::from(job.id)).at(node as u64), ..context };
     let (workload, began_ms) = workload_of_job(job, assignment, node, run, &context, &shared);
+    let is_stuck =
+        script.unit(gpu).is_some_and(|unit| script.fault_of(unit.gpu, FaultKind::Stuck, t_ms).is_some());
+    let workload = if is_stuck && workload.process { context.loaded() } else { workload };
     let workload = match scenario
         .interventions
         .kill_effect(ProcessKey { job: run.id, node, gres_index: gpu, began_ms }, t_ms)
@@ -92,6 +95,10 @@ fn workload_of_job(
         Behaviour::Dynamics => context.dynamics(),
         Behaviour::Communication => context.communication(),
         Behaviour::MemoryBound => context.memory_bound(),
+        Behaviour::Idle => context.loaded(),
+        Behaviour::Starved => shared.starved(),
+        Behaviour::Pipeline => context.pipeline(assignment.slot, job.locations.len()),
+        Behaviour::Evaluating => context.evaluating(age_ms, assignment.slot),
     };
     (workload, began_ms)
 }

@@ -15,6 +15,8 @@ pub(crate) const HW_THERMAL: u64 = 0x8 | 0x40;
 /// `nvmlClocksEventReasonSwThermalSlowdown`.
 pub(crate) const SW_THERMAL: u64 = 0x20;
 
+/// `nvmlClocksThrottleReasonHwSlowdown` alone.
+pub(crate) const HW_SLOWDOWN: u64 = 0x8;
 /// `nvmlClocksThrottleReasonHwSlowdown` with `…HwPowerBrakeSlowdown`.
 pub(crate) const HW_POWER_BRAKE: u64 = 0x8 | 0x80;
 
@@ -318,6 +320,47 @@ impl GpuContext<'_> {
             power_w,
             throttle: 0,
             ..self.loaded()
+        }
+    }
+
+    /// Waits for its data loaders in more than half of the seconds, at most four in a row.
+    pub fn starved(&self) -> Workload {
+        const ROUND_S: i64 = 7;
+        let second = self.t_ms.div_euclid(1_000);
+        // Batches arrive in rounds: a wait, and the steps of what was loaded meanwhile.
+        let waits_s = 3 + (self.rng.unit(18, second.div_euclid(ROUND_S)) * 2.0) as i64;
+        if second.rem_euclid(ROUND_S) < waits_s {
+            return Workload { throttle: 0, ..self.loaded() };
+        }
+        Workload { util: self.whole(2, 70, 95), throttle: 0, ..self.step(0.6) }
+    }
+
+    /// A stage of a pipeline, with a bubble in each step.
+    pub fn pipeline(&self, rank: usize, ranks: usize) -> Workload {
+        const STEP_MS: i64 = 4_000;
+        let shift_ms = STEP_MS * rank as i64 / ranks.max(1) as i64;
+        match (self.t_ms - shift_ms).rem_euclid(STEP_MS) < STEP_MS / 5 {
+            true => Workload { util: self.whole(2, 15, 40), ..self.waiting() },
+            false => Workload { util: self.whole(2, 82, 97), throttle: 0, ..self.step(0.8) },
+        }
+    }
+
+    /// A training with an evaluation every ten minutes, and a checkpoint after it.
+    pub fn evaluating(&self, age_ms: i64, rank: usize) -> Workload {
+        const ROUND_MS: i64 = 600_000;
+        const EVALUATION_MS: i64 = 75_000;
+        const LONG_CHECKPOINT_MS: i64 = 58_000;
+        let left_ms = ROUND_MS - age_ms.rem_euclid(ROUND_MS);
+        match (left_ms, rank) {
+            (..=LONG_CHECKPOINT_MS, 0) => self.writing(),
+            (..=LONG_CHECKPOINT_MS, _) => self.waiting(),
+            (left_ms, _) if left_ms <= LONG_CHECKPOINT_MS + EVALUATION_MS => Workload {
+                util: self.whole(2, 40, 75),
+                mem_util: self.whole(8, 12, 24),
+                throttle: 0,
+                ..self.step(0.4)
+            },
+            _ => self.step(0.975),
         }
     }
 

@@ -60,5 +60,9 @@ fn mean_w(behaviour: Behaviour, model: &GpuModel) -> f64 {
         Behaviour::Slow | Behaviour::Dynamics => share(0.62),
         Behaviour::SmallKernels => share(0.04),
         Behaviour::Alternating => share(0.57),
+        Behaviour::Idle => model.loaded_w,
+        Behaviour::Starved => share(0.27),
+        Behaviour::Pipeline => share(0.65),
+        Behaviour::Evaluating => share(0.85),
     }
 }

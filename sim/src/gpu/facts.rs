@@ -143,7 +143,11 @@ fn whole(scenario: &Scenario, node: usize, script: &NodeScript, unit: &Unit, kno
             Reading::Unsupported
         },
         confidential: Reading::Value(false),
-        virtualization: Reading::Value(Virtualization::None),
+        virtualization: Reading::Value(if script.is_vgpu(unit.gpu) {
+            Virtualization::VgpuGuest
+        } else {
+            Virtualization::None
+        }),
         ..known
     }
 }

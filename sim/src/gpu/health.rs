@@ -5,7 +5,7 @@ use crate::gpu::facts::pci;
 use crate::gpu::if_any;
 use crate::gpu::readings::is_lost;
 use crate::scenario::file::FaultKind;
-use crate::scenario::{Scenario, ScenarioTime, Unit};
+use crate::scenario::{NodeScript, Scenario, ScenarioTime, Unit};
 use nodeglass_gpu_models::Memory;
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::gpu::{NvLink, VgpuLicense};
@@ -36,7 +36,7 @@ fn health(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuHealth
     let bar1_mib = (model.mem_mib + 1).next_power_of_two();
     GpuHealth {
         vgpus: Vec::new(),
-        license: VgpuLicense::unsupported(),
+        license: license(script, unit, t_ms),
         ecc_life_corrected: if_any(model.ecc, rng.number(101) % 7 * (rng.number(102) % 5)),
         ecc_life_uncorrected: if_any(model.ecc, u64::from(remap)),
         retired_corrected: Reading::Unsupported,
@@ -53,6 +53,18 @@ fn health(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuHealth
         bar1_used_bytes: if_any(on_card, if idle { 2 << 20 } else { 66 << 20 }),
         bar1_total_bytes: if_any(on_card, bar1_mib << 20),
         nvlinks: nvlinks(scenario, node, unit, t_ms),
+    }
+}
+
+/// The license of a GPU that is a vGPU.
+fn license(script: &NodeScript, unit: &Unit, t_ms: i64) -> VgpuLicense {
+    if !script.is_vgpu(unit.gpu) {
+        return VgpuLicense::unsupported();
+    }
+    VgpuLicense {
+        is_licensed: Reading::Value(script.fault_of(unit.gpu, FaultKind::Unlicensed, t_ms).is_none()),
+        product: Reading::Value("NVIDIA Virtual Compute Server".into()),
+        expires: Reading::Unsupported,
     }
 }
 

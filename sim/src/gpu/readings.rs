@@ -2,7 +2,7 @@
 
 use crate::cluster::activity::{Activity, activity, drawn_w, memory_bytes, warmth_c};
 use crate::cluster::schedule::Run;
-use crate::cluster::workload::{HW_POWER_BRAKE, POWER_CAP, Workload};
+use crate::cluster::workload::{HW_POWER_BRAKE, HW_SLOWDOWN, POWER_CAP, Workload};
 use crate::gpu::energy;
 use crate::gpu::if_any;
 use crate::gpu::traffic;
@@ -119,10 +119,12 @@ fn of_divided(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuSa
 fn board(scenario: &Scenario, node: usize, unit: &Unit, workload: &Workload, t_ms: i64) -> GpuSample {
     let (script, model) = (&scenario.nodes[node], &unit.model);
     let on_card = model.memory != Memory::Host;
-    let brake = script.fault_of(unit.gpu, FaultKind::PowerBrake, t_ms).is_some() && workload.util > 10;
+    let has = |kind| script.fault_of(unit.gpu, kind, t_ms).is_some();
+    let slowed_by = [(FaultKind::PowerBrake, HW_POWER_BRAKE), (FaultKind::Slowdown, HW_SLOWDOWN)];
+    let slowed_by = slowed_by.into_iter().find(|(kind, _)| workload.util > 10 && has(*kind));
     let limited = scenario.fault_age_ms(node, FaultKind::PowerLimited, t_ms).is_some();
     let cap_w = if limited { model.cap_w * 0.6 } else { model.cap_w };
-    let (power_w, sm_mhz) = if brake {
+    let (power_w, sm_mhz) = if slowed_by.is_some() {
         (workload.power_w * 0.52, workload.sm_mhz / 30 * 15)
     } else {
         (workload.power_w.min(cap_w * 1.01), workload.sm_mhz)
@@ -145,8 +147,11 @@ fn board(scenario: &Scenario, node: usize, unit: &Unit, workload: &Workload, t_m
         graphics_clock_mhz: Reading::Value(sm_mhz),
         video_clock_mhz: Reading::Value((video / 15.0) as u64 * 15),
         mem_clock_mhz: if_any(model.mem_mhz > 0, model.mem_mhz),
-        throttle_reasons: Reading::Value(if brake { HW_POWER_BRAKE } else { workload.throttle }),
-        power_capped_pct: if_any(on_card, if !brake && workload.throttle & POWER_CAP != 0 { 100 } else { 0 }),
+        throttle_reasons: Reading::Value(slowed_by.map_or(workload.throttle, |(_, bits)| bits)),
+        power_capped_pct: if_any(
+            on_card,
+            if slowed_by.is_none() && workload.throttle & POWER_CAP != 0 { 100 } else { 0 },
+        ),
         ecc_uncorrected: if_any(model.ecc, uncorrected(script, unit.gpu, t_ms)),
         fan_pct: if_any(model.fan, temp_c.saturating_sub(10).min(100)),
         enc_pct: if_any(on_card, 0),

@@ -74,7 +74,9 @@ fn host_mib_s(
 ) -> (f64, f64) {
     let Some((job, ..)) = job.filter(|_| workload.process) else { return (0.2, 0.2) };
     let loads = workload.memory < 1.0 && workload.util == 0;
-    let writes = job.behaviour == Behaviour::Training && !loads && (1..10).contains(&workload.util);
+    let writes = matches!(job.behaviour, Behaviour::Training | Behaviour::Evaluating)
+        && !loads
+        && (1..10).contains(&workload.util);
     match () {
         () if loads => (11_400.0, 60.0),
         () if writes => (30.0, 6_200.0),
@@ -89,7 +91,12 @@ fn peers_share(workload: &Workload, job: Option<(&JobScript, usize, Run)>, work:
     let together = job.filter(|(job, ..)| workload.process && job.locations.len() > 1 && job.array.is_none());
     let Some((job, ..)) = together else { return 0.0 };
     match job.behaviour {
-        Behaviour::Training | Behaviour::HostLeak | Behaviour::Straggler | Behaviour::Ecc => 0.31 * work,
+        Behaviour::Training
+        | Behaviour::HostLeak
+        | Behaviour::Straggler
+        | Behaviour::Ecc
+        | Behaviour::Starved
+        | Behaviour::Evaluating => 0.31 * work,
         Behaviour::Inference => 0.11 * work,
         // A collective that waits moves nothing.
         Behaviour::Communication => 0.42 * work.min(0.2) / 0.2,

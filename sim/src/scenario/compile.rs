@@ -192,6 +192,8 @@ impl Compiler<'_> {
                 .map(|container| Container { runtime: container.runtime, name: text(&container.name) }),
             array: entry.array.map(|array| ArrayScript { tasks: array.tasks, task_ms: array.task_time.ms }),
             het: entry.het.map(|het| (JobId(het.job), het.offset)),
+            steps: entry.steps,
+            message: entry.message.clone(),
             episodes,
         })
     }

@@ -167,6 +167,10 @@ pub struct JobEntry {
     pub array: Option<ArrayEntry>,
     /// It is a part of a heterogeneous job.
     pub het: Option<HetEntry>,
+    /// Number of training steps that its log counts to; by default it states none.
+    pub steps: Option<u32>,
+    /// A line that its program writes once to its standard output.
+    pub message: Option<MessageEntry>,
     /// Times and places at which its GPUs behave differently.
     #[serde(rename = "episode", default)]
     pub episodes: Vec<EpisodeEntry>,
@@ -216,6 +220,19 @@ pub struct HetEntry {
     pub job: u32,
     /// Offset of this part.
     pub offset: u32,
+}
+
+/// A line that a program writes once.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MessageEntry {
+    /// When it is written; it takes the place of the next line.
+    pub at: SignedDuration,
+    /// The line.
+    pub line: String,
+    /// Whether the program writes nothing more.
+    #[serde(default)]
+    pub is_last: bool,
 }
 
 /// A time and place at which a job's GPUs behave differently.
@@ -280,6 +297,14 @@ pub enum Behaviour {
     MemoryBound,
     /// A training whose host memory grows by 0.5 % of the job's limit a minute.
     HostLeak,
+    /// The model is loaded, and nothing runs.
+    Idle,
+    /// Waits for its data loaders in 55 % of the seconds, never longer than 4 s, while they use all CPUs of the job.
+    Starved,
+    /// A stage of a pipeline: each step has a bubble of a fifth of it, at another time than on the other ranks.
+    Pipeline,
+    /// A training with an evaluation of 75 s every ten minutes, and a checkpoint of 58 s after it.
+    Evaluating,
 }
 
 /// A fault of a node.
@@ -345,6 +370,18 @@ pub enum FaultKind {
     ClockSkew,
     /// The power limit of the node's GPUs is three fifths of the default.
     PowerLimited,
+    /// The hardware slows a GPU down and states no reason (`HwSlowdown` alone).
+    Slowdown,
+    /// A vGPU has lost its license; before the fault, it has one.
+    Unlicensed,
+    /// The process on a GPU waits in the kernel (D state) and does nothing.
+    Stuck,
+    /// 98 % of the node's memory is in use.
+    HostMemory,
+    /// The node reads memory back from swap.
+    Swapping,
+    /// `/dev/shm` of the node is 97 % full.
+    ShmFull,
 }
 
 impl FaultKind {
@@ -361,6 +398,9 @@ impl FaultKind {
                 | Self::NoPermission
                 | Self::ClockSkew
                 | Self::PowerLimited
+                | Self::HostMemory
+                | Self::Swapping
+                | Self::ShmFull
         )
     }
 
@@ -385,6 +425,12 @@ impl FaultKind {
             Self::LeftOver => "left_over",
             Self::ClockSkew => "clock_skew",
             Self::PowerLimited => "power_limited",
+            Self::Slowdown => "slowdown",
+            Self::Unlicensed => "unlicensed",
+            Self::Stuck => "stuck",
+            Self::HostMemory => "host_memory",
+            Self::Swapping => "swapping",
+            Self::ShmFull => "shm_full",
         }
     }
 }

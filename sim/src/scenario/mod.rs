@@ -13,7 +13,7 @@ pub(crate) mod window;
 
 pub use error::{ScenarioError, ScenarioFault};
 
-use file::{Behaviour, FaultKind};
+use file::{Behaviour, FaultKind, MessageEntry};
 use interventions::Interventions;
 use nodeglass_gpu_models::GpuModel;
 use nodeglass_protocol::process::Container;
@@ -90,6 +90,11 @@ impl NodeScript {
     /// Whether its GPUs are in MIG mode.
     pub fn is_divided(&self) -> bool {
         self.units.iter().any(|unit| unit.mig.is_some())
+    }
+
+    /// Whether a GPU is a vGPU of a virtual machine: one that loses its license at some time.
+    pub fn is_vgpu(&self, gpu: usize) -> bool {
+        self.faults.iter().any(|fault| fault.kind == FaultKind::Unlicensed && fault.gpu as usize == gpu)
     }
 
     /// Returns the unit of a GPU or instance index.
@@ -189,6 +194,8 @@ pub(crate) struct JobScript {
     pub container: Option<Container>,
     pub array: Option<ArrayScript>,
     pub het: Option<(JobId, u32)>,
+    pub steps: Option<u32>,
+    pub message: Option<MessageEntry>,
     pub episodes: Vec<Episode>,
     /// Time at which one of its nodes is unavailable, and the node.
     pub deaths: Vec<(usize, Window)>,
