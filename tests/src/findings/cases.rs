@@ -1,5 +1,8 @@
 //! Labelled scenarios: what goes wrong in them and when, and healthy jobs of many shapes.
 
+mod hosts;
+mod jobs;
+
 use crate::findings::{Observed, Play};
 use nodeglass_protocol::finding::FindingKind as Kind;
 use nodeglass_relay::findings::catalogue;
@@ -51,6 +54,11 @@ impl Expected {
     /// A finding whose cause begins and does not end.
     fn lasting(kind: Kind, begins_s: i64) -> Self {
         Self { kind, begins_s, ends_s: None, within_s: None }
+    }
+
+    /// A hang of all GPUs, which is found sooner than one of some of them.
+    fn hang(begins_s: i64) -> Self {
+        Self { within_s: Some(150), ..Self::lasting(Kind::CollectiveHang, begins_s) }
     }
 
     /// A finding whose cause begins and ends.
@@ -183,6 +191,8 @@ pub fn all() -> Vec<Case> {
     cases.extend(restarts());
     cases.extend(successors());
     cases.extend(without_slurm());
+    cases.extend(hosts::all());
+    cases.extend(jobs::all());
     cases
 }
 
@@ -300,7 +310,7 @@ fn work_problems() -> Vec<Case> {
             let found = |kind| vec![Expected::lasting(kind, FAULT_S)];
             let hang = Script::job(nodes, "training", "").episode("hang", 0, &[], FAULT_S, None);
             cases.push(Case {
-                expected: found(Kind::CollectiveHang),
+                expected: vec![Expected::hang(FAULT_S)],
                 ..case(name("hang"), nodes, model, 25, hang)
             });
             let slow = Script::job(nodes, "training", "").episode("slow", 1, &[2], FAULT_S, None);
@@ -327,7 +337,7 @@ fn work_problems() -> Vec<Case> {
         // One rank does nothing, and all others wait for it.
         let hang = Script::job(2, "training", "").episode("hang", 0, &[], FAULT_S, None);
         let hang = hang.episode("idle_gpu", 1, &[1], FAULT_S, None);
-        let expected = Expected { within_s: Some(360), ..Expected::lasting(Kind::CollectiveHang, FAULT_S) };
+        let expected = Expected::lasting(Kind::CollectiveHang, FAULT_S);
         let allowed = vec![Kind::UnusedGpus];
         let expected = vec![expected];
         cases.push(Case { expected, allowed, ..case(name("hang-for-one-rank"), 2, model, 25, hang) });
@@ -421,13 +431,14 @@ fn beginnings_and_ends() -> Vec<Case> {
         let name = |what: &str| format!("{what}/{}", model.0);
         let train = || Script::job(2, "training", "checkpoint_every = \"10m\"");
         let for_10_min = |kind, begins_s: i64| Expected::until(kind, begins_s, begins_s + 600);
+        let hang_for_10_min =
+            |begins_s: i64| Expected { ends_s: Some(begins_s + 600), ..Expected::hang(begins_s) };
         let once = train().episode("hang", 0, &[], FAULT_S, Some(600));
-        let hang = Kind::CollectiveHang;
-        let expected = vec![for_10_min(hang, FAULT_S)];
+        let expected = vec![hang_for_10_min(FAULT_S)];
         cases.push(Case { expected, ..case(name("hang-that-ends"), 2, model, 45, once) });
         let twice =
             train().episode("hang", 0, &[], FAULT_S, Some(600)).episode("hang", 0, &[], AGAIN_S, Some(600));
-        let expected = vec![for_10_min(hang, FAULT_S), for_10_min(hang, AGAIN_S)];
+        let expected = vec![hang_for_10_min(FAULT_S), hang_for_10_min(AGAIN_S)];
         cases.push(Case { expected, ..case(name("hang-that-returns"), 2, model, 65, twice) });
         let hot = train().episode("straggler", 1, &[1], FAULT_S, Some(600)).episode(
             "straggler",
@@ -517,7 +528,7 @@ fn restarts() -> Vec<Case> {
         let train = || Script::job(2, "training", "");
         let lasting = |kind| Expected::lasting(kind, FAULT_S);
         let hang = train().episode("hang", 0, &[], FAULT_S, None);
-        add("hang", vec![lasting(Kind::CollectiveHang)], hang);
+        add("hang", vec![Expected::hang(FAULT_S)], hang);
         let hot = train().episode("straggler", 1, &[1], FAULT_S, None);
         add("hot-gpu", vec![lasting(Kind::Thermal), lasting(Kind::Straggler)], hot);
         let idle = train().episode("idle_gpu", 1, &[0, 1], 300, None);

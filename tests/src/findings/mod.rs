@@ -2,6 +2,7 @@
 
 mod cases;
 mod judge;
+mod logs;
 mod recorded;
 mod run;
 

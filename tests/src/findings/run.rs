@@ -1,5 +1,6 @@
 //! Plays a scenario through simulated probes, their lines and the fleet, by a virtual clock.
 
+use super::logs::Logs;
 use anyhow::{Context, Result};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::capture::{CaptureRequest, StackReader};
@@ -16,6 +17,10 @@ use std::collections::BTreeMap;
 pub(super) const START_WALL_MS: i64 = 1_790_000_000_000;
 /// How often SLURM is polled, in ms.
 const POLL_MS: u64 = 20_000;
+/// By how much a second relay's clock differs from the first one's: steps begin elsewhere.
+const RESTART_SHIFT_MS: u64 = 3_700;
+/// How often logs are read, in ms.
+const LOGS_MS: u64 = 10_000;
 /// How often a lost node is connected again, in ms.
 const RETRY_MS: u64 = 8_000;
 
@@ -51,12 +56,14 @@ pub struct Play {
     pub restart_s: Option<i64>,
     /// Whether the cluster has a SLURM that lists its jobs.
     pub has_slurm: bool,
+    /// Whether the logs of jobs are read.
+    pub reads_logs: bool,
 }
 
 impl Play {
-    /// With SLURM, and a relay that does not restart.
+    /// With SLURM, without logs, and by a relay that does not restart.
     pub fn new(minutes: u64, interval_ms: u64) -> Self {
-        Self { minutes, interval_ms, restart_s: None, has_slurm: true }
+        Self { minutes, interval_ms, restart_s: None, has_slurm: true, reads_logs: false }
     }
 }
 
@@ -64,7 +71,8 @@ impl Play {
 ///
 /// # Errors
 /// The scenario is invalid, or a probe prints what cannot be read.
-pub fn play(toml: &str, Play { minutes, interval_ms, restart_s, has_slurm }: Play) -> Result<Vec<Observed>> {
+pub fn play(toml: &str, options: Play) -> Result<Vec<Observed>> {
+    let Play { minutes, interval_ms, restart_s, has_slurm, reads_logs } = options;
     let cluster = Cluster::new(Scenario::from_toml(toml)?);
     let names: Vec<NodeName> = cluster.scenario().node_names().cloned().collect();
     let mut links: Vec<Link> = names.iter().map(|_| Link::Down { retry_ms: 0, failures: 0 }).collect();
@@ -78,17 +86,21 @@ pub fn play(toml: &str, Play { minutes, interval_ms, restart_s, has_slurm }: Pla
     };
     let mut fleet = new_fleet();
     let mut occurrences = Occurrences::default();
+    let mut logs = Logs::new();
     let start_wall_ms = START_WALL_MS;
-    let wall_ahead_ms = start_wall_ms - CLOCK_STARTS_AT_MS.cast_signed();
+    // How far the relay's clock is ahead of that of the first relay.
+    let mut shift_ms = 0;
     for elapsed_ms in (0..minutes * 60_000).step_by(interval_ms as usize) {
         let at = ScenarioTime { t_ms: elapsed_ms.cast_signed(), start_wall_ms };
-        let now_ms = CLOCK_STARTS_AT_MS + elapsed_ms;
         if restart_s.is_some_and(|restart_s| elapsed_ms.cast_signed() == restart_s * 1_000) {
-            let records = fleet.running_records(now_ms);
+            let records = fleet.running_records(CLOCK_STARTS_AT_MS + elapsed_ms);
+            shift_ms = RESTART_SHIFT_MS;
             fleet = new_fleet();
-            fleet.handle(Event::Restored(records), now_ms);
+            fleet.handle(Event::Restored(records), CLOCK_STARTS_AT_MS + elapsed_ms + shift_ms);
             links = names.iter().map(|_| Link::Down { retry_ms: 0, failures: 0 }).collect();
         }
+        let now_ms = CLOCK_STARTS_AT_MS + elapsed_ms + shift_ms;
+        let wall_ahead_ms = start_wall_ms - (CLOCK_STARTS_AT_MS + shift_ms).cast_signed();
         if !has_slurm {
             fleet.set_time_of_day(now_ms.saturating_add_signed(wall_ahead_ms), now_ms);
         } else if elapsed_ms % POLL_MS == 0 {
@@ -98,6 +110,9 @@ pub fn play(toml: &str, Play { minutes, interval_ms, restart_s, has_slurm }: Pla
             if fleet.node(name).is_some() {
                 step(&cluster, &mut fleet, (name, interval_ms), link, at, now_ms)?;
             }
+        }
+        if reads_logs && elapsed_ms % LOGS_MS == 0 {
+            fleet.handle(Event::JobLogs(logs.poll(cluster.scenario(), &names[0], at, now_ms)), now_ms);
         }
         fleet.handle(Event::Tick, now_ms);
         capture(&cluster, &mut fleet, at, now_ms);
