@@ -1,6 +1,7 @@
 //! A command that is run for each notice: its arguments as configured, the event as JSON on standard input.
 
 use rustix::fs::{Access, access};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -15,8 +16,8 @@ use tokio::time::timeout;
 const LIMIT: Duration = Duration::from_secs(30);
 /// How long its output is read after it has ended.
 const LAST_OUTPUT: Duration = Duration::from_millis(200);
-/// How much of what it writes to standard error is read, in bytes.
-const MAX_STDERR: u64 = 4_096;
+/// How much of what it wrote last to standard error is kept, in bytes.
+const MAX_STDERR: usize = 4_096;
 
 /// Program and arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,9 +99,12 @@ impl NotifyCommand {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
+            // With a group of its own, what it starts ends with it at the limit.
+            .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| CommandError::Start(program.clone(), error))?;
+        let group = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
         let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
         let input = format!("{json}\n");
         let write = async {
@@ -112,9 +116,12 @@ impl NotifyCommand {
         let mut text = Vec::new();
         let read = async {
             if let Some(mut stderr) = stderr {
-                let _ = (&mut stderr).take(MAX_STDERR).read_to_end(&mut text).await;
-                // It must not wait for a reader.
-                let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+                // It must not wait for a reader, and states last why it fails.
+                let mut part = vec![0; MAX_STDERR];
+                while let Ok(read @ 1..) = stderr.read(&mut part).await {
+                    text.extend_from_slice(&part[..read]);
+                    text.drain(..text.len().saturating_sub(MAX_STDERR));
+                }
             }
         };
         let run = async {
@@ -130,6 +137,7 @@ impl NotifyCommand {
             }
         };
         let Ok(status) = timeout(LIMIT, run).await else {
+            let _ = group.map(|group| kill_process_group(group, Signal::KILL));
             return Err(CommandError::TimedOut(program.clone()));
         };
         let status = status.map_err(|error| CommandError::Wait(program.clone(), error))?;

@@ -1,4 +1,5 @@
-//! Delivers notices on one channel: one after the other, at a limited rate, repeated with a growing pause.
+//! Delivers notices on one channel at a limited rate. One that fails is repeated with a growing pause, in which others
+//! are delivered.
 
 use super::command::NotifyCommand;
 use super::counts::ChannelCounts;
@@ -7,21 +8,23 @@ use super::notice::{Notice, Sender};
 use crate::backoff::exponential;
 use crate::report;
 use crate::token_bucket::TokenBucket;
-use crate::webhook::{Payload, Webhook, WebhookFormat};
+use crate::webhook::{Payload, Webhook, WebhookError, WebhookFormat};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
-/// Notices that wait for their channel at most; further ones are counted.
+/// Maximum number of notices that wait for their channel, and of those that are repeated; further ones are counted.
 const WAITING: usize = 64;
-/// Notices that may be sent at once, and how many follow a second.
+/// Token bucket of a channel: burst size, and refill rate per second.
 const BURST: f64 = 10.0;
 const PER_S: f64 = 1.0 / 30.0;
 /// Pause after the first failure, the longest pause, and how long a notice is tried.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(900);
+/// Attempts of a notice that may have arrived, because nothing was answered in time.
+const MAX_UNCERTAIN: u32 = 3;
 const GIVE_UP_AFTER: Duration = Duration::from_secs(6 * 3_600);
 
 /// Where notices go.
@@ -48,9 +51,17 @@ pub(super) struct Failure {
     reason: String,
     /// Whether another attempt may succeed.
     is_transient: bool,
+    /// Whether it may have arrived all the same: nothing was answered in time.
+    may_have_arrived: bool,
+    /// How long the receiver asks to wait.
+    retry_after: Duration,
 }
 
 impl Failure {
+    fn new(reason: String, is_transient: bool) -> Self {
+        Self { reason, is_transient, may_have_arrived: false, retry_after: Duration::ZERO }
+    }
+
     pub(super) fn into_reason(self) -> String {
         self.reason
     }
@@ -81,34 +92,63 @@ pub(super) fn start(channel: Channel, sender: Sender) -> Queue {
     let queue = Queue { findings, jobs, dropped: dropped.clone(), counts: counts.clone() };
     tokio::spawn(async move {
         let mut bucket = TokenBucket::full(BURST, PER_S, Instant::now());
+        let mut retries: Vec<Attempt> = Vec::new();
         loop {
-            let notice = tokio::select! {
+            let earliest = retries.iter().map(|attempt| attempt.at).min();
+            // One that failed lets the others pass: the receiver may refuse that one alone.
+            let has_room = retries.len() < WAITING;
+            let first = tokio::select! {
                 biased;
-                Some(notice) = new_findings.recv() => notice,
-                Some(notice) = new_jobs.recv() => notice,
+                () = sleep_until(earliest.unwrap_or_else(Instant::now)), if earliest.is_some() => None,
+                Some(notice) = new_findings.recv(), if has_room => Some(notice),
+                Some(notice) = new_jobs.recv(), if has_room => Some(notice),
                 else => return,
             };
-            let missed = dropped.swap(0, Ordering::Relaxed);
-            let missed = (missed > 0).then_some(Notice::Dropped(missed));
-            for notice in missed.into_iter().chain([notice]) {
+            let attempts: Vec<Attempt> = match first {
+                Some(notice) => {
+                    let missed = dropped.swap(0, Ordering::Relaxed);
+                    let missed = (missed > 0).then_some(Notice::Dropped(missed));
+                    missed.into_iter().chain([notice]).map(Attempt::first).collect()
+                }
+                None => retries.extract_if(.., |attempt| Some(attempt.at) == earliest).collect(),
+            };
+            for attempt in attempts {
                 admit(&mut bucket).await;
-                let is_delivered = deliver(&channel, &notice, &sender).await;
-                let outcome = if is_delivered { &counts.delivered } else { &counts.failed };
-                let count = match notice {
+                match attempt.make(&channel, &sender).await {
+                    Outcome::Retry(attempt) => retries.push(attempt),
                     // Those were counted when they were left out.
-                    Notice::Dropped(count) => count,
-                    _ => {
-                        outcome.fetch_add(1, Ordering::Relaxed);
-                        1
+                    Outcome::Delivered(Notice::Dropped(_)) => {}
+                    Outcome::Failed(Notice::Dropped(count)) => {
+                        dropped.fetch_add(count, Ordering::Relaxed);
                     }
-                };
-                if !is_delivered {
-                    dropped.fetch_add(count, Ordering::Relaxed);
+                    Outcome::Delivered(_) => {
+                        counts.delivered.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Outcome::Failed(_) => {
+                        counts.failed.fetch_add(1, Ordering::Relaxed);
+                        dropped.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
             }
         }
     });
     queue
+}
+
+/// The next attempt to deliver a notice.
+struct Attempt {
+    notice: Notice,
+    at: Instant,
+    /// Number of attempts that failed.
+    failures: u32,
+    give_up_at: Instant,
+}
+
+/// What became of an attempt.
+enum Outcome {
+    Delivered(Notice),
+    Retry(Attempt),
+    Failed(Notice),
 }
 
 /// Waits until another notice may be sent.
@@ -117,26 +157,29 @@ async fn admit(bucket: &mut TokenBucket) {
     bucket.take(1.0, Instant::now());
 }
 
-/// Delivers a notice, and returns whether that succeeded in time.
-async fn deliver(channel: &Channel, notice: &Notice, sender: &Sender) -> bool {
-    let deadline = Instant::now() + GIVE_UP_AFTER;
-    let mut failures = 0;
-    loop {
-        let Err(failure) = channel.send(notice, sender).await else { return true };
-        failures += 1;
-        let pause = exponential(FIRST_PAUSE, failures, LONGEST_PAUSE);
-        let will_retry = failure.is_transient && Instant::now() + pause < deadline;
+impl Attempt {
+    fn first(notice: Notice) -> Self {
+        let now = Instant::now();
+        Self { notice, at: now, failures: 0, give_up_at: now + GIVE_UP_AFTER }
+    }
+
+    async fn make(mut self, channel: &Channel, sender: &Sender) -> Outcome {
+        let Err(failure) = channel.send(&self.notice, sender).await else {
+            return Outcome::Delivered(self.notice);
+        };
+        self.failures += 1;
+        let pause = exponential(FIRST_PAUSE, self.failures, LONGEST_PAUSE).max(failure.retry_after);
+        self.at = Instant::now() + pause;
+        let may_repeat = !failure.may_have_arrived || self.failures < MAX_UNCERTAIN;
+        let will_retry = failure.is_transient && may_repeat && self.at < self.give_up_at;
         tracing::warn!(
             to = channel.name(),
-            event = notice.event(),
+            event = self.notice.event(),
             reason = failure.reason,
             retry_s = will_retry.then_some(pause.as_secs()),
             "a notice was not delivered"
         );
-        if !will_retry {
-            return false;
-        }
-        sleep(pause).await;
+        if will_retry { Outcome::Retry(self) } else { Outcome::Failed(self.notice) }
     }
 }
 
@@ -177,18 +220,19 @@ impl Channel {
                     WebhookFormat::Message => Payload::Message { text: report::code_block(&notice.text()) },
                 };
                 webhook.post(&payload).await.map_err(|error| Failure {
-                    is_transient: error.is_transient(),
-                    reason: format!("failed to {error}"),
+                    may_have_arrived: matches!(error, WebhookError::TimedOut(..)),
+                    retry_after: error.retry_after().unwrap_or_default().min(GIVE_UP_AFTER),
+                    ..Failure::new(format!("failed to {error}"), error.is_transient())
                 })
             }
             Self::Command(command) => command
                 .run(notice.event(), &notice.json(sender))
                 .await
-                .map_err(|error| Failure { is_transient: error.is_transient(), reason: error.to_string() }),
+                .map_err(|error| Failure::new(error.to_string(), error.is_transient())),
             Self::Mail(mail) => mail
                 .send(notice, sender)
                 .await
-                .map_err(|error| Failure { is_transient: error.is_transient(), reason: error.to_string() }),
+                .map_err(|error| Failure::new(error.to_string(), error.is_transient())),
         }
     }
 }
@@ -201,6 +245,7 @@ mod tests {
     use nodeglass_protocol::job::JobState;
     use nodeglass_rules::job_events::JobEvent;
     use std::fs;
+    use tokio::time::sleep;
 
     fn notice(key: &str) -> Notice {
         Notice::Found(Box::new(finding(key)), Vec::new())
@@ -269,6 +314,24 @@ mod tests {
     #[tokio::test]
     async fn a_command_that_cannot_run_is_not_repeated() {
         let channel = Channel::Command("/nonexistent/program".parse().unwrap());
-        assert!(!deliver(&channel, &notice("a"), &Sender::default()).await);
+        let attempt = Attempt::first(notice("a"));
+        assert!(matches!(attempt.make(&channel, &Sender::default()).await, Outcome::Failed(_)));
+    }
+
+    #[tokio::test]
+    async fn a_notice_that_fails_lets_the_others_pass() {
+        let dir = tempfile::tempdir().unwrap();
+        let (script, out) = (dir.path().join("note.sh"), dir.path().join("out"));
+        let text = "#!/bin/sh\nread -r line\ncase \"$line\" in *poison*) exit 75 ;; esac\necho \"$line\" >> ";
+        fs::write(&script, format!("{text}{}\n", out.display())).unwrap();
+        let queue =
+            start(Channel::Command(format!("sh {}", script.display()).parse().unwrap()), Sender::default());
+        queue.push(notice("poison"));
+        queue.push(notice("good"));
+        let ten_seconds = Instant::now() + Duration::from_secs(10);
+        while !out.exists() && Instant::now() < ten_seconds {
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert!(fs::read_to_string(&out).unwrap().contains("good"));
     }
 }

@@ -3,7 +3,7 @@
 use super::NotifyOn;
 use super::notice::{JobSummary, Notice};
 use nodeglass_protocol::Text;
-use nodeglass_protocol::finding::{Finding, FindingKind, FindingSeverity};
+use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_rules::job_events::{JobEvent, JobPhases};
 use std::collections::BTreeMap;
@@ -86,6 +86,7 @@ impl NoticeSelector {
             }
         }
         self.leave_out_causes(&mut found);
+        self.release_causes(findings);
         for same in combined(found) {
             notices.push(match same.as_slice() {
                 [only] => Notice::Found(Box::new((*only).clone()), of(only)),
@@ -117,6 +118,22 @@ impl NoticeSelector {
             Some(Known::Sent | Known::Covered) => false,
             Some(Known::Withheld) => true,
             None => finding.found_ms >= self.since_ms,
+        }
+    }
+
+    /// Releases what slows a GPU down once the straggler that its notice stood for is over: if it lasts, it is sent.
+    fn release_causes(&mut self, findings: &[Finding]) {
+        let is_slow = |gpu: &FindingGpu| {
+            let stragglers =
+                findings.iter().filter(|one| one.kind == FindingKind::Straggler && one.is_active());
+            stragglers.flat_map(|straggler| &straggler.gpus).any(|slow| slow.uuid == gpu.uuid)
+        };
+        for cause in findings.iter().filter(|finding| finding.is_active()) {
+            if let Some(known @ Known::Covered) = self.active.get_mut(&cause.key)
+                && !cause.gpus.iter().any(is_slow)
+            {
+                *known = Known::Withheld;
+            }
         }
     }
 
@@ -154,7 +171,6 @@ fn combined(found: Vec<&Finding>) -> Vec<Vec<&Finding>> {
 mod tests {
     use super::super::notice::tests::{finding, job};
     use super::*;
-    use nodeglass_protocol::finding::FindingGpu;
     use nodeglass_protocol::job::JobState;
     use nodeglass_protocol::{GpuUuid, JobId, NodeName};
 
@@ -250,7 +266,19 @@ mod tests {
         assert_eq!(keys, ["straggler", "thermal/2"]);
         assert!(selector.update(&jobs, &[same.clone(), slow.clone(), other.clone()]).is_empty());
         let over = Finding { ended_ms: Some(90_000), ..same };
-        assert!(selector.update(&jobs, &[over, slow, other]).is_empty(), "it was not sent");
+        assert!(selector.update(&jobs, &[over, slow.clone(), other]).is_empty(), "it was not sent");
+        let cool = Finding { ended_ms: Some(95_000), ..slow.clone() };
+        assert_eq!(events(selector.update(&jobs, &[cool])), ["finding_resolved"]);
+        let (slow, hot) = (Finding { found_ms: 99_000, ..slow }, hot("thermal/1", "GPU-1"));
+        assert_eq!(events(selector.update(&jobs, &[slow.clone(), hot.clone()])), ["finding"]);
+        let cool = Finding { ended_ms: Some(105_000), ..slow };
+        let events = events(selector.update(&jobs, &[cool.clone(), hot.clone()]));
+        assert_eq!(events, ["finding_resolved"]);
+        let late = selector.update(&jobs, &[cool, hot]);
+        assert!(
+            matches!(late.as_slice(), [Notice::Found(finding, _)] if finding.key.as_str() == "thermal/1"),
+            "it lasts"
+        );
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl WebhookError {
     }
 
     /// When to try again, as the server says.
-    pub(super) fn retry_after(&self) -> Option<Duration> {
+    pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } => *retry_after,
             _ => None,
