@@ -52,7 +52,7 @@ use crate::access::peer::Peer;
 use crate::access::proxies::{Proxies, Proxy};
 use crate::access::trust::Trusted;
 use crate::access::user;
-use crate::findings::job_log::CustomPattern;
+use crate::findings::job_log::{CustomPattern, MAX_CUSTOM};
 use crate::findings::thresholds::{ThresholdChange, Thresholds};
 use crate::hosts::entry::Entries;
 use crate::notify::{Mail, NotifyCommand, NotifyOn, Settings as NotifySettings};
@@ -425,6 +425,9 @@ impl Config {
         if self.proxy_user_header.is_some() && self.trusted_proxy.is_empty() {
             return Err(ConfigError::HeaderWithoutProxy);
         }
+        if self.log_patterns.len() > MAX_CUSTOM {
+            return Err(ConfigError::TooManyPatterns(self.log_patterns.len()));
+        }
         same_pattern(&self.log_patterns).map_or(Ok(()), Err)
     }
 }
@@ -533,6 +536,11 @@ pub enum ConfigError {
          started on this machine, and the others over SSH"
     )]
     LocalLauncherAndHosts,
+    /// There are too many patterns of logs.
+    #[error(
+        "there are {0} settings --log-pattern, and at most {MAX_CUSTOM} are possible; combine some: NAME='one|other'"
+    )]
+    TooManyPatterns(usize),
     /// Two patterns of logs have one name.
     #[error("--log-pattern: {first:?} and {second:?} have the same name; rename one")]
     SamePattern {
