@@ -43,7 +43,8 @@ fn works(unit: &JobGpu<'_>, now_ms: u64) -> bool {
 fn matters(message: &LogMessage, log: &JobLog, works: bool, now_ms: u64) -> bool {
     let progress = log.progress.as_ref().filter(|progress| progress.rate.is_some());
     let handled_ms = message.last_ms + HANDLED_MS;
-    let advances = progress.is_some_and(|progress| progress.advanced_ms > handled_ms);
+    let advances = progress.is_some_and(|progress| progress.advanced_ms > handled_ms)
+        || log.advanced_ms.is_some_and(|at_ms| at_ms > handled_ms);
     if advances && !message.pattern.outlasts_progress {
         return false;
     }

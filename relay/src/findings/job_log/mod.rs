@@ -11,7 +11,7 @@ pub use progress::Progress;
 
 use nodeglass_protocol::{JobId, LongText};
 use nodeglass_redact::mask;
-use patterns::{is_exception, states_finite_loss};
+use patterns::{is_exception, is_finite_again};
 use progress::ProgressTracker;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,6 +29,8 @@ const MAX_LINE: usize = 200;
 const GROWTH_SPACING_MS: u64 = 20_000;
 /// Number of growths that are kept: ten minutes of a log that grows all the time.
 const MAX_GROWTHS: usize = 30;
+/// The pattern of a loss that is not a number.
+const NAN_LOSS: &str = "nan_loss";
 /// Number of the last lines that are kept for a job that fails.
 const LAST_LINES: usize = 3;
 
@@ -43,6 +45,8 @@ pub struct JobLog {
     pub since_ms: u64,
     /// Whether it could be read.
     pub is_read: bool,
+    /// When the number of its steps last grew, in the same clock, whether or not it states how many there are.
+    pub advanced_ms: Option<u64>,
     /// What was found in the last hour, the latest last.
     pub messages: Vec<LogMessage>,
     /// How far the program is.
@@ -98,6 +102,7 @@ impl JobLog {
             known.growths_ms.extend(log.growths_ms);
             known.since_ms = known.since_ms.min(log.since_ms);
             known.is_read |= log.is_read;
+            known.advanced_ms = known.advanced_ms.max(log.advanced_ms);
             log.messages.into_iter().for_each(|message| known.add(message));
             known.progress = progress::longest(known.progress.take(), log.progress);
             // Errors explain an end better than results.
@@ -149,6 +154,9 @@ pub struct LogScanner {
     is_partial_scanned: bool,
     /// Number of lines read.
     lines: u64,
+    /// The number of the newest step in a line, and when such a number last grew.
+    step: Option<u64>,
+    advanced_ms: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -177,6 +185,8 @@ impl LogScanner {
             partial: None,
             is_partial_scanned: false,
             lines: 0,
+            step: None,
+            advanced_ms: None,
         }
     }
 
@@ -201,6 +211,17 @@ impl LogScanner {
         (self.partial, self.is_partial_scanned) = (partial.cloned(), false);
         if chunk == LogChunk::New {
             self.grow(now_ms);
+        }
+        // A bar is redrawn until its epoch ends: a loss in it that is no number must not wait for that.
+        if let Some(line) = partial.filter(|_| chunk != LogChunk::Baseline) {
+            let is_nan =
+                self.patterns.find(line.as_str()).is_some_and(|pattern| pattern.name.as_str() == NAN_LOSS);
+            if is_nan {
+                self.is_partial_scanned = true;
+                self.scan(line.as_str(), chunk, now_ms);
+            } else {
+                self.forget_handled(line.as_str(), chunk);
+            }
         }
         for (position, line) in lines.iter().enumerate() {
             self.lines += 1;
@@ -234,6 +255,12 @@ impl LogScanner {
         }
         if chunk == LogChunk::Baseline {
             return;
+        }
+        if let Some(step) = progress::step_number(line) {
+            if self.step.is_some_and(|last| last < step) {
+                self.advanced_ms = Some(now_ms);
+            }
+            self.step = Some(step);
         }
         if let Some(open) = self.messages.iter_mut().find(|found| found.is_open)
             && is_exception(line)
@@ -270,10 +297,10 @@ impl LogScanner {
         if self.messages.is_empty() {
             return;
         }
-        if states_finite_loss(line) {
-            self.messages.retain(|found| found.message.pattern.name.as_str() != "nan_loss");
-        }
-        if chunk == LogChunk::First && progress::is_count(line) {
+        self.messages.retain(|found| {
+            found.message.pattern.name.as_str() != NAN_LOSS || !is_finite_again(line, &found.message.line)
+        });
+        if chunk == LogChunk::First && (progress::is_count(line) || progress::step_number(line).is_some()) {
             self.messages.retain(|found| found.message.pattern.outlasts_progress);
         }
     }
@@ -292,6 +319,7 @@ impl LogScanner {
             growths_ms: self.growths_ms.iter().copied().collect(),
             since_ms: self.since_ms,
             is_read: self.is_read,
+            advanced_ms: self.advanced_ms,
             messages: messages.collect(),
             progress: self.progress.progress(now_ms),
             last_lines: self.last_lines.iter().map(|line| mask::command(line)).collect(),
@@ -394,6 +422,28 @@ mod tests {
         );
         scanner.read(&[], Some(&bar(46)), LogChunk::New, 61_000);
         assert_eq!(scanner.state(61_000).grown_ms, Some(61_000));
+    }
+
+    #[test]
+    fn a_loss_that_is_no_number_is_found_in_a_bar_that_is_still_drawn() {
+        let bar = |step: u32, loss: &str| {
+            LongText::line(&format!("Epoch 0: 23%|###   | {step}/2000 [00:10<20:00, 1.0it/s, loss={loss}]"))
+        };
+        let mut scanner = scanner();
+        scanner.read(&[], Some(&bar(464, "2.31")), LogChunk::New, 1_000);
+        scanner.read(&[], Some(&bar(465, "nan")), LogChunk::New, 11_000);
+        assert_eq!(scanner.state(11_000).messages.len(), 1);
+        scanner.read(&[], Some(&bar(475, "2.29")), LogChunk::New, 21_000);
+        assert!(scanner.state(21_000).messages.is_empty(), "the scaler skipped a step");
+    }
+
+    #[test]
+    fn steps_without_a_total_show_that_a_program_goes_on() {
+        let mut scanner = scanner();
+        scanner.read(&lines("step 1201 loss 2.09"), None, LogChunk::New, 1_000);
+        assert_eq!(scanner.state(1_000).advanced_ms, None);
+        scanner.read(&lines("step 1202 loss 2.08"), None, LogChunk::New, 11_000);
+        assert_eq!(scanner.state(11_000).advanced_ms, Some(11_000));
     }
 
     #[test]

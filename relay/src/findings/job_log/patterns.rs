@@ -157,11 +157,24 @@ fn states_initial_best(line: &str) -> bool {
     !line.to_ascii_lowercase().contains("nan") && BEST.as_ref().is_some_and(|regex| regex.is_match(line))
 }
 
-/// Returns whether a line states a loss that is a number.
-pub fn states_finite_loss(line: &str) -> bool {
-    static LOSS: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r#"(?i)loss['"]?\s*[:=]?\s*['"]?(tensor\()?[-+]?[0-9]"#).ok());
-    LOSS.as_ref().is_some_and(|regex| regex.is_match(line))
+/// The losses that a line states: the name of each, with the word before it, and whether it is a number.
+fn losses(line: &str) -> impl Iterator<Item = (String, bool)> + '_ {
+    static LOSS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(
+            r#"(?i)((?:[a-z]+ )?[\w./-]*loss\w*)['"]?(?:\s+is|\s*[:=])?\s*['"]?(?:tensor\()?[-+]?(?:(nan|inf)|[0-9])"#,
+        )
+        .ok()
+    });
+    let found = LOSS.iter().flat_map(move |regex| regex.captures_iter(line));
+    found.map(|loss| (loss[1].to_ascii_lowercase(), loss.get(2).is_none()))
+}
+
+/// Returns whether a line states as a number what another one stated as none: the training loss is not a number because
+/// the best validation loss is.
+pub fn is_finite_again(line: &str, before: &str) -> bool {
+    let lost: Vec<String> =
+        losses(before).filter(|(_, is_finite)| !is_finite).map(|(name, _)| name).collect();
+    losses(line).any(|(name, is_finite)| is_finite && (lost.is_empty() || lost.contains(&name)))
 }
 
 /// From specific to general: a line counts for the first that it matches.
@@ -224,7 +237,8 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "Stop the job: all further steps are wasted. Restart from an earlier checkpoint with a lower learning rate or clipped gradients",
-            r#"(?i)(^|[^a-z_])((train|training|eval|val|valid|test|total|lm|aux|ce|mse|kl|policy|value|actor|critic|d|g)_)?loss['"]?(\s+is|\s*[:=])\s*['"]?(tensor\()?[-+]?(nan|inf(inity)?)(?-u:\b)"#,
+            // Without a separator, a word after it would make it a sentence: `loss NaN check enabled`.
+            r#"(?i)(^|[^a-z_])([a-z0-9]+_)*loss(_[a-z0-9]+)*(['"]?(\s+is|\s*[:=])\s*['"]?(tensor\()?[-+]?(nan|inf(inity)?)([^\w-]|$)|\s+[-+]?(nan|inf)(\s*[,;|)\]}]|\s*$|\s+\(|\s{2,}|\s+\S+\s+[-+]?[0-9.(]))"#,
         ),
         pattern(
             "no_space",
@@ -240,7 +254,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "Request more memory (--mem), or use fewer data loader workers",
-            r"(?-u:\b)oom[-_ ]kill(er|ed)|(?-u:\b)oom_kill event|Out of memory: Killed process|Detected \d+ oom|DataLoader worker \(pid.{0,40}killed by signal: Killed",
+            r"(?-u:\b)oom[-_ ]kill(er|ed)|Out of memory: Killed process|Detected [1-9]\d* oom|DataLoader worker \(pid.{0,40}killed by signal: Killed",
         ),
         pattern(
             "segmentation_fault",
@@ -307,6 +321,11 @@ mod tests {
             ("{'loss': nan, 'grad_norm': nan, 'learning_rate': 1e-4}", "nan_loss"),
             ("step 1200 | train_loss=NaN | lr 3e-4", "nan_loss"),
             ("Loss is nan, stopping training", "nan_loss"),
+            ("step 250: train loss nan, val loss nan", "nan_loss"),
+            ("iter 250: loss nan, time 33.20ms", "nan_loss"),
+            ("Epoch: [0][ 10/5005]\tLoss nan (nan)\tAcc@1 0.00", "nan_loss"),
+            ("{'mlm_loss': nan, 'lr': 1e-4}", "nan_loss"),
+            ("loss_cls: nan loss_bbox: nan", "nan_loss"),
             ("epoch 3 loss: tensor(nan, device='cuda:0')", "nan_loss"),
             ("OSError: [Errno 28] No space left on device: '/scratch/ckpt.pt'", "no_space"),
             ("slurmstepd: error: Detected 1 oom_kill event in StepId=17.batch.", "killed"),
@@ -329,6 +348,8 @@ mod tests {
     #[test]
     fn similar_lines_of_healthy_jobs_are_not() {
         for line in [
+            "Using loss: nan-safe cross entropy",
+            "slurm epilog: Detected 0 oom_kill events",
             "step 1200 | loss=2.31 | nan_to_num enabled",
             "loss: 0.314 (inference took 3 ms)",
             "loss: information criterion",
@@ -386,7 +407,10 @@ mod tests {
         assert!(is_exception("[rank0]: torch.distributed.DistBackendError: x"));
         assert!(is_exception("KeyboardInterrupt"));
         assert!(is_exception("(Worker pid=12) [rank0]: ValueError: x"));
-        assert!(states_finite_loss("{'loss': 0.31}") && !states_finite_loss("{'loss': nan}"));
+        assert!(is_finite_again("{'loss': 0.31}", "{'loss': nan}"));
+        assert!(!is_finite_again("{'loss': nan}", "{'loss': nan}"));
+        assert!(!is_finite_again("best val_loss: 0.412 (epoch 0)", "step loss: nan"));
+        assert!(is_finite_again("step 8 loss 2.31", "step 7 loss nan  lr 1e-4"));
         assert!(!is_exception("  File \"train.py\", line 3, in <module>"));
     }
 }

@@ -97,6 +97,15 @@ pub(super) fn is_count(line: &str) -> bool {
     !counts(line).is_empty()
 }
 
+/// The number of a step that a line states, of how many or not: `step 1201 loss 2.09`, `iter 250: loss …`.
+pub(super) fn step_number(line: &str) -> Option<u64> {
+    static STEP: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"(?i)(?-u:\b)(?:step|iter|iteration|batch|update)s?(?-u:\b)[\s:=#\[]{0,4}([0-9]{1,15})")
+            .ok()
+    });
+    STEP.as_ref()?.captures(line)?[1].parse().ok()
+}
+
 impl ProgressTracker {
     /// Takes in the lines that were read at a time, in ms of the relay's clock.
     pub fn read<'a>(&mut self, lines: impl Iterator<Item = &'a str>, now_ms: u64) {
