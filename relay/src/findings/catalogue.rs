@@ -52,7 +52,8 @@ pub fn info(kind: FindingKind) -> KindInfo {
              more than six cores per GPU. A job that was not seen to work must have a log that is silent for ten minutes",
             "The ranks busy-wait in a collective that never completes: one rank crashed, diverged or waits elsewhere.",
             "Compare the Python stacks of the ranks (py-spy dump), see NCCL's log, and restart from the last checkpoint",
-            0, 30 * SECOND, 150 * SECOND),
+            // Of all GPUs, within two and a half minutes.
+            0, 30 * SECOND, 330 * SECOND),
         FindingKind::Straggler => entry(
             "SM clock 12 %, or SM activity or utilisation 20 % below the median of the job's GPUs of the same model, of which there are at \
              least four, in four fifths of the steps of two minutes in which the others worked, and outside of what the others differ by. Not \
@@ -152,7 +153,7 @@ pub fn info(kind: FindingKind) -> KindInfo {
             20 * SECOND, 60 * SECOND, 40 * SECOND),
         FindingKind::MemoryErrors => entry(
             "uncorrected memory errors, a repair of the memory that is pending or failed, or an Xid about the memory (48, 63, 64, 92, 94, 95, \
-             140) within the last hour",
+             140) within the last hour. A warning if the errors are older than the job, or than the first reading",
             "The memory of the GPU is damaged; results since an uncorrected error may be wrong.",
             "Restart from a checkpoint before it on another node, and report it to the administrators",
             0, 30 * SECOND, 20 * SECOND),
@@ -203,12 +204,13 @@ pub fn info(kind: FindingKind) -> KindInfo {
             30 * SECOND, 30 * SECOND, 60 * SECOND),
         FindingKind::PendingForever => entry(
             "the job waits for something that SLURM will not provide by itself",
-            "Its request, account or dependency must be changed.",
-            "Change or cancel the job",
+            "Its request, account or dependency must be changed, or it is held.",
+            "Change, release or cancel the job; if an administrator holds it, ask why",
             0, 0, 30 * SECOND),
         FindingKind::TimeLimit => entry(
             "at the rate of progress in its log, a running job will not finish before its time limit; or less than a tenth of the limit and less than \
-             an hour is left, and its log does not show that it finishes in time. Only worth knowing if a pending job depends on it: a chain resumes from checkpoints",
+             an hour is left, and its log does not show that it finishes in time. The rate counts once it was measured for ten minutes. The severity is info if a \
+             pending job depends on this one, because a chain resumes from checkpoints; that of the reminder always is",
             "SLURM ends the job at its limit, whatever it has saved.",
             "Save a checkpoint in time (--signal), or request a longer limit (scontrol update TimeLimit)",
             0, 0, 30 * SECOND),
@@ -223,7 +225,8 @@ pub fn info(kind: FindingKind) -> KindInfo {
              times its longest pause",
             "The program states what is wrong.",
             "See the log",
-            0, 30 * SECOND, 60 * SECOND),
+            // Within a minute, unless the GPUs go on.
+            0, 30 * SECOND, 11 * MINUTE),
     }
 }
 

@@ -8,7 +8,7 @@ use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuField, JobField, JobId, NodeName};
 use nodeglass_rules::health::{Freshness, freshness};
 use nodeglass_rules::ownership;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Time after the first sample of a node, in ms, from which a condition that newly appears is known to have just begun: a
 /// probe examines links and memory every few seconds, and detectors run every ten.
@@ -56,6 +56,8 @@ pub struct DetectorInput<'a> {
     pub thresholds: &'a Thresholds,
     /// The current time.
     pub now: Now,
+    /// The hosts that are watched whether or not a job runs there.
+    pub hosts: Option<&'a BTreeSet<NodeName>>,
     /// Jobs that hung lately, by this relay or an earlier one.
     pub hung: Option<&'a BTreeMap<JobId, u64>>,
     /// The active jobs on each node.
@@ -117,7 +119,7 @@ impl<'a> DetectorInput<'a> {
         for job in jobs.iter().filter(|job| job.is_active()) {
             job.nodes.iter().for_each(|node| jobs_on.entry(node).or_default().push(job));
         }
-        Self { user, jobs, nodes, series, logs, thresholds, now, hung: None, jobs_on }
+        Self { user, jobs, nodes, series, logs, thresholds, now, hosts: None, hung: None, jobs_on }
     }
 
     /// Returns whether a job hung lately.
@@ -136,6 +138,13 @@ impl<'a> DetectorInput<'a> {
         let first_ms = self.series.get(&node.name).and_then(NodeSeries::first_ms);
         let is_settled = first_ms.is_some_and(|first_ms| first_ms + SETTLING_MS <= self.now.relay_ms);
         (self.now.relay_ms, !is_settled)
+    }
+
+    /// Returns whether a node is examined: one on which a job runs, or that is watched in any case. One whose jobs have
+    /// ended is not.
+    pub fn is_examined(&self, node: &NodePicture) -> bool {
+        let is_listed = self.hosts.is_some_and(|hosts| hosts.contains(&node.name));
+        is_listed || self.jobs.is_empty() || !self.jobs_on(node).is_empty()
     }
 
     /// The active jobs on a node.

@@ -27,7 +27,7 @@ use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
 use nodeglass_protocol::{JobId, NodeName};
 use series::NodeSeries;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use thresholds::Thresholds;
 use tracker::{Detections, Tracker};
 
@@ -44,6 +44,8 @@ pub struct Findings {
     logs: JobLogs,
     thresholds: Thresholds,
     silences: Vec<Silence>,
+    /// The hosts that are watched whether or not a job runs there.
+    hosts: BTreeSet<NodeName>,
     tracker: Tracker,
     captures: Captures,
     /// Number of the newest step that was examined.
@@ -79,6 +81,12 @@ impl Findings {
     /// Sets the thresholds of the detectors.
     pub fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.thresholds = thresholds;
+    }
+
+    /// Replaces the hosts that are watched whether or not a job runs there.
+    pub fn set_hosts(&mut self, hosts: BTreeSet<NodeName>) {
+        self.hosts = hosts;
+        self.is_due = true;
     }
 
     /// Replaces what is silenced; the list changes at once.
@@ -140,7 +148,7 @@ impl Findings {
         self.forget_earlier_jobs(jobs, &nodes, now);
         let mut input =
             DetectorInput::new(user, jobs, &nodes, &self.series, &self.logs, &self.thresholds, now);
-        input.hung = Some(&self.hung);
+        (input.hosts, input.hung) = (Some(&self.hosts), Some(&self.hung));
         let mut detections = detect::all(&input);
         self.ignore_hangs(&mut detections, jobs, now_ms);
         detections.seen.retain(|seen| !self.thresholds.off.contains(&seen.kind));

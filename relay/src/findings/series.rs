@@ -79,8 +79,18 @@ pub struct NodeSeries {
     jobs: BTreeMap<JobId, JobSeries>,
     /// The processes on GPUs that are zombies or uninterruptible, by pid.
     stuck: BTreeMap<u32, Stuck>,
+    /// Uncorrected memory errors of each GPU.
+    uncorrected: BTreeMap<GpuUuid, UncorrectedErrors>,
     first_ms: Option<u64>,
     clock_ahead_ms: Option<i64>,
+}
+
+/// Uncorrected memory errors of a GPU since its driver was loaded.
+#[derive(Clone, Copy, Debug)]
+struct UncorrectedErrors {
+    count: u64,
+    /// When the count was last seen to grow, in ms of the relay's clock.
+    grown_ms: Option<u64>,
 }
 
 /// A process that is a zombie or uninterruptible.
@@ -312,6 +322,20 @@ impl NodeSeries {
                 series.record_gpu(at_ms, &gpu.row, gpu);
             }
         }
+        self.uncorrected.retain(|uuid, _| self.gpus.contains_key(uuid));
+        for gpu in &node.gpus {
+            let Some(count) = gpu.row.value(GpuField::EccUncorrected) else { continue };
+            let uuid = &gpu.facts.uuid;
+            let known = self.uncorrected.get(uuid).copied();
+            let grown_ms = match known {
+                Some(known) if known.count < count => Some(at_ms),
+                Some(known) => known.grown_ms,
+                None => None,
+            };
+            if self.gpus.contains_key(uuid) {
+                self.uncorrected.insert(uuid.clone(), UncorrectedErrors { count, grown_ms });
+            }
+        }
     }
 
     /// Adds samples that the probe kept while no relay read them, oldest first.
@@ -358,6 +382,12 @@ impl NodeSeries {
     /// if it is not.
     pub fn stuck_since_ms(&self, pid: u32) -> Option<u64> {
         self.stuck.get(&pid).map(|stuck| stuck.since_ms)
+    }
+
+    /// When a GPU's count of uncorrected memory errors was last seen to grow, in ms of the relay's clock; `None` for those
+    /// that it had when it was first read.
+    pub fn uncorrected_grown_ms(&self, uuid: &GpuUuid) -> Option<u64> {
+        self.uncorrected.get(uuid).and_then(|errors| errors.grown_ms)
     }
 
     /// The series of a GPU, if it was ever read.

@@ -184,7 +184,8 @@ impl Thresholds {
     pub fn found_within_ms(&self, kind: FindingKind) -> u64 {
         let default = Self::default();
         let more_minutes = match kind {
-            FindingKind::CollectiveHang => self.hang_minutes.saturating_sub(default.hang_minutes),
+            // Of some GPUs, twice the time: from five minutes to the ten that are kept.
+            FindingKind::CollectiveHang => (2 * self.hang_minutes).clamp(5, 10) - 5,
             FindingKind::GpuMemoryForecast | FindingKind::JobMemoryForecast | FindingKind::HostMemory => {
                 self.forecast_minutes.saturating_sub(default.forecast_minutes)
             }

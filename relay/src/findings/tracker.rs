@@ -272,8 +272,11 @@ impl Tracker {
             let pause_s = finding.since_ms.saturating_sub(ended_ms) / 1_000;
             finding.evidence.push(Text::new(format!("returned after a pause of {}", text::span(pause_s))));
         }
-        if let Some(earlier) = self.earlier.get(&key).filter(|earlier| earlier.since_ms <= finding.since_ms) {
-            (finding.since_ms, finding.or_earlier) = (earlier.since_ms, earlier.or_earlier);
+        if let Some(earlier) = self.earlier.get(&key) {
+            // It is the same one. Steps begin elsewhere by another relay's clock, so its start may seem to be earlier.
+            if earlier.since_ms <= finding.since_ms {
+                (finding.since_ms, finding.or_earlier) = (earlier.since_ms, earlier.or_earlier);
+            }
             finding.found_ms = earlier.found_ms;
         }
         let changed = is_confirmed && known.is_none_or(|track| !was_confirmed || track.finding != finding);

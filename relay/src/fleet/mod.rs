@@ -229,6 +229,7 @@ impl Fleet {
     /// Watches hosts independent of jobs.
     pub fn watch_hosts(&mut self, names: impl IntoIterator<Item = NodeName>) {
         self.hosts.extend(names.into_iter().map(|name| (name, Host::default())));
+        self.findings.set_hosts(self.hosts.keys().cloned().collect());
         self.settle_membership(0);
     }
 
@@ -261,6 +262,7 @@ impl Fleet {
                 self.set_status(RelayStatus { jobs: JobsHealth::NoSlurm, ..self.status.clone() });
             }
             Event::Hosts { hosts, notices } => {
+                self.findings.set_hosts(hosts.keys().cloned().collect());
                 self.hosts = hosts;
                 self.settle_membership(now_ms);
                 self.host_notices = notices;

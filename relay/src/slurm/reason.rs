@@ -66,6 +66,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("TimeLimit", "It reached its time limit; request a longer one, or let it save its state in time (`--signal`)."),
     ("OutOfMemory", "It used more memory than it had requested; request more (`--mem`)."),
     ("JobLaunchFailure", "It could not be started on its nodes; often its folder or log file cannot be written there."),
+    ("launch failed requeued held", "It could not be started on its nodes and is held now; check its folder and log file, then release it."),
     ("JobHoldLaunchFailure", "It could not be started on its nodes and is held now; check its folder and log file, then release it."),
     ("NodeFail", "One of its nodes failed."),
     ("SystemFailure", "SLURM or a node failed; the job is not at fault."),

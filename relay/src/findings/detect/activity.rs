@@ -46,11 +46,18 @@ pub(super) fn detect(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut D
         return;
     }
     // A GPU that waits in a hang seems busy. Without a process, GPUs are idle as well, until that is certain.
-    let seen = match hang(input, job, found) {
+    // Readings of a GPU that jobs share do not show what one of them does; that it is idle holds for all.
+    let is_shared = job.units.iter().any(|unit| unit.gpu.owners.len() > 1);
+    if is_shared {
+        found.unknown(&[FindingKind::CollectiveHang], &job.job.id.to_string());
+        found.unknown(&bottleneck::KINDS, &job.job.id.to_string());
+    }
+    let hang = if is_shared { None } else { hang(input, job, found) };
+    let seen = match hang {
         Some(hang) => [Some(hang), None],
         None => [no_process(job), idle(input, job)],
     };
-    if seen.iter().all(Option::is_none) {
+    if !is_shared && seen.iter().all(Option::is_none) {
         bottleneck::detect(input, job, found);
     }
     found.seen.extend(seen.into_iter().flatten());
@@ -71,7 +78,7 @@ fn hang(input: &DetectorInput<'_>, job: &JobGpus<'_>, found: &mut Detections) ->
     }
     if !others.is_empty() {
         // Rank 0 may save, or evaluate on the host, for some minutes.
-        let steps = (2 * steps).max(PARTIAL_HANG_STEPS);
+        let steps = (2 * steps).clamp(PARTIAL_HANG_STEPS, IDLE_STEPS);
         let idle_pct = input.thresholds.idle_pct as f32;
         let is_still = |unit: &JobGpu<'_>| does_nothing(unit, idle_pct, steps, now_ms);
         if !others.iter().all(is_still) || !waiting.iter().all(|unit| waits(unit, steps, now_ms)) {

@@ -103,7 +103,10 @@ fn input_bound(input: &DetectorInput<'_>, job: &JobGpus<'_>) -> Option<Detection
         unit.series.of(GpuField::Util, INPUT_STEPS, now_ms).all(|(_, util)| (5.0..=85.0).contains(&util))
     });
     let host = input.series.get(&job.units[0].node.name)?.host();
-    let waits_for_disk = host.mean(HostField::PsiIo, INPUT_STEPS, now_ms).is_some_and(|pct| pct >= 20.0);
+    // Another job on the node may use the disk.
+    let is_alone = input.jobs_on(job.units[0].node).len() == 1;
+    let waits_for_disk =
+        is_alone && host.mean(HostField::PsiIo, INPUT_STEPS, now_ms).is_some_and(|pct| pct >= 20.0);
     let cores = job.cores_busy();
     let limit = job.units[0].node.job_usage.iter().find(|usage| usage.job == job.job.id);
     let limit = limit.and_then(|usage| usage.row.value(JobField::CpuLimit));

@@ -13,12 +13,13 @@ use nodeglass_rules::{job_names, outcome, text};
 /// Reasons that SLURM does not resolve by itself: the user must change the job. A hold of the owner is not among them,
 /// because it is intended.
 const NEVER: [&str; 13] = [
+    // Of `launch_failed_requeued_held`: squeue prints it with spaces or underscores.
+    "launch failed requeued held",
     "DependencyNeverSatisfied",
     "JobHeldAdmin",
     "JobHoldMaxRequeue",
     "JobHoldLaunchFailure",
     "ReservationDeleted",
-    "PartitionNodeLimit",
     "PartitionTimeLimit",
     "PartitionConfig",
     "BadConstraints",
@@ -58,7 +59,8 @@ fn of(job: &Job, kind: FindingKind, severity: FindingSeverity, title: String) ->
 
 fn pending(job: &Job) -> Option<Detection> {
     let reason = job.reason.as_ref()?;
-    let code = NEVER.into_iter().find(|code| reason.as_str().starts_with(code))?;
+    let reason = reason.as_str().replace('_', " ");
+    let code = NEVER.into_iter().find(|code| reason.starts_with(code))?;
     let title = format!("{} will not start by itself: {code}", job_names::first(job));
     let mut detection = of(job, FindingKind::PendingForever, FindingSeverity::Warning, title);
     detection.reason = "will not start".to_owned();

@@ -21,7 +21,7 @@ const REFUSED_SKEW_S: u64 = 300;
 pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
     for node in input.nodes.values().filter(|node| node.head.link != Link::Ended) {
         let jobs = input.jobs_on(node);
-        if jobs.is_empty() && !input.jobs.is_empty() {
+        if !input.is_examined(node) {
             continue;
         }
         let mut problems: Vec<Detection> = link(input, node, jobs).into_iter().collect();

@@ -91,8 +91,8 @@ fn is_outside(process: &ProcessPicture, job: &Job) -> bool {
     let Some(user) = facts.user.value() else { return false };
     // A step over several components of a heterogeneous job may be the leader's.
     let is_parent = match job.part_of {
-        Some(Parent::Array { job, .. } | Parent::Het { job, .. }) => facts.job == Some(job),
-        None => false,
+        Some(Parent::Het { job, .. }) => facts.job == Some(job),
+        Some(Parent::Array { .. }) | None => false,
     };
     let is_of_system = SYSTEM_USERS.contains(&user.as_str());
     // Without a command it is of another pid namespace, whose job is not visible.

@@ -25,8 +25,6 @@ const WORKING_PCT: f32 = 50.0;
 const WORKING_POWER: f32 = 0.6;
 /// After this many steps without work, a GPU that was slow no longer is.
 const PAUSED_STEPS: usize = 60;
-/// Utilisation in % up to which a GPU does nothing in a step: that is another finding.
-const IDLE_PCT: f32 = 5.0;
 /// Fraction of the peers' power limit below which a lower one explains a lower clock.
 const LOWER: f32 = 0.95;
 /// A deviation must be this many times what the others differ by.
@@ -164,6 +162,7 @@ fn stragglers(
     };
     let least = (quantity.limit_pct)(input.thresholds) as f32 / 100.0;
     let (util, values) = (rows(GpuField::Util), rows(quantity.field));
+    let idle_pct = input.thresholds.idle_pct as f32;
     let mut below = vec![0usize; units.len()];
     let mut amounts: Vec<Vec<(f32, f32)>> = vec![Vec::new(); units.len()];
     // The start of the newest run of steps below the limit.
@@ -184,7 +183,8 @@ fn stragglers(
         steps += 1;
         first = first.or(Some(*at_ms));
         for (member, value) in known {
-            let works = util[member].get(at_ms).is_none_or(|util| *util > IDLE_PCT);
+            // That a GPU does nothing is another finding.
+            let works = util[member].get(at_ms).is_none_or(|util| *util > idle_pct);
             if works && middle - value > limit {
                 below[member] += 1;
                 since[member] = since[member].or(Some(*at_ms));

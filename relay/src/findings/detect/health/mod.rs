@@ -31,6 +31,8 @@ struct AffectedGpu<'a> {
     since: Option<(u64, bool)>,
     /// The number of the event that shows it, if any.
     xid: Option<u64>,
+    /// Whether its uncorrected memory errors occurred before its jobs began, or before it was first read.
+    has_old_errors: bool,
 }
 
 /// GPUs with the same problem that belong to the same jobs.
@@ -50,13 +52,13 @@ pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
     let mut groups = Groups::new();
     for node in input.nodes.values() {
         let here = input.jobs_on(node);
-        if here.is_empty() && !input.jobs.is_empty() {
+        if !input.is_examined(node) {
             continue;
         }
         for gpu in node.gpus.iter().filter(|gpu| !ownership::is_part_of_lost(node, gpu)) {
             let owners: Vec<&Job> =
                 here.iter().copied().filter(|job| ownership::has_part(node, gpu, job.id)).collect();
-            if !owners.is_empty() || input.jobs.is_empty() {
+            if !owners.is_empty() || here.is_empty() {
                 examine(input, node, gpu, &owners, &mut groups);
             }
         }
@@ -73,12 +75,13 @@ fn examine<'a>(
 ) {
     let events: Vec<&GpuEvent> =
         node.head.events.iter().filter(|event| event.gpu.as_ref() == Some(&gpu.facts.uuid)).collect();
-    let mut problems = Problems { input, node, gpu, owners, groups };
     let recent: Vec<(&GpuEvent, u64)> = events
         .iter()
         .filter(|event| event.at_ms.saturating_add(XID_MS) > input.now.relay_ms)
         .filter_map(|event| Some((*event, event.xid?)))
         .collect();
+    let uncorrected_ms = uncorrected_ms(input, node, gpu, owners, &recent);
+    let mut problems = Problems { input, node, gpu, owners, uncorrected_ms, groups };
     problems.add_xids(&recent);
     problems.add_memory_errors(&recent);
     if gpu.fault.is_some() {
@@ -106,6 +109,8 @@ struct Problems<'a, 'g> {
     node: &'a NodePicture,
     gpu: &'a GpuPicture,
     owners: &'g [&'a Job],
+    /// See [`uncorrected_ms`].
+    uncorrected_ms: Option<u64>,
     groups: &'g mut Groups<'a>,
 }
 
@@ -140,7 +145,10 @@ impl Problems<'_, '_> {
         // Several flags of a GPU are one problem.
         match group.gpus.last_mut().filter(|affected| affected.gpu.facts.uuid == self.gpu.facts.uuid) {
             Some(affected) => affected.severity = affected.severity.max(severity),
-            None => group.gpus.push(AffectedGpu { node: self.node, gpu: self.gpu, severity, since, xid }),
+            None => {
+                let (node, gpu, has_old_errors) = (self.node, self.gpu, self.uncorrected_ms.is_none());
+                group.gpus.push(AffectedGpu { node, gpu, severity, since, xid, has_old_errors });
+            }
         }
     }
 
@@ -190,13 +198,40 @@ impl Problems<'_, '_> {
                 continue;
             }
             let since = match kind {
-                FindingKind::MemoryErrors => memory_error.map(|(event, _)| (event.at_ms, false)),
+                FindingKind::MemoryErrors => match (memory_error, self.uncorrected_ms) {
+                    (Some((event, _)), _) => Some((event.at_ms, false)),
+                    (None, Some(at_ms)) if flag.kind == FlagKind::EccUncorrected => Some((at_ms, false)),
+                    (None, None) if flag.kind == FlagKind::EccUncorrected => {
+                        Some((self.input.now.relay_ms, true))
+                    }
+                    _ => None,
+                },
                 _ => throttled_since(node, gpu, kind),
             };
             let xid = memory_error.filter(|_| kind == FindingKind::MemoryErrors).map(|(_, number)| number);
-            self.add(kind, severity(flag.severity), since, xid);
+            let severity = match flag.kind {
+                FlagKind::EccUncorrected if self.uncorrected_ms.is_none() => FindingSeverity::Warning,
+                _ => severity(flag.severity),
+            };
+            self.add(kind, severity, since, xid);
         }
     }
+}
+
+/// Returns when the last uncorrected memory error of a GPU occurred, in ms of the relay's clock, if that was while its
+/// jobs ran: NVML counts since the driver was loaded, and errors of earlier jobs say nothing about the results of these.
+fn uncorrected_ms(
+    input: &DetectorInput<'_>,
+    node: &NodePicture,
+    gpu: &GpuPicture,
+    owners: &[&Job],
+    recent: &[(&GpuEvent, u64)],
+) -> Option<u64> {
+    let series = input.series.get(&node.name);
+    let grown_ms = series.and_then(|series| series.uncorrected_grown_ms(&gpu.facts.uuid));
+    let at_ms = latest_memory_error(recent).map(|(event, _)| event.at_ms).max(grown_ms)?;
+    let had_begun = |job: &&Job| job.start.is_none_or(|start| input.now.to_relay_ms(start) <= at_ms);
+    owners.iter().all(had_begun).then_some(at_ms)
 }
 
 /// Returns the latest event about the GPU's memory, and its number.

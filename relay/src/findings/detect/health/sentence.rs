@@ -156,8 +156,13 @@ fn memory(group: &Group<'_>) -> Memory {
         (what.to_owned(), if number == Some(63) { "row remapped" } else { "memory error" })
     };
     let number = number.map(|number| format!(" (Xid {number})")).unwrap_or_default();
-    let is_uncorrected = has(FlagKind::EccUncorrected);
-    let evidence = is_uncorrected.then(|| "results since then may be wrong".to_owned());
+    let has_errors = has(FlagKind::EccUncorrected);
+    let is_uncorrected = has_errors && group.gpus.iter().any(|affected| !affected.has_old_errors);
+    let evidence = has_errors.then(|| match (is_uncorrected, group.jobs.is_empty()) {
+        (true, _) => "results since then may be wrong".to_owned(),
+        (false, false) => "since the driver was loaded; none was seen during this job".to_owned(),
+        (false, true) => "since the driver was loaded; none since nodeglass reads this GPU".to_owned(),
+    });
     let repair = if has(FlagKind::RemapFailed) {
         Some("the GPU must be replaced")
     } else if has(FlagKind::RemapPending) {
@@ -173,6 +178,9 @@ fn memory(group: &Group<'_>) -> Memory {
         ),
         false => format!("Report it to the administrators: {repair}"),
     });
+    let is_old = has_errors && !is_uncorrected;
+    let advice =
+        advice.or_else(|| is_old.then(|| "Report it to the administrators if the count grows".to_owned()));
     Memory { what: format!("{what}{number}"), reason, evidence, advice }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::findings::input::Now;
 use crate::findings::job_log::JobLogs;
+use crate::findings::series::NodeSeries;
 use crate::findings::thresholds::Thresholds;
 use crate::findings::tracker::Detections;
 use nodeglass_protocol::gpu::{NvLink, Virtualization};
@@ -37,15 +38,35 @@ fn node(name: &str, owners: &[u32]) -> NodePicture {
 }
 
 fn detect_all(jobs: &[Job], nodes: &[NodePicture]) -> Vec<Detection> {
-    let wall_ahead_ms = WALL_S * 1_000 - NOW_MS.cast_signed();
     let nodes: BTreeMap<&NodeName, &NodePicture> = nodes.iter().map(|node| (&node.name, node)).collect();
-    let series = BTreeMap::new();
+    // The errors occurred while the nodes were read.
+    let series = nodes.values().map(|node| {
+        let mut series = NodeSeries::default();
+        let mut before = (*node).clone();
+        before.sampled_at_ms = Some(NOW_MS - 5_000);
+        before.gpus.iter_mut().for_each(|gpu| gpu.row.set(GpuField::EccUncorrected, Cell::steps(0)));
+        [&before, node]
+            .into_iter()
+            .filter(|node| node.sampled_at_ms.is_some())
+            .for_each(|node| series.record(node, None));
+        (node.name.clone(), series)
+    });
+    let series = series.collect();
+    detect_with(jobs, &nodes, &series)
+}
+
+fn detect_with(
+    jobs: &[Job],
+    nodes: &BTreeMap<&NodeName, &NodePicture>,
+    series: &BTreeMap<NodeName, NodeSeries>,
+) -> Vec<Detection> {
+    let wall_ahead_ms = WALL_S * 1_000 - NOW_MS.cast_signed();
     let (logs, thresholds) = (JobLogs::new(), Thresholds::default());
     let input = DetectorInput::new(
         "alice",
         jobs,
-        &nodes,
-        &series,
+        nodes,
+        series,
         &logs,
         &thresholds,
         Now { relay_ms: NOW_MS, wall_ahead_ms },
@@ -111,6 +132,17 @@ fn uncorrected_errors_and_their_repair_are_one_error() {
             "Restart on another node from a checkpoint before the error, and report it to the administrators: the GPU needs a reset"
         )
     );
+}
+
+#[test]
+fn errors_from_before_a_job_are_a_warning() {
+    let mut node = node("n1", &[1]);
+    node.gpus[0].row.set(GpuField::EccUncorrected, Cell::steps(3));
+    let nodes = BTreeMap::from([(&node.name, &node)]);
+    let found = detect_with(&[job(1, "n1")], &nodes, &BTreeMap::new());
+    assert_eq!((found[0].kind, found[0].severity), (FindingKind::MemoryErrors, FindingSeverity::Warning));
+    assert_eq!(evidence(&found[0]), "since the driver was loaded; none was seen during this job");
+    assert_eq!(found[0].since, Some((NOW_MS, true)));
 }
 
 #[test]
