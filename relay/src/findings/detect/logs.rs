@@ -1,7 +1,7 @@
 //! Messages in the logs of running jobs. What the log of a failed job states is evidence of its failure.
 
 use crate::findings::input::{DetectorInput, JobGpu, JobGpus};
-use crate::findings::job_log::{JobLog, LogMessage};
+use crate::findings::job_log::{JobLog, LogMessage, NAN_LOSS};
 use crate::findings::series::does_work;
 use crate::findings::tracker::{Detection, Detections};
 use nodeglass_protocol::GpuField;
@@ -20,6 +20,8 @@ const FIRST_SILENT_MS: u64 = 120_000;
 const WORKING_STEPS: usize = 6;
 /// A program that advances this long after a message has handled it, in ms.
 const HANDLED_MS: u64 = 60_000;
+/// Within this time, in ms, what was written is read.
+const READ_MS: u64 = 15_000;
 /// Number of lines of a log that explain a failure.
 const MAX_LINES: usize = 3;
 
@@ -45,7 +47,13 @@ fn matters(message: &LogMessage, log: &JobLog, works: bool, now_ms: u64) -> bool
     let handled_ms = message.last_ms + HANDLED_MS;
     let advances = progress.is_some_and(|progress| progress.advanced_ms > handled_ms)
         || log.advanced_ms.is_some_and(|at_ms| at_ms > handled_ms);
-    if advances && !message.pattern.outlasts_progress {
+    let counts_steps = progress.is_some() || log.advanced_ms.is_some();
+    if !message.pattern.outlasts_progress && (advances || counts_steps && now_ms < handled_ms + READ_MS) {
+        return false;
+    }
+    // A loss scaler skips a step now and then.
+    if message.pattern.name.as_str() == NAN_LOSS && message.count < 2 && now_ms < message.first_ms + SILENT_MS
+    {
         return false;
     }
     if !message.pattern.is_final {

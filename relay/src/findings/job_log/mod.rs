@@ -30,7 +30,7 @@ const GROWTH_SPACING_MS: u64 = 20_000;
 /// Number of growths that are kept: ten minutes of a log that grows all the time.
 const MAX_GROWTHS: usize = 30;
 /// The pattern of a loss that is not a number.
-const NAN_LOSS: &str = "nan_loss";
+pub const NAN_LOSS: &str = "nan_loss";
 /// Number of the last lines that are kept for a job that fails.
 const LAST_LINES: usize = 3;
 

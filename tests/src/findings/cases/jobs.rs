@@ -153,8 +153,8 @@ fn messages(model: (&'static str, u32)) -> Vec<Case> {
         let more = message(line, FAULT_S, true);
         let script = Script::job(2, "training", &more).episode("idle_gpu", 0, &[], FAULT_S, None);
         with_logs(Case {
-            // The GPUs of the job stop.
-            expected: vec![Expected { within_s: Some(60), ..Expected::lasting(Kind::LogMessage, FAULT_S) }],
+            // The GPUs of the job stop, and a minute shows that the program does not go on.
+            expected: vec![Expected { within_s: Some(100), ..Expected::lasting(Kind::LogMessage, FAULT_S) }],
             allowed: vec![Kind::NoProcess, Kind::IdleGpus],
             ..case(format!("message/{name}/{}", model.0), 2, model, 25, script)
         })
