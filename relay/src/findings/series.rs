@@ -322,19 +322,28 @@ impl NodeSeries {
                 series.record_gpu(at_ms, &gpu.row, gpu);
             }
         }
-        self.uncorrected.retain(|uuid, _| self.gpus.contains_key(uuid));
-        for gpu in &node.gpus {
+        self.record_uncorrected(node, at_ms);
+    }
+
+    /// Notes when the counts of uncorrected memory errors grow.
+    fn record_uncorrected(&mut self, node: &NodePicture, at_ms: u64) {
+        for gpu in node.gpus.iter().take(MAX_GPUS) {
             let Some(count) = gpu.row.value(GpuField::EccUncorrected) else { continue };
-            let uuid = &gpu.facts.uuid;
-            let known = self.uncorrected.get(uuid).copied();
-            let grown_ms = match known {
-                Some(known) if known.count < count => Some(at_ms),
-                Some(known) => known.grown_ms,
-                None => None,
-            };
-            if self.gpus.contains_key(uuid) {
-                self.uncorrected.insert(uuid.clone(), UncorrectedErrors { count, grown_ms });
+            match self.uncorrected.get_mut(&gpu.facts.uuid) {
+                Some(known) => {
+                    if known.count < count {
+                        known.grown_ms = Some(at_ms);
+                    }
+                    known.count = count;
+                }
+                None => {
+                    let errors = UncorrectedErrors { count, grown_ms: None };
+                    self.uncorrected.insert(gpu.facts.uuid.clone(), errors);
+                }
             }
+        }
+        if self.uncorrected.len() > self.gpus.len() {
+            self.uncorrected.retain(|uuid, _| self.gpus.contains_key(uuid));
         }
     }
 
