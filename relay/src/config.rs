@@ -538,7 +538,7 @@ pub enum ConfigError {
     LocalLauncherAndHosts,
     /// There are too many patterns of logs.
     #[error(
-        "there are {0} settings --log-pattern, and at most {MAX_CUSTOM} are possible; combine some: NAME='one|other'"
+        "--log-pattern is given {0} times, but at most {MAX_CUSTOM} patterns are supported; combine some: NAME='one|other'"
     )]
     TooManyPatterns(usize),
     /// Two patterns of logs have one name.

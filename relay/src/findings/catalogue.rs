@@ -220,7 +220,7 @@ pub fn info(kind: FindingKind) -> KindInfo {
             "Check the end of its log",
             0, 0, 30 * SECOND),
         FindingKind::LogMessage => entry(
-            "the log of a running job matches a pattern (`relay findings explain log_message` lists them). Most patterns count only if a program that counts its steps makes no progress a minute later, and a loss that is no number only if it is repeated or the last; \
+            "the log of a running job matches a pattern (`relay findings explain log_message` lists them). Most patterns count only if a program that counts its steps makes no progress a minute later, and a NaN loss only if it is repeated or the last one; \
              those that end a program, such as a traceback, only if the log ends with them: for 30 s, or while the GPUs work, for three \
              times its longest pause",
             "The program states what is wrong.",

@@ -11,7 +11,7 @@ use nodeglass_rules::severity::Severity;
 use nodeglass_rules::{job_names, outcome, text};
 
 /// Reasons that SLURM does not resolve by itself: the user must change the job. A hold of the owner is not among them,
-/// because it is intended.
+/// because it is intended, nor is `PartitionNodeLimit`, which SLURM also states while required nodes are down.
 const NEVER: [&str; 13] = [
     // Of `launch_failed_requeued_held`: squeue prints it with spaces or underscores.
     "launch failed requeued held",

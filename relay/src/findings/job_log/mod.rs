@@ -29,7 +29,7 @@ const MAX_LINE: usize = 200;
 const GROWTH_SPACING_MS: u64 = 20_000;
 /// Number of growths that are kept: ten minutes of a log that grows all the time.
 const MAX_GROWTHS: usize = 30;
-/// The pattern of a loss that is not a number.
+/// Name of the pattern of a NaN loss.
 pub const NAN_LOSS: &str = "nan_loss";
 /// Number of the last lines that are kept for a job that fails.
 const LAST_LINES: usize = 3;
@@ -212,7 +212,13 @@ impl LogScanner {
         if chunk == LogChunk::New {
             self.grow(now_ms);
         }
-        // A bar is redrawn until its epoch ends: a loss in it that is no number must not wait for that.
+        for (position, line) in lines.iter().enumerate() {
+            self.lines += 1;
+            if position > 0 || known.as_ref() != Some(line) {
+                self.scan(line.as_str(), chunk, now_ms);
+            }
+        }
+        // A bar is redrawn until its epoch ends: a NaN loss in it must not wait for that.
         if let Some(line) = partial.filter(|_| chunk != LogChunk::Baseline) {
             let is_nan =
                 self.patterns.find(line.as_str()).is_some_and(|pattern| pattern.name.as_str() == NAN_LOSS);
@@ -221,12 +227,6 @@ impl LogScanner {
                 self.scan(line.as_str(), chunk, now_ms);
             } else {
                 self.forget_handled(line.as_str(), chunk);
-            }
-        }
-        for (position, line) in lines.iter().enumerate() {
-            self.lines += 1;
-            if position > 0 || known.as_ref() != Some(line) {
-                self.scan(line.as_str(), chunk, now_ms);
             }
         }
         if chunk != LogChunk::Baseline {
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_is_no_number_is_found_in_a_bar_that_is_still_drawn() {
+    fn a_nan_loss_is_found_in_a_bar_that_is_still_drawn() {
         let bar = |step: u32, loss: &str| {
             LongText::line(&format!("Epoch 0: 23%|###   | {step}/2000 [00:10<20:00, 1.0it/s, loss={loss}]"))
         };

@@ -169,8 +169,8 @@ fn losses(line: &str) -> impl Iterator<Item = (String, bool)> + '_ {
     found.map(|loss| (loss[1].to_ascii_lowercase(), loss.get(2).is_none()))
 }
 
-/// Returns whether a line states as a number what another one stated as none: the training loss is not a number because
-/// the best validation loss is.
+/// Returns whether a line states a finite value of a loss that was NaN in `before`. Of another loss, such as the best
+/// validation loss, it does not count.
 pub fn is_finite_again(line: &str, before: &str) -> bool {
     let lost: Vec<String> =
         losses(before).filter(|(_, is_finite)| !is_finite).map(|(name, _)| name).collect();

@@ -31,7 +31,7 @@ struct AffectedGpu<'a> {
     since: Option<(u64, bool)>,
     /// The number of the event that shows it, if any.
     xid: Option<u64>,
-    /// Whether its uncorrected memory errors occurred before its jobs began, or before it was first read.
+    /// Whether no uncorrected memory error is known to have occurred while its jobs ran.
     has_old_errors: bool,
 }
 

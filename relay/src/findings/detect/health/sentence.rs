@@ -161,7 +161,9 @@ fn memory(group: &Group<'_>) -> Memory {
     let evidence = has_errors.then(|| match (is_uncorrected, group.jobs.is_empty()) {
         (true, _) => "results since then may be wrong".to_owned(),
         (false, false) => "since the driver was loaded; none was seen during this job".to_owned(),
-        (false, true) => "since the driver was loaded; none since nodeglass reads this GPU".to_owned(),
+        (false, true) => {
+            "since the driver was loaded; none was seen since nodeglass began to read this GPU".to_owned()
+        }
     });
     let repair = if has(FlagKind::RemapFailed) {
         Some("the GPU must be replaced")
