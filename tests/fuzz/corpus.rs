@@ -1,9 +1,9 @@
 //! Every stored input, kept for its coverage or because it once broke something, passes its target.
 
 use nodeglass_fuzz::names::NAMES;
-use nodeglass_fuzz::target;
+use nodeglass_fuzz::{files, target};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 #[test]
 fn the_corpus_of_page_to_relay_passes() {
@@ -84,7 +84,7 @@ fn the_corpus_is_small() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let size: u64 = NAMES
         .iter()
-        .flat_map(|(name, _)| kept(name))
+        .flat_map(|(name, _)| files(name))
         .filter(|file| file.starts_with(&corpus))
         .map(|file| fs::metadata(file).map_or(0, |m| m.len()))
         .sum();
@@ -93,7 +93,7 @@ fn the_corpus_is_small() {
 
 fn replay(name: &str) {
     let target = target(name).expect("a target");
-    let files = kept(name);
+    let files = files(name);
     assert!(files.len() >= 3, "only {} inputs for {name}", files.len());
     for file in files {
         let bytes = fs::read(&file).expect("an input can be read");
@@ -101,19 +101,4 @@ fn replay(name: &str) {
         eprintln!("{}", file.display());
         target(&bytes);
     }
-}
-
-/// The corpus of a target and its other seeds.
-fn kept(name: &str) -> Vec<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = here.join("../..");
-    let (_, seeds) = NAMES.iter().find(|(one, _)| *one == name).expect("a name");
-    let folders = seeds.iter().map(|seeds| root.join(seeds)).chain([here.join("corpus").join(name)]);
-    let mut files: Vec<_> = folders
-        .flat_map(|folder| fs::read_dir(folder).into_iter().flatten())
-        .map(|entry| entry.expect("an entry can be read").path())
-        .filter(|path| path.is_file())
-        .collect();
-    files.sort();
-    files
 }

@@ -17,6 +17,8 @@ const GLIBC: &str = "2.17";
 const MACHINES: [&str; 2] = ["x86_64", "aarch64"];
 /// A Debian release whose glibc (2.31) is older than that of the build machine.
 const OLD_DEBIAN: &str = "bullseye";
+/// The profile of probes for tests.
+const UNOPTIMISED: &str = "unoptimised";
 const ZIGBUILD: Pinned = Pinned { name: "zigbuild", shown_by: "bin/cargo-zigbuild" };
 
 /// Programs of one processor type.
@@ -31,7 +33,7 @@ struct Programs {
 /// # Errors
 /// If a tool is missing, or a build or the trial run fails.
 pub(crate) fn pack() -> Result<()> {
-    crate::page::build(&tools::page_tools()?)?;
+    crate::page::build(crate::page::Build::Optimised)?;
     let relay = ["--package", "nodeglass-relay", "--features", "nodeglass-relay/vendored-openssl"];
     let built = long_step("building relay and probe for each processor", "15 min", || {
         build(&[&["--release", "--package", "node-probe"], &relay[..]].concat(), "release")
@@ -51,8 +53,9 @@ pub(crate) fn pack() -> Result<()> {
 /// # Errors
 /// If a tool cannot be installed, or the build fails.
 pub(crate) fn probes_for_tests() -> Result<PathBuf> {
-    let built =
-        step("building the probe for each processor", || build(&["--package", "node-probe"], "debug"))?;
+    let built = step("building the probe for each processor", || {
+        build(&["--package", "node-probe", "--profile", UNOPTIMISED], UNOPTIMISED)
+    })?;
     let folder = target().join("portable/probes");
     fs::create_dir_all(&folder)?;
     for of in &built {

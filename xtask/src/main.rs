@@ -3,8 +3,11 @@
 mod bench;
 mod deny;
 mod dist;
+mod flaky;
 mod fuzz;
+mod junit;
 mod lint;
+mod nextest;
 mod page;
 mod pins;
 mod report;
@@ -25,6 +28,8 @@ cargo xtask <command>
 
   run [--dev] [-- RELAY-ARGS]    install requirements, build, and start the relay (try: -- --demo)
   test [FILTER] [--tier NAME]    install requirements and run the tests: unit, edge, lab, browser
+                                 --lint checks lints meanwhile; --record lists the slowest in CONTRIBUTING
+  flaky [FILTER] [--tier NAME]   repeat tests on a busy machine: --runs N (20), --load LOOPS (4)
   lint                           check formatting, dependencies, and clippy (native and wasm32)
   fuzz [TARGET…] [--seconds N]   fuzz every decoder of external input; --keep adds new coverage to the corpus
   setup                          only install what the build and the tests need
@@ -53,12 +58,13 @@ fn dispatch(args: Vec<String>) -> Result<ExitCode> {
     match command {
         "run" => run::run(rest),
         "test" => tiers::run(&tiers::Selection::parse(rest)?),
+        "flaky" => flaky::run(&flaky::Options::parse(rest)?),
         "fuzz" => fuzz::run(&fuzz::Selection::parse(rest)?),
         "bench" => bench::run(rest),
         "findings" => findings(rest),
         "lint" => done(none(rest).and_then(|()| lint::run())),
         "setup" => done(none(rest).and_then(|()| setup())),
-        "page" => done(none(rest).and_then(|()| page::build(&tools::page_tools()?))),
+        "page" => done(none(rest).and_then(|()| page::build(page::Build::Optimised))),
         "dist" => done(none(rest).and_then(|()| dist::pack())),
         "screenshots" => done(none(rest).and_then(|()| screenshots::take())),
         "help" | "-h" | "--help" => {
@@ -87,8 +93,10 @@ fn findings(args: &[String]) -> Result<ExitCode> {
 fn setup() -> Result<()> {
     system::for_building()?;
     system::for_testing()?;
-    tools::page_tools()?;
+    tools::wasm_target()?;
+    tools::wasm_opt()?;
     test_tools::variables()?;
+    nextest::install()?;
     println!("all requirements of the build and the tests are installed");
     Ok(())
 }

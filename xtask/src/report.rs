@@ -1,157 +1,110 @@
-//! The summary of a test run: passed, failed and skipped tests per tier, with the names of the latter
-//! two and the reasons of failures.
+//! The summary of a test run: passed, failed and skipped tests per tier, the reasons, and the slowest tests.
 
+use crate::junit::{Outcome, TestCase};
 use crate::shell::duration;
+use std::cmp::Reverse;
 use std::fmt;
 use std::time::Duration;
 
-/// Printed by a test that is skipped (`tests/src/skip.rs`).
-const SKIPPED: &str = "SKIPPED ";
-
-/// Prefix of the ignore reason of a test that is run by others, elsewhere.
-const PART_OF_OTHERS: &str = "it is run by other tests";
-
 /// Maximum number of lines, and of characters of a line, that the summary shows of a failed test's output.
-const REASON_LINES: usize = 6;
+const REASON_LINES: usize = 8;
 const REASON_COLUMNS: usize = 300;
-
-/// The results of a tier.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    passed: usize,
-    failed: Vec<String>,
-    skipped: Vec<Skip>,
-    /// The first lines that each failed test printed: why it failed, for a reader of the end of a long log.
-    why: Vec<(String, Vec<String>)>,
-    /// Whether the output of the last test in `why` continues.
-    in_output: bool,
-    /// Names in the runner's last `failures:` list before its closing line.
-    list: Option<Vec<String>>,
-    /// Tests that reported that they were skipped; the runner counts them as passed.
-    unshown: usize,
-    /// The runner failed although no test did.
-    broken: bool,
-}
-
-/// A skipped test, and why.
-#[derive(Debug, PartialEq, Eq)]
-struct Skip {
-    test: String,
-    why: String,
-}
-
-impl Tally {
-    /// Processes a line of output of the runner or a test.
-    pub(crate) fn note(&mut self, line: &str) {
-        self.note_output(line);
-        if let Some((_, skip)) = line.split_once(SKIPPED) {
-            let (test, why) = skip.split_once(": ").unwrap_or((skip, "no reason given"));
-            self.skip(test, why);
-            self.unshown += 1;
-        } else if let Some(counts) = line.strip_prefix("test result: ") {
-            self.passed += count(counts, " passed");
-            let failed = self.list.take().unwrap_or_default();
-            let unnamed = count(counts, " failed").saturating_sub(failed.len());
-            self.failed.extend(failed);
-            self.failed.extend(std::iter::repeat_n("(not named by the runner)".to_owned(), unnamed));
-        } else if line == "failures:" {
-            self.list = Some(Vec::new());
-        } else if let (Some(list), Some(name)) = (&mut self.list, line.strip_prefix("    ")) {
-            list.push(name.to_owned());
-        } else if let Some((test, why)) = line.split_once(" ... ignored") {
-            let why = why.trim_start_matches([',', ' ']);
-            if why.starts_with(PART_OF_OTHERS) {
-                return;
-            }
-            self.skip(test.trim_start_matches("test "), if why.is_empty() { "ignored" } else { why });
-        }
-    }
-
-    /// Keeps the first lines of a failed test's output.
-    fn note_output(&mut self, line: &str) {
-        if let Some(test) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
-            self.why.push((test.to_owned(), Vec::new()));
-            self.in_output = true;
-        } else if line == "failures:"
-            || line.starts_with("stack backtrace")
-            || line.starts_with("Stack backtrace")
-        {
-            self.in_output = false;
-        } else if self.in_output
-            && !line.trim().is_empty()
-            && let Some((_, lines)) = self.why.last_mut()
-            && lines.len() < REASON_LINES
-        {
-            lines.push(line.chars().take(REASON_COLUMNS).collect());
-        }
-    }
-
-    fn skip(&mut self, test: &str, why: &str) {
-        self.skipped.push(Skip { test: test.to_owned(), why: why.to_owned() });
-    }
-
-    /// Processes the exit status of the runner.
-    pub(crate) fn end(&mut self, success: bool) {
-        self.broken |= !success && self.failed.is_empty();
-        self.passed = self.passed.saturating_sub(std::mem::take(&mut self.unshown));
-        self.list = None;
-    }
-}
-
-/// The number before a word in `ok. 3 passed; 0 failed; …`.
-fn count(counts: &str, word: &str) -> usize {
-    let before = counts.split(word).next().unwrap_or_default();
-    before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
-}
+/// Number of tests in the list of the slowest.
+const SLOWEST: usize = 30;
 
 /// The results of all tiers.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    tiers: Vec<(&'static str, Tally, Duration)>,
+    tiers: Vec<(&'static str, Vec<TestCase>)>,
+    took: Duration,
 }
 
 impl Report {
-    /// Adds a tier.
-    pub(crate) fn add(&mut self, tier: &'static str, tally: Tally, took: Duration) {
-        self.tiers.push((tier, tally, took));
+    /// Sorts the results of a run into tiers: the first whose predicate holds.
+    pub(crate) fn new(
+        cases: Vec<TestCase>,
+        tiers: &[(&'static str, fn(&TestCase) -> bool)],
+        took: Duration,
+    ) -> Self {
+        let mut sorted: Vec<_> = tiers.iter().map(|(name, _)| (*name, Vec::new())).collect();
+        for case in cases {
+            if let Some(index) = tiers.iter().position(|(_, contains)| contains(&case)) {
+                sorted[index].1.push(case);
+            }
+        }
+        Self { tiers: sorted, took }
     }
 
     /// Returns whether nothing failed; skips count as failures if `strict`.
     pub(crate) fn is_good(&self, strict: bool) -> bool {
-        self.tiers.iter().all(|(_, tally, _)| {
-            !tally.broken && tally.failed.is_empty() && (tally.skipped.is_empty() || !strict)
+        self.cases().all(|case| match case.outcome {
+            Outcome::Passed => true,
+            Outcome::Skipped { .. } => !strict,
+            Outcome::Failed { .. } => false,
         })
     }
 
-    fn total(&self, count: impl Fn(&Tally) -> usize) -> usize {
-        self.tiers.iter().map(|(_, tally, _)| count(tally)).sum()
+    /// The slowest tests, as a Markdown table.
+    pub(crate) fn slowest(&self) -> String {
+        let mut cases: Vec<_> = self.cases().collect();
+        cases.sort_by_key(|case| Reverse(case.took));
+        let rows = cases.iter().take(SLOWEST);
+        let rows = rows.map(|case| format!("| {:.0} | `{}` |\n", case.took.as_secs_f64(), case.name));
+        format!("| s | test |\n|--:|--|\n{}", rows.collect::<String>())
     }
+
+    /// All results.
+    pub(crate) fn cases(&self) -> impl Iterator<Item = &TestCase> {
+        self.tiers.iter().flat_map(|(_, cases)| cases)
+    }
+}
+
+/// Passed, failed and skipped tests.
+fn counts<'a>(cases: impl Iterator<Item = &'a TestCase>) -> (usize, usize, usize) {
+    cases.fold((0, 0, 0), |(passed, failed, skipped), case| match case.outcome {
+        Outcome::Passed => (passed + 1, failed, skipped),
+        Outcome::Failed { .. } => (passed, failed + 1, skipped),
+        Outcome::Skipped { .. } => (passed, failed, skipped + 1),
+    })
+}
+
+/// The lines of a failed test's output that tell most: those from the panic on, or else the last ones.
+pub(crate) fn reason(output: &str) -> Vec<String> {
+    let is_noise =
+        |line: &&str| line.trim().is_empty() || line.starts_with("note: ") || line.starts_with("running ");
+    let output = output.split("stack backtrace:").next().unwrap_or_default();
+    let lines: Vec<&str> = output.lines().filter(|line| !is_noise(line)).collect();
+    let start = lines
+        .iter()
+        .position(|line| line.contains("panicked at") || line.starts_with("Error: "))
+        .unwrap_or_else(|| lines.len().saturating_sub(REASON_LINES));
+    let shown = lines[start..].iter().take(REASON_LINES);
+    shown.map(|line| line.chars().take(REASON_COLUMNS).collect()).collect()
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\n── summary ──")?;
-        for (tier, tally, took) in &self.tiers {
-            let (passed, failed, skipped) = (tally.passed, tally.failed.len(), tally.skipped.len());
-            let took = duration(*took);
-            writeln!(f, "{tier:8} {passed:4} passed {failed:4} failed {skipped:4} skipped   {took}")?;
-            for test in &tally.failed {
-                writeln!(f, "    failed   {test}")?;
-                let why = tally.why.iter().find(|(of, _)| of == test);
-                for line in why.iter().flat_map(|(_, lines)| lines) {
-                    writeln!(f, "             | {line}")?;
+        for (tier, cases) in &self.tiers {
+            let (passed, failed, skipped) = counts(cases.iter());
+            let total = duration(cases.iter().map(|case| case.took).sum());
+            writeln!(f, "{tier:8} {passed:4} passed {failed:4} failed {skipped:4} skipped   {total} in all")?;
+            for case in cases {
+                match &case.outcome {
+                    Outcome::Passed => {}
+                    Outcome::Skipped { reason } => writeln!(f, "    skipped  {}: {reason}", case.name)?,
+                    Outcome::Failed { output } => {
+                        writeln!(f, "    failed   {}", case.name)?;
+                        for line in reason(output) {
+                            writeln!(f, "             | {line}")?;
+                        }
+                    }
                 }
             }
-            for Skip { test, why } in &tally.skipped {
-                writeln!(f, "    skipped  {test}: {why}")?;
-            }
-            if tally.broken {
-                writeln!(f, "    broken   the test runner itself failed; see above")?;
-            }
         }
-        let (passed, failed) = (self.total(|tally| tally.passed), self.total(|tally| tally.failed.len()));
-        let failed = failed + self.total(|tally| usize::from(tally.broken));
-        writeln!(f, "{passed} passed, {failed} failed, {} skipped", self.total(|tally| tally.skipped.len()))
+        let (passed, failed, skipped) = counts(self.cases());
+        writeln!(f, "the tests took {}", duration(self.took))?;
+        writeln!(f, "{passed} passed, {failed} failed, {skipped} skipped")
     }
 }
 
@@ -159,49 +112,58 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
-    fn report(lines: &str, success: bool) -> Report {
-        let mut tally = Tally::default();
-        lines.lines().for_each(|line| tally.note(line));
-        tally.end(success);
-        let mut report = Report::default();
-        report.add("unit", tally, Duration::from_secs(1));
-        report
+    fn case(name: &str, outcome: Outcome) -> TestCase {
+        TestCase { binary: "it".into(), name: name.into(), took: Duration::from_secs(2), outcome }
+    }
+
+    fn report(cases: Vec<TestCase>) -> Report {
+        Report::new(
+            cases,
+            &[("lab", |case| case.name.starts_with("lab::")), ("edge", |_| true)],
+            Duration::ZERO,
+        )
     }
 
     #[test]
     fn failures_and_skips_are_named() {
-        let report = report(
-            "test a::b ... ok\ntest a::c ... FAILED\ntest a::d ... ignored, needs a GPU\n\nfailures:\n\n\
-             ---- a::c stdout ----\n    left: 1\n\nfailures:\n    a::c\n\n\
-             test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured",
-            false,
-        );
+        let output = "exit code 101\nrunning 1 test\nthread 'b' panicked at b.rs:1:2:\nleft: 1\n\
+                      stack backtrace:\n   0: rust_begin_unwind";
+        let report = report(vec![
+            case("lab::a", Outcome::Passed),
+            case("b", Outcome::Failed { output: output.into() }),
+            case("c", Outcome::Skipped { reason: "needs a GPU".into() }),
+        ]);
         let text = report.to_string();
-        assert!(text.contains("failed   a::c\n             |     left: 1\n    skipped"), "{text}");
-        assert!(text.contains("skipped  a::d: needs a GPU"), "{text}");
+        assert!(text.contains("lab         1 passed    0 failed"), "{text}");
+        let failure =
+            "failed   b\n             | thread 'b' panicked at b.rs:1:2:\n             | left: 1\n    sk";
+        assert!(text.contains(failure), "{text}");
+        assert!(text.contains("skipped  c: needs a GPU"), "{text}");
         assert!(text.ends_with("1 passed, 1 failed, 1 skipped\n"), "{text}");
         assert!(!report.is_good(false));
     }
 
     #[test]
-    fn a_test_that_skips_itself_has_not_passed() {
-        let lines = "test a ... SKIPPED a: no chromium\nok\ntest b ... ok\n\
-                     test result: ok. 2 passed; 0 failed; 0 ignored";
-        let report = report(lines, true);
-        assert!(report.to_string().ends_with("1 passed, 0 failed, 1 skipped\n"), "{report}");
-        assert!(report.is_good(false));
-        assert!(!report.is_good(true), "with CI=true a skip is a failure");
+    fn a_skipped_test_is_a_failure_only_if_strict() {
+        let report = report(vec![case("a", Outcome::Skipped { reason: "no chromium".into() })]);
+        assert!(report.is_good(false) && !report.is_good(true));
     }
 
     #[test]
-    fn what_other_tests_run_is_not_skipped() {
-        let lines = "test a ... ignored, it is run by other tests, inside the cluster\n\
-                     test result: ok. 0 passed; 0 failed; 1 ignored";
-        assert!(report(lines, true).is_good(true));
+    fn the_slowest_tests_come_first() {
+        let mut slow = case("slow", Outcome::Passed);
+        slow.took = Duration::from_secs(60);
+        let table = report(vec![case("fast", Outcome::Passed), slow]).slowest();
+        assert_eq!(table, "| s | test |\n|--:|--|\n| 60 | `slow` |\n| 2 | `fast` |\n");
     }
 
     #[test]
-    fn a_runner_that_dies_is_a_failure_though_no_test_failed() {
-        assert!(!report("test a ... ok\nerror: could not compile", false).is_good(false));
+    fn without_a_panic_the_end_of_the_output_is_shown() {
+        let output: String = (0..20).map(|line| format!("line {line}\n")).collect();
+        assert_eq!(reason(&output).last().unwrap(), "line 19");
+        assert_eq!(
+            reason("Error: no job\n\nCaused by:\n    timeout"),
+            ["Error: no job", "Caused by:", "    timeout"]
+        );
     }
 }

