@@ -2,25 +2,23 @@
 //! failure).
 
 use anyhow::Context as _;
-use nodeglass_relay::access::key_file::{self, Running};
-use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
-use nodeglass_relay::app::remote::{NONE_RUNS, Remote};
-use nodeglass_relay::app::second_start::{self, SecondStart};
-use nodeglass_relay::app::terminal::{Style, Terminal};
-use nodeglass_relay::app::{
-    self, audit_log, job_reports, mcp, note_command, notify_command, owner_commands, queries, terminal,
-    token_command,
-};
-use nodeglass_relay::clock::Clock;
-use nodeglass_relay::config::{
-    self, Config, ConfigError, DoctorArgs, Effective, ManPage, McpArgs, NotifyArgs, Query, ReadError,
+use nodeglass_access::key_file::{self, Running};
+use nodeglass_access::runtime_dir::{Places, RuntimeDir};
+use nodeglass_app::remote::{NONE_RUNS, Remote};
+use nodeglass_app::terminal;
+use nodeglass_app::terminal::{Style, Terminal};
+use nodeglass_config::{
+    Config, ConfigError, DoctorArgs, Effective, ManPage, McpArgs, NotifyArgs, Query, ReadError,
     RecordCommand, Request, Requested, TopArgs,
 };
+use nodeglass_log::ring::Ring;
+use nodeglass_platform::clock::Clock;
+use nodeglass_relay::commands::second_start::{self, SecondStart};
+use nodeglass_relay::commands::{
+    audit_log, job_reports, mcp, note_command, notify_command, owner_commands, queries, token_command,
+};
 use nodeglass_relay::doctor;
-use nodeglass_relay::log;
-use nodeglass_relay::log::ring::Ring;
-use nodeglass_relay::recording;
-use nodeglass_relay::top::{self, TopError};
+use nodeglass_top::TopError;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,7 +29,7 @@ const THREADS: usize = 2;
 const STACK: usize = 1024 * 1024;
 
 fn main() -> ExitCode {
-    let done = match config::read(std::env::args_os()) {
+    let done = match nodeglass_config::read(std::env::args_os()) {
         Ok(Request::Run { config, requested, new }) => run(*config, requested, new),
         Ok(Request::Doctor { args, settings, default }) => doctor(args, settings, *default),
         Ok(Request::Notify { args, config }) => notify(&args, &config),
@@ -100,12 +98,12 @@ fn run(config: Config, requested: Requested, new: bool) -> anyhow::Result<ExitCo
     }
     // Without a safe directory there is no file; the relay reports that itself when it stores its key.
     let dir = RuntimeDir::open(&Places::from_env()).ok();
-    let _log = log::start(config.log, dir.map(|dir| Ring::of(dir, std::process::id())));
+    let _log = nodeglass_log::start(config.log, dir.map(|dir| Ring::of(dir, std::process::id())));
     // A core dump would contain the key.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build()?;
-    runtime.block_on(app::run(config, requested))
+    runtime.block_on(nodeglass_app::run(config, requested))
 }
 
 /// Watches in the terminal.
@@ -116,7 +114,7 @@ fn top(args: TopArgs, config: Config, requested: Option<Requested>) -> ExitCode 
     let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build();
     let done = runtime.map_err(|error| TopError::Other(error.into()));
     let done = done.and_then(|runtime| {
-        let done = runtime.block_on(top::run(args, config, requested));
+        let done = runtime.block_on(nodeglass_top::run(args, config, requested));
         // A thread that reads the terminal may be blocked.
         runtime.shutdown_background();
         done
@@ -182,7 +180,7 @@ fn notify(args: &NotifyArgs, config: &Config) -> anyhow::Result<ExitCode> {
 /// Prepares a recording for others.
 fn record(command: RecordCommand) -> anyhow::Result<ExitCode> {
     let RecordCommand::Cut { from, job, out, json } = command;
-    let summary = recording::cut(&from, &out, recording::find_job(&from, &job)?)?;
+    let summary = nodeglass_recording::cut(&from, &out, nodeglass_recording::find_job(&from, &job)?)?;
     terminal::write(match json {
         true => terminal::cut_json(&summary, &out)?,
         false => terminal::cut(&summary, &out),
@@ -230,8 +228,8 @@ fn write_man_pages(folder: &Path, pages: &[ManPage]) -> anyhow::Result<ExitCode>
 /// Prints the settings with their sources.
 fn show_config(effective: &[Effective], json: bool) -> anyhow::Result<ExitCode> {
     terminal::write(match json {
-        true => terminal::json(&config::json(effective))?,
-        false => config::table(effective),
+        true => terminal::json(&nodeglass_config::json(effective))?,
+        false => nodeglass_config::table(effective),
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -18,7 +18,7 @@ mod srun;
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, Parent, TimeLimit};
-use nodeglass_relay::slurm::{JobSource as _, Slurm};
+use nodeglass_slurm::{JobSource as _, Slurm};
 use nodeglass_tests::TIMEOUT;
 use nodeglass_tests::lab::{LabOptions, SlurmLab};
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};

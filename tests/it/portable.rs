@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result, ensure};
 use fake_nvml::install;
+use nodeglass_launch::upload::platform::{Glibc, Needs};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::Link;
-use nodeglass_relay::launch::upload::platform::{Glibc, Needs};
 use nodeglass_tests::client::{Client, Known};
 use nodeglass_tests::relay::{TestRelay, binary};
 use nodeglass_tests::sshd::Sshd;

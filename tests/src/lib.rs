@@ -32,9 +32,8 @@ pub use impostor::Impostor;
 pub use lab::SlurmLab;
 pub use machine::Machine;
 pub use relay::TestRelay;
-pub use tmux::Tmux;
-
 use std::time::Duration;
+pub use tmux::Tmux;
 
 /// How long a test waits for an expected event. Generous, as machines are busy; a passing test never
 /// waits this long.

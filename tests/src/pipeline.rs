@@ -5,16 +5,16 @@ use anyhow::{Context, Result};
 use node_probe::output;
 use node_probe::ring::Ring;
 use node_probe::sampler::{ProcessUpdate, Sampler};
+use nodeglass_fleet::NodeEvent;
+use nodeglass_fleet::{Event, Fleet};
+use nodeglass_live::{Encoded, TopicFeed};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{ServerMessage, Topic};
 use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::probe::{ProbeLine, ProcessList, Sample};
 use nodeglass_protocol::{JobId, NodeName};
-use nodeglass_relay::fleet::NodeEvent;
-use nodeglass_relay::fleet::{Event, Fleet};
-use nodeglass_relay::live::{Encoded, TopicFeed};
-use nodeglass_relay::share::Viewer;
+use nodeglass_share::Viewer;
 use nodeglass_sim::{LARGE, Scenario, ScenarioTime};
 
 /// The job of a [`Pipeline`].

@@ -2,15 +2,15 @@
 
 use crate::pipeline::Nodes;
 use anyhow::{Context, Result, ensure};
+use nodeglass_fleet::{Event, Fleet, NodeEvent};
+use nodeglass_platform::state_dir::StateDir;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus};
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::probe::{ProbeLine, Sample};
 use nodeglass_protocol::{JobId, NodeName};
-use nodeglass_relay::archive::SegmentWriter;
-use nodeglass_relay::fleet::{Event, Fleet, NodeEvent};
-use nodeglass_relay::state_dir::StateDir;
-use nodeglass_relay::store::{Database, Origin};
+use nodeglass_store::archive::SegmentWriter;
+use nodeglass_store::{Database, Origin};
 use std::path::{Path, PathBuf};
 
 const MINUTE_MS: u64 = 60_000;

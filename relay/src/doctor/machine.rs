@@ -1,14 +1,13 @@
 //! Checks this machine: directories, limits, addresses, the probe, and relays that run.
 
 use super::{CheckResult, Context, blocking, limited};
-use crate::access::key_file::{self, Running};
-use crate::access::runtime_dir::{Places, RuntimeDir};
-use crate::access::user;
-use crate::app::terminal;
-use crate::config::BindAddr;
-use crate::launch::upload::ProbeBinary;
-use crate::state_dir::StateDir;
-use crate::store;
+use nodeglass_access::key_file::{self, Running};
+use nodeglass_access::runtime_dir::{Places, RuntimeDir};
+use nodeglass_access::user;
+use nodeglass_app::terminal;
+use nodeglass_config::BindAddr;
+use nodeglass_launch::upload::ProbeBinary;
+use nodeglass_platform::state_dir::StateDir;
 use rustix::process::{Resource, getrlimit};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -50,7 +49,8 @@ fn state_dir() -> Vec<CheckResult> {
     };
     let path = dir.path().display();
     let free = rustix::fs::statvfs(dir.path()).map(|found| found.f_bavail.saturating_mul(found.f_frsize));
-    let shared = if store::is_on_shared_file_system(dir.path()) { ", on a shared file system" } else { "" };
+    let shared =
+        if nodeglass_store::is_on_shared_file_system(dir.path()) { ", on a shared file system" } else { "" };
     vec![match free {
         Ok(free) if free < LITTLE_SPACE => CheckResult::warn(
             SECTION,

@@ -11,13 +11,12 @@ mod render;
 mod settings;
 mod slurm;
 
-use crate::config::{Config, ConfigError, Effective};
-use crate::launch::target::Target;
+use nodeglass_config::{Config, ConfigError, Effective};
+use nodeglass_launch::target::Target;
 use nodeglass_protocol::{NodeName, Text};
+pub use render::text;
 use serde::Serialize;
 use std::time::Duration;
-
-pub use render::text;
 
 /// Version of the JSON form. New fields do not change it.
 const SCHEMA: u32 = 1;
@@ -116,7 +115,7 @@ pub async fn run(
     let context = Context {
         config: settings.map_or(default, |(config, _)| config),
         machine: Text::new(rustix::system::uname().nodename().to_string_lossy()),
-        user: Text::new(crate::launch::ssh_config::Local::from_env().user),
+        user: Text::new(nodeglass_launch::ssh_config::Local::from_env().user),
     };
     let (machine, notifications, slurm) =
         tokio::join!(machine::check(&context), notifications::check(&context), slurm::check(&context));

@@ -1,11 +1,11 @@
 //! Checks the way to a node step by step: SSH configuration, name, port, keys, login, shell, home, clock.
 
 use super::{CheckResult, Context, Level, limited};
-use crate::config::LauncherChoice;
-use crate::launch::openssh::{self, Ran};
-use crate::launch::ssh_config::{self, HostSettings, Local};
-use crate::launch::target::{SshTarget, Target};
-use crate::launch::{LaunchError, keys};
+use nodeglass_config::LauncherChoice;
+use nodeglass_launch::openssh::{self, Ran};
+use nodeglass_launch::ssh_config::{self, HostSettings, Local};
+use nodeglass_launch::target::{SshTarget, Target};
+use nodeglass_launch::{LaunchError, keys};
 use nodeglass_protocol::{NodeName, Text};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::io::AsyncReadExt as _;
@@ -318,7 +318,7 @@ fn clock(there: i64, before: i64, after: i64, machine: &Text, node: &NodeName) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::StreamEnd;
+    use nodeglass_launch::StreamEnd;
 
     fn found(output: &str) -> Vec<(&'static str, Level, String)> {
         let ran = Ran { output: output.as_bytes().to_vec(), end: StreamEnd::default(), key: None };

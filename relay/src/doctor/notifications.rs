@@ -1,11 +1,11 @@
 //! Checks where notices and reports are sent, without sending any.
 
 use super::{CheckResult, Context, limited};
-use crate::api::ChannelStatus;
-use crate::app::remote::Remote;
-use crate::notify::{self, ChannelProblem, Mail, NotifyCommand};
-use crate::webhook::Webhook;
 use hyper::Method;
+use nodeglass_api::ChannelStatus;
+use nodeglass_app::remote::Remote;
+use nodeglass_notify::webhook::Webhook;
+use nodeglass_notify::{ChannelProblem, Mail, NotifyCommand};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -33,18 +33,18 @@ pub(super) async fn check(context: &Context) -> Vec<CheckResult> {
 
 async fn check_webhook(name: &'static str, webhook: &Webhook) -> Vec<CheckResult> {
     let url = webhook.display_url();
-    let found = notify::check_webhook(name, webhook).await;
+    let found = nodeglass_notify::check_webhook(name, webhook).await;
     vec![judged(name, found.map(|addresses| format!("{url} is {addresses}; not contacted")))]
 }
 
 fn check_command(command: &NotifyCommand) -> CheckResult {
-    let found = notify::check_command(command);
+    let found = nodeglass_notify::check_command(command);
     judged("on-finding", found.map(|path| format!("{}; not run: {TRY_IT}", path.display())))
 }
 
 fn check_mail(mail: &Mail) -> CheckResult {
     let by = |path: &std::path::Path| format!("{} by {}; not sent: {TRY_IT}", mail.address(), path.display());
-    judged("notify-mail", notify::check_mail().map(by))
+    judged("notify-mail", nodeglass_notify::check_mail().map(by))
 }
 
 fn judged(name: &'static str, found: Result<String, ChannelProblem>) -> CheckResult {
@@ -89,7 +89,7 @@ fn delivered(status: &ChannelStatus) -> CheckResult {
 mod tests {
     use super::*;
     use crate::doctor::Level;
-    use crate::webhook::WebhookFormat;
+    use nodeglass_notify::webhook::WebhookFormat;
 
     #[tokio::test]
     async fn a_webhook_is_resolved_and_judged_but_not_contacted() {

@@ -1,11 +1,11 @@
 //! Checks the probe: starts it as a relay does, and reads what it says about driver and GPUs.
 
 use super::{CheckResult, Context, Level, limited, node};
-use crate::app::watched::Site;
-use crate::config::LauncherChoice;
-use crate::launch::srun;
-use crate::launch::target::Targets;
-use crate::nodes::decoder::{Decoder, Found};
+use nodeglass_app::watched::Site;
+use nodeglass_config::LauncherChoice;
+use nodeglass_launch::srun;
+use nodeglass_launch::target::Targets;
+use nodeglass_nodes::decoder::{Decoder, Found};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::probe::{Hello, ProbeLine, SourceStatus};
 use nodeglass_protocol::{NodeName, Reading, Text};

@@ -1,8 +1,8 @@
 //! The results as text for a terminal.
 
 use super::{CheckResult, Level, Report};
-use crate::app::terminal::Style;
-use crate::wrap;
+use nodeglass_app::terminal::Style;
+use nodeglass_platform::wrap;
 use std::fmt::Write as _;
 
 /// Lines are at most this long, unless a single word is longer.

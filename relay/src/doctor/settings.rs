@@ -1,7 +1,7 @@
 //! Checks the configuration: whether it can be read, and which settings are not the default.
 
 use super::CheckResult;
-use crate::config::{Config, ConfigError, Effective, Source};
+use nodeglass_config::{Config, ConfigError, Effective, Source};
 
 const SECTION: &str = "Settings";
 /// Settings whose values may contain secrets.

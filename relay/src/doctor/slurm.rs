@@ -1,10 +1,10 @@
 //! Checks SLURM's clients and controller, and finds the node of the first running job.
 
 use super::{CheckResult, Context, limited};
-use crate::slurm::command::{Client as _, CommandError, Commands, Program};
-use crate::slurm::{JobSource as _, Selection, Slurm};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{NodeName, Text};
+use nodeglass_slurm::command::{Client as _, CommandError, Commands, Program};
+use nodeglass_slurm::{JobSource as _, Selection, Slurm};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

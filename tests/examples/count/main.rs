@@ -7,12 +7,12 @@ use fake_nvml::install;
 use node_probe::ring::Ring;
 use node_probe::sampler::{Sampler, Stamp};
 use node_probe::source::{Session, Source, nvml::NvmlSource};
+use nodeglass_nodes::decoder::Decoder;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::ServerMessage;
 use nodeglass_protocol::probe::MAGIC;
 use nodeglass_protocol::probe::delta::ParsedLine;
-use nodeglass_relay::nodes::decoder::Decoder;
 use nodeglass_tests::pipeline::{Nodes, Pipeline, ProbeEncoder};
 use std::hint::black_box;
 

@@ -3,13 +3,13 @@
 use crate::report::Report;
 use crate::series::Series;
 use anyhow::{Context, Result};
+use nodeglass_findings::{Findings, Now};
 use nodeglass_protocol::field::Field as _;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Link, NodePicture, Owner, ProcessPicture};
 use nodeglass_protocol::process::{ProcessFacts, ProcessKind};
 use nodeglass_protocol::{Cell, GpuField, GpuUuid, JobId, NodeName, Reading, Row};
-use nodeglass_relay::findings::{Findings, Now};
 use std::time::Instant;
 
 /// GPUs of a node, and nodes of a job.

@@ -3,6 +3,7 @@
 use crate::report::Report;
 use crate::series::Series;
 use anyhow::Result;
+use nodeglass_history::{LongHistory, Span, VisibleNode};
 use nodeglass_protocol::field::ReadingSet as _;
 use nodeglass_protocol::gpu::GpuFacts;
 use nodeglass_protocol::live::{CLOCK_STARTS_AT_MS, Topic};
@@ -10,7 +11,6 @@ use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::probe::GpuSample;
 use nodeglass_protocol::range::RangeQuery;
 use nodeglass_protocol::{Field, GpuField, GpuUuid, NodeName};
-use nodeglass_relay::history::{LongHistory, Span, VisibleNode};
 use nodeglass_tests::trace::{self, GPUS};
 use std::time::Instant;
 

@@ -5,11 +5,11 @@
 //! key exchange everything is encrypted, and comes only from a host that proved its key.
 
 use anyhow::{Context, Result, bail, ensure};
+use nodeglass_launch::ssh_config::Local;
+use nodeglass_launch::ssh2::{Ssh2Launcher, Ssh2Options};
+use nodeglass_launch::upload::ProbeBinary;
+use nodeglass_launch::{LaunchError, Launcher};
 use nodeglass_protocol::NodeName;
-use nodeglass_relay::launch::ssh_config::Local;
-use nodeglass_relay::launch::ssh2::{Ssh2Launcher, Ssh2Options};
-use nodeglass_relay::launch::upload::ProbeBinary;
-use nodeglass_relay::launch::{LaunchError, Launcher};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;

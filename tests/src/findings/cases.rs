@@ -4,8 +4,8 @@ mod hosts;
 mod jobs;
 
 use crate::findings::{Observed, Play};
+use nodeglass_findings::catalogue;
 use nodeglass_protocol::finding::FindingKind as Kind;
-use nodeglass_relay::findings::catalogue;
 use std::fmt::Write as _;
 
 /// When something begins to go wrong, in s after the start.

@@ -1,9 +1,9 @@
 //! Reads the logs of simulated jobs, as the relay's task does.
 
+use nodeglass_findings::job_log::{FollowedLog, JobLog, JobLogs, LogPatterns};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::request::{Audience, ProbeRequest, Response};
 use nodeglass_protocol::{JobId, NodeName};
-use nodeglass_relay::findings::job_log::{FollowedLog, JobLog, JobLogs, LogPatterns};
 use nodeglass_sim::{Scenario, ScenarioTime};
 use std::collections::BTreeMap;
 use std::sync::Arc;

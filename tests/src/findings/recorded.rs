@@ -3,11 +3,11 @@
 use super::run::{Observed, Occurrences, START_WALL_MS};
 use crate::trace;
 use anyhow::{Context, Result, ensure};
+use nodeglass_fleet::{Event, Fleet, NodeEvent};
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::probe::{GpuSample, ProbeLine, Sample};
-use nodeglass_relay::fleet::{Event, Fleet, NodeEvent};
 use nodeglass_sim::{Scenario, ScenarioTime};
 
 /// Traces that go on for up to three hours after the program has ended: their GPU is idle, and must be found so.

@@ -2,14 +2,14 @@
 
 use super::logs::Logs;
 use anyhow::{Context, Result};
+use nodeglass_findings::capture::{NodeAnswer, Target, summary};
+use nodeglass_fleet::{Event, Fleet, NodeEvent};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::capture::{CaptureRequest, StackReader};
 use nodeglass_protocol::finding::FindingKind;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::request::{ProbeRequest, Response};
-use nodeglass_relay::findings::capture::{NodeAnswer, Target, summary};
-use nodeglass_relay::fleet::{Event, Fleet, NodeEvent};
 use nodeglass_sim::{Cluster, Scenario, ScenarioTime, SimulatedProbe};
 use std::collections::BTreeMap;
 

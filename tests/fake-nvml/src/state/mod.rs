@@ -24,10 +24,9 @@ pub use instance::{Mig, Profile};
 pub use overridable::Overridable;
 pub use physics::{Clocks, Engines, Power, Session, Thermal};
 pub use process::{Account, Accounting, Process};
-pub use vgpu::{License, Vgpu};
-
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+pub use vgpu::{License, Vgpu};
 
 /// The whole file. `{}` is a machine with a driver and no GPU; without any file, no driver is loaded.
 #[derive(Clone, Debug, Serialize, Deserialize)]

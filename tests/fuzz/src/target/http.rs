@@ -3,27 +3,27 @@
 
 use hyper::header::HeaderValue;
 use hyper::{Method, Request, Response, StatusCode};
+use nodeglass_access::base_path::BasePath;
+use nodeglass_access::cache_buster::CacheBuster;
+use nodeglass_access::hosts::AllowedHosts;
+use nodeglass_access::peer::Peer;
+use nodeglass_access::proxies::{Proxies, Proxy};
+use nodeglass_access::trust::Trust;
+use nodeglass_actions::{ActionService, Deps, JobControl, Silences};
+use nodeglass_auth::authenticator::Authenticator;
+use nodeglass_auth::tokens::Tokens;
+use nodeglass_event_loop::{EventLoop, Inputs, Options};
+use nodeglass_fleet::Fleet;
+use nodeglass_live::Hub;
+use nodeglass_nodes::Probes;
+use nodeglass_platform::clock::Clock;
 use nodeglass_protocol::handshake::{Key, LEN};
 use nodeglass_protocol::live::Mode;
-use nodeglass_relay::about::About;
-use nodeglass_relay::access::base_path::BasePath;
-use nodeglass_relay::access::cache_buster::CacheBuster;
-use nodeglass_relay::access::hosts::AllowedHosts;
-use nodeglass_relay::access::peer::Peer;
-use nodeglass_relay::access::proxies::{Proxies, Proxy};
-use nodeglass_relay::access::trust::Trust;
-use nodeglass_relay::actions::{ActionService, Deps, JobControl, Silences};
-use nodeglass_relay::auth::authenticator::Authenticator;
-use nodeglass_relay::auth::tokens::Tokens;
-use nodeglass_relay::clock::Clock;
-use nodeglass_relay::event_loop::{EventLoop, Inputs, Options};
-use nodeglass_relay::fleet::Fleet;
-use nodeglass_relay::live::Hub;
-use nodeglass_relay::nodes::Probes;
-use nodeglass_relay::share::{ShareEndpoint, Shares};
-use nodeglass_relay::store::JobStore;
-use nodeglass_relay::web::assets::{Assets, PageFile};
-use nodeglass_relay::web::{self, Connection, WebState};
+use nodeglass_share::{ShareEndpoint, Shares};
+use nodeglass_store::JobStore;
+use nodeglass_web::about::About;
+use nodeglass_web::assets::{Assets, PageFile};
+use nodeglass_web::{Connection, WebState};
 use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
@@ -190,7 +190,7 @@ impl Relay {
             proxies: Arc::new(Proxies::new(vec![Proxy::User(PROXY)])),
             notifications: Default::default(),
         };
-        let answer = self.runtime.block_on(web::router(state).oneshot(request));
+        let answer = self.runtime.block_on(nodeglass_web::router(state).oneshot(request));
         let open: Vec<_> = self.shares.watch().borrow().shares.iter().map(|share| share.id.clone()).collect();
         for share in open {
             self.shares.revoke(&share).expect("an open share can be taken back");

@@ -1,15 +1,15 @@
 //! Wire one, from a node's bytes to a page's picture: for any input, every page has the relay's state.
 
+use nodeglass_fleet::NodeEvent;
+use nodeglass_fleet::{Event, Fleet};
+use nodeglass_live::TopicFeed;
+use nodeglass_nodes::decoder::{DecodeError, Decoder, Found};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{ServerMessage, Topic};
 use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
 use nodeglass_protocol::{JobId, NodeName, Picture, Reading, Text};
-use nodeglass_relay::fleet::NodeEvent;
-use nodeglass_relay::fleet::{Event, Fleet};
-use nodeglass_relay::live::TopicFeed;
-use nodeglass_relay::nodes::decoder::{DecodeError, Decoder, Found};
-use nodeglass_relay::share::{Viewer, Visibility};
+use nodeglass_share::{Viewer, Visibility};
 use std::sync::Arc;
 
 /// Start time, by the relay's clock.

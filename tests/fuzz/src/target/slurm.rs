@@ -2,8 +2,8 @@
 
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{NodeName, Text};
-use nodeglass_relay::slurm::squeue::{self, Delimiter};
-use nodeglass_relay::slurm::{Selection, expand, explain, explanation, scontrol};
+use nodeglass_slurm::squeue::{self, Delimiter};
+use nodeglass_slurm::{Selection, expand, explain, explanation, scontrol};
 use std::collections::HashSet;
 
 /// The separator of the recorded output, so that it is a seed.

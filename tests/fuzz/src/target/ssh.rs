@@ -2,8 +2,8 @@
 //! not trusted without a match.
 
 use base64ct::{Base64, Encoding};
-use nodeglass_relay::launch::known_hosts::{HostId, KnownHosts, Verdict};
-use nodeglass_relay::launch::ssh_config::{self, Local};
+use nodeglass_launch::known_hosts::{HostId, KnownHosts, Verdict};
+use nodeglass_launch::ssh_config::{self, Local};
 use std::path::Path;
 
 /// January 2026.

@@ -1,0 +1,239 @@
+//! Watches the logs of the owner's jobs for messages and progress.
+
+use super::{Logs, TailReader};
+use nodeglass_findings::job_log::{FollowedLog, JobLog, JobLogs, LogPatterns};
+use nodeglass_fleet::Event;
+use nodeglass_platform::clock::Clock;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::request::{LogRef, LogStream};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Polling interval: a shared file system answers two requests per job and interval.
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// Maximum number of jobs whose logs are watched, those that started last.
+const MAX_JOBS: usize = 32;
+/// Maximum number of jobs whose logs are read at the same time.
+const MAX_READS: usize = 4;
+/// How long after its end a job's logs are read, in s: the last lines explain how it ended.
+const AFTER_END_S: i64 = 120;
+/// How long after its end what its logs stated is kept, in s.
+const KEPT_S: i64 = 3_600;
+
+/// Watches the logs of the owner's running jobs, and of those that just ended.
+#[derive(Debug)]
+pub struct LogWatch {
+    logs: Logs,
+    events: mpsc::Sender<Event>,
+    patterns: Arc<LogPatterns>,
+    clock: Clock,
+    jobs: BTreeMap<JobId, WatchedJob>,
+    reported: JobLogs,
+}
+
+/// The logs of a job.
+#[derive(Debug)]
+struct WatchedJob {
+    /// When this run of the job started, in s since 1970: a requeued one writes new logs.
+    start_s: Option<i64>,
+    logs: Vec<WatchedLog>,
+    state: JobLog,
+}
+
+/// One log of a job.
+#[derive(Debug)]
+struct WatchedLog {
+    reader: TailReader,
+    content: FollowedLog,
+}
+
+impl LogWatch {
+    pub(crate) fn new(logs: Logs, events: mpsc::Sender<Event>, patterns: LogPatterns, clock: Clock) -> Self {
+        let patterns = Arc::new(patterns);
+        Self { logs, events, patterns, clock, jobs: BTreeMap::new(), reported: JobLogs::new() }
+    }
+
+    /// Polls until the relay shuts down.
+    pub async fn run(mut self) {
+        let mut ticks = interval(POLL_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let Some(jobs) = self.logs.0.hub.jobs_of(self.logs.0.owner.clone()).await else { return };
+            self.poll(jobs).await;
+            let states = self.jobs.iter().map(|(id, job)| (*id, job.state.clone())).collect();
+            if states != self.reported {
+                self.reported = states;
+                if self.events.send(Event::JobLogs(self.reported.clone())).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn poll(&mut self, mut jobs: Vec<Job>) {
+        let wall_s = (Clock::wall_ms() / 1_000).cast_signed();
+        jobs.retain(|job| is_watched(job, wall_s));
+        // Those that ended must not displace one that runs.
+        jobs.sort_by_key(|job| (job.ended.is_some(), std::cmp::Reverse(job.start)));
+        jobs.truncate(MAX_JOBS);
+        self.jobs.retain(|id, watched| jobs.iter().any(|job| job.id == *id && job.start == watched.start_s));
+        let mut reads = JoinSet::new();
+        for job in jobs {
+            let is_over = job.ended.is_some_and(|ended| ended + AFTER_END_S < wall_s);
+            if is_over && self.jobs.contains_key(&job.id) {
+                continue;
+            }
+            let watched = self.jobs.remove(&job.id);
+            let watched =
+                watched.unwrap_or_else(|| WatchedJob::new(&self.logs, &self.patterns, &job, self.clock));
+            if reads.len() >= MAX_READS {
+                self.keep(reads.join_next().await);
+            }
+            reads.spawn(watched.read(job, wall_s, self.clock));
+        }
+        while let Some(read) = reads.join_next().await {
+            self.keep(Some(read));
+        }
+    }
+
+    /// Keeps what was read; a job whose reading panicked begins anew.
+    fn keep(&mut self, read: Option<Result<(JobId, WatchedJob), tokio::task::JoinError>>) {
+        if let Some(Ok((id, job))) = read {
+            self.jobs.insert(id, job);
+        }
+    }
+}
+
+/// Returns whether a job writes logs, or has just stopped.
+fn is_watched(job: &Job, wall_s: i64) -> bool {
+    match job.state {
+        JobState::Pending | JobState::Configuring => false,
+        JobState::Ended(_) => job.start.is_some() && job.ended.is_some_and(|ended| ended + KEPT_S >= wall_s),
+        // A suspended job resumes; its messages are kept.
+        _ => true,
+    }
+}
+
+impl WatchedJob {
+    fn new(logs: &Logs, patterns: &Arc<LogPatterns>, job: &Job, clock: Clock) -> Self {
+        let has_stderr = job.stderr.is_some() && job.stderr != job.stdout;
+        let streams = [Some(LogStream::Stdout), has_stderr.then_some(LogStream::Stderr)];
+        let log = |stream| WatchedLog {
+            reader: TailReader::in_background(logs.clone(), LogRef { job: job.id, stream }),
+            content: FollowedLog::new(patterns.clone(), job.start, clock.now_ms()),
+        };
+        let logs = streams.into_iter().flatten().map(log).collect();
+        Self { start_s: job.start, logs, state: JobLog::default() }
+    }
+
+    /// Reads what is new in its logs.
+    async fn read(mut self, job: Job, wall_s: i64, clock: Clock) -> (JobId, Self) {
+        let mut states = Vec::new();
+        let mut logs = Vec::new();
+        for log in self.logs {
+            let (log, state) = log.read(&job, wall_s, clock).await;
+            states.extend(state);
+            logs.extend(log);
+        }
+        self.logs = logs;
+        self.state = JobLog::merge(states.into_iter());
+        (job.id, self)
+    }
+}
+
+impl WatchedLog {
+    /// Reads what is new, and returns the log with what it states. One that cannot be read states what it did.
+    async fn read(mut self, job: &Job, wall_s: i64, clock: Clock) -> (Option<Self>, Option<JobLog>) {
+        let tail = self.reader.read(job).await;
+        let now_ms = clock.now_ms();
+        // Patterns are matched on up to 64 KiB.
+        let scanned = tokio::task::spawn_blocking(move || {
+            if let Err(why) = &tail {
+                tracing::debug!(%why, "log not read");
+            }
+            let state = self.content.read(tail.as_ref().ok(), wall_s, now_ms);
+            (self, state)
+        });
+        scanned.await.ok().unzip()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{harness, job};
+    use super::*;
+    use std::io::Write;
+
+    fn wall_s() -> i64 {
+        (Clock::wall_ms() / 1_000).cast_signed()
+    }
+
+    fn watch(jobs: Vec<Job>) -> LogWatch {
+        let harness = harness(jobs);
+        let events = mpsc::channel(8).0;
+        LogWatch::new(harness.logs.clone(), events, LogPatterns::new(&[]), Clock::start())
+    }
+
+    fn messages(watch: &LogWatch, id: u32) -> Vec<&str> {
+        let state = &watch.jobs[&JobId(id)].state;
+        state.messages.iter().map(|message| message.pattern.name.as_str()).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_new_in_the_log_of_a_running_job_is_scanned() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"step 10/1000\n").unwrap();
+        let job = Job { start: Some(wall_s() - 3_600), ..job(file.path().to_str().unwrap()) };
+        let mut watch = watch(vec![job.clone()]);
+        watch.poll(vec![job.clone()]).await;
+        let state = &watch.jobs[&job.id].state;
+        assert_eq!(state.progress.as_ref().map(|progress| progress.done), Some(10.0));
+        assert_eq!((state.grown_ms, messages(&watch, 1).len()), (None, 0));
+        file.write_all(b"step 11/1000\nRuntimeError: CUDA out of memory. Tried\n").unwrap();
+        watch.poll(vec![job.clone()]).await;
+        assert_eq!(messages(&watch, 1), ["cuda_out_of_memory"]);
+        assert!(watch.jobs[&job.id].state.grown_ms.is_some());
+        // What another run of the same job wrote is not this one's.
+        let again = Job { start: Some(wall_s()), ..job };
+        watch.poll(vec![again]).await;
+        assert!(messages(&watch, 1).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_log_that_is_replaced_is_scanned_anew() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"RuntimeError: CUDA out of memory. Tried\n").unwrap();
+        let job = Job { start: Some(wall_s() - 3_600), ..job(file.path().to_str().unwrap()) };
+        let mut watch = watch(vec![job.clone()]);
+        watch.poll(vec![job.clone()]).await;
+        assert_eq!(messages(&watch, 1), ["cuda_out_of_memory"]);
+        std::fs::write(file.path(), "begin\n").unwrap();
+        watch.poll(vec![job]).await;
+        assert!(messages(&watch, 1).is_empty());
+    }
+
+    #[tokio::test]
+    async fn ended_jobs_do_not_displace_running_ones() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let template = job(file.path().to_str().unwrap());
+        let running = Job { start: Some(wall_s() - 86_400), ..template.clone() };
+        let ended = (2..100).map(|id| Job {
+            id: JobId(id),
+            state: JobState::Ended("COMPLETED".into()),
+            start: Some(wall_s() - 60),
+            ended: Some(wall_s() - 10),
+            ..template.clone()
+        });
+        let jobs: Vec<Job> = ended.chain([running]).collect();
+        let mut watch = watch(jobs.clone());
+        watch.poll(jobs).await;
+        assert!(watch.jobs.contains_key(&JobId(1)));
+        assert_eq!(watch.jobs.len(), MAX_JOBS);
+    }
+}

@@ -1,0 +1,314 @@
+//! Silences of findings, kept in the state directory.
+
+use nodeglass_api::silenced_jobs;
+use nodeglass_findings::silences;
+use nodeglass_fleet::Event;
+use nodeglass_platform::regular_file;
+use nodeglass_platform::state_dir::StateDir;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::finding::{FindingKind, Silence, SilenceRequest};
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::request::Response;
+use nodeglass_rules::text;
+use serde_json::Value;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::mpsc;
+
+/// Name of the file in the state directory.
+const FILE: &str = "silences.json";
+/// What it is renamed to if it cannot be read.
+const DAMAGED: &str = "silences.json.damaged";
+/// Maximum size of the file in bytes; what the relay writes is far smaller.
+const MAX_BYTES: u64 = 64 << 10;
+/// Maximum number of entries of newer relays that are kept, and of bytes of each.
+const MAX_FOREIGN: usize = 64;
+const MAX_FOREIGN_BYTES: usize = 512;
+
+/// The silences. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Silences(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    list: Mutex<Vec<Silence>>,
+    /// Entries of the file that only a newer relay knows; they stay in it.
+    foreign: Vec<Value>,
+    /// Held during a change, so that file and fleet get changes in their order.
+    changing: tokio::sync::Mutex<()>,
+    /// Where they are kept; `None` if they end with the relay.
+    dir: Option<StateDir>,
+}
+
+impl Silences {
+    /// Those that are kept in a directory. A file that cannot be read is renamed, and that is logged.
+    pub fn open(dir: Option<StateDir>, wall_ms: u64) -> Self {
+        let (read, foreign) = dir.as_ref().map_or_else(Default::default, |dir| {
+            read(dir, wall_ms).unwrap_or_else(|error| {
+                set_aside(dir, &error);
+                Default::default()
+            })
+        });
+        // What was set while the clock was wrong, or was not written by a relay, cannot outlast what may be set.
+        let latest_ms = wall_ms.saturating_add(u64::from(Silence::MAX_S) * 1_000);
+        let is_valid = |silence: &Silence| {
+            let has_scope = silence.kind.is_some() || silence.job.is_some();
+            has_scope && silence.until_ms > wall_ms && silence.until_ms <= latest_ms
+        };
+        let current = read.into_iter().filter(is_valid).take(Silence::MAX);
+        let list = Mutex::new(current.collect());
+        Self(Arc::new(Inner { list, foreign, changing: tokio::sync::Mutex::default(), dir }))
+    }
+
+    /// All of them; some may have ended.
+    pub fn list(&self) -> Vec<Silence> {
+        self.0.list.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes one, and lets the fleet know. `jobs` are those that are listed.
+    pub(super) async fn change(
+        &self,
+        request: SilenceRequest,
+        jobs: &[Job],
+        wall_ms: u64,
+        events: &mpsc::Sender<Event>,
+    ) -> Response {
+        let _changing = self.0.changing.lock().await;
+        let before = self.list();
+        let mut list = before.clone();
+        if let Err(error) = silences::change(&mut list, &request, wall_ms) {
+            return Response::Refused(error.to_string().as_str().into());
+        }
+        self.0.list.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&list);
+        let mut done = done(&request, jobs, &before, &list, wall_ms);
+        let (inner, stored) = (self.0.clone(), list.clone());
+        let write = move || inner.dir.as_ref().map_or(Ok(()), |dir| write(dir, &stored, &inner.foreign));
+        // Without the lock of the list: a disk may hang.
+        let stored =
+            tokio::task::spawn_blocking(write).await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        if events.send(Event::Silences(list)).await.is_err() {
+            return Response::Refused("the relay is ending".into());
+        }
+        if let Err(error) = stored {
+            tracing::warn!(%error, "the silences of findings cannot be stored");
+            done.push_str("; it could not be stored, and ends with the relay");
+        }
+        Response::Done(done.as_str().into())
+    }
+}
+
+/// Returns what a change has done.
+fn done(
+    request: &SilenceRequest,
+    jobs: &[Job],
+    before: &[Silence],
+    after: &[Silence],
+    wall_ms: u64,
+) -> String {
+    let asked = Silence { kind: request.kind, job: request.job, until_ms: 0 };
+    if request.for_s > 0 {
+        let is_listed = |id: JobId| jobs.iter().any(|job| job.id == id || is_part(job, id));
+        // A job may be silenced before it is submitted or listed.
+        let unknown = match request.job {
+            Some(id) if !is_listed(id) => "; there is no such job in the list yet",
+            _ => "",
+        };
+        let time = text::span(u64::from(request.for_s));
+        return format!("silenced for {time}: {}{unknown}", scope(&asked, jobs));
+    }
+    let is_same = |silence: &&Silence| (silence.kind, silence.job) == (request.kind, request.job);
+    let existed = before.iter().filter(|silence| silence.until_ms > wall_ms).any(|silence| is_same(&silence));
+    let covers = |silence: &&Silence| {
+        (silence.kind.is_none() || silence.kind == request.kind)
+            && (silence.job.is_none() || silence.job == request.job)
+    };
+    let first = match existed {
+        true => format!("no longer silenced: {}", scope(&asked, jobs)),
+        false => format!("there is no silence for {}", scope(&asked, jobs)),
+    };
+    match after.iter().find(covers) {
+        Some(other) => format!("{first}; still silenced: {}", scope(other, jobs)),
+        None => first,
+    }
+}
+
+fn is_part(job: &Job, whole: JobId) -> bool {
+    job.part_of.as_ref().is_some_and(|part| part.job() == whole)
+}
+
+/// What a silence covers: `idle_gpus of job 17`, `thermal of all jobs`.
+fn scope(silence: &Silence, jobs: &[Job]) -> String {
+    let kind = silence.kind.map_or("all findings", FindingKind::name);
+    let of = silence.job.map_or_else(|| "all jobs".to_owned(), |job| silenced_jobs(job, jobs));
+    format!("{kind} of {of}")
+}
+
+/// Reads the file: the silences, and entries that only a newer relay knows, as of its kinds. These do not end the
+/// others, and stay in the file until they expire.
+fn read(dir: &StateDir, wall_ms: u64) -> io::Result<(Vec<Silence>, Vec<Value>)> {
+    let entries: Vec<Value> = match regular_file::read(&dir.path().join(FILE), MAX_BYTES) {
+        Ok(bytes) => serde_json::from_slice(&bytes)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let (mut known, mut foreign) = (Vec::new(), Vec::new());
+    for entry in entries {
+        match serde_json::from_value(entry.clone()) {
+            Ok(silence) => known.push(silence),
+            Err(error) => {
+                tracing::warn!(%error, "an entry of {FILE} is not understood; it is kept, and has no effect");
+                foreign.push(entry);
+            }
+        }
+    }
+    let is_kept = |entry: &Value| {
+        entry["until_ms"].as_u64().is_some_and(|until_ms| until_ms > wall_ms)
+            && entry.to_string().len() <= MAX_FOREIGN_BYTES
+    };
+    foreign.retain(is_kept);
+    foreign.truncate(MAX_FOREIGN);
+    Ok((known, foreign))
+}
+
+/// Renames a file that cannot be read, so that the next change does not overwrite it.
+fn set_aside(dir: &StateDir, error: &io::Error) {
+    let path = dir.path().join(FILE);
+    let kept = dir.path().join(DAMAGED);
+    match std::fs::rename(&path, &kept) {
+        Ok(()) => tracing::warn!(
+            %error,
+            path = %path.display(),
+            kept = %kept.display(),
+            "the silences of findings cannot be read: nothing is silenced; the file was renamed"
+        ),
+        Err(rename) => tracing::warn!(
+            %error,
+            %rename,
+            path = %path.display(),
+            "the silences of findings cannot be read: nothing is silenced, and the next change replaces the file"
+        ),
+    }
+}
+
+/// Replaces the file, so that it is always complete.
+fn write(dir: &StateDir, list: &[Silence], foreign: &[Value]) -> io::Result<()> {
+    let entries: serde_json::Result<Vec<Value>> = list.iter().map(serde_json::to_value).collect();
+    let mut entries = entries?;
+    entries.extend_from_slice(foreign);
+    let mut file = tempfile::Builder::new().prefix(".silences.json.").tempfile_in(dir.path())?;
+    file.write_all(&serde_json::to_vec(&entries)?)?;
+    file.as_file().sync_all()?;
+    file.persist(dir.path().join(FILE)).map_err(|error| error.error)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(for_s: u32) -> SilenceRequest {
+        SilenceRequest { kind: None, job: Some(JobId(17)), for_s }
+    }
+
+    fn job() -> Job {
+        Job::new(JobId(17), "alice".into(), nodeglass_protocol::job::JobState::Running)
+    }
+
+    #[tokio::test]
+    async fn a_job_that_is_not_listed_is_said_to_be() {
+        let (events, _received) = mpsc::channel(4);
+        let response = Silences::open(None, 0).change(request(60), &[], 1_000, &events).await;
+        let expected = "silenced for 1 min: all findings of job 17; there is no such job in the list yet";
+        assert_eq!(response, Response::Done(expected.into()));
+    }
+
+    #[tokio::test]
+    async fn silences_survive_a_restart_until_they_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = || Some(StateDir::at(folder.path().join("state")).unwrap());
+        let (events, mut received) = mpsc::channel(4);
+        let silences = Silences::open(dir(), 0);
+        let response = silences.change(request(7_200), &[job()], 1_000, &events).await;
+        assert_eq!(response, Response::Done("silenced for 2 h: all findings of job 17".into()));
+        assert!(matches!(received.recv().await, Some(Event::Silences(list)) if list.len() == 1));
+        assert_eq!(Silences::open(dir(), 2_000).list(), silences.list());
+        assert!(Silences::open(dir(), 10_000_000).list().is_empty(), "it has ended");
+        assert_eq!(
+            silences.change(request(0), &[job()], 2_000, &events).await,
+            Response::Done("no longer silenced: all findings of job 17".into())
+        );
+        assert!(Silences::open(dir(), 2_000).list().is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_silence_states_what_remains() {
+        let (events, _received) = mpsc::channel(8);
+        let silences = Silences::open(None, 0);
+        let change = async |kind, job: Option<u32>, for_s| {
+            let request = SilenceRequest { kind, job: job.map(JobId), for_s };
+            match silences.change(request, &[], 1_000, &events).await {
+                Response::Done(done) => done.to_string(),
+                other => format!("{other:?}"),
+            }
+        };
+        let thermal = Some(FindingKind::Thermal);
+        change(thermal, None, 60).await;
+        change(thermal, Some(17), 60).await;
+        assert_eq!(
+            change(thermal, Some(17), 0).await,
+            "no longer silenced: thermal of job 17; still silenced: thermal of all jobs"
+        );
+        assert_eq!(
+            change(thermal, Some(18), 0).await,
+            "there is no silence for thermal of job 18; still silenced: thermal of all jobs"
+        );
+        assert_eq!(change(None, Some(18), 0).await, "there is no silence for all findings of job 18");
+        assert_eq!(change(thermal, None, 0).await, "no longer silenced: thermal of all jobs");
+    }
+
+    #[test]
+    fn what_could_not_be_set_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("state")).unwrap();
+        let of = |job: Option<u32>, until_ms| Silence { kind: None, job: job.map(JobId), until_ms };
+        write(&dir, &[of(None, 5_000), of(Some(1), u64::MAX), of(Some(2), 5_000)], &[]).unwrap();
+        assert_eq!(Silences::open(Some(dir), 1_000).list(), [of(Some(2), 5_000)]);
+    }
+
+    #[test]
+    fn a_silence_of_an_unknown_kind_does_not_end_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("state")).unwrap();
+        let stored = r#"[{"kind":"of_a_newer_relay","job":1,"until_ms":5000},{"job":2,"until_ms":5000}]"#;
+        std::fs::write(dir.path().join(FILE), stored).unwrap();
+        let expected = Silence { kind: None, job: Some(JobId(2)), until_ms: 5_000 };
+        assert_eq!(Silences::open(Some(dir), 1_000).list(), [expected]);
+    }
+
+    #[tokio::test]
+    async fn what_only_a_newer_relay_knows_stays_in_the_file_until_it_expires() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("state")).unwrap();
+        let foreign = r#"{"job":1,"kind":"of_a_newer_relay","until_ms":5000}"#;
+        let expired = r#"{"job":1,"kind":"of_a_newer_relay","until_ms":900}"#;
+        std::fs::write(dir.path().join(FILE), format!("[{foreign},{expired}]")).unwrap();
+        let (events, _received) = mpsc::channel(4);
+        Silences::open(Some(dir.clone()), 1_000).change(request(60), &[], 1_000, &events).await;
+        let stored = std::fs::read_to_string(dir.path().join(FILE)).unwrap();
+        assert!(stored.contains(foreign) && !stored.contains(expired), "{stored}");
+        assert_eq!(Silences::open(Some(dir), 1_000).list().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_file_is_set_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path().join("state")).unwrap();
+        std::fs::write(dir.path().join(FILE), "[{").unwrap();
+        let silences = Silences::open(Some(dir.clone()), 0);
+        assert!(silences.list().is_empty());
+        assert_eq!(std::fs::read_to_string(dir.path().join(DAMAGED)).unwrap(), "[{");
+        let (events, _received) = mpsc::channel(4);
+        silences.change(request(60), &[], 1_000, &events).await;
+        assert_eq!(Silences::open(Some(dir), 1_000).list().len(), 1);
+    }
+}

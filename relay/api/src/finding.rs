@@ -1,0 +1,102 @@
+//! A finding as a resource.
+
+use super::Timestamp;
+use super::capture::Capture;
+use nodeglass_findings::catalogue;
+use nodeglass_protocol::finding::{self, FindingKind, FindingSeverity};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What the relay concludes from readings, with evidence, meaning and advice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Finding {
+    /// Kind and subject, the same for as long as it lasts.
+    pub key: String,
+    /// What it is about.
+    pub kind: FindingKind,
+    /// How severe it is.
+    pub severity: FindingSeverity,
+    /// Whether it lasts; those that ended are listed for an hour.
+    pub is_active: bool,
+    /// How certain it is, in %.
+    pub confidence_pct: u8,
+    /// Numeric ids of the jobs that it affects; empty for a machine without a job.
+    pub jobs: Vec<u32>,
+    /// Names of the nodes on which it was found.
+    pub nodes: Vec<String>,
+    /// GPUs that it is about.
+    pub gpus: Vec<AffectedGpu>,
+    /// What is wrong and where, one sentence without a full stop.
+    pub title: String,
+    /// What is wrong in a few words.
+    pub reason: String,
+    /// The numbers that show it.
+    pub evidence: Vec<String>,
+    /// What it usually means.
+    pub meaning: String,
+    /// What to do about it.
+    pub advice: String,
+    /// When it began.
+    pub since: Timestamp,
+    /// Whether it may have begun earlier, before it could be seen.
+    pub or_earlier: bool,
+    /// When it was found.
+    pub found_at: Timestamp,
+    /// When it ended; `null` while it lasts.
+    pub ended_at: Option<Timestamp>,
+    /// Until when it is silenced; `null` if it is not.
+    pub silenced_until: Option<Timestamp>,
+    /// Number of GPUs that do no useful work because of it.
+    pub wasted_gpus: u32,
+    /// Where the job's processes stood when it began; `null` if that was not captured, and for guests.
+    pub capture: Option<Capture>,
+}
+
+/// A GPU that a finding is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AffectedGpu {
+    /// Name of its node.
+    pub node: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// The metric whose history shows it.
+    pub metric: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn new(finding: &nodeglass_protocol::finding::Finding) -> Self {
+        let gpus = finding.gpus.iter().map(|gpu| AffectedGpu {
+            node: gpu.node.to_string(),
+            uuid: gpu.uuid.to_string(),
+            metric: gpu.metric.as_ref().map(ToString::to_string),
+        });
+        Self {
+            key: finding.key.to_string(),
+            kind: finding.kind,
+            severity: finding.severity,
+            is_active: finding.is_active(),
+            confidence_pct: finding.confidence_pct,
+            jobs: finding.jobs.iter().map(|job| job.0).collect(),
+            nodes: finding.nodes.iter().map(ToString::to_string).collect(),
+            gpus: gpus.collect(),
+            title: finding.title.to_string(),
+            reason: finding.reason.to_string(),
+            evidence: finding.evidence.iter().map(ToString::to_string).collect(),
+            meaning: catalogue::info(finding.kind).meaning.to_owned(),
+            advice: finding.advice.to_string(),
+            since: Timestamp::from_millis(finding.since_ms),
+            or_earlier: finding.or_earlier,
+            found_at: Timestamp::from_millis(finding.found_ms),
+            ended_at: finding.ended_ms.map(Timestamp::from_millis),
+            silenced_until: finding.silenced_until_ms.map(Timestamp::from_millis),
+            wasted_gpus: finding.wasted_gpus,
+            capture: finding.capture.as_deref().map(Capture::new),
+        }
+    }
+
+    /// GPU-hours lost to it by `now_ms`, in ms since 1970.
+    pub fn wasted_gpu_hours(&self, now_ms: u64) -> f64 {
+        let end_ms = self.ended_at.map_or(now_ms, Timestamp::as_millis);
+        finding::gpu_hours(self.wasted_gpus, self.since.as_millis(), end_ms)
+    }
+}

@@ -1,0 +1,105 @@
+//! What programs read of the fleet: jobs, nodes, GPUs and processes as plain JSON resources; pure.
+//!
+//! The HTTP API serves them, and the commands of the terminal read them back. They are made from a [`Picture`] that is
+//! already filtered for its viewer. Times are RFC 3339 in UTC by the login node's clock. A reading without a value is
+//! `null`, never zero, and [`Absences`] states why.
+
+mod capture;
+mod finding;
+#[cfg(any(test, feature = "test-support"))]
+pub mod fixtures;
+mod gpu;
+mod insight;
+mod job;
+mod job_selector;
+pub mod metrics;
+mod node;
+mod notification;
+mod probe;
+mod process;
+mod readings;
+mod select;
+mod series;
+mod silence;
+mod timestamp;
+mod token;
+
+pub use capture::{Capture, ProcessGroup};
+pub use finding::{AffectedGpu, Finding};
+pub use gpu::{Gpu, GpuJob, Health, Limits, Link, Mig, PcieLink};
+pub use insight::{JobBottleneck, JobProgress};
+pub use job::{ArrayTask, HetComponent, Job, JobTotals};
+pub use job_selector::{JobSelector, JobSelectorError, Listed, NotOneJob};
+pub use node::{ConnectionState, Driver, Node, NodeEvent, NodeJob};
+use nodeglass_protocol::Picture;
+pub use notification::ChannelStatus;
+pub use probe::ProbeStatus;
+pub use process::{ContainerInfo, Process, ProcessContext, ProcessRank, RunState};
+pub use readings::{Absence, Absences, GpuReadings, HostReadings, JobReadings, ProcessReadings, Readings};
+pub use select::{Fields, UnknownField};
+use serde::{Deserialize, Serialize};
+pub use series::{History, Series};
+pub use silence::{Silence, SilenceChange, silenced_jobs};
+pub use timestamp::Timestamp;
+pub use token::{CreatedToken, NewToken, Token};
+use utoipa::ToSchema;
+
+/// Everything that a viewer may see at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Snapshot {
+    /// Jobs, running ones first.
+    pub jobs: Vec<Job>,
+    /// Nodes of running jobs, and listed machines, by name.
+    pub nodes: Vec<Node>,
+    /// GPUs and MIG instances of these nodes.
+    pub gpus: Vec<Gpu>,
+    /// Processes on these GPUs: one entry per process and GPU.
+    pub processes: Vec<Process>,
+    /// What the relay concludes: active findings, the worst first, then those that ended within the last hour.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
+}
+
+impl Snapshot {
+    /// Converts a picture whose clock is `wall_ahead_ms` behind the time since 1970.
+    pub fn new(picture: &Picture, wall_ahead_ms: i64) -> Self {
+        let clock = Clock { wall_ahead_ms };
+        let nodes = || picture.nodes.iter();
+        Self {
+            jobs: picture.jobs.iter().map(|job| Job::new(job, picture, clock)).collect(),
+            nodes: nodes().map(|node| Node::new(node, picture, clock)).collect(),
+            gpus: nodes()
+                .flat_map(|node| node.gpus.iter().map(move |gpu| Gpu::new(node, gpu, clock)))
+                .collect(),
+            processes: nodes()
+                .flat_map(|node| node.processes.iter().map(move |process| Process::new(node, process)))
+                .collect(),
+            findings: picture.findings.iter().map(Finding::new).collect(),
+        }
+    }
+}
+
+/// Converts times of the relay's clock.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    wall_ahead_ms: i64,
+}
+
+impl Clock {
+    fn timestamp(self, at_ms: u64) -> Timestamp {
+        Timestamp::from_millis(at_ms.saturating_add_signed(self.wall_ahead_ms))
+    }
+}
+
+/// The value of a reading; its other states are `null` in JSON.
+fn value<T: Clone>(reading: &nodeglass_protocol::Reading<T>) -> Option<T> {
+    reading.value().cloned()
+}
+
+/// The same for texts.
+fn text(reading: &nodeglass_protocol::Reading<nodeglass_protocol::Text>) -> Option<String> {
+    reading.value().map(ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Polls SLURM: the job list on its schedule, and accounting for ended jobs.
+
+use nodeglass_fleet::Event;
+use nodeglass_launch::srun::{self, JobsByNode};
+use nodeglass_launch::ssh_config::Local;
+use nodeglass_platform::clock::Clock;
+use nodeglass_slurm::accounting::AccountingQueries;
+use nodeglass_slurm::command::Commands;
+use nodeglass_slurm::{JobSource, PollSchedule, PollTrigger};
+use nodeglass_store::JobStore;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// Polls the job list until its receiver is dropped, earlier when requested.
+pub(super) async fn poll(
+    mut jobs: Box<dyn JobSource>,
+    mut poll_schedule: PollSchedule,
+    clock: Clock,
+    (events, jobs_by_node): (mpsc::Sender<Event>, watch::Sender<Arc<JobsByNode>>),
+    poll_trigger: PollTrigger,
+) {
+    let mut last = Vec::new();
+    let own_name = Local::from_env().user;
+    loop {
+        let answer = jobs.jobs().await;
+        let (event, wait) = match answer {
+            Ok(mut list) => {
+                list.iter_mut().for_each(nodeglass_slurm::explain);
+                // Before the event, which may start probes.
+                jobs_by_node.send_replace(Arc::new(srun::jobs_by_node(&list, &own_name)));
+                let now: Vec<_> =
+                    list.iter().map(|job| (job.id, job.state.clone(), job.nodes.clone())).collect();
+                let changed = std::mem::replace(&mut last, now) != last;
+                let wait = poll_schedule.after_success(jobs.requests(), changed);
+                (Event::Jobs { jobs: list, wall_ahead_ms: clock.wall_ahead_ms() }, wait)
+            }
+            Err(error) => {
+                let wait = poll_schedule.after_failure();
+                tracing::warn!(why = %error.why, retry_s = wait.as_secs(), "no job list");
+                let retry_at_ms = clock.now_ms() + wait.as_millis() as u64;
+                (Event::JobsFailed { why: error.why, retry_at_ms }, wait)
+            }
+        };
+        let cluster = jobs.take_cluster().map(Event::Cluster);
+        for event in [Some(event), cluster].into_iter().flatten() {
+            if events.send(event).await.is_err() {
+                return;
+            }
+        }
+        rest(wait, &mut poll_schedule, &poll_trigger).await;
+    }
+}
+
+/// Joins what SLURM's accounting states to the records of ended jobs.
+pub(super) async fn account(mut queries: AccountingQueries<Commands>, store: JobStore, clock: Clock) {
+    while !queries.is_off() {
+        queries.add(store.take_unaccounted().await, clock.now_ms());
+        let mut joined = queries.join(clock.now_ms()).await;
+        // The thread is busy for moments only.
+        while let Some(refused) = store.save(joined).filter(|refused| !refused.is_empty()) {
+            sleep(AccountingQueries::<Commands>::PAUSE).await;
+            joined = refused;
+        }
+        sleep(AccountingQueries::<Commands>::PAUSE).await;
+    }
+}
+
+/// Waits until the next poll is due, or is requested and may be brought forward.
+async fn rest(wait: Duration, poll_schedule: &mut PollSchedule, poll_trigger: &PollTrigger) {
+    let asked = Instant::now();
+    let mut due = asked + wait;
+    let mut is_hurried = false;
+    loop {
+        tokio::select! {
+            // The poll is due.
+            () = sleep_until(due) => break,
+            // An early poll was requested.
+            reason = poll_trigger.next() => if let Some(gap) = poll_schedule.requested(reason, asked.elapsed()) {
+                is_hurried |= Instant::now() + gap < due;
+                due = due.min(Instant::now() + gap);
+            }
+        }
+    }
+    if !is_hurried {
+        poll_schedule.was_due();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_slurm::PollReason;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_action_advances_the_next_poll_unless_slurm_is_failing() {
+        let (mut poll_schedule, poll_trigger) =
+            (PollSchedule::new(Duration::from_secs(15)), PollTrigger::default());
+        let rested = async |poll_schedule: &mut PollSchedule, wait| {
+            let began = Instant::now();
+            rest(wait, poll_schedule, &poll_trigger).await;
+            began.elapsed().as_secs()
+        };
+        let wait = poll_schedule.after_success(2, true);
+        assert_eq!(rested(&mut poll_schedule, wait).await, 15);
+        for reason in [PollReason::Order, PollReason::Doubt] {
+            poll_trigger.send(reason);
+            assert_eq!(rested(&mut poll_schedule, wait).await, PollSchedule::MIN_GAP.as_secs());
+        }
+        let wait = poll_schedule.after_failure();
+        poll_trigger.send(PollReason::Order);
+        assert_eq!(rested(&mut poll_schedule, wait).await, 10);
+        // The owner's request brings it forward, even after minutes of silence.
+        let wait = (0..9).map(|_| poll_schedule.after_failure()).last().unwrap();
+        poll_trigger.send(PollReason::Retry);
+        assert_eq!(
+            (wait.as_secs(), rested(&mut poll_schedule, wait).await),
+            (120, PollSchedule::MIN_GAP.as_secs())
+        );
+    }
+}

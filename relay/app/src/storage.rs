@@ -1,0 +1,218 @@
+//! Opens what outlives the relay: the history, what jobs used, shares and a recording.
+
+use anyhow::Context;
+use nodeglass_actions::Silences;
+use nodeglass_auth::tokens::Tokens;
+use nodeglass_config::Config;
+use nodeglass_fleet::{Event, Fleet, StoredPart};
+use nodeglass_history::{LongHistory, Span};
+use nodeglass_live::Hub;
+use nodeglass_platform::clock::Clock;
+use nodeglass_platform::memory;
+use nodeglass_platform::state_dir::StateDir;
+use nodeglass_protocol::Text;
+use nodeglass_protocol::live::Downtime;
+use nodeglass_recording::{Info, Recorder};
+use nodeglass_share::{Store, StoreError};
+use nodeglass_store::archive::{self, Archive, ArchiveError};
+use nodeglass_store::{JobStore, Origin, Place, Restored};
+use nodeglass_web::about::About;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+
+/// A load of the stored history that takes longer than this is stated to the owner.
+const LOAD_NOTICE: Duration = Duration::from_secs(1);
+
+/// Interval of checks whether the tokens can be read.
+const TOKEN_CHECK: Duration = Duration::from_secs(60);
+
+/// What earlier relays stored of the history, not read yet.
+#[derive(Debug)]
+pub(super) struct StoredHistory {
+    dir: StateDir,
+    /// Memory for it in bytes.
+    budget: usize,
+    now_ms: u64,
+    wall_ms: u64,
+}
+
+/// Opens the history of this host: restores the jobs that ended into the fleet, and states in `about` when no relay
+/// stored it. Returns where it is stored from now on, and what [`StoredHistory::restore`] reads. If it cannot be stored,
+/// the relay runs without, and its pages say why. `watches` describes whose jobs are watched.
+pub(super) fn history(
+    config: &Config,
+    about: &mut About,
+    fleet: &mut Fleet,
+    events: &mpsc::Sender<Event>,
+    watches: &str,
+) -> Option<(Archive, StoredHistory)> {
+    if config.history_disk == 0 {
+        return None;
+    }
+    let (now_ms, wall_ms) = (about.clock.now_ms(), Clock::wall_ms());
+    let wall_ahead_ms = wall_ms.saturating_sub(now_ms);
+    match try_open(config.history_disk, about, wall_ahead_ms, watches) {
+        Ok((dir, mut archive)) => {
+            fleet.restore_ended(archive.take_jobs().into_iter().map(|ended| (ended.job, ended.nodes)));
+            let relay_ms = |wall_ms: u64| wall_ms.saturating_sub(wall_ahead_ms);
+            let downtime =
+                |span: &Span| Downtime { from_ms: relay_ms(span.from_ms), to_ms: relay_ms(span.to_ms) };
+            about.downtimes = archive.downtimes().iter().map(downtime).collect();
+            tokio::spawn(report(archive.state(), events.clone()));
+            Some((archive, StoredHistory { dir, budget: config.history_mem, now_ms, wall_ms }))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the history will not be stored");
+            fleet.handle(Event::Storage(StoredPart::History, Some(problem(&error.to_string()))), now_ms);
+            None
+        }
+    }
+}
+
+impl StoredHistory {
+    /// Reads it on a thread of its own, because that takes many seconds for a week of many nodes, and passes it to the
+    /// event loop. The relay serves meanwhile.
+    pub(super) async fn restore(self, hub: Hub) {
+        let (done, mut restored) = oneshot::channel();
+        // Not one of tokio's threads, for whose end the relay would wait when it stops.
+        let started = thread::Builder::new().name("restore".to_owned()).spawn(move || {
+            let mut history = LongHistory::new(self.budget);
+            archive::load(&self.dir, &mut history, self.now_ms, self.wall_ms);
+            // The receiver is gone only while the relay shuts down.
+            let _ = done.send(history);
+            memory::trim();
+        });
+        if let Err(error) = started {
+            tracing::warn!(%error, "the stored history cannot be read");
+        }
+        let history = match timeout(LOAD_NOTICE, &mut restored).await {
+            Ok(history) => history,
+            Err(_) => {
+                hub.restoring_history().await;
+                restored.await
+            }
+        };
+        hub.restore_history(history.ok()).await;
+    }
+}
+
+fn try_open(
+    cap: u64,
+    about: &About,
+    wall_ahead_ms: u64,
+    watches: &str,
+) -> Result<(StateDir, Archive), ArchiveError> {
+    // Login nodes may share a home.
+    let dir = StateDir::open()?.dir("history")?.dir(about.host.as_str())?;
+    Ok((dir.clone(), Archive::open(dir, cap, wall_ahead_ms, watches)?))
+}
+
+fn problem(why: &str) -> Text {
+    Text::new(format!("the history is kept in memory only, because it cannot be stored: {why}"))
+}
+
+/// Passes on whether storing works.
+async fn report(mut state: tokio::sync::watch::Receiver<archive::Storing>, events: mpsc::Sender<Event>) {
+    while state.changed().await.is_ok() {
+        let why = state.borrow_and_update().clone().err().map(|why| problem(why.as_str()));
+        if events.send(Event::Storage(StoredPart::History, why)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Starts the thread that stores jobs and notes; those of a simulated cluster or a recording, which are not real, are
+/// kept in memory only.
+pub(super) fn jobs(about: &About, is_real: bool, events: mpsc::Sender<Event>) -> anyhow::Result<JobStore> {
+    let place = if is_real { Place::StateDir } else { Place::Memory };
+    let cluster = about.cluster.as_ref().map(ToString::to_string).unwrap_or_default();
+    let origin = Origin { cluster, host: about.host.to_string() };
+    let restored = move |stored: Restored| {
+        // They fail only while the relay shuts down.
+        let _ = events.blocking_send(Event::Restored(stored.jobs));
+        if !stored.notes.is_empty() {
+            let _ = events.blocking_send(Event::RestoredNotes(stored.notes));
+        }
+    };
+    JobStore::start(place, origin, restored).context("failed to start the thread that stores jobs")
+}
+
+/// Passes on whether jobs can be stored.
+pub(super) async fn report_jobs(mut problem: watch::Receiver<Option<Text>>, events: mpsc::Sender<Event>) {
+    while problem.changed().await.is_ok() {
+        let why = problem.borrow_and_update().clone();
+        if events.send(Event::Storage(StoredPart::Jobs, why)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The store for shares, if configured.
+pub(super) fn shares(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
+    if !config.persist_shares {
+        return Ok(None);
+    }
+    Store::open(&StateDir::open()?, about.host.clone()).map(Some)
+}
+
+/// The silences of findings; those of a simulated cluster or a recording end with the relay.
+pub(super) fn silences(is_stored: bool) -> Silences {
+    let dir = is_stored.then(StateDir::open).transpose().unwrap_or_else(|error| {
+        tracing::warn!(%error, "silences will not be stored");
+        None
+    });
+    Silences::open(dir, Clock::wall_ms())
+}
+
+/// The owner's tokens; those for a simulated cluster or a recording are kept in memory only.
+pub(super) fn tokens(is_real: bool) -> Tokens {
+    let dir = is_real.then(StateDir::open).transpose().unwrap_or_else(|error| {
+        tracing::warn!(%error, "tokens will not be stored");
+        None
+    });
+    Tokens::new(dir)
+}
+
+/// Passes on whether the tokens can be read: a file that was damaged is a reason for refusals that no program sees.
+pub(super) async fn check_tokens(tokens: Arc<Tokens>, events: mpsc::Sender<Event>) {
+    let mut known = None;
+    loop {
+        let checked = tokens.clone();
+        let Ok(problem) = spawn_blocking(move || checked.problem(Clock::wall_ms())).await else { return };
+        if problem != known {
+            if let Some(why) = &problem {
+                tracing::warn!("{why}");
+            }
+            known.clone_from(&problem);
+            if events.send(Event::Storage(StoredPart::Tokens, problem)).await.is_err() {
+                return;
+            }
+        }
+        sleep(TOKEN_CHECK).await;
+    }
+}
+
+/// Begins a recording, if configured. `has_job_probes` says whether probes run in each of the user's jobs.
+pub(super) fn recorder(
+    config: &Config,
+    about: &About,
+    has_job_probes: bool,
+) -> anyhow::Result<Option<Recorder>> {
+    let Some(path) = &config.record else { return Ok(None) };
+    let info = Info {
+        version: Text::new(env!("CARGO_PKG_VERSION")),
+        user: about.user.clone(),
+        host: about.host.clone(),
+        cluster: about.cluster.clone(),
+        mode: about.mode,
+        at_ms: about.clock.now_ms(),
+        wall_ms: Clock::wall_ms(),
+        has_job_probes,
+        job: None,
+    };
+    Recorder::create(path, &info).context("--record").map(Some)
+}

@@ -1,0 +1,500 @@
+//! Terminal output of the relay: the link, and little else.
+
+use nodeglass_access::key_file::Running;
+use nodeglass_config::BindAddr;
+use nodeglass_platform::local_time::LocalTime;
+use nodeglass_protocol::Text;
+use nodeglass_recording::CutSummary;
+use rustix::fs::FileType;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io::{ErrorKind, IsTerminal, Write as _, stderr, stdout};
+use std::path::Path;
+
+/// Whether to use colour, which only repeats what the text says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Style {
+    colour: bool,
+}
+
+impl Style {
+    /// The style for a stream: no colour if `NO_COLOR` is set, or the stream or `TERM` does not support it.
+    pub fn of(stream: &impl IsTerminal) -> Self {
+        let is_set = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { colour: !is_set && !is_dumb && stream.is_terminal() }
+    }
+
+    /// Less important text.
+    pub fn dim(self, text: &str) -> String {
+        self.paint(DIM, text)
+    }
+
+    /// Text in an SGR colour.
+    pub fn paint(self, code: &str, text: &str) -> String {
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// The terminal, and which of its streams support colour.
+#[derive(Clone, Copy, Debug)]
+pub struct Terminal {
+    stdout: Style,
+    stderr: Style,
+    /// Whether notices and warnings are left out, because the screen has another purpose.
+    is_silent: bool,
+}
+
+impl Terminal {
+    /// The terminal of this process.
+    pub fn new() -> Self {
+        Self { stdout: Style::of(&stdout()), stderr: Style::of(&stderr()), is_silent: false }
+    }
+
+    /// A terminal that shows no notices and warnings.
+    pub fn silent() -> Self {
+        Self { is_silent: true, ..Self::new() }
+    }
+
+    /// Shows that the relay is ready, and how to reach it.
+    ///
+    /// Warns if stdout is a file that others can read, as batch systems create them.
+    pub fn open(&self, running: &Running) {
+        print(start_message(running, self.stdout));
+        self.warn_about_readers();
+    }
+
+    /// Shows a relay of this user that runs already, and how to start another one beside it.
+    pub fn found(&self, running: &Running, another: &str, now_s: u64) {
+        print(found(running, another, now_s, self.stdout));
+        self.warn_about_readers();
+    }
+
+    /// Shows the links of all running relays.
+    ///
+    /// # Errors
+    /// As [`write`].
+    pub fn links(&self, running: &[Running], now_s: u64) -> anyhow::Result<()> {
+        write(links(running, now_s, LocalTime::of, self.stdout))?;
+        self.warn_about_readers();
+        Ok(())
+    }
+
+    /// Shows the same as JSON.
+    ///
+    /// # Errors
+    /// As [`write`].
+    pub fn links_json(&self, running: &[Running]) -> anyhow::Result<()> {
+        write(links_json(running)?)?;
+        self.warn_about_readers();
+        Ok(())
+    }
+
+    fn warn_about_readers(&self) {
+        if is_read_by_others() {
+            self.warn(
+                &"the output file is readable by others and contains the link; run `chmod 600` on it".into(),
+            );
+        }
+    }
+
+    /// Shows a notice.
+    pub fn notice(&self, text: &Text) {
+        if !self.is_silent {
+            print(format!("  {}\n", self.stdout.dim(text.as_str())));
+        }
+    }
+
+    /// Shows a warning on stderr.
+    pub fn warn(&self, text: &Text) {
+        if !self.is_silent {
+            let _ = writeln!(stderr(), "{} {text}", self.stderr.paint(YELLOW, "warning:"));
+        }
+    }
+}
+
+impl Default for Terminal {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The `ssh -L` command from a laptop to a relay that listens on `addr`, if one is needed.
+pub fn tunnel(addr: &BindAddr, user: &Text, host: &Text) -> Option<Text> {
+    match addr {
+        BindAddr::Tcp(addr) => Some(format!("ssh -L {0}:{addr} {user}@{host}", addr.port()).into()),
+        BindAddr::Tls(_) => None,
+        BindAddr::Unix(path) => Some(tunnel_to_socket(UNIX_PORT, path, user, host)),
+    }
+}
+
+/// The same for a teammate, with their own login; `None` for a socket that only its owner may open.
+pub fn guests_tunnel(addr: &BindAddr, host: &Text) -> Option<Text> {
+    match addr {
+        BindAddr::Tcp(addr) => Some(format!("ssh -L {0}:{addr} {host}", addr.port()).into()),
+        BindAddr::Tls(_) | BindAddr::Unix(_) => None,
+    }
+}
+
+/// The `ssh -L` command from a port of a laptop to a Unix socket.
+pub fn tunnel_to_socket(port: u16, path: &Path, user: &Text, host: &Text) -> Text {
+    format!("ssh -L {port}:{} {user}@{host}", path.display()).into()
+}
+
+/// The origin of a relay that listens on `addr`, as the browser sees it: at the local end of a tunnel, or
+/// by name without one.
+pub fn origin(addr: &BindAddr, name: Option<&str>) -> String {
+    match (addr, name) {
+        (BindAddr::Tcp(addr), _) => format!("http://{addr}"),
+        (BindAddr::Tls(addr), Some(name)) => format!("https://{name}:{}", addr.port()),
+        (BindAddr::Tls(addr), None) => format!("https://{addr}"),
+        (BindAddr::Unix(_), _) => format!("http://127.0.0.1:{UNIX_PORT}"),
+    }
+}
+
+/// The local port of a tunnel to a Unix socket, which has none itself.
+const UNIX_PORT: u16 = 8080;
+
+const BOLD: &str = "1";
+const DIM: &str = "2";
+const YELLOW: &str = "33";
+const CYAN: &str = "36";
+
+/// The message shown when the relay is ready.
+fn start_message(running: &Running, style: Style) -> String {
+    let mut out = title(running, "", style);
+    watched(running, style, &mut out);
+    out.push_str(&row("stop", "press Ctrl-C; nothing is left behind on the nodes", style));
+    out.push('\n');
+    out
+}
+
+/// A relay that runs already; `another` is the command that starts another one.
+fn found(running: &Running, another: &str, now_s: u64, style: Style) -> String {
+    let up = duration(now_s.saturating_sub(running.since_s));
+    let mut out = title(running, &format!("  already running (pid {}, up {up})", running.pid), style);
+    watched(running, style, &mut out);
+    out.push_str(&row("stop", &format!("press Ctrl-C in its terminal, or run kill {}", running.pid), style));
+    out.push_str(&row("another", another, style));
+    out.push('\n');
+    out
+}
+
+fn title(running: &Running, note: &str, style: Style) -> String {
+    format!("\n  {} {}{note}\n\n", style.paint(BOLD, "nodeglass"), style.dim(&running.version))
+}
+
+/// What a relay watches, its links, best first, and the tunnels to it.
+fn watched(running: &Running, style: Style, out: &mut String) {
+    let mut line = |name: &str, value: &str| out.push_str(&row(name, value, style));
+    line("watching", &running.watches);
+    for link in &running.links {
+        line("link", &style.paint(CYAN, link));
+    }
+    // The socket first: any user could bind the port while no relay runs, and receive what a browser then
+    // sends there.
+    match (&running.own_tunnel, running.tunnel.is_empty()) {
+        (Some(own), false) => {
+            line(
+                "tunnel",
+                &format!("{own}   {}", style.dim("(on your laptop; no other user can listen there)")),
+            );
+            let note = style.dim("(a port that others can bind while no relay runs)");
+            line("or", &format!("{}   {note}", running.tunnel));
+        }
+        (Some(own), true) => line("tunnel", &format!("{own}   {}", style.dim("(on your laptop)"))),
+        (None, false) => line("tunnel", &format!("{}   {}", running.tunnel, style.dim("(on your laptop)"))),
+        (None, true) => {}
+    }
+    if running.read_only {
+        line("actions", "disabled (--read-only)");
+    }
+}
+
+fn row(name: &str, value: &str, style: Style) -> String {
+    format!("  {} {value}\n", style.dim(&format!("{name:<8}")))
+}
+
+/// The link of a single relay as it is, for scripts; those of several with a line that says which is which.
+fn links(running: &[Running], now_s: u64, local: fn(u64) -> LocalTime, style: Style) -> String {
+    if let [only] = running {
+        return only.links.iter().map(|link| format!("{link}\n")).collect();
+    }
+    let lines = overview(running, now_s, local);
+    let relays = running.iter().zip(lines).map(|(relay, line)| {
+        let links = relay.links.iter().map(|link| format!("  {}\n", style.paint(CYAN, link)));
+        format!("{line}\n{}", links.collect::<String>())
+    });
+    relays.collect::<Vec<_>>().join("\n")
+}
+
+/// One line for each relay: what it watches, its process, its addresses and since when it runs.
+pub fn overview(running: &[Running], now_s: u64, local: fn(u64) -> LocalTime) -> Vec<String> {
+    let now = local(now_s);
+    let rows: Vec<_> = running
+        .iter()
+        .map(|relay| {
+            let up = duration(now_s.saturating_sub(relay.since_s));
+            [
+                relay.watches.clone(),
+                format!("pid {}", relay.pid),
+                relay.addresses.join(", "),
+                format!("since {} ({up})", local(relay.since_s).seen_from(&now)),
+            ]
+        })
+        .collect();
+    aligned(&rows)
+}
+
+/// Rows as lines with aligned columns.
+pub fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        line.trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A duration in its two largest units, the second only if it is not zero.
+pub fn duration(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match (days, hours % 24, minutes % 60) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, minutes) => format!("{minutes} min"),
+        (0, hours, 0) => format!("{hours} h"),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, 0, _) => format!("{days} d"),
+        (days, hours, _) => format!("{days} d {hours} h"),
+    }
+}
+
+/// Prints to stdout what a relay shows while it runs, ignoring errors: a closed stdout is no reason to stop.
+fn print(output: impl AsRef<[u8]>) {
+    let _ = write(output);
+}
+
+/// Writes the output of a command to stdout.
+///
+/// # Errors
+/// It cannot be written, a complete sentence; not if the reader has closed the pipe, as `| head` does.
+pub fn write(output: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    let mut out = stdout().lock();
+    match out.write_all(output.as_ref()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(anyhow::anyhow!("cannot write the output: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A value as indented JSON, with a newline at its end.
+///
+/// # Errors
+/// It cannot be written as JSON.
+pub fn json<T: Serialize>(value: &T) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+/// What `relay record cut` reports, for programs.
+pub fn cut_json(summary: &CutSummary, to: &Path) -> serde_json::Result<String> {
+    let CutSummary { job, gpus, length_ms, bytes, is_cut_short } = summary;
+    json(&serde_json::json!({
+        "job": job.label,
+        "name": job.name,
+        "nodes": job.nodes.len(),
+        "gpus": gpus,
+        "length_ms": length_ms,
+        "bytes": bytes,
+        "is_cut_short": is_cut_short,
+        "file": to,
+    }))
+}
+
+/// The running relays with their links, for programs.
+///
+/// # Errors
+/// It cannot be written as JSON.
+pub fn links_json(running: &[Running]) -> serde_json::Result<String> {
+    let relay = |relay: &Running| {
+        serde_json::json!({
+            "pid": relay.pid,
+            "version": relay.version,
+            "since_s": relay.since_s,
+            "watches": relay.watches,
+            "addresses": relay.addresses,
+            "read_only": relay.read_only,
+            "links": relay.links,
+            "tunnel": relay.tunnel,
+            "own_tunnel": relay.own_tunnel,
+        })
+    };
+    json(&running.iter().map(relay).collect::<Vec<_>>())
+}
+
+/// What `relay record cut` reports.
+pub fn cut(summary: &CutSummary, to: &Path) -> String {
+    let CutSummary { job, gpus, length_ms, bytes, is_cut_short } = summary;
+    let size = match *bytes {
+        ..100_000 => format!("{:.1} kB", *bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", *bytes as f64 / 1e6),
+    };
+    let incomplete =
+        if *is_cut_short { "  note     the recording ends in a damaged or incomplete part\n" } else { "" };
+    format!(
+        "\n  job      {} ({}), {gpus} {} on {} {}, {}\n  hidden   arguments, paths, other users' processes\n  \
+         file     {} ({size})\n{incomplete}  play     relay --replay {}\n\n",
+        job.label,
+        job.name,
+        if *gpus == 1 { "GPU" } else { "GPUs" },
+        job.nodes.len(),
+        if job.nodes.len() == 1 { "node" } else { "nodes" },
+        duration(length_ms / 1_000),
+        to.display(),
+        to.display(),
+    )
+}
+
+/// Returns whether stdout is a file that its group or everybody may read.
+fn is_read_by_others() -> bool {
+    rustix::fs::fstat(stdout()).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o077 != 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Style = Style { colour: false };
+    const COLOUR: Style = Style { colour: true };
+
+    fn running() -> Running {
+        Running {
+            pid: 4711,
+            version: "0.1.0".into(),
+            since_s: 1_000,
+            watches: "your jobs on lab".into(),
+            requested_watch: "your SLURM jobs".into(),
+            settings: Default::default(),
+            addresses: vec!["127.0.0.1:8080".into()],
+            links: vec!["http://127.0.0.1:8080/#k=secret".into()],
+            tunnel: "ssh -L 8080:127.0.0.1:8080 alice@login1".into(),
+            own_tunnel: Some("ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1".into()),
+            read_only: false,
+        }
+    }
+
+    #[test]
+    fn the_start_message_names_target_link_and_how_to_stop() {
+        assert_eq!(
+            start_message(&running(), PLAIN),
+            "
+  nodeglass 0.1.0
+
+  watching your jobs on lab
+  link     http://127.0.0.1:8080/#k=secret
+  tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; no other user can listen there)
+  or       ssh -L 8080:127.0.0.1:8080 alice@login1   (a port that others can bind while no relay runs)
+  stop     press Ctrl-C; nothing is left behind on the nodes
+
+"
+        );
+    }
+
+    #[test]
+    fn a_running_relay_is_shown_with_its_age_and_link() {
+        assert_eq!(
+            found(&running(), "relay --new --bind 127.0.0.1:8081", 8_980, PLAIN),
+            "
+  nodeglass 0.1.0  already running (pid 4711, up 2 h 13 min)
+
+  watching your jobs on lab
+  link     http://127.0.0.1:8080/#k=secret
+  tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; no other user can listen there)
+  or       ssh -L 8080:127.0.0.1:8080 alice@login1   (a port that others can bind while no relay runs)
+  stop     press Ctrl-C in its terminal, or run kill 4711
+  another  relay --new --bind 127.0.0.1:8081
+
+"
+        );
+    }
+
+    #[test]
+    fn the_link_of_one_relay_is_bare_and_those_of_several_are_named() {
+        let demo = Running {
+            pid: 99,
+            since_s: 7_900,
+            watches: "a simulated cluster (demo)".into(),
+            addresses: vec!["127.0.0.1:8091".into()],
+            links: vec!["http://127.0.0.1:8091/#k=other".into()],
+            ..running()
+        };
+        let links = |running: &[Running]| links(running, 8_980, LocalTime::utc, PLAIN);
+        assert_eq!(links(&[running()]), "http://127.0.0.1:8080/#k=secret\n");
+        assert_eq!(
+            links(&[running(), demo]),
+            "\
+your jobs on lab            pid 4711  127.0.0.1:8080  since 00:16 (2 h 13 min)
+  http://127.0.0.1:8080/#k=secret
+
+a simulated cluster (demo)  pid 99    127.0.0.1:8091  since 02:11 (18 min)
+  http://127.0.0.1:8091/#k=other
+"
+        );
+    }
+
+    #[test]
+    fn durations_are_shown_in_their_two_largest_units() {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (3_600, "1 h"),
+            (3_660, "1 h 1 min"),
+            (86_400, "1 d"),
+            (180_000, "2 d 2 h"),
+        ] {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+
+    #[test]
+    fn a_read_only_relay_is_announced() {
+        let lines = start_message(&Running { read_only: true, ..running() }, PLAIN);
+        assert!(lines.contains("\n  actions  disabled (--read-only)\n"), "{lines}");
+    }
+
+    #[test]
+    fn colour_changes_nothing_but_the_colour() {
+        let (plain, painted) = (start_message(&running(), PLAIN), start_message(&running(), COLOUR));
+        assert!(painted.contains("\x1b[36mhttp://127.0.0.1:8080/#k=secret\x1b[0m"));
+        let stripped = [BOLD, DIM, CYAN, "0"]
+            .iter()
+            .fold(painted, |text, code| text.replace(&format!("\x1b[{code}m"), ""));
+        assert_eq!(stripped, plain);
+    }
+
+    #[test]
+    fn a_tunnel_leads_to_a_port_or_to_a_socket() {
+        let (user, host) = ("alice".into(), "login1".into());
+        let line = |addr: &str| tunnel(&addr.parse().unwrap(), &user, &host).unwrap_or_default().to_string();
+        assert_eq!(line("127.0.0.1:9000"), "ssh -L 9000:127.0.0.1:9000 alice@login1");
+        assert_eq!(line("[::1]:9000"), "ssh -L 9000:[::1]:9000 alice@login1");
+        assert_eq!(line("unix:/run/x.sock"), "ssh -L 8080:/run/x.sock alice@login1");
+        assert_eq!(line("10.0.0.7:8443"), "");
+    }
+
+    #[test]
+    fn a_link_starts_with_the_address_that_the_browser_uses() {
+        let of = |addr: &str, name| origin(&addr.parse().unwrap(), name);
+        assert_eq!(of("[::1]:9000", Some("login1.example.org")), "http://[::1]:9000");
+        assert_eq!(of("unix:/run/x.sock", None), "http://127.0.0.1:8080");
+        assert_eq!(of("[2001:db8::7]:8443", None), "https://[2001:db8::7]:8443");
+        assert_eq!(of("0.0.0.0:8443", Some("login1.example.org")), "https://login1.example.org:8443");
+    }
+}

@@ -1,0 +1,362 @@
+//! Decides at start-up what to watch, from the configuration and what is available.
+
+use anyhow::Context;
+use nodeglass_access::user;
+use nodeglass_actions::JobControl;
+use nodeglass_config::{Config, LauncherChoice, Script, Watch, Who, whose};
+use nodeglass_launch::Launcher;
+use nodeglass_launch::auto::AutoLauncher;
+use nodeglass_launch::local::LocalLauncher;
+use nodeglass_launch::openssh::{OpensshLauncher, OpensshOptions};
+use nodeglass_launch::scripted::ScriptedCluster;
+use nodeglass_launch::srun::{JobsByNode, SrunLauncher};
+use nodeglass_launch::ssh_config::Local;
+use nodeglass_launch::ssh2::{Ssh2Launcher, Ssh2Options};
+use nodeglass_launch::target::{ByTarget, Targets};
+use nodeglass_launch::upload::ProbeBinary;
+use nodeglass_protocol::Text;
+use nodeglass_protocol::live::Mode;
+use nodeglass_recording::{Player, PlayerControl};
+use nodeglass_slurm::command::Commands;
+use nodeglass_slurm::{JobSource, NoSlurm, Owners, Selection, Slurm, SlurmJobControl};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// What is watched.
+pub enum Watched {
+    /// SLURM jobs, and whose they are in words.
+    Jobs(Box<Slurm>, String),
+    /// This machine, and why nothing else.
+    ThisMachine(Option<Text>),
+    /// Listed machines only, and why there are no jobs.
+    Hosts(Option<Text>),
+    /// A scripted cluster.
+    Demo(ScriptedCluster),
+    /// A recording, and how pages control it.
+    Replay(Box<Player>, PlayerControl),
+}
+
+impl Watched {
+    /// Detects what is available.
+    ///
+    /// # Errors
+    /// If what was configured is not available.
+    pub async fn choose(config: &Config) -> anyhow::Result<Self> {
+        Ok(match config.watch() {
+            Watch::Demo(script) => Self::Demo(scripted(&script)?),
+            Watch::Replay(path) => {
+                let budget = config.history_mem;
+                let opened = tokio::task::spawn_blocking(move || Player::open(&path, budget)).await?;
+                let (player, control) = opened.context("--replay")?;
+                Self::Replay(Box::new(player), control)
+            }
+            Watch::Local if config.has_hosts() => Self::Hosts(None),
+            Watch::Local => Self::ThisMachine(None),
+            Watch::Auto => match slurm(config).await? {
+                Ok(slurm) => Self::Jobs(Box::new(slurm), whose(&config.watched_users())),
+                Err(none) if config.has_hosts() => Self::Hosts(Some(no_jobs(&none, config))),
+                Err(none) => Self::ThisMachine(Some(no_jobs(&none, config))),
+            },
+        })
+    }
+
+    /// What is watched, for the terminal; `requested` describes the request, and `hosts` the listed machines.
+    pub fn description(&self, requested: &str, hosts: Option<String>) -> Text {
+        match (self, hosts) {
+            (Self::Jobs(slurm, whose), Some(hosts)) => {
+                Text::new(format!("{}, and {hosts}", jobs_of(whose, slurm.cluster())))
+            }
+            (Self::Hosts(Some(none)), Some(hosts)) => Text::new(format!("{hosts} ({none})")),
+            (Self::Hosts(_), hosts) => Text::new(hosts.unwrap_or_default()),
+            (other, _) => other.description_without_hosts(requested),
+        }
+    }
+
+    fn description_without_hosts(&self, requested: &str) -> Text {
+        match self {
+            Self::Jobs(slurm, whose) => jobs_of(whose, slurm.cluster()),
+            Self::ThisMachine(Some(none)) => Text::new(format!("this machine ({none})")),
+            Self::ThisMachine(None) | Self::Hosts(_) => "this machine".into(),
+            Self::Demo(_) | Self::Replay(..) => Text::new(requested),
+        }
+    }
+
+    /// Whose jobs are watched, if any are.
+    pub fn jobs_description(&self) -> Option<Text> {
+        match self {
+            Self::Jobs(slurm, whose) => Some(jobs_of(whose, slurm.cluster())),
+            _ => None,
+        }
+    }
+
+    /// The same for the page.
+    pub fn mode(&self) -> Mode {
+        match self {
+            Self::Jobs(..) => Mode::Slurm,
+            Self::ThisMachine(_) => Mode::Local,
+            Self::Hosts(_) => Mode::Hosts,
+            Self::Demo(_) => Mode::Demo,
+            Self::Replay(player, _) => player.info().mode,
+        }
+    }
+
+    /// Name of the cluster, if it has one.
+    pub fn cluster(&self) -> Option<Text> {
+        match self {
+            Self::Jobs(slurm, _) => slurm.cluster().cloned(),
+            Self::ThisMachine(_) | Self::Hosts(_) => None,
+            Self::Demo(cluster) => Some(cluster.scenario().cluster().clone()),
+            Self::Replay(player, _) => player.info().cluster.clone(),
+        }
+    }
+
+    /// The user who runs the relay; the owner of the jobs of a scripted cluster.
+    pub fn user(&self) -> Text {
+        match self {
+            Self::Demo(cluster) => cluster.scenario().user().clone(),
+            Self::Replay(player, _) => player.info().user.clone(),
+            Self::Jobs(..) | Self::ThisMachine(_) | Self::Hosts(_) => Text::new(Local::from_env().user),
+        }
+    }
+
+    /// The launcher of its probes, which reaches nodes by their targets, or by the jobs that run there.
+    ///
+    /// # Errors
+    /// If there is no probe to start.
+    pub fn launcher(
+        &self,
+        config: &Config,
+        targets: &Targets,
+        jobs_by_node: &watch::Receiver<Arc<JobsByNode>>,
+    ) -> anyhow::Result<Arc<dyn Launcher>> {
+        match self {
+            Self::Demo(cluster) => Ok(Arc::new(cluster.launcher())),
+            Self::ThisMachine(_) => Site::ThisMachine.launcher(config, targets, jobs_by_node),
+            Self::Hosts(_) => Site::Hosts.launcher(config, targets, jobs_by_node),
+            Self::Jobs(..) | Self::Replay(..) => Site::Jobs.launcher(config, targets, jobs_by_node),
+        }
+    }
+
+    /// The commands of its SLURM, if it is a real one.
+    pub fn commands(&self) -> Option<Commands> {
+        match self {
+            Self::Jobs(slurm, _) => Some(slurm.client().clone()),
+            Self::ThisMachine(_) | Self::Hosts(_) | Self::Demo(_) | Self::Replay(..) => None,
+        }
+    }
+
+    /// Controls its jobs.
+    pub fn job_control(&self) -> JobControl {
+        match self {
+            Self::Jobs(slurm, _) => {
+                JobControl::Enabled(Arc::new(SlurmJobControl::new(slurm.client().clone())))
+            }
+            Self::ThisMachine(_) | Self::Hosts(_) => {
+                JobControl::Disabled("there is no SLURM on this machine")
+            }
+            Self::Demo(cluster) => JobControl::Enabled(Arc::new(cluster.jobs())),
+            Self::Replay(..) => JobControl::Disabled("this is a recording"),
+        }
+    }
+
+    /// Whether job logs may be on this machine; those of a scripted cluster exist only there.
+    pub fn has_logs_here(&self) -> bool {
+        !matches!(self, Self::Demo(_) | Self::Replay(..))
+    }
+
+    /// Its job source; `None` if only machines are watched.
+    pub fn into_jobs(self) -> Option<Box<dyn JobSource>> {
+        match self {
+            Self::Jobs(slurm, _) => Some(slurm),
+            Self::ThisMachine(_) | Self::Hosts(_) | Self::Replay(..) => None,
+            Self::Demo(cluster) => Some(Box::new(cluster.jobs())),
+        }
+    }
+}
+
+/// Which machines probes are started on, which decides what the setting `auto` tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// Nodes of the user's jobs, and listed machines.
+    Jobs,
+    /// Listed machines.
+    Hosts,
+    /// This machine.
+    ThisMachine,
+}
+
+impl Site {
+    /// Creates the launcher that the settings choose.
+    ///
+    /// # Errors
+    /// If there is no probe to start.
+    pub fn launcher(
+        self,
+        config: &Config,
+        targets: &Targets,
+        jobs_by_node: &watch::Receiver<Arc<JobsByNode>>,
+    ) -> anyhow::Result<Arc<dyn Launcher>> {
+        // A job id of another cluster may be that of another job here.
+        let is_other_cluster = config.cluster.is_some();
+        if is_other_cluster && config.launcher == LauncherChoice::Srun {
+            anyhow::bail!(
+                "--launcher srun reaches jobs of this machine's cluster only: omit it or --cluster"
+            );
+        }
+        let probe = ProbeBinary::find(config.probe.as_deref())?;
+        let relay_id = relay_id()?;
+        let ssh2 = |probe| {
+            Ssh2Launcher::new(Ssh2Options { probe, relay_id, config: None, local: Local::from_env() })
+                .with_targets(targets.clone())
+        };
+        let openssh = |probe| {
+            OpensshLauncher::new(OpensshOptions { probe, relay_id, config: None, local: Local::from_env() })
+                .with_targets(targets.clone())
+        };
+        let by_ssh = || -> Arc<dyn Launcher> {
+            Arc::new(AutoLauncher::new(vec![Box::new(ssh2(probe.clone())), Box::new(openssh(probe.clone()))]))
+        };
+        let srun = |probe| SrunLauncher::new(probe, relay_id, jobs_by_node.clone());
+        let site: Arc<dyn Launcher> = match config.launcher {
+            LauncherChoice::Auto if self == Self::ThisMachine => {
+                return Ok(Arc::new(LocalLauncher::new(probe, relay_id)));
+            }
+            LauncherChoice::Local => return Ok(Arc::new(LocalLauncher::new(probe, relay_id))),
+            LauncherChoice::Ssh2 => Arc::new(ssh2(probe.clone())),
+            LauncherChoice::Openssh => Arc::new(openssh(probe.clone())),
+            LauncherChoice::Srun => Arc::new(srun(probe.clone())),
+            // srun reaches nodes of this machine's cluster only.
+            LauncherChoice::Auto if is_other_cluster || self == Self::Hosts => by_ssh(),
+            LauncherChoice::Auto => Arc::new(AutoLauncher::new(vec![
+                Box::new(ssh2(probe.clone())),
+                Box::new(openssh(probe.clone())),
+                Box::new(srun(probe.clone())),
+            ])),
+        };
+        let listed = match config.launcher {
+            LauncherChoice::Auto if self != Self::Hosts => by_ssh(),
+            _ => Arc::clone(&site),
+        };
+        // Another id: a listed address may lead back to this machine, and of two probes with the same id the
+        // newer replaces the older.
+        let local = LocalLauncher::new(probe, !relay_id);
+        Ok(Arc::new(ByTarget::new(targets.clone(), local, listed, site)))
+    }
+}
+
+/// The jobs of users, who need not be the owner.
+fn jobs_of(whose: &str, cluster: Option<&Text>) -> Text {
+    match cluster {
+        Some(cluster) => Text::new(format!("{whose} jobs on {cluster}")),
+        None => Text::new(format!("{whose} SLURM jobs")),
+    }
+}
+
+/// Why there are no jobs, and which settings have no effect therefore.
+fn no_jobs(none: &NoSlurm, config: &Config) -> Text {
+    let settings = [
+        ("--users", !config.watched_users().is_empty()),
+        ("--partition", !config.partitions.is_empty()),
+        ("--nodes", config.nodes.is_some()),
+        ("--cluster", config.cluster.is_some()),
+    ];
+    let given: Vec<_> =
+        settings.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect();
+    Text::new(match &*given {
+        [] => none.to_string(),
+        [one] => format!("{none}; {one} has no effect"),
+        several => format!("{none}; {} have no effect", several.join(", ")),
+    })
+}
+
+/// The cluster of a scenario.
+fn scripted(script: &Script) -> anyhow::Result<ScriptedCluster> {
+    Ok(match script {
+        Script::Demo => ScriptedCluster::demo(),
+        Script::Large => ScriptedCluster::from_toml(nodeglass_sim::LARGE)?,
+        Script::File(path) => {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("--scenario: cannot read {}", path.display()))?;
+            ScriptedCluster::from_toml(&text).with_context(|| format!("--scenario: {}", path.display()))?
+        }
+    })
+}
+
+/// SLURM with the configured selection of jobs.
+async fn slurm(config: &Config) -> anyhow::Result<Result<Slurm, NoSlurm>> {
+    let selection = selection(config)?;
+    let mut commands = Commands::new().for_cluster(config.cluster.clone());
+    let slurm = Slurm::detect_with(commands.clone(), selection.clone()).await;
+    if slurm.is_ok() {
+        selection.check(&mut commands).await?;
+    }
+    Ok(slurm)
+}
+
+/// The configured selection of jobs.
+fn selection(config: &Config) -> anyhow::Result<Selection> {
+    let viewer = rustix::process::getuid().as_raw();
+    let setting = if config.user.is_some() { "--user" } else { "--users" };
+    let users = config.watched_users();
+    let (mut uids, mut accounts) = (BTreeSet::new(), BTreeSet::new());
+    for who in &users {
+        match who {
+            Who::All => {}
+            Who::User(name) => {
+                let uid = user::uid_of(name)
+                    .with_context(|| format!("{setting}: there is no user {name:?} on this machine"))?;
+                uids.insert(uid);
+            }
+            Who::Account(name) => {
+                accounts.insert(name.clone());
+            }
+        }
+    }
+    if users.is_empty() {
+        uids.insert(viewer);
+    }
+    let owners = if users.contains(&Who::All) { Owners::All } else { Owners::Of { uids, accounts } };
+    Ok(Selection {
+        partitions: config.partitions.clone(),
+        nodes: config.nodes.clone().unwrap_or_default(),
+        ..Selection::of(viewer, owners)
+    })
+}
+
+/// Identifies this run to probes, so that a new link takes over from a dead one. Not secret.
+fn relay_id() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| anyhow::anyhow!("the system's random generator failed: {error}"))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_config::{Request, read};
+
+    #[test]
+    fn the_terminal_names_the_user_whose_jobs_are_watched() {
+        let cluster = Text::from("hpc");
+        assert_eq!(jobs_of(&whose(&[]), Some(&cluster)).as_str(), "your jobs on hpc");
+        assert_eq!(jobs_of(&whose(&[]), None).as_str(), "your SLURM jobs");
+        let users = [Who::User("nobody".to_owned()), Who::Account("ml".to_owned())];
+        assert_eq!(jobs_of(&whose(&users), Some(&cluster)).as_str(), "account ml's, nobody's jobs on hpc");
+        assert_eq!(whose(&[Who::User("nobody".to_owned()), Who::All]), "all users'");
+    }
+
+    #[test]
+    fn settings_that_need_slurm_are_named_where_there_is_none() {
+        let reason = |line: &str| {
+            let args = ["relay", "--config", "/dev/null"].into_iter().chain(line.split_whitespace());
+            let Ok(Request::Run { config, .. }) = read(args.map(Into::into)) else { panic!("{line}") };
+            no_jobs(&NoSlurm::NotInstalled, &config).to_string()
+        };
+        let none = "no SLURM: squeue is not in PATH";
+        assert_eq!(reason(""), none);
+        assert_eq!(reason("--partition gpu"), format!("{none}; --partition has no effect"));
+        assert_eq!(reason("--users all --nodes n1"), format!("{none}; --users, --nodes have no effect"));
+    }
+}

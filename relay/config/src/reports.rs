@@ -1,0 +1,134 @@
+//! Command lines that read what was stored: `relay report`, `relay history`, `relay me` and `relay audit`.
+
+use super::value;
+use clap::{Args, Subcommand, ValueEnum};
+use nodeglass_api::JobSelector;
+use nodeglass_notify::webhook::{WebhookFormat, WebhookUrl};
+
+/// The format of a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// Aligned columns for a terminal.
+    #[default]
+    Text,
+    /// Markdown, for a ticket or a note.
+    Markdown,
+    /// JSON, for scripts.
+    Json,
+}
+
+/// The format of an export.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Every report, as a list.
+    #[default]
+    Json,
+    /// One line per job.
+    Csv,
+    /// Apache Parquet, for pandas, DuckDB and the like.
+    Parquet,
+}
+
+/// The format of the audit log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AuditFormat {
+    /// Aligned columns for a terminal.
+    #[default]
+    Text,
+    /// JSON, for scripts.
+    Json,
+    /// One line per view or action.
+    Csv,
+}
+
+/// `relay audit`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct AuditArgs {
+    /// Only views and actions of the last days
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=366))]
+    pub days: u32,
+    /// Format of the output
+    #[arg(long, value_enum, default_value_t)]
+    pub format: AuditFormat,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+}
+
+/// `relay report`.
+#[derive(Clone, Debug, Args)]
+pub struct ReportArgs {
+    /// Job id, as 48461, 48440_16 or 48511+0
+    #[arg(value_name = "JOBID")]
+    pub job: JobSelector,
+    /// Format of the output
+    #[arg(long, value_enum, default_value_t)]
+    pub format: ReportFormat,
+    /// The same as --format json
+    #[arg(long, conflicts_with_all = ["format", "webhook"])]
+    pub json: bool,
+    /// Post the report to this URL instead; without one, to that of the setting report-webhook, which other users
+    /// cannot see in the list of processes
+    #[arg(long, value_name = "URL", value_parser = value::webhook, conflicts_with = "format")]
+    pub webhook: Option<Option<WebhookUrl>>,
+    /// What is posted: json, or message for Slack and Mattermost
+    #[arg(long, value_enum, requires = "webhook")]
+    pub webhook_format: Option<WebhookFormat>,
+}
+
+/// `relay history`.
+#[derive(Clone, Debug, Subcommand)]
+pub enum HistoryCommand {
+    /// List the jobs that were seen, newest first
+    List(ListJobsArgs),
+    /// Print the report of a job
+    Show(ShowArgs),
+    /// Print the reports of all jobs in a form for other programs
+    Export {
+        /// Format of the output
+        #[arg(long, value_enum, default_value_t)]
+        format: ExportFormat,
+        /// Which jobs.
+        #[command(flatten)]
+        days: Days,
+    },
+}
+
+/// `relay history show`.
+#[derive(Clone, Debug, Args)]
+pub struct ShowArgs {
+    /// Job id, as 48461, 48440_16 or 48511+0
+    #[arg(value_name = "JOBID")]
+    pub job: JobSelector,
+    /// Format of the output
+    #[arg(long, value_enum, default_value_t)]
+    pub format: ReportFormat,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+}
+
+impl From<ShowArgs> for ReportArgs {
+    fn from(ShowArgs { job, format, json }: ShowArgs) -> Self {
+        Self { job, format, json, webhook: None, webhook_format: None }
+    }
+}
+
+/// `relay history list` and `relay me`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ListJobsArgs {
+    /// Which jobs.
+    #[command(flatten)]
+    pub days: Days,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A number of days before now.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Days {
+    /// Only jobs that started in the last days
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: u32,
+}

@@ -1,0 +1,554 @@
+//! The event loop: one task owns the fleet, applies events, and publishes deltas to subscribers.
+
+pub mod capturer;
+mod captures;
+mod notes;
+mod sample_groups;
+mod scope;
+mod subscribers;
+
+use bytes::Bytes;
+use nodeglass_api::ProbeStatus;
+use nodeglass_fleet::{Event, Fleet, NodeEvent};
+use nodeglass_history::{RangeSource, RecentSource};
+use nodeglass_live::{Hub, JobUsage, Request, TopicFeed};
+use nodeglass_nodes::{FromNode, JobList, Plan, SampleSchedule};
+use nodeglass_notify::Notifier;
+use nodeglass_platform::clock::Clock;
+use nodeglass_platform::memory;
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::live::detail::DetailLevel;
+use nodeglass_protocol::live::{CloseReason, ServerMessage, Topic};
+use nodeglass_protocol::picture::JobsHealth;
+use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_protocol::range::RangeQuery;
+use nodeglass_protocol::share::Sharing;
+use nodeglass_protocol::{JobId, NodeName, Picture};
+use nodeglass_recording::Recorder;
+use nodeglass_share::{NodeView, Viewer};
+use nodeglass_store::JobStore;
+use nodeglass_store::archive::{Archive, EndedJob};
+use notes::NoteSync;
+use sample_groups::SampleGroups;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+use subscribers::{FeedKey, SubscriberState};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+/// Lines of many nodes arrive together and share a frame: changes are flushed once the last node of a
+/// group has reported (see [`SampleGroups`]), else once no line arrived for this long,
+const FLUSH_QUIET: Duration = Duration::from_millis(5);
+/// or at the latest this long after the first.
+const FLUSH_MAX_DELAY: Duration = Duration::from_millis(30);
+/// How long lagging subscribers are collected before they are resynchronised: they lag together when the
+/// machine is busy, and one encoding serves them all.
+const CATCH_UP_DELAY: Duration = Duration::from_millis(250);
+/// Maximum number of lines per batch.
+const BATCH: usize = 512;
+/// Without subscribers, nodes are sampled slowly only after this long: reloading a page must not slow
+/// them down.
+const IDLE_AFTER_MS: u64 = 60_000;
+/// How often the sums of running jobs are stored.
+const CHECKPOINT_MS: u64 = 60_000;
+/// Time between two ticks, in ms, from which the relay counts as stalled.
+const MAX_TICK_MS: u64 = 3_000;
+/// Free memory is returned to the system this long after the last subscriber left.
+const TRIM_AFTER_MS: u64 = 5_000;
+
+/// Sampling intervals and frame sizes.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Sampling interval of nodes whose node or job topic is subscribed to.
+    pub detail_interval_ms: u32,
+    /// Sampling interval of other nodes while there are subscribers.
+    pub overview_interval_ms: u32,
+    /// Sampling interval without subscribers.
+    pub idle_interval_ms: u32,
+    /// Approximate number of history bytes per frame; further history is sent in separate frames, each
+    /// after the subscriber has read the one before.
+    pub history_budget: usize,
+    /// How often it is checked whether another relay that uses the same state directory changed notes.
+    pub sync_notes_ms: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            detail_interval_ms: 1_000,
+            overview_interval_ms: 2_000,
+            idle_interval_ms: 10_000,
+            history_budget: 96 * 1024,
+            sync_notes_ms: 5_000,
+        }
+    }
+}
+
+/// The inputs of the event loop.
+#[derive(Debug)]
+pub struct Inputs {
+    /// Events of the node sessions.
+    pub nodes: mpsc::Receiver<FromNode>,
+    /// Job lists and other events for the fleet.
+    pub events: mpsc::Receiver<Event>,
+    /// Open shares and current visitors.
+    pub sharing: watch::Receiver<Sharing>,
+}
+
+/// The task that owns the fleet and the feed of every topic that is subscribed to.
+#[derive(Debug)]
+pub struct EventLoop {
+    fleet: Fleet,
+    clock: Clock,
+    options: Options,
+    inputs: Inputs,
+    requests: mpsc::Receiver<Request>,
+    departures: mpsc::UnboundedReceiver<u64>,
+    plan: watch::Sender<Plan>,
+    groups: SampleGroups,
+    feeds: HashMap<FeedKey, TopicFeed>,
+    subscribers: HashMap<u64, SubscriberState>,
+    /// Subscribers that lag and await a snapshot.
+    lagging: Vec<u64>,
+    next_subscriber_id: u64,
+    next_feed: u32,
+    last_subscriber_ms: u64,
+    /// Whether memory freed by departed subscribers has not been returned yet.
+    needs_trim: bool,
+    coalesced: u64,
+    recorder: Option<Recorder>,
+    archive: Option<Archive>,
+    store: Option<JobStore>,
+    notifier: Option<Notifier>,
+    capturer: Option<crate::capturer::Capturer>,
+    stored_ms: u64,
+    /// When the last tick was; 0 before the first one.
+    ticked_ms: u64,
+    note_sync: NoteSync,
+}
+
+impl EventLoop {
+    /// Creates the event loop, its handle, and the plan for the supervisor.
+    pub fn new(
+        fleet: Fleet,
+        clock: Clock,
+        options: Options,
+        inputs: Inputs,
+    ) -> (Self, Hub, watch::Receiver<Plan>) {
+        let (hub, requests, departures) = Hub::channel();
+        let (plan, plan_rx) = watch::channel(Plan::default());
+        let event_loop = Self {
+            fleet,
+            clock,
+            options,
+            inputs,
+            requests,
+            departures,
+            plan,
+            groups: SampleGroups::default(),
+            feeds: HashMap::new(),
+            subscribers: HashMap::new(),
+            lagging: Vec::new(),
+            next_subscriber_id: 0,
+            next_feed: 0,
+            last_subscriber_ms: clock.now_ms(),
+            needs_trim: false,
+            coalesced: 0,
+            recorder: None,
+            archive: None,
+            store: None,
+            notifier: None,
+            capturer: None,
+            stored_ms: clock.now_ms(),
+            ticked_ms: 0,
+            note_sync: NoteSync::default(),
+        };
+        (event_loop, hub, plan_rx)
+    }
+
+    /// Records every event of the fleet.
+    pub fn record_to(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
+    }
+
+    /// Stores the long-term history.
+    pub fn store_to(&mut self, archive: Archive) {
+        self.archive = Some(archive);
+    }
+
+    /// Stores what jobs use.
+    pub fn with_store(self, store: JobStore) -> Self {
+        Self { store: Some(store), ..self }
+    }
+
+    /// Sends notices of findings and jobs.
+    pub fn notify_by(&mut self, notifier: Notifier) {
+        self.notifier = Some(notifier);
+    }
+
+    /// Runs until `shutdown` becomes true, then notifies every subscriber.
+    pub async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
+        let mut tick = interval(Duration::from_secs(1));
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut lines = Vec::with_capacity(BATCH);
+        let (mut flush_at, mut flush_by): (Option<Instant>, Option<Instant>) = (None, None);
+        let mut catch_up_at: Option<Instant> = None;
+        self.update_plan();
+        loop {
+            tokio::select! {
+                // Lines of probes.
+                1.. = self.inputs.nodes.recv_many(&mut lines, BATCH) => {
+                    let now = Instant::now();
+                    flush_at = match self.handle_lines(&mut lines) {
+                        // Nothing to wait for.
+                        true if !self.subscribers.is_empty() => Some(now),
+                        _ => flush_by.map(|by| by.min(now + FLUSH_QUIET)),
+                    };
+                }
+                // A job list or an action.
+                Some(event) = self.inputs.events.recv() => self.handle_event(event),
+                // Shares or visitors changed.
+                Ok(()) = self.inputs.sharing.changed() => self.handle_sharing(),
+                // A subscriber's request.
+                Some(request) = self.requests.recv() => self.handle_request(request),
+                // A subscriber left.
+                Some(subscriber) = self.departures.recv() => self.leave(subscriber),
+                // Accumulated changes are due.
+                () = sleep_until(flush_at.unwrap_or_else(Instant::now)), if flush_at.is_some() => {
+                    (flush_at, flush_by) = (None, None);
+                    self.flush_changes();
+                }
+                // Lagging subscribers are resynchronised.
+                () = sleep_until(catch_up_at.unwrap_or_else(Instant::now)), if catch_up_at.is_some() => {
+                    catch_up_at = None;
+                    self.catch_up();
+                }
+                // Timeouts are checked once a second.
+                _ = tick.tick() => self.tick(),
+                _ = shutdown.wait_for(|down| *down) => break,
+            }
+            // Without subscribers, changes wait for the next tick, which avoids wake-ups.
+            if flush_by.is_none() && self.fleet.has_changes() && !self.subscribers.is_empty() {
+                let now = Instant::now();
+                (flush_at, flush_by) = (flush_at.or(Some(now + FLUSH_QUIET)), Some(now + FLUSH_MAX_DELAY));
+            }
+            if catch_up_at.is_none() && !self.lagging.is_empty() {
+                catch_up_at = Some(Instant::now() + CATCH_UP_DELAY);
+            }
+        }
+        self.store_history(self.clock.now_ms(), true);
+        self.store_jobs(true);
+        drop(self.store_notes());
+        self.shut_down();
+    }
+
+    fn store_history(&mut self, now_ms: u64, is_last: bool) {
+        let Some(archive) = &self.archive else { return };
+        self.fleet
+            .history_mut()
+            .take_excerpts(now_ms, is_last)
+            .into_iter()
+            .for_each(|excerpt| archive.store(excerpt));
+        self.fleet
+            .take_ended()
+            .into_iter()
+            .for_each(|(job, nodes)| archive.store_job(EndedJob { job, nodes }));
+    }
+
+    /// Returns whether a group of nodes has reported completely.
+    fn handle_lines(&mut self, lines: &mut Vec<FromNode>) -> bool {
+        let mut is_complete = false;
+        for FromNode { node, job, at_ms, event } in lines.drain(..) {
+            if let Some(job) = job {
+                self.apply(Event::JobProbe(node, job, event), at_ms);
+                continue;
+            }
+            if let NodeEvent::Line(line) = &event
+                && let ProbeLine::Sample(sample) = &**line
+                && !sample.replay
+            {
+                is_complete |= self.groups.report(&node, at_ms, sample.interval_ms);
+            }
+            self.apply(Event::Node(node, event), at_ms);
+        }
+        is_complete
+    }
+
+    fn apply(&mut self, event: Event, at_ms: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(at_ms, &event);
+        }
+        self.fleet.handle(event, at_ms);
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        let is_fresh_list = match &event {
+            Event::Jobs { .. } => Some(true),
+            Event::JobsFailed { .. } => Some(false),
+            _ => None,
+        };
+        self.apply(event, self.clock.now_ms());
+        self.update_plan();
+        // After updating the plan, so that a task that waits for this list sees its effect.
+        if let Some(is_fresh) = is_fresh_list {
+            self.plan.send_modify(|plan| {
+                plan.list = JobList { number: plan.list.number + 1, is_fresh };
+            });
+        }
+    }
+
+    fn handle_sharing(&mut self) {
+        let sharing = self.inputs.sharing.borrow_and_update().clone();
+        self.fleet.handle(Event::Sharing(sharing), self.clock.now_ms());
+    }
+
+    fn tick(&mut self) {
+        let now_ms = self.clock.now_ms();
+        let stalled_ms = now_ms.saturating_sub(self.ticked_ms);
+        if self.ticked_ms > 0 && stalled_ms > MAX_TICK_MS {
+            tracing::warn!(
+                "the relay did not run for {} s; the login node may be overloaded",
+                stalled_ms / 1_000
+            );
+            self.fleet.handle(Event::Stalled { ms: stalled_ms }, now_ms);
+        }
+        self.ticked_ms = now_ms;
+        self.fleet.set_time_of_day(self.clock.displayed_wall_ms(), now_ms);
+        self.fleet.handle(Event::Tick, now_ms);
+        // Jobs that run when the first list arrives have not just started.
+        let has_jobs =
+            !matches!(self.fleet.status().jobs, JobsHealth::NotYet | JobsHealth::Stale { last_ms: None, .. });
+        if let Some(notifier) = self.notifier.as_mut().filter(|_| has_jobs) {
+            notifier.observe(self.fleet.jobs(), self.fleet.findings());
+        }
+        self.request_captures(now_ms);
+        self.store_history(now_ms, false);
+        let (viewers, coalesced) = (self.subscribers.len() as u32, self.coalesced);
+        // CPU time is reported in whole seconds, so that it is not itself a change every second.
+        let cpu_ms = cpu_time_ms() / 1_000 * 1_000;
+        self.fleet.handle(Event::Status { viewers, cpu_ms, coalesced }, now_ms);
+        self.store_jobs(now_ms.saturating_sub(self.stored_ms) >= CHECKPOINT_MS);
+        drop(self.store_notes());
+        self.sync_notes(now_ms);
+        self.update_plan();
+        if self.subscribers.is_empty() {
+            self.flush_changes();
+        }
+        // Not for every reload of a page: it walks all free memory.
+        if self.needs_trim && now_ms.saturating_sub(self.last_subscriber_ms) > TRIM_AFTER_MS {
+            self.needs_trim = false;
+            memory::trim();
+        }
+    }
+
+    fn handle_request(&mut self, request: Request) {
+        match request {
+            Request::Join { form, viewer, mailbox, id } => {
+                self.next_subscriber_id += 1;
+                let state = SubscriberState {
+                    form,
+                    viewer,
+                    mailbox,
+                    topics: Vec::new(),
+                    pending_history: Vec::new(),
+                };
+                self.subscribers.insert(self.next_subscriber_id, state);
+                if id.send(self.next_subscriber_id).is_err() {
+                    self.subscribers.remove(&self.next_subscriber_id);
+                }
+            }
+            Request::SetTopics { subscriber, topics, done } => {
+                let cost = self.set_topics(subscriber, topics);
+                let _ = done.send(cost);
+            }
+            Request::Resync { subscriber, topic, done } => {
+                self.flush_changes();
+                let began = Instant::now();
+                if self.subscribers.get(&subscriber).is_some_and(|state| state.topics.contains(&topic)) {
+                    self.send_snapshot(subscriber, &topic);
+                }
+                let _ = done.send(began.elapsed());
+            }
+            Request::CatchUp { subscriber } => self.lagging.push(subscriber),
+            Request::More { subscriber } => self.send_history(subscriber),
+            Request::Range { subscriber, query, reply } => {
+                let viewer = self.subscribers.get(&subscriber).map(|state| &state.viewer);
+                let _ = reply.send(viewer.and_then(|viewer| self.range(viewer, &query)));
+            }
+            Request::VisibleRange { viewer, query, reply } => {
+                let _ = reply.send(self.range(&viewer, &query));
+            }
+            Request::Everything { viewer, reply } => {
+                let began = Instant::now();
+                let picture = self.everything(&viewer);
+                let _ = reply.send((Box::new(picture), began.elapsed()));
+            }
+            Request::Picture { topic, viewer, form, reply } => {
+                self.flush_changes();
+                let now_ms = self.clock.now_ms();
+                let key = (topic, viewer);
+                let known = self.feeds.get_mut(&key).and_then(|feed| feed.full_snapshot(&self.fleet, form));
+                let frame = known.or_else(|| {
+                    TopicFeed::open(key.0, key.1, 0, self.options.history_budget, &self.fleet, now_ms)?
+                        .full_snapshot(&self.fleet, form)
+                });
+                let _ = reply.send(frame);
+            }
+            Request::JobsOf { user, reply } => {
+                let jobs = self.fleet.jobs().iter().filter(|job| job.user == user);
+                let _ = reply.send(jobs.cloned().collect());
+            }
+            Request::Job { id, reply } => {
+                let job = self.fleet.jobs().iter().find(|job| job.id == id);
+                let _ = reply.send(job.cloned());
+            }
+            Request::Usage { id, viewer, reply } => {
+                let _ = reply.send(self.usage(id, &viewer));
+            }
+            Request::ProbeUsages { reply } => {
+                let _ = reply.send(ProbeStatus::all(&self.fleet));
+            }
+            Request::Notes { job, viewer, reply } => {
+                let _ = reply.send(viewer.all_notes(&self.fleet, job));
+            }
+            Request::Note { request, stored, reply } => {
+                let _ = reply.send(self.change_note(request, stored));
+            }
+            Request::Unwatched { scope, reply } => {
+                let _ = reply.send(scope::unwatched(&self.fleet, &scope));
+            }
+            Request::HasEnded { scope, reply } => {
+                let _ = reply.send(scope::has_ended(&self.fleet, &scope));
+            }
+            Request::Replace { fleet, done } => {
+                self.replace_fleet(*fleet);
+                let _ = done.send(());
+            }
+            Request::Restoring => self.fleet.set_restoring(),
+            Request::Restored { history } => {
+                self.fleet.restore_history(history.map(|history| *history), self.clock.now_ms());
+                // Half of what both histories held is free now.
+                drop(tokio::task::spawn_blocking(memory::trim));
+            }
+        }
+    }
+
+    /// Long-term history of a topic, as far as the viewer may see it.
+    fn range(&self, viewer: &Viewer, query: &RangeQuery) -> Option<RangeSource> {
+        let nodes = viewer.nodes(&self.fleet, &query.topic)?;
+        let recent = nodes.iter().map(|node| (node.long_history(), node.history()));
+        if let Some(recent) = RecentSource::new(query, self.clock.now_ms(), recent) {
+            return Some(RangeSource::Recent(recent));
+        }
+        let visible: Vec<_> = nodes.iter().map(NodeView::long_history).collect();
+        Some(RangeSource::Stored(self.fleet.history().select(query, &visible)))
+    }
+
+    /// All that a viewer may see, without history.
+    fn everything(&self, viewer: &Viewer) -> Picture {
+        let nodes = viewer.nodes(&self.fleet, &Topic::Overview).unwrap_or_default();
+        Picture {
+            at_ms: self.clock.now_ms(),
+            relay: viewer.status(&self.fleet),
+            jobs: viewer.jobs(&self.fleet),
+            nodes: nodes.iter().map(|node| DetailLevel::Expanded.view(node.now())).collect(),
+            findings: viewer.findings(&self.fleet, &Topic::Overview),
+            insights: viewer.insights(&self.fleet).to_vec(),
+            ..Picture::default()
+        }
+    }
+
+    /// Passes on the sums of ended jobs, and if `with_running` those of the others, so that a restart continues them.
+    fn store_jobs(&mut self, with_running: bool) {
+        let mut records = self.fleet.take_finished_records();
+        let Some(store) = &self.store else { return };
+        if with_running {
+            self.stored_ms = self.clock.now_ms();
+            records.extend(self.fleet.running_records(self.stored_ms));
+        }
+        if !records.is_empty()
+            && let Some(mut refused) = store.save(records)
+        {
+            refused.retain(|record| record.is_final);
+            self.fleet.put_back_records(refused);
+        }
+    }
+
+    /// What a job used, as far as the viewer may see it.
+    fn usage(&self, id: JobId, viewer: &Viewer) -> Option<JobUsage> {
+        let running = self.fleet.job_record(id, self.clock.now_ms());
+        let notes = viewer.all_notes(&self.fleet, Some(id));
+        if !viewer.is_guest() {
+            return Some(JobUsage { running, visible: None, notes });
+        }
+        let visible = viewer.jobs(&self.fleet).into_iter().find(|job| job.id == id)?;
+        Some(JobUsage { running, visible: Some(visible), notes })
+    }
+
+    /// Updates the plan: which nodes are wanted, at which sampling interval.
+    fn update_plan(&mut self) {
+        let now_ms = self.clock.now_ms();
+        if !self.subscribers.is_empty() {
+            self.last_subscriber_ms = now_ms;
+        }
+        let idle = now_ms.saturating_sub(self.last_subscriber_ms) > IDLE_AFTER_MS;
+        let slow = if idle { self.options.idle_interval_ms } else { self.options.overview_interval_ms };
+        let wanted = self.fleet.wanted();
+        self.groups.set_nodes(&wanted);
+        let on_nodes = self.fleet.jobs_on_nodes();
+        let ordered = |name: NodeName| {
+            let phase_ms = self.groups.phase_ms(&name);
+            let active = on_nodes.get(&name).map(Vec::as_slice).unwrap_or_default();
+            let completes = |job: &&&Job| job.state == JobState::Completing;
+            let jobs: Vec<JobId> = active.iter().filter(|job| !completes(job)).map(|job| job.id).collect();
+            let note_jobs: Vec<JobId> = active.iter().map(|job| job.id).collect();
+            let is_ending = jobs.is_empty() && !active.is_empty() && !self.fleet.is_watched_host(&name);
+            let target = self.fleet.target(&name);
+            let job_probes = self.fleet.job_probes(&name);
+            (
+                name,
+                SampleSchedule {
+                    interval_ms: slow,
+                    phase_ms,
+                    jobs,
+                    note_jobs,
+                    target,
+                    is_ending,
+                    job_probes,
+                },
+            )
+        };
+        let mut schedules: BTreeMap<_, _> = wanted.into_iter().map(ordered).collect();
+        // Every subscribed topic has a feed.
+        for (topic, viewer) in self.feeds.keys().filter(|(topic, _)| *topic != Topic::Overview) {
+            for node in viewer.nodes(&self.fleet, topic).unwrap_or_default() {
+                if let Some(schedule) = schedules.get_mut(node.name()) {
+                    schedule.interval_ms = self.options.detail_interval_ms;
+                }
+            }
+        }
+        self.plan.send_if_modified(|plan| {
+            let changed = plan.nodes != schedules;
+            plan.nodes = schedules;
+            changed
+        });
+    }
+
+    fn shut_down(&self) {
+        for state in self.subscribers.values() {
+            state
+                .mailbox
+                .push(Bytes::from(state.form.encode(&ServerMessage::Bye(CloseReason::ShuttingDown))));
+            state.mailbox.close();
+        }
+    }
+}
+
+/// CPU time of this process, user and system, in ms (`CLOCK_PROCESS_CPUTIME_ID`).
+fn cpu_time_ms() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! What SLURM reports of jobs: pending for ever, close to the time limit, ended abnormally.
+
+use super::logs;
+use crate::input::DetectorInput;
+use crate::job_log::Progress;
+use crate::tracker::{Detection, Detections};
+use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
+use nodeglass_protocol::job::{Job, JobState, TimeLimit};
+use nodeglass_redact::mask;
+use nodeglass_rules::severity::Severity;
+use nodeglass_rules::{job_names, outcome, text};
+
+/// Reasons that SLURM does not resolve by itself: the user must change the job. A hold of the owner is not among them,
+/// because it is intended, nor is `PartitionNodeLimit`, which SLURM also states while required nodes are down.
+const NEVER: [&str; 13] = [
+    // Of `launch_failed_requeued_held`: squeue prints it with spaces or underscores.
+    "launch failed requeued held",
+    "DependencyNeverSatisfied",
+    "JobHeldAdmin",
+    "JobHoldMaxRequeue",
+    "JobHoldLaunchFailure",
+    "ReservationDeleted",
+    "PartitionTimeLimit",
+    "PartitionConfig",
+    "BadConstraints",
+    "AccountNotAllowed",
+    "InvalidAccount",
+    "InvalidQOS",
+    "QOSNotAllowed",
+];
+/// How long a failed job is listed after its end, in s.
+const ENDED_S: u64 = 3_600;
+/// How much later than its limit a job must finish to be reported, in ms: this, or a twentieth of the time left if that
+/// is more.
+const MARGIN_MS: u64 = 120_000;
+/// For how long the rate must have been measured to be compared with the limit, in ms, and over how many counts: the
+/// first steps of a program say little.
+const STEADY_MS: u64 = 600_000;
+const STEADY_ADVANCES: usize = 5;
+
+pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
+    let wall_s = input.now.wall_ms() / 1_000;
+    for job in input.jobs {
+        let seen = match &job.state {
+            JobState::Pending => pending(job),
+            JobState::Running => time_limit(input, job, wall_s),
+            JobState::Ended(_) => failed(input, job, wall_s),
+            _ => None,
+        };
+        found.seen.extend(seen);
+    }
+}
+
+fn of(job: &Job, kind: FindingKind, severity: FindingSeverity, title: String) -> Detection {
+    let mut detection = Detection::new(kind, job.id.to_string(), severity, title);
+    detection.jobs = vec![job.id];
+    detection
+}
+
+fn pending(job: &Job) -> Option<Detection> {
+    let reason = job.reason.as_ref()?;
+    let reason = reason.as_str().replace('_', " ");
+    let code = NEVER.into_iter().find(|code| reason.starts_with(code))?;
+    let title = format!("{} will not start by itself: {code}", job_names::first(job));
+    let mut detection = of(job, FindingKind::PendingForever, FindingSeverity::Warning, title);
+    detection.reason = "will not start".to_owned();
+    detection.advice = job.reason_text.as_ref().map(ToString::to_string);
+    Some(detection)
+}
+
+fn time_limit(input: &DetectorInput<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
+    let TimeLimit::Seconds(limit_s) = job.limit else { return None };
+    let start_s = u64::try_from(job.start?).ok()?;
+    let left_s = start_s.saturating_add(limit_s).saturating_sub(wall_s);
+    let progress = input.logs.get(&job.id).and_then(|log| log.progress.as_ref());
+    if let Some(progress) = progress
+        && let Some((earliest_ms, latest_ms)) = progress.end_ms
+    {
+        let limit_ms = input.now.relay_ms.saturating_add(left_s.saturating_mul(1_000));
+        let margin_ms = MARGIN_MS.max(limit_ms.saturating_sub(input.now.relay_ms) / 20);
+        let is_steady = progress.steady_ms >= STEADY_MS && progress.advances >= STEADY_ADVANCES;
+        if is_steady && earliest_ms > limit_ms.saturating_add(margin_ms) {
+            return Some(too_slow(input, job, progress, left_s, earliest_ms));
+        }
+        // A program that says when it is done, and is so in time, needs no reminder.
+        if latest_ms > input.now.relay_ms && latest_ms < limit_ms {
+            return None;
+        }
+    }
+    if left_s > (u64::from(input.thresholds.limit_minutes) * 60).min(limit_s / 10) {
+        return None;
+    }
+    let (name, limit) = (job_names::first(job), text::span(limit_s));
+    // SLURM ends jobs up to a minute late, and waits for OverTimeLimit.
+    let title = match left_s {
+        0 => format!("{name} is over its time limit of {limit}"),
+        _ => format!("{name} reaches its time limit of {limit} soon"),
+    };
+    let mut detection = of(job, FindingKind::TimeLimit, FindingSeverity::Info, title);
+    detection.reason = "time limit".to_owned();
+    detection.nodes.clone_from(&job.nodes);
+    Some(detection)
+}
+
+/// Returns whether a pending job waits for the end of another one, as SLURM prints the dependency:
+/// `afterany:48402(unfulfilled)`, `singleton(unfulfilled)`.
+fn follows(next: &Job, job: &Job) -> bool {
+    let Some(dependency) = next.dependency.as_ref().filter(|_| next.state == JobState::Pending) else {
+        return false;
+    };
+    let id = job.id.to_string();
+    let names = |text: &str| text.split(|char: char| !char.is_ascii_digit()).any(|number| number == id);
+    let is_same_name = next.user == job.user && next.name == job.name;
+    dependency.as_str().split([',', '?']).any(|term| match term.split_once(':') {
+        Some((kind, jobs)) => kind.starts_with("after") && names(jobs),
+        None => term.starts_with("singleton") && is_same_name,
+    })
+}
+
+/// A job that will not be done at its limit, by the progress in its log.
+fn too_slow(
+    input: &DetectorInput<'_>,
+    job: &Job,
+    progress: &Progress,
+    left_s: u64,
+    earliest_ms: u64,
+) -> Detection {
+    let needed_s = earliest_ms.saturating_sub(input.now.relay_ms) / 1_000;
+    let (done, needed, left) = (progress.pct(), text::span(needed_s), text::span(left_s));
+    let title = format!(
+        "{} will not finish before its time limit: {done:.0} % done, needs {needed}, {left} left",
+        job_names::first(job)
+    );
+    // A chain of jobs resumes from checkpoints: each is meant to reach its limit.
+    let goes_on = input.jobs.iter().any(|next| follows(next, job));
+    let severity = if goes_on { FindingSeverity::Info } else { FindingSeverity::Warning };
+    let mut detection = of(job, FindingKind::TimeLimit, severity, title);
+    detection.reason = "too slow for its time limit".to_owned();
+    detection.confidence_pct = 80;
+    detection.nodes.clone_from(&job.nodes);
+    let label = mask::command(progress.label.as_str());
+    let unit = if label.is_empty() { "count" } else { &label };
+    detection.evidence.push(format!("{unit} {:.0} of {:.0} in its log", progress.done, progress.total));
+    if let Some(rate) = progress.rate {
+        detection.evidence.push(if rate >= 1.0 {
+            format!("{rate:.1} per second")
+        } else {
+            format!("one every {}", text::span((1.0 / rate).round() as u64))
+        });
+    }
+    detection
+}
+
+fn failed(input: &DetectorInput<'_>, job: &Job, wall_s: u64) -> Option<Detection> {
+    let failure = outcome::failure(job)?;
+    let ended_s = u64::try_from(job.ended?).ok()?;
+    if ended_s + ENDED_S < wall_s {
+        return None;
+    }
+    let severity = match failure.severity {
+        Severity::Error => FindingSeverity::Error,
+        _ => FindingSeverity::Warning,
+    };
+    let title = format!("{} ended: {}", job_names::first(job), failure.label);
+    let mut detection = of(job, FindingKind::Failed, severity, title);
+    // A requeued job may fail again.
+    detection.subject = format!("{}/{ended_s}", job.id);
+    detection.reason = failure.label;
+    if !failure.why.is_empty() {
+        detection.evidence.push(failure.why);
+    }
+    detection.evidence.extend(job.exit.as_ref().map(|exit| format!("exit code {exit}")));
+    detection.evidence.extend(input.logs.get(&job.id).map(logs::explanation).unwrap_or_default());
+    detection.since = Some((input.now.to_relay_ms(ended_s.cast_signed()), false));
+    Some(detection)
+}

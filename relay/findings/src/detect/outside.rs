@@ -1,0 +1,136 @@
+//! Processes on GPUs that SLURM has allocated to another job.
+
+use crate::input::DetectorInput;
+use crate::tracker::{Detection, Detections};
+use nodeglass_protocol::finding::{FindingGpu, FindingKind, FindingSeverity};
+use nodeglass_protocol::job::{Job, Parent};
+use nodeglass_protocol::picture::{Evidence, GpuPicture, NodePicture, ProcessPicture};
+use nodeglass_protocol::process::ProcessState;
+use nodeglass_protocol::{GpuField, ProcessField};
+use nodeglass_rules::{job_names, text};
+use std::collections::BTreeMap;
+
+/// Users whose processes belong to the node: display servers, monitoring, daemons.
+const SYSTEM_USERS: [&str; 6] = ["root", "gdm", "sddm", "lightdm", "nvidia-persistenced", "dcgm"];
+/// Memory in bytes below which a process only queries a GPU.
+const LEAST_BYTES: u64 = 64 << 20;
+
+pub(super) fn detect(input: &DetectorInput<'_>, found: &mut Detections) {
+    for node in input.nodes.values() {
+        let jobs = input.jobs_on(node);
+        if !input.is_current(node) {
+            jobs.iter().for_each(|job| found.unknown(&[FindingKind::OutsideJob], &job.id.to_string()));
+            continue;
+        }
+        // Where no process can be assigned to a job, none is known to be outside.
+        if !node.processes.iter().any(|process| process.facts.job.is_some()) {
+            if !node.processes.is_empty() {
+                jobs.iter().for_each(|job| found.unknown(&[FindingKind::OutsideJob], &job.id.to_string()));
+            }
+            continue;
+        }
+        for job in jobs {
+            found.seen.extend(outside(input, node, job));
+        }
+    }
+}
+
+/// The processes outside of a job that use its GPUs on a node. Several jobs may share a GPU by shards or MPS, of which
+/// SLURM states no index.
+fn outside(input: &DetectorInput<'_>, node: &NodePicture, job: &Job) -> Option<Detection> {
+    let is_allocated = |gpu: &&GpuPicture| {
+        let mut owners = gpu.owners.iter().filter(|owner| is_by_slurm(owner.by));
+        owners.next().is_some_and(|owner| owner.job == job.id) && owners.next().is_none()
+    };
+    let mut by_process: BTreeMap<u32, (&ProcessPicture, Vec<&GpuPicture>)> = BTreeMap::new();
+    for gpu in node.gpus.iter().filter(is_allocated) {
+        let here = node.processes.iter().filter(|process| process.facts.gpu == gpu.facts.uuid);
+        for process in here.filter(|process| is_outside(process, job)) {
+            by_process.entry(process.facts.pid).or_insert((process, Vec::new())).1.push(gpu);
+        }
+    }
+    let (first, _) = by_process.values().next()?;
+    let mut all: Vec<&GpuPicture> = by_process.values().flat_map(|(_, gpus)| gpus).copied().collect();
+    all.sort_unstable_by_key(|gpu| gpu.facts.index);
+    all.dedup_by_key(|gpu| gpu.facts.index);
+    let place = match all.as_slice() {
+        [gpu] => format!("{} {}", node.name, gpu.facts.label()),
+        gpus => format!("{} of {}", text::count(gpus.len(), "GPU", "GPUs"), node.name),
+    };
+    let (who, name) = (describe(input, first), job_names::first(job));
+    let title = match by_process.len() {
+        1 => format!("{who} uses {place}, allocated to {name}"),
+        count => format!(
+            "{who} and {} use {place}, allocated to {name}",
+            text::count(count - 1, "other", "others")
+        ),
+    };
+    let subject = format!("{}/{}", job.id, node.name);
+    let mut detection = Detection::new(FindingKind::OutsideJob, subject, FindingSeverity::Warning, title);
+    detection.jobs = vec![job.id];
+    detection.nodes = vec![node.name.clone()];
+    let gpu = |gpu: &&GpuPicture| FindingGpu::new(&node.name, &gpu.facts.uuid, Some(GpuField::MemUsed));
+    detection.gpus = all.iter().map(gpu).collect();
+    detection.reason = "process from outside the job".to_owned();
+    detection.evidence = by_process.values().map(|(process, gpus)| evidence(input, process, gpus)).collect();
+    detection.advice = is_own(input, first).then(|| {
+        format!("End it (kill {} on {}), unless it is meant to be there", first.facts.pid, node.name)
+    });
+    detection.since = Some(input.seen_now(node));
+    Some(detection)
+}
+
+fn is_by_slurm(by: Evidence) -> bool {
+    matches!(by, Evidence::GresIndex | Evidence::DeviceCgroup | Evidence::WholeNode)
+}
+
+/// Returns whether a process computes on a GPU and is known not to be the job's.
+fn is_outside(process: &ProcessPicture, job: &Job) -> bool {
+    let facts = &process.facts;
+    let is_large = process.row.value(ProcessField::GpuMem).is_none_or(|bytes| bytes >= LEAST_BYTES);
+    let Some(user) = facts.user.value() else { return false };
+    // A step over several components of a heterogeneous job may be the leader's.
+    let is_parent = match job.part_of {
+        Some(Parent::Het { job, .. }) => facts.job == Some(job),
+        Some(Parent::Array { .. }) | None => false,
+    };
+    let is_of_system = SYSTEM_USERS.contains(&user.as_str());
+    // Without a command it is of another pid namespace, whose job is not visible.
+    let state = process.row.value(ProcessField::State).map(ProcessState::of_number);
+    facts.kind.compute
+        // That a zombie holds memory is another finding.
+        && state != Some(ProcessState::Zombie)
+        && is_large
+        && !is_of_system
+        && facts.command.value().is_some()
+        // A daemon starts containers, outside of the cgroup of the job that requested them.
+        && (facts.container.is_none() || facts.job.is_some())
+        && facts.job != Some(job.id)
+        && !is_parent
+}
+
+fn is_own(input: &DetectorInput<'_>, process: &ProcessPicture) -> bool {
+    process.facts.user.value().is_some_and(|user| user.as_str() == input.user)
+}
+
+/// `python3 (pid 4711) of job 12`.
+fn describe(input: &DetectorInput<'_>, process: &ProcessPicture) -> String {
+    let facts = &process.facts;
+    let command = facts.command.value().map_or("a process", |command| command.as_str());
+    let whose = match (facts.job, facts.user.value()) {
+        (Some(job), _) if input.jobs.iter().any(|known| known.id == job && known.is_active()) => {
+            format!(" of job {job}")
+        }
+        (Some(job), _) => format!(" left over from job {job}"),
+        (None, Some(user)) if user.as_str() != input.user => format!(" of {user}"),
+        (None, _) => String::new(),
+    };
+    format!("{command} (pid {}){whose}", facts.pid)
+}
+
+fn evidence(input: &DetectorInput<'_>, process: &ProcessPicture, gpus: &[&GpuPicture]) -> String {
+    let places: Vec<String> = gpus.iter().map(|gpu| gpu.facts.label()).collect();
+    let held = process.row.value(ProcessField::GpuMem);
+    let held = held.map_or(String::new(), |bytes| format!(", {} GiB", text::gib(bytes)));
+    format!("{} on {}{held}", describe(input, process), places.join(", "))
+}

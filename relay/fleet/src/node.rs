@@ -1,0 +1,542 @@
+//! The state of one node: readings of its probe, their age, and the state of its link.
+
+mod apply;
+mod confined;
+mod merge;
+
+use super::changes::NodeChanges;
+use super::ownership;
+use super::replay::Replay;
+use super::timeline::Timeline;
+use super::unattributed::Unattributed;
+use crate::NodeEvent;
+use apply::{apply_faults, apply_gaps, apply_job_usage};
+use confined::Confined;
+use nodeglass_protocol::field::{ReadingSet as _, Row};
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::note::MAX_PROBLEMS;
+use nodeglass_protocol::picture::{
+    GpuEvent, GpuFacts, GpuPicture, History, HistorySample, Link, NodeFacts, NodePicture, ProcessPicture,
+};
+use nodeglass_protocol::probe::delta::{ParsedLine, ProcessReadingsDelta, RowsDelta, SampleDelta};
+use nodeglass_protocol::probe::{
+    Event, HealthReport, Hello, JobDevices, MAX_JOB_DEVICES, MAX_PROCESSES, ProbeLine, ProbeUsage,
+    ProcessList, ProcessSample, SourceState,
+};
+use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Text};
+use std::collections::HashSet;
+
+/// A link without a line for this long is silent: its values are shown as stale.
+pub const SILENT_MS: u64 = 15_000;
+/// Maximum number of notes; the oldest is dropped first.
+const MAX_NOTES: usize = 4;
+/// Maximum number of GPU events; the oldest that was repeated is dropped first.
+const MAX_EVENTS: usize = 32;
+/// A job's last picture is of this long before its end: killing it takes a moment.
+const LAST_MOMENT_MS: u64 = 2_000;
+/// Maximum number of departed processes kept for last pictures.
+const MAX_DEPARTED: usize = 64;
+
+/// One node.
+#[derive(Debug)]
+pub struct Node {
+    picture: NodePicture,
+    timeline: Timeline,
+    /// Unix time of the node's clock at which the relay's clock would read 0, in ms.
+    clock_ahead_ms: Option<i64>,
+    last_line_ms: u64,
+    replay: Replay,
+    backfilled: bool,
+    /// Backfilled samples that the long-term history does not have yet.
+    late_samples: Vec<HistorySample>,
+    /// Processes that the last list no longer contains.
+    departed: Vec<ProcessPicture>,
+    /// What the processes do since the last sample. It is entered with the next one: cells are published
+    /// with samples, and a viewer that joins in between would have others than the deltas start from.
+    process_readings: Option<Vec<Row<ProcessField>>>,
+    /// Baseline that sparse process updates are relative to.
+    listed: Vec<Row<ProcessField>>,
+    /// The list that the baseline is of.
+    list_ns: u64,
+    unattributed: Unattributed,
+    /// What the processes of the user's jobs may see by their environments.
+    job_devices: Vec<JobDevices>,
+    /// Set while the probe sees the GPUs of one job only.
+    confined: Option<Box<Confined>>,
+    /// What is not read of the spool files.
+    spool_problems: Vec<Text>,
+    /// What the probe itself uses; no part of the picture, because pages do not show it.
+    probe_usage: Option<ProbeUsage>,
+    /// An interval that is shorter than that of the picture, if the last sample had one.
+    shorter_ms: Option<u32>,
+}
+
+impl Node {
+    /// A node without any state.
+    pub fn new(name: NodeName) -> Self {
+        let picture = NodePicture { history: Some(History::default()), ..NodePicture::new(name) };
+        Self {
+            picture,
+            timeline: Timeline::default(),
+            clock_ahead_ms: None,
+            last_line_ms: 0,
+            replay: Replay::default(),
+            backfilled: false,
+            late_samples: Vec::new(),
+            departed: Vec::new(),
+            process_readings: None,
+            listed: Vec::new(),
+            list_ns: 0,
+            unattributed: Unattributed::default(),
+            job_devices: Vec::new(),
+            confined: None,
+            spool_problems: Vec::new(),
+            probe_usage: None,
+            shorter_ms: None,
+        }
+    }
+
+    /// What the probe of one job on a node reports, without any history.
+    fn without_history(name: NodeName) -> Self {
+        let mut node = Self::new(name);
+        node.picture.history = None;
+        node
+    }
+
+    /// The current picture.
+    pub fn picture(&self) -> &NodePicture {
+        &self.picture
+    }
+
+    /// Unix time of the node's clock at which the relay's clock would read 0, in ms, by the newest sample.
+    pub fn clock_ahead_ms(&self) -> Option<i64> {
+        self.clock_ahead_ms
+    }
+
+    /// Takes the samples that were backfilled since the last call, oldest first.
+    pub fn take_late_samples(&mut self) -> Vec<HistorySample> {
+        std::mem::take(&mut self.late_samples)
+    }
+
+    /// What was known when a job ended at `ended_ms`, as it is kept: SLURM reports an end some seconds
+    /// later, when the job's GPUs are idle already and its processes are gone.
+    pub fn last_picture(&self, job: JobId, ended_ms: u64) -> NodePicture {
+        let mut picture = self.picture.clone();
+        picture.head.link = Link::Ended;
+        picture.rewind(ended_ms.saturating_sub(LAST_MOMENT_MS));
+        if !picture.processes.iter().any(|process| process.facts.job == Some(job)) {
+            picture
+                .processes
+                .extend(self.departed.iter().filter(|process| process.facts.job == Some(job)).cloned());
+        }
+        picture
+    }
+
+    /// Applies an event of the node's session.
+    pub fn handle(&mut self, event: NodeEvent, now_ms: u64, changes: &mut NodeChanges) {
+        if event.ends_probe() {
+            self.probe_usage = None;
+        }
+        match event {
+            NodeEvent::Connecting { failures } => self.set_link(Link::Connecting { failures }, changes),
+            NodeEvent::Down { why, retry_at_ms } => {
+                self.set_link(Link::Down { reason: why, retry_at_ms }, changes)
+            }
+            NodeEvent::Refused { why, advice } => {
+                self.set_link(Link::Refused { reason: why, advice }, changes)
+            }
+            NodeEvent::Ending => self.set_link(Link::Ended, changes),
+            NodeEvent::Noise(text) => {
+                self.note(Text::new(format!("skipped before the probe's first line: {text}")), changes)
+            }
+            NodeEvent::Lost { lines, sample } => {
+                self.picture.head.notes.retain(|note| !note.as_str().ends_with(LOST));
+                self.note(Text::new(format!("{lines} × {sample} {LOST}")), changes);
+            }
+            NodeEvent::Line(line) => {
+                self.last_line_ms = now_ms;
+                self.apply_line(*line, now_ms, changes);
+            }
+        }
+    }
+
+    /// Enters backfilled samples into the history.
+    fn settle_replay(&mut self, now_ms: u64) {
+        if let Some(history) = &mut self.picture.history {
+            let samples = self.replay.settle(history, &self.timeline, now_ms);
+            self.backfilled |= !samples.is_empty();
+            self.late_samples.extend(samples);
+        }
+    }
+
+    /// Discards backfilled samples that are not entered yet: their GPUs are in another order.
+    fn restart_replay(&mut self, now_ms: u64) {
+        self.settle_replay(now_ms);
+        self.replay = Replay::default();
+    }
+
+    /// Extends timeouts by a time in which no line could be read.
+    pub fn excuse(&mut self, stalled_ms: u64, now_ms: u64) {
+        self.last_line_ms = self.last_line_ms.saturating_add(stalled_ms).min(now_ms);
+    }
+
+    /// Checks timeouts.
+    pub fn tick(&mut self, now_ms: u64, changes: &mut NodeChanges) {
+        self.tick_job_probes(now_ms, changes);
+        self.settle_replay(now_ms);
+        if std::mem::take(&mut self.backfilled) {
+            changes.history = true;
+        } else {
+            self.replay.rest();
+        }
+        if !matches!(self.picture.head.link, Link::Live | Link::Late | Link::Silent) {
+            return;
+        }
+        let age_ms = now_ms.saturating_sub(self.last_line_ms);
+        let link = match age_ms {
+            age if age >= SILENT_MS => Link::Silent,
+            age if age >= self.late_ms() => Link::Late,
+            _ => Link::Live,
+        };
+        self.set_link(link, changes);
+    }
+
+    /// Updates the owners of the GPUs from the job list.
+    pub fn settle_owners(&mut self, jobs: &[Job], changes: &mut NodeChanges) {
+        let node = &self.picture;
+        let owners = ownership::owners(&self.view(), &node.gpus, &node.processes, jobs);
+        let node = &mut self.picture;
+        let without_gpus = ownership::without_gpus(&node.name, jobs);
+        if node.head.without_gpus != without_gpus {
+            node.head.without_gpus = without_gpus;
+            changes.head = true;
+        }
+        for (gpu, owners) in node.gpus.iter_mut().zip(owners) {
+            changes.gpus |= gpu.owners != owners;
+            gpu.owners = owners;
+        }
+    }
+
+    /// Sets the group of the list of hosts.
+    pub fn set_group(&mut self, group: Option<&Text>, changes: &mut NodeChanges) {
+        if self.picture.head.group.as_ref() != group {
+            self.picture.head.group = group.cloned();
+            changes.head = true;
+        }
+    }
+
+    /// Three intervals; a probe with slow samples prints heartbeats in between, so two of those.
+    fn late_ms(&self) -> u64 {
+        match self.picture.head.interval_ms {
+            0..=1_000 => 3_000,
+            interval_ms => nodeglass_protocol::probe::heartbeat_ms(interval_ms) * 2 + 400,
+        }
+    }
+
+    fn apply_line(&mut self, line: ParsedLine, now_ms: u64, changes: &mut NodeChanges) {
+        let is_sample = matches!(line, ProbeLine::Sample(_));
+        match &line {
+            ProbeLine::Heartbeat(heartbeat) => self.set_stuck(heartbeat.driver_stuck_ms, changes),
+            ProbeLine::Hello(_) => self.set_stuck(None, changes),
+            _ => {}
+        }
+        self.set_link(Link::Live, changes);
+        match line {
+            ProbeLine::Hello(hello) => self.apply_hello(*hello, now_ms, changes),
+            ProbeLine::Sample(sample) => self.apply_sample(*sample, now_ms, changes),
+            ProbeLine::Processes(list) => self.apply_processes(list, changes),
+            ProbeLine::ProcessReadings(readings) => self.apply_process_readings(&readings),
+            ProbeLine::Health(report) => self.apply_health(report, changes),
+            ProbeLine::LinkRates(rates) => {
+                for (row, rates) in rates.gpus.into_iter().enumerate() {
+                    if let Some(gpu) = self.own_gpu(row) {
+                        changes.rates |= rates.apply(&mut gpu.health);
+                    }
+                }
+            }
+            // Answers go to their caller, and pieces have been reassembled before.
+            ProbeLine::Heartbeat(_) | ProbeLine::Response(_) | ProbeLine::Piece(_) => {}
+            ProbeLine::Usage(usage) => self.probe_usage = Some(usage),
+            ProbeLine::Event(event) => self.apply_event(event, now_ms, changes),
+            // The notes themselves are the fleet's.
+            ProbeLine::Notes(notes) => {
+                if let Some(problems) = notes.problems {
+                    self.set_spool_problems(problems, changes);
+                }
+            }
+            ProbeLine::Bye(bye) => self.note(Text::new(format!("the probe ended: {}", bye.reason)), changes),
+        }
+        // While the driver hangs, samples of the host continue, and each of their GPUs has a fault.
+        let gpus = &self.picture.gpus;
+        if is_sample && (gpus.is_empty() || gpus.iter().any(|gpu| gpu.fault.is_none())) {
+            self.set_stuck(None, changes);
+        }
+    }
+
+    /// Replaces what is not read of the spool files.
+    fn set_spool_problems(&mut self, mut problems: Vec<Text>, changes: &mut NodeChanges) {
+        problems.truncate(MAX_PROBLEMS);
+        if problems != self.spool_problems {
+            self.picture.head.notes.retain(|note| !self.spool_problems.contains(note));
+            changes.head = true;
+            problems.iter().for_each(|problem| self.note(problem.clone(), changes));
+            self.spool_problems = problems;
+        }
+    }
+
+    fn set_stuck(&mut self, stuck_ms: Option<u64>, changes: &mut NodeChanges) {
+        if self.picture.head.driver_stuck_ms != stuck_ms {
+            self.picture.head.driver_stuck_ms = stuck_ms;
+            changes.head = true;
+        }
+    }
+
+    fn apply_hello(&mut self, hello: Hello, now_ms: u64, changes: &mut NodeChanges) {
+        // Pending updates have the old order of GPUs, and the old clock.
+        self.restart_replay(now_ms);
+        let node = &mut self.picture;
+        let no_gpu = hello.gpus.is_empty().then(|| no_gpu_reason(&hello.sources));
+        node.head.facts = Some(NodeFacts {
+            host: hello.host,
+            kernel: hello.kernel,
+            sources: hello.sources,
+            cpus: hello.cpus,
+            cpu_model: hello.cpu_model,
+            scratch: hello.scratch,
+            topology: hello.topology,
+        });
+        node.head.no_gpu = no_gpu;
+        changes.head = true;
+        self.set_confinement(hello.confinement);
+        let gpus = self.with_job_gpus(hello.gpus);
+        self.set_gpus(gpus);
+        changes.gpus = true;
+        changes.history = true;
+        self.timeline = Timeline::default();
+        self.merge_job_probes(now_ms, changes);
+    }
+
+    /// Replaces the list of GPUs.
+    fn set_gpus(&mut self, gpus: Vec<GpuFacts>) {
+        let node = &mut self.picture;
+        let mut old = std::mem::take(&mut node.gpus);
+        let mut old_history =
+            node.history.as_mut().map(|history| std::mem::take(&mut history.gpus)).unwrap_or_default();
+        old_history.resize_with(old.len(), Default::default);
+        for facts in gpus {
+            // A GPU keeps its row and history by UUID, wherever NVML lists it now.
+            let known = old.iter().position(|gpu| gpu.facts.uuid == facts.uuid);
+            let (mut gpu, history) = match known {
+                Some(index) => (old.swap_remove(index), old_history.swap_remove(index)),
+                None => Default::default(),
+            };
+            gpu.facts = facts;
+            node.gpus.push(gpu);
+            if let Some(node_history) = &mut node.history {
+                node_history.gpus.push(history);
+            }
+        }
+    }
+
+    /// A GPU that the node's own probe reports.
+    fn own_gpu(&mut self, row: usize) -> Option<&mut GpuPicture> {
+        let position = self.own_position(row);
+        self.picture.gpus.get_mut(position)
+    }
+
+    /// Refers a sample to the GPUs of the picture.
+    fn locate(&self, gpus: &mut RowsDelta<GpuField>) {
+        if self.confined.is_some() {
+            let position = |row: u32| u32::try_from(self.own_position(row as usize)).unwrap_or(u32::MAX);
+            gpus.cells.iter_mut().for_each(|cell| cell.row = position(cell.row));
+            gpus.faults.iter_mut().for_each(|(row, _)| *row = position(*row));
+        }
+    }
+
+    fn apply_sample(&mut self, mut sample: SampleDelta, now_ms: u64, changes: &mut NodeChanges) {
+        self.locate(&mut sample.gpus);
+        if sample.replay {
+            self.replay.add(&sample, self.picture.gpus.len());
+            return;
+        }
+        self.timeline.observe(sample.mono_ns, now_ms);
+        self.settle_replay(now_ms);
+        self.settle_interval(sample.interval_ms, changes);
+        let is_whole = sample.since.is_none();
+        if is_whole {
+            self.picture.host = Row::default();
+        }
+        let sampled: Vec<usize> = match is_whole {
+            true => (0..sample.gpus.rows as usize).map(|row| self.own_position(row)).collect(),
+            false => Vec::new(),
+        };
+        let node = &mut self.picture;
+        for position in &sampled {
+            if let Some(gpu) = node.gpus.get_mut(*position) {
+                gpu.row = Row::default();
+            }
+        }
+        changes.gpus |= apply_faults(&mut node.gpus, &sample.gpus, &sampled);
+        sample.gpus.apply_each(&mut node.gpus, |gpu| &mut gpu.row);
+        sample.host.apply(&mut node.host);
+        let process_readings = self.process_readings.take().into_iter().flatten();
+        node.processes.iter_mut().zip(process_readings).for_each(|(process, row)| process.row = row);
+        self.enter_job_samples();
+        let node = &mut self.picture;
+        self.unattributed.take_sample(node, now_ms);
+        if let Some(usages) = sample.jobs.or(is_whole.then(Vec::new)) {
+            changes.job_usage |= apply_job_usage(&mut node.job_usage, &usages, is_whole);
+        }
+        if let Some(cores) = sample.cores.or(is_whole.then(Vec::new))
+            && node.cores != cores
+        {
+            node.cores = cores;
+            changes.cores = true;
+        }
+        let at_ms = self.timeline.relay_ms(sample.mono_ns, now_ms);
+        let wall_ms = i64::try_from(sample.wall_ms).ok().filter(|wall_ms| *wall_ms > 0);
+        self.clock_ahead_ms = wall_ms.map(|wall_ms| wall_ms.saturating_sub(at_ms.cast_signed()));
+        node.sampled(at_ms);
+        // Subscribers append one sample per delta; several at once (a link that caught up) would leave false gaps.
+        changes.history |= changes.sampled;
+        changes.sampled = true;
+    }
+
+    /// Enters the interval of a sample. A shorter one holds from the next sample on: the time up to this one was planned
+    /// with the longer one, and is no gap.
+    fn settle_interval(&mut self, interval_ms: u32, changes: &mut NodeChanges) {
+        let head = &mut self.picture.head;
+        let is_longer = interval_ms > head.interval_ms || head.interval_ms == 0;
+        if (is_longer || self.shorter_ms == Some(interval_ms)) && head.interval_ms != interval_ms {
+            head.interval_ms = interval_ms;
+            changes.head = true;
+        }
+        self.shorter_ms = (interval_ms < self.picture.head.interval_ms).then_some(interval_ms);
+    }
+
+    fn apply_processes(&mut self, list: ProcessList, changes: &mut NodeChanges) {
+        let own: Vec<usize> = (0..self.picture.gpus.len()).map(|row| self.own_position(row)).collect();
+        changes.gpus |= apply_gaps(&mut self.picture.gpus, &own, list.gaps);
+        let mut job_devices = list.job_devices;
+        job_devices.retain(JobDevices::is_bounded);
+        job_devices.truncate(MAX_JOB_DEVICES);
+        changes.job_devices |= self.job_devices != job_devices;
+        self.job_devices = job_devices;
+        let picture = |ProcessSample { facts, now }| ProcessPicture { facts, row: now.row() };
+        // A genuine probe never lists more.
+        let processes: Vec<_> = list.processes.into_iter().take(MAX_PROCESSES).map(picture).collect();
+        self.list_ns = list.mono_ns;
+        self.unattributed.take_list();
+        let own_count = self.listed.len().min(self.picture.processes.len());
+        self.listed = processes.iter().map(|process| process.row.clone()).collect();
+        let same = |(old, new): (&ProcessPicture, &ProcessPicture)| old.facts == new.facts;
+        let known = &self.picture.processes[..own_count];
+        if known.len() == processes.len() && known.iter().zip(&processes).all(same) {
+            self.process_readings = Some(self.listed.clone());
+            return;
+        }
+        self.process_readings = None;
+        let processes = self.with_job_processes(processes);
+        self.set_processes(processes, changes);
+    }
+
+    /// Replaces the list of processes.
+    fn set_processes(&mut self, processes: Vec<ProcessPicture>, changes: &mut NodeChanges) {
+        changes.processes = true;
+        let before = std::mem::take(&mut self.picture.processes);
+        let identity = |process: &ProcessPicture| (process.facts.pid, process.facts.gpu.clone());
+        let here: HashSet<_> = processes.iter().map(identity).collect();
+        // The newest ones are kept for the job's last picture.
+        let newly: Vec<_> = before.into_iter().filter(|old| !here.contains(&identity(old))).collect();
+        let jobs: HashSet<_> = newly.iter().map(|new| new.facts.job).collect();
+        self.departed.retain(|old| !jobs.contains(&old.facts.job));
+        self.departed.extend(newly);
+        let over = self.departed.len().saturating_sub(MAX_DEPARTED);
+        self.departed.drain(..over);
+        self.picture.processes = processes;
+    }
+
+    /// Applies an update of the last process list; one that refers to another list, after a loss, is ignored.
+    fn apply_process_readings(&mut self, readings: &ProcessReadingsDelta) {
+        let count = self.listed.len();
+        if readings.list_ns != self.list_ns || count != readings.now.rows as usize {
+            return;
+        }
+        let mut rows = if readings.sparse { self.listed.clone() } else { vec![Row::default(); count] };
+        readings.now.apply_each(&mut rows, |row| row);
+        self.process_readings = Some(rows);
+    }
+
+    fn apply_health(&mut self, report: HealthReport, changes: &mut NodeChanges) {
+        for (row, mut health) in report.gpus.into_iter().enumerate() {
+            let Some(gpu) = self.own_gpu(row) else { continue };
+            if gpu.health != health {
+                // A parsed list may have twice the capacity.
+                health.nvlinks.shrink_to_fit();
+                changes.was(&gpu.facts.uuid, std::mem::replace(&mut gpu.health, health));
+            }
+        }
+    }
+
+    fn apply_event(&mut self, event: Event, now_ms: u64, changes: &mut NodeChanges) {
+        let at_ms = self.timeline.relay_ms(event.mono_ns, now_ms);
+        let events = &mut self.picture.head.events;
+        events.push(GpuEvent { at_ms, gpu: event.gpu, xid: event.xid, text: event.text });
+        if events.len() > MAX_EVENTS {
+            // A kill logs an Xid per channel: they must not evict the one that explains them.
+            let is_repeated = |at: &usize| {
+                let event = &events[*at];
+                events[at + 1..].iter().any(|later| later.gpu == event.gpu && later.xid == event.xid)
+            };
+            let oldest = (0..events.len()).find(is_repeated).unwrap_or(0);
+            events.remove(oldest);
+        }
+        changes.head = true;
+    }
+
+    fn set_link(&mut self, link: Link, changes: &mut NodeChanges) {
+        if self.picture.head.link != link {
+            self.picture.head.link = link;
+            changes.head = true;
+        }
+    }
+
+    /// The relay's time of what happened at `mono_ns` of the node's clock.
+    pub fn relay_ms(&self, mono_ns: u64, now_ms: u64) -> u64 {
+        if self.timeline.is_known() { self.timeline.relay_ms(mono_ns, now_ms) } else { now_ms }
+    }
+
+    /// Adds a remark about the node that is no fault.
+    pub(super) fn note(&mut self, note: Text, changes: &mut NodeChanges) {
+        let notes = &mut self.picture.head.notes;
+        if notes.last() == Some(&note) {
+            return;
+        }
+        notes.push(note);
+        if notes.len() > MAX_NOTES {
+            notes.remove(0);
+        }
+        changes.head = true;
+    }
+}
+
+const LOST: &str = "(lines that could not be read were skipped)";
+
+/// Why a node has no GPUs: its available drivers list none, or no driver is available.
+fn no_gpu_reason(sources: &[SourceState]) -> Text {
+    let ready: Vec<_> = sources.iter().filter(|source| source.versions().is_some()).collect();
+    let reasons: Vec<String> = match ready.is_empty() {
+        true => sources
+            .iter()
+            .filter_map(|source| source.absent_reason().or(source.confinement()))
+            .map(Text::to_string)
+            .collect(),
+        false => {
+            let empty =
+                ready.iter().map(|source| format!("the {} driver lists no GPU", source.vendor.name()));
+            let confined = sources.iter().filter_map(|source| source.confinement());
+            empty.chain(confined.map(Text::to_string)).collect()
+        }
+    };
+    reasons.join("; ").into()
+}

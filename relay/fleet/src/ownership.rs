@@ -1,0 +1,227 @@
+//! GPU ownership: derived from SLURM's indices, device cgroups, processes and their environments, never from the NVML
+//! index.
+
+use super::visible_devices::{self, GpuLayout};
+use nodeglass_protocol::job::{GpuSet, Job};
+use nodeglass_protocol::picture::{Evidence, GpuPicture, Owner, ProcessPicture};
+use nodeglass_protocol::probe::{Confinement, JobDevices};
+use nodeglass_protocol::{JobId, NodeName, Reading};
+
+/// A node whose GPUs are attributed.
+#[derive(Debug)]
+pub struct NodeView<'a> {
+    /// Its name.
+    pub name: &'a NodeName,
+    /// If not all of its GPUs are visible.
+    pub confinement: Option<&'a Confinement>,
+    /// The job whose probe sees the GPU at each position, if probes are confined to the GPUs of one job.
+    pub seen_by: Vec<Option<JobId>>,
+    /// What the processes of jobs may see by their environments.
+    pub job_devices: &'a [JobDevices],
+}
+
+impl NodeView<'_> {
+    /// Whether some GPUs are divided into MIG instances, and how many devices there are at least, as far as that
+    /// is not visible.
+    fn invisible(&self) -> (bool, usize) {
+        let Some(Confinement { gpus, instances, .. }) = self.confinement else { return (false, 0) };
+        (instances.devices > 0, gpus.devices as usize + instances.devices as usize)
+    }
+}
+
+/// The owners of each GPU of a node, in the order of `gpus`; for each job the strongest evidence only.
+pub fn owners(
+    view: &NodeView<'_>,
+    gpus: &[GpuPicture],
+    processes: &[ProcessPicture],
+    jobs: &[Job],
+) -> Vec<Vec<Owner>> {
+    let is_here = |job: &&Job| job.is_active() && job.nodes.contains(view.name);
+    let here: Vec<&Job> = jobs.iter().filter(is_here).collect();
+    let (has_invisible_mig, invisible) = view.invisible();
+    // On a node with MIG instances a GRES index counts instances, in an order that only SLURM knows.
+    let has_mig = has_invisible_mig || gpus.iter().any(|gpu| gpu.facts.mig_parent.is_some());
+    let node = GpuLayout { name: view.name, gpus, has_mig, is_partial: view.confinement.is_some() };
+
+    let of_slurm = |position: usize, job: &Job| allocation(view, node, position, job);
+    let is_owner = |position: usize| {
+        let owners = here.iter().filter(move |job| of_slurm(position, job).is_some());
+        owners.map(|job| job.id).collect()
+    };
+    let allocated: Vec<Vec<JobId>> = (0..gpus.len()).map(is_owner).collect();
+    let claims = visible_devices::claims(node, view.job_devices, &here, &allocated);
+
+    // What SLURM can allocate: MIG instances, and GPUs without MIG.
+    let devices = (0..gpus.len()).filter(|position| !node.is_divided(*position)).count().max(invisible);
+    let evidence = |position: usize, job: &Job| {
+        let is_used = || {
+            let here = processes.iter().filter(|process| process.facts.gpu == gpus[position].facts.uuid);
+            here.map(|process| process.facts.job).any(|of| of == Some(job.id))
+        };
+        let has_all = || devices > 0 && count(view.name, job) >= devices;
+        let is_claimed = || claims.get(&job.id).is_some_and(|claim| claim.contains(&position));
+        of_slurm(position, job)
+            .or_else(|| is_used().then_some(Evidence::Process))
+            .or_else(|| has_all().then_some(Evidence::WholeNode))
+            .or_else(|| is_claimed().then_some(Evidence::VisibleDevices))
+    };
+    let owner = |position, job: &Job| Some(Owner { job: job.id, by: evidence(position, job)? });
+    (0..gpus.len()).map(|position| here.iter().filter_map(|job| owner(position, job)).collect()).collect()
+}
+
+/// The active jobs on a node without any of its GPUs, if SLURM states the GPUs of the job per node, or
+/// that it has none at all.
+pub fn without_gpus(node: &NodeName, jobs: &[Job]) -> Vec<JobId> {
+    let has_none = |job: &&Job| match job.gpus_on(node) {
+        Some(GpuSet::Indices(indices)) => indices.is_empty(),
+        Some(GpuSet::Count(count)) => *count == 0,
+        Some(GpuSet::Unknown) | None => job.gpu_count == Some(0),
+    };
+    let here = jobs.iter().filter(|job| job.is_active() && job.nodes.contains(node));
+    let mut without: Vec<JobId> = here.filter(has_none).map(|job| job.id).collect();
+    without.sort_unstable();
+    without
+}
+
+/// The evidence that SLURM allocated a GPU to a job.
+fn allocation(view: &NodeView<'_>, node: GpuLayout<'_>, position: usize, job: &Job) -> Option<Evidence> {
+    let minor = &node.gpus[position].facts.minor;
+    if let (Some(GpuSet::Indices(indices)), Reading::Value(minor), false) =
+        (job.gpus_on(node.name), minor, node.has_mig)
+        && indices.contains(minor)
+    {
+        return Some(Evidence::GresIndex);
+    }
+    let is_seen = view.seen_by.get(position) == Some(&Some(job.id)) && !node.is_divided(position);
+    is_seen.then_some(Evidence::DeviceCgroup)
+}
+
+/// How many GPUs and MIG instances of a node a job has at least.
+fn count(node: &NodeName, job: &Job) -> usize {
+    match job.gpus_on(node) {
+        Some(GpuSet::Indices(indices)) => indices.len(),
+        Some(GpuSet::Count(count)) => *count as usize,
+        Some(GpuSet::Unknown) | None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::{job, name, uuid};
+    use nodeglass_protocol::JobId;
+    use nodeglass_protocol::job::NodeGpus;
+    use nodeglass_protocol::picture::ProcessFacts;
+    use nodeglass_protocol::probe::Visible;
+    use nodeglass_protocol::process::ProcessKind;
+    use std::sync::LazyLock;
+
+    #[test]
+    fn a_job_without_gpus_differs_from_one_with_unknown_gpus() {
+        let with = |id, set: Option<GpuSet>, gpu_count| {
+            let mut job = job(id, &[("n1", &[])]);
+            job.gpus = set.map(|set| NodeGpus { node: name("n1"), set }).into_iter().collect();
+            Job { gpu_count, ..job }
+        };
+        let jobs = [
+            with(7, Some(GpuSet::Indices(vec![])), Some(4)),
+            with(6, Some(GpuSet::Count(0)), None),
+            with(5, Some(GpuSet::Unknown), Some(0)),
+            with(4, Some(GpuSet::Unknown), Some(2)),
+            with(3, None, None),
+            with(2, Some(GpuSet::Indices(vec![1])), Some(1)),
+        ];
+        assert_eq!(without_gpus(&name("n1"), &jobs), [JobId(5), JobId(6), JobId(7)]);
+        assert!(without_gpus(&name("n2"), &jobs).is_empty());
+    }
+
+    /// Two GPUs, of which the first is divided into three instances.
+    fn divided() -> Vec<GpuPicture> {
+        let card = |index, parent: Option<u32>| {
+            let mut gpu = GpuPicture::default();
+            gpu.facts.uuid = uuid("n1", index);
+            gpu.facts.minor = parent.map_or(Reading::Value(index), |_| Reading::Unsupported);
+            gpu.facts.mig_parent = parent.map(|parent| uuid("n1", parent));
+            gpu
+        };
+        vec![card(0, None), card(10, Some(0)), card(11, Some(0)), card(12, Some(0)), card(1, None)]
+    }
+
+    /// A node of which all GPUs are visible.
+    fn view(job_devices: &[JobDevices]) -> NodeView<'_> {
+        static NAME: LazyLock<NodeName> = LazyLock::new(|| name("n1"));
+        NodeView { name: &NAME, confinement: None, seen_by: Vec::new(), job_devices }
+    }
+
+    fn evidence_of(gpus: &[GpuPicture], processes: &[ProcessPicture], job: Job) -> Vec<Option<Evidence>> {
+        let view = view(&[]);
+        let owners = owners(&view, gpus, processes, &[job]);
+        owners.iter().map(|owners| owners.first().map(|owner| owner.by)).collect()
+    }
+
+    #[test]
+    fn as_many_instances_as_there_are_cards_are_not_the_whole_node() {
+        let gpus = divided();
+        assert_eq!(evidence_of(&gpus, &[], job(1, &[("n1", &[0, 1])])), [None; 5]);
+        let all = evidence_of(&gpus, &[], job(1, &[("n1", &[0, 1, 2, 3])]));
+        assert_eq!(all, [Some(Evidence::WholeNode); 5]);
+    }
+
+    #[test]
+    fn an_instance_belongs_to_the_job_whose_process_is_on_it() {
+        let kind = ProcessKind { compute: true, ..Default::default() };
+        let facts = ProcessFacts { job: Some(JobId(1)), ..ProcessFacts::new(uuid("n1", 11), 7, kind) };
+        let process = ProcessPicture { facts, row: Default::default() };
+        let found = evidence_of(&divided(), &[process], job(1, &[("n1", &[0])]));
+        assert_eq!(found, [None, None, Some(Evidence::Process), None, None]);
+    }
+
+    /// The evidence for one job on a confined node: `total` numbers of GPUs and instances, and for each of `gpus`
+    /// the job whose probe sees it.
+    fn confined(gpus: &[GpuPicture], total: [u32; 2], seen_by: &[u32], job: Job) -> Vec<Option<Evidence>> {
+        let [gpu_count, instances] = total.map(|devices| Visible { devices, visible: 0 });
+        let by = Confinement { gpus: gpu_count, instances, ..Confinement::default() };
+        let seen_by = seen_by.iter().map(|job| Some(JobId(*job))).collect();
+        let view = NodeView { confinement: Some(&by), seen_by, ..view(&[]) };
+        let owners = owners(&view, gpus, &[], &[job]);
+        owners.iter().map(|owners| owners.first().map(|owner| owner.by)).collect()
+    }
+
+    #[test]
+    fn the_visible_gpus_of_a_confined_node_are_not_the_whole_node() {
+        let gpus = &divided()[4..];
+        assert_eq!(confined(gpus, [1, 0], &[], job(1, &[("n1", &[0])])), [Some(Evidence::WholeNode)]);
+        assert_eq!(confined(gpus, [4, 0], &[], job(1, &[("n1", &[0])])), [None]);
+        // The index of an instance elsewhere on the node is not that of this GPU.
+        assert_eq!(confined(gpus, [4, 7], &[], job(1, &[("n1", &[1])])), [None]);
+    }
+
+    #[test]
+    fn instances_belong_to_the_job_whose_probe_may_open_them() {
+        let found = confined(&divided(), [2, 5], &[1, 1, 1, 2, 1], job(1, &[("n1", &[0])]));
+        let by = Some(Evidence::DeviceCgroup);
+        assert_eq!(found, [None, by, by, None, by], "not the GPU of the instances itself");
+    }
+
+    #[test]
+    fn a_job_of_which_nothing_is_known_owns_nothing() {
+        let mut unknown = job(1, &[("n1", &[])]);
+        unknown.gpus[0].set = GpuSet::Unknown;
+        assert_eq!(evidence_of(&divided()[4..], &[], unknown), [None]);
+    }
+
+    #[test]
+    fn what_processes_may_see_is_weaker_than_all_other_evidence() {
+        let gpus = divided();
+        let kind = ProcessKind { compute: true, ..Default::default() };
+        let facts = ProcessFacts { job: Some(JobId(1)), ..ProcessFacts::new(uuid("n1", 11), 7, kind) };
+        let process = ProcessPicture { facts, row: Default::default() };
+        let uuids = vec![uuid("n1", 11), uuid("n1", 12)];
+        let lists = [JobDevices { job: JobId(1), gres_indices: Vec::new(), uuids }];
+        let job = job(1, &[("n1", &[0, 1])]);
+        let owners = owners(&view(&lists), &gpus, &[process], &[job]);
+        let by: Vec<_> = owners.iter().map(|owners| owners.first().map(|owner| owner.by)).collect();
+        let expected = [None, None, Some(Evidence::Process), Some(Evidence::VisibleDevices), None];
+        assert_eq!(by, expected);
+    }
+}

@@ -1,0 +1,229 @@
+//! Launchers start a probe on a node and hand over its pipes; they do not interpret what flows through
+//! them.
+
+pub mod auto;
+mod child;
+mod deploy;
+pub mod hosts;
+mod identity;
+pub mod keys;
+pub mod known_hosts;
+pub mod local;
+mod login_error;
+mod login_files;
+pub mod openssh;
+pub mod scripted;
+pub mod srun;
+pub mod ssh2;
+pub mod ssh_config;
+pub mod target;
+pub mod upload;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+pub use login_files::LoginState;
+use nodeglass_protocol::picture::LauncherStatus;
+use nodeglass_protocol::{JobId, NodeName, Text};
+use std::borrow::Cow;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// Capacity of the channels to and from a probe, in chunks.
+pub const PIPE_DEPTH: usize = 64;
+
+/// Starts probes.
+#[async_trait]
+pub trait Launcher: Send + Sync + 'static {
+    /// The name in logs and on the page: `ssh2`, `openssh`, `local`, `scripted`.
+    fn name(&self) -> &'static str;
+
+    /// Returns whether the program that it needs is on this machine.
+    fn is_installed(&self) -> bool {
+        true
+    }
+
+    /// The launcher in use, and why; a new one is sent when that changes.
+    fn status(&self) -> watch::Receiver<LauncherStatus> {
+        watch::channel(LauncherStatus { name: self.name().into(), reason: None }).1
+    }
+
+    /// Starts a probe on `node`. Applies its own time limits (20 s in total).
+    ///
+    /// # Errors
+    /// [`LaunchError`], which also states whether a retry may help.
+    async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError>;
+
+    /// Starts probes in jobs, if that is possible here: where a probe is confined to the GPUs of one job, others
+    /// report those of the user's other jobs.
+    fn job_launcher(&self) -> Option<Arc<dyn JobLauncher>> {
+        None
+    }
+
+    /// The local state that logins depend on: keys, the agent, known hosts, configuration. `None` if
+    /// unknown.
+    async fn login_state(&self) -> Option<LoginState> {
+        None
+    }
+}
+
+/// Starts probes in jobs of the user.
+#[async_trait]
+pub trait JobLauncher: Send + Sync + 'static {
+    /// Starts a probe on `node` as a step of `job`. Applies its own time limits (20 s in total).
+    ///
+    /// # Errors
+    /// [`LaunchError`], which also states whether a retry may help.
+    async fn launch_in(&self, job: JobId, node: &NodeName) -> Result<NodeStream, LaunchError>;
+}
+
+/// The pipes of a running probe. Dropping it stops the probe.
+#[derive(Debug)]
+pub struct NodeStream {
+    /// The probe's stdout in chunks of any size; `None` once it is closed.
+    pub stdout: mpsc::Receiver<Bytes>,
+    /// The probe's stdin.
+    pub stdin: mpsc::Sender<Bytes>,
+    /// How it ended; sent after the last chunk of `stdout`.
+    pub end: oneshot::Receiver<StreamEnd>,
+}
+
+/// How a probe ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamEnd {
+    /// Exit status, if known.
+    pub exit: Option<i32>,
+    /// The end of its stderr, sanitised.
+    pub stderr: Text,
+    /// The connection error, if that ended it.
+    pub broken: Option<Text>,
+}
+
+/// Why no probe could be started. `why` and `advice` are complete sentences for the user.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LaunchError {
+    /// The user must act (no key accepted, agent gone). Never retried automatically: a login node can be
+    /// locked out.
+    #[error("{why}")]
+    Auth {
+        /// What went wrong.
+        why: Text,
+        /// What to do.
+        advice: Text,
+    },
+    /// The host key is unknown, changed or revoked. Never retried automatically.
+    #[error("{why}")]
+    HostKey {
+        /// What went wrong.
+        why: Text,
+        /// What to do.
+        advice: Text,
+    },
+    /// The host accepted the key but denied the user, as `pam_slurm_adopt` does without a job there. May
+    /// change at any moment, with the job.
+    #[error("{why}")]
+    Denied {
+        /// What went wrong.
+        why: Text,
+    },
+    /// This launcher cannot log in to the host (no common algorithm, GSSAPI only, a jump host); another
+    /// one may.
+    #[error("{why}")]
+    Capability {
+        /// What went wrong.
+        why: Text,
+        /// What to do.
+        advice: Text,
+    },
+    /// The node cannot run this probe (another processor, an older C library), whatever starts it.
+    #[error("{why}")]
+    Incompatible {
+        /// What went wrong.
+        why: Text,
+        /// What to do.
+        advice: Text,
+    },
+    /// Refused, unreachable, timed out, name not found: retried with back-off.
+    #[error("{why}")]
+    Unreachable {
+        /// What went wrong.
+        why: Text,
+    },
+    /// The host accepted the login and then sent nothing: its login script hangs. Each retry leaves such
+    /// a script behind on the host, so that there are few.
+    #[error("{why}")]
+    Hangs {
+        /// What went wrong.
+        why: Text,
+        /// What to do.
+        advice: Text,
+    },
+    /// The host was reached but the probe could not be uploaded or started.
+    #[error("{why}")]
+    Probe {
+        /// What went wrong.
+        why: Text,
+    },
+}
+
+/// Whether a program is in one of the folders of `PATH`.
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// The end of a probe's stderr, at most 4 KiB.
+#[derive(Clone, Debug, Default)]
+pub struct Tail(Vec<u8>);
+
+impl Tail {
+    const MAX: usize = 4 * 1024;
+
+    /// Appends bytes, dropping the oldest.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(&bytes[bytes.len().saturating_sub(Self::MAX)..]);
+        let over = self.0.len().saturating_sub(Self::MAX);
+        self.0.drain(..over);
+    }
+
+    /// All of it.
+    pub fn as_str(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+
+    /// The last lines that fit into a [`Text`].
+    pub fn text(&self) -> Text {
+        let text = self.as_str();
+        let text = text.trim_end();
+        let mut from = text.len().saturating_sub(Text::MAX_BYTES - 8);
+        while !text.is_char_boundary(from) {
+            from += 1;
+        }
+        // Prefer complete lines, if one begins within.
+        let whole = if from == 0 { 0 } else { text[from..].find('\n').map_or(from, |end| from + end + 1) };
+        Text::new(&text[whole..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_of_stderr_are_kept() {
+        let mut tail = Tail::default();
+        for n in 0..10_000 {
+            tail.push(format!("line {n} ü\n").as_bytes());
+        }
+        assert!(tail.0.len() <= Tail::MAX);
+        assert!(tail.text().as_str().starts_with("line 99") && tail.text().as_str().ends_with("line 9999 ü"));
+        tail.push(&[b'x'; 3 * Tail::MAX]);
+        assert_eq!(tail.0.len(), Tail::MAX);
+    }
+
+    #[test]
+    fn a_short_stderr_is_kept_completely() {
+        let mut tail = Tail::default();
+        tail.push(b"no such file\n");
+        assert_eq!(tail.text().as_str(), "no such file");
+    }
+}

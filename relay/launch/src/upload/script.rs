@@ -1,0 +1,275 @@
+//! Shell scripts that start or upload the probe on a node.
+//!
+//! Each command line consists of constants and validated parts. It is wrapped in `sh -c '…'` because the
+//! user's shell may be csh or fish; inside there are no single quotes, and no `!`, which csh expands.
+
+use super::platform::Platform;
+use super::{MISSING, ProbeBinary};
+use crate::StreamEnd;
+
+/// Announces that the upload may begin, and into which of [`PLACES`].
+const READY: &str = "\u{1e}NODEGLASS-UPLOAD ";
+/// Delimiters of the upload script's message on stderr, as login scripts may print there, too. One short
+/// line: only the last 256 bytes of stderr are kept.
+const SAID: [&str; 2] = ["nodeglass-upload: ", "; |"];
+/// The upload script's exit statuses: the file arrived incomplete; there is no usable folder.
+const INCOMPLETE: i32 = 5;
+const NO_PLACE: i32 = 6;
+
+/// Folders for uploaded probes in the order of preference: display name, path in the shell's syntax, and
+/// whether other users could create it first.
+const PLACES: [(&str, &str, bool); 4] = [
+    ("~/.cache/nodeglass", "$HOME/.cache/nodeglass", false),
+    ("$XDG_RUNTIME_DIR/nodeglass", "${XDG_RUNTIME_DIR:-/run/user/$u}/nodeglass", true),
+    ("/tmp/nodeglass-UID", "${TMPDIR:-/tmp}/nodeglass-$u", true),
+    ("/dev/shm/nodeglass-UID", "/dev/shm/nodeglass-$u", true),
+];
+
+/// A shell function: whether `$1` has the type `$2` (as in `ls -l`), belongs to the user or root, and is
+/// not writable by others; a group with the owner's own number counts as the owner's, unless an ACL (a
+/// `+` after the mode) may name others. The owner matters: in a shared folder such as `/tmp`, anybody
+/// could have put a program under this name.
+const SAFE: &str = "u=$(id -u); safe() { set -- $2 $(ls -ldn \"$1\" 2>/dev/null); \
+    case $2 in $1*) ;; *) return 1;; esac; case $4 in 0|$u) ;; *) return 1;; esac; \
+    case $2 in ????????w*|?????w*+) return 1;; ?????w*) [ $5 -eq $4 ];; esac; }";
+
+/// A shell function: prepares the folder `$2`, displayed as `$1`, for a file `$t`, or reports why it
+/// cannot. `$3` is `own` below the home, where links are followed and too open a mode is fixed. Elsewhere
+/// another user may have been first: the folder is created in one step, and an existing one must belong
+/// to the user.
+const FIT: &str = "w=; say() { w=\"$w; $1: ${2##*: }\"; }; report() { echo \"nodeglass-upload: ${w#; }; |\" >&2; }; fit() { \
+    if [ $3 = own ]; then e=$(mkdir -p \"$2\" 2>&1) || { say \"$1\" \"$e\"; return 1; }; \
+    else e=$(mkdir \"$2\" 2>&1) || [ -e \"$2\" ] || [ -L \"$2\" ] || { say \"$1\" \"$e\"; return 1; }; \
+    safe \"$2\" d || { say \"$1\" \"belongs to another user or can be written by others\"; return 1; }; fi; \
+    e=$(cd \"$2\" 2>&1) && cd \"$2\" || { say \"$1\" \"$e\"; return 1; }; [ $3 = own ] && chmod 700 . 2>/dev/null; \
+    safe . d || { say \"$1\" \"belongs to another user or can be written by others\"; return 1; }; \
+    rm -f $t; e=$( { printf \"#\\041/bin/sh\\n\" | cat > $t; } 2>&1 ) && [ -s $t ] && chmod 700 $t \
+    || { rm -f $t; say \"$1\" \"${e:-cannot be written}\"; return 1; }; \
+    $t 2>/dev/null || { rm -f $t; say \"$1\" \"programs cannot be run from there (mounted noexec)\"; return 1; }; rm -f $t; }";
+
+/// One of [`PLACES`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place(usize);
+
+/// The script that receives the probe on its stdin.
+pub struct UploadScript {
+    /// For the node's shell.
+    pub command: String,
+}
+
+/// How an upload script ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Uploaded {
+    /// The probe was uploaded.
+    Done,
+    /// This folder failed, but another one may work.
+    TryNext(Place, String),
+    /// No folder works.
+    Failed(String),
+}
+
+impl UploadScript {
+    /// Tries folders from `first` on. `random` names the temporary file: nodes that share a home may have
+    /// processes with equal ids.
+    pub fn new(probe: &ProbeBinary, first: Place, random: u64) -> Self {
+        let (hash, len) = (probe.hash16(), probe.len);
+        let tries = PLACES.iter().enumerate().skip(first.0).map(|(at, (name, folder, is_shared))| {
+            let kind = if *is_shared { "shared" } else { "own" };
+            let name = name.replace('$', "\\$").replace("UID", "$u");
+            format!("{{ fit \"{name}\" \"{folder}\" {kind} && n={at} && p=\"{name}\"; }}")
+        });
+        let tries: Vec<_> = tries.collect();
+        let tries = tries.join(" || ");
+        // `set -C`: creates a new file, never following a link of that name.
+        let command = format!(
+            "exec sh -c 'cd; umask 077; t=./.new-{random:016x}; {SAFE}; {FIT}; {tries} || {{ report; exit {NO_PLACE}; }}; set -C; \
+             find . -name \"node-probe-*\" -mtime +7 -exec rm -f {{}} +; find . -name \".new-*\" -mtime +1 -exec rm -f {{}} +; \
+             printf \"\\036NODEGLASS-UPLOAD %s\\n\" $n; e=$( {{ cat > $t; }} 2>&1 ) && [ $(wc -c < $t) -eq {len} ] && \
+             chmod 700 $t && mv -f $t ./node-probe-{hash} && exit 0; \
+             rm -f $t; say \"$p\" \"${{e:-it did not arrive whole}}\"; report; exit {INCOMPLETE}'"
+        );
+        Self { command }
+    }
+
+    /// The folder that the script chose, once it has announced it.
+    pub fn place(message: &[u8]) -> Option<Place> {
+        let text = String::from_utf8_lossy(message);
+        let (number, _) = text.split_once(READY)?.1.split_once('\n')?;
+        number.parse().ok().filter(|at| *at < PLACES.len()).map(Place)
+    }
+
+    /// The result of the upload into `place`, if a folder was chosen. `before` is what earlier scripts
+    /// reported.
+    pub fn outcome(end: &StreamEnd, place: Option<Place>, before: &[String]) -> Uploaded {
+        let [begin, end_mark] = SAID;
+        let message =
+            end.stderr.as_str().rsplit_once(begin).and_then(|(_, message)| message.split_once(end_mark));
+        let message = message.map_or_else(|| end.stderr.to_string(), |(message, _)| message.to_owned());
+        let all = || before.iter().cloned().chain([message.clone()]).collect::<Vec<_>>().join("; ");
+        match (end.exit, place) {
+            (Some(0), Some(_)) => Uploaded::Done,
+            (Some(INCOMPLETE), Some(Place(at))) if at + 1 < PLACES.len() => {
+                Uploaded::TryNext(Place(at + 1), message)
+            }
+            (Some(INCOMPLETE | NO_PLACE), _) => Uploaded::Failed(all()),
+            (Some(exit), _) => {
+                Uploaded::Failed(format!("the login shell ended with status {exit}: {}", all()))
+            }
+            (None, _) => {
+                let broken = end.broken.clone().unwrap_or_default();
+                Uploaded::Failed(format!("{broken} {}", all()).trim().to_owned())
+            }
+        }
+    }
+}
+
+impl ProbeBinary {
+    /// Runs the uploaded probe of this build, or else the one at the same path as on this machine (a
+    /// shared home or an install). Neither is run if other users could have put it there; then it counts
+    /// as missing, and the node reports its platform.
+    ///
+    /// The hash is not checked before the start: only the user and root can change a file that passes
+    /// `safe`, and need no such detour. `--expect` makes the probe itself detect damage and other builds.
+    pub(crate) fn run_command(&self, relay: u64) -> String {
+        let hash = self.hash16();
+        let arguments = format!("--expect {hash} --relay {relay:016x}");
+        // From within the folder: what was checked cannot be exchanged any more.
+        let run = format!(
+            "run() {{ cd \"$1\" 2>/dev/null && safe . d && safe \"$2\" - && [ -x \"$2\" ] && exec \"$2\" {arguments}; }}"
+        );
+        let uploaded: String =
+            PLACES.iter().map(|(_, folder, _)| format!("run \"{folder}\" ./node-probe-{hash}; ")).collect();
+        let same = self.path().to_str().filter(|path| is_plain(path)).and_then(|path| path.rsplit_once('/'));
+        let same = same.map_or_else(String::new, |(folder, name)| format!("run {folder}/ ./{name}; "));
+        // A shared home may hold a probe for another processor at the same path.
+        let machine = self.needs.machine.unwrap_or("*");
+        let platform = Platform::COMMAND;
+        format!(
+            "exec sh -c 'cd; {SAFE}; {run}; case $(uname -m) in {machine}) {uploaded}{same};; esac; {platform}; exit {MISSING}'"
+        )
+    }
+}
+
+/// Returns whether a path needs no quoting in any shell.
+fn is_plain(path: &str) -> bool {
+    path.starts_with('/')
+        && path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'/' | b'+' | b'-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_access::safe_path::grant_by_acl;
+    use std::fs::{Permissions, create_dir_all, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
+    fn end(exit: i32, stderr: &str) -> StreamEnd {
+        StreamEnd { exit: Some(exit), stderr: stderr.into(), broken: None }
+    }
+
+    #[test]
+    fn scripts_have_nothing_that_another_shell_would_read_differently() {
+        let probe = ProbeBinary::find(Some(&std::env::current_exe().unwrap())).unwrap();
+        for script in [UploadScript::new(&probe, Place(0), 7).command, probe.run_command(7)] {
+            let inner = script.strip_prefix("exec sh -c '").unwrap().strip_suffix('\'').unwrap();
+            assert!(!inner.contains(['\'', '!', '\n']), "{inner}");
+        }
+    }
+
+    /// A folder with a program of the probe's name, which says `word`.
+    fn install(folder: &Path, word: &str) -> PathBuf {
+        let path = folder.join("bin/node-probe");
+        create_dir_all(folder.join("bin")).unwrap();
+        write(&path, format!("#!/bin/sh\necho {word}\n")).unwrap();
+        for made in [folder, path.parent().unwrap(), &path] {
+            set_permissions(made, Permissions::from_mode(0o755)).unwrap();
+        }
+        path
+    }
+
+    /// Output of the command that starts an installed probe, in a home without an uploaded one.
+    fn printed(base: &Path, command: &str, search: &str) -> String {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", command]).env("PATH", search).current_dir(base);
+        for name in ["HOME", "TMPDIR", "XDG_RUNTIME_DIR"] {
+            shell.env(name, base);
+        }
+        String::from_utf8(shell.output().unwrap().stdout).unwrap()
+    }
+
+    const SEARCH: &str = "/usr/bin:/bin";
+
+    #[test]
+    fn t24_a_probe_that_an_acl_lets_another_user_write_is_not_run() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        for at in ["bin/node-probe", "bin"] {
+            let probe = install(&base.join("opt"), "genuine");
+            let gid = rustix::process::geteuid().as_raw();
+            let at = base.join("opt").join(at);
+            let own = std::os::unix::fs::chown(&at, None, Some(gid)).is_ok();
+            let command = ProbeBinary::find(Some(&probe)).unwrap().run_command(7);
+            if !own || grant_by_acl(&at, 0o7).is_err() {
+                eprintln!("skipped: no ACL can be set here");
+                return;
+            }
+            let printed_text = printed(&base, &command, SEARCH);
+            assert_eq!(printed_text, "", "{}", at.display());
+            assert!(ProbeBinary::find(Some(&probe)).unwrap_err().to_string().contains("writable by others"));
+            rustix::fs::removexattr(&at, "system.posix_acl_access").unwrap();
+            set_permissions(&at, Permissions::from_mode(0o770)).unwrap();
+            assert_eq!(printed(&base, &command, SEARCH), "genuine\n", "the owner's private group");
+        }
+    }
+
+    #[test]
+    fn t24_an_installed_probe_is_not_exchanged_between_the_check_and_the_start() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        let probe = install(&base.join("opt"), "genuine");
+        install(&base.join("evil"), "evil");
+        let command = ProbeBinary::find(Some(&probe)).unwrap().run_command(7);
+        assert_eq!(printed(&base, &command, SEARCH), "genuine\n");
+        // The worst possible timing: the folder is replaced right after the last check of the file.
+        let tools = base.join("tools");
+        create_dir_all(&tools).unwrap();
+        let swap = "case $2 in *node-probe) mv opt gone; mv evil opt;; esac";
+        let ls = format!("#!/bin/sh\nPATH={SEARCH}\nls \"$@\"\ncd {}\n{swap}\n", base.display());
+        write(tools.join("ls"), ls).unwrap();
+        set_permissions(tools.join("ls"), Permissions::from_mode(0o755)).unwrap();
+        let printed_text = printed(&base, &command, &format!("{}:{SEARCH}", tools.display()));
+        assert!(base.join("gone").exists(), "the folder was not replaced");
+        assert_eq!(printed_text, "genuine\n");
+    }
+
+    #[test]
+    fn a_failed_upload_tries_the_next_folder_and_reports_all_reasons() {
+        let full =
+            end(INCOMPLETE, "motd\nnodeglass-upload: ~/.cache/nodeglass: No space left on device; |\nbye");
+        let first = "~/.cache/nodeglass: No space left on device".to_owned();
+        let next = Uploaded::TryNext(Place(1), first.clone());
+        assert_eq!(UploadScript::outcome(&full, Some(Place(0)), &[]), next);
+        let none =
+            end(NO_PLACE, "nodeglass-upload: /tmp/nodeglass-7: Read-only file system; /dev/shm: no; |\n");
+        let all = "~/.cache/nodeglass: No space left on device; /tmp/nodeglass-7: Read-only file system; /dev/shm: no";
+        assert_eq!(UploadScript::outcome(&none, None, &[first]), Uploaded::Failed(all.into()));
+        assert_eq!(UploadScript::outcome(&end(0, ""), Some(Place(0)), &[]), Uploaded::Done);
+        // A login script that exits at once with 0 has uploaded nothing.
+        assert!(matches!(UploadScript::outcome(&end(0, "bye"), None, &[]), Uploaded::Failed(_)));
+    }
+
+    #[test]
+    fn the_place_is_found_among_noise() {
+        assert_eq!(UploadScript::place(b"Welcome\n\x1eNODEGLASS-UPLOAD 2\n"), Some(Place(2)));
+        for not_yet in [
+            &b"Welcome"[..],
+            b"\x1eNODEGLASS-UPLOAD 2",
+            b"\x1eNODEGLASS-UPLOAD 9\n",
+            b"\x1eNODEGLASS-UPLOAD x\n",
+        ] {
+            assert_eq!(UploadScript::place(not_yet), None);
+        }
+    }
+}

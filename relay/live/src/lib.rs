@@ -1,0 +1,435 @@
+//! Publishes the fleet to subscribers: each gets a snapshot of its topics, then deltas.
+
+mod feed;
+mod mailbox;
+
+pub use feed::{Encoded, TopicFeed};
+pub use mailbox::Mailbox;
+
+use bytes::Bytes;
+use mailbox::Mail;
+use nodeglass_api::ProbeStatus;
+use nodeglass_fleet::{Fleet, NoteChange};
+use nodeglass_history::{LongHistory, RangeSource};
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::live::{MAX_TOPICS, Topic};
+use nodeglass_protocol::note::{Note, NoteId, NoteRequest};
+use nodeglass_protocol::range::RangeQuery;
+use nodeglass_protocol::share::Scope;
+use nodeglass_protocol::{JobId, Picture, Text};
+use nodeglass_report::JobRecord;
+use nodeglass_share::Viewer;
+use nodeglass_store::StoredNotes;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+/// Capacity of the request channel.
+const REQUESTS: usize = 256;
+/// Time limit for storing a note, after which it counts as not stored.
+const STORE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Handle to the event loop. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Hub {
+    requests: mpsc::Sender<Request>,
+    /// Unbounded because `Drop` cannot wait; limited by the number of subscribers.
+    departures: mpsc::UnboundedSender<u64>,
+}
+
+/// Requests of subscribers to the event loop.
+#[derive(Debug)]
+pub enum Request {
+    /// Registers a subscriber.
+    Join {
+        /// The form of the frames.
+        form: Form,
+        /// For whom it is.
+        viewer: Viewer,
+        /// Receives the frames.
+        mailbox: Arc<Mailbox>,
+        /// Receives the id of the subscriber.
+        id: oneshot::Sender<u64>,
+    },
+    /// Replaces the topics of a subscriber.
+    SetTopics {
+        /// The id of the subscriber.
+        subscriber: u64,
+        /// All topics that it wants.
+        topics: Vec<Topic>,
+        /// Receives the time that the event loop spent on it.
+        done: oneshot::Sender<Duration>,
+    },
+    /// Sends a topic's snapshot again.
+    Resync {
+        /// The id of the subscriber.
+        subscriber: u64,
+        /// The topic.
+        topic: Topic,
+        /// Receives the time that the event loop spent on it.
+        done: oneshot::Sender<Duration>,
+    },
+    /// Sends snapshots to a subscriber that lags.
+    CatchUp {
+        /// The id of the subscriber.
+        subscriber: u64,
+    },
+    /// Sends the next part of the pending history.
+    More {
+        /// The id of the subscriber.
+        subscriber: u64,
+    },
+    /// Selects long-term history for a subscriber.
+    Range {
+        /// The id of the subscriber.
+        subscriber: u64,
+        /// What the graphs need.
+        query: RangeQuery,
+        /// Receives the answer.
+        reply: oneshot::Sender<Option<RangeSource>>,
+    },
+    /// Returns the current snapshot of a topic.
+    Picture {
+        /// The topic.
+        topic: Topic,
+        /// For whom it is.
+        viewer: Viewer,
+        /// The form of the frames.
+        form: Form,
+        /// Receives the answer.
+        reply: oneshot::Sender<Option<Bytes>>,
+    },
+    /// Returns all that a viewer may see, without history.
+    Everything {
+        /// For whom it is.
+        viewer: Viewer,
+        /// Receives the answer.
+        reply: oneshot::Sender<(Box<Picture>, Duration)>,
+    },
+    /// Selects long-term history for a viewer without a subscription.
+    VisibleRange {
+        /// For whom it is.
+        viewer: Viewer,
+        /// What the graphs need.
+        query: RangeQuery,
+        /// Receives the answer.
+        reply: oneshot::Sender<Option<RangeSource>>,
+    },
+    /// Returns the jobs of a user.
+    JobsOf {
+        /// The user.
+        user: Text,
+        /// Receives the answer.
+        reply: oneshot::Sender<Vec<Job>>,
+    },
+    /// Returns the current state of a job.
+    Job {
+        /// The job.
+        id: JobId,
+        /// Receives the answer.
+        reply: oneshot::Sender<Option<Job>>,
+    },
+    /// Returns what a job used.
+    Usage {
+        /// The job.
+        id: JobId,
+        /// For whom it is.
+        viewer: Viewer,
+        /// Receives the answer.
+        reply: oneshot::Sender<Option<JobUsage>>,
+    },
+    /// Returns what each connected probe uses.
+    ProbeUsages {
+        /// Receives the answer.
+        reply: oneshot::Sender<Vec<ProbeStatus>>,
+    },
+    /// Returns the notes in memory.
+    Notes {
+        /// The job, or all.
+        job: Option<JobId>,
+        /// For whom it is.
+        viewer: Viewer,
+        /// Receives the answer.
+        reply: oneshot::Sender<Vec<Note>>,
+    },
+    /// Adds, changes or deletes a note.
+    Note {
+        /// The change.
+        request: NoteRequest,
+        /// The stored notes that another relay may have changed.
+        stored: Option<StoredNotes>,
+        /// Receives the answer.
+        reply: oneshot::Sender<Result<ChangedNote, Text>>,
+    },
+    /// Describes what a scope names and the relay does not watch.
+    Unwatched {
+        /// The scope.
+        scope: Scope,
+        /// Receives the answer.
+        reply: oneshot::Sender<Option<Text>>,
+    },
+    /// Returns whether all jobs of a scope have ended.
+    HasEnded {
+        /// The scope.
+        scope: Scope,
+        /// Receives the answer.
+        reply: oneshot::Sender<Option<bool>>,
+    },
+    /// Replaces the fleet by one of another time.
+    Replace {
+        /// The other fleet.
+        fleet: Box<Fleet>,
+        /// Resolves once it is replaced.
+        done: oneshot::Sender<()>,
+    },
+    /// States that the stored history is still being read.
+    Restoring,
+    /// Enters the stored history.
+    Restored {
+        /// The history; `None` if it cannot be read.
+        history: Option<Box<LongHistory>>,
+    },
+}
+
+impl Hub {
+    /// Creates a hub, and what the event loop receives from it: requests, and the ids of subscribers
+    /// that left.
+    pub fn channel() -> (Self, mpsc::Receiver<Request>, mpsc::UnboundedReceiver<u64>) {
+        let (requests, request_rx) = mpsc::channel(REQUESTS);
+        let (departures, departure_rx) = mpsc::unbounded_channel();
+        (Self { requests, departures }, request_rx, departure_rx)
+    }
+
+    /// Registers a subscriber; `None` if the relay is shutting down.
+    pub async fn join(&self, form: Form, viewer: Viewer) -> Option<Subscriber> {
+        let mailbox = Arc::new(Mailbox::default());
+        let (id, joined) = oneshot::channel();
+        self.requests.send(Request::Join { form, viewer, mailbox: mailbox.clone(), id }).await.ok()?;
+        Some(Subscriber { id: joined.await.ok()?, mailbox, hub: self.clone() })
+    }
+
+    /// The current snapshot of a topic for a viewer; `None` if there is no such topic.
+    pub async fn picture(&self, topic: Topic, viewer: Viewer, form: Form) -> Option<Bytes> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::Picture { topic, viewer, form, reply }).await.ok()?;
+        response.await.ok()?
+    }
+
+    /// All that a viewer may see, without history, and the time that the event loop spent on it; `None` if the relay
+    /// is shutting down.
+    pub async fn everything(&self, viewer: Viewer) -> Option<(Box<Picture>, Duration)> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::Everything { viewer, reply }).await.ok()?;
+        response.await.ok()
+    }
+
+    /// Long-term history for a viewer without a subscription, to be read outside of the event loop; `None` if there is
+    /// no such topic.
+    pub async fn range(&self, viewer: Viewer, query: RangeQuery) -> Option<RangeSource> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::VisibleRange { viewer, query, reply }).await.ok()?;
+        response.await.ok()?
+    }
+
+    /// The current state of a job; `None` if it is not in the list.
+    pub async fn job(&self, id: JobId) -> Option<Job> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::Job { id, reply }).await.ok()?;
+        response.await.ok()?
+    }
+
+    /// The jobs of a user; `None` if the relay is shutting down.
+    pub async fn jobs_of(&self, user: Text) -> Option<Vec<Job>> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::JobsOf { user, reply }).await.ok()?;
+        response.await.ok()
+    }
+
+    /// Replaces the fleet by one of another time; every viewer gets new snapshots.
+    pub async fn replace(&self, fleet: Fleet) {
+        let (done, replaced) = oneshot::channel();
+        if self.requests.send(Request::Replace { fleet: Box::new(fleet), done }).await.is_ok() {
+            let _ = replaced.await;
+        }
+    }
+
+    /// States for the owner that the stored history is still being read.
+    pub async fn restoring_history(&self) {
+        // It fails only while the relay shuts down.
+        let _ = self.requests.send(Request::Restoring).await;
+    }
+
+    /// Enters the stored history, once it has been read; `None` if it cannot be.
+    pub async fn restore_history(&self, history: Option<LongHistory>) {
+        // As above.
+        let _ = self.requests.send(Request::Restored { history: history.map(Box::new) }).await;
+    }
+
+    /// What a job used, for a viewer; `None` if the viewer may not see it.
+    pub async fn usage(&self, id: JobId, viewer: Viewer) -> Option<JobUsage> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::Usage { id, viewer, reply }).await.ok()?;
+        response.await.ok()?
+    }
+
+    /// What each connected probe uses, by node; `None` if the relay is shutting down.
+    pub async fn probe_usages(&self) -> Option<Vec<ProbeStatus>> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::ProbeUsages { reply }).await.ok()?;
+        response.await.ok()
+    }
+
+    /// The notes in memory that a viewer may see, by time; if a job is named, those of this job. `None` if the relay is
+    /// shutting down.
+    pub async fn notes(&self, job: Option<JobId>, viewer: Viewer) -> Option<Vec<Note>> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::Notes { job, viewer, reply }).await.ok()?;
+        response.await.ok()
+    }
+
+    /// Adds, changes or deletes a note; returns the change, and whether it is stored. `stored` are the notes that
+    /// another relay may have changed.
+    ///
+    /// # Errors
+    /// The reason, a complete sentence.
+    pub async fn note(
+        &self,
+        request: NoteRequest,
+        stored: Option<StoredNotes>,
+    ) -> Result<(NoteChange, bool), Text> {
+        let (reply, response) = oneshot::channel();
+        let ending = || Text::from("the relay is ending");
+        self.requests.send(Request::Note { request, stored, reply }).await.map_err(|_| ending())?;
+        let ChangedNote { change, stored } = response.await.map_err(|_| ending())??;
+        let is_stored = match stored {
+            Some(stored) => match timeout(STORE_LIMIT, stored).await {
+                Ok(Ok(lost)) if lost.contains(&change.id()) => {
+                    return Err(format!("note {} was deleted by another relay", change.id()).into());
+                }
+                stored => stored.is_ok_and(|stored| stored.is_ok()),
+            },
+            None => false,
+        };
+        Ok((change, is_stored))
+    }
+
+    /// Describes what a scope names and the relay does not watch; `None` if it watches all of it.
+    pub async fn unwatched(&self, scope: Scope) -> Option<Text> {
+        let (reply, response) = oneshot::channel();
+        let gone = || Some("the relay is ending".into());
+        if self.requests.send(Request::Unwatched { scope, reply }).await.is_err() {
+            return gone();
+        }
+        response.await.unwrap_or_else(|_| gone())
+    }
+
+    /// Whether all jobs of a scope have ended; `None` unless the job list is fresh.
+    pub async fn has_ended(&self, scope: Scope) -> Option<bool> {
+        let (reply, response) = oneshot::channel();
+        self.requests.send(Request::HasEnded { scope, reply }).await.ok()?;
+        response.await.ok()?
+    }
+}
+
+/// What the event loop knows of what a job used.
+#[derive(Debug)]
+pub struct JobUsage {
+    /// Its sums, while it runs; those of an ended job are stored.
+    pub running: Option<JobRecord>,
+    /// The job as a guest sees it; `None` for the owner, who sees all of it.
+    pub visible: Option<Job>,
+    /// Its notes that the viewer may see, of those in memory.
+    pub notes: Vec<Note>,
+}
+
+/// A change of a note that pages see already.
+#[derive(Debug)]
+pub struct ChangedNote {
+    /// The change.
+    pub change: NoteChange,
+    /// Resolves once it is stored; `None` if that cannot even begin.
+    pub stored: Option<oneshot::Receiver<Vec<NoteId>>>,
+}
+
+/// A registered subscriber; dropping it unsubscribes.
+#[derive(Debug)]
+pub struct Subscriber {
+    id: u64,
+    mailbox: Arc<Mailbox>,
+    hub: Hub,
+}
+
+impl Subscriber {
+    /// Subscribes to these topics, at most [`MAX_TOPICS`]. Completes once a snapshot of each new topic is
+    /// queued, so that a client that subscribes repeatedly without reading cannot pile them up. Returns
+    /// the time that the relay spent on it.
+    pub async fn set_topics(&mut self, mut topics: Vec<Topic>) -> Duration {
+        topics.sort();
+        topics.dedup();
+        topics.truncate(MAX_TOPICS);
+        let (done, cost) = oneshot::channel();
+        let _ = self.hub.requests.send(Request::SetTopics { subscriber: self.id, topics, done }).await;
+        cost.await.unwrap_or_default()
+    }
+
+    /// Requests a topic's snapshot again; otherwise like [`Subscriber::set_topics`].
+    pub async fn resync(&mut self, topic: Topic) -> Duration {
+        let (done, cost) = oneshot::channel();
+        let _ = self.hub.requests.send(Request::Resync { subscriber: self.id, topic, done }).await;
+        cost.await.unwrap_or_default()
+    }
+
+    /// Long-term history of a topic, to be read outside of the event loop; `None` if there is no such topic.
+    pub async fn range(&self, query: RangeQuery) -> Option<RangeSource> {
+        let (reply, response) = oneshot::channel();
+        self.hub.requests.send(Request::Range { subscriber: self.id, query, reply }).await.ok()?;
+        response.await.ok()?
+    }
+
+    /// The next frame to send, if one is queued.
+    pub fn try_next(&mut self) -> Option<Bytes> {
+        self.mailbox.try_next()
+    }
+
+    /// The next frame to send; `None` on shutdown. Cancel safe.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            match self.mailbox.next().await {
+                Mail::Frame(frame) => return Some(frame),
+                Mail::Lagging => self.request(Request::CatchUp { subscriber: self.id }),
+                Mail::More => self.request(Request::More { subscriber: self.id }),
+                Mail::Closed => return None,
+            }
+        }
+    }
+}
+
+impl Subscriber {
+    /// Spawned rather than awaited: the request must not be lost if the caller is cancelled while the
+    /// queue is full.
+    fn request(&self, request: Request) {
+        let requests = self.hub.requests.clone();
+        tokio::spawn(async move { requests.send(request).await });
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        let _ = self.hub.departures.send(self.id);
+    }
+}
+
+#[cfg(any(test, feature = "test-support"))]
+impl Subscriber {
+    /// Reads frames until it is notified that it lags, without a request for snapshots.
+    pub async fn read_until_lagging(&mut self) {
+        while !matches!(self.mailbox.next().await, Mail::Lagging) {}
+    }
+
+    /// Requests the snapshots that [`Subscriber::next`] would request now.
+    pub async fn catch_up(&self) {
+        self.hub.requests.send(Request::CatchUp { subscriber: self.id }).await.expect("the event loop runs");
+    }
+}

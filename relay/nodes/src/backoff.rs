@@ -1,0 +1,194 @@
+//! Exponential back-off with jitter for reconnecting to nodes.
+
+use nodeglass_platform::backoff::exponential;
+use std::time::Duration;
+
+/// The first failures in a row are retried within this bound, so that a node is back within seconds of a
+/// short outage.
+const EARLY_MAX: Duration = Duration::from_secs(8);
+const EARLY_FAILURES: u32 = 12;
+/// Bound of the delay after the first failure.
+const FIRST: Duration = Duration::from_secs(1);
+const MAX: Duration = Duration::from_secs(60);
+const MIN: Duration = Duration::from_millis(250);
+/// SLURM needs a moment to set up a new job on the node; until then the login is denied.
+const MIN_DENIED: Duration = Duration::from_secs(2);
+/// A probe that lived shorter than this counts as short-lived.
+const SHORT_LIVED_MS: u64 = 30_000;
+/// Short-lived probes in a row that are restarted at once; after that the probe is broken and retried
+/// every minute.
+const MAX_SHORT_LIVED: u32 = 3;
+/// A link that lasted this long is stable, and its failure is retried soon. A hello alone proves nothing:
+/// a node whose job is ending accepts the login and then closes it, and every login delays the end of the
+/// job.
+pub(super) const STABLE_AFTER: Duration = Duration::from_secs(10);
+
+/// Failure classes with different retry delays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryClass {
+    /// The node is unreachable, or the link broke.
+    Link,
+    /// The node accepted the key but denied the user: SLURM may be starting or ending the job there.
+    Denied,
+    /// Every retry does harm: the node sent far more than a probe does, or a login left a process behind.
+    Harmful,
+    /// The probe exited.
+    ProbeEnded {
+        /// Its lifetime.
+        after_ms: u64,
+    },
+}
+
+/// The back-off state of a session: what its last failures were.
+#[derive(Clone, Debug, Default)]
+pub struct Backoff {
+    failures: u32,
+    short_lived: u32,
+    /// Whether the last failure was an exited probe.
+    last_was_exit: bool,
+}
+
+impl Backoff {
+    /// Consecutive failures.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// Records that a probe's connection has lasted for `up`. After [`STABLE_AFTER`] the connection counts as
+    /// stable, but the probe may still be short-lived.
+    pub fn connected(&mut self, up: Duration) {
+        if up >= STABLE_AFTER {
+            self.failures = 0;
+        }
+        if up >= Duration::from_millis(SHORT_LIVED_MS) {
+            self.short_lived = 0;
+        }
+    }
+
+    /// Returns whether the last failure was an exited probe, too many times in a row.
+    pub fn is_broken(&self) -> bool {
+        self.last_was_exit && self.short_lived > MAX_SHORT_LIVED
+    }
+
+    /// Records a failure and returns the delay; `random` is any number.
+    pub fn wait(&mut self, class: RetryClass, random: u64) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        self.last_was_exit = matches!(class, RetryClass::ProbeEnded { .. });
+        match class {
+            RetryClass::ProbeEnded { after_ms } if after_ms < SHORT_LIVED_MS => {
+                self.short_lived = self.short_lived.saturating_add(1);
+            }
+            RetryClass::ProbeEnded { .. } => self.short_lived = 0,
+            RetryClass::Link | RetryClass::Denied | RetryClass::Harmful => {}
+        }
+        let is_slow = self.is_broken() || class == RetryClass::Harmful;
+        let bound = match class {
+            _ if is_slow => MAX,
+            RetryClass::Denied => self.bound().saturating_mul(4).min(MAX),
+            _ => self.bound(),
+        };
+        // Full jitter, but what is broken or harmful is retried at most every half minute.
+        let min = match class {
+            _ if is_slow => MAX / 2,
+            RetryClass::Denied => MIN_DENIED.min(bound),
+            _ => MIN,
+        };
+        let spread_ms = (bound - min).as_millis() as u64;
+        min + Duration::from_millis(random % (spread_ms + 1))
+    }
+
+    fn bound(&self) -> Duration {
+        match self.failures.checked_sub(EARLY_FAILURES) {
+            None | Some(0) => exponential(FIRST, self.failures, EARLY_MAX),
+            // The first later bound continues from the last early one.
+            Some(further) => exponential(EARLY_MAX, further.saturating_add(1), MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn longest(backoff: &mut Backoff, trouble: RetryClass) -> u64 {
+        let bound = backoff.clone();
+        let most = (0..200).map(|n| bound.clone().wait(trouble, n * 7919).as_millis() as u64).max().unwrap();
+        backoff.wait(trouble, 0);
+        most
+    }
+
+    #[test]
+    fn back_off_grows_from_a_second_to_a_minute() {
+        let mut backoff = Backoff::default();
+        let most: Vec<u64> = (0..20).map(|_| longest(&mut backoff, RetryClass::Link)).collect();
+        assert!(most[0] <= 1_000 && most.is_sorted_by(|a, b| a / 1_000 <= b / 1_000 + 4), "{most:?}");
+        assert!(most[..12].iter().all(|wait| *wait <= EARLY_MAX.as_millis() as u64));
+        assert!(most[19] > 40_000 && most[19] <= MAX.as_millis() as u64, "{most:?}");
+    }
+
+    #[test]
+    fn nodes_that_fail_together_retry_at_different_times() {
+        let waits: std::collections::BTreeSet<_> =
+            (0..100).map(|n| Backoff::default().wait(RetryClass::Link, n * 104_729)).collect();
+        assert!(waits.len() > 50);
+    }
+
+    #[test]
+    fn a_stable_link_resets_the_back_off() {
+        let mut backoff = Backoff::default();
+        for _ in 0..30 {
+            backoff.wait(RetryClass::Link, u64::MAX);
+        }
+        backoff.connected(STABLE_AFTER);
+        assert!(backoff.wait(RetryClass::Link, u64::MAX) <= Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_short_lived_probe_is_broken_after_three_restarts_despite_its_hello() {
+        let mut backoff = Backoff::default();
+        for _ in 0..MAX_SHORT_LIVED {
+            backoff.connected(STABLE_AFTER);
+            assert!(
+                backoff.wait(RetryClass::ProbeEnded { after_ms: 900 }, u64::MAX) <= Duration::from_secs(1)
+            );
+        }
+        backoff.connected(STABLE_AFTER);
+        assert!(backoff.wait(RetryClass::ProbeEnded { after_ms: 900 }, 0) >= Duration::from_secs(30));
+        backoff.wait(RetryClass::ProbeEnded { after_ms: SHORT_LIVED_MS }, 0);
+        assert!(!backoff.is_broken(), "a long-lived probe is not broken");
+    }
+
+    #[test]
+    fn a_harmful_failure_waits_long_once() {
+        let mut backoff = Backoff::default();
+        assert!(backoff.wait(RetryClass::Harmful, 0) >= Duration::from_secs(30));
+        assert!(!backoff.is_broken(), "its probe did not exit");
+        assert!(backoff.wait(RetryClass::Link, u64::MAX) <= Duration::from_secs(2));
+        assert!(!backoff.is_broken());
+    }
+
+    #[test]
+    fn a_long_lived_link_resets_the_count_of_short_lived_probes() {
+        let mut backoff = Backoff::default();
+        let ended = RetryClass::ProbeEnded { after_ms: 900 };
+        for _ in 0..=MAX_SHORT_LIVED {
+            let _ = backoff.wait(ended, 0);
+        }
+        assert!(backoff.is_broken());
+        backoff.wait(RetryClass::Link, 0);
+        assert!(!backoff.is_broken(), "a broken link is not an exited probe");
+        backoff.connected(Duration::from_millis(SHORT_LIVED_MS - 1));
+        backoff.wait(ended, 0);
+        assert!(backoff.is_broken());
+        backoff.connected(Duration::from_millis(SHORT_LIVED_MS));
+        assert!(backoff.wait(ended, u64::MAX) <= Duration::from_secs(1));
+    }
+
+    #[test]
+    fn the_failure_count_does_not_overflow() {
+        let mut backoff = Backoff { failures: u32::MAX - 1, ..Backoff::default() };
+        for _ in 0..3 {
+            assert!(backoff.wait(RetryClass::Link, u64::MAX) <= MAX);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What every part of the relay stands on: clocks, back-off, bounded access to files, and values of the machine.
+//!
+//! [`clock`] is the relay's monotonic clock and [`local_time`] the user's; [`backoff`] and [`token_bucket`] pace what is
+//! repeated. [`state_dir`], [`regular_file`] and [`frame_file`] store what outlives a relay, [`disk_thread`] writes it.
+//! [`memory`] reads and returns memory, and [`wrap`] breaks text into lines.
+
+pub mod backoff;
+pub mod clock;
+pub mod disk_thread;
+pub mod frame_file;
+pub mod local_time;
+pub mod memory;
+pub mod regular_file;
+pub mod state_dir;
+pub mod token_bucket;
+pub mod wrap;

@@ -1,0 +1,429 @@
+//! Cuts one job out of a recording, without what a share of the job hides.
+
+use super::event::{RecordedEvent, RecordedLine, RecordedNodeEvent};
+use super::writer::Writer;
+use super::{Info, Reader, RecorderError, RecordingError};
+use nodeglass_api::{JobSelector, NotOneJob};
+use nodeglass_fleet::{Event, Fleet, NoteChange};
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::probe::{ProbeLine, ProcessList};
+use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
+use nodeglass_protocol::{GpuUuid, JobId, NodeName, Text};
+use nodeglass_share::Visibility;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Ownership is read this often while a recording is searched for the GPUs of a job, in ms.
+const OWNERS_INTERVAL_MS: u64 = 1_000;
+
+/// What was cut out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutSummary {
+    /// The job as it was last listed, without its hidden parts.
+    pub job: Job,
+    /// Number of its GPUs.
+    pub gpus: usize,
+    /// Length of the new recording in ms: from the job's start to the last that is recorded of it.
+    pub length_ms: u64,
+    /// Size of the new file in bytes.
+    pub bytes: u64,
+    /// Whether the recording ends in a damaged or incomplete part.
+    pub is_cut_short: bool,
+}
+
+/// Why a job cannot be cut out. Messages are complete sentences for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum CutError {
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Read(#[from] RecordingError),
+    /// The new file cannot be created.
+    #[error(transparent)]
+    Create(#[from] RecorderError),
+    /// The new file cannot be written.
+    #[error("failed to write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The job is not in the recording.
+    #[error("job {job} does not run in this recording; {}", listed(known))]
+    NoSuchJob {
+        /// The job.
+        job: JobId,
+        /// The jobs that run in it.
+        known: Vec<(JobId, Text)>,
+    },
+    /// Its label is not in the recording, or means several jobs.
+    #[error("{0} of this recording")]
+    NotOneJob(NotOneJob),
+}
+
+fn listed(known: &[(JobId, Text)]) -> String {
+    let jobs: Vec<_> = known.iter().map(|(id, name)| format!("{id} ({name})")).collect();
+    if jobs.is_empty() { "no job does".to_owned() } else { format!("it has {}", jobs.join(", ")) }
+}
+
+/// Identifies a probe: that of a node, or the one in a job there.
+type ProbeKey = (NodeName, Option<JobId>);
+
+/// Copies a job from a recording to a new one.
+#[derive(Debug)]
+struct Cut {
+    job: JobId,
+    visibility: Visibility,
+    hidden: HiddenParts,
+    /// Every GPU that was the job's at any time.
+    gpus: GpusByNode,
+    /// The recorded fleet, which knows who owns what.
+    fleet: Fleet,
+    probes: BTreeMap<ProbeKey, Probe>,
+    /// Its notes, until it runs.
+    early_notes: Vec<NoteChange>,
+    /// Whether a list had the job as one that runs: the new recording begins there.
+    has_begun: bool,
+    /// The last list of jobs that was copied.
+    listed: Vec<Job>,
+}
+
+/// What is known of a probe.
+#[derive(Debug, Default)]
+struct Probe {
+    /// Its first line.
+    hello: Option<RecordedLine>,
+    /// Its last health report.
+    health: Option<RecordedLine>,
+    /// Whether these have been copied.
+    is_announced: bool,
+    /// New positions of its GPUs.
+    gpus: Vec<Option<u32>>,
+    /// New positions of the entries of its last list of processes.
+    processes: Vec<Option<u32>>,
+}
+
+/// Cuts a job out of the recording `from` into the new file `to`.
+///
+/// # Errors
+/// [`CutError`].
+pub fn cut(from: &Path, to: &Path, job: JobId) -> Result<CutSummary, CutError> {
+    let (gpus, known) = gpus_of(from, job)?;
+    if !known.iter().any(|(id, _)| *id == job) {
+        return Err(CutError::NoSuchJob { job, known });
+    }
+    let mut reader = Reader::open(from)?;
+    let info = reader.info().clone();
+    let hidden = HiddenParts::default();
+    let terms = ShareTerms {
+        label: Text::default(),
+        scope: Scope::Jobs(vec![job]),
+        hidden,
+        to: None,
+        expires_ms: u64::MAX,
+        ends_with_job: false,
+    };
+    let mut cut = Cut {
+        job,
+        visibility: Visibility::new(&terms, info.user.clone()),
+        hidden,
+        gpus,
+        fleet: info.fleet(0),
+        probes: BTreeMap::new(),
+        early_notes: Vec::new(),
+        has_begun: false,
+        listed: Vec::new(),
+    };
+    let failed = |source| CutError::Write { path: to.to_owned(), source };
+    let mut writer = None;
+    let (mut first_ms, mut last_ms) = (0, 0);
+    while let Some((at_ms, event)) = reader.next_event().map_err(|error| RecordingError::new(from, error))? {
+        let events = cut.events(event, at_ms);
+        for event in events {
+            let writer = match &mut writer {
+                Some(writer) => writer,
+                None => {
+                    first_ms = at_ms;
+                    let wall_ms = info.wall_ms_at(at_ms);
+                    let info = Info { job: Some(job), at_ms, wall_ms, ..info.clone() };
+                    writer.insert(Writer::create(to, &info)?)
+                }
+            };
+            last_ms = at_ms;
+            writer.push(at_ms, event).map_err(failed)?;
+        }
+    }
+    let shown = cut.fleet.jobs().iter().find(|listed| listed.id == job);
+    let (Some(mut writer), Some(shown)) = (writer, shown.and_then(|job| cut.visibility.job(job))) else {
+        return Err(CutError::NoSuchJob { job, known });
+    };
+    let bytes = writer.finish().map_err(failed)?;
+    let gpus = cut.gpus.values().map(BTreeSet::len).sum();
+    let length_ms = last_ms.saturating_sub(first_ms);
+    Ok(CutSummary { job: shown, gpus, length_ms, bytes, is_cut_short: reader.is_cut_short() })
+}
+
+/// GPUs by node.
+type GpusByNode = BTreeMap<NodeName, BTreeSet<GpuUuid>>;
+
+/// The raw id of the job that is named.
+///
+/// # Errors
+/// The recording cannot be read, or has no such job or several.
+pub fn find_job(path: &Path, named: &JobSelector) -> Result<JobId, CutError> {
+    if let JobSelector::Id(id) = named {
+        return Ok(JobId(*id));
+    }
+    let mut reader = Reader::open(path)?;
+    let mut found = Err(NotOneJob::None(*named));
+    while let Some((_, event)) = reader.next_event().map_err(|error| RecordingError::new(path, error))? {
+        if let Event::Jobs { jobs, .. } = &event {
+            let running: Vec<_> = jobs.iter().filter(|job| job.is_active()).cloned().collect();
+            match named.one(&running) {
+                Ok(job) => return Ok(job.id),
+                Err(error @ NotOneJob::Several { .. }) => found = Err(error),
+                Err(NotOneJob::None(_)) => {}
+            }
+        }
+    }
+    found.map_err(CutError::NotOneJob)
+}
+
+/// The GPUs of a job, and all jobs that run.
+fn gpus_of(path: &Path, job: JobId) -> Result<(GpusByNode, Vec<(JobId, Text)>), RecordingError> {
+    let mut reader = Reader::open(path)?;
+    let mut fleet = reader.info().fleet(0);
+    let mut gpus = GpusByNode::new();
+    let mut known = BTreeMap::new();
+    let mut read_ms = 0;
+    loop {
+        let next = reader.next_event().map_err(|error| RecordingError::new(path, error))?;
+        let is_due =
+            next.as_ref().is_none_or(|(at_ms, _)| at_ms.saturating_sub(read_ms) >= OWNERS_INTERVAL_MS);
+        if is_due {
+            let running = fleet.jobs().iter().filter(|job| job.is_active());
+            known.extend(running.map(|job| (job.id, job.name.clone())));
+            let of_job = fleet.jobs().iter().find(|listed| listed.id == job && listed.is_active());
+            for name in of_job.into_iter().flat_map(|job| &job.nodes) {
+                let Some(node) = fleet.node(name) else { continue };
+                let owned = node.gpus.iter().filter(|gpu| gpu.owners.iter().any(|owner| owner.job == job));
+                gpus.entry(name.clone()).or_default().extend(owned.map(|gpu| gpu.facts.uuid.clone()));
+            }
+            drop(fleet.take_changes());
+        }
+        let Some((at_ms, event)) = next else { break };
+        if is_due {
+            read_ms = at_ms;
+        }
+        fleet.handle(event, at_ms);
+    }
+    Ok((gpus, known.into_iter().collect()))
+}
+
+impl Cut {
+    /// The events of the new recording that an event becomes.
+    fn events(&mut self, event: Event, at_ms: u64) -> Vec<RecordedEvent> {
+        let recorded = RecordedEvent::of(event.clone());
+        self.fleet.handle(event, at_ms);
+        drop(self.fleet.take_changes());
+        match recorded {
+            Some(RecordedEvent::Jobs { jobs, wall_ahead_ms }) => {
+                let shown: Vec<_> = jobs.iter().filter_map(|job| self.visibility.job(job)).collect();
+                let is_active = self.is_active();
+                self.has_begun |= is_active;
+                // Lists that say nothing new of an ended job would make the new recording as long as the old one.
+                if !self.has_begun || (!is_active && shown == self.listed) {
+                    return Vec::new();
+                }
+                self.listed.clone_from(&shown);
+                let notes = std::mem::take(&mut self.early_notes);
+                let notes = (!notes.is_empty()).then_some(RecordedEvent::Notes(notes));
+                [Some(RecordedEvent::Jobs { jobs: shown, wall_ahead_ms }), notes]
+                    .into_iter()
+                    .flatten()
+                    .collect()
+            }
+            Some(RecordedEvent::Notes(mut changes)) => {
+                // The id of another note says nothing.
+                let is_shown = |change: &NoteChange| match change {
+                    NoteChange::Put(note) | NoteChange::Add(note) => {
+                        note.job == Some(self.job) && !self.hidden.notes
+                    }
+                    NoteChange::Delete(_) => true,
+                };
+                changes.retain(is_shown);
+                if !self.has_begun {
+                    self.early_notes.append(&mut changes);
+                }
+                if changes.is_empty() { Vec::new() } else { vec![RecordedEvent::Notes(changes)] }
+            }
+            Some(RecordedEvent::JobsFailed { .. }) if !self.is_active() => Vec::new(),
+            Some(RecordedEvent::JobsFailed { retry_at_ms, .. }) => {
+                let why = "SLURM does not answer the relay".into();
+                vec![RecordedEvent::JobsFailed { why, retry_at_ms }]
+            }
+            Some(RecordedEvent::Node(node, event)) => self.of_probe((node, None), event),
+            Some(RecordedEvent::JobProbe(node, job, event)) => self.of_probe((node, Some(job)), event),
+            Some(
+                RecordedEvent::NoSlurm
+                | RecordedEvent::Hosts { .. }
+                | RecordedEvent::Capture { .. }
+                | RecordedEvent::Cluster(_)
+                | RecordedEvent::Launcher(_),
+            )
+            | None => Vec::new(),
+        }
+    }
+
+    /// Whether the job runs by the last list.
+    fn is_active(&self) -> bool {
+        self.fleet.jobs().iter().any(|job| job.id == self.job && job.is_active())
+    }
+
+    fn of_probe(&mut self, key: ProbeKey, event: RecordedNodeEvent) -> Vec<RecordedEvent> {
+        let runs_here = self
+            .fleet
+            .jobs()
+            .iter()
+            .any(|job| job.id == self.job && job.is_active() && job.nodes.contains(&key.0));
+        let is_foreign = key.1.is_some_and(|job| job != self.job);
+        let mut probe = self.probes.remove(&key).unwrap_or_default();
+        let line = match event {
+            RecordedNodeEvent::Line(line) => {
+                self.line(&mut probe, &key.0, *line).map(|line| RecordedNodeEvent::Line(Box::new(line)))
+            }
+            RecordedNodeEvent::Connecting { failures } => Some(RecordedNodeEvent::Connecting { failures }),
+            RecordedNodeEvent::Down { retry_at_ms, .. } => {
+                Some(RecordedNodeEvent::Down { why: "the relay cannot reach this node".into(), retry_at_ms })
+            }
+            RecordedNodeEvent::Refused { .. } => Some(RecordedNodeEvent::Refused {
+                why: "the relay may not enter this node".into(),
+                advice: Text::default(),
+            }),
+            RecordedNodeEvent::Ending => Some(RecordedNodeEvent::Ending),
+            // Output of login shells and programs.
+            RecordedNodeEvent::Lost { .. } | RecordedNodeEvent::Noise(_) => None,
+        };
+        let mut events = Vec::new();
+        if runs_here && !is_foreign {
+            // A probe that was started for an earlier job has said hello before.
+            if !probe.is_announced {
+                probe.is_announced = true;
+                let before = [probe.hello.clone(), probe.health.clone()].into_iter().flatten();
+                let is_hello = matches!(&line, Some(RecordedNodeEvent::Line(line)) if matches!(**line, ProbeLine::Hello(_)));
+                events
+                    .extend(before.filter(|_| !is_hello).map(|line| RecordedNodeEvent::Line(Box::new(line))));
+            }
+            events.extend(line);
+        } else {
+            probe.is_announced = false;
+        }
+        let (node, job) = key.clone();
+        self.probes.insert(key, probe);
+        let of_node = |event| match job {
+            None => RecordedEvent::Node(node.clone(), event),
+            Some(job) => RecordedEvent::JobProbe(node.clone(), job, event),
+        };
+        events.into_iter().map(of_node).collect()
+    }
+
+    /// The line without GPUs and processes that are not the job's; `None` if nothing of it is.
+    fn line(&self, probe: &mut Probe, node: &NodeName, line: RecordedLine) -> Option<RecordedLine> {
+        Some(match line {
+            ProbeLine::Hello(mut hello) => {
+                let owned = self.gpus.get(node);
+                let mut next = 0..;
+                probe.gpus = hello
+                    .gpus
+                    .iter()
+                    .map(|gpu| {
+                        owned.is_some_and(|owned| owned.contains(&gpu.uuid)).then(|| next.next()).flatten()
+                    })
+                    .collect();
+                // Instances have no place in the matrix.
+                let kept = |position: usize| probe.gpus.get(position).copied().flatten().is_some();
+                hello.topology = positions(&hello.topology, kept)
+                    .map(|row| positions(row, kept).copied().collect())
+                    .collect();
+                hello.gpus.retain(|gpu| owned.is_some_and(|owned| owned.contains(&gpu.uuid)));
+                hello.scratch = hello.scratch.take().filter(|_| !self.hidden.paths);
+                let hello = ProbeLine::Hello(hello);
+                (probe.hello, probe.health) = (Some(hello.clone()), None);
+                probe.processes.clear();
+                hello
+            }
+            ProbeLine::Sample(mut sample) => {
+                let shows_host = self.visibility.shows_host(node, &self.fleet);
+                sample.retain(|position| probe.gpus.get(position).copied().flatten(), shows_host, self.job);
+                ProbeLine::Sample(sample)
+            }
+            ProbeLine::Processes(list) => ProbeLine::Processes(self.processes(probe, node, list)),
+            ProbeLine::ProcessReadings(mut readings) => {
+                readings.retain(|position| probe.processes.get(position).copied().flatten());
+                ProbeLine::ProcessReadings(readings)
+            }
+            ProbeLine::Health(mut report) => {
+                report.gpus = positions(&report.gpus, |at| probe.keeps(at)).cloned().collect();
+                let health = ProbeLine::Health(report);
+                probe.health = Some(health.clone());
+                health
+            }
+            ProbeLine::LinkRates(mut rates) => {
+                rates.gpus = positions(&rates.gpus, |at| probe.keeps(at)).cloned().collect();
+                ProbeLine::LinkRates(rates)
+            }
+            ProbeLine::Heartbeat(heartbeat) => ProbeLine::Heartbeat(heartbeat),
+            ProbeLine::Event(mut event) => {
+                let uuid = event.gpu.as_ref()?;
+                self.gpus.get(node).filter(|owned| owned.contains(uuid))?;
+                if let Some(xid) = event.xid {
+                    // The driver's text may name a process.
+                    event.text = Text::new(format!("Xid {xid}"));
+                }
+                ProbeLine::Event(event)
+            }
+            ProbeLine::Notes(mut notes) => {
+                notes.notes.retain(|note| note.job == self.job && !self.hidden.notes);
+                // It names files.
+                notes.problems = None;
+                if notes.notes.is_empty() {
+                    return None;
+                }
+                ProbeLine::Notes(notes)
+            }
+            // Guests of a relay do not see what its probes use either.
+            ProbeLine::Usage(_) | ProbeLine::Bye(_) | ProbeLine::Response(_) | ProbeLine::Piece(_) => {
+                return None;
+            }
+        })
+    }
+
+    fn processes(&self, probe: &mut Probe, node: &NodeName, mut list: ProcessList) -> ProcessList {
+        let jobs = self.fleet.jobs();
+        let owned = self.gpus.get(node);
+        let is_owned = |uuid: &GpuUuid| owned.is_some_and(|owned| owned.contains(uuid));
+        let mut next = 0..;
+        probe.processes.clear();
+        list.processes.retain_mut(|process| {
+            let is_kept = is_owned(&process.facts.gpu) && self.visibility.shows_process(&process.facts, jobs);
+            probe.processes.push(is_kept.then(|| next.next()).flatten());
+            self.visibility.mask_process(&mut process.facts, jobs);
+            is_kept
+        });
+        list.gaps.retain(|gap| is_owned(&gap.gpu));
+        list.job_devices.retain(|devices| devices.job == self.job);
+        list
+    }
+}
+
+impl Probe {
+    fn keeps(&self, position: usize) -> bool {
+        self.gpus.get(position).copied().flatten().is_some()
+    }
+}
+
+/// The entries at positions that are kept.
+fn positions<T>(all: &[T], kept: impl Fn(usize) -> bool) -> impl Iterator<Item = &T> {
+    all.iter().enumerate().filter(move |(position, _)| kept(*position)).map(|(_, entry)| entry)
+}

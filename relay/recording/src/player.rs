@@ -1,0 +1,244 @@
+//! Plays a recording: sends its events to the event loop when they are due, by a clock that pages control.
+
+use super::{Reader, RecordingError};
+use nodeglass_fleet::{Event, Fleet};
+use nodeglass_live::Hub;
+use nodeglass_nodes::FromNode;
+use nodeglass_platform::clock::{Clock, Playback};
+use nodeglass_protocol::Text;
+use nodeglass_protocol::replay::{MAX_SPEED_PCT, REAL_TIME_PCT, ReplayCommand, ReplayStatus};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
+
+/// Commands that wait.
+const COMMANDS: usize = 8;
+/// Of a span without events, only this much is played second by second before the next one, in ms: every node is
+/// silent long before.
+const MAX_QUIET_MS: u64 = 600_000;
+
+/// Lets pages control a recording. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct PlayerControl(mpsc::Sender<Command>);
+
+/// A command, and where its result is sent.
+type Command = (ReplayCommand, oneshot::Sender<Result<(), Text>>);
+
+/// A recording that is ready to be played.
+#[derive(Debug)]
+pub struct Player {
+    path: PathBuf,
+    history_budget: usize,
+    playback: &'static Playback,
+    reader: Reader,
+    /// The next event.
+    pending: Option<(u64, Event)>,
+    status: ReplayStatus,
+    commands: mpsc::Receiver<Command>,
+}
+
+/// Where a player sends events.
+#[derive(Clone, Debug)]
+pub struct Outputs {
+    /// Events of nodes.
+    pub nodes: mpsc::Sender<FromNode>,
+    /// Other events for the fleet.
+    pub events: mpsc::Sender<Event>,
+    /// Replaces the fleet when another time is selected.
+    pub hub: Hub,
+}
+
+impl PlayerControl {
+    /// Changes how the recording is played.
+    ///
+    /// # Errors
+    /// Why not, a complete sentence.
+    pub async fn apply(&self, command: ReplayCommand) -> Result<(), Text> {
+        let (reply, response) = oneshot::channel();
+        let gone = || Text::from("the relay is ending");
+        self.0.send((command, reply)).await.map_err(|_| gone())?;
+        response.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl Player {
+    /// Opens a recording, paused at its beginning.
+    ///
+    /// # Errors
+    /// [`RecordingError`].
+    pub fn open(path: &Path, history_budget: usize) -> Result<(Self, PlayerControl), RecordingError> {
+        let (from_ms, to_ms, is_cut_short) = Reader::span(path)?;
+        let mut reader = Reader::open(path)?;
+        let info = reader.info();
+        let playback = Playback::paused_at(from_ms, info.wall_ms.saturating_sub(info.at_ms));
+        let status =
+            ReplayStatus { from_ms, to_ms, at_ms: from_ms, speed_pct: 0, job: info.job, is_cut_short };
+        let pending = reader.next_event().map_err(|error| RecordingError::new(path, error))?;
+        let (sender, commands) = mpsc::channel(COMMANDS);
+        let player =
+            Self { path: path.to_owned(), history_budget, playback, reader, pending, status, commands };
+        Ok((player, PlayerControl(sender)))
+    }
+
+    /// Where the recording comes from.
+    pub fn info(&self) -> &super::Info {
+        self.reader.info()
+    }
+
+    /// An empty fleet for its events.
+    pub fn fleet(&self) -> Fleet {
+        self.info().fleet(self.history_budget)
+    }
+
+    /// The clock of the recording.
+    pub fn clock(&self) -> Clock {
+        Clock::of(self.playback)
+    }
+
+    /// Plays until the event loop ends.
+    pub async fn run(mut self, outputs: Outputs) {
+        self.playback.set_speed(REAL_TIME_PCT);
+        if self.report(&outputs).await.is_err() {
+            return;
+        }
+        loop {
+            let wait = self.wait();
+            let done = tokio::select! {
+                // A page changes the speed or the position.
+                command = self.commands.recv() => match command {
+                    Some((command, reply)) => {
+                        let result = self.command(command, &outputs).await;
+                        let _ = reply.send(result);
+                        self.report(&outputs).await
+                    }
+                    None => return,
+                },
+                // The next event is due.
+                () = sleep(wait.unwrap_or_default()), if wait.is_some() => self.deliver(&outputs).await,
+            };
+            if done.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Time until the next event, or until the end; `None` while paused.
+    fn wait(&self) -> Option<Duration> {
+        let speed_pct = u64::from(self.playback.speed_pct());
+        let due_ms = self.pending.as_ref().map_or(self.status.to_ms, |(at_ms, _)| *at_ms);
+        let ahead_ms = due_ms.saturating_sub(self.playback.now_ms());
+        let wait_ms = (ahead_ms * u64::from(REAL_TIME_PCT)).checked_div(speed_pct)?;
+        Some(Duration::from_millis(wait_ms))
+    }
+
+    /// Sends the next event, or pauses at the end. An error means that the event loop has ended.
+    async fn deliver(&mut self, outputs: &Outputs) -> Result<(), Gone> {
+        let Some((at_ms, event)) = self.pending.take() else {
+            self.playback.set_speed(0);
+            self.playback.set_now_ms(self.status.to_ms);
+            return self.report(outputs).await;
+        };
+        outputs.send(at_ms, event).await?;
+        self.pending = self.reader.next_event().unwrap_or_else(|error| {
+            tracing::error!(%error, "the recording cannot be read any further");
+            None
+        });
+        Ok(())
+    }
+
+    async fn command(&mut self, command: ReplayCommand, outputs: &Outputs) -> Result<(), Text> {
+        match command {
+            ReplayCommand::Speed(speed_pct) if speed_pct > MAX_SPEED_PCT => {
+                Err(Text::new(format!("a recording plays at most {} times as fast", MAX_SPEED_PCT / 100)))
+            }
+            ReplayCommand::Speed(speed_pct) => {
+                // At the end, from the beginning.
+                if speed_pct > 0 && self.pending.is_none() && self.playback.now_ms() >= self.status.to_ms {
+                    self.seek(self.status.from_ms, outputs).await?;
+                }
+                self.playback.set_speed(speed_pct);
+                Ok(())
+            }
+            ReplayCommand::Seek(at_ms) => {
+                self.seek(at_ms.clamp(self.status.from_ms, self.status.to_ms), outputs).await
+            }
+        }
+    }
+
+    /// Continues at a time: everything up to it is applied to a new fleet.
+    async fn seek(&mut self, at_ms: u64, outputs: &Outputs) -> Result<(), Text> {
+        let speed_pct = self.playback.speed_pct();
+        self.playback.set_speed(0);
+        let (path, budget) = (self.path.clone(), self.history_budget);
+        let loaded = tokio::task::spawn_blocking(move || load(&path, at_ms, budget)).await;
+        self.playback.set_speed(speed_pct);
+        let failed = |error: &dyn std::fmt::Display| Text::new(format!("cannot seek: {error}"));
+        let (fleet, reader, pending) =
+            loaded.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+        (self.reader, self.pending) = (reader, pending);
+        self.playback.set_now_ms(at_ms);
+        outputs.hub.replace(fleet).await;
+        Ok(())
+    }
+
+    /// Publishes the speed and position.
+    async fn report(&mut self, outputs: &Outputs) -> Result<(), Gone> {
+        (self.status.at_ms, self.status.speed_pct) = (self.playback.now_ms(), self.playback.speed_pct());
+        outputs.events.send(Event::Replay(self.status.clone())).await.map_err(|_| Gone)
+    }
+}
+
+/// The event loop has ended.
+struct Gone;
+
+impl Outputs {
+    async fn send(&self, at_ms: u64, event: Event) -> Result<(), Gone> {
+        let from_node = match event {
+            Event::Node(node, event) => FromNode { node, job: None, at_ms, event },
+            Event::JobProbe(node, job, event) => FromNode { node, job: Some(job), at_ms, event },
+            other => {
+                self.events.send(other).await.map_err(|_| Gone)?;
+                // Received before the lines that follow it: a line of an unknown node is dropped.
+                while self.events.capacity() < self.events.max_capacity() && !self.events.is_closed() {
+                    tokio::task::yield_now().await;
+                }
+                return Ok(());
+            }
+        };
+        self.nodes.send(from_node).await.map_err(|_| Gone)
+    }
+}
+
+/// A fleet as of a time, and the event after it.
+type Loaded = (Fleet, Reader, Option<(u64, Event)>);
+
+/// Applies the events up to a time to a new fleet.
+fn load(path: &Path, until_ms: u64, history_budget: usize) -> Result<Loaded, RecordingError> {
+    let mut reader = Reader::open(path)?;
+    let mut fleet = reader.info().fleet(history_budget);
+    let mut tick_ms = reader.info().at_ms;
+    let failed = |error: io::Error| RecordingError::new(path, error);
+    let pending = loop {
+        let Some((at_ms, event)) = reader.next_event().map_err(failed)? else { break None };
+        advance(&mut fleet, &mut tick_ms, at_ms.min(until_ms));
+        if at_ms > until_ms {
+            break Some((at_ms, event));
+        }
+        fleet.handle(event, at_ms);
+    };
+    advance(&mut fleet, &mut tick_ms, until_ms);
+    // Every viewer gets a snapshot.
+    drop(fleet.take_changes());
+    Ok((fleet, reader, pending))
+}
+
+/// Lets the seconds pass.
+fn advance(fleet: &mut Fleet, tick_ms: &mut u64, to_ms: u64) {
+    *tick_ms = (*tick_ms).max(to_ms.saturating_sub(MAX_QUIET_MS));
+    while *tick_ms + 1_000 <= to_ms {
+        *tick_ms += 1_000;
+        fleet.handle(Event::Tick, *tick_ms);
+    }
+}

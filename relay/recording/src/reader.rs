@@ -1,0 +1,153 @@
+//! Reads a recording, up to its last complete block.
+
+use super::event::Stamped;
+use super::{FORMAT, Info, MAX_BLOCK};
+use flate2::read::ZlibDecoder;
+use nodeglass_fleet::Event;
+use nodeglass_platform::frame_file::{End, FrameReader, OpenError};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// Maximum time of a clock in ms, far beyond any real one.
+const MAX_CLOCK_MS: u64 = 1 << 50;
+/// Maximum length of a recording in ms: ten years.
+const MAX_SPAN_MS: u64 = 10 * 366 * 86_400_000;
+
+/// Reads the events of a recording in order.
+#[derive(Debug)]
+pub struct Reader {
+    frames: FrameReader<BufReader<File>>,
+    info: Info,
+    block: VecDeque<Stamped>,
+    /// Time of the newest event that was decoded.
+    newest_ms: u64,
+    /// Whether a block could not be decoded.
+    is_damaged: bool,
+}
+
+/// Why a recording cannot be opened. Messages are complete sentences for the user.
+#[derive(Debug, thiserror::Error)]
+#[error("{} cannot be replayed: {reason}", path.display())]
+pub struct RecordingError {
+    /// The file.
+    pub path: PathBuf,
+    /// The cause.
+    pub reason: Reason,
+}
+
+/// Why a recording cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum Reason {
+    /// It is a directory or a device.
+    #[error("it is not a regular file")]
+    NotAFile,
+    /// It is not a recording of this version.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It has no complete frame, or the first one is damaged.
+    #[error("it ends before its first event, or is damaged there")]
+    Empty,
+}
+
+impl From<io::Error> for Reason {
+    fn from(error: io::Error) -> Self {
+        Self::Open(error.into())
+    }
+}
+
+impl RecordingError {
+    /// The file cannot be read.
+    pub(super) fn new(path: &Path, error: io::Error) -> Self {
+        Self { path: path.to_owned(), reason: error.into() }
+    }
+}
+
+impl Reader {
+    /// The times of the first and last readable event, and whether the file ends in a part that is not
+    /// readable.
+    ///
+    /// # Errors
+    /// [`RecordingError`].
+    pub fn span(path: &Path) -> Result<(u64, u64, bool), RecordingError> {
+        let failed = |error| RecordingError::new(path, error);
+        let mut reader = Self::open(path)?;
+        let first = reader.next_event().map_err(failed)?;
+        let (from_ms, _) =
+            first.ok_or_else(|| RecordingError { path: path.to_owned(), reason: Reason::Empty })?;
+        // Only the last block is decoded: a recording of days is long.
+        let mut last = None;
+        while let Some(frame) = reader.frames.next_frame().map_err(failed)? {
+            last = Some(frame);
+        }
+        if let Some(last) = last {
+            reader.block.clear();
+            reader.decode(&last);
+        }
+        Ok((from_ms, reader.newest_ms, reader.is_cut_short()))
+    }
+
+    /// Opens a recording.
+    ///
+    /// # Errors
+    /// [`RecordingError`].
+    pub fn open(path: &Path) -> Result<Self, RecordingError> {
+        Self::read(path).map_err(|reason| RecordingError { path: path.to_owned(), reason })
+    }
+
+    fn read(path: &Path) -> Result<Self, Reason> {
+        // Before opening: a pipe would block.
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(Reason::NotAFile);
+        }
+        let mut frames = FrameReader::open(BufReader::new(File::open(path)?), FORMAT)?;
+        let info = frames.next_frame()?.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let info: Info = info.ok_or(Reason::Empty)?;
+        if info.at_ms > MAX_CLOCK_MS || info.wall_ms > MAX_CLOCK_MS {
+            return Err(Reason::Empty);
+        }
+        let newest_ms = info.at_ms;
+        Ok(Self { frames, info, block: VecDeque::new(), newest_ms, is_damaged: false })
+    }
+
+    /// Where it comes from.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// The next event and its time by the recording relay's clock; `None` after the last readable one.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn next_event(&mut self) -> io::Result<Option<(u64, Event)>> {
+        while self.block.is_empty() && !self.is_damaged {
+            let Some(frame) = self.frames.next_frame()? else { return Ok(None) };
+            self.decode(&frame);
+        }
+        Ok(self.block.pop_front().map(|stamped| (stamped.at_ms, stamped.event.into_event())))
+    }
+
+    /// Whether reading ended before the end of the file, because what follows is damaged or incomplete.
+    pub fn is_cut_short(&self) -> bool {
+        self.is_damaged || matches!(self.frames.end(), Some(End::Damaged | End::Truncated))
+    }
+
+    fn decode(&mut self, frame: &[u8]) {
+        let mut json = Vec::new();
+        // One byte more than is allowed, so that a longer block is noticed.
+        let unpacked = ZlibDecoder::new(frame).take(MAX_BLOCK as u64 + 1).read_to_end(&mut json);
+        if unpacked.is_err() || json.len() > MAX_BLOCK {
+            self.is_damaged = true;
+            return;
+        }
+        for line in json.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            // An event of a newer build is left out.
+            let Ok(stamped) = serde_json::from_slice::<Stamped>(line) else { continue };
+            // Time never runs backwards, and a file may claim anything.
+            let at_ms = stamped.at_ms.clamp(self.newest_ms, self.info.at_ms.saturating_add(MAX_SPAN_MS));
+            self.newest_ms = at_ms;
+            self.block.push_back(Stamped { at_ms, ..stamped });
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Recordings of a small fleet: what is written is what is played, whatever happens to the file.
+
+use super::event::RecordedEvent;
+use super::writer::Writer;
+use super::*;
+use nodeglass_fleet::scene::{self, health, hello, job, name, process, process_readings, sample, since};
+use nodeglass_fleet::{Event, NodeEvent, NoteChange};
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::note::{Note, NoteId, NoteSource};
+use nodeglass_protocol::picture::NodePicture;
+use nodeglass_protocol::probe::ProbeLine;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+const BEGIN_MS: u64 = 700_000_000;
+const WALL_AHEAD_MS: i64 = 1_699_300_000_000;
+
+fn info() -> Info {
+    Info {
+        version: "1.0.0".into(),
+        user: "alice".into(),
+        host: "login1".into(),
+        cluster: None,
+        mode: Mode::Slurm,
+        at_ms: BEGIN_MS,
+        wall_ms: 1_700_000_000_000,
+        has_job_probes: false,
+        job: None,
+    }
+}
+
+fn node_line(line: ProbeLine) -> Event {
+    Event::Node(name("n1"), NodeEvent::Line(Box::new(line.into())))
+}
+
+/// A job on one node, for a number of seconds.
+fn events(seconds: u64) -> Vec<(u64, Event)> {
+    let mut all = vec![
+        (0, Event::Jobs { jobs: vec![job(1, &[("n1", &[0, 1])])], wall_ahead_ms: WALL_AHEAD_MS }),
+        (5, Event::Node(name("n1"), NodeEvent::Connecting { failures: 0 })),
+        (40, node_line(hello("n1", &[0, 1]))),
+        (50, node_line(health(&[(0, 0, 0), (1, 0, 0)]))),
+        (60, node_line(process("n1", 0, 4_321, Some(1)))),
+    ];
+    for second in 1..=seconds {
+        let utils = [second % 100, 40];
+        let line = match second % 30 {
+            1 => sample(second, &utils),
+            _ => since(Some(second - 1), sample(second, &utils)),
+        };
+        all.push((second * 1_000, node_line(line)));
+        all.push((second * 1_000 + 3, node_line(process_readings(second << 20))));
+    }
+    all.into_iter().map(|(after_ms, event)| (BEGIN_MS + after_ms, event)).collect()
+}
+
+fn record(path: &Path, events: &[(u64, Event)]) {
+    let mut recorder = Recorder::create(path, &info()).unwrap();
+    events.iter().for_each(|(at_ms, event)| recorder.record(*at_ms, event));
+}
+
+fn scratch() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.ngrc");
+    (folder, path)
+}
+
+fn played(path: &Path) -> (Vec<(u64, Event)>, bool) {
+    let mut reader = Reader::open(path).unwrap();
+    let mut events = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        events.push(event);
+    }
+    (events, reader.is_cut_short())
+}
+
+/// The nodes of a fleet that handled these events.
+fn nodes(events: &[(u64, Event)]) -> Vec<NodePicture> {
+    let mut fleet = Fleet::new();
+    events.iter().for_each(|(at_ms, event)| fleet.handle(event.clone(), *at_ms));
+    fleet.nodes_of(&Topic::Overview).unwrap().into_iter().cloned().collect()
+}
+
+#[test]
+fn a_replayed_fleet_equals_the_recorded_one() {
+    let (_folder, path) = scratch();
+    let events = events(70);
+    record(&path, &events);
+    let (replayed, is_cut_short) = played(&path);
+    assert!(!is_cut_short);
+    assert_eq!(nodes(&replayed), nodes(&events));
+    assert!(nodes(&events)[0].gpus.len() == 2 && nodes(&events)[0].processes.len() == 1);
+    assert_eq!(Reader::span(&path).unwrap(), (BEGIN_MS, BEGIN_MS + 70_003, false));
+}
+
+#[test]
+fn a_recording_never_overwrites_a_file_and_is_private() {
+    use std::os::unix::fs::MetadataExt;
+    let (_folder, path) = scratch();
+    record(&path, &events(1));
+    assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
+    let before = fs::read(&path).unwrap();
+    let error = Recorder::create(&path, &info()).unwrap_err().to_string();
+    assert!(error.contains("choose another name"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_truncated_recording_plays_up_to_its_last_complete_block() {
+    let (_folder, path) = scratch();
+    let all = events(40);
+    record(&path, &all);
+    let bytes = fs::read(&path).unwrap();
+    for length in (0..bytes.len()).step_by(7) {
+        fs::write(&path, &bytes[..length]).unwrap();
+        match Reader::open(&path) {
+            Ok(_) => {
+                let (events, is_cut_short) = played(&path);
+                assert!(events.len() <= all.len());
+                assert!(is_cut_short || events.is_empty(), "cut at {length}");
+            }
+            Err(error) => assert!(error.to_string().contains("cannot be replayed"), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_modified_recording_never_panics_and_says_that_it_is_incomplete() {
+    let (_folder, path) = scratch();
+    record(&path, &events(20));
+    let bytes = fs::read(&path).unwrap();
+    for position in (8..bytes.len()).step_by(3) {
+        let mut modified = bytes.clone();
+        modified[position] ^= 0x41;
+        fs::write(&path, &modified).unwrap();
+        if let Ok(mut reader) = Reader::open(&path) {
+            while reader.next_event().unwrap().is_some() {}
+            assert!(reader.is_cut_short(), "byte {position}");
+        }
+    }
+}
+
+#[test]
+fn a_file_of_another_kind_is_refused_with_the_reason() {
+    let (folder, path) = scratch();
+    fs::write(&path, "no recording at all").unwrap();
+    let error = Reader::open(&path).unwrap_err().to_string();
+    assert!(error.contains("not a recording") && error.contains("run.ngrc"), "{error}");
+    let error = Reader::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("not a regular file"), "{error}");
+}
+
+#[test]
+fn times_that_a_file_claims_stay_in_order_and_within_bounds() {
+    let (_folder, path) = scratch();
+    let tick = |at_ms| (at_ms, Event::NoSlurm);
+    record(&path, &[tick(BEGIN_MS + 9_000), tick(BEGIN_MS), tick(u64::MAX)]);
+    let (events, _) = played(&path);
+    let times: Vec<_> = events.iter().map(|(at_ms, _)| *at_ms).collect();
+    assert_eq!(times[..2], [BEGIN_MS + 9_000; 2]);
+    assert!(times[2] < BEGIN_MS + 11 * 366 * 86_400_000);
+}
+
+/// Two users' jobs share a node: alice's job 1 has GPU 0, bob's job 2 has GPU 1.
+fn shared_node() -> Vec<(u64, Event)> {
+    let mut bobs = job(2, &[("n1", &[1])]);
+    (bobs.user, bobs.name) = ("bob".into(), "secret-project".into());
+    let mut alices = job(1, &[("n1", &[0])]);
+    (alices.user, alices.name) = ("alice".into(), "train".into());
+    alices.command = Some("/home/alice/train.sh --token=hunter2".into());
+    let with = |mut line: ProbeLine, user: &str, args: &str| {
+        if let ProbeLine::Processes(list) = &mut line {
+            for process in &mut list.processes {
+                process.facts.user = nodeglass_protocol::Reading::Value(user.into());
+                process.facts.args = nodeglass_protocol::Reading::Value(args.into());
+            }
+        }
+        line
+    };
+    let (mut own, others) = (
+        with(process("n1", 0, 100, Some(1)), "alice", "python train.py --data /secret/path"),
+        with(process("n1", 1, 98_765, Some(2)), "bob", "python leak.py"),
+    );
+    if let (ProbeLine::Processes(own), ProbeLine::Processes(others)) = (&mut own, others) {
+        own.processes.splice(0..0, others.processes);
+    }
+    let mut all = vec![
+        (0, Event::Jobs { jobs: vec![bobs.clone()], wall_ahead_ms: WALL_AHEAD_MS }),
+        (40, node_line(hello("n1", &[0, 1]))),
+        (50, node_line(health(&[(0, 0, 0), (1, 0, 0)]))),
+        // Alice's job starts on a node whose probe runs for bob's.
+        (15_000, Event::Jobs { jobs: vec![alices, bobs], wall_ahead_ms: WALL_AHEAD_MS }),
+        (15_100, node_line(own)),
+    ];
+    all.extend((16..60).map(|second| (second * 1_000, node_line(sample(second, &[77, 33])))));
+    all.push((60_000, Event::Node(name("n1"), NodeEvent::Noise("welcome, alice, to /home/alice".into()))));
+    all.into_iter().map(|(after_ms, event)| (BEGIN_MS + after_ms, event)).collect()
+}
+
+#[test]
+fn a_cut_has_the_job_alone_and_nothing_that_its_share_hides() {
+    let (folder, path) = scratch();
+    record(&path, &shared_node());
+    let to = folder.path().join("cut.rec");
+    let summary = cut(&path, &to, JobId(1)).unwrap();
+    assert_eq!((summary.gpus, summary.job.name.as_str(), summary.length_ms), (1, "train", 44_000));
+    assert_eq!(summary.bytes, to.metadata().unwrap().len());
+    let (events, is_cut_short) = played(&to);
+    assert!(!is_cut_short && Reader::open(&to).unwrap().info().job == Some(JobId(1)));
+    let everything = format!("{events:?}");
+    for hidden in ["bob", "secret", "leak", "hunter2", "/home/alice", "98765", "train.py"] {
+        assert!(!everything.contains(hidden), "{hidden} is still there");
+    }
+    let shown = nodes(&events);
+    assert_eq!((shown.len(), shown[0].gpus.len(), shown[0].processes.len()), (1, 1, 1));
+    assert_eq!(shown[0].gpus[0].row.value(nodeglass_protocol::GpuField::Util), Some(77));
+    assert_eq!(shown[0].processes[0].facts.pid, 100);
+    let other = cut(&path, &folder.path().join("other.rec"), JobId(2)).unwrap();
+    assert_eq!(other.gpus, 1);
+}
+
+#[test]
+fn a_cut_is_as_long_as_the_job_and_not_as_the_recording() {
+    let (folder, path) = scratch();
+    let listed = |after_s: u64, state: JobState| {
+        let job = Job { state, ..job(1, &[("n1", &[0])]) };
+        (BEGIN_MS + after_s * 1_000, Event::Jobs { jobs: vec![job], wall_ahead_ms: WALL_AHEAD_MS })
+    };
+    let failed = |after_s: u64| {
+        let failed = Event::JobsFailed { why: "timeout".into(), retry_at_ms: BEGIN_MS };
+        (BEGIN_MS + after_s * 1_000, failed)
+    };
+    let mut all = vec![failed(1), listed(10, JobState::Pending), listed(60, JobState::Running)];
+    all.extend([failed(90), listed(120, JobState::Ended("COMPLETED".into())), failed(150)]);
+    all.extend((3..20).map(|minute| listed(minute * 60, JobState::Ended("COMPLETED".into()))));
+    record(&path, &all);
+    let to = folder.path().join("cut.rec");
+    assert_eq!(cut(&path, &to, JobId(1)).unwrap().length_ms, 60_000);
+    let (from_ms, to_ms, _) = Reader::span(&to).unwrap();
+    assert_eq!((from_ms, to_ms), (BEGIN_MS + 60_000, BEGIN_MS + 120_000));
+}
+
+#[test]
+fn a_job_that_is_not_in_a_recording_is_answered_with_those_that_are() {
+    let (folder, path) = scratch();
+    record(&path, &shared_node());
+    let to = folder.path().join("cut.rec");
+    let error = cut(&path, &to, JobId(7)).unwrap_err().to_string();
+    assert_eq!(error, "job 7 does not run in this recording; it has 1 (train), 2 (secret-project)");
+    assert!(!to.exists());
+}
+
+const WRITER_PATH: &str = "NODEGLASS_RECORDING_WRITER_PATH";
+
+/// The child of the test below: writes block after block, and prints each once it is in the file.
+#[test]
+#[ignore = "it is run by other tests, as a child process"]
+fn block_writer() {
+    let path = PathBuf::from(std::env::var_os(WRITER_PATH).expect("started by the next test"));
+    let mut writer = Writer::create(&path, &info()).unwrap();
+    for (number, (at_ms, event)) in events(2_000).into_iter().enumerate() {
+        writer.push(at_ms, RecordedEvent::of(event).unwrap()).unwrap();
+        if number % 8 == 7 {
+            writer.finish().unwrap();
+            println!("written {}", number + 1);
+        }
+    }
+}
+
+#[test]
+fn what_was_written_survives_a_killed_relay() {
+    let folder = tempfile::tempdir().unwrap();
+    let expected = events(2_000);
+    for kill in 0..200u64 {
+        let path = folder.path().join(format!("{kill}.rec"));
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "--nocapture", "recording::tests::block_writer"])
+            .env(WRITER_PATH, &path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut text = String::new();
+        while !text.contains("written") {
+            assert!(output.read_line(&mut text).unwrap() > 0, "the writer ended by itself");
+        }
+        // Spread over the steps of a block, which takes less than a ms.
+        thread::sleep(Duration::from_micros(kill * 7_919 % 3_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        output.read_to_string(&mut text).unwrap();
+        // The last line may be incomplete.
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let written = whole.lines().rev().find_map(|line| line.rsplit_once("written ")?.1.parse().ok());
+        let written: usize = written.unwrap();
+        let (found, _) = played(&path);
+        assert!(found.len() >= written && found.len() <= expected.len(), "{} of {written}", found.len());
+        let same = format!("{found:?}") == format!("{:?}", &expected[..found.len()]);
+        assert!(same, "kill {kill} changed events");
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+/// Notes of two jobs and of the cluster, by the owner, from an earlier run, and by the job itself.
+#[test]
+fn notes_are_played_and_a_cut_has_those_of_its_job_alone() {
+    let (_folder, path) = scratch();
+    let note = |id, job: Option<u32>, text: &str| Note {
+        id: NoteId::from_bits(id),
+        job: job.map(JobId),
+        node: None,
+        rank: None,
+        at_ms: id,
+        text: text.into(),
+        source: NoteSource::Api,
+    };
+    let put = |id, job, text| NoteChange::Put(note(id, job, text));
+    let stored = vec![put(1, Some(1), "restored"), put(2, Some(2), "secret"), put(3, None, "secret")];
+    let mut all = vec![(BEGIN_MS, Event::RestoredNotes(stored))];
+    all.extend(shared_node());
+    let (at_ms, _) = all[all.len() - 1];
+    all.push((at_ms, Event::Note(put(4, Some(1), "clicked"))));
+    all.push((at_ms, Event::Note(put(5, Some(2), "secret"))));
+    all.push((at_ms, Event::Note(NoteChange::Delete(NoteId::from_bits(5)))));
+    all.push((at_ms, node_line(scene::notes(1, 1, &["written"]))));
+    all.push((at_ms, node_line(scene::notes(2, 1, &["secret"]))));
+    record(&path, &all);
+    let texts = |events: Vec<(u64, Event)>| {
+        let mut fleet = info().fleet(0);
+        events.into_iter().for_each(|(at_ms, event)| fleet.handle(event, at_ms));
+        let mut texts: Vec<_> = fleet.notes().iter().map(|note| note.text.to_string()).collect();
+        texts.sort();
+        texts
+    };
+    let secrets = ["secret"; 3];
+    let whole = texts(played(&path).0);
+    assert_eq!(whole, [&["clicked", "restored"][..], &secrets, &["written"]].concat());
+    assert_eq!(whole, texts(all));
+    let out = path.with_file_name("cut.ngrc");
+    cut(&path, &out, JobId(1)).unwrap();
+    assert_eq!(texts(played(&out).0), ["clicked", "restored", "written"]);
+    assert!(!String::from_utf8_lossy(&fs::read(&out).unwrap()).contains("secret"));
+}

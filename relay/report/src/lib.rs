@@ -1,0 +1,537 @@
+//! What each job did with what it was given: sums over its run, and the report made from them. Pure: time
+//! comes from the caller.
+
+mod advice;
+mod application;
+mod chat;
+mod summary;
+mod tail;
+mod text;
+mod totals;
+mod units;
+mod usage;
+
+pub use chat::{code_block, message};
+use nodeglass_protocol::field::{Field as _, Row};
+use nodeglass_protocol::finding::{Finding, FindingKind};
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::note::{self, MAX_PER_JOB, Note};
+use nodeglass_protocol::picture::{GpuPicture, HistorySample, NodePicture};
+use nodeglass_protocol::report::MAX_FINDINGS;
+pub use nodeglass_protocol::report::{Accounting, Advice, Cost, GpuReport, Report, Throttled, Totals};
+use nodeglass_protocol::{GpuField, GpuUuid, HostField, JobField, JobId, NodeName};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+pub use text::{markdown, text};
+pub use totals::{GpuTotals, IDLE_PCT, Integral, NodeTotals};
+pub use units::{aligned, amount_bytes, duration};
+pub use usage::usage;
+
+/// Maximum number of jobs with sums; further ones have none.
+const MAX_JOBS: usize = 4_096;
+/// Maximum number of GPUs of a job on one node.
+const MAX_GPUS: usize = 128;
+/// Maximum number of finished records that wait to be stored; the oldest is dropped first.
+const MAX_FINISHED: usize = 1_024;
+
+/// A job and its sums: what a report is made from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobRecord {
+    /// The job as SLURM last reported it.
+    pub job: Job,
+    /// Whether the job has ended, so that nothing will be added.
+    pub is_final: bool,
+    /// When the sums were taken, in s since 1970.
+    pub at_s: i64,
+    /// Detected application.
+    pub application: Option<String>,
+    /// Sums by node.
+    pub nodes: Vec<NodeTotals>,
+    /// What its GPU hours and energy cost when it ran.
+    #[serde(default)]
+    pub factors: Factors,
+    /// What SLURM's accounting states about it.
+    #[serde(default)]
+    pub accounting: Option<Accounting>,
+    /// What was found during its run, by time.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
+}
+
+/// What a GPU hour and a kWh cost, as configured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Factors {
+    /// Price of an allocated GPU hour.
+    pub gpu_hour: Option<Cost>,
+    /// Emissions of a kWh in g of CO₂.
+    pub co2_g_per_kwh: Option<f64>,
+}
+
+/// Sums of all running jobs.
+#[derive(Debug, Default)]
+pub struct JobReports {
+    jobs: BTreeMap<JobId, Tracked>,
+    nodes: BTreeMap<NodeName, NodeClock>,
+    /// Records of ended jobs that nobody took yet.
+    finished: Vec<JobRecord>,
+    /// What an earlier run of the relay stored, until the first job list.
+    restored: Vec<JobRecord>,
+    has_list: bool,
+    factors: Factors,
+}
+
+/// A running job.
+#[derive(Debug)]
+struct Tracked {
+    job: Job,
+    application: Option<&'static str>,
+    /// By their start.
+    findings: Vec<Finding>,
+}
+
+/// A node with running jobs.
+#[derive(Debug, Default)]
+struct NodeClock {
+    /// Time of its newest sample.
+    last_ms: Option<u64>,
+    /// How long that sample holds at most.
+    hold_ms: u64,
+    /// The newest time without samples, of which late ones may fill a part, from and to.
+    gap: Option<(u64, u64)>,
+    jobs: Vec<JobOnNode>,
+}
+
+/// A running job on one of its nodes.
+#[derive(Debug)]
+struct JobOnNode {
+    job: JobId,
+    /// Time of its first sample, which only starts the clock.
+    joined_ms: Option<u64>,
+    totals: NodeTotals,
+    /// The sums when SLURM last reported the job as running, and the time of their newest sample.
+    confirmed: Option<(u64, NodeTotals)>,
+}
+
+/// The notes for a report.
+#[derive(Clone, Debug, Default)]
+pub struct ReportNotes {
+    /// The notes.
+    pub notes: Vec<Note>,
+    /// Whether these are all; not if stored ones could not be read.
+    pub are_complete: bool,
+}
+
+impl From<Vec<Note>> for ReportNotes {
+    fn from(notes: Vec<Note>) -> Self {
+        Self { notes, are_complete: true }
+    }
+}
+
+impl JobRecord {
+    /// The record of a job of which nothing was observed.
+    pub fn of(job: Job, at_s: i64) -> Self {
+        Self {
+            job,
+            is_final: false,
+            at_s,
+            application: None,
+            nodes: Vec::new(),
+            factors: Factors::default(),
+            accounting: None,
+            findings: Vec::new(),
+        }
+    }
+
+    /// The report of the job.
+    pub fn report(&self) -> Report {
+        let report = summary::without_advice(self);
+        Report { advice: advice::of(&report, &self.nodes), ..report }
+    }
+
+    /// The report of the job with its notes, without those of an earlier job with the same number.
+    pub fn report_with(&self, notes: impl Into<ReportNotes>) -> Report {
+        let ReportNotes { mut notes, are_complete } = notes.into();
+        let lacks_notes = !are_complete || notes.len() >= MAX_PER_JOB;
+        let since_ms = self.job.submitted.map_or(0, |at_s| u64::try_from(at_s).unwrap_or(0) * 1_000);
+        notes.retain(|note| note.at_ms >= since_ms);
+        notes.sort_unstable_by_key(note::order);
+        Report { notes, lacks_notes, ..self.report() }
+    }
+
+    /// Leaves out what a guest may not see, who sees the job as `visible`; `None` if that is another run of it.
+    pub fn for_guest(mut self, visible: Job) -> Option<Self> {
+        if self.job.start != visible.start {
+            return None;
+        }
+        let count = self.nodes.len();
+        self.nodes.retain(|node| visible.nodes.contains(&node.node));
+        let is_part = self.nodes.len() < count;
+        self.job = visible;
+        if is_part {
+            // They are of the whole job.
+            (self.job.gpu_count, self.job.cpus, self.job.mem_bytes) = (None, None, None);
+            if let Some(accounting) = &mut self.accounting {
+                accounting.max_rss_bytes = None;
+            }
+            self.job.node_count = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        }
+        let names_only_shown = |finding: &Finding| {
+            // Those of nodes, and of what processes leave behind, may be made from what a share hides.
+            let is_of_work = !finding.kind.is_of_node()
+                && !matches!(finding.kind, FindingKind::HeldMemory | FindingKind::StuckProcess);
+            is_of_work
+                && finding.jobs == [self.job.id]
+                && finding.nodes.iter().all(|node| self.job.nodes.contains(node))
+        };
+        self.findings.retain(names_only_shown);
+        self.findings = std::mem::take(&mut self.findings)
+            .into_iter()
+            .filter_map(nodeglass_findings::for_guests)
+            .collect();
+        self.findings.iter_mut().for_each(|finding| finding.capture = None);
+        // It follows from the arguments of processes.
+        self.application = None;
+        // What the owner pays is the owner's. Emissions are left out as well: beside the energy, they state the factor.
+        self.factors = Factors::default();
+        Some(self)
+    }
+}
+
+impl Tracked {
+    /// Adds a finding, or updates it while it lasts.
+    fn add(&mut self, finding: &Finding) {
+        let same = |known: &&mut Finding| {
+            known.key == finding.key && (known.ended_ms.is_none() || known.since_ms == finding.since_ms)
+        };
+        match self.findings.iter_mut().find(same) {
+            Some(known) => known.clone_from(finding),
+            None => self.findings.push(finding.clone()),
+        }
+        self.findings.sort_by_key(|finding| finding.since_ms);
+        let over = self.findings.len().saturating_sub(MAX_FINDINGS);
+        self.findings.drain(..over);
+    }
+
+    /// Adds what an earlier relay found. What lasted when it ended is over, unless it is found again.
+    fn restore(&mut self, earlier: Vec<Finding>, known_until_ms: u64) {
+        for finding in earlier {
+            if !self
+                .findings
+                .iter()
+                .any(|known| known.key == finding.key && known.since_ms <= finding.since_ms)
+            {
+                let ended_ms = finding.ended_ms.or(Some(known_until_ms.max(finding.since_ms)));
+                self.add(&Finding { ended_ms, ..finding });
+            }
+        }
+    }
+}
+
+impl JobReports {
+    /// Sets what GPU hours and energy cost from now on.
+    pub fn set_factors(&mut self, factors: Factors) {
+        self.factors = factors;
+    }
+
+    /// Follows the job list at `wall_s`, in s since 1970: sums of new jobs begin, those of ended ones are final. What
+    /// was sampled after the end of a job is left out, as far as `picture_of` its nodes has a history. `relay_ms`
+    /// converts s since 1970 to ms of the relay's clock.
+    pub fn set_jobs<'a>(
+        &mut self,
+        jobs: &[Job],
+        wall_s: i64,
+        relay_ms: impl Fn(i64) -> u64,
+        picture_of: impl Fn(&NodeName) -> Option<&'a NodePicture>,
+    ) {
+        let listed: BTreeMap<JobId, &Job> = jobs.iter().map(|job| (job.id, job)).collect();
+        let runs_on =
+            |old: &Job| listed.get(&old.id).is_some_and(|job| job.is_active() && job.start == old.start);
+        let over: Vec<JobId> = self
+            .jobs
+            .values()
+            .map(|known| &known.job)
+            .filter(|job| !runs_on(job))
+            .map(|job| job.id)
+            .collect();
+        for id in over {
+            // A job that was requeued is not the one that ended.
+            let ended = listed.get(&id).filter(|job| matches!(job.state, JobState::Ended(_)));
+            if let Some(ended_s) = ended.and_then(|job| job.ended) {
+                self.cut(id, relay_ms(ended_s), &picture_of);
+            }
+            self.finish(id, ended.copied(), wall_s);
+        }
+        for job in jobs.iter().filter(|job| job.is_active()) {
+            if self.jobs.len() >= MAX_JOBS && !self.jobs.contains_key(&job.id) {
+                continue;
+            }
+            let known = self.jobs.remove(&job.id);
+            let (application, findings) =
+                known.map_or((None, Vec::new()), |known| (known.application, known.findings));
+            for name in &job.nodes {
+                let node = self.nodes.entry(name.clone()).or_default();
+                if !node.jobs.iter().any(|known| known.job == job.id) {
+                    let totals = NodeTotals::new(name.clone());
+                    node.jobs.push(JobOnNode { job: job.id, joined_ms: None, totals, confirmed: None });
+                }
+            }
+            self.jobs.insert(job.id, Tracked { job: job.clone(), application, findings });
+        }
+        self.has_list = true;
+        self.merge_restored();
+        self.confirm();
+    }
+
+    /// Keeps the sums of jobs that still run.
+    fn confirm(&mut self) {
+        for node in self.nodes.values_mut() {
+            let Some(last_ms) = node.last_ms else { continue };
+            for JobOnNode { job, joined_ms, totals, confirmed } in &mut node.jobs {
+                let state = self.jobs.get(job).map(|tracked| &tracked.job.state);
+                if joined_ms.is_some() && state.is_some_and(|state| *state != JobState::Completing) {
+                    *confirmed = Some((last_ms, totals.clone()));
+                }
+            }
+        }
+    }
+
+    /// Takes back what was sampled after a job's end: from what was last confirmed, the history leads up to it.
+    fn cut<'a>(
+        &mut self,
+        id: JobId,
+        ended_ms: u64,
+        picture_of: impl Fn(&NodeName) -> Option<&'a NodePicture>,
+    ) {
+        for (name, node) in &mut self.nodes {
+            if node.last_ms.is_none_or(|last_ms| last_ms <= ended_ms) {
+                continue;
+            }
+            let Some(on_node) = node.jobs.iter_mut().find(|known| known.job == id) else { continue };
+            // No list may have had the job since its first sample.
+            let unconfirmed = on_node.joined_ms.map(|joined_ms| (joined_ms, NodeTotals::new(name.clone())));
+            let Some((from_ms, mut totals)) = on_node.confirmed.take().or(unconfirmed) else { continue };
+            if let Some(picture) = picture_of(name) {
+                tail::add_history(&mut totals, picture, (from_ms, ended_ms), |sums, position| {
+                    let gpu = picture.gpus.get(position).filter(|gpu| is_of(gpu, id))?;
+                    gpu_totals(sums, position, gpu)
+                });
+            }
+            // They are rare, and the history does not have them.
+            for sums in &mut totals.gpus {
+                let counted = on_node.totals.gpus.iter().find(|counted| counted.uuid == sums.uuid);
+                sums.xids = counted.map_or(sums.xids, |counted| counted.xids);
+            }
+            on_node.totals = totals;
+        }
+    }
+
+    /// Adds the newest sample of a node. It stands for the time since the one before, at most as long as that
+    /// one holds. Allocates nothing, except for a GPU that a job did not have before.
+    pub fn record(&mut self, picture: &NodePicture) {
+        let Some(at_ms) = picture.sampled_at_ms else { return };
+        let Some(node) = self.nodes.get_mut(&picture.name) else { return };
+        let hold_ms = picture.hold_ms();
+        // A sample after a change of the interval may be as late as with the longer one.
+        let longest_ms = hold_ms.max(std::mem::replace(&mut node.hold_ms, hold_ms));
+        let since_ms = match node.last_ms {
+            Some(last_ms) if last_ms >= at_ms => return,
+            last_ms => last_ms.map_or(0, |last_ms| at_ms - last_ms),
+        };
+        let span_ms = since_ms.min(longest_ms);
+        if since_ms > span_ms {
+            node.gap = Some((at_ms - since_ms, at_ms - span_ms));
+        }
+        node.last_ms = Some(at_ms);
+        for JobOnNode { job, joined_ms, totals, .. } in &mut node.jobs {
+            let span_ms = joined_ms.map_or(0, |_| span_ms);
+            joined_ms.get_or_insert(at_ms);
+            let usage = picture.job_usage.iter().find(|usage| usage.job == *job).map(|usage| &usage.row);
+            totals.add(&picture.host, usage, span_ms);
+            for (position, gpu) in picture.gpus.iter().enumerate() {
+                if is_of(gpu, *job)
+                    && let Some(sums) = gpu_totals(&mut totals.gpus, position, gpu)
+                {
+                    sums.add(&gpu.row, gpu.fault.is_some(), span_ms);
+                }
+            }
+        }
+    }
+
+    /// Adds samples that were taken while the link was broken, oldest first, as far as they fill the newest gap.
+    pub fn record_late(&mut self, picture: &NodePicture, samples: &[HistorySample]) {
+        let Some(node) = self.nodes.get_mut(&picture.name) else { return };
+        for sample in samples {
+            let Some((from_ms, to_ms)) = node.gap else { return };
+            if sample.at_ms <= from_ms || sample.at_ms > to_ms {
+                continue;
+            }
+            let span_ms = (sample.at_ms - from_ms).min(sample.hold_ms);
+            node.gap = Some((sample.at_ms, to_ms));
+            let mut host = Row::<HostField>::default();
+            HostField::HISTORY
+                .iter()
+                .zip(sample.host.iter())
+                .for_each(|(field, cell)| host.set(*field, *cell));
+            for JobOnNode { job, joined_ms, totals, .. } in &mut node.jobs {
+                if joined_ms.is_none_or(|joined_ms| joined_ms >= sample.at_ms) {
+                    continue;
+                }
+                totals.add(&host, None::<&Row<JobField>>, span_ms);
+                for (position, (gpu, cells)) in picture.gpus.iter().zip(sample.gpus.iter()).enumerate() {
+                    let mut row = Row::<GpuField>::default();
+                    GpuField::HISTORY
+                        .iter()
+                        .zip(cells.iter())
+                        .for_each(|(field, cell)| row.set(*field, *cell));
+                    if is_of(gpu, *job)
+                        && let Some(sums) = gpu_totals(&mut totals.gpus, position, gpu)
+                    {
+                        sums.add(&row, false, span_ms);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts an Xid of a GPU for the jobs that have it.
+    pub fn count_xid(&mut self, node: &NodeName, gpu: &GpuUuid) {
+        let jobs = self.nodes.get_mut(node).into_iter().flat_map(|node| &mut node.jobs);
+        let sums = jobs.flat_map(|job| &mut job.totals.gpus).filter(|sums| sums.uuid == *gpu);
+        sums.for_each(|sums| sums.xids += 1);
+    }
+
+    /// Keeps what was found of running jobs.
+    pub fn record_findings(&mut self, findings: &[Finding]) {
+        for finding in findings {
+            for id in &finding.jobs {
+                if let Some(tracked) = self.jobs.get_mut(id) {
+                    tracked.add(finding);
+                }
+            }
+        }
+    }
+
+    /// Detects applications from a new list of processes.
+    pub fn detect(&mut self, picture: &NodePicture) {
+        for process in &picture.processes {
+            if let Some(tracked) = process.facts.job.and_then(|job| self.jobs.get_mut(&job)) {
+                tracked.application = application::better(tracked.application, &process.facts);
+            }
+        }
+    }
+
+    /// Adds the sums of an earlier run of the relay to those of jobs that still run, once there is a job list.
+    pub fn restore(&mut self, records: Vec<JobRecord>) {
+        self.restored = records;
+        if self.has_list {
+            self.merge_restored();
+        }
+    }
+
+    fn merge_restored(&mut self) {
+        for record in std::mem::take(&mut self.restored) {
+            let Some(tracked) = self.jobs.get_mut(&record.job.id) else { continue };
+            if record.is_final || tracked.job.start != record.job.start {
+                continue;
+            }
+            let known = record.application.as_deref().and_then(application::known);
+            tracked.application = tracked.application.or(known);
+            let known_until_ms = u64::try_from(record.at_s).unwrap_or_default() * 1_000;
+            tracked.restore(record.findings, known_until_ms);
+            for earlier in record.nodes {
+                let node = self.nodes.entry(earlier.node.clone()).or_default();
+                match node.jobs.iter_mut().find(|known| known.job == record.job.id) {
+                    Some(known) => {
+                        known.totals.merge(&earlier);
+                        if let Some((_, confirmed)) = &mut known.confirmed {
+                            confirmed.merge(&earlier);
+                        }
+                    }
+                    None => {
+                        let (job, confirmed) = (record.job.id, None);
+                        node.jobs.push(JobOnNode { job, joined_ms: None, totals: earlier, confirmed });
+                    }
+                }
+            }
+        }
+    }
+
+    /// The sums of a running job at `wall_s`.
+    pub fn of(&self, id: JobId, wall_s: i64) -> Option<JobRecord> {
+        Some(self.record_of(self.jobs.get(&id)?, wall_s))
+    }
+
+    /// The sums of all running jobs at `wall_s`.
+    pub fn running(&self, wall_s: i64) -> Vec<JobRecord> {
+        self.jobs.values().map(|tracked| self.record_of(tracked, wall_s)).collect()
+    }
+
+    /// Takes the records of jobs that ended since the last call.
+    pub fn take_finished(&mut self) -> Vec<JobRecord> {
+        std::mem::take(&mut self.finished)
+    }
+
+    /// Returns records that could not be stored, to be taken again.
+    pub fn put_back(&mut self, records: Vec<JobRecord>) {
+        self.finished.splice(0..0, records);
+        let over = self.finished.len().saturating_sub(MAX_FINISHED);
+        self.finished.drain(..over);
+    }
+
+    fn record_of(&self, tracked: &Tracked, wall_s: i64) -> JobRecord {
+        let id = tracked.job.id;
+        let on_nodes = self.nodes.values().flat_map(|node| node.jobs.iter().filter(move |job| job.job == id));
+        JobRecord {
+            application: tracked.application.map(str::to_owned),
+            nodes: on_nodes.map(|job| job.totals.clone()).collect(),
+            findings: tracked.findings.clone(),
+            factors: self.factors.clone(),
+            ..JobRecord::of(tracked.job.clone(), wall_s)
+        }
+    }
+
+    fn finish(&mut self, id: JobId, ended: Option<&Job>, wall_s: i64) {
+        let Some(mut record) = self.of(id, wall_s) else { return };
+        if let Some(ended) = ended {
+            record.job = ended.clone();
+        }
+        record.job.ended = record.job.ended.or(Some(wall_s));
+        record.is_final = true;
+        let ended_ms =
+            record.job.ended.and_then(|ended_s| u64::try_from(ended_s).ok()).unwrap_or_default() * 1_000;
+        for finding in &mut record.findings {
+            finding.ended_ms = finding.ended_ms.or(Some(ended_ms.max(finding.since_ms)));
+        }
+        self.jobs.remove(&id);
+        self.nodes.values_mut().for_each(|node| node.jobs.retain(|job| job.job != id));
+        self.nodes.retain(|_, node| !node.jobs.is_empty());
+        self.put_back(vec![record]);
+    }
+}
+
+fn is_of(gpu: &GpuPicture, job: JobId) -> bool {
+    gpu.owners.iter().any(|owner| owner.job == job)
+}
+
+/// The sums of a GPU, which is usually at the same position as on the node.
+fn gpu_totals<'a>(
+    sums: &'a mut Vec<GpuTotals>,
+    position: usize,
+    gpu: &GpuPicture,
+) -> Option<&'a mut GpuTotals> {
+    let uuid = &gpu.facts.uuid;
+    let is_there = sums.get(position).is_some_and(|sums| sums.uuid == *uuid);
+    let found = if is_there { Some(position) } else { sums.iter().position(|sums| sums.uuid == *uuid) };
+    let found = match found {
+        Some(found) => found,
+        None if sums.len() >= MAX_GPUS => return None,
+        None => {
+            sums.push(GpuTotals::new(gpu));
+            sums.len() - 1
+        }
+    };
+    sums.get_mut(found)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,584 @@
+//! Access policy: filters what a share's holder is sent, before it is encoded.
+
+use nodeglass_findings::catalogue;
+use nodeglass_fleet::Fleet;
+use nodeglass_history::{Span, VisibleNode};
+use nodeglass_protocol::finding::{Finding, FindingGpu, FindingKind};
+use nodeglass_protocol::gpu::GpuPath;
+use nodeglass_protocol::insight::JobInsight;
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::note::Note;
+use nodeglass_protocol::picture::{
+    GpuEvent, GpuPicture, History, JobsHealth, Link, NodeHead, NodePicture, ProcessFacts, ProcessPicture,
+    RelayStatus,
+};
+use nodeglass_protocol::request::AuditEntry;
+use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms, Sharing};
+use nodeglass_protocol::{Cell, GpuField, JobId, NodeName, Reading, Row, Text};
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Who views the fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Viewer {
+    /// The owner, who sees everything.
+    #[default]
+    Owner,
+    /// A guest. Guests with equal visibility share an encoding.
+    Guest(Arc<Visibility>),
+}
+
+/// What a share shows, and what it hides of that.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Visibility {
+    scope: Scope,
+    hidden: HiddenParts,
+    owner: Text,
+}
+
+/// A node as a viewer sees it. Filtered lazily: most nodes do not change in most updates.
+#[derive(Debug)]
+pub struct NodeView<'a> {
+    raw: &'a NodePicture,
+    guest: Option<(&'a Visibility, &'a Fleet)>,
+    filtered: OnceCell<Box<NodePicture>>,
+}
+
+impl Viewer {
+    /// The nodes of a topic; `None` if there is no such visible topic (any more).
+    pub fn nodes<'a>(&'a self, fleet: &'a Fleet, topic: &Topic) -> Option<Vec<NodeView<'a>>> {
+        let nodes = fleet.nodes_of(topic)?;
+        let Self::Guest(visibility) = self else {
+            return Some(nodes.into_iter().map(|raw| NodeView::of(raw, None)).collect());
+        };
+        let jobs = fleet.jobs();
+        let is_visible = match topic {
+            Topic::Overview => true,
+            Topic::Job(id) => visibility.shows_job(*id, jobs),
+            Topic::Node(name) => visibility.shows_node(name, jobs),
+        };
+        let shown = |node: &&NodePicture| match topic {
+            // The last picture of a job may contain nodes that are in use by others now.
+            Topic::Job(_) => visibility.shows_job_node(&node.name),
+            Topic::Overview | Topic::Node(_) => visibility.shows_node(&node.name, jobs),
+        };
+        is_visible.then(|| {
+            nodes
+                .into_iter()
+                .filter(shown)
+                .map(|raw| NodeView::of(raw, Some((visibility.as_ref(), fleet))))
+                .collect()
+        })
+    }
+
+    /// The current state of a node that is known to be visible: one of a topic's nodes, as of the same
+    /// job list.
+    pub fn node<'a>(&'a self, fleet: &'a Fleet, name: &NodeName) -> Option<NodeView<'a>> {
+        let guest = match self {
+            Self::Owner => None,
+            Self::Guest(visibility) => Some((visibility.as_ref(), fleet)),
+        };
+        fleet.node(name).map(|raw| NodeView::of(raw, guest))
+    }
+
+    /// Returns whether a topic exists and is visible.
+    pub fn has_topic(&self, fleet: &Fleet, topic: &Topic) -> bool {
+        self.nodes(fleet, topic).is_some()
+    }
+
+    /// The job list.
+    pub fn jobs(&self, fleet: &Fleet) -> Vec<Job> {
+        match self {
+            Self::Owner => fleet.jobs().to_vec(),
+            Self::Guest(visibility) => fleet.jobs().iter().filter_map(|job| visibility.job(job)).collect(),
+        }
+    }
+
+    /// The relay's status; guests only learn whether the job list is fresh.
+    pub fn status(&self, fleet: &Fleet) -> RelayStatus {
+        let status = fleet.status();
+        match self {
+            Self::Owner => status.clone(),
+            Self::Guest(_) => {
+                let jobs = match &status.jobs {
+                    JobsHealth::Stale { last_ms, retry_at_ms, .. } => JobsHealth::Stale {
+                        last_ms: *last_ms,
+                        reason: "SLURM does not answer the relay".into(),
+                        retry_at_ms: *retry_at_ms,
+                    },
+                    other => other.clone(),
+                };
+                RelayStatus { jobs, replay: status.replay.clone(), ..RelayStatus::default() }
+            }
+        }
+    }
+
+    /// The audit log.
+    pub fn audit_log<'a>(&self, fleet: &'a Fleet) -> &'a [AuditEntry] {
+        if *self == Self::Owner { fleet.audit_log() } else { &[] }
+    }
+
+    /// What is known of running jobs besides findings: it comes from their logs.
+    pub fn insights<'a>(&self, fleet: &'a Fleet) -> &'a [JobInsight] {
+        if *self == Self::Owner { fleet.insights() } else { &[] }
+    }
+
+    /// Open shares and current visitors.
+    pub fn sharing(&self, fleet: &Fleet) -> Sharing {
+        if *self == Self::Owner { fleet.sharing().clone() } else { Sharing::default() }
+    }
+
+    /// The notes of a topic, by time: those of the whole cluster, and of what the topic shows.
+    pub fn notes(&self, fleet: &Fleet, topic: &Topic) -> Vec<Note> {
+        let jobs = fleet.jobs();
+        // Once, as there are thousands of notes and of jobs.
+        let job_nodes = match topic {
+            Topic::Job(id) => jobs.iter().find(|job| job.id == *id).map(|job| &*job.nodes),
+            Topic::Overview | Topic::Node(_) => None,
+        };
+        let jobs_here: BTreeSet<JobId> = match topic {
+            Topic::Node(name) => {
+                jobs.iter().filter(|job| job.nodes.contains(name)).map(|job| job.id).collect()
+            }
+            Topic::Overview | Topic::Job(_) => BTreeSet::new(),
+        };
+        let is_of = |note: &Note| match (topic, note.job) {
+            (Topic::Overview, None) => note.node.is_none(),
+            (Topic::Overview, Some(_)) => false,
+            (Topic::Job(id), Some(job)) => job == *id,
+            (Topic::Job(_), None) => {
+                note.node.as_ref().is_none_or(|name| job_nodes.is_some_and(|nodes| nodes.contains(name)))
+            }
+            (Topic::Node(name), job) => {
+                // A note of another node of the same job is none of this one.
+                note.node.as_ref().is_none_or(|node| node == name)
+                    && job.is_none_or(|job| jobs_here.contains(&job))
+            }
+        };
+        let shown = fleet.notes().iter().filter(|note| is_of(note) && self.shows_note(fleet, note));
+        nodeglass_fleet::sorted_notes(shown.cloned())
+    }
+
+    /// The findings of a topic, in their order. A guest receives those about jobs and nodes in scope alone.
+    pub fn findings(&self, fleet: &Fleet, topic: &Topic) -> Vec<Finding> {
+        let is_of = |finding: &Finding| match topic {
+            Topic::Overview => true,
+            Topic::Job(id) => finding.jobs.contains(id),
+            Topic::Node(name) => finding.nodes.contains(name),
+        };
+        let found = fleet.findings().iter().filter(|finding| is_of(finding));
+        match self {
+            Self::Owner => found.cloned().collect(),
+            Self::Guest(visibility) => {
+                found.filter_map(|finding| visibility.finding(finding, fleet)).collect()
+            }
+        }
+    }
+
+    /// All visible notes, or those of a job, by time.
+    pub fn all_notes(&self, fleet: &Fleet, job: Option<JobId>) -> Vec<Note> {
+        let is_of = |note: &Note| job.is_none() || note.job == job;
+        let shown = fleet.notes().iter().filter(|note| is_of(note) && self.shows_note(fleet, note));
+        nodeglass_fleet::sorted_notes(shown.cloned())
+    }
+
+    fn shows_note(&self, fleet: &Fleet, note: &Note) -> bool {
+        match self {
+            Self::Owner => true,
+            Self::Guest(visibility) => visibility.shows_note(note, fleet.jobs()),
+        }
+    }
+
+    /// Returns whether this is a guest.
+    pub fn is_guest(&self) -> bool {
+        *self != Self::Owner
+    }
+}
+
+impl<'a> NodeView<'a> {
+    fn of(raw: &'a NodePicture, guest: Option<(&'a Visibility, &'a Fleet)>) -> Self {
+        Self { raw, guest, filtered: OnceCell::new() }
+    }
+
+    /// The node's name.
+    pub fn name(&self) -> &'a NodeName {
+        &self.raw.name
+    }
+
+    /// [`NodePicture::sampled_at_ms`].
+    pub fn sampled_at_ms(&self) -> Option<u64> {
+        self.raw.sampled_at_ms
+    }
+
+    /// The node without its history.
+    pub fn now(&self) -> &NodePicture {
+        match self.guest {
+            None => self.raw,
+            Some((visibility, fleet)) => {
+                self.filtered.get_or_init(|| Box::new(visibility.node(self.raw, fleet)))
+            }
+        }
+    }
+
+    /// What of its long-term history is visible: for a shared job only the time in which it ran there.
+    pub fn long_history(&self) -> VisibleNode {
+        let spans = |gpu: &GpuPicture| match self.guest {
+            None => Some(Span::ALL),
+            Some((visibility, fleet)) => visibility.shows_gpu(gpu).then(|| visibility.gpu_span(gpu, fleet)),
+        };
+        let host = match self.guest {
+            None => Some(Span::ALL),
+            Some((visibility, fleet)) => visibility.shows_host(&self.raw.name, fleet).then(|| {
+                visibility
+                    .span_of(fleet.jobs().iter().filter(|job| job.nodes.contains(&self.raw.name)), fleet)
+            }),
+        };
+        let gpus = self.raw.gpus.iter().filter_map(|gpu| Some((gpu.facts.uuid.clone(), spans(gpu)?)));
+        VisibleNode { name: self.raw.name.clone(), gpus: gpus.collect(), host }
+    }
+
+    /// [`NodePicture::history`].
+    pub fn history(&self) -> Option<Cow<'a, History>> {
+        let history = self.raw.history.as_ref()?;
+        Some(match self.guest {
+            None => Cow::Borrowed(history),
+            Some((visibility, fleet)) => Cow::Owned(visibility.history(history, self.raw, fleet)),
+        })
+    }
+}
+
+impl Visibility {
+    /// What these terms show of what `owner` watches.
+    pub fn new(terms: &ShareTerms, owner: Text) -> Self {
+        Self { scope: terms.scope.clone(), hidden: terms.hidden, owner }
+    }
+
+    /// Returns whether a job is in scope.
+    pub fn shows_job(&self, id: JobId, jobs: &[Job]) -> bool {
+        match &self.scope {
+            Scope::Jobs(shown) => shown.contains(&id),
+            Scope::Nodes(shown) => jobs
+                .iter()
+                .filter(|job| job.id == id)
+                .any(|job| job.nodes.iter().any(|node| shown.contains(node))),
+            Scope::All => jobs.iter().any(|job| job.id == id),
+        }
+    }
+
+    /// Returns whether logs are shown at all.
+    pub fn shows_logs(&self) -> bool {
+        !self.hidden.logs
+    }
+
+    /// Returns whether a job's logs are shown.
+    pub fn shows_logs_of(&self, id: JobId, jobs: &[Job]) -> bool {
+        !self.hidden.logs && self.shows_job(id, jobs)
+    }
+
+    /// Returns whether a note is shown: one of a job in scope, of a node in scope, or of the whole cluster if
+    /// everything is.
+    pub fn shows_note(&self, note: &Note, jobs: &[Job]) -> bool {
+        let is_in_scope = match (note.job, &note.node) {
+            (Some(job), node) => {
+                self.shows_job(job, jobs) && node.as_ref().is_none_or(|node| self.shows_job_node(node))
+            }
+            (None, Some(node)) => {
+                matches!(&self.scope, Scope::Nodes(shown) if shown.contains(node)) || self.scope == Scope::All
+            }
+            (None, None) => self.scope == Scope::All,
+        };
+        is_in_scope && !self.hidden.notes
+    }
+
+    /// A finding as a guest sees it; `None` if it is hidden. It is shown only if everything that its texts name is: its
+    /// jobs and nodes, and the readings that it is made from.
+    fn finding(&self, finding: &Finding, fleet: &Fleet) -> Option<Finding> {
+        let jobs = fleet.jobs();
+        // Stacks, arguments and paths of the owner's processes; what the owner silenced is for the owner alone.
+        let mut finding = Finding { capture: None, silenced_until_ms: None, ..finding.clone() };
+        if finding.kind.is_of_node() && !finding.jobs.is_empty() {
+            // Its texts name the node alone.
+            finding.jobs.retain(|job| self.shows_job(*job, jobs));
+            if finding.jobs.is_empty() {
+                return None;
+            }
+        }
+        let are_jobs_shown = finding.jobs.iter().all(|job| self.shows_job(*job, jobs));
+        let are_nodes_shown = finding.nodes.iter().all(|node| self.shows_job_node(node));
+        let is_node_shown =
+            || !finding.jobs.is_empty() || finding.nodes.iter().all(|node| self.shows_node(node, jobs));
+        if !(are_jobs_shown && are_nodes_shown && is_node_shown()) {
+            return None;
+        }
+        let are_hosts_shown = || finding.nodes.iter().all(|node| self.shows_host(node, fleet));
+        match finding.kind {
+            FindingKind::HostMemory | FindingKind::Swapping if !are_hosts_shown() => return None,
+            // Names the directory for scratch files.
+            FindingKind::DiskFull if self.hidden.paths || !are_hosts_shown() => return None,
+            FindingKind::HeldMemory if !self.shows_unattributed() => return None,
+            // Names a process.
+            FindingKind::StuckProcess if !self.shows_processes_on(&finding.gpus, fleet) => return None,
+            // May contain output of a login shell.
+            FindingKind::NodeUnreachable => finding.evidence.clear(),
+            // SLURM's explanation may name other jobs.
+            FindingKind::PendingForever if self.scope != Scope::All => {
+                finding.advice = catalogue::info(finding.kind).advice.into();
+            }
+            _ => {}
+        }
+        nodeglass_findings::for_guests(finding)
+    }
+
+    /// Returns whether every process on these GPUs is shown.
+    fn shows_processes_on(&self, gpus: &[FindingGpu], fleet: &Fleet) -> bool {
+        gpus.iter().all(|gpu| {
+            let processes = fleet.node(&gpu.node).into_iter().flat_map(|node| &node.processes);
+            let mut here = processes.filter(|process| process.facts.gpu == gpu.uuid);
+            here.all(|process| self.shows_process(&process.facts, fleet.jobs()))
+        })
+    }
+
+    /// Returns whether a node's current state is in scope.
+    fn shows_node(&self, name: &NodeName, jobs: &[Job]) -> bool {
+        match &self.scope {
+            Scope::Jobs(shown) => {
+                jobs.iter().any(|job| job.is_active() && shown.contains(&job.id) && job.nodes.contains(name))
+            }
+            Scope::Nodes(shown) => shown.contains(name),
+            Scope::All => true,
+        }
+    }
+
+    /// Returns whether a node of a job in scope is in scope.
+    fn shows_job_node(&self, name: &NodeName) -> bool {
+        !matches!(&self.scope, Scope::Nodes(shown) if !shown.contains(name))
+    }
+
+    /// When a GPU in scope is visible.
+    fn gpu_span(&self, gpu: &GpuPicture, fleet: &Fleet) -> Span {
+        let owns = |job: &&Job| gpu.owners.iter().any(|owner| owner.job == job.id);
+        self.span_of(fleet.jobs().iter().filter(owns), fleet)
+    }
+
+    /// The time from the first start to the last end of those jobs that are shared; everything if the
+    /// scope is not jobs.
+    fn span_of<'a>(&self, jobs: impl Iterator<Item = &'a Job>, fleet: &Fleet) -> Span {
+        let Scope::Jobs(shown) = &self.scope else { return Span::ALL };
+        let none = Span { from_ms: u64::MAX, to_ms: 0 };
+        jobs.filter(|job| shown.contains(&job.id)).fold(none, |span, job| {
+            let from_ms = job.start.map_or(u64::MAX, |start| fleet.relay_ms(start));
+            let to_ms = job.ended.map_or(u64::MAX, |ended| fleet.relay_ms(ended));
+            Span { from_ms: span.from_ms.min(from_ms), to_ms: span.to_ms.max(to_ms) }
+        })
+    }
+
+    /// Returns whether readings of the whole host are shown: for a shared job only if it has every CPU of
+    /// the node, as they would otherwise reveal other users' jobs. The job's own usage is in
+    /// [`NodePicture::uses`].
+    pub fn shows_host(&self, name: &NodeName, fleet: &Fleet) -> bool {
+        let Scope::Jobs(shown) = &self.scope else { return true };
+        let here = |job: &&Job| job.is_active() && shown.contains(&job.id) && job.nodes.contains(name);
+        fleet.jobs().iter().filter(here).any(|job| has_every_cpu(job, fleet))
+    }
+
+    /// For a shared job only its own GPUs; a GPU without a known owner is hidden.
+    fn shows_gpu(&self, gpu: &GpuPicture) -> bool {
+        match &self.scope {
+            Scope::Jobs(shown) => gpu.owners.iter().any(|owner| shown.contains(&owner.job)),
+            Scope::Nodes(_) | Scope::All => true,
+        }
+    }
+
+    /// For a shared job only its own processes; other users' processes only if shown. An unknown user
+    /// counts as another.
+    pub fn shows_process(&self, process: &ProcessFacts, jobs: &[Job]) -> bool {
+        let own = process.user.value() == Some(&self.owner);
+        let in_scope = match &self.scope {
+            Scope::Jobs(shown) => process.job.is_some_and(|job| shown.contains(&job)),
+            Scope::Nodes(_) | Scope::All => {
+                own.then_some(process.job).flatten().is_none_or(|job| self.shows_job(job, jobs))
+            }
+        };
+        in_scope && (own || !self.hidden.other_users)
+    }
+
+    /// Returns whether unattributed memory is shown: only where every process is, as it would otherwise
+    /// reveal how much memory hidden processes hold. A page may still compute what the visible ones leave.
+    fn shows_unattributed(&self) -> bool {
+        !self.hidden.other_users && !matches!(self.scope, Scope::Jobs(_))
+    }
+
+    /// A job as a viewer sees it; `None` if it is hidden.
+    pub fn job(&self, job: &Job) -> Option<Job> {
+        if !self.shows_job(job.id, std::slice::from_ref(job)) {
+            return None;
+        }
+        let mut job = job.clone();
+        if self.hidden.paths {
+            (job.workdir, job.stdout, job.stderr) = (None, None, None);
+        }
+        if self.hidden.paths || self.hidden.arguments {
+            job.command = None;
+        }
+        if self.scope != Scope::All && job.dependency.is_some() {
+            // Both name other jobs.
+            (job.dependency, job.reason_text) = (None, None);
+        }
+        if let Scope::Nodes(shown) = &self.scope {
+            job.nodes.retain(|node| shown.contains(node));
+            job.gpus.retain(|gpus| shown.contains(&gpus.node));
+            job.batch_host = job.batch_host.filter(|node| shown.contains(node));
+        }
+        Some(job)
+    }
+
+    fn node(&self, raw: &NodePicture, fleet: &Fleet) -> NodePicture {
+        let (jobs, host) = (fleet.jobs(), self.shows_host(&raw.name, fleet));
+        let gpus: Vec<_> =
+            raw.gpus.iter().filter(|gpu| self.shows_gpu(gpu)).map(|gpu| self.gpu(gpu, jobs)).collect();
+        let processes = raw.processes.iter().filter(|process| self.shows_process(&process.facts, jobs));
+        NodePicture {
+            name: raw.name.clone(),
+            head: self.head(raw, jobs),
+            sampled_at_ms: raw.sampled_at_ms,
+            host: if host { raw.host.clone() } else { Row::default() },
+            processes: processes.map(|process| self.process(process, jobs)).collect(),
+            job_usage: raw
+                .job_usage
+                .iter()
+                .filter(|usage| self.shows_job(usage.job, jobs))
+                .cloned()
+                .collect(),
+            cores: if host { raw.cores.clone() } else { Vec::new() },
+            history: None,
+            gpus,
+        }
+    }
+
+    fn gpu(&self, gpu: &GpuPicture, jobs: &[Job]) -> GpuPicture {
+        let mut gpu = gpu.clone();
+        gpu.owners.retain(|owner| self.shows_job(owner.job, jobs));
+        if !self.shows_unattributed() {
+            gpu.row.set(GpuField::MemUnattributed, Cell::NOT_YET);
+        }
+        gpu
+    }
+
+    fn history(&self, history: &History, raw: &NodePicture, fleet: &Fleet) -> History {
+        let shown = history.gpus.iter().zip(&raw.gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+        let host = if self.shows_host(&raw.name, fleet) {
+            history.host.clone()
+        } else {
+            history.host.without_cells()
+        };
+        History {
+            is_summary: history.is_summary,
+            gpus: shown.map(|(traces, _)| traces.clone()).collect(),
+            host,
+        }
+    }
+
+    fn process(&self, process: &ProcessPicture, jobs: &[Job]) -> ProcessPicture {
+        let mut process = process.clone();
+        self.mask_process(&mut process.facts, jobs);
+        process
+    }
+
+    /// Removes what is hidden from the facts of a process.
+    pub fn mask_process(&self, facts: &mut ProcessFacts, jobs: &[Job]) {
+        if self.hidden.arguments {
+            facts.args = Reading::NotYet;
+        }
+        if self.hidden.paths {
+            facts.cwd = Reading::NotYet;
+            // A program's name may be a path, and whatever follows it.
+            facts.command = std::mem::take(&mut facts.command).map(|command| base_name(&command));
+            if let Some(container) = &mut facts.container {
+                container.name = container.name.take().map(|name| base_name(&name));
+            }
+        }
+        facts.job = facts.job.filter(|job| self.shows_job(*job, jobs));
+    }
+
+    /// Notes are hidden: they contain output of login shells.
+    fn head(&self, raw: &NodePicture, jobs: &[Job]) -> NodeHead {
+        let link = match &raw.head.link {
+            Link::Down { retry_at_ms, .. } => {
+                Link::Down { reason: "the relay cannot reach this node".into(), retry_at_ms: *retry_at_ms }
+            }
+            Link::Refused { .. } => {
+                Link::Refused { reason: "the relay may not enter this node".into(), advice: Text::default() }
+            }
+            other => other.clone(),
+        };
+        let mut facts = raw.head.facts.clone();
+        if let Some(facts) = &mut facts {
+            facts.scratch = facts.scratch.take().filter(|_| !self.hidden.paths);
+            facts.topology = self.topology(&facts.topology, &raw.gpus);
+        }
+        let shown = |event: &&GpuEvent| match &event.gpu {
+            Some(uuid) => raw.gpus.iter().any(|gpu| gpu.facts.uuid == *uuid && self.shows_gpu(gpu)),
+            None => !matches!(self.scope, Scope::Jobs(_)),
+        };
+        NodeHead {
+            link,
+            facts,
+            no_gpu: raw.head.no_gpu.clone(),
+            driver_stuck_ms: raw.head.driver_stuck_ms,
+            notes: Vec::new(),
+            events: raw.head.events.iter().filter(shown).map(|event| self.event(event)).collect(),
+            interval_ms: raw.head.interval_ms,
+            // Which machines belong together is the owner's arrangement, and may name people.
+            group: raw.head.group.clone().filter(|_| self.scope == Scope::All),
+            without_gpus: raw
+                .head
+                .without_gpus
+                .iter()
+                .copied()
+                .filter(|job| self.shows_job(*job, jobs))
+                .collect(),
+        }
+    }
+
+    /// The text of an Xid may contain a process name and pid.
+    fn event(&self, event: &GpuEvent) -> GpuEvent {
+        match event.xid {
+            Some(xid) if self.hidden.other_users => {
+                GpuEvent { text: format!("Xid {xid}").into(), ..event.clone() }
+            }
+            _ => event.clone(),
+        }
+    }
+
+    /// The rows and columns of visible GPUs.
+    fn topology(&self, topology: &[Vec<GpuPath>], gpus: &[GpuPicture]) -> Vec<Vec<GpuPath>> {
+        let of_shown = |row: &[GpuPath]| {
+            let paths = row.iter().zip(gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+            paths.map(|(path, _)| *path).collect::<Vec<_>>()
+        };
+        let rows = topology.iter().zip(gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+        rows.map(|(row, _)| of_shown(row)).collect()
+    }
+}
+
+/// Returns whether a job has all CPUs of all its nodes, as far as SLURM and the probes report.
+fn has_every_cpu(job: &Job, fleet: &Fleet) -> bool {
+    let cpus_of = |name: &NodeName| {
+        let facts = fleet.node(name)?.head.facts.as_ref()?;
+        (facts.cpus > 0).then_some(u64::from(facts.cpus))
+    };
+    let there: Option<u64> = job.nodes.iter().map(cpus_of).sum();
+    there.zip(job.cpus).is_some_and(|(there, has)| u64::from(has) >= there)
+}
+
+/// The last component of a command's path, without arguments.
+fn base_name(path: &Text) -> Text {
+    let first = path.as_str().split(' ').next().unwrap_or_default();
+    Text::new(first.rsplit('/').next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,318 @@
+//! What each setting of a share hides, tested from the guest's side.
+
+use super::*;
+use nodeglass_fleet::scene::{self, hello, jobs, line, process, sample};
+use nodeglass_fleet::{Event, NodeEvent, NoteChange};
+use nodeglass_protocol::cluster::ClusterSummary;
+use nodeglass_protocol::finding::FindingSeverity;
+use nodeglass_protocol::host::HostSample;
+use nodeglass_protocol::note::{NoteId, NoteSource};
+use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_protocol::share::HiddenParts;
+
+const NOTHING: HiddenParts =
+    HiddenParts { arguments: false, paths: false, other_users: false, logs: false, notes: false };
+
+fn viewer(scope: Scope, hidden: HiddenParts) -> Viewer {
+    let terms = ShareTerms { label: "".into(), scope, hidden, to: None, expires_ms: 0, ends_with_job: false };
+    Viewer::Guest(Arc::new(Visibility::new(&terms, "alice".into())))
+}
+
+// Job 1 has GPU 0 of n1 and n2, job 2 has GPU 1 of n1.
+fn fleet() -> Fleet {
+    let mut fleet = Fleet::new();
+    let mut first = scene::job(1, &[("n1", &[0]), ("n2", &[0])]);
+    first.workdir = Some("/home/alice/secret".into());
+    first.command = Some("train.sh --secret".into());
+    first.dependency = Some("afterok:2".into());
+    jobs(&mut fleet, vec![first, scene::job(2, &[("n1", &[1])])], 0);
+    for node in ["n1", "n2"] {
+        line(&mut fleet, node, hello(node, &[0, 1]), 0);
+        line(&mut fleet, node, sample(1, &[10, 20]), 1_000);
+    }
+    line(&mut fleet, "n1", process("n1", 0, 7, Some(1)), 1_500);
+    fleet
+}
+
+/// A sample that includes the host and its CPU cores.
+fn host_sample() -> ProbeLine {
+    let ProbeLine::Sample(mut sample) = sample(2, &[10, 20]) else { unreachable!() };
+    sample.host = HostSample {
+        cpu_pct: Reading::Value(77),
+        mem_used_bytes: Reading::Value(1 << 36),
+        ..HostSample::default()
+    };
+    sample.cores = vec![99, 1];
+    ProbeLine::Sample(sample)
+}
+
+fn names(nodes: &[NodeView<'_>]) -> Vec<String> {
+    nodes.iter().map(|node| node.name().to_string()).collect()
+}
+
+fn gpus(node: &NodeView<'_>) -> Vec<String> {
+    node.now().gpus.iter().map(|gpu| gpu.facts.uuid.to_string()).collect()
+}
+
+#[test]
+fn t09_of_a_shared_job_its_own_gpus_are_seen_and_no_other_job() {
+    let (fleet, viewer) = (fleet(), viewer(Scope::Jobs(vec![JobId(1)]), NOTHING));
+    let nodes = viewer.nodes(&fleet, &Topic::Overview).unwrap();
+    assert_eq!(names(&nodes), ["n1", "n2"]);
+    assert_eq!(gpus(&nodes[0]), ["GPU-n1-0"]);
+    assert_eq!(nodes[0].history().unwrap().gpus.len(), 1);
+    let listed = viewer.jobs(&fleet);
+    assert_eq!(listed.iter().map(|job| job.id.0).collect::<Vec<_>>(), [1]);
+    assert_eq!((&listed[0].dependency, &listed[0].reason_text), (&None, &None));
+    assert!(
+        viewer.has_topic(&fleet, &Topic::Job(JobId(1))) && !viewer.has_topic(&fleet, &Topic::Job(JobId(2)))
+    );
+}
+
+#[test]
+fn t09_of_the_host_of_a_shared_job_nothing_is_seen_that_other_jobs_do() {
+    let n1 = |cpus: Option<u32>, scope: Scope| {
+        let mut fleet = fleet();
+        let first = Job { cpus, ..scene::job(1, &[("n1", &[0]), ("n2", &[0])]) };
+        jobs(&mut fleet, vec![first, scene::job(2, &[("n1", &[1])])], 1_600);
+        line(&mut fleet, "n1", host_sample(), 2_000);
+        let viewer = viewer(scope, NOTHING);
+        let nodes = viewer.nodes(&fleet, &Topic::Node(scene::name("n1"))).unwrap();
+        let history: Vec<_> = nodes[0]
+            .history()
+            .unwrap()
+            .host
+            .iter()
+            .flat_map(|(_, trace)| trace.points())
+            .filter_map(|(_, cell)| cell)
+            .collect();
+        (nodes[0].now().clone(), history)
+    };
+    let every: u32 = fleet().jobs()[0]
+        .nodes
+        .iter()
+        .map(|name| scene::node(&fleet(), name.as_str()).head.facts.as_ref().unwrap().cpus)
+        .sum();
+    assert!(every > 1);
+    for (cpus, scope, shown) in [
+        (Some(every - 1), Scope::Jobs(vec![JobId(1)]), false),
+        (None, Scope::Jobs(vec![JobId(1)]), false),
+        (Some(every), Scope::Jobs(vec![JobId(2)]), false),
+        (Some(every), Scope::Jobs(vec![JobId(1)]), true),
+        (Some(1), Scope::Nodes(vec![scene::name("n1")]), true),
+        (Some(1), Scope::All, true),
+    ] {
+        let (node, history) = n1(cpus, scope.clone());
+        let host = (node.host != Row::default(), !node.cores.is_empty(), !history.is_empty());
+        assert_eq!(host, (shown, shown, shown), "{cpus:?} {scope:?}");
+        assert!(node.head.facts.is_some() && node.sampled_at_ms.is_some());
+    }
+}
+
+#[test]
+fn t09_of_shared_nodes_only_those_are_seen() {
+    let (fleet, viewer) = (fleet(), viewer(Scope::Nodes(vec![scene::name("n2")]), NOTHING));
+    assert_eq!(names(&viewer.nodes(&fleet, &Topic::Overview).unwrap()), ["n2"]);
+    assert!(!viewer.has_topic(&fleet, &Topic::Node(scene::name("n1"))));
+    assert!(!viewer.has_topic(&fleet, &Topic::Job(JobId(2))));
+    assert_eq!(names(&viewer.nodes(&fleet, &Topic::Job(JobId(1))).unwrap()), ["n2"]);
+    let job = &viewer.jobs(&fleet)[0];
+    assert_eq!(job.nodes, [scene::name("n2")]);
+    assert_eq!(job.gpus.len(), 1);
+}
+
+#[test]
+fn a_node_that_a_shared_job_left_is_hidden() {
+    let mut fleet = fleet();
+    jobs(&mut fleet, vec![scene::job(1, &[("n2", &[0])]), scene::job(2, &[("n1", &[1])])], 2_000);
+    let viewer = viewer(Scope::Jobs(vec![JobId(1)]), NOTHING);
+    assert_eq!(names(&viewer.nodes(&fleet, &Topic::Overview).unwrap()), ["n2"]);
+    assert!(!viewer.has_topic(&fleet, &Topic::Node(scene::name("n1"))));
+}
+
+#[test]
+fn hidden_fields_of_a_process_are_absent() {
+    let (fleet, scope) = (fleet(), Scope::All);
+    let mut process =
+        viewer(scope.clone(), NOTHING).nodes(&fleet, &Topic::Overview).unwrap()[0].now().processes[0].clone();
+    process.facts.args = Reading::Value("--token secret".into());
+    process.facts.cwd = Reading::Value("/home/alice/secret".into());
+    process.facts.command = Reading::Value("/home/alice/secret/python3 x".into());
+    let shown = |hidden: HiddenParts| {
+        let Viewer::Guest(visibility) = viewer(scope.clone(), hidden) else { unreachable!() };
+        visibility.process(&process, fleet.jobs()).facts
+    };
+    assert_eq!(shown(NOTHING), process.facts);
+    let no_arguments = shown(HiddenParts { arguments: true, ..NOTHING });
+    assert_eq!((no_arguments.args, no_arguments.cwd), (Reading::NotYet, process.facts.cwd.clone()));
+    let no_paths = shown(HiddenParts { paths: true, ..NOTHING });
+    assert_eq!(
+        (no_paths.args, no_paths.cwd, no_paths.command),
+        (process.facts.args.clone(), Reading::NotYet, Reading::Value("python3".into()))
+    );
+}
+
+#[test]
+fn processes_of_other_and_of_unknown_users_are_hidden() {
+    let fleet = fleet();
+    let node = scene::node(&fleet, "n1");
+    let mut process = node.processes[0].clone();
+    process.facts.job = None;
+    for user in [Reading::Value("bob".into()), Reading::NotYet, Reading::Failed("gone".into())] {
+        process.facts.user = user;
+        for (scope, hidden, shown) in [
+            (Scope::All, HiddenParts::default(), false),
+            (Scope::All, NOTHING, true),
+            (Scope::Jobs(vec![JobId(1)]), NOTHING, false),
+        ] {
+            let Viewer::Guest(visibility) = viewer(scope, hidden) else { unreachable!() };
+            assert_eq!(
+                visibility.shows_process(&process.facts, fleet.jobs()),
+                shown,
+                "{:?}",
+                process.facts.user
+            );
+        }
+    }
+}
+
+#[test]
+fn memory_of_hidden_processes_is_not_revealed_as_unattributed() {
+    let mut fleet = fleet();
+    for second in 2..20 {
+        let ProbeLine::Sample(mut sample) = sample(second, &[10, 20]) else { unreachable!() };
+        sample.gpus.iter_mut().for_each(|gpu| gpu.mem_used_bytes = Reading::Value(8 << 30));
+        line(&mut fleet, "n1", ProbeLine::Sample(sample), second * 1_000);
+    }
+    let shown = |viewer: Viewer| {
+        let nodes = viewer.nodes(&fleet, &Topic::Overview).unwrap();
+        let cells = nodes[0].now().gpus.iter().map(|gpu| gpu.row.get(GpuField::MemUnattributed));
+        cells.collect::<Vec<_>>()
+    };
+    // One process holds a GiB of the first GPU.
+    let known = [Cell::steps(7), Cell::steps(8)];
+    assert_eq!(shown(Viewer::Owner), known);
+    assert_eq!(shown(viewer(Scope::All, NOTHING)), known);
+    assert_eq!(shown(viewer(Scope::Nodes(vec![scene::name("n1")]), NOTHING)), known);
+    assert_eq!(shown(viewer(Scope::All, HiddenParts { other_users: true, ..NOTHING })), [Cell::NOT_YET; 2]);
+    assert_eq!(shown(viewer(Scope::Jobs(vec![JobId(1)]), NOTHING)), [Cell::NOT_YET]);
+}
+
+#[test]
+fn data_of_the_owner_alone_is_never_visible() {
+    let mut fleet = fleet();
+    fleet.handle(
+        Event::JobsFailed { why: "squeue: error: /etc/slurm/secret".into(), retry_at_ms: 9_000 },
+        3_000,
+    );
+    let viewer = viewer(Scope::All, NOTHING);
+    fleet.handle(Event::Cluster(ClusterSummary::default()), 5);
+    fleet.handle(Event::JobLogs([(JobId(1), scene::log(3.0))].into()), 6);
+    assert_eq!(Viewer::Owner.insights(&fleet).len(), 1);
+    assert!(viewer.insights(&fleet).is_empty(), "a bar may be named anything");
+    assert_eq!(Viewer::Owner.status(&fleet).cluster.map(|cluster| cluster.at_ms), Some(5));
+    assert_eq!(viewer.status(&fleet).cluster, None);
+    let JobsHealth::Stale { reason: why, .. } = viewer.status(&fleet).jobs else { panic!() };
+    assert!(!why.as_str().contains("secret"), "{why}");
+    assert!(viewer.audit_log(&fleet).is_empty() && viewer.sharing(&fleet) == Sharing::default());
+}
+
+#[test]
+fn t09_a_finding_shows_a_guest_neither_output_of_logins_nor_hidden_readings() {
+    let mut fleet = fleet();
+    let down = NodeEvent::Down { why: "/etc/profile: secret".into(), retry_at_ms: 90_000 };
+    fleet.handle(Event::Node(scene::name("n1"), down), 3_000);
+    for second in 1..60 {
+        fleet.handle(Event::Tick, 3_000 + second * 1_000);
+    }
+    let shown = |viewer: Viewer| {
+        let all = viewer.findings(&fleet, &Topic::Overview);
+        all.into_iter().find(|finding| finding.key == "node_unreachable/n1".into())
+    };
+    assert_eq!(shown(Viewer::Owner).unwrap().evidence[0].as_str(), "/etc/profile: secret");
+    let guest = shown(viewer(Scope::All, NOTHING)).unwrap();
+    assert_eq!((guest.title.as_str(), guest.evidence.as_slice()), ("n1 cannot be reached", &[][..]));
+    assert_eq!(guest.jobs, [JobId(1), JobId(2)]);
+    assert_eq!(shown(viewer(Scope::Jobs(vec![JobId(2)]), NOTHING)).unwrap().jobs, [JobId(2)]);
+    assert_eq!(shown(viewer(Scope::Nodes(vec![scene::name("n2")]), NOTHING)), None);
+
+    let finding = |kind| Finding {
+        key: "x".into(),
+        kind,
+        severity: FindingSeverity::Warning,
+        confidence_pct: 95,
+        jobs: vec![JobId(1)],
+        nodes: vec![scene::name("n1")],
+        gpus: Vec::new(),
+        title: "x".into(),
+        reason: "x".into(),
+        evidence: Vec::new(),
+        advice: "x".into(),
+        since_ms: 0,
+        or_earlier: false,
+        found_ms: 0,
+        ended_ms: None,
+        silenced_until_ms: Some(9_000),
+        wasted_gpus: 0,
+        capture: Some(Box::default()),
+    };
+    let Viewer::Guest(everything) = viewer(Scope::All, NOTHING) else { unreachable!() };
+    let shown = everything.finding(&finding(FindingKind::Straggler), &fleet).unwrap();
+    assert_eq!(shown.silenced_until_ms, None, "a guest has the ordinary list");
+    assert_eq!(shown.capture, None, "stacks and connections are the owner's, whatever is shared");
+    let sees = |scope, hidden, kind| {
+        let Viewer::Guest(visibility) = viewer(scope, hidden) else { unreachable!() };
+        visibility.finding(&finding(kind), &fleet).is_some()
+    };
+    let job = || Scope::Jobs(vec![JobId(1)]);
+    for kind in
+        [FindingKind::HostMemory, FindingKind::Swapping, FindingKind::DiskFull, FindingKind::HeldMemory]
+    {
+        assert!(sees(Scope::All, NOTHING, kind), "{kind:?}");
+        assert!(!sees(job(), NOTHING, kind), "{kind:?} is made from readings of the whole node");
+    }
+    let paths = HiddenParts { paths: true, ..NOTHING };
+    assert!(!sees(Scope::All, paths, FindingKind::DiskFull));
+    assert!(sees(job(), NOTHING, FindingKind::Straggler));
+    assert!(!sees(Scope::Jobs(vec![JobId(2)]), NOTHING, FindingKind::Straggler));
+}
+
+#[test]
+fn t09_each_topic_and_share_has_its_notes() {
+    let mut fleet = fleet();
+    let note = |id, job: Option<u32>, node: Option<&str>| Note {
+        id: NoteId::from_bits(id),
+        job: job.map(JobId),
+        node: node.map(scene::name),
+        rank: None,
+        at_ms: id,
+        text: "x".into(),
+        source: NoteSource::Api,
+    };
+    let all =
+        [note(1, Some(1), None), note(2, Some(2), None), note(3, None, Some("n2")), note(4, None, None)];
+    // What a job wrote on one of its nodes is not of the others.
+    let all = all.into_iter().chain([note(5, Some(1), Some("n1"))]);
+    all.for_each(|note| fleet.handle(Event::Note(NoteChange::Put(note)), 0));
+    let (job, node) = (|id| Topic::Job(JobId(id)), |name| Topic::Node(scene::name(name)));
+    let ids = |viewer: &Viewer, topic: &Topic| {
+        viewer.notes(&fleet, topic).iter().map(|note| note.id.get()).collect::<Vec<_>>()
+    };
+    let owner = |topic| ids(&Viewer::Owner, &topic);
+    assert_eq!(owner(Topic::Overview), [4]);
+    assert_eq!([owner(job(1)), owner(job(2))], [vec![1, 3, 4, 5], vec![2, 4]]);
+    assert_eq!([owner(node("n1")), owner(node("n2"))], [vec![1, 2, 4, 5], vec![1, 3, 4]]);
+    let one = viewer(Scope::Jobs(vec![JobId(1)]), NOTHING);
+    assert_eq!(
+        [Topic::Overview, job(1), job(2), node("n1")].map(|topic| ids(&one, &topic)),
+        [vec![], vec![1, 5], vec![], vec![1, 5]]
+    );
+    let two = viewer(Scope::Nodes(vec![scene::name("n2")]), NOTHING);
+    assert_eq!(
+        [job(1), node("n2"), node("n1")].map(|topic| ids(&two, &topic)),
+        [vec![1, 3], vec![1, 3], vec![1]]
+    );
+    assert_eq!(ids(&viewer(Scope::All, NOTHING), &job(1)), [1, 3, 4, 5]);
+    let hidden = HiddenParts { notes: true, ..NOTHING };
+    assert_eq!(ids(&viewer(Scope::All, hidden), &job(1)), [0; 0]);
+}

@@ -1,0 +1,395 @@
+//! Creates and ends shares, and disconnects viewers as soon as their share ends.
+
+use super::link::ticket;
+use super::policy::{Viewer, Visibility};
+use super::store::Store;
+use super::table::{EndReason, OpenShare, ShareError, ShareState, Table};
+use nodeglass_access::peer::Peer;
+use nodeglass_access::user;
+use nodeglass_platform::clock::Clock;
+use nodeglass_protocol::Text;
+use nodeglass_protocol::handshake::Key;
+use nodeglass_protocol::live::ticket::Ticket;
+use nodeglass_protocol::share::{
+    Scope, Share, ShareId, ShareLink, ShareRequest, ShareTerms, Sharing, Visitor,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+/// Interval of expiry checks; also bounds how long a changed wall clock goes unnoticed.
+const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Where the link of a share leads.
+#[derive(Clone, Debug, Default)]
+pub struct ShareEndpoint {
+    /// The page's address for a teammate (`http://127.0.0.1:8080/?v=k3jq9xab`); none if they cannot reach it at all.
+    pub address: Option<String>,
+    /// The `ssh -L` line for a teammate, who logs in as themself.
+    pub tunnel: Text,
+}
+
+/// All shares of this relay.
+#[derive(Debug)]
+pub struct Shares {
+    table: Mutex<Table>,
+    sharing: watch::Sender<Sharing>,
+    key: Key,
+    owner: Text,
+    endpoint: ShareEndpoint,
+    store: Option<Store>,
+}
+
+/// Who was authenticated.
+#[derive(Clone, Debug)]
+pub enum AccessGrant {
+    /// The owner.
+    Owner,
+    /// The holder of the token of this id: sees what the owner sees, and changes nothing.
+    Token(ShareId),
+    /// The holder of a share.
+    Guest(Box<Share>),
+}
+
+/// A connected viewer; dropping it ends the session.
+#[derive(Debug)]
+pub struct ViewerSession {
+    shares: Arc<Shares>,
+    number: u64,
+    grant: AccessGrant,
+    sharing: watch::Receiver<Sharing>,
+}
+
+impl Shares {
+    /// The shares of a relay whose owner holds `key`, including those in `store`.
+    pub fn new(key: Key, owner: Text, endpoint: ShareEndpoint, store: Option<Store>) -> Self {
+        let mut table = Table::default();
+        for open in store.iter().flat_map(Store::load) {
+            table.open(open);
+        }
+        let sharing = watch::Sender::new(table.sharing());
+        Self { table: Mutex::new(table), sharing, key, owner, endpoint, store }
+    }
+
+    /// Subscribes to the open shares and current visitors.
+    pub fn watch(&self) -> watch::Receiver<Sharing> {
+        self.sharing.subscribe()
+    }
+
+    /// Creates a share. The caller checks that its scope is watched.
+    ///
+    /// # Errors
+    /// [`ShareError`].
+    pub fn create(&self, request: ShareRequest) -> Result<ShareLink, ShareError> {
+        if self.endpoint.address.is_none() {
+            return Err(ShareError::Unreachable);
+        }
+        let now_ms = Clock::wall_ms();
+        let terms = self.table().terms(request, now_ms)?;
+        let uid = terms.to.as_ref().map(uid_of).transpose()?;
+        let id =
+            nodeglass_access::new_share_id().map_err(|error| ShareError::Failed(error.to_string().into()))?;
+        let share = Share { id, created_ms: now_ms, terms };
+        let ticket = ticket(&share, &self.key);
+        let open = OpenShare::new(share.clone(), uid, &ticket);
+        if let Some(store) = &self.store {
+            store.save(&open).map_err(|error| ShareError::Failed(error.to_string().into()))?;
+        }
+        self.change(|table| table.open(open));
+        tracing::info!(share = %share.id, "share created");
+        Ok(self.linked(share, &ticket))
+    }
+
+    /// The link of an open share.
+    ///
+    /// # Errors
+    /// [`ShareError`] if there is no such share, or its key was not stored.
+    pub fn link(&self, id: &ShareId) -> Result<ShareLink, ShareError> {
+        let open = self.table().get(id).cloned().ok_or_else(|| ShareError::Unknown(id.clone()))?;
+        let ticket = ticket(&open.share, &self.key);
+        if ticket.proof().verifier() != open.verifier {
+            return Err(ShareError::LinkNotKept(id.clone()));
+        }
+        Ok(self.linked(open.share, &ticket))
+    }
+
+    fn linked(&self, share: Share, ticket: &Ticket) -> ShareLink {
+        let link = self.endpoint.address.as_ref().map(|address| format!("{address}#s={}", ticket.reveal()));
+        ShareLink { share, link, tunnel: self.endpoint.tunnel.clone() }
+    }
+
+    /// Revokes a share. With a store this writes to disk, which may block.
+    ///
+    /// # Errors
+    /// [`ShareError::Unknown`] if it is not open; [`ShareError::Failed`] if it is revoked now but may be open
+    /// again after a restart.
+    pub fn revoke(&self, id: &ShareId) -> Result<(), ShareError> {
+        // In memory first: viewers are disconnected even if the disk fails.
+        if !self.end(id, EndReason::Revoked) {
+            return Err(ShareError::Unknown(id.clone()));
+        }
+        self.delete_stored(id)
+    }
+
+    /// Ends a share, disconnecting its viewers; returns whether it was open.
+    fn end(&self, id: &ShareId, reason: EndReason) -> bool {
+        let was_open = self.change(|table| table.end(id, reason));
+        if was_open {
+            tracing::info!(share = %id, ?reason, "share ended");
+        }
+        was_open
+    }
+
+    /// Deletes an ended share from the store.
+    fn delete_stored(&self, id: &ShareId) -> Result<(), ShareError> {
+        let Some(store) = &self.store else { return Ok(()) };
+        store.delete(id).map_err(|error| {
+            let why = format!("the share is revoked, but a restart would open it again: {error}");
+            ShareError::Failed(why.into())
+        })
+    }
+
+    /// Revokes a share whose stored terms were altered, as its holder's proof reveals, and deletes it
+    /// from the store.
+    pub fn revoke_altered(&self, id: &ShareId) {
+        tracing::warn!(share = %id, "the stored terms of a share were altered, so it was revoked; create a new one");
+        self.end(id, EndReason::Revoked);
+        if let Err(error) = self.delete_stored(id) {
+            tracing::warn!(share = %id, %error, "failed to delete the altered share");
+        }
+    }
+
+    /// The state of a share, by the id that a client names.
+    pub fn state(&self, id: &ShareId) -> Option<ShareState> {
+        self.end_expired();
+        self.table().state(id)
+    }
+
+    /// Registers a viewer until the session is dropped.
+    pub fn session(self: &Arc<Self>, grant: AccessGrant, peer: Peer) -> ViewerSession {
+        let share = match &grant {
+            AccessGrant::Owner | AccessGrant::Token(_) => None,
+            AccessGrant::Guest(share) => Some(share.id.clone()),
+        };
+        let user = peer.uid().and_then(user::name_of);
+        let visitor = Visitor { share, user, since_ms: Clock::wall_ms() };
+        let number = self.change(|table| table.add_visitor(visitor));
+        ViewerSession { shares: self.clone(), number, grant, sharing: self.sharing.subscribe() }
+    }
+
+    /// What the holder of this grant may see.
+    pub fn viewer(&self, grant: &AccessGrant) -> Viewer {
+        match grant {
+            AccessGrant::Owner | AccessGrant::Token(_) => Viewer::Owner,
+            AccessGrant::Guest(share) => {
+                Viewer::Guest(Arc::new(Visibility::new(&share.terms, self.owner.clone())))
+            }
+        }
+    }
+
+    /// Ends shares when they expire or their jobs end, for as long as the relay runs. `over` returns
+    /// whether all jobs of a scope have ended, or `None` if that is unknown.
+    pub async fn run_expiry<F: Future<Output = Option<bool>>>(
+        self: Arc<Self>,
+        have_jobs_ended: impl Fn(Scope) -> F,
+    ) {
+        loop {
+            sleep(EXPIRY_CHECK_INTERVAL).await;
+            self.end_expired();
+            let bound = self.table().bound_to_jobs();
+            for (id, scope) in bound {
+                if have_jobs_ended(scope).await == Some(true) && self.end(&id, EndReason::Expired) {
+                    let shares = self.clone();
+                    spawn_blocking(move || {
+                        if let Err(error) = shares.delete_stored(&id) {
+                            tracing::warn!(%error, "failed to delete a share whose jobs ended");
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    /// Only in memory: the store does not load expired shares.
+    fn end_expired(&self) {
+        let due = self.table().due(Clock::wall_ms());
+        for id in due {
+            self.end(&id, EndReason::Expired);
+        }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = self.table();
+        let result = change(&mut table);
+        self.sharing.send_replace(table.sharing());
+        result
+    }
+
+    // Every change is a single step, so a panic elsewhere cannot leave the table inconsistent.
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The uid of the only user of a share.
+fn uid_of(to: &Text) -> Result<u32, ShareError> {
+    match user::look_up(to.as_str()) {
+        Ok(Some(uid)) => Ok(uid),
+        Ok(None) => Err(ShareError::NoSuchUser(to.clone())),
+        Err(error) => {
+            Err(ShareError::Failed(format!("the user database cannot be read ({error}); try again").into()))
+        }
+    }
+}
+
+impl ViewerSession {
+    /// What this viewer may see.
+    pub fn viewer(&self) -> Viewer {
+        self.shares.viewer(&self.grant)
+    }
+
+    /// The terms of a guest's share.
+    pub fn terms(&self) -> Option<&ShareTerms> {
+        match &self.grant {
+            AccessGrant::Owner | AccessGrant::Token(_) => None,
+            AccessGrant::Guest(share) => Some(&share.terms),
+        }
+    }
+
+    /// Waits until the share ends; pending forever for the owner. Cancel safe.
+    pub async fn ended(&mut self) -> EndReason {
+        let AccessGrant::Guest(share) = &self.grant else { return std::future::pending().await };
+        let open = |sharing: &Sharing| sharing.shares.iter().any(|open| open.id == share.id);
+        // `shares`, which is held here, owns the sender.
+        let _ = self.sharing.wait_for(|sharing| !open(sharing)).await;
+        match self.shares.state(&share.id).map(|state| state.status) {
+            Some(Err(reason)) => reason,
+            _ => EndReason::Revoked,
+        }
+    }
+}
+
+impl Drop for ViewerSession {
+    fn drop(&mut self) {
+        self.shares.change(|table| table.remove_visitor(self.number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_platform::state_dir::StateDir;
+    use nodeglass_protocol::JobId;
+    use nodeglass_protocol::share::HiddenParts;
+
+    fn shares() -> Arc<Shares> {
+        let endpoint = ShareEndpoint { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
+        Arc::new(Shares::new(Key::new([7; 32]), "alice".into(), endpoint, None))
+    }
+
+    fn request(scope: Scope) -> ShareRequest {
+        ShareRequest { label: "".into(), scope, hidden: HiddenParts::default(), to: None, lifetime_s: None }
+    }
+
+    fn guest(shares: &Arc<Shares>, made: &ShareLink) -> ViewerSession {
+        shares.session(AccessGrant::Guest(Box::new(made.share.clone())), Peer::Unknown)
+    }
+
+    #[tokio::test]
+    async fn t10_revoking_a_share_disconnects_only_its_guests() {
+        let shares = shares();
+        let one = shares.create(request(Scope::All)).unwrap();
+        let other = shares.create(request(Scope::Jobs(vec![JobId(1)]))).unwrap();
+        let (mut gone, mut stays) = (guest(&shares, &one), guest(&shares, &other));
+        let mut owner = shares.session(AccessGrant::Owner, Peer::owner());
+        shares.revoke(&one.share.id).unwrap();
+        assert_eq!(gone.ended().await, EndReason::Revoked);
+        let moment = Duration::from_millis(50);
+        assert!(tokio::time::timeout(moment, stays.ended()).await.is_err());
+        assert!(tokio::time::timeout(moment, owner.ended()).await.is_err());
+        assert_eq!(shares.revoke(&one.share.id), Err(ShareError::Unknown(one.share.id.clone())));
+        assert_eq!(shares.state(&one.share.id).unwrap().status.unwrap_err(), EndReason::Revoked);
+    }
+
+    #[tokio::test]
+    async fn a_share_of_a_job_ends_with_it_but_not_while_slurm_does_not_respond() {
+        let shares = shares();
+        let made = shares.create(request(Scope::Jobs(vec![JobId(1)]))).unwrap();
+        let mut session = guest(&shares, &made);
+        let answers = Arc::new(Mutex::new(None));
+        let current = answers.clone();
+        let keeping = tokio::spawn(shares.clone().run_expiry(move |_| {
+            let answer = *current.lock().unwrap();
+            async move { answer }
+        }));
+        for answer in [None, Some(false)] {
+            *answers.lock().unwrap() = answer;
+            assert!(
+                tokio::time::timeout(3 * EXPIRY_CHECK_INTERVAL, session.ended()).await.is_err(),
+                "{answer:?}"
+            );
+        }
+        *answers.lock().unwrap() = Some(true);
+        assert_eq!(session.ended().await, EndReason::Expired);
+        keeping.abort();
+    }
+
+    #[test]
+    fn t09_a_share_altered_on_disk_is_not_open_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("nodeglass");
+        let start = || {
+            let store = Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap();
+            let endpoint =
+                ShareEndpoint { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
+            Shares::new(Key::new([7; 32]), "alice".into(), endpoint, Some(store))
+        };
+        let made = start().create(request(Scope::All)).unwrap();
+        let shares = start();
+        assert!(shares.state(&made.share.id).is_some_and(|state| state.status.is_ok()));
+        shares.revoke_altered(&made.share.id);
+        assert!(shares.state(&made.share.id).is_some_and(|state| state.status.is_err()));
+        assert!(start().state(&made.share.id).is_none());
+    }
+
+    #[tokio::test]
+    async fn t10_an_expired_share_disconnects_its_guests() {
+        let shares = shares();
+        let mut made = shares.create(request(Scope::All)).unwrap();
+        made.share.terms.expires_ms = Clock::wall_ms() + 300;
+        let open = OpenShare::new(made.share.clone(), None, &ticket(&made.share, &Key::new([1; 32])));
+        shares.change(|table| table.open(open));
+        let mut session = guest(&shares, &made);
+        let keeping = tokio::spawn(shares.clone().run_expiry(|_| async { None }));
+        assert_eq!(session.ended().await, EndReason::Expired);
+        assert!(Clock::wall_ms() >= made.share.terms.expires_ms);
+        assert_eq!(shares.link(&made.share.id), Err(ShareError::Unknown(made.share.id)));
+        keeping.abort();
+    }
+
+    #[tokio::test]
+    async fn the_owner_sees_visitors_until_they_disconnect() {
+        let shares = shares();
+        let made = shares.create(request(Scope::All)).unwrap();
+        let sharing = shares.watch();
+        let session = shares.session(AccessGrant::Guest(Box::new(made.share.clone())), Peer::owner());
+        let now = sharing.borrow().clone();
+        assert_eq!(now.shares, std::slice::from_ref(&made.share));
+        assert_eq!(now.visitors[0].share, Some(made.share.id));
+        assert_eq!(now.visitors[0].user, Peer::owner().uid().and_then(user::name_of));
+        drop(session);
+        assert!(sharing.borrow().visitors.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_link_is_shown_again_and_shares_for_unknown_users_are_refused() {
+        let shares = shares();
+        let made = shares.create(request(Scope::All)).unwrap();
+        assert!(made.link.as_ref().is_some_and(|link| link.starts_with("http://127.0.0.1:8080/#s=")));
+        assert_eq!(shares.link(&made.share.id).unwrap(), made);
+        let to = ShareRequest { to: Some("no-such-user-here".into()), ..request(Scope::All) };
+        assert_eq!(shares.create(to), Err(ShareError::NoSuchUser("no-such-user-here".into())));
+    }
+}

@@ -1,0 +1,287 @@
+//! Stores shares over a restart, if configured: verifiers only, never a key that opens a share.
+
+use super::table::OpenShare;
+use nodeglass_platform::clock::Clock;
+use nodeglass_platform::state_dir::{StateDir, StateDirError};
+use nodeglass_protocol::Text;
+use nodeglass_protocol::handshake::{Key, LEN, Verifier};
+use nodeglass_protocol::share::{Share, ShareId};
+use rusqlite::{Connection, OpenFlags, Row, params};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Shares of one host's relay, in SQLite. Rows of other hosts are left alone, as login nodes may share
+/// the home directory.
+#[derive(Debug)]
+pub struct Store {
+    database: Mutex<Connection>,
+    host: Text,
+}
+
+/// Why shares cannot be stored. Messages are complete sentences for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The state directory cannot be used.
+    #[error("shares cannot be stored: {0}")]
+    StateDir(#[from] StateDirError),
+    /// SQLite failed.
+    #[error("shares cannot be stored: {0}")]
+    Database(#[from] rusqlite::Error),
+}
+
+/// Schema version (`user_version`); version 0 stored keys.
+const SCHEMA_VERSION: i64 = 2;
+const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shares (
+    host TEXT NOT NULL,
+    id TEXT NOT NULL,
+    stored BLOB NOT NULL,
+    server BLOB NOT NULL,
+    seal BLOB NOT NULL,
+    uid INTEGER,
+    share TEXT NOT NULL,
+    expires_ms INTEGER NOT NULL,
+    PRIMARY KEY (host, id)
+) STRICT";
+
+impl Store {
+    /// Opens `shares.db` in the state directory, creating it if missing, with access for the owner only.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn open(dir: &StateDir, host: Text) -> Result<Self, StoreError> {
+        let path = dir.private_file("shares.db")?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let database = Connection::open_with_flags(&path, flags)?;
+        // The home may be on NFS, which does not support write-ahead logging.
+        database.pragma_update(None, "journal_mode", "DELETE")?;
+        database.pragma_update(None, "secure_delete", true)?;
+        drop_older_schema(&database)?;
+        database.execute_batch(SCHEMA)?;
+        database.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+        Ok(Self { database: Mutex::new(database), host })
+    }
+
+    /// Loads the unexpired shares of this host. Unreadable ones stay closed.
+    pub fn load(&self) -> Vec<OpenShare> {
+        self.read().unwrap_or_else(|error| {
+            tracing::warn!(%error, "failed to read stored shares");
+            Vec::new()
+        })
+    }
+
+    fn read(&self) -> rusqlite::Result<Vec<OpenShare>> {
+        let database = self.database();
+        let now_ms = i64::try_from(Clock::wall_ms()).unwrap_or(i64::MAX);
+        database.execute(
+            "DELETE FROM shares WHERE host = ?1 AND expires_ms <= ?2",
+            params![self.host.as_str(), now_ms],
+        )?;
+        let mut query =
+            database.prepare("SELECT id, stored, server, seal, uid, share FROM shares WHERE host = ?1")?;
+        let mut rows = query.query([self.host.as_str()])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            match parse_row(row) {
+                Some(open) => found.push(open),
+                None => tracing::warn!(
+                    share = row.get::<_, String>(0).unwrap_or_default(),
+                    "a stored share cannot be read and stays closed; create a new one"
+                ),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Inserts or replaces a share.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn save(&self, open: &OpenShare) -> Result<(), StoreError> {
+        let share = serde_json::to_string(&open.share).unwrap_or_default();
+        let expires_ms = i64::try_from(open.share.terms.expires_ms).unwrap_or(i64::MAX);
+        let (stored, server) = open.verifier.expose();
+        self.database().execute(
+            "INSERT OR REPLACE INTO shares (host, id, stored, server, seal, uid, share, expires_ms) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                self.host.as_str(),
+                open.share.id.as_str(),
+                stored,
+                server,
+                open.seal.expose(),
+                open.uid,
+                share,
+                expires_ms
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Deletes a share.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn delete(&self, id: &ShareId) -> Result<(), StoreError> {
+        self.database().execute(
+            "DELETE FROM shares WHERE host = ?1 AND id = ?2",
+            params![self.host.as_str(), id.as_str()],
+        )?;
+        Ok(())
+    }
+
+    // SQLite transactions keep the database consistent even if a thread panicked.
+    fn database(&self) -> MutexGuard<'_, Connection> {
+        self.database.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drops the table of a build that stored keys: anyone who could read the file could open the shares.
+fn drop_older_schema(database: &Connection) -> rusqlite::Result<()> {
+    let version: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version == SCHEMA_VERSION {
+        return Ok(());
+    }
+    let is_there = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'shares'";
+    if database.query_row(is_there, [], |row| row.get::<_, i64>(0))? > 0 {
+        let count: i64 = database.query_row("SELECT count(*) FROM shares", [], |row| row.get(0))?;
+        database.execute_batch("DROP TABLE shares")?;
+        if count > 0 {
+            tracing::warn!(count, "stored shares of an incompatible build were dropped; create new ones");
+        }
+    }
+    Ok(())
+}
+
+/// Parses a row; `None` if it is inconsistent.
+fn parse_row(row: &Row<'_>) -> Option<OpenShare> {
+    let bytes = |column: &str| row.get::<_, Vec<u8>>(column).ok()?.try_into().ok();
+    let [stored, server, seal]: [[u8; LEN]; 3] = [bytes("stored")?, bytes("server")?, bytes("seal")?];
+    let uid: Option<u32> = row.get("uid").ok()?;
+    let share: Share = serde_json::from_str(&row.get::<_, String>("share").ok()?).ok()?;
+    // A lost column must not turn a share for one user into one for everybody, and an id must match its
+    // share.
+    let is_consistent = share.terms.to.is_some() == uid.is_some()
+        && row.get::<_, String>("id").is_ok_and(|id| id == share.id.as_str());
+    is_consistent.then(|| OpenShare {
+        share,
+        verifier: Verifier::new(stored, server),
+        seal: Key::new(seal),
+        uid,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::link::ticket;
+    use super::*;
+    use nodeglass_protocol::live::ticket::Ticket;
+    use nodeglass_protocol::share::{HiddenParts, Scope, ShareTerms};
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    fn open(id: &str, expires_ms: u64, to: Option<(&str, u32)>) -> (OpenShare, Ticket) {
+        let terms = ShareTerms {
+            label: "".into(),
+            scope: Scope::All,
+            hidden: HiddenParts::default(),
+            to: to.map(|(name, _)| name.into()),
+            expires_ms,
+            ends_with_job: false,
+        };
+        let share = Share { id: ShareId::new(id).unwrap(), created_ms: 0, terms };
+        let ticket = ticket(&share, &Key::new([7; LEN]));
+        (OpenShare::new(share, to.map(|(_, uid)| uid), &ticket), ticket)
+    }
+
+    fn ids(store: &Store) -> Vec<String> {
+        store.load().iter().map(|open| open.share.id.to_string()).collect()
+    }
+
+    #[test]
+    fn shares_are_loaded_on_their_host_until_they_expire() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("state/nodeglass");
+        let (stored, _) = open("kept", u64::MAX / 4, Some(("bob", 1002)));
+        let store = Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap();
+        store.save(&stored).unwrap();
+        store.save(&open("over", 1, None).0).unwrap();
+        store.save(&open("revoked", u64::MAX / 4, None).0).unwrap();
+        store.delete(&ShareId::new("revoked").unwrap()).unwrap();
+        drop(store);
+        let again = Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap();
+        let found = again.load();
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].share == stored.share
+                && found[0].verifier == stored.verifier
+                && found[0].uid == stored.uid
+        );
+        assert!(ids(&Store::open(&StateDir::at(&folder).unwrap(), "login2".into()).unwrap()).is_empty());
+    }
+
+    #[test]
+    fn t08_the_file_is_private_and_contains_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("nodeglass");
+        let store = Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap();
+        let (open, ticket) = open("kept", u64::MAX / 4, None);
+        store.save(&open).unwrap();
+        let path = folder.join("shares.db");
+        assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600);
+        assert_eq!(folder.metadata().unwrap().mode() & 0o7777, 0o700);
+        let bytes = fs::read(&path).unwrap();
+        let holds = |wanted: &[u8]| bytes.windows(wanted.len()).any(|window| window == wanted);
+        assert!(holds(b"kept") && holds(open.verifier.expose().0));
+        // Neither the link's secret, nor the holder's proof, nor what is derived from it.
+        let secret: Key = ticket.reveal().rsplit('.').next().unwrap().parse().unwrap();
+        for key in [secret, ticket.proof(), ticket.proof().client_key()] {
+            assert!(!holds(key.expose()) && !holds(key.reveal().as_bytes()));
+        }
+    }
+
+    #[test]
+    fn t09_terms_altered_in_the_file_do_not_match_the_holders_seal() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&StateDir::at(folder.path().join("x")).unwrap(), "login1".into()).unwrap();
+        let (open, ticket) = open("kept", u64::MAX / 4, Some(("bob", 1002)));
+        let client_key = ticket.proof().client_key();
+        store.save(&open).unwrap();
+        assert!(store.load()[0].is_unaltered(&client_key));
+        for alteration in [
+            "UPDATE shares SET uid = 1003",
+            "UPDATE shares SET uid = 1002, share = replace(share, '\"logs\":true', '\"logs\":false')",
+        ] {
+            store.database().execute(alteration, []).unwrap();
+            let altered = &store.load()[0];
+            assert!(altered.verifier == open.verifier && !altered.is_unaltered(&client_key), "{alteration}");
+        }
+    }
+
+    #[test]
+    fn shares_stored_with_keys_by_an_older_build_are_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("nodeglass");
+        drop(Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap());
+        let old = Connection::open(folder.join("shares.db")).unwrap();
+        old.execute_batch(
+            "DROP TABLE shares; PRAGMA user_version = 0; \
+             CREATE TABLE shares (host TEXT, id TEXT, key BLOB, uid INTEGER, share TEXT, expires_ms INTEGER); \
+             INSERT INTO shares VALUES ('login1', 'abc', zeroblob(32), NULL, '{}', 9e18)",
+        )
+        .unwrap();
+        drop(old);
+        let store = Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap();
+        assert!(store.load().is_empty());
+        store.save(&open("kept", u64::MAX / 4, None).0).unwrap();
+        drop(store);
+        assert_eq!(ids(&Store::open(&StateDir::at(&folder).unwrap(), "login1".into()).unwrap()), ["kept"]);
+    }
+
+    #[test]
+    fn a_share_for_one_user_never_becomes_one_for_everybody() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&StateDir::at(folder.path().join("x")).unwrap(), "login1".into()).unwrap();
+        store.save(&open("kept", u64::MAX / 4, Some(("bob", 1002))).0).unwrap();
+        store.database().execute("UPDATE shares SET uid = NULL", []).unwrap();
+        assert!(store.load().is_empty());
+    }
+}

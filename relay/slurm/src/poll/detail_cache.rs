@@ -1,0 +1,211 @@
+//! Caches job details: queried once while a job is pending, once it runs, when its nodes change or it
+//! ends, and rarely otherwise.
+
+use crate::scontrol::Detail;
+use nodeglass_protocol::{
+    JobId, NodeName,
+    job::{GpuSet, Job, JobState, NodeGpus},
+};
+use std::collections::{HashMap, HashSet};
+
+/// Maximum number of jobs queried one by one per poll; for more, one request returns all jobs.
+const MAX_SINGLE: usize = 8;
+/// Pending jobs queried per poll; their details are not urgent.
+const MAX_PENDING_PER_POLL: usize = 1;
+/// Burst of single queries, about as long as a changed list is polled at the usual interval; after that
+/// one per poll, so that polls of a settled list stay within the budget of [`super::PollSchedule`].
+const BURST: usize = 32;
+/// Known details are refreshed after this many polls: GPUs can change on the same nodes, but very rarely
+/// do.
+const REFRESH_POLLS: u32 = 40;
+/// One of all known jobs is refreshed per this many polls: with hundreds of jobs, refreshing each after
+/// [`REFRESH_POLLS`] would dominate the load.
+const REFRESH_ONE_IN: u32 = 8;
+/// Failed queries are repeated after this many polls, doubling up to [`REFRESH_POLLS`].
+const RETRY_POLLS: u32 = 4;
+
+/// The details of each job as last queried. Pure: returns what to query and records the results.
+#[derive(Debug, Default)]
+pub struct DetailCache {
+    known: HashMap<JobId, Known>,
+    /// Whether the jobs are of many users: some always change, so a poll makes one request at most.
+    is_of_many: bool,
+    /// Whether the last poll queried all jobs with one request.
+    queried_all: bool,
+    /// Polls until the next refresh.
+    refresh_in: u32,
+    /// Recent single queries, decreasing by one per poll.
+    recent: usize,
+}
+
+#[derive(Debug)]
+struct Known {
+    nodes: Vec<NodeName>,
+    phase: Phase,
+    detail: Option<Detail>,
+    /// Polls until the next query.
+    wait_polls: u32,
+    /// Consecutive failures.
+    failures: u32,
+}
+
+/// Why a job is queried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum QueryReason {
+    /// The job is new, or its phase or nodes have changed.
+    Changed,
+    /// The query failed this many times in a row.
+    Retry(u32),
+    /// Its details have not been refreshed for a while.
+    Refresh,
+}
+
+/// The phase of a job, as far as details depend on it. It omits the expected start of a pending job, which
+/// changes with almost every poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Pending,
+    Started(Option<i64>),
+    Ended,
+}
+
+impl Phase {
+    fn of(job: &Job) -> Self {
+        match job.state {
+            JobState::Pending => Self::Pending,
+            JobState::Ended(_) => Self::Ended,
+            _ => Self::Started(job.start),
+        }
+    }
+
+    /// Returns whether GPUs known from `earlier` are still valid in this phase: an ended job keeps the GPUs that
+    /// it had.
+    fn continues(self, earlier: Self) -> bool {
+        self == earlier || (self == Self::Ended && matches!(earlier, Self::Started(_)))
+    }
+}
+
+/// What to query from scontrol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DetailQuery {
+    /// These jobs, one by one; usually none.
+    Each(Vec<JobId>),
+    /// All jobs with one request.
+    All,
+}
+
+impl DetailCache {
+    /// Details of the jobs of one user, or of many.
+    pub fn new(is_of_many: bool) -> Self {
+        Self { is_of_many, ..Self::default() }
+    }
+
+    /// Decides what to query after a new list, and drops jobs that are not in it.
+    pub fn plan(&mut self, jobs: &[Job]) -> DetailQuery {
+        let listed: HashSet<JobId> = jobs.iter().map(|job| job.id).collect();
+        self.known.retain(|id, _| listed.contains(id));
+        self.refresh_in = self.refresh_in.saturating_sub(1);
+        let (mut pending, mut started, mut failed, mut stale) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for job in jobs {
+            match self.query_reason(job) {
+                Some(QueryReason::Changed) if job.state == JobState::Pending => pending.push(job.id),
+                Some(QueryReason::Changed) => started.push(job.id),
+                Some(QueryReason::Retry(failures)) => failed.push((failures, job.id)),
+                Some(QueryReason::Refresh) => stale.push(job.id),
+                None => {}
+            }
+        }
+        let max_single = if self.is_of_many { 1 } else { MAX_SINGLE };
+        if started.len().max(pending.len()) > max_single && !self.queried_all {
+            self.queried_all = true;
+            return DetailQuery::All;
+        }
+        // What the request for all jobs left out is queried one by one, a few per poll.
+        self.queried_all = false;
+        let mut queried = started;
+        queried.truncate(BURST.saturating_sub(self.recent).clamp(1, max_single));
+        if queried.is_empty() {
+            queried.extend(pending.into_iter().take(MAX_PENDING_PER_POLL));
+        }
+        if queried.is_empty() {
+            // The job with the fewest failures comes first, so that none starves.
+            queried.extend(failed.into_iter().min().map(|(_, id)| id));
+        }
+        if queried.is_empty() && self.refresh_in == 0 && !stale.is_empty() {
+            queried.push(stale[0]);
+            self.refresh_in = REFRESH_ONE_IN;
+        }
+        self.recent = (self.recent + queried.len()).saturating_sub(1);
+        DetailQuery::Each(queried)
+    }
+
+    fn query_reason(&mut self, job: &Job) -> Option<QueryReason> {
+        if job.is_active() && job.nodes.is_empty() {
+            return None;
+        }
+        let phase = Phase::of(job);
+        let Some(known) = self.known.get_mut(&job.id) else { return Some(QueryReason::Changed) };
+        known.wait_polls = known.wait_polls.saturating_sub(1);
+        // A completing job loses its nodes one by one, but its details remain valid.
+        let moved = known.nodes != job.nodes && job.state != JobState::Completing && phase != Phase::Ended;
+        if known.phase != phase || moved {
+            return Some(QueryReason::Changed);
+        }
+        match (known.wait_polls, known.failures) {
+            (1.., _) => None,
+            (0, failures @ 1..) => Some(QueryReason::Retry(failures)),
+            // The details of an ended job do not change any more.
+            (0, 0) => (phase != Phase::Ended).then_some(QueryReason::Refresh),
+        }
+    }
+
+    /// Records the result for `job`: `None` if the query failed or was inconclusive.
+    pub fn record(&mut self, job: &Job, detail: Option<Detail>) {
+        let phase = Phase::of(job);
+        let old = self.known.remove(&job.id);
+        let failures = if detail.is_some() { 0 } else { old.as_ref().map_or(0, |old| old.failures) + 1 };
+        let wait_polls = match failures {
+            0 => REFRESH_POLLS,
+            failures => (RETRY_POLLS << (failures - 1).min(8)).min(REFRESH_POLLS),
+        };
+        let old = old.filter(|old| phase.continues(old.phase)).and_then(|old| old.detail);
+        let detail = match (detail, old) {
+            // SLURM forgets the GPUs of a job as soon as it has ended.
+            (Some(new), Some(old)) if phase == Phase::Ended => {
+                Some(Detail { gpus: old.gpus, gpu_count: old.gpu_count, ..new })
+            }
+            (new, old) => new.or(old),
+        };
+        self.known.insert(job.id, Known { nodes: job.nodes.clone(), phase, detail, wait_polls, failures });
+    }
+
+    /// Fills known details into the jobs. Nodes without details get [`GpuSet::Unknown`].
+    pub fn fill(&self, jobs: &mut [Job]) {
+        for job in jobs {
+            let known = self.known.get(&job.id);
+            // The log paths were valid before the start, and remain so.
+            if let Some(detail) = known.and_then(|known| known.detail.as_ref()) {
+                detail.facts.fill(job);
+            }
+            let detail = known
+                .filter(|known| Phase::of(job).continues(known.phase))
+                .and_then(|known| known.detail.as_ref());
+            job.gpu_count = detail.and_then(|detail| detail.gpu_count).or(job.gpu_count);
+            if !job.nodes.is_empty() && job.state != JobState::Pending {
+                fill_gpus(job, detail);
+            }
+        }
+    }
+}
+
+fn fill_gpus(job: &mut Job, detail: Option<&Detail>) {
+    let known_sets: HashMap<&NodeName, &GpuSet> =
+        detail.iter().flat_map(|detail| &detail.gpus).map(|gpus| (&gpus.node, &gpus.set)).collect();
+    let set = |node| known_sets.get(node).map_or(GpuSet::Unknown, |set| (*set).clone());
+    job.gpus = job.nodes.iter().map(|node| NodeGpus { node: node.clone(), set: set(node) }).collect();
+}
+
+#[cfg(test)]
+#[path = "detail_cache_tests.rs"]
+mod tests;

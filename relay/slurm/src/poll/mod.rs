@@ -1,0 +1,341 @@
+//! SLURM as a job source: one squeue per poll, and scontrol only for what is new.
+
+mod detail_cache;
+mod schedule;
+mod trigger;
+
+use crate::{
+    JobSource, JobsError, Selection,
+    command::{self, Client, CommandError, Commands, Output, Program},
+    nodes,
+    scontrol::{self, Detail},
+    squeue::{self, Delimiter},
+};
+use async_trait::async_trait;
+use detail_cache::{DetailCache, DetailQuery};
+use nodeglass_protocol::{
+    JobId, Text,
+    cluster::ClusterSummary,
+    job::{Job, JobState},
+};
+pub use schedule::PollSchedule;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+use tokio::time::Instant;
+pub use trigger::{PollReason, PollTrigger};
+
+/// Why SLURM cannot be used on this machine; a complete sentence for the user.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSlurm {
+    /// There is no `squeue`.
+    #[error("no SLURM: squeue is not in PATH")]
+    NotInstalled,
+    /// The commands are installed but not configured for a cluster.
+    #[error("SLURM is installed but not configured; set SLURM_CONF if slurm.conf is in an unusual place")]
+    NotConfigured,
+}
+
+/// How often the cluster name is queried if it was not available at first.
+const CLUSTER_TRIES: u32 = 3;
+/// Requests to the controller per run of squeue: the user's jobs, and the partitions, which it always
+/// loads (counted with `sdiag` on 22.05; no option avoids the second).
+const SQUEUE_REQUESTS: u32 = 2;
+/// The same for `scontrol --details show job`: jobs and nodes.
+const SCONTROL_REQUESTS: u32 = 2;
+/// The same for `scontrol show node`: nodes and partitions.
+const NODE_REQUESTS: u32 = 2;
+/// Nodes are queried at most this often.
+const NODE_INTERVAL: Duration = Duration::from_secs(60);
+/// From this age, nodes are queried in place of details, which a busy cluster always has to query.
+const NODE_PATIENCE: Duration = Duration::from_secs(300);
+/// Up to this many jobs that a list omits are queried one by one before the list is accepted.
+const DOUBTED_JOBS: usize = 3;
+
+/// The selected jobs on this machine's cluster.
+#[derive(Debug)]
+pub struct Slurm<C = Commands> {
+    client: C,
+    selection: Selection,
+    cluster: Option<Text>,
+    cluster_tries: u32,
+    cache: DetailCache,
+    /// Whether there has been a list, which the caller may keep showing.
+    listed: bool,
+    /// Jobs that were listed before they ended, and may be shown as ended.
+    met: HashSet<JobId>,
+    /// Jobs of the last list that had not ended.
+    open: BTreeSet<JobId>,
+    /// Jobs of the last list that belong to other users than the relay's.
+    of_others: HashSet<JobId>,
+    /// Requests made by the last poll.
+    requests: u32,
+    /// When the nodes were last queried.
+    nodes_queried: Option<Instant>,
+    /// What the last poll read of the nodes.
+    summary: Option<ClusterSummary>,
+}
+
+impl Slurm<Commands> {
+    /// Detects SLURM on this machine, for the jobs of the user who runs this process.
+    ///
+    /// A controller that does not respond now does not prevent detection.
+    ///
+    /// # Errors
+    /// [`NoSlurm`] if there is none; the caller watches this machine instead and shows the sentence.
+    pub async fn detect() -> Result<Self, NoSlurm> {
+        Self::detect_with(Commands::new(), Selection::own(rustix::process::getuid().as_raw())).await
+    }
+}
+
+impl<C: Client> Slurm<C> {
+    /// Detects SLURM through `client`, for the selected jobs.
+    ///
+    /// # Errors
+    /// [`NoSlurm`] if there is none.
+    pub async fn detect_with(client: C, selection: Selection) -> Result<Self, NoSlurm> {
+        let mut slurm = Self {
+            client,
+            cache: DetailCache::new(selection.is_of_many()),
+            selection,
+            cluster: None,
+            cluster_tries: 0,
+            listed: false,
+            met: HashSet::new(),
+            open: BTreeSet::new(),
+            of_others: HashSet::new(),
+            requests: 0,
+            nodes_queried: None,
+            summary: None,
+        };
+        match slurm.query_cluster_name().await {
+            Err(CommandError::Missing(_)) => Err(NoSlurm::NotInstalled),
+            Err(CommandError::Failed(_, why)) if why.contains("configuration source") => {
+                Err(NoSlurm::NotConfigured)
+            }
+            Err(_) | Ok(()) => Ok(slurm),
+        }
+    }
+
+    /// What it runs SLURM's commands with.
+    pub fn client(&self) -> &C {
+        &self.client
+    }
+
+    /// The cluster's name (`ClusterName`), once known.
+    pub fn cluster(&self) -> Option<&Text> {
+        self.cluster.as_ref()
+    }
+
+    async fn query_cluster_name(&mut self) -> Result<(), CommandError> {
+        self.cluster_tries += 1;
+        let output = self.client.run(Program::Scontrol, &scontrol::config_args()).await?;
+        self.cluster = scontrol::cluster_name(&output.out).map(Text::from);
+        Ok(())
+    }
+
+    async fn list(&mut self) -> Result<Vec<Job>, JobsError> {
+        let delimiter = Delimiter::random();
+        self.requests += SQUEUE_REQUESTS;
+        let result = self.client.run(Program::Squeue, &squeue::args(&self.selection, &delimiter)).await;
+        let output = result.map_err(|error| self.sentence(&error))?;
+        let list = squeue::read(&output.out, &self.selection, &delimiter);
+        self.refuse_if_no_list(&output, &list)?;
+        self.refuse_if_jobs_are_missing(&output, &list).await?;
+        if list.refused > 0 || list.noise || has_error(&output) {
+            tracing::warn!(
+                refused = list.refused,
+                stderr = %command::error_message(&output.err),
+                "squeue printed something that is no requested job; it was skipped"
+            );
+        }
+        self.listed = true;
+        let open = list.jobs.iter().filter(|job| !matches!(job.state, JobState::Ended(_)));
+        self.open = open.map(|job| job.id).collect();
+        self.of_others = list.of_others;
+        Ok(list.jobs)
+    }
+
+    fn sentence(&self, error: &CommandError) -> JobsError {
+        self.keep_last(&error.to_string())
+    }
+
+    fn keep_last(&self, why: &str) -> JobsError {
+        let suffix = if self.listed { "; showing the last list" } else { "; trying again" };
+        JobsError { why: format!("{why}{suffix}").into() }
+    }
+
+    /// Output is a list only from the column titles to the end of its last line: some errors of squeue
+    /// exit with 0, and a pipe may truncate its output.
+    fn refuse_if_no_list(&self, output: &Output, list: &squeue::List) -> Result<(), JobsError> {
+        let is_whole = list.titled && !list.cut_off;
+        if !is_whole && has_error(output) {
+            return Err(
+                self.sentence(&CommandError::Failed(Program::Squeue, command::error_message(&output.err)))
+            );
+        }
+        if !list.titled && list.jobs.is_empty() {
+            let start = Text::from_bytes(&output.out[..output.out.len().min(60)]);
+            let what = match start.as_str() {
+                "" => "nothing, not even column titles".to_owned(),
+                start => format!("something other than a job list (“{start}”)"),
+            };
+            let why = format!("squeue printed {what}; is another squeue first on the PATH?");
+            return Err(JobsError { why: why.into() });
+        }
+        if !is_whole {
+            return Err(self.keep_last(&format!(
+                "squeue printed only a part of its list, {} jobs of it",
+                list.jobs.len()
+            )));
+        }
+        Ok(())
+    }
+
+    /// A job that has just ended is listed for as long as SLURM remembers it (`MinJobAge`). One that is
+    /// missing altogether was either forgotten at once, or the list is incomplete: scontrol decides.
+    async fn refuse_if_jobs_are_missing(
+        &mut self,
+        output: &Output,
+        list: &squeue::List,
+    ) -> Result<(), JobsError> {
+        let mut missing = self.open.clone();
+        let listed: HashSet<JobId> = list.jobs.iter().map(|job| job.id).collect();
+        missing.retain(|id| !listed.contains(id) && !list.not_selected.contains(id));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        if has_error(output) {
+            return Err(
+                self.sentence(&CommandError::Failed(Program::Squeue, command::error_message(&output.err)))
+            );
+        }
+        for id in missing.into_iter().take(DOUBTED_JOBS) {
+            self.requests += SCONTROL_REQUESTS;
+            match self.client.run(Program::Scontrol, &scontrol::job_args(Some(id))).await {
+                Ok(output) if scontrol::is_active(&output.out, id) == Some(true) => {
+                    let why = format!("squeue left out job {id}, which scontrol still shows");
+                    return Err(self.keep_last(&why));
+                }
+                Ok(_) => {}
+                Err(CommandError::Failed(_, why)) if why.contains("Invalid job id") => {}
+                Err(error) => return Err(self.sentence(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops jobs that had ended before this source ever listed them.
+    fn keep_met(&mut self, jobs: &mut Vec<Job>) {
+        let listed: HashSet<JobId> = jobs.iter().map(|job| job.id).collect();
+        self.met.retain(|id| listed.contains(id));
+        let ended = |job: &Job| matches!(job.state, JobState::Ended(_));
+        self.met.extend(jobs.iter().filter(|job| !ended(job)).map(|job| job.id));
+        jobs.retain(|job| self.met.contains(&job.id));
+    }
+
+    /// Queries missing details, or the nodes if they are due: a poll does not query both, so that it stays
+    /// within the budget of [`PollSchedule`].
+    async fn query_details_or_nodes(&mut self, jobs: &[Job], is_first: bool) {
+        let age = self.nodes_queried.map(|at| at.elapsed());
+        let are_older = |than| age.is_none_or(|age| age >= than);
+        let may_query = |slurm: &Self| slurm.selection.is_of_others() && slurm.requests == SQUEUE_REQUESTS;
+        if may_query(self) && !is_first && are_older(NODE_PATIENCE) {
+            return self.query_nodes().await;
+        }
+        self.query_details(jobs).await;
+        if may_query(self) && are_older(NODE_INTERVAL) {
+            self.query_nodes().await;
+        }
+    }
+
+    /// Queries the nodes of the cluster. A failure does not hold back the list.
+    async fn query_nodes(&mut self) {
+        self.requests += NODE_REQUESTS;
+        self.nodes_queried = Some(Instant::now());
+        match self.client.run(Program::Scontrol, &nodes::args()).await {
+            Ok(output) => self.summary = nodes::summary(&output.out, &self.selection),
+            Err(error) => tracing::warn!("{error}; the overview of the cluster is not updated"),
+        }
+    }
+
+    /// Queries missing details. A failure does not hold back the list.
+    async fn query_details(&mut self, jobs: &[Job]) {
+        match self.cache.plan(jobs) {
+            DetailQuery::All => {
+                let Ok(mut found) = self.query_detail(None).await else { return };
+                for job in jobs {
+                    // What is missing here is queried one by one in the next polls.
+                    if let Some(Some(detail)) = found.remove(&job.id) {
+                        self.cache.record(job, Some(detail));
+                    }
+                }
+            }
+            DetailQuery::Each(wanted) => {
+                for job in jobs.iter().filter(|job| wanted.contains(&job.id)) {
+                    let Ok(mut found) = self.query_detail(Some(job.id)).await else { return };
+                    self.cache.record(job, found.remove(&job.id).flatten());
+                }
+            }
+        }
+    }
+
+    async fn query_detail(
+        &mut self,
+        id: Option<JobId>,
+    ) -> Result<HashMap<JobId, Option<Detail>>, CommandError> {
+        self.requests += SCONTROL_REQUESTS;
+        match self.client.run(Program::Scontrol, &scontrol::job_args(id)).await {
+            Ok(output) => Ok(scontrol::read(&output.out, &self.selection)),
+            // The job ended between the two queries.
+            Err(CommandError::Failed(_, why)) if why.contains("Invalid job id") => Ok(HashMap::new()),
+            Err(error) => {
+                tracing::warn!("{error}; details of new jobs are not available yet");
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Removes what only the owner of a job may see: paths, and the command with its arguments.
+fn withhold(job: &mut Job) {
+    (job.workdir, job.stdout, job.stderr, job.command) = (None, None, None, None);
+}
+
+/// Whether a command that exited with 0 printed an error all the same.
+fn has_error(output: &Output) -> bool {
+    output.err.contains("error")
+}
+
+#[async_trait]
+impl<C: Client> JobSource for Slurm<C> {
+    fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    fn is_of_many(&self) -> bool {
+        self.selection.is_of_many()
+    }
+
+    fn take_cluster(&mut self) -> Option<ClusterSummary> {
+        self.summary.take()
+    }
+
+    async fn jobs(&mut self) -> Result<Vec<Job>, JobsError> {
+        self.requests = 0;
+        let is_first = !self.listed;
+        let mut jobs = self.list().await?;
+        self.keep_met(&mut jobs);
+        self.query_details_or_nodes(&jobs, is_first).await;
+        self.cache.fill(&mut jobs);
+        let of_others = jobs.iter_mut().filter(|job| self.of_others.contains(&job.id));
+        of_others.for_each(withhold);
+        if self.cluster.is_none() && self.cluster_tries < CLUSTER_TRIES {
+            self.requests += 1;
+            let _ = self.query_cluster_name().await;
+        }
+        Ok(jobs)
+    }
+}
+
+#[cfg(test)]
+mod tests;

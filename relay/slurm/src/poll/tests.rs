@@ -1,0 +1,419 @@
+//! Tests of [`super`]: polls against a scripted SLURM, and against stubs that misbehave as processes.
+
+use super::*;
+use nodeglass_protocol::{LongText, NodeName, job::GpuSet};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+type CommandResult = Result<Output, CommandError>;
+
+/// Answers squeue from a queue, `scontrol show job` from recorded blocks, and records the commands.
+#[derive(Clone, Default)]
+struct Script {
+    lists: Arc<Mutex<VecDeque<CommandResult>>>,
+    config: Option<CommandError>,
+    cache: Option<CommandError>,
+    /// Output of scontrol about jobs instead of the recorded blocks.
+    blocks: Option<CommandResult>,
+    commands: Arc<Mutex<Vec<String>>>,
+}
+
+const LIST: &str = include_str!("../../tests/24.05/scontrol-jobs.out");
+
+const NODES: &str = "NodeName=g01 Gres=gpu:a100:4 GresUsed=gpu:a100:1(IDX:0) State=MIXED Partitions=gpu \n";
+
+#[async_trait]
+impl Client for Script {
+    async fn run(&mut self, program: Program, args: &[String]) -> CommandResult {
+        let args_without_flags: Vec<&str> =
+            args.iter().map(String::as_str).filter(|arg| !arg.starts_with("--")).collect();
+        self.commands
+            .lock()
+            .unwrap()
+            .push(format!("{program} {}", args_without_flags.join(" ")).trim().to_owned());
+        match (program, args_without_flags.as_slice()) {
+            (Program::Squeue, _) => self.list(args),
+            (_, ["show", "node"]) => Ok(out(NODES)),
+            (_, ["show", "config"]) => self.config.clone().map_or(Ok(out("ClusterName = hal\n")), Err),
+            _ => match (&self.cache, &self.blocks) {
+                (Some(error), _) => Err(error.clone()),
+                (None, Some(blocks)) => blocks.clone(),
+                (None, None) => Ok(out(LIST)),
+            },
+        }
+    }
+}
+
+impl Script {
+    /// The next list, with the separator of this query.
+    fn list(&self, args: &[String]) -> CommandResult {
+        let format = args.last().unwrap().strip_prefix("--format=\u{1e}").unwrap();
+        let delimiter = format.split('\u{1f}').next().unwrap().to_owned();
+        let mut answer = self.lists.lock().unwrap().pop_front().expect("a list is scripted");
+        if let Ok(output) = &mut answer {
+            let text = String::from_utf8_lossy(&output.out).replace('\u{1e}', &format!("\u{1e}{delimiter}"));
+            output.out = text.replace('\u{1f}', &format!("\u{1f}{delimiter}")).into_bytes();
+        }
+        answer
+    }
+
+    fn commands(&self) -> Vec<String> {
+        std::mem::take(&mut self.commands.lock().unwrap())
+    }
+}
+
+fn out(text: &str) -> Output {
+    Output { out: text.into(), err: String::new() }
+}
+
+/// The titles of the columns, with separators as in [`record`].
+fn titles() -> String {
+    let names = "|JOBID|JOBID|ARRAY_JOB_ID|ARRAY_TASK_ID|UID|USER|STATE|REASON|PARTITION|QOS|ACCOUNT|SUBMIT_TIME|START_TIME\
+                 |END_TIME|TIME_LIMIT|NODES|CPUS|NODELIST|TRES_PER_NODE|DEPENDENCY|EXEC_HOST|WORK_DIR|COMMAND|NAME\n";
+    format!("\u{1e}{}", names.replace('|', "\u{1f}"))
+}
+
+/// What squeue prints for these records.
+fn listed(records: &str) -> Output {
+    out(&(titles() + records))
+}
+
+/// A record, with separators that the script replaces by the query's own.
+fn record(id: u32, uid: u32, state: &str, nodes: &str) -> String {
+    let fields = format!(
+        "|{id}|{id}|{id}|N/A|{uid}|alice|{state}|None|gpu|||1|2|3|5:00|2|8|{nodes}|gres:gpu:2|(null)|g01|/w|/w/run.sh|name\n"
+    );
+    format!("\u{1e}{}", fields.replace('|', "\u{1f}"))
+}
+
+async fn slurm(lists: impl IntoIterator<Item = CommandResult>) -> (Slurm<Script>, Script) {
+    let script = Script { lists: Arc::new(Mutex::new(lists.into_iter().collect())), ..Script::default() };
+    (Slurm::detect_with(script.clone(), Selection::own(2001)).await.unwrap(), script)
+}
+
+fn lists(texts: &[String]) -> Vec<CommandResult> {
+    texts.iter().map(|text| Ok(listed(text))).collect()
+}
+
+#[tokio::test]
+async fn the_cluster_is_named_and_a_poll_returns_jobs_with_their_gpus() {
+    let (mut slurm, script) =
+        slurm(lists(&[record(1, 2001, "PENDING", "g[01-02]"), record(1, 2001, "COMPLETING", "g[01-02]")]))
+            .await;
+    assert_eq!(slurm.cluster().map(Text::as_str), Some("hal"));
+    assert!(slurm.jobs().await.unwrap()[0].gpus.is_empty());
+    let jobs = slurm.jobs().await.unwrap();
+    let gpus = jobs[0].gpus_on(&NodeName::new("g02").unwrap());
+    assert_eq!(gpus, Some(&GpuSet::Indices(vec![0, 5])));
+    assert_eq!(jobs[0].gpu_count, Some(4));
+    assert_eq!((jobs[0].restarts, jobs[0].mem_bytes), (0, Some(800 << 20)));
+    assert_eq!(jobs[0].command.as_ref().map(LongText::as_str), Some("/w/run.sh"));
+    let expected = ["scontrol show config", "squeue", "scontrol show job 1", "squeue", "scontrol show job 1"];
+    assert_eq!(script.commands(), expected);
+}
+
+#[tokio::test]
+async fn an_unchanged_job_costs_one_request_a_poll() {
+    let same = record(1, 2001, "SUSPENDED", "g[01-02]");
+    let (mut slurm, script) = slurm(lists(&[same.clone(), same.clone(), same])).await;
+    for _ in 0..3 {
+        slurm.jobs().await.unwrap();
+    }
+    assert_eq!(script.commands()[2..], ["scontrol show job 1", "squeue", "squeue"]);
+}
+
+#[tokio::test]
+async fn a_job_met_before_is_listed_as_ended_and_one_that_ended_long_ago_is_not() {
+    let now = record(1, 2001, "SUSPENDED", "g01") + &record(2, 2001, "FAILED", "g01");
+    let then = record(1, 2001, "TIMEOUT", "g01") + &record(2, 2001, "FAILED", "g01");
+    let (mut slurm, _) = slurm(lists(&[now, then, String::new()])).await;
+    assert_eq!(slurm.jobs().await.unwrap().len(), 1);
+    let jobs = slurm.jobs().await.unwrap();
+    assert_eq!((jobs.len(), &jobs[0].state), (1, &JobState::Ended("TIMEOUT".into())));
+    assert_eq!(jobs[0].ended, Some(3));
+    assert_eq!(slurm.jobs().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_silent_controller_is_one_sentence_and_the_next_poll_works() {
+    let silent = Err(CommandError::TimedOut(Program::Squeue, 10));
+    let (mut slurm, _) = slurm([silent.clone(), Ok(listed("")), silent]).await;
+    let why = slurm.jobs().await.unwrap_err().to_string();
+    assert_eq!(why, "squeue did not answer within 10 s; trying again");
+    assert_eq!(slurm.jobs().await.unwrap(), []);
+    let why = slurm.jobs().await.unwrap_err().to_string();
+    assert_eq!(why, "squeue did not answer within 10 s; showing the last list");
+}
+
+#[tokio::test]
+async fn a_list_is_shown_even_if_scontrol_fails() {
+    let list = record(1, 2001, "SUSPENDED", "g01");
+    let script = Script {
+        lists: Arc::new(Mutex::new(lists(&[list]).into())),
+        cache: Some(CommandError::TimedOut(Program::Scontrol, 10)),
+        ..Script::default()
+    };
+    let mut slurm = Slurm::detect_with(script, Selection::own(2001)).await.unwrap();
+    assert_eq!(slurm.jobs().await.unwrap()[0].gpus[0].set, GpuSet::Unknown);
+}
+
+#[tokio::test]
+async fn garbage_is_not_an_empty_list() {
+    let other_user = record(1, 2002, "SUSPENDED", "g01");
+    let error = Output { out: Vec::new(), err: "squeue: error: Invalid user: 2001\n".into() };
+    let answers = [Ok(out("hello\n")), Ok(out(&other_user)), Ok(out("")), Ok(error)];
+    let (mut slurm, _) = slurm(answers).await;
+    assert!(slurm.jobs().await.unwrap_err().to_string().contains("other than a job list (“hello”)"));
+    assert!(slurm.jobs().await.unwrap_err().to_string().contains("other than a job list"));
+    assert!(slurm.jobs().await.unwrap_err().to_string().contains("not even column titles"));
+    assert_eq!(
+        slurm.jobs().await.unwrap_err().to_string(),
+        "squeue failed: error: Invalid user: 2001; trying again"
+    );
+}
+
+#[tokio::test]
+async fn t18_invalid_output_keeps_the_last_list_and_reports_why() {
+    let good = record(1, 2001, "RUNNING", "g01");
+    let huge = Err(CommandError::OutputTooLarge(Program::Squeue, 64));
+    let binary = Output { out: vec![0xff; 50 << 20], err: String::new() };
+    let json = out("{\"jobs\": [{\"job_id\": 1}]}");
+    let columns = out("JOBID PARTITION NAME\n1 gpu x\n");
+    let half = out(&good[..good.len() / 2]);
+    let answers = [Ok(listed(&good)), huge, Ok(binary), Ok(json), Ok(columns), Ok(half), Ok(listed(&good))];
+    let (mut slurm, _) = slurm(answers).await;
+    assert_eq!(slurm.jobs().await.unwrap().len(), 1);
+    for _ in 0..5 {
+        let why = slurm.jobs().await.unwrap_err().to_string();
+        assert!(why.contains("squeue printed") && why.len() <= 256, "{why}");
+        assert!(!why.chars().any(char::is_control), "{why:?}");
+    }
+    assert_eq!(slurm.jobs().await.unwrap().len(), 1, "and the next good one is taken");
+}
+
+/// A running job as scontrol shows it.
+fn block(id: u32, state: &str) -> String {
+    format!(
+        "JobId={id} JobName=x\n   UserId=alice(2001) GroupId=alice(2001)\n   JobState={state} Reason=None\n\n"
+    )
+}
+
+/// The result of a second poll of a source with jobs 1 to 9, for which scontrol prints `blocks`.
+async fn second(answer: Output, blocks: CommandResult) -> Result<usize, String> {
+    let all: String = (1..10).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
+    let answers = [Ok(listed(&all)), Ok(answer)];
+    let script = Script {
+        lists: Arc::new(Mutex::new(answers.into_iter().collect())),
+        blocks: Some(blocks),
+        ..Script::default()
+    };
+    let mut slurm = Slurm::detect_with(script, Selection::own(2001)).await.unwrap();
+    assert_eq!(slurm.jobs().await.unwrap().len(), 9);
+    slurm.jobs().await.map(|jobs| jobs.len()).map_err(|error| error.to_string())
+}
+
+fn invalid() -> CommandResult {
+    Err(CommandError::Failed(Program::Scontrol, "slurm_load_jobs error: Invalid job id specified".into()))
+}
+
+#[tokio::test]
+async fn a_list_that_is_cut_off_anywhere_ends_no_job() {
+    let text = titles() + &record(1, 2001, "RUNNING", "g01") + &record(2, 2001, "RUNNING", "g01");
+    let complete = text.len() - record(2, 2001, "RUNNING", "g01").len();
+    for cut in (0..text.len()).filter(|cut| text.is_char_boundary(*cut)) {
+        let why = second(out(&text[..cut]), Ok(out(&block(2, "RUNNING")))).await.unwrap_err();
+        assert!(why.contains("squeue"), "{cut}: {why}");
+    }
+    // Truncated between two lines it seems complete; scontrol shows that a job is missing.
+    let cut = || out(&text[..complete]);
+    let why = second(cut(), Ok(out(&block(2, "RUNNING")))).await.unwrap_err();
+    assert!(why.contains("left out job 2") && why.contains("showing the last list"), "{why}");
+    // Nor is an error on standard error overlooked because the exit status is 0.
+    let err = "slurm_load_jobs error: Socket timed out on send/recv operation\n".to_owned();
+    for out in [cut().out, text.clone().into_bytes(), Vec::new()] {
+        let why = second(Output { out, err: err.clone() }, invalid()).await.unwrap_err();
+        assert!(why.contains("Socket timed out") && why.contains("showing the last list"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_list_is_accepted_only_if_scontrol_agrees() {
+    assert_eq!(second(listed(""), invalid()).await, Ok(0));
+    assert_eq!(second(listed(""), Ok(out(&block(1, "COMPLETED")))).await, Ok(0));
+    let silent = Err(CommandError::TimedOut(Program::Scontrol, 10));
+    for scontrol in [Ok(out(&block(1, "RUNNING"))), silent] {
+        assert!(second(listed(""), scontrol).await.unwrap_err().contains("showing the last list"));
+    }
+    // Output without the titles is not from squeue, whatever scontrol prints.
+    assert!(second(out(""), invalid()).await.unwrap_err().contains("printed nothing"));
+}
+
+#[tokio::test]
+async fn a_warning_next_to_a_complete_list_does_not_discard_it() {
+    let all: String = (1..11).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
+    let err = "squeue: error: spank: plugin missing\n".to_owned();
+    assert_eq!(second(Output { err, ..listed(&all) }, invalid()).await, Ok(10));
+}
+
+#[tokio::test]
+async fn t16_no_hostile_name_reaches_a_command_line() {
+    let evil = "-oProxyCommand=touch x";
+    let lists = [record(1, 2001, "RUNNING", evil), record(1, 2001, "RUNNING", "g01")];
+    let (mut slurm, script) = slurm(lists.map(|text| Ok(listed(&text)))).await;
+    assert!(slurm.jobs().await.unwrap()[0].nodes.is_empty());
+    slurm.jobs().await.unwrap();
+    for command in script.commands() {
+        let plain = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        assert!(command.split(' ').all(plain), "{command}");
+    }
+}
+
+#[tokio::test]
+async fn no_command_and_no_configuration_are_no_slurm_but_a_dead_controller_is() {
+    let detect = async |config: CommandError| {
+        let script = Script { config: Some(config), ..Script::default() };
+        Slurm::detect_with(script, Selection::own(2001)).await.map(|slurm| slurm.cluster().is_some())
+    };
+    assert_eq!(detect(CommandError::Missing(Program::Scontrol)).await, Err(NoSlurm::NotInstalled));
+    let why = "fatal: Could not establish a configuration source".to_owned();
+    assert_eq!(detect(CommandError::Failed(Program::Scontrol, why)).await, Err(NoSlurm::NotConfigured));
+    assert_eq!(detect(CommandError::TimedOut(Program::Scontrol, 10)).await, Ok(false));
+    let why = "Unable to contact slurm controller (connect failure)".to_owned();
+    assert_eq!(detect(CommandError::Failed(Program::Scontrol, why)).await, Ok(false));
+}
+
+/// Every user's jobs, as seen by alice.
+fn everyones() -> Selection {
+    Selection::of(2001, crate::Owners::All)
+}
+
+#[tokio::test]
+async fn paths_and_commands_of_other_users_jobs_are_withheld() {
+    let list = record(1, 2001, "SUSPENDED", "g[01-02]") + &record(2, 2002, "SUSPENDED", "g01");
+    let with_log = |id| format!("{}\n   StdOut=/w/{id}.out\n\n", block(id, "SUSPENDED").trim_end());
+    let script = Script {
+        lists: Arc::new(Mutex::new(lists(&[list]).into())),
+        blocks: Some(Ok(out(&(with_log(1) + &with_log(2))))),
+        ..Script::default()
+    };
+    let mut slurm = Slurm::detect_with(script, everyones()).await.unwrap();
+    let jobs = slurm.jobs().await.unwrap();
+    assert_eq!(jobs.len(), 2);
+    assert!(jobs[0].command.is_some() && jobs[0].workdir.is_some() && jobs[0].stdout.is_some());
+    let theirs = &jobs[1];
+    assert_eq!(
+        (&theirs.command, &theirs.workdir, &theirs.stdout, &theirs.stderr),
+        (&None, &None, &None, &None)
+    );
+    assert_eq!((theirs.name.as_str(), theirs.nodes.len()), ("name", 1), "the rest is shown");
+}
+
+#[tokio::test]
+async fn a_job_that_leaves_the_selected_nodes_is_not_missed() {
+    let nodes = [NodeName::new("g01").unwrap()].into();
+    let selection = Selection { nodes, ..everyones() };
+    let texts = ["g01", "g02"].map(|node| record(1, 2002, "RUNNING", node));
+    let script = Script { lists: Arc::new(Mutex::new(lists(&texts).into())), ..Script::default() };
+    let mut slurm = Slurm::detect_with(script.clone(), selection).await.unwrap();
+    assert_eq!(slurm.jobs().await.unwrap().len(), 1);
+    script.commands();
+    assert_eq!(slurm.jobs().await.unwrap(), []);
+    assert_eq!(script.commands(), ["squeue", "scontrol show node"], "nor asked for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_queried_once_a_minute_in_polls_without_details_and_never_for_own_jobs() {
+    let same = record(1, 2002, "RUNNING", "g01");
+    let script =
+        Script { lists: Arc::new(Mutex::new(lists(&vec![same.clone(); 4]).into())), ..Script::default() };
+    let mut slurm = Slurm::detect_with(script.clone(), everyones()).await.unwrap();
+    script.commands();
+    let mut read = Vec::new();
+    for _ in 0..4 {
+        slurm.jobs().await.unwrap();
+        let cluster = slurm.take_cluster();
+        read.push(cluster.map(|cluster| cluster.partitions[0].nodes.mixed));
+        tokio::time::advance(std::time::Duration::from_secs(30)).await;
+    }
+    assert_eq!(read, [None, Some(1), None, Some(1)]);
+    let expected = [
+        "squeue",
+        "scontrol show job 1",
+        "squeue",
+        "scontrol show node",
+        "squeue",
+        "squeue",
+        "scontrol show node",
+    ];
+    assert_eq!(script.commands(), expected);
+    let (mut own, script) = self::slurm(lists(&vec![same; 3])).await;
+    for _ in 0..3 {
+        own.jobs().await.unwrap();
+        tokio::time::advance(std::time::Duration::from_secs(600)).await;
+    }
+    assert!(!script.commands().contains(&"scontrol show node".to_owned()));
+}
+
+/// Requests to the controller, and the seconds that they are spread over, of each poll of these lists.
+async fn load(selection: Selection, texts: Vec<String>) -> Vec<(u32, u64)> {
+    let blocks: String = (1..=3_100).map(|id| block(id, "RUNNING")).collect();
+    let script = Script {
+        lists: Arc::new(Mutex::new(lists(&texts).into())),
+        blocks: Some(Ok(out(&blocks))),
+        ..Script::default()
+    };
+    let mut slurm = Slurm::detect_with(script.clone(), selection).await.unwrap();
+    let mut poll_schedule = PollSchedule::default().of_many(slurm.is_of_many());
+    let (mut load, mut last) = (Vec::new(), Vec::new());
+    let mut are_nodes_read = false;
+    for _ in texts {
+        script.commands();
+        let jobs = slurm.jobs().await.unwrap();
+        let requests = 2 * script.commands().len() as u32;
+        assert_eq!(requests, slurm.requests(), "each command is two requests");
+        let now: Vec<_> = jobs.into_iter().map(|job| (job.id, job.state)).collect();
+        let changed = std::mem::replace(&mut last, now) != last;
+        let wait = poll_schedule.after_success(requests, changed);
+        load.push((requests, wait.as_secs()));
+        tokio::time::advance(wait).await;
+        are_nodes_read |= slurm.take_cluster().is_some();
+    }
+    let is_of_others = slurm.selection.is_of_others();
+    assert_eq!(are_nodes_read, is_of_others, "nodes are read even if every poll has new details");
+    load
+}
+
+fn is_within_budget(load: &[(u32, u64)]) -> bool {
+    load.iter().all(|(requests, seconds)| u64::from(*requests) * 60 <= 4 * seconds)
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_jobs_cost_at_most_four_requests_a_minute_once_nothing_changes() {
+    for count in [1, 30, 3_000] {
+        let list: String = (1..=count).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
+        let load = load(Selection::own(2001), vec![list; 14]).await;
+        assert!(is_within_budget(&load[10..]), "{count} jobs: {load:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_other_users_jobs_and_the_nodes_cost_at_most_four_requests_a_minute() {
+    let bobs = Selection::of(2001, crate::Owners::Of { uids: [2002].into(), accounts: [].into() });
+    assert!(bobs.is_of_others() && !bobs.is_of_many() && !Selection::own(2001).is_of_others());
+    let list: String = (1..=30).map(|id| record(id, 2002, "RUNNING", "g01")).collect();
+    let load = load(bobs, vec![list; 20]).await;
+    assert!(is_within_budget(&load[10..]), "{load:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_users_jobs_cost_at_most_four_requests_a_minute_even_while_they_change() {
+    // Two jobs end and two start before each poll.
+    let list = |poll: u32| -> String {
+        let state = |id| if id <= 2 * poll { "COMPLETED" } else { "RUNNING" };
+        (1..=3_000 + 2 * poll).map(|id| record(id, 2001 + id % 7, state(id), "g01")).collect()
+    };
+    let load = load(everyones(), (0..8).map(list).collect()).await;
+    assert!(is_within_budget(&load), "{load:?}");
+}

@@ -1,0 +1,224 @@
+//! `relay report`, `relay history` and `relay me`: read the database, and of running jobs the running relay.
+
+use crate::{commands::job_parquet, commands::job_tables, commands::named_job};
+use anyhow::{Context as _, bail};
+use hyper::{Method, StatusCode};
+use nodeglass_api::{JobSelector, NotOneJob};
+use nodeglass_app::addresses::own_login;
+use nodeglass_app::remote::{Refused, Remote};
+use nodeglass_app::terminal;
+use nodeglass_config::{ExportFormat, HistoryCommand, ListJobsArgs, ReportArgs, ReportFormat};
+use nodeglass_notify::report_webhook;
+use nodeglass_notify::webhook::Webhook;
+use nodeglass_platform::clock::Clock;
+use nodeglass_platform::local_time::LocalTime;
+use nodeglass_platform::state_dir::StateDir;
+use nodeglass_protocol::note::Note;
+use nodeglass_protocol::report::MAX_DAYS;
+use nodeglass_protocol::{JobId, Text};
+use nodeglass_report::{JobRecord, Report};
+use nodeglass_store::{Database, StoreError};
+use std::io::IsTerminal as _;
+
+/// Maximum number of reports that are read from a running relay.
+const MAX_REPORTS: usize = 1_000;
+
+/// Executes `relay report`; returns what to print.
+///
+/// # Errors
+/// A complete sentence for the user.
+pub async fn report(args: ReportArgs, webhook: Option<Webhook>) -> anyhow::Result<String> {
+    let format = if args.json { ReportFormat::Json } else { args.format };
+    let database = database()?;
+    let job = resolved(&args.job, database.as_ref()).await?;
+    let (stored, notes) = match &database {
+        Some(database) => stored(database, job)?,
+        None => (None, Vec::new()),
+    };
+    let (report, note) = newest(job, stored, notes).await?;
+    match webhook {
+        Some(webhook) => {
+            let sent = report_webhook::post(&webhook, &report).await.map_err(anyhow::Error::msg)?;
+            return Ok(format!("{sent}\n"));
+        }
+        None if args.webhook.is_some() => {
+            bail!("no webhook is configured; set report-webhook in the configuration file, or name a URL")
+        }
+        None => {}
+    }
+    Ok(match format {
+        ReportFormat::Text => nodeglass_report::text(&report, note.as_deref()),
+        ReportFormat::Markdown => nodeglass_report::markdown(&report, note.as_deref()),
+        ReportFormat::Json => terminal::json(&report)?,
+    })
+}
+
+/// Executes `relay history`; returns what to print.
+///
+/// # Errors
+/// A complete sentence for the user.
+pub async fn history(args: HistoryCommand) -> anyhow::Result<Vec<u8>> {
+    let text = match args {
+        HistoryCommand::Show(args) => report(args.into(), None).await?,
+        HistoryCommand::List(ListJobsArgs { days, json }) => {
+            let reports = reports(days.days).await?;
+            if json { terminal::json(&reports)? } else { job_tables::list(&reports, LocalTime::of) }
+        }
+        HistoryCommand::Export { format, days } => return export(format, days.days).await,
+    };
+    Ok(text.into_bytes())
+}
+
+async fn export(format: ExportFormat, days: u32) -> anyhow::Result<Vec<u8>> {
+    if format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
+        bail!(
+            "Parquet is a binary form; write it to a file: relay history export --format parquet > jobs.parquet"
+        )
+    }
+    let reports = reports(days).await?;
+    Ok(match format {
+        ExportFormat::Json => terminal::json(&reports)?.into_bytes(),
+        ExportFormat::Csv => job_tables::csv(&reports).into_bytes(),
+        ExportFormat::Parquet => {
+            job_parquet::file(&reports).context("the jobs cannot be written as Parquet")?
+        }
+    })
+}
+
+/// Executes `relay me`; returns what to print.
+///
+/// # Errors
+/// A complete sentence for the user.
+pub async fn me(ListJobsArgs { days, json }: ListJobsArgs) -> anyhow::Result<String> {
+    let days = days.days;
+    let stored = stored_reports(days, Some(&own_login()))?;
+    let usage = match (stored.is_empty(), only_relay()?) {
+        // It has its jobs in memory until they are stored, and those of a simulated cluster forever.
+        (true, Some(relay)) => {
+            let days = days.min(MAX_DAYS);
+            relay.json(Method::GET, &format!("/api/v1/usage?days={days}"), String::new()).await?
+        }
+        _ => nodeglass_report::usage(&stored, days),
+    };
+    Ok(if json { terminal::json(&usage)? } else { job_tables::usage(&usage, LocalTime::of) })
+}
+
+/// The raw id of a job, from a running relay or the database.
+async fn resolved(named: &JobSelector, database: Option<&Database>) -> anyhow::Result<JobId> {
+    let mut not_found = NotOneJob::None(*named);
+    for relay in Remote::list()? {
+        match (relay.jobs().await, named) {
+            (Ok(jobs), _) => match named_job::id(&jobs, named) {
+                Ok(id) => return Ok(id),
+                Err(error) => not_found = error,
+            },
+            // Its report will say why, if the database has none.
+            (Err(_), JobSelector::Id(_)) => {}
+            (Err(error), _) => return Err(error),
+        }
+    }
+    if let JobSelector::Id(id) = named {
+        return Ok(JobId(*id));
+    }
+    let stored = database.map(|database| database.id_of(&named.to_string())).transpose()?.flatten();
+    stored.ok_or_else(|| not_found.into())
+}
+
+/// The record of a job and its notes, which are those of the same cluster.
+fn stored(database: &Database, job: JobId) -> Result<(Option<JobRecord>, Vec<Note>), StoreError> {
+    Ok(match database.job_with_origin(job)? {
+        Some((record, origin)) => (Some(record), database.notes_of(&origin, job)?),
+        None => (None, Vec::new()),
+    })
+}
+
+/// The report of an ended job from the database; of another one from a running relay, else what was stored last,
+/// with a sentence about which it is.
+async fn newest(
+    job: JobId,
+    stored: Option<JobRecord>,
+    notes: Vec<Note>,
+) -> anyhow::Result<(Report, Option<String>)> {
+    if let Some(record) = stored.as_ref().filter(|record| record.is_final) {
+        return Ok((record.report_with(notes), None));
+    }
+    let mut failed = None;
+    for relay in Remote::list()? {
+        match relay.report(job).await {
+            Ok(report) => {
+                let note = "The job has not ended; this is what it has used so far.";
+                return Ok((report.clone(), (!report.is_final).then(|| note.to_owned())));
+            }
+            Err(error) if is_unknown(&error) => {}
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    let Some(record) = stored else {
+        match failed {
+            Some(error) => {
+                bail!(
+                    "there is no report of job {job} in the database, and a running relay failed: {error:#}"
+                )
+            }
+            None => {
+                bail!("there is no report of job {job}: neither the database nor a running relay has seen it")
+            }
+        }
+    };
+    let at = LocalTime::of(u64::try_from(record.at_s).unwrap_or(0)).seen_from(&now());
+    let note = match failed {
+        Some(error) => format!("A running relay failed ({error:#}); this is what was stored last, {at}."),
+        None => format!("No running relay sees this job; this is what was stored last, {at}."),
+    };
+    Ok((record.report_with(notes), Some(note)))
+}
+
+/// Whether a relay responded that it does not know the job.
+fn is_unknown(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == StatusCode::NOT_FOUND)
+}
+
+fn now() -> LocalTime {
+    LocalTime::of(Clock::wall_ms() / 1_000)
+}
+
+/// The reports of all jobs that started in the last days, newest first: the stored ones, or before any is, those of the
+/// running relay.
+async fn reports(days: u32) -> anyhow::Result<Vec<Report>> {
+    let stored = stored_reports(days, None)?;
+    match only_relay()? {
+        Some(relay) if stored.is_empty() => {
+            let since_s =
+                i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - i64::from(days) * 86_400;
+            let mut reports = Vec::new();
+            for job in relay.jobs().await?.iter().filter(|job| job.is_active).take(MAX_REPORTS) {
+                // A job that ends at this moment may have none yet.
+                reports.extend(relay.report(JobId(job.id)).await);
+            }
+            reports.retain(|report: &Report| report.start_s.is_none_or(|start_s| start_s >= since_s));
+            reports.sort_by_key(|report| std::cmp::Reverse(report.start_s));
+            Ok(reports)
+        }
+        _ => Ok(stored),
+    }
+}
+
+/// The running relay, if there is one and only one.
+fn only_relay() -> anyhow::Result<Option<Remote>> {
+    let mut relays = Remote::list()?;
+    Ok(if relays.len() == 1 { relays.pop() } else { None })
+}
+
+/// The stored reports of all jobs, or of one user's, that started in the last days, newest first.
+fn stored_reports(days: u32, user: Option<&Text>) -> anyhow::Result<Vec<Report>> {
+    let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
+    match database()? {
+        Some(database) => Ok(database.reports_since(now_s - i64::from(days) * 86_400, user)?),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn database() -> anyhow::Result<Option<Database>> {
+    let dir = StateDir::open().context("the database of jobs cannot be read")?;
+    Ok(Database::open_existing(&dir)?)
+}

@@ -1,0 +1,198 @@
+//! Tables of many jobs, for `relay history` and `relay me`.
+
+use crate::commands::job_columns::{COLUMNS, Column, Value};
+use nodeglass_api::Timestamp;
+use nodeglass_platform::local_time::LocalTime;
+use nodeglass_protocol::report::{Usage, UsageSums};
+use nodeglass_report::{Report, aligned, duration};
+
+/// Jobs, one a line; `time` converts s since 1970.
+pub(super) fn list(reports: &[Report], time: impl Fn(u64) -> LocalTime) -> String {
+    if reports.is_empty() {
+        return "No job was seen in this time.\n".to_owned();
+    }
+    let header = ["Job", "Name", "State", "Started", "Run time", "GPUs", "GPU h", "Util.", "Observed"];
+    let now = time(nodeglass_platform::clock::Clock::wall_ms() / 1_000);
+    let row = |report: &Report| {
+        let state = match (report.is_final, report.state.as_str()) {
+            (false, _) => "not ended",
+            (true, "") => "ended",
+            (true, state) => state,
+        };
+        let start_s = report.start_s.and_then(|start_s| u64::try_from(start_s).ok());
+        vec![
+            report.label.to_string(),
+            shortened(report.name.as_str()),
+            state.to_owned(),
+            start_s.map_or_else(dash, |start_s| time(start_s).seen_from(&now)),
+            duration(report.elapsed_s),
+            report.totals.gpus.to_string(),
+            format!("{:.1}", report.totals.gpu_hours_allocated),
+            report.totals.util_pct.map_or_else(dash, |util| format!("{util:.0} %")),
+            format!("{:.0} %", report.observed_pct),
+        ]
+    };
+    table(&header, reports.iter().map(row), 4)
+}
+
+/// Jobs as comma-separated values: plain numbers in the units of their headers, and times as in the HTTP API, such as
+/// `2026-11-25T06:07:25Z`; empty if unknown.
+pub(super) fn csv(reports: &[Report]) -> String {
+    let mut out = COLUMNS.map(|column| column.name).join(",");
+    out.push('\n');
+    for report in reports {
+        let cell = |column: &Column| match (column.read)(report) {
+            Some(Value::Text(text)) => quoted(&text),
+            Some(Value::Whole(number)) => number.to_string(),
+            Some(Value::Time(at_s)) => {
+                Timestamp::from_secs(at_s).map_or_else(String::new, |at| at.to_string())
+            }
+            Some(Value::Number(number)) => number.to_string(),
+            Some(Value::Flag(flag)) => flag.to_string(),
+            None => String::new(),
+        };
+        out.push_str(&COLUMNS.iter().map(cell).collect::<Vec<_>>().join(","));
+        out.push('\n');
+    }
+    out
+}
+
+/// GPU hours and waste of each week and project, and the jobs that wasted most.
+pub(super) fn usage(usage: &Usage, time: impl Fn(u64) -> LocalTime) -> String {
+    let days = usage.days;
+    if usage.total.jobs == 0 {
+        return format!("No job was seen in the last {days} days.\n");
+    }
+    let columns = ["Jobs", "GPU h", "Used", "Unused", "Idle", "Energy"];
+    let header = |first| [&[first][..], &columns].concat();
+    let weeks = usage.weeks.iter().map(|week| {
+        // Noon, so that a change of the clocks does not move the date.
+        let noon_s = u64::try_from(week.monday_s).unwrap_or(0) + 43_200;
+        sums(time(noon_s).date(), &week.sums)
+    });
+    let projects =
+        usage.projects.iter().map(|project| sums(shortened(project.project.as_str()), &project.sums));
+    let jobs = usage.wasteful.iter().map(|job| {
+        let util = job.util_pct.map_or_else(dash, |util| format!("{util:.0} %"));
+        let unused = format!("{:.1}", job.gpu_hours_unused);
+        vec![job.label.to_string(), shortened(job.name.as_str()), unused, util]
+    });
+    let mut out =
+        format!("Your jobs of the last {days} days; times in GPU hours, as far as they were observed\n");
+    let costs = usage.total.costs.iter().map(|cost| format!("{:.2} {}", cost.amount, cost.currency));
+    let co2 = usage.total.co2_kg.map(|kg| format!("{kg:.1} kg of CO₂"));
+    let spent: Vec<_> = costs.chain(co2).collect();
+    if !spent.is_empty() {
+        out.push_str(&format!("In total {}\n", spent.join(", ")));
+    }
+    out.push('\n');
+    out.push_str(&table(&header("Week of"), weeks, 1));
+    out.push('\n');
+    out.push_str(&table(&header("Project"), projects, 1));
+    if !usage.wasteful.is_empty() {
+        out.push_str("\nJobs with the most unused GPU hours\n");
+        out.push_str(&table(&["Job", "Name", "Unused", "Util."], jobs, 2));
+    }
+    out
+}
+
+/// A row of sums, in GPU hours and kWh.
+fn sums(name: String, sums: &UsageSums) -> Vec<String> {
+    let UsageSums { gpu_hours_allocated, gpu_hours_used, gpu_hours_unused, gpu_hours_idle, .. } = sums;
+    let hours = [gpu_hours_allocated, gpu_hours_used, gpu_hours_unused, gpu_hours_idle];
+    let [allocated, used, unused, idle] = hours.map(|hours| format!("{hours:.1}"));
+    let energy = sums.energy_kwh.map_or_else(dash, |kwh| format!("{kwh:.1} kWh"));
+    vec![name, sums.jobs.to_string(), allocated, used, unused, idle, energy]
+}
+
+fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>, texts: usize) -> String {
+    let header = header.iter().map(|name| (*name).to_owned()).collect();
+    aligned(&[header].into_iter().chain(rows).collect::<Vec<_>>(), texts)
+}
+
+/// Job names may be long; the report has them whole.
+fn shortened(name: &str) -> String {
+    const LETTERS: usize = 28;
+    match name.chars().count() {
+        0..=LETTERS => name.to_owned(),
+        _ => name.chars().take(LETTERS - 1).chain(['…']).collect(),
+    }
+}
+
+pub(super) fn quoted(text: &str) -> String {
+    // A spreadsheet takes these at the beginning for a formula.
+    let is_formula = text.starts_with(['=', '+', '-', '@']);
+    let text = if is_formula { format!("'{text}") } else { text.to_owned() };
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    }
+}
+
+pub(super) fn or_empty(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::JobId;
+    use nodeglass_protocol::job::{Job, JobState};
+    use nodeglass_report::JobRecord;
+
+    /// A job on one GPU from Monday 2024-01-01 that ran for an hour, of which nothing was observed.
+    fn report(id: u32, name: &str, account: Option<&str>, day: i64) -> Report {
+        let start = 1_704_067_200 + day * 86_400;
+        let job = Job {
+            name: name.into(),
+            account: account.map(Into::into),
+            start: Some(start),
+            ended: Some(start + 3_600),
+            gpu_count: Some(1),
+            ..Job::new(JobId(id), "alice".into(), JobState::Ended("COMPLETED".into()))
+        };
+        JobRecord { is_final: true, ..JobRecord::of(job, 0) }.report()
+    }
+
+    #[test]
+    fn usage_is_summed_by_week_and_by_project() {
+        let mut reports = vec![
+            report(3, "train-12", None, 8),
+            report(2, "train-11", None, 6),
+            report(1, "fold", Some("bio"), 0),
+        ];
+        (reports[1].totals.gpu_hours_observed, reports[1].totals.gpu_hours_used) = (1.0, 0.25);
+        let text = usage(&nodeglass_report::usage(&reports, 30), LocalTime::utc);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let has = |row: &[&str]| rows.iter().any(|found| found.ends_with(row) || found.starts_with(row));
+        assert!(
+            has(&["2024-01-08", "1", "1.0", "0.0"]) && has(&["2024-01-01", "2", "2.0", "0.2", "0.8"]),
+            "{text}"
+        );
+        assert!(has(&["train", "2", "2.0", "0.2", "0.8"]) && has(&["bio", "1", "1.0"]), "{text}");
+        assert!(has(&["2", "train-11", "0.8"]) && !has(&["3", "train-12"]), "{text}");
+    }
+
+    #[test]
+    fn values_with_separators_are_quoted_and_formulas_are_text() {
+        let out = csv(&[report(1, "=a,\"b\"", None, 0)]);
+        let line = out.lines().nth(1).unwrap();
+        assert!(
+            line.starts_with("1,1,\"'=a,\"\"b\"\"\",alice,,,COMPLETED,,,true,2024-01-01T00:00:00Z,2024-01-01T01:00:00Z,3600,,"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn without_jobs_there_is_a_sentence() {
+        assert_eq!(list(&[], LocalTime::utc), "No job was seen in this time.\n");
+        assert_eq!(
+            usage(&nodeglass_report::usage(&[], 7), LocalTime::utc),
+            "No job was seen in the last 7 days.\n"
+        );
+    }
+}

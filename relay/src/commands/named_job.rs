@@ -1,0 +1,34 @@
+//! Raw ids of the jobs that a command line names by their labels, among those that the running relay lists. Pure.
+
+use nodeglass_api::{Job, JobSelector, NotOneJob};
+use nodeglass_protocol::JobId;
+
+/// The job that is named. A raw id is also that of a job which is no longer in the list.
+///
+/// # Errors
+/// [`NotOneJob`].
+pub(super) fn id(jobs: &[Job], named: &JobSelector) -> Result<JobId, NotOneJob> {
+    match (named.one(jobs), named) {
+        (Ok(job), _) => Ok(JobId(job.id)),
+        (Err(NotOneJob::None(_)), JobSelector::Id(id)) => Ok(JobId(*id)),
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// All jobs that are named: of an array, the tasks that are in the list.
+///
+/// # Errors
+/// [`NotOneJob::None`].
+pub(super) fn ids(jobs: &[Job], named: &[JobSelector]) -> Result<Vec<JobId>, NotOneJob> {
+    let mut ids = Vec::new();
+    for selector in named {
+        let selected = selector.select(jobs);
+        match selector {
+            _ if !selected.is_empty() => ids.extend(selected.into_iter().map(|job| JobId(job.id))),
+            // The relay says what it thinks of a job that it does not list.
+            JobSelector::Id(id) => ids.push(JobId(*id)),
+            _ => return Err(NotOneJob::None(*selector)),
+        }
+    }
+    Ok(ids)
+}

@@ -1,0 +1,347 @@
+//! `relay findings`: which job needs attention, why, and what to do.
+
+use super::source::{Observed, Source};
+use super::{Answer, silences, unknown};
+use nodeglass_api::{Capture, Finding, Job, Snapshot};
+use nodeglass_app::addresses::own_login;
+use nodeglass_config::{ExplainedKind, FindingsArgs};
+use nodeglass_findings::catalogue;
+use nodeglass_findings::job_log::LogPatterns;
+use nodeglass_findings::thresholds::{THRESHOLDS, Threshold};
+use nodeglass_platform::clock::Clock;
+use nodeglass_platform::local_time::{LocalTime, since};
+use nodeglass_platform::wrap;
+use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
+use nodeglass_rules::{cost, text};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Interval of checks with `--watch`.
+const POLL: Duration = Duration::from_secs(5);
+/// How long a relay must have watched before most kinds can be found.
+const ENOUGH: Duration = Duration::from_secs(180);
+/// Columns of explanations, and of the names of kinds in their list.
+const WIDTH: usize = 80;
+const NAME_WIDTH: usize = 20;
+
+/// The findings, or JSON. `observed` says how much the absence of a finding means.
+///
+/// # Errors
+/// JSON cannot be written.
+pub fn answer(snapshot: &Snapshot, observed: Observed, args: &FindingsArgs) -> anyhow::Result<Answer> {
+    let answer = listed(snapshot, observed, args)?;
+    Ok(match observed {
+        // It is said whatever was found; why nothing is known comes first.
+        Observed::Glance if answer.code == 0 => {
+            let found = answer.notice.map_or_else(String::new, |nothing| format!("{nothing}, but "));
+            Answer { notice: Some(format!("{found}{GLANCE}")), ..answer }
+        }
+        _ => answer,
+    })
+}
+
+/// What is found without a relay says little about what is not.
+const GLANCE: &str = "no relay of yours is running: a look of a few seconds finds little; most kinds need minutes of \
+                      readings; start one with `relay`";
+
+fn listed(snapshot: &Snapshot, observed: Observed, args: &FindingsArgs) -> anyhow::Result<Answer> {
+    let jobs = jobs(snapshot, args);
+    let is_selected = |finding: &&Finding| {
+        (args.all || finding.is_active && finding.silenced_until.is_none())
+            && is_watched(finding, args, jobs.as_ref())
+    };
+    let found: Vec<&Finding> = snapshot.findings.iter().filter(is_selected).collect();
+    // A finding may be of a job that is no longer in the list.
+    let is_unknown = found.is_empty().then(|| unknown(snapshot, args.node.as_ref(), args.job.as_ref(), None));
+    if let Some(answer) = is_unknown.flatten() {
+        return answer.into_json_list(args.json);
+    }
+    if args.json {
+        return Ok(Answer {
+            notice: found.is_empty().then(|| not_yet(observed)).flatten(),
+            ..Answer::json(&found)?
+        });
+    }
+    if found.is_empty() {
+        let is_silenced = |finding: &&Finding| {
+            finding.silenced_until.is_some() && finding.is_active && is_watched(finding, args, jobs.as_ref())
+        };
+        let silenced = match snapshot.findings.iter().filter(is_silenced).count() {
+            0 => String::new(),
+            count => format!(" ({count} silenced: see --all)"),
+        };
+        let notice = match not_yet(observed) {
+            Some(not_yet) => format!("{not_yet}{silenced}"),
+            // Nothing is known to be right either.
+            None if observed == Observed::Glance => format!("nothing was found{silenced}"),
+            None => format!("nothing needs attention{silenced}"),
+        };
+        return Ok(Answer { notice: Some(notice), ..Answer::default() });
+    }
+    let named = Named::new(snapshot);
+    let entries: Vec<String> = found.into_iter().map(|finding| named.entry(finding)).collect();
+    Ok(Answer::text(entries.join("\n")))
+}
+
+/// That a relay has not watched for long enough, if so.
+fn not_yet(observed: Observed) -> Option<String> {
+    match observed {
+        Observed::For(time) if time < ENOUGH => Some(format!(
+            "nothing needs attention yet: the relay has watched for {}; most kinds need minutes",
+            text::span(time.as_secs())
+        )),
+        _ => None,
+    }
+}
+
+/// Prints what begins and ends, until the output is closed; stays through a restart of the relay.
+///
+/// # Errors
+/// The relay cannot be reached any more, or the output is closed.
+pub async fn watch(source: &mut Source, args: &FindingsArgs) -> anyhow::Result<Answer> {
+    let mut known: BTreeMap<String, bool> = BTreeMap::new();
+    let mut is_first = true;
+    loop {
+        let snapshot = source.patient_snapshot(None).await?;
+        if std::mem::take(&mut is_first)
+            && let Some(answer) = unknown(&snapshot, args.node.as_ref(), args.job.as_ref(), None)
+        {
+            // It may start later.
+            eprintln!("relay: {}; waiting for it", answer.notice.unwrap_or_default());
+        }
+        let named = Named::new(&snapshot);
+        let time = LocalTime::of(named.now_ms / 1_000);
+        let clock = time.seen_from(&time);
+        let mut out = String::new();
+        let jobs = jobs(&snapshot, args);
+        for finding in snapshot.findings.iter().filter(|finding| is_watched(finding, args, jobs.as_ref())) {
+            if !args.all && finding.silenced_until.is_some() {
+                // What returns after its silence is news.
+                if !finding.is_active {
+                    known.remove(&finding.key);
+                }
+                continue;
+            }
+            // What ended before the first look is not news.
+            let was_active = known.get(&finding.key).copied();
+            if was_active == Some(finding.is_active) || was_active.is_none() && !finding.is_active {
+                continue;
+            }
+            known.insert(finding.key.clone(), finding.is_active);
+            if !finding.is_active && finding.kind.is_event() {
+                continue;
+            }
+            match args.json {
+                true => writeln!(out, "{}", serde_json::to_string(finding)?)?,
+                false if finding.is_active => writeln!(out, "{clock} {}", named.entry(finding))?,
+                // The evidence is that of its beginning.
+                false => writeln!(out, "{clock} {}", named.heading(finding))?,
+            }
+        }
+        known.retain(|key, _| snapshot.findings.iter().any(|finding| finding.key == *key));
+        {
+            use std::io::Write as _;
+            let mut stdout = std::io::stdout().lock();
+            stdout.write_all(out.as_bytes())?;
+            stdout.flush()?;
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// The jobs that are named, if some are.
+fn jobs(snapshot: &Snapshot, args: &FindingsArgs) -> Option<BTreeSet<u32>> {
+    args.job.as_ref().map(|named| named.ids(&snapshot.jobs))
+}
+
+fn is_watched(finding: &Finding, args: &FindingsArgs, jobs: Option<&BTreeSet<u32>>) -> bool {
+    jobs.is_none_or(|ids| finding.jobs.iter().any(|id| ids.contains(id)))
+        && args.node.as_ref().is_none_or(|node| finding.nodes.iter().any(|name| name == node.as_str()))
+}
+
+/// What findings are printed with: the names of jobs, and the time.
+struct Named<'a> {
+    jobs: BTreeMap<u32, &'a Job>,
+    /// Whether jobs of several users are listed: those of others are then said to be.
+    has_several_users: bool,
+    own_login: String,
+    now_ms: u64,
+}
+
+impl<'a> Named<'a> {
+    fn new(snapshot: &'a Snapshot) -> Self {
+        let users: BTreeSet<&str> = snapshot.jobs.iter().map(|job| job.user.as_str()).collect();
+        Self {
+            jobs: snapshot.jobs.iter().map(|job| (job.id, job)).collect(),
+            has_several_users: users.len() > 1,
+            own_login: own_login().to_string(),
+            now_ms: Clock::wall_ms(),
+        }
+    }
+
+    /// A finding as text: what is wrong, since when, the evidence, and what to do.
+    fn entry(&self, finding: &Finding) -> String {
+        let mut out = self.heading(finding);
+        for line in &finding.evidence {
+            let _ = writeln!(out, "  {line}");
+        }
+        finding.capture.iter().for_each(|capture| captured(capture, self.now_ms, &mut out));
+        if finding.is_active {
+            let _ = writeln!(out, "  → {}", finding.advice);
+        }
+        out
+    }
+
+    /// What is wrong, and since when; or what is over, and how long it lasted.
+    fn heading(&self, finding: &Finding) -> String {
+        let symbol = match (finding.is_active, finding.severity) {
+            (false, _) => "✓",
+            (_, FindingSeverity::Error) => "▲",
+            (_, FindingSeverity::Warning) => "◆",
+            (_, FindingSeverity::Info) => "·",
+        };
+        // An event cannot be resolved.
+        let (state, lasted) = match finding.ended_at {
+            Some(end) if !finding.kind.is_event() => {
+                ("resolved: ", format!(", lasted {}", spent(finding, end.as_millis())))
+            }
+            _ => ("", String::new()),
+        };
+        let (whom, when) = (self.whom(finding), lasts(finding, self.now_ms));
+        format!("{symbol} {state}{whom}{}{lasted}\n  {when} · {}\n", finding.title, finding.kind.name())
+    }
+
+    /// `job 48213 llama3-8b-pretrain: `, `jobs 17 train, 18 eval (bob): `.
+    fn whom(&self, finding: &Finding) -> String {
+        let name = |id: &u32| match self.jobs.get(id) {
+            Some(job) if self.has_several_users && job.user != self.own_login => {
+                format!("{} {} ({})", job.label, job.name, job.user)
+            }
+            Some(job) => format!("{} {}", job.label, job.name),
+            None => id.to_string(),
+        };
+        let names: Vec<String> = finding.jobs.iter().map(name).collect();
+        match names.as_slice() {
+            [] => String::new(),
+            [job] => format!("job {job}: "),
+            jobs => format!("jobs {}: ", jobs.join(", ")),
+        }
+    }
+}
+
+/// Where the processes stood, with the wait and the stack of the first of each group; JSON has more.
+fn captured(capture: &Capture, now_ms: u64, out: &mut String) {
+    let _ = writeln!(out, "  positions of its processes at {}:", clock(capture.at.as_millis(), now_ms));
+    for group in &capture.groups {
+        let _ = writeln!(out, "    {}", group.summary);
+        for line in group.details.iter().take(1) {
+            let _ = writeln!(out, "      {line}");
+        }
+        for frame in &group.stack {
+            let _ = writeln!(out, "      at {frame}");
+        }
+    }
+    if capture.others > 0 {
+        let _ = writeln!(out, "    {} more at other positions", capture.others);
+    }
+    if capture.missing > 0 {
+        let _ = writeln!(out, "    {} processes could not be captured", capture.missing);
+    }
+    for line in &capture.notes {
+        let _ = writeln!(out, "    {line}");
+    }
+    if !capture.files.is_empty() {
+        out.push_str("    dumps and logs of NCCL:\n");
+    }
+    for file in &capture.files {
+        let _ = writeln!(out, "      {file}");
+    }
+}
+
+/// `for 12 min, since 14:02`, `for at least 3 h, since 11:14 or earlier · ≥ 1.6 GPU-h idle`, `ended 4 min ago`.
+fn lasts(finding: &Finding, now_ms: u64) -> String {
+    let cost = cost::text(finding.kind, finding.wasted_gpu_hours(now_ms), finding.or_earlier);
+    let wasted = cost.map_or_else(String::new, |cost| format!(" · {cost}"));
+    let silenced = finding.silenced_until.map_or_else(String::new, |until| {
+        format!(" · silenced for another {}", text::span(silences::remaining_s(until.as_millis(), now_ms)))
+    });
+    match finding.ended_at {
+        _ if finding.kind.is_event() => format!("{} ago{silenced}", spent(finding, now_ms)),
+        None => {
+            let since = since(clock(finding.since.as_millis(), now_ms), finding.or_earlier);
+            format!("for {}, {since}{wasted}{silenced}", spent(finding, now_ms))
+        }
+        Some(end) => {
+            let ago = text::span(now_ms.saturating_sub(end.as_millis()) / 1_000);
+            format!("ended {ago} ago{wasted}")
+        }
+    }
+}
+
+/// How long something lasted until then: `12 min`, `at least 12 min`.
+fn spent(finding: &Finding, end_ms: u64) -> String {
+    let spent = text::span(end_ms.saturating_sub(finding.since.as_millis()) / 1_000);
+    if finding.or_earlier { format!("at least {spent}") } else { spent }
+}
+
+/// A moment as a clock here shows it: `14:02`, `Tue 14:02`.
+fn clock(at_ms: u64, now_ms: u64) -> String {
+    LocalTime::of(at_ms / 1_000).seen_from(&LocalTime::of(now_ms / 1_000))
+}
+
+/// What kinds of findings mean; without any, the names of all.
+pub fn explain(kinds: &[ExplainedKind]) -> Answer {
+    if kinds.is_empty() {
+        let indent = " ".repeat(NAME_WIDTH + 1);
+        let entry = |kind: &FindingKind| {
+            let lines = wrap::words(catalogue::info(*kind).condition, WIDTH - indent.len());
+            format!("{:<NAME_WIDTH$} {}\n", kind.name(), lines.join(&format!("\n{indent}")))
+        };
+        return Answer::text(FindingKind::ALL.iter().map(entry).collect());
+    }
+    Answer::text(kinds.iter().map(|kind| explanation(kind.0)).collect::<Vec<_>>().join("\n"))
+}
+
+fn explanation(kind: FindingKind) -> String {
+    let entry = catalogue::info(kind);
+    let clear = match entry.clear_ms / 1_000 {
+        0 => "once it is over".to_owned(),
+        seconds => format!("{} after it was last seen", text::exact_span(seconds)),
+    };
+    let timing = format!(
+        "Detected within {} of its beginning; resolved {clear}.",
+        text::exact_span(entry.found_within_ms / 1_000)
+    );
+    let mut out = format!("{}\n", kind.name());
+    for (title, content) in
+        [("Found when", entry.condition), ("Meaning", entry.meaning), ("Advice", entry.advice)]
+    {
+        let _ = write!(out, "\n{title}\n{}", indented(content));
+    }
+    let _ = write!(out, "\n{}\n", wrap::words(&timing, WIDTH).join("\n"));
+    let thresholds: Vec<_> = THRESHOLDS.iter().filter(|threshold| threshold.kinds.contains(&kind)).collect();
+    if !thresholds.is_empty() {
+        out.push_str("\nThresholds (--finding-threshold NAME=NUMBER)\n");
+    }
+    for Threshold { name, default, least, most, what, .. } in thresholds {
+        let _ = writeln!(out, "  {name}={default}");
+        for line in wrap::words(&format!("{what}; from {least} to {most}"), WIDTH - 4) {
+            let _ = writeln!(out, "    {line}");
+        }
+    }
+    if kind == FindingKind::LogMessage {
+        out.push_str("\nMessages (more with --log-pattern NAME=REGEX)\n");
+        let patterns = LogPatterns::new(&[]);
+        for pattern in patterns.all() {
+            let _ = writeln!(out, "  {:<20} {} ({})", pattern.name, pattern.summary, pattern.severity.name());
+        }
+    }
+    out
+}
+
+/// A text in lines of the terminal, indented.
+fn indented(text: &str) -> String {
+    wrap::words(text, WIDTH - 2).into_iter().map(|line| format!("  {line}\n")).collect()
+}

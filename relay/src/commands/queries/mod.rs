@@ -1,0 +1,215 @@
+//! Queries of the current state for terminals and scripts: `relay findings`, `list`, `available`, `wait-free`, `fit`, `jobs`, `ps`,
+//! `gpu` and `wait`.
+//!
+//! They read the resources of the HTTP API from the running relay; where none runs, they watch on their own until they
+//! have an answer, and leave nothing behind.
+
+mod available;
+mod findings;
+mod fit;
+mod gpu;
+mod jobs;
+mod list;
+mod processes;
+mod silences;
+mod source;
+mod wait;
+
+use nodeglass_api::{Gpu, JobSelector, NotOneJob, Snapshot};
+use nodeglass_app::Signals;
+use nodeglass_config::{Config, FindingsArgs, FindingsCommand, ListArgs, Query};
+use nodeglass_protocol::{LongText, NodeName};
+use serde::Serialize;
+use source::Source;
+use std::process::ExitCode;
+
+/// Exit codes beside those of every command (0, 1 for a failure, 2 for invalid usage).
+pub mod exit_code {
+    /// What was asked for is not there, or did not happen in time.
+    pub const NOT_MET: u8 = 3;
+    /// The job ended without success.
+    pub const JOB_FAILED: u8 = 4;
+    /// All GPUs of the job are idle.
+    pub const STALLED: u8 = 5;
+    /// A signal ended the query: what a shell returns for Ctrl-C.
+    pub const INTERRUPTED: u8 = 130;
+}
+
+/// The answer to a query.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// What to print.
+    pub text: String,
+    /// What to print on standard error, a complete sentence.
+    pub notice: Option<String>,
+    /// The exit code.
+    pub code: u8,
+}
+
+impl Answer {
+    fn text(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+
+    fn json<T: Serialize>(value: &T) -> anyhow::Result<Self> {
+        Ok(Self::text(format!("{}\n", serde_json::to_string_pretty(value)?)))
+    }
+
+    fn not_met(notice: String) -> Self {
+        Self { text: String::new(), notice: Some(notice), code: exit_code::NOT_MET }
+    }
+
+    /// With an empty list, if the output is JSON.
+    fn into_json_list(self, json: bool) -> anyhow::Result<Self> {
+        Ok(if json { Self { text: "[]\n".to_owned(), ..self } } else { self })
+    }
+
+    /// The exit code as a program returns it.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code)
+    }
+}
+
+/// Answers a query. `config` says what to watch where no relay runs.
+///
+/// # Errors
+/// A complete sentence for the user.
+pub async fn answer(query: Query, config: Config) -> anyhow::Result<Answer> {
+    // SLURM itself is asked where jobs fit, with or without a relay.
+    if let Query::Fit(args) = query {
+        return fit::answer(args, config.cluster, &config.partitions).await;
+    }
+    if let Query::Findings(FindingsArgs { command: Some(command), .. }) = query {
+        return match command {
+            FindingsCommand::Explain { kinds } => Ok(findings::explain(&kinds)),
+            FindingsCommand::Silence(args) => silences::silence(args).await,
+            FindingsCommand::Silences { json, which } => silences::list(&which, json).await,
+        };
+    }
+    let signals = Signals::listen()?;
+    let mut source = Source::open(query.relay(), config).await?;
+    let answer = tokio::select! {
+        answer = answer_from(&mut source, query) => answer,
+        () = signals.wait() => Ok(Answer { code: exit_code::INTERRUPTED, ..Answer::default() }),
+    };
+    // Also after an error or a signal: no probe that was started is left behind.
+    source.close().await;
+    answer
+}
+
+async fn answer_from(source: &mut Source, query: Query) -> anyhow::Result<Answer> {
+    source.settle().await?;
+    match query {
+        Query::List(args) => list::answer(&source.snapshot().await?, &args),
+        Query::Findings(args) if args.watch => findings::watch(source, &args).await,
+        Query::Findings(args) => {
+            let snapshot = source.snapshot().await?;
+            findings::answer(&snapshot, source.observed().await?, &args)
+        }
+        Query::Jobs(args) => jobs::answer(&source.snapshot().await?, &args),
+        Query::Ps(args) => processes::answer(&source.snapshot().await?, &args),
+        Query::Gpu(args) => gpu::answer(&source.snapshot().await?, &args),
+        Query::Available(args) => available::answer(&source.snapshot().await?, &args),
+        Query::WaitFree(args) => available::wait(source, &args).await,
+        Query::Wait(args) => wait::answer(source, &args).await,
+        Query::Fit(_) => Ok(Answer::default()),
+    }
+}
+
+/// The same for the filters of a list.
+fn unknown_in_list(snapshot: &Snapshot, args: &ListArgs) -> Option<Answer> {
+    unknown(snapshot, args.node.as_ref(), args.job.as_ref(), args.login.as_ref())
+}
+
+/// The answer to a query about a node, job or user that is not there.
+fn unknown(
+    snapshot: &Snapshot,
+    node: Option<&NodeName>,
+    job: Option<&JobSelector>,
+    user: Option<&String>,
+) -> Option<Answer> {
+    let has_node = |node: &NodeName| snapshot.nodes.iter().any(|known| known.name == node.as_str());
+    let has_job = |job: &JobSelector| {
+        let ids = job.ids(&snapshot.jobs);
+        let owns = |gpu: &Gpu| gpu.jobs.iter().any(|owner| ids.contains(&owner.job));
+        !job.select(&snapshot.jobs).is_empty() || snapshot.gpus.iter().any(owns)
+    };
+    let has_user = |user: &String| {
+        snapshot.jobs.iter().any(|job| job.user == *user)
+            || snapshot.processes.iter().any(|process| process.user.as_ref() == Some(user))
+    };
+    let why = match (node, job, user) {
+        (Some(node), ..) if !has_node(node) => format!("no node {node} is watched"),
+        (_, Some(job), _) if !has_job(job) => NotOneJob::None(*job).to_string(),
+        (.., Some(user)) if !has_user(user) => {
+            format!("{user} has no job in the list, and no process on a GPU")
+        }
+        _ => return None,
+    };
+    Some(Answer::not_met(why))
+}
+
+/// A table with a header; `-` for empty cells. The first `texts` columns are aligned to the left, and so is the last.
+fn table(header: &[&str], mut rows: Vec<Vec<String>>, texts: usize) -> String {
+    for cell in rows.iter_mut().flatten() {
+        // Something else than a relay may have sent it.
+        *cell = LongText::new(&*cell).to_string();
+        if cell.is_empty() {
+            cell.push('-');
+        }
+    }
+    rows.insert(0, header.iter().map(|title| (*title).to_owned()).collect());
+    let columns = header.len();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let gap = if column == 0 { "" } else { "  " };
+            line += &match column {
+                column if column < texts || column + 1 == columns => format!("{gap}{cell:width$}"),
+                _ => format!("{gap}{cell:>width$}"),
+            };
+        }
+        out += line.trim_end();
+        out.push('\n');
+    }
+    out
+}
+
+/// A number of bytes in GiB, as `12.3`.
+fn gib(bytes: u64) -> String {
+    let tenths = (bytes as f64 / (1_u64 << 30) as f64 * 10.0).round() / 10.0;
+    format!("{tenths:.1}")
+}
+
+/// A value, or a dash where there is none.
+fn or_dash<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// How long ago something was, as `2 days ago`.
+fn ago(seconds: u64) -> String {
+    let (number, unit) = match seconds {
+        0..60 => (seconds, "second"),
+        60..3_600 => (seconds / 60, "minute"),
+        3_600..86_400 => (seconds / 3_600, "hour"),
+        _ => (seconds / 86_400, "day"),
+    };
+    format!("{number} {unit}{} ago", if number == 1 { "" } else { "s" })
+}
+
+/// A duration as SLURM writes it: `1-02:03:04`, `2:03:04`, `3:04`.
+fn clock(seconds: u64) -> String {
+    let (days, hours, minutes, seconds) =
+        (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    match (days, hours) {
+        (0, 0) => format!("{minutes}:{seconds:02}"),
+        (0, _) => format!("{hours}:{minutes:02}:{seconds:02}"),
+        _ => format!("{days}-{hours:02}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! Where a query's answer comes from: the running relay, or its parts within this process.
+
+use anyhow::{Context, bail};
+use hyper::Method;
+use nodeglass_api::Snapshot;
+use nodeglass_app::embedded::Embedded;
+use nodeglass_app::remote::Remote;
+use nodeglass_config::Config;
+use nodeglass_platform::clock::Clock;
+use nodeglass_protocol::Picture;
+use nodeglass_protocol::picture::JobsHealth;
+use nodeglass_rules::health::is_settled;
+use nodeglass_share::Viewer;
+use serde::Deserialize;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long an own relay may take until every node has answered or failed, and any relay until it knows the jobs.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Interval of checks whether it has.
+const CHECK: Duration = Duration::from_millis(100);
+/// How long a command that waits tries to reach a relay that was stopped.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(300);
+/// Pause between attempts.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Where snapshots come from.
+pub enum Source {
+    /// The owner's running relay.
+    Running(Box<Remote>),
+    /// A relay of this process alone.
+    Own(Box<Embedded>),
+}
+
+/// How long a source has observed what it answers about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observed {
+    /// For a few seconds: no relay runs.
+    Glance,
+    /// For as long as the relay has run.
+    For(Duration),
+}
+
+/// The part of `/status` about the relay and the list of jobs.
+#[derive(Debug, Deserialize)]
+struct Status {
+    #[serde(default)]
+    uptime_s: u64,
+    slurm: SlurmState,
+}
+
+/// What is known of SLURM.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct SlurmState {
+    /// `not_yet`, `no_slurm`, `fresh` or `stale`.
+    state: String,
+    /// Age of the list of jobs, if there is one.
+    age_s: Option<u64>,
+    /// Why the last query failed.
+    reason: Option<String>,
+}
+
+impl SlurmState {
+    fn of(health: &JobsHealth) -> Self {
+        let state = |state: &str| Self { state: state.to_owned(), ..Self::default() };
+        match health {
+            JobsHealth::NotYet => state("not_yet"),
+            JobsHealth::NoSlurm => state("no_slurm"),
+            JobsHealth::Fresh { .. } => state("fresh"),
+            JobsHealth::Stale { last_ms, reason, .. } => {
+                Self { age_s: last_ms.map(|_| 0), reason: Some(reason.to_string()), ..state("stale") }
+            }
+        }
+    }
+
+    fn is_pending(&self) -> bool {
+        self.state == "not_yet"
+    }
+
+    /// Why there is no list of jobs.
+    fn failure(&self) -> Option<String> {
+        let reason = self.reason.as_ref().filter(|_| self.age_s.is_none())?;
+        Some(format!("SLURM has not listed the jobs: {reason}; `relay doctor` says what to do"))
+    }
+}
+
+impl Source {
+    /// Attaches to the running relay; if there is none, starts to watch what `config` says. What was started runs until
+    /// [`Self::close`].
+    ///
+    /// # Errors
+    /// A complete sentence for the user: the relay that was named does not run, or nothing can be watched.
+    pub async fn open(relay: Option<u32>, config: Config) -> anyhow::Result<Self> {
+        if relay.is_some() || !Remote::list()?.is_empty() {
+            return Ok(Self::Running(Box::new(Remote::find(relay)?)));
+        }
+        Ok(Self::Own(Box::new(Embedded::start(config).await?)))
+    }
+
+    /// Waits until every node has answered or failed, or the time is up; a running relay is asked as it is.
+    ///
+    /// # Errors
+    /// A complete sentence for the user.
+    pub async fn settle(&self) -> anyhow::Result<()> {
+        let Self::Own(own) = self else { return Ok(()) };
+        let started = Instant::now();
+        while started.elapsed() < SETTLE_TIMEOUT && !is_settled(&*picture(own).await?) {
+            sleep(CHECK).await;
+        }
+        Ok(())
+    }
+
+    /// The current state.
+    ///
+    /// # Errors
+    /// A complete sentence for the user, also where there is nothing because SLURM does not answer.
+    pub async fn snapshot(&self) -> anyhow::Result<Snapshot> {
+        let started = Instant::now();
+        loop {
+            let snapshot = self.read().await?;
+            if !snapshot.jobs.is_empty() || !snapshot.nodes.is_empty() {
+                return Ok(snapshot);
+            }
+            let slurm = self.slurm().await?;
+            if let Some(failure) = slurm.failure() {
+                bail!(failure);
+            }
+            // A relay that has just been started.
+            if !slurm.is_pending() || started.elapsed() >= SETTLE_TIMEOUT {
+                return Ok(snapshot);
+            }
+            sleep(CHECK).await;
+        }
+    }
+
+    /// How long the state has been observed.
+    ///
+    /// # Errors
+    /// A complete sentence for the user.
+    pub async fn observed(&self) -> anyhow::Result<Observed> {
+        Ok(match self {
+            Self::Running(relay) => {
+                let status: Status = relay.json(Method::GET, "/status", String::new()).await?;
+                Observed::For(Duration::from_secs(status.uptime_s))
+            }
+            Self::Own(_) => Observed::Glance,
+        })
+    }
+
+    /// The current state, for a command that waits: if the relay is stopped, once it runs again.
+    ///
+    /// # Errors
+    /// A complete sentence for the user: it did not come back within five minutes, or until `end`.
+    pub async fn patient_snapshot(&mut self, end: Option<Instant>) -> anyhow::Result<Snapshot> {
+        let started = Instant::now();
+        let mut is_told = false;
+        loop {
+            let error = match self.snapshot().await {
+                Ok(snapshot) => return Ok(snapshot),
+                Err(error) => error,
+            };
+            let is_over = end.is_some_and(|end| Instant::now() >= end);
+            if is_over || started.elapsed() >= RECONNECT_TIMEOUT || matches!(self, Self::Own(_)) {
+                return Err(error);
+            }
+            if !is_told {
+                eprintln!("{error:#}; trying again for up to five minutes");
+                is_told = true;
+            }
+            sleep(RETRY).await;
+            self.find_again();
+        }
+    }
+
+    /// Ends what was started.
+    pub async fn close(self) {
+        match self {
+            Self::Running(_) => {}
+            Self::Own(own) => own.stop().await,
+        }
+    }
+
+    async fn read(&self) -> anyhow::Result<Snapshot> {
+        match self {
+            Self::Running(relay) => relay.json(Method::GET, "/api/v1/snapshot", String::new()).await,
+            Self::Own(own) => {
+                let picture = picture(own).await?;
+                let wall_ahead_ms =
+                    Clock::wall_ms().cast_signed().saturating_sub(picture.at_ms.cast_signed());
+                Ok(Snapshot::new(&picture, wall_ahead_ms))
+            }
+        }
+    }
+
+    async fn slurm(&self) -> anyhow::Result<SlurmState> {
+        match self {
+            Self::Running(relay) => {
+                Ok(relay.json::<Status>(Method::GET, "/status", String::new()).await?.slurm)
+            }
+            Self::Own(own) => Ok(SlurmState::of(&picture(own).await?.relay.jobs)),
+        }
+    }
+
+    /// A restarted relay has another process id; it is found if it is the only one.
+    fn find_again(&mut self) {
+        let Self::Running(relay) = self else { return };
+        let same = Remote::find(Some(relay.pid()));
+        if let Ok(found) = same.or_else(|_| Remote::find(None)) {
+            **relay = found;
+        }
+    }
+}
+
+async fn picture(own: &Embedded) -> anyhow::Result<Box<Picture>> {
+    Ok(own.hub().everything(Viewer::Owner).await.context("the relay has ended")?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_slurm_never_gave_is_a_failure_and_an_old_one_is_not() {
+        let stale =
+            |last_ms| JobsHealth::Stale { last_ms, reason: "squeue timed out".into(), retry_at_ms: 1 };
+        let failure = SlurmState::of(&stale(None)).failure().unwrap();
+        assert!(failure.contains("squeue timed out") && failure.contains("relay doctor"), "{failure}");
+        for health in
+            [stale(Some(1)), JobsHealth::NoSlurm, JobsHealth::Fresh { at_ms: 1 }, JobsHealth::NotYet]
+        {
+            assert_eq!(SlurmState::of(&health).failure(), None, "{health:?}");
+        }
+        let status: Status = serde_json::from_str(
+            r#"{"slurm": {"state": "stale", "age_s": null, "reason": "x", "retry_in_s": 3}}"#,
+        )
+        .unwrap();
+        assert!(status.slurm.failure().is_some());
+    }
+}

@@ -1,0 +1,193 @@
+//! Snapshots for the tests of queries, and what they have in common.
+
+use super::source::Observed;
+use super::*;
+use nodeglass_api::{ConnectionState, Snapshot};
+use nodeglass_protocol::job::{self, JobState};
+use nodeglass_protocol::picture::{
+    Evidence, GpuFacts, GpuPicture, Link, NodePicture, Owner, Picture, ProcessFacts, ProcessPicture,
+};
+use nodeglass_protocol::process::ProcessKind;
+use nodeglass_protocol::{Field, GpuField, GpuUuid, JobId, NodeName, Reading};
+use std::time::Duration;
+
+/// Node n1 with three GPUs: one of job 17 with a process, one of job 17 without, one free; node n2 with two free ones.
+pub(super) fn snapshot() -> Snapshot {
+    let gpu = |node: &str, index: u32, job: Option<u32>, util_pct: u64| {
+        let uuid = GpuUuid::new(format!("GPU-{node}-{index}"));
+        let mut facts = GpuFacts { index, ..GpuFacts::new(uuid, index) };
+        facts.name = Reading::Value("NVIDIA H100".into());
+        let mut gpu = GpuPicture { facts, ..GpuPicture::default() };
+        gpu.row.set(GpuField::Util, GpuField::Util.cell(&Reading::Value(util_pct)));
+        gpu.row.set(GpuField::MemUsed, GpuField::MemUsed.cell(&Reading::Value(0)));
+        gpu.owners = job.into_iter().map(|job| Owner { job: JobId(job), by: Evidence::GresIndex }).collect();
+        gpu
+    };
+    let node = |name: &str, gpus| {
+        let mut node = NodePicture::new(NodeName::new(name).unwrap());
+        node.head.link = Link::Live;
+        node.sampled_at_ms = Some(1_000);
+        node.gpus = gpus;
+        node
+    };
+    let mut first =
+        node("n1", vec![gpu("n1", 0, Some(17), 90), gpu("n1", 1, Some(17), 3), gpu("n1", 2, None, 0)]);
+    let kind = ProcessKind { compute: true, ..ProcessKind::default() };
+    let mut facts = ProcessFacts::new(GpuUuid::new("GPU-n1-0"), 4711, kind);
+    facts.job = Some(JobId(17));
+    facts.user = Reading::Value("alice".into());
+    facts.started_ms = Reading::Value(1_000_000);
+    facts.command = Reading::Value("python3".into());
+    facts.args = Reading::Value("/usr/bin/python3 -u /home/alice/train.py --lr 1".into());
+    first.processes.push(ProcessPicture { facts, row: Default::default() });
+    let running = job::Job {
+        nodes: vec![first.name.clone()],
+        node_count: 1,
+        gpu_count: Some(2),
+        ..job::Job::new(JobId(17), "alice".into(), JobState::Running)
+    };
+    let second = node("n2", vec![gpu("n2", 0, None, 0), gpu("n2", 1, None, 0)]);
+    let picture = Picture { jobs: vec![running], nodes: vec![first, second], ..Picture::default() };
+    Snapshot::new(&picture, 0)
+}
+
+#[test]
+fn the_list_has_nvgpus_marks_and_columns() {
+    let answer = list::answer(&snapshot(), &Default::default()).unwrap();
+    let lines: Vec<_> = answer.text.lines().collect();
+    assert_eq!(lines[0], "n1");
+    assert!(lines[1].starts_with("GPU  STATUS  TYPE"), "{}", answer.text);
+    assert!(
+        lines[2].starts_with("0    [~]     H100") && lines[2].ends_with("4711  train.py"),
+        "{}",
+        answer.text
+    );
+    assert!(lines[3].starts_with("1    [~]") && lines[4].starts_with("2    [ ]"), "{}", answer.text);
+    assert!(lines[5].is_empty() && lines[6] == "n2", "{}", answer.text);
+    // Missing values are dashes, never zeros.
+    assert!(!lines[2].contains(" 0 "), "{}", answer.text);
+}
+
+#[test]
+fn a_gpu_that_is_not_known_to_be_free_is_not_shown_as_free() {
+    let mark = |change: fn(&mut nodeglass_api::Gpu)| {
+        let mut snapshot = snapshot();
+        // Of n1, the third is free.
+        change(&mut snapshot.gpus[2]);
+        let text = list::answer(&snapshot, &Default::default()).unwrap().text;
+        text.lines().nth(4).and_then(|line| line.split("  ").nth(2)).unwrap_or_default().trim().to_owned()
+    };
+    assert_eq!(mark(|_| ()), "[ ]");
+    assert_eq!(mark(|gpu| gpu.connection = ConnectionState::Silent), "[!]");
+    assert_eq!(mark(|gpu| gpu.processes = None), "[!]");
+    assert_eq!(mark(|gpu| gpu.processes = Some(1)), "[~]");
+}
+
+#[test]
+fn notices_are_of_what_was_asked_for() {
+    let mut snapshot = snapshot();
+    let mut dark = snapshot.nodes[1].clone();
+    (dark.name, dark.gpus, dark.reason) = ("n3".to_owned(), Vec::new(), Some("login refused".to_owned()));
+    snapshot.nodes.push(dark);
+    let notice = |args: nodeglass_config::ListArgs| list::answer(&snapshot, &args).unwrap().notice;
+    assert_eq!(notice(Default::default()).as_deref(), Some("n3: login refused"));
+    let of_node = |name: &str| nodeglass_config::ListArgs {
+        node: Some(NodeName::new(name).unwrap()),
+        ..Default::default()
+    };
+    assert_eq!(notice(of_node("n1")), None);
+    assert_eq!(notice(of_node("n3")).as_deref(), Some("n3: login refused"));
+    // Job 17 has GPUs of n1 alone.
+    let of_job = nodeglass_config::ListArgs { job: Some(JobSelector::Id(17)), ..Default::default() };
+    assert_eq!(notice(of_job.clone()), None);
+    let elsewhere = nodeglass_config::ListArgs { node: of_node("n2").node, ..of_job };
+    assert_eq!(notice(elsewhere).as_deref(), Some("no GPU matches"));
+}
+
+#[test]
+fn lists_are_filtered() {
+    let of = |user: &str| nodeglass_config::ListArgs { login: Some(user.to_owned()), ..Default::default() };
+    let text = list::answer(&snapshot(), &of("alice")).unwrap().text;
+    assert!(text.contains("[~]") && !text.contains("[ ]"), "{text}");
+    let processes = processes::answer(&snapshot(), &of("alice")).unwrap().text;
+    assert!(processes.contains("4711") && processes.contains("train.py"), "{processes}");
+}
+
+#[test]
+fn a_node_job_or_user_that_is_not_there_is_said_to_be_unknown() {
+    let args = |node: Option<&str>, job: Option<&str>, user: Option<&str>, json| nodeglass_config::ListArgs {
+        node: node.map(|name| NodeName::new(name).unwrap()),
+        job: job.map(|job| job.parse().unwrap()),
+        login: user.map(str::to_owned),
+        json,
+        ..Default::default()
+    };
+    for (node, job, user, why) in [
+        (Some("n9"), None, None, "no node n9 is watched"),
+        (None, Some("99"), None, "there is no job 99 in the list"),
+        (None, Some("17_3"), None, "there is no job 17_3 in the list"),
+        (None, None, Some("carol"), "carol has no job in the list, and no process on a GPU"),
+    ] {
+        for answer in [list::answer, jobs::answer, processes::answer] {
+            let said = answer(&snapshot(), &args(node, job, user, false)).unwrap();
+            assert_eq!(
+                (said.notice.as_deref(), said.code, said.text.as_str()),
+                (Some(why), exit_code::NOT_MET, "")
+            );
+            let json = answer(&snapshot(), &args(node, job, user, true)).unwrap();
+            assert_eq!((json.text.as_str(), json.code), ("[]\n", exit_code::NOT_MET));
+        }
+    }
+    // What is known, but has nothing of the kind, is no error.
+    let idle = processes::answer(&snapshot(), &args(Some("n2"), None, None, false)).unwrap();
+    assert_eq!((idle.notice.as_deref(), idle.code), (Some("no processes on GPUs"), 0));
+    let jobless = jobs::answer(&snapshot(), &args(Some("n2"), None, None, false)).unwrap();
+    assert_eq!((jobless.notice.as_deref(), jobless.code), (Some("no jobs"), 0));
+}
+
+#[test]
+fn durations_and_ages_are_in_words_that_users_know() {
+    assert_eq!(
+        [ago(1), ago(59), ago(3_600), ago(200_000)],
+        ["1 second ago", "59 seconds ago", "1 hour ago", "2 days ago"]
+    );
+    assert_eq!([clock(5), clock(3_723), clock(93_784)], ["0:05", "1:02:03", "1-02:03:04"]);
+    assert_eq!([gib(0), gib(1 << 30), gib(80 << 30)], ["0.0", "1.0", "80.0"]);
+}
+
+#[test]
+fn an_answer_without_findings_says_how_long_was_watched() {
+    let said = |observed| {
+        let answer = findings::answer(&snapshot(), observed, &Default::default()).unwrap();
+        assert_eq!((answer.code, answer.text.as_str()), (0, ""));
+        answer.notice.unwrap()
+    };
+    let young = said(Observed::For(Duration::from_secs(12)));
+    assert!(young.starts_with("nothing needs attention yet: the relay has watched for 12 s"), "{young}");
+    assert_eq!(said(Observed::For(Duration::from_secs(600))), "nothing needs attention");
+    let glance = said(Observed::Glance);
+    assert!(glance.starts_with("nothing was found, but no relay of yours is running"), "{glance}");
+}
+
+#[test]
+fn a_finding_names_its_job_and_an_end_reads_as_one() {
+    let text = |ended_ms, all| {
+        let found = nodeglass_protocol::finding::Finding {
+            or_earlier: true,
+            ended_ms,
+            ..nodeglass_api::fixtures::finding("thermal/17")
+        };
+        let mut job = job::Job::new(JobId(17), "alice".into(), JobState::Running);
+        job.name = "train".into();
+        let picture = Picture { jobs: vec![job], findings: vec![found], ..Picture::default() };
+        let args = nodeglass_config::FindingsArgs { all, ..Default::default() };
+        let long = Observed::For(Duration::from_secs(600));
+        findings::answer(&Snapshot::new(&picture, 0), long, &args).unwrap().text
+    };
+    let (lasts, over) = (text(None, false), text(Some(780_000), true));
+    assert!(lasts.starts_with("◆ job 17 train: Rank 3"), "{lasts}");
+    assert!(lasts.contains("(n1 GPU 3) is too hot\n  for at least "), "{lasts}");
+    assert!(lasts.contains(" or earlier · thermal\n"), "{lasts}");
+    assert!(over.starts_with("✓ resolved: job 17 train: "), "{over}");
+    assert!(over.contains("is too hot, lasted at least 12 min\n  ended "), "{over}");
+}

@@ -1,0 +1,268 @@
+//! `relay wait`: returns once a job starts, ends or stalls; of an array, once all of its tasks have.
+
+use super::source::Source;
+use super::{Answer, clock, exit_code};
+use nodeglass_api::{Job, Snapshot};
+use nodeglass_config::{Until, WaitArgs};
+use nodeglass_protocol::GpuField;
+use nodeglass_report::IDLE_PCT;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Interval of checks.
+const POLL: Duration = Duration::from_secs(2);
+
+/// Waits.
+///
+/// # Errors
+/// The relay cannot be reached any more.
+pub async fn answer(source: &mut Source, args: &WaitArgs) -> anyhow::Result<Answer> {
+    let end = args.timeout.map(|timeout| Instant::now() + timeout);
+    let mut watched = Watched::default();
+    loop {
+        let snapshot = source.patient_snapshot(end).await?;
+        if let Some(answer) = watched.check(&snapshot, args, Instant::now()) {
+            return watched.printed(answer, args.json);
+        }
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return watched.printed(watched.late(&snapshot, args), args.json);
+        }
+        sleep(left.map_or(POLL, |left| POLL.min(left))).await;
+    }
+}
+
+/// What is known of the jobs that are waited for, by raw id.
+#[derive(Debug, Default)]
+struct Watched {
+    /// Those that were seen and for which what is waited for may still happen, with their labels.
+    waiting: BTreeMap<u32, String>,
+    /// Those for which it has happened, or cannot happen any more. Ended jobs leave the list after a while.
+    done: BTreeMap<u32, Outcome>,
+    /// Since when all GPUs of a job are idle.
+    idle_since: BTreeMap<u32, Instant>,
+}
+
+/// How it went for one job.
+#[derive(Clone, Debug)]
+struct Outcome {
+    job: Job,
+    has_succeeded: bool,
+}
+
+impl Watched {
+    /// The answer, once there is one.
+    fn check(&mut self, snapshot: &Snapshot, args: &WaitArgs, now: Instant) -> Option<Answer> {
+        let jobs = args.job.select(&snapshot.jobs);
+        if jobs.is_empty() && self.waiting.is_empty() && self.done.is_empty() {
+            return Some(Answer::not_met(format!("there is no job {} in the list", args.job)));
+        }
+        let listed: BTreeSet<u32> = jobs.iter().map(|job| job.id).collect();
+        let gone: Vec<String> = self
+            .waiting
+            .iter()
+            .filter(|(id, _)| !listed.contains(id))
+            .map(|(_, label)| label.clone())
+            .collect();
+        self.waiting.clear();
+        let mut has_pending = false;
+        for job in jobs {
+            if let Some(outcome) = outcome(job, args.until) {
+                self.done.insert(job.id, outcome);
+                self.idle_since.remove(&job.id);
+                continue;
+            }
+            has_pending = true;
+            // The pending rest of an array is not a job that ends: its last task takes its id.
+            if job.array.as_ref().is_none_or(|array| array.task.is_some()) {
+                self.waiting.insert(job.id, job.label.clone());
+            }
+            if !is_idle(job, snapshot) {
+                self.idle_since.remove(&job.id);
+                continue;
+            }
+            let since = *self.idle_since.entry(job.id).or_insert(now);
+            if args.stall.is_some_and(|stall| now.duration_since(since) >= stall) {
+                let how_long = clock(now.duration_since(since).as_secs());
+                let notice =
+                    Some(format!("job {}: all of its GPUs have been idle for {how_long}", job.label));
+                return Some(Answer { notice, code: exit_code::STALLED, ..Answer::default() });
+            }
+        }
+        if !gone.is_empty() {
+            return Some(Answer::not_met(format!(
+                "job {} has left the list of jobs before its end was seen",
+                gone.join(", ")
+            )));
+        }
+        (!has_pending).then(|| self.answer())
+    }
+
+    fn answer(&self) -> Answer {
+        let line = |Outcome { job, .. }: &Outcome| {
+            let exit = job.exit_code.as_ref().map_or(String::new(), |code| format!(", exit code {code}"));
+            format!("job {}: {}{exit}\n", job.label, job.state)
+        };
+        let text = self.done.values().map(line).collect();
+        let has_succeeded = self.done.values().all(|outcome| outcome.has_succeeded);
+        Answer { text, code: if has_succeeded { 0 } else { exit_code::JOB_FAILED }, ..Answer::default() }
+    }
+
+    /// An answer as it is printed: in JSON the jobs for which it has happened.
+    fn printed(&self, answer: Answer, json: bool) -> anyhow::Result<Answer> {
+        let jobs: Vec<&Job> = self.done.values().map(|outcome| &outcome.job).collect();
+        Ok(if json { Answer { text: Answer::json(&jobs)?.text, ..answer } } else { answer })
+    }
+
+    /// The answer when the time is over.
+    fn late(&self, snapshot: &Snapshot, args: &WaitArgs) -> Answer {
+        let jobs = args.job.select(&snapshot.jobs);
+        let still = jobs.iter().filter(|job| !self.done.contains_key(&job.id));
+        let lines: Vec<_> = still.map(|job| format!("job {}: still {}", job.label, job.state)).collect();
+        Answer::not_met(lines.join("\n"))
+    }
+}
+
+/// How it went, once what is waited for has happened, or cannot happen any more.
+fn outcome(job: &Job, until: Until) -> Option<Outcome> {
+    let has_ended = !job.is_active && job.state != "PENDING";
+    let has_started = until == Until::Start && job.is_active && job.state != "CONFIGURING";
+    let has_succeeded = match until {
+        // It may also have run between two polls.
+        Until::Start => has_started || has_run(job),
+        Until::End => matches!(job.state.as_str(), "COMPLETED" | "ENDED"),
+    };
+    (has_started || has_ended).then(|| Outcome { job: job.clone(), has_succeeded })
+}
+
+/// Whether a job that has ended was started. SLURM states the same time as start and end of one that was not.
+fn has_run(job: &Job) -> bool {
+    let times = job.started_at.zip(job.ended_at);
+    job.state == "COMPLETED" || times.is_some_and(|(started, ended)| started.as_millis() < ended.as_millis())
+}
+
+/// Whether all GPUs of a running job are idle; unknown readings are not.
+fn is_idle(job: &Job, snapshot: &Snapshot) -> bool {
+    let mut own =
+        snapshot.gpus.iter().filter(|gpu| gpu.jobs.iter().any(|owner| owner.job == job.id)).peekable();
+    job.state == "RUNNING"
+        && own.peek().is_some()
+        && own.all(|gpu| {
+            gpu.connection.is_current()
+                && gpu.readings.value(GpuField::Util).is_some_and(|pct| pct <= IDLE_PCT)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::snapshot;
+    use super::*;
+    use nodeglass_api::ArrayTask;
+
+    fn args(job: &str, until: Until) -> WaitArgs {
+        let (job, which) = (job.parse().unwrap(), Default::default());
+        WaitArgs { job, until, stall: None, timeout: None, json: false, which }
+    }
+
+    fn code(state: &str, is_active: bool, until: Until) -> Option<u8> {
+        let mut snapshot = snapshot();
+        snapshot.jobs[0] = Job { state: state.to_owned(), is_active, ..snapshot.jobs[0].clone() };
+        Watched::default().check(&snapshot, &args("17", until), Instant::now()).map(|answer| answer.code)
+    }
+
+    /// The tasks 1 and 2 of array 40 in these states, and what has not started.
+    fn array(states: [&str; 2], has_rest: bool) -> Snapshot {
+        let job = |id, label: &str, task, state: &str| Job {
+            id,
+            label: label.to_owned(),
+            array: Some(ArrayTask { job: 40, task }),
+            state: state.to_owned(),
+            is_active: state == "RUNNING",
+            ..snapshot().jobs[0].clone()
+        };
+        let mut jobs = vec![job(41, "40_1", Some(1), states[0]), job(42, "40_2", Some(2), states[1])];
+        if has_rest {
+            jobs.push(job(40, "40_[3-5%2]", None, "PENDING"));
+        }
+        Snapshot { jobs, ..Snapshot::default() }
+    }
+
+    #[test]
+    fn the_exit_code_says_how_it_went() {
+        assert_eq!(code("PENDING", false, Until::Start), None);
+        assert_eq!(code("CONFIGURING", true, Until::Start), None);
+        assert_eq!(code("RUNNING", true, Until::Start), Some(0));
+        assert_eq!(code("CANCELLED", false, Until::Start), Some(exit_code::JOB_FAILED));
+        assert_eq!(code("COMPLETED", false, Until::Start), Some(0), "it ran between two polls");
+        assert_eq!(code("RUNNING", true, Until::End), None);
+        assert_eq!(code("COMPLETING", true, Until::End), None);
+        assert_eq!(code("COMPLETED", false, Until::End), Some(0));
+        assert_eq!(code("TIMEOUT", false, Until::End), Some(exit_code::JOB_FAILED));
+        let unknown = Watched::default().check(&snapshot(), &args("99", Until::End), Instant::now()).unwrap();
+        assert_eq!(unknown.code, exit_code::NOT_MET);
+        assert_eq!(unknown.notice.as_deref(), Some("there is no job 99 in the list"));
+    }
+
+    #[test]
+    fn an_array_is_waited_for_until_its_last_task() {
+        let (order, now) = (args("40", Until::End), Instant::now());
+        let mut watched = Watched::default();
+        assert_eq!(watched.check(&array(["RUNNING", "RUNNING"], true), &order, now), None);
+        assert_eq!(watched.check(&array(["COMPLETED", "RUNNING"], true), &order, now), None);
+        // A task that has ended leaves the list; the others still count.
+        let mut later = array(["COMPLETED", "FAILED"], true);
+        later.jobs.remove(0);
+        assert_eq!(watched.check(&later, &order, now), None);
+        later.jobs.pop();
+        let answer = watched.check(&later, &order, now).unwrap();
+        assert_eq!((answer.text.as_str(), answer.code), ("job 40_1: COMPLETED\njob 40_2: FAILED\n", 4));
+        let json: serde_json::Value =
+            serde_json::from_str(&watched.printed(answer, true).unwrap().text).unwrap();
+        assert_eq!((&json[0]["label"], &json[1]["state"]), (&"40_1".into(), &"FAILED".into()));
+        // One task, by its label.
+        let one =
+            Watched::default().check(&array(["COMPLETED", "RUNNING"], true), &args("40_1", Until::End), now);
+        assert_eq!(one.map(|answer| answer.code), Some(0));
+        assert_eq!(
+            Watched::default().check(&array(["RUNNING"; 2], true), &args("40_4", Until::Start), now),
+            None
+        );
+    }
+
+    #[test]
+    fn a_job_that_vanishes_has_not_succeeded() {
+        let (order, now) = (args("40_1", Until::End), Instant::now());
+        let mut watched = Watched::default();
+        assert_eq!(watched.check(&array(["RUNNING", "RUNNING"], false), &order, now), None);
+        let answer = watched.check(&Snapshot::default(), &order, now).unwrap();
+        assert_eq!(answer.code, exit_code::NOT_MET);
+        assert!(answer.notice.unwrap().contains("40_1 has left the list"));
+    }
+
+    #[test]
+    fn a_stall_is_reported_after_its_time() {
+        let mut idle = snapshot();
+        idle.gpus.retain(|gpu| gpu.uuid != "GPU-n1-0");
+        let order = WaitArgs { stall: Some(Duration::from_secs(60)), ..args("17", Until::End) };
+        let (mut watched, now) = (Watched::default(), Instant::now());
+        assert_eq!(watched.check(&idle, &order, now), None);
+        assert_eq!(watched.check(&idle, &order, now + Duration::from_secs(59)), None);
+        let answer = watched.check(&idle, &order, now + Duration::from_secs(60)).unwrap();
+        assert_eq!(
+            (answer.code, answer.notice.unwrap().contains("idle for 1:00")),
+            (exit_code::STALLED, true)
+        );
+    }
+
+    #[test]
+    fn a_job_stalls_only_if_all_of_its_gpus_are_known_to_be_idle() {
+        let mut idle = snapshot();
+        let job = idle.jobs[0].clone();
+        assert!(!is_idle(&job, &idle));
+        idle.gpus.retain(|gpu| gpu.uuid != "GPU-n1-0");
+        assert!(is_idle(&job, &idle), "the other GPU of the job is idle");
+        idle.gpus.retain(|gpu| gpu.jobs.is_empty());
+        assert!(!is_idle(&job, &idle), "no GPU is known");
+    }
+}

@@ -1,0 +1,248 @@
+//! Writes segments on a thread of its own, so that the event loop never waits for a disk.
+
+use super::ended::{self, EndedJob};
+use super::runs::Runs;
+use super::segment::{FORMAT, Kind, Segment, encode, segments};
+use nodeglass_history::{Excerpt, Span};
+use nodeglass_platform::disk_thread::{DiskThread, Refused};
+use nodeglass_platform::frame_file::{MAX_PAYLOAD, push_frame, write_header};
+use nodeglass_platform::regular_file;
+use nodeglass_platform::state_dir::{StateDir, StateDirError};
+use nodeglass_protocol::Text;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// Items that wait for the disk: the excerpts of some minutes, and the jobs that ended then.
+const QUEUE: usize = 32;
+/// How often the list of runs is renewed; after a crash, a downtime seems to begin that much earlier.
+const RUN_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Whether the history is being stored; otherwise why not, a complete sentence.
+pub type Storing = Result<(), Text>;
+
+/// Stores excerpts. Dropping it completes what is queued.
+#[derive(Debug)]
+pub struct Archive {
+    thread: DiskThread<Item>,
+    state: watch::Sender<Storing>,
+    downtimes: Vec<Span>,
+    jobs: Vec<EndedJob>,
+}
+
+/// What is stored.
+#[derive(Debug)]
+enum Item {
+    Excerpt(Excerpt),
+    Ended(Box<EndedJob>),
+}
+
+/// Why a history cannot be stored.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// The directory cannot be used.
+    #[error(transparent)]
+    Dir(#[from] StateDirError),
+    /// Another relay stores its history there.
+    #[error("another relay of yours stores its history in {0}")]
+    Locked(String),
+    /// The system call failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Archive {
+    /// Locks a directory and stores excerpts in it, at most about `cap` bytes. `wall_ahead_ms` is the time of day
+    /// minus the relay's clock; `watches` tells ended jobs apart that relays with other settings saw.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn open(dir: StateDir, cap: u64, wall_ahead_ms: u64, watches: &str) -> Result<Self, ArchiveError> {
+        let lock = regular_file::open(&dir.private_file("lock")?)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| ArchiveError::Locked(dir.path().display().to_string()))?;
+        let (state, _) = watch::channel(Ok(()));
+        let runs = Runs::begin(&dir, wall_ms());
+        let downtimes = runs.downtimes();
+        let jobs = ended::load(&dir, watches, wall_ms(), wall_ahead_ms);
+        let mut writer = SegmentWriter::new(dir, cap, wall_ahead_ms);
+        let (reported, watches) = (state.clone(), watches.to_owned());
+        let thread = DiskThread::start("history", QUEUE, move |items| {
+            writer.run(&items, &reported, runs, &watches);
+            drop(lock);
+        })?;
+        Ok(Self { thread, state, downtimes, jobs })
+    }
+
+    /// When no relay stored the history here before this run, in ms since 1970, oldest first.
+    pub fn downtimes(&self) -> &[Span] {
+        &self.downtimes
+    }
+
+    /// Takes the jobs that an earlier relay saw end, oldest first.
+    pub fn take_jobs(&mut self) -> Vec<EndedJob> {
+        std::mem::take(&mut self.jobs)
+    }
+
+    /// Whether storing works; changes with it.
+    pub fn state(&self) -> watch::Receiver<Storing> {
+        self.state.subscribe()
+    }
+
+    /// Stores an excerpt; while the disk does not keep up, it is dropped.
+    pub fn store(&self, excerpt: Excerpt) {
+        self.pass(Item::Excerpt(excerpt));
+    }
+
+    /// Stores an ended job; while the disk does not keep up, it is dropped.
+    pub fn store_job(&self, ended: EndedJob) {
+        self.pass(Item::Ended(Box::new(ended)));
+    }
+
+    fn pass(&self, item: Item) {
+        if self.thread.pass(item) == Err(Refused::Full) {
+            report(&self.state, Err("the disk is too slow to store the history".into()));
+        }
+    }
+}
+
+/// Publishes whether storing works, and logs it when that changes.
+fn report(state: &watch::Sender<Storing>, now: Storing) {
+    state.send_if_modified(|before| {
+        if *before == now {
+            return false;
+        }
+        match &now {
+            Ok(()) => tracing::info!("the history is stored again"),
+            Err(why) => tracing::warn!(%why, "the history is not stored at present"),
+        }
+        *before = now;
+        true
+    });
+}
+
+/// Writes segments on the calling thread.
+#[derive(Debug)]
+pub struct SegmentWriter {
+    dir: StateDir,
+    cap: u64,
+    wall_ahead_ms: u64,
+    /// The segments that this run appends to.
+    open: Vec<(Segment, File)>,
+}
+
+impl SegmentWriter {
+    /// Writes to a directory, which holds at most about `cap` bytes. `wall_ahead_ms` is the time of day minus the
+    /// relay's clock.
+    pub fn new(dir: StateDir, cap: u64, wall_ahead_ms: u64) -> Self {
+        Self { dir, cap, wall_ahead_ms, open: Vec::new() }
+    }
+
+    fn run(&mut self, items: &Receiver<Item>, state: &watch::Sender<Storing>, mut runs: Runs, watches: &str) {
+        // The time of day by the relay's clock, which no jump of the system clock moves: what it makes look old must
+        // not be deleted.
+        let (began, begin_ms) = (Instant::now(), wall_ms());
+        let now_ms = || begin_ms + began.elapsed().as_millis() as u64;
+        self.trim(now_ms());
+        ended::trim(self.dir.path(), self.cap, now_ms());
+        let mut recorded = None::<Instant>;
+        loop {
+            if recorded.is_none_or(|at| at.elapsed() >= RUN_INTERVAL) {
+                recorded = Some(Instant::now());
+                self.record(state, &mut runs, now_ms());
+            }
+            let stored = match items.recv_timeout(RUN_INTERVAL) {
+                Ok(Item::Excerpt(excerpt)) => self.store(excerpt, now_ms()),
+                Ok(Item::Ended(ended)) => {
+                    let stored = ended::store(self.dir.path(), watches, self.wall_ahead_ms, *ended);
+                    ended::trim(self.dir.path(), self.cap, now_ms());
+                    stored
+                }
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            self.report(state, stored);
+        }
+        self.record(state, &mut runs, now_ms());
+    }
+
+    /// Records that this run lasts. A full disk may have room for this and nothing else, so that success says nothing.
+    fn record(&self, state: &watch::Sender<Storing>, runs: &mut Runs, now_ms: u64) {
+        if let Err(error) = runs.record(now_ms) {
+            self.report(state, Err(error));
+        }
+    }
+
+    fn report(&self, state: &watch::Sender<Storing>, stored: io::Result<()>) {
+        report(state, stored.map_err(|error| Text::new(format!("{}: {error}", self.dir.path().display()))));
+    }
+
+    /// Appends an excerpt, to a new segment if that of its kind is long enough at `wall_ms`.
+    ///
+    /// # Errors
+    /// The disk is full or cannot be written; the segment ends as before.
+    pub fn store(&mut self, excerpt: Excerpt, wall_ms: u64) -> io::Result<()> {
+        let kind = Kind::of(excerpt.step_ms);
+        let payload = encode(excerpt, self.wall_ahead_ms)?;
+        if payload.len() > MAX_PAYLOAD {
+            return Err(io::Error::other("the history of a minute is too large to be stored"));
+        }
+        let mut bytes = Vec::with_capacity(payload.len() + 8);
+        push_frame(&mut bytes, &payload);
+        self.open.retain(|(segment, _)| {
+            let age_ms = u128::from(wall_ms.saturating_sub(segment.wall_ms));
+            segment.kind != kind || age_ms < kind.length().as_millis()
+        });
+        if !self.open.iter().any(|(segment, _)| segment.kind == kind) {
+            self.trim(wall_ms);
+            self.begin(kind, wall_ms)?;
+        }
+        let Some((segment, file)) = self.open.iter_mut().find(|(segment, _)| segment.kind == kind) else {
+            return Ok(());
+        };
+        let written = file.write_all(&bytes).and_then(|()| file.sync_data());
+        if let Err(error) = written {
+            // On a full disk, the beginning of the frame was written.
+            let _ = file.set_len(segment.bytes);
+            self.open.retain(|(segment, _)| segment.kind != kind);
+            return Err(error);
+        }
+        segment.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn begin(&mut self, kind: Kind, wall_ms: u64) -> io::Result<()> {
+        let path = self.dir.path().join(kind.file_name(wall_ms));
+        let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
+        let mut header = Vec::new();
+        write_header(&mut header, FORMAT)?;
+        if let Err(error) = file.write_all(&header) {
+            let _ = std::fs::remove_file(&path);
+            return Err(error);
+        }
+        self.open.push((Segment { kind, wall_ms, path, bytes: header.len() as u64 }, file));
+        Ok(())
+    }
+
+    /// Deletes segments that are too old, then the oldest ones that exceed the cap: those of ten seconds first.
+    fn trim(&self, wall_ms: u64) {
+        let Ok(found) = segments(self.dir.path()) else { return };
+        let mut total: u64 = found.iter().map(|segment| segment.bytes).sum();
+        for segment in found {
+            let age_ms = u128::from(wall_ms.saturating_sub(segment.wall_ms));
+            let is_old = age_ms > (segment.kind.keep() + segment.kind.length()).as_millis();
+            let is_open = self.open.iter().any(|(open, _)| open.path == segment.path);
+            if (is_old || total > self.cap) && !is_open && std::fs::remove_file(&segment.path).is_ok() {
+                total = total.saturating_sub(segment.bytes);
+            }
+        }
+    }
+}
+
+fn wall_ms() -> u64 {
+    nodeglass_platform::clock::Clock::wall_ms()
+}

@@ -1,0 +1,363 @@
+//! The SQLite database of jobs and notes: schema, migrations, and the queries of all commands.
+
+mod audit;
+mod notes;
+
+use super::filesystem::Journal;
+pub use audit::{AuditChange, RelayRun};
+use nodeglass_platform::clock::Clock;
+use nodeglass_platform::state_dir::{StateDir, StateDirError};
+use nodeglass_protocol::{JobId, Text};
+use nodeglass_report::{JobRecord, Report};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// File name in the state directory.
+const FILE: &str = "jobs.db";
+/// How long a statement waits for another process.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of jobs; the oldest are deleted first.
+const MAX_JOBS: i64 = 20_000;
+
+/// Each version of the schema from the one before. Entries are appended and never changed: `user_version` is the
+/// number of those that were applied.
+const MIGRATIONS: [&str; 3] = [JOBS, audit::SCHEMA, notes::SCHEMA];
+
+const JOBS: &str = "CREATE TABLE jobs (
+    cluster TEXT NOT NULL,
+    host TEXT NOT NULL,
+    job INTEGER NOT NULL,
+    start_s INTEGER NOT NULL,
+    is_final INTEGER NOT NULL,
+    at_s INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (cluster, host, job, start_s)
+) STRICT;
+CREATE INDEX jobs_by_start ON jobs (start_s);";
+
+/// Why the database cannot be used. Messages are complete sentences for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The state directory cannot be used.
+    #[error("jobs cannot be stored: {0}")]
+    StateDir(#[from] StateDirError),
+    /// SQLite failed.
+    #[error("jobs cannot be stored: {}", without_sql(.0))]
+    Database(#[from] rusqlite::Error),
+    /// A later build has written it.
+    #[error(
+        "{} was written by a newer nodeglass (schema {found}, this build knows {known}); jobs are not stored until \
+         you update",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest version of this build.
+        known: i64,
+    },
+}
+
+impl StoreError {
+    /// Whether the file is no readable database, so that retrying is futile.
+    pub(super) fn is_damage(&self) -> bool {
+        let Self::Database(error) = self else { return false };
+        matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+    }
+}
+
+/// Why a statement failed, without the statement: tables that it needs may be missing.
+fn without_sql(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => {
+            format!("{FILE} has other tables than nodeglass creates ({msg})")
+        }
+        error => error.to_string(),
+    }
+}
+
+/// Which relay's rows are written; all are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Name of the cluster; empty if it has none.
+    pub cluster: String,
+    /// Name of the machine that the relay runs on.
+    pub host: String,
+}
+
+/// An open database.
+#[derive(Debug)]
+pub struct Database {
+    connection: Connection,
+    /// Its path and identity; `None` in memory.
+    file: Option<(PathBuf, (u64, u64))>,
+}
+
+/// Device and inode of a file, if it is there.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+impl Database {
+    /// Opens `jobs.db` in the state directory, creating it if missing, with access for the owner only. A file that
+    /// is damaged is set aside; the second value is then its new path.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn open(dir: &StateDir) -> Result<(Self, Option<PathBuf>), StoreError> {
+        match Self::try_open(dir) {
+            Err(error) if error.is_damage() => {
+                let aside = set_aside(dir)?;
+                Ok((Self::try_open(dir)?, Some(aside)))
+            }
+            opened => Ok((opened?, None)),
+        }
+    }
+
+    /// Opens the database for reading, if there is one.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn open_existing(dir: &StateDir) -> Result<Option<Self>, StoreError> {
+        match dir.path().join(FILE).exists() {
+            true => Self::try_open(dir).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// A database in memory, for a simulated cluster.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn in_memory() -> Result<Self, StoreError> {
+        let mut connection = Connection::open_in_memory()?;
+        migrate(&mut connection, &MIGRATIONS, PathBuf::from(":memory:"))?;
+        Ok(Self { connection, file: None })
+    }
+
+    fn try_open(dir: &StateDir) -> Result<Self, StoreError> {
+        let path = dir.private_file(FILE)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let mut connection = Connection::open_with_flags(&path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.pragma_update(None, "journal_mode", Journal::of(dir.path()).name())?;
+        // What was acknowledged also survives a power failure.
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        let health: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        if health != "ok" {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+            return Err(rusqlite::Error::SqliteFailure(code, Some(health)).into());
+        }
+        migrate(&mut connection, &MIGRATIONS, path.clone())?;
+        let file = identity(&path).map(|identity| (path, identity));
+        Ok(Self { connection, file })
+    }
+
+    /// Whether the file is still the one that was opened: a user may have deleted it, to forget what it has, and what
+    /// is written to it then is lost.
+    pub fn is_in_place(&self) -> bool {
+        self.file.as_ref().is_none_or(|(path, opened)| identity(path).as_ref() == Some(opened))
+    }
+
+    /// Inserts or replaces the records of one relay, all or none; when it returns, they outlive any crash.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn save(&mut self, origin: &Origin, records: &[JobRecord]) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction()?;
+        {
+            // The record of a job that ended is never replaced by one of its run.
+            let mut insert = transaction.prepare_cached(
+                "INSERT INTO jobs (cluster, host, job, start_s, is_final, at_s, record) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
+                 ON CONFLICT DO UPDATE SET is_final = excluded.is_final, at_s = excluded.at_s, record = excluded.record \
+                 WHERE excluded.is_final >= is_final",
+            )?;
+            for record in records {
+                let text = serde_json::to_string(record).unwrap_or_default();
+                let (job, start_s) = (record.job.id.0, record.job.start.unwrap_or(0));
+                let Origin { cluster, host } = origin;
+                insert.execute(params![cluster, host, job, start_s, record.is_final, record.at_s, text])?;
+            }
+        }
+        transaction.execute(
+            "DELETE FROM jobs WHERE rowid IN (SELECT rowid FROM jobs ORDER BY start_s DESC LIMIT -1 OFFSET ?1)",
+            [MAX_JOBS],
+        )?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// The records of one relay's jobs that had not ended, at most those of the last 30 days.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn unfinished(&self, origin: &Origin) -> Result<Vec<JobRecord>, StoreError> {
+        let since_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - 30 * 86_400;
+        let mut query = self.connection.prepare(
+            "SELECT record FROM jobs WHERE cluster = ?1 AND host = ?2 AND is_final = 0 AND at_s >= ?3",
+        )?;
+        let rows = query.query_map(params![origin.cluster, origin.host, since_s], parsed)?;
+        Ok(rows.filter_map(Result::transpose).collect::<Result<_, _>>()?)
+    }
+
+    /// The records of one relay's jobs that ended in the last day and have no accounting, at most `limit`, oldest
+    /// first.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn unaccounted(&self, origin: &Origin, limit: usize) -> Result<Vec<JobRecord>, StoreError> {
+        let since_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX) - 86_400;
+        let mut query = self.connection.prepare(
+            "SELECT record FROM jobs WHERE cluster = ?1 AND host = ?2 AND is_final = 1 AND at_s >= ?3 \
+             AND json_extract(record, '$.accounting') IS NULL ORDER BY at_s LIMIT ?4",
+        )?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = query.query_map(params![origin.cluster, origin.host, since_s, limit], parsed)?;
+        Ok(rows.filter_map(Result::transpose).collect::<Result<_, _>>()?)
+    }
+
+    /// The latest run of a job: of several relays' records, the one that ended, else the newest.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn job(&self, id: JobId) -> Result<Option<JobRecord>, StoreError> {
+        Ok(self.job_with_origin(id)?.map(|(record, _)| record))
+    }
+
+    /// The same, with the relay that stored it.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn job_with_origin(&self, id: JobId) -> Result<Option<(JobRecord, Origin)>, StoreError> {
+        let mut query = self.connection.prepare(
+            "SELECT record, cluster, host FROM jobs WHERE job = ?1 \
+             ORDER BY start_s DESC, is_final DESC, at_s DESC LIMIT 1",
+        )?;
+        let mut rows = query.query_map([id.0], |row| {
+            let origin = Origin { cluster: row.get(1)?, host: row.get(2)? };
+            Ok(parsed(row)?.map(|record| (record, origin)))
+        })?;
+        Ok(rows.next().transpose()?.flatten())
+    }
+
+    /// The raw id of the newest job with this label, such as `48440_16`.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn id_of(&self, label: &str) -> Result<Option<JobId>, StoreError> {
+        let mut query = self.connection.prepare(
+            "SELECT job FROM jobs WHERE json_extract(record, '$.job.label') = ?1 \
+             ORDER BY start_s DESC, at_s DESC LIMIT 1",
+        )?;
+        let mut rows = query.query_map([label], |row| row.get(0).map(JobId))?;
+        Ok(rows.next().transpose()?)
+    }
+
+    /// The reports of all jobs, or of one user's, that started at `since_s` or later, in s since 1970, newest
+    /// first; one for each run.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn reports_since(&self, since_s: i64, user: Option<&Text>) -> Result<Vec<Report>, StoreError> {
+        let mut reports = Vec::new();
+        self.each_report(since_s, user, |report| reports.push(report))?;
+        Ok(reports)
+    }
+
+    /// Passes the same reports on, one by one.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn each_report(
+        &self,
+        since_s: i64,
+        user: Option<&Text>,
+        mut pass: impl FnMut(Report),
+    ) -> Result<(), StoreError> {
+        let mut query = self.connection.prepare(
+            "SELECT record FROM jobs WHERE start_s >= ?1 \
+             ORDER BY start_s DESC, cluster, job DESC, is_final DESC, at_s DESC",
+        )?;
+        let mut rows = query.query([since_s])?;
+        let mut last = None;
+        while let Some(row) = rows.next()? {
+            let Some(record) = parsed(row)? else { continue };
+            // The same run as another relay saw it follows.
+            let run = Some((record.job.id, record.job.start));
+            if last != run && user.is_none_or(|user| record.job.user == *user) {
+                pass(record.report());
+            }
+            last = run;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Database {
+    /// Executes statements, to cause what no caller does.
+    pub(super) fn execute(&self, statements: &str) {
+        self.connection.execute_batch(statements).unwrap();
+    }
+
+    /// Makes the file one of another build.
+    pub(super) fn set_version(&self, version: i64) {
+        self.connection.pragma_update(None, "user_version", version).unwrap();
+    }
+}
+
+/// Parses a row; `None`, with a message, if its record is not one of this build.
+fn parsed(row: &Row<'_>) -> rusqlite::Result<Option<JobRecord>> {
+    let record = serde_json::from_str(&row.get::<_, String>(0)?);
+    Ok(record.inspect_err(|error| tracing::warn!(%error, "a stored job cannot be read")).ok())
+}
+
+/// SQLite's integers are signed.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Brings the schema up to date, in one transaction, so that of two relays one waits for the other.
+fn migrate(connection: &mut Connection, migrations: &[&str], path: PathBuf) -> Result<(), StoreError> {
+    let version = |connection: &Connection| -> rusqlite::Result<i64> {
+        connection.pragma_query_value(None, "user_version", |row| row.get(0))
+    };
+    let known = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
+    let found = version(connection)?;
+    if found > known {
+        return Err(StoreError::Newer { path, found, known });
+    }
+    if found == known {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let found = usize::try_from(version(&transaction)?).unwrap_or(0);
+    for migration in migrations.iter().skip(found) {
+        transaction.execute_batch(migration)?;
+    }
+    transaction.pragma_update(None, "user_version", known)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Renames the database and what belongs to it; returns the new path.
+fn set_aside(dir: &StateDir) -> Result<PathBuf, StateDirError> {
+    let path = dir.path().join(FILE);
+    let aside = dir.path().join(format!("{FILE}.damaged-{}", Clock::wall_ms() / 1_000));
+    fs::rename(&path, &aside).map_err(|source| StateDirError::Io { path: path.clone(), source })?;
+    for suffix in ["-wal", "-shm", "-journal"] {
+        let of = |path: &PathBuf| PathBuf::from(format!("{}{suffix}", path.display()));
+        // There is none in most cases.
+        let _ = fs::rename(of(&path), of(&aside));
+    }
+    Ok(aside)
+}
+
+#[cfg(test)]
+mod tests;

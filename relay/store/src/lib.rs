@@ -1,0 +1,292 @@
+//! Stores the sums of jobs, notes and the audit log in SQLite, on a thread of its own: nothing else waits for a disk.
+
+pub mod archive;
+mod audit;
+mod database;
+mod filesystem;
+mod worker;
+
+use audit::AuditQueue;
+pub use audit::{AuditRecorder, OpenView};
+pub use database::{Database, Origin, RelayRun, StoreError};
+pub use filesystem::is_shared as is_on_shared_file_system;
+use nodeglass_fleet::NoteChange;
+use nodeglass_platform::clock::Clock;
+use nodeglass_platform::state_dir::StateDir;
+use nodeglass_protocol::audit::AuditLog;
+use nodeglass_protocol::note::{Note, NoteId};
+use nodeglass_protocol::{JobId, Text};
+use nodeglass_report::{JobRecord, Report, ReportNotes};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::thread;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{sleep, timeout};
+use worker::Worker;
+
+/// Capacity of the channel of requests.
+const REQUESTS: usize = 64;
+/// How often a sender that waits for room in it tries again.
+const ROOM_INTERVAL: Duration = Duration::from_millis(10);
+/// How long a request about a note waits for the notes of other relays.
+const CHANGED_NOTES_LIMIT: Duration = Duration::from_secs(2);
+/// Maximum number of changes of notes that wait for the disk; further ones stay with their sender.
+const MAX_WAITING_NOTES: usize = 16_384;
+
+/// Where jobs are stored.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// `jobs.db` in the user's state directory.
+    StateDir,
+    /// `jobs.db` in this directory.
+    Dir(StateDir),
+    /// Nowhere beyond the process.
+    Memory,
+}
+
+/// What earlier runs of relays stored.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// The records of this relay's jobs that had not ended.
+    pub jobs: Vec<JobRecord>,
+    /// The notes of the cluster.
+    pub notes: Vec<NoteChange>,
+}
+
+/// The stored notes, which another relay may have changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredNotes {
+    /// Each note as it is stored.
+    pub notes: Vec<NoteChange>,
+    /// Number of batches that had been passed to [`JobStore::save_notes`] and were received: what was passed later is
+    /// not in it.
+    pub batches: u64,
+}
+
+/// Handle to the thread that owns the database. Cheap to clone; no method waits for a disk.
+#[derive(Clone, Debug)]
+pub struct JobStore {
+    requests: SyncSender<Request>,
+    audit: Arc<AuditQueue>,
+    /// Number of changes of notes that were passed and are not written yet.
+    waiting_notes: Arc<AtomicUsize>,
+    /// Why nothing can be stored now.
+    problem: watch::Receiver<Option<Text>>,
+    is_durable: bool,
+}
+
+#[derive(Debug)]
+enum Request {
+    /// The audit log has changes to be written.
+    Audit,
+    AuditLog {
+        since_ms: u64,
+        reply: oneshot::Sender<Option<AuditLog>>,
+    },
+    Save(Vec<JobRecord>),
+    SaveNotes {
+        changes: Vec<NoteChange>,
+        stored: oneshot::Sender<Vec<NoteId>>,
+    },
+    ChangedNotes {
+        in_any_case: bool,
+        reply: oneshot::Sender<Option<StoredNotes>>,
+    },
+    Notes {
+        job: JobId,
+        reply: oneshot::Sender<Option<Vec<Note>>>,
+    },
+    Job {
+        id: JobId,
+        reply: oneshot::Sender<Option<JobRecord>>,
+    },
+    IdOf {
+        label: String,
+        reply: oneshot::Sender<Option<JobId>>,
+    },
+    Reports {
+        since_s: i64,
+        user: Text,
+        reply: oneshot::Sender<Option<Vec<Report>>>,
+    },
+    /// Ended jobs without accounting: at first those of the last day, later those that ended since.
+    Unaccounted {
+        reply: oneshot::Sender<Vec<JobRecord>>,
+    },
+    Flush {
+        reply: oneshot::Sender<()>,
+    },
+}
+
+impl JobStore {
+    /// Starts the thread. It passes on what earlier runs stored, once.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start(
+        place: Place,
+        origin: Origin,
+        restored: impl FnOnce(Restored) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (requests, receiver) = mpsc::sync_channel(REQUESTS);
+        let audit = Arc::<AuditQueue>::default();
+        let (problems, problem) = watch::channel(None);
+        let is_durable = !matches!(place, Place::Memory);
+        let store = Self { requests, audit, waiting_notes: Arc::default(), problem, is_durable };
+        let (audit, notes) = (store.audit.clone(), store.waiting_notes.clone());
+        let worker = Worker::new(place, origin, restored, audit, notes, problems);
+        thread::Builder::new().name("job-store".to_owned()).spawn(move || worker.run(&receiver))?;
+        Ok(store)
+    }
+
+    /// A store that lasts as long as the process.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn in_memory() -> std::io::Result<Self> {
+        Self::start(Place::Memory, Origin { cluster: String::new(), host: String::new() }, drop)
+    }
+
+    /// Whether what is stored outlives the process, as long as there is no [`JobStore::problem`].
+    pub fn is_durable(&self) -> bool {
+        self.is_durable
+    }
+
+    /// Why nothing can be stored now, and each change of that.
+    pub fn problem(&self) -> watch::Receiver<Option<Text>> {
+        self.problem.clone()
+    }
+
+    /// Stores records; returns them if the thread is busy, to be passed again.
+    pub fn save(&self, records: Vec<JobRecord>) -> Option<Vec<JobRecord>> {
+        match self.requests.try_send(Request::Save(records)) {
+            Err(TrySendError::Full(Request::Save(records))) => Some(records),
+            _ => None,
+        }
+    }
+
+    /// Stores changes of notes; the receiver resolves once they outlive a crash, or with an error if they cannot be
+    /// stored now. It yields the notes that another relay deleted, whose change has no effect.
+    ///
+    /// # Errors
+    /// The changes, to be passed again, if the thread is busy or too many wait for the disk.
+    pub fn save_notes(
+        &self,
+        changes: Vec<NoteChange>,
+    ) -> Result<oneshot::Receiver<Vec<NoteId>>, Vec<NoteChange>> {
+        let (stored, receiver) = oneshot::channel();
+        let count = changes.len();
+        let waiting = self.waiting_notes.fetch_add(count, Ordering::Relaxed);
+        let refuse = |changes| {
+            self.waiting_notes.fetch_sub(count, Ordering::Relaxed);
+            Err(changes)
+        };
+        // A batch larger than the limit would otherwise be refused forever.
+        if waiting > 0 && waiting.saturating_add(count) > MAX_WAITING_NOTES {
+            return refuse(changes);
+        }
+        match self.requests.try_send(Request::SaveNotes { changes, stored }) {
+            Err(TrySendError::Full(Request::SaveNotes { changes, .. })) => refuse(changes),
+            // Without the thread nothing is stored, which its message has said.
+            _ => Ok(receiver),
+        }
+    }
+
+    /// Reads the notes if another relay changed the database since they were last read, or `in_any_case`. The receiver
+    /// yields `None` if it did not, or they cannot be read now; an error if the thread is busy.
+    pub fn changed_notes(&self, in_any_case: bool) -> oneshot::Receiver<Option<StoredNotes>> {
+        let (reply, response) = oneshot::channel();
+        // Refused, it drops the sender.
+        let _ = self.requests.try_send(Request::ChangedNotes { in_any_case, reply });
+        response
+    }
+
+    /// The same for a request about a note, which does not wait long for a slow disk.
+    pub async fn changed_notes_now(&self) -> Option<StoredNotes> {
+        timeout(CHANGED_NOTES_LIMIT, self.changed_notes(false)).await.ok()?.ok()?
+    }
+
+    /// The stored notes of a job, in no particular order; `None` if they cannot be read.
+    pub async fn notes(&self, job: JobId) -> Option<Vec<Note>> {
+        let (reply, response) = oneshot::channel();
+        self.requests.try_send(Request::Notes { job, reply }).ok()?;
+        response.await.ok()?
+    }
+
+    /// Notes of a job in memory, and those that are only stored, by time; `None` if the latter cannot be read.
+    pub async fn with_stored_notes(&self, job: JobId, notes: &[Note]) -> Option<Vec<Note>> {
+        let mut stored = self.notes(job).await?;
+        stored.retain(|stored| !notes.iter().any(|note| note.id == stored.id));
+        Some(nodeglass_fleet::sorted_notes(notes.iter().cloned().chain(stored)))
+    }
+
+    /// The same for a report, which states whether the stored ones are missing.
+    pub async fn report_notes(&self, job: JobId, notes: Vec<Note>) -> ReportNotes {
+        match self.with_stored_notes(job, &notes).await {
+            Some(all) => all.into(),
+            None => ReportNotes { notes, are_complete: false },
+        }
+    }
+
+    /// The stored record of a job's latest run.
+    pub async fn job(&self, id: JobId) -> Option<JobRecord> {
+        let (reply, response) = oneshot::channel();
+        self.requests.try_send(Request::Job { id, reply }).ok()?;
+        response.await.ok()?
+    }
+
+    /// The raw id of the newest stored job with this label, such as `48440_16`.
+    pub async fn id_of(&self, label: String) -> Option<JobId> {
+        let (reply, response) = oneshot::channel();
+        self.requests.try_send(Request::IdOf { label, reply }).ok()?;
+        response.await.ok()?
+    }
+
+    /// The reports of a user's jobs that started in the last days, newest first, without their GPUs; `None` if they
+    /// cannot be read.
+    pub async fn reports(&self, days: u32, user: Text) -> Option<Vec<Report>> {
+        let (reply, response) = oneshot::channel();
+        let now_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
+        let since_s = now_s - i64::from(days) * 86_400;
+        self.requests.try_send(Request::Reports { since_s, user, reply }).ok()?;
+        response.await.ok()?
+    }
+
+    /// Takes the ended jobs to which accounting was not joined: at first those of the last day, later those that ended
+    /// since. Empty also if the thread is busy or they cannot be read; the next call takes them.
+    pub async fn take_unaccounted(&self) -> Vec<JobRecord> {
+        let (reply, response) = oneshot::channel();
+        match self.requests.try_send(Request::Unaccounted { reply }) {
+            Ok(()) => response.await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// The audit log, which is stored in the same place.
+    pub fn audit(&self) -> AuditRecorder {
+        AuditRecorder::new(self.audit.clone(), self.requests.clone())
+    }
+
+    /// Ends what the audit log has open; for a relay that stops.
+    pub fn end_views(&self) {
+        self.audit.end_all(Clock::wall_ms());
+    }
+
+    /// Waits until everything that was passed before is written or has failed.
+    pub async fn flush(&self) {
+        let (reply, response) = oneshot::channel();
+        let mut request = Request::Flush { reply };
+        // A blocking `send` on a thread of the runtime would keep the process from ending if the disk hangs.
+        while let Err(TrySendError::Full(refused)) = self.requests.try_send(request) {
+            request = refused;
+            sleep(ROOM_INTERVAL).await;
+        }
+        // An error if the thread has ended.
+        let _ = response.await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,382 @@
+//! The thread that owns the database: it writes what waits, and tries again after a failure.
+
+use super::audit::AuditQueue;
+use super::database::{Database, Origin, RelayRun, StoreError};
+use super::{Place, Request, Restored, StoredNotes};
+use nodeglass_fleet::NoteChange;
+use nodeglass_platform::clock::Clock;
+use nodeglass_platform::state_dir::StateDir;
+use nodeglass_protocol::audit::AuditLog;
+use nodeglass_protocol::note::NoteId;
+use nodeglass_protocol::{JobId, Text};
+use nodeglass_report::{JobRecord, Report};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use tokio::sync::{oneshot, watch};
+
+/// How long the thread waits after a failure before it tries again.
+const RETRY: Duration = Duration::from_secs(10);
+/// Maximum number of records that wait for the disk; the oldest is dropped first.
+const MAX_WAITING: usize = 4_096;
+/// Maximum number of ended jobs that wait for their accounting; the oldest is dropped first.
+const MAX_UNACCOUNTED: usize = 1_024;
+
+/// Receives what earlier runs stored.
+type PassOn = Box<dyn FnOnce(Restored) + Send>;
+
+/// The thread's state.
+pub(super) struct Worker {
+    place: Place,
+    origin: Origin,
+    run: RelayRun,
+    database: Option<Database>,
+    /// Receives what earlier runs stored; `None` once it has. Nothing is written before, because that would replace it.
+    restored: Option<PassOn>,
+    waiting: VecDeque<JobRecord>,
+    /// Jobs that ended since they were last taken, once somebody has taken any.
+    unaccounted: Option<VecDeque<JobRecord>>,
+    audit: Arc<AuditQueue>,
+    waiting_notes: Vec<NoteChange>,
+    /// Their number, and that of those in the channel.
+    note_count: Arc<AtomicUsize>,
+    /// Those who wait for these notes.
+    acknowledgements: Vec<oneshot::Sender<Vec<NoteId>>>,
+    /// Number of batches of notes that were received.
+    note_batches: u64,
+    /// [`Database::version`] when the notes were last read.
+    read_version: Option<i64>,
+    /// What was last reported, and when to try again.
+    failure: Option<(Text, Instant)>,
+    /// The same for others.
+    problem: watch::Sender<Option<Text>>,
+}
+
+impl Worker {
+    /// A thread that has not opened its database. `note_count` is the number of changes of notes that were passed and are
+    /// not written yet; why nothing can be stored is sent to `problem`.
+    pub(super) fn new(
+        place: Place,
+        origin: Origin,
+        restored: impl FnOnce(Restored) + Send + 'static,
+        audit: Arc<AuditQueue>,
+        note_count: Arc<AtomicUsize>,
+        problem: watch::Sender<Option<Text>>,
+    ) -> Self {
+        Self {
+            place,
+            run: RelayRun::of_this_process(origin.host.clone()),
+            origin,
+            database: None,
+            restored: Some(Box::new(restored)),
+            waiting: VecDeque::new(),
+            unaccounted: None,
+            audit,
+            waiting_notes: Vec::new(),
+            note_count,
+            acknowledgements: Vec::new(),
+            note_batches: 0,
+            read_version: None,
+            failure: None,
+            problem,
+        }
+    }
+
+    /// Answers requests and writes what waits, until no handle is left.
+    pub(super) fn run(mut self, requests: &Receiver<Request>) {
+        loop {
+            if self.database.as_ref().is_some_and(|database| !database.is_in_place()) {
+                tracing::warn!("the database of jobs was deleted or replaced; it is opened again");
+                self.database = None;
+            }
+            if self.is_due() && self.database.is_none() {
+                match self.open() {
+                    Ok(mut database) => {
+                        if let Err(error) = database.end_lost_views(&self.run, Clock::wall_ms()) {
+                            tracing::warn!("{error}");
+                        }
+                        // The numbers of another connection mean nothing here.
+                        self.read_version = None;
+                        self.database = Some(database);
+                    }
+                    Err(error @ StoreError::Newer { .. }) => {
+                        tracing::error!("{error}");
+                        return;
+                    }
+                    Err(error) => self.failed(&error),
+                }
+            }
+            self.restore();
+            self.write();
+            self.write_audit();
+            match requests.recv_timeout(RETRY) {
+                // It is written with the next turn.
+                Ok(Request::Audit) => self.audit.wake_received(),
+                Ok(Request::AuditLog { since_ms, reply }) => {
+                    self.write_audit();
+                    let _ = reply.send(self.audit_log(since_ms));
+                }
+                Ok(Request::Save(records)) => {
+                    if let Some(unaccounted) = &mut self.unaccounted {
+                        unaccounted.extend(records.iter().filter(|record| lacks_accounting(record)).cloned());
+                        let over = unaccounted.len().saturating_sub(MAX_UNACCOUNTED);
+                        unaccounted.drain(..over);
+                    }
+                    self.waiting.extend(records);
+                    let over = self.waiting.len().saturating_sub(MAX_WAITING);
+                    self.waiting.drain(..over);
+                }
+                Ok(Request::Unaccounted { reply }) => {
+                    self.write();
+                    let _ = reply.send(self.take_unaccounted());
+                }
+                Ok(Request::ChangedNotes { in_any_case, reply }) => {
+                    self.write();
+                    if reply.send(self.changed_notes(in_any_case)).is_err() {
+                        // Nobody knows of the change.
+                        self.read_version = None;
+                    }
+                }
+                Ok(Request::SaveNotes { changes, stored }) => {
+                    self.note_batches += 1;
+                    self.waiting_notes.extend(changes);
+                    self.acknowledgements.push(stored);
+                }
+                Ok(Request::Notes { job, reply }) => {
+                    self.write();
+                    let read = self.database.as_ref().map(|database| database.notes_of(&self.origin, job));
+                    let read = read.transpose().inspect_err(|error| tracing::warn!("{error}"));
+                    let _ = reply.send(read.ok().flatten());
+                }
+                Ok(Request::Job { id, reply }) => {
+                    let _ = reply.send(self.job(id));
+                }
+                Ok(Request::IdOf { label, reply }) => {
+                    self.write();
+                    let read = self.database.as_ref().map(|database| database.id_of(&label)).transpose();
+                    let read = read.inspect_err(|error| tracing::warn!("{error}"));
+                    let _ = reply.send(read.ok().flatten().flatten());
+                }
+                Ok(Request::Reports { since_s, user, reply }) => {
+                    self.write();
+                    let read = self.database.as_ref().map(|database| totals_since(database, since_s, &user));
+                    let read = read.transpose().inspect_err(|error| tracing::warn!("{error}"));
+                    let _ = reply.send(read.ok().flatten());
+                }
+                Ok(Request::Flush { reply }) => {
+                    self.write();
+                    self.write_audit();
+                    let _ = reply.send(());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.write();
+                    return self.write_audit();
+                }
+            }
+        }
+    }
+
+    fn open(&self) -> Result<Database, StoreError> {
+        let dir = match &self.place {
+            Place::Memory => return Database::in_memory(),
+            Place::Dir(dir) => dir.clone(),
+            Place::StateDir => StateDir::open()?,
+        };
+        let (database, aside) = Database::open(&dir)?;
+        if let Some(aside) = aside {
+            tracing::error!(kept = %aside.display(), "the database of jobs was damaged; a new one was created");
+        }
+        Ok(database)
+    }
+
+    /// Passes on what earlier runs stored, unless that is done; after a failure again with a later turn.
+    fn restore(&mut self) {
+        if self.restored.is_none() || !self.is_due() {
+            return;
+        }
+        let Some(database) = &self.database else { return };
+        // Before the notes: a change between the two is read again.
+        let version = database.version();
+        match version.and_then(|version| Ok((version, stored(database, &self.origin)?))) {
+            Ok((version, stored)) => {
+                self.read_version = Some(version);
+                if let Some(pass_on) = self.restored.take() {
+                    pass_on(stored);
+                }
+                self.succeeded();
+            }
+            Err(error) => self.access_failed(&error),
+        }
+    }
+
+    /// Writes what waits, if the last failure is long enough ago.
+    fn write(&mut self) {
+        if self.waiting.is_empty() && self.waiting_notes.is_empty() {
+            return;
+        }
+        // Dropped, they say that the notes are not stored yet.
+        let acknowledgements = std::mem::take(&mut self.acknowledgements);
+        self.restore();
+        if self.restored.is_some() || !self.is_due() {
+            return;
+        }
+        let Some(database) = &mut self.database else { return };
+        match save(database, &self.origin, self.waiting.make_contiguous(), &self.waiting_notes) {
+            Ok(lost) => {
+                self.waiting.clear();
+                self.note_count.fetch_sub(self.waiting_notes.len(), Ordering::Relaxed);
+                self.waiting_notes.clear();
+                if !lost.is_empty() {
+                    // They are deleted in memory as well.
+                    self.read_version = None;
+                }
+                acknowledgements.into_iter().for_each(|stored| _ = stored.send(lost.clone()));
+                self.succeeded();
+            }
+            Err(error) => self.access_failed(&error),
+        }
+    }
+
+    /// Writes the changes of the audit log, if the last failure is long enough ago.
+    fn write_audit(&mut self) {
+        if !self.is_due() {
+            return;
+        }
+        let Some(database) = &mut self.database else { return };
+        let now_ms = Clock::wall_ms();
+        let changes = self.audit.take(now_ms);
+        if changes.is_empty() {
+            return;
+        }
+        match database.audit(&self.run, &changes, now_ms) {
+            Ok(()) => self.succeeded(),
+            Err(error) => {
+                self.audit.put_back(changes);
+                self.access_failed(&error);
+            }
+        }
+    }
+
+    /// The notes, if another relay changed the database since they were last read, or `in_any_case`.
+    fn changed_notes(&mut self, in_any_case: bool) -> Option<StoredNotes> {
+        // What waits is newer than what is stored.
+        if self.restored.is_some() || !self.waiting_notes.is_empty() || !self.is_due() {
+            return None;
+        }
+        let database = self.database.as_ref()?;
+        let read = || -> Result<_, StoreError> {
+            let version = database.version()?;
+            let is_same = self.read_version == Some(version) && !in_any_case;
+            Ok((version, if is_same { None } else { Some(database.notes(&self.origin)?) }))
+        };
+        match read() {
+            Ok((version, notes)) => {
+                self.read_version = Some(version);
+                Some(StoredNotes { notes: notes?, batches: self.note_batches })
+            }
+            Err(error) => {
+                self.access_failed(&error);
+                None
+            }
+        }
+    }
+
+    fn take_unaccounted(&mut self) -> Vec<JobRecord> {
+        if let Some(unaccounted) = &mut self.unaccounted {
+            return std::mem::take(unaccounted).into();
+        }
+        // Until the database can be read, there is nothing to begin with.
+        let Some(database) = self.database.as_ref().filter(|_| self.is_due()) else { return Vec::new() };
+        match database.unaccounted(&self.origin, MAX_UNACCOUNTED) {
+            Ok(records) => {
+                self.unaccounted = Some(VecDeque::new());
+                records
+            }
+            Err(error) => {
+                self.access_failed(&error);
+                Vec::new()
+            }
+        }
+    }
+
+    fn audit_log(&self, since_ms: u64) -> Option<AuditLog> {
+        let database = self.database.as_ref()?;
+        let log = database.audit_log(&self.run, since_ms, Clock::wall_ms(), AuditLog::MAX_RECORDS);
+        log.inspect_err(|error| tracing::warn!("{error}")).ok()
+    }
+
+    fn succeeded(&mut self) {
+        if self.failure.take().is_some() {
+            tracing::info!("jobs, notes and the audit log are stored again");
+            let _ = self.problem.send(None);
+        }
+    }
+
+    fn access_failed(&mut self, error: &StoreError) {
+        if error.is_damage() {
+            // It is set aside when it is opened.
+            self.database = None;
+        }
+        self.failed(error);
+    }
+
+    /// The newest record of a job, stored or not.
+    fn job(&self, id: JobId) -> Option<JobRecord> {
+        let waiting = self.waiting.iter().rev().find(|record| record.job.id == id);
+        let stored = || {
+            let read = self.database.as_ref()?.job(id);
+            read.inspect_err(|error| tracing::warn!("{error}")).ok()?
+        };
+        waiting.cloned().or_else(stored)
+    }
+
+    fn is_due(&self) -> bool {
+        self.failure.as_ref().is_none_or(|(_, at)| Instant::now() >= *at)
+    }
+
+    /// Reports a failure once, however often it recurs.
+    fn failed(&mut self, error: &StoreError) {
+        let message = Text::new(error.to_string());
+        if self.failure.as_ref().is_none_or(|(reported, _)| *reported != message) {
+            tracing::warn!("{message}; trying again every {} s", RETRY.as_secs());
+            let _ = self.problem.send(Some(message.clone()));
+        }
+        self.failure = Some((message, Instant::now() + RETRY));
+    }
+}
+
+fn lacks_accounting(record: &JobRecord) -> bool {
+    record.is_final && record.accounting.is_none()
+}
+
+/// What earlier runs stored.
+fn stored(database: &Database, origin: &Origin) -> Result<Restored, StoreError> {
+    Ok(Restored { jobs: database.unfinished(origin)?, notes: database.notes(origin)? })
+}
+
+/// Saves what waits; returns the notes that another relay deleted.
+fn save(
+    database: &mut Database,
+    origin: &Origin,
+    jobs: &[JobRecord],
+    notes: &[NoteChange],
+) -> Result<Vec<NoteId>, StoreError> {
+    if !jobs.is_empty() {
+        database.save(origin, jobs)?;
+    }
+    if notes.is_empty() { Ok(Vec::new()) } else { database.save_notes(origin, notes) }
+}
+
+/// The reports of a user's jobs without their lists, which may be very long together.
+fn totals_since(database: &Database, since_s: i64, user: &Text) -> Result<Vec<Report>, StoreError> {
+    let mut reports = Vec::new();
+    let totals = |report| Report { gpus: Vec::new(), advice: Vec::new(), findings: Vec::new(), ..report };
+    database.each_report(since_s, Some(user), |report| reports.push(totals(report)))?;
+    Ok(reports)
+}
+
+#[cfg(test)]
+mod tests;

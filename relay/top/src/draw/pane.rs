@@ -1,0 +1,226 @@
+//! One pane: a title, the heads of its columns, and the rows around its cursor. Pure.
+
+use crate::cursor::Cursor;
+use crate::model::World;
+use crate::palette::Palette;
+use crate::rows::{Spans, gpus, jobs, processes};
+use crate::table::{Align, Column, Fitted, cut, fit, place};
+use crate::view::{Contents, Pane, View};
+use nodeglass_protocol::process::ProcessGap;
+use nodeglass_rules::text;
+use ratatui::text::Span;
+use unicode_width::UnicodeWidthStr;
+
+/// Width of the mark before each row.
+const MARK: u16 = 1;
+
+/// The lines of a pane, at most `height`.
+pub fn lines(
+    view: &mut View,
+    pane: Pane,
+    contents: &Contents<'_>,
+    (world, palette): (&World<'_>, Palette),
+    (width, height): (u16, u16),
+) -> Vec<Spans> {
+    let rows = usize::from(height.saturating_sub(2));
+    let inner = width - MARK;
+    let has_keys = view.pane == pane && !view.is_printed;
+    let look = Look { palette, width, has_keys, has_cursor: !view.is_printed };
+    let title = title(view, pane, contents, look);
+    match pane {
+        Pane::Jobs => {
+            let known = jobs::COLUMNS.iter().copied();
+            let known: Vec<Column<jobs::Key>> =
+                known.filter(|column| jobs::is_useful(&contents.jobs, column.key)).collect();
+            let columns = fit(&known, inner);
+            let cell = |line: jobs::Line<'_>, column: &Fitted<jobs::Key>| {
+                jobs::cell(line, column.key, world, palette)
+            };
+            let rows = window(
+                &mut view.jobs,
+                &contents.job_ids(),
+                rows,
+                |index| row(&columns, |column| cell(contents.jobs[index], column)),
+                look,
+            );
+            frame(title, &columns, rows, look)
+        }
+        Pane::Gpus => {
+            let job = view.job(&contents.jobs);
+            let known: Vec<Column<gpus::Key>> = gpus::COLUMNS
+                .iter()
+                .copied()
+                .filter(|column| gpus::is_useful(&contents.gpus, column.key, job))
+                .collect();
+            let columns = fit(&known, inner);
+            let line = |index: usize| match contents.gpus[index] {
+                gpus::Line::Node(node) => place(gpus::node_line(node, world, palette), inner, Align::Left),
+                gpus::Line::Gpu(node, gpu) => row(&columns, |column| {
+                    gpus::cell((node, gpu), (column.key, column.width), world, palette)
+                }),
+            };
+            let mut rows = window(&mut view.gpus, &contents.gpu_ids(), rows, line, look);
+            if rows.is_empty() {
+                rows.push(remark(
+                    no_match(view.filter(pane)).unwrap_or_else(|| "no node here yet".to_owned()),
+                    palette,
+                ));
+            }
+            frame(title, &columns, rows, look)
+        }
+        Pane::Processes => {
+            let is_one_node = contents.processes.windows(2).all(|two| two[0].node.name == two[1].node.name);
+            let known: Vec<Column<processes::Key>> = processes::COLUMNS
+                .iter()
+                .copied()
+                .filter(|column| column.key != processes::Key::Node || !is_one_node)
+                .filter(|column| {
+                    column.key != processes::Key::Rank
+                        || contents.processes.iter().any(|line| line.process.facts.rank.is_some())
+                })
+                .collect();
+            let columns = fit(&known, inner);
+            let line = |index: usize| {
+                row(&columns, |column| processes::cell(contents.processes[index], column.key, world, palette))
+            };
+            let mut rows = window(&mut view.processes, &contents.process_ids(), rows, line, look);
+            if rows.is_empty() {
+                let filter = view.filter(pane);
+                let why = no_match(filter).unwrap_or_else(|| no_processes(contents, world));
+                rows.push(remark(why, palette));
+            }
+            frame(title, &columns, rows, look)
+        }
+    }
+}
+
+/// How a pane looks.
+#[derive(Clone, Copy)]
+struct Look {
+    palette: Palette,
+    width: u16,
+    /// Whether it has the keys.
+    has_keys: bool,
+    /// Whether there is a cursor at all.
+    has_cursor: bool,
+}
+
+/// The cells of a row side by side.
+fn row<K>(columns: &[Fitted<K>], cell: impl Fn(&Fitted<K>) -> Spans) -> Spans {
+    let mut spans = Spans::new();
+    for (index, column) in columns.iter().enumerate() {
+        if index > 0 {
+            spans.push(Span::raw(" "));
+        }
+        spans.extend(place(cell(column), column.width, column.align));
+    }
+    spans
+}
+
+/// The rows around the cursor, which has a mark of its own and, in the pane that has the keys, a background.
+fn window<K: PartialEq + Clone>(
+    cursor: &mut Cursor<K>,
+    keys: &[K],
+    height: usize,
+    row: impl Fn(usize) -> Spans,
+    look: Look,
+) -> Vec<Spans> {
+    let shown = cursor.settle(keys, height);
+    let at = cursor.index(keys);
+    let line = |index: usize| {
+        let is_selected = index == at && look.has_cursor;
+        let mark = if is_selected { "▸" } else { " " };
+        let mut spans = vec![Span::styled(mark, look.palette.strong())];
+        spans.extend(row(index));
+        if is_selected && look.has_keys {
+            let used: usize = spans.iter().map(|span| span.content.width()).sum();
+            spans.push(Span::raw(" ".repeat(usize::from(look.width).saturating_sub(used))));
+            spans.iter_mut().for_each(|span| span.style = span.style.patch(look.palette.cursor()));
+        }
+        spans
+    };
+    shown.map(line).collect()
+}
+
+fn frame<K>(title: Spans, columns: &[Fitted<K>], rows: Vec<Spans>, look: Look) -> Vec<Spans> {
+    let mut heads = vec![Span::raw(" ")];
+    heads.extend(row(columns, |column| {
+        vec![Span::styled(cut(column.title, column.width), look.palette.dim())]
+    }));
+    [title, heads].into_iter().chain(rows).collect()
+}
+
+fn remark(text: impl Into<String>, palette: Palette) -> Spans {
+    vec![Span::styled(format!("  {}", text.into()), palette.dim())]
+}
+
+/// The title within a rule: heavy for the pane that has the keys.
+fn title(view: &View, pane: Pane, contents: &Contents<'_>, look: Look) -> Spans {
+    let mut words = match pane {
+        Pane::Jobs => format!("Jobs {}", contents.jobs.len().saturating_sub(1)),
+        Pane::Gpus => {
+            let rows = contents.gpus.iter().filter(|line| line.gpu().is_some()).count();
+            let nodes = contents.gpus.len() - rows;
+            // Instances are parts of GPUs that are listed too, except where a job has only them.
+            let whole = |line: &&gpus::Line<'_>| line.gpu().is_some_and(|gpu| gpu.facts.mig_parent.is_none());
+            let gpus = match contents.gpus.iter().filter(whole).count() {
+                0 => rows,
+                whole => whole,
+            };
+            let what = match &view.node {
+                Some(node) => format!(" of {node}"),
+                None => view.job(&contents.jobs).map_or_else(String::new, |job| format!(" of job {job}")),
+            };
+            format!("GPUs {}{what} on {}", gpus, text::count(nodes, "node", "nodes"))
+        }
+        Pane::Processes => {
+            let whose = contents.processes.first().map(|line| line.node.name.to_string());
+            let is_one = contents.processes.windows(2).all(|two| two[0].node.name == two[1].node.name);
+            let place = whose.filter(|_| is_one).map_or_else(String::new, |node| format!(" on {node}"));
+            let gpu = view.gpu.as_ref().and_then(|uuid| {
+                contents.gpus.iter().find_map(|line| line.gpu().filter(|gpu| gpu.facts.uuid == *uuid))
+            });
+            let gpu = gpu.map_or_else(String::new, |gpu| format!(" {}", gpu.facts.label()));
+            let direction = if view.order.is_reversed { ", reversed" } else { "" };
+            let tree = if view.order.is_tree { ", tree" } else { "" };
+            let order = view.order.sort.name();
+            format!("Processes {}{place}{gpu} by {order}{direction}{tree}", contents.processes.len())
+        }
+    };
+    let filter = view.filter(pane);
+    if !filter.is_empty() {
+        words.push_str(&format!(", filter \"{filter}\""));
+    }
+    let rule = if look.has_keys { "━" } else { "─" };
+    let words = cut(&words, look.width.saturating_sub(5));
+    let rest = usize::from(look.width).saturating_sub(words.width() + 4);
+    let (rule_style, word_style) = match look.has_keys {
+        true => (look.palette.focus(), look.palette.focus()),
+        false => (look.palette.dim(), look.palette.strong()),
+    };
+    vec![
+        Span::styled(rule.repeat(2), rule_style),
+        Span::styled(format!(" {words} "), word_style),
+        Span::styled(rule.repeat(rest), rule_style),
+    ]
+}
+
+/// That the filter of a pane hides all rows; `None` without a filter.
+fn no_match(filter: &str) -> Option<String> {
+    (!filter.is_empty()).then(|| format!("nothing matches \"{filter}\"; Esc clears the filter"))
+}
+
+/// Why no process is listed.
+fn no_processes(contents: &Contents<'_>, world: &World<'_>) -> String {
+    let mut nodes = contents.gpus.iter().map(|line| line.node());
+    let Some(first) = nodes.next() else { return String::new() };
+    if world.full_node(&first.name).is_none() && nodes.all(|node| world.full_node(&node.name).is_none()) {
+        return "waiting for the list of processes".to_owned();
+    }
+    let gap = contents.gpus.iter().filter_map(|line| line.gpu()?.gaps.first()).next();
+    match gap {
+        Some(ProcessGap::Unsupported) => "the driver does not list processes".to_owned(),
+        Some(ProcessGap::Failed(why)) => format!("the list could not be read: {why}"),
+        Some(ProcessGap::More(_)) | None => "no process on these GPUs".to_owned(),
+    }
+}

@@ -1,0 +1,247 @@
+//! The list of jobs. Pure.
+
+use super::{Spans, matches, one, sign};
+use crate::model::World;
+use crate::palette::Palette;
+use crate::table::Column;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::finding::FindingSeverity;
+use nodeglass_protocol::job::{Job, JobState, TimeLimit};
+use nodeglass_protocol::picture::{GpuPicture, JobsHealth, Link, NodePicture};
+use nodeglass_rules::health::{self, Freshness};
+use nodeglass_rules::severity::Severity;
+use nodeglass_rules::totals::Totals;
+use nodeglass_rules::{flags, ownership, text};
+
+/// What a column shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// Symbol of the state.
+    Sign,
+    /// Id.
+    Id,
+    /// Name.
+    Name,
+    /// State in words.
+    State,
+    /// Owner.
+    User,
+    /// Partition.
+    Partition,
+    /// Number of nodes.
+    Nodes,
+    /// Number of GPUs.
+    Gpus,
+    /// Mean utilisation.
+    Util,
+    /// Power of its GPUs.
+    Power,
+    /// Remaining time, or when it starts.
+    Time,
+}
+
+/// The columns.
+pub const COLUMNS: &[Column<Key>] = &[
+    Column::text(Key::Sign, "", (1, 1), 0),
+    Column::text(Key::Id, "JOB", (8, 10), 0),
+    Column::text(Key::Name, "NAME", (10, 32), 1),
+    Column::text(Key::State, "STATE", (10, 40), 2),
+    Column::text(Key::User, "USER", (8, 12), 7),
+    Column::text(Key::Partition, "PARTITION", (9, 12), 8),
+    Column::number(Key::Nodes, "NODES", 5, 6),
+    Column::number(Key::Gpus, "GPUS", 4, 4),
+    Column::number(Key::Util, "UTIL", 5, 3),
+    Column::number(Key::Power, "POWER", 16, 9),
+    Column::number(Key::Time, "TIME", 15, 5),
+];
+
+/// A row.
+#[derive(Clone, Copy, Debug)]
+pub enum Line<'a> {
+    /// All jobs together.
+    All,
+    /// One job.
+    Job(&'a Job),
+}
+
+impl Line<'_> {
+    /// Its job; `None` for all.
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            Self::All => None,
+            Self::Job(job) => Some(job.id),
+        }
+    }
+}
+
+/// The rows: all jobs, then each that the filter keeps.
+pub fn lines<'a>(world: &World<'a>, filter: &str) -> Vec<Line<'a>> {
+    let kept = world.overview.jobs.iter().filter(|job| {
+        let state = health::state_label(&job.state);
+        matches(
+            filter,
+            [job.label.as_str(), job.name.as_str(), job.user.as_str(), job.partition.as_str(), &state],
+        )
+    });
+    [Line::All].into_iter().chain(kept.map(Line::Job)).collect()
+}
+
+/// The worst state of a job, and its words: those of its nodes and GPUs if they need attention.
+fn state(job: &Job, world: &World<'_>) -> (Severity, String) {
+    let severity = match &job.state {
+        JobState::Running | JobState::Other(_) | JobState::Completing => Severity::Ok,
+        JobState::Pending | JobState::Configuring | JobState::Suspended => Severity::Pending,
+        JobState::Ended(_) => Severity::Ended,
+    };
+    let own = (severity, health::state_label(&job.state));
+    if !job.is_active() {
+        return own;
+    }
+    let nodes = job.nodes.iter().filter_map(|name| world.overview.node(name));
+    let worst = nodes.filter_map(|node| node_problem(job, node, world.now_ms));
+    let worst = finding(job, world).into_iter().chain(worst);
+    worst.reduce(|a, b| if b.0 > a.0 { b } else { a }).unwrap_or(own)
+}
+
+/// The worst finding about a job that is not silenced, and the number of others: `GPU 3 too hot +1`.
+fn finding(job: &Job, world: &World<'_>) -> Option<(Severity, String)> {
+    let found = world.overview.findings.iter().filter(|finding| {
+        let is_listed = finding.is_active() && finding.silenced_until_ms.is_none();
+        is_listed && finding.severity > FindingSeverity::Info && finding.jobs.contains(&job.id)
+    });
+    let (worst, others) = (found.clone().next()?, found.count() - 1);
+    let severity = if worst.severity == FindingSeverity::Error { Severity::Error } else { Severity::Warning };
+    let others = if others > 0 { format!(" +{others}") } else { String::new() };
+    Some((severity, format!("{}{others}", worst.reason)))
+}
+
+/// What is wrong with a job's part of a node, if it needs attention.
+fn node_problem(job: &Job, node: &NodePicture, now_ms: u64) -> Option<(Severity, String)> {
+    let of_job = |gpu: &&GpuPicture| ownership::belongs_to_job(node, gpu, Some(job.id));
+    let flags = node.gpus.iter().filter(of_job).flat_map(|gpu| {
+        let fault =
+            gpu.fault.as_ref().map(|_| (Severity::Error, format!("{} cannot be read", gpu.facts.label())));
+        let flags = flags::for_gpu(node, gpu).into_iter().filter(|flag| flag.severity.needs_attention());
+        let named = flags.map(|flag| {
+            let what = flag.kind.phrase().unwrap_or(&flag.text);
+            (flag.severity, format!("{} {what}", gpu.facts.label()))
+        });
+        fault.into_iter().chain(named).collect::<Vec<_>>()
+    });
+    let health = health::for_node(node, now_ms);
+    // Flags of the node are those of any job's GPUs.
+    let is_of_node = health.severity.needs_attention() && !matches!(node.head.link, Link::Live);
+    let link = is_of_node.then(|| (health.severity, format!("{} {}", node.name, health.label)));
+    flags.chain(link).reduce(|a, b| if b.0 > a.0 { b } else { a })
+}
+
+/// Totals over the GPUs of a job; stale ones are left out.
+fn totals(job: &Job, world: &World<'_>) -> Totals {
+    let mut totals = Totals::default();
+    for node in job.nodes.iter().filter_map(|name| world.overview.node(name)) {
+        add(&mut totals, node, Some(job.id), world.now_ms);
+    }
+    totals
+}
+
+/// Totals over the GPUs of all active jobs, or without SLURM of all nodes.
+pub fn all_totals(world: &World<'_>) -> Totals {
+    let picture = world.overview;
+    if picture.relay.jobs != JobsHealth::NoSlurm {
+        let active = picture.jobs.iter().filter(|job| job.is_active()).map(|job| job.id).collect();
+        return ownership::combined_totals(picture, &active, world.now_ms);
+    }
+    let mut totals = Totals::default();
+    picture.nodes.iter().for_each(|node| add(&mut totals, node, None, world.now_ms));
+    totals
+}
+
+fn add(totals: &mut Totals, node: &NodePicture, job: Option<JobId>, now_ms: u64) {
+    let is_old = matches!(health::freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never);
+    ownership::counting_gpus(node, job)
+        .for_each(|gpu| if is_old { totals.leave_out() } else { totals.add(gpu) });
+}
+
+/// Remaining time, time since the end, or the expected start.
+fn time(job: &Job, wall_s: i64) -> String {
+    let since = |at: i64| u64::try_from(wall_s.saturating_sub(at)).unwrap_or(0);
+    let until = |at: i64| u64::try_from(at.saturating_sub(wall_s)).unwrap_or(0);
+    match (&job.state, job.start, job.limit) {
+        (JobState::Ended(_), ..) => {
+            job.ended.map_or(String::new(), |at| format!("{} ago", text::short_span(since(at))))
+        }
+        (JobState::Pending, Some(start), _) => format!("in {}", text::short_span(until(start))),
+        (JobState::Pending, None, _) => String::new(),
+        (_, Some(start), TimeLimit::Seconds(limit)) => {
+            format!("{} left", text::short_span(limit.saturating_sub(since(start))))
+        }
+        (_, Some(start), _) => text::short_span(since(start)),
+        (_, None, _) => String::new(),
+    }
+}
+
+/// Whether a column says anything that the head does not: users, if there are several.
+pub fn is_useful(lines: &[Line<'_>], key: Key) -> bool {
+    let users = || {
+        lines.iter().filter_map(|line| match line {
+            Line::All => None,
+            Line::Job(job) => Some(&job.user),
+        })
+    };
+    key != Key::User || users().zip(users().skip(1)).any(|(one, other)| one != other)
+}
+
+/// A cell.
+pub fn cell(line: Line<'_>, key: Key, world: &World<'_>, palette: Palette) -> Spans {
+    match line {
+        Line::All => all(key, world, palette),
+        Line::Job(job) => of_job(job, key, world, palette),
+    }
+}
+
+fn all(key: Key, world: &World<'_>, palette: Palette) -> Spans {
+    let jobs = &world.overview.jobs;
+    match key {
+        Key::Gpus => one(all_totals(world).gpus.to_string(), palette.dim()),
+        Key::Id => one("all", palette.strong()),
+        Key::Name => {
+            let running = jobs.iter().filter(|job| job.is_active()).count();
+            one(text::count(running, "job holds nodes", "jobs hold nodes"), palette.dim())
+        }
+        Key::Nodes => one(text::grouped(world.overview.nodes.len() as u64), palette.dim()),
+        _ => Spans::new(),
+    }
+}
+
+fn of_job(job: &Job, key: Key, world: &World<'_>, palette: Palette) -> Spans {
+    let plain = ratatui::style::Style::new();
+    let absent = || one(text::ABSENT, palette.dim());
+    match key {
+        Key::Sign => sign(state(job, world).0, palette),
+        Key::Id => one(job.label.to_string(), plain),
+        Key::Name => one(job.name.to_string(), palette.strong()),
+        Key::State => {
+            let (severity, words) = state(job, world);
+            let reason = job.reason.as_ref().filter(|_| matches!(job.state, JobState::Pending));
+            let words = reason.map_or(words, |code| text::reason(code.as_str()).to_owned());
+            one(words, if severity == Severity::Ok { plain } else { palette.severity(severity) })
+        }
+        Key::User => one(job.user.to_string(), plain),
+        Key::Partition => one(job.partition.to_string(), palette.dim()),
+        Key::Nodes => one(job.node_count.to_string(), plain),
+        Key::Gpus => job.gpu_count.map_or_else(absent, |count| one(count.to_string(), plain)),
+        Key::Util if job.is_active() => match totals(job, world).util_pct() {
+            Some(pct) => one(format!("{pct} %"), palette.util(pct)),
+            None => absent(),
+        },
+        Key::Power if job.is_active() => match totals(job, world).power.used {
+            Some(watts) => {
+                let (used, limit) = text::power_parts(watts, totals(job, world).power.whole);
+                one(format!("{used} {limit}"), palette.power())
+            }
+            None => absent(),
+        },
+        Key::Util | Key::Power => Spans::new(),
+        Key::Time => one(time(job, world.wall_s), palette.dim()),
+    }
+}

@@ -1,0 +1,122 @@
+//! The metrics for Prometheus, at /metrics.
+
+use super::Problem;
+use super::caller::Caller;
+use super::resources::everything;
+use crate::WebState;
+use axum::extract::{RawQuery, State};
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, VARY};
+use axum::response::{IntoResponse, Response};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use nodeglass_api::metrics::{self, Collector, RelayMetrics};
+use nodeglass_api::{Snapshot, Timestamp};
+use nodeglass_platform::memory;
+use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
+use nodeglass_protocol::picture::JobsHealth;
+use std::io::Write;
+
+/// Metrics in Prometheus' text format. A share's key shows the metrics of what the share shows.
+#[utoipa::path(get, path = "/metrics", tag = "relay", operation_id = "metrics",
+    params(("collect[]" = Option<Vec<String>>, Query, description = "Parts: `gpu`, `node`, `job`, `finding`, `process`, `relay`; all by default")),
+    responses((status = 200, body = String, content_type = "text/plain")))]
+pub async fn metrics(
+    State(web): State<WebState>,
+    caller: Caller,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Response> {
+    let collectors = collectors(query.as_deref().unwrap_or_default())?;
+    let (viewer, mut charge) = caller.begin(&web).await?;
+    let collectors = match viewer.is_guest() {
+        true => collectors.into_iter().filter(|collector| *collector != Collector::Relay).collect(),
+        false => collectors,
+    };
+    let picture = everything(&web, viewer, &mut charge).await?;
+    let wall_ahead_ms = web.about.wall_ahead_ms();
+    let moment = |at_ms: u64| Timestamp::from_millis(at_ms.saturating_add_signed(wall_ahead_ms));
+    let relay = RelayMetrics {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: web.about.build.to_string(),
+        viewers: picture.relay.viewers,
+        cpu_s: picture.relay.cpu_ms as f64 / 1e3,
+        rss_bytes: memory::resident_bytes(),
+        coalesced: picture.relay.coalesced,
+        slurm_at: match picture.relay.jobs {
+            JobsHealth::Fresh { at_ms } => Some(moment(at_ms)),
+            JobsHealth::Stale { last_ms, .. } => last_ms.map(moment),
+            JobsHealth::NotYet | JobsHealth::NoSlurm => None,
+        },
+        started_at: Some(moment(CLOCK_STARTS_AT_MS)),
+        probes: web.hub.probe_usages().await.unwrap_or_default(),
+        notifications: web.notifications.list(),
+    };
+    let is_gzip = accepts_gzip(&headers);
+    let body = tokio::task::spawn_blocking(move || {
+        let text = metrics::text(&Snapshot::new(&picture, wall_ahead_ms), &relay, &collectors);
+        if is_gzip { gzip(&text) } else { text.into_bytes() }
+    });
+    let body = body.await.map_err(|_| Problem::shutting_down())?;
+    charge.sends(body.len());
+    let mut response =
+        ([(CONTENT_TYPE, metrics::CONTENT_TYPE), (VARY, "accept-encoding")], body).into_response();
+    if is_gzip {
+        response.headers_mut().insert(CONTENT_ENCODING, axum::http::HeaderValue::from_static("gzip"));
+    }
+    Ok(response)
+}
+
+/// The collectors that a query selects, as `collect[]=gpu&collect[]=node`.
+fn collectors(query: &str) -> Result<Vec<Collector>, Problem> {
+    let mut selected = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let name = name.replace("%5B", "[").replace("%5b", "[").replace("%5D", "]").replace("%5d", "]");
+        let collector = (name == "collect[]").then(|| Collector::from_name(value)).flatten();
+        selected.push(collector.ok_or_else(|| {
+            let known = Collector::ALL.map(Collector::name).join(", ");
+            Problem::bad_request(format!("the only parameter is collect[], with one of: {known}"))
+        })?);
+    }
+    Ok(if selected.is_empty() { Collector::ALL.to_vec() } else { selected })
+}
+
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let mut encodings = values.flat_map(|list| list.split(','));
+    encodings.any(|encoding| {
+        let (name, weight) = encoding.split_once(';').unwrap_or((encoding, ""));
+        name.trim().eq_ignore_ascii_case("gzip") && weight.replace(' ', "") != "q=0"
+    })
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    // Writing to a vector cannot fail.
+    let _ = encoder.write_all(text.as_bytes());
+    encoder.finish().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    #[test]
+    fn collectors_are_those_of_the_query() {
+        assert_eq!(collectors("").unwrap(), Collector::ALL);
+        assert_eq!(collectors("collect[]=gpu&collect%5B%5D=job").unwrap(), [Collector::Gpu, Collector::Job]);
+        for wrong in ["collect[]=x", "collect=gpu", "gpu", "collect[]"] {
+            assert!(collectors(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_text_is_compressed_for_clients_that_accept_it() {
+        let accepts =
+            |value| accepts_gzip(&HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(value))]));
+        assert!(accepts("gzip") && accepts("br, gzip;q=0.5"));
+        assert!(!accepts("br") && !accepts("gzip;q=0"));
+    }
+}

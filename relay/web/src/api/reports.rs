@@ -1,0 +1,70 @@
+//! Reports over HTTP: of a job, and of what all of the owner's jobs used.
+
+use super::caller::Caller;
+use super::{Problem, Reader, named_job, reply};
+use crate::{WebState, reports};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use nodeglass_api::JobSelector;
+use nodeglass_protocol::report::{MAX_DAYS, Report, ReportAnswer, ReportQuery, Usage};
+use nodeglass_share::Viewer;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+/// Number of days of a summary without a choice.
+const USAGE_DAYS: u32 = 30;
+
+/// The days of a summary.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct UsageQuery {
+    /// Number of days, up to now; 30 by default.
+    #[param(minimum = 1, maximum = 366)]
+    days: Option<u32>,
+}
+
+/// What a job did with what it was given, also after it has ended.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/report", tag = "reports", operation_id = "report",
+    params(("id" = String, Path, description = "Job id, as 48461, 48440_16 or 48511+0")),
+    responses((status = 200, body = Report)))]
+pub async fn report(
+    State(web): State<WebState>,
+    caller: Caller,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Result<Response, Response> {
+    let (viewer, mut charge) = caller.begin(&web).await?;
+    let named: JobSelector = id.parse().map_err(Problem::from)?;
+    let id = named_job::id(&web, &viewer, &mut charge, &named).await?;
+    let report = reports::job(&web, id, &viewer).await;
+    charge.restart();
+    let report = report.map_err(|_| Problem::late("the database of jobs"))?;
+    let report = report.ok_or_else(|| Problem::not_found(format!("there is no report of job {named}")))?;
+    let body = reply::body(&report);
+    charge.sends(body.len());
+    Ok(reply::json(&headers, body))
+}
+
+/// What all of the owner's jobs of the last days used: by week and project, and the most wasteful ones.
+#[utoipa::path(get, path = "/api/v1/usage", tag = "reports", operation_id = "usage", params(UsageQuery),
+    responses((status = 200, body = Usage)))]
+pub async fn usage(
+    State(web): State<WebState>,
+    _: Reader,
+    headers: HeaderMap,
+    query: Result<Query<UsageQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(UsageQuery { days }) = query.map_err(|error| Problem::query(&error, "days"))?;
+    let days = days.unwrap_or(USAGE_DAYS);
+    if !(1..=MAX_DAYS).contains(&days) {
+        return Err(Problem::bad_request(format!("days must be from 1 to {MAX_DAYS}")));
+    }
+    match reports::answer(&web, &Viewer::Owner, ReportQuery::Usage { days }).await {
+        ReportAnswer::Usage(usage) => Ok(reply::json(&headers, reply::body(&usage))),
+        ReportAnswer::Refused(why) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, why.to_string())),
+        ReportAnswer::Jobs(_) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no summary")),
+    }
+}

@@ -1,0 +1,63 @@
+//! Shares over HTTP, for the owner.
+
+use super::{Owner, Problem, Reader, respond};
+use crate::WebState;
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use nodeglass_protocol::request::Request;
+use nodeglass_protocol::share::{ShareId, ShareLink, ShareRequest, Sharing};
+use nodeglass_share::ShareError;
+
+/// Open shares and current viewers, for the owner.
+#[utoipa::path(get, path = "/api/v1/shares", tag = "owner", operation_id = "shares",
+    responses((status = 200, body = Sharing)))]
+pub async fn shares(State(web): State<WebState>, _: Reader) -> Json<Sharing> {
+    Json(web.actions.sharing())
+}
+
+/// Creates a share.
+#[utoipa::path(post, path = "/api/v1/shares", tag = "owner", operation_id = "create_share", request_body = ShareRequest,
+    responses((status = 200, body = ShareLink)))]
+pub async fn share(
+    State(web): State<WebState>,
+    _: Owner,
+    request: Result<Json<ShareRequest>, JsonRejection>,
+) -> Result<Response, Problem> {
+    let Json(request) = request.map_err(|error| Problem::body(&error, "{\"scope\":{\"jobs\":[17]}}"))?;
+    Ok(respond(web.actions.request(Request::Share(Box::new(request))).await))
+}
+
+/// The link of an open share, which contains its key.
+#[utoipa::path(get, path = "/api/v1/shares/{id}", tag = "owner", operation_id = "share_link",
+    params(("id" = inline(ShareId), Path, description = "Id of the share")),
+    responses((status = 200, body = ShareLink)))]
+pub async fn share_link(
+    State(web): State<WebState>,
+    _: Owner,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    Ok(respond(web.actions.request(Request::ShareLink(open_share(&web, id)?)).await))
+}
+
+/// Revokes a share.
+#[utoipa::path(delete, path = "/api/v1/shares/{id}", tag = "owner", operation_id = "revoke_share",
+    params(("id" = inline(ShareId), Path, description = "Id of the share")),
+    responses((status = 200, body = String, content_type = "text/plain")))]
+pub async fn revoke(
+    State(web): State<WebState>,
+    _: Owner,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    Ok(respond(web.actions.request(Request::Revoke(open_share(&web, id)?)).await))
+}
+
+/// The id of a share that is open.
+fn open_share(web: &WebState, id: String) -> Result<ShareId, Problem> {
+    let id = ShareId::new(id).map_err(|error| Problem::bad_request(format!("failed to {error}")))?;
+    match web.actions.sharing().shares.iter().any(|share| share.id == id) {
+        true => Ok(id),
+        false => Err(Problem::not_found(ShareError::Unknown(id).to_string())),
+    }
+}

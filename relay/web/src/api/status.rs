@@ -1,0 +1,51 @@
+//! Status and readiness of the relay itself.
+
+use super::{Problem, Reader, picture};
+use crate::WebState;
+use crate::status::{Readiness, StatusReport};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use nodeglass_platform::memory;
+use nodeglass_protocol::Picture;
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::live::ServerMessage;
+use nodeglass_share::Viewer;
+
+/// How the relay itself is doing: connections, the age of SLURM's data, coalesced frames, CPU and memory of relay and probes; for the owner and tokens.
+#[utoipa::path(get, path = "/status", tag = "relay", operation_id = "status",
+    responses((status = 200, body = StatusReport)))]
+pub async fn status(State(web): State<WebState>, _: Reader) -> Result<Json<StatusReport>, Problem> {
+    let picture = owners_overview(&web).await?;
+    let now_ms = web.about.clock.now_ms();
+    let probes = web.hub.probe_usages().await.ok_or_else(Problem::shutting_down)?;
+    let report =
+        StatusReport::new(web.about.build.clone(), &picture, memory::resident_bytes(), probes, now_ms);
+    Ok(Json(StatusReport { notifications: web.notifications.list(), ..report }))
+}
+
+/// Whether the relay is ready: its list of jobs is known, and not older than it should be. Without authentication, so
+/// it says nothing else.
+#[utoipa::path(get, path = "/readyz", tag = "relay", operation_id = "readyz", security(()),
+    responses((status = 200, body = String, content_type = "text/plain"),
+              (status = 503, body = String, content_type = "text/plain")))]
+pub async fn ready(State(web): State<WebState>) -> Response {
+    let readiness = match owners_overview(&web).await {
+        Ok(picture) => Readiness::of(&picture.relay.jobs),
+        Err(_) => Readiness::NotReady("the relay is shutting down, or is overloaded"),
+    };
+    match readiness {
+        Readiness::Ready => "ready\n".into_response(),
+        Readiness::NotReady(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    }
+}
+
+async fn owners_overview(web: &WebState) -> Result<Picture, Problem> {
+    let frame =
+        picture::overview(web, Viewer::Owner, Form::Binary).await.ok_or_else(Problem::shutting_down)?;
+    match Form::Binary.decode(&frame) {
+        Ok(ServerMessage::Snapshot(snapshot)) => Ok(snapshot.picture),
+        _ => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the picture is invalid")),
+    }
+}

@@ -1,0 +1,79 @@
+//! Named tokens over HTTP, for the owner.
+
+use super::{Owner, Problem};
+use crate::WebState;
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use nodeglass_api::{CreatedToken, NewToken, Timestamp, Token};
+use nodeglass_auth::tokens::{TokenError, TokenInfo};
+use nodeglass_platform::clock::Clock;
+use tokio::task::spawn_blocking;
+
+/// The tokens that have not expired, for the owner.
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "owner", operation_id = "tokens",
+    responses((status = 200, body = Vec<Token>)))]
+pub async fn tokens(State(web): State<WebState>, _: Owner) -> Result<Json<Vec<Token>>, Problem> {
+    let tokens = web.authenticator.tokens().clone();
+    let listed = spawn_blocking(move || tokens.list(Clock::wall_ms())).await;
+    let listed = listed.map_err(|_| Problem::shutting_down())?.map_err(|error| problem(&error))?;
+    Ok(Json(listed.iter().map(token).collect()))
+}
+
+/// Creates a token; its secret is in this response only.
+#[utoipa::path(post, path = "/api/v1/tokens", tag = "owner", operation_id = "create_token", request_body = NewToken,
+    responses((status = 200, body = CreatedToken)))]
+pub async fn create(
+    State(web): State<WebState>,
+    _: Owner,
+    request: Result<Json<NewToken>, JsonRejection>,
+) -> Result<Json<CreatedToken>, Problem> {
+    let Json(NewToken { name, days }) =
+        request.map_err(|error| Problem::body(&error, "{\"name\":\"grafana\",\"days\":90}"))?;
+    let tokens = web.authenticator.tokens().clone();
+    let is_stored = tokens.are_stored();
+    let created = spawn_blocking(move || tokens.create(&name, days, Clock::wall_ms())).await;
+    let (info, ticket) = created.map_err(|_| Problem::shutting_down())?.map_err(|error| problem(&error))?;
+    tracing::info!(name = info.name, "token created");
+    Ok(Json(CreatedToken { token: token(&info), secret: ticket.reveal(), is_stored }))
+}
+
+/// Revokes a token at once.
+#[utoipa::path(delete, path = "/api/v1/tokens/{name}", tag = "owner", operation_id = "revoke_token",
+    params(("name" = String, Path, description = "Name of the token")),
+    responses((status = 200, body = String, content_type = "text/plain")))]
+pub async fn revoke(
+    State(web): State<WebState>,
+    _: Owner,
+    Path(name): Path<String>,
+) -> Result<String, Problem> {
+    let (tokens, revoked) = (web.authenticator.tokens().clone(), name.clone());
+    let done = spawn_blocking(move || tokens.revoke(&revoked)).await;
+    done.map_err(|_| Problem::shutting_down())?.map_err(|error| problem(&error))?;
+    tracing::info!(name, "token revoked");
+    Ok(format!("token {name} is revoked\n"))
+}
+
+fn token(info: &TokenInfo) -> Token {
+    Token {
+        name: info.name.clone(),
+        created_at: Timestamp::from_millis(info.created_ms),
+        expires_at: info.expires_ms.map(Timestamp::from_millis),
+        last_used_at: info.used_ms.map(Timestamp::from_millis),
+    }
+}
+
+fn problem(error: &TokenError) -> Problem {
+    let status = match error {
+        TokenError::Unknown(_) => StatusCode::NOT_FOUND,
+        TokenError::Exists(_) => StatusCode::CONFLICT,
+        TokenError::Name | TokenError::Lifetime => StatusCode::BAD_REQUEST,
+        TokenError::TooMany => StatusCode::UNPROCESSABLE_ENTITY,
+        TokenError::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        TokenError::Random(_) | TokenError::StateDir(_) | TokenError::File(_) | TokenError::Damaged(_) => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
+    };
+    Problem::new(status, error.to_string())
+}

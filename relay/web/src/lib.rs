@@ -1,0 +1,61 @@
+//! The web server: the page, a WebSocket, and a small HTTP API; nothing is served without the key.
+//!
+//! [`router`] lists every route. [`origin_check`] runs before each of them and [`headers`] after; `server`
+//! bounds what an unauthenticated client can cost.
+
+pub mod about;
+pub mod api;
+pub mod assets;
+mod forwarded;
+pub mod headers;
+pub mod origin_check;
+mod pacing;
+mod reports;
+pub mod router;
+mod server;
+pub mod status;
+mod ws;
+
+use crate::about::About;
+use assets::Assets;
+use nodeglass_access::base_path::BasePath;
+use nodeglass_access::hosts::AllowedHosts;
+use nodeglass_access::proxies::Proxies;
+use nodeglass_actions::ActionService;
+use nodeglass_auth::authenticator::Authenticator;
+use nodeglass_live::Hub;
+use nodeglass_notify::NotificationCounts;
+use nodeglass_share::Shares;
+use nodeglass_store::{AuditRecorder, JobStore};
+pub use router::router;
+pub use server::{BindError, Connection, Listeners, bind, serve, tls};
+use std::sync::Arc;
+
+/// Shared state of all routes. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct WebState {
+    /// This run of the relay.
+    pub about: Arc<About>,
+    /// Access to pictures.
+    pub hub: Hub,
+    /// What jobs used.
+    pub store: JobStore,
+    /// Records what guests view.
+    pub audit: AuditRecorder,
+    /// Handles requests, actions and logs.
+    pub actions: ActionService,
+    /// Authenticates clients.
+    pub authenticator: Arc<Authenticator>,
+    /// The open shares.
+    pub shares: Arc<Shares>,
+    /// Host names that the relay accepts.
+    pub hosts: Arc<AllowedHosts>,
+    /// The base path, besides the root.
+    pub base: BasePath,
+    /// The trusted proxies.
+    pub proxies: Arc<Proxies>,
+    /// The page.
+    pub assets: Arc<Assets>,
+    /// What became of notices.
+    pub notifications: NotificationCounts,
+}

@@ -1,0 +1,114 @@
+//! `Host` and origin checks: rejects requests that were meant for another host or made by another site's
+//! page.
+
+use super::forwarded::Forwarded;
+use super::{Connection, WebState};
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN, RETRY_AFTER};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use nodeglass_access::peer::Peer;
+
+/// The `Host` of a request, once checked.
+#[derive(Clone, Debug)]
+pub struct Authority(pub String);
+
+/// The origin of the relay's own page, as the requesting browser sees it.
+#[derive(Clone, Debug)]
+pub struct Origin(String);
+
+/// Rejects requests for a host that is not allowed (421) and those made by another site's page (403).
+///
+/// The first prevents DNS rebinding: a page of evil.example that rebound its name to 127.0.0.1 still
+/// sends `Host: evil.example`.
+pub async fn check_host(
+    State(web): State<WebState>,
+    connection: Connection,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(host) = single(request.headers(), HOST).map(str::to_owned) else { return misdirected() };
+    // A target in absolute form overrides `Host` in some readers, so the two must agree.
+    let is_other_authority = request.uri().authority().is_some_and(|authority| *authority != *host);
+    let forwarded = match web.proxies.include(connection.peer) {
+        true => match Forwarded::read(request.headers(), web.proxies.user_header()) {
+            Ok(forwarded) => forwarded,
+            Err(unclear) => return (StatusCode::BAD_REQUEST, unclear.sentence()).into_response(),
+        },
+        // Forwarded headers of any other peer are ignored.
+        false => Forwarded::default(),
+    };
+    let scheme = forwarded.scheme.unwrap_or(connection.listener.scheme());
+    let host = forwarded.host.clone().unwrap_or(host);
+    if is_other_authority || !(web.hosts.allows(&host) || connection.listener.is_at(&host)) {
+        return misdirected();
+    }
+    if SEC_FETCH.iter().any(|name| request.headers().get_all(*name).iter().count() > 1) {
+        return (StatusCode::BAD_REQUEST, "duplicate Sec-Fetch header\n").into_response();
+    }
+    if is_cross_site(&request) {
+        return (StatusCode::FORBIDDEN, "pages of other sites have no access to this relay\n")
+            .into_response();
+    }
+    if web.proxies.include(connection.peer) && (connection.peer != Peer::owner() || forwarded.is_by_proxy) {
+        let visitor = web.proxies.visitor(forwarded.user.as_deref());
+        let user = forwarded.user.as_deref();
+        let Some(guest) = connection.for_proxied(forwarded.client(), visitor, user) else {
+            return too_many();
+        };
+        request.extensions_mut().insert(guest);
+    }
+    request.extensions_mut().insert(Origin(format!("{scheme}://{host}")));
+    request.extensions_mut().insert(Authority(host));
+    next.run(request).await
+}
+
+/// Accepts only requests from the relay's own page (403 otherwise): browsers send `Origin` with every
+/// WebSocket. A program without one sends its key in `Authorization`, which no browser does for a WebSocket.
+pub async fn check_origin(
+    Extension(Origin(own)): Extension<Origin>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let headers = request.headers();
+    let is_program = !headers.contains_key(ORIGIN) && headers.contains_key(AUTHORIZATION);
+    if !is_program && single(headers, ORIGIN) != Some(&own) {
+        let why = format!(
+            "a WebSocket must come from this relay's own page: send `Origin: {own}`, or a key as `Authorization: Bearer KEY`\n"
+        );
+        return (StatusCode::FORBIDDEN, why).into_response();
+    }
+    next.run(request).await
+}
+
+fn too_many() -> Response {
+    let why = "too many connections from this address through the proxy\n";
+    (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "10")], why).into_response()
+}
+
+fn misdirected() -> Response {
+    let why = "unknown host name: this relay answers to 127.0.0.1, localhost, its own address and the names given with --allowed-host\n";
+    (StatusCode::MISDIRECTED_REQUEST, why).into_response()
+}
+
+/// Fetch metadata headers. Repeated ones would be ambiguous.
+const SEC_FETCH: [&str; 3] = ["sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"];
+
+/// Returns whether the browser reports a cross-site request. Following a link to the page is allowed.
+fn is_cross_site(request: &Request) -> bool {
+    let header = |name| single(request.headers(), HeaderName::from_static(name));
+    let foreign = matches!(header("sec-fetch-site"), Some("cross-site" | "same-site"));
+    let link = request.method() == Method::GET
+        && header("sec-fetch-mode") == Some("navigate")
+        && header("sec-fetch-dest") == Some("document");
+    foreign && !link
+}
+
+/// The value of a header that occurs exactly once.
+fn single(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}

@@ -1,0 +1,81 @@
+//! Reports for a viewer: of jobs that run or have ended, and of what all of the owner's jobs used.
+
+use super::WebState;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::report::{MAX_DAYS, MAX_JOBS, Report, ReportAnswer, ReportQuery};
+use nodeglass_share::Viewer;
+use std::time::Duration;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
+
+/// Time limit for a query; the database may wait for a disk.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Maximum number of running jobs that are added to a summary before they are stored.
+const MAX_UNSTORED: usize = 256;
+
+/// Answers a query of a page.
+pub(super) async fn answer(web: &WebState, viewer: &Viewer, query: ReportQuery) -> ReportAnswer {
+    let answer = async {
+        match query {
+            ReportQuery::Jobs(ids) => {
+                let mut reports = Vec::new();
+                for id in ids.into_iter().take(MAX_JOBS) {
+                    reports.extend(report_of(web, id, viewer).await);
+                }
+                ReportAnswer::Jobs(reports)
+            }
+            ReportQuery::Usage { .. } if viewer.is_guest() => {
+                ReportAnswer::Refused("only the owner of this relay may see this".into())
+            }
+            ReportQuery::Usage { days } => {
+                let days = days.min(MAX_DAYS);
+                match web.store.reports(days, web.about.user.clone()).await {
+                    Some(mut reports) => {
+                        reports.extend(unstored(web, &reports).await);
+                        ReportAnswer::Usage(Box::new(nodeglass_report::usage(&reports, days)))
+                    }
+                    None => ReportAnswer::Refused("the database of jobs cannot be read".into()),
+                }
+            }
+        }
+    };
+    let late = "the database of jobs does not respond; try again later";
+    timeout(TIMEOUT, answer).await.unwrap_or_else(|_| ReportAnswer::Refused(late.into()))
+}
+
+/// The report of a job, as far as a viewer may see it.
+///
+/// # Errors
+/// The database does not respond in time.
+pub(super) async fn job(web: &WebState, id: JobId, viewer: &Viewer) -> Result<Option<Report>, Elapsed> {
+    timeout(TIMEOUT, report_of(web, id, viewer)).await
+}
+
+/// The reports of the owner's running jobs that are not among the stored ones: a job is stored some time after its start.
+async fn unstored(web: &WebState, stored: &[Report]) -> Vec<Report> {
+    let Some((picture, _)) = web.hub.everything(Viewer::Owner).await else { return Vec::new() };
+    let is_new = |job: &&Job| {
+        job.is_active() && job.user == web.about.user && !stored.iter().any(|report| report.job == job.id)
+    };
+    let mut reports = Vec::new();
+    for job in picture.jobs.iter().filter(is_new).take(MAX_UNSTORED) {
+        let usage = web.hub.usage(job.id, Viewer::Owner).await;
+        reports.extend(usage.and_then(|usage| usage.running).map(|record| record.report()));
+    }
+    reports
+}
+
+async fn report_of(web: &WebState, id: JobId, viewer: &Viewer) -> Option<Report> {
+    let usage = web.hub.usage(id, viewer.clone()).await?;
+    let record = match usage.running {
+        Some(record) => record,
+        None => web.store.job(id).await?,
+    };
+    let (record, notes) = match usage.visible {
+        Some(visible) => (record.for_guest(visible)?, usage.notes.into()),
+        None => (record, web.store.report_notes(id, usage.notes).await),
+    };
+    Some(record.report_with(notes))
+}

@@ -1,0 +1,279 @@
+//! `GET /status`: how the relay itself is doing, as JSON for the owner's scripts and monitoring.
+
+use nodeglass_api::{ChannelStatus, ProbeStatus};
+use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
+use nodeglass_protocol::picture::{JobsHealth, LauncherStatus, Link, NodePicture, Picture};
+use nodeglass_protocol::{NodeName, Text};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// The response of `GET /status`. Ages and durations are in s.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StatusReport {
+    /// Build id of the relay.
+    pub build: Text,
+    /// Time since the relay started.
+    pub uptime_s: u64,
+    /// How probes are started, and why another way was given up.
+    pub launcher: Option<LauncherStatus>,
+    /// Number of nodes by the state of their connection; see [`state`].
+    pub nodes: BTreeMap<&'static str, usize>,
+    /// Nodes without a connection, and why.
+    pub unreachable: Vec<Unreachable>,
+    /// Nodes with a connection whose samples are overdue.
+    pub late: Vec<LateNode>,
+    /// Frames for pages.
+    pub frames: FrameStatus,
+    /// CPU and memory of the relay.
+    pub process: ProcessStatus,
+    /// CPU and memory of the probes.
+    pub probes: ProbesStatus,
+    /// The job list.
+    pub slurm: SlurmStatus,
+    /// Problems with the list of machines, complete sentences.
+    pub notices: Vec<Text>,
+    /// What became of notices of findings and jobs, by channel; empty if none is configured.
+    pub notifications: Vec<ChannelStatus>,
+}
+
+/// A node without a connection.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Unreachable {
+    /// The node.
+    pub node: NodeName,
+    /// `down` (it is retried) or `refused` (it needs the user).
+    pub state: &'static str,
+    /// The error.
+    pub reason: Text,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Text>,
+    /// Time until the next attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_in_s: Option<u64>,
+}
+
+/// A node that is connected, but has not sent what was due.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct LateNode {
+    /// The node.
+    pub node: NodeName,
+    /// `late` (a sample is overdue) or `silent` (nothing was received for long).
+    pub state: &'static str,
+    /// Age of its newest sample; `null` if it has sent none.
+    pub sample_age_s: Option<u64>,
+    /// Duration of the driver call that the probe waits for, if its driver does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_stuck_s: Option<u64>,
+}
+
+/// Frames for pages and other viewers.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct FrameStatus {
+    /// Connected viewers.
+    pub viewers: u32,
+    /// Frames since the start that viewers did not receive because they read too slowly; each viewer then received a
+    /// snapshot of the newest state instead.
+    pub coalesced: u64,
+}
+
+/// CPU and memory of the relay's process.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ProcessStatus {
+    /// CPU time since the start, in ms.
+    pub cpu_ms: u64,
+    /// Memory in RAM, in bytes; `null` if the kernel does not state it.
+    pub rss_bytes: Option<u64>,
+}
+
+/// CPU and memory of the connected probes. Each reports them once a minute; one that has not yet is left out.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ProbesStatus {
+    /// CPU time of all listed probes since their start, in ms.
+    pub cpu_ms: u64,
+    /// Their memory in RAM, in bytes.
+    pub rss_bytes: u64,
+    /// Each of them, by node.
+    pub each: Vec<ProbeStatus>,
+}
+
+/// State of SLURM's job list.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum SlurmStatus {
+    /// Not queried yet.
+    NotYet,
+    /// There is no SLURM.
+    NoSlurm,
+    /// The last query succeeded.
+    Fresh {
+        /// Age of the list.
+        age_s: u64,
+    },
+    /// The last query failed; the list is from the last one that succeeded.
+    Stale {
+        /// Age of the list, if there is one.
+        age_s: Option<u64>,
+        /// The error.
+        reason: Text,
+        /// Time until the next query.
+        retry_in_s: u64,
+    },
+}
+
+impl StatusReport {
+    /// Creates the report of a relay from its overview, which must be that of the owner, its memory and its probes.
+    pub fn new(
+        build: Text,
+        overview: &Picture,
+        rss_bytes: Option<u64>,
+        probes: Vec<ProbeStatus>,
+        now_ms: u64,
+    ) -> Self {
+        let mut nodes = BTreeMap::new();
+        for node in &overview.nodes {
+            *nodes.entry(state(&node.head.link)).or_default() += 1;
+        }
+        Self {
+            build,
+            uptime_s: now_ms.saturating_sub(CLOCK_STARTS_AT_MS) / 1_000,
+            launcher: overview.relay.launcher.clone(),
+            nodes,
+            unreachable: overview.nodes.iter().filter_map(|node| Unreachable::of(node, now_ms)).collect(),
+            late: overview.nodes.iter().filter_map(|node| LateNode::of(node, now_ms)).collect(),
+            frames: FrameStatus { viewers: overview.relay.viewers, coalesced: overview.relay.coalesced },
+            process: ProcessStatus { cpu_ms: overview.relay.cpu_ms, rss_bytes },
+            probes: ProbesStatus::of(probes),
+            slurm: SlurmStatus::of(&overview.relay.jobs, now_ms),
+            notices: overview.relay.notices.clone(),
+            notifications: Vec::new(),
+        }
+    }
+}
+
+impl ProbesStatus {
+    fn of(each: Vec<ProbeStatus>) -> Self {
+        let sum = |value: fn(&ProbeStatus) -> u64| each.iter().map(value).fold(0, u64::saturating_add);
+        Self { cpu_ms: sum(|probe| probe.cpu_ms), rss_bytes: sum(|probe| probe.rss_bytes), each }
+    }
+}
+
+impl Unreachable {
+    fn of(node: &NodePicture, now_ms: u64) -> Option<Self> {
+        let (reason, advice, retry_at_ms) = match &node.head.link {
+            Link::Down { reason, retry_at_ms } => (reason, None, Some(*retry_at_ms)),
+            Link::Refused { reason, advice } => (reason, Some(advice.clone()), None),
+            _ => return None,
+        };
+        Some(Self {
+            node: node.name.clone(),
+            state: state(&node.head.link),
+            reason: reason.clone(),
+            advice,
+            retry_in_s: retry_at_ms.map(|at_ms| seconds_until(at_ms, now_ms)),
+        })
+    }
+}
+
+impl LateNode {
+    fn of(node: &NodePicture, now_ms: u64) -> Option<Self> {
+        matches!(node.head.link, Link::Late | Link::Silent).then(|| Self {
+            node: node.name.clone(),
+            state: state(&node.head.link),
+            sample_age_s: node.sampled_at_ms.map(|at_ms| now_ms.saturating_sub(at_ms) / 1_000),
+            driver_stuck_s: node.head.driver_stuck_ms.map(|ms| ms / 1_000),
+        })
+    }
+}
+
+impl SlurmStatus {
+    fn of(jobs: &JobsHealth, now_ms: u64) -> Self {
+        let age_s = |at_ms: u64| now_ms.saturating_sub(at_ms) / 1_000;
+        match jobs {
+            JobsHealth::NotYet => Self::NotYet,
+            JobsHealth::NoSlurm => Self::NoSlurm,
+            JobsHealth::Fresh { at_ms } => Self::Fresh { age_s: age_s(*at_ms) },
+            JobsHealth::Stale { last_ms, reason, retry_at_ms } => Self::Stale {
+                age_s: last_ms.map(age_s),
+                reason: reason.clone(),
+                retry_in_s: seconds_until(*retry_at_ms, now_ms),
+            },
+        }
+    }
+}
+
+/// Whether a relay can answer for the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It can.
+    Ready,
+    /// It cannot, for this reason.
+    NotReady(&'static str),
+}
+
+impl Readiness {
+    /// By the state of the job list.
+    pub fn of(jobs: &JobsHealth) -> Self {
+        match jobs {
+            JobsHealth::NotYet => Self::NotReady("the list of jobs is not known yet"),
+            JobsHealth::Stale { last_ms: None, .. } => Self::NotReady("SLURM has never answered"),
+            JobsHealth::Stale { last_ms: Some(_), .. } => Self::NotReady("the list of jobs is out of date"),
+            JobsHealth::NoSlurm | JobsHealth::Fresh { .. } => Self::Ready,
+        }
+    }
+}
+
+fn seconds_until(at_ms: u64, now_ms: u64) -> u64 {
+    at_ms.saturating_sub(now_ms).div_ceil(1_000)
+}
+
+/// Returns the name of a connection's state, as in the picture's JSON.
+fn state(link: &Link) -> &'static str {
+    match link {
+        Link::Waiting => "waiting",
+        Link::Connecting { .. } => "connecting",
+        Link::Live => "live",
+        Link::Late => "late",
+        Link::Silent => "silent",
+        Link::Down { .. } => "down",
+        Link::Refused { .. } => "refused",
+        Link::Ended => "ended",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_node_states_the_age_of_its_sample_and_a_hanging_driver() {
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        (node.head.link, node.head.driver_stuck_ms) = (Link::Live, Some(9_500));
+        assert_eq!(LateNode::of(&node, 20_000), None);
+        node.head.link = Link::Silent;
+        let late = |sample_age_s| LateNode {
+            node: node.name.clone(),
+            state: "silent",
+            sample_age_s,
+            driver_stuck_s: Some(9),
+        };
+        assert_eq!(LateNode::of(&node, 20_000), Some(late(None)));
+        let sampled = NodePicture { sampled_at_ms: Some(7_900), ..node.clone() };
+        assert_eq!(LateNode::of(&sampled, 20_000), Some(late(Some(12))));
+    }
+
+    #[test]
+    fn ages_are_relative_to_now_and_never_negative() {
+        let stale = JobsHealth::Stale { last_ms: Some(5_000), reason: "down".into(), retry_at_ms: 9_500 };
+        let stale = |now_ms| SlurmStatus::of(&stale, now_ms);
+        let expected =
+            |age_s, retry_in_s| SlurmStatus::Stale { age_s: Some(age_s), reason: "down".into(), retry_in_s };
+        assert_eq!(stale(8_000), expected(3, 2));
+        assert_eq!(stale(4_000), expected(0, 6));
+        assert_eq!(
+            SlurmStatus::of(&JobsHealth::Fresh { at_ms: 1_000 }, 61_999),
+            SlurmStatus::Fresh { age_s: 60 }
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Pending requests and followed logs of one connection: bounded, and dropped when it closes.
+
+use futures_util::future::select_all;
+use nodeglass_actions::{ActionService, FollowedLog, Logs, Recipient};
+use nodeglass_live::Hub;
+use nodeglass_protocol::live::{MAX_LOGS, ServerMessage};
+use nodeglass_protocol::request::{LogRef, Request, Response, Tail};
+use nodeglass_share::Visibility;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// Maximum number of pending requests of one connection.
+const MAX_PENDING: usize = 5;
+
+/// What a connection may do besides viewing. The guest variant holds no handle that could act, so that
+/// there is no check to forget.
+pub(super) enum Permissions {
+    /// Request details, perform actions, read logs.
+    Owner(ActionService),
+    /// Read the logs of visible jobs, if the share shows logs at all.
+    Guest(Option<GuestLogs>),
+}
+
+/// Access to the logs that a guest may read.
+pub(super) struct GuestLogs {
+    pub(super) logs: Logs,
+    pub(super) hub: Hub,
+    pub(super) visibility: Arc<Visibility>,
+}
+
+/// The requests of one connection. Dropping it cancels them; an action that has started still runs to
+/// completion.
+pub(super) struct PendingRequests {
+    permissions: Permissions,
+    open: JoinSet<(u32, Response)>,
+    /// Responses that are available immediately.
+    ready: VecDeque<ServerMessage>,
+    followed: Vec<FollowedLog>,
+}
+
+impl PendingRequests {
+    /// No requests yet.
+    pub(super) fn new(permissions: Permissions) -> Self {
+        Self { permissions, open: JoinSet::new(), ready: VecDeque::new(), followed: Vec::new() }
+    }
+
+    /// The permissions of this connection.
+    pub(super) fn permissions(&self) -> &Permissions {
+        &self.permissions
+    }
+
+    /// Starts a request; [`PendingRequests::next`] returns its response.
+    pub(super) fn start(&mut self, number: u32, request: Request) {
+        let Permissions::Owner(actions) = &self.permissions else {
+            return self.refuse(number, "only the owner of this relay may request this");
+        };
+        if self.open.len() >= MAX_PENDING {
+            return self.refuse(number, "too many requests at once; wait for the responses first");
+        }
+        let actions = actions.clone();
+        self.open.spawn(async move { (number, actions.request(request).await) });
+    }
+
+    fn refuse(&mut self, number: u32, why: &str) {
+        self.ready.push_back(ServerMessage::Response { number, response: Response::Refused(why.into()) });
+    }
+
+    /// Follows exactly these logs from now on, at most [`MAX_LOGS`]; those already followed continue.
+    pub(super) async fn follow(&mut self, mut logs: Vec<LogRef>) {
+        logs.sort_unstable();
+        logs.dedup();
+        logs.truncate(MAX_LOGS);
+        self.followed.retain(|followed| logs.contains(&followed.of()));
+        logs.retain(|of| self.followed.iter().all(|followed| followed.of() != *of));
+        for of in logs {
+            match self.permissions.follow(of).await {
+                Some(followed) => self.followed.push(followed),
+                None => {
+                    let error = Some("the logs of this job are not shared".into());
+                    self.ready.push_back(ServerMessage::Log { of, tail: Tail { error, ..Tail::default() } });
+                }
+            }
+        }
+    }
+
+    /// Returns the next message; pending forever if there is nothing to wait for. Cancel safe.
+    pub(super) async fn next(&mut self) -> ServerMessage {
+        if let Some(message) = self.ready.pop_front() {
+            return message;
+        }
+        tokio::select! {
+            // A request was answered; a panicked task has no number to report.
+            Some(Ok((number, response))) = self.open.join_next() => ServerMessage::Response { number, response },
+            // A followed log grew.
+            (of, tail) = next_of(&mut self.followed) => {
+                ServerMessage::Log { of, tail: self.permissions.redacted(tail) }
+            }
+        }
+    }
+}
+
+impl Permissions {
+    /// Follows a log, if the permissions allow it.
+    async fn follow(&self, of: LogRef) -> Option<FollowedLog> {
+        match self {
+            Self::Owner(actions) => Some(actions.logs().follow(of, Recipient::Owner)),
+            Self::Guest(None) => None,
+            Self::Guest(Some(guest)) => {
+                let job = guest.hub.job(of.job).await?;
+                let redacted = guest.visibility.shows_logs_of(of.job, std::slice::from_ref(&job));
+                redacted.then(|| guest.logs.follow(of, Recipient::Guest))
+            }
+        }
+    }
+
+    /// Redacts a tail for guests: the reason why a log cannot be read contains its path.
+    fn redacted(&self, tail: Tail) -> Tail {
+        match self {
+            Self::Owner(_) => tail,
+            Self::Guest(_) => {
+                let error = tail.error.map(|_| "this log cannot be read now".into());
+                Tail { error, ..tail }
+            }
+        }
+    }
+}
+
+async fn next_of(followed: &mut [FollowedLog]) -> (LogRef, Tail) {
+    if followed.is_empty() {
+        return std::future::pending().await;
+    }
+    let tails = followed.iter_mut().map(|followed| {
+        Box::pin(async move {
+            let of = followed.of();
+            (of, followed.next().await)
+        })
+    });
+    select_all(tails).await.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_actions::{Deps, JobControl};
+    use nodeglass_event_loop::{EventLoop, Inputs, Options};
+    use nodeglass_fleet::Fleet;
+    use nodeglass_nodes::Probes;
+    use nodeglass_platform::clock::Clock;
+    use nodeglass_protocol::handshake::{Key, LEN};
+    use nodeglass_protocol::replay::ReplayCommand;
+    use nodeglass_protocol::request::{JobAction, LogStream, ProcessRef, RetryTarget, Signal};
+    use nodeglass_protocol::share::{HiddenParts, Scope, ShareId, ShareRequest, Sharing};
+    use nodeglass_protocol::{JobId, NodeName};
+    use nodeglass_share::{ShareEndpoint, Shares};
+    use nodeglass_store::JobStore;
+    use tokio::sync::{mpsc, watch};
+
+    fn service() -> (ActionService, Hub, mpsc::Receiver<nodeglass_nodes::Request>) {
+        let (events, event_rx) = mpsc::channel(1);
+        let sharing = watch::channel(Sharing::default()).1;
+        let inputs = Inputs { nodes: mpsc::channel(1).1, events: event_rx, sharing };
+        let (_core, hub, _orders) = EventLoop::new(Fleet::new(), Clock::start(), Options::default(), inputs);
+        let (probes, probe_requests) = Probes::new();
+        let (job_control, poll_trigger) = (JobControl::Disabled("no SLURM in this test"), Default::default());
+        let (user, local_host) = ("alice".into(), None);
+        let shares =
+            Arc::new(Shares::new(Key::new([7; LEN]), "alice".into(), ShareEndpoint::default(), None));
+        let (hub2, store) = (hub.clone(), JobStore::in_memory().unwrap());
+        let deps = Deps {
+            hub,
+            probes,
+            job_control,
+            events,
+            poll_trigger,
+            user,
+            local_host,
+            read_only: false,
+            shares,
+            audit: store.audit(),
+            store,
+            report_webhook: None,
+            silences: nodeglass_actions::Silences::open(None, 0),
+        };
+        (ActionService::new(deps), hub2, probe_requests)
+    }
+
+    #[tokio::test]
+    async fn t09_a_guest_may_not_request_act_share_or_read_a_log() {
+        let (_service, _hub, mut probe_requests) = service();
+        let mut requests = PendingRequests::new(Permissions::Guest(None));
+        let terms = ShareRequest {
+            label: "".into(),
+            scope: Scope::All,
+            hidden: HiddenParts::default(),
+            to: None,
+            lifetime_s: None,
+        };
+        let process = ProcessRef { pid: 1, started_ms: 1 };
+        let node = NodeName::new("n1").unwrap();
+        let unpermitted = [
+            Request::Job { job: JobId(1), action: JobAction::Cancel },
+            Request::Signal { node: node.clone(), process, signal: Signal::Kill },
+            Request::Process { node, process, environment: true },
+            Request::Share(Box::new(terms)),
+            Request::ShareLink(ShareId::new("abc").unwrap()),
+            Request::Revoke(ShareId::new("abc").unwrap()),
+            Request::Retry(RetryTarget::Everything),
+            Request::Replay(ReplayCommand::Speed(0)),
+            Request::Audit { days: 30 },
+            Request::SendReport(JobId(1)),
+        ];
+        for (number, request) in (0..).zip(unpermitted) {
+            requests.start(number, request.clone());
+            match requests.next().await {
+                ServerMessage::Response { number: of, response: Response::Refused(why) } => {
+                    assert!(of == number && why.as_str().contains("only the owner"), "{request:?}: {why}");
+                }
+                other => panic!("{request:?}: {other:?}"),
+            }
+        }
+        requests.follow(vec![LogRef { job: JobId(1), stream: LogStream::Stdout }]).await;
+        let ServerMessage::Log { tail, .. } = requests.next().await else {
+            panic!("no message about the log")
+        };
+        assert!(tail.lines.is_empty() && tail.error.is_some_and(|why| why.as_str().contains("not shared")));
+        assert!(requests.followed.is_empty() && probe_requests.try_recv().is_err());
+    }
+}
