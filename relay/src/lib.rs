@@ -7,3 +7,4 @@
 
 pub mod commands;
 pub mod doctor;
+pub mod page;

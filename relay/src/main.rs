@@ -17,7 +17,7 @@ use nodeglass_relay::commands::second_start::{self, SecondStart};
 use nodeglass_relay::commands::{
     audit_log, job_reports, mcp, note_command, notify_command, owner_commands, queries, token_command,
 };
-use nodeglass_relay::doctor;
+use nodeglass_relay::{doctor, page};
 use nodeglass_top::TopError;
 use std::fs;
 use std::path::Path;
@@ -103,7 +103,7 @@ fn run(config: Config, requested: Requested, new: bool) -> anyhow::Result<ExitCo
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build()?;
-    runtime.block_on(nodeglass_app::run(config, requested))
+    runtime.block_on(nodeglass_app::run(config, requested, page::FILES))
 }
 
 /// Watches in the terminal.

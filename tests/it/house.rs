@@ -20,7 +20,6 @@ const IMPORTERS: &[(&str, &[&str])] = &[
     // The full path, because modules of this workspace are also named `ring`.
     ("ring::signature", &["relay/launch/src/known_hosts/signature.rs"]),
     ("rusqlite", &["relay/share/src/store.rs", "relay/store/src/database.rs", "relay/store/src/database"]),
-    ("parquet", &["relay/src/commands/job_parquet.rs"]),
     ("crc32fast", &["relay/platform/src/frame_file.rs"]),
     ("libloading", &["node-probe/src/source/tpu/library.rs"]),
     ("gloo_net", &["frontend/src/net"]),

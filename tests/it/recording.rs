@@ -145,12 +145,15 @@ fn a_file_that_cannot_be_played_or_written_is_refused_in_one_sentence() -> Resul
         ensure!(!process.wait()?.success());
         Ok(process.output().text())
     };
-    let replay = refusal(&["--replay", text(&path)])?;
+    // A port in use hides nothing: files are checked first.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let bind = taken.local_addr()?.to_string();
+    let replay = refusal(&["--bind", &bind, "--replay", text(&path)])?;
     ensure!(replay.contains("notes.txt cannot be replayed: it is not a recording"), "{replay}");
-    let record = refusal(&["--demo", "--bind", "127.0.0.1:0", "--record", text(&path)])?;
+    let record = refusal(&["--demo", "--bind", &bind, "--record", text(&path)])?;
     ensure!(record.contains("choose another name"), "{record}");
     ensure!(std::fs::read_to_string(&path)? == "remember the milk");
-    let both = refusal(&["--demo", "--replay", text(&path)])?;
+    let both = refusal(&["--bind", &bind, "--demo", "--replay", text(&path)])?;
     ensure!(both.contains("--replay shows a recording and nothing else"), "{both}");
     Ok(())
 }

@@ -39,11 +39,11 @@ impl Embedded {
         };
         let hosts = ListedHosts::load(&config).await?;
         let watched = Watched::choose(&config).await?;
-        let about = about(&config, &watched, Default::default())?;
+        let about = about(&config, &watched, Default::default(), &[])?;
         // Nobody connects, so that the key is never used.
         let access =
             (nodeglass_access::new_key()?, ShareEndpoint { address: None, tunnel: Default::default() });
-        let outside = Outside { terminal: Terminal::silent(), stores: false };
+        let outside = Outside { terminal: Terminal::silent(), stores: false, page: &[] };
         Ok(Self { relay: Relay::start(&config, about, (watched, hosts), access, outside)? })
     }
 

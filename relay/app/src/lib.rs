@@ -42,7 +42,7 @@ use nodeglass_slurm::accounting::AccountingQueries;
 use nodeglass_slurm::{PollSchedule, PollTrigger};
 use nodeglass_store::{AuditRecorder, JobStore};
 use nodeglass_web::about::About;
-use nodeglass_web::assets::{self, Assets};
+use nodeglass_web::assets::{self, Assets, PageFile};
 use nodeglass_web::{Listeners, WebState, tls::Tls};
 use polling::{account, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -71,20 +71,26 @@ const STORE_LEAVES: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// Whatever prevents the start, as a complete sentence for the user.
-pub async fn run(config: Config, requested: Requested) -> anyhow::Result<ExitCode> {
+pub async fn run(
+    config: Config,
+    requested: Requested,
+    page: &'static [PageFile],
+) -> anyhow::Result<ExitCode> {
     // Before anything that needs cleaning up, so that an early signal is handled.
     let signals = Signals::listen()?;
     raise_open_files();
+    // What the settings name is checked before a port is taken: a wrong file is not reported as a port in use.
     let tls = config.tls().as_ref().map(Tls::load).transpose()?;
+    let hosts = ListedHosts::load(&config).await?;
+    let watched = Watched::choose(&config).await?;
+    storage::check_record(&config)?;
     let mut listeners = nodeglass_web::bind(&config.bind, tls.as_ref()).await?;
     let dir = RuntimeDir::open(&Places::from_env())?;
     let pid = std::process::id();
     let own = listeners.open_private(&dir, &key_file::socket_name(pid));
-    let hosts = ListedHosts::load(&config).await?;
-    let watched = Watched::choose(&config).await?;
     let key = nodeglass_access::new_key()?;
     let tunnels = (tunnel(&listeners, &own_login(), &here_text()), guests_tunnel(&listeners, &here_text()));
-    let about = about(&config, &watched, tunnels)?;
+    let about = about(&config, &watched, tunnels, page)?;
     let endpoint = share_endpoint(&listeners, &config, &about);
     let watches = hosts.as_ref().map(ListedHosts::description);
     let watches = watched.description(&requested.watch, watches).to_string();
@@ -92,7 +98,7 @@ pub async fn run(config: Config, requested: Requested) -> anyhow::Result<ExitCod
     if let Some(hosts) = &hosts {
         hosts.warn(&terminal);
     }
-    let outside = Outside { terminal, stores: true };
+    let outside = Outside { terminal, stores: true, page };
     let relay = Relay::start(&config, about, (watched, hosts), (key.clone(), endpoint), outside)?;
 
     let running = Running {
@@ -137,6 +143,8 @@ struct Outside {
     terminal: Terminal,
     /// Whether history and jobs are stored in the state directory.
     stores: bool,
+    /// The page that it serves.
+    page: &'static [PageFile],
 }
 
 /// The running parts.
@@ -292,7 +300,13 @@ impl Relay {
             async move { hub.has_ended(scope).await }
         }));
         let parts = (hub, actions, store.clone());
-        let web = web_state(config, about.clone(), parts, (key, shares, audit), storage::tokens(is_real));
+        let web = web_state(
+            config,
+            about.clone(),
+            parts,
+            (key, shares, audit),
+            (storage::tokens(is_real), outside.page),
+        );
         let web = WebState { notifications, ..web };
         tokio::spawn(storage::check_tokens(web.authenticator.tokens().clone(), events));
         Ok(Self {
@@ -386,9 +400,9 @@ fn web_state(
     about: Arc<About>,
     (hub, actions, store): (Hub, ActionService, JobStore),
     (key, shares, audit): (Key, Arc<Shares>, AuditRecorder),
-    tokens: Tokens,
+    (tokens, page): (Tokens, &[PageFile]),
 ) -> WebState {
-    let assets = Arc::new(Assets::embedded(&config.base_path(), &about.cache_buster));
+    let assets = Arc::new(Assets::of(page, &config.base_path(), &about.cache_buster));
     WebState {
         about,
         hub,
@@ -441,7 +455,12 @@ async fn follow_plan(
 }
 
 /// Constants of this run, given the owner's and guests' `ssh -L` commands.
-fn about(config: &Config, watched: &Watched, (tunnel, guests_tunnel): (Text, Text)) -> anyhow::Result<About> {
+fn about(
+    config: &Config,
+    watched: &Watched,
+    (tunnel, guests_tunnel): (Text, Text),
+    page: &[PageFile],
+) -> anyhow::Result<About> {
     let (user, here) = (watched.user(), here_text());
     let (clock, host) = match watched {
         // Its pages show whose recording it is.
@@ -452,7 +471,7 @@ fn about(config: &Config, watched: &Watched, (tunnel, guests_tunnel): (Text, Tex
     // A fixed epoch would only make pages show an old picture for a moment.
     let _ = getrandom::fill(&mut epoch);
     Ok(About {
-        build: Text::new(assets::embedded_build()),
+        build: Text::new(assets::build_id(page)),
         cache_buster: CacheBuster::random()?,
         epoch: u32::from_ne_bytes(epoch),
         clock,

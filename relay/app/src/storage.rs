@@ -196,6 +196,14 @@ pub(super) async fn check_tokens(tokens: Arc<Tokens>, events: mpsc::Sender<Event
     }
 }
 
+/// Checks that `--record` names a file that does not exist yet.
+///
+/// # Errors
+/// As [`recorder`].
+pub(super) fn check_record(config: &Config) -> anyhow::Result<()> {
+    config.record.as_deref().map_or(Ok(()), Recorder::check).context("--record")
+}
+
 /// Begins a recording, if configured. `has_job_probes` says whether probes run in each of the user's jobs.
 pub(super) fn recorder(
     config: &Config,

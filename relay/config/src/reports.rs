@@ -25,8 +25,6 @@ pub enum ExportFormat {
     Json,
     /// One line per job.
     Csv,
-    /// Apache Parquet, for pandas, DuckDB and the like.
-    Parquet,
 }
 
 /// The format of the audit log.

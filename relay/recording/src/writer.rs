@@ -46,6 +46,16 @@ pub enum RecorderError {
 }
 
 impl Recorder {
+    /// Checks that a file does not exist, and so could be created.
+    ///
+    /// # Errors
+    /// [`RecorderError::Create`].
+    pub fn check(path: &Path) -> Result<(), RecorderError> {
+        let exists = path.symlink_metadata().is_ok();
+        let source = || io::Error::from(io::ErrorKind::AlreadyExists);
+        if exists { Err(RecorderError::Create { path: path.to_owned(), source: source() }) } else { Ok(()) }
+    }
+
     /// Creates a file, readable by its owner only, and records to it.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The columns of exported jobs, which CSV and Parquet share: name with unit, type, and value.
+//! The columns of exported jobs, which a CSV file has: name with unit, and value.
 
 use nodeglass_protocol::Text;
 use nodeglass_report::Report;
@@ -8,87 +8,70 @@ use nodeglass_report::Report;
 pub(super) struct Column {
     /// Name, with the unit of numbers.
     pub(super) name: &'static str,
-    /// Type.
-    pub(super) kind: Kind,
     /// Reads the value of a job; `None` if it is unknown.
     pub(super) read: fn(&Report) -> Option<Value>,
 }
 
-/// The type of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Text.
-    Text,
-    /// A whole number.
-    Whole,
-    /// A number.
-    Number,
-    /// Yes or no.
-    Flag,
-    /// A time.
-    Time,
-}
-
-/// A value of a column of that type.
+/// A value of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
-    /// See [`Kind::Text`].
+    /// Text.
     Text(String),
-    /// See [`Kind::Whole`].
+    /// A whole number.
     Whole(i64),
-    /// See [`Kind::Number`].
+    /// A number.
     Number(f64),
-    /// See [`Kind::Flag`].
+    /// Yes or no.
     Flag(bool),
-    /// See [`Kind::Time`], in s since 1970.
+    /// A time, in s since 1970.
     Time(i64),
 }
 
 /// All columns, in their order.
 pub(super) const COLUMNS: [Column; 39] = [
-    column("job", Kind::Whole, |report| whole(report.job.0)),
-    column("label", Kind::Text, |report| text(&report.label)),
-    column("name", Kind::Text, |report| text(&report.name)),
-    column("user", Kind::Text, |report| text(&report.user)),
-    column("account", Kind::Text, |report| text(report.account.as_ref()?)),
-    column("partition", Kind::Text, |report| text(&report.partition)),
-    column("state", Kind::Text, |report| text(&report.state)),
-    column("exit", Kind::Text, |report| text(report.exit.as_ref()?)),
-    column("application", Kind::Text, |report| text(report.application.as_ref()?)),
-    column("is_final", Kind::Flag, |report| Some(Value::Flag(report.is_final))),
-    column("start", Kind::Time, |report| report.start_s.map(Value::Time)),
-    column("ended", Kind::Time, |report| report.ended_s.map(Value::Time)),
-    column("elapsed_s", Kind::Whole, |report| whole(report.elapsed_s)),
-    column("limit_s", Kind::Whole, |report| whole(report.limit_s?)),
-    column("nodes", Kind::Whole, |report| whole(report.node_count)),
-    column("gpus", Kind::Whole, |report| whole(report.totals.gpus)),
-    column("observed_pct", Kind::Number, |report| number(report.observed_pct)),
-    column("gpu_hours_allocated", Kind::Number, |report| number(report.totals.gpu_hours_allocated)),
-    column("gpu_hours_observed", Kind::Number, |report| number(report.totals.gpu_hours_observed)),
-    column("gpu_hours_used", Kind::Number, |report| number(report.totals.gpu_hours_used)),
-    column("gpu_hours_hung", Kind::Number, |report| number(report.totals.gpu_hours_hung)),
-    column("gpu_hours_idle", Kind::Number, |report| number(report.totals.gpu_hours_idle)),
-    column("util_pct", Kind::Number, |report| number(report.totals.util_pct?)),
-    column("energy_kwh", Kind::Number, |report| number(report.totals.energy_kwh?)),
-    column("co2_kg", Kind::Number, |report| number(report.totals.co2_kg?)),
-    column("cost", Kind::Number, |report| number(report.totals.cost.as_ref()?.amount)),
-    column("currency", Kind::Text, |report| text(&report.totals.cost.as_ref()?.currency)),
-    column("gpu_mem_peak_bytes", Kind::Whole, |report| whole(report.totals.gpu_mem_peak_bytes?)),
-    column("mem_peak_bytes", Kind::Whole, |report| whole(report.totals.mem_peak_bytes?)),
-    column("mem_requested_bytes", Kind::Whole, |report| whole(report.totals.mem_requested_bytes?)),
-    column("cpus_used", Kind::Number, |report| number(report.totals.cpus_used?)),
-    column("cpus_allocated", Kind::Whole, |report| whole(report.totals.cpus_allocated?)),
-    column("xids", Kind::Whole, |report| whole(report.totals.xids)),
-    column("sacct_state", Kind::Text, |report| text(&report.accounting.as_ref()?.state)),
-    column("sacct_exit_code", Kind::Whole, |report| whole(report.accounting.as_ref()?.exit_code)),
-    column("sacct_step_exit_code", Kind::Whole, |report| whole(report.accounting.as_ref()?.step_exit_code?)),
-    column("sacct_signal", Kind::Whole, |report| whole(report.accounting.as_ref()?.signal?)),
-    column("sacct_max_rss_bytes", Kind::Whole, |report| whole(report.accounting.as_ref()?.max_rss_bytes?)),
-    column("sacct_reason", Kind::Text, |report| text(report.accounting.as_ref()?.reason.as_ref()?)),
+    column("job", |report| whole(report.job.0)),
+    column("label", |report| text(&report.label)),
+    column("name", |report| text(&report.name)),
+    column("user", |report| text(&report.user)),
+    column("account", |report| text(report.account.as_ref()?)),
+    column("partition", |report| text(&report.partition)),
+    column("state", |report| text(&report.state)),
+    column("exit", |report| text(report.exit.as_ref()?)),
+    column("application", |report| text(report.application.as_ref()?)),
+    column("is_final", |report| Some(Value::Flag(report.is_final))),
+    column("start", |report| report.start_s.map(Value::Time)),
+    column("ended", |report| report.ended_s.map(Value::Time)),
+    column("elapsed_s", |report| whole(report.elapsed_s)),
+    column("limit_s", |report| whole(report.limit_s?)),
+    column("nodes", |report| whole(report.node_count)),
+    column("gpus", |report| whole(report.totals.gpus)),
+    column("observed_pct", |report| number(report.observed_pct)),
+    column("gpu_hours_allocated", |report| number(report.totals.gpu_hours_allocated)),
+    column("gpu_hours_observed", |report| number(report.totals.gpu_hours_observed)),
+    column("gpu_hours_used", |report| number(report.totals.gpu_hours_used)),
+    column("gpu_hours_hung", |report| number(report.totals.gpu_hours_hung)),
+    column("gpu_hours_idle", |report| number(report.totals.gpu_hours_idle)),
+    column("util_pct", |report| number(report.totals.util_pct?)),
+    column("energy_kwh", |report| number(report.totals.energy_kwh?)),
+    column("co2_kg", |report| number(report.totals.co2_kg?)),
+    column("cost", |report| number(report.totals.cost.as_ref()?.amount)),
+    column("currency", |report| text(&report.totals.cost.as_ref()?.currency)),
+    column("gpu_mem_peak_bytes", |report| whole(report.totals.gpu_mem_peak_bytes?)),
+    column("mem_peak_bytes", |report| whole(report.totals.mem_peak_bytes?)),
+    column("mem_requested_bytes", |report| whole(report.totals.mem_requested_bytes?)),
+    column("cpus_used", |report| number(report.totals.cpus_used?)),
+    column("cpus_allocated", |report| whole(report.totals.cpus_allocated?)),
+    column("xids", |report| whole(report.totals.xids)),
+    column("sacct_state", |report| text(&report.accounting.as_ref()?.state)),
+    column("sacct_exit_code", |report| whole(report.accounting.as_ref()?.exit_code)),
+    column("sacct_step_exit_code", |report| whole(report.accounting.as_ref()?.step_exit_code?)),
+    column("sacct_signal", |report| whole(report.accounting.as_ref()?.signal?)),
+    column("sacct_max_rss_bytes", |report| whole(report.accounting.as_ref()?.max_rss_bytes?)),
+    column("sacct_reason", |report| text(report.accounting.as_ref()?.reason.as_ref()?)),
 ];
 
-const fn column(name: &'static str, kind: Kind, read: fn(&Report) -> Option<Value>) -> Column {
-    Column { name, kind, read }
+const fn column(name: &'static str, read: fn(&Report) -> Option<Value>) -> Column {
+    Column { name, read }
 }
 
 /// Text that is not empty: the fields of SLURM are empty where they are unknown.

@@ -1,6 +1,6 @@
 //! `relay report`, `relay history` and `relay me`: read the database, and of running jobs the running relay.
 
-use crate::{commands::job_parquet, commands::job_tables, commands::named_job};
+use crate::{commands::job_tables, commands::named_job};
 use anyhow::{Context as _, bail};
 use hyper::{Method, StatusCode};
 use nodeglass_api::{JobSelector, NotOneJob};
@@ -57,31 +57,22 @@ pub async fn report(args: ReportArgs, webhook: Option<Webhook>) -> anyhow::Resul
 ///
 /// # Errors
 /// A complete sentence for the user.
-pub async fn history(args: HistoryCommand) -> anyhow::Result<Vec<u8>> {
-    let text = match args {
+pub async fn history(args: HistoryCommand) -> anyhow::Result<String> {
+    Ok(match args {
         HistoryCommand::Show(args) => report(args.into(), None).await?,
         HistoryCommand::List(ListJobsArgs { days, json }) => {
             let reports = reports(days.days).await?;
             if json { terminal::json(&reports)? } else { job_tables::list(&reports, LocalTime::of) }
         }
-        HistoryCommand::Export { format, days } => return export(format, days.days).await,
-    };
-    Ok(text.into_bytes())
+        HistoryCommand::Export { format, days } => export(format, days.days).await?,
+    })
 }
 
-async fn export(format: ExportFormat, days: u32) -> anyhow::Result<Vec<u8>> {
-    if format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
-        bail!(
-            "Parquet is a binary form; write it to a file: relay history export --format parquet > jobs.parquet"
-        )
-    }
+async fn export(format: ExportFormat, days: u32) -> anyhow::Result<String> {
     let reports = reports(days).await?;
     Ok(match format {
-        ExportFormat::Json => terminal::json(&reports)?.into_bytes(),
-        ExportFormat::Csv => job_tables::csv(&reports).into_bytes(),
-        ExportFormat::Parquet => {
-            job_parquet::file(&reports).context("the jobs cannot be written as Parquet")?
-        }
+        ExportFormat::Json => terminal::json(&reports)?,
+        ExportFormat::Csv => job_tables::csv(&reports),
     })
 }
 

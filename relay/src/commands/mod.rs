@@ -2,7 +2,6 @@
 
 pub mod audit_log;
 mod job_columns;
-mod job_parquet;
 pub mod job_reports;
 mod job_tables;
 pub mod mcp;

@@ -29,9 +29,6 @@ pub struct PageFile {
     pub gzip: Option<&'static [u8]>,
 }
 
-/// The page built into this relay; empty if it was built without one.
-static EMBEDDED: &[PageFile] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
-
 /// Served instead of the page by a relay that was built without it.
 const NO_PAGE: &str = include_str!("no_page.html");
 /// The file that serves every route of the page.
@@ -68,12 +65,8 @@ enum Encoding {
 }
 
 impl Assets {
-    /// The page embedded in this binary, served at the root and below a base path.
-    pub fn embedded(base: &BasePath, buster: &CacheBuster) -> Self {
-        Self::of(EMBEDDED, base, buster)
-    }
-
-    /// A page consisting of these files, which it loads from the folder `buster`.
+    /// A page consisting of these files, served at the root and below a base path; it loads them from the folder
+    /// `buster`.
     pub fn of(page: &[PageFile], base: &BasePath, buster: &CacheBuster) -> Self {
         let build = build_id(page);
         let index = page.iter().find(|file| file.path == INDEX);
@@ -125,11 +118,6 @@ impl Assets {
         *response.status_mut() = StatusCode::NOT_FOUND;
         response
     }
-}
-
-/// The build id of the page embedded in this binary.
-pub fn embedded_build() -> String {
-    build_id(EMBEDDED)
 }
 
 /// Makes the browser clear its HTTP cache for this origin: an earlier program on this port may have
@@ -252,8 +240,8 @@ impl Encoding {
     }
 }
 
-/// The first half of a SHA-256 over the relay's version and every file of the page.
-fn build_id(page: &[PageFile]) -> String {
+/// The build id of a page: the first half of a SHA-256 over the relay's version and every file.
+pub fn build_id(page: &[PageFile]) -> String {
     let mut sha = Sha256::new();
     sha.update(env!("CARGO_PKG_VERSION"));
     for file in page {

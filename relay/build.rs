@@ -15,8 +15,9 @@ fn main() -> io::Result<()> {
     let page = match env::var_os("NODEGLASS_PAGE") {
         Some(page) => PathBuf::from(page),
         // Asked now and not when this was compiled: two checkouts may share one target folder.
-        None => PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?)
-            .join("../../dist"),
+        None => {
+            PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?).join("../dist")
+        }
     };
     // Cargo takes a missing path for a changed one and would rebuild the relay each time; an empty
     // folder says the same and is left alone. Where it cannot be made, that is the price.
