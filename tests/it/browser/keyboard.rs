@@ -36,7 +36,9 @@ async fn walk_to_job(browser: &Browser, relay: &TestRelay) -> Result<()> {
     browser.until("a list of jobs", "document.querySelectorAll('.jobs a.job').length > 3").await?;
     // Jobs that need attention come first, and which of them is worst depends on the moment.
     for _ in 0..12 {
+        let before = browser.eval("location.pathname").await?;
         browser.press('j').await?;
+        browser.until("the next job", &format!("location.pathname !== {before}")).await?;
         if browser.eval(&at("/job/48213")).await? == true {
             return Ok(());
         }
@@ -104,7 +106,11 @@ async fn keyboard_navigation_opens_a_process_and_confirms_a_signal() -> Result<(
     browser.press('p').await?;
     browser.until("its processes", &format!("{ROWS}.length > 10")).await?;
     browser.press('/').await?;
+    browser.until("the cursor in the filter", "document.activeElement.matches('.grid__filter')").await?;
     browser.write("gpu:3 user:alice").await?;
+    browser
+        .until("the filter in the address", "decodeURIComponent(location.search).includes('user:alice')")
+        .await?;
     browser.press(ENTER).await?;
     browser
         .until(
@@ -112,7 +118,13 @@ async fn keyboard_navigation_opens_a_process_and_confirms_a_signal() -> Result<(
             "document.activeElement.matches('table') && document.querySelector('tr[aria-selected=true]')",
         )
         .await?;
+    let first = browser
+        .eval("document.querySelector('tr[aria-selected=true]').getAttribute('aria-rowindex')")
+        .await?;
     browser.press(DOWN).await?;
+    let moved =
+        format!("document.querySelector('tr[aria-selected=true]').getAttribute('aria-rowindex') !== {first}");
+    browser.until("the next row", &moved).await?;
     browser.press(ENTER).await?;
     browser
         .until(
