@@ -1,9 +1,9 @@
-//! Authentication and authorisation: nothing is served without a key, as any user of a login node can
-//! reach loopback.
+//! Keys, peers and paths: nothing is served without a key, as any user of a login node can reach loopback.
 //!
-//! [`authenticator`] decides by the key, without any socket; [`peer`] identifies the connecting user, so
-//! that one user's attempts cannot lock out another and [`trust`] can reject a stolen key; [`hosts`]
-//! lists the accepted host names; [`key_file`] lets the owner read the link again.
+//! [`peer`] identifies the connecting user, so that one user's attempts cannot lock out another and [`trust`] can reject a
+//! stolen key; [`hosts`] lists the accepted host names and [`proxies`] the trusted proxies, which may serve the page below a
+//! [`base_path`]; [`key_file`] lets the owner read the link again, in the [`runtime_dir`]. [`safe_path`] rejects what others
+//! could have written, [`user`] looks up users, and [`cache_buster`] makes links of each start differ.
 
 pub mod base_path;
 pub mod cache_buster;

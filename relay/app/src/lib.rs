@@ -1,4 +1,8 @@
 //! Assembles the relay, runs it, and shuts it down so that no process is left behind anywhere.
+//!
+//! [`run`] serves until a signal; [`embedded`] is the same without listeners, within another command. [`watched`] decides where
+//! jobs and nodes come from, [`addresses`] how the relay is reached, and [`terminal`] what is shown. [`remote`] is the client of
+//! a relay that runs already.
 
 pub mod addresses;
 pub mod embedded;

@@ -102,7 +102,7 @@ pub fn whose(users: &[Who]) -> String {
 }
 
 /// A simulated cluster.
-pub fn demo(script: &Script) -> String {
+pub(crate) fn demo(script: &Script) -> String {
     match script {
         Script::Demo => "a simulated cluster (demo)".to_owned(),
         Script::Large => "a simulated cluster (large)".to_owned(),

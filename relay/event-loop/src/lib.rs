@@ -1,4 +1,6 @@
 //! The event loop: one task owns the fleet, applies events, and publishes deltas to subscribers.
+//!
+//! [`EventLoop`] is that task. The [`capturer`] is another one, which has probes capture what a job does whose finding began.
 
 pub mod capturer;
 mod captures;

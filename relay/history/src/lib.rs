@@ -1,5 +1,8 @@
 //! Long-term history of GPUs and hosts: minimum, mean and maximum in tiers of growing step length, within a
 //! memory budget. Pure: time comes from the caller.
+//!
+//! [`LongHistory`] records samples; an [`Excerpt`] is what is stored and restored. A [`RangeSource`] is what a query selects, to be
+//! decoded elsewhere.
 
 mod accumulator;
 mod budget;

@@ -1,5 +1,9 @@
 //! Launchers start a probe on a node and hand over its pipes; they do not interpret what flows through
 //! them.
+//!
+//! [`ssh2`] and [`openssh`] log in to a node, [`srun`] starts a step of a job, [`local`] a child process, and [`scripted`]
+//! simulates nodes; [`auto`] chooses between the first two. [`upload`] brings the probe there. [`target`] says where a node is
+//! reached, [`ssh_config`], [`known_hosts`] and [`keys`] how, and [`hosts`] reads the machines that the user lists.
 
 pub mod auto;
 mod child;

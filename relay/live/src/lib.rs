@@ -1,4 +1,7 @@
 //! Publishes the fleet to subscribers: each gets a snapshot of its topics, then deltas.
+//!
+//! Through the [`Hub`], a [`Subscriber`] sends a [`Request`] to the event loop, which encodes frames with one [`TopicFeed`] for each
+//! topic and visibility, and puts them into the subscriber's [`Mailbox`].
 
 mod feed;
 mod mailbox;

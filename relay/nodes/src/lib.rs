@@ -1,4 +1,7 @@
 //! One session per node keeps a probe running while it is wanted, and forwards its events to the fleet.
+//!
+//! The [`Supervisor`] starts and ends sessions as a [`Plan`] wants. A session launches a probe, retries with [`backoff`], and
+//! splits and parses what it sends with a [`decoder`]; [`Probes`] passes requests to it.
 
 mod auth_failures;
 pub mod backoff;

@@ -2,6 +2,7 @@
 //!
 //! [`Notifier::observe`] compares the fleet with what it was a second ago and passes new notices to each
 //! channel's queue; it never waits. One task per channel delivers them, repeats what failed, and limits the rate.
+//! [`webhook`] posts JSON to a URL of the owner, and [`report_webhook`] the report of a job.
 
 mod check;
 mod command;

@@ -280,7 +280,7 @@ fn what_was_written_survives_a_killed_relay() {
     for kill in 0..200u64 {
         let path = folder.path().join(format!("{kill}.rec"));
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "--ignored", "--nocapture", "recording::tests::block_writer"])
+            .args(["--exact", "--ignored", "--nocapture", "tests::block_writer"])
             .env(WRITER_PATH, &path)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -1,5 +1,8 @@
 //! What each job did with what it was given: sums over its run, and the report made from them. Pure: time
 //! comes from the caller.
+//!
+//! [`JobReports`] sums up samples to a [`JobRecord`] for each job, from which a [`Report`] is made. [`markdown()`] and [`text()`] show one,
+//! and [`usage()`] sums up several.
 
 mod advice;
 mod application;

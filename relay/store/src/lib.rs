@@ -1,4 +1,6 @@
 //! Stores the sums of jobs, notes and the audit log in SQLite, on a thread of its own: nothing else waits for a disk.
+//!
+//! [`JobStore`] and [`AuditRecorder`] pass work to that thread, which owns the [`Database`]. [`archive`] stores the history in files.
 
 pub mod archive;
 mod audit;

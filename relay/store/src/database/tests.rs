@@ -183,7 +183,7 @@ fn what_was_acknowledged_survives_a_killed_writer() {
     let began = Instant::now();
     for kill in 0..200u64 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "--ignored", "--nocapture", "store::database::tests::writer"])
+            .args(["--exact", "--ignored", "--nocapture", "database::tests::writer"])
             .env(WRITER_DIR, dir.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
