@@ -138,15 +138,17 @@ pub(crate) fn run(selection: &Selection) -> Result<ExitCode> {
 /// programs.
 pub(crate) fn prepare(selection: &Selection) -> Result<Nextest> {
     system::for_building()?;
-    let mut tools = Vec::new();
     if selection.tier == Some("unit") {
         build()?;
-    } else {
-        system::for_testing()?;
-        page::build_beside(page::Build::Quick, build)?;
-        tools = test_tools::variables()?;
-        build()?;
+        return Nextest::new(Vec::new());
     }
+    // What is installed comes over the network, while the processors compile.
+    let tools = std::thread::scope(|scope| {
+        let tools = scope.spawn(|| system::for_testing().and_then(|()| test_tools::variables()));
+        page::build_beside(page::Build::Quick, build)?;
+        tools.join().map_err(|_| anyhow!("installing the test tools panicked"))?
+    })?;
+    build()?;
     Nextest::new(tools)
 }
 
