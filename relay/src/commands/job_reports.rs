@@ -18,7 +18,6 @@ use nodeglass_protocol::report::MAX_DAYS;
 use nodeglass_protocol::{JobId, Text};
 use nodeglass_report::{JobRecord, Report};
 use nodeglass_store::{Database, StoreError};
-use std::io::IsTerminal as _;
 
 /// Maximum number of reports that are read from a running relay.
 const MAX_REPORTS: usize = 1_000;
