@@ -5,7 +5,7 @@ mod index;
 use crate::scratch::Scratch;
 use crate::shell::{cargo, long_step, root, run, step, target};
 use crate::tools::{WASM, wasm_opt, wasm_target};
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use index::Asset;
 use sha2::{Digest, Sha256};
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use wasm_bindgen_cli_support::Bindgen;
+use wasm_bindgen_cli_support::{Bindgen, Output};
 
 /// The package and program of the page.
 const PROGRAM: &str = "nodeglass-frontend";
@@ -130,7 +130,7 @@ fn compile(build: Build) -> Result<()> {
 
 /// Generates the JavaScript bindings of the program, optimises it, and writes the complete page.
 fn assemble(bundle: &Path, build: Build, wasm_opt: Option<&Path>) -> Result<()> {
-    let (js, wasm) = bindings(build)?;
+    let (js, wasm) = bindings(bundle, build)?;
     let wasm = match wasm_opt {
         Some(wasm_opt) => optimise(wasm_opt, bundle, &wasm, build)?,
         None => wasm,
@@ -168,15 +168,27 @@ fn assemble(bundle: &Path, build: Build, wasm_opt: Option<&Path>) -> Result<()> 
     Ok(())
 }
 
-/// The JavaScript module and the program that it loads.
-fn bindings(build: Build) -> Result<(Vec<u8>, Vec<u8>)> {
+/// Generates the JavaScript module and the program that it loads, and writes the scripts that dependencies bring along.
+fn bindings(bundle: &Path, build: Build) -> Result<(Vec<u8>, Vec<u8>)> {
     let program = target().join(WASM).join(build.profile()).join(format!("{PROGRAM}.wasm"));
     let mut bindings = Bindgen::new();
     bindings.input_path(&program).web(true)?.typescript(false).omit_default_module_path(true);
     let mut bindings = bindings.remove_name_section(build != Build::Profiled).generate_output()?;
-    // The content security policy would admit them, but nothing here writes them.
-    ensure!(bindings.snippets().is_empty(), "the page has inline JavaScript, which is not bundled");
+    for (path, script) in snippets(&bindings) {
+        let path = bundle.join("snippets").join(path);
+        fs::create_dir_all(path.parent().context("a script is in a folder")?)?;
+        fs::write(path, script)?;
+    }
     Ok((bindings.js().as_bytes().to_vec(), bindings.wasm_mut().emit_wasm()))
+}
+
+/// Scripts of dependencies, which the module imports by their path below `snippets/`.
+fn snippets(bindings: &Output) -> impl Iterator<Item = (PathBuf, &str)> {
+    let inline = bindings.snippets().iter().flat_map(|(folder, scripts)| {
+        let path = move |index| Path::new(folder).join(format!("inline{index}.js"));
+        scripts.iter().enumerate().map(move |(index, script)| (path(index), script.as_str()))
+    });
+    inline.chain(bindings.local_modules().iter().map(|(path, script)| (path.into(), script.as_str())))
 }
 
 /// Starts the program, which is loaded relative to the script: `fetch` would resolve a relative path against the
