@@ -1,8 +1,8 @@
 //! Each step of a sample's path takes as many instructions as recorded, within 10 %.
 //!
 //! Instruction counts do not depend on the load of the machine. They are of the build that all other tests use, in
-//! which our own crates are not optimised: an optimised build of the relay alone takes more than six minutes on two
-//! cores, and a step that does more work takes more instructions in both. `cargo xtask bench` measures the release build. The baseline is
+//! which the crates of a sample's path are optimised a little: a release of the relay alone takes minutes on two cores,
+//! and a step that does more work takes more instructions in both. `cargo xtask bench` measures the release build. The baseline is
 //! `tests/instructions.json`; after an intended change, `NODEGLASS_COUNT=1` records a new one. It is of a build as in
 //! CI, with `CARGO_INCREMENTAL=0`: incremental builds divide the code otherwise, and take up to 15 % more.
 

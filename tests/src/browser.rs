@@ -12,9 +12,12 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio_tungstenite::tungstenite::http::Method;
+
+/// Time within which an element that exists can be clicked.
+const CLICKABLE: Duration = Duration::from_secs(10);
 
 /// Headless Chromium, driven through ChromeDriver.
 #[derive(Debug)]
@@ -154,10 +157,22 @@ impl Browser {
     /// Clicks the first element that matches a CSS selector.
     ///
     /// # Errors
-    /// If there is none, or it cannot be clicked.
+    /// If there is none, or it cannot be clicked within [`CLICKABLE`].
     pub async fn click(&self, css: &str) -> Result<()> {
-        let element = self.client.find(Locator::Css(css)).await.with_context(|| format!("find {css}"))?;
-        element.click().await.with_context(|| format!("click on {css}"))
+        let start = Instant::now();
+        loop {
+            let element = self.client.find(Locator::Css(css)).await.with_context(|| format!("find {css}"))?;
+            match element.click().await {
+                // The page replaced or moved it since it was found, as it does with each second's values.
+                Err(error)
+                    if start.elapsed() < CLICKABLE
+                        && (error.is_stale_element_reference()
+                            || error.is_element_click_intercepted()
+                            || error.is_element_not_interactable()) => {}
+                clicked => return clicked.with_context(|| format!("click on {css}")),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// Presses and releases a key.

@@ -2,7 +2,7 @@
 
 use crate::junit::{self, TestCase};
 use crate::pins::Pinned;
-use crate::shell::{cargo, root, target, which};
+use crate::shell::{self, cargo, root, target, which};
 use crate::system;
 use crate::tools::{cargo_tool, home};
 use anyhow::{Context, Result, bail, ensure};
@@ -40,6 +40,7 @@ impl Nextest {
     pub(crate) fn new(variables: Vec<(&'static str, PathBuf)>) -> Result<Self> {
         let program = install()?;
         let mut list = Command::new(&program);
+        shell::without_package(&mut list);
         list.current_dir(root())
             .args(["nextest", "list", "--list-type", "binaries-only", "--message-format", "json"])
             .args(TARGETS)

@@ -20,7 +20,17 @@ pub(crate) fn target() -> PathBuf {
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    without_package(&mut command);
     command
+}
+
+/// Removes the variables by which `cargo run` describes xtask's package: build scripts that read them, such as ring's,
+/// would run again after a `cargo build` from a shell, and recompile what depends on them.
+pub(crate) fn without_package(command: &mut Command) {
+    let describes = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(describes)) {
+        command.env_remove(name);
+    }
 }
 
 /// Runs a long step, printing its name before and its duration after it.

@@ -219,8 +219,16 @@ async fn unsupported_readings_of_each_card_are_named_and_never_zero() -> Result<
         ],
     )
     .await?;
-    let shares =
-        ["Encoder", "Decoder", "JPEG", "Optical flow", "NVML index", "Memory utilisation", "Held by power limit", "NUMA node"];
+    let shares = [
+        "Encoder",
+        "Decoder",
+        "JPEG",
+        "Optical flow",
+        "NVML index",
+        "Memory utilisation",
+        "Held by power limit",
+        "NUMA node",
+    ];
     until_no_zero(&browser, &shares).await?;
     open_sheet(&browser, &machine, &node, "GPU-gh200").await?;
     wait_for_sheet(
