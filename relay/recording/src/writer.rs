@@ -46,14 +46,21 @@ pub enum RecorderError {
 }
 
 impl Recorder {
-    /// Checks that a file does not exist, and so could be created.
+    /// Checks that a file does not exist, and its folder does.
     ///
     /// # Errors
-    /// [`RecorderError::Create`].
+    /// [`RecorderError`], as of [`Recorder::create`].
     pub fn check(path: &Path) -> Result<(), RecorderError> {
-        let exists = path.symlink_metadata().is_ok();
-        let source = || io::Error::from(io::ErrorKind::AlreadyExists);
-        if exists { Err(RecorderError::Create { path: path.to_owned(), source: source() }) } else { Ok(()) }
+        if path.symlink_metadata().is_ok() {
+            return Err(RecorderError::Exists(path.to_owned()));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let metadata = folder.unwrap_or(Path::new(".")).metadata();
+        let is_folder = metadata.and_then(|metadata| match metadata.is_dir() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::NotADirectory.into()),
+        });
+        is_folder.map_err(|source| RecorderError::Create { path: path.to_owned(), source })
     }
 
     /// Creates a file, readable by its owner only, and records to it.
