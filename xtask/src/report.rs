@@ -72,8 +72,9 @@ fn counts<'a>(cases: impl Iterator<Item = &'a TestCase>) -> (usize, usize, usize
 pub(crate) fn reason(output: &str) -> Vec<String> {
     let is_noise =
         |line: &&str| line.trim().is_empty() || line.starts_with("note: ") || line.starts_with("running ");
-    let output = output.split("stack backtrace:").next().unwrap_or_default();
-    let lines: Vec<&str> = output.lines().filter(|line| !is_noise(line)).collect();
+    // Rust's and anyhow's heading, which differ in case.
+    let lines = output.lines().take_while(|line| !line.trim().eq_ignore_ascii_case("stack backtrace:"));
+    let lines: Vec<&str> = lines.filter(|line| !is_noise(line)).collect();
     let start = lines
         .iter()
         .position(|line| line.contains("panicked at") || line.starts_with("Error: "))
@@ -162,7 +163,7 @@ mod tests {
         let output: String = (0..20).map(|line| format!("line {line}\n")).collect();
         assert_eq!(reason(&output).last().unwrap(), "line 19");
         assert_eq!(
-            reason("Error: no job\n\nCaused by:\n    timeout"),
+            reason("Error: no job\n\nCaused by:\n    timeout\n\nStack backtrace:\n   0: main"),
             ["Error: no job", "Caused by:", "    timeout"]
         );
     }
