@@ -42,7 +42,8 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
             other => bail!("{other:?} is not understood; arguments for the relay come after `--`"),
         }
     }
-    page::build_beside(page::Build::Optimised, || binaries(profile))?;
+    let build = if profile == Profile::Dev { page::Build::Quick } else { page::Build::Optimised };
+    page::build_beside(build, || binaries(profile))?;
     binaries(profile)?;
     let relay = target().join(profile.folder()).join("relay");
     Err(Command::new(&relay).args(relays).exec().into())
