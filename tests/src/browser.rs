@@ -166,9 +166,7 @@ impl Browser {
                 // The page replaced or moved it since it was found, as it does with each second's values.
                 Err(error)
                     if start.elapsed() < CLICKABLE
-                        && (error.is_stale_element_reference()
-                            || error.is_element_click_intercepted()
-                            || error.is_element_not_interactable()) => {}
+                        && (error.is_stale_element_reference() || error.is_element_not_interactable()) => {}
                 clicked => return clicked.with_context(|| format!("click on {css}")),
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
