@@ -190,9 +190,9 @@ pub async fn run(
             });
         }
     };
-    let key = session.child.errors.accepted_key().map(str::to_owned);
-    let (end, _) = session.finish().await?;
-    Ok(Ran { output, end, key })
+    // The output may arrive before what ssh logs of the login, so that the key is known at the end only.
+    let (end, log, _) = session.end().await?;
+    Ok(Ran { output, end, key: log.accepted_key().map(str::to_owned) })
 }
 
 /// A host that `ssh` reaches; each command is a login of its own.
@@ -250,6 +250,17 @@ struct Session {
     target: Target,
 }
 
+impl Session {
+    /// Waits for the exit; returns how it ended, and all that ssh reported.
+    async fn end(self) -> Result<(StreamEnd, SshLog, Target), LaunchError> {
+        let (end, log) = self.child.finish().await;
+        match &end.broken {
+            Some(why) if log.is_connection_lost() => Err(unreachable(why.to_string())),
+            _ => Ok((end, log, self.target)),
+        }
+    }
+}
+
 impl RemoteCommand for Session {
     type Host = Target;
 
@@ -267,11 +278,7 @@ impl RemoteCommand for Session {
     }
 
     async fn finish(self) -> Result<(StreamEnd, Target), LaunchError> {
-        let (end, log) = self.child.finish().await;
-        match &end.broken {
-            Some(why) if log.is_connection_lost() => Err(unreachable(why.to_string())),
-            _ => Ok((end, self.target)),
-        }
+        self.end().await.map(|(end, _, target)| (end, target))
     }
 
     fn into_stream(self, received: Vec<Bytes>) -> NodeStream {
