@@ -12,6 +12,9 @@ const REASON_COLUMNS: usize = 300;
 /// Number of tests in the list of the slowest.
 const SLOWEST: usize = 30;
 
+/// The name of a tier, and whether a test belongs to it.
+pub(crate) type TierTests = (&'static str, fn(&TestCase) -> bool);
+
 /// The results of all tiers.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
@@ -21,11 +24,7 @@ pub(crate) struct Report {
 
 impl Report {
     /// Sorts the results of a run into tiers: the first whose predicate holds.
-    pub(crate) fn new(
-        cases: Vec<TestCase>,
-        tiers: &[(&'static str, fn(&TestCase) -> bool)],
-        took: Duration,
-    ) -> Self {
+    pub(crate) fn new(cases: Vec<TestCase>, tiers: &[TierTests], took: Duration) -> Self {
         let mut sorted: Vec<_> = tiers.iter().map(|(name, _)| (*name, Vec::new())).collect();
         for case in cases {
             if let Some(index) = tiers.iter().position(|(_, contains)| contains(&case)) {
