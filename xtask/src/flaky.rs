@@ -37,7 +37,7 @@ impl Options {
                 other => others.push(other.to_owned()),
             }
         }
-        Ok(Self { runs, load, tests: Selection::parse(&others)? })
+        Ok(Self { runs, load, tests: Selection::parse(&others)?.without_retries() })
     }
 }
 
@@ -124,6 +124,7 @@ mod tests {
     fn runs_load_and_tests_are_parsed() {
         let parsed = options(&["--runs", "3", "--tier", "lab", "--load", "0", "stale"]).unwrap();
         let tests = Selection::parse(&["stale".into(), "--tier".into(), "lab".into()]).unwrap();
+        let tests = tests.without_retries();
         assert_eq!(parsed, Options { runs: 3, load: 0, tests });
         assert_eq!(options(&[]).unwrap().runs, RUNS);
         for wrong in [&["--runs", "0"][..], &["--runs"], &["--load", "many"], &["--moon"]] {

@@ -72,6 +72,12 @@ impl Selection {
         Self { filter: Some(filter.to_owned()), ..self }
     }
 
+    /// The same, in which a test that fails once has failed.
+    pub(crate) fn without_retries(mut self) -> Self {
+        self.variables.push(("NEXTEST_RETRIES", "0"));
+        self
+    }
+
     /// Parses the arguments of `cargo xtask test`.
     ///
     /// # Errors
