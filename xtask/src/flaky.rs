@@ -4,7 +4,7 @@ use crate::junit::Outcome;
 use crate::report::reason;
 use crate::shell::duration;
 use crate::tiers::{self, Selection};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Instant;
@@ -68,6 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
     }
     drop(load);
+    ensure!(tests > 0, "no test is selected");
     println!("\n── {} runs in {} ──", options.runs, duration(start.elapsed()));
     for (test, failures) in &failures {
         println!("{test}: failed {} of {} times", failures.count, options.runs);
