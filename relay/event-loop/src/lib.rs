@@ -1,6 +1,7 @@
 //! The event loop: one task owns the fleet, applies events, and publishes deltas to subscribers.
 //!
-//! [`EventLoop`] is that task. The [`capturer`] is another one, which has probes capture what a job does whose finding began.
+//! [`EventLoop`] is that task. The [`capturer`] is a second one: when a finding begins, it requests captures of the job's
+//! processes from their probes.
 
 pub mod capturer;
 mod captures;

@@ -1,4 +1,4 @@
-//! What every part of the relay stands on: clocks, back-off, bounded access to files, and values of the machine.
+//! Foundations of the relay's crates: clocks, back-off, bounded access to files, and values of the machine.
 //!
 //! [`clock`] is the relay's monotonic clock and [`local_time`] the user's; [`backoff`] and [`token_bucket`] pace what is
 //! repeated. [`state_dir`], [`regular_file`] and [`frame_file`] store what outlives a relay, [`disk_thread`] writes it.

@@ -47,14 +47,14 @@ const WASM_FEATURES: &[&str] = &[
 /// File types worth compressing.
 const COMPRESSIBLE: &[&str] = &["html", "js", "css", "wasm", "svg", "json", "webmanifest"];
 
-/// How much time the build of the page takes, for a page that is small and fast.
+/// The trade-off between the time of a build, and the size and speed of its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Build {
     /// What users get: optimised as a whole, and compressed as far as possible.
     Optimised,
     /// The same, with function names, for profiling.
     Profiled,
-    /// For tests: compiled in parallel, and not optimised further. An optimised page that is up to date is taken
+    /// For tests and development: compiled in parallel, and not optimised further. An up-to-date optimised page is used
     /// instead.
     Quick,
 }
