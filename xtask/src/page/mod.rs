@@ -14,6 +14,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 use wasm_bindgen_cli_support::{Bindgen, Output};
 
 /// The package and program of the page.
@@ -100,7 +101,17 @@ pub(crate) fn build_beside(build: Build, other: impl FnOnce() -> Result<()>) -> 
         other.and(page)
     })?;
     bundle.commit(&dist)?;
+    touch(&dist.join("index.html"))?;
     fs::write(stamp, format!("{inputs} {build:?}")).context("note which sources the page is of")
+}
+
+/// Sets the modification time to now. Cargo compares the page's files with the time at which it last ran the relay's
+/// build script, which may be later than the time at which they were written.
+fn touch(file: &Path) -> Result<()> {
+    let opened = fs::File::options().append(true).open(file);
+    opened
+        .and_then(|file| file.set_modified(SystemTime::now()))
+        .with_context(|| format!("set the modification time of {}", file.display()))
 }
 
 /// Compiles the page; returns the folder of its files.
