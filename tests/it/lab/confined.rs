@@ -72,6 +72,22 @@ fn steps(site: &Site) -> Result<Vec<String>> {
     Ok(ours.filter_map(|id| Some(id.split_once('.')?.0.to_owned())).collect())
 }
 
+/// Waits until exactly these jobs have a step of a probe: SLURM ends a step some time after its processes.
+async fn until_steps(site: &Site, jobs: &[JobId]) -> Result<()> {
+    let mut expected: Vec<_> = jobs.iter().map(ToString::to_string).collect();
+    expected.sort();
+    let since = Instant::now();
+    loop {
+        let mut found = steps(site)?;
+        found.sort();
+        if found == expected {
+            return Ok(());
+        }
+        ensure!(since.elapsed() < TIMEOUT, "steps of {found:?} instead of {expected:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// Waits until so many probes run on the node.
 async fn until_probes(site: &Site, count: usize) -> Result<()> {
     let since = Instant::now();
@@ -118,7 +134,8 @@ async fn gpus_of_all_jobs_of_a_user_are_shown_although_a_login_sees_those_of_one
     let mut client = connect(&relay).await?;
     let node = until_owned(&mut client, &[first, ending]).await?;
     ensure!(limits(&node) == [format!("2 of 4 GPUs visible: those of jobs {first}, {ending}")], "{node:?}");
-    ensure!(steps(&site)? == [ending.to_string()], "the login was adopted into the first job");
+    // The login was adopted into the first job.
+    until_steps(&site, &[ending]).await?;
     if let Some(page) = LabPage::open_or_skip(&relay).await? {
         look_at_both(&page, [first, ending]).await?;
         page.close().await?;
@@ -140,7 +157,7 @@ async fn gpus_of_all_jobs_of_a_user_are_shown_although_a_login_sees_those_of_one
         "{node:?}"
     );
     until_probes(&site, 1).await?;
-    ensure!(steps(&site)?.is_empty());
+    until_steps(&site, &[]).await?;
 
     let next = run(&site, "alice", 2)?;
     until_owned(&mut client, &[next, next, last]).await?;
@@ -160,9 +177,7 @@ async fn steps_of_all_jobs_of_a_user_are_shown_where_nodes_run_no_sshd() -> Resu
     let relay = site.relay_with("alice", &[&POLLS[..], &["--launcher", "srun"]].concat())?;
     let mut client = connect(&relay).await?;
     until_owned(&mut client, &[jobs[0], jobs[1], jobs[1]]).await?;
-    let mut steps = steps(&site)?;
-    steps.sort();
-    ensure!(steps == jobs.map(|job| job.to_string()), "{steps:?}");
+    until_steps(&site, &jobs).await?;
     relay.stop()?;
     until_probes(&site, 0).await
 }
