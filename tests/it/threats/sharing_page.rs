@@ -1,6 +1,6 @@
 //! Two browsers, an owner's and a guest's: shares are created, viewed and revoked on the page itself.
 
-use crate::browser::accessible::violations;
+use crate::browser::accessible::{Rules, violations};
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::Scheme;
 use nodeglass_tests::other_user::{self, NOBODY, Tunnel};
@@ -518,7 +518,7 @@ async fn look(browser: &Browser, name: &str, axe: Option<&str>, found: &mut Vec<
             let wide = browser.eval(wide).await?;
             ensure!(wide == false, "{picture} is wider than {width} pixels");
             if let Some(axe) = axe {
-                let lines = violations(browser, axe).await?;
+                let lines = violations(browser, axe, Rules::of(scheme)).await?;
                 found.extend(lines.into_iter().map(|line| format!("{picture}: {line}")));
             }
         }
