@@ -111,8 +111,19 @@ struct JobOnNode {
     /// Time of its first sample, which only starts the clock.
     joined_ms: Option<u64>,
     totals: NodeTotals,
-    /// The sums when SLURM last reported the job as running, and the time of their newest sample.
+    /// What an earlier relay counted, which is a part of the sums.
+    restored: NodeTotals,
+    /// Sums that are of the job in any case, and the time of their newest sample: those at the list before the last one
+    /// that had it.
     confirmed: Option<(u64, NodeTotals)>,
+    /// The same at the last list. It was read some time before it was handled, in which the job may have ended.
+    listed: Option<(u64, NodeTotals)>,
+}
+
+impl JobOnNode {
+    fn new(job: JobId, restored: NodeTotals) -> Self {
+        Self { job, joined_ms: None, totals: restored.clone(), restored, confirmed: None, listed: None }
+    }
 }
 
 /// The notes for a report.
@@ -275,7 +286,7 @@ impl JobReports {
                 let node = self.nodes.entry(name.clone()).or_default();
                 if !node.jobs.iter().any(|known| known.job == job.id) {
                     let totals = NodeTotals::new(name.clone());
-                    node.jobs.push(JobOnNode { job: job.id, joined_ms: None, totals, confirmed: None });
+                    node.jobs.push(JobOnNode::new(job.id, totals));
                 }
             }
             self.jobs.insert(job.id, Tracked { job: job.clone(), application, findings });
@@ -289,10 +300,11 @@ impl JobReports {
     fn confirm(&mut self) {
         for node in self.nodes.values_mut() {
             let Some(last_ms) = node.last_ms else { continue };
-            for JobOnNode { job, joined_ms, totals, confirmed } in &mut node.jobs {
-                let state = self.jobs.get(job).map(|tracked| &tracked.job.state);
-                if joined_ms.is_some() && state.is_some_and(|state| *state != JobState::Completing) {
-                    *confirmed = Some((last_ms, totals.clone()));
+            for on_node in &mut node.jobs {
+                let state = self.jobs.get(&on_node.job).map(|tracked| &tracked.job.state);
+                if on_node.joined_ms.is_some() && state.is_some_and(|state| *state != JobState::Completing) {
+                    let before = on_node.listed.replace((last_ms, on_node.totals.clone()));
+                    on_node.confirmed = before.or(on_node.confirmed.take());
                 }
             }
         }
@@ -311,7 +323,7 @@ impl JobReports {
             }
             let Some(on_node) = node.jobs.iter_mut().find(|known| known.job == id) else { continue };
             // No list may have had the job since its first sample.
-            let unconfirmed = on_node.joined_ms.map(|joined_ms| (joined_ms, NodeTotals::new(name.clone())));
+            let unconfirmed = on_node.joined_ms.map(|joined_ms| (joined_ms, on_node.restored.clone()));
             let Some((from_ms, mut totals)) = on_node.confirmed.take().or(unconfirmed) else { continue };
             if let Some(picture) = picture_of(name) {
                 tail::add_history(&mut totals, picture, (from_ms, ended_ms), |sums, position| {
@@ -445,15 +457,12 @@ impl JobReports {
                 let node = self.nodes.entry(earlier.node.clone()).or_default();
                 match node.jobs.iter_mut().find(|known| known.job == record.job.id) {
                     Some(known) => {
-                        known.totals.merge(&earlier);
-                        if let Some((_, confirmed)) = &mut known.confirmed {
-                            confirmed.merge(&earlier);
-                        }
+                        let lists = known.confirmed.iter_mut().chain(&mut known.listed).map(|(_, sums)| sums);
+                        lists
+                            .chain([&mut known.totals, &mut known.restored])
+                            .for_each(|sums| sums.merge(&earlier));
                     }
-                    None => {
-                        let (job, confirmed) = (record.job.id, None);
-                        node.jobs.push(JobOnNode { job, joined_ms: None, totals: earlier, confirmed });
-                    }
+                    None => node.jobs.push(JobOnNode::new(record.job.id, earlier)),
                 }
             }
         }
