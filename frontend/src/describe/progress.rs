@@ -5,17 +5,20 @@ use crate::domain::text;
 use nodeglass_protocol::insight::{JobProgress, ProgressEnd};
 use nodeglass_protocol::job::{Job, TimeLimit};
 
-/// Returns what is counted and how far it is: `epoch 3/10`, `42 %`.
+/// Returns what is counted and how far it is: `step 1,200/5,000`, `42 %`, `epoch 3/10, 32 %`.
 pub fn count(progress: &JobProgress) -> String {
     let number = |value: f64| match value.fract() == 0.0 {
         true => text::grouped(value.max(0.0) as u64),
         false => text::tenths(value),
     };
-    match progress.label.as_str() {
-        "%" => format!("{} %", number(progress.done)),
-        label => {
-            format!("{label} {}/{}", number(progress.done), number(progress.total)).trim_start().to_owned()
+    let total = progress.total.map_or_else(String::new, |total| format!("/{}", number(total)));
+    match (progress.label.as_str(), progress.epoch) {
+        (label, Some(epoch)) => {
+            let pct = (100.0 * epoch.ratio()).floor();
+            format!("{label} {}{total}, {pct} %", number(epoch.number)).trim_start().to_owned()
         }
+        ("%", None) => format!("{} %", number(progress.done)),
+        (label, None) => format!("{label} {}{total}", number(progress.done)).trim_start().to_owned(),
     }
 }
 
@@ -42,6 +45,7 @@ pub fn severity(end: ProgressEnd, job: &Job, wall_ahead_ms: i64) -> Severity {
 mod tests {
     use super::*;
     use nodeglass_protocol::JobId;
+    use nodeglass_protocol::insight::EpochProgress;
     use nodeglass_protocol::job::JobState;
 
     const END: ProgressEnd = ProgressEnd { earliest_at_ms: 60_000, latest_at_ms: 120_000 };
@@ -50,11 +54,27 @@ mod tests {
     fn a_count_has_the_name_that_the_log_gives_it() {
         let of = |label: &str, done, total| {
             let label = label.into();
-            count(&JobProgress { label, done, total, rate_per_s: None, advanced_at_ms: 0, end: None })
+            let total = Some(total);
+            count(&JobProgress {
+                label,
+                done,
+                total,
+                epoch: None,
+                rate_per_s: None,
+                advanced_at_ms: 0,
+                end: None,
+            })
         };
         assert_eq!(of("epoch", 3.0, 10.0), "epoch 3/10");
         assert_eq!(of("", 1_200.0, 5_000.0), "1,200/5,000");
         assert_eq!(of("%", 45.2, 100.0), "45.2 %");
+        let epoch = Some(EpochProgress { number: 3.0, done: 236.0, total: 739.0 });
+        let (label, done, total) = ("epoch".into(), 2.32, Some(100.0));
+        let known = JobProgress { label, done, total, epoch, rate_per_s: None, advanced_at_ms: 0, end: None };
+        assert_eq!(count(&known), "epoch 3/100, 31 %");
+        assert_eq!(count(&JobProgress { total: None, ..known.clone() }), "epoch 3, 31 %");
+        let step = JobProgress { label: "iter".into(), done: 2_019.0, total: None, epoch: None, ..known };
+        assert_eq!(count(&step), "iter 2,019");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::describe::job::{bottleneck as bottleneck_name, pending_reason, run_ti
 use crate::domain::health::{Health, state_label};
 use crate::domain::totals::Totals;
 use nodeglass_protocol::JobField;
-use nodeglass_protocol::insight::JobInsight;
+use nodeglass_protocol::insight::{JobInsight, JobProgress};
 use nodeglass_protocol::job::{Job, JobState, Parent, TimeLimit};
 
 /// A job with the totals of its GPUs.
@@ -188,7 +188,7 @@ fn left(row: &JobRow<'_>) -> Value {
 
 fn progress(row: &JobRow<'_>) -> Value {
     let progress = row.insight.and_then(|insight| insight.progress.as_ref());
-    Value::number(progress.map(|progress| (progress.ratio() * 100.0) as u64))
+    Value::number(progress.and_then(JobProgress::ratio).map(|ratio| (ratio * 100.0) as u64))
 }
 
 fn limited_by(row: &JobRow<'_>) -> Value {
@@ -244,7 +244,7 @@ mod tests {
     use crate::domain::severity::Severity;
     use crate::table::column::find;
     use nodeglass_protocol::JobId;
-    use nodeglass_protocol::insight::{Bottleneck, BottleneckKind, JobProgress};
+    use nodeglass_protocol::insight::{Bottleneck, BottleneckKind};
 
     fn at(job: &Job, id: &str) -> Value {
         let health = Health { severity: Severity::Ok, label: "running".to_owned() };
@@ -294,7 +294,8 @@ mod tests {
         let progress = JobProgress {
             label: "epoch".into(),
             done: 5.0,
-            total: 12.0,
+            total: Some(12.0),
+            epoch: None,
             rate_per_s: None,
             advanced_at_ms: 0,
             end: None,

@@ -47,19 +47,35 @@ pub enum BottleneckKind {
 pub struct JobProgress {
     /// What is counted, as the log names it, masked: `epoch`, `step`, `%`; empty for a bar without a name.
     pub label: Text,
-    /// How many are done.
+    /// How many are done. Within an epoch whose number of epochs is known, epochs with their parts: 2.25 in the third one.
     pub done: f64,
-    /// Of how many; more than 1.
-    pub total: f64,
+    /// Of how many; more than 1. `None` if the log does not state it.
+    #[serde(default)]
+    pub total: Option<f64>,
+    /// The epoch that runs; `None` if the log does not state how far it is.
+    #[serde(default)]
+    pub epoch: Option<EpochProgress>,
     /// How many are done per second; `None` until it can be measured.
     pub rate_per_s: Option<f64>,
     /// When `done` last grew, by the relay's clock.
     pub advanced_at_ms: u64,
-    /// When all will be done; `None` until the rate can be measured.
+    /// When all will be done; `None` until the rate can be measured, and where the log does not state how much there is.
     pub end: Option<ProgressEnd>,
 }
 
-/// When a program will be done, by the fastest and the slowest part of the time observed.
+/// How far one epoch is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EpochProgress {
+    /// Its number, as the log states it.
+    pub number: f64,
+    /// How many of its steps are done.
+    pub done: f64,
+    /// Of how many.
+    pub total: f64,
+}
+
+/// When a program will be done: the program's own estimate, or by the fastest and the slowest part of the time observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgressEnd {
     /// The earliest time, by the relay's clock.
@@ -69,7 +85,15 @@ pub struct ProgressEnd {
 }
 
 impl JobProgress {
-    /// How much is done, from 0 to 1.
+    /// How much of the program is done, from 0 to 1; `None` if the log does not state how much there is.
+    pub fn ratio(&self) -> Option<f64> {
+        let total = self.total.filter(|total| *total > 0.0)?;
+        Some((self.done / total).clamp(0.0, 1.0))
+    }
+}
+
+impl EpochProgress {
+    /// How much of the epoch is done, from 0 to 1.
     pub fn ratio(&self) -> f64 {
         if self.total > 0.0 { (self.done / self.total).clamp(0.0, 1.0) } else { 0.0 }
     }

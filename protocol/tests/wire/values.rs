@@ -11,7 +11,9 @@ use nodeglass_protocol::gpu::{
     GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink, Vgpu, VgpuLicense, Virtualization,
 };
 use nodeglass_protocol::handshake::{Exchange, LEN, Nonce};
-use nodeglass_protocol::insight::{Bottleneck, BottleneckKind, JobInsight, JobProgress, ProgressEnd};
+use nodeglass_protocol::insight::{
+    Bottleneck, BottleneckKind, EpochProgress, JobInsight, JobProgress, ProgressEnd,
+};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::live::HealthChange;
 use nodeglass_protocol::note::{Note, NoteId, NoteSource};
@@ -167,7 +169,8 @@ pub fn insight() -> JobInsight {
         progress: Some(JobProgress {
             label: "epoch".into(),
             done: 3.0,
-            total: 10.0,
+            total: Some(10.0),
+            epoch: Some(EpochProgress { number: 4.0, done: 3.0, total: 12.0 }),
             rate_per_s: Some(0.5),
             advanced_at_ms: 5_000,
             end: Some(ProgressEnd { earliest_at_ms: 19_000, latest_at_ms: 21_000 }),

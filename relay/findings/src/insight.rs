@@ -1,8 +1,8 @@
 //! What is known of running jobs besides findings: how far their programs are, and what limits their GPUs.
 
-use super::job_log::{JobLogs, Progress};
+use super::job_log::{EpochProgress, JobLogs, Progress};
 use nodeglass_protocol::finding::{Finding, FindingKind};
-use nodeglass_protocol::insight::{Bottleneck, BottleneckKind, JobInsight, JobProgress, ProgressEnd};
+use nodeglass_protocol::insight::{self, Bottleneck, BottleneckKind, JobInsight, JobProgress, ProgressEnd};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{JobId, Text};
 use std::collections::BTreeMap;
@@ -58,6 +58,11 @@ fn wire(progress: &Progress) -> JobProgress {
         label: progress.label.clone(),
         done: progress.done,
         total: progress.total,
+        epoch: progress.epoch.map(|EpochProgress { number, done, total }| insight::EpochProgress {
+            number,
+            done,
+            total,
+        }),
         rate_per_s: progress.rate,
         advanced_at_ms: progress.advanced_ms,
         end: progress.end_ms.map(end),
@@ -75,12 +80,11 @@ mod tests {
         let progress = Progress {
             label: "epoch".into(),
             done: 3.0,
-            total: 10.0,
+            total: Some(10.0),
             advanced_ms: 5_000,
             rate: Some(0.5),
             end_ms: Some((19_000, 21_000)),
-            steady_ms: 60_000,
-            advances: 3,
+            ..Progress::default()
         };
         let log = |progress| JobLog { progress, ..JobLog::default() };
         let logs = JobLogs::from([
@@ -94,7 +98,7 @@ mod tests {
         let insights = of_jobs(&logs, &[], &BTreeMap::new(), &jobs);
         let [only] = insights.as_slice() else { panic!("{insights:?}") };
         let progress = only.progress.as_ref().unwrap();
-        assert_eq!((only.job, progress.ratio()), (JobId(1), 0.3));
+        assert_eq!((only.job, progress.ratio()), (JobId(1), Some(0.3)));
         assert_eq!(progress.end, Some(ProgressEnd { earliest_at_ms: 19_000, latest_at_ms: 21_000 }));
     }
 }

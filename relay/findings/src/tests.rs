@@ -1,7 +1,7 @@
 //! Detectors on scripted readings; real telemetry and whole scenarios are in the tests of the system.
 
 use super::*;
-use crate::job_log::{LogChunk, LogPatterns, LogScanner};
+use crate::job_log::{LogChunk, LogPatterns, LogScanner, ReadTime};
 use nodeglass_protocol::LongText;
 use nodeglass_protocol::finding::{FindingKind, FindingSeverity};
 use nodeglass_protocol::job::{JobState, TimeLimit};
@@ -399,6 +399,11 @@ fn a_time_limit_is_announced_and_a_failure_listed_for_an_hour() {
     assert!(script.active().is_empty());
 }
 
+/// Lines are read at a time of the relay's clock.
+fn read_at(relay_ms: u64) -> ReadTime {
+    ReadTime { relay_ms, ..ReadTime::default() }
+}
+
 /// A job whose log has a line every ten seconds, and what is found after some time.
 fn logging(limit_s: u64, seconds: u64, line: impl Fn(u64) -> String) -> Script {
     let mut script = Script::new(1, 2);
@@ -408,7 +413,7 @@ fn logging(limit_s: u64, seconds: u64, line: impl Fn(u64) -> String) -> Script {
         script.run(10, |_, _| Some((90, 500, 1_900, 40.0)));
         let line = line(step * 10);
         if !line.is_empty() {
-            scanner.read(&[LongText::line(&line)], None, LogChunk::New, script.now_ms);
+            scanner.read(&[LongText::line(&line)], None, LogChunk::New, read_at(script.now_ms));
         }
         script.findings.set_logs([(JobId(17), scanner.state(script.now_ms))].into());
     }
@@ -475,11 +480,11 @@ fn a_job_too_slow_for_its_time_limit_is_found_by_its_log() {
 fn a_message_without_a_newline_at_the_end_of_the_log_is_found() {
     let mut scanner = LogScanner::new(LogPatterns::new(&[]).into(), START_MS);
     let end = LongText::line("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB");
-    scanner.read(&[LongText::line("step 3")], Some(&end), LogChunk::New, START_MS);
+    scanner.read(&[LongText::line("step 3")], Some(&end), LogChunk::New, read_at(START_MS));
     assert!(scanner.state(START_MS).messages.is_empty(), "it may not be complete");
     for reading in 1..=3 {
         let now_ms = START_MS + 10_000 * reading;
-        scanner.read(&[], Some(&end), LogChunk::New, now_ms);
+        scanner.read(&[], Some(&end), LogChunk::New, read_at(now_ms));
         let log = scanner.state(now_ms);
         let [message] = log.messages.as_slice() else { panic!("{log:?}") };
         assert_eq!((message.pattern.name.as_str(), message.count), ("cuda_out_of_memory", 1));

@@ -46,9 +46,7 @@ pub fn job(id: u32, nodes: &[(&str, &[u32])]) -> Job {
 
 /// What a log states in which a program is at this one of ten steps.
 pub fn log(done: f64) -> JobLog {
-    let (label, total) = ("step".into(), 10.0);
-    let progress =
-        Progress { label, done, total, advanced_ms: 0, rate: None, end_ms: None, steady_ms: 0, advances: 0 };
+    let progress = Progress { label: "step".into(), done, total: Some(10.0), ..Progress::default() };
     JobLog { progress: Some(progress), ..JobLog::default() }
 }
 

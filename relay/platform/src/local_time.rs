@@ -39,6 +39,14 @@ impl LocalTime {
         Self::read(at_s, |time, tm| unsafe { libc::gmtime_r(time, tm) })
     }
 
+    /// Offset of the user's time zone from UTC at a time, in s.
+    pub fn utc_offset_s(at_s: u64) -> i64 {
+        let local = Self::of(at_s);
+        let of_day = i64::from(local.hour) * 3_600 + i64::from(local.minute) * 60;
+        let at_s = i64::try_from(at_s).unwrap_or(i64::MAX);
+        local.day * 86_400 + of_day - at_s.div_euclid(60) * 60
+    }
+
     fn read(at_s: u64, convert: impl FnOnce(*const libc::time_t, *mut libc::tm) -> *mut libc::tm) -> Self {
         let time = libc::time_t::try_from(at_s).unwrap_or(libc::time_t::MAX);
         let mut tm = MaybeUninit::<libc::tm>::zeroed();

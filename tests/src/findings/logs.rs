@@ -1,6 +1,6 @@
 //! Reads the logs of simulated jobs, as the relay's task does.
 
-use nodeglass_findings::job_log::{FollowedLog, JobLog, JobLogs, LogPatterns};
+use nodeglass_findings::job_log::{FollowedLog, JobLog, JobLogs, LogPatterns, ReadTime};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::request::{Audience, ProbeRequest, Response};
 use nodeglass_protocol::{JobId, NodeName};
@@ -74,6 +74,6 @@ impl Log {
             _ => None,
         };
         self.after = tail.as_ref().map_or(self.after, |tail| tail.end);
-        self.content.read(tail.as_ref(), wall_s, now_ms)
+        self.content.read(tail.as_ref(), ReadTime { relay_ms: now_ms, wall_s, utc_offset_s: 0 })
     }
 }

@@ -26,7 +26,8 @@ pub fn Progress(
     });
     let is_known = Memo::new(move |_| known.with(Option::is_some));
     let count = move || known.with(|known| known.as_ref().map(progress::count));
-    let share = move || known.with(|known| known.as_ref().map_or(0.0, JobProgress::ratio));
+    // How much of an epoch is done would look like how much of the program is.
+    let share = Memo::new(move |_| known.with(|known| known.as_ref().and_then(JobProgress::ratio)));
     // Formatted to the minute, so that the memo rarely changes.
     let end = Memo::new(move |_| {
         let wall_ahead_ms = wall_ahead_ms(&page);
@@ -42,7 +43,7 @@ pub fn Progress(
             let (class, about) = match severity {
                 Severity::Error => ("num is-bad", "After the time limit of the job"),
                 Severity::Warning => ("num is-warning", "May exceed the time limit of the job"),
-                _ => ("num", "Estimated from the progress counters in the log of the job"),
+                _ => ("num", "By the progress that the log of the job states"),
             };
             let mark = if severity == Severity::Ok { "" } else { " ⚠" };
             let before = if in_list { "≈ " } else { "done ≈ " };
@@ -54,7 +55,11 @@ pub fn Progress(
             <div class="progress" class:progress--entry=in_list>
                 <span class="progress__count num">{count}</span>
                 {when}
-                <div class="progress__bar"><i style:--share=move || text::share(share())></i></div>
+                <Show when=move || share.get().is_some()>
+                    <div class="progress__bar">
+                        <i style:--share=move || text::share(share.get().unwrap_or_default())></i>
+                    </div>
+                </Show>
             </div>
         }
     };

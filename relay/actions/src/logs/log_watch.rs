@@ -1,9 +1,10 @@
 //! Watches the logs of the owner's jobs for messages and progress.
 
 use super::{Logs, TailReader};
-use nodeglass_findings::job_log::{FollowedLog, JobLog, JobLogs, LogPatterns};
+use nodeglass_findings::job_log::{FollowedLog, JobLog, JobLogs, LogPatterns, ReadTime};
 use nodeglass_fleet::Event;
 use nodeglass_platform::clock::Clock;
+use nodeglass_platform::local_time::LocalTime;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::request::{LogRef, LogStream};
@@ -151,13 +152,14 @@ impl WatchedLog {
     /// Reads what is new, and returns the log with what it states. One that cannot be read states what it did.
     async fn read(mut self, job: &Job, wall_s: i64, clock: Clock) -> (Option<Self>, Option<JobLog>) {
         let tail = self.reader.read(job).await;
-        let now_ms = clock.now_ms();
+        let utc_offset_s = LocalTime::utc_offset_s(wall_s.unsigned_abs());
+        let now = ReadTime { relay_ms: clock.now_ms(), wall_s, utc_offset_s };
         // Patterns are matched on up to 64 KiB.
         let scanned = tokio::task::spawn_blocking(move || {
             if let Err(why) = &tail {
                 tracing::debug!(%why, "log not read");
             }
-            let state = self.content.read(tail.as_ref().ok(), wall_s, now_ms);
+            let state = self.content.read(tail.as_ref().ok(), now);
             (self, state)
         });
         scanned.await.ok().unzip()

@@ -254,7 +254,7 @@ fn jobs(out: &mut Exposition, snapshot: &Snapshot, users: &HashMap<u32, &str>) {
         }),
         ("nodeglass_job_time_limit_seconds", "Time limit.", |job| job.time_limit_s.map(|s| s as f64)),
         ("nodeglass_job_progress_ratio", "How far the program is by its logs, from 0 to 1.", |job| {
-            Some((job.progress.as_ref()?.pct * 10.0).round() / 1_000.0)
+            Some((job.progress.as_ref()?.pct? * 10.0).round() / 1_000.0)
         }),
         (
             "nodeglass_job_expected_end_timestamp_seconds",

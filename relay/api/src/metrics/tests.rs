@@ -90,7 +90,8 @@ fn a_job_has_the_progress_that_its_log_states_and_its_latest_end() {
         let progress = JobProgress {
             label: "epoch".into(),
             done: 3.0,
-            total: 10.0,
+            total: Some(10.0),
+            epoch: None,
             rate_per_s: Some(1.0),
             advanced_at_ms: 2_000,
             end: Some(end),

@@ -126,9 +126,10 @@ fn too_slow(
     earliest_ms: u64,
 ) -> Detection {
     let needed_s = earliest_ms.saturating_sub(input.now.relay_ms) / 1_000;
-    let (done, needed, left) = (progress.pct(), text::span(needed_s), text::span(left_s));
+    let (needed, left) = (text::span(needed_s), text::span(left_s));
+    let done = progress.pct().map_or_else(String::new, |pct| format!("{pct:.0} % done, "));
     let title = format!(
-        "{} will not finish before its time limit: {done:.0} % done, needs {needed}, {left} left",
+        "{} will not finish before its time limit: {done}needs {needed}, {left} left",
         job_names::first(job)
     );
     // A chain of jobs resumes from checkpoints: each is meant to reach its limit.
@@ -140,7 +141,8 @@ fn too_slow(
     detection.nodes.clone_from(&job.nodes);
     let label = mask::command(progress.label.as_str());
     let unit = if label.is_empty() { "count" } else { &label };
-    detection.evidence.push(format!("{unit} {:.0} of {:.0} in its log", progress.done, progress.total));
+    let of = progress.total.map_or_else(String::new, |total| format!(" of {total:.0}"));
+    detection.evidence.push(format!("{unit} {:.0}{of} in its log", progress.done));
     if let Some(rate) = progress.rate {
         detection.evidence.push(if rate >= 1.0 {
             format!("{rate:.1} per second")

@@ -1,6 +1,6 @@
 //! One log of a job over time: what is new in it, what an earlier run left, and what to make of a log that is missing.
 
-use super::{JobLog, LogChunk, LogPatterns, LogScanner};
+use super::{JobLog, LogChunk, LogPatterns, LogScanner, ReadTime};
 use nodeglass_protocol::request::Tail;
 use std::sync::Arc;
 
@@ -24,19 +24,19 @@ impl FollowedLog {
     }
 
     /// Takes in what is new, or that the log cannot be read, and returns what it states now.
-    pub fn read(&mut self, tail: Option<&Tail>, wall_s: i64, now_ms: u64) -> JobLog {
-        let is_young = self.start_s.is_some_and(|start_s| start_s + NEW_S >= wall_s);
+    pub fn read(&mut self, tail: Option<&Tail>, now: ReadTime) -> JobLog {
+        let is_young = self.start_s.is_some_and(|start_s| start_s + NEW_S >= now.wall_s);
         match tail {
-            Some(tail) => self.scan(tail, is_young, now_ms),
+            Some(tail) => self.scan(tail, is_young, now),
             // What appears in the log of a job that just started is new; of another one it may be old.
             None => self.was_read |= is_young,
         }
-        self.scanner.state(now_ms)
+        self.scanner.state(now.relay_ms)
     }
 
-    fn scan(&mut self, tail: &Tail, is_young: bool, now_ms: u64) {
+    fn scan(&mut self, tail: &Tail, is_young: bool, now: ReadTime) {
         if tail.restarted && self.was_read {
-            self.scanner.reset(now_ms);
+            self.scanner.reset(now.relay_ms);
         }
         let chunk = match (self.was_read, is_young) {
             (true, _) => LogChunk::New,
@@ -44,6 +44,6 @@ impl FollowedLog {
             (false, false) => LogChunk::First,
         };
         self.was_read = true;
-        self.scanner.read(&tail.lines, tail.partial.as_ref(), chunk, now_ms);
+        self.scanner.read(&tail.lines, tail.partial.as_ref(), chunk, now);
     }
 }

@@ -1,6 +1,8 @@
 //! What the logs of a job state: messages that explain a problem, and progress. Pure: lines and times come from the
 //! caller.
 
+mod count;
+mod duration;
 mod followed;
 mod patterns;
 mod progress;
@@ -10,8 +12,8 @@ use nodeglass_protocol::{JobId, LongText};
 use nodeglass_redact::mask;
 pub use patterns::{CustomPattern, LogPattern, LogPatterns, MAX_CUSTOM, PatternError};
 use patterns::{is_exception, is_finite_again};
-pub use progress::Progress;
 use progress::ProgressTracker;
+pub use progress::{EpochProgress, Progress, ReadTime};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -195,7 +197,8 @@ impl LogScanner {
     }
 
     /// Takes in lines, and the incomplete one at the end, in which bars are drawn: it is read again each time.
-    pub fn read(&mut self, lines: &[LongText], partial: Option<&LongText>, chunk: LogChunk, now_ms: u64) {
+    pub fn read(&mut self, lines: &[LongText], partial: Option<&LongText>, chunk: LogChunk, now: ReadTime) {
+        let now_ms = now.relay_ms;
         self.is_read = true;
         if lines.is_empty() && partial == self.partial.as_ref() {
             // What is still incomplete at the next reading stays so: a bar, or the end of the log.
@@ -229,7 +232,7 @@ impl LogScanner {
             }
         }
         if chunk != LogChunk::Baseline {
-            self.progress.read(lines.iter().chain(partial).map(LongText::as_str), now_ms);
+            self.progress.read(lines.iter().chain(partial).map(LongText::as_str), now);
         }
     }
 
@@ -255,7 +258,7 @@ impl LogScanner {
         if chunk == LogChunk::Baseline {
             return;
         }
-        if let Some(step) = progress::step_number(line) {
+        if let Some(step) = count::step_number(line) {
             if self.step.is_some_and(|last| last < step) {
                 self.advanced_ms = Some(now_ms);
             }
@@ -299,7 +302,7 @@ impl LogScanner {
         self.messages.retain(|found| {
             found.message.pattern.name.as_str() != NAN_LOSS || !is_finite_again(line, &found.message.line)
         });
-        if chunk == LogChunk::First && (progress::is_count(line) || progress::step_number(line).is_some()) {
+        if chunk == LogChunk::First && (progress::is_count(line) || count::step_number(line).is_some()) {
             self.messages.retain(|found| found.message.pattern.outlasts_progress);
         }
     }
@@ -339,11 +342,18 @@ fn cut(line: &str) -> String {
 }
 
 #[cfg(test)]
+mod samples;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     fn scanner() -> LogScanner {
         LogScanner::new(Arc::new(LogPatterns::new(&[])), 1_000)
+    }
+
+    fn at(relay_ms: u64) -> ReadTime {
+        ReadTime { relay_ms, ..ReadTime::default() }
     }
 
     fn lines(text: &str) -> Vec<LongText> {
@@ -353,8 +363,8 @@ mod tests {
     #[test]
     fn a_message_is_counted_and_kept_for_an_hour() {
         let mut scanner = scanner();
-        scanner.read(&lines("a\nstep 3/10 loss=nan\nb"), None, LogChunk::First, 1_000);
-        scanner.read(&lines("step 4/10 loss=nan"), None, LogChunk::New, 61_000);
+        scanner.read(&lines("a\nstep 3/10 loss=nan\nb"), None, LogChunk::First, at(1_000));
+        scanner.read(&lines("step 4/10 loss=nan"), None, LogChunk::New, at(61_000));
         let state = scanner.state(61_000);
         let message = &state.messages[0];
         assert_eq!(
@@ -370,9 +380,9 @@ mod tests {
     #[test]
     fn a_loss_that_is_a_number_again_ends_the_message() {
         let mut scanner = scanner();
-        scanner.read(&lines("{'loss': nan}\n{'loss': nan}"), None, LogChunk::New, 1_000);
+        scanner.read(&lines("{'loss': nan}\n{'loss': nan}"), None, LogChunk::New, at(1_000));
         assert_eq!(scanner.state(1_000).messages.len(), 1);
-        scanner.read(&lines("{'loss': 2.31}"), None, LogChunk::New, 2_000);
+        scanner.read(&lines("{'loss': 2.31}"), None, LogChunk::New, at(2_000));
         assert!(scanner.state(2_000).messages.is_empty());
     }
 
@@ -381,7 +391,7 @@ mod tests {
         let mut scanner = scanner();
         let text = "  0%|          | 0/100 [00:00<?, ?it/s]Traceback (most recent call last):\n\
                     \x20 File \"a.py\", line 3, in <module>\nValueError: no batch";
-        scanner.read(&lines(text), None, LogChunk::New, 1_000);
+        scanner.read(&lines(text), None, LogChunk::New, at(1_000));
         let state = scanner.state(1_000);
         assert_eq!(
             (state.messages[0].line.as_str(), state.messages[0].is_last),
@@ -389,7 +399,7 @@ mod tests {
         );
         let later: Vec<LongText> =
             (0..=MAX_FOLLOWING).map(|step| format!("it {step}").as_str().into()).collect();
-        scanner.read(&later, None, LogChunk::New, 2_000);
+        scanner.read(&later, None, LogChunk::New, at(2_000));
         assert!(!scanner.state(2_000).messages[0].is_last);
         assert_eq!(scanner.state(2_000).messages[0].written_ms, 2_000);
     }
@@ -398,7 +408,7 @@ mod tests {
     fn what_is_kept_is_masked_and_bounded() {
         let mut scanner = scanner();
         let line = format!("loss=nan --api-key=sk-verysecret1234567890abcdef {}", "x ".repeat(1_000));
-        scanner.read(&[LongText::line(&line)], None, LogChunk::New, 0);
+        scanner.read(&[LongText::line(&line)], None, LogChunk::New, at(0));
         let state = scanner.state(0);
         assert!(!state.messages[0].line.contains("verysecret"), "{}", state.messages[0].line);
         assert!(state.messages[0].line.chars().count() <= MAX_LINE + 1);
@@ -410,16 +420,16 @@ mod tests {
         let bar =
             |done: u32| LongText::line(&format!(" {done}%|####5     | {done}/100 [01:23<01:41,  5.43it/s]"));
         let mut scanner = scanner();
-        scanner.read(&[], Some(&bar(45)), LogChunk::New, 1_000);
+        scanner.read(&[], Some(&bar(45)), LogChunk::New, at(1_000));
         for second in 2..60 {
-            scanner.read(&[], Some(&bar(45)), LogChunk::New, second * 1_000);
+            scanner.read(&[], Some(&bar(45)), LogChunk::New, at(second * 1_000));
         }
         let state = scanner.state(60_000);
         assert_eq!(
             (state.progress.map(|progress| progress.pct()), state.grown_ms),
-            (Some(45.0), Some(1_000))
+            (Some(Some(45.0)), Some(1_000))
         );
-        scanner.read(&[], Some(&bar(46)), LogChunk::New, 61_000);
+        scanner.read(&[], Some(&bar(46)), LogChunk::New, at(61_000));
         assert_eq!(scanner.state(61_000).grown_ms, Some(61_000));
     }
 
@@ -429,19 +439,19 @@ mod tests {
             LongText::line(&format!("Epoch 0: 23%|###   | {step}/2000 [00:10<20:00, 1.0it/s, loss={loss}]"))
         };
         let mut scanner = scanner();
-        scanner.read(&[], Some(&bar(464, "2.31")), LogChunk::New, 1_000);
-        scanner.read(&[], Some(&bar(465, "nan")), LogChunk::New, 11_000);
+        scanner.read(&[], Some(&bar(464, "2.31")), LogChunk::New, at(1_000));
+        scanner.read(&[], Some(&bar(465, "nan")), LogChunk::New, at(11_000));
         assert_eq!(scanner.state(11_000).messages.len(), 1);
-        scanner.read(&[], Some(&bar(475, "2.29")), LogChunk::New, 21_000);
+        scanner.read(&[], Some(&bar(475, "2.29")), LogChunk::New, at(21_000));
         assert!(scanner.state(21_000).messages.is_empty(), "the scaler skipped a step");
     }
 
     #[test]
     fn steps_without_a_total_show_that_a_program_goes_on() {
         let mut scanner = scanner();
-        scanner.read(&lines("step 1201 loss 2.09"), None, LogChunk::New, 1_000);
+        scanner.read(&lines("step 1201 loss 2.09"), None, LogChunk::New, at(1_000));
         assert_eq!(scanner.state(1_000).advanced_ms, None);
-        scanner.read(&lines("step 1202 loss 2.08"), None, LogChunk::New, 11_000);
+        scanner.read(&lines("step 1202 loss 2.08"), None, LogChunk::New, at(11_000));
         assert_eq!(scanner.state(11_000).advanced_ms, Some(11_000));
     }
 
@@ -449,18 +459,23 @@ mod tests {
     fn what_was_written_before_counts_unless_it_was_handled_or_is_of_an_earlier_run() {
         let text = "torch.OutOfMemoryError: CUDA out of memory.\nretrying with batch 8\nstep 200/1000";
         let mut handled = scanner();
-        handled.read(&lines(text), None, LogChunk::First, 1_000);
+        handled.read(&lines(text), None, LogChunk::First, at(1_000));
         assert!(handled.state(1_000).messages.is_empty());
         let mut last = scanner();
         last.read(
             &lines("step 200/1000\ntorch.OutOfMemoryError: CUDA out of memory."),
             None,
             LogChunk::First,
-            1_000,
+            at(1_000),
         );
         assert_eq!(last.state(1_000).messages.len(), 1);
         let mut appended = scanner();
-        appended.read(&lines("torch.OutOfMemoryError: CUDA out of memory."), None, LogChunk::Baseline, 1_000);
+        appended.read(
+            &lines("torch.OutOfMemoryError: CUDA out of memory."),
+            None,
+            LogChunk::Baseline,
+            at(1_000),
+        );
         assert!(appended.state(1_000).messages.is_empty());
         assert_eq!(appended.state(1_000).last_lines.len(), 1);
     }
@@ -469,7 +484,7 @@ mod tests {
     fn the_name_of_a_bar_is_masked_as_a_whole() {
         let mut scanner = scanner();
         let bar = "--api-key=sk-verysecret1234567890abcdef  45%|####5     | 45/100 [01:23<01:41,  5.43it/s]";
-        scanner.read(&[], Some(&LongText::line(bar)), LogChunk::New, 0);
+        scanner.read(&[], Some(&LongText::line(bar)), LogChunk::New, at(0));
         let progress = scanner.state(0).progress.unwrap();
         assert!(progress.label.as_str().contains("api-key"), "{}", progress.label);
         assert!(!progress.label.as_str().contains("verysecret"), "{}", progress.label);
@@ -478,14 +493,14 @@ mod tests {
     #[test]
     fn the_logs_of_a_job_are_merged() {
         let (mut out, mut err) = (scanner(), scanner());
-        out.read(&lines("loss=nan"), None, LogChunk::New, 2_000);
-        err.read(&lines("Epoch 3/10\nSegmentation fault"), None, LogChunk::New, 1_000);
+        out.read(&lines("loss=nan"), None, LogChunk::New, at(2_000));
+        err.read(&lines("Epoch 3/10\nSegmentation fault"), None, LogChunk::New, at(1_000));
         let merged = JobLog::merge([out.state(3_000), err.state(3_000)].into_iter());
         let names: Vec<&str> = merged.messages.iter().map(|message| message.pattern.name.as_str()).collect();
         assert_eq!(names, ["segmentation_fault", "nan_loss"]);
         assert_eq!((merged.grown_ms, merged.last_lines.len()), (Some(2_000), 2));
         assert!(merged.progress.is_some());
-        out.read(&lines("Segmentation fault (core dumped)"), None, LogChunk::New, 4_000);
+        out.read(&lines("Segmentation fault (core dumped)"), None, LogChunk::New, at(4_000));
         let merged = JobLog::merge([out.state(5_000), err.state(5_000)].into_iter());
         let faults: Vec<_> =
             merged.messages.iter().map(|message| (message.count, message.first_ms)).collect();
@@ -495,12 +510,12 @@ mod tests {
     #[test]
     fn a_line_that_was_searched_while_it_was_incomplete_counts_once() {
         let (mut scanner, line) = (scanner(), LongText::line("Segmentation fault"));
-        scanner.read(&[], Some(&line), LogChunk::New, 1_000);
-        scanner.read(&[], Some(&line), LogChunk::New, 2_000);
+        scanner.read(&[], Some(&line), LogChunk::New, at(1_000));
+        scanner.read(&[], Some(&line), LogChunk::New, at(2_000));
         assert_eq!(scanner.state(2_000).messages[0].count, 1);
-        scanner.read(std::slice::from_ref(&line), None, LogChunk::New, 3_000);
+        scanner.read(std::slice::from_ref(&line), None, LogChunk::New, at(3_000));
         assert_eq!(scanner.state(3_000).messages[0].count, 1);
-        scanner.read(&[line], None, LogChunk::New, 4_000);
+        scanner.read(&[line], None, LogChunk::New, at(4_000));
         assert_eq!(scanner.state(4_000).messages[0].count, 2);
     }
 }

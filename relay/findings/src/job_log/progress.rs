@@ -1,11 +1,9 @@
 //! How far a program is by its log, how fast it advances, and when it will be done.
 
+use super::count::{self, Count, Epoch, Left};
 use nodeglass_protocol::Text;
-use nodeglass_redact::mask;
-use regex::{Captures, Regex};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::sync::LazyLock;
 
 /// Maximum number of counters that are followed per log: a bar for each epoch is one.
 const MAX_COUNTERS: usize = 8;
@@ -17,24 +15,28 @@ const MIN_SPAN_MS: u64 = 60_000;
 const STALE_MS: u64 = 3_600_000;
 /// Number of consecutive reads with a lower count after which a counter has restarted: ranks interleave their lines.
 const MAX_BEHIND: u32 = 3;
-/// Maximum length of a counter's name, in chars.
-const MAX_LABEL: usize = 32;
+/// Time in ms after which a program's own estimate no longer counts.
+const ESTIMATE_MS: u64 = 600_000;
+/// A program's own estimate counts while it differs from the measured rate by at most this factor.
+const ESTIMATE_FACTOR: f64 = 2.0;
 
 /// How far a program is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     /// What is counted, as the log names it, masked: `epoch`, `step`; empty for a bar without a name.
     pub label: Text,
-    /// How many are done.
+    /// How many are done. Within an epoch, epochs with their parts: 2.25 in the third one.
     pub done: f64,
-    /// Of how many.
-    pub total: f64,
+    /// Of how many; `None` if the log does not state it.
+    pub total: Option<f64>,
+    /// The epoch that runs, if the log states how far it is.
+    pub epoch: Option<EpochProgress>,
     /// When `done` last grew, in ms of the relay's clock.
     pub advanced_ms: u64,
     /// How many are done per second; `None` until it can be measured.
     pub rate: Option<f64>,
-    /// When all will be done, in ms of the relay's clock: the earliest and the latest, by the fastest and the slowest
-    /// part of the time observed.
+    /// When all will be done, in ms of the relay's clock: the earliest and the latest. The program's own estimate, or
+    /// by the fastest and the slowest part of the time observed.
     pub end_ms: Option<(u64, u64)>,
     /// For how long the rate was measured, in ms, without the first count: it includes compilation.
     pub steady_ms: u64,
@@ -42,10 +44,21 @@ pub struct Progress {
     pub advances: usize,
 }
 
+/// How far one epoch is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EpochProgress {
+    /// Its number, as the log states it.
+    pub number: f64,
+    /// How many of its steps are done.
+    pub done: f64,
+    /// Of how many.
+    pub total: f64,
+}
+
 impl Progress {
-    /// How much is done, in %.
-    pub fn pct(&self) -> f64 {
-        (100.0 * self.done / self.total).clamp(0.0, 100.0)
+    /// How much of the program is done, in %; `None` if the log does not state how much there is.
+    pub fn pct(&self) -> Option<f64> {
+        Some((100.0 * self.done / self.total?).clamp(0.0, 100.0))
     }
 }
 
@@ -53,27 +66,58 @@ impl Progress {
 #[derive(Debug, Default)]
 pub struct ProgressTracker {
     counters: Vec<Counter>,
+    /// The epoch that the last line without other counts named.
+    epoch: Option<Epoch>,
+    /// The last count within an epoch.
+    in_epoch: Option<EpochProgress>,
+    /// The total of steps that count through all epochs, although lines name the epoch as well.
+    run_total: Option<f64>,
 }
 
 #[derive(Debug)]
 struct Counter {
-    label: String,
-    total: f64,
+    key: Key,
     observations: VecDeque<(u64, f64)>,
     /// Whether it began again: what it counts is a part of the program's work.
     is_part: bool,
+    /// The epoch in which the last observation was made.
+    epoch: Option<EpochProgress>,
+    /// Whether an epoch with the number 0 was seen.
+    is_zero_based: bool,
     /// In how many readings in a row it stood behind the last observation.
     behind: u32,
+    /// The program's own estimate of the end, and when it was read, in ms of the relay's clock.
+    estimate: Option<(u64, u64)>,
 }
 
-/// A count as it stands in a line.
+/// What a counter counts.
 #[derive(Clone, Debug, PartialEq)]
-struct Count {
+struct Key {
     label: String,
+    total: Option<f64>,
+}
+
+/// A count of a counter.
+#[derive(Clone, Debug, PartialEq)]
+struct Reading {
+    key: Key,
     done: f64,
-    total: f64,
-    /// Whether it is of one epoch by its name.
+    /// Whether it is of one epoch of an unknown number of them.
     is_part: bool,
+    epoch: Option<EpochProgress>,
+    /// The time that is left for the whole counter, in s.
+    left_s: Option<f64>,
+}
+
+/// When lines are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadTime {
+    /// In ms of the relay's clock.
+    pub relay_ms: u64,
+    /// In s since 1970.
+    pub wall_s: i64,
+    /// Offset of the local time zone from UTC, in s: a program writes `will finish Tue Mar  4 02:11:12` without one.
+    pub utc_offset_s: i64,
 }
 
 /// Of two counters, the one that is the program's: of those that are not complete the one that ends last.
@@ -87,86 +131,211 @@ pub(super) fn longest(a: Option<Progress>, b: Option<Progress>) -> Option<Progre
 fn by_end(a: &Progress, b: &Progress) -> Ordering {
     let key = |progress: &Progress| {
         let end_ms = progress.end_ms.map_or(0, |(_, latest)| latest);
-        (progress.done < progress.total, end_ms, progress.advanced_ms)
+        let is_complete = progress.total.is_some_and(|total| progress.done >= total);
+        let is_whole = progress.total.is_some() || progress.end_ms.is_some();
+        (!is_auxiliary(progress.label.as_str()), is_whole, !is_complete, end_ms, progress.advanced_ms)
     };
     key(a).cmp(&key(b))
 }
 
-/// Returns whether a line states a count.
-pub(super) fn is_count(line: &str) -> bool {
-    !counts(line).is_empty()
+/// Returns whether a counter is by its name of work before or between the program's steps.
+fn is_auxiliary(label: &str) -> bool {
+    const WORK: [&str; 16] = [
+        "download",
+        "load",
+        "fetch",
+        "map",
+        "filter",
+        "tokeniz",
+        "generating",
+        "casting",
+        "valid",
+        "eval",
+        "test",
+        "sanity",
+        "saving",
+        "predict",
+        "resolving",
+        "extract",
+    ];
+    let label = label.to_ascii_lowercase();
+    WORK.iter().any(|work| label.starts_with(work))
 }
 
-/// The number of a step that a line states, of how many or not: `step 1201 loss 2.09`, `iter 250: loss …`.
-pub(super) fn step_number(line: &str) -> Option<u64> {
-    static STEP: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r"(?i)(?-u:\b)(?:step|iter|iteration|batch|update)s?(?-u:\b)[\s:=#\[]{0,4}([0-9]{1,15})")
-            .ok()
-    });
-    STEP.as_ref()?.captures(line)?[1].parse().ok()
+/// Returns whether a line states a count.
+pub(super) fn is_count(line: &str) -> bool {
+    count::parse(line).is_some_and(|count| count.done.is_some() || count.epoch.is_some())
 }
 
 impl ProgressTracker {
-    /// Takes in the lines that were read at a time, in ms of the relay's clock.
-    pub fn read<'a>(&mut self, lines: impl Iterator<Item = &'a str>, now_ms: u64) {
+    /// Takes in the lines that were read at a time.
+    pub fn read<'a>(&mut self, lines: impl Iterator<Item = &'a str>, now: ReadTime) {
         // All were written since the last reading: of each counter the largest counts, as ranks write theirs in any
         // order, unless it began again in between.
-        let mut newest: Vec<Count> = Vec::new();
-        for count in lines.flat_map(counts) {
-            match newest.iter().position(|known| known.is_of(&count.label, count.total)) {
-                Some(at) if begins_again(newest[at].done, &count) => {
-                    newest[at] = Count { is_part: true, ..count };
+        let mut newest: Vec<Reading> = Vec::new();
+        for count in lines.filter_map(count::parse) {
+            if count.done.is_none() && count.epoch.is_none() {
+                // An estimate on a line of its own is of the count before it.
+                if let Some(last) = newest.last_mut() {
+                    last.left_s = seconds(count.left, now, true);
                 }
-                Some(at) => newest[at].done = newest[at].done.max(count.done),
-                None if newest.len() < MAX_COUNTERS => newest.push(count),
-                None => {}
+                continue;
+            }
+            let Some(reading) = self.reading(count, now) else { continue };
+            match newest.iter().position(|known| known.key == reading.key) {
+                // Whether the number of an epoch alone is that of one that begins or ends is not known.
+                Some(at) if newest[at].epoch.is_some() && reading.epoch.is_none() => {}
+                Some(at) if newest[at].epoch.is_none() && reading.epoch.is_some() => newest[at] = reading,
+                Some(at) if newest[at].begins_again(&reading) => {
+                    newest[at] = Reading { is_part: true, ..reading };
+                }
+                Some(at) if reading.done >= newest[at].done => {
+                    let is_part = reading.is_part || newest[at].is_part;
+                    newest[at] = Reading { is_part, ..reading };
+                }
+                None if newest.len() < MAX_COUNTERS => newest.push(reading),
+                Some(_) | None => {}
             }
         }
-        newest.into_iter().for_each(|count| self.observe(count, now_ms));
+        let run_total = self.run_total;
+        let is_misread =
+            |epoch: Option<EpochProgress>| epoch.is_some_and(|epoch| Some(epoch.total) == run_total);
+        newest.retain(|reading| !is_misread(reading.epoch));
+        self.counters.retain(|counter| !is_misread(counter.epoch));
+        newest.into_iter().for_each(|reading| self.observe(reading, now.relay_ms));
     }
 
-    fn observe(&mut self, count: Count, now_ms: u64) {
-        let known = self.counters.iter_mut().find(|known| count.is_of(&known.label, known.total));
-        if let Some(counter) = known {
-            counter.observe(&count, now_ms);
+    /// What a line means for a counter: within a known number of epochs, it is a count of epochs.
+    fn reading(&mut self, count: Count, now: ReadTime) -> Option<Reading> {
+        let epoch = match count.epoch {
+            Some(epoch) if count.done.is_none() => {
+                self.epoch = Some(epoch);
+                Some(epoch)
+            }
+            None if count.follows_epoch => self.epoch,
+            epoch => epoch,
+        };
+        let part = match (count.done, count.total) {
+            (Some(done), Some(total)) => Some((done, total)),
+            _ => None,
+        };
+        if let (Some(epoch), Some((done, total))) = (epoch, part) {
+            self.note_steps(EpochProgress { number: epoch.number, done, total });
+        }
+        let counts_run = part.is_some_and(|(_, total)| Some(total) == self.run_total);
+        let Some(epoch) = epoch.filter(|_| !counts_run) else {
+            let left_s = seconds(count.left, now, true);
+            let key = Key { label: count.label, total: count.total };
+            return Some(Reading { key, done: count.done?, is_part: false, epoch: None, left_s });
+        };
+        let in_epoch = part.map(|(done, total)| EpochProgress { number: epoch.number, done, total });
+        let (key, done) = match epoch.total {
+            Some(total) => {
+                let key = Key { label: "epoch".to_owned(), total: Some(total) };
+                let is_zero_based = epoch.number == 0.0 || self.is_zero_based(&key);
+                let before = if is_zero_based { epoch.number } else { epoch.number - 1.0 };
+                let of_part = |(done, total): (f64, f64)| {
+                    (before + done / total).clamp(0.0, epoch.total.unwrap_or(0.0))
+                };
+                (key, part.map_or(epoch.number, of_part))
+            }
+            None => (Key { label: count.label, total: count.total }, count.done?),
+        };
+        // The time that is left of an epoch is not that of the program.
+        let left_s = seconds(count.left, now, false);
+        Some(Reading { key, done, is_part: epoch.total.is_none(), epoch: in_epoch, left_s })
+    }
+
+    /// Steps that do not begin again in the next epoch count through all of them.
+    fn note_steps(&mut self, now: EpochProgress) {
+        let is_next =
+            |last: EpochProgress| last.total == now.total && last.number < now.number && last.done < now.done;
+        if self.in_epoch.is_some_and(is_next) {
+            self.run_total = Some(now.total);
+        }
+        self.in_epoch = Some(now);
+    }
+
+    fn is_zero_based(&self, key: &Key) -> bool {
+        self.counters.iter().any(|known| known.key == *key && known.is_zero_based)
+    }
+
+    fn observe(&mut self, reading: Reading, now_ms: u64) {
+        if let Some(counter) = self.counters.iter_mut().find(|known| known.key == reading.key) {
+            counter.observe(&reading, now_ms);
             return;
         }
         if self.counters.len() == MAX_COUNTERS {
             let oldest = (0..self.counters.len()).min_by_key(|at| self.counters[*at].last_ms());
             oldest.map(|at| self.counters.swap_remove(at));
         }
-        let observations = VecDeque::from([(now_ms, count.done)]);
-        let Count { label, total, is_part, .. } = count;
-        self.counters.push(Counter { label, total, observations, is_part, behind: 0 });
+        self.counters.push(Counter::new(reading, now_ms));
     }
 
     /// The progress of the program as a whole: of the counters that still advance, the one with the longest way to go.
     pub fn progress(&self, now_ms: u64) -> Option<Progress> {
         let current =
             |counter: &&Counter| now_ms.saturating_sub(counter.last_ms()) <= counter.stale_after_ms();
-        let whole = self.counters.iter().filter(current).filter(|counter| !counter.is_part);
-        // One that has stood still for longer than it had left has no end that is known.
-        let progress = |counter: &Counter| {
-            let progress = counter.progress();
-            Progress { end_ms: progress.end_ms.filter(|(_, latest_ms)| *latest_ms >= now_ms), ..progress }
+        // A part without a name is of nothing that can be named.
+        let is_known = |counter: &&Counter| !counter.is_part || counter.epoch.is_some();
+        let current = self.counters.iter().filter(current).filter(is_known);
+        current.map(|counter| counter.progress(now_ms)).max_by(by_end)
+    }
+}
+
+/// Seconds that are left for the program; for the counter of a line as well if that `is_whole`.
+fn seconds(left: Option<Left>, now: ReadTime, is_whole: bool) -> Option<f64> {
+    match left? {
+        Left::Counter(left_s) => is_whole.then_some(left_s),
+        Left::Program(left_s) => Some(left_s),
+        Left::Until(local_s) => {
+            Some(local_s.saturating_sub(now.wall_s + now.utc_offset_s) as f64).filter(|left_s| *left_s >= 0.0)
+        }
+    }
+}
+
+impl Reading {
+    /// Returns whether it follows a larger one because the counter began again: from its end to its start, or in the
+    /// next epoch.
+    fn is_restart_of(&self, before: f64, epoch: Option<EpochProgress>) -> bool {
+        let is_next_epoch = match (epoch, self.epoch) {
+            (Some(before), Some(now)) => self.is_part && now.number != before.number,
+            _ => false,
         };
-        whole.map(progress).max_by(by_end)
+        let Some(total) = self.key.total else { return is_next_epoch };
+        let is_back = self.done < before;
+        is_next_epoch || is_back && (before >= total || self.done <= 0.1 * total && before >= 0.5 * total)
     }
-}
 
-impl Count {
-    fn is_of(&self, label: &str, total: f64) -> bool {
-        self.label == label && self.total == total
+    fn begins_again(&self, next: &Self) -> bool {
+        next.is_restart_of(self.done, self.epoch)
     }
-}
-
-/// Returns whether a count follows a larger one because the counter began again: from its end to its start.
-fn begins_again(before: f64, count: &Count) -> bool {
-    let is_back = count.done < before;
-    is_back && (before >= count.total || count.done <= 0.1 * count.total && before >= 0.5 * count.total)
 }
 
 impl Counter {
+    fn new(reading: Reading, now_ms: u64) -> Self {
+        let mut counter = Self {
+            observations: VecDeque::from([(now_ms, reading.done)]),
+            is_part: reading.is_part,
+            epoch: None,
+            is_zero_based: false,
+            behind: 0,
+            estimate: None,
+            key: reading.key.clone(),
+        };
+        counter.note(&reading, now_ms);
+        counter
+    }
+
+    /// Takes over what a count states besides the count.
+    fn note(&mut self, reading: &Reading, now_ms: u64) {
+        self.epoch = reading.epoch.or(self.epoch);
+        self.is_zero_based |= self.epoch.is_some_and(|epoch| epoch.number == 0.0);
+        if let Some(left_s) = reading.left_s {
+            self.estimate = Some((now_ms.saturating_add((1_000.0 * left_s) as u64), now_ms));
+        }
+    }
+
     /// After how long without progress it no longer counts, in ms: an epoch may take hours.
     fn stale_after_ms(&self) -> u64 {
         let gaps = self.observations.iter().zip(self.observations.iter().skip(1));
@@ -178,15 +347,21 @@ impl Counter {
         self.observations.back().map_or(0, |(at_ms, _)| *at_ms)
     }
 
-    fn observe(&mut self, count: &Count, now_ms: u64) {
-        self.is_part |= count.is_part;
+    fn observe(&mut self, reading: &Reading, now_ms: u64) {
+        self.is_part |= reading.is_part;
+        match (self.epoch, reading.epoch) {
+            (Some(_), None) => return,
+            (None, Some(_)) => self.observations.clear(),
+            _ => {}
+        }
         let last = self.observations.back().map(|(_, done)| *done);
         match last {
-            Some(last) if begins_again(last, count) => {
+            Some(last) if reading.is_restart_of(last, self.epoch) => {
                 self.is_part = true;
+                self.estimate = None;
                 self.observations.clear();
             }
-            Some(last) if count.done < last => {
+            Some(last) if reading.done < last => {
                 // A rank that is behind, or a program that resumed from a checkpoint.
                 self.behind += 1;
                 if self.behind < MAX_BEHIND {
@@ -194,13 +369,14 @@ impl Counter {
                 }
                 self.observations.clear();
             }
-            Some(last) if count.done == last => {
+            Some(last) if reading.done == last => {
                 self.behind = 0;
                 return;
             }
             _ => {}
         }
         self.behind = 0;
+        self.note(reading, now_ms);
         if self.observations.len() == MAX_OBSERVATIONS {
             let mut at = 0;
             self.observations.retain(|_| {
@@ -208,39 +384,82 @@ impl Counter {
                 at % 2 == 1
             });
         }
-        self.observations.push_back((now_ms, count.done));
+        self.observations.push_back((now_ms, reading.done));
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self, now_ms: u64) -> Progress {
         let (advanced_ms, done) = self.observations.back().copied().unwrap_or_default();
         let count = self.observations.len();
         // The first step compiles and fills buffers.
         let first = usize::from(count > 2);
         let rate = self.rate(first, count);
-        // A program that slows down, or that has been evaluating, is not as regular as its mean.
-        let middle = usize::midpoint(first, count);
-        let halves = [self.rate(first, middle + 1), self.rate(middle, count)];
-        let left = (self.total - done).max(0.0);
-        // Whether the number of an epoch is that of one that begins or ends is not known.
-        let at_most = if self.label == "epoch" || self.label == "round" { left + 1.0 } else { left };
-        let end_ms = rate.map(|rate| {
-            let rates = halves.into_iter().flatten().chain([rate]);
-            let after = |left: f64, rate: f64| advanced_ms.saturating_add((1_000.0 * left / rate) as u64);
-            let (slowest, fastest) =
-                rates.fold((f64::MAX, f64::MIN), |(low, high), rate| (low.min(rate), high.max(rate)));
-            (after(left, fastest), after(at_most, slowest))
-        });
+        let measured = self
+            .key
+            .total
+            .and_then(|total| self.measured_end(total - done, first, count, rate?, advanced_ms));
+        // One that has stood still for longer than it had left has no end that is known.
+        let end_ms =
+            self.estimated_end(measured, now_ms).or(measured).filter(|(_, latest_ms)| *latest_ms >= now_ms);
         let steady_ms = self.observations.get(first).map_or(0, |(at_ms, _)| advanced_ms - at_ms);
-        Progress {
-            label: self.label.as_str().into(),
+        let progress = Progress {
+            label: self.key.label.as_str().into(),
             done,
-            total: self.total,
+            total: self.key.total,
+            epoch: self.epoch,
             advanced_ms,
             rate,
             end_ms,
             steady_ms,
             advances: count.saturating_sub(first + 1),
+        };
+        match self.epoch {
+            // Of how many epochs is not known.
+            Some(epoch) if self.is_part => Progress {
+                label: "epoch".into(),
+                done: epoch.number,
+                total: None,
+                rate: None,
+                end_ms: self.estimated_end(None, now_ms),
+                ..progress
+            },
+            None if self.is_part => Progress { end_ms: None, ..progress },
+            _ => progress,
         }
+    }
+
+    /// The program's own estimate, while it is recent and agrees with the measured one.
+    fn estimated_end(&self, measured: Option<(u64, u64)>, now_ms: u64) -> Option<(u64, u64)> {
+        let (end_ms, read_ms) = self.estimate?;
+        let left_ms = |end_ms: u64| end_ms.saturating_sub(read_ms).max(MIN_SPAN_MS) as f64;
+        let agrees = measured.is_none_or(|(earliest_ms, latest_ms)| {
+            left_ms(end_ms) * ESTIMATE_FACTOR >= left_ms(earliest_ms)
+                && left_ms(end_ms) <= left_ms(latest_ms) * ESTIMATE_FACTOR
+        });
+        let is_recent = now_ms.saturating_sub(read_ms) <= ESTIMATE_MS;
+        (agrees && is_recent && end_ms >= now_ms).then_some((end_ms, end_ms))
+    }
+
+    /// When all will be done, in ms of the relay's clock, by the rates that were observed.
+    fn measured_end(
+        &self,
+        left: f64,
+        first: usize,
+        count: usize,
+        rate: f64,
+        advanced_ms: u64,
+    ) -> Option<(u64, u64)> {
+        // A program that slows down, or that has been evaluating, is not as regular as its mean.
+        let middle = usize::midpoint(first, count);
+        let halves = [self.rate(first, middle + 1), self.rate(middle, count)];
+        let left = left.max(0.0);
+        let is_number = self.epoch.is_none() && matches!(self.key.label.as_str(), "epoch" | "round");
+        // Whether the number of an epoch is that of one that begins or ends is not known.
+        let at_most = if is_number { left + 1.0 } else { left };
+        let rates = halves.into_iter().flatten().chain([rate]);
+        let after = |left: f64, rate: f64| advanced_ms.saturating_add((1_000.0 * left / rate) as u64);
+        let (slowest, fastest) =
+            rates.fold((f64::MAX, f64::MIN), |(low, high), rate| (low.min(rate), high.max(rate)));
+        Some((after(left, fastest), after(at_most, slowest)))
     }
 
     /// How many are done per second between two observations, if they are far enough apart.
@@ -251,138 +470,16 @@ impl Counter {
     }
 }
 
-/// `Epoch [3/10]`, `step: 1,200/5,000`, `iteration 1200 of 5000`, `step 5k/10k`; `other` follows in dates and other numbers.
-static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?i)(?-u:\b)(?P<label>epoch|(global[_ ]?)?step|iter(ation)?|batch|round|episode|update|frame|chunk)s?(?-u:\b)\s*[:=#]?\s*[\[(]?\s*(?P<done>[0-9][0-9,_]*)(?P<dm>[kM]?)\s*(/|of)\s*(?P<total>[0-9][0-9,_]*)(?P<tm>[kM]?)(?P<other>[/\w]|\.[0-9])?",
-    )
-    .ok()
-});
-
-/// Bars of tqdm and rich: `Epoch 3:  45%|████▌     | 450/1000 [01:23<01:41,  5.43it/s]`.
-static BAR: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"^(?P<label>[^|%]*?)\s*[0-9]{1,3}%\|[^|]*\|\s*(?P<done>[0-9.]+)(?P<dm>[kMGT]?)/(?P<total>[0-9.]+)(?P<tm>[kMGT]?)\s*\[",
-    )
-    .ok()
-});
-
-/// `progress: 45.2 %`, `45 % done`.
-static PERCENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?i)(?-u:\b)progress(?-u:\b)[^0-9]{0,12}(?P<done>[0-9]{1,3}(\.[0-9]+)?)\s?%|(?P<done2>[0-9]{1,3}(\.[0-9]+)?)\s?% (complete|done|finished)",
-    )
-    .ok()
-});
-
-/// Returns the counts in a line: a bar may name the epoch that it is of.
-fn counts(line: &str) -> Vec<Count> {
-    if line.len() > 2_000 || !line.bytes().any(|byte| byte.is_ascii_digit()) {
-        return Vec::new();
-    }
-    let captures = |regex: &'static LazyLock<Option<Regex>>| regex.as_ref()?.captures(line);
-    if let Some(found) = captures(&BAR) {
-        let label = found.name("label").map_or("", |label| label.as_str());
-        return [named(label), bar(&found, label)].into_iter().flatten().collect();
-    }
-    let count = named(line).or_else(|| percent(&captures(&PERCENT)?));
-    count.into_iter().collect()
-}
-
-fn named(text: &str) -> Option<Count> {
-    let found = NAMED.as_ref()?.captures(text)?;
-    if found.name("other").is_some() {
-        return None;
-    }
-    of(found["label"].to_lowercase(), scaled(&found, "done", "dm")?, scaled(&found, "total", "tm")?)
-}
-
-fn bar(found: &Captures<'_>, label: &str) -> Option<Count> {
-    // A bar for each epoch is the same counter that begins again.
-    let is_text = |c: &char| !c.is_ascii_digit() && *c != ':' && *c != '/';
-    // As a whole: a part of a secret is not recognized.
-    let label: String = mask::command(label).chars().filter(is_text).collect();
-    let words: Vec<&str> = label.split_whitespace().collect();
-    let count = of(words.join(" "), scaled(found, "done", "dm")?, scaled(found, "total", "tm")?)?;
-    let is_part = count.label.to_lowercase().contains("epoch");
-    Some(Count { is_part, ..count })
-}
-
-fn percent(found: &Captures<'_>) -> Option<Count> {
-    let done = found.name("done").or_else(|| found.name("done2"))?.as_str().parse().ok()?;
-    of("%".to_owned(), done, 100.0)
-}
-
-fn scaled(found: &Captures<'_>, number: &str, scale: &str) -> Option<f64> {
-    let factor = match found.name(scale).map_or("", |scale| scale.as_str()) {
-        "k" => 1e3,
-        "M" => 1e6,
-        "G" => 1e9,
-        "T" => 1e12,
-        _ => 1.0,
-    };
-    Some(found.name(number)?.as_str().replace([',', '_'], "").parse::<f64>().ok()? * factor)
-}
-
-fn of(label: String, done: f64, total: f64) -> Option<Count> {
-    let label: String = label.chars().take(MAX_LABEL).collect();
-    (total > 1.0 && done <= total && total < 1e15).then_some(Count { label, done, total, is_part: false })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Option<(String, f64, f64)> {
-        counts(line).into_iter().next().map(|count| (count.label, count.done, count.total))
-    }
-
-    #[test]
-    fn counters_of_frameworks_are_recognized() {
-        for (line, label, done, total) in [
-            (" 45%|████▌     | 450/1000 [01:23<01:41,  5.43it/s, loss=0.1]", "", 450.0, 1000.0),
-            ("Epoch 3:  45%|####5     | 450/1000 [01:23<01:41,  5.43it/s]", "Epoch", 450.0, 1000.0),
-            ("Map:  10%|█         | 1.00k/10.0k [00:01<00:09]", "Map", 1000.0, 10000.0),
-            (
-                " iteration     1200/    5000 | consumed samples: 307200 | loss 2.1",
-                "iteration",
-                1200.0,
-                5000.0,
-            ),
-            ("Epoch [3/10], Step [100/600], Loss: 0.31", "epoch", 3.0, 10.0),
-            ("step: 1,200/5,000 loss 2.1", "step", 1200.0, 5000.0),
-            ("Step 12 of 40", "step", 12.0, 40.0),
-            ("step 5/10k loss 1.0", "step", 5.0, 10_000.0),
-            ("epoch 3/10.", "epoch", 3.0, 10.0),
-            ("Epoch 3/10: loss 0.2", "epoch", 3.0, 10.0),
-            ("progress: 45.2 %", "%", 45.2, 100.0),
-            ("37% complete", "%", 37.0, 100.0),
-        ] {
-            assert_eq!(parsed(line), Some((label.to_owned(), done, total)), "{line}");
-        }
-    }
-
-    #[test]
-    fn other_fractions_are_none() {
-        for line in [
-            "GPU 3/8 ready",
-            "2026/11/26 10:00",
-            "Last update: 01/10/2026 10:00:00",
-            "batch 3/12.5 s",
-            "step 5/10ms",
-            "loss 0.3",
-            "step 1200",
-            "epoch 12/10",
-            "acc 45 %",
-            "epoch 1/1",
-            "",
-        ] {
-            assert_eq!(parsed(line), None, "{line}");
-        }
+    fn at(relay_ms: u64) -> ReadTime {
+        ReadTime { relay_ms, ..ReadTime::default() }
     }
 
     fn read(tracker: &mut ProgressTracker, line: &str, now_s: u64) {
-        tracker.read([line].into_iter(), now_s * 1_000);
+        tracker.read([line].into_iter(), at(now_s * 1_000));
     }
 
     #[test]
@@ -392,7 +489,7 @@ mod tests {
             read(&mut tracker, &format!("step {}/1000", 100 + 10 * minute), 60 * minute);
         }
         let progress = tracker.progress(1_200_000).unwrap();
-        assert_eq!((progress.done, progress.pct()), (300.0, 30.0));
+        assert_eq!((progress.done, progress.pct()), (300.0, Some(30.0)));
         assert!((progress.rate.unwrap() - 1.0 / 6.0).abs() < 1e-9);
         let (earliest, latest) = progress.end_ms.unwrap();
         assert_eq!((earliest, latest), (1_200_000 + 4_200_000, 1_200_000 + 4_200_000));
@@ -421,10 +518,10 @@ mod tests {
                 format!("Epoch {}/50", minute / 2 + 1),
                 format!("Train: {}%|##| {}/1000 [", 50, 100 + 400 * (minute % 2)),
             ];
-            tracker.read(lines.iter().map(String::as_str), minute * 60_000);
+            tracker.read(lines.iter().map(String::as_str), at(minute * 60_000));
         }
         let progress = tracker.progress(600_000).unwrap();
-        assert_eq!((progress.label.as_str(), progress.done, progress.total), ("epoch", 5.0, 50.0));
+        assert_eq!((progress.label.as_str(), progress.done, progress.total), ("epoch", 5.0, Some(50.0)));
         assert!(progress.end_ms.is_some());
     }
 
@@ -444,7 +541,7 @@ mod tests {
         let mut tracker = ProgressTracker::default();
         for second in (0..300).step_by(10) {
             let lines = [format!("step {}/1000", 100 + second), format!("step {}/1000", 99 + second)];
-            tracker.read(lines.iter().map(String::as_str), second * 1_000);
+            tracker.read(lines.iter().map(String::as_str), at(second * 1_000));
         }
         read(&mut tracker, "step 380/1000", 300);
         assert_eq!(tracker.progress(300_000).unwrap().done, 390.0, "one rank");
@@ -460,9 +557,9 @@ mod tests {
         let mut tracker = ProgressTracker::default();
         read(&mut tracker, "Epoch 3/99:  45%|####5     | 450/1000 [01:23<01:41,  5.43it/s]", 0);
         let progress = tracker.progress(0).unwrap();
-        assert_eq!((progress.label.as_str(), progress.done, progress.total), ("epoch", 3.0, 99.0));
+        assert_eq!((progress.label.as_str(), progress.done, progress.total), ("epoch", 2.45, Some(99.0)));
         read(&mut tracker, "Epoch 4:  45%|####5     | 450/2000 [01:23<01:41,  5.43it/s]", 10);
-        assert_eq!(tracker.progress(10_000).unwrap().total, 99.0);
+        assert_eq!(tracker.progress(10_000).unwrap().total, Some(99.0));
     }
 
     #[test]
@@ -472,7 +569,7 @@ mod tests {
             let line = format!("step {}/{}", number % 900, 1_000 + number % 100);
             tracker.read(
                 [line.as_str(), "step 999999999999999999999999/9999999999999999999999999999"].into_iter(),
-                number * 1_000,
+                at(number * 1_000),
             );
         }
         assert!(tracker.counters.len() <= MAX_COUNTERS);

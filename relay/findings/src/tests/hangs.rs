@@ -55,7 +55,7 @@ fn a_program_that_writes_does_not_hang() {
     script.run(300, |_, _| WORK);
     for minute in 0..20 {
         let line = LongText::line(&format!("episode {minute} return 3.1"));
-        scanner.read(&[line], None, LogChunk::New, script.now_ms);
+        scanner.read(&[line], None, LogChunk::New, read_at(script.now_ms));
         let logs = [(JobId(17), scanner.state(script.now_ms))].into();
         script.findings.set_logs(logs);
         script.run(60, |_, _| WAIT);
@@ -80,7 +80,7 @@ fn progress_in_the_log_contradicts_a_hang() {
         for step in 1..=60 {
             script.run(10, |_, _| if step <= 30 { WORK } else { WAIT });
             let lines: Vec<LongText> = line(step).iter().map(|line| LongText::line(line)).collect();
-            scanner.read(&lines, None, LogChunk::New, script.now_ms);
+            scanner.read(&lines, None, LogChunk::New, read_at(script.now_ms));
             script.findings.set_logs([(JobId(17), scanner.state(script.now_ms))].into());
         }
         script

@@ -85,7 +85,12 @@ fn progress_text(progress: &JobProgress, now_s: u64) -> String {
         let end = LocalTime::of(end.as_millis() / 1_000);
         format!(" · ends ≈ {}", end.seen_from(&LocalTime::of(now_s)))
     });
-    format!("{:.0} %{}", progress.pct.floor(), end.unwrap_or_default())
+    let done = match (progress.pct, progress.epoch) {
+        (Some(pct), _) => format!("{:.0} %", pct.floor()),
+        (None, Some(epoch)) => format!("epoch {:.0}: {:.0} %", epoch.number, (100.0 * epoch.ratio()).floor()),
+        (None, None) => format!("{} {:.0}", progress.label, progress.done),
+    };
+    format!("{done}{}", end.unwrap_or_default())
 }
 
 fn cut(name: &str) -> String {

@@ -399,6 +399,20 @@ class HetComponent:
 
 
 @dataclass(frozen=True)
+class EpochProgress:
+    """How far one epoch is."""
+
+    done: float
+    """How many of its steps are done."""
+
+    number: float
+    """Its number, as the log states it."""
+
+    total: float
+    """Of how many."""
+
+
+@dataclass(frozen=True)
 class JobProgress:
     """How far a job's program is by a counter in its log."""
 
@@ -406,25 +420,34 @@ class JobProgress:
     """When `done` last grew."""
 
     done: float
-    """How many are done."""
+    """How many are done. Within an epoch whose number of epochs is known, epochs with their parts: 2.25 in
+    the third one.
+    """
 
     label: str
     """What is counted, as the log names it, masked: `epoch`, `step`, `%`; empty for a bar without a name."""
 
-    pct: float
-    """How much is done, in %."""
-
-    total: float
-    """Of how many."""
-
     earliest_end_at: Optional[datetime] = None
-    """When all will be done at the earliest, by the fastest part of the time observed."""
+    """When all will be done at the earliest: the program's own estimate, or by the fastest part of the
+    time observed.
+    """
+
+    epoch: Optional[EpochProgress] = None
+    """The epoch that runs; `null` if the log does not state how far it is."""
 
     latest_end_at: Optional[datetime] = None
-    """When all will be done at the latest, by the slowest part of the time observed."""
+    """When all will be done at the latest: the program's own estimate, or by the slowest part of the time
+    observed.
+    """
+
+    pct: Optional[float] = None
+    """How much is done, in %; `null` if the log does not state how much there is."""
 
     rate_per_s: Optional[float] = None
     """How many are done per second; `null` until it can be measured."""
+
+    total: Optional[float] = None
+    """Of how many; `null` if the log does not state it."""
 
 
 @dataclass(frozen=True)

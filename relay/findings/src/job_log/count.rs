@@ -1,0 +1,371 @@
+//! How far a program is by one line of its log: the formats of frameworks, and of tools that draw bars.
+
+use super::duration::{self, DURATION};
+use nodeglass_redact::mask;
+use regex::{Captures, Regex};
+use std::sync::LazyLock;
+
+/// Maximum length of a line that is searched, in bytes.
+const MAX_LINE: usize = 2_000;
+/// Maximum length of a counter's name, in chars.
+const MAX_LABEL: usize = 32;
+/// Larger totals are not believed.
+const MAX_TOTAL: f64 = 1e15;
+
+/// What a line states about the progress of its program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Count {
+    /// What is counted, masked: `step`; empty for a bar without a name.
+    pub(super) label: String,
+    /// How many are done; `None` if the line states an estimate alone, or only the number of an epoch.
+    pub(super) done: Option<f64>,
+    /// Of how many.
+    pub(super) total: Option<f64>,
+    /// The epoch in which they are counted.
+    pub(super) epoch: Option<Epoch>,
+    /// Whether bars of this kind count within the epoch that a line before them names.
+    pub(super) follows_epoch: bool,
+    /// The program's own estimate of when it will be done.
+    pub(super) left: Option<Left>,
+}
+
+/// The number of an epoch, and of how many.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Epoch {
+    pub(super) number: f64,
+    pub(super) total: Option<f64>,
+}
+
+/// A program's own estimate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Left {
+    /// Seconds until the counter of the line is complete.
+    Counter(f64),
+    /// Seconds until the program is done.
+    Program(f64),
+    /// When the program will be done, in s since 1970 of the local clock.
+    Until(i64),
+}
+
+/// A number: `1200`, `1,100`, `1_000`, `0.5`.
+const NUMBER: &str = r"[0-9]+(?:[,_][0-9]{3})*(?:\.[0-9]+)?";
+/// What launchers write before each line: `3: ` (srun), `[rank0]: `, `[default0]:`, `(Worker pid=12) ` (Ray).
+const RANK: &str = r"^(?:\[(?:rank|default|node|[0-9]+,)\s?[0-9]+\](?:<std(?:out|err)>)?:?\s?|[0-9]+: |\([^)]*pid=[^)]*\)\s)*";
+
+/// Formats from specific to general: a line is of the first that it matches. Their groups are `done` and `total`, each
+/// with a `scale`, or `pct`; `label`, or none for `name`; `epoch` and `epochs`; `left` for the counter, `eta` for the
+/// program, and `until` for a date.
+const FORMATS: &[(&str, &str)] = &[
+    // Neither evaluations between epochs nor downloads are the program's progress.
+    ("", r"\b(?:Epoch|Iter)\((?:val|test)\)|[0-9]\s?[kKMGT]i?B/s|[0-9]/[0-9.]+ [kKMGT]i?B\b"),
+    // tqdm; torchtune, YOLO, Lightning and others by their labels.
+    (
+        "",
+        r"^(?P<label>.*?)\s*[0-9]{1,3}(?:\.[0-9]+)?%\s?\|[^|]*\|\s*(?P<done>N)(?P<done_scale>[kKMGT]?)i?B?/(?P<total>N)(?P<total_scale>[kKMGT]?)i?B?\s*\[(?:[^<\]]*<(?P<left>D))?",
+    ),
+    // Julia's ProgressMeter.
+    ("", r"^(?P<label>.*?)\s*(?P<pct>[0-9]{1,3})%\s?\|[^|]*\|\s+ETA:\s+(?P<left>D)"),
+    // alive-progress, progressbar2.
+    (
+        "",
+        r"^(?P<label>[^|]*?)\s*\|[^|]*\|\s*(?P<done>N)/(?P<total>N)\s\[[0-9]{1,3}%\](?:.*\beta: (?P<left>D))?",
+    ),
+    ("", r"\((?P<done>N) of (?P<total>N)\)\s*\|[^|]*\|(?:.*\bETA:\s+(?P<left>D))?"),
+    // Keras 2 and 3: within the epoch of the line before.
+    ("batch", r"^\s*(?P<done>N)/(?P<total>N)\s+\[[=>.]{10,}\](?: - ETA: (?P<left>D))?(?P<follows>)"),
+    ("batch", r"^\s*(?P<done>N)/(?P<total>N)\s+━{10,}\s+(?P<left>D)\s(?P<follows>)"),
+    // rich, and what is made with it: with counts, with a percentage alone.
+    (
+        "",
+        r"^(?P<label>[^━]*?)\s*(?:[0-9]{1,3}%)?\s*[━╸╺─]{4,}\s+(?:[0-9]{1,3}%\s+)?(?P<done>N)/(?P<total>N)(?:\s+[0-9:]+\s[•·]?\s?(?P<left>C)|\s[^<]*<(?P<left2>D))?",
+    ),
+    ("%", r"[━╸╺]{4,}\s+(?P<pct>[0-9]{1,3}(?:\.[0-9]+)?)%"),
+    // torchvision: the time that is left in the epoch; mmcv, ImageNet examples: in the training.
+    ("", r"Epoch:\s*\[(?P<epoch>[0-9]+)\]\s+\[\s*(?P<done>N)/(?P<total>N)\]\s+eta:\s*(?P<left>D)"),
+    ("", r"Epoch:?\s?(?:\(train\))?\s*\[(?P<epoch>[0-9]+)\]\s*\[\s*(?P<done>N)/(?P<total>N)\]"),
+    ("iter", r"Iter\(train\)\s*\[\s*(?P<done>N)/(?P<total>N)\]"),
+    // timm, and the examples of PyTorch.
+    ("", r"^Train(?: Epoch)?:\s*(?P<epoch>[0-9]+)\s*\[\s*(?P<done>N)/(?P<total>N)\s*\("),
+    // fairseq.
+    ("", r"\bepoch\s+(?P<epoch>[0-9]+):\s+(?P<done>N)\s*/\s*(?P<total>N)\b"),
+    // GROMACS, NAMD, AMBER, OpenMM.
+    (
+        "step",
+        r"^step\s+(?P<done>N),? (?:will finish (?P<until>\w{3} \w{3}\s+\d+ [\d:]+ \d{4})|remaining wall clock time:\s+(?P<eta>[0-9.]+ s))",
+    ),
+    ("step", r"^TIMING:\s+(?P<done>N)\s.*?(?P<eta>[0-9.]+ hours) remaining"),
+    ("step", r"Total steps\s*:\s*(?P<total>N)\s*\|\s*Completed\s*:\s*(?P<done>N)"),
+    ("%", r"^(?P<pct>[0-9]+(?:\.[0-9]+)?)%[,\t](?:.*[,\t](?P<eta>C))?"),
+    // CatBoost, joblib, nerfstudio.
+    ("iteration", r"^(?P<done>[0-9]+):\s+learn:.*\bremaining:\s+(?P<eta>D)"),
+    ("task", r"\[Parallel\([^)]*\)\]: Done\s+(?P<done>N) out of\s+(?P<total>N).*\bremaining:\s+(?P<eta>D)"),
+    ("%", r"^[0-9]+ \((?P<pct>[0-9.]+)%\)\s+[0-9.]+ ms\s+(?P<eta>D)"),
+    // Snakemake, Nextflow, CMake, Ninja.
+    ("step", r"^(?P<done>N) of (?P<total>N) steps \([0-9.]+%\) done"),
+    ("task", r"\[\s*[0-9]{1,3}%\] (?P<done>N) of (?P<total>N)"),
+    ("%", r"^\[\s*(?P<pct>[0-9]{1,3})%\] (?:Building|Linking|Built|Generating)\b"),
+    ("target", r"^\[(?P<done>N)/(?P<total>N)\] (?:Building|Linking|Compiling|Generating|Copying|Running)\b"),
+    // click; R's text bars.
+    ("%", r"\[[#=>\-\s.]{5,}\]\s+(?P<pct>[0-9]{1,3}(?:\.[0-9]+)?)%(?:\s+(?P<left>C))?"),
+    ("%", r"^\s*\|[=\s-]{10,}\|\s+(?P<pct>[0-9]{1,3})%$"),
+    // Sentences.
+    ("%", r"(?i)\bprogress\b[^0-9a-z]{0,12}(?P<pct>[0-9]{1,3}(?:\.[0-9]+)?)\s?%"),
+    ("%", r"(?i)(?P<pct>[0-9]{1,3}(?:\.[0-9]+)?)\s?% (?:completed?|done|finished|processed)\b"),
+    (
+        "%",
+        r"(?i)\b(?:processed|completed|finished|simulated|trained|basecalling)[\s:>]+(?P<pct>[0-9]{1,3}(?:\.[0-9]+)?)\s?%(?:\s\[[^<\]]*<(?P<left>D))?",
+    ),
+    (
+        "",
+        r"(?i)\b(?:processed|completed|finished|trained|done)[\s:]+(?P<done>N)\s*(?:/|of|out of)\s*(?P<total>N)\s+(?P<label>[a-z]{3,})",
+    ),
+];
+
+/// `Epoch [3/10]`, `step: 1,200/5,000`, `iteration 1200 of 5000`, `step 5k/10k`; `other` follows in dates and other
+/// numbers.
+static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)(?-u:\b)(?P<label>epoch|(global[_ ]?)?step|timestep|iter(ation)?|batch|round|episode|update|frame|chunk|generation|sweep|cycle|image|sample)s?(?-u:\b)\s*[:=#]?\s*[\[(]?\s*(?P<done>[0-9][0-9,_]*)(?P<done_scale>[kM]?)\s*(/|of)\s*(?P<total>[0-9][0-9,_]*)(?P<total_scale>[kM]?)(?P<other>[/\w]|\.[0-9])?",
+    )
+    .ok()
+});
+
+/// The epoch of a bar by its label: `Epoch 3`, `Train epoch [3/10]`; YOLO's `3/100  7.21G`.
+static EPOCH: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?i)(?-u:\b)(?:epoch\s*[:=#]?\s*[\[(]?\s*(?P<epoch>[0-9]+)(?:\s*(?:/|of)\s*(?P<epochs>[0-9]+))?)|^\s*(?P<epoch2>[0-9]+)/(?P<epochs2>[0-9]+)\s+[0-9.]+G\s").ok()
+});
+
+/// A step of which the total is not stated: `iter: 2019`.
+static STEP: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?i)(?-u:\b)(?P<label>step|iter|iteration|batch|update)s?(?-u:\b)[\s:=#\[]{0,4}(?P<done>[0-9]{1,15})").ok()
+});
+
+/// The time that is left for the whole program, by its name: `eta: 1:12:25`, `remaining time: 2.8 hours`.
+static ETA: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let source = r"(?i)(?-u:\b)(?:eta|(?:time|wall[- ]?time) (?:left|remaining)|remaining(?: time)?|time to (?:finish|completion))(?: \([a-z:]+\))?\s*[:=]\s*(?P<eta>D)";
+    Regex::new(&expand(source)).ok()
+});
+
+/// Replaces the abbreviations of [`FORMATS`]: `N` a number, `D` a duration, `C` a duration with colons.
+fn expand(source: &str) -> String {
+    source
+        .replace(">N)", &format!(">{NUMBER})"))
+        .replace(">D)", &format!(">{DURATION})"))
+        .replace(">C)", r">[0-9]+(?::[0-9]{2}){1,2})")
+}
+
+static COMPILED: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
+    let compiled = |(label, source): &(&'static str, &str)| Some((*label, Regex::new(&expand(source)).ok()?));
+    FORMATS.iter().filter_map(compiled).collect()
+});
+
+/// Returns what a line states about progress.
+pub(super) fn parse(line: &str) -> Option<Count> {
+    if line.len() > MAX_LINE || !line.bytes().any(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    // Some formats begin with a number and a colon as well.
+    let count = match format_of(line).or_else(|| format_of(without_rank(line))) {
+        Some((label, found)) => of_format(label, &found)?,
+        None => named(line).or_else(|| step(line)).or_else(|| left_alone(line))?,
+    };
+    let left = count.left.or_else(|| eta(line));
+    Some(Count { left, ..count })
+}
+
+/// The number of a step that a line states, of how many or not: `step 1201 loss 2.09`, `iter 250: loss …`.
+pub(super) fn step_number(line: &str) -> Option<u64> {
+    STEP.as_ref()?.captures(line)?["done"].parse().ok()
+}
+
+fn format_of(line: &str) -> Option<(&'static str, Captures<'_>)> {
+    COMPILED.iter().find_map(|(label, format)| Some((*label, format.captures(line)?)))
+}
+
+fn without_rank(line: &str) -> &str {
+    static PREFIX: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(RANK).ok());
+    let end = PREFIX.as_ref().and_then(|prefix| prefix.find(line)).map_or(0, |found| found.end());
+    &line[end..]
+}
+
+fn of_format(label: &str, found: &Captures<'_>) -> Option<Count> {
+    let text = |name: &str| found.name(name).map(|text| text.as_str());
+    let raw_label = text("label");
+    let named_epoch = || epoch_in(raw_label?);
+    let epoch = match text("epoch") {
+        Some(number) => Some(Epoch { number: number.parse().ok()?, total: None }),
+        None => named_epoch(),
+    };
+    let (done, total) = match text("pct") {
+        Some(pct) => (pct.parse().ok()?, Some(100.0)),
+        None => {
+            let total = text("total").map(|total| scaled(total, text("total_scale")));
+            (
+                scaled(text("done")?, text("done_scale"))?,
+                total.map_or(Some(None), |total| Some(Some(total?)))?,
+            )
+        }
+    };
+    if total.is_some_and(|total| total <= 1.0 || done > total || total >= MAX_TOTAL) || done >= MAX_TOTAL {
+        return None;
+    }
+    let label = match raw_label {
+        Some(raw) => label_of(raw),
+        None => label.to_owned(),
+    };
+    let is_complete = total.is_some_and(|total| done >= total);
+    let counter = text("left").or_else(|| text("left2")).and_then(duration::parse).map(Left::Counter);
+    let program = || text("eta").and_then(duration::parse).map(Left::Program);
+    let until = || text("until").and_then(duration::parse_date).map(Left::Until);
+    // A bar that is complete states the time that it took.
+    let left = counter.filter(|_| !is_complete).or_else(program).or_else(until);
+    Some(Count {
+        label,
+        done: Some(done),
+        total,
+        epoch,
+        follows_epoch: found.name("follows").is_some(),
+        left,
+    })
+}
+
+/// The counts that a line names: a step, within an epoch if it names one as well.
+fn named(line: &str) -> Option<Count> {
+    let mut count: Option<Count> = None;
+    for found in NAMED.as_ref()?.captures_iter(line).filter(|found| found.name("other").is_none()) {
+        let text = |name: &str| found.name(name).map(|text| text.as_str());
+        let done = scaled(&found["done"], text("done_scale"))?;
+        let total = scaled(&found["total"], text("total_scale"))?;
+        if total <= 1.0 || done > total || total >= MAX_TOTAL {
+            continue;
+        }
+        let label = found["label"].to_lowercase();
+        let known = count.get_or_insert_default();
+        if label == "epoch" {
+            known.epoch = known.epoch.or(Some(Epoch { number: done, total: Some(total) }));
+        } else if known.done.is_none() {
+            (known.label, known.done, known.total) = (label, Some(done), Some(total));
+        }
+    }
+    count
+}
+
+/// A step of unknown total, if the line also states when the program will be done.
+fn step(line: &str) -> Option<Count> {
+    let left = eta(line)?;
+    let found = STEP.as_ref()?.captures(line)?;
+    let (label, done) = (found["label"].to_lowercase(), found["done"].parse().ok()?);
+    Some(Count { label, done: Some(done), left: Some(left), ..Count::default() })
+}
+
+/// A line with an estimate alone.
+fn left_alone(line: &str) -> Option<Count> {
+    Some(Count { left: Some(eta(line)?), ..Count::default() })
+}
+
+fn eta(line: &str) -> Option<Left> {
+    Some(Left::Program(duration::parse(&ETA.as_ref()?.captures(line)?["eta"])?))
+}
+
+fn epoch_in(label: &str) -> Option<Epoch> {
+    let found = EPOCH.as_ref()?.captures(label)?;
+    let number = |name: &str, other: &str| {
+        found.name(name).or_else(|| found.name(other)).and_then(|text| text.as_str().parse::<f64>().ok())
+    };
+    let (number, total) = (number("epoch", "epoch2")?, number("epochs", "epochs2"));
+    Some(Epoch { number, total: total.filter(|total| *total > 1.0 && number <= *total) })
+}
+
+/// The name of a bar: its first words, without times, levels and values, which change with every line.
+fn label_of(raw: &str) -> String {
+    // As a whole: a part of a secret is not recognized.
+    let masked = mask::command(raw);
+    let is_value = |word: &&str| word.contains(|c: char| c.is_ascii_digit() || c == '|');
+    let mut words = Vec::new();
+    for word in masked.split_whitespace().skip_while(is_value) {
+        if is_value(&word) {
+            // `Loss: 0.91` names a value, and not what is counted.
+            if word.trim_end_matches(['.', ':']).contains('.') {
+                words.pop();
+            }
+            break;
+        }
+        words.push(word.trim_matches([':', '[', ']', '(', ')', ',', '-']));
+    }
+    let label = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    label.chars().take(MAX_LABEL).collect()
+}
+
+fn scaled(number: &str, scale: Option<&str>) -> Option<f64> {
+    let factor = match scale.unwrap_or_default() {
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        _ => 1.0,
+    };
+    Some(number.replace([',', '_'], "").parse::<f64>().ok()? * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_compiles() {
+        assert_eq!(COMPILED.len(), FORMATS.len());
+        assert!(NAMED.is_some() && EPOCH.is_some() && STEP.is_some() && ETA.is_some());
+    }
+
+    fn parsed(line: &str) -> Option<(String, f64, f64)> {
+        let count = parse(line)?;
+        match count.epoch {
+            Some(epoch) if count.done.is_none() => Some(("epoch".to_owned(), epoch.number, epoch.total?)),
+            _ => Some((count.label, count.done?, count.total?)),
+        }
+    }
+
+    #[test]
+    fn counters_of_frameworks_are_recognized() {
+        for (line, label, done, total) in [
+            (" 45%|████▌     | 450/1000 [01:23<01:41,  5.43it/s, loss=0.1]", "", 450.0, 1000.0),
+            ("Epoch 3:  45%|####5     | 450/1000 [01:23<01:41,  5.43it/s]", "Epoch", 450.0, 1000.0),
+            ("Map:  10%|█         | 1.00k/10.0k [00:01<00:09]", "Map", 1000.0, 10000.0),
+            (
+                " iteration     1200/    5000 | consumed samples: 307200 | loss 2.1",
+                "iteration",
+                1200.0,
+                5000.0,
+            ),
+            ("Epoch [3/10], Step [100/600], Loss: 0.31", "step", 100.0, 600.0),
+            ("step: 1,200/5,000 loss 2.1", "step", 1200.0, 5000.0),
+            ("Step 12 of 40", "step", 12.0, 40.0),
+            ("step 5/10k loss 1.0", "step", 5.0, 10_000.0),
+            ("epoch 3/10.", "epoch", 3.0, 10.0),
+            ("Epoch 3/10: loss 0.2", "epoch", 3.0, 10.0),
+            ("progress: 45.2 %", "%", 45.2, 100.0),
+            ("37% complete", "%", 37.0, 100.0),
+        ] {
+            assert_eq!(parsed(line), Some((label.to_owned(), done, total)), "{line}");
+        }
+    }
+
+    #[test]
+    fn other_fractions_are_none() {
+        for line in [
+            "GPU 3/8 ready",
+            "2026/11/26 10:00",
+            "Last update: 01/10/2026 10:00:00",
+            "batch 3/12.5 s",
+            "step 5/10ms",
+            "loss 0.3",
+            "step 1200",
+            "epoch 12/10",
+            "acc 45 %",
+            "epoch 1/1",
+            "",
+        ] {
+            assert_eq!(parsed(line), None, "{line}");
+        }
+    }
+}
