@@ -270,7 +270,7 @@ impl Tracker {
             && finding.evidence.len() < MAX_EVIDENCE
         {
             let pause_s = finding.since_ms.saturating_sub(ended_ms) / 1_000;
-            finding.evidence.push(Text::new(format!("returned after a pause of {}", text::span(pause_s))));
+            finding.evidence.push(Text::new(format!("recurred after {}", text::span(pause_s))));
         }
         if let Some(earlier) = self.earlier.get(&key) {
             // It is the same one. Steps begin elsewhere by another relay's clock, so its start may seem to be earlier.
@@ -451,10 +451,7 @@ mod tests {
         let list = at(seen(), returned_ms + timing.confirm_ms);
         assert!(list.len() == 1 && list[0].is_active(), "{list:?}");
         assert_eq!(list[0].since_ms, 1_000_000 + returned_ms);
-        assert_eq!(
-            list[0].evidence.last().map(|line| line.as_str()),
-            Some("returned after a pause of 17 min")
-        );
+        assert_eq!(list[0].evidence.last().map(|line| line.as_str()), Some("recurred after 17 min"));
         let list = at(seen(), returned_ms + 2 * timing.confirm_ms);
         assert!(list[0].evidence.len() == 1, "{list:?}");
     }

@@ -157,10 +157,7 @@ fn hung(
         mean(GpuField::SmActive).map(|active| format!("SM activity {active:.0} %")),
         job.cores_busy().map(|pct| format!("CPU use {:.1} cores per GPU", pct as f64 / 100.0)),
         silent_log.map(|log| {
-            format!(
-                "its log has not grown for {}",
-                nodeglass_rules::text::span(quiet_ms(log, now_ms) / 1_000)
-            )
+            format!("no log output for {}", nodeglass_rules::text::span(quiet_ms(log, now_ms) / 1_000))
         }),
     ];
     detection.evidence = stated.into_iter().flatten().collect();

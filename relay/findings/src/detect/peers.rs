@@ -258,7 +258,7 @@ fn one(
     detection.wasted_gpus = lost.round() as usize;
     let others = text::count(waiting, "GPU", "GPUs");
     let lost = if lost < 1.0 { format!("{lost:.1}") } else { format!("{lost:.0}") };
-    detection.evidence.push(format!("{others} may wait for it: throughput of up to {lost} GPUs lost"));
+    detection.evidence.push(format!("{others} may wait for it, costing as much as {lost} GPUs"));
     detection
 }
 

@@ -4,7 +4,7 @@ use regex::Regex;
 use std::sync::LazyLock;
 
 /// Matches a duration: `03:47`, `1:12:25`, `1 day, 2:03:04`, `2.80 hours`, `1h12m`, `25 m, 0 s`, `41s`.
-pub(super) const DURATION: &str = r"(?:[0-9]+\s?(?:d|days?),?\s?)?[0-9]+(?::[0-9]{2}){1,2}(?:\.[0-9]+)?|(?:[0-9]+(?:\.[0-9]+)?\s?(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|[dhms])[,:\s]{0,2})+(?-u:\b)";
+pub(super) const DURATION: &str = r"(?:[0-9]+\s?(?:d|days?),?\s?)?[0-9]+(?::[0-9]{1,2}){1,3}(?:\.[0-9]+)?|(?:[0-9]+(?:\.[0-9]+)?\s?(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|[dhms])[,:\s]{0,2})+(?-u:\b)";
 
 /// The longest estimate that is believed, in s.
 const MAX_S: f64 = 1e8;
@@ -12,20 +12,28 @@ const MAX_S: f64 = 1e8;
 /// Parses what [`DURATION`] matches. Returns seconds.
 pub(super) fn parse(text: &str) -> Option<f64> {
     static PART: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r"(?i)(?P<clock>[0-9]+(?::[0-9]{2}){1,2}(?:\.[0-9]+)?)|(?P<number>[0-9]+(?:\.[0-9]+)?)\s?(?P<unit>[dhms])").ok()
+        Regex::new(r"(?i)(?P<clock>[0-9]+(?::[0-9]{1,2}){1,3}(?:\.[0-9]+)?)|(?P<number>[0-9]+(?:\.[0-9]+)?)\s?(?P<unit>[dhms])").ok()
     });
     let mut total_s = None;
     for part in PART.as_ref()?.captures_iter(text) {
         let part_s = match part.name("clock") {
-            Some(clock) => clock
-                .as_str()
-                .split(':')
-                .try_fold(0.0, |sum, field| Some(60.0 * sum + field.parse::<f64>().ok()?))?,
+            Some(clock) => of_clock(clock.as_str())?,
             None => part["number"].parse::<f64>().ok()? * seconds(&part["unit"]),
         };
         total_s = Some(total_s.unwrap_or(0.0) + part_s);
     }
     total_s.filter(|total_s| *total_s < MAX_S)
+}
+
+/// `03:47`, `1:12:25`; with four fields, the first one is days.
+fn of_clock(text: &str) -> Option<f64> {
+    let (days, clock) = match text.split_once(':') {
+        Some((days, clock)) if clock.matches(':').count() == 2 => (days.parse().ok()?, clock),
+        _ => (0.0, text),
+    };
+    let clock_s =
+        clock.split(':').try_fold(0.0, |sum, field| Some(60.0 * sum + field.parse::<f64>().ok()?))?;
+    Some(86_400.0 * days + clock_s)
 }
 
 fn seconds(unit: &str) -> f64 {
@@ -71,6 +79,7 @@ mod tests {
             ("1:12:25", 4_345.0),
             ("100:00:01", 360_001.0),
             ("0:01:29.7", 89.7),
+            ("2:5:03:04", 190_984.0),
             ("1 day, 2:03:04", 93_784.0),
             ("2.80 hours", 10_080.0),
             ("1h12m", 4_320.0),

@@ -154,7 +154,7 @@ fn states_initial_best(line: &str) -> bool {
         )
         .ok()
     });
-    !line.to_ascii_lowercase().contains("nan") && BEST.as_ref().is_some_and(|regex| regex.is_match(line))
+    BEST.as_ref().is_some_and(|regex| regex.is_match(line)) && !line.to_ascii_lowercase().contains("nan")
 }
 
 /// The losses that a line states: the name of each, with the word before it, and whether it is a number.
@@ -177,7 +177,8 @@ pub fn is_finite_again(line: &str, before: &str) -> bool {
     losses(line).any(|(name, is_finite)| is_finite && (lost.is_empty() || lost.contains(&name)))
 }
 
-/// From specific to general: a line counts for the first that it matches.
+/// From specific to general: a line counts for the first that it matches. `^~` is the start of a line, or of what a
+/// launcher lets through.
 fn built_in() -> Vec<LogPattern> {
     use FindingSeverity::{Error, Warning};
     let pattern = |name: &str, summary: &str, severity, is_final, advice, source: &str| LogPattern {
@@ -187,7 +188,7 @@ fn built_in() -> Vec<LogPattern> {
         advice,
         is_final,
         outlasts_progress: matches!(name, "nan_loss" | "xid"),
-        source: source.to_owned(),
+        source: source.replace("^~", PREFIX),
     };
     vec![
         pattern(
@@ -254,7 +255,16 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             false,
             "Check the path in the line on that node; if others see the same, tell the administrators",
-            r"Stale file handle|\[Errno (5|30|107|108|116|121)\]|Input/output error|Transport endpoint is not connected|Cannot send after transport endpoint shutdown|Read-only file system|Remote I/O error",
+            // Python also reports sockets by the numbers 107 and 108, then without a path.
+            r#"Stale file handle|\[Errno (5|116|121)\]|\[Errno 10[78]\] [^:]*: ['"/]|Input/output error|/\S*: Transport endpoint is not connected|: Cannot (read|write|open): Cannot send after|Remote I/O error"#,
+        ),
+        pattern(
+            "read_only_file_system",
+            "a file system is read-only",
+            Error,
+            true,
+            "Write to another file system; one that became read-only on a node has failed there",
+            r"\[Errno 30\]|: Read-only file system",
         ),
         pattern(
             "shared_memory_full",
@@ -278,7 +288,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "Request more memory (--mem), or process less at once",
-            r"java\.lang\.OutOfMemoryError|std::bad_alloc|Cannot allocate memory|ArrayMemoryError: Unable to allocate|^MemoryError(:|$)|insufficient virtual memory",
+            r"java\.lang\.OutOfMemoryError|std::bad_alloc|Cannot allocate memory|ArrayMemoryError: Unable to allocate|^~MemoryError(:|$)|insufficient virtual memory",
         ),
         pattern(
             "ray_worker_killed",
@@ -334,7 +344,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "Build with -g -traceback (ifort) or -g -fbacktrace (gfortran) to find the line",
-            r"forrtl: (severe|error)|Fortran runtime error|^ERROR STOP",
+            r"forrtl: (severe|error)|Fortran runtime error|^~ERROR STOP",
         ),
         pattern(
             "exception",
@@ -342,7 +352,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "See the lines around it",
-            r#"Exception in thread "|^ERROR: LoadError: |^ERROR: [A-Z][A-Za-z]+(Error|Exception|Mismatch)(?-u:\b)|^thread '.*' (\([0-9]+\) )?panicked at|^panic: |^Execution halted"#,
+            r#"Exception in thread "|^~ERROR: LoadError: |^~ERROR: [A-Z][A-Za-z]+(Error|Exception|Mismatch)(?-u:\b)|^~thread '.*' (\([0-9]+\) )?panicked at|^~panic: |^~Execution halted"#,
         ),
         pattern(
             "fatal_error",
@@ -350,7 +360,23 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "See the lines around it",
-            r"^\s*(Fatal error:|FATAL ERROR:|ERROR: Lost atoms|Error termination (via|request))",
+            r"^~\s*(Fatal error:|FATAL ERROR:|FATAL: +[a-z]|ERROR: Lost atoms|Error termination (via|request))",
+        ),
+        pattern(
+            "rank_failed",
+            "torchrun reports a rank that failed",
+            Error,
+            true,
+            "The log of that rank, before this, states why; SIGKILL is mostly the kernel's, for lack of memory",
+            r"ChildFailedError|traceback : Signal [0-9]+ \(SIG[A-Z]+\) received",
+        ),
+        pattern(
+            "driver_mismatch",
+            "the versions of the NVIDIA driver and its library differ",
+            Error,
+            false,
+            "The driver was updated while the node ran: it needs a reboot. Use another node (--exclude), and tell the administrators",
+            r"Driver/library version mismatch",
         ),
         pattern(
             "workflow_error",
@@ -358,7 +384,7 @@ fn built_in() -> Vec<LogPattern> {
             Error,
             true,
             "The log of that step states why",
-            r"^Error in rule |^WorkflowError|Error executing process >",
+            r"^~Error in rule |^~WorkflowError|Error executing process >",
         ),
         pattern(
             "terminated",

@@ -68,10 +68,14 @@ pub struct ProgressTracker {
     counters: Vec<Counter>,
     /// The epoch that the last line without other counts named.
     epoch: Option<Epoch>,
+    /// How many steps the whole run has, as a line stated once.
+    run_steps: Option<f64>,
     /// The last count within an epoch.
     in_epoch: Option<EpochProgress>,
     /// The total of steps that count through all epochs, although lines name the epoch as well.
     run_total: Option<f64>,
+    /// The total of steps that began again in an epoch.
+    epoch_total: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -84,15 +88,19 @@ struct Counter {
     epoch: Option<EpochProgress>,
     /// Whether an epoch with the number 0 was seen.
     is_zero_based: bool,
-    /// In how many readings in a row it stood behind the last observation.
-    behind: u32,
+    /// In how many readings in a row it stood below the last observation.
+    lower_reads: u32,
     /// The program's own estimate of the end, and when it was read, in ms of the relay's clock.
     estimate: Option<(u64, u64)>,
+    /// The remaining time as it was last stated, in s.
+    left_s: Option<f64>,
 }
 
 /// What a counter counts.
 #[derive(Clone, Debug, PartialEq)]
 struct Key {
+    /// The format of the lines; `None` for epochs, and for counts that are named in a sentence.
+    format: Option<usize>,
     label: String,
     total: Option<f64>,
 }
@@ -102,7 +110,7 @@ struct Key {
 struct Reading {
     key: Key,
     done: f64,
-    /// Whether it is of one epoch of an unknown number of them.
+    /// Whether it counts within one epoch while the number of epochs is unknown.
     is_part: bool,
     epoch: Option<EpochProgress>,
     /// The time that is left for the whole counter, in s.
@@ -123,12 +131,12 @@ pub struct ReadTime {
 /// Of two counters, the one that is the program's: of those that are not complete the one that ends last.
 pub(super) fn longest(a: Option<Progress>, b: Option<Progress>) -> Option<Progress> {
     match (a, b) {
-        (Some(a), Some(b)) => Some(if by_end(&a, &b) == Ordering::Less { b } else { a }),
+        (Some(a), Some(b)) => Some(if by_relevance(&a, &b) == Ordering::Less { b } else { a }),
         (a, b) => a.or(b),
     }
 }
 
-fn by_end(a: &Progress, b: &Progress) -> Ordering {
+fn by_relevance(a: &Progress, b: &Progress) -> Ordering {
     let key = |progress: &Progress| {
         let end_ms = progress.end_ms.map_or(0, |(_, latest)| latest);
         let is_complete = progress.total.is_some_and(|total| progress.done >= total);
@@ -138,7 +146,7 @@ fn by_end(a: &Progress, b: &Progress) -> Ordering {
     key(a).cmp(&key(b))
 }
 
-/// Returns whether a counter is by its name of work before or between the program's steps.
+/// Returns whether the label names setup or evaluation work rather than the main loop.
 fn is_auxiliary(label: &str) -> bool {
     const WORK: [&str; 16] = [
         "download",
@@ -162,6 +170,16 @@ fn is_auxiliary(label: &str) -> bool {
     WORK.iter().any(|work| label.starts_with(work))
 }
 
+/// Returns whether a counter of this name may count within an epoch.
+fn is_within_epochs(label: &str) -> bool {
+    label.is_empty() || label == "batch" || is_step(label)
+}
+
+/// Returns whether a counter counts steps by its name.
+fn is_step(label: &str) -> bool {
+    matches!(label, "step" | "iter" | "iteration" | "update")
+}
+
 /// Returns whether a line states a count.
 pub(super) fn is_count(line: &str) -> bool {
     count::parse(line).is_some_and(|count| count.done.is_some() || count.epoch.is_some())
@@ -173,15 +191,18 @@ impl ProgressTracker {
         // All were written since the last reading: of each counter the largest counts, as ranks write theirs in any
         // order, unless it began again in between.
         let mut newest: Vec<Reading> = Vec::new();
+        let mut before: Option<Key> = None;
         for count in lines.filter_map(count::parse) {
+            self.run_steps = count.run_steps.or(self.run_steps);
             if count.done.is_none() && count.epoch.is_none() {
                 // An estimate on a line of its own is of the count before it.
-                if let Some(last) = newest.last_mut() {
+                if let Some(last) = newest.iter_mut().find(|known| Some(&known.key) == before.as_ref()) {
                     last.left_s = seconds(count.left, now, true);
                 }
                 continue;
             }
             let Some(reading) = self.reading(count, now) else { continue };
+            before = Some(reading.key.clone());
             match newest.iter().position(|known| known.key == reading.key) {
                 // Whether the number of an epoch alone is that of one that begins or ends is not known.
                 Some(at) if newest[at].epoch.is_some() && reading.epoch.is_none() => {}
@@ -209,10 +230,11 @@ impl ProgressTracker {
     fn reading(&mut self, count: Count, now: ReadTime) -> Option<Reading> {
         let epoch = match count.epoch {
             Some(epoch) if count.done.is_none() => {
-                self.epoch = Some(epoch);
+                self.epoch = Some(epoch).filter(|_| count.is_header);
                 Some(epoch)
             }
-            None if count.follows_epoch => self.epoch,
+            // What a program counts without naming its epoch is within the one that it has just named.
+            None if is_within_epochs(&count.label) && count.total.is_some() => self.epoch,
             epoch => epoch,
         };
         let part = match (count.done, count.total) {
@@ -220,18 +242,25 @@ impl ProgressTracker {
             _ => None,
         };
         if let (Some(epoch), Some((done, total))) = (epoch, part) {
-            self.note_steps(EpochProgress { number: epoch.number, done, total });
+            self.detect_steps_of_the_run(EpochProgress { number: epoch.number, done, total });
         }
         let counts_run = part.is_some_and(|(_, total)| Some(total) == self.run_total);
         let Some(epoch) = epoch.filter(|_| !counts_run) else {
             let left_s = seconds(count.left, now, true);
-            let key = Key { label: count.label, total: count.total };
-            return Some(Reading { key, done: count.done?, is_part: false, epoch: None, left_s });
+            let done = count.done?;
+            let steps = self.run_steps.filter(|steps| is_step(&count.label) && done <= *steps);
+            let total = count.total.or(steps);
+            // A step alone says nothing about the whole.
+            if total.is_none() && left_s.is_none() {
+                return None;
+            }
+            let key = Key { format: count.format, label: count.label, total };
+            return Some(Reading { key, done, is_part: false, epoch: None, left_s });
         };
         let in_epoch = part.map(|(done, total)| EpochProgress { number: epoch.number, done, total });
         let (key, done) = match epoch.total {
             Some(total) => {
-                let key = Key { label: "epoch".to_owned(), total: Some(total) };
+                let key = Key { format: None, label: "epoch".to_owned(), total: Some(total) };
                 let is_zero_based = epoch.number == 0.0 || self.is_zero_based(&key);
                 let before = if is_zero_based { epoch.number } else { epoch.number - 1.0 };
                 let of_part = |(done, total): (f64, f64)| {
@@ -239,21 +268,28 @@ impl ProgressTracker {
                 };
                 (key, part.map_or(epoch.number, of_part))
             }
-            None => (Key { label: count.label, total: count.total }, count.done?),
+            None => (Key { format: count.format, label: count.label, total: count.total }, count.done?),
         };
         // The time that is left of an epoch is not that of the program.
         let left_s = seconds(count.left, now, false);
         Some(Reading { key, done, is_part: epoch.total.is_none(), epoch: in_epoch, left_s })
     }
 
-    /// Steps that do not begin again in the next epoch count through all of them.
-    fn note_steps(&mut self, now: EpochProgress) {
-        let is_next =
-            |last: EpochProgress| last.total == now.total && last.number < now.number && last.done < now.done;
-        if self.in_epoch.is_some_and(is_next) {
+    /// Steps that do not begin again in the next epoch count through all of them. Two readings may be an epoch apart:
+    /// steps that began again once are those of an epoch.
+    fn detect_steps_of_the_run(&mut self, now: EpochProgress) {
+        let last = self.in_epoch.replace(now);
+        let Some(last) = last.filter(|last| last.total == now.total && last.number < now.number) else {
+            return;
+        };
+        if now.done < last.done {
+            self.epoch_total = Some(now.total);
+            if self.run_total.take_if(|total| *total == now.total).is_some() {
+                self.counters.retain(|counter| counter.key.total != Some(now.total));
+            }
+        } else if now.done > last.done && self.epoch_total != Some(now.total) {
             self.run_total = Some(now.total);
         }
-        self.in_epoch = Some(now);
     }
 
     fn is_zero_based(&self, key: &Key) -> bool {
@@ -276,10 +312,15 @@ impl ProgressTracker {
     pub fn progress(&self, now_ms: u64) -> Option<Progress> {
         let current =
             |counter: &&Counter| now_ms.saturating_sub(counter.last_ms()) <= counter.stale_after_ms();
-        // A part without a name is of nothing that can be named.
+        // Without an epoch, the progress of a part says nothing about the program.
         let is_known = |counter: &&Counter| !counter.is_part || counter.epoch.is_some();
+        // Setup that is complete is not the program.
+        let is_over = |progress: &Progress| {
+            is_auxiliary(progress.label.as_str())
+                && progress.total.is_some_and(|total| progress.done >= total)
+        };
         let current = self.counters.iter().filter(current).filter(is_known);
-        current.map(|counter| counter.progress(now_ms)).max_by(by_end)
+        current.map(|counter| counter.progress(now_ms)).filter(|known| !is_over(known)).max_by(by_relevance)
     }
 }
 
@@ -319,18 +360,20 @@ impl Counter {
             is_part: reading.is_part,
             epoch: None,
             is_zero_based: false,
-            behind: 0,
+            lower_reads: 0,
             estimate: None,
+            left_s: None,
             key: reading.key.clone(),
         };
-        counter.note(&reading, now_ms);
+        counter.apply_epoch_and_estimate(&reading, now_ms);
         counter
     }
 
-    /// Takes over what a count states besides the count.
-    fn note(&mut self, reading: &Reading, now_ms: u64) {
+    /// Takes over the epoch and the estimate that a line states.
+    fn apply_epoch_and_estimate(&mut self, reading: &Reading, now_ms: u64) {
         self.epoch = reading.epoch.or(self.epoch);
         self.is_zero_based |= self.epoch.is_some_and(|epoch| epoch.number == 0.0);
+        self.left_s = reading.left_s;
         if let Some(left_s) = reading.left_s {
             self.estimate = Some((now_ms.saturating_add((1_000.0 * left_s) as u64), now_ms));
         }
@@ -363,20 +406,24 @@ impl Counter {
             }
             Some(last) if reading.done < last => {
                 // A rank that is behind, or a program that resumed from a checkpoint.
-                self.behind += 1;
-                if self.behind < MAX_BEHIND {
+                self.lower_reads += 1;
+                if self.lower_reads < MAX_BEHIND {
                     return;
                 }
                 self.observations.clear();
             }
             Some(last) if reading.done == last => {
-                self.behind = 0;
+                self.lower_reads = 0;
+                // An unchanged line, such as the bar of a hung program, is no new estimate.
+                if reading.left_s.is_some() && reading.left_s != self.left_s {
+                    self.apply_epoch_and_estimate(reading, now_ms);
+                }
                 return;
             }
             _ => {}
         }
-        self.behind = 0;
-        self.note(reading, now_ms);
+        self.lower_reads = 0;
+        self.apply_epoch_and_estimate(reading, now_ms);
         if self.observations.len() == MAX_OBSERVATIONS {
             let mut at = 0;
             self.observations.retain(|_| {
@@ -422,7 +469,6 @@ impl Counter {
                 end_ms: self.estimated_end(None, now_ms),
                 ..progress
             },
-            None if self.is_part => Progress { end_ms: None, ..progress },
             _ => progress,
         }
     }

@@ -119,7 +119,7 @@ fn the_formats_are_documented() {
     };
     let mut table = String::from("| program | what its log states |\n|---|---|\n");
     for sample in samples.iter().filter(|sample| !is_harmless(sample) && !is_error(sample)) {
-        let states = states(sample).unwrap_or_else(|| "no total: nothing".to_owned());
+        let states = states(sample).unwrap_or_else(|| "no progress".to_owned());
         table += &format!("| {} | {states} |\n", program(sample));
     }
     table += &format!(
