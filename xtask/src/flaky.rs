@@ -13,7 +13,7 @@ use std::time::Instant;
 const RUNS: u32 = 20;
 const LOAD: u32 = 4;
 
-/// How often which tests are run.
+/// The arguments of `cargo xtask flaky`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     runs: u32,
@@ -37,7 +37,7 @@ impl Options {
                 other => others.push(other.to_owned()),
             }
         }
-        Ok(Self { runs, load, tests: Selection::parse(&others)?.without_retries() })
+        Ok(Self { runs, load, tests: Selection::parse(&others)?.for_repetition()? })
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         println!("\n── run {run} of {}, beside {} busy loops ──", options.runs, options.load);
         let report = options.tests.run(&nextest)?;
         for case in report.cases() {
-            tests += 1;
+            tests += u32::from(!matches!(case.outcome, Outcome::Skipped { .. }));
             if let Outcome::Failed { output } = &case.outcome {
                 let failures = failures.entry(case.id()).or_default();
                 failures.count += 1;
@@ -88,9 +88,13 @@ impl Load {
     fn start(number: u32) -> Result<Self> {
         let mut load = Self(Vec::new());
         for _ in 0..number {
-            let mut shell = Command::new("sh");
+            // Less than the tests: on two cores, four equals would leave them a third.
+            let mut shell = Command::new("nice");
             // It ends by itself should this process be killed.
             shell.args([
+                "-n",
+                "10",
+                "sh",
                 "-c",
                 &format!(
                     "while kill -0 {}; do i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; done",
@@ -125,10 +129,10 @@ mod tests {
     fn runs_load_and_tests_are_parsed() {
         let parsed = options(&["--runs", "3", "--tier", "lab", "--load", "0", "stale"]).unwrap();
         let tests = Selection::parse(&["stale".into(), "--tier".into(), "lab".into()]).unwrap();
-        let tests = tests.without_retries();
+        let tests = tests.for_repetition().unwrap();
         assert_eq!(parsed, Options { runs: 3, load: 0, tests });
         assert_eq!(options(&[]).unwrap().runs, RUNS);
-        for wrong in [&["--runs", "0"][..], &["--runs"], &["--load", "many"], &["--moon"]] {
+        for wrong in [&["--runs", "0"][..], &["--runs"], &["--load", "many"], &["--moon"], &["--lint"]] {
             assert!(options(wrong).is_err(), "{wrong:?}");
         }
     }

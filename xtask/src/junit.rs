@@ -22,6 +22,10 @@ pub(crate) struct TestCase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
+    /// It failed, with this output, and passed at a later attempt.
+    Flaky {
+        output: String,
+    },
     /// It returned early, because something is missing here.
     Skipped {
         reason: String,
@@ -68,6 +72,10 @@ fn outcome(case: Node<'_, '_>) -> Outcome {
         let kind = failure.attribute("type").unwrap_or("failed");
         return Outcome::Failed { output: format!("{kind}\n{}", output()) };
     }
+    if let Some(flaky) = case.children().find(|node| node.has_tag_name("flakyFailure")) {
+        let parts = flaky.children().filter(|node| node.has_tag_name("system-err"));
+        return Outcome::Flaky { output: parts.filter_map(|node| node.text()).collect() };
+    }
     match output().lines().find_map(|line| line.split_once(SKIPPED)) {
         Some((_, skip)) => {
             let reason = skip.split_once(": ").map_or(skip, |(_, reason)| reason);
@@ -90,6 +98,11 @@ mod tests {
       <system-out>running 1 test</system-out>
       <system-err>left: 1 &lt; 2</system-err>
     </testcase>
+    <testcase name="a::e" classname="nodeglass-tests::it" time="0.1">
+      <flakyFailure timestamp="2026-11-28T00:00:00Z" time="61" type="test failure with exit code 101">
+        <system-err>Error: no list of jobs</system-err>
+      </flakyFailure>
+    </testcase>
     <testcase name="a::d" classname="nodeglass-tests::it" time="0.1">
       <system-err>SKIPPED a::d: no chromium: none</system-err>
     </testcase>
@@ -99,12 +112,13 @@ mod tests {
     #[test]
     fn results_times_and_reasons_are_parsed() {
         let cases = parse(REPORT).unwrap();
-        assert_eq!(cases.len(), 3);
+        assert_eq!(cases.len(), 4);
         assert_eq!((cases[0].id().as_str(), cases[0].took.as_millis()), ("nodeglass-tests::it a::b", 1_250));
         assert_eq!(cases[0].outcome, Outcome::Passed);
         let Outcome::Failed { output } = &cases[1].outcome else { panic!("{cases:?}") };
         assert!(output.starts_with("test failure with exit code 101\nleft: 1 < 2"), "{output}");
-        assert_eq!(cases[2].outcome, Outcome::Skipped { reason: "no chromium: none".into() });
+        assert_eq!(cases[2].outcome, Outcome::Flaky { output: "Error: no list of jobs".into() });
+        assert_eq!(cases[3].outcome, Outcome::Skipped { reason: "no chromium: none".into() });
     }
 
     #[test]

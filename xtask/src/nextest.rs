@@ -32,7 +32,7 @@ pub(crate) struct Nextest {
 }
 
 impl Nextest {
-    /// Lists the test binaries, which must be built: from here on cargo and its lock are not needed. The tests get the
+    /// Lists the test binaries, which must be built: from here on cargo's build lock is not needed. The tests get the
     /// environment `variables`.
     ///
     /// # Errors
@@ -56,7 +56,8 @@ impl Nextest {
         Ok(Self { program, binaries, variables })
     }
 
-    /// Runs the tests that a filterset selects and whose names contain `name`, and returns their results.
+    /// Runs the tests that a filterset selects and whose names contain `name`, and returns their results: of all of them
+    /// if it `keeps_going`, and otherwise until a dozen have failed.
     ///
     /// # Errors
     /// If a test binary cannot be run.
@@ -65,6 +66,7 @@ impl Nextest {
         filterset: &str,
         name: Option<&str>,
         variables: &[(&'static str, &'static str)],
+        keeps_going: bool,
     ) -> Result<Vec<TestCase>> {
         let report = target().join("nextest/default/junit.xml");
         let _ = fs::remove_file(&report);
@@ -76,6 +78,7 @@ impl Nextest {
             .arg(&self.binaries)
             .args(["-E", filterset])
             .args(name)
+            .args(keeps_going.then_some("--no-fail-fast"))
             .env("CARGO", cargo().get_program())
             .envs(self.variables.iter().map(|(name, path)| (*name, path.as_os_str())))
             .envs(variables.iter().map(|(name, value)| (*name, OsStr::new(value))))

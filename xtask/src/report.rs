@@ -37,7 +37,7 @@ impl Report {
     /// Returns whether nothing failed; skips count as failures if `strict`.
     pub(crate) fn is_good(&self, strict: bool) -> bool {
         self.cases().all(|case| match case.outcome {
-            Outcome::Passed => true,
+            Outcome::Passed | Outcome::Flaky { .. } => true,
             Outcome::Skipped { .. } => !strict,
             Outcome::Failed { .. } => false,
         })
@@ -61,7 +61,7 @@ impl Report {
 /// Passed, failed and skipped tests.
 fn counts<'a>(cases: impl Iterator<Item = &'a TestCase>) -> (usize, usize, usize) {
     cases.fold((0, 0, 0), |(passed, failed, skipped), case| match case.outcome {
-        Outcome::Passed => (passed + 1, failed, skipped),
+        Outcome::Passed | Outcome::Flaky { .. } => (passed + 1, failed, skipped),
         Outcome::Failed { .. } => (passed, failed + 1, skipped),
         Outcome::Skipped { .. } => (passed, failed, skipped + 1),
     })
@@ -93,8 +93,9 @@ impl fmt::Display for Report {
                 match &case.outcome {
                     Outcome::Passed => {}
                     Outcome::Skipped { reason } => writeln!(f, "    skipped  {}: {reason}", case.name)?,
-                    Outcome::Failed { output } => {
-                        writeln!(f, "    failed   {}", case.name)?;
+                    Outcome::Flaky { output } | Outcome::Failed { output } => {
+                        let is_flaky = matches!(case.outcome, Outcome::Flaky { .. });
+                        writeln!(f, "    {:8} {}", if is_flaky { "flaky" } else { "failed" }, case.name)?;
                         for line in reason(output) {
                             writeln!(f, "             | {line}")?;
                         }

@@ -2,7 +2,7 @@
 
 use crate::shell::{cargo, long_step, run as run_to_end, target};
 use crate::{page, system};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
@@ -46,7 +46,8 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     page::build_beside(build, || binaries(profile))?;
     binaries(profile)?;
     let relay = target().join(profile.folder()).join("relay");
-    Err(Command::new(&relay).args(relays).exec().into())
+    let error = Command::new(&relay).args(relays).exec();
+    Err(error).with_context(|| format!("start {}", relay.display()))
 }
 
 /// Builds probe and relay, which embeds the page in `dist/`.

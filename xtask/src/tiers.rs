@@ -6,7 +6,7 @@ use crate::nextest::{Nextest, TARGETS};
 use crate::report::Report;
 use crate::shell::{self, cargo, root, step};
 use crate::{lint, page, system, test_tools};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,6 +59,8 @@ pub(crate) struct Selection {
     lint: bool,
     /// Whether the slowest tests are listed in CONTRIBUTING.md.
     record: bool,
+    /// Whether all tests run, however many fail.
+    keeps_going: bool,
 }
 
 impl Selection {
@@ -72,10 +74,15 @@ impl Selection {
         Self { filter: Some(filter.to_owned()), ..self }
     }
 
-    /// The same, in which a test that fails once has failed.
-    pub(crate) fn without_retries(mut self) -> Self {
+    /// The same, in which a test that fails once has failed, and all tests run.
+    ///
+    /// # Errors
+    /// If lints or a record of the slowest tests were asked for, which a repetition has no use for.
+    pub(crate) fn for_repetition(mut self) -> Result<Self> {
+        ensure!(!self.lint && !self.record, "--lint and --record are for cargo xtask test");
         self.variables.push(("NEXTEST_RETRIES", "0"));
-        self
+        self.keeps_going = true;
+        Ok(self)
     }
 
     /// Parses the arguments of `cargo xtask test`.
@@ -111,7 +118,12 @@ impl Selection {
         let selected = TIERS.iter().filter(|tier| self.tier.is_none_or(|name| name == tier.name));
         let filtersets: Vec<_> = selected.map(|tier| format!("({})", tier.filterset)).collect();
         let start = Instant::now();
-        let cases = nextest.run(&filtersets.join(" | "), self.filter.as_deref(), &self.variables)?;
+        let cases = nextest.run(
+            &filtersets.join(" | "),
+            self.filter.as_deref(),
+            &self.variables,
+            self.keeps_going,
+        )?;
         let tiers: Vec<_> = TIERS.iter().map(|tier| (tier.name, tier.contains)).collect();
         Ok(Report::new(cases, &tiers, start.elapsed()))
     }
@@ -132,7 +144,9 @@ pub(crate) fn run(selection: &Selection) -> Result<ExitCode> {
     });
     let report = report?;
     print!("{report}");
+    ensure!(report.cases().next().is_some(), "no test is selected");
     if selection.record {
+        ensure!(selection.filter.is_none() && selection.tier.is_none(), "--record needs all tests");
         record(&report)?;
     }
     lints.transpose()?.transpose()?;

@@ -32,6 +32,7 @@ const INPUTS: &[&str] = &[
     "Trunk.toml",
     "rust-toolchain.toml",
     "xtask/src/page",
+    "xtask/pins/binaryen",
     ".cargo/config.toml",
 ];
 /// WASM features that today's Rust emits by default and every browser since 2022 supports;
