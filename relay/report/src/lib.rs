@@ -324,7 +324,10 @@ impl JobReports {
             let Some(on_node) = node.jobs.iter_mut().find(|known| known.job == id) else { continue };
             // No list may have had the job since its first sample.
             let unconfirmed = on_node.joined_ms.map(|joined_ms| (joined_ms, on_node.restored.clone()));
-            let Some((from_ms, mut totals)) = on_node.confirmed.take().or(unconfirmed) else { continue };
+            // The newest sums without a sample after the end.
+            let kept = [on_node.listed.take(), on_node.confirmed.take()].into_iter().flatten();
+            let kept = kept.filter(|(at_ms, _)| *at_ms <= ended_ms).chain(unconfirmed).next();
+            let Some((from_ms, mut totals)) = kept else { continue };
             if let Some(picture) = picture_of(name) {
                 tail::add_history(&mut totals, picture, (from_ms, ended_ms), |sums, position| {
                     let gpu = picture.gpus.get(position).filter(|gpu| is_of(gpu, id))?;
