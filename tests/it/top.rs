@@ -278,7 +278,10 @@ fn a_closed_pipe_ends_top_quietly() -> Result<()> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     drop(child.stdout.take());
     let output = child.wait_with_output()?;
-    ensure!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    // A busy machine may start no probe in time, which is stated there.
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let is_quiet = stderr.lines().all(|line| line.contains("no link to the node"));
+    ensure!(output.status.success() && is_quiet, "{output:?}");
     Ok(())
 }
 

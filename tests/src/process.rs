@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,12 +19,25 @@ pub struct Process {
 
 /// The output so far, on stdout and stderr, line by line.
 #[derive(Clone, Debug, Default)]
-pub struct Output(Arc<Mutex<Vec<String>>>);
+pub struct Output {
+    lines: Arc<Mutex<Vec<String>>>,
+    /// How many of its streams are still open.
+    open: Arc<AtomicUsize>,
+}
 
 impl Output {
     /// The lines so far.
     pub fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until everything was read that a process wrote before it exited. Others may still hold its streams, so that
+    /// they are not waited for any longer.
+    fn settle(&self) {
+        let start = Instant::now();
+        while self.open.load(Ordering::Acquire) > 0 && start.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Everything so far.
@@ -32,12 +46,14 @@ impl Output {
     }
 
     fn follow(&self, source: impl Read + Send + 'static) {
-        let lines = self.0.clone();
+        let (lines, open) = (self.lines.clone(), self.open.clone());
+        open.fetch_add(1, Ordering::AcqRel);
         std::thread::spawn(move || {
             for line in BufReader::new(source).split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line).into_owned();
                 lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             }
+            open.fetch_sub(1, Ordering::AcqRel);
         });
     }
 }
@@ -79,8 +95,7 @@ impl Process {
                 return Ok(found);
             }
             if let Some(status) = ended {
-                // Its last output may still be in the pipe.
-                std::thread::sleep(Duration::from_millis(100));
+                self.output.settle();
                 if let Some(found) = self.output.lines().iter().find_map(|line| find(line)) {
                     return Ok(found);
                 }
@@ -113,6 +128,7 @@ impl Process {
         let start = Instant::now();
         while start.elapsed() < TIMEOUT {
             if let Some(status) = self.child.try_wait()? {
+                self.output.settle();
                 return Ok(status);
             }
             std::thread::sleep(Duration::from_millis(20));
