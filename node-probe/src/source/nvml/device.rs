@@ -54,16 +54,18 @@ pub struct Instance {
 }
 
 /// Enumerates all GPUs in NVML's order, each followed by its instances. A GPU that must not be
-/// called keeps its previous entries.
-pub fn enumerate<'nvml>(nvml: &'nvml Nvml, calls: &CallTracker) -> Vec<DeviceHandle<'nvml>> {
+/// called keeps its previous entries. If NVML does not state how many there are, as many as before (`known`) are
+/// enumerated.
+pub fn enumerate<'nvml>(nvml: &'nvml Nvml, calls: &CallTracker, known: u32) -> Vec<DeviceHandle<'nvml>> {
     let mut handles = Vec::new();
-    for index in 0..count(nvml).unwrap_or(0) {
+    for index in 0..count(nvml).unwrap_or(known) {
         if let Some(why) = calls.avoided(index) {
             handles.extend(avoided(index, &why, calls));
             continue;
         }
         calls.begin_gpu_call(index);
-        let mut handle = gpu(nvml, index);
+        // NVML counts more than there are.
+        let Some(mut handle) = gpu(nvml, index) else { continue };
         let instances = handle.device.as_ref().map_or(Ok(Vec::new()), |device| instances(&handle, device));
         let instances = instances.unwrap_or_else(|error| {
             handle.instances = Reading::Failed(error::of(&error).into());
@@ -105,8 +107,10 @@ fn avoided<'nvml>(index: u32, why: &Text, calls: &CallTracker) -> Vec<DeviceHand
     if rows.is_empty() { vec![handle(GpuUuid::new(format!("LOST-{index}")), None)] } else { rows }
 }
 
-fn gpu(nvml: &Nvml, index: u32) -> DeviceHandle<'_> {
-    match nvml.device_by_index(index) {
+/// Returns the GPU with an index; `None` if NVML calls the index invalid.
+fn gpu(nvml: &Nvml, index: u32) -> Option<DeviceHandle<'_>> {
+    let handle = match nvml.device_by_index(index) {
+        Err(NvmlError::InvalidArg) => return None,
         Ok(device) => {
             let uuid = device.uuid();
             DeviceHandle {
@@ -131,7 +135,8 @@ fn gpu(nvml: &Nvml, index: u32) -> DeviceHandle<'_> {
             divided: None,
             instances: Reading::Value(()),
         },
-    }
+    };
+    Some(handle)
 }
 
 /// Substitute for the UUID of a GPU that did not report it.

@@ -211,11 +211,13 @@ impl Session for NvmlSession<'_> {
     fn inventory(&mut self) -> Inventory {
         self.is_stale = false;
         let mut before: Vec<_> = self.handles.iter().map(|handle| handle.uuid.clone()).collect();
+        let mut known = self.handles.iter().filter(|handle| handle.mig.is_none()).count();
         // A replacement session continues with the GPUs of its predecessor.
-        if let (true, Some(known)) = (before.is_empty(), self.calls.known()) {
-            before = known.gpus.iter().map(|facts| facts.uuid.clone()).collect();
+        if let (true, Some(known_inventory)) = (before.is_empty(), self.calls.known()) {
+            before = known_inventory.gpus.iter().map(|facts| facts.uuid.clone()).collect();
+            known = known_inventory.gpus.iter().filter(|facts| facts.mig_parent.is_none()).count();
         }
-        self.handles = device::enumerate(self.nvml, self.calls);
+        self.handles = device::enumerate(self.nvml, self.calls, u32::try_from(known).unwrap_or(0));
         let gpus = self.facts();
         self.uuids = self.handles.iter().map(|handle| handle.uuid.clone()).collect();
         // A lost GPU keeps its topology along with its identity.
