@@ -76,7 +76,7 @@ pub fn failure(job: &Job) -> Option<Failure> {
     let (severity, label, why) = match how.as_str() {
         "CANCELLED" | "COMPLETED" | "REVOKED" => return None,
         _ if exit == Some(Exit::OutOfMemory) || how.as_str() == "OUT_OF_MEMORY" => {
-            known(Severity::Error, "out of memory", "It used more memory than it had requested (--mem).")
+            known(Severity::Error, "out of memory", "It exceeded its requested memory (--mem).")
         }
         "TIMEOUT" => {
             known(Severity::Warning, "time limit reached", "SLURM ended it at its time limit (--time).")

@@ -10,7 +10,7 @@ pub fn summary(capture: &FindingCapture) -> Option<String> {
     let (groups, processes, files) = (
         text::count(capture.groups.len(), "group", "groups"),
         text::count(processes as usize, "process", "processes"),
-        (files > 0).then(|| text::count(files, "file of NCCL", "files of NCCL")),
+        (files > 0).then(|| text::count(files, "NCCL file", "NCCL files")),
     );
     let has_stacks = capture.groups.iter().any(|group| !group.stack.is_empty());
     let what = if has_stacks { "Stacks" } else { "Positions" };

@@ -69,6 +69,19 @@ fn show_job_command(id: &str) -> ShellCommand {
     ShellCommand::new("Full SLURM record", ["scontrol", "show", "job", id])
 }
 
+/// Returns a tunnel command that makes the page reachable at its own port: a tunnel may have another port here than the
+/// relay has on the login node.
+pub fn tunnel_to_port(tunnel: &str, port: &str) -> String {
+    let is_port = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = tunnel.split_once(" -L ").and_then(|(before, rest)| Some((before, rest.split_once(':')?)));
+    match parts {
+        Some((before, (here, there))) if is_port(here) && is_port(port) => {
+            format!("{before} -L {port}:{there}")
+        }
+        _ => tunnel.to_owned(),
+    }
+}
+
 /// Returns the tunnel command. It is a complete command line, so it is not quoted again.
 fn tunnel_command(tunnel: &str) -> Option<ShellCommand> {
     let command = ShellCommand {
@@ -107,6 +120,14 @@ fn in_job<'a>(job: &'a str, node: Option<&'a NodeName>, tool: &[&'a str]) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tunnel_leads_to_the_port_of_the_page() {
+        let tunnel = "ssh -L 8080:127.0.0.1:8080 alice@login";
+        assert_eq!(tunnel_to_port(tunnel, "9000"), "ssh -L 9000:127.0.0.1:8080 alice@login");
+        assert_eq!(tunnel_to_port(tunnel, ""), tunnel);
+        assert_eq!(tunnel_to_port("", "9000"), "");
+    }
     use crate::describe::job::tests::job;
 
     fn commands(lines: &[ShellCommand]) -> Vec<&str> {

@@ -292,7 +292,7 @@ fn traffic(gpu: &GpuPicture) -> FactGroup {
                 best,
                 Fact::read("PCIe replays", &health.pcie_replays, |count| text::grouped(*count)).with_note(
                     if replays {
-                        "retransmissions since the driver was loaded; many point to a bad contact"
+                        "retransmissions since the driver was loaded; high counts suggest a poor connection"
                     } else {
                         ""
                     },

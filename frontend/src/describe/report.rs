@@ -93,7 +93,7 @@ fn gpus(report: &Report) -> Vec<Figure> {
     figures.extend(totals.energy_kwh.map(|kwh| Figure {
         note: match totals.energy_known_pct {
             99.5.. => String::new(),
-            known => format!("power was known {} % of the time", known.round() as u64),
+            known => format!("power measured for {} % of the run", known.round() as u64),
         },
         ..Figure::new("Energy", energy(kwh), Some(kwh))
     }));
@@ -129,7 +129,7 @@ fn host(report: &Report) -> Vec<Figure> {
             ..Figure::new("CPUs used", precise(used), Some(used))
         }
     });
-    let peak = totals.cpus_peak.map(|peak| Figure::new("CPUs at most", precise(peak), Some(peak)));
+    let peak = totals.cpus_peak.map(|peak| Figure::new("Peak CPUs", precise(peak), Some(peak)));
     let mem = totals.mem_peak_bytes.map(|peak| {
         let requested = totals.mem_requested_bytes.filter(|requested| *requested > 0);
         Figure {

@@ -108,7 +108,7 @@ pub const FOCUS_BINDINGS: &[(&str, &[Keys])] = &[
     ),
     (
         "A process's sheet",
-        &[(&["I"], "interrupt it"), (&["T"], "terminate it"), (&["K"], "kill it; each asks first")],
+        &[(&["I"], "interrupt it"), (&["T"], "terminate it"), (&["K"], "kill it (each asks first)")],
     ),
 ];
 

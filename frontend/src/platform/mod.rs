@@ -69,6 +69,11 @@ pub fn authority() -> String {
     window().location().host().unwrap_or_default()
 }
 
+/// The port in the address bar; empty for the standard one.
+pub fn port() -> String {
+    window().location().port().unwrap_or_default()
+}
+
 /// Whether the page came over TLS.
 pub fn is_secure() -> bool {
     window().location().protocol().is_ok_and(|protocol| protocol == "https:")

@@ -27,7 +27,7 @@ const EXPLANATIONS: [(u64, &str); 38] = [
     (48, "its memory has an error that could not be corrected; results are lost and the GPU needs a reset"),
     (61, "its internal microcontroller met a breakpoint; the GPU needs a reset"),
     (62, "its internal microcontroller halted; the GPU needs a reset"),
-    (63, "a faulty piece of its memory is set aside; that takes effect at the next reset"),
+    (63, "a faulty piece of its memory is set aside; takes effect at the next reset"),
     (64, "a faulty piece of its memory could not be set aside; the GPU needs a reset and may need replacing"),
     (68, "the video decoder failed; restart the program"),
     (69, "the graphics engine met a wrong command of the program; restart it"),

@@ -59,7 +59,7 @@ pub struct JobProgress {
     pub rate_per_s: Option<f64>,
     /// When `done` last grew, by the relay's clock.
     pub advanced_at_ms: u64,
-    /// When all will be done; `None` until the rate can be measured, and where the log does not state how much there is.
+    /// When all will be done: by the program's own estimate, or by the measured rate. `None` until either is known.
     pub end: Option<ProgressEnd>,
 }
 

@@ -10,11 +10,11 @@ use nodeglass_protocol::job::{Job, JobState};
 #[rustfmt::skip]
 const SENTENCES: &[(&str, &str)] = &[
     // Waiting its turn.
-    ("Priority", "Other jobs are before it in the queue; with a shorter time limit or fewer resources it may start earlier."),
+    ("Priority", "Other jobs are ahead in the queue. A shorter time limit or fewer resources may start it sooner."),
     ("Resources", "It is next in the queue and waits until enough nodes, GPUs or memory are free; asking for less or for less time helps."),
     ("Scheduling", "SLURM is scheduling it right now."),
     ("SchedDefer", "It is deferred to the next regular scheduling cycle."),
-    ("Dependency", "It depends on another job that has not ended yet."),
+    ("Dependency", "It waits for another job to finish."),
     ("DependencyNeverSatisfied", "The job that it waits for did not end as required, so it will never start; cancel it, or change the dependency (`scontrol update`)."),
     ("BeginTime", "It may not start before its begin time, or it was requeued and waits some minutes; `scontrol update StartTime=now` lifts that."),
     ("JobHeldUser", "On hold by you. Release it to put it back in the queue."),
@@ -64,7 +64,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("NonZeroExitCode", "Its script exited with an error; see its log."),
     ("RaisedSignal", "A signal ended it; 9 often means that memory ran out, 15 that it was cancelled, 11 a bug in the program."),
     ("TimeLimit", "It reached its time limit; request a longer one, or let it save its state in time (`--signal`)."),
-    ("OutOfMemory", "It used more memory than it had requested; request more (`--mem`)."),
+    ("OutOfMemory", "It exceeded its requested memory; request more (`--mem`)."),
     ("JobLaunchFailure", "It could not be started on its nodes; often its folder or log file cannot be written there."),
     ("launch failed requeued held", "It could not be started on its nodes and is held now; check its folder and log file, then release it."),
     ("JobHoldLaunchFailure", "It could not be started on its nodes and is held now; check its folder and log file, then release it."),
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_pending_job_has_its_reason_and_a_remedy() {
-        assert!(text("Priority").contains("before it in the queue"));
+        assert!(text("Priority").contains("ahead in the queue"));
         assert!(text("JobHeldUser").contains("Release it"));
         assert!(text("DependencyNeverSatisfied").contains("never start"));
         assert!(text("BeginTime").contains("StartTime=now"));

@@ -59,7 +59,8 @@ pub(crate) async fn violations(browser: &Browser, axe: &str, rules: Rules) -> Re
         .execute(&format!("if (!window.axe) {{ {axe}\n }}"), Vec::new())
         .await
         .context("load axe")?;
-    let only = if rules == Rules::Contrast { "runOnly: ['color-contrast'], " } else { "" };
+    let only =
+        if rules == Rules::Contrast { "runOnly: ['color-contrast', 'link-in-text-block'], " } else { "" };
     let script = "const done = arguments[arguments.length - 1]; \
         axe.run(document, { ONLY resultTypes: ['violations'] }).then(result => done(result.violations.map(v => \
         `${v.id} (${v.impact}): ${v.help}: ` + v.nodes.slice(0, 3).map(n => n.html.slice(0, 160) + ' ' + \

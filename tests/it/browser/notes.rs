@@ -56,7 +56,10 @@ async fn a_note_is_made_at_a_graph_edited_reported_shared_and_deleted() -> Resul
     browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
     browser.open(&relay.link().path("/job/48213")).await?;
     browser.until("both graphs", "document.querySelectorAll('.main .stage canvas').length >= 2").await?;
-    browser.until("the button", &contains(".time-bar", "Add note")).await?;
+    let open = "(document.querySelector('.time-bar .menu > .btn').click(), true)";
+    browser.eval(open).await?;
+    browser.until("the item", &contains(".time-bar", "Add note")).await?;
+    browser.eval(open).await?;
 
     // By a click into the graph, with a keyboard shortcut, and by another program.
     browser.eval(&right_click(0.4)).await?;
@@ -193,7 +196,10 @@ ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}` })()";
         guest.until("the notes", "document.querySelectorAll('.notes li').length === 3").await?;
         let buttons = "document.querySelectorAll('.notes button').length";
         ensure!(guest.eval(buttons).await? == json!(0), "a guest is offered changes");
+        guest.eval(open).await?;
+        guest.until("the menu", &contains(".time-bar .menu__body", "Zoom out")).await?;
         ensure!(!guest.text().await?.contains("Add note"));
+        guest.eval(open).await?;
         guest.eval(&right_click(0.5)).await?;
         ensure!(guest.eval("document.querySelector('.note-form')").await?.is_null());
     }

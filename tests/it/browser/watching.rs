@@ -249,7 +249,7 @@ async fn a_recording_is_paused_and_searched_as_in_a_player() -> Result<()> {
     browser.eval(&seek(0.75)).await?;
     browser.until("a later time", &format!("/ 0:(0[89]|1\\d) of /.test({position})")).await?;
     // The position is shown at once, the picture follows.
-    let fresh = "/\\b(1\\d|2\\d) of 21 nodes fresh/.test(document.querySelector('.foot').innerText)";
+    let fresh = "/\\b(1\\d|2\\d) of 21 nodes up to date/.test(document.querySelector('.foot').innerText)";
     browser.until("fresh nodes", fresh).await?;
     browser.photograph("recording-paused").await?;
     let later = browser.eval(position).await?;
@@ -257,7 +257,7 @@ async fn a_recording_is_paused_and_searched_as_in_a_player() -> Result<()> {
     browser.until("an earlier time", &format!("{position} !== {later}")).await?;
     // Nothing is stale while it is paused.
     browser.until("fresh nodes", fresh).await?;
-    let nodes = "document.querySelector('.foot').innerText.match(/\\d+ of 21 nodes fresh/)?.[0]";
+    let nodes = "document.querySelector('.foot').innerText.match(/\\d+ of 21 nodes up to date/)?.[0]";
     let paused = browser.eval(nodes).await?;
     tokio::time::sleep(std::time::Duration::from_secs(4)).await;
     let later = browser.eval(nodes).await?;

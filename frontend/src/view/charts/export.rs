@@ -8,9 +8,11 @@ use crate::fleet::TopicStore;
 use crate::platform;
 use crate::state::page::Page;
 use crate::state::time::Time;
+use crate::view::widgets::menu::Menu;
 use leptos::prelude::*;
 use nodeglass_protocol::Cell;
 use std::fmt::Write;
+use std::sync::Arc;
 use wasm_bindgen::JsCast;
 use web_sys::{CanvasRenderingContext2d, Element, HtmlAnchorElement, HtmlCanvasElement, MouseEvent};
 
@@ -46,15 +48,32 @@ impl Export {
         Self { page: page.clone(), time: time.clone(), store: store.clone(), groups, metric }
     }
 
-    /// Returns the buttons.
-    pub fn buttons(&self) -> AnyView {
+    /// Returns the menu.
+    pub fn menu(&self) -> AnyView {
+        let (export, open) = (self.clone(), RwSignal::new(false));
+        let inside = Arc::new(move || export.items(open));
+        view! { <Menu title="⋯" about="Save or copy this graph" open inside/> }.into_any()
+    }
+
+    fn items(&self, open: RwSignal<bool>) -> AnyView {
         let (picture, copy, numbers) = (self.clone(), self.clone(), self.clone());
+        // The graph is found by the button, which the menu removes when it closes.
+        let save = move |event| {
+            picture.save(&event);
+            open.set(false);
+        };
+        let save_numbers = move |_| {
+            numbers.save_numbers();
+            open.set(false);
+        };
+        let copy_numbers = move |_| {
+            platform::copy(&copy.numbers());
+            open.set(false);
+        };
         view! {
-            <span class="exports">
-                <button class="btn" title="Save the graph as a PNG" on:click=move |event| picture.save(&event)>"PNG"</button>
-                <button class="btn" title="Save the numbers behind the graph as CSV" on:click=move |_| numbers.save_numbers()>"CSV"</button>
-                <button class="btn" title="Copy the numbers behind the graph as CSV" on:click=move |_| platform::copy(&copy.numbers())>"Copy"</button>
-            </span>
+            <button class="menu__item" on:click=save>"Save as PNG"</button>
+            <button class="menu__item" on:click=save_numbers>"Save numbers as CSV"</button>
+            <button class="menu__item" on:click=copy_numbers>"Copy numbers as CSV"</button>
         }
         .into_any()
     }

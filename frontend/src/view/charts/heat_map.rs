@@ -82,7 +82,7 @@ pub fn HeatMap(
                 {(!glance).then(|| metric_menu(&time, &scope))}
                 <span class="spring"></span>
                 {glance.then(|| metric_buttons(&time, metric))}
-                {export.buttons()}
+                {export.menu()}
             </div>
             <TimeBar/>
             <div class="heat-map__blocks">{move || blocks()}</div>

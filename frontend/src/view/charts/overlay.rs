@@ -37,7 +37,7 @@ pub fn Overlay(
             <div class="panel__head">
                 <h2>"Rank comparison" <small>{move || plot.with(subtitle)}</small></h2>
                 <span class="spring"></span>
-                {export.buttons()}
+                {export.menu()}
             </div>
             {outlier_list(&time, groups, verdict)}
             <Graph plot metric label hue="--util-line" height=260/>

@@ -175,10 +175,10 @@ fn scale_text(shown: &ShownScale) -> String {
         None => format!("{} %", (share * 100.0).round() as u32),
     };
     // What few GPUs have for a short time may lie outside of an adapted scale.
-    let less = if scale.low() > 0.0 { " or less" } else { "" };
-    let more = if scale.high() < 1.0 { " or more" } else { "" };
+    let less = if scale.low() > 0.0 { "≤ " } else { "" };
+    let more = if scale.high() < 1.0 { "≥ " } else { "" };
     let of = if top.is_some() { "" } else { " of each GPU's maximum" };
-    format!("{}{less} to {}{more}{of}", value(scale.low()), value(scale.high()))
+    format!("{less}{} to {more}{}{of}", value(scale.low()), value(scale.high()))
 }
 
 #[cfg(test)]
@@ -227,8 +227,8 @@ mod tests {
         let text = |metric, scale, top| scale_text(&ShownScale { metric, scale, top });
         let part = ColourScale::WHOLE.adapted(vec![0.85, 0.95]);
         assert_eq!(text(Metric::UTIL, ColourScale::WHOLE, Some(100.0)), "0 % idle to 100 % busy");
-        assert_eq!(text(Metric::UTIL, part, Some(100.0)), "80 % or less to 100 %");
-        assert_eq!(text(Metric::CLOCK, part, Some(1_980.0)), "1,584 MHz or less to 1,980 MHz");
-        assert_eq!(text(Metric::POWER, part, None), "80 % or less to 100 % of each GPU's maximum");
+        assert_eq!(text(Metric::UTIL, part, Some(100.0)), "≤ 80 % to 100 %");
+        assert_eq!(text(Metric::CLOCK, part, Some(1_980.0)), "≤ 1,584 MHz to 1,980 MHz");
+        assert_eq!(text(Metric::POWER, part, None), "≤ 80 % to 100 % of each GPU's maximum");
     }
 }

@@ -7,9 +7,11 @@ use crate::domain::route::Route;
 use crate::domain::text;
 use crate::state::page::Page;
 use crate::state::time::Time;
+use crate::view::widgets::menu::Menu;
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::replay::ReplayStatus;
+use std::sync::Arc;
 
 /// The time bar.
 #[component]
@@ -91,25 +93,6 @@ pub fn TimeBar() -> impl IntoView {
             )
         }
     };
-    let limits = limits(&page, &time, range);
-    let step = |index: usize| {
-        let (time, (step, sign, what)) = (time.clone(), STEPS[index]);
-        let limit = move || limits.with(|limits| limits[index].clone());
-        let title = move || limit().unwrap_or_else(|| what.to_owned());
-        // A disabled button would lose the focus, and cannot be asked why.
-        view! {
-            <button
-                class="btn"
-                title=title
-                aria-label=title
-                aria-disabled=move || if limit().is_some() { "true" } else { "false" }
-                on:click=move |_| if untrack(limit).is_none() { apply_step(&time, step) }
-            >
-                {sign}
-            </button>
-        }
-    };
-    let steps = [0, 1, 2, 3].map(step);
     let preset = |span_ms: u64| {
         let time = time.clone();
         let span = text::span(span_ms / 1_000);
@@ -124,28 +107,56 @@ pub fn TimeBar() -> impl IntoView {
             </button>
         }
     };
-    let note = {
-        let page = page.clone();
-        move || {
-            page.may_note().then(|| {
-                let page = page.clone();
-                let title = "Note something at this time: N, or right-click in a graph";
-                view! { <button class="btn" title=title on:click=move |_| page.draft_note(None)>"Add note"</button> }
-                    .into_any()
-            })
-        }
+    let menu = {
+        let (page, time, open) = (page.clone(), time.clone(), RwSignal::new(false));
+        let limits = limits(&page, &time, range);
+        let inside = Arc::new(move || menu_items(&page, &time, limits, open));
+        view! { <Menu title="⋯" about="Add a note, step through time, or zoom" open inside/> }
     };
     view! {
         <div class="time-bar" class:time-bar--paused=move || !range.get().is_live()>
             <span class="time-bar__text" role="status" title=move || sentence.get()>{sentence}</span>
             <span class="time-bar__back">{live} {compare} {reset}</span>
             <span class="time-bar__turns">
-                {note}
-                {steps}
                 <span class="segments" role="group" aria-label="Time range">{Range::PRESETS_MS.map(preset)}</span>
+                {menu}
             </span>
         </div>
     }
+}
+
+/// The items of the menu: what has a key as well, and is done less often than choosing a range.
+fn menu_items(page: &Page, time: &Time, limits: Memo<[Option<String>; 4]>, open: RwSignal<bool>) -> AnyView {
+    let note = page.may_note().then(|| {
+        let page = page.clone();
+        let draft = move |_| {
+            open.set(false);
+            page.draft_note(None);
+        };
+        view! {
+            <button class="menu__item" title="At the newest time, or right-click in a graph" on:click=draft>
+                "Add note" <kbd>"N"</kbd>
+            </button>
+        }
+        .into_any()
+    });
+    let step = |index: usize| {
+        let (time, (step, what, key)) = (time.clone(), STEPS[index]);
+        let limit = move || limits.with(|limits| limits[index].clone());
+        // A disabled button would lose the focus, and cannot be asked why. The menu stays open for further steps.
+        view! {
+            <button
+                class="menu__item"
+                title=limit
+                aria-disabled=move || if limit().is_some() { "true" } else { "false" }
+                on:click=move |_| if untrack(limit).is_none() { apply_step(&time, step) }
+            >
+                {what} <kbd>{key}</kbd>
+            </button>
+        }
+        .into_any()
+    };
+    view! { {note} {[0, 1, 2, 3].map(step)} }.into_any()
 }
 
 /// Where the newest readings come from.
@@ -157,15 +168,15 @@ fn source_text(replay: Option<&ReplayStatus>) -> &'static str {
     }
 }
 
-/// The buttons: step, sign, and what they do with their key.
+/// The steps: what they do, and their keys.
 const STEPS: [(RangeStep, &str, &str); 4] = [
-    (RangeStep::Earlier, "‹", "earlier: ["),
-    (RangeStep::Later, "›", "later: ]"),
-    (RangeStep::Wider, "−", "zoom out: -"),
-    (RangeStep::Narrower, "+", "zoom in: +"),
+    (RangeStep::Earlier, "Earlier", "["),
+    (RangeStep::Later, "Later", "]"),
+    (RangeStep::Wider, "Zoom out", "-"),
+    (RangeStep::Narrower, "Zoom in", "+"),
 ];
 
-/// Returns why each button of [`STEPS`] would change nothing, updated once a second.
+/// Returns why each of [`STEPS`] would change nothing, updated once a second.
 fn limits(page: &Page, time: &Time, range: Memo<Range>) -> Memo<[Option<String>; 4]> {
     let (page, time) = (page.clone(), time.clone());
     let history_ms = {

@@ -51,9 +51,9 @@ pub fn TimeLine(
             <div class="panel__head">
                 <h2>"Time line"</h2>
                 <span class="spring"></span>
-                <small>"CSV and copy of"</small>
+                <small>"Export"</small>
                 {metric_menu(&time, &scope)}
-                {export.buttons()}
+                {export.menu()}
             </div>
             <TimeBar/>
             {chips(&time, groups)}

@@ -9,10 +9,10 @@ use crate::state::page::Page;
 use leptos::prelude::*;
 use std::sync::Arc;
 
-/// Maximum number of items of a list that is not folded.
-const MAX_UNFOLDED: usize = 8;
-/// Number of items of a folded list: a button that hides one or two is not worth its line.
-const FOLDED: usize = 6;
+/// Maximum number of items of a list that is not folded: a button that hides one is not worth its line.
+const MAX_UNFOLDED: usize = 6;
+/// Number of items of a folded list.
+const FOLDED: usize = 5;
 
 /// Returns how many of `count` items are behind the button.
 fn folded(count: usize) -> usize {
@@ -108,10 +108,13 @@ fn Current(entries: Memo<Arc<Vec<Entry>>>, store: TopicStore, in_job: bool) -> i
         })
     });
     let row = move |key: String| {
+        // The worst one is open. It stays so when another one becomes worse: nothing closes under the pointer.
+        let is_first =
+            entries.with_untracked(|entries| entries.first().is_some_and(|first| first.item.key == key));
         let find =
             move |entries: &Arc<Vec<Entry>>| entries.iter().find(|entry| entry.item.key == key).cloned();
         let entry = Memo::new(move |_| entries.with(&find));
-        view! { <Row entry store=store.clone() in_job/> }.into_any()
+        view! { <Row entry store=store.clone() in_job is_open=is_first/> }.into_any()
     };
     let more = move || {
         let rest = folded(count.get());
@@ -146,7 +149,7 @@ fn Others(
             item.map(|item| Entry { item, is_resolved })
         };
         let entry = Memo::new(move |_| items.with(&find));
-        view! { <Row entry store=store.clone() in_job/> }.into_any()
+        view! { <Row entry store=store.clone() in_job is_open=false/> }.into_any()
     };
     view! { <ul><For each=move || keys.get() key=String::clone children=row/></ul> }
 }

@@ -24,7 +24,17 @@ pub fn Row(
     store: TopicStore,
     /// Whether the list is about one job, whose name need not be repeated.
     in_job: bool,
+    /// Whether its evidence and advice are shown at first; a click on its line shows them.
+    is_open: bool,
 ) -> impl IntoView {
+    let is_open = RwSignal::new(is_open);
+    let unfold = move |event: web_sys::MouseEvent| {
+        // With a modifier, the link opens in another tab.
+        if !is_open.get_untracked() && !event.ctrl_key() && !event.meta_key() && !event.shift_key() {
+            event.prevent_default();
+            is_open.set(true);
+        }
+    };
     let page = Page::from_context();
     let text = move |read: fn(&Item) -> String| {
         move || entry.with(|entry| entry.as_ref().map(|entry| read(&entry.item)))
@@ -77,7 +87,8 @@ pub fn Row(
     let is_resolved = move || entry.with(|entry| entry.as_ref().is_none_or(|entry| entry.is_resolved));
     view! {
         <li>
-            <a href=move || href.get() node_ref=link class:is-resolved=is_resolved
+            <a class="attention__line" href=move || href.get() node_ref=link class:is-folded=move || !is_open.get()
+                aria-expanded=move || is_open.get().to_string() on:click=unfold class:is-resolved=is_resolved
                 class:is-silenced=move || until_ms.get().is_some()>
                 {move || symbol.with(dot)}
                 {subject}
@@ -92,11 +103,11 @@ pub fn Row(
                     <span>{since}</span>
                     <small>{move || cost.get()}</small>
                 </span>
-                <span class="attention__go" aria-hidden="true">"›"</span>
+                <span class="attention__go" aria-hidden="true">{move || if is_open.get() { "›" } else { "▾" }}</span>
             </a>
             {dismiss_button(entry)}
             <SilenceButton entry until_ms link/>
-            <Stacks capture/>
+            <Show when=move || is_open.get()><Stacks capture/></Show>
         </li>
     }
 }

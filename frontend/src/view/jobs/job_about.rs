@@ -26,6 +26,7 @@ pub fn JobAbout(
     let about = move || {
         let known = page.job(id)?;
         let tunnel = page.fleet.welcome().map_or(String::new(), |welcome| welcome.tunnel.to_string());
+        let tunnel = shell_commands::tunnel_to_port(&tunnel, &platform::port());
         let intents = pending_action::for_job(&known).into_iter().map(|intent| ("", intent)).collect();
         let siblings = page.jobs.with(|jobs| job::siblings(&known, jobs));
         let share = page.share();

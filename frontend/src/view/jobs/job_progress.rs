@@ -43,7 +43,7 @@ pub fn Progress(
             let (class, about) = match severity {
                 Severity::Error => ("num is-bad", "After the time limit of the job"),
                 Severity::Warning => ("num is-warning", "May exceed the time limit of the job"),
-                _ => ("num", "By the progress that the log of the job states"),
+                _ => ("num", "Estimated from the progress in the job's log"),
             };
             let mark = if severity == Severity::Ok { "" } else { " ⚠" };
             let before = if in_list { "≈ " } else { "done ≈ " };

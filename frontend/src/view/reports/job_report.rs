@@ -205,7 +205,7 @@ fn hours(report: &Report) -> AnyView {
     let unknown = (allocated - totals.gpu_hours_observed).max(0.0);
     let parts = [
         ("used", "Used", used, "the integral of utilisation over time, without hangs"),
-        ("part", "Busy, but not fully", part, "time above 5 % utilisation, minus what was used"),
+        ("part", "Partly busy", part, "time above 5 % utilisation, minus what was used"),
         ("hung", "Lost to a hang", hung, "time in which all GPUs waited for each other at full utilisation"),
         ("idle", "Idle", idle, "time at 5 % utilisation or less"),
         ("unknown", "Not observed", unknown, "no samples were taken"),
@@ -255,7 +255,7 @@ fn distribution(report: &Report) -> AnyView {
         <section class="card" aria-label="Distribution of utilisation">
             <h2>"Time at each utilisation " <b class="num">{mean}</b></h2>
             <ol class="bins">{bins.collect_view()}</ol>
-            <p class="facts__note">"Share of the GPU time per tenth of the scale, in %"</p>
+            <p class="facts__note">"Share of GPU time by utilisation, in %"</p>
         </section>
     }
     .into_any()

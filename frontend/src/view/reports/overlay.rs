@@ -22,7 +22,7 @@ const MOMENTS: (usize, usize) = (8, 3);
 /// How far an arrow key moves, as a share of the width.
 const KEY_STEP: f64 = 1.0 / 60.0;
 /// What stands in the place of the readings that are pointed at.
-const READOUT_HELP: &str = "Point at the graph to read it, or focus it and use ← →.";
+const READOUT_HELP: &str = "Hover, or focus and use ← →.";
 /// The box of the graph.
 const FRAME: Frame = Frame { width: 1_000.0, height: 200.0, pad: 2.0 };
 

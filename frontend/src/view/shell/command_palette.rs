@@ -109,7 +109,7 @@ fn Search() -> impl IntoView {
         <Sheet class="ask palette" label="Find" close=Arc::new(move || open.set(false))>
             <input class="field" type="text" role="combobox" aria-label="Search jobs, nodes, ranks, commands" autofocus
                 placeholder="Search jobs, nodes, ranks, commands" aria-expanded="true" aria-controls="palette-list" autocomplete="off" spellcheck="false"
-                aria-activedescendant=move || format!("palette-{}", selected.get())
+                aria-activedescendant=move || (!none.get()).then(|| format!("palette-{}", selected.get()))
                 on:input=on_input on:keydown=on_key/>
             <ul id="palette-list" role="listbox" aria-label="Matches">
                 <For each=move || found.get() key=|(at, entry)| (*at, entry.name.clone()) children=option/>

@@ -1,7 +1,7 @@
 //! The banner about a lost connection, with what restores it. The last values stay, greyed.
 
 use super::login::{OR_IMPOSTOR, Paste, out_of_date};
-use crate::describe::commands::ShellCommand;
+use crate::describe::commands::{ShellCommand, tunnel_to_port};
 use crate::domain::text;
 use crate::net::{DisconnectReason, LinkState};
 use crate::platform;
@@ -80,6 +80,7 @@ fn Lost(reason: DisconnectReason) -> impl IntoView {
     let guest = untrack(|| page.share().is_some());
     let (head, advice) = sentences(&reason, guest);
     let tunnel = platform::load_item(platform::session(), TUNNEL).unwrap_or_default();
+    let tunnel = tunnel_to_port(&tunnel, &platform::port());
     let lines = commands(ways(&reason, guest, tunnel));
     view! {
         <div class="notice notice--bad notice--link">

@@ -72,7 +72,7 @@ fn Nodes() -> impl IntoView {
                 // Without a connection nothing is known to be current.
                 all if !page.feed.is_live() => text::count(all, "node", "nodes"),
                 all => format!(
-                    "{fresh} of {} fresh{}",
+                    "{fresh} of {} up to date{}",
                     text::count(all, "node", "nodes"),
                     age.unwrap_or_default()
                 ),
