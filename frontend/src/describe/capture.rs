@@ -66,12 +66,9 @@ mod tests {
         let mut capture = FindingCapture::default();
         assert_eq!(summary(&capture), None);
         capture.files.push("n1: /tmp/nccl_trace_rank_0".into());
-        assert_eq!(summary(&capture).as_deref(), Some("1 file of NCCL"));
+        assert_eq!(summary(&capture).as_deref(), Some("1 NCCL file"));
         capture.groups = vec![group(15, &[]), group(1, &[])];
-        assert_eq!(
-            summary(&capture).as_deref(),
-            Some("Positions (2 groups, 16 processes) and 1 file of NCCL")
-        );
+        assert_eq!(summary(&capture).as_deref(), Some("Positions (2 groups, 16 processes) and 1 NCCL file"));
         let stacks = FindingCapture {
             groups: vec![group(1, &["f (a.py:1)"])],
             others: 2,

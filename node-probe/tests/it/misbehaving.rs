@@ -2,7 +2,7 @@
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading::{self, Failed, Unsupported, Value};
-use nodeglass_protocol::probe::{GpuSample, ProbeLine};
+use nodeglass_protocol::probe::{GpuSample, Hello, ProbeLine};
 use serde_json::{Value as Json, json};
 use std::fs;
 
@@ -149,6 +149,29 @@ fn an_implausible_number_of_gpus_means_no_driver() {
     node.set(&json!({"numbers": count, "gpus": [{}]}));
     assert_eq!(probe.until(absent), why);
     assert!(most_kib(&probe) < 64 << 10, "{} KiB", most_kib(&probe));
+}
+
+#[test]
+fn gpus_that_nvml_only_counts_are_not_listed_and_the_others_stay() {
+    let node = Node::new(&json!({"gpus": [{"util": 7}, {"util": 8}]}));
+    let mut probe = node.start(&[]);
+    probe.sample(|sample| sample.gpus.len() == 2);
+    for count in [15, ALL] {
+        node.set(&json!({"numbers": {"nvmlDeviceGetCount_v2": count}, "gpus": [{"util": 9}, {"util": 8}]}));
+        // Whatever is stated meanwhile: never that the driver is ready and has other GPUs.
+        let is_wrong = |hello: &Hello| hello.sources[0].absent_reason().is_none() && hello.gpus.len() != 2;
+        let settled = probe.until(|line| match line {
+            ProbeLine::Hello(hello) if is_wrong(&hello) => Some(Err(hello.gpus.len())),
+            ProbeLine::Hello(hello) if hello.sources[0].absent_reason().is_some() => Some(Ok(())),
+            ProbeLine::Sample(sample) if sample.gpus.first().is_some_and(|gpu| gpu.util_pct == Value(9)) => {
+                Some(Ok(()))
+            }
+            _ => None,
+        });
+        assert_eq!(settled, Ok(()), "{count}");
+        node.set(&json!({"gpus": [{"util": 7}, {"util": 8}]}));
+        probe.sample(|sample| sample.gpus.len() == 2 && sample.gpus[0].util_pct == Value(7));
+    }
 }
 
 #[test]
