@@ -1,8 +1,8 @@
 //! What is known of running jobs besides findings: how far their programs are, and what limits their GPUs.
 
-use super::job_log::{EpochProgress, JobLogs, Progress};
+use super::job_log::{JobLogs, Progress};
 use nodeglass_protocol::finding::{Finding, FindingKind};
-use nodeglass_protocol::insight::{self, Bottleneck, BottleneckKind, JobInsight, JobProgress, ProgressEnd};
+use nodeglass_protocol::insight::{Bottleneck, BottleneckKind, JobInsight, JobProgress, ProgressEnd};
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{JobId, Text};
 use std::collections::BTreeMap;
@@ -58,11 +58,7 @@ fn wire(progress: &Progress) -> JobProgress {
         label: progress.label.clone(),
         done: progress.done,
         total: progress.total,
-        epoch: progress.epoch.map(|EpochProgress { number, done, total }| insight::EpochProgress {
-            number,
-            done,
-            total,
-        }),
+        epoch: progress.epoch,
         rate_per_s: progress.rate,
         advanced_at_ms: progress.advanced_ms,
         end: progress.end_ms.map(end),

@@ -62,7 +62,7 @@ const RANK: &str = r"^(?:\[(?:rank|default|node|[0-9]+,)\s?[0-9]+\](?:<std(?:out
 /// is not done; `last_epoch`, empty, where epochs count from zero to the one behind the
 /// slash. A format without `done` and `pct` excludes its lines.
 const FORMATS: &[(&str, &str)] = &[
-    // Neither evaluations between epochs nor downloads are the program's progress. rclone's are.
+    // Neither evaluations between epochs nor downloads are the program's progress.
     (
         "",
         r"\b(?:Epoch|Iter)\((?:val|test)\)|\[[^\]]*,\s*[0-9.]+\s?[kKMGT]i?B/s(?:,[^\]]*)?\]|[0-9]/[0-9.]+ [kKMGT]i?B\s",
@@ -235,12 +235,11 @@ fn without_rank(line: &str) -> Option<&str> {
 fn of_format(at: usize, found: &Captures<'_>) -> Option<Count> {
     let text = |name: &str| found.name(name).map(|text| text.as_str());
     let raw_label = text("label");
-    let named_epoch = || epoch_in(raw_label?);
     let epoch = match text("epoch") {
         Some(number) => {
             Some(Epoch { number: number.parse().ok().filter(|number| *number < MAX_TOTAL)?, total: None })
         }
-        None => named_epoch(),
+        None => raw_label.and_then(epoch_in),
     };
     let epoch = match (epoch, found.name("last_epoch")) {
         (Some(Epoch { number, total: Some(last) }), Some(_)) => {
@@ -318,7 +317,8 @@ fn run_steps(line: &str) -> Option<f64> {
         Regex::new(&source.replace(">N)", &format!(">{NUMBER})"))).ok()
     });
     let found = STEPS.as_ref()?.captures(line)?;
-    scaled(found.name("a").or_else(|| found.name("b"))?.as_str(), None)
+    let steps = scaled(found.name("a").or_else(|| found.name("b"))?.as_str(), None);
+    steps.filter(|steps| (2.0..MAX_TOTAL).contains(steps))
 }
 
 fn eta(line: &str) -> Option<Left> {
@@ -407,6 +407,14 @@ mod tests {
         ] {
             assert_eq!(parsed(line), Some((label.to_owned(), done, total)), "{line}");
         }
+    }
+
+    #[test]
+    fn a_number_without_bounds_is_not_believed() {
+        let digits = "9".repeat(400);
+        assert_eq!(parse(&format!("total steps {digits}")).and_then(|count| count.run_steps), None);
+        assert_eq!(parse(&format!("Epoch: [{digits}] [ 1/20]")), None);
+        assert_eq!(parse("total steps 1,000").unwrap().run_steps, Some(1_000.0));
     }
 
     #[test]

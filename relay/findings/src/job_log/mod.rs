@@ -13,7 +13,7 @@ use nodeglass_redact::mask;
 pub use patterns::{CustomPattern, LogPattern, LogPatterns, MAX_CUSTOM, PatternError};
 use patterns::{is_exception, is_finite_again};
 use progress::ProgressTracker;
-pub use progress::{EpochProgress, Progress, ReadTime};
+pub use progress::{Progress, ReadTime};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

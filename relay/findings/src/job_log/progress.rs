@@ -2,6 +2,7 @@
 
 use super::count::{self, Count, Epoch, Left};
 use nodeglass_protocol::Text;
+use nodeglass_protocol::insight::EpochProgress;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
@@ -14,7 +15,7 @@ const MIN_SPAN_MS: u64 = 60_000;
 /// Time in ms after which a counter that stands still no longer counts as the program's progress.
 const STALE_MS: u64 = 3_600_000;
 /// Number of consecutive reads with a lower count after which a counter has restarted: ranks interleave their lines.
-const MAX_BEHIND: u32 = 3;
+const MAX_LOWER_READS: u32 = 3;
 /// Time in ms after which a program's own estimate no longer counts.
 const ESTIMATE_MS: u64 = 600_000;
 /// A program's own estimate counts while it differs from the measured rate by at most this factor.
@@ -42,17 +43,6 @@ pub struct Progress {
     pub steady_ms: u64,
     /// How often the count was seen to grow in that time.
     pub advances: usize,
-}
-
-/// How far one epoch is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EpochProgress {
-    /// Its number, as the log states it.
-    pub number: f64,
-    /// How many of its steps are done.
-    pub done: f64,
-    /// Of how many.
-    pub total: f64,
 }
 
 impl Progress {
@@ -407,7 +397,7 @@ impl Counter {
             Some(last) if reading.done < last => {
                 // A rank that is behind, or a program that resumed from a checkpoint.
                 self.lower_reads += 1;
-                if self.lower_reads < MAX_BEHIND {
+                if self.lower_reads < MAX_LOWER_READS {
                     return;
                 }
                 self.observations.clear();
