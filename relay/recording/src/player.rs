@@ -179,6 +179,9 @@ impl Player {
             loaded.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
         (self.reader, self.pending) = (reader, pending);
         self.playback.set_now_ms(at_ms);
+        // What was sent before belongs to the fleet that is replaced.
+        until_empty(&outputs.nodes).await;
+        until_empty(&outputs.events).await;
         outputs.hub.replace(fleet).await;
         Ok(())
     }
@@ -201,13 +204,18 @@ impl Outputs {
             other => {
                 self.events.send(other).await.map_err(|_| Gone)?;
                 // Received before the lines that follow it: a line of an unknown node is dropped.
-                while self.events.capacity() < self.events.max_capacity() && !self.events.is_closed() {
-                    tokio::task::yield_now().await;
-                }
+                until_empty(&self.events).await;
                 return Ok(());
             }
         };
         self.nodes.send(from_node).await.map_err(|_| Gone)
+    }
+}
+
+/// Waits until the event loop has received everything, or has ended.
+async fn until_empty<T>(sender: &mpsc::Sender<T>) {
+    while sender.capacity() < sender.max_capacity() && !sender.is_closed() {
+        tokio::task::yield_now().await;
     }
 }
 

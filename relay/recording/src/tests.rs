@@ -11,6 +11,7 @@ use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::note::{Note, NoteId, NoteSource};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_protocol::replay::ReplayCommand;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -347,4 +348,45 @@ fn notes_are_played_and_a_cut_has_those_of_its_job_alone() {
     cut(&path, &out, JobId(1)).unwrap();
     assert_eq!(texts(played(&out).0), ["clicked", "restored", "written"]);
     assert!(!String::from_utf8_lossy(&fs::read(&out).unwrap()).contains("secret"));
+}
+
+#[tokio::test]
+async fn events_before_a_seek_reach_the_fleet_that_it_replaces() {
+    use tokio::sync::mpsc;
+    use tokio::time::timeout;
+    let (_folder, path) = scratch();
+    record(&path, &events(10));
+    let (player, control) = Player::open(&path, 1 << 20).unwrap();
+    let (hub, mut requests, _departures) = nodeglass_live::Hub::channel();
+    let (nodes, mut from_nodes) = mpsc::channel(8);
+    let (to_fleet, mut to_fleet_rx) = mpsc::channel(8);
+    let waiting = nodeglass_nodes::FromNode {
+        node: name("n1"),
+        job: None,
+        at_ms: BEGIN_MS,
+        event: NodeEvent::Line(Box::new(hello("n1", &[0]).into())),
+    };
+    nodes.send(waiting).await.unwrap();
+    let playing = tokio::spawn(player.run(Outputs { nodes, events: to_fleet, hub }));
+    let seek = tokio::spawn(async move { control.apply(ReplayCommand::Seek(BEGIN_MS + 5_000)).await });
+    // The fleet is not replaced while an event waits,
+    let early = timeout(Duration::from_millis(300), requests.recv()).await;
+    assert!(early.is_err(), "{early:?}");
+    // but once there is none.
+    let drain = tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                Some(_) = from_nodes.recv() => {}
+                Some(_) = to_fleet_rx.recv() => {}
+                else => return,
+            }
+        }
+    });
+    match timeout(Duration::from_secs(30), requests.recv()).await.unwrap().unwrap() {
+        nodeglass_live::Request::Replace { done, .. } => done.send(()).unwrap(),
+        other => panic!("{other:?}"),
+    }
+    seek.await.unwrap().unwrap();
+    playing.abort();
+    drain.await.unwrap();
 }

@@ -1,6 +1,6 @@
 //! The tab's title and icon, wall mode, read-only mode, and copying and exporting what is shown.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use nodeglass_tests::{Browser, Machine, TestRelay};
 use serde_json::json;
 
@@ -255,13 +255,21 @@ async fn a_recording_is_paused_and_searched_as_in_a_player() -> Result<()> {
     let later = browser.eval(position).await?;
     browser.eval(&seek(0.4)).await?;
     browser.until("an earlier time", &format!("{position} !== {later}")).await?;
-    // Nothing is stale while it is paused.
-    browser.until("fresh nodes", fresh).await?;
+    // The picture follows the position; then nothing becomes stale while it is paused.
     let nodes = "document.querySelector('.foot').innerText.match(/\\d+ of 21 nodes up to date/)?.[0]";
-    let paused = browser.eval(nodes).await?;
-    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
-    let later = browser.eval(nodes).await?;
-    ensure!(paused.is_string() && later == paused, "{paused} became {later} while it was paused");
+    let mut last = browser.eval(nodes).await?;
+    let settled = async {
+        loop {
+            tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+            let now = browser.eval(nodes).await?;
+            if now == std::mem::replace(&mut last, now.clone()) {
+                return anyhow::Ok(now);
+            }
+        }
+    };
+    let settled = tokio::time::timeout(std::time::Duration::from_secs(60), settled).await;
+    let paused = settled.context("the nodes change while the recording is paused")??;
+    ensure!(browser.eval(fresh).await? == true, "{paused} while it is paused");
     browser.click(".transport__play").await?;
     browser.until("playing", &format!("!({})", state("paused"))).await?;
     browser.until("the end", &state("paused")).await?;
